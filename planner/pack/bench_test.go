@@ -9,7 +9,7 @@ import (
 // step is the lives of a training step of about n values: what the forward pass makes lives until the backward pass,
 // which runs the other way, has used it; gradients and what a node needs for itself live for a few moments; weights
 // live throughout. Sizes are drawn from a few, as layers repeat, with now and then an odd one.
-func step(n int, seed uint64) Problem {
+func trainingStep(n int, seed uint64) Problem {
 	r := rand.New(rand.NewPCG(seed, seed))
 	var p Problem
 	add := func(first, last int, size int64) {
@@ -116,7 +116,7 @@ func window(n int, seed uint64) (p Problem) {
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{1000, 20_000, 60_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			p := step(n, 1)
+			p := trainingStep(n, 1)
 			b.ReportAllocs()
 			var s Solution
 			for b.Loop() {

@@ -33,8 +33,8 @@ func Check(p Problem, s Solution) error {
 			return fmt.Errorf("%s is at %d, but is fixed at %d", p.name(f.Buffer), s.Offsets[f.Buffer], f.Offset)
 		}
 	}
-	if i, j, found := collision(rectangles(p, func(i int) int64 { return s.Offsets[i] })); found {
-		return overlap(p, s, i, j)
+	if i, j, found := findOverlap(rectangles(p, func(i int) int64 { return s.Offsets[i] })); found {
+		return overlapError(p, s, i, j)
 	}
 	switch {
 	case s.Height != height:
@@ -49,8 +49,8 @@ func Check(p Problem, s Solution) error {
 
 func end(p Problem, s Solution, i int) int64 { return s.Offsets[i] + p.Buffers[i].Size }
 
-func overlap(p Problem, s Solution, i, j int) error {
+func overlapError(p Problem, s Solution, i, j int) error {
 	a, b := p.Buffers[i], p.Buffers[j]
 	return fmt.Errorf("%s and %s overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", p.name(i), p.name(j),
-		p.time(max(a.First, b.First)), p.time(min(a.Last, b.Last)), s.Offsets[i], end(p, s, i), s.Offsets[j], end(p, s, j))
+		p.timestamp(max(a.First, b.First)), p.timestamp(min(a.Last, b.Last)), s.Offsets[i], end(p, s, i), s.Offsets[j], end(p, s, j))
 }

@@ -31,16 +31,16 @@ var columns = []struct {
 
 // csvLine is what a line says of a buffer.
 type csvLine struct {
-	number int
-	id     string
-	buffer Buffer
-	alive  stamps
-	fixed  int64
-	over   string // the id of the buffer whose bytes it may take over; "" for none
+	number    int
+	id        string
+	buffer    Buffer
+	alive     timestamps
+	fixed     int64
+	takesOver string // the id of the buffer whose bytes it may take over; "" for none
 }
 
 // stamps are when a buffer is alive, as a file says.
-type stamps struct{ lower, upper int64 }
+type timestamps struct{ lower, upper int64 }
 
 // MostCSV is the largest file that is worth reading: some millions of buffers.
 const MostCSV = 1 << 28
@@ -73,13 +73,13 @@ func ReadCSV(r io.Reader) (Problem, error) {
 
 // csvReader reads a problem line by line.
 type csvReader struct {
-	in     *csv.Reader
-	fields int   // of the first line
-	id     int   // where the columns stand, -1 for one that there is not
-	over   int   // inplace
-	at     []int // those of columns
-	lines  []csvLine
-	found  map[string]int // by id: which of lines
+	in        *csv.Reader
+	fields    int   // of the first line
+	id        int   // where the columns stand, -1 for one that there is not
+	takesOver int   // inplace
+	columnAt  []int // those of columns
+	lines     []csvLine
+	found     map[string]int // by id: which of lines
 }
 
 // newCSVReader reads the first line.
@@ -88,7 +88,7 @@ func newCSVReader(r io.Reader) (*csvReader, error) {
 	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = text.Discard(3) // some editors begin a file with a byte order mark
 	}
-	f := &csvReader{in: csv.NewReader(text), at: make([]int, len(columns)), found: map[string]int{}}
+	f := &csvReader{in: csv.NewReader(text), columnAt: make([]int, len(columns)), found: map[string]int{}}
 	f.in.ReuseRecord = true
 	head, err := f.in.Read()
 	if err == io.EOF {
@@ -102,11 +102,11 @@ func newCSVReader(r io.Reader) (*csvReader, error) {
 		return nil, err
 	}
 	for i, c := range columns {
-		if f.at[i], err = column(head, c.name, c.needed); err != nil {
+		if f.columnAt[i], err = column(head, c.name, c.needed); err != nil {
 			return nil, err
 		}
 	}
-	if f.over, err = column(head, "inplace", false); err != nil {
+	if f.takesOver, err = column(head, "inplace", false); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -125,16 +125,16 @@ func (f *csvReader) next() error {
 	if err != nil {
 		return lineError(err)
 	}
-	l := csvLine{id: strings.Clone(record[f.id]), fixed: free} // alone: a field holds on to its whole line
+	l := csvLine{id: strings.Clone(record[f.id]), fixed: notFixed} // alone: a field holds on to its whole line
 	l.number, _ = f.in.FieldPos(0)
 	if other, ok := f.found[l.id]; ok {
 		return fmt.Errorf("line %d: id %.40q stands on line %d already", l.number, l.id, f.lines[other].number)
 	}
 	for i, c := range columns {
-		if f.at[i] < 0 {
+		if f.columnAt[i] < 0 {
 			continue
 		}
-		text := strings.TrimSpace(record[f.at[i]])
+		text := strings.TrimSpace(record[f.columnAt[i]])
 		if text == "" && c.empty {
 			continue
 		}
@@ -144,8 +144,8 @@ func (f *csvReader) next() error {
 		}
 		c.set(&l, x)
 	}
-	if f.over >= 0 {
-		l.over = strings.Clone(record[f.over])
+	if f.takesOver >= 0 {
+		l.takesOver = strings.Clone(record[f.takesOver])
 	}
 	if l.alive.upper < l.alive.lower {
 		return fmt.Errorf("line %d: upper %d is below lower %d", l.number, l.alive.upper, l.alive.lower)
@@ -157,18 +157,18 @@ func (f *csvReader) next() error {
 
 // problem is what all lines say.
 func (f *csvReader) problem() (p Problem, err error) {
-	var spans []stamps
+	var spans []timestamps
 	for i, l := range f.lines {
 		p.Names, p.Buffers, spans = append(p.Names, l.id), append(p.Buffers, l.buffer), append(spans, l.alive)
-		if l.fixed != free {
+		if l.fixed != notFixed {
 			p.Fixed = append(p.Fixed, Fixed{i, l.fixed})
 		}
-		if l.over == "" {
+		if l.takesOver == "" {
 			continue
 		}
-		from, ok := f.found[l.over]
+		from, ok := f.found[l.takesOver]
 		if !ok {
-			return Problem{}, fmt.Errorf("line %d: inplace is %.40q, but no line has that id", l.number, l.over)
+			return Problem{}, fmt.Errorf("line %d: inplace is %.40q, but no line has that id", l.number, l.takesOver)
 		}
 		p.InPlace = append(p.InPlace, InPlace{from, i})
 	}
@@ -178,8 +178,8 @@ func (f *csvReader) problem() (p Problem, err error) {
 
 // setTimes has the buffers of p alive in spans. Where their times are no moments, moments are numbered in their order:
 // those that follow each other, as of a buffer that takes over another, by numbers that do.
-func (p *Problem) setTimes(spans []stamps) {
-	moments := !slices.ContainsFunc(spans, func(x stamps) bool { return x.lower < math.MinInt32 || x.upper > math.MaxInt32 })
+func (p *Problem) setTimes(spans []timestamps) {
+	moments := !slices.ContainsFunc(spans, func(x timestamps) bool { return x.lower < math.MinInt32 || x.upper > math.MaxInt32 })
 	moment := func(time int64) int32 { return int32(time) }
 	if !moments {
 		var times []int64
@@ -255,13 +255,13 @@ func WriteCSV(w io.Writer, p Problem, s Solution) error {
 	out.Write(append(record, "offset")) // the first error is kept until the end
 	for i, b := range p.Buffers {
 		record = append(record[:0], p.label(i))
-		for _, x := range []int64{p.time(b.First), p.time(b.Last), b.Size} {
+		for _, x := range []int64{p.timestamp(b.First), p.timestamp(b.Last), b.Size} {
 			record = append(record, strconv.FormatInt(x, 10))
 		}
 		if aligned {
 			record = append(record, strconv.FormatInt(b.Align, 10))
 		}
-		if fixed != nil && fixed[i] != free {
+		if fixed != nil && fixed[i] != notFixed {
 			record = append(record, strconv.FormatInt(fixed[i], 10))
 		} else if fixed != nil {
 			record = append(record, "")

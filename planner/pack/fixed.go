@@ -15,9 +15,9 @@ import (
 // bottom, and sections that have come up to its bottom go on from its top.
 
 const (
-	free    = -1 // the fixed offset of a life that has none
-	beneath = 64 // how many lives of each group a skyline looks at close to a block, where many do not fit
-	shut    = 3  // how much more the bytes between a life and a block weigh than those beside it
+	notFixed            = -1 // the fixed offset of a life that has none
+	candidatesNearFixed = 64 // how many lives of each group a skyline looks at close to a block, where many do not fit
+	gapWeight           = 3  // how much more the bytes between a life and a block weigh than those beside it
 )
 
 // validFixed says what is wrong with the fixed buffers of p. With room added to all sizes and alignments, offsets are
@@ -47,7 +47,7 @@ func validFixed(p Problem, room int64) error {
 	}
 	at := p.fixedOffsets()
 	all := rectangles(p, func(i int) int64 { return at[i] })
-	if a, b, ok := collision(slices.DeleteFunc(all, func(r rectangle) bool { return !seen[r.of] })); ok {
+	if a, b, ok := findOverlap(slices.DeleteFunc(all, func(r rectangle) bool { return !seen[r.buffer] })); ok {
 		return fmt.Errorf("%s and %s are fixed at bytes that they would share", p.name(a), p.name(b))
 	}
 	return nil
@@ -60,7 +60,7 @@ func (p Problem) fixedOffsets() (at []int64) {
 	}
 	at = make([]int64, len(p.Buffers))
 	for i := range at {
-		at[i] = free
+		at[i] = notFixed
 	}
 	for _, f := range p.Fixed {
 		at[f.Buffer] = f.Offset
@@ -70,14 +70,14 @@ func (p Problem) fixedOffsets() (at []int64) {
 
 // pass takes sections of the stretch [a, b) of a skyline that have come to the bottom of a block to its top, if there
 // are any.
-func (s *skyline) pass(a, b int32) bool {
-	height := s.height[a]
-	for _, l := range s.above(height) {
+func (s *skyline) passFixed(a, b int32) bool {
+	height := s.stretchHeight[a]
+	for _, l := range s.fixedFrom(height) {
 		if l.fixed > height {
 			break
 		}
-		if begin, end := max(a, l.l), min(b, l.r); begin < end {
-			s.left.add(begin, end, -l.size)
+		if begin, end := max(a, l.begin), min(b, l.end); begin < end {
+			s.remaining.add(begin, end, -l.size)
 			s.raise(a, begin, end, height+l.size)
 			return true
 		}
@@ -86,17 +86,17 @@ func (s *skyline) pass(a, b int32) bool {
 }
 
 // above is the blocks that begin at a height or above it.
-func (s *skyline) above(height int64) []life {
-	return s.blocks[sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].fixed >= height }):]
+func (s *skyline) fixedFrom(height int64) []liveRange {
+	return s.fixed[sort.Search(len(s.fixed), func(i int) bool { return s.fixed[i].fixed >= height }):]
 }
 
 // roof is the bottom of the lowest block from height on in any of sections [l, r), or end if that is not above it.
-func (s *skyline) roof(l, r int32, height, end int64) int64 {
-	for _, b := range s.above(height) {
+func (s *skyline) lowestFixed(l, r int32, height, end int64) int64 {
+	for _, b := range s.fixedFrom(height) {
 		if b.fixed >= end {
 			break
 		}
-		if b.l < r && l < b.r {
+		if b.begin < r && l < b.end {
 			return b.fixed
 		}
 	}
@@ -104,28 +104,28 @@ func (s *skyline) roof(l, r int32, height, end int64) int64 {
 }
 
 // under keeps those of lives that meet no block on height.
-func (s *skyline) under(lives []int32, height int64) []int32 {
+func (s *skyline) dropBlocked(lives []int32, height int64) []int32 {
 	return slices.DeleteFunc(lives, func(i int32) bool {
-		l := s.lives[i]
-		end := up(height, l.align) + l.size
-		return s.roof(l.l, l.r, height, end) < end
+		l := s.ranges[i]
+		end := alignUp(height, l.align) + l.size
+		return s.lowestFixed(l.begin, l.end, height, end) < end
 	})
 }
 
 // gap is what would stay empty between l, put on a height, and the blocks above it, for each byte that l has: all if that is
 // hardly any, and nothing if it is so much that many lives fit in.
-func (s *skyline) gap(l life, height int64) float64 {
-	end := up(height, l.align) + l.size
-	much := s.largest/2 + 1
-	left := s.roof(l.l, l.r, end, end+much) - end
-	return float64(float64(shut*left)*(1-float64(left)/float64(much))) / float64(l.size)
+func (s *skyline) gapWaste(l liveRange, height int64) float64 {
+	end := alignUp(height, l.align) + l.size
+	much := s.maxSize/2 + 1
+	left := s.lowestFixed(l.begin, l.end, end, end+much) - end
+	return float64(float64(gapWeight*left)*(1-float64(left)/float64(much))) / float64(l.size)
 }
 
 // walls is, by life that is not fixed, what is taken by fixed ones at any of its times; runs that may overlap, by begin.
-func walls(lives []life) (taken [][]run) {
+func obstaclesOf(lives []liveRange) (taken [][]interval) {
 	var fixed []int
 	for i, l := range lives {
-		if l.fixed != free {
+		if l.fixed != notFixed {
 			fixed = append(fixed, i)
 		}
 	}
@@ -133,11 +133,11 @@ func walls(lives []life) (taken [][]run) {
 		return nil
 	}
 	slices.SortStableFunc(fixed, func(i, j int) int { return cmp.Compare(lives[i].fixed, lives[j].fixed) })
-	taken = make([][]run, len(lives))
+	taken = make([][]interval, len(lives))
 	for i, a := range lives {
 		for _, j := range fixed {
-			if b := lives[j]; a.fixed == free && a.l < b.r && b.l < a.r {
-				taken[i] = append(taken[i], run{b.fixed, b.fixed + b.size})
+			if b := lives[j]; a.fixed == notFixed && a.begin < b.end && b.begin < a.end {
+				taken[i] = append(taken[i], interval{b.fixed, b.fixed + b.size})
 			}
 		}
 	}
@@ -145,15 +145,15 @@ func walls(lives []life) (taken [][]run) {
 }
 
 // clear is the lowest offset from x on that keeps life i of a search clear of fixed ones.
-func (s *search) clear(i int32, x int64) int64 {
-	l := s.lives[i]
-	x = up(x, l.align)
-	if s.walls == nil {
+func (s *search) clearOfFixed(i int32, x int64) int64 {
+	l := s.ranges[i]
+	x = alignUp(x, l.align)
+	if s.obstacles == nil {
 		return x
 	}
-	for _, w := range s.walls[i] {
+	for _, w := range s.obstacles[i] {
 		if x+l.size > w.lo && x < w.hi {
-			x = up(w.hi, l.align)
+			x = alignUp(w.hi, l.align)
 		}
 	}
 	return x

@@ -21,7 +21,7 @@ func anyFixed(t *rapid.T, p Problem) Problem {
 			if c.First == b.Last-1 && rapid.Bool().Draw(t, "pair") {
 				q := p
 				q.InPlace = append(p.InPlace[:len(p.InPlace):len(p.InPlace)], InPlace{i, j})
-				if at := p.fixedOffsets(); at != nil && at[i] != free && rapid.Bool().Draw(t, "both fixed") {
+				if at := p.fixedOffsets(); at != nil && at[i] != notFixed && rapid.Bool().Draw(t, "both fixed") {
 					r := q
 					r.Fixed = append(p.Fixed[:len(p.Fixed):len(p.Fixed)], Fixed{j, at[i]})
 					if Valid(r) == nil {
@@ -45,7 +45,7 @@ func lowestOfAll(p Problem) int64 {
 	offsets := make([]int64, len(p.Buffers))
 	for i, b := range p.Buffers {
 		placed[i] = !takesRoom(b)
-		if at != nil && at[i] != free {
+		if at != nil && at[i] != notFixed {
 			placed[i], offsets[i] = true, at[i]
 		}
 	}
@@ -72,7 +72,7 @@ func lowestOfAll(p Problem) int64 {
 		if height >= best {
 			return
 		}
-		if _, _, bad := collision(rectangles(stands, func(i int) int64 { return where[i] })); bad {
+		if _, _, bad := findOverlap(rectangles(stands, func(i int) int64 { return where[i] })); bad {
 			return
 		}
 		if all {
@@ -86,7 +86,7 @@ func lowestOfAll(p Problem) int64 {
 			placed[i] = true
 			tried := map[int64]bool{}
 			try := func(x int64) {
-				if offsets[i] = up(x, max(b.Align, 1)); !tried[offsets[i]] {
+				if offsets[i] = alignUp(x, max(b.Align, 1)); !tried[offsets[i]] {
 					tried[offsets[i]] = true
 					put()
 				}
@@ -173,22 +173,22 @@ func TestGrowAround(t *testing.T) {
 		if Valid(p) != nil {
 			return // two are fixed where only sharing lets them be
 		}
-		lives, sections := livesOf(p)
+		lives, sections := liveRanges(p)
 		if len(lives) == 0 {
 			return
 		}
-		q := &part{lives: lives, sections: sections, top: math.MaxInt64}
-		goal := max(mostLive(lives, sections), fixedEnd(p))
-		q.offsets, q.top = skylines(q, target{goal: goal, near: goal})
+		q := &part{ranges: lives, sections: sections, top: math.MaxInt64}
+		goal := max(maxLive(lives, sections), fixedTop(p))
+		q.offsets, q.top = trySkylines(q, target{bound: goal, enough: goal})
 		if q.offsets == nil {
 			return // the fixed ones are in the way of all routes
 		}
 		if q.top < goal {
 			t.Fatalf("%+v: built to %d, below %d", p, q.top, goal)
 		}
-		apart(t, q)
+		checkApart(t, q)
 		for i, l := range lives {
-			if l.fixed != free && q.offsets[i] != l.fixed {
+			if l.fixed != notFixed && q.offsets[i] != l.fixed {
 				t.Fatalf("%+v: life %v at %d", p, l, q.offsets[i])
 			}
 		}
@@ -230,8 +230,8 @@ func TestAroundMany(t *testing.T) {
 // Many lives are packed below the end of a buffer that is fixed as high as can be.
 func TestFixedHigh(t *testing.T) {
 	p := Problem{Fixed: []Fixed{{0, math.MaxInt64 - 1<<20}}}
-	p.Buffers = append(p.Buffers, Buffer{First: 0, Last: 2 * few, Size: 1})
-	for i := range int32(few + 1) {
+	p.Buffers = append(p.Buffers, Buffer{First: 0, Last: 2 * fewRanges, Size: 1})
+	for i := range int32(fewRanges + 1) {
 		p.Buffers = append(p.Buffers, Buffer{First: i, Last: i + 20, Size: 1 + int64(i%7)})
 	}
 	s, err := Solve(p, Effort{})
@@ -297,16 +297,16 @@ func TestInPlaceFixed(t *testing.T) {
 
 // A valley whose wall is the top of a block is filled up to the bottom of another above it, however far above that is, and not past it.
 func TestBlocksFarAbove(t *testing.T) {
-	p := &part{sections: 2, lives: []life{
-		{l: 0, r: 1, size: 990, align: 1, fixed: 10},
-		{l: 0, r: 2, size: 20, align: 1, fixed: free},
-		{l: 1, r: 2, size: 110, align: 1, fixed: 990},
+	p := &part{sections: 2, ranges: []liveRange{
+		{begin: 0, end: 1, size: 990, align: 1, fixed: 10},
+		{begin: 0, end: 2, size: 20, align: 1, fixed: notFixed},
+		{begin: 1, end: 2, size: 110, align: 1, fixed: 990},
 	}}
-	s := newSkyline(p, newGroups(p), routes[1], 1120)
-	s.top, s.ceiling = 1120, 1120
-	s.weigh()
-	s.advance(none)
-	if p.offsets, p.top = s.offsets, topOf(p.lives, s.offsets); p.top > 1120 {
+	s := newSkyline(p, newGroups(p), paramSets[1], 1120)
+	s.aim, s.ceiling = 1120, 1120
+	s.updateWeights()
+	s.buildTo(infinity)
+	if p.offsets, p.top = s.offsets, topOf(p.ranges, s.offsets); p.top > 1120 {
 		t.Errorf("the top is %d", p.top)
 	}
 	p.check()

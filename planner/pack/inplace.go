@@ -23,7 +23,7 @@ func validInPlace(p Problem) error {
 		from, to := p.Buffers[x.From], p.Buffers[x.To]
 		if x.From == x.To || to.First == to.Last || from.First == from.Last || to.First != from.Last-1 {
 			return fmt.Errorf("%s cannot take over %s: it is alive from %d, not from the last moment of [%d, %d)",
-				p.name(x.To), p.name(x.From), p.time(to.First), p.time(from.First), p.time(from.Last))
+				p.name(x.To), p.name(x.From), p.timestamp(to.First), p.timestamp(from.First), p.timestamp(from.Last))
 		}
 		if other, ok := gives[x.From]; ok {
 			return fmt.Errorf("%s is to be taken over by both %s and %s", p.name(x.From), p.name(other), p.name(x.To))
@@ -40,7 +40,7 @@ func validInPlace(p Problem) error {
 type rectangle struct {
 	first, last int32
 	lo, hi      int64
-	of          int
+	buffer      int
 }
 
 // rectangles is what the buffers of p take up. One that has taken over another, as they have the same offset, begins
@@ -70,7 +70,7 @@ func rectangles(p Problem, offset func(i int) int64) []rectangle {
 
 // collision is two buffers whose rectangles overlap. It walks through time with what is alive in the order of addresses,
 // where a rectangle that comes in must fit between its neighbours.
-func collision(all []rectangle) (a, b int, ok bool) {
+func findOverlap(all []rectangle) (a, b int, ok bool) {
 	slices.SortStableFunc(all, func(a, b rectangle) int { return cmp.Compare(a.first, b.first) })
 	ends := slices.Clone(all)
 	slices.SortStableFunc(ends, func(a, b rectangle) int { return cmp.Compare(a.last, b.last) })
@@ -87,10 +87,10 @@ func collision(all []rectangle) (a, b int, ok bool) {
 		}
 		at := find(r)
 		if at > 0 && live[at-1].hi > r.lo {
-			return min(live[at-1].of, r.of), max(live[at-1].of, r.of), true
+			return min(live[at-1].buffer, r.buffer), max(live[at-1].buffer, r.buffer), true
 		}
 		if at < len(live) && r.hi > live[at].lo {
-			return min(live[at].of, r.of), max(live[at].of, r.of), true
+			return min(live[at].buffer, r.buffer), max(live[at].buffer, r.buffer), true
 		}
 		live = slices.Insert(live, at, r)
 	}
@@ -107,9 +107,9 @@ func solveInPlace(p Problem, e Effort) (Solution, error) {
 	}
 	var best Solution
 	solved := false
-	sets := choices(p)
+	sets := pairSets(p)
 	for _, on := range sets {
-		q, of := join(p, on)
+		q, of := joinPairs(p, on)
 		if validFixed(q, math.MaxInt64) != nil {
 			continue // one that is fixed has grown into another
 		}
@@ -120,19 +120,19 @@ func solveInPlace(p Problem, e Effort) (Solution, error) {
 		if len(best.Offsets) > 0 && (s.Height > best.Height || s.Height == best.Height && solved) {
 			continue
 		}
-		best, solved = apartAgain(p, s, of), err == nil
+		best, solved = separate(p, s, of), err == nil
 		if best.Height <= floor {
 			break
 		}
 	}
 	if len(best.Offsets) == 0 { // the last set joins none, which is always possible, if not within the capacity
-		q, of := join(p, sets[len(sets)-1])
+		q, of := joinPairs(p, sets[len(sets)-1])
 		q.Capacity = 0
 		s, err := solve(q, e)
 		if err != nil {
 			return Solution{}, err
 		}
-		best = apartAgain(p, s, of)
+		best = separate(p, s, of)
 	}
 	best.Bound = floor
 	if !solved {
@@ -142,7 +142,7 @@ func solveInPlace(p Problem, e Effort) (Solution, error) {
 }
 
 // apartAgain is s, a solution of p with pairs joined, as one of p; of is which of its buffers each of p is part of.
-func apartAgain(p Problem, s Solution, of []int) Solution {
+func separate(p Problem, s Solution, of []int) Solution {
 	joined := s.Offsets
 	s.Offsets, s.Height = make([]int64, len(p.Buffers)), 0
 	for i, b := range p.Buffers {
@@ -155,16 +155,16 @@ func apartAgain(p Problem, s Solution, of []int) Solution {
 }
 
 // pairs is how many pairs every set of is tried.
-const pairs = 4
+const maxEnumerated = 4
 
 // choices are the sets of pairs to join.
-func choices(p Problem) (sets [][]bool) {
+func pairSets(p Problem) (sets [][]bool) {
 	n := len(p.InPlace)
-	if n > pairs {
-		on := worthwhile(p)
+	if n > maxEnumerated {
+		on := harmlessPairs(p)
 		loose, at := slices.Clone(on), p.fixedOffsets()
 		for i, x := range p.InPlace {
-			loose[i] = loose[i] && (at == nil || at[x.From] == free && at[x.To] == free)
+			loose[i] = loose[i] && (at == nil || at[x.From] == notFixed && at[x.To] == notFixed)
 		}
 		sets = append(sets, on)
 		if !slices.Equal(on, loose) {
@@ -183,7 +183,7 @@ func choices(p Problem) (sets [][]bool) {
 }
 
 // worthwhile is the pairs that join without raising the bytes alive at the worst moment; equal ones always do.
-func worthwhile(p Problem) (on []bool) {
+func harmlessPairs(p Problem) (on []bool) {
 	on = make([]bool, len(p.InPlace))
 	order := make([]int, len(on))
 	for i := range order {
@@ -198,7 +198,7 @@ func worthwhile(p Problem) (on []bool) {
 	for _, i := range order {
 		equal[i], all[i] = extra(i) == 0, true
 	}
-	worst := func(on []bool) int64 { q, _ := join(p, on); live, _ := MaxLive(q); return live }
+	worst := func(on []bool) int64 { q, _ := joinPairs(p, on); live, _ := MaxLive(q); return live }
 	floor := sharedBound(p)
 	if worst(all) <= floor {
 		return all
@@ -223,7 +223,7 @@ func worthwhile(p Problem) (on []bool) {
 // join is p with the pairs that are on joined, and of which of its buffers each buffer of p is part. A pair is left
 // out if one of the two is joined that way already, if both are fixed at different places, or if no offset suits both.
 // Those fixed at the same place share it, joined or not.
-func join(p Problem, on []bool) (q Problem, of []int) {
+func joinPairs(p Problem, on []bool) (q Problem, of []int) {
 	q.Capacity = p.Capacity
 	of = make([]int, len(p.Buffers))
 	into := make([]int, len(p.Buffers)) // the buffer that each one is joined with, of all that are
@@ -250,23 +250,23 @@ func join(p Problem, on []bool) (q Problem, of []int) {
 			continue
 		}
 		c := Buffer{min(a.First, b.First), max(a.Last, b.Last), max(a.Size, b.Size), max(x, y)}
-		if at != nil && at[j] != free {
-			if at[i] != free && at[i] != at[j] || at[j]%c.Align != 0 {
+		if at != nil && at[j] != notFixed {
+			if at[i] != notFixed && at[i] != at[j] || at[j]%c.Align != 0 {
 				continue
 			}
 			at[i] = at[j]
-		} else if at != nil && at[i] != free && at[i]%c.Align != 0 {
+		} else if at != nil && at[i] != notFixed && at[i]%c.Align != 0 {
 			continue
 		}
 		taken[p.InPlace[k].To] = true
 		into[j], whole[i] = i, c
 	}
-	own := sharedWhereFixed(p, whole, root)
+	own := separateSharedFixed(p, whole, root)
 	number := make([]int, len(p.Buffers))
 	for i := range p.Buffers {
 		if into[i] == i {
 			number[i] = len(q.Buffers)
-			if at != nil && at[i] != free {
+			if at != nil && at[i] != notFixed {
 				q.Fixed = append(q.Fixed, Fixed{len(q.Buffers), at[i]})
 			}
 			q.Buffers = append(q.Buffers, whole[i])
@@ -284,7 +284,7 @@ func join(p Problem, on []bool) (q Problem, of []int) {
 
 // sharedWhereFixed has the buffers of whole that take over another begin as that has ended, if both are fixed at the same
 // offset and not joined: they share their moment in any case. It gives what they have more than the other in that.
-func sharedWhereFixed(p Problem, whole []Buffer, root func(i int) int) (own []rectangle) {
+func separateSharedFixed(p Problem, whole []Buffer, root func(i int) int) (own []rectangle) {
 	at := p.fixedOffsets()
 	if at == nil {
 		return nil
@@ -292,7 +292,7 @@ func sharedWhereFixed(p Problem, whole []Buffer, root func(i int) int) (own []re
 	for _, x := range p.InPlace {
 		from, to := root(x.From), x.To
 		a, b := &whole[from], &whole[to]
-		if at[x.From] == free || at[x.From] != at[to] || root(to) != to || b.First != p.Buffers[to].First || a.Size == 0 || b.Size == 0 {
+		if at[x.From] == notFixed || at[x.From] != at[to] || root(to) != to || b.First != p.Buffers[to].First || a.Size == 0 || b.Size == 0 {
 			continue
 		}
 		if b.Size > a.Size {
@@ -319,11 +319,11 @@ func sharedBound(p Problem) int64 {
 		q.Buffers = append(q.Buffers, b)
 	}
 	live, _ := MaxLive(q)
-	return max(live, fixedEnd(p))
+	return max(live, fixedTop(p))
 }
 
 // fixedEnd is the end of the highest fixed buffer.
-func fixedEnd(p Problem) (end int64) {
+func fixedTop(p Problem) (end int64) {
 	for _, f := range p.Fixed {
 		if b := p.Buffers[f.Buffer]; takesRoom(b) {
 			end = max(end, f.Offset+b.Size)

@@ -18,18 +18,18 @@ type Instance struct {
 // hard are google/minimalloc's instances as testdata/README.md tells of them.
 //
 //go:embed testdata/?.1048576.csv
-var hard embed.FS
+var instanceFiles embed.FS
 
 // MiniMalloc are Google's eleven hard instances, which are published under the Apache License 2.0. The middle part of a
 // file's name is a capacity that all buffers fit into.
 func MiniMalloc() (all []Instance, err error) {
-	files, err := fs.Glob(hard, "testdata/*.csv")
+	files, err := fs.Glob(instanceFiles, "testdata/*.csv")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
 		parts := strings.Split(path.Base(file), ".")
-		f, err := hard.Open(file)
+		f, err := instanceFiles.Open(file)
 		if err != nil {
 			return nil, err
 		}

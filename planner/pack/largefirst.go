@@ -12,57 +12,56 @@ import (
 // until all are in.
 
 // split is a part of lives that are packed first, and the others, in the order in which they are filled in.
-type split struct {
-	first    *part
-	in, rest []int32
+type sizeSplit struct {
+	largePart    *part
+	large, small []int32
 }
 
 // share says which lives wait until the others are packed: short ones of few bytes, as long as those of one section together
 // have no more bytes than a share of the goal and a share of what the section has to spare.
-type share struct{ goal, spare float64 }
+type smallShare struct{ bound, slack float64 }
 
 // shares are tried one after another. More waiting lives make the search quicker, and find room less often.
-var shares = [...]share{{0.03, 0.3}, {0.01, 0.15}, {0.05, 0.4}}
+var smallShares = [...]smallShare{{0.03, 0.3}, {0.01, 0.15}, {0.05, 0.4}}
 
 // tops are, without a capacity, the shares of the goal above it that are tried, each if the one before was reached.
-var tops = [...]int64{50, 100, 250, 1000}
+var aimShares = [...]int64{50, 100, 250, 1000}
 
 const (
-	searched  = 512      // large lives at most: a search of more does not come to an end
-	seekLooks = 3 << 20  // of one search
-	lifeLooks = 12 << 10 // of all searches, for each life, without a capacity
-	mostLooks = 24 << 20 // of all searches at most, without a capacity
-	fillLooks = 500      // that filling in is counted as, for each life, and an ejection
-	evictions = 50       // lives without room, and one of so many of all lives, more than which are not worth an ejection
+	looksPerSearch    = 3 << 20  // of one search
+	looksPerRange     = 12 << 10 // of all searches, for each life, without a capacity
+	maxTotalLooks     = 24 << 20 // of all searches at most, without a capacity
+	fillLooksPerRange = 500      // that filling in is counted as, for each life, and an ejection
+	maxEjected        = 50       // lives without room, and one of so many of all lives, more than which are not worth an ejection
 )
 
 // largeFirst is p packed from its large lives: with a capacity within that, or not at all; without, as low as it comes.
-func largeFirst(p *part, t target) (offsets []int64, top int64) {
-	f := &filler{part: p, goal: t.goal, capped: t.capped, left: min(t.looks/2, mostLooks)}
-	if !t.soon {
-		f.left = min(f.left, lifeLooks*len(p.lives))
+func packLargeFirst(p *part, t target) (offsets []int64, top int64) {
+	f := &largeFirst{part: p, bound: t.bound, capped: t.capped, looks: min(t.looks/2, maxTotalLooks)}
+	if !t.quick {
+		f.looks = min(f.looks, looksPerRange*len(p.ranges))
 	}
 	limit := t.limit(p)
 	top = p.top
-	for _, share := range tops {
-		aim := max(t.goal+t.goal/share, limit)
+	for _, share := range aimShares {
+		aim := max(t.bound+t.bound/share, limit)
 		if t.capped {
 			aim = limit
-		} else if len(p.lives) > few {
-			aim = t.goal + t.goal/101
+		} else if len(p.ranges) > fewRanges {
+			aim = t.bound + t.bound/101
 		}
-		for _, w := range shares {
+		for _, w := range smallShares {
 			if top <= aim {
 				break
 			}
-			if t.soon {
-				f.left = t.looks / (len(shares) - 1)
+			if t.quick {
+				f.looks = t.looks / (len(smallShares) - 1)
 			}
-			if found, end := f.within(w, aim, top); found != nil {
+			if found, end := f.packWithin(w, aim, top); found != nil {
 				offsets, top = found, end
 			}
 		}
-		if top > aim || aim == limit || len(p.lives) > few {
+		if top > aim || aim == limit || len(p.ranges) > fewRanges {
 			break
 		}
 	}
@@ -70,31 +69,31 @@ func largeFirst(p *part, t target) (offsets []int64, top int64) {
 }
 
 // filler packs a part from its large lives.
-type filler struct {
+type largeFirst struct {
 	*part
-	goal   int64
+	bound  int64
 	capped bool
-	left   int // looks
+	looks  int // looks
 }
 
 // within is p packed at or below aim, or else as low as it comes below a top.
-func (f *filler) within(w share, aim, below int64) (offsets []int64, top int64) {
+func (f *largeFirst) packWithin(w smallShare, aim, below int64) (offsets []int64, top int64) {
 	keep := func(at []int64) (done bool) {
-		if end := topOf(f.lives, at); end < below {
+		if end := topOf(f.ranges, at); end < below {
 			offsets, below = at, end
 		}
 		return below <= aim
 	}
 	x := f.split(w)
-	for fewest := evictions + 1; f.left > 0 && len(x.in) > 0; {
-		low := f.pack(x.first, aim, below)
-		f.left -= fillLooks * len(f.lives)
+	for fewest := maxEjected + 1; f.looks > 0 && len(x.large) > 0; {
+		low := f.placeLarge(x.largePart, aim, below)
+		f.looks -= fillLooksPerRange * len(f.ranges)
 		if low == nil {
 			break
 		}
-		at, out := f.fill(x, f.longest(x.rest), low, aim)
+		at, out := f.fillIn(x, f.byDuration(x.small), low, aim)
 		if len(out) > 0 {
-			if others, left := f.fill(x, x.rest, low, aim); len(left) < len(out) {
+			if others, left := f.fillIn(x, x.small, low, aim); len(left) < len(out) {
 				at, out = others, left
 			}
 		}
@@ -103,90 +102,90 @@ func (f *filler) within(w share, aim, below int64) (offsets []int64, top int64) 
 		}
 		if len(out) < fewest { // ejecting for more than before is not worth it either
 			fewest = len(out)
-			f.left -= fillLooks * len(f.lives)
-			if e := newEjector(f.part, at, f.goal); e.lower(aim, ejectLooks*len(f.lives)) {
-				keep(e.at)
+			f.looks -= fillLooksPerRange * len(f.ranges)
+			if e := newEjector(f.part, at, f.bound); e.lowerTo(aim, ejectLooksPerRange*len(f.ranges)) {
+				keep(e.offset)
 				break
 			}
 		}
-		x = f.joined(x, out)
+		x = f.growLarge(x, out)
 	}
 	return offsets, below
 }
 
 // pack is where the lives stand that are packed first: by a search at aim, or if there are too many for that, or it does not find
 // one, by a skyline below a top, which with a capacity is that.
-func (f *filler) pack(first *part, aim, below int64) (offsets []int64) {
-	if len(first.lives) <= searched {
+func (f *largeFirst) placeLarge(first *part, aim, below int64) (offsets []int64) {
+	if len(first.ranges) <= searchRanges {
 		s := newSearch(first)
-		found := s.seek(aim, seekLooks, false) == found
-		if f.left -= s.looks; found {
-			return s.low
+		found := s.find(aim, looksPerSearch, false) == found
+		if f.looks -= s.looks; found {
+			return s.lowest
 		}
 	}
 	if first.top = below; f.capped {
 		first.top = min(below, aim+1)
 	}
-	offsets, _ = skylines(first, target{goal: f.goal, near: aim, capped: true})
+	offsets, _ = trySkylines(first, target{bound: f.bound, enough: aim, capped: true})
 	return offsets
 }
 
 // fill is where all lives stand if those packed first stand at low, and each of the rest in the lowest gap that holds it. Those that
 // would end above top are out, and come last.
-func (f *filler) fill(x split, rest []int32, low []int64, top int64) (offsets []int64, out []int32) {
-	offsets = make([]int64, len(f.lives))
-	for k, i := range x.in {
+func (f *largeFirst) fillIn(x sizeSplit, rest []int32, low []int64, top int64) (offsets []int64, out []int32) {
+	offsets = make([]int64, len(f.ranges))
+	for k, i := range x.large {
 		offsets[i] = low[k]
 	}
-	rising := slices.Clone(x.in) // what is taken above all others takes least time to note
+	rising := slices.Clone(x.large) // what is taken above all others takes least time to note
 	slices.SortStableFunc(rising, func(i, j int32) int { return cmp.Compare(offsets[i], offsets[j]) })
-	s := blankSpace(f.part, math.MaxInt)
-	for _, i := range x.rest {
-		s.expect(f.lives[i])
+	s := newOccupancy(f.part, math.MaxInt)
+	for _, i := range x.small {
+		s.expect(f.ranges[i])
 	}
 	for _, i := range rising {
-		s.take(f.lives[i], offsets[i])
+		s.occupy(f.ranges[i], offsets[i])
 	}
 	for _, i := range rest {
-		l := f.lives[i]
-		s.look(l)
+		l := f.ranges[i]
+		s.query(l)
 		if offsets[i] = firstFit(s, l, f.floor); offsets[i]+l.size > top {
 			out = append(out, i)
 		} else {
-			s.take(l, offsets[i])
+			s.occupy(l, offsets[i])
 		}
 	}
 	for _, i := range out {
-		l := f.lives[i]
-		s.look(l)
+		l := f.ranges[i]
+		s.query(l)
 		offsets[i] = firstFit(s, l, f.floor)
-		s.take(l, offsets[i])
+		s.occupy(l, offsets[i])
 	}
 	return offsets, out
 }
 
 // split is p in the lives that do not wait and those that do, the largest first.
-func (f *filler) split(w share) split {
-	over := liveOf(f.lives, f.sections) // by section: by how many bytes too much waits
+func (f *largeFirst) split(w smallShare) sizeSplit {
+	over := liveBytes(f.ranges, f.sections) // by section: by how many bytes too much waits
 	for t, live := range over {
-		over[t] = -int64(float64(w.goal*float64(f.goal)) + float64(w.spare*float64(f.goal-f.floor-live)))
+		over[t] = -int64(float64(w.bound*float64(f.bound)) + float64(w.slack*float64(f.bound-f.floor-live)))
 	}
-	var most peaks
+	var most maxTree
 	most.build(over)
-	order := make([]int32, len(f.lives)) // what finds room in most places first: short lives, and above all of few bytes
+	order := make([]int32, len(f.ranges)) // what finds room in most places first: short lives, and above all of few bytes
 	for i := range order {
 		order[i] = int32(i)
 	}
 	weight := func(i int32) float64 {
-		l := &f.lives[i]
-		return float64(float64(l.r-l.l)*float64(l.size)) * float64(l.size)
+		l := &f.ranges[i]
+		return float64(float64(l.end-l.begin)*float64(l.size)) * float64(l.size)
 	}
 	slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(weight(i), weight(j)) })
 	var in, rest []int32
 	for _, i := range order {
-		l := f.lives[i]
-		if x, _ := most.most(l.l, l.r); x+l.size <= 0 {
-			most.add(l.l, l.r, l.size)
+		l := f.ranges[i]
+		if x, _ := most.maxOf(l.begin, l.end); x+l.size <= 0 {
+			most.add(l.begin, l.end, l.size)
 			rest = append(rest, i)
 		} else {
 			in = append(in, i)
@@ -194,28 +193,30 @@ func (f *filler) split(w share) split {
 	}
 	slices.Sort(in)
 	slices.Reverse(rest)
-	return f.with(in, rest)
+	return f.newSplit(in, rest)
 }
 
 // joined is x with some of the rest among those that are packed first.
-func (f *filler) joined(x split, some []int32) split {
-	in := append(slices.Clone(x.in), some...)
+func (f *largeFirst) growLarge(x sizeSplit, some []int32) sizeSplit {
+	in := append(slices.Clone(x.large), some...)
 	slices.Sort(in)
-	return f.with(in, slices.DeleteFunc(slices.Clone(x.rest), func(i int32) bool { return slices.Contains(some, i) }))
+	return f.newSplit(in, slices.DeleteFunc(slices.Clone(x.small), func(i int32) bool { return slices.Contains(some, i) }))
 }
 
-func (f *filler) with(in, rest []int32) split {
-	q := &part{lives: make([]life, 0, len(in)), floor: f.floor, ctx: f.ctx}
+func (f *largeFirst) newSplit(in, rest []int32) sizeSplit {
+	q := &part{ranges: make([]liveRange, 0, len(in)), floor: f.floor, ctx: f.ctx}
 	for _, i := range in {
-		q.lives = append(q.lives, f.lives[i])
+		q.ranges = append(q.ranges, f.ranges[i])
 	}
-	q.sections = toSections(q.lives)
-	return split{q, in, rest}
+	q.sections = compressTime(q.ranges)
+	return sizeSplit{q, in, rest}
 }
 
 // longest is lives, the longest first.
-func (f *filler) longest(lives []int32) (order []int32) {
+func (f *largeFirst) byDuration(lives []int32) (order []int32) {
 	order = slices.Clone(lives)
-	slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(f.lives[j].r-f.lives[j].l, f.lives[i].r-f.lives[i].l) })
+	slices.SortStableFunc(order, func(i, j int32) int {
+		return cmp.Compare(f.ranges[j].end-f.ranges[j].begin, f.ranges[i].end-f.ranges[i].begin)
+	})
 	return order
 }

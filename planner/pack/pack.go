@@ -53,7 +53,7 @@ func (p Problem) name(i int) string {
 }
 
 // time is what files and errors call a moment.
-func (p Problem) time(moment int32) int64 {
+func (p Problem) timestamp(moment int32) int64 {
 	if p.Times == nil {
 		return int64(moment)
 	}
@@ -104,10 +104,10 @@ func Solve(p Problem, e Effort) (Solution, error) {
 
 // solve is Solve for a problem that is well formed, and in which no buffer takes over another.
 func solve(p Problem, e Effort) (s Solution, err error) {
-	lives, sections := livesOf(p)
-	alike := alignedLive(p)
-	goal := max(mostLive(lives, sections), fixedEnd(p), up(alike, unitOf(p)))
-	s = Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound(p, goal, alike), By: "stack"}
+	lives, sections := liveRanges(p)
+	alike := alignedBound(p)
+	goal := max(maxLive(lives, sections), fixedTop(p), alignUp(alike, alignUnit(p)))
+	s = Solution{Offsets: make([]int64, len(p.Buffers)), Bound: lowerBound(p, goal, alike), By: "stack"}
 	for _, f := range p.Fixed {
 		s.Offsets[f.Buffer] = f.Offset // those too that take no room
 	}
@@ -123,15 +123,15 @@ func solve(p Problem, e Effort) (s Solution, err error) {
 		}
 		return s, err
 	}
-	parts := distinct(divide(&part{lives: lives, sections: sections, ctx: e.Context}, s.Offsets))
-	t := target{goal: goal, near: max(goal, p.Capacity), capped: p.Capacity > 0, soon: p.Capacity > 0 && e.Looks > 0, looks: e.Looks}
+	parts := distinct(divide(&part{ranges: lives, sections: sections, ctx: e.Context}, s.Offsets))
+	t := target{bound: goal, enough: max(goal, p.Capacity), capped: p.Capacity > 0, quick: p.Capacity > 0 && e.Looks > 0, looks: e.Looks}
 	if t.looks == 0 {
 		t.looks = math.MaxInt
 	}
 	s.Tries = runPasses(parts, t, e.Without)
-	s.read(p, parts)
+	s.collect(p, parts)
 	for _, part := range parts {
-		s.Bound = max(s.Bound, part.least-unitSlack(p))
+		s.Bound = max(s.Bound, part.bound-unitSlack(p))
 	}
 	if p.Capacity > 0 && s.Height > p.Capacity {
 		return s, notReached(p, s)
@@ -144,40 +144,40 @@ type CapacityError struct{ text string }
 
 func (e *CapacityError) Error() string { return e.text }
 
-func beyond(format string, args ...any) error {
+func capacityError(format string, args ...any) error {
 	return &CapacityError{"capacity " + fmt.Sprintf(format, args...)}
 }
 
 // notReached says that s is above the capacity of p.
 func notReached(p Problem, s Solution) error {
-	return beyond("%d is not reached: %d bytes are the least found, at least %d are needed", p.Capacity, s.Height, s.Bound)
+	return capacityError("%d is not reached: %d bytes are the least found, at least %d are needed", p.Capacity, s.Height, s.Bound)
 }
 
 // NotWithin is the error for a capacity that something of a height is above.
 func NotWithin(capacity, height int64) error {
-	return beyond("%d is not reached: %d bytes are needed", capacity, height)
+	return capacityError("%d is not reached: %d bytes are needed", capacity, height)
 }
 
 // tooSmall says why no solution of p is within its capacity.
 func tooSmall(p Problem, bound int64) error {
 	for _, f := range p.Fixed {
 		if end := f.Offset + p.Buffers[f.Buffer].Size; takesRoom(p.Buffers[f.Buffer]) && end > p.Capacity {
-			return beyond("%d is too small: %s is fixed up to %d", p.Capacity, p.name(f.Buffer), end)
+			return capacityError("%d is too small: %s is fixed up to %d", p.Capacity, p.name(f.Buffer), end)
 		}
 	}
-	return beyond("%d is too small: %d bytes are alive at once", p.Capacity, bound)
+	return capacityError("%d is too small: %d bytes are alive at once", p.Capacity, bound)
 }
 
 // takesRoom is whether b has bytes and is ever alive.
 func takesRoom(b Buffer) bool { return b.Size > 0 && b.First < b.Last }
 
 // read takes over the offsets of parts.
-func (s *Solution) read(p Problem, parts []*part) {
+func (s *Solution) collect(p Problem, parts []*part) {
 	highest := int64(0)
 	for _, part := range parts {
-		for _, lives := range append(part.copies, part.lives) {
+		for _, lives := range append(part.copies, part.ranges) {
 			for i, l := range lives {
-				s.Offsets[l.id] = part.offsets[i]
+				s.Offsets[l.buffer] = part.offsets[i]
 			}
 		}
 		if part.top > highest {
@@ -209,7 +209,7 @@ func Valid(p Problem) error {
 		case b.Align < 0:
 			return fmt.Errorf("%s: alignment %d is negative", p.name(i), b.Align)
 		case b.Last < b.First:
-			return fmt.Errorf("%s: ends at %d, before it begins at %d", p.name(i), p.time(b.Last), p.time(b.First))
+			return fmt.Errorf("%s: ends at %d, before it begins at %d", p.name(i), p.timestamp(b.Last), p.timestamp(b.First))
 		}
 		for _, bytes := range [...]int64{b.Size, max(b.Align, 1) - 1} {
 			if room -= bytes; room < 0 {

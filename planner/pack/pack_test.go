@@ -157,14 +157,14 @@ func solved(t *testing.T, p Problem) Solution {
 
 // wholeOf is a problem as one part, and the most bytes that are alive.
 func wholeOf(p Problem) (whole *part, live int64) {
-	lives, sections := livesOf(p)
-	return &part{lives: lives, sections: sections}, mostLive(lives, sections)
+	lives, sections := liveRanges(p)
+	return &part{ranges: lives, sections: sections}, maxLive(lives, sections)
 }
 
 // Training steps leave little to lose, whatever their length.
 func TestStep(t *testing.T) {
 	for _, n := range []int{100, 1000, 20_000} {
-		p := step(n, 7)
+		p := trainingStep(n, 7)
 		s := solved(t, p)
 		if s.Height > s.Bound+s.Bound/200 {
 			t.Errorf("%d buffers: height %d is more than 0.5 %% above the bound %d", n, s.Height, s.Bound)
@@ -293,33 +293,33 @@ func TestCapacityBetweenUnits(t *testing.T) {
 
 // Every order packs every problem, with all pairs of buffers looked at.
 func TestEveryOrder(t *testing.T) {
-	for _, o := range rows {
+	for _, o := range greedyOrders {
 		t.Run(strings.ReplaceAll(o.name, ", ", "-"), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				p := anyProblem(t)
-				lives, sections := livesOf(p)
-				q := &part{lives: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor"), offsets: make([]int64, len(lives))}
-				top, ok := o.place(q, newSpace(q, math.MaxInt), q.offsets, math.MaxInt64)
+				lives, sections := liveRanges(p)
+				q := &part{ranges: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor"), offsets: make([]int64, len(lives))}
+				top, ok := o.place(q, newOccupancyForAll(q, math.MaxInt), q.offsets, math.MaxInt64)
 				if !ok {
 					t.Fatal("gave up")
 				}
 				q.top = top
-				apart(t, q)
+				checkApart(t, q)
 			})
 		})
 	}
 }
 
 // apart makes sure that the packing of p is one, with all pairs of lives looked at.
-func apart(t *rapid.T, p *part) {
+func checkApart(t *rapid.T, p *part) {
 	highest := int64(0)
-	for i, a := range p.lives {
+	for i, a := range p.ranges {
 		highest = max(highest, p.offsets[i]+a.size)
 		if p.offsets[i] < p.floor || p.offsets[i]%a.align != 0 {
 			t.Fatalf("life %v at %d, floor %d", a, p.offsets[i], p.floor)
 		}
-		for j, b := range p.lives[:i] {
-			if a.l < b.r && b.l < a.r && p.offsets[i] < p.offsets[j]+b.size && p.offsets[j] < p.offsets[i]+a.size {
+		for j, b := range p.ranges[:i] {
+			if a.begin < b.end && b.begin < a.end && p.offsets[i] < p.offsets[j]+b.size && p.offsets[j] < p.offsets[i]+a.size {
 				t.Fatalf("%v at %d and %v at %d overlap", a, p.offsets[i], b, p.offsets[j])
 			}
 		}
@@ -362,24 +362,24 @@ func TestCheckAgainstPairs(t *testing.T) {
 // Sections keep what meets what, and are as few as the largest sets of live buffers.
 func TestSections(t *testing.T) {
 	p := Problem{Buffers: []Buffer{{0, 10, 1, 0}, {2, 30, 1, 0}, {10, 20, 1, 0}, {25, 40, 1, 0}, {100, 200, 1, 0}}}
-	lives, sections := livesOf(p)
+	lives, sections := liveRanges(p)
 	var got []string
 	for _, l := range lives {
-		got = append(got, fmt.Sprintf("%d:[%d,%d)", l.id, l.l, l.r))
+		got = append(got, fmt.Sprintf("%d:[%d,%d)", l.buffer, l.begin, l.end))
 	}
 	if want := "0:[0,1) 1:[0,3) 2:[1,2) 3:[2,3) 4:[3,4)"; strings.Join(got, " ") != want || sections != 4 {
 		t.Errorf("got %s of %d, want %s of 4", strings.Join(got, " "), sections, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyProblem(t)
-		lives, sections := livesOf(p)
+		lives, sections := liveRanges(p)
 		for _, a := range lives {
-			if a.l < 0 || a.r <= a.l || a.r > sections {
+			if a.begin < 0 || a.end <= a.begin || a.end > sections {
 				t.Fatalf("life %v of %d sections", a, sections)
 			}
 			for _, b := range lives {
-				x, y := p.Buffers[a.id], p.Buffers[b.id]
-				if (a.l < b.r && b.l < a.r) != (x.First < y.Last && y.First < x.Last) {
+				x, y := p.Buffers[a.buffer], p.Buffers[b.buffer]
+				if (a.begin < b.end && b.begin < a.end) != (x.First < y.Last && y.First < x.Last) {
 					t.Fatalf("%v and %v became %v and %v", x, y, a, b)
 				}
 			}

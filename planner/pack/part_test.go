@@ -73,6 +73,6 @@ func TestDistinct(t *testing.T) {
 
 // partsOf is the parts of p that are packed.
 func partsOf(p Problem) []*part {
-	lives, sections := livesOf(p)
-	return distinct(divide(&part{lives: lives, sections: sections}, make([]int64, len(p.Buffers))))
+	lives, sections := liveRanges(p)
+	return distinct(divide(&part{ranges: lives, sections: sections}, make([]int64, len(p.Buffers))))
 }

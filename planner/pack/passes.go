@@ -27,57 +27,57 @@ var passes = []pass{
 	// First, so that every later pass has a packing to be lower than. It cannot be left out.
 	{"stack", "puts every life on top of all others", nil, stack, nil},
 	// Microseconds for few lives; of many it gives up as soon as it is too high.
-	{"orders", "places lives in orders of size, length, area and begin, by first or best fit", nil, orders, nil},
+	{"orders", "places lives in orders of size, length, area and begin, by first or best fit", nil, tryOrders, nil},
 	// Few lives that are far above the goal now are hard for all but the search, which is quick where there is much to gain.
-	{"search", "searches exactly from the bottom up, few lives that are far above the bound", searchable, nil, searchHard},
+	{"search", "searches exactly from the bottom up, few lives that are far above the bound", searchPays, nil, searchFew},
 	// About a millisecond for a thousand lives, and low for any: before what needs a packing that is nearly low enough.
-	{"skyline", "builds from the bottom up, on three routes, by what each life wastes in the lowest valley", climbable, skylines, nil},
+	{"skyline", "builds from the bottom up, on three routes, by what each life wastes in the lowest valley", sumsFit, trySkylines, nil},
 	// Where lives are too many for the search: it may take a tenth of a second, so the skyline comes first.
-	{"largefirst", "searches the large lives and fills in the others", hasLarge, largeFirst, nil},
+	{"largefirst", "searches the large lives and fills in the others", largeFirstPays, packLargeFirst, nil},
 	// Needs a packing that is high in few places only, as those above leave it.
-	{"eject", "takes out what ends too high and puts it back where it drives out least", climbable, eject, nil},
+	{"eject", "takes out what ends too high and puts it back where it drives out least", sumsFit, eject, nil},
 	// Last: it takes seconds if it is let, and is worth less the lower the packing is by now.
-	{"search again", "searches for the last bytes", nil, nil, searchAll},
+	{"search again", "searches for the last bytes", nil, nil, searchAgain},
 }
 
 // target is what the passes of one problem aim at.
 type target struct {
-	goal   int64 // no packing of the problem ends below it
-	near   int64 // low enough: the goal, or the capacity
+	bound  int64 // no packing of the problem ends below it
+	enough int64 // low enough: the goal, or the capacity
 	capped bool  // near is the capacity
-	soon   bool  // within the capacity soon, or not at all
+	quick  bool  // within the capacity soon, or not at all
 	looks  int   // of searches, at most
 }
 
 // limit is the top of p from which on no further pass runs: near, or for many lives, whose last bytes are dear, a share above
 // the goal.
 func (t target) limit(p *part) int64 {
-	if len(p.lives) > few && !t.capped {
-		return t.goal + t.goal/nearShare
+	if len(p.ranges) > fewRanges && !t.capped {
+		return t.bound + t.bound/manyGap
 	}
-	return t.near
+	return t.enough
 }
 
 const (
-	few       = 2000 // lives for which the last byte is worth a search; more than that are "many"
-	fewest    = 512  // lives that a search can pack perfectly however far above the goal the other passes leave them
-	nearShare = 256  // share of the goal above it that is close enough for many lives
-	loose     = 100  // share of the goal above it from which on it is worth its time to pack many lives from the large ones
-	slight    = 128  // share of the goal above it that skylines mostly take off, more quickly than a search
+	fewRanges     = 2000 // lives for which the last byte is worth a search; more than that are "many"
+	searchRanges  = 512  // lives that a search can pack perfectly however far above the goal the other passes leave them
+	manyGap       = 256  // share of the goal above it that is close enough for many lives
+	largeFirstGap = 100  // share of the goal above it from which on it is worth its time to pack many lives from the large ones
+	searchGap     = 128  // share of the goal above it that skylines mostly take off, more quickly than a search
 )
 
 // climbable is whether sums of heights stay numbers on the way.
-func climbable(p *part, t target) bool { return t.goal <= mostClimbed }
+func sumsFit(p *part, t target) bool { return t.bound <= maxSummed }
 
 // searchable is whether p has so few lives that a search may pack them perfectly, and much to gain.
-func searchable(p *part, t target) bool {
-	return !t.soon && len(p.lives) <= fewest && p.top-t.goal > t.goal/slight
+func searchPays(p *part, t target) bool {
+	return !t.quick && len(p.ranges) <= searchRanges && p.top-t.bound > t.bound/searchGap
 }
 
 // hasLarge is whether p has too many lives for the search, but may be packed from the large ones.
-func hasLarge(p *part, t target) bool {
-	many := len(p.lives) > few && !t.capped
-	return len(p.lives) > fewest && !p.fixed() && climbable(p, t) && (!many || p.top-t.goal > t.goal/loose)
+func largeFirstPays(p *part, t target) bool {
+	many := len(p.ranges) > fewRanges && !t.capped
+	return len(p.ranges) > searchRanges && !p.hasFixed() && sumsFit(p, t) && (!many || p.top-t.bound > t.bound/largeFirstGap)
 }
 
 // Passes lists the passes in running order: the name of each, what it does, and where it begins. The first cannot be left
@@ -88,13 +88,13 @@ func Passes() (all []struct{ Name, Doc, At string }) {
 		if x.run == nil {
 			run = x.all
 		}
-		all = append(all, struct{ Name, Doc, At string }{x.name, x.doc, at(run)})
+		all = append(all, struct{ Name, Doc, At string }{x.name, x.doc, sourceLine(run)})
 	}
 	return all
 }
 
 // at is the file and the line where a function begins, from the folder planner on.
-func at(run any) string {
+func sourceLine(run any) string {
 	f := runtime.FuncForPC(reflect.ValueOf(run).Pointer())
 	file, line := f.FileLine(f.Entry())
 	_, file, _ = strings.Cut(file, "/planner/")
@@ -170,15 +170,15 @@ func validWithout(without map[string]bool) error {
 
 // stack puts every life on top of all others, but for fixed ones, which are below.
 func stack(p *part, _ target) (offsets []int64, top int64) {
-	offsets, top = make([]int64, len(p.lives)), p.floor
-	for i, l := range p.lives {
-		if l.fixed != free {
+	offsets, top = make([]int64, len(p.ranges)), p.floor
+	for i, l := range p.ranges {
+		if l.fixed != notFixed {
 			offsets[i], top = l.fixed, max(top, l.fixed+l.size)
 		}
 	}
-	for i, l := range p.lives {
-		if l.fixed == free {
-			offsets[i] = up(top, l.align)
+	for i, l := range p.ranges {
+		if l.fixed == notFixed {
+			offsets[i] = alignUp(top, l.align)
 			top = offsets[i] + l.size
 		}
 	}

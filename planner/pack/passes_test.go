@@ -74,17 +74,17 @@ func TestEveryPass(t *testing.T) {
 	ran := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyProblem(t)
-		lives, sections := livesOf(p)
+		lives, sections := liveRanges(p)
 		if len(lives) == 0 {
 			return
 		}
-		q := &part{lives: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor")}
-		goal := mostLive(lives, sections) + q.floor
+		q := &part{ranges: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor")}
+		goal := maxLive(lives, sections) + q.floor
 		for _, x := range passes {
 			if x.run == nil {
 				continue
 			}
-			for _, tg := range []target{{goal: goal, near: goal, looks: 1 << 30}, {goal: goal, near: goal + goal/20, looks: 1 << 20, capped: true, soon: true}} {
+			for _, tg := range []target{{bound: goal, enough: goal, looks: 1 << 30}, {bound: goal, enough: goal + goal/20, looks: 1 << 20, capped: true, quick: true}} {
 				q.offsets, q.top = stack(q, tg)
 				was := append([]int64(nil), q.offsets...)
 				offsets, top := x.run(q, tg)
@@ -98,7 +98,7 @@ func TestEveryPass(t *testing.T) {
 				}
 				ran[x.name]++
 				q.offsets, q.top = offsets, top
-				apart(t, q)
+				checkApart(t, q)
 				if top < goal {
 					t.Fatalf("%s: %d, with a goal of %d", x.name, top, goal)
 				}

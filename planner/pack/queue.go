@@ -1,17 +1,19 @@
 package pack
 
 // turn is a stretch of a skyline in the queue: its height and its first section.
-type turn struct {
-	at    int64
-	begin int32
+type stretch struct {
+	height int64
+	begin  int32
 }
 
-func (a turn) before(b turn) bool { return a.at < b.at || a.at == b.at && a.begin < b.begin }
+func (a stretch) before(b stretch) bool {
+	return a.height < b.height || a.height == b.height && a.begin < b.begin
+}
 
 // queue is a heap, with up to four below each, of whose turn is next.
-type queue []turn
+type queue []stretch
 
-func (q *queue) push(t turn) {
+func (q *queue) push(t stretch) {
 	*q = append(*q, t)
 	h, i := *q, len(*q)-1
 	for ; i > 0 && t.before(h[(i-1)/4]); i = (i - 1) / 4 {
@@ -29,7 +31,7 @@ func (q *queue) pop() {
 }
 
 // replace puts t in the place of the first.
-func (q queue) replace(t turn) {
+func (q queue) replace(t stretch) {
 	i := 0
 	for {
 		least := 4*i + 1
@@ -59,7 +61,7 @@ type turns struct {
 func (q *turns) more() bool { return len(q.queue) > 1 || len(q.queue) == 1 && !q.taken }
 
 // first is whose turn is next.
-func (q *turns) first() turn {
+func (q *turns) first() stretch {
 	if q.taken {
 		q.taken = false
 		q.pop()
@@ -68,13 +70,13 @@ func (q *turns) first() turn {
 }
 
 // take is first, and takes it from q.
-func (q *turns) take() turn {
+func (q *turns) take() stretch {
 	t := q.first()
 	q.taken = true
 	return t
 }
 
-func (q *turns) push(t turn) {
+func (q *turns) push(t stretch) {
 	if q.taken {
 		q.taken = false
 		q.replace(t)

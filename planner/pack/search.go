@@ -29,32 +29,32 @@ import (
 // How long this takes hangs on the rank and is either next to nothing or no end. So a search runs again and again with
 // few tries each, and a rank puts first what crosses the sections that stopped the runs before.
 type search struct {
-	ctx    context.Context // polled at each try
-	lives  []life
-	walls  [][]run   // by life: what fixed ones take; nil if none is
-	meets  [][]int32 // by life: those alive at a time when it is
-	inside [][]int32 // by section: those alive
-	top    int64
-	rank   []int32 // by life: which to try first at one offset
-	limit  int     // tries of a run
-	tries  int     // of this run so far
-	looks  int     // at lives and sections so far: the work done, in a measure that is the same on every machine
-	budget int     // looks there are
+	ctx         context.Context // polled at each try
+	ranges      []liveRange
+	obstacles   [][]interval // by life: what fixed ones take; nil if none is
+	overlapping [][]int32    // by life: those alive at a time when it is
+	alive       [][]int32    // by section: those alive
+	limit       int64
+	rank        []int32 // by life: which to try first at one offset
+	maxTries    int     // tries of a run
+	tries       int     // of this run so far
+	looks       int     // at lives and sections so far: the work done, in a measure that is the same on every machine
+	maxLooks    int     // looks there are
 
-	placed []bool
-	low    []int64      // by life: its offset, or the lowest that it can still have
-	left   []int64      // by section: bytes to be placed
-	stop   *atomic.Bool // ends every run, if there is one
-	undo   []raise      // what to take back, newest last
-	next   [][]int32    // by depth, scratch: the lives to be tried
-	rest   [][]int32    // by depth, scratch: the lives to be placed after one is
-	blame  []int64      // by section: branches that it ended in this run
+	placed     []bool
+	lowest     []int64      // by life: its offset, or the lowest that it can still have
+	remaining  []int64      // by section: bytes to be placed
+	cancel     *atomic.Bool // ends every run, if there is one
+	undo       []change     // what to take back, newest last
+	candidates [][]int32    // by depth, scratch: the lives to be tried
+	remainders [][]int32    // by depth, scratch: the lives to be placed after one is
+	failures   []int64      // by section: branches that it ended in this run
 }
 
 // raise is the offset that low had for a life; for one that was then placed it is negative.
-type raise struct {
-	life int32
-	low  int64
+type change struct {
+	index  int32
+	lowest int64
 }
 
 // outcome is what came of a run.
@@ -68,8 +68,8 @@ const (
 
 // effort is the looks that n lives are worth. Those of the hardest instances in testdata, which need up to a quarter of
 // it, take about a second and a half.
-func effort(n int) int {
-	if n > fewest {
+func fullSearchLooks(n int) int {
+	if n > searchRanges {
 		return 1 << 29 // each look costs more there, in memory that is far away
 	}
 	return min(n*n<<12, 1<<30)
@@ -77,44 +77,44 @@ func effort(n int) int {
 
 // purse is the looks that all searches of a problem of so many lives share. Few get what they are worth, however they are
 // parted. The more there are beyond that the less they get, down to what each life is worth.
-func purse(lives int) int {
-	if lives <= fewest {
+func sharedLooks(lives int) int {
+	if lives <= searchRanges {
 		return math.MaxInt
 	}
-	return max(effort(lives)/lives*fewest, pittance*lives)
+	return max(fullSearchLooks(lives)/lives*searchRanges, minSharedLooks*lives)
 }
 
 const (
-	searches = 3    // by so much the looks of both searches for a part are more than those it is worth
-	pittance = 3000 // looks that a search for any life is worth
-	further  = 4    // by so much a part is dealt more that stays the highest
+	overshoot      = 3    // by so much the looks of both searches for a part are more than those it is worth
+	minSharedLooks = 3000 // looks that a search for any life is worth
+	redealFactor   = 4    // by so much a part is dealt more that stays the highest
 )
 
 // searchHard searches for lower packings of those parts that are searchable, as searchAll does.
-func searchHard(parts []*part, t target) {
-	searchThose(parts, t, func(p *part) bool { return searchable(p, t) })
+func searchFew(parts []*part, t target) {
+	searchParts(parts, t, func(p *part) bool { return searchPays(p, t) })
 }
 
 // searchAll searches for lower packings of all parts but those of many lives and those that stand as a search left them.
-func searchAll(parts []*part, t target) {
-	searchThose(parts, t, func(p *part) bool {
-		return len(p.lives) <= few && p.top != p.searched && !(t.soon && len(p.lives) > fewest)
+func searchAgain(parts []*part, t target) {
+	searchParts(parts, t, func(p *part) bool {
+		return len(p.ranges) <= fewRanges && p.top != p.searchedTop && !(t.quick && len(p.ranges) > searchRanges)
 	})
 }
 
 // searchThose looks, with a capacity, first for a packing of each part within it. If that is not found, or there is no capacity, it
 // lowers the highest part again and again.
-func searchThose(parts []*part, t target, those func(p *part) bool) {
+func searchParts(parts []*part, t target, those func(p *part) bool) {
 	left := t.looks
 	if t.capped {
-		left = within(parts, t.near, left, those)
+		left = fitWithin(parts, t.enough, left, those)
 	}
-	if !t.soon && highest(parts).top > t.near {
-		lowest(parts, t.goal, left, those)
+	if !t.quick && highestPart(parts).top > t.enough {
+		lowerHighest(parts, t.bound, left, those)
 	}
 }
 
-func highest(parts []*part) (p *part) {
+func highestPart(parts []*part) (p *part) {
 	for _, q := range parts {
 		if p == nil || q.top > p.top {
 			p = q
@@ -126,35 +126,35 @@ func highest(parts []*part) (p *part) {
 // lowest searches for a lower packing of the highest part, until that is no higher than goal or cannot be lowered. Each
 // part may take so many looks at most, and all together what is in the purse. A part is dealt the share that it has of the
 // lives not searched yet, and what it leaves goes to the others; if it stays the highest then, it is dealt more.
-func lowest(parts []*part, goal int64, most int, those func(p *part) bool) {
+func lowerHighest(parts []*part, goal int64, most int, those func(p *part) bool) {
 	all, lives := 0, 0
 	for _, p := range parts {
-		all += len(p.lives)
+		all += len(p.ranges)
 		if p.top > goal && those(p) {
-			lives += len(p.lives)
+			lives += len(p.ranges)
 		}
 	}
-	purse, used := purse(all), 0
+	purse, used := sharedLooks(all), 0
 	dealt := map[*part]int{}
-	for p := highest(parts); p.top > goal && (dealt[p] > 0 || those(p)); p = highest(parts) {
+	for p := highestPart(parts); p.top > goal && (dealt[p] > 0 || those(p)); p = highestPart(parts) {
 		before, again := dealt[p]
-		deal := min(further*before, purse-used)
+		deal := min(redealFactor*before, purse-used)
 		if !again {
-			deal = (purse - used) / lives * len(p.lives)
-			lives -= len(p.lives)
+			deal = (purse - used) / lives * len(p.ranges)
+			lives -= len(p.ranges)
 		}
-		if deal = min(deal, searches*p.worth(goal, most)); deal <= before {
+		if deal = min(deal, overshoot*p.searchLooks(goal, most)); deal <= before {
 			return
 		}
 		dealt[p] = deal
-		used += p.lower(goal, deal/searches)
-		p.searched = p.top
+		used += p.lower(goal, deal/overshoot)
+		p.searchedTop = p.top
 	}
 }
 
 // within packs parts above goal up to it, in so many looks, or leaves all as they are as soon as one cannot be. It says how many
 // looks it left.
-func within(parts []*part, goal int64, most int, those func(p *part) bool) (left int) {
+func fitWithin(parts []*part, goal int64, most int, those func(p *part) bool) (left int) {
 	fit := map[*part][]int64{}
 	for _, p := range parts {
 		if p.top <= goal {
@@ -164,26 +164,26 @@ func within(parts []*part, goal int64, most int, those func(p *part) bool) (left
 			return most
 		}
 		s := newSearch(p)
-		result := s.seek(goal, min(effort(len(p.lives))/2, most), true)
+		result := s.find(goal, min(fullSearchLooks(len(p.ranges))/2, most), true)
 		if most = max(0, most-s.looks); result == impossible {
-			p.least = goal + 1
+			p.bound = goal + 1
 		}
 		if result != found {
 			return most
 		}
-		fit[p] = s.low
+		fit[p] = s.lowest
 	}
 	for p, low := range fit {
-		p.offsets, p.top = low, topOf(p.lives, low)
+		p.offsets, p.top = low, topOf(p.ranges, low)
 	}
 	return most
 }
 
 // worth is the looks that p is worth, most of them at most: all if much of the goal is at stake; else less, as the gap is less.
-func (p *part) worth(goal int64, most int) int {
-	looks := min(effort(len(p.lives)), most)
+func (p *part) searchLooks(goal int64, most int) int {
+	looks := min(fullSearchLooks(len(p.ranges)), most)
 	much := max(goal/4, 1)
-	if len(p.lives) > fewest {
+	if len(p.ranges) > searchRanges {
 		much = max(goal/16, 1) // a skyline has come near
 	}
 	if p.top-goal < much {
@@ -200,27 +200,27 @@ func (p *part) worth(goal int64, most int) int {
 // Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
 // has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
 func (p *part) lower(goal int64, looks int) (used int) {
-	if n := len(p.lives); looks < 4*n*n {
+	if n := len(p.ranges); looks < 4*n*n {
 		return 0 // a run or two would be all
 	}
 	high, low := *p, newSearch(p)
 	high.offsets = slices.Clone(p.offsets)
 	down := newSearch(p)
-	down.stop = new(atomic.Bool)
+	down.cancel = new(atomic.Bool)
 	came := 0
-	wait := stop.Go(func() { came = high.descend(down, goal, min(2*looks, 3*effort(few)/2)) })
+	wait := stop.Go(func() { came = high.searchDown(down, goal, min(2*looks, 3*fullSearchLooks(fewRanges)/2)) })
 	defer wait()
-	result := low.seek(goal, looks/2, true)
+	result := low.find(goal, looks/2, true)
 	if result == found {
-		down.stop.Store(true)
+		down.cancel.Store(true)
 		wait()
-		low.give(p)
+		low.store(p)
 		return 2 * low.looks // wherever the other has come to
 	}
 	wait()
 	used = low.looks + came
 	if *p = high; result == impossible {
-		p.least = max(p.least, goal+1)
+		p.bound = max(p.bound, goal+1)
 	}
 	return used
 }
@@ -228,26 +228,26 @@ func (p *part) lower(goal int64, looks int) (used int) {
 // descend lowers the top of p, but not to goal. It tries half way between the highest top that failed and what there is,
 // each time with a third of the looks that are left; when the two have met, it starts over with those. It says how many it
 // used up.
-func (p *part) descend(s *search, goal int64, looks int) (used int) {
+func (p *part) searchDown(s *search, goal int64, looks int) (used int) {
 	step := int64(0) // between tops that a packing can have
-	for _, l := range p.lives {
+	for _, l := range p.ranges {
 		step = gcd(gcd(step, l.size), l.align)
-		if l.fixed != free {
+		if l.fixed != notFixed {
 			step = gcd(step, l.fixed)
 		}
 	}
 	for p.top-goal >= 2*step {
 		for failed := goal; p.top-failed >= 2*step; {
-			if s.looks > looks || s.stopped() {
+			if s.looks > looks || s.cancelled() {
 				return s.looks
 			}
 			top := failed + (p.top-failed)/2/step*step
-			switch s.seek(top, max((looks-s.looks)/3, 1), true) {
+			switch s.find(top, max((looks-s.looks)/3, 1), true) {
 			case found:
-				s.give(p)
+				s.store(p)
 			case impossible:
 				goal, failed = top, top
-				p.least = top + 1
+				p.bound = top + 1
 			default:
 				failed = top
 			}
@@ -257,45 +257,45 @@ func (p *part) descend(s *search, goal int64, looks int) (used int) {
 }
 
 // give makes the packing that was found that of p, and takes it back.
-func (s *search) give(p *part) {
+func (s *search) store(p *part) {
 	p.top = 0
-	copy(p.offsets, s.low)
-	for i, l := range p.lives {
+	copy(p.offsets, s.lowest)
+	for i, l := range p.ranges {
 		p.top = max(p.top, p.offsets[i]+l.size)
 	}
-	s.takeBack(0)
+	s.undoTo(0)
 }
 
 func newSearch(p *part) *search {
-	n := len(p.lives)
+	n := len(p.ranges)
 	s := &search{
-		ctx:    p.ctx,
-		lives:  p.lives,
-		walls:  walls(p.lives),
-		meets:  make([][]int32, n),
-		inside: make([][]int32, p.sections),
-		placed: make([]bool, n),
-		low:    make([]int64, n),
-		left:   make([]int64, p.sections),
-		next:   make([][]int32, n),
-		rest:   make([][]int32, n),
-		blame:  make([]int64, p.sections),
+		ctx:         p.ctx,
+		ranges:      p.ranges,
+		obstacles:   obstaclesOf(p.ranges),
+		overlapping: make([][]int32, n),
+		alive:       make([][]int32, p.sections),
+		placed:      make([]bool, n),
+		lowest:      make([]int64, n),
+		remaining:   make([]int64, p.sections),
+		candidates:  make([][]int32, n),
+		remainders:  make([][]int32, n),
+		failures:    make([]int64, p.sections),
 	}
-	for i, a := range s.lives {
-		if a.fixed != free {
-			s.placed[i], s.low[i] = true, a.fixed
+	for i, a := range s.ranges {
+		if a.fixed != notFixed {
+			s.placed[i], s.lowest[i] = true, a.fixed
 			continue
 		}
-		for j := i + 1; j < n && s.lives[j].l < a.r; j++ {
-			if s.lives[j].fixed == free {
-				s.meets[i] = append(s.meets[i], int32(j))
-				s.meets[j] = append(s.meets[j], int32(i))
+		for j := i + 1; j < n && s.ranges[j].begin < a.end; j++ {
+			if s.ranges[j].fixed == notFixed {
+				s.overlapping[i] = append(s.overlapping[i], int32(j))
+				s.overlapping[j] = append(s.overlapping[j], int32(i))
 			}
 		}
-		s.low[i] = s.clear(int32(i), p.floor)
-		for t := a.l; t < a.r; t++ {
-			s.inside[t] = append(s.inside[t], int32(i))
-			s.left[t] += a.size
+		s.lowest[i] = s.clearOfFixed(int32(i), p.floor)
+		for t := a.begin; t < a.end; t++ {
+			s.alive[t] = append(s.alive[t], int32(i))
+			s.remaining[t] += a.size
 		}
 	}
 	return s
@@ -304,19 +304,19 @@ func newSearch(p *part) *search {
 // seek runs with one rank after another until one run is done or so many looks are used. Most runs are short. If it may go deep, a
 // few are longer and longer, which is how it comes to see that there is nothing to be found. After found the packing is in low;
 // otherwise s is as it was.
-func (s *search) seek(top int64, looks int, deep bool) (result outcome) {
-	s.budget = s.looks + looks
-	short, long, used := 2*len(s.lives), 4*len(s.lives), 0
+func (s *search) find(top int64, looks int, deep bool) (result outcome) {
+	s.maxLooks = s.looks + looks
+	short, long, used := 2*len(s.ranges), 4*len(s.ranges), 0
 	ranks := s.ranks()
 	if !deep { // those that come to an end with hardly a step back more often than the others
 		ranks = []func(i, j int32) int{ranks[2], ranks[0], ranks[1]}
-		short = len(s.lives) * 3 / 2
+		short = len(s.ranges) * 3 / 2
 	}
 	heat := make([][]int64, len(ranks)) // by rank and section: blame, that of late runs above all
 	for i := range heat {
-		heat[i] = make([]int64, len(s.left))
+		heat[i] = make([]int64, len(s.remaining))
 	}
-	for run := 0; result == unknown && s.looks <= s.budget && !s.stopped(); run++ {
+	for run := 0; result == unknown && s.looks <= s.maxLooks && !s.cancelled(); run++ {
 		which := run % len(ranks)
 		rank := s.rankBy(ranks[which], heat[which])
 		if deep && used > 4*long {
@@ -324,7 +324,7 @@ func (s *search) seek(top int64, looks int, deep bool) (result outcome) {
 			long *= 2
 		} else {
 			result = s.run(top, rank, short)
-			s.learn(heat[which], short)
+			s.addHeat(heat[which], short)
 		}
 		used += s.tries
 	}
@@ -332,51 +332,51 @@ func (s *search) seek(top int64, looks int, deep bool) (result outcome) {
 }
 
 // learn adds the blame of a run of so many tries to the heat of those before, which cools.
-func (s *search) learn(heat []int64, tries int) {
-	for t, n := range s.blame {
+func (s *search) addHeat(heat []int64, tries int) {
+	for t, n := range s.failures {
 		heat[t] = heat[t]*3/4 + n<<20/int64(tries)
 	}
 }
 
 // run is one try after another until it is done or has reached the limit, or the budget is spent.
 func (s *search) run(top int64, rank []int32, limit int) outcome {
-	s.top, s.rank, s.limit, s.tries = top, rank, limit, 0
-	clear(s.blame)
-	all := make([]int32, 0, len(s.lives))
-	for i, l := range s.lives {
-		if l.fixed == free {
+	s.limit, s.rank, s.maxTries, s.tries = top, rank, limit, 0
+	clear(s.failures)
+	all := make([]int32, 0, len(s.ranges))
+	for i, l := range s.ranges {
+		if l.fixed == notFixed {
 			all = append(all, int32(i))
 		}
 	}
 	switch {
-	case s.pack(0, all, 0, -1):
+	case s.placeAll(0, all, 0, -1):
 		return found
-	case s.spent():
+	case s.exhausted():
 		return unknown
 	}
 	return impossible
 }
 
 // spent is whether a run has to end.
-func (s *search) spent() bool {
-	return s.tries > s.limit || s.looks > s.budget || s.stopped()
+func (s *search) exhausted() bool {
+	return s.tries > s.maxTries || s.looks > s.maxLooks || s.cancelled()
 }
 
-func (s *search) stopped() bool { return s.stop != nil && s.stop.Load() }
+func (s *search) cancelled() bool { return s.cancel != nil && s.cancel.Load() }
 
 // ranks are the ways to rank lives that share the heat of their sections: what is hard to place comes first.
 func (s *search) ranks() []func(i, j int32) int {
-	crowd := make([]int64, len(s.lives)) // the most bytes alive while a life is
-	for i, a := range s.lives {
-		crowd[i] = slices.Max(s.left[a.l:a.r])
+	crowd := make([]int64, len(s.ranges)) // the most bytes alive while a life is
+	for i, a := range s.ranges {
+		crowd[i] = slices.Max(s.remaining[a.begin:a.end])
 	}
-	crowded := func(order func(a, b life) int) func(i, j int32) int {
+	crowded := func(order func(a, b liveRange) int) func(i, j int32) int {
 		return func(i, j int32) int {
-			return cmp.Or(cmp.Compare(crowd[j], crowd[i]), order(s.lives[i], s.lives[j]))
+			return cmp.Or(cmp.Compare(crowd[j], crowd[i]), order(s.ranges[i], s.ranges[j]))
 		}
 	}
-	plain := func(order func(a, b life) int) func(i, j int32) int {
-		return func(i, j int32) int { return order(s.lives[i], s.lives[j]) }
+	plain := func(order func(a, b liveRange) int) func(i, j int32) int {
+		return func(i, j int32) int { return order(s.ranges[i], s.ranges[j]) }
 	}
 	return []func(i, j int32) int{
 		crowded(bySpan), plain(byStart), crowded(byArea), plain(bySpan), plain(byEnd),
@@ -389,8 +389,8 @@ func (s *search) rankBy(order func(i, j int32) int, heat []int64) (rank []int32)
 	for t, h := range heat {
 		below[t+1] = below[t] + h
 	}
-	crossed := func(i int32) int64 { return below[s.lives[i].r] - below[s.lives[i].l] }
-	first := make([]int32, len(s.lives))
+	crossed := func(i int32) int64 { return below[s.ranges[i].end] - below[s.ranges[i].begin] }
+	first := make([]int32, len(s.ranges))
 	for i := range first {
 		first[i] = int32(i)
 	}
@@ -405,15 +405,15 @@ func (s *search) rankBy(order func(i, j int32) int, heat []int64) (rank []int32)
 }
 
 // pack places rest, which are sorted by begin, at or above last; those at last itself must rank after lastRank.
-func (s *search) pack(depth int, rest []int32, last int64, lastRank int32) bool {
+func (s *search) placeAll(depth int, rest []int32, last int64, lastRank int32) bool {
 	mark := len(s.undo)
 	for begin := 0; begin < len(rest); {
-		end, n := s.lives[rest[begin]].r, begin+1
-		for ; n < len(rest) && s.lives[rest[n]].l < end; n++ {
-			end = max(end, s.lives[rest[n]].r)
+		end, n := s.ranges[rest[begin]].end, begin+1
+		for ; n < len(rest) && s.ranges[rest[n]].begin < end; n++ {
+			end = max(end, s.ranges[rest[n]].end)
 		}
-		if !s.packJoined(depth, rest[begin:n], end, last, lastRank) {
-			s.takeBack(mark)
+		if !s.placeConnected(depth, rest[begin:n], end, last, lastRank) {
+			s.undoTo(mark)
 			return false
 		}
 		begin = n
@@ -422,33 +422,33 @@ func (s *search) pack(depth int, rest []int32, last int64, lastRank int32) bool 
 }
 
 // packJoined is pack for lives that no moment parts; the last of them ends with section end.
-func (s *search) packJoined(depth int, rest []int32, end int32, last int64, lastRank int32) bool {
+func (s *search) placeConnected(depth int, rest []int32, end int32, last int64, lastRank int32) bool {
 	if len(rest) == 1 {
 		return s.place(rest[0])
 	}
 	stop.Poll(s.ctx)
-	if s.tries++; s.spent() {
+	if s.tries++; s.exhausted() {
 		return false
 	}
 	mark := len(s.undo)
-	s.next[depth] = s.choices(s.next[depth][:0], rest, end, last, lastRank)
-	for k := range s.next[depth] {
-		i := s.first(s.next[depth][k:])
+	s.candidates[depth] = s.findCandidates(s.candidates[depth][:0], rest, end, last, lastRank)
+	for k := range s.candidates[depth] {
+		i := s.takeBest(s.candidates[depth][k:])
 		if !s.place(i) {
 			continue
 		}
-		others := s.rest[depth][:0]
+		others := s.remainders[depth][:0]
 		for _, j := range rest {
 			if j != i {
 				others = append(others, j)
 			}
 		}
-		s.rest[depth] = others
-		if s.pack(depth+1, others, s.low[i], s.rank[i]) {
+		s.remainders[depth] = others
+		if s.placeAll(depth+1, others, s.lowest[i], s.rank[i]) {
 			return true
 		}
-		s.takeBack(mark)
-		if s.spent() {
+		s.undoTo(mark)
+		if s.exhausted() {
 			return false
 		}
 	}
@@ -456,17 +456,17 @@ func (s *search) packJoined(depth int, rest []int32, end int32, last int64, last
 }
 
 // choices are the lives of rest that can be placed next.
-func (s *search) choices(next, rest []int32, end int32, last int64, lastRank int32) []int32 {
-	s.looks += 2*len(rest) + int(end-s.lives[rest[0]].l)
-	highest := s.top // that the next can begin at
-	for _, left := range s.left[s.lives[rest[0]].l:end] {
-		highest = min(highest, s.top-left)
+func (s *search) findCandidates(next, rest []int32, end int32, last int64, lastRank int32) []int32 {
+	s.looks += 2*len(rest) + int(end-s.ranges[rest[0]].begin)
+	highest := s.limit // that the next can begin at
+	for _, left := range s.remaining[s.ranges[rest[0]].begin:end] {
+		highest = min(highest, s.limit-left)
 	}
 	for _, i := range rest {
-		highest = min(highest, s.low[i]+s.lives[i].size-1)
+		highest = min(highest, s.lowest[i]+s.ranges[i].size-1)
 	}
 	for _, i := range rest {
-		low, rank := s.low[i], s.rank[i]
+		low, rank := s.lowest[i], s.rank[i]
 		if low > highest || low < last || low == last && rank < lastRank {
 			continue
 		}
@@ -477,10 +477,10 @@ func (s *search) choices(next, rest []int32, end int32, last int64, lastRank int
 
 // first brings the first of the lives that can be placed next to the front, by offset and then by rank. Most of the others
 // are never asked for, so they are not sorted.
-func (s *search) first(next []int32) int32 {
+func (s *search) takeBest(next []int32) int32 {
 	i := next[0]
 	for k, j := range next {
-		if s.low[j] < s.low[i] || s.low[j] == s.low[i] && s.rank[j] < s.rank[i] {
+		if s.lowest[j] < s.lowest[i] || s.lowest[j] == s.lowest[i] && s.rank[j] < s.rank[i] {
 			i, next[0], next[k] = j, j, i
 		}
 	}
@@ -490,40 +490,40 @@ func (s *search) first(next []int32) int32 {
 // place puts life i as low as it can be, and raises those above it. If a section is sure to grow too high then, it does
 // nothing.
 func (s *search) place(i int32) bool {
-	a := s.lives[i]
-	end := s.low[i] + a.size
-	if end > s.top {
+	a := s.ranges[i]
+	end := s.lowest[i] + a.size
+	if end > s.limit {
 		return false
 	}
-	for t := a.l; t < a.r; t++ {
-		if left := s.left[t] - a.size; left > 0 && end+left > s.top {
-			s.blame[t]++
+	for t := a.begin; t < a.end; t++ {
+		if left := s.remaining[t] - a.size; left > 0 && end+left > s.limit {
+			s.failures[t]++
 			return false
 		}
 	}
 	mark := len(s.undo)
-	for t := a.l; t < a.r; t++ {
-		s.left[t] -= a.size
+	for t := a.begin; t < a.end; t++ {
+		s.remaining[t] -= a.size
 	}
 	s.placed[i] = true
-	s.undo = append(s.undo, raise{i, -1})
+	s.undo = append(s.undo, change{i, -1})
 
-	first, last, highest := a.l, a.r, end // of the raised
-	for _, j := range s.meets[i] {
-		if s.placed[j] || s.low[j] >= end {
+	first, last, highest := a.begin, a.end, end // of the raised
+	for _, j := range s.overlapping[i] {
+		if s.placed[j] || s.lowest[j] >= end {
 			continue
 		}
-		b := s.lives[j]
-		s.undo = append(s.undo, raise{j, s.low[j]})
-		s.low[j] = s.clear(j, end)
-		first, last, highest = min(first, b.l), max(last, b.r), max(highest, s.low[j])
+		b := s.ranges[j]
+		s.undo = append(s.undo, change{j, s.lowest[j]})
+		s.lowest[j] = s.clearOfFixed(j, end)
+		first, last, highest = min(first, b.begin), max(last, b.end), max(highest, s.lowest[j])
 	}
-	s.looks += len(s.meets[i]) + int(a.r-a.l+last-first)
+	s.looks += len(s.overlapping[i]) + int(a.end-a.begin+last-first)
 	for t := first; t < last; t++ {
 		// No lowest offset has come to be above highest, so this saves most sections the longer look.
-		if left := s.left[t]; left > 0 && highest+left > s.top && s.floor(t)+left > s.top {
-			s.blame[t]++
-			s.takeBack(mark)
+		if left := s.remaining[t]; left > 0 && highest+left > s.limit && s.lowestUnplaced(t)+left > s.limit {
+			s.failures[t]++
+			s.undoTo(mark)
 			return false
 		}
 	}
@@ -531,29 +531,29 @@ func (s *search) place(i int32) bool {
 }
 
 // floor is the lowest offset that a life to be placed in section t can have.
-func (s *search) floor(t int32) int64 {
-	s.looks += len(s.inside[t])
-	low := int64(none)
-	for _, i := range s.inside[t] {
+func (s *search) lowestUnplaced(t int32) int64 {
+	s.looks += len(s.alive[t])
+	low := int64(infinity)
+	for _, i := range s.alive[t] {
 		if !s.placed[i] {
-			low = min(low, s.low[i])
+			low = min(low, s.lowest[i])
 		}
 	}
 	return low
 }
 
 // takeBack undoes all but the first mark changes.
-func (s *search) takeBack(mark int) {
+func (s *search) undoTo(mark int) {
 	for n := len(s.undo) - 1; n >= mark; n-- {
 		c := s.undo[n]
-		if c.low >= 0 {
-			s.low[c.life] = c.low
+		if c.lowest >= 0 {
+			s.lowest[c.index] = c.lowest
 			continue
 		}
-		s.placed[c.life] = false
-		a := s.lives[c.life]
-		for t := a.l; t < a.r; t++ {
-			s.left[t] += a.size
+		s.placed[c.index] = false
+		a := s.ranges[c.index]
+		for t := a.begin; t < a.end; t++ {
+			s.remaining[t] += a.size
 		}
 	}
 	s.undo = s.undo[:mark]

@@ -9,7 +9,7 @@ import (
 )
 
 // comesTo is what a few instances have come down to; all others fill their capacity.
-var comesTo = map[string]int64{"C": 1039360, "D": 1028096, "J": 1021952}
+var knownHeights = map[string]int64{"C": 1039360, "D": 1028096, "J": 1021952}
 
 // The hard instances of the MiniMalloc paper, eight of which leave not a byte to spare.
 func TestMiniMalloc(t *testing.T) {
@@ -26,7 +26,7 @@ func TestMiniMalloc(t *testing.T) {
 			s := solved(t, p)
 			p.Capacity = 0
 			low := solved(t, p)
-			most, ok := comesTo[instance.Name]
+			most, ok := knownHeights[instance.Name]
 			if !ok {
 				most = 1 << 20
 			}
@@ -76,12 +76,12 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 				Align: rapid.SampledFrom(align).Draw(t, "align"),
 			}
 		})
-		lives, sections := livesOf(Problem{Buffers: rapid.SliceOfN(buffer, 1, 7).Draw(t, "buffers")})
-		p := &part{lives: lives, sections: sections, floor: rapid.Int64Range(0, 3).Draw(t, "floor")}
+		lives, sections := liveRanges(Problem{Buffers: rapid.SliceOfN(buffer, 1, 7).Draw(t, "buffers")})
+		p := &part{ranges: lives, sections: sections, floor: rapid.Int64Range(0, 3).Draw(t, "floor")}
 		lowest := lowestOfAllOrders(p, make([]int64, len(lives)), make([]bool, len(lives)), 0)
 
 		s := newSearch(p)
-		s.budget = 1 << 30
+		s.maxLooks = 1 << 30
 		by := s.ranks()[rapid.IntRange(0, len(s.ranks())-1).Draw(t, "rank")]
 		rank := s.rankBy(by, make([]int64, sections))
 		if got := s.run(lowest-1, rank, 1<<30); got != impossible {
@@ -91,12 +91,12 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 			t.Fatalf("at the lowest top %d: outcome %d", lowest, got)
 		}
 		for i, a := range lives {
-			if s.low[i] < p.floor || s.low[i]%a.align != 0 || s.low[i]+a.size > lowest {
-				t.Fatalf("life %v is at %d, of %d", a, s.low[i], lowest)
+			if s.lowest[i] < p.floor || s.lowest[i]%a.align != 0 || s.lowest[i]+a.size > lowest {
+				t.Fatalf("life %v is at %d, of %d", a, s.lowest[i], lowest)
 			}
 			for j, b := range lives[:i] {
-				if a.l < b.r && b.l < a.r && s.low[i] < s.low[j]+b.size && s.low[j] < s.low[i]+a.size {
-					t.Fatalf("%v at %d and %v at %d overlap", a, s.low[i], b, s.low[j])
+				if a.begin < b.end && b.begin < a.end && s.lowest[i] < s.lowest[j]+b.size && s.lowest[j] < s.lowest[i]+a.size {
+					t.Fatalf("%v at %d and %v at %d overlap", a, s.lowest[i], b, s.lowest[j])
 				}
 			}
 		}
@@ -106,18 +106,18 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 // lowestOfAllOrders is the lowest top that comes of placing the lives of p in any order, each on all it meets.
 func lowestOfAllOrders(p *part, offsets []int64, placed []bool, top int64) int64 {
 	lowest, all := int64(math.MaxInt64), true
-	for i, a := range p.lives {
+	for i, a := range p.ranges {
 		if placed[i] {
 			continue
 		}
 		all = false
 		offset := p.floor
-		for j, b := range p.lives {
-			if placed[j] && a.l < b.r && b.l < a.r {
+		for j, b := range p.ranges {
+			if placed[j] && a.begin < b.end && b.begin < a.end {
 				offset = max(offset, offsets[j]+b.size)
 			}
 		}
-		placed[i], offsets[i] = true, up(offset, a.align)
+		placed[i], offsets[i] = true, alignUp(offset, a.align)
 		lowest = min(lowest, lowestOfAllOrders(p, offsets, placed, max(top, offsets[i]+a.size)))
 		placed[i] = false
 	}

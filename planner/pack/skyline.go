@@ -20,152 +20,154 @@ import (
 // in what is left of the valley at each side of it, the section with the most to come must have a life that fits there,
 // or be able to do without. A byte wasted weighs the more, the less its section has to spare.
 type skyline struct {
-	lives    []life
+	ranges   []liveRange
 	sections int32
 	floor    int64
-	coarsest int64  // of the alignments
-	blocks   []life // the lives that are fixed, lowest first: see fixed.go
-	largest  int64  // size of the others
+	maxAlign int64       // of the alignments
+	fixed    []liveRange // the lives that are fixed, lowest first: see fixed.go
+	maxSize  int64       // size of the others
 
-	route   route
-	top     int64 // what it wants to stay within for now
-	ceiling int64 // and in the end
-	placed  int
-	highest int64     // end of what is placed
-	left    peaks     // by section: bytes to be placed
-	sure    []int64   // by section: how high it becomes at least, if no more is wasted
-	weight  []float64 // by section: what a byte weighs in all sections before it
-	open    []int32   // by center: how many lives of its group are to be placed
-	offsets []int64
-	ctx     context.Context // polled at each stretch
+	params       skylineParams
+	aim          int64 // what it wants to stay within for now
+	ceiling      int64 // and in the end
+	placed       int
+	top          int64     // end of what is placed
+	remaining    maxTree   // by section: bytes to be placed
+	projected    []int64   // by section: how high it becomes at least, if no more is wasted
+	weightBefore []float64 // by section: what a byte weighs in all sections before it
+	pending      []int32   // by center: how many lives of its group are to be placed
+	offsets      []int64
+	ctx          context.Context // polled at each stretch
 
 	*groups
-	firstEnd firsts // by position in byBegin: the end
-	lastHead firsts // by position in byEnd: minus the begin
-	anywhere firsts // by life, as lives are sorted by begin: the end
+	endByBegin minTree // by position in byBegin: the end
+	beginByEnd minTree // by position in byEnd: minus the begin
+	endOf      minTree // by life, as lives are sorted by begin: the end
 
-	end    []int32 // by begin of a stretch: its end
-	before []int32 // by begin of a stretch: the begin of the one before it, or -1
-	height []int64 // by begin of a stretch; -1 where none begins
-	turns  turns   // of stretches, some of which are no more
+	stretchEnd    []int32 // by begin of a stretch: its end
+	stretchBefore []int32 // by begin of a stretch: the begin of the one before it, or -1
+	stretchHeight []int64 // by begin of a stretch; -1 where none begins
+	queue         turns   // of stretches, some of which are no more
 
-	rest []int32 // scratch
-	fits []fit   // scratch: lives that may be next
+	found      []int32     // scratch
+	candidates []candidate // scratch: lives that may be next
 }
 
 // groups are the lives in two orders. Both are grouped by center: the section in a life's span that most powers of two
 // divide. Within a group all lives meet, so that which of them lie between two walls and cover a section is a question
 // about one end only, once it is known on which side of the center the section is.
 type groups struct {
-	begins  []int32 // by section: the first life that begins there or later
-	first   []int32 // by center: the first position of its group
-	byBegin keyedLives
-	byEnd   keyedLives
-	spans   []span // by life
+	firstByBegin []int32 // by section: the first life that begins there or later
+	groupStart   []int32 // by center: the first position of its group
+	byBegin      keyedRanges
+	byEnd        keyedRanges
+	extents      []extent // by life
 }
 
 // keyedLives is the lives of all groups, those of a group by a key: the begin, or minus the end.
-type keyedLives struct {
-	lives []int32 // by position
-	keys  []int32 // by position
-	at    []int32 // by life: its position
+type keyedRanges struct {
+	indices  []int32 // by position
+	keys     []int32 // by position
+	position []int32 // by life: its position
 }
 
 // newKeyed has room for n lives.
-func newKeyed(n int) keyedLives {
-	return keyedLives{make([]int32, n), make([]int32, n), make([]int32, n)}
+func newKeyedRanges(n int) keyedRanges {
+	return keyedRanges{make([]int32, n), make([]int32, n), make([]int32, n)}
 }
 
 // put gives a life its position.
-func (o *keyedLives) put(at, life, key int32) { o.lives[at], o.keys[at], o.at[life] = life, key, at }
+func (o *keyedRanges) put(at, life, key int32) {
+	o.indices[at], o.keys[at], o.position[life] = life, key, at
+}
 
 // span is what is asked most often of a life; many of them are near at hand.
-type span struct {
-	l, r        int32
+type extent struct {
+	begin, end  int32
 	size, align int64
 }
 
 const (
-	gone      = math.MaxInt32 // the end of a life that is placed
-	shortlist = 16            // of the lives that fit, those that waste least are looked at more closely
-	below     = 3             // how much more the bytes that alignment loses below a life weigh than those it may lose above it
+	gone        = math.MaxInt32 // the end of a life that is placed
+	shortlist   = 16            // of the lives that fit, those that waste least are looked at more closely
+	belowWeight = 3             // how much more the bytes that alignment loses below a life weigh than those it may lose above it
 )
 
 // newSkyline is nothing but the floor.
-func newSkyline(p *part, g *groups, r route, goal int64) *skyline {
-	n, sections := len(p.lives), p.sections
+func newSkyline(p *part, g *groups, r skylineParams, goal int64) *skyline {
+	n, sections := len(p.ranges), p.sections
 	s := &skyline{
-		lives: p.lives, sections: sections, floor: p.floor, groups: g, ctx: p.ctx, route: r,
-		ceiling: goal + goal/room, top: goal + goal/r.aim, weight: make([]float64, sections+1),
-		open: make([]int32, sections), offsets: make([]int64, n),
-		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
+		ranges: p.ranges, sections: sections, floor: p.floor, groups: g, ctx: p.ctx, params: r,
+		ceiling: goal + goal/ceilingShare, aim: goal + goal/r.aimShare, weightBefore: make([]float64, sections+1),
+		pending: make([]int32, sections), offsets: make([]int64, n),
+		stretchEnd: make([]int32, sections), stretchBefore: make([]int32, sections), stretchHeight: make([]int64, sections),
 	}
-	s.firstEnd.reset(n)
-	s.lastHead.reset(n)
-	s.anywhere.reset(n)
-	for i, l := range s.lives {
-		s.coarsest = max(s.coarsest, l.align)
-		if l.fixed != free {
-			s.blocks = append(s.blocks, l)
-			s.offsets[i], s.highest = l.fixed, max(s.highest, l.fixed+l.size)
+	s.endByBegin.init(n)
+	s.beginByEnd.init(n)
+	s.endOf.init(n)
+	for i, l := range s.ranges {
+		s.maxAlign = max(s.maxAlign, l.align)
+		if l.fixed != notFixed {
+			s.fixed = append(s.fixed, l)
+			s.offsets[i], s.top = l.fixed, max(s.top, l.fixed+l.size)
 			s.placed++
 			continue
 		}
-		s.largest = max(s.largest, l.size)
-		s.firstEnd.leaf(s.byBegin.at[i], l.r)
-		s.lastHead.leaf(s.byEnd.at[i], -l.l)
-		s.anywhere.leaf(int32(i), l.r)
-		s.open[center(l.l, l.r)]++
+		s.maxSize = max(s.maxSize, l.size)
+		s.endByBegin.setLeaf(s.byBegin.position[i], l.end)
+		s.beginByEnd.setLeaf(s.byEnd.position[i], -l.begin)
+		s.endOf.setLeaf(int32(i), l.end)
+		s.pending[center(l.begin, l.end)]++
 	}
-	slices.SortStableFunc(s.blocks, func(a, b life) int { return cmp.Compare(a.fixed, b.fixed) })
-	s.firstEnd.build()
-	s.lastHead.build()
-	s.anywhere.build()
-	s.sure = liveOf(s.lives, sections)
-	s.left.build(s.sure)
-	for t, live := range s.sure {
-		s.sure[t] = s.floor + live
+	slices.SortStableFunc(s.fixed, func(a, b liveRange) int { return cmp.Compare(a.fixed, b.fixed) })
+	s.endByBegin.build()
+	s.beginByEnd.build()
+	s.endOf.build()
+	s.projected = liveBytes(s.ranges, sections)
+	s.remaining.build(s.projected)
+	for t, live := range s.projected {
+		s.projected[t] = s.floor + live
 	}
-	for t := range s.height {
-		s.height[t] = -1
+	for t := range s.stretchHeight {
+		s.stretchHeight[t] = -1
 	}
-	s.height[0], s.end[0], s.before[0] = s.floor, sections, -1
-	s.turns.push(turn{s.floor, 0})
+	s.stretchHeight[0], s.stretchEnd[0], s.stretchBefore[0] = s.floor, sections, -1
+	s.queue.push(stretch{s.floor, 0})
 	return s
 }
 
 // newGroups sorts by counting: the lives come by begin, and late is them by end.
 func newGroups(p *part) *groups {
-	n := len(p.lives)
+	n := len(p.ranges)
 	g := &groups{
-		begins: beginsOf(p.lives, p.sections), first: make([]int32, p.sections+1),
-		byBegin: newKeyed(n), byEnd: newKeyed(n), spans: make([]span, n),
+		firstByBegin: firstByBegin(p.ranges, p.sections), groupStart: make([]int32, p.sections+1),
+		byBegin: newKeyedRanges(n), byEnd: newKeyedRanges(n), extents: make([]extent, n),
 	}
 	centers := make([]int32, n)
 	ends := make([]int32, p.sections+1) // by end: how many lives end later, and so where those that end here come
-	for i, l := range p.lives {
-		centers[i] = center(l.l, l.r)
-		g.spans[i] = span{l.l, l.r, l.size, l.align}
-		g.first[centers[i]+1]++
-		ends[l.r-1]++
+	for i, l := range p.ranges {
+		centers[i] = center(l.begin, l.end)
+		g.extents[i] = extent{l.begin, l.end, l.size, l.align}
+		g.groupStart[centers[i]+1]++
+		ends[l.end-1]++
 	}
 	for t := range p.sections {
-		g.first[t+1] += g.first[t]
+		g.groupStart[t+1] += g.groupStart[t]
 	}
 	for t := p.sections - 1; t >= 0; t-- {
 		ends[t] += ends[t+1]
 	}
 	late := make([]int32, n) // lives, those that end late first
-	for i, l := range p.lives {
-		late[ends[l.r]] = int32(i)
-		ends[l.r]++
+	for i, l := range p.ranges {
+		late[ends[l.end]] = int32(i)
+		ends[l.end]++
 	}
-	next, nextEnd := slices.Clone(g.first), slices.Clone(g.first)
-	for i := range p.lives {
+	next, nextEnd := slices.Clone(g.groupStart), slices.Clone(g.groupStart)
+	for i := range p.ranges {
 		byBegin, byEnd := int32(i), late[i]
 		at, atEnd := &next[centers[byBegin]], &nextEnd[centers[byEnd]]
-		g.byBegin.put(*at, byBegin, p.lives[byBegin].l)
-		g.byEnd.put(*atEnd, byEnd, -p.lives[byEnd].r)
+		g.byBegin.put(*at, byBegin, p.ranges[byBegin].begin)
+		g.byEnd.put(*atEnd, byEnd, -p.ranges[byEnd].end)
 		*at++
 		*atEnd++
 	}
@@ -182,51 +184,51 @@ func center(l, r int32) int32 {
 }
 
 // advance places lives until the lowest stretch is at level.
-func (s *skyline) advance(level int64) {
-	for s.placed < len(s.lives) && s.turns.more() && s.turns.first().at < level {
+func (s *skyline) buildTo(level int64) {
+	for s.placed < len(s.ranges) && s.queue.more() && s.queue.first().height < level {
 		stop.Poll(s.ctx)
-		next := s.turns.take()
+		next := s.queue.take()
 		a := next.begin
-		if s.height[a] != next.at {
+		if s.stretchHeight[a] != next.height {
 			continue
 		}
-		b := s.end[a]
-		wall := s.wall(a, b)
+		b := s.stretchEnd[a]
+		wall := s.lowerWall(a, b)
 		roofed := false // by a block that a life may reach
-		if len(s.blocks) > 0 {
-			if s.pass(a, b) {
+		if len(s.fixed) > 0 {
+			if s.passFixed(a, b) {
 				continue
 			}
-			reach := min(next.at, none-s.largest-s.coarsest) + s.largest + s.coarsest
-			roof := s.roof(a, b, next.at, max(wall, reach))
+			reach := min(next.height, infinity-s.maxSize-s.maxAlign) + s.maxSize + s.maxAlign
+			roof := s.lowestFixed(a, b, next.height, max(wall, reach))
 			wall, roofed = min(wall, roof), roof < reach
 		}
-		if !s.holds(a, b) {
-			s.give(a, a, b, wall)
+		if !s.hasRangeWithin(a, b) {
+			s.fill(a, a, b, wall)
 			continue
 		}
-		left, among := s.left.most(a, b)
-		t := s.left.find(among)
+		left, among := s.remaining.maxOf(a, b)
+		t := s.remaining.find(among)
 		i := s.choose(a, b, t, left, roofed)
 		if i < 0 {
-			s.give(a, t, t+1, wall)
+			s.fill(a, t, t+1, wall)
 			continue
 		}
-		if s.even(next.at, wall, left) {
-			s.give(a, a, b, wall)
+		if s.worthFilling(next.height, wall, left) {
+			s.fill(a, a, b, wall)
 			continue
 		}
-		l := s.spans[i]
-		at := up(next.at, l.align)
-		s.lose(l.l, l.r, next.at, at)
+		l := s.extents[i]
+		at := alignUp(next.height, l.align)
+		s.addWaste(l.begin, l.end, next.height, at)
 		s.offsets[i] = at
-		s.highest = max(s.highest, at+l.size)
-		s.left.add(l.l, l.r, -l.size)
-		s.firstEnd.set(s.byBegin.at[i], gone)
-		s.lastHead.set(s.byEnd.at[i], gone)
-		s.anywhere.set(i, gone)
-		s.open[center(l.l, l.r)]--
-		s.raise(a, l.l, l.r, at+l.size)
+		s.top = max(s.top, at+l.size)
+		s.remaining.add(l.begin, l.end, -l.size)
+		s.endByBegin.set(s.byBegin.position[i], gone)
+		s.beginByEnd.set(s.byEnd.position[i], gone)
+		s.endOf.set(i, gone)
+		s.pending[center(l.begin, l.end)]--
+		s.raise(a, l.begin, l.end, at+l.size)
 		s.placed++
 	}
 }
@@ -234,49 +236,49 @@ func (s *skyline) advance(level int64) {
 // even is whether a valley is better filled up to its lower wall than used, as the two are nearly even: lives can then
 // lie across both. It is if that wastes no more than the route's ease of what the fullest section of the valley, with so
 // much left, could waste on a life as large as those that may be next, were it to waste the same on every byte to come.
-func (s *skyline) even(height, wall, left int64) bool {
-	if s.route.ease == 0 || wall == none {
+func (s *skyline) worthFilling(height, wall, left int64) bool {
+	if s.params.fillBias == 0 || wall == infinity {
 		return false
 	}
 	sum := int64(0)
-	for _, f := range s.fits {
-		sum += s.spans[f.life].size
+	for _, f := range s.candidates {
+		sum += s.extents[f.index].size
 	}
-	size := s.route.ease * float64(sum) / float64(len(s.fits))
+	size := s.params.fillBias * float64(sum) / float64(len(s.candidates))
 	above := float64(s.ceiling - height)
 	return float64(wall-height)*above < size*(above-float64(left))
 }
 
 // walls is how high the walls of the valley [a, b) are.
-func (s *skyline) walls(a, b int32) (before, behind int64) {
-	before, behind = none, none
-	if s.before[a] >= 0 {
-		before = s.height[s.before[a]]
+func (s *skyline) wallHeights(a, b int32) (before, behind int64) {
+	before, behind = infinity, infinity
+	if s.stretchBefore[a] >= 0 {
+		before = s.stretchHeight[s.stretchBefore[a]]
 	}
 	if b < s.sections {
-		behind = s.height[b]
+		behind = s.stretchHeight[b]
 	}
 	return before, behind
 }
 
 // wall is the height of the lower one.
-func (s *skyline) wall(a, b int32) int64 {
-	before, behind := s.walls(a, b)
+func (s *skyline) lowerWall(a, b int32) int64 {
+	before, behind := s.wallHeights(a, b)
 	return min(before, behind)
 }
 
 // give brings sections [l, r) of the stretch that begins with a to a height, with nothing below it.
-func (s *skyline) give(a, l, r int32, height int64) {
-	s.lose(l, r, s.height[a], height)
+func (s *skyline) fill(a, l, r int32, height int64) {
+	s.addWaste(l, r, s.stretchHeight[a], height)
 	s.raise(a, l, r, height)
 }
 
 // lose notes that nothing comes to lie between two heights in sections [l, r), those of them in which something is to come.
-func (s *skyline) lose(l, r int32, from, to int64) {
+func (s *skyline) addWaste(l, r int32, from, to int64) {
 	if from == to {
 		return
 	}
-	sure := s.sure[l:r]
+	sure := s.projected[l:r]
 	for t, height := range sure {
 		if height > from {
 			sure[t] = height + to - from
@@ -286,78 +288,78 @@ func (s *skyline) lose(l, r int32, from, to int64) {
 
 // raise brings sections [l, r) of the stretch that begins with a to a height.
 func (s *skyline) raise(a, l, r int32, height int64) {
-	b, old, before := s.end[a], s.height[a], s.before[a]
+	b, old, before := s.stretchEnd[a], s.stretchHeight[a], s.stretchBefore[a]
 	begin, end := l, r
 	if l > a {
-		s.end[a] = l
-		s.turns.push(turn{old, a})
+		s.stretchEnd[a] = l
+		s.queue.push(stretch{old, a})
 		before = a
-	} else if before >= 0 && s.height[before] == height {
+	} else if before >= 0 && s.stretchHeight[before] == height {
 		begin = before
-		before = s.before[begin]
-		s.height[a] = -1
+		before = s.stretchBefore[begin]
+		s.stretchHeight[a] = -1
 	}
 	if r < b {
-		s.height[r], s.end[r] = old, b
-		s.turns.push(turn{old, r})
+		s.stretchHeight[r], s.stretchEnd[r] = old, b
+		s.queue.push(stretch{old, r})
 		if b < s.sections {
-			s.before[b] = r
+			s.stretchBefore[b] = r
 		}
-	} else if b < s.sections && s.height[b] == height {
-		end = s.end[b]
-		s.height[b] = -1
+	} else if b < s.sections && s.stretchHeight[b] == height {
+		end = s.stretchEnd[b]
+		s.stretchHeight[b] = -1
 	}
 	if begin == l { // else it has its turn already
-		s.turns.push(turn{height, begin})
+		s.queue.push(stretch{height, begin})
 	}
-	s.height[begin], s.end[begin], s.before[begin] = height, end, before
+	s.stretchHeight[begin], s.stretchEnd[begin], s.stretchBefore[begin] = height, end, before
 	if end < s.sections {
-		s.before[end] = begin
+		s.stretchBefore[end] = begin
 	}
 }
 
 // holds is whether a life to be placed lies within [a, b).
-func (s *skyline) holds(a, b int32) bool {
-	return s.anywhere.first(s.begins[a], s.begins[b], b) >= 0
+func (s *skyline) hasRangeWithin(a, b int32) bool {
+	return s.endOf.firstAtMost(s.firstByBegin[a], s.firstByBegin[b], b) >= 0
 }
 
 // covering adds to fits lives to be placed that lie within [a, b) and cover section t, up to so many of each group. Their
 // centers, in binary, are t, or t without some of its lowest ones, or the next above t with some of its lowest noughts made ones.
 func (s *skyline) covering(a, b, t int32, most int, fits []int32) []int32 {
 	for m := t & (t - 1); m > 0 && m >= a; m &= m - 1 {
-		if s.open[m] > 0 { // the ends in (t, b], with a begin that is not before a
-			fits = s.ofGroup(m, &s.byEnd, -b, -t-1, &s.lastHead, -a, most, fits)
+		if s.pending[m] > 0 { // the ends in (t, b], with a begin that is not before a
+			fits = s.coveringInGroup(m, &s.byEnd, -b, -t-1, &s.beginByEnd, -a, most, fits)
 		}
 	}
 	for m, filled := t, t; m < b; m, filled = filled+1, filled|(filled+1) {
-		if s.open[m] > 0 { // the begins in [a, t], with an end that is not behind b
-			fits = s.ofGroup(m, &s.byBegin, a, t, &s.firstEnd, b, most, fits)
+		if s.pending[m] > 0 { // the begins in [a, t], with an end that is not behind b
+			fits = s.coveringInGroup(m, &s.byBegin, a, t, &s.endByBegin, b, most, fits)
 		}
 	}
 	return fits
 }
 
 // ofGroup adds to fits lives of a group whose keys in an order are in [low, high] and whose other ends are at most at limit.
-func (s *skyline) ofGroup(m int32, in *keyedLives, low, high int32, others *firsts, limit int32, most int, fits []int32) []int32 {
-	to := s.first[m+1]
-	for from := after(in.keys, s.first[m], to, low-1); from >= 0 && from < to; {
+func (s *skyline) coveringInGroup(m int32, in *keyedRanges, low, high int32, others *minTree, limit int32, most int, fits []int32) []int32 {
+	to := s.groupStart[m+1]
+	for from := firstAbove(in.keys, s.groupStart[m], to, low-1); from >= 0 && from < to; {
 		end := min(from|(fan-1)+1, to)
 		fits = slices.Grow(fits, fan)
 		room := (*[fan]int32)(fits[len(fits):][:fan])
-		n, more := fitting(room, in.lives[from:end], in.keys[from:end], others.least[from:end], high, limit)
+		n, more := selectEnding(room, in.indices[from:end], in.keys[from:end], others.min[from:end], high, limit)
 		if n >= most || !more {
 			return fits[:len(fits)+min(n, most)]
 		}
 		fits = fits[:len(fits)+n]
 		most -= n
-		from = others.first(end, to, limit)
+		from = others.firstAtMost(end, to, limit)
 	}
 	return fits
 }
 
 // fitting puts into room those of up to fan lives with keys up to high whose other ends are at most at limit: how many they are,
 // and whether keys went no higher. Which they are is anyone's guess, and a branch would be guessed wrong.
-func fitting(room *[fan]int32, lives, keys, ends []int32, high, limit int32) (n int, more bool) {
+func selectEnding(room *[fan]int32, lives, keys, ends []int32, high, limit int32) (n int, more bool) {
 	lives, ends = lives[:len(keys)], ends[:len(keys)]
 	for i, key := range keys {
 		if key > high {
@@ -374,7 +376,7 @@ func fitting(room *[fan]int32, lives, keys, ends []int32, high, limit int32) (n 
 }
 
 // after is the first position in [from, to) of rising keys with one above x, or to.
-func after(keys []int32, from, to, x int32) int32 {
+func firstAbove(keys []int32, from, to, x int32) int32 {
 	if from == to || keys[from] > x {
 		return from
 	}
@@ -392,48 +394,48 @@ func after(keys []int32, from, to, x int32) int32 {
 }
 
 // fit is a life that may be placed next, and what it wastes.
-type fit struct {
-	life  int32
+type candidate struct {
+	index int32
 	waste float64
 }
 
 // choose is the life to put into the valley [a, b) at section t, which has the most left to come, or -1 if none fits. A block may be
 // in its way where the valley is roofed.
 func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
-	h := s.height[a]
+	h := s.stretchHeight[a]
 	if roofed {
-		s.rest = s.covering(a, b, t, beneath, s.rest[:0])
-		s.rest = s.under(s.rest, h)
+		s.found = s.covering(a, b, t, candidatesNearFixed, s.found[:0])
+		s.found = s.dropBlocked(s.found, h)
 	} else {
-		s.rest = s.covering(a, b, t, s.route.variety, s.rest[:0])
+		s.found = s.covering(a, b, t, s.params.candidates, s.found[:0])
 	}
-	if len(s.rest) == 0 {
+	if len(s.found) == 0 {
 		return -1
 	}
-	before, behind := s.walls(a, b)
-	s.waste(a, b, min(before, none/2)-h, min(behind, none/2)-h)
+	before, behind := s.wallHeights(a, b)
+	s.rate(a, b, min(before, infinity/2)-h, min(behind, infinity/2)-h)
 	if roofed {
-		for k := range s.fits {
-			f := &s.fits[k]
-			f.waste += s.gap(s.lives[f.life], h)
+		for k := range s.candidates {
+			f := &s.candidates[k]
+			f.waste += s.gapWaste(s.ranges[f.index], h)
 		}
 	}
 	best, least := int32(-1), int64(math.MaxInt64)
-	for k := range min(len(s.fits), shortlist) {
-		f := &s.fits[k]
-		for j := k + 1; j < len(s.fits); j++ {
-			if s.better(&s.fits[j], f) {
-				s.fits[j], *f = *f, s.fits[j]
+	for k := range min(len(s.candidates), shortlist) {
+		f := &s.candidates[k]
+		for j := k + 1; j < len(s.candidates); j++ {
+			if s.better(&s.candidates[j], f) {
+				s.candidates[j], *f = *f, s.candidates[j]
 			}
 		}
-		l := s.spans[f.life]
-		end := up(h, l.align) + l.size
-		if end+left <= s.top {
-			return f.life
+		l := s.extents[f.index]
+		end := alignUp(h, l.align) + l.size
+		if end+left <= s.aim {
+			return f.index
 		}
-		over := max(0, s.over(a, l.l, min(before, end)), s.over(l.r, b, min(behind, end)))
+		over := max(0, s.overflow(a, l.begin, min(before, end)), s.overflow(l.end, b, min(behind, end)))
 		if over < least {
-			best, least = f.life, over
+			best, least = f.index, over
 		}
 		if least == 0 {
 			break
@@ -443,19 +445,19 @@ func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 }
 
 // better is whether x is to be placed rather than y.
-func (s *skyline) better(x, y *fit) bool {
-	return x.waste < y.waste || x.waste == y.waste && s.longer(x.life, y.life)
+func (s *skyline) better(x, y *candidate) bool {
+	return x.waste < y.waste || x.waste == y.waste && s.winsTie(x.index, y.index)
 }
 
 // longer is whether life i is to be placed rather than j, which wastes the same.
-func (s *skyline) longer(i, j int32) bool {
-	return cmp.Or(bySpan(s.lives[i], s.lives[j]), cmp.Compare(i, j)) < 0
+func (s *skyline) winsTie(i, j int32) bool {
+	return cmp.Or(bySpan(s.ranges[i], s.ranges[j]), cmp.Compare(i, j)) < 0
 }
 
 // weigh brings weight up to date.
-func (s *skyline) weigh() {
-	sums, focus, ceiling, sum := s.weight[1:], s.route.focus, float64(s.ceiling), 0.0
-	for t, height := range s.sure {
+func (s *skyline) updateWeights() {
+	sums, focus, ceiling, sum := s.weightBefore[1:], s.params.slackScale, float64(s.ceiling), 0.0
+	for t, height := range s.projected {
 		one := 1.0
 		if focus > 0 {
 			one = focus / (focus + float64(max(0, s.ceiling-height))/ceiling)
@@ -468,48 +470,48 @@ func (s *skyline) weigh() {
 // waste makes fits of the rest. A life wastes so many bytes, for each that it has itself, as it would leave beside it up to its
 // end or the walls, which are so much higher than the valley [a, b), if nothing came to lie there; less what its length is
 // worth. All products are rounded, so that no machine joins them with sums to its own numbers.
-func (s *skyline) waste(a, b int32, lower, upper int64) {
-	s.fits = slices.Grow(s.fits[:0], len(s.rest))[:len(s.rest)]
-	w, spans, fits, worth, height := s.weight, s.spans, s.fits, s.route.length, s.height[a]
+func (s *skyline) rate(a, b int32, lower, upper int64) {
+	s.candidates = slices.Grow(s.candidates[:0], len(s.found))[:len(s.found)]
+	w, spans, fits, worth, height := s.weightBefore, s.extents, s.candidates, s.params.durationValue, s.stretchHeight[a]
 	before, behind := w[a], w[b]
 	width := behind - before
-	for k, i := range s.rest {
+	for k, i := range s.found {
 		l := spans[i]
-		begin, end := w[l.l], w[l.r]
+		begin, end := w[l.begin], w[l.end]
 		beside := float64((begin-before)*float64(min(lower, l.size))) + float64((behind-end)*float64(min(upper, l.size)))
 		length := end - begin
 		waste := beside/(length*float64(l.size)) - float64(worth*length)/width
-		if s.coarsest > 1 {
-			waste += s.padding(l, height)
+		if s.maxAlign > 1 {
+			waste += s.alignWaste(l, height)
 		}
-		fits[k] = fit{i, waste}
+		fits[k] = candidate{i, waste}
 	}
 }
 
 // padding is what alignment wastes, for each byte that a life has, if it is put on a height: below it, which is lost for sure,
 // and above it, if the coarsest alignment comes next.
-func (s *skyline) padding(l span, height int64) float64 {
-	at := up(height, l.align)
+func (s *skyline) alignWaste(l extent, height int64) float64 {
+	at := alignUp(height, l.align)
 	end := at + l.size
-	return (float64(below*float64(at-height)) + float64(up(end, s.coarsest)-end)) / float64(l.size)
+	return (float64(belowWeight*float64(at-height)) + float64(alignUp(end, s.maxAlign)-end)) / float64(l.size)
 }
 
 // over is how far the section of [a, b) with the most to come would grow too high if what lies there had to wait for
 // height, or 0 if some life fits there.
-func (s *skyline) over(a, b int32, height int64) int64 {
+func (s *skyline) overflow(a, b int32, height int64) int64 {
 	if a == b {
 		return 0
 	}
-	left, among := s.left.most(a, b)
-	if left == 0 || height+left <= s.top {
+	left, among := s.remaining.maxOf(a, b)
+	if left == 0 || height+left <= s.aim {
 		return 0
 	}
-	if loss := s.loss(a, b, s.left.find(among), left, height); loss > 0 || b-a == 1 {
+	if loss := s.overflowAt(a, b, s.remaining.find(among), left, height); loss > 0 || b-a == 1 {
 		return loss
 	}
 	for _, u := range [...]int32{a, b - 1} {
-		if left, _ := s.left.most(u, u+1); left > 0 {
-			if loss := s.loss(a, b, u, left, height); loss > 0 {
+		if left, _ := s.remaining.maxOf(u, u+1); left > 0 {
+			if loss := s.overflowAt(a, b, u, left, height); loss > 0 {
 				return loss
 			}
 		}
@@ -518,12 +520,12 @@ func (s *skyline) over(a, b int32, height int64) int64 {
 }
 
 // loss is over for one section of [a, b), t, with so much to come.
-func (s *skyline) loss(a, b, t int32, left, height int64) int64 {
-	if height+left <= s.top {
+func (s *skyline) overflowAt(a, b, t int32, left, height int64) int64 {
+	if height+left <= s.aim {
 		return 0
 	}
-	if s.rest = s.covering(a, b, t, 1, s.rest[:0]); len(s.rest) > 0 {
+	if s.found = s.covering(a, b, t, 1, s.found[:0]); len(s.found) > 0 {
 		return 0
 	}
-	return height + left - s.top
+	return height + left - s.aim
 }

@@ -14,165 +14,165 @@ import (
 // above them. So what a life must keep clear of stands in few places however many lives it meets: in some of the nodes
 // of its span, and in through of the nodes above. And as packing is dense, each of those is a few long runs. It is known before
 // which lives may be placed, and where none of them will look nothing is noted.
-type space struct {
-	leaves  int32           // a power of two
-	through []runs          // by node: taken by lives that have the node in their span
-	some    []runs          // by node: taken by lives that are alive in any of its sections, but for through of nodes above
-	asked   []bool          // by node: whether it is in the span of a life to be placed, and some of it is noted
-	passed  []bool          // by node: whether such a node is below it, and through of it is noted
-	meets   []cursor        // what the life to be placed must keep clear of
-	looks   int             // at runs and cursors so far: the work done, in a measure that is the same on every machine
-	most    int             // looks that there are
-	slow    func() bool     // gives many lives up early; nil: never
-	ctx     context.Context // polled at each look
-	filled  float64         // what is taken, in bytes times sections
-	unused  runs            // room for those that grow
+type occupancy struct {
+	leaves       int32           // a power of two
+	throughout   []intervals     // by node: taken by lives that have the node in their span
+	anywhere     []intervals     // by node: taken by lives that are alive in any of its sections, but for through of nodes above
+	queried      []bool          // by node: whether it is in the span of a life to be placed, and some of it is noted
+	aboveQueried []bool          // by node: whether such a node is below it, and through of it is noted
+	cursors      []cursor        // what the life to be placed must keep clear of
+	looks        int             // at runs and cursors so far: the work done, in a measure that is the same on every machine
+	maxLooks     int             // looks that there are
+	tooSlow      func() bool     // gives many lives up early; nil: never
+	ctx          context.Context // polled at each look
+	area         float64         // what is taken, in bytes times sections
+	spare        intervals       // room for those that grow
 }
 
 // blankSpace is a space for p in which no life is expected yet.
-func blankSpace(p *part, most int) *space {
+func newOccupancy(p *part, most int) *occupancy {
 	leaves := int32(1)
 	for leaves < p.sections {
 		leaves *= 2
 	}
-	return &space{
-		leaves: leaves, most: most, ctx: p.ctx,
-		through: make([]runs, 2*leaves), some: make([]runs, 2*leaves), asked: make([]bool, 2*leaves), passed: make([]bool, 2*leaves),
+	return &occupancy{
+		leaves: leaves, maxLooks: most, ctx: p.ctx,
+		throughout: make([]intervals, 2*leaves), anywhere: make([]intervals, 2*leaves), queried: make([]bool, 2*leaves), aboveQueried: make([]bool, 2*leaves),
 	}
 }
 
 // newSpace is one in which all lives of p are expected.
-func newSpace(p *part, most int) *space {
-	s := blankSpace(p, most)
-	for _, l := range p.lives {
+func newOccupancyForAll(p *part, most int) *occupancy {
+	s := newOccupancy(p, most)
+	for _, l := range p.ranges {
 		s.expect(l)
 	}
 	return s
 }
 
 // expect makes l one of the lives that may be placed. That comes before anything is taken.
-func (s *space) expect(l life) {
-	for a, b := l.l+s.leaves, l.r+s.leaves; a < b; a, b = (a+1)/2, b/2 {
+func (s *occupancy) expect(l liveRange) {
+	for a, b := l.begin+s.leaves, l.end+s.leaves; a < b; a, b = (a+1)/2, b/2 {
 		if a%2 == 1 {
-			s.ask(a)
+			s.markQueried(a)
 		}
 		if b%2 == 1 {
-			s.ask(b - 1)
+			s.markQueried(b - 1)
 		}
 	}
 }
 
 // ask has some of a node noted, and through of those above it.
-func (s *space) ask(node int32) {
-	s.asked[node] = true
-	for node /= 2; node > 0 && !s.passed[node]; node /= 2 {
-		s.passed[node] = true
+func (s *occupancy) markQueried(node int32) {
+	s.queried[node] = true
+	for node /= 2; node > 0 && !s.aboveQueried[node]; node /= 2 {
+		s.aboveQueried[node] = true
 	}
 }
 
 // empty takes everything out.
-func (s *space) empty() {
-	for i := range s.some {
-		s.through[i], s.some[i] = s.through[i][:0], s.some[i][:0]
+func (s *occupancy) reset() {
+	for i := range s.anywhere {
+		s.throughout[i], s.anywhere[i] = s.throughout[i][:0], s.anywhere[i][:0]
 	}
-	s.filled = 0
+	s.area = 0
 }
 
 // take notes that l is at an address.
-func (s *space) take(l life, at int64) {
-	s.filled += float64(l.size) * float64(l.r-l.l)
-	s.note(1, 0, s.leaves, l.l, l.r, run{at, at + l.size})
+func (s *occupancy) occupy(l liveRange, at int64) {
+	s.area += float64(l.size) * float64(l.end-l.begin)
+	s.occupyNode(1, 0, s.leaves, l.begin, l.end, interval{at, at + l.size})
 }
 
-func (s *space) note(node, begin, end, l, r int32, taken run) {
-	if s.asked[node] {
-		s.add(&s.some[node], taken)
+func (s *occupancy) occupyNode(node, begin, end, l, r int32, taken interval) {
+	if s.queried[node] {
+		s.insert(&s.anywhere[node], taken)
 	}
-	if !s.passed[node] {
+	if !s.aboveQueried[node] {
 		return
 	}
 	if l <= begin && end <= r {
-		s.add(&s.through[node], taken)
+		s.insert(&s.throughout[node], taken)
 		return
 	}
 	middle := begin + (end-begin)/2
 	if l < middle {
-		s.note(2*node, begin, middle, l, r, taken)
+		s.occupyNode(2*node, begin, middle, l, r, taken)
 	}
 	if middle < r {
-		s.note(2*node+1, middle, end, l, r, taken)
+		s.occupyNode(2*node+1, middle, end, l, r, taken)
 	}
 }
 
 // look makes the sections of l those that free is asked about, from the lowest address on.
-func (s *space) look(l life) {
+func (s *occupancy) query(l liveRange) {
 	stop.Poll(s.ctx)
-	s.meets = s.meets[:0]
-	s.gather(1, 0, s.leaves, l.l, l.r)
+	s.cursors = s.cursors[:0]
+	s.queryNode(1, 0, s.leaves, l.begin, l.end)
 }
 
-func (s *space) gather(node, begin, end, l, r int32) {
+func (s *occupancy) queryNode(node, begin, end, l, r int32) {
 	if l <= begin && end <= r {
-		if len(s.some[node]) > 0 {
-			s.meets = append(s.meets, s.some[node].begin())
+		if len(s.anywhere[node]) > 0 {
+			s.cursors = append(s.cursors, s.anywhere[node].newCursor())
 		}
 		return
 	}
-	if len(s.through[node]) > 0 {
-		s.meets = append(s.meets, s.through[node].begin())
+	if len(s.throughout[node]) > 0 {
+		s.cursors = append(s.cursors, s.throughout[node].newCursor())
 	}
 	middle := begin + (end-begin)/2
 	if l < middle {
-		s.gather(2*node, begin, middle, l, r)
+		s.queryNode(2*node, begin, middle, l, r)
 	}
 	if middle < r {
-		s.gather(2*node+1, middle, end, l, r)
+		s.queryNode(2*node+1, middle, end, l, r)
 	}
 }
 
 // free is the lowest multiple of align from x on at which size bytes are free, in the sections looked at, and where the
 // free bytes end that begin there. x must not be below what was asked before.
-func (s *space) free(x, size, align int64) (offset, end int64) {
-	x = up(x, align)
-	meets, looks := s.meets, 0
+func (s *occupancy) nextFree(x, size, align int64) (offset, end int64) {
+	x = alignUp(x, align)
+	meets, looks := s.cursors, 0
 	for i, agreed := 0, 0; agreed < len(meets); agreed++ {
 		looks++
-		if c := &meets[i]; x+size > c.lo {
-			read := c.read
-			if y := c.free(x, size, align); y > x {
+		if c := &meets[i]; x+size > c.next {
+			read := c.passed
+			if y := c.nextFree(x, size, align); y > x {
 				x, agreed = y, 0
 			}
-			looks += c.read - read
+			looks += c.passed - read
 		}
 		if i++; i == len(meets) {
 			i = 0
 		}
 	}
 	s.looks += looks
-	end = none
+	end = infinity
 	for i := range meets {
-		end = min(end, meets[i].lo)
+		end = min(end, meets[i].next)
 	}
 	return x, end
 }
 
 // runs are taken addresses in rising order, with bytes between each other that are free.
-type runs []run
+type intervals []interval
 
 const (
-	fewRuns  = 4    // that a node has room for at first
-	manyRuns = 1024 // that room is made for at once, for many nodes
+	minIntervals  = 4    // that a node has room for at first
+	intervalBlock = 1024 // that room is made for at once, for many nodes
 )
 
 // run is the addresses in [lo, hi).
-type run struct{ lo, hi int64 }
+type interval struct{ lo, hi int64 }
 
 // add takes r into runs, joining those that it touches.
-func (s *space) add(rs *runs, r run) {
+func (s *occupancy) insert(rs *intervals, r interval) {
 	old := *rs
 	last := len(old) - 1
 	if last < 0 || old[last].hi < r.lo {
-		*rs = append(s.grown(old), r)
+		*rs = append(s.withRoom(old), r)
 		return
 	}
 	if old[last].lo <= r.lo { // as most do that are not above all
@@ -192,59 +192,59 @@ func (s *space) add(rs *runs, r run) {
 		next++
 	}
 	if next == first {
-		*rs = slices.Insert(s.grown(old), first, r)
+		*rs = slices.Insert(s.withRoom(old), first, r)
 		return
 	}
-	old[first] = run{min(r.lo, old[first].lo), max(r.hi, old[next-1].hi)}
+	old[first] = interval{min(r.lo, old[first].lo), max(r.hi, old[next-1].hi)}
 	if next > first+1 {
 		*rs = append(old[:first+1], old[next:]...)
 	}
 }
 
 // grown is runs with room for one more.
-func (s *space) grown(rs runs) runs {
+func (s *occupancy) withRoom(rs intervals) intervals {
 	if len(rs) < cap(rs) {
 		return rs
 	}
-	n := max(2*len(rs), fewRuns)
-	if len(s.unused) < n {
-		s.unused = make(runs, max(n, manyRuns))
+	n := max(2*len(rs), minIntervals)
+	if len(s.spare) < n {
+		s.spare = make(intervals, max(n, intervalBlock))
 	}
-	more := append(s.unused[:0:n], rs...)
-	s.unused = s.unused[n:]
+	more := append(s.spare[:0:n], rs...)
+	s.spare = s.spare[n:]
 	return more
 }
 
 // none is above all addresses.
-const none = math.MaxInt64
+const infinity = math.MaxInt64
 
 // cursor reads runs upward.
 type cursor struct {
-	lo   int64 // where the run begins that is next, or none after the last
-	read int   // those before it, which end at or below the address given last
-	runs runs
+	next      int64 // where the run begins that is next, or none after the last
+	passed    int   // those before it, which end at or below the address given last
+	intervals intervals
 }
 
-func (rs runs) begin() cursor { return cursor{rs[0].lo, 0, rs} }
+func (rs intervals) newCursor() cursor { return cursor{rs[0].lo, 0, rs} }
 
-const stride = 8 // runs that are passed at once if they end below what is asked for
+const skipAhead = 8 // runs that are passed at once if they end below what is asked for
 
 // free is the lowest multiple of align from x, itself one, at which the runs leave size bytes free.
-func (c *cursor) free(x, size, align int64) int64 {
-	runs, k := c.runs, c.read
-	for k+stride <= len(runs) && runs[k+stride-1].hi <= x {
-		k += stride
+func (c *cursor) nextFree(x, size, align int64) int64 {
+	runs, k := c.intervals, c.passed
+	for k+skipAhead <= len(runs) && runs[k+skipAhead-1].hi <= x {
+		k += skipAhead
 	}
 	for ; k < len(runs); k++ {
 		r := &runs[k]
 		if x+size <= r.lo {
-			c.lo, c.read = r.lo, k
+			c.next, c.passed = r.lo, k
 			return x
 		}
 		if x < r.hi {
-			x = up(r.hi, align)
+			x = alignUp(r.hi, align)
 		}
 	}
-	c.lo, c.read = none, k
+	c.next, c.passed = infinity, k
 	return x
 }

@@ -13,29 +13,29 @@ func TestSpaceExpects(t *testing.T) {
 	p := &part{sections: sections}
 	for range n {
 		begin := r.Int32N(sections)
-		p.lives = append(p.lives, life{l: begin, r: min(begin+1+r.Int32N(40), sections), size: 1 + r.Int64N(50), align: 1 + r.Int64N(3), fixed: free})
+		p.ranges = append(p.ranges, liveRange{begin: begin, end: min(begin+1+r.Int32N(40), sections), size: 1 + r.Int64N(50), align: 1 + r.Int64N(3), fixed: notFixed})
 	}
-	all, few := newSpace(p, math.MaxInt), blankSpace(p, math.MaxInt)
+	all, few := newOccupancyForAll(p, math.MaxInt), newOccupancy(p, math.MaxInt)
 	for i := 0; i < n; i += 4 {
-		few.expect(p.lives[i])
+		few.expect(p.ranges[i])
 	}
-	for i, l := range p.lives {
+	for i, l := range p.ranges {
 		looks := all.looks
-		all.look(l)
+		all.query(l)
 		at := firstFit(all, l, 0)
 		looks = all.looks - looks
 		if i%4 == 0 {
 			before := few.looks
-			few.look(l)
+			few.query(l)
 			if found := firstFit(few, l, 0); found != at || few.looks-before != looks {
 				t.Fatalf("life %d: found %d after %d looks, not %d after %d", i, found, few.looks-before, at, looks)
 			}
 		}
-		all.take(l, at)
-		few.take(l, at)
+		all.occupy(l, at)
+		few.occupy(l, at)
 	}
-	noted := func(s *space) (sum int) {
-		for _, runs := range s.some {
+	noted := func(s *occupancy) (sum int) {
+		for _, runs := range s.anywhere {
 			sum += len(runs)
 		}
 		return sum

@@ -26,13 +26,13 @@ func WriteSVG(w io.Writer, p Problem, s Solution) error {
 		switch {
 		case !takesRoom(b):
 		case drawn:
-			first, last = min(first, p.time(b.First)), max(last, p.time(b.Last))
+			first, last = min(first, p.timestamp(b.First)), max(last, p.timestamp(b.Last))
 		default:
-			first, last, drawn = p.time(b.First), p.time(b.Last), true
+			first, last, drawn = p.timestamp(b.First), p.timestamp(b.Last), true
 		}
 	}
 	x := func(t int32) float64 {
-		return svgWidth * (float64(p.time(t)) - float64(first)) / (float64(last) - float64(first))
+		return svgWidth * (float64(p.timestamp(t)) - float64(first)) / (float64(last) - float64(first))
 	}
 	y := func(at int64) float64 { return svgHeight - svgHeight*float64(at)/float64(max(s.Height, 1)) }
 	out := bufio.NewWriter(w)
@@ -48,7 +48,7 @@ func WriteSVG(w io.Writer, p Problem, s Solution) error {
 		}
 		at := s.Offsets[i]
 		fmt.Fprintf(out, `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="hsl(%d,55%%,60%%)"><title>%s: %d bytes at %d, [%d, %d)</title></rect>`+"\n",
-			x(b.First), y(at+b.Size), x(b.Last)-x(b.First), y(at)-y(at+b.Size), i*137%360, id.String(), b.Size, at, p.time(b.First), p.time(b.Last))
+			x(b.First), y(at+b.Size), x(b.Last)-x(b.First), y(at)-y(at+b.Size), i*137%360, id.String(), b.Size, at, p.timestamp(b.First), p.timestamp(b.Last))
 	}
 	fmt.Fprintf(out, `<line x1="0" x2="%d" y1="%.2f" y2="%.2f" stroke="#c00" stroke-width="1"/>`+"\n</svg>\n", svgWidth, y(s.Bound), y(s.Bound))
 	if err := out.Flush(); err != nil {

@@ -14,7 +14,7 @@ const (
 
 // levelsOf is where each level of a tree over n leaves begins, and behind the last of them, which is no more than one node,
 // how many all have together.
-func levelsOf(n int) (levels []int32) {
+func treeLevels(n int) (levels []int32) {
 	levels = []int32{0}
 	for {
 		n = (n + fan - 1) / fan
@@ -47,54 +47,54 @@ func rise(levels []int32, l, r int32, all func(level int, a, b int32), part func
 }
 
 // peaks is a number for each section, and the largest of any stretch of them.
-type peaks struct {
-	levels  []int32
-	largest []int64 // by node: the largest of its sections, but for what is added to all of a node above
-	added   []int64 // by node above the sections: to all of its sections
+type maxTree struct {
+	levels []int32
+	max    []int64 // by node: the largest of its sections, but for what is added to all of a node above
+	added  []int64 // by node above the sections: to all of its sections
 }
 
 // bottom is below all peaks, whatever is added to it.
-const bottom = math.MinInt64 / 2
+const minusInfinity = math.MinInt64 / 2
 
-func (p *peaks) build(values []int64) {
-	p.levels = levelsOf(len(values))
+func (p *maxTree) build(values []int64) {
+	p.levels = treeLevels(len(values))
 	n := p.levels[len(p.levels)-1]
-	p.largest, p.added = make([]int64, n), make([]int64, n-p.levels[1])
-	for i := range p.largest {
-		p.largest[i] = bottom
+	p.max, p.added = make([]int64, n), make([]int64, n-p.levels[1])
+	for i := range p.max {
+		p.max[i] = minusInfinity
 	}
-	copy(p.largest, values)
+	copy(p.max, values)
 	for k := 0; k+2 < len(p.levels); k++ {
 		for i := range (p.levels[k+1] - p.levels[k]) / fan {
-			p.see(k, i)
+			p.update(k, i)
 		}
 	}
 }
 
 // see brings node i of the level above one up to what is below it.
-func (p *peaks) see(level int, i int32) {
+func (p *maxTree) update(level int, i int32) {
 	below := p.levels[level] + i<<wide
-	most := int64(bottom)
-	for _, x := range p.largest[below : below+fan] {
+	most := int64(minusInfinity)
+	for _, x := range p.max[below : below+fan] {
 		most = max(most, x)
 	}
-	p.largest[p.levels[level+1]+i] = most + p.above(level, i)
+	p.max[p.levels[level+1]+i] = most + p.addedAbove(level, i)
 }
 
 // above is what is added to all of node i of the level above one.
-func (p *peaks) above(level int, i int32) int64 {
+func (p *maxTree) addedAbove(level int, i int32) int64 {
 	return p.added[p.levels[level+1]-p.levels[1]+i]
 }
 
 // add adds x to all of [l, r). Whole nodes are left to the level above.
-func (p *peaks) add(l, r int32, x int64) {
-	rise(p.levels, l, r, func(level int, a, b int32) { p.addTo(level, a, b, x) }, p.see)
+func (p *maxTree) add(l, r int32, x int64) {
+	rise(p.levels, l, r, func(level int, a, b int32) { p.addNodes(level, a, b, x) }, p.update)
 }
 
 // addTo adds x to all sections of nodes [a, b) of a level.
-func (p *peaks) addTo(level int, a, b int32, x int64) {
+func (p *maxTree) addNodes(level int, a, b int32, x int64) {
 	at := p.levels[level]
-	largest := p.largest[at+a : at+b]
+	largest := p.max[at+a : at+b]
 	for i := range largest {
 		largest[i] += x
 	}
@@ -109,25 +109,25 @@ func (p *peaks) addTo(level int, a, b int32, x int64) {
 }
 
 // most is the largest number in [l, r), and where it is. It comes up from both ends of the stretch to the node above both.
-func (p *peaks) most(l, r int32) (x int64, among nodes) {
-	first, last := l, r-1                     // of the nodes that hold l and r-1
-	x, behind := int64(bottom), int64(bottom) // the largest of what lies in those
+func (p *maxTree) maxOf(l, r int32) (x int64, among nodes) {
+	first, last := l, r-1                                   // of the nodes that hold l and r-1
+	x, behind := int64(minusInfinity), int64(minusInfinity) // the largest of what lies in those
 	var amongBehind nodes
 	k := 0
 	for ; first>>wide != last>>wide; k++ {
 		a, b := (l+fan-1)>>wide, r>>wide
-		if y := p.scan(k, l, a<<wide); y > x {
+		if y := p.maxNode(k, l, a<<wide); y > x {
 			x, among = y, nodes{k, l, y}
 		}
-		if y := p.scan(k, b<<wide, r); y >= behind {
+		if y := p.maxNode(k, b<<wide, r); y >= behind {
 			behind, amongBehind = y, nodes{k, b << wide, y}
 		}
 		l, r = a, b
 		first, last = first>>wide, last>>wide
-		x += p.above(k, first)
-		behind += p.above(k, last)
+		x += p.addedAbove(k, first)
+		behind += p.addedAbove(k, last)
 	}
-	if y := p.scan(k, l, r); y > x {
+	if y := p.maxNode(k, l, r); y > x {
 		x, among = y, nodes{k, l, y}
 	}
 	if behind > x {
@@ -135,7 +135,7 @@ func (p *peaks) most(l, r int32) (x int64, among nodes) {
 	}
 	for ; k+2 < len(p.levels); k++ {
 		first >>= wide
-		x += p.above(k, first)
+		x += p.addedAbove(k, first)
 	}
 	return x, among
 }
@@ -148,71 +148,71 @@ type nodes struct {
 }
 
 // scan is the largest of nodes [a, b) of a level.
-func (p *peaks) scan(level int, a, b int32) (x int64) {
-	x = bottom
+func (p *maxTree) maxNode(level int, a, b int32) (x int64) {
+	x = minusInfinity
 	at := p.levels[level]
-	for _, y := range p.largest[at+a : at+b] {
+	for _, y := range p.max[at+a : at+b] {
 		x = max(x, y)
 	}
 	return x
 }
 
 // find is the first section that has the largest number among nodes.
-func (p *peaks) find(among nodes) (at int32) {
+func (p *maxTree) find(among nodes) (at int32) {
 	at = among.from
 	for k, x := among.level, among.largest; ; k-- {
-		largest := p.largest[p.levels[k]:]
+		largest := p.max[p.levels[k]:]
 		for largest[at] != x {
 			at++
 		}
 		if k == 0 {
 			return at
 		}
-		x -= p.above(k-1, at)
+		x -= p.addedAbove(k-1, at)
 		at <<= wide
 	}
 }
 
 // firsts is a list of numbers in which the first that is small enough can be found.
-type firsts struct {
+type minTree struct {
 	levels []int32
-	least  []int32 // by node
+	min    []int32 // by node
 }
 
-func (f *firsts) reset(n int) {
-	f.levels = levelsOf(n)
-	f.least = make([]int32, f.levels[len(f.levels)-1])
-	for i := range f.least {
-		f.least[i] = gone
+func (f *minTree) init(n int) {
+	f.levels = treeLevels(n)
+	f.min = make([]int32, f.levels[len(f.levels)-1])
+	for i := range f.min {
+		f.min[i] = gone
 	}
 }
 
-func (f *firsts) leaf(i, x int32) { f.least[i] = x }
+func (f *minTree) setLeaf(i, x int32) { f.min[i] = x }
 
-func (f *firsts) build() {
+func (f *minTree) build() {
 	for k := 0; k+2 < len(f.levels); k++ {
 		for i := range (f.levels[k+1] - f.levels[k]) / fan {
-			f.least[f.levels[k+1]+i] = f.below(k, i)
+			f.min[f.levels[k+1]+i] = f.minBelow(k, i)
 		}
 	}
 }
 
 // below is the least of what is below node i of the level above one.
-func (f *firsts) below(level int, i int32) int32 {
+func (f *minTree) minBelow(level int, i int32) int32 {
 	at := f.levels[level] + i<<wide
 	least := int32(gone)
-	for _, x := range f.least[at : at+fan] {
+	for _, x := range f.min[at : at+fan] {
 		least = min(least, x)
 	}
 	return least
 }
 
-func (f *firsts) set(i, x int32) {
-	f.least[i] = x
+func (f *minTree) set(i, x int32) {
+	f.min[i] = x
 	for k := 0; k+2 < len(f.levels); k++ {
 		i >>= wide
-		node := &f.least[f.levels[k+1]+i]
-		least := f.below(k, i)
+		node := &f.min[f.levels[k+1]+i]
+		least := f.minBelow(k, i)
 		if *node == least {
 			return
 		}
@@ -221,15 +221,15 @@ func (f *firsts) set(i, x int32) {
 }
 
 // first is the first position in [from, to) with a number of at most x, or -1.
-func (f *firsts) first(from, to, x int32) int32 {
+func (f *minTree) firstAtMost(from, to, x int32) int32 {
 	last := to - 1
 	for k := 0; from < to; k++ {
 		end := from
 		if from&(fan-1) != 0 || to-from < fan || k+2 == len(f.levels) { // no whole node
 			end = min(to, from|(fan-1)+1)
 			for at := f.levels[k]; from < end; from++ {
-				if f.least[at+from] <= x {
-					return f.down(k, from, last, x)
+				if f.min[at+from] <= x {
+					return f.descend(k, from, last, x)
 				}
 			}
 		}
@@ -239,10 +239,10 @@ func (f *firsts) first(from, to, x int32) int32 {
 }
 
 // down is the first position below a node with a number of at most x, or -1 if that is behind last.
-func (f *firsts) down(level int, i, last, x int32) int32 {
+func (f *minTree) descend(level int, i, last, x int32) int32 {
 	for k := level - 1; k >= 0; k-- {
 		at := f.levels[k] + i<<wide
-		for i <<= wide; f.least[at] > x; i++ {
+		for i <<= wide; f.min[at] > x; i++ {
 			at++
 		}
 	}

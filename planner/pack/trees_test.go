@@ -12,12 +12,12 @@ func TestPeaks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Int64Range(0, 5), 1, 600).Draw(t, "values")
 		n := int32(len(values))
-		var p peaks
+		var p maxTree
 		p.build(values)
 		for range rapid.IntRange(0, 30).Draw(t, "changes") {
 			l := rapid.Int32Range(0, n-1).Draw(t, "l")
 			r := rapid.Int32Range(l+1, n).Draw(t, "r")
-			x, among := p.most(l, r)
+			x, among := p.maxOf(l, r)
 			at := p.find(among)
 			if want := slices.Max(values[l:r]); x != want || at != l+int32(slices.Index(values[l:r], want)) {
 				t.Fatalf("most of [%d, %d) of %v is %d at %d", l, r, values, x, at)
@@ -39,10 +39,10 @@ func TestFirsts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Int32Range(0, 9), 1, 600).Draw(t, "values")
 		n := int32(len(values))
-		var f firsts
-		f.reset(len(values))
+		var f minTree
+		f.init(len(values))
 		for i, x := range values {
-			f.leaf(int32(i), x)
+			f.setLeaf(int32(i), x)
 		}
 		f.build()
 		for range rapid.IntRange(0, 60).Draw(t, "changes") {
@@ -53,7 +53,7 @@ func TestFirsts(t *testing.T) {
 			if want >= 0 {
 				want += from
 			}
-			if got := f.first(from, to, x); got != want {
+			if got := f.firstAtMost(from, to, x); got != want {
 				t.Fatalf("the first of at most %d in [%d, %d) of %v is %d, not %d", x, from, to, values, got, want)
 			}
 			if want >= 0 {
@@ -65,9 +65,9 @@ func TestFirsts(t *testing.T) {
 }
 
 // values are the numbers of the first n sections.
-func (p *peaks) values(n int32) (values []int64) {
+func (p *maxTree) values(n int32) (values []int64) {
 	for t := range n {
-		x, _ := p.most(t, t+1)
+		x, _ := p.maxOf(t, t+1)
 		values = append(values, x)
 	}
 	return values
