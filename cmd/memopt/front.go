@@ -61,7 +61,11 @@ func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply
 	if err := p.write(); err != nil {
 		return reply, err
 	}
-	data, err := json.Marshal(p.json())
+	file, err := p.json()
+	if err != nil {
+		return reply, err
+	}
+	data, err := json.Marshal(file)
 	if err != nil {
 		return reply, err
 	}

@@ -44,7 +44,7 @@ type planned struct {
 	job
 	model    *memopt.Model
 	plan     *planner.Plan
-	file     *planner.File
+	made     *planner.File // by file
 	warnings []string
 }
 
@@ -100,10 +100,15 @@ func (j job) make() (made *planned, err error) {
 		}
 		p.tell(warnings)
 	}
-	if p.file, err = fileOf(model, p.plan); err != nil {
-		return nil, err
-	}
 	return p, nil
+}
+
+// file is the plan's file, which takes as long as planning: it is made when it is first asked for.
+func (p *planned) file() (_ *planner.File, err error) {
+	if p.made == nil {
+		p.made, err = fileOf(p.model, p.plan)
+	}
+	return p.made, err
 }
 
 // fileOf is a plan's file, in which is the fingerprint of the model's graph.
@@ -126,16 +131,19 @@ func (p *planned) write() (err error) {
 	for _, to := range p.to {
 		switch strings.TrimPrefix(to.name, "--") {
 		case "output", "save_to":
-			err = asInput(p.file.Save(to.path))
+			var file *planner.File
+			if file, err = p.file(); err == nil {
+				err = asInput(file.Save(to.path))
+			}
 		case "emit":
 			var warnings []string
 			warnings, err = p.model.Emit(p.plan, to.path)
 			p.tell(warnings)
 			err = asInput(err)
 		case "html":
-			err = writePage(p.ctx, to.path, p.page())
+			err = p.draw(writePage, to.path)
 		case "svg":
-			err = writeStepSVG(p.ctx, to.path, p.page())
+			err = p.draw(writeStepSVG, to.path)
 		}
 		if err != nil {
 			return err
@@ -144,9 +152,22 @@ func (p *planned) write() (err error) {
 	return nil
 }
 
+// draw writes the page of the plan, or a part of it.
+func (p *planned) draw(write func(context.Context, string, report.Page) error, path string) error {
+	page, err := p.page()
+	if err != nil {
+		return err
+	}
+	return write(p.ctx, path, page)
+}
+
 // page is the page of the plan.
-func (p *planned) page() report.Page {
-	return report.Page{Title: filepath.Base(p.model.Path), File: p.file, Settings: shownSettings(p.model, p.profile), Command: p.command, Picture: p.plan.Picture()}
+func (p *planned) page() (report.Page, error) {
+	file, err := p.file()
+	if err != nil {
+		return report.Page{}, err
+	}
+	return report.Page{Title: filepath.Base(p.model.Path), File: file, Settings: shownSettings(p.model, p.profile), Command: p.command, Picture: p.plan.Picture()}, nil
 }
 
 // text prints the stages that are to be shown and the plan.
@@ -184,8 +205,12 @@ func ownBytes(g *graph.Graph) string {
 }
 
 // json is the plan as JSON, with all that was warned of.
-func (p *planned) json() *planner.File {
-	file := *p.file
-	file.Warnings = append([]string{}, p.warnings...)
-	return &file
+func (p *planned) json() (*planner.File, error) {
+	file, err := p.file()
+	if err != nil {
+		return nil, err
+	}
+	told := *file
+	told.Warnings = append([]string{}, p.warnings...)
+	return &told, nil
 }

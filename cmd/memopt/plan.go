@@ -50,7 +50,11 @@ var planCommand = &cli.Command{
 			return asInput(err)
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, p.json())
+			file, err := p.json()
+			if err != nil {
+				return err
+			}
+			return printJSON(c.App.Writer, file)
 		}
 		return p.text(c.App.Writer, show)
 	}, "output", "emit", "html", "svg"),

@@ -131,7 +131,10 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		warn(c, fmt.Sprintf("%d of %d updates were left out because a gradient was infinite or no number; the loss scale is %g now", n, len(result.Losses), result.LossScale))
 	}
 	if to := c.String("html"); to != "" {
-		page := p.page()
+		page, err := p.page()
+		if err != nil {
+			return err
+		}
 		page.Trained = trained(result, lines)
 		if err := writePage(c.Context, to, page); err != nil {
 			return err

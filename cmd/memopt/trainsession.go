@@ -128,11 +128,12 @@ func (t *training) Bind(ctx context.Context, inputs []plugin.Tensor, progress pl
 	}
 	p := &planned{job: t.job, model: b.Model, plan: b.Plan}
 	p.ctx = ctx
-	if p.file, err = fileOf(b.Model, b.Plan); err != nil {
+	p.tell(b.Plan.Warnings)
+	file, err := p.json()
+	if err != nil {
 		return plugin.Bound{}, err
 	}
-	p.tell(b.Plan.Warnings)
-	data, err := json.Marshal(p.json())
+	data, err := json.Marshal(file)
 	if err != nil {
 		return plugin.Bound{}, err
 	}
