@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // Dim is a whole number or a formula of named dims: sums, products, floor and
@@ -15,7 +16,7 @@ import (
 //
 // Every Dim is kept in one normal form, a polynomial with integer coefficients
 // over atoms (a name, or a division, max or min that does not come out even),
-// so equal formulas print the same text and Equal is a comparison of texts.
+// so equal formulas have the same terms, and print the same text.
 //
 // Names stand for sizes of real tensors. Simplification assumes that each is
 // at least 1; Binding refuses anything else.
@@ -27,10 +28,10 @@ type Dim struct {
 // poly is a sum of terms, highest degree first; never a plain constant.
 type poly struct {
 	terms []term
-	text  string // canonical, doubles as the key for comparing
+	text  atomic.Pointer[string] // once it was asked for
 }
 
-// term is coef × the product of its factors, which are sorted by atom text.
+// term is coef × the product of its factors, which are sorted by atom text. Terms share their factors, which never change.
 type term struct {
 	coef    int64
 	factors []factor
@@ -74,7 +75,7 @@ func Sym(name string) Dim {
 }
 
 func ofAtom(a *atom) Dim {
-	return ofTerms([]term{{1, []factor{{a, 1}}}})
+	return ofTerm(term{1, []factor{{a, 1}}})
 }
 
 // ofTerms sorts, merges and drops terms into normal form. It owns its argument.
@@ -96,13 +97,48 @@ func ofTerms(ts []term) Dim {
 		return Dim{num: out[0].coef}
 	}
 	checkTerms(len(out))
-	p := &poly{terms: slices.Clip(out)}
-	p.text = printTerms(p.terms)
-	// A name may be as long as a file makes it; what is made of names may not.
-	if _, is := (Dim{poly: p}).asAtom(); !is && len(p.text) > maxText {
+	return Dim{poly: (&poly{terms: slices.Clip(out)}).checked()}
+}
+
+// ofTerm is ofTerms of one, which has factors unless it is a number.
+func ofTerm(t term) Dim {
+	if t.coef == 0 || len(t.factors) == 0 {
+		return Dim{num: t.coef}
+	}
+	x := &struct {
+		poly
+		terms [1]term
+	}{terms: [1]term{t}}
+	x.poly.terms = x.terms[:]
+	return Dim{poly: x.poly.checked()}
+}
+
+// checked refuses what is too long: a name may be as long as a file makes it; what is made of names may not.
+func (p *poly) checked() *poly {
+	most := 0 // of the text
+	for _, t := range p.terms {
+		most += 24
+		for _, f := range t.factors {
+			most += len(f.atom.text) + 8
+		}
+	}
+	if most <= maxText {
+		return p
+	}
+	if _, is := (Dim{poly: p}).asAtom(); !is && len(p.String()) > maxText {
 		panic(errTooLarge)
 	}
-	return Dim{poly: p}
+	return p
+}
+
+// String is the canonical text.
+func (p *poly) String() string {
+	if text := p.text.Load(); text != nil {
+		return *text
+	}
+	text := printTerms(p.terms)
+	p.text.Store(&text)
+	return text
 }
 
 // cmpTerms orders by falling degree, then by the factors' texts; coefficients
@@ -147,7 +183,13 @@ func (d Dim) Equal(b Dim) bool {
 	if d.poly == nil || b.poly == nil {
 		return d.poly == b.poly && d.num == b.num
 	}
-	return d.poly == b.poly || d.poly.text == b.poly.text
+	return d.poly == b.poly || slices.EqualFunc(d.poly.terms, b.poly.terms, term.equal)
+}
+
+func (t term) equal(u term) bool {
+	return t.coef == u.coef && slices.EqualFunc(t.factors, u.factors, func(x, y factor) bool {
+		return x.pow == y.pow && (x.atom == y.atom || x.atom.text == y.atom.text)
+	})
 }
 
 // Add is d + b.
@@ -184,6 +226,12 @@ func (d Dim) Mul(b Dim) Dim {
 		return b
 	case b.Is(1):
 		return d
+	case d.poly == nil:
+		return b.times(d.num)
+	case b.poly == nil:
+		return d.times(b.num)
+	case len(d.poly.terms) == 1 && len(b.poly.terms) == 1:
+		return ofTerm(d.poly.terms[0].mul(b.poly.terms[0]))
 	}
 	checkTerms(len(d.terms()) * len(b.terms()))
 	ts := make([]term, 0, len(d.terms())*len(b.terms()))
@@ -193,6 +241,21 @@ func (d Dim) Mul(b Dim) Dim {
 		}
 	}
 	return ofTerms(ts)
+}
+
+// times is a formula × n.
+func (d Dim) times(n int64) Dim {
+	if n == 0 {
+		return Dim{}
+	}
+	if ts := d.poly.terms; len(ts) == 1 {
+		return ofTerm(term{mulInt(ts[0].coef, n), ts[0].factors})
+	}
+	ts := slices.Clone(d.poly.terms)
+	for i := range ts {
+		ts[i].coef = mulInt(ts[i].coef, n)
+	}
+	return Dim{poly: (&poly{terms: ts}).checked()}
 }
 
 func (t term) mul(u term) term {

@@ -15,7 +15,7 @@ func (d Dim) String() string {
 	if d.poly == nil {
 		return strconv.FormatInt(d.num, 10)
 	}
-	return d.poly.text
+	return d.poly.String()
 }
 
 func printTerms(ts []term) string {

@@ -128,12 +128,19 @@ func Dims(ns ...int64) Shape {
 }
 
 // Elems is the number of elements.
-func (s Shape) Elems() Dim {
-	n := Num(1)
+func (s Shape) Elems() Dim { return s.times(1) }
+
+// times is the number of elements × n. Numbers are multiplied first, which makes no formulas.
+func (s Shape) times(n int64) Dim {
+	of, number := Num(1), int64(1)
 	for _, d := range s {
-		n = n.Mul(d)
+		if d.poly == nil {
+			number = mulInt(number, d.num)
+		} else {
+			of = of.Mul(d)
+		}
 	}
-	return n
+	return of.Mul(Num(mulInt(number, n)))
 }
 
 // Equal reports whether the shapes are the same formulas.
@@ -186,7 +193,7 @@ type Value struct {
 }
 
 // Bytes is the size of the value.
-func (v *Value) Bytes() Dim { return v.Shape.Elems().Mul(Num(v.Type.Size())) }
+func (v *Value) Bytes() Dim { return v.Shape.times(v.Type.Size()) }
 
 // Tensor is the numbers of a Param, Buffer, Const or State. Contents known only as
 // formulas are evaluated; others share the bytes of Data.
