@@ -58,11 +58,12 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	fmt.Fprintln(w)
 	Table(w, "=lrrr", totals)
 
+	peak := [][]string{{"peak at", p.Result.PeakNode}}
+	if p.Result.PeakFormula != fmt.Sprint(p.Result.Peak) { // with no dims the formula is the number above
+		peak = append(peak, []string{"", clip(p.Result.PeakFormula, 300)})
+	}
 	fmt.Fprintln(w)
-	Table(w, "lt", slices.Concat([][]string{
-		{"peak at", p.Result.PeakNode},
-		{"", clip(p.Result.PeakFormula, 300)},
-	}, Largest(p.Dominant, p.Result.Peak), [][]string{
+	Table(w, "lt", slices.Concat(peak, Largest(p.Dominant, p.Result.Peak), [][]string{
 		{"floor at", p.Floor.Node},
 	}))
 
