@@ -130,7 +130,9 @@ func (f *fitting) plan(set ...planner.Setting) (*Model, *planner.Plan) {
 	if err != nil {
 		return nil, nil
 	}
-	p, err := other.steps.Best(other.ask())
+	ask := other.ask()
+	ask.Worth.Fits = true
+	p, err := other.steps.Best(ask)
 	if err != nil || f.holds != nil && !f.holds(other, p) {
 		return nil, nil
 	}

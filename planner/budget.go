@@ -61,7 +61,8 @@ func withinLimits(s *search, limit int64, limited bool) (*candidate, error) {
 		return s.lowestWithin(s.m.allows(overhead))
 	}
 	// Beside a plan of another form, dearer ones are of no use, and neither is the lowest one where solving finds none.
-	beside := s.plan.Request.Worth.Cost > 0 && overhead == 0
+	worth := s.plan.Request.Worth
+	beside := worth.Cost > 0 && overhead == 0
 	c, err := s.find(limit)
 	if err == nil {
 		c, err = s.stairs.thorough(limit, c)
@@ -69,7 +70,8 @@ func withinLimits(s *search, limit int64, limited bool) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c != nil && beside && c.cost > s.plan.Request.Worth.extra(s.m) || c == nil && beside && v.operators() > smallProgram {
+	if c != nil && beside && c.cost > worth.extra(s.m) || c == nil && beside && v.operators() > smallProgram ||
+		worth.Fits && (c == nil || c.cost > s.m.allows(overhead)) {
 		return nil, worthless(s.plan.Floor)
 	}
 	if c != nil && c.cost <= s.m.allows(overhead) {

@@ -130,6 +130,7 @@ func (x *Prospect) Plan(w Worth) (*Plan, error) {
 type Worth struct {
 	Cost  float64 // as Plan.Cost tells it, at most
 	Arena int64   // bytes, at most
+	Fits  bool    // within the request, and if none is, no lowest one is looked for
 	// Glance refuses a form with such an arena as well if solving for a little less finds nothing at once. Forms have
 	// most of a step in common, and what is lowest within a limit of cost takes many limits to find.
 	Glance bool

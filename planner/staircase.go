@@ -141,6 +141,9 @@ func (s *staircase) within(limit int64) (*candidate, error) {
 	if s.base.placed.Height <= limit {
 		return s.base, nil
 	}
+	if _, may := s.least(limit); !may {
+		return nil, nil
+	}
 	if s.small {
 		all, err := s.whole()
 		return highest(all, limit), err
@@ -164,9 +167,6 @@ func highest(all []*candidate, limit int64) *candidate {
 
 // answer is the plan for a limit below the plain arena, of use or not.
 func (s *staircase) answer(limit int64) (*candidate, error) {
-	if _, may := s.least(limit); !may {
-		return nil, nil
-	}
 	k := s.below(limit)
 	if s.halving == 0 {
 		return s.onGrid(k)

@@ -76,7 +76,7 @@ func (f *Form) best() (b best, err error) {
 	var plain *planner.Plan
 	var none error // why there is no plan of the own form
 	for _, t := range trials {
-		worth := planner.Worth{}
+		worth := f.ask.Worth
 		if b.form != nil {
 			worth = f.ask.worth(b.plan, b.wrong)
 		}
@@ -191,7 +191,7 @@ func (a *Ask) prefers(p *planner.Plan, err error, other *planner.Plan, wrong err
 func (a *Ask) worth(p *planner.Plan, err error) planner.Worth {
 	switch {
 	case err != nil:
-		return planner.Worth{}
+		return a.Worth
 	case a.limited():
 		return planner.Worth{Cost: costOf(p)}
 	default:
