@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // The slope of a Relu hangs on nothing but which elements are above zero, which
 // is a bit each. The words are those of the masks of BitmaskDropout.
@@ -18,7 +21,7 @@ var _ = define(graph.Op{
 		n.Set(0, graph.Uint32, bitmaskShape(x.Shape))
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { aboveZero(c, serial) },
+	Eval:      func(c *graph.Call) { aboveZero(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { aboveZero(c, c.Parallel) },
 	Lower:     lowerAboveZero,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
@@ -26,7 +29,7 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[5,7]", "f32[64]", "bool[40]", "f64[3]", "f16[33]", "f32[0]", "f32[]"},
 })
 
-func aboveZero(c *graph.Call, par parallel) {
+func aboveZero(c *graph.Call, par f32.Parallel) {
 	x, bits := c.In[0], c.Out[0]
 	above := func(i int) bool { return x.Float(i) > 0 }
 	switch x.Type {
@@ -36,7 +39,7 @@ func aboveZero(c *graph.Call, par parallel) {
 	case graph.Bool:
 		above = func(i int) bool { return x.Bytes[i] != 0 }
 	}
-	par(bits.Len(), grain/flock, func(lo, hi int) {
+	par(bits.Len(), f32.Grain/flock, func(lo, hi int) {
 		for w := lo; w < hi; w++ {
 			word := uint32(0)
 			for i := w * flock; i < min((w+1)*flock, x.Len()); i++ {
@@ -61,7 +64,7 @@ var _ = define(graph.Op{
 		sameShape(n)
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { keepWhere(c, serial) },
+	Eval:      func(c *graph.Call) { keepWhere(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { keepWhere(c, c.Parallel) },
 	Lower:     lowerKeepWhere,
 	Flops:     perElement(1),
@@ -70,16 +73,16 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[5,7], u32[2]>0", "f32[64], u32[2]>0", "f64[5], u32[1]>0", "f16[33], u32[2]>0", "f32[0], u32[0]"},
 })
 
-func keepWhere(c *graph.Call, par parallel) {
+func keepWhere(c *graph.Call, par f32.Parallel) {
 	x, bits, y := c.In[0], c.In[1], c.Out[0]
 	size := int(x.Type.Size())
-	par(bits.Len(), grain/flock, func(lo, hi int) {
+	par(bits.Len(), f32.Grain/flock, func(lo, hi int) {
 		for w := lo; w < hi; w++ {
 			word, end := uint32(bits.Int(w)), min((w+1)*flock, x.Len())
 			if x.Type == graph.Float32 {
 				x, y := x.F32()[w*flock:end], y.F32()[w*flock:end]
 				for i, v := range x {
-					y[i] = choose(word>>i&1 != 0, v, 0)
+					y[i] = f32.Choose(word>>i&1 != 0, v, 0)
 				}
 				continue
 			}

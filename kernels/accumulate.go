@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // Accumulate sums gradients over micro-batches in place. The first one of an
 // update replaces what the last update left, so nobody has to clear it.
@@ -35,7 +38,7 @@ var _ = define(graph.Op{
 		}
 		sum, grad, out := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
 		first := c.In[2].Int(0) == 0
-		c.Parallel(len(out), grain, func(lo, hi int) {
+		c.Parallel(len(out), f32.Grain, func(lo, hi int) {
 			sum, grad, out := sum[lo:hi], grad[lo:hi], out[lo:hi]
 			if first {
 				copy(out, grad)

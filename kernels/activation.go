@@ -3,6 +3,7 @@ package kernels
 import (
 	"strings"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -81,7 +82,7 @@ func defineActivation(a activation) *graph.Op {
 			}
 			dy, at, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
 			f := a.fastSlope(c.Node)
-			c.Parallel(len(dx), grain, func(lo, hi int) { f(dx[lo:hi], dy[lo:hi], at[lo:hi]) })
+			c.Parallel(len(dx), f32.Grain, func(lo, hi int) { f(dx[lo:hi], dy[lo:hi], at[lo:hi]) })
 		},
 		Flops:     perElement(a.flops + 2),
 		Recompute: graph.Cheap,

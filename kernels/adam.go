@@ -2,7 +2,8 @@ package kernels
 
 import (
 	"math"
-	"unsafe"
+
+	"memopt/kernels/internal/f32"
 )
 
 var _ = defineOptimizer(adamRule("adam", "Adam", "Adam; weight decay is added to the gradient", "0", false))
@@ -43,22 +44,7 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 				shrink, decay = float32(1-u.lr*u.n.Float("weight_decay")), 0
 			}
 			return func(p, g []float32, s [][]float32) {
-				g, m, v := g[:len(p)], s[0][:len(p)], s[1][:len(p)]
-				if vectors {
-					a := mapping2(p, p, g)
-					a.in[2], a.in[3] = unsafe.SliceData(m), unsafe.SliceData(v)
-					a.out[1], a.out[2] = a.in[2], a.in[3]
-					a.scalars = [10]float32{scale, decay, keep1, beta2, keep2, inv, eps, shrink, step}
-					a.adam(len(p))
-					return
-				}
-				for i, x := range p {
-					d := scale*g[i] + decay*x
-					a := m[i] + keep1*(d-m[i])
-					b := beta2*v[i] + keep2*d*d
-					m[i], v[i] = a, b
-					p[i] = x*shrink - step*a/(float32(math.Sqrt(float64(b)))*inv+eps)
-				}
+				f32.Adam(p, g, s[0], s[1], scale, decay, keep1, beta2, keep2, inv, eps, shrink, step)
 			}
 		},
 	}

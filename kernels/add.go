@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var addition = binary{
 	f: func(x, y float64) float64 { return x + y },
@@ -20,7 +23,7 @@ var _ = define(graph.Op{
 	Whole: wholeArithmetic(wholeSum),
 	Eval:  addition.eval,
 	Fast: addition.fast(
-		addRow,
+		f32.Add,
 		func(z, x []float32, y float32) {
 			x = x[:len(z)]
 			for i := range z {
@@ -49,16 +52,3 @@ var _ = define(graph.Op{
 })
 
 var _ = alignAt("Add")
-
-// addRow is z = x + y.
-func addRow(z, x, y []float32) {
-	x, y = x[:len(z)], y[:len(z)]
-	if vectors {
-		a := mapping2(z, x, y)
-		a.add(len(z))
-		return
-	}
-	for i := range z {
-		z[i] = x[i] + y[i]
-	}
-}

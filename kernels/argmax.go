@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -36,7 +37,7 @@ func defineArg(name, doc string, least bool) *graph.Op {
 			n.Set(0, graph.Int64, out)
 		},
 		NoGrad:    true,
-		Eval:      func(c *graph.Call) { argMost(c, least, serial) },
+		Eval:      func(c *graph.Call) { argMost(c, least, f32.Serial) },
 		Fast:      func(c *graph.Call) { argMost(c, least, c.Parallel) },
 		Lower:     lowerArg(least),
 		Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
@@ -57,7 +58,7 @@ func argMost(c *graph.Call, least bool, parallel func(n, grain int, f func(lo, h
 	x, y := c.In[0], c.Out[0]
 	before, n, after := around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
 	order, last := orders(x), c.Node.Int("select_last_index") != 0
-	parallel(before*after, max(1, grain/(4*n)), func(lo, hi int) {
+	parallel(before*after, max(1, f32.Grain/(4*n)), func(lo, hi int) {
 		for line := lo; line < hi; line++ {
 			at := line/after*n*after + line%after
 			best, found := uint64(0), 0

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -43,7 +44,7 @@ var _ = define(graph.Op{
 		return append([]*graph.Value{b.Ops("org.pytorch.aten.ATen", graph.A{"operator": f.grad}, 1, f.gradArgs(b, n, dy[0])...)[0]},
 			make([]*graph.Value, len(n.Inputs)-1)...)
 	},
-	Eval:  func(c *graph.Call) { atenOf(c.Node).run(c, serial) },
+	Eval:  func(c *graph.Call) { atenOf(c.Node).run(c, f32.Serial) },
 	Fast:  func(c *graph.Call) { atenOf(c.Node).run(c, c.Parallel) },
 	Lower: func(l *graph.Lowering) { atenOf(l.Node).lower(l) },
 	Flops: func(n *graph.Node) graph.Dim { return atenOf(n).flops(n) },
@@ -165,7 +166,7 @@ func embeddingInfer(n *graph.Node) {
 func embedding(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	w, idx, y := c.In[0], c.In[1], c.Out[0]
 	size := elems(w.Shape[1:]) * int(w.Type.Size())
-	par(idx.Len(), max(1, 4*grain/max(1, size)), func(lo, hi int) {
+	par(idx.Len(), max(1, 4*f32.Grain/max(1, size)), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			copy(y.Bytes[i*size:(i+1)*size], w.Bytes[indexAt(c, idx, i, w.Shape[0])*size:])
 		}
@@ -214,7 +215,7 @@ func embeddingBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 			}
 		}
 	}
-	par(width, max(16, grain/max(1, len(at))), func(lo, hi int) {
+	par(width, max(16, f32.Grain/max(1, len(at))), func(lo, hi int) {
 		if dw.Type == graph.Float32 && count == nil {
 			from, to := dy.F32(), dw.F32()
 			for r := range rows {
@@ -309,7 +310,7 @@ func atenPool(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	p := poolOver(atenWindow(c.Node, 1), x.Shape, y.Shape)
 	p.images(par, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			base := i * volume(p.in)
+			base := i * f32.Volume(p.In)
 			p.each(func(out int, inputs func(func(int))) {
 				m, at := math.Inf(-1), -1
 				inputs(func(in int) {
@@ -317,9 +318,9 @@ func atenPool(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 						m, at = v, in
 					}
 				})
-				y.SetFloat(i*volume(p.out)+out, m)
+				y.SetFloat(i*f32.Volume(p.Out)+out, m)
 				if indices != nil {
-					indices.SetInt(i*volume(p.out)+out, int64(at))
+					indices.SetInt(i*f32.Volume(p.Out)+out, int64(at))
 				}
 			})
 		}
@@ -343,7 +344,7 @@ func atenPoolBackInfer(n *graph.Node) {
 func atenPoolBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, at, dx := c.In[0], c.In[7], c.Out[0]
 	in, out := elems(dx.Shape[2:]), elems(dy.Shape[2:])
-	par(dx.Shape[0]*dx.Shape[1], 1+grain/max(1, in+out), func(lo, hi int) {
+	par(dx.Shape[0]*dx.Shape[1], 1+f32.Grain/max(1, in+out), func(lo, hi int) {
 		sum := make([]float64, in)
 		for i := lo; i < hi; i++ {
 			clear(sum)
@@ -381,7 +382,7 @@ func adaptiveEach(in, out []int, f func(o, top, bottom, left, right int)) {
 func adaptive(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	x, y := c.In[0], c.Out[0]
 	in, out := elems(x.Shape[2:]), elems(y.Shape[2:])
-	par(x.Shape[0]*x.Shape[1], 1+grain/max(1, in), func(lo, hi int) {
+	par(x.Shape[0]*x.Shape[1], 1+f32.Grain/max(1, in), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			adaptiveEach(x.Shape[2:], y.Shape[2:], func(o, top, bottom, left, right int) {
 				sum := 0.0
@@ -410,7 +411,7 @@ func adaptiveBackInfer(n *graph.Node) {
 func adaptiveBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, dx := c.In[0], c.Out[0]
 	in, out := elems(dx.Shape[2:]), elems(dy.Shape[2:])
-	par(dx.Shape[0]*dx.Shape[1], 1+grain/max(1, in), func(lo, hi int) {
+	par(dx.Shape[0]*dx.Shape[1], 1+f32.Grain/max(1, in), func(lo, hi int) {
 		sum := make([]float64, in)
 		for i := lo; i < hi; i++ {
 			clear(sum)

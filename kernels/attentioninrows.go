@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -99,9 +100,9 @@ var _ = define(graph.Op{
 	},
 	Fast: func(c *graph.Call) {
 		f := newRows(c, 1)
-		f.slots(rowSlots, 2*min(f.queries, blockK)*f.keys, f.fastRowsGrad)
+		f.slots(rowSlots, 2*min(f.queries, f32.BlockK)*f.keys, f.fastRowsGrad)
 	},
-	Scratch:   func(n *graph.Node) graph.Dim { return rowsScratch(n, 1, 2, blockK) },
+	Scratch:   func(n *graph.Node) graph.Dim { return rowsScratch(n, 1, 2, f32.BlockK) },
 	Lower:     lowerRowsGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
 	Recompute: graph.Heavy,
@@ -150,14 +151,14 @@ const inLanes = 64
 // sums in lanes where the whole row has such.
 func (f *flash) seen(from, rows int) (lo, hi int) {
 	lo, hi = f.reach(from, rows)
-	lo = min(lo, max(0, f.keys-worthVectors))
+	lo = min(lo, max(0, f.keys-f32.WorthVectors))
 	return lo / inLanes * inLanes, min(f.keys, ceilDiv(hi, inLanes)*inLanes)
 }
 
 // rowsOf fills s with the probabilities of so many queries for n keys from one on.
-func (f *flash) rowsOf(par parallel, z, from, rows, key, n int, s []float32) {
+func (f *flash) rowsOf(par f32.Parallel, z, from, rows, key, n int, s []float32) {
 	f.tile(par, z, from, rows, key, n, s, func(_ int, row []float32) {
-		softmaxRow(row, [][]float32{row})
+		f32.Softmax(row, row)
 		if f.safe && row[0] != row[0] {
 			clear(row)
 		}
@@ -166,7 +167,7 @@ func (f *flash) rowsOf(par parallel, z, from, rows, key, n int, s []float32) {
 
 // overKeys calls do for the parts of keys [lo, hi) that a sum over all keys is done in.
 func (f *flash) overKeys(lo, hi int, do func(key, n int, add bool)) {
-	depth := depthOf(f.keys)
+	depth := f32.DepthOf(f.keys)
 	for key := lo; key < hi; {
 		n := min(hi, (key/depth+1)*depth) - key
 		do(key, n, key > lo)
@@ -212,11 +213,11 @@ func greatestSize(x []float32) float64 {
 
 func isMinusZero(x float32) bool { return math.Float32bits(x) == 1<<31 }
 
-func (f *flash) fastRows(par parallel, zk int, s []float32) {
+func (f *flash) fastRows(par f32.Parallel, zk int, s []float32) {
 	f.leavingOut(zk, f.c.In[:3], f.c.Out, func(f *flash) { f.forwardRows(par, zk, s) })
 }
 
-func (f *flash) forwardRows(par parallel, zk int, s []float32) {
+func (f *flash) forwardRows(par f32.Parallel, zk int, s []float32) {
 	y := f.c.Out[0].F32()
 	for z := zk * f.share; z < (zk+1)*f.share; z++ {
 		for from := 0; from < f.queries; from += tileQueries {
@@ -224,20 +225,20 @@ func (f *flash) forwardRows(par parallel, zk int, s []float32) {
 			lo, hi := f.seen(from, rows)
 			f.rowsOf(par, z, from, rows, lo, hi-lo, s)
 			f.overKeys(lo, hi, func(key, n int, add bool) {
-				multiply(par, rows, f.out, n, dense{s[key-lo:], hi - lo, 1, 1}, columnsFrom(f.v.F32(), zk, f.keys, key, f.out, 1),
+				f32.Multiply(par, rows, f.out, n, f32.Dense(s[key-lo:], hi-lo, 1, 1), columnsFrom(f.v.F32(), zk, f.keys, key, f.out, 1),
 					y[(z*f.queries+from)*f.out:], f.out, add)
 			})
 		}
 	}
 }
 
-func (f *flash) fastRowsGrad(par parallel, zk int, room []float32) {
+func (f *flash) fastRowsGrad(par f32.Parallel, zk int, room []float32) {
 	in := []*graph.Tensor{f.q, f.k, f.v, f.c.In[0]}
 	f.leavingOut(zk, in, f.c.Out, func(f *flash) { f.backwardRows(par, zk, room) })
 }
 
-func (f *flash) backwardRows(par parallel, zk int, room []float32) {
-	dy, q, depth := f.c.In[0].F32(), f.q.F32(), depthOf(f.queries)
+func (f *flash) backwardRows(par f32.Parallel, zk int, room []float32) {
+	dy, q, depth := f.c.In[0].F32(), f.q.F32(), f32.DepthOf(f.queries)
 	dq, dk, dv := f.c.Out[0].F32(), f.c.Out[1].F32(), f.c.Out[2].F32()
 	begun := 0 // keys to which something has been added
 	for z := zk * f.share; z < (zk+1)*f.share; z++ {
@@ -249,11 +250,11 @@ func (f *flash) backwardRows(par parallel, zk int, room []float32) {
 			width := hi - lo
 			p, ds := room[:rows*width], room[len(room)/2:][:rows*width]
 			f.rowsOf(par, z, from, rows, lo, width, p)
-			multiply(par, rows, width, f.out, rowsFrom(dy, z, f.queries, from, f.out, 1), rowsFrom(f.v.F32(), zk, f.keys, lo, f.out, 1), ds, width, false)
-			par(rows, 1+grain/(8*width), func(first, last int) {
+			f32.Multiply(par, rows, width, f.out, rowsFrom(dy, z, f.queries, from, f.out, 1), rowsFrom(f.v.F32(), zk, f.keys, lo, f.out, 1), ds, width, false)
+			par(rows, 1+f32.Grain/(8*width), func(first, last int) {
 				for r := first; r < last; r++ {
 					row := ds[r*width : (r+1)*width]
-					softmaxSlopeRow(row, row, p[r*width:(r+1)*width])
+					f32.SoftmaxSlope(row, row, p[r*width:(r+1)*width])
 					before, after := f.hidden(from+r, lo, row)
 					clear(before)
 					clear(after)
@@ -261,16 +262,16 @@ func (f *flash) backwardRows(par parallel, zk int, room []float32) {
 				}
 			})
 			f.overKeys(lo, hi, func(key, n int, add bool) {
-				multiply(par, rows, f.width, n, dense{ds[key-lo:], width, 1, float32(f.scale)}, f.widthBy(zk, key), dq[(z*f.queries+from)*f.width:], f.width, add)
+				f32.Multiply(par, rows, f.width, n, f32.Dense(ds[key-lo:], width, 1, float32(f.scale)), f.widthBy(zk, key), dq[(z*f.queries+from)*f.width:], f.width, add)
 			})
 			toKeys := func(key, n int, add bool) {
-				multiply(par, n, f.out, rows, dense{p[key-lo:], 1, width, 1}, columnsFrom(dy, z, f.queries, from, f.out, 1), dv[(zk*f.keys+key)*f.out:], f.out, add)
+				f32.Multiply(par, n, f.out, rows, f32.Dense(p[key-lo:], 1, width, 1), columnsFrom(dy, z, f.queries, from, f.out, 1), dv[(zk*f.keys+key)*f.out:], f.out, add)
 				// A product's number is on its first factor.
 				byKeys, byWidth := float32(f.scale), 1.0
 				if f.transK {
 					byKeys, byWidth = 1, f.scale
 				}
-				f.toKeys(par, zk, key, n, rows, dense{ds[key-lo:], 1, width, byKeys}, columnsFrom(q, z, f.queries, from, f.width, byWidth), dk, add)
+				f.toKeys(par, zk, key, n, rows, f32.Dense(ds[key-lo:], 1, width, byKeys), columnsFrom(q, z, f.queries, from, f.width, byWidth), dk, add)
 			}
 			if lo < begun {
 				toKeys(lo, min(hi, begun)-lo, true)

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 const averagePoolAttrs = windowAttrs + ", dilations ints, kernel_shape ints, ceil_mode int=0, count_include_pad int=0"
 
@@ -21,11 +24,11 @@ var _ = define(graph.Op{
 		x, y := c.In[0], c.Out[0]
 		p := newPool(c.Node, x.Shape, y.Shape)
 		share := p.share(c.Node)
-		for i := range p.n {
+		for i := range p.N {
 			p.each(func(out int, inputs func(func(int))) {
 				sum := 0.0
-				inputs(func(in int) { sum += x.Float(i*volume(p.in) + in) })
-				y.SetFloat(i*volume(p.out)+out, sum*share[out])
+				inputs(func(in int) { sum += x.Float(i*f32.Volume(p.In) + in) })
+				y.SetFloat(i*f32.Volume(p.Out)+out, sum*share[out])
 			})
 		}
 	},
@@ -40,7 +43,7 @@ var _ = define(graph.Op{
 			for i := lo; i < hi; i++ {
 				x, y := p.image(i, c.In[0].F32(), c.Out[0].F32())
 				clear(y)
-				p.lines(func(out, in, _, n, step int) {
+				p.Lines(func(out, in, _, n, step int) {
 					y, x := y[out:out+n], x[in:]
 					for k := range y {
 						y[k] += x[k*step]
@@ -73,10 +76,10 @@ var _ = define(graph.Op{
 // share is what each element counts in the window of each output.
 func (p *pool) share(n *graph.Node) []float64 {
 	all := n.Int("count_include_pad") != 0
-	share := make([]float64, volume(p.out))
+	share := make([]float64, f32.Volume(p.Out))
 	for o := range share {
 		count := 1
-		for axis, at := range [3]int{o / p.out[2] / p.out[1], o / p.out[2] % p.out[1], o % p.out[2]} {
+		for axis, at := range [3]int{o / p.Out[2] / p.Out[1], o / p.Out[2] % p.Out[1], o % p.Out[2]} {
 			_, seen, padded := p.span(axis, at)
 			if all {
 				seen = padded
@@ -104,14 +107,14 @@ var _ = define(graph.Op{
 		dy, dx := c.In[0], c.Out[0]
 		p := newPool(c.Node, dx.Shape, dy.Shape)
 		share := p.share(c.Node)
-		for i := range p.n {
-			sum := make([]float64, volume(p.in))
+		for i := range p.N {
+			sum := make([]float64, f32.Volume(p.In))
 			p.each(func(out int, inputs func(func(int))) {
-				d := dy.Float(i*volume(p.out)+out) * share[out]
+				d := dy.Float(i*f32.Volume(p.Out)+out) * share[out]
 				inputs(func(in int) { sum[in] += d })
 			})
 			for k, v := range sum {
-				dx.SetFloat(i*volume(p.in)+k, v)
+				dx.SetFloat(i*f32.Volume(p.In)+k, v)
 			}
 		}
 	},
@@ -126,7 +129,7 @@ var _ = define(graph.Op{
 			for i := lo; i < hi; i++ {
 				dx, dy := p.image(i, c.Out[0].F32(), c.In[0].F32())
 				clear(dx)
-				p.lines(func(out, in, _, n, step int) {
+				p.Lines(func(out, in, _, n, step int) {
 					dy, share, dx := dy[out:out+n], share[out:], dx[in:]
 					for k, d := range dy {
 						dx[k*step] += d * float32(share[k])

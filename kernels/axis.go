@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -44,7 +45,7 @@ func onAxisF32(c *graph.Call, axis int, f func(y []float32, x [][]float32)) {
 	for k := range in {
 		in[k] = c.In[k].F32()
 	}
-	c.Parallel(before*after, max(1, grain/max(1, 4*n)), func(lo, hi int) {
+	c.Parallel(before*after, max(1, f32.Grain/max(1, 4*n)), func(lo, hi int) {
 		x := make([][]float32, len(in))
 		if after == 1 {
 			for at := lo * n; at < hi*n; at += n {

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // BandMask is how attention hides keys by their distance: no mask exists in
 // memory, and the scores can be masked where they lie. Query i stands at i +
@@ -56,13 +59,13 @@ var _ = define(graph.Op{
 		}
 		x, y := c.In[0].F32(), c.Out[0].F32()
 		w, fill := newBand(c), float32(c.Node.Float("fill"))
-		c.Parallel(w.rows, 1+grain/max(1, w.width), func(first, last int) {
+		c.Parallel(w.rows, 1+f32.Grain/max(1, w.width), func(first, last int) {
 			for r := first; r < last; r++ {
 				x, y := x[r*w.width:(r+1)*w.width], y[r*w.width:(r+1)*w.width]
 				lo, hi := w.seen(r)
-				fillWith(y[:lo], fill)
+				f32.Fill(y[:lo], fill)
 				copyUnless(y[lo:hi], x[lo:hi])
-				fillWith(y[hi:], fill)
+				f32.Fill(y[hi:], fill)
 			}
 		})
 	},

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -208,12 +209,12 @@ func trainedByOutputs(b *graph.Builder, n *graph.Node, trains bool) []*graph.Val
 type batchNorm struct {
 	n, channels, inner int
 	eps                float64
-	par                parallel
+	par                f32.Parallel
 	quick              bool // float32 loops, where the types allow
 }
 
 func newBatchNorm(n *graph.Node, x *graph.Tensor) batchNorm {
-	bn := batchNorm{n: x.Shape[0], channels: 1, inner: 1, eps: n.Float("epsilon"), par: serial}
+	bn := batchNorm{n: x.Shape[0], channels: 1, inner: 1, eps: n.Float("epsilon"), par: f32.Serial}
 	if len(x.Shape) > 1 {
 		bn.channels, bn.inner = x.Shape[1], elems(x.Shape[2:])
 	}
@@ -221,7 +222,7 @@ func newBatchNorm(n *graph.Node, x *graph.Tensor) batchNorm {
 }
 
 // shared is the same with all workers and the quick loops.
-func (bn batchNorm) shared(par parallel, x *graph.Tensor) batchNorm {
+func (bn batchNorm) shared(par f32.Parallel, x *graph.Tensor) batchNorm {
 	bn.par, bn.quick = par, x.Type == graph.Float32
 	return bn
 }
@@ -240,7 +241,7 @@ func (bn batchNorm) stats(x *graph.Tensor, channel int) (mean, variance float64)
 	sum := 0.0
 	bn.eachPart(channel, func(lo, hi int) {
 		if bn.quick {
-			sum += nearSumRow(x.F32()[lo:hi])
+			sum += f32.SumNear(x.F32()[lo:hi])
 			return
 		}
 		for i := lo; i < hi; i++ {
@@ -251,7 +252,7 @@ func (bn batchNorm) stats(x *graph.Tensor, channel int) (mean, variance float64)
 	sum = 0
 	bn.eachPart(channel, func(lo, hi int) {
 		if bn.quick {
-			sum += spreadRow(x.F32()[lo:hi], mean)
+			sum += f32.Spread(x.F32()[lo:hi], mean)
 			return
 		}
 		for i := lo; i < hi; i++ {
@@ -263,7 +264,7 @@ func (bn batchNorm) stats(x *graph.Tensor, channel int) (mean, variance float64)
 }
 
 // grain is the channels that are worth a worker.
-func (bn batchNorm) grain() int { return 1 + grain/4/max(1, bn.n*bn.inner) }
+func (bn batchNorm) grain() int { return 1 + f32.Grain/4/max(1, bn.n*bn.inner) }
 
 func (bn batchNorm) run(c *graph.Call) {
 	x, y := c.In[0], c.Out[0]
@@ -291,7 +292,7 @@ func (bn batchNorm) run(c *graph.Call) {
 			bn.eachPart(ch, func(lo, hi int) {
 				if bn.quick {
 					x, y := x.F32()[lo:hi], y.F32()[lo:hi]
-					shiftRow(y, x, float32(mean), float32(gain), float32(bias))
+					f32.Shift(y, x, float32(mean), float32(gain), float32(bias))
 					return
 				}
 				for i := lo; i < hi; i++ {
@@ -361,7 +362,7 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 			bn.eachPart(ch, func(lo, hi int) {
 				if bn.quick {
 					dy, x := dy.F32()[lo:hi], x.F32()[lo:hi]
-					d, dx := channelDots(dy, x, mean)
+					d, dx := f32.ChannelDots(dy, x, mean)
 					sumD, sumDX = sumD+d, sumDX+dx
 					return
 				}
@@ -391,7 +392,7 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 			bn.eachPart(ch, func(lo, hi int) {
 				if bn.quick {
 					dy, x, dx := dy.F32()[lo:hi], x.F32()[lo:hi], dx.F32()[lo:hi]
-					channelSlope(dx, dy, x, float32(mean), float32(gain), float32(slope), float32(more))
+					f32.ChannelSlope(dx, dy, x, float32(mean), float32(gain), float32(slope), float32(more))
 					return
 				}
 				for i := lo; i < hi; i++ {
@@ -400,49 +401,4 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 			})
 		}
 	})
-}
-
-// shiftRow is y = (x − m)·g + b.
-func shiftRow(y, x []float32, m, g, b float32) {
-	if vectors {
-		a := mapping(y, x)
-		a.scalars = [10]float32{m, g, b}
-		a.shift(len(x))
-		return
-	}
-	for i, v := range x {
-		y[i] = (v-m)*g + b
-	}
-}
-
-// channelDots is Σ dy and Σ dy·(x − mean).
-func channelDots(dy, x []float32, mean float64) (sumD, sumDX float64) {
-	if vectors && len(x) >= worthVectors {
-		// About the mean as a float32, and what that is off put right after.
-		var s rowSums
-		m := float32(mean)
-		a := mapping2(x, dy, x)
-		a.sums, a.scalars[0] = &s, m
-		a.channelDots(len(x))
-		sumD = s.total(0)
-		return sumD, s.total(1) + (float64(m)-mean)*sumD
-	}
-	for i, d := range dy {
-		sumD += float64(d)
-		sumDX += float64(d) * (float64(x[i]) - mean)
-	}
-	return sumD, sumDX
-}
-
-// channelSlope is dx = g·dy + s·(x − m) + b.
-func channelSlope(dx, dy, x []float32, m, g, s, b float32) {
-	if vectors {
-		a := mapping2(dx, dy, x)
-		a.scalars = [10]float32{m, g, s, b}
-		a.channelSlope(len(x))
-		return
-	}
-	for i, d := range dy {
-		dx[i] = g*d + s*(x[i]-m) + b
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -62,13 +63,13 @@ func (s biasSoftmax) fast(c *graph.Call, x, y *graph.Tensor) {
 		return
 	}
 	in, out, bias := x.F32(), y.F32(), s.bias.F32()
-	c.Parallel(s.rows, max(1, grain/max(1, 4*s.width)), func(lo, hi int) {
+	c.Parallel(s.rows, max(1, f32.Grain/max(1, 4*s.width)), func(lo, hi int) {
 		row := make([]float32, s.width)
 		for r := lo; r < hi; r++ {
 			at := r * s.width
 			copy(row, in[at:])
 			walk(s.shape, at, at+s.width, func(i int, from []int) { row[i-at] += bias[from[0]] }, s.stride)
-			softmaxRow(out[at:at+s.width], [][]float32{row})
+			f32.Softmax(out[at:at+s.width], row)
 		}
 	})
 }
@@ -203,7 +204,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		newBiasSoftmax(c).eval(c.In[0], softmaxPlace(c))
-		dropSoftmax(c, serial)
+		dropSoftmax(c, f32.Serial)
 	},
 	Fast: func(c *graph.Call) {
 		newBiasSoftmax(c).fast(c, c.In[0], softmaxPlace(c))
@@ -267,7 +268,7 @@ var _ = define(graph.Op{
 		floatMap(n)
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { softmaxDropoutGrad(c, serial) },
+	Eval:      func(c *graph.Call) { softmaxDropoutGrad(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { softmaxDropoutGrad(c, c.Parallel) },
 	Lower:     lowerSoftmaxDropoutGrad,
 	Flops:     perElement(6),
@@ -285,7 +286,7 @@ func softmaxDropoutGrad(c *graph.Call, par func(n, grain int, f func(lo, hi int)
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(dy.Shape))
 	rows, width := elems(dy.Shape[:axis]), elems(dy.Shape[axis:])
 	scale := 1 / (1 - ratioOf(c, 3))
-	par(rows, max(1, grain/max(1, 4*width)), func(lo, hi int) {
+	par(rows, max(1, f32.Grain/max(1, 4*width)), func(lo, hi int) {
 		flow := make([]float64, width)
 		for r := lo; r < hi; r++ {
 			at, dot := r*width, 0.0

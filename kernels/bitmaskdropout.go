@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = defineSumMask(sumMask{
 	name: "BitmaskDropout",
@@ -46,7 +49,7 @@ func defineMaskGrad(name, doc string, bits bool, samples ...string) *graph.Op {
 		},
 		NoGrad:    true,
 		Shrink:    maskBits(bits),
-		Eval:      func(c *graph.Call) { unmask(c, bits, serial) },
+		Eval:      func(c *graph.Call) { unmask(c, bits, f32.Serial) },
 		Fast:      func(c *graph.Call) { unmask(c, bits, c.Parallel) },
 		Lower:     lowerMasked(bits),
 		Flops:     perElement(2),
@@ -95,7 +98,7 @@ func unmask(c *graph.Call, bits bool, par func(n, grain int, f func(lo, hi int))
 		return
 	}
 	scale := 1 / (1 - ratioOf(c, 2))
-	par(dy.Len(), grain/2, func(lo, hi int) {
+	par(dy.Len(), f32.Grain/2, func(lo, hi int) {
 		stays := func(i int) bool { return mask.Bytes[i] != 0 }
 		if bits {
 			stays = func(i int) bool { return mask.Int(i/flock)>>(i%flock)&1 != 0 }
@@ -103,7 +106,7 @@ func unmask(c *graph.Call, bits bool, par func(n, grain int, f func(lo, hi int))
 		if dy.Type == graph.Float32 {
 			y, x, s := dy.F32()[lo:hi], dx.F32()[lo:hi], float32(scale)
 			for i, v := range y {
-				x[i] = choose(stays(lo+i), v*s, 0)
+				x[i] = f32.Choose(stays(lo+i), v*s, 0)
 			}
 			return
 		}

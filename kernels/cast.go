@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -40,7 +41,7 @@ var _ = define(graph.Op{
 	Simplify:    castPair,
 	Whole:       sameNumbers(0),
 	Eval:        func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
-	Fast:        func(c *graph.Call) { c.Parallel(c.Out[0].Len(), grain, func(lo, hi int) { convert(c, lo, hi) }) },
+	Fast:        func(c *graph.Call) { c.Parallel(c.Out[0].Len(), f32.Grain, func(lo, hi int) { convert(c, lo, hi) }) },
 	Lower:       lowerCast,
 	Flops:       perElement(1),
 	Recompute:   graph.Cheap,
@@ -185,9 +186,9 @@ func convert(c *graph.Call, lo, hi int) {
 			to[i] = round(v)
 		}
 	case y.Type == graph.Float32 && isHalf(x.Type):
-		widen := widenHalf
+		widen := f32.WidenHalf
 		if x.Type == graph.BFloat16 {
-			widen = widenBrain
+			widen = f32.WidenBrain
 		}
 		to := y.F32()[lo:hi]
 		for i, h := range graph.View[uint16](x)[lo:hi] {

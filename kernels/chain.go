@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -118,7 +119,7 @@ func chainEval(c *graph.Call) {
 
 // chainStep is the call of a step on the values there are.
 func chainStep(s *graph.Node, made []*graph.Tensor) *graph.Call {
-	c := &graph.Call{Node: s, Parallel: serial, In: make([]*graph.Tensor, len(s.Inputs)), Out: make([]*graph.Tensor, 1)}
+	c := &graph.Call{Node: s, Parallel: f32.Serial, In: make([]*graph.Tensor, len(s.Inputs)), Out: make([]*graph.Tensor, 1)}
 	for i, v := range s.Inputs {
 		c.In[i] = made[v.ID]
 	}

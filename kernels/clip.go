@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -83,7 +84,7 @@ var _ = define(graph.Op{
 		lo64, hi64 := floatBounds(c, 1)
 		least, most := float32(lo64), float32(hi64)
 		x, y := c.In[0].F32(), c.Out[0].F32()
-		c.Parallel(len(y), grain, func(lo, hi int) {
+		c.Parallel(len(y), f32.Grain, func(lo, hi int) {
 			for i, v := range x[lo:hi] {
 				y[lo+i] = min(most, max(least, v))
 			}
@@ -141,9 +142,9 @@ var _ = define(graph.Op{
 		lo64, hi64 := passing(c)
 		least, most := float32(lo64), float32(hi64)
 		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
-		c.Parallel(len(dx), grain, func(lo, hi int) {
+		c.Parallel(len(dx), f32.Grain, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
-				dx[i] = choose(x[i] < least, 0, choose(x[i] > most, 0, dy[i]))
+				dx[i] = f32.Choose(x[i] < least, 0, f32.Choose(x[i] > most, 0, dy[i]))
 			}
 		})
 	},

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -31,12 +32,12 @@ var _ = define(graph.Op{
 				sum += x.Float(k) * x.Float(k)
 			}
 			return sum
-		}, serial)
+		}, f32.Serial)
 	},
 	Fast: func(c *graph.Call) {
 		clip(c, func(x *graph.Tensor, lo, hi int) (sum float64) {
 			if x.Type == graph.Float32 {
-				return squareRow(0, x.F32()[lo:hi])
+				return f32.SumSquares(0, x.F32()[lo:hi])
 			}
 			for k := lo; k < hi; k++ {
 				sum += x.Float(k) * x.Float(k)
@@ -62,7 +63,7 @@ var _ = define(graph.Op{
 	},
 })
 
-func clip(c *graph.Call, squares func(x *graph.Tensor, lo, hi int) float64, par parallel) {
+func clip(c *graph.Call, squares func(x *graph.Tensor, lo, hi int) float64, par f32.Parallel) {
 	total := 0.0
 	for _, x := range c.In[1:] {
 		n := x.Len()

@@ -50,7 +50,7 @@ var _ = define(graph.Op{
 			return
 		}
 		conv := convOf(c.Node, c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
-		conv.fastForward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
+		conv.Forward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
 	},
 	Lower:     lowerConv,
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Outputs[0].Shape, n.Inputs[1].Shape) },
@@ -164,7 +164,7 @@ var _ = define(graph.Op{
 			return
 		}
 		conv := convOf(c.Node, c.Out[0].Shape, c.In[1].Shape, c.In[0].Shape)
-		conv.fastBackward(c.Parallel, c.In[0].F32(), c.In[1].F32(), nil, c.Out[0].F32())
+		conv.Backward(c.Parallel, c.In[0].F32(), c.In[1].F32(), nil, c.Out[0].F32())
 	},
 	Lower:     lowerConvGradX,
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },
@@ -211,7 +211,7 @@ var _ = define(graph.Op{
 			return
 		}
 		conv := convOf(c.Node, c.In[1].Shape, c.Out[0].Shape, c.In[0].Shape)
-		conv.fastFilters(c.Parallel, c.In[1].F32(), c.In[0].F32(), c.Out[0].F32())
+		conv.Filters(c.Parallel, c.In[1].F32(), c.In[0].F32(), c.Out[0].F32())
 	},
 	Lower:     lowerConvGradW,
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Outputs[0].Shape) },

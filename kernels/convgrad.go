@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // ONNX Runtime's gradient of Conv is one operator for all three inputs.
 var _ = define(graph.Op{
@@ -41,10 +44,10 @@ var _ = define(graph.Op{
 		}
 		conv := convOf(c.Node, x.Shape, w.Shape, dy.Shape)
 		if dx := output(c, 0); dx != nil {
-			conv.fastBackward(c.Parallel, dy.F32(), w.F32(), nil, dx.F32())
+			conv.Backward(c.Parallel, dy.F32(), w.F32(), nil, dx.F32())
 		}
 		if dw := output(c, 1); dw != nil {
-			conv.fastFilters(c.Parallel, x.F32(), dy.F32(), dw.F32())
+			conv.Filters(c.Parallel, x.F32(), dy.F32(), dw.F32())
 		}
 		channelSums(dy, output(c, 2))
 	},
@@ -80,7 +83,7 @@ func channelSums(dy, sums *graph.Tensor) {
 		for i := range dy.Shape[0] {
 			at := (i*channels + ch) * each
 			if dy.Type == graph.Float32 {
-				sum = sumRow(sum, dy.F32()[at:at+each])
+				sum = f32.Sum(sum, dy.F32()[at:at+each])
 				continue
 			}
 			for k := at; k < at+each; k++ {

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var (
 	convKernel  = halved(shader("conv", "conv.comp"))
@@ -36,18 +39,18 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 		}
 		return
 	}
-	places, channels := volume(c.out), c.outer
+	places, channels := f32.Volume(c.Out), c.Outer
 	switch side {
 	case convIn:
-		places, channels = volume(c.in), c.inner
+		places, channels = f32.Volume(c.In), c.Inner
 	case convFilters:
-		places = c.inner * volume(c.kernel)
+		places = c.Inner * f32.Volume(c.Kernel)
 	}
 	local := 64
 	for local > 8 && local/2 >= places {
 		local /= 2
 	}
-	groups := ceilDiv(places, local) * ceilDiv(channels, convTile) * c.group
+	groups := ceilDiv(places, local) * ceilDiv(channels, convTile) * c.Group
 	begun := false
 	c.bySamples(l, side, out, a, b, bias, func(n int, buffers []graph.Buffer) {
 		all := groups
@@ -56,9 +59,9 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 		} else if begun {
 			buffers[3] = rereads(out) // the sums go on from there
 		}
-		push := append(words(l, n, c.group, c.inner, c.outer), triples(c.in, c.out, c.kernel, c.stride, c.dilation, c.pad)...)
+		push := append(words(l, n, c.Group, c.Inner, c.Outer), triples(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Pad)...)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0 || side == convFilters && begun), oneIf(c.stride != ones)}, Push: push,
+			Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0 || side == convFilters && begun), oneIf(c.Stride != f32.Ones)}, Push: push,
 			Buffers: buffers, Groups: inLine(l, all),
 		})
 		begun = true
@@ -68,13 +71,13 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 // bySamples calls f for all samples, or for as many at a time as the device shows, with
 // the buffers of the result, of a and b and of the bias.
 func (c *convolution) bySamples(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int, f func(n int, buffers []graph.Buffer)) {
-	x, y := int64(4*c.group*c.inner*volume(c.in)), int64(4*c.group*c.outer*volume(c.out))
+	x, y := int64(4*c.Group*c.Inner*f32.Volume(c.In)), int64(4*c.Group*c.Outer*f32.Volume(c.Out))
 	bytes := [][]int64{convOut: {y, x, 0, 0}, convIn: {x, y, 0, 0}, convFilters: {0, x, y, 0}}[side]
 	added := unused(false)
 	if bias >= 0 {
 		added = reads(bias)
 	}
-	inPieces(l, c.n, []graph.Buffer{writes(out), a, b, added}, bytes, f)
+	inPieces(l, c.N, []graph.Buffer{writes(out), a, b, added}, bytes, f)
 }
 
 func onlyF32AndInts(l *graph.Lowering) bool {

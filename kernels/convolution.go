@@ -1,74 +1,36 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
-// convolution is what Conv, its gradients and ConvTranspose have in common:
-// the side x is [N, group·inner, in…], the side y is [N, group·outer, out…],
-// the filters are [group·outer, inner, kernel…]. Output o of an axis is
-// connected to input o·stride + k·dilation − pad by tap k. Each operator
-// computes one of the three from the two others. There are always three
-// spatial axes, the first ones of length 1 if need be.
-type convolution struct {
-	n, group, inner, outer int
-	in, out                [3]int
-	kernel, stride         [3]int
-	dilation, pad          [3]int
-}
+// convolution is the geometry that Conv, its gradients and ConvTranspose have in
+// common, with the plain reference of what they compute.
+type convolution struct{ f32.Convolution }
 
 func newConvolution(w window, group int, x, filter, y []int) convolution {
-	c := convolution{n: x[0], group: group, inner: filter[1], outer: filter[0] / group,
-		in: ones, out: ones, kernel: ones, stride: ones, dilation: ones}
+	c := convolution{f32.Convolution{N: x[0], Group: group, Inner: filter[1], Outer: filter[0] / group,
+		In: f32.Ones, Out: f32.Ones, Kernel: f32.Ones, Stride: f32.Ones, Dilation: f32.Ones}}
 	for i := range w.kernel {
 		a := 3 - len(w.kernel) + i
-		c.in[a], c.out[a], c.kernel[a] = x[2+i], y[2+i], w.kernel[i]
-		c.stride[a], c.dilation[a], c.pad[a] = w.strides[i], w.dilations[i], w.before(i, x[2+i])
+		c.In[a], c.Out[a], c.Kernel[a] = x[2+i], y[2+i], w.kernel[i]
+		c.Stride[a], c.Dilation[a], c.Pad[a] = w.strides[i], w.dilations[i], w.before(i, x[2+i])
 	}
 	return c
-}
-
-var ones = [3]int{1, 1, 1}
-
-func volume(d [3]int) int { return d[0] * d[1] * d[2] }
-
-// from is the input that tap k connects output o of an axis to; it may lie
-// outside.
-func (c *convolution) from(axis, o, k int) int {
-	return o*c.stride[axis] + k*c.dilation[axis] - c.pad[axis]
 }
 
 // pairs calls f for every output position and tap that meet inside the input,
 // with the offsets in the three blocks.
 func (c *convolution) pairs(f func(in, out, tap int)) {
-	for o := range volume(c.out) {
-		oz, oy, ox := o/(c.out[1]*c.out[2]), o/c.out[2]%c.out[1], o%c.out[2]
-		for t := range volume(c.kernel) {
-			z := c.from(0, oz, t/(c.kernel[1]*c.kernel[2]))
-			y := c.from(1, oy, t/c.kernel[2]%c.kernel[1])
-			x := c.from(2, ox, t%c.kernel[2])
-			if z >= 0 && z < c.in[0] && y >= 0 && y < c.in[1] && x >= 0 && x < c.in[2] {
-				f((z*c.in[1]+y)*c.in[2]+x, o, t)
-			}
-		}
-	}
-}
-
-// lines calls f for every output line and tap that meet inside the input: n
-// outputs from offset out on see inputs from in on, step apart. The taps of an
-// output come in order.
-func (c *convolution) lines(f func(out, in, tap, n, step int)) {
-	step := c.stride[2]
-	for o := range c.out[0] * c.out[1] {
-		for t := range volume(c.kernel) {
-			z := c.from(0, o/c.out[1], t/(c.kernel[1]*c.kernel[2]))
-			y := c.from(1, o%c.out[1], t/c.kernel[2]%c.kernel[1])
-			if z < 0 || z >= c.in[0] || y < 0 || y >= c.in[1] {
-				continue
-			}
-			first := c.from(2, 0, t%c.kernel[2])
-			lo := ceilDiv(max(0, -first), step)
-			n := min(c.out[2], ceilDiv(max(0, c.in[2]-first), step)) - lo
-			if n > 0 {
-				f(o*c.out[2]+lo, (z*c.in[1]+y)*c.in[2]+first+lo*step, t, n, step)
+	for o := range f32.Volume(c.Out) {
+		oz, oy, ox := o/(c.Out[1]*c.Out[2]), o/c.Out[2]%c.Out[1], o%c.Out[2]
+		for t := range f32.Volume(c.Kernel) {
+			z := c.From(0, oz, t/(c.Kernel[1]*c.Kernel[2]))
+			y := c.From(1, oy, t/c.Kernel[2]%c.Kernel[1])
+			x := c.From(2, ox, t%c.Kernel[2])
+			if z >= 0 && z < c.In[0] && y >= 0 && y < c.In[1] && x >= 0 && x < c.In[2] {
+				f((z*c.In[1]+y)*c.In[2]+x, o, t)
 			}
 		}
 	}
@@ -77,12 +39,12 @@ func (c *convolution) lines(f func(out, in, tap, n, step int)) {
 // plain is the reference of all: it adds a·b for everything that is connected,
 // to the one of x, w and y that is sum.
 func (c *convolution) plain(sum []float64, f func(x, w, y int) (at int, v float64)) {
-	ins, outs, taps := volume(c.in), volume(c.out), volume(c.kernel)
-	for n := range c.n {
-		for o := range c.group * c.outer {
-			g := o / c.outer
-			for i := range c.inner {
-				x, w, y := ((n*c.group+g)*c.inner+i)*ins, (o*c.inner+i)*taps, (n*c.group*c.outer+o)*outs
+	ins, outs, taps := f32.Volume(c.In), f32.Volume(c.Out), f32.Volume(c.Kernel)
+	for n := range c.N {
+		for o := range c.Group * c.Outer {
+			g := o / c.Outer
+			for i := range c.Inner {
+				x, w, y := ((n*c.Group+g)*c.Inner+i)*ins, (o*c.Inner+i)*taps, (n*c.Group*c.Outer+o)*outs
 				c.pairs(func(in, out, tap int) {
 					at, v := f(x+in, w+tap, y+out)
 					sum[at] += v
@@ -96,14 +58,14 @@ func (c *convolution) plain(sum []float64, f func(x, w, y int) (at int, v float6
 func (c *convolution) forward(x, w, bias, y *graph.Tensor) {
 	sum := make([]float64, y.Len())
 	c.plain(sum, func(xi, wi, yi int) (int, float64) { return yi, x.Float(xi) * w.Float(wi) })
-	setSums(y, sum, bias, c.group*c.outer, volume(c.out))
+	setSums(y, sum, bias, c.Group*c.Outer, f32.Volume(c.Out))
 }
 
 // backward is x from y and the filters: the gradient of x, and ConvTranspose.
 func (c *convolution) backward(y, w, bias, x *graph.Tensor) {
 	sum := make([]float64, x.Len())
 	c.plain(sum, func(xi, wi, yi int) (int, float64) { return xi, y.Float(yi) * w.Float(wi) })
-	setSums(x, sum, bias, c.group*c.inner, volume(c.in))
+	setSums(x, sum, bias, c.Group*c.Inner, f32.Volume(c.In))
 }
 
 // filters is the gradient of the filters from x and y.

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -20,20 +21,20 @@ func TestConvolutions(t *testing.T) {
 
 func testConvolution(t *rapid.T) {
 	number := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
-	c := &convolution{n: number("images", 1, 3), group: number("groups", 1, 2), inner: number("inner", 1, 9), outer: number("outer", 1, 14),
-		in: ones, out: ones, kernel: ones, stride: ones, dilation: ones}
+	c := &convolution{f32.Convolution{N: number("images", 1, 3), Group: number("groups", 1, 2), Inner: number("inner", 1, 9), Outer: number("outer", 1, 14),
+		In: f32.Ones, Out: f32.Ones, Kernel: f32.Ones, Stride: f32.Ones, Dilation: f32.Ones}}
 	for axis := number("first axis", 0, 2); axis < 3; axis++ {
-		c.in[axis], c.kernel[axis], c.stride[axis] = number("in", 1, 9), number("kernel", 1, 3), number("stride", 1, 3)
+		c.In[axis], c.Kernel[axis], c.Stride[axis] = number("in", 1, 9), number("kernel", 1, 3), number("stride", 1, 3)
 		if axis == 2 {
-			c.in[axis] = number("line", 1, 40)
+			c.In[axis] = number("line", 1, 40)
 		}
-		c.dilation[axis], c.pad[axis] = number("dilation", 1, 2), number("pad", 0, 4)
-		reach := (c.kernel[axis]-1)*c.dilation[axis] + 1
-		room := c.in[axis] + c.pad[axis] + number("pad behind", 0, 4)
+		c.Dilation[axis], c.Pad[axis] = number("dilation", 1, 2), number("pad", 0, 4)
+		reach := (c.Kernel[axis]-1)*c.Dilation[axis] + 1
+		room := c.In[axis] + c.Pad[axis] + number("pad behind", 0, 4)
 		if room < reach {
 			t.Skip("no window has room")
 		}
-		c.out[axis] = (room-reach)/c.stride[axis] + 1
+		c.Out[axis] = (room-reach)/c.Stride[axis] + 1
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	// Behind and before what may be read there is NaN.
@@ -47,21 +48,21 @@ func testConvolution(t *rapid.T) {
 		}
 		return &graph.Tensor{Type: graph.Float32, Shape: []int{n}, Bytes: x.Bytes[4*64 : 4*(n+64)]}
 	}
-	x := tensor(c.n * c.group * c.inner * volume(c.in))
-	y := tensor(c.n * c.group * c.outer * volume(c.out))
-	w := tensor(c.group * c.outer * c.inner * volume(c.kernel))
+	x := tensor(c.N * c.Group * c.Inner * f32.Volume(c.In))
+	y := tensor(c.N * c.Group * c.Outer * f32.Volume(c.Out))
+	w := tensor(c.Group * c.Outer * c.Inner * f32.Volume(c.Kernel))
 	for _, side := range []struct {
 		name       string
 		like, bias *graph.Tensor
 		plain      func(to, bias *graph.Tensor)
-		fast       func(par parallel, to, bias []float32)
+		fast       func(par f32.Parallel, to, bias []float32)
 	}{
-		{"forward", y, tensor(c.group * c.outer), func(to, bias *graph.Tensor) { c.forward(x, w, bias, to) },
-			func(par parallel, to, bias []float32) { c.fastForward(par, x.F32(), w.F32(), bias, to) }},
-		{"backward", x, tensor(c.group * c.inner), func(to, bias *graph.Tensor) { c.backward(y, w, bias, to) },
-			func(par parallel, to, bias []float32) { c.fastBackward(par, y.F32(), w.F32(), bias, to) }},
+		{"forward", y, tensor(c.Group * c.Outer), func(to, bias *graph.Tensor) { c.forward(x, w, bias, to) },
+			func(par f32.Parallel, to, bias []float32) { c.Forward(par, x.F32(), w.F32(), bias, to) }},
+		{"backward", x, tensor(c.Group * c.Inner), func(to, bias *graph.Tensor) { c.backward(y, w, bias, to) },
+			func(par f32.Parallel, to, bias []float32) { c.Backward(par, y.F32(), w.F32(), bias, to) }},
 		{"filters", w, nil, func(to, _ *graph.Tensor) { c.filters(x, y, to) },
-			func(par parallel, to, _ []float32) { c.fastFilters(par, x.F32(), y.F32(), to) }},
+			func(par f32.Parallel, to, _ []float32) { c.Filters(par, x.F32(), y.F32(), to) }},
 	} {
 		want, got, again := tensor(side.like.Len()), tensor(side.like.Len()), tensor(side.like.Len())
 		var bias []float32
@@ -69,7 +70,7 @@ func testConvolution(t *rapid.T) {
 			bias = side.bias.F32()
 		}
 		side.plain(want, side.bias)
-		side.fast(serial, got.F32(), bias)
+		side.fast(f32.Serial, got.F32(), bias)
 		side.fast(func(n, _ int, f func(lo, hi int)) { f(n/3, n); f(0, n/3) }, again.F32(), bias)
 		for i, v := range want.F32() {
 			if g := got.F32()[i]; !(math.Abs(float64(g-v)) <= 1e-4*(1+math.Abs(float64(v)))) {

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // Convolutions as products: the filters are a matrix, and what a tap sees of the
 // image, place after place, is a line of the other. Lines of taps that lie above
@@ -21,16 +24,16 @@ const (
 
 // paysAsProducts reports whether it does.
 func (c *convolution) paysAsProducts() bool {
-	work := c.n * c.group * c.outer * c.inner * volume(c.kernel) * volume(c.out)
-	return work >= 8*convWork || work >= convWork && volume(c.out) >= fewPlaces
+	work := c.N * c.Group * c.Outer * c.Inner * f32.Volume(c.Kernel) * f32.Volume(c.Out)
+	return work >= 8*convWork || work >= convWork && f32.Volume(c.Out) >= fewPlaces
 }
 
 // flat reports whether it has no depth.
-func (c *convolution) flat() bool { return c.in[0] == 1 && c.out[0] == 1 && c.kernel[0] == 1 }
+func (c *convolution) flat() bool { return c.In[0] == 1 && c.Out[0] == 1 && c.Kernel[0] == 1 }
 
 // pointwise reports whether each place sees itself alone: products as they lie.
 func (c *convolution) pointwise() bool {
-	return volume(c.kernel) == 1 && c.stride == ones && c.pad == [3]int{} && c.in == c.out
+	return f32.Volume(c.Kernel) == 1 && c.Stride == f32.Ones && c.Pad == [3]int{} && c.In == c.Out
 }
 
 // axisTaps are taps of an axis: place o sees o·step + t·dilation + shift by tap t.
@@ -64,7 +67,7 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	// No more than a part of the image, so that it is never what takes the memory. Rows
 	// of taps that lie far from one another would have all rows between them there.
 	const part, fewest = 6, 2
-	most := min(spreadBytes/4, samples*groups*channels*volume(size)/part)
+	most := min(spreadBytes/4, samples*groups*channels*f32.Volume(size)/part)
 	column := max(1, groups*s.seen()*across.n*s.width)
 	if n := s.turns * (s.span + fewest); n*column > most && n > down.n*fewest {
 		s.apart, s.turns, s.span = true, down.n, 0
@@ -90,7 +93,7 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 func (s *convLines) slices() int { return s.samples * s.places[0] }
 
 // sample is the elements of one of what is seen.
-func (s *convLines) sample() int { return s.groups * s.channels * volume(s.size) }
+func (s *convLines) sample() int { return s.groups * s.channels * f32.Volume(s.size) }
 
 // samplesOf shows those samples of a buffer that slices are of, as samplesOf does.
 func (s *convLines) samplesOf(l *graph.Lowering, b graph.Buffer, sample, slice, slices int) (seen graph.Buffer, before int) {
@@ -150,7 +153,7 @@ func (s *convLines) parts(l *graph.Lowering, f func(slice, slices, row, rows int
 func (s *convLines) layOut(l *graph.Lowering, slice, slices, row int) {
 	deep, down, across := s.axes[0], s.axes[1], s.axes[2]
 	top := down.shift + row*down.step - s.belowHighest()
-	image, turn := volume(s.size), 1
+	image, turn := f32.Volume(s.size), 1
 	if s.apart {
 		turn = down.dilation
 	}
@@ -180,15 +183,15 @@ func (s *convLines) product(m int, a graph.Buffer, line int, slice, slices, rows
 // pointwiseProduct is the filters, as a matrix of so many rows and terms, times an
 // image as it lies.
 func (c *convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, w factor, image graph.Buffer, bias int) {
-	places := volume(c.in)
-	from, to := c.group*terms*places, c.group*rows*places // elements of a sample
-	each := samplesAtOnce(l, c.n, from, to)
-	for first := 0; first < c.n; first += each {
-		n := min(each, c.n-first)
-		x, beforeX := samplesOf(l, image, c.n, from, first, n)
-		y, beforeY := samplesOf(l, writes(out), c.n, to, first, n)
+	places := f32.Volume(c.In)
+	from, to := c.Group*terms*places, c.Group*rows*places // elements of a sample
+	each := samplesAtOnce(l, c.N, from, to)
+	for first := 0; first < c.N; first += each {
+		n := min(each, c.N-first)
+		x, beforeX := samplesOf(l, image, c.N, from, first, n)
+		y, beforeY := samplesOf(l, writes(out), c.N, to, first, n)
 		g := productOf(rows, places, terms, 1, w, factor{x, 0, 1, places}, y, 0)
-		g.shape, g.sa, g.sb = []int{n, c.group}, []int{0, rows * terms}, []int{from, terms * places}
+		g.shape, g.sa, g.sb = []int{n, c.Group}, []int{0, rows * terms}, []int{from, terms * places}
 		g.fromB, g.fromY = first*from-beforeX, first*to-beforeY
 		g.step, g.spreads = rows*places, true
 		g.biasOf(bias, rows)
@@ -199,39 +202,39 @@ func (c *convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, 
 // productOut is y from x and the filters.
 func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, bias int) {
 	if c.pointwise() {
-		c.pointwiseProduct(l, out, c.outer, c.inner, factor{w, 0, c.inner, 1}, x, bias)
+		c.pointwiseProduct(l, out, c.Outer, c.Inner, factor{w, 0, c.Inner, 1}, x, bias)
 		return
 	}
-	outs, taps := volume(c.out), c.inner*volume(c.kernel)
+	outs, taps := f32.Volume(c.Out), c.Inner*f32.Volume(c.Kernel)
 	line, work, filters := taps, int64(0), w
 	if taps%2 != 0 {
-		rows := c.group * c.outer
+		rows := c.Group * c.Outer
 		s := spread{
-			from: w, slots: 1, channels: 1, taps: ones, step: [3]int{0, 1, 1}, size: [3]int{1, rows, taps}, strides: [3]int{0, taps, 1},
+			from: w, slots: 1, channels: 1, taps: f32.Ones, step: [3]int{0, 1, 1}, size: [3]int{1, rows, taps}, strides: [3]int{0, taps, 1},
 			rows: rows, whole: taps, width: roomy(taps),
 		}
 		s.to = scratch(0, int64(4*rows*s.width), true)
 		s.append(l)
 		w, line, work = unwritten(s.to), s.width, s.to.Bytes
 	}
-	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, c.group*c.outer*outs, aligned(work))
+	s := newConvLines(l, x, c.N, c.Group, c.Inner, c.In, c.axes(), c.Out, c.Group*c.Outer*outs, aligned(work))
 	s.table(l)
 	s.parts(l, func(slice, slices, row, rows int) {
-		g := s.product(c.outer, w, line, slice, slices, rows)
+		g := s.product(c.Outer, w, line, slice, slices, rows)
 		g.ofA = &filters
-		y, before := s.samplesOf(l, writes(out), c.group*c.outer*outs, slice, slices)
-		g.y, g.ldy, g.sy, g.fromY = y, outs, []int{c.group * c.outer * outs, c.out[1] * c.out[2], c.outer * outs}, row*c.out[2]-before
-		if s.width != c.out[2] {
-			g.places = &places{s.width, c.out[2], c.out[2], 1}
+		y, before := s.samplesOf(l, writes(out), c.Group*c.Outer*outs, slice, slices)
+		g.y, g.ldy, g.sy, g.fromY = y, outs, []int{c.Group * c.Outer * outs, c.Out[1] * c.Out[2], c.Outer * outs}, row*c.Out[2]-before
+		if s.width != c.Out[2] {
+			g.places = &places{s.width, c.Out[2], c.Out[2], 1}
 		}
-		g.biasOf(bias, c.outer)
+		g.biasOf(bias, c.Outer)
 		g.dispatch(l)
 	})
 }
 
 // axis has y see x.
 func (c *convolution) axis(d int) axisTaps {
-	return axisTaps{c.kernel[d], c.stride[d], c.dilation[d], -c.pad[d]}
+	return axisTaps{c.Kernel[d], c.Stride[d], c.Dilation[d], -c.Pad[d]}
 }
 
 func (c *convolution) axes() [3]axisTaps { return [3]axisTaps{c.axis(0), c.axis(1), c.axis(2)} }
@@ -246,23 +249,23 @@ func (g *loweredProduct) biasOf(bias, rows int) {
 // phaseTaps is the places of x that lie at phase of a stride, and the taps by which
 // they see y: from the first on, each so many taps behind the one before.
 func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisTaps) {
-	stride, dilation := c.stride[d], c.dilation[d]
+	stride, dilation := c.Stride[d], c.Dilation[d]
 	apart = stride / int(gcd(int64(stride), int64(dilation)))
-	for first = 0; first < c.kernel[d] && (phase+c.pad[d]-first*dilation)%stride != 0; first++ {
+	for first = 0; first < c.Kernel[d] && (phase+c.Pad[d]-first*dilation)%stride != 0; first++ {
 	}
-	t = axisTaps{ceilDiv(max(0, c.kernel[d]-first), apart), 1, -apart * dilation / stride, (phase + c.pad[d] - first*dilation) / stride}
-	return ceilDiv(max(0, c.in[d]-phase), stride), first, apart, t
+	t = axisTaps{ceilDiv(max(0, c.Kernel[d]-first), apart), 1, -apart * dilation / stride, (phase + c.Pad[d] - first*dilation) / stride}
+	return ceilDiv(max(0, c.In[d]-phase), stride), first, apart, t
 }
 
 // productIn is x from y and the filters: for each phase of the strides a
 // convolution of y with the taps that meet it.
 func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int) {
 	if c.pointwise() {
-		c.pointwiseProduct(l, out, c.inner, c.outer, factor{w, 0, 1, c.inner}, y, bias)
+		c.pointwiseProduct(l, out, c.Inner, c.Outer, factor{w, 0, 1, c.Inner}, y, bias)
 		return
 	}
-	for p := range volume(c.stride) {
-		c.phaseIn(l, out, y, w, bias, [3]int{p / c.stride[2] / c.stride[1], p / c.stride[2] % c.stride[1], p % c.stride[2]})
+	for p := range f32.Volume(c.Stride) {
+		c.phaseIn(l, out, y, w, bias, [3]int{p / c.Stride[2] / c.Stride[1], p / c.Stride[2] % c.Stride[1], p % c.Stride[2]})
 	}
 }
 
@@ -273,28 +276,28 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 	for d := range axes {
 		size[d], first[d], apart[d], axes[d] = c.phaseTaps(d, phase[d])
 	}
-	if volume(size) == 0 {
+	if f32.Volume(size) == 0 {
 		return
 	}
 	// The filters with the channels of x as rows, some of those at a time.
-	ins, taps, plane := volume(c.in), volume(c.kernel), axes[1].n*axes[2].n
+	ins, taps, plane := f32.Volume(c.In), f32.Volume(c.Kernel), axes[1].n*axes[2].n
 	met := axes[0].n * plane
-	line := roomy(c.outer * met)
-	most := c.inner
-	if c.group == 1 {
-		most = partOf(c.inner, 2*spreadBytes/4/line, productTiles[0].rows)
+	line := roomy(c.Outer * met)
+	most := c.Inner
+	if c.Group == 1 {
+		most = partOf(c.Inner, 2*spreadBytes/4/line, productTiles[0].rows)
 	}
-	turned := scratch(0, int64(4*c.group*most*line), true)
-	s := newConvLines(l, y, c.n, c.group, c.outer, c.out, axes, size, c.group*c.inner*ins, aligned(turned.Bytes))
+	turned := scratch(0, int64(4*c.Group*most*line), true)
+	s := newConvLines(l, y, c.N, c.Group, c.Outer, c.Out, axes, size, c.Group*c.Inner*ins, aligned(turned.Bytes))
 	s.table(l)
-	for channel := 0; channel < c.inner; channel += most {
-		m := min(most, c.inner-channel)
+	for channel := 0; channel < c.Inner; channel += most {
+		m := min(most, c.Inner-channel)
 		if met > 0 {
 			for t := range axes[0].n {
 				z := first[0] + t*apart[0]
-				from := channel*taps + (z*c.kernel[1]+first[1])*c.kernel[2] + first[2]
-				box, st := mergeStrides([]int{c.group, m, c.outer, axes[1].n, axes[2].n},
-					[]int{c.outer * c.inner * taps, taps, c.inner * taps, apart[1] * c.kernel[2], apart[2]},
+				from := channel*taps + (z*c.Kernel[1]+first[1])*c.Kernel[2] + first[2]
+				box, st := mergeStrides([]int{c.Group, m, c.Outer, axes[1].n, axes[2].n},
+					[]int{c.Outer * c.Inner * taps, taps, c.Inner * taps, apart[1] * c.Kernel[2], apart[2]},
 					[]int{m * line, line, met, axes[2].n, 1})
 				lowerBox(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], from, t*plane)
 			}
@@ -302,13 +305,13 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 		s.parts(l, func(slice, slices, row, rows int) {
 			g := s.product(m, unwritten(turned), line, slice, slices, rows)
 			g.ofA = &w
-			x, before := s.samplesOf(l, writes(out), c.group*c.inner*ins, slice, slices)
-			g.y, g.ldy, g.sy = x, ins, []int{c.group * c.inner * ins, c.stride[0] * c.in[1] * c.in[2], c.inner * ins}
-			g.fromY = channel*ins + (phase[0]*c.in[1]+row*c.stride[1]+phase[1])*c.in[2] + phase[2] - before
-			if s.width != size[2] || c.stride != ones {
-				g.places = &places{s.width, size[2], c.stride[1] * c.in[2], c.stride[2]}
+			x, before := s.samplesOf(l, writes(out), c.Group*c.Inner*ins, slice, slices)
+			g.y, g.ldy, g.sy = x, ins, []int{c.Group * c.Inner * ins, c.Stride[0] * c.In[1] * c.In[2], c.Inner * ins}
+			g.fromY = channel*ins + (phase[0]*c.In[1]+row*c.Stride[1]+phase[1])*c.In[2] + phase[2] - before
+			if s.width != size[2] || c.Stride != f32.Ones {
+				g.places = &places{s.width, size[2], c.Stride[1] * c.In[2], c.Stride[2]}
 			}
-			g.biasOf(bias, c.inner)
+			g.biasOf(bias, c.Inner)
 			g.fromC = channel
 			g.dispatch(l)
 		})
@@ -318,12 +321,12 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 // productFilters is the filters from x and y: what a place of y sees by all taps,
 // times the place, summed up sample after sample.
 func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buffer) {
-	ins, outs, columns := volume(c.in), volume(c.out), c.inner*volume(c.kernel)
-	sampleX, sampleY := c.group*c.inner*ins, c.group*c.outer*outs
+	ins, outs, columns := f32.Volume(c.In), f32.Volume(c.Out), c.Inner*f32.Volume(c.Kernel)
+	sampleX, sampleY := c.Group*c.Inner*ins, c.Group*c.Outer*outs
 	begun := false
 	add := func(k int, a graph.Buffer, line, fromA, step int, b graph.Buffer, fromB, stepB, ldb int, lines *graph.Buffer, work int64) {
-		g := productOf(c.outer, columns, k, 1, factor{a, 0, line, 1}, factor{b, 0, ldb, 1}, writes(out), 0)
-		g.shape, g.sa, g.sb, g.step = []int{c.group}, []int{step}, []int{stepB}, c.outer*columns
+		g := productOf(c.Outer, columns, k, 1, factor{a, 0, line, 1}, factor{b, 0, ldb, 1}, writes(out), 0)
+		g.shape, g.sa, g.sb, g.step = []int{c.Group}, []int{step}, []int{stepB}, c.Outer*columns
 		g.fromA, g.fromB, g.lines, g.ofA, g.ofB = fromA, fromB, lines, &y, &x
 		if begun {
 			g.goesOn, g.c, g.ci, g.cj, g.cStep = true, rereads(out), columns, 1, g.step
@@ -333,20 +336,20 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 		g.whole(l)
 	}
 	if c.pointwise() {
-		for n := range c.n {
-			x, beforeX := samplesOf(l, x, c.n, sampleX, n, 1)
-			y, beforeY := samplesOf(l, y, c.n, sampleY, n, 1)
-			add(outs, y, outs, n*sampleY-beforeY, c.outer*outs, x, n*sampleX-beforeX, c.inner*ins, ins, nil, 0)
+		for n := range c.N {
+			x, beforeX := samplesOf(l, x, c.N, sampleX, n, 1)
+			y, beforeY := samplesOf(l, y, c.N, sampleY, n, 1)
+			add(outs, y, outs, n*sampleY-beforeY, c.Outer*outs, x, n*sampleX-beforeX, c.Inner*ins, ins, nil, 0)
 		}
 		return
 	}
-	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, sampleY, 0)
+	s := newConvLines(l, x, c.N, c.Group, c.Inner, c.In, c.axes(), c.Out, sampleY, 0)
 	s.table(l)
 	lines := unwritten(s.lines)
 	// An odd line of y has room behind it, too, with zeros.
-	even := spread{from: y, shape: []int{c.n, c.out[0]}, sx: []int{sampleY, c.out[1] * c.out[2]}, channels: c.group * c.outer, channel: outs, taps: ones, step: [3]int{0, 1, 1},
-		size: [3]int{1, c.out[1], c.out[2]}, strides: [3]int{0, c.out[2], 1}, rows: s.rows, whole: c.out[2], width: s.width}
-	odd := s.width != c.out[2]
+	even := spread{from: y, shape: []int{c.N, c.Out[0]}, sx: []int{sampleY, c.Out[1] * c.Out[2]}, channels: c.Group * c.Outer, channel: outs, taps: f32.Ones, step: [3]int{0, 1, 1},
+		size: [3]int{1, c.Out[1], c.Out[2]}, strides: [3]int{0, c.Out[2], 1}, rows: s.rows, whole: c.Out[2], width: s.width}
+	odd := s.width != c.Out[2]
 	if odd {
 		even.to = scratch(s.behind(), int64(4*s.slots*even.channels*s.rows*s.width), true)
 		l.Scratch = max(l.Scratch, even.to.At+even.to.Bytes)
@@ -359,14 +362,14 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 			part.append(l)
 		}
 		for n := range slices {
-			sample, deep := (slice+n)/c.out[0], (slice+n)%c.out[0]
-			a, before := samplesOf(l, y, c.n, sampleY, sample, 1)
-			line, fromA := outs, sample*sampleY-before+(deep*c.out[1]+row)*c.out[2]
+			sample, deep := (slice+n)/c.Out[0], (slice+n)%c.Out[0]
+			a, before := samplesOf(l, y, c.N, sampleY, sample, 1)
+			line, fromA := outs, sample*sampleY-before+(deep*c.Out[1]+row)*c.Out[2]
 			if odd {
 				a, line = unwritten(even.to), s.rows*s.width
 				fromA = n * even.channels * line
 			}
-			add(rows*s.width, a, line, fromA, c.outer*line, unwritten(s.laid), n*s.slice, s.group, s.plane(), &lines, 0)
+			add(rows*s.width, a, line, fromA, c.Outer*line, unwritten(s.laid), n*s.slice, s.group, s.plane(), &lines, 0)
 		}
 	})
 }

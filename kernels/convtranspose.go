@@ -61,7 +61,7 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 			return
 		}
-		transposeOf(c).fastBackward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
+		transposeOf(c).Backward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
 	},
 	Lower:     lowerConvTranspose,
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },

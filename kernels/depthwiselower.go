@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var depthwiseKernel = halved(shader("depthwise", "depthwise.comp"))
 
@@ -10,7 +13,7 @@ const depthwiseTaps = 7
 // standsAlone reports whether each channel is a convolution of its own that the
 // kernel for those can do.
 func (c *convolution) standsAlone() bool {
-	return c.flat() && c.inner == 1 && c.outer == 1 && c.group > 1 && max(c.kernel[1], c.kernel[2]) <= depthwiseTaps
+	return c.flat() && c.Inner == 1 && c.Outer == 1 && c.Group > 1 && max(c.Kernel[1], c.Kernel[2]) <= depthwiseTaps
 }
 
 // appendDepthwise computes one side of a convolution of channels that stand alone.
@@ -33,15 +36,15 @@ const filterBytes = 8 << 20
 // appendDepthwiseFilters sums over some samples at a time, as many as make each begin
 // where devices bind.
 func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b graph.Buffer) {
-	sizes, step, most := [2]int{c.group * volume(c.in), c.group * volume(c.out)}, 1, c.n
+	sizes, step, most := [2]int{c.Group * f32.Volume(c.In), c.Group * f32.Volume(c.Out)}, 1, c.N
 	for _, size := range sizes {
 		step = max(step, pieceStep/int(gcd(int64(size), pieceStep)))
 		most = min(most, filterBytes/4/max(1, size))
 	}
 	each := max(1, most/step) * step
-	for first := 0; first < max(1, c.n); first += each {
-		d := depthwise{c: c, l: l, samples: min(each, c.n-first), buffers: []graph.Buffer{writes(out), a, b, unused(false)}, filters: true}
-		if each < c.n {
+	for first := 0; first < max(1, c.N); first += each {
+		d := depthwise{c: c, l: l, samples: min(each, c.N-first), buffers: []graph.Buffer{writes(out), a, b, unused(false)}, filters: true}
+		if each < c.N {
 			for i, size := range sizes {
 				x := &d.buffers[1+i]
 				x.At, x.Bytes = x.At+int64(4*first*size), int64(4*d.samples*size)
@@ -56,17 +59,17 @@ func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b gr
 
 // side appends a side of the convolution.
 func (d *depthwise) side(side uint32) {
-	c, y := d.c, d.c.out[2]
+	c, y := d.c, d.c.Out[2]
 	switch side {
 	case convOut, convFilters:
-		d.append([2]int(c.in[1:]), [2]int(c.out[1:]), c.axis(1), c.axis(2), [4]int{0, y, 1, volume(c.out)}, [3]int{0, c.kernel[2], 1})
+		d.append([2]int(c.In[1:]), [2]int(c.Out[1:]), c.axis(1), c.axis(2), [4]int{0, y, 1, f32.Volume(c.Out)}, [3]int{0, c.Kernel[2], 1})
 	case convIn:
-		for py := range c.stride[1] {
-			for px := range c.stride[2] {
+		for py := range c.Stride[1] {
+			for px := range c.Stride[2] {
 				rows, ky, nextY, down := c.phaseTaps(1, py)
 				columns, kx, nextX, across := c.phaseTaps(2, px)
-				d.append([2]int(c.out[1:]), [2]int{rows, columns}, down, across,
-					[4]int{py*c.in[2] + px, c.stride[1] * c.in[2], c.stride[2], volume(c.in)}, [3]int{ky*c.kernel[2] + kx, nextY * c.kernel[2], nextX})
+				d.append([2]int(c.Out[1:]), [2]int{rows, columns}, down, across,
+					[4]int{py*c.In[2] + px, c.Stride[1] * c.In[2], c.Stride[2], f32.Volume(c.In)}, [3]int{ky*c.Kernel[2] + kx, nextY * c.Kernel[2], nextX})
 			}
 		}
 	}
@@ -84,7 +87,7 @@ type depthwise struct {
 // append is for places that see an image of some size by taps down and across. At
 // is where places lie, filters where taps do: the first, and from one to the next.
 func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int, filters [3]int) {
-	groups := d.c.group
+	groups := d.c.Group
 	if !d.filters {
 		groups *= d.samples
 	}
@@ -95,9 +98,9 @@ func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int
 	for _, v := range []int{down.n, across.n, down.step, across.step, down.dilation, across.dilation} {
 		spec = append(spec, uint32(int32(v)))
 	}
-	push := words(d.l, groups, d.samples, d.c.group, size[0], size[1], places[0], places[1])
+	push := words(d.l, groups, d.samples, d.c.Group, size[0], size[1], places[0], places[1])
 	push = append(push, uint32(int32(down.shift)), uint32(int32(across.shift)))
-	push = append(push, words(d.l, at[0], at[1], at[2], at[3], filters[0], filters[1], filters[2], volume(d.c.kernel))...)
+	push = append(push, words(d.l, at[0], at[1], at[2], at[3], filters[0], filters[1], filters[2], f32.Volume(d.c.Kernel))...)
 	d.l.Dispatches = append(d.l.Dispatches, graph.Dispatch{
 		Kernel: depthwiseKernel, Spec: spec, Push: push, Buffers: d.buffers, Groups: inLine(d.l, groups),
 	})

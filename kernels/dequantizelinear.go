@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "DequantizeLinear",
@@ -31,7 +34,7 @@ var _ = define(graph.Op{
 		dx[1] = b.Op("memopt.DequantizeLinearGrad", attrs, dy[0], n.Inputs[0], n.Inputs[1], n.In(2))
 		return dx
 	},
-	Eval:      func(c *graph.Call) { dequantize(c, serial) },
+	Eval:      func(c *graph.Call) { dequantize(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { dequantize(c, c.Parallel) },
 	Lower:     lowerDequantize,
 	Flops:     perElement(2),
@@ -52,10 +55,10 @@ var _ = define(graph.Op{
 
 func intOrFloat8(t graph.DType) bool { return t.IsInt() || t.IsFloat8() }
 
-func dequantize(c *graph.Call, par parallel) {
+func dequantize(c *graph.Call, par f32.Parallel) {
 	x, scale, zero, y := c.In[0], c.In[1], input(c, 2), c.Out[0]
 	at := scaleIndex(c.Node, x, scale)
-	par(y.Len(), grain/8, func(lo, hi int) {
+	par(y.Len(), f32.Grain/8, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			y.SetFloat(i, centred(x, zero, i, at(i))*scale.Float(at(i)))
 		}

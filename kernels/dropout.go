@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -34,7 +35,7 @@ var _ = define(graph.Op{
 		ratio, known := oneNumber(n.In(1))
 		return on == nil || on.Ints != nil && on.Ints[0].Is(0) || known && ratio == 0
 	},
-	Eval:      func(c *graph.Call) { dropout(c, serial) },
+	Eval:      func(c *graph.Call) { dropout(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
 	Lower:     lowerDropout,
 	Flops:     perElement(16),
@@ -123,7 +124,7 @@ var _ = define(graph.Op{
 		}
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { dropout(c, serial) },
+	Eval:      func(c *graph.Call) { dropout(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
 	Lower:     lowerDropout,
 	Flops:     perElement(16),
@@ -176,7 +177,7 @@ func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	// A word at or above the bound keeps its element.
 	bound, scale := uint64(math.RoundToEven(ratio*(1<<32))), 1/(1-ratio)
 	words, n := newStream(c, c.Node.Identity()), x.Len()
-	parallel((n+3)/4, grain/16, func(lo, hi int) {
+	parallel((n+3)/4, f32.Grain/16, func(lo, hi int) {
 		var buf [256]uint32
 		for ; lo < hi; lo += len(buf) / 4 {
 			draws := buf[:4*min(hi-lo, len(buf)/4)]
@@ -184,7 +185,7 @@ func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 			at := 4 * lo
 			draws = draws[:min(len(draws), n-at)]
 			if x.Type == graph.Float32 {
-				maskRow(y.F32()[at:], x.F32()[at:], draws, bound, float32(scale))
+				f32.Drop(y.F32()[at:], x.F32()[at:], draws, bound, float32(scale))
 			} else {
 				for i, w := range draws {
 					v := 0.0
@@ -204,13 +205,4 @@ func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 			}
 		}
 	})
-}
-
-func maskRow(y, x []float32, draws []uint32, bound uint64, scale float32) {
-	y, x = y[:len(draws)], x[:len(draws)]
-	for i, w := range draws {
-		// All ones where the element stays: no branch that chance would break.
-		stays := uint32((int64(bound) - 1 - int64(w)) >> 63)
-		y[i] = math.Float32frombits(math.Float32bits(x[i]*scale) & stays)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -29,7 +30,7 @@ on bool[] = const {1}
 	p.SetFloat(0, 0.3)
 	on.SetInt(0, 1)
 	y := graph.NewTensor(graph.Float32, n)
-	c := &graph.Call{Node: g.Nodes[0], In: []*graph.Tensor{x, p, on}, Out: []*graph.Tensor{y}, Parallel: serial, Seed: seed, Step: step}
+	c := &graph.Call{Node: g.Nodes[0], In: []*graph.Tensor{x, p, on}, Out: []*graph.Tensor{y}, Parallel: f32.Serial, Seed: seed, Step: step}
 	c.Node.Op.Fast(c)
 	return y.F32()
 }
@@ -118,7 +119,7 @@ func BenchmarkDropout(b *testing.B) {
 	p.SetFloat(0, 0.1)
 	on.SetInt(0, 1)
 	n := &graph.Node{Name: "a", Op: Library.Find("", "Dropout", 0)}
-	c := &graph.Call{Node: n, In: []*graph.Tensor{x, p, on}, Out: []*graph.Tensor{x}, Parallel: serial}
+	c := &graph.Call{Node: n, In: []*graph.Tensor{x, p, on}, Out: []*graph.Tensor{x}, Parallel: f32.Serial}
 	b.SetBytes(int64(len(x.Bytes)))
 	for b.Loop() {
 		n.Op.Fast(c)

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -45,7 +46,7 @@ const flock = 32
 // each calls f for flocks of n elements: where one begins, how many it has, and
 // a bit for each that stays.
 func (h chance) each(n int, par func(n, grain int, f func(lo, hi int)), f func(at, count int, stays uint32)) {
-	par((n+flock-1)/flock, grain/flock/8, func(lo, hi int) {
+	par((n+flock-1)/flock, f32.Grain/flock/8, func(lo, hi int) {
 		var draws [flock]uint32
 		for ; lo < hi; lo++ {
 			at := lo * flock
@@ -121,7 +122,7 @@ func defineSumMask(d sumMask, samples ...string) *graph.Op {
 		Infer:     d.infer,
 		Grad:      d.grad,
 		Fuse:      d.fuse,
-		Eval:      func(c *graph.Call) { d.run(c, serial) },
+		Eval:      func(c *graph.Call) { d.run(c, f32.Serial) },
 		Fast:      func(c *graph.Call) { d.run(c, c.Parallel) },
 		Lower:     loweredSumMaskForm[[2]bool{d.bits, d.biased}].lower,
 		Flops:     perElement(18),
@@ -238,7 +239,7 @@ func dropRow(y, x []float32, bias, residual *graph.Tensor, st, shape []int, at i
 		after = residual.F32()[at : at+len(y)]
 	}
 	for i, v := range row {
-		v = choose(stays>>i&1 != 0, v*scale, 0)
+		v = f32.Choose(stays>>i&1 != 0, v*scale, 0)
 		if after != nil {
 			v += after[i]
 		}

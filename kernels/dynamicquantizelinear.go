@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -19,7 +20,7 @@ var _ = define(graph.Op{
 		n.Set(2, graph.Uint8, graph.Shape{})
 	},
 	NoGrad: true,
-	Eval:   func(c *graph.Call) { dynamicQuantize(c, serial) },
+	Eval:   func(c *graph.Call) { dynamicQuantize(c, f32.Serial) },
 	Fast:   func(c *graph.Call) { dynamicQuantize(c, c.Parallel) },
 	Flops:  func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(6)) },
 
@@ -29,7 +30,7 @@ var _ = define(graph.Op{
 
 // dynamicQuantize rounds to float32 where ONNX's definition does. Where all
 // elements are 0 it leaves the scale open; here it is 1, as in ONNX Runtime.
-func dynamicQuantize(c *graph.Call, par parallel) {
+func dynamicQuantize(c *graph.Call, par f32.Parallel) {
 	x := c.In[0].F32()
 	least, most := float32(0), float32(0)
 	for _, v := range x {
@@ -41,7 +42,7 @@ func dynamicQuantize(c *graph.Call, par parallel) {
 	}
 	zero := math.RoundToEven(max(0, min(255, float64(0-least/scale))))
 	y := c.Out[0].Bytes
-	par(len(x), grain/4, func(lo, hi int) {
+	par(len(x), f32.Grain/4, func(lo, hi int) {
 		for i, v := range x[lo:hi] {
 			y[lo+i] = byte(toInt(graph.Uint8, math.RoundToEven(float64(v/scale))+zero))
 		}

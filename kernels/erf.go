@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"math"
+
+	"memopt/kernels/internal/f32"
 )
 
 var _ = defineActivation(activation{
@@ -9,7 +11,7 @@ var _ = defineActivation(activation{
 	doc:         "y = erf x",
 	f:           plain(math.Erf),
 	slope:       plain(func(x float64) float64 { return 2 / math.SqrtPi * math.Exp(-x*x) }),
-	fast:        plain(erfRow),
+	fast:        plain(f32.Erf),
 	shader:      "erfOf(a)",
 	shaderSlope: "T(1.128379167) * exp(-b * b)",
 	flops:       20,

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -16,7 +17,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{b.Op("Mul", nil, dy[0], n.Outputs[0])}
 	},
 	Eval:      unary{f: math.Exp}.eval,
-	Fast:      unary{f: math.Exp}.fast(expRow),
+	Fast:      unary{f: math.Exp}.fast(f32.Exp),
 	Lower:     pointwise("exp(a)"),
 	Pointwise: true,
 	Flops:     perElement(10),

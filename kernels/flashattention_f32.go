@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -36,11 +37,11 @@ func flashScratch(n *graph.Node, q int) graph.Dim {
 	return slots.Mul(tile.Mul(graph.Num(2)).Add(queries)).Mul(graph.Num(4))
 }
 
-func flashFast(at, bias int, fast func(f *flash, par parallel, zk int, room flashRoom)) func(c *graph.Call) {
+func flashFast(at, bias int, fast func(f *flash, par f32.Parallel, zk int, room flashRoom)) func(c *graph.Call) {
 	return func(c *graph.Call) {
 		f := newFlash(c, at, bias)
 		tile, rows := min(f.queries, tileQueries)*min(f.keys, tileKeys), f.share*f.queries
-		f.slots(flashSlots, 2*tile+rows, func(par parallel, zk int, own []float32) {
+		f.slots(flashSlots, 2*tile+rows, func(par f32.Parallel, zk int, own []float32) {
 			fast(f, par, zk, flashRoom{own[:tile], own[tile : 2*tile], own[2*tile:]})
 		})
 	}
@@ -48,14 +49,14 @@ func flashFast(at, bias int, fast func(f *flash, par parallel, zk int, room flas
 
 // slots calls do for every matrix of K and V, so many of them at one time, each with so
 // much room. A matrix is one worker's; a single one is everybody's.
-func (f *flash) slots(most, each int, do func(par parallel, zk int, room []float32)) {
+func (f *flash) slots(most, each int, do func(par f32.Parallel, zk int, room []float32)) {
 	if f.q.Type != graph.Float32 || f.batch*f.queries*f.keys == 0 {
 		f.c.Node.Op.Eval(f.c)
 		return
 	}
 	matrices := f.batch / f.share
 	slots, scratch := min(matrices, most), floats(f.c.Scratch)
-	slot := func(par parallel, s int) {
+	slot := func(par f32.Parallel, s int) {
 		for zk := s; zk < matrices; zk += slots {
 			do(par, zk, scratch[s*each:(s+1)*each])
 		}
@@ -66,34 +67,34 @@ func (f *flash) slots(most, each int, do func(par parallel, zk int, room []float
 	}
 	f.c.Parallel(slots, 1, func(lo, hi int) {
 		for s := lo; s < hi; s++ {
-			slot(serial, s)
+			slot(f32.Serial, s)
 		}
 	})
 }
 
 // The matrices of a call as operands of products: rows of Q from one on, columns of Kᵀ,
 // and so on.
-func rowsFrom(x []float32, z, rows, from, width int, scale float64) operand {
-	return dense{x[(z*rows+from)*width:], width, 1, float32(scale)}
+func rowsFrom(x []float32, z, rows, from, width int, scale float64) f32.Operand {
+	return f32.Dense(x[(z*rows+from)*width:], width, 1, float32(scale))
 }
 
-func columnsFrom(x []float32, z, rows, from, width int, scale float64) operand {
-	return dense{x[(z*rows+from)*width:], 1, width, float32(scale)}
+func columnsFrom(x []float32, z, rows, from, width int, scale float64) f32.Operand {
+	return f32.Dense(x[(z*rows+from)*width:], 1, width, float32(scale))
 }
 
 // keysBy is Kᵀ from a key on: keys outside, the width inside; widthBy is K: the other
 // way.
-func (f *flash) keysBy(zk, key int) operand {
-	d := dense{f.k.F32()[f.atK(zk, key, 0):], f.width, 1, 1}
+func (f *flash) keysBy(zk, key int) f32.Operand {
+	d := f32.Dense(f.k.F32()[f.atK(zk, key, 0):], f.width, 1, 1)
 	if f.transK {
-		d.si, d.sp = 1, f.keys
+		d.I, d.P = 1, f.keys
 	}
 	return d
 }
 
-func (f *flash) widthBy(zk, key int) operand {
-	d := f.keysBy(zk, key).(dense)
-	d.si, d.sp = d.sp, d.si
+func (f *flash) widthBy(zk, key int) f32.Operand {
+	d := f.keysBy(zk, key).(f32.Matrix)
+	d.I, d.P = d.P, d.I
 	return d
 }
 
@@ -108,9 +109,9 @@ func (f *flash) reach(from, rows int) (lo, hi int) {
 }
 
 // tile fills s with the scores of a tile, and calls do for each row of them.
-func (f *flash) tile(par parallel, z, from, rows, key, n int, s []float32, do func(r int, row []float32)) {
-	multiply(par, rows, n, f.width, rowsFrom(f.q.F32(), z, f.queries, from, f.width, f.scale), f.keysBy(z/f.share, key), s, n, false)
-	par(rows, 1+grain/(8*n), func(lo, hi int) {
+func (f *flash) tile(par f32.Parallel, z, from, rows, key, n int, s []float32, do func(r int, row []float32)) {
+	f32.Multiply(par, rows, n, f.width, rowsFrom(f.q.F32(), z, f.queries, from, f.width, f.scale), f.keysBy(z/f.share, key), s, n, false)
+	par(rows, 1+f32.Grain/(8*n), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			row := s[r*n : (r+1)*n]
 			if f.bias != nil {
@@ -123,8 +124,8 @@ func (f *flash) tile(par parallel, z, from, rows, key, n int, s []float32, do fu
 			}
 			before, after := f.hidden(from+r, key, row)
 			fill := float32(f.fillOf(from + r))
-			fillWith(before, fill)
-			fillWith(after, fill)
+			f32.Fill(before, fill)
+			f32.Fill(after, fill)
 			f.masked(z, from+r, key, row, float32(f.fill))
 			do(r, row)
 		}
@@ -152,7 +153,7 @@ func (f *flash) masked(z, query, key int, row []float32, fill float32) {
 	}
 }
 
-func (f *flash) fast(par parallel, zk int, room flashRoom) {
+func (f *flash) fast(par f32.Parallel, zk int, room flashRoom) {
 	y, lse := f.c.Out[0].F32(), f.c.Out[1].F32()
 	for at := 0; at < f.share*f.queries; {
 		z, from := zk*f.share+at/f.queries, at%f.queries
@@ -164,23 +165,23 @@ func (f *flash) fast(par parallel, zk int, room flashRoom) {
 			n := min(tileKeys, last-key)
 			s := room.scores[:rows*n]
 			f.tile(par, z, from, rows, key, n, s, func(r int, row []float32) {
-				now := topRow(row)
+				now := f32.Max(row)
 				if key > first {
 					now = max(now, top[r])
 				}
 				shift := now
-				if now == minusInf {
+				if now == f32.MinusInf {
 					shift = 0
 				}
-				sum := float32(expSumRow(row, row, shift))
+				sum := float32(f32.ExpSum(row, row, shift))
 				if key > first {
 					down := float32(math.Exp(float64(top[r] - shift)))
-					scaleRow(out[r*f.out:(r+1)*f.out], out[r*f.out:(r+1)*f.out], down)
+					f32.Scale(out[r*f.out:(r+1)*f.out], out[r*f.out:(r+1)*f.out], down)
 					sum += total[r] * down
 				}
 				top[r], total[r] = now, sum
 			})
-			multiply(par, rows, f.out, n, rowsFrom(s, 0, rows, 0, n, 1), columnsFrom(f.v.F32(), zk, f.keys, key, f.out, 1), out, f.out, key > first)
+			f32.Multiply(par, rows, f.out, n, rowsFrom(s, 0, rows, 0, n, 1), columnsFrom(f.v.F32(), zk, f.keys, key, f.out, 1), out, f.out, key > first)
 		}
 		for r := range rows {
 			if f.safe && !(total[r] > 0) {
@@ -188,20 +189,20 @@ func (f *flash) fast(par parallel, zk int, room flashRoom) {
 				top[r] = float32(math.Inf(1))
 				continue
 			}
-			scaleRow(out[r*f.out:(r+1)*f.out], out[r*f.out:(r+1)*f.out], 1/total[r])
+			f32.Scale(out[r*f.out:(r+1)*f.out], out[r*f.out:(r+1)*f.out], 1/total[r])
 			top[r] += float32(math.Log(float64(total[r])))
 		}
 		at += rows
 	}
 }
 
-func (f *flash) fastGrad(par parallel, zk int, room flashRoom) {
+func (f *flash) fastGrad(par f32.Parallel, zk int, room flashRoom) {
 	dy, q, lse := f.c.In[0].F32(), f.q.F32(), f.lse.F32()
 	dq, dk, dv := f.c.Out[0].F32(), f.c.Out[1].F32(), f.c.Out[2].F32()
 	queries := f.share * f.queries
 	for r := range queries {
 		at := (zk*queries + r) * f.out
-		room.each[r] = float32(dotRow(dy[at:at+f.out], f.y.F32()[at:at+f.out]))
+		room.each[r] = float32(f32.Dot(dy[at:at+f.out], f.y.F32()[at:at+f.out]))
 		if f.dlse != nil {
 			room.each[r] -= f.dlse.F32()[zk*queries+r]
 		}
@@ -217,19 +218,19 @@ func (f *flash) fastGrad(par parallel, zk int, room flashRoom) {
 				continue
 			}
 			p, ds := room.scores[:rows*n], room.flow[:rows*n]
-			f.tile(par, z, from, rows, key, n, p, func(r int, row []float32) { expSumRow(row, row, lse[z*f.queries+from+r]) })
-			multiply(par, n, f.out, rows, columnsFrom(p, 0, rows, 0, n, 1), columnsFrom(dy, z, f.queries, from, f.out, 1), dv[(zk*f.keys+key)*f.out:], f.out, begun)
-			multiply(par, rows, n, f.out, rowsFrom(dy, z, f.queries, from, f.out, 1), rowsFrom(f.v.F32(), zk, f.keys, key, f.out, 1), ds, n, false)
-			par(rows, 1+grain/(8*n), func(lo, hi int) {
+			f.tile(par, z, from, rows, key, n, p, func(r int, row []float32) { f32.ExpSum(row, row, lse[z*f.queries+from+r]) })
+			f32.Multiply(par, n, f.out, rows, columnsFrom(p, 0, rows, 0, n, 1), columnsFrom(dy, z, f.queries, from, f.out, 1), dv[(zk*f.keys+key)*f.out:], f.out, begun)
+			f32.Multiply(par, rows, n, f.out, rowsFrom(dy, z, f.queries, from, f.out, 1), rowsFrom(f.v.F32(), zk, f.keys, key, f.out, 1), ds, n, false)
+			par(rows, 1+f32.Grain/(8*n), func(lo, hi int) {
 				for r := lo; r < hi; r++ {
 					row := ds[r*n : (r+1)*n]
-					slopeRow(row, row, p[r*n:(r+1)*n], dots[r])
+					f32.SoftmaxSlopeBy(row, row, p[r*n:(r+1)*n], dots[r])
 					before, after := f.hidden(from+r, key, row)
 					clear(before)
 					clear(after)
 				}
 			})
-			multiply(par, rows, f.width, n, rowsFrom(ds, 0, rows, 0, n, f.scale), f.widthBy(zk, key), dq[(z*f.queries+from)*f.width:], f.width, key > lo)
+			f32.Multiply(par, rows, f.width, n, rowsFrom(ds, 0, rows, 0, n, f.scale), f.widthBy(zk, key), dq[(z*f.queries+from)*f.width:], f.width, key > lo)
 			f.toKeys(par, zk, key, n, rows, columnsFrom(ds, 0, rows, 0, n, 1), columnsFrom(q, z, f.queries, from, f.width, f.scale), dk, begun)
 			begun = true
 		}
@@ -240,17 +241,17 @@ func (f *flash) fastGrad(par parallel, zk int, room flashRoom) {
 }
 
 // toKeys adds what flows through so many queries to dK of n keys, as K lies.
-func (f *flash) toKeys(par parallel, zk, key, n, rows int, ds, q operand, dk []float32, add bool) {
+func (f *flash) toKeys(par f32.Parallel, zk, key, n, rows int, ds, q f32.Operand, dk []float32, add bool) {
 	to := dk[f.atK(zk, key, 0):]
 	if f.transK {
-		multiply(par, f.width, n, rows, q, ds, to, f.keys, add)
+		f32.Multiply(par, f.width, n, rows, q, ds, to, f.keys, add)
 		return
 	}
-	multiply(par, n, f.width, rows, ds, q, to, f.width, add)
+	f32.Multiply(par, n, f.width, rows, ds, q, to, f.width, add)
 }
 
 // noneFor clears the gradients of keys [lo, hi), which nobody sees, if there are any.
-func (f *flash) noneFor(par parallel, zk, lo, hi int, dk, dv []float32) {
+func (f *flash) noneFor(par f32.Parallel, zk, lo, hi int, dk, dv []float32) {
 	if lo < hi {
 		clear(dv[(zk*f.keys+lo)*f.out:][:(hi-lo)*f.out])
 		f.toKeys(par, zk, lo, hi-lo, 0, nil, nil, dk, false)

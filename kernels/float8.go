@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -23,7 +24,7 @@ var _ = define(graph.Op{
 		n.Set(1, graph.Int8, bitmaskShape(x.Shape))
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { toBlocks(c, serial) },
+	Eval:      func(c *graph.Call) { toBlocks(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { toBlocks(c, c.Parallel) },
 	Lower:     lowerBlocks(false),
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(3)) },
@@ -52,7 +53,7 @@ var _ = define(graph.Op{
 		n.Set(0, to, codes.Shape)
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { fromBlocks(c, serial) },
+	Eval:      func(c *graph.Call) { fromBlocks(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { fromBlocks(c, c.Parallel) },
 	Lower:     lowerBlocks(true),
 	Flops:     perElement(1),
@@ -82,10 +83,10 @@ func powerOf(most float32) int {
 	return max(leastPower, min(power, mostPower))
 }
 
-func toBlocks(c *graph.Call, par parallel) {
+func toBlocks(c *graph.Call, par f32.Parallel) {
 	x, codes, powers := c.In[0], c.Out[0], c.Out[1]
 	const finite, absent = 0x7f800000, 0x7f
-	par(powers.Len(), grain/flock, func(lo, hi int) {
+	par(powers.Len(), f32.Grain/flock, func(lo, hi int) {
 		var block [flock]float32
 		for k := lo; k < hi; k++ {
 			at := k * flock
@@ -117,10 +118,10 @@ func toBlocks(c *graph.Call, par parallel) {
 	})
 }
 
-func fromBlocks(c *graph.Call, par parallel) {
+func fromBlocks(c *graph.Call, par f32.Parallel) {
 	codes, powers, y := c.In[0], c.In[1], c.Out[0]
 	table := graph.Floats8(graph.Float8E4M3FN)
-	par(powers.Len(), grain/flock, func(lo, hi int) {
+	par(powers.Len(), f32.Grain/flock, func(lo, hi int) {
 		for k := lo; k < hi; k++ {
 			at, end := k*flock, min((k+1)*flock, codes.Len())
 			by := math.Ldexp(1, int(int8(powers.Bytes[k])))

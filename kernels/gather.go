@@ -3,6 +3,7 @@ package kernels
 import (
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -29,7 +30,7 @@ var gatherOp = define(graph.Op{
 	Eval:  func(c *graph.Call) { gatherRows(c, 0, c.In[1].Len()*gatherOuter(c)) },
 	Fast: func(c *graph.Call) {
 		rows := c.In[1].Len() * gatherOuter(c)
-		c.Parallel(rows, max(1, grain*rows/max(1, c.Out[0].Len())), func(lo, hi int) { gatherRows(c, lo, hi) })
+		c.Parallel(rows, max(1, f32.Grain*rows/max(1, c.Out[0].Len())), func(lo, hi int) { gatherRows(c, lo, hi) })
 	},
 	Lower:     lowerGather,
 	Flops:     noFlops,
@@ -115,7 +116,7 @@ var _ = define(graph.Op{
 		before, n, after := around(c.Out[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.Out[0].Shape)))
 		k := idx.Len()
 		clearFast(c, c.Out[0].Bytes)
-		c.Parallel(before*after, max(16, grain/max(1, k)), func(lo, hi int) {
+		c.Parallel(before*after, max(16, f32.Grain/max(1, k)), func(lo, hi int) {
 			for lo < hi {
 				b, a := lo/after, lo%after
 				width := min(after-a, hi-lo)

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "GatherElements",
@@ -19,7 +22,7 @@ var _ = define(graph.Op{
 	},
 	Whole:     sameNumbers(0),
 	Index:     indexInto(1, func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape[axisOf(n, n.Int("axis"), n.Inputs[0].Rank())] }),
-	Eval:      func(c *graph.Call) { gatherElements(c, serial) },
+	Eval:      func(c *graph.Call) { gatherElements(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { gatherElements(c, c.Parallel) },
 	Lower:     lowerGatherElements,
 	Flops:     noFlops,
@@ -52,7 +55,7 @@ var _ = define(graph.Op{
 		n.Set(0, n.Inputs[0].Type, shape)
 	},
 	NoGrad: true,
-	Eval:   func(c *graph.Call) { clear(c.Out[0].Bytes); scatterElements(c, c.In[2], c.In[0], "add", serial) },
+	Eval:   func(c *graph.Call) { clear(c.Out[0].Bytes); scatterElements(c, c.In[2], c.In[0], "add", f32.Serial) },
 	Fast: func(c *graph.Call) {
 		clearFast(c, c.Out[0].Bytes)
 		scatterElements(c, c.In[2], c.In[0], "add", c.Parallel)
@@ -106,7 +109,7 @@ func lines(parallel func(n, grain int, f func(lo, hi int)), indices, data []int,
 	outer := append(append([]int{}, indices[:axis]...), indices[axis+1:]...)
 	from := append(append([]int{}, si[:axis]...), si[axis+1:]...)
 	to := append(append([]int{}, sd[:axis]...), sd[axis+1:]...)
-	parallel(elems(outer), max(1, grain/(4*n)), func(lo, hi int) {
+	parallel(elems(outer), max(1, f32.Grain/(4*n)), func(lo, hi int) {
 		walk(outer, lo, hi, func(_ int, at []int) { f(n, at[0], si[axis], at[1], sd[axis]) }, from, to)
 	})
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -22,7 +23,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{b.Op("com.microsoft.GatherNDGrad", graph.A{"batch_dims": n.Int("batch_dims")}, shapeOf(b, x), n.Inputs[1], dy[0]), nil}
 	},
 	Whole:     sameNumbers(0),
-	Eval:      func(c *graph.Call) { gatherND(c, serial) },
+	Eval:      func(c *graph.Call) { gatherND(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { gatherND(c, c.Parallel) },
 	Lower:     lowerGatherND,
 	Flops:     noFlops,
@@ -58,7 +59,7 @@ var _ = define(graph.Op{
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
 		clear(c.Out[0].Bytes)
-		scatterND(c, c.Node.Int("batch_dims"), "add", serial)
+		scatterND(c, c.Node.Int("batch_dims"), "add", f32.Serial)
 	},
 	Fast: func(c *graph.Call) {
 		clearFast(c, c.Out[0].Bytes)
@@ -130,7 +131,7 @@ func gatherND(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	x, y := c.In[0], c.Out[0]
 	rows, width, at := rowsOf(c, c.In[1], x.Shape, c.Node.Int("batch_dims"))
 	size := width * int(x.Type.Size())
-	parallel(rows, max(1, grain/(4+width)), func(lo, hi int) {
+	parallel(rows, max(1, f32.Grain/(4+width)), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			copy(y.Bytes[r*size:(r+1)*size], x.Bytes[at(r)*int(x.Type.Size()):])
 		}

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -19,26 +20,21 @@ var geluForms = map[string]geluForm{
 		dy: func(x float64) float64 {
 			return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
 		},
-		row:      geluRow,
-		slopeRow: geluSlopeRow,
+		row:      f32.Gelu,
+		slopeRow: f32.GeluSlope,
 	},
 	"tanh": {
 		y: func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(geluInner(x))) },
 		dy: func(x float64) float64 {
 			t := math.Tanh(geluInner(x))
-			return 0.5*(1+t) + 0.5*x*(1-t*t)*geluScale*(1+3*geluCubic*x*x)
+			return 0.5*(1+t) + 0.5*x*(1-t*t)*f32.GeluScale*(1+3*f32.GeluCubic*x*x)
 		},
-		row:      geluTanhRow,
-		slopeRow: geluTanhSlopeRow,
+		row:      f32.GeluTanh,
+		slopeRow: f32.GeluTanhSlope,
 	},
 }
 
-const (
-	geluScale = 0.7978845608028654 // √(2/π)
-	geluCubic = 0.044715
-)
-
-func geluInner(x float64) float64 { return geluScale * (x + geluCubic*x*x*x) }
+func geluInner(x float64) float64 { return f32.GeluScale * (x + f32.GeluCubic*x*x*x) }
 
 func geluInfer(n *graph.Node) {
 	sameTypes(n)
@@ -120,7 +116,7 @@ func (p pieces) onePlusTanh(v, x *graph.Value) bool {
 		return false
 	}
 	c, fs := p.factors(n.Inputs[0])
-	if !closeTo(x, c, geluScale) {
+	if !closeTo(x, c, f32.GeluScale) {
 		return false
 	}
 	if len(fs) == 2 {
@@ -157,7 +153,7 @@ func (p pieces) isCubic(v, x *graph.Value, power int) bool {
 			return false
 		}
 	}
-	return len(fs) == power && closeTo(x, c, geluCubic)
+	return len(fs) == power && closeTo(x, c, f32.GeluCubic)
 }
 
 var _ = define(graph.Op{
@@ -180,7 +176,7 @@ var _ = define(graph.Op{
 		}
 		slope := geluForms[c.Node.Str("approximate")].slopeRow
 		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
-		c.Parallel(len(dx), grain, func(lo, hi int) { slope(dx[lo:hi], dy[lo:hi], x[lo:hi]) })
+		c.Parallel(len(dx), f32.Grain, func(lo, hi int) { slope(dx[lo:hi], dy[lo:hi], x[lo:hi]) })
 	},
 	Lower:     lowerGeluGrad,
 	Pointwise: true,

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // ONNX Runtime's Gelu is older than ONNX's and only the exact one.
 var _ = define(graph.Op{
@@ -123,7 +126,7 @@ func (g biasedGelu) fastGrad(c *graph.Call) {
 func eachBiased(c *graph.Call, x, bias *graph.Tensor, f func(lo int, x []float32)) {
 	xs := x.F32()
 	if bias == nil {
-		c.Parallel(len(xs), grain, func(lo, hi int) { f(lo, xs[lo:hi]) })
+		c.Parallel(len(xs), f32.Grain, func(lo, hi int) { f(lo, xs[lo:hi]) })
 		return
 	}
 	if len(xs) == 0 {
@@ -132,10 +135,10 @@ func eachBiased(c *graph.Call, x, bias *graph.Tensor, f func(lo int, x []float32
 	bs := bias.F32()
 	rows, width, _, st, shape := rowForm(x.Shape, bias.Shape, x.Shape)
 	last := len(shape) - 1
-	c.Parallel(rows, max(1, grain/width), func(lo, hi int) {
-		var sum [blockLen]float32
+	c.Parallel(rows, max(1, f32.Grain/width), func(lo, hi int) {
+		var sum [f32.BlockLen]float32
 		walk(shape[:last], lo, hi, func(r int, at []int) {
-			inBlocks(width, func(lo, hi int) {
+			f32.InBlocks(width, func(lo, hi int) {
 				x, sum := xs[r*width+lo:r*width+hi], sum[:hi-lo]
 				if st[last] == 0 {
 					b := bs[at[0]]

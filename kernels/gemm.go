@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "Gemm",
@@ -85,11 +88,11 @@ var _ = define(graph.Op{
 func gemmBias(c *graph.Call, to []float32, row, col, rows, cols int) {
 	beta, bias := float32(c.Node.Float("beta")), c.In[2]
 	st := broadcastStrides(bias.Shape, c.Out[0].Shape)
-	c.Parallel(rows, 1+grain/max(1, cols), func(lo, hi int) {
+	c.Parallel(rows, 1+f32.Grain/max(1, cols), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			at, line := (row+i)*st[0]+col*st[1], to[i*cols:(i+1)*cols]
 			if bias.Type == graph.Float32 && st[1] == 1 {
-				scaleRow(line, bias.F32()[at:], beta)
+				f32.Scale(line, bias.F32()[at:], beta)
 				continue
 			}
 			for j := range line {

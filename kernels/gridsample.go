@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -29,7 +30,7 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return b.Ops("memopt.GridSampleGrad", convCopy(n), 2, dy[0], n.Inputs[0], n.Inputs[1])
 	},
-	Eval:      func(c *graph.Call) { newSampler(c, 0).forward(c, serial) },
+	Eval:      func(c *graph.Call) { newSampler(c, 0).forward(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { newSampler(c, 0).forward(c, c.Parallel) },
 	Lower:     lowerGridSample,
 	Flops:     func(n *graph.Node) graph.Dim { return gridFlops(n, n.Outputs[0].Shape, n.Inputs[1].Shape, 2) },
@@ -75,7 +76,7 @@ var _ = define(graph.Op{
 		}
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { newSampler(c, 1).backward(c, serial) },
+	Eval:      func(c *graph.Call) { newSampler(c, 1).backward(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { newSampler(c, 1).backward(c, c.Parallel) },
 	Lower:     lowerGridSampleGrad,
 	Recompute: graph.Cheap,
@@ -410,10 +411,10 @@ func (p *gridPoint) move(s sampler, item, i int, slopes bool) {
 }
 
 // some is how many points of a worker pay.
-func (s sampler) some() int { return max(1, grain/8/max(1, s.channels)) }
+func (s sampler) some() int { return max(1, f32.Grain/8/max(1, s.channels)) }
 
 // forward samples; a worker owns points.
-func (s sampler) forward(c *graph.Call, par parallel) {
+func (s sampler) forward(c *graph.Call, par f32.Parallel) {
 	y := c.Out[0]
 	if y.Len() == 0 {
 		return
@@ -433,7 +434,7 @@ func (s sampler) forward(c *graph.Call, par parallel) {
 
 // backward adds up each plane of dX by one worker, over its points in order, and the
 // slopes of each point by another.
-func (s sampler) backward(c *graph.Call, par parallel) {
+func (s sampler) backward(c *graph.Call, par f32.Parallel) {
 	dy, dx, dgrid := c.In[0], output(c, 0), output(c, 1)
 	rank := len(s.size)
 	if dx != nil && dx.Len() > 0 {

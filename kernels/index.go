@@ -86,3 +86,5 @@ func indexAt(c *graph.Call, x *graph.Tensor, i, n int) int {
 	}
 	return int(k)
 }
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

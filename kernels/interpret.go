@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -26,7 +27,7 @@ func Interpret(g *graph.Graph, b *graph.Binding, given map[string]*graph.Tensor)
 		ts[v.ID] = x.Aligned()
 	}
 	for _, n := range g.Nodes {
-		c := &graph.Call{Node: n, Parallel: serial, In: make([]*graph.Tensor, len(n.Inputs)), Out: make([]*graph.Tensor, len(n.Outputs))}
+		c := &graph.Call{Node: n, Parallel: f32.Serial, In: make([]*graph.Tensor, len(n.Inputs)), Out: make([]*graph.Tensor, len(n.Outputs))}
 		for i, v := range n.Inputs {
 			if v != nil {
 				c.In[i] = ts[v.ID]
@@ -47,5 +48,3 @@ func Interpret(g *graph.Graph, b *graph.Binding, given map[string]*graph.Tensor)
 	}
 	return ts, nil
 }
-
-func serial(n, _ int, f func(lo, hi int)) { f(0, n) }

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -30,7 +31,7 @@ var _ = defineActivation(activation{
 		alpha := float32(n.Float("alpha"))
 		return func(y, x []float32) {
 			for i, v := range x {
-				y[i] = choose(v < 0, v*alpha, v)
+				y[i] = f32.Choose(v < 0, v*alpha, v)
 			}
 		}
 	},

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -55,7 +56,7 @@ var LinearCrossEntropy = define(graph.Op{
 		l := newLinearLoss(c, 0)
 		losses := scratch64(c, l.samples)
 		l.chunks(c, c.Scratch[8*l.samples:], func(first int, z []float32) {
-			c.Parallel(len(z)/l.classes, 1+grain/8/max(1, l.classes), func(lo, hi int) {
+			c.Parallel(len(z)/l.classes, 1+f32.Grain/8/max(1, l.classes), func(lo, hi int) {
 				for i := lo; i < hi; i++ {
 					losses[first+i], _ = l.fastLoss(first+i, z[i*l.classes:(i+1)*l.classes])
 				}
@@ -171,7 +172,7 @@ func features(n *graph.Node, x int) graph.Dim { return n.Inputs[x].Shape[1] }
 func chunkBytes(n *graph.Node, x int) graph.Dim {
 	most := n.Int("rows")
 	if most == 0 {
-		most = blockK
+		most = f32.BlockK
 	}
 	rows := n.Inputs[x].Shape[0].Min(graph.Num(int64(most)))
 	return rows.Mul(n.Inputs[x+1].Shape.Elems().FloorDiv(features(n, x))).Mul(graph.Num(4))
@@ -231,7 +232,7 @@ func newLinearLoss(c *graph.Call, x int) linearLoss {
 		l.w.i, l.w.p = l.features, 1
 	}
 	if l.chunk == 0 { // then the sums over rows are cut where a product cuts them
-		l.chunk = depthOf(max(1, l.samples))
+		l.chunk = f32.DepthOf(max(1, l.samples))
 	}
 	l.classLoss = newClassLoss(c.Node, c.In[x+2], nil, []int{l.samples, classes})
 	return l
@@ -266,8 +267,8 @@ func (l linearLoss) chunks(c *graph.Call, room []byte, f func(first int, z []flo
 				copy(z[i*l.classes:], l.bias.F32())
 			}
 		}
-		multiply(c.Parallel, rows, l.classes, l.features, dense{l.x.F32()[first*l.features:], l.features, 1, 1},
-			dense{l.weight.F32(), l.w.i, l.w.p, 1}, z, l.classes, l.bias != nil)
+		f32.Multiply(c.Parallel, rows, l.classes, l.features, f32.Dense(l.x.F32()[first*l.features:], l.features, 1, 1),
+			f32.Dense(l.weight.F32(), l.w.i, l.w.p, 1), z, l.classes, l.bias != nil)
 		f(first, z)
 	}
 }
@@ -282,26 +283,26 @@ func (l linearLoss) fastGrads(c *graph.Call) {
 	}
 	l.chunks(c, c.Scratch[8*l.classes:], func(first int, z []float32) {
 		rows := len(z) / max(1, l.classes)
-		c.Parallel(rows, 1+grain/8/max(1, l.classes), func(lo, hi int) {
+		c.Parallel(rows, 1+f32.Grain/8/max(1, l.classes), func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				row := z[i*l.classes : (i+1)*l.classes]
 				l.fastGrad(first+i, slope(first+i), row, row)
 			}
 		})
 		if dx != nil {
-			multiply(c.Parallel, rows, l.features, l.classes, dense{z, l.classes, 1, 1}, dense{l.weight.F32(), l.w.p, l.w.i, 1},
+			f32.Multiply(c.Parallel, rows, l.features, l.classes, f32.Dense(z, l.classes, 1, 1), f32.Dense(l.weight.F32(), l.w.p, l.w.i, 1),
 				dx.F32()[first*l.features:], l.features, false)
 		}
 		x := l.x.F32()[first*l.features:]
 		switch {
 		case dw == nil:
 		case l.w.p == 1: // a row for each class
-			multiply(c.Parallel, l.classes, l.features, rows, dense{z, 1, l.classes, 1}, dense{x, 1, l.features, 1}, dw.F32(), l.features, first > 0)
+			f32.Multiply(c.Parallel, l.classes, l.features, rows, f32.Dense(z, 1, l.classes, 1), f32.Dense(x, 1, l.features, 1), dw.F32(), l.features, first > 0)
 		default:
-			multiply(c.Parallel, l.features, l.classes, rows, dense{x, 1, l.features, 1}, dense{z, 1, l.classes, 1}, dw.F32(), l.classes, first > 0)
+			f32.Multiply(c.Parallel, l.features, l.classes, rows, f32.Dense(x, 1, l.features, 1), f32.Dense(z, 1, l.classes, 1), dw.F32(), l.classes, first > 0)
 		}
 		if db != nil {
-			c.Parallel(l.classes, grain, func(lo, hi int) {
+			c.Parallel(l.classes, f32.Grain, func(lo, hi int) {
 				for i := range rows {
 					for k, v := range z[i*l.classes:][lo:hi] {
 						sums[lo+k] += float64(v)

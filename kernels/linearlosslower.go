@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // loweredLinear is LinearCrossEntropy or its gradient as kernels: products, the
 // passes of the loss and sums over rows, for some rows after others. The scores of
@@ -38,7 +41,7 @@ func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 	}
 	c.lossLowering = lossLowering{l: l, shape: []int{samples, c.classes}, labels: x + 2, weights: -1, logProb: unused(true), slope: unused(false)}
 	if c.chunk = ceilDiv(l.Node.Int("rows"), reduceBlock) * reduceBlock; c.chunk == 0 {
-		c.chunk = blockK
+		c.chunk = f32.BlockK
 	}
 	c.end = aligned(c.work()) + aligned(int64(4*min(c.chunk, samples)*c.classes))
 	l.Scratch = c.end

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -30,13 +31,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Fast: func(c *graph.Call) {
-		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) {
-			top := topRow(x[0])
-			log := float32(math.Log(expSum(x[0], top)))
-			for i, v := range x[0] {
-				y[i] = v - top - log
-			}
-		})
+		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) { f32.LogSoftmax(y, x[0]) })
 	},
 	Lower:     lowerRow(rowLogSoftmax),
 	Flops:     perElement(12),
@@ -66,18 +61,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Fast: func(c *graph.Call) {
-		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) {
-			dy, y := in[0], in[1]
-			sum := float32(sumRow(0, dy))
-			var e [blockLen]float32
-			inBlocks(len(y), func(lo, hi int) {
-				e := e[:hi-lo]
-				expRow(e, y[lo:hi])
-				for i, v := range e {
-					dx[lo+i] = dy[lo+i] - v*sum
-				}
-			})
-		})
+		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) { f32.LogSoftmaxSlope(dx, in[0], in[1]) })
 	},
 	Lower:     lowerRow(rowLogSoftmaxGrad),
 	Flops:     perElement(12),

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -72,7 +73,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
-		unscale(c, serial, func(x *graph.Tensor, lo, hi int) bool {
+		unscale(c, f32.Serial, func(x *graph.Tensor, lo, hi int) bool {
 			for k := lo; k < hi; k++ {
 				if !isFinite(x.Float(k)) {
 					return false
@@ -84,7 +85,7 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		unscale(c, c.Parallel, func(x *graph.Tensor, lo, hi int) bool {
 			if x.Type == graph.Float32 {
-				return finiteRow(x.F32()[lo:hi])
+				return f32.Finite(x.F32()[lo:hi])
 			}
 			for k := lo; k < hi; k++ {
 				if !isFinite(x.Float(k)) {
@@ -112,7 +113,7 @@ var _ = define(graph.Op{
 	},
 })
 
-func unscale(c *graph.Call, par parallel, finite func(x *graph.Tensor, lo, hi int) bool) {
+func unscale(c *graph.Call, par f32.Parallel, finite func(x *graph.Tensor, lo, hi int) bool) {
 	factor := 1 / lossScale(c)
 	if f := input(c, 1); f != nil {
 		factor *= f.Float(0)
@@ -138,15 +139,6 @@ func unscale(c *graph.Call, par parallel, finite func(x *graph.Tensor, lo, hi in
 }
 
 func isFinite(x float64) bool { return x-x == 0 }
-
-// finiteRow: only of finite numbers are all differences with themselves 0.
-func finiteRow(xs []float32) bool {
-	sum := float32(0)
-	for _, x := range xs {
-		sum += x - x
-	}
-	return sum == 0
-}
 
 var _ = define(graph.Op{
 	Name:   "NextLossScale",

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // many describes an operator of any number of inputs, broadcast: the first,
 // taken together with each other in turn.
@@ -76,7 +79,7 @@ func (m many) fast(step func(z, x, y []float32)) func(*graph.Call) {
 			}
 		}
 		out := z.F32()
-		c.Parallel(len(out), grain, func(lo, hi int) {
+		c.Parallel(len(out), f32.Grain, func(lo, hi int) {
 			row := func(i int) []float32 { return c.In[i].F32()[lo:hi] }
 			switch len(c.In) {
 			case 1:

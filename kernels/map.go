@@ -1,9 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
-
-// grain is the least number of cheap element operations worth a worker.
-const grain = 16 << 10
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // unary describes y = f(x), element by element.
 type unary struct {
@@ -22,15 +22,15 @@ func (u unary) eval(c *graph.Call) {
 	}
 }
 
-// fast runs f32 over float32 tensors and leaves other types to eval.
-func (u unary) fast(f32 func(y, x []float32)) func(*graph.Call) {
+// fast runs rows over float32 tensors and leaves other types to eval.
+func (u unary) fast(rows func(y, x []float32)) func(*graph.Call) {
 	return func(c *graph.Call) {
 		if c.In[0].Type != graph.Float32 {
 			u.eval(c)
 			return
 		}
 		x, y := c.In[0].F32(), c.Out[0].F32()
-		c.Parallel(len(y), grain, func(lo, hi int) { f32(y[lo:hi], x[lo:hi]) })
+		c.Parallel(len(y), f32.Grain, func(lo, hi int) { rows(y[lo:hi], x[lo:hi]) })
 	}
 }
 
@@ -78,12 +78,12 @@ func (o binary) fast(full func(z, x, y []float32), right func(z, x []float32, y 
 			return
 		}
 		if len(x) == len(z) && len(y) == len(z) {
-			c.Parallel(len(z), grain, func(lo, hi int) { full(z[lo:hi], x[lo:hi], y[lo:hi]) })
+			c.Parallel(len(z), f32.Grain, func(lo, hi int) { full(z[lo:hi], x[lo:hi], y[lo:hi]) })
 			return
 		}
 		rows, width, xs, ys, shape := rowForm(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
 		xFull, yFull := xs[len(shape)-1] != 0, ys[len(shape)-1] != 0
-		c.Parallel(rows, max(1, grain/width), func(lo, hi int) {
+		c.Parallel(rows, max(1, f32.Grain/width), func(lo, hi int) {
 			walk(shape[:len(shape)-1], lo, hi, func(r int, at []int) {
 				z := z[r*width : (r+1)*width]
 				switch {

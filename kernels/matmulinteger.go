@@ -3,6 +3,7 @@ package kernels
 import (
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -31,7 +32,7 @@ var _ = define(graph.Op{
 		n.Set(0, graph.Int32, out)
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { matMulInteger(c, serial) },
+	Eval:      func(c *graph.Call) { matMulInteger(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { matMulInteger(c, c.Parallel) },
 	Flops:     plainProduct.flops,
 	Recompute: graph.Heavy,
@@ -68,14 +69,14 @@ func checkZeros(n *graph.Node, z, of *graph.Value, along, across int) {
 	}
 }
 
-func matMulInteger(c *graph.Call, par parallel) {
+func matMulInteger(c *graph.Call, par f32.Parallel) {
 	a, b, y := c.In[0], c.In[1], c.Out[0]
 	l := plainProduct.layout(a.Shape, b.Shape, y.Shape)
 	// Matrices of zero points lie like those they belong to.
 	za, aStep, aBatch := zeroPoints(input(c, 2), l.m, l.batch, len(a.Shape))
 	zb, bStep, bBatch := zeroPoints(input(c, 3), l.n, l.batch, len(b.Shape))
 	out := graph.View[int32](y)
-	par(elems(l.batch)*l.m, max(1, grain/(1+l.n*l.k)), func(lo, hi int) {
+	par(elems(l.batch)*l.m, max(1, f32.Grain/(1+l.n*l.k)), func(lo, hi int) {
 		row := make([]int32, l.k)
 		if l.m == 0 || hi <= lo {
 			return

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -32,8 +33,8 @@ var _ = define(graph.Op{
 		p.images(c.Parallel, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				x, y := p.image(i, c.In[0].F32(), c.Out[0].F32())
-				fillWith(y, float32(math.Inf(-1)))
-				p.lines(func(out, in, _, n, step int) {
+				f32.Fill(y, float32(math.Inf(-1)))
+				p.Lines(func(out, in, _, n, step int) {
 					y, x := y[out:out+n], x[in:]
 					for k := range y {
 						if v := x[k*step]; v > y[k] || v != v {
@@ -69,8 +70,8 @@ func better(v, m float64, none bool) bool { return none || v > m || v != v && m 
 func maxPool(c *graph.Call) {
 	x, y, indices := c.In[0], c.Out[0], output(c, 1)
 	p := newPool(c.Node, x.Shape, y.Shape)
-	for i := range p.n {
-		base := i * volume(p.in)
+	for i := range p.N {
+		base := i * f32.Volume(p.In)
 		p.each(func(out int, inputs func(func(int))) {
 			m, at := math.Inf(-1), -1
 			inputs(func(in int) {
@@ -78,12 +79,12 @@ func maxPool(c *graph.Call) {
 					m, at = v, in
 				}
 			})
-			y.SetFloat(i*volume(p.out)+out, m)
+			y.SetFloat(i*f32.Volume(p.Out)+out, m)
 			if indices != nil {
 				if c.Node.Int("storage_order") != 0 {
-					at = at/p.in[2]/p.in[1] + p.in[0]*(at/p.in[2]%p.in[1]+p.in[1]*(at%p.in[2]))
+					at = at/p.In[2]/p.In[1] + p.In[0]*(at/p.In[2]%p.In[1]+p.In[1]*(at%p.In[2]))
 				}
-				indices.SetInt(i*volume(p.out)+out, int64(base+at))
+				indices.SetInt(i*f32.Volume(p.Out)+out, int64(base+at))
 			}
 		})
 	}
@@ -113,14 +114,14 @@ var _ = define(graph.Op{
 		}
 		p := newPool(c.Node, c.In[1].Shape, c.In[0].Shape)
 		p.images(c.Parallel, func(lo, hi int) {
-			at, most := make([]int32, volume(p.out)), make([]float32, volume(p.out))
+			at, most := make([]int32, f32.Volume(p.Out)), make([]float32, f32.Volume(p.Out))
 			for i := lo; i < hi; i++ {
 				x, dy := p.image(i, c.In[1].F32(), c.In[0].F32())
 				dx, _ := p.image(i, c.Out[0].F32(), c.In[0].F32())
 				for k := range at {
 					at[k] = -1
 				}
-				p.lines(func(out, in, _, n, step int) {
+				p.Lines(func(out, in, _, n, step int) {
 					at, most, x := at[out:out+n], most[out:out+n], x[in:]
 					for k, m := range most {
 						if v := x[k*step]; at[k] < 0 || v > m || v != v && m == m {
@@ -151,9 +152,9 @@ var _ = define(graph.Op{
 func maxPoolGrad(c *graph.Call) {
 	dy, x, dx := c.In[0], c.In[1], c.Out[0]
 	p := newPool(c.Node, x.Shape, dy.Shape)
-	for i := range p.n {
-		base := i * volume(p.in)
-		sum := make([]float64, volume(p.in))
+	for i := range p.N {
+		base := i * f32.Volume(p.In)
+		sum := make([]float64, f32.Volume(p.In))
 		p.each(func(out int, inputs func(func(int))) {
 			m, at := 0.0, -1
 			inputs(func(in int) {
@@ -162,7 +163,7 @@ func maxPoolGrad(c *graph.Call) {
 				}
 			})
 			if at >= 0 {
-				sum[at] += dy.Float(i*volume(p.out) + out)
+				sum[at] += dy.Float(i*f32.Volume(p.Out) + out)
 			}
 		})
 		for k, v := range sum {

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -24,7 +25,7 @@ var _ = define(graph.Op{
 		n.Set(0, graph.Uint8, n.Outputs[0].Shape)
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { maxPoolWhere(c, serial) },
+	Eval:      func(c *graph.Call) { maxPoolWhere(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { maxPoolWhere(c, c.Parallel) },
 	Lower:     lowerTaps,
 	Flops:     poolFlops(firstOutput),
@@ -49,7 +50,7 @@ func byteTaps(n *graph.Node) bool {
 	return true
 }
 
-func maxPoolWhere(c *graph.Call, par parallel) {
+func maxPoolWhere(c *graph.Call, par f32.Parallel) {
 	x, where := c.In[0], c.Out[0].Bytes
 	p := newPool(c.Node, x.Shape, c.Out[0].Shape)
 	value := x.Float
@@ -58,13 +59,13 @@ func maxPoolWhere(c *graph.Call, par parallel) {
 		value = func(i int) float64 { return float64(all[i]) }
 	}
 	p.images(par, func(lo, hi int) {
-		most := make([]float64, volume(p.out))
+		most := make([]float64, f32.Volume(p.Out))
 		for i := lo; i < hi; i++ {
-			where, base := where[i*len(most):][:len(most)], i*volume(p.in)
+			where, base := where[i*len(most):][:len(most)], i*f32.Volume(p.In)
 			for k := range where {
 				where[k], most[k] = noTap, math.Inf(-1)
 			}
-			p.lines(func(out, in, tap, n, step int) {
+			p.Lines(func(out, in, tap, n, step int) {
 				for k := range n {
 					if v := value(base + in + k*step); better(v, most[out+k], where[out+k] == noTap) {
 						where[out+k], most[out+k] = byte(tap), v
@@ -91,7 +92,7 @@ var _ = define(graph.Op{
 		n.Set(0, n.Inputs[0].Type, knownDims(n, 2, "shape"))
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { maxPoolGradAt(c, serial, true) },
+	Eval:      func(c *graph.Call) { maxPoolGradAt(c, f32.Serial, true) },
 	Fast:      func(c *graph.Call) { maxPoolGradAt(c, c.Parallel, c.In[0].Type != graph.Float32) },
 	Lower:     lowerGradAt,
 	Flops:     poolFlops(func(n *graph.Node) *graph.Value { return n.Outputs[0] }),
@@ -106,17 +107,17 @@ var _ = define(graph.Op{
 
 // maxPoolGradAt adds in the order of MaxPoolGrad, for the same bits: in float64
 // if it is wide, which is what is true.
-func maxPoolGradAt(c *graph.Call, par parallel, wide bool) {
+func maxPoolGradAt(c *graph.Call, par f32.Parallel, wide bool) {
 	dy, where, dx := c.In[0], c.In[1].Bytes, c.Out[0]
 	p := newPool(c.Node, dx.Shape, dy.Shape)
 	p.images(par, func(lo, hi int) {
-		at := make([]int32, volume(p.out))
+		at := make([]int32, f32.Volume(p.Out))
 		for i := lo; i < hi; i++ {
 			taps := where[i*len(at):][:len(at)]
 			for k := range at {
 				at[k] = -1
 			}
-			p.lines(func(out, in, tap, n, step int) {
+			p.Lines(func(out, in, tap, n, step int) {
 				for k := range n {
 					if int(taps[out+k]) == tap {
 						at[out+k] = int32(in + k*step)
@@ -133,7 +134,7 @@ func maxPoolGradAt(c *graph.Call, par parallel, wide bool) {
 				}
 				continue
 			}
-			sum := make([]float64, volume(p.in))
+			sum := make([]float64, f32.Volume(p.In))
 			for k, to := range at {
 				if to >= 0 {
 					sum[to] += dy.Float(i*len(at) + k)

@@ -1,6 +1,6 @@
 package kernels
 
-import "unsafe"
+import "memopt/kernels/internal/f32"
 
 // The rule of torch.optim.SGD with momentum: the first update takes the
 // gradient as it is, undampened.
@@ -33,25 +33,10 @@ var _ = defineOptimizer(optimizer{
 		if u.step <= 1 {
 			old, keep = 0, 1
 		}
-		return func(p, g []float32, s [][]float32) {
-			g, buf := g[:len(p)], s[0][:len(p)]
-			if vectors && !nesterov {
-				a := mapping2(p, p, g)
-				a.in[2], a.out[1] = unsafe.SliceData(buf), unsafe.SliceData(buf)
-				a.scalars = [10]float32{scale, wd, old, keep, lr}
-				a.momentum(len(p))
-				return
-			}
-			for i, x := range p {
-				d := scale*g[i] + wd*x
-				b := old*buf[i] + keep*d
-				buf[i] = b
-				if nesterov {
-					b = d + mu*b
-				}
-				p[i] = x - lr*b
-			}
+		if nesterov {
+			return func(p, g []float32, s [][]float32) { f32.Nesterov(p, g, s[0], scale, wd, old, keep, mu, lr) }
 		}
+		return func(p, g []float32, s [][]float32) { f32.Momentum(p, g, s[0], scale, wd, old, keep, lr) }
 	},
 	samples: []string{"", "momentum=0.5 dampening=0.25 weight_decay=0.1", "nesterov=1"},
 })

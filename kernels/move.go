@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -100,11 +101,11 @@ func carry[E word](c *graph.Call, m move, y, x []E) {
 		}
 	}
 	// Rows are cut into pieces, so that one long row has work for all.
-	piece := min(inner.n, grain)
+	piece := min(inner.n, f32.Grain)
 	pieces := (inner.n + piece - 1) / piece
 	outer = append(slices.Clone(outer), side{pieces, piece * inner.from, piece * inner.to})
 	shape, from, to := unzip(outer)
-	c.Parallel(elems(shape), max(1, grain/piece), func(lo, hi int) {
+	c.Parallel(elems(shape), max(1, f32.Grain/piece), func(lo, hi int) {
 		walk(shape, lo, hi, func(i int, at []int) {
 			n := min(piece, inner.n-i%pieces*piece)
 			f, t := m.fromAt+at[0], m.toAt+at[1]
@@ -134,7 +135,7 @@ func carryTiles[E word](c *graph.Call, m move, outer []side, across, along side,
 	const edge = 32
 	blocks := (across.n + edge - 1) / edge
 	shape, from, to := unzip(append(outer, side{blocks, edge * across.from, edge * across.to}))
-	c.Parallel(elems(shape), max(1, grain/(edge*along.n)), func(lo, hi int) {
+	c.Parallel(elems(shape), max(1, f32.Grain/(edge*along.n)), func(lo, hi int) {
 		var tile [edge * edge]E
 		walk(shape, lo, hi, func(i int, at []int) {
 			width := min(edge, across.n-i%blocks*edge)
@@ -170,7 +171,7 @@ func foldMoved(n *graph.Node, data ...int) {
 	if n.Inputs[data[0]].Type.IsReal() {
 		return
 	}
-	c := &graph.Call{Node: n, Parallel: serial, In: make([]*graph.Tensor, len(n.Inputs)), Out: make([]*graph.Tensor, len(n.Outputs))}
+	c := &graph.Call{Node: n, Parallel: f32.Serial, In: make([]*graph.Tensor, len(n.Inputs)), Out: make([]*graph.Tensor, len(n.Outputs))}
 	formulas := []graph.Dim{graph.Num(0)}
 	for i, v := range n.Inputs {
 		if v == nil {

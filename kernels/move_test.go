@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -200,7 +201,7 @@ func TestIndexOutOfRange(t *testing.T) {
 		idx := graph.TensorOf(graph.Int64, []int64{-4}, 1)
 		c := &graph.Call{
 			Node: &graph.Node{Name: "n", Op: op}, In: []*graph.Tensor{x, idx, graph.NewTensor(graph.Float32, 1)},
-			Out: []*graph.Tensor{graph.NewTensor(graph.Float32, 3)}, Parallel: serial,
+			Out: []*graph.Tensor{graph.NewTensor(graph.Float32, 3)}, Parallel: f32.Serial,
 		}
 		if err := graph.Try(func() { op.Fast(c) }); err == nil || !strings.Contains(err.Error(), "index -4 is outside [-3, 3)") {
 			t.Errorf("%s: %v", name, err)
@@ -276,7 +277,7 @@ func BenchmarkMove(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			call := &graph.Call{Node: c.Node, In: c.In, Parallel: serial}
+			call := &graph.Call{Node: c.Node, In: c.In, Parallel: f32.Serial}
 			for _, v := range c.Node.Outputs {
 				shape, _ := numbers(v.Shape)
 				call.Out = append(call.Out, graph.NewTensor(v.Type, shape...))

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "Mul",
@@ -20,19 +23,9 @@ var _ = define(graph.Op{
 	Whole: wholeArithmetic(wholeProduct),
 	Eval:  multiplication.eval,
 	Fast: multiplication.fast(
-		func(z, x, y []float32) {
-			if vectors {
-				a := mapping2(z, x[:len(z)], y)
-				a.mul(len(z))
-				return
-			}
-			x, y = x[:len(z)], y[:len(z)]
-			for i := range z {
-				z[i] = x[i] * y[i]
-			}
-		},
-		scaleRow,
-		func(z []float32, x float32, y []float32) { scaleRow(z, y, x) }),
+		f32.Mul,
+		f32.Scale,
+		func(z []float32, x float32, y []float32) { f32.Scale(z, y, x) }),
 	Lower:     numberwise("a * b"),
 	Pointwise: true,
 	Flops:     perElement(1),
@@ -55,19 +48,6 @@ var _ = alignAt("Mul")
 var multiplication = binary{
 	f: func(x, y float64) float64 { return x * y },
 	i: func(x, y int64) int64 { return x * y },
-}
-
-func scaleRow(z, x []float32, y float32) {
-	if vectors {
-		a := mapping(z, x[:len(z)])
-		a.scalars[0] = y
-		a.scale(len(z))
-		return
-	}
-	x = x[:len(z)]
-	for i := range z {
-		z[i] = x[i] * y
-	}
 }
 
 // timesOne: by 1, as a factor or a divisor.

@@ -3,6 +3,7 @@ package kernels
 import (
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -35,7 +36,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{nil, nil, b.Op("Concat", graph.A{"axis": 0}, reshape(b, offSum, one), reshape(b, onSum, one))}
 	},
 	Whole:     sameNumbers(2),
-	Eval:      func(c *graph.Call) { oneHot(c, serial) },
+	Eval:      func(c *graph.Call) { oneHot(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { oneHot(c, c.Parallel) },
 	Lower:     lowerOneHot,
 	Flops:     noFlops,
@@ -72,7 +73,7 @@ func oneHot(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	before, depth, after := around(y.Shape, axisOf(c.Node, c.Node.Int("axis"), len(y.Shape)))
 	size := int(y.Type.Size())
 	off, on := values.Bytes[:size], values.Bytes[size:]
-	parallel(before, max(1, grain/max(1, depth*after)), func(lo, hi int) {
+	parallel(before, max(1, f32.Grain/max(1, depth*after)), func(lo, hi int) {
 		for b := lo; b < hi; b++ {
 			block := y.Bytes[b*depth*after*size : (b+1)*depth*after*size]
 			for done := copy(block, off); 0 < done && done < len(block); done *= 2 {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -137,7 +138,7 @@ func (o optimizer) runEval(c *graph.Call) {
 		return
 	}
 	if o.direction != nil {
-		o.runDirection(c, serial)
+		o.runDirection(c, f32.Serial)
 		return
 	}
 	u := newUpdate(c)
@@ -176,7 +177,7 @@ func (o optimizer) runFast(c *graph.Call) {
 	for i := range all {
 		all[i] = c.Out[1+i].F32()
 	}
-	c.Parallel(len(p), grain/2, func(lo, hi int) {
+	c.Parallel(len(p), f32.Grain/2, func(lo, hi int) {
 		// The rules work in place, over what the outputs replace.
 		copyUnless(p[lo:hi], c.In[0].F32()[lo:hi])
 		s := make([][]float32, len(all))
@@ -190,7 +191,7 @@ func (o optimizer) runFast(c *graph.Call) {
 
 // runDirection works in two passes: the norms of the parameter and of the
 // direction are known only behind the first. Norms are summed as ClipNorm's.
-func (o optimizer) runDirection(c *graph.Call, par parallel) {
+func (o optimizer) runDirection(c *graph.Call, par f32.Parallel) {
 	u := newUpdate(c)
 	remember, direction := o.direction(u)
 	p, n := c.In[0], c.In[0].Len()

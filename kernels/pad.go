@@ -3,6 +3,7 @@ package kernels
 import (
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -65,7 +66,7 @@ var _ = define(graph.Op{
 		return !slices.ContainsFunc(n.Inputs[1].Ints, func(p graph.Dim) bool { return !p.Is(0) })
 	},
 	Eval: func(c *graph.Call) {
-		if padRepeats(c, serial) {
+		if padRepeats(c, f32.Serial) {
 			return
 		}
 		padFill(c)
@@ -231,7 +232,7 @@ func padRepeats(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) 
 	x, y := c.In[0], c.Out[0]
 	size := int(x.Type.Size())
 	rows, width, at := padSources(c, x.Shape, y.Shape)
-	parallel(rows, max(1, grain/max(1, width)), func(lo, hi int) {
+	parallel(rows, max(1, f32.Grain/max(1, width)), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			base, last := at(r)
 			for j, f := range last {

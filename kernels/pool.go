@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // pool is what the pools have in common: each channel of each image by
 // itself, over the geometry of a convolution.
@@ -26,12 +29,12 @@ func poolWindow(n *graph.Node, rank int) window {
 func newPool(n *graph.Node, x, y []int) pool { return poolOver(poolWindow(n, len(x)), x, y) }
 
 func poolOver(w window, x, y []int) pool {
-	p := pool{newConvolution(w, 1, x, []int{1, 1}, y), ones}
-	p.n *= x[1]
+	p := pool{newConvolution(w, 1, x, []int{1, 1}, y), f32.Ones}
+	p.N *= x[1]
 	for i := range w.kernel {
 		a, behind := 3-len(w.kernel)+i, w.pads[len(w.kernel)+i]
 		if w.same() {
-			behind = max(0, (y[2+i]-1)*w.strides[i]+w.reach(i)-x[2+i]) - p.pad[a]
+			behind = max(0, (y[2+i]-1)*w.strides[i]+w.reach(i)-x[2+i]) - p.Pad[a]
 		}
 		p.end[a] = x[2+i] + behind
 	}
@@ -41,11 +44,11 @@ func poolOver(w window, x, y []int) pool {
 // span is the input positions of an axis that output o sees: first, and count
 // of them, a dilation apart. padded counts those in the padding too.
 func (p *pool) span(axis, o int) (first, count, padded int) {
-	start, d := p.from(axis, o, 0), p.dilation[axis]
+	start, d := p.From(axis, o, 0), p.Dilation[axis]
 	skip := ceilDiv(max(0, -start), d)
 	first = start + skip*d
-	count = max(0, min(p.kernel[axis]-skip, ceilDiv(p.in[axis]-first, d)))
-	padded = max(0, min(p.kernel[axis], ceilDiv(p.end[axis]-start, d)))
+	count = max(0, min(p.Kernel[axis]-skip, ceilDiv(p.In[axis]-first, d)))
+	padded = max(0, min(p.Kernel[axis], ceilDiv(p.end[axis]-start, d)))
 	return first, count, padded
 }
 
@@ -55,35 +58,35 @@ func (p *pool) each(f func(out int, inputs func(func(in int)))) {
 	var first, count [3]int
 	inputs := func(g func(in int)) {
 		for a := range count[0] {
-			z := first[0] + a*p.dilation[0]
+			z := first[0] + a*p.Dilation[0]
 			for b := range count[1] {
-				line := (z*p.in[1] + first[1] + b*p.dilation[1]) * p.in[2]
+				line := (z*p.In[1] + first[1] + b*p.Dilation[1]) * p.In[2]
 				for c := range count[2] {
-					g(line + first[2] + c*p.dilation[2])
+					g(line + first[2] + c*p.Dilation[2])
 				}
 			}
 		}
 	}
-	for z := range p.out[0] {
+	for z := range p.Out[0] {
 		first[0], count[0], _ = p.span(0, z)
-		for y := range p.out[1] {
+		for y := range p.Out[1] {
 			first[1], count[1], _ = p.span(1, y)
-			for x := range p.out[2] {
+			for x := range p.Out[2] {
 				first[2], count[2], _ = p.span(2, x)
-				f((z*p.out[1]+y)*p.out[2]+x, inputs)
+				f((z*p.Out[1]+y)*p.Out[2]+x, inputs)
 			}
 		}
 	}
 }
 
 // images deals out images to workers.
-func (p *pool) images(par parallel, f func(lo, hi int)) {
-	par(p.n, 1+grain/4/max(1, volume(p.out)*volume(p.kernel)), f)
+func (p *pool) images(par f32.Parallel, f func(lo, hi int)) {
+	par(p.N, 1+f32.Grain/4/max(1, f32.Volume(p.Out)*f32.Volume(p.Kernel)), f)
 }
 
 // image is what image i has of x and y.
 func (p *pool) image(i int, x, y []float32) (in, out []float32) {
-	return x[i*volume(p.in):][:volume(p.in)], y[i*volume(p.out):][:volume(p.out)]
+	return x[i*f32.Volume(p.In):][:f32.Volume(p.In)], y[i*f32.Volume(p.Out):][:f32.Volume(p.Out)]
 }
 
 // poolFlops prices one operation for every tap of every output o.

@@ -21,7 +21,7 @@ func (p *pool) append(l *graph.Lowering, rule uint32, invocations int, a, b grap
 }
 
 func (p *pool) dispatch(l *graph.Lowering, kernel *graph.Kernel, rule uint32, padded bool, invocations int, buffers []graph.Buffer) {
-	push := append(words(l, p.n), triples(p.in, p.out, p.kernel, p.stride, p.dilation, p.pad, p.end)...)
+	push := append(words(l, p.N), triples(p.In, p.Out, p.Kernel, p.Stride, p.Dilation, p.Pad, p.end)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: kernel, Spec: []uint32{rule, oneIf(padded)}, Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(invocations, 64)),
 	})

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // Portable reports whether other runtimes have the operator: ONNX does, or
 // ONNX Runtime on a CPU. A model for them may be made of such operators only.
@@ -13,3 +16,10 @@ func Ours(op *graph.Op) bool { return op.Domain == own }
 var onlyCUDA = map[string]bool{
 	"com.microsoft.BiasSoftmax": true,
 }
+
+// Processor names the instructions that float32 arithmetic uses on this machine.
+func Processor() string { return f32.Levels()[0] }
+
+// Workspace is the bytes that operators of this process work in beside what
+// plans place: packed blocks of products, which all devices share.
+func Workspace() int64 { return f32.WorkspaceBytes() }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -60,7 +61,7 @@ var _ = define(graph.Op{
 			return
 		}
 		x, z := c.In[0].F32(), c.Out[0].F32()
-		c.Parallel(len(z), grain, func(lo, hi int) { row(z[lo:hi], x[lo:hi]) })
+		c.Parallel(len(z), f32.Grain, func(lo, hi int) { row(z[lo:hi], x[lo:hi]) })
 	},
 	Lower:     lowerPow,
 	Pointwise: true,
@@ -166,7 +167,7 @@ var _ = define(graph.Op{
 			return
 		}
 		dz, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
-		c.Parallel(len(dx), grain, func(lo, hi int) {
+		c.Parallel(len(dx), f32.Grain, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				slope := 2 * x[i]
 				if e == 3 {

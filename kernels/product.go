@@ -3,6 +3,7 @@ package kernels
 import (
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -155,10 +156,6 @@ func (p product) sums(c *graph.Call, f func(o int, f float64, i int64)) {
 	}, l.aBatch, l.bBatch)
 }
 
-// aWhole is the work of one product from which on all workers share it;
-// smaller ones of a batch are dealt out whole.
-const aWhole = 8 << 20
-
 func (p product) fast(c *graph.Call) {
 	switch {
 	case c.In[0].Type == graph.Float32:
@@ -175,18 +172,18 @@ func (p product) into(c *graph.Call, z []float32, add bool) {
 	l, batches := p.whole(c)
 	size := l.m * l.n
 	a, b := operandOf(c.In[0], l.a.i, l.a.p, float32(p.alpha)), operandOf(c.In[1], l.b.i, l.b.p, 1)
-	one := func(par parallel, i int, at []int) {
-		multiply(par, l.m, l.n, l.k, a(at[0]), b(at[1]), z[i*size:], l.n, add)
+	one := func(par f32.Parallel, i int, at []int) {
+		f32.Multiply(par, l.m, l.n, l.k, a(at[0]), b(at[1]), z[i*size:], l.n, add)
 	}
 	switch work := l.m * l.n * l.k; {
 	case len(z) == 0:
 	case batches == 1:
 		one(c.Parallel, 0, []int{0, 0})
-	case work >= aWhole:
+	case work >= f32.WholeWork:
 		walk(l.batch, 0, batches, func(i int, at []int) { one(c.Parallel, i, at) }, l.aBatch, l.bBatch)
 	default:
-		c.Parallel(batches, 1+16*grain/max(1, work), func(lo, hi int) {
-			walk(l.batch, lo, hi, func(i int, at []int) { one(serial, i, at) }, l.aBatch, l.bBatch)
+		c.Parallel(batches, 1+16*f32.Grain/max(1, work), func(lo, hi int) {
+			walk(l.batch, lo, hi, func(i int, at []int) { one(f32.Serial, i, at) }, l.aBatch, l.bBatch)
 		})
 	}
 }

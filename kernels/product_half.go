@@ -1,8 +1,7 @@
 package kernels
 
 import (
-	"math"
-
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -15,8 +14,8 @@ func isHalf(t graph.DType) bool { return t == graph.Float16 || t == graph.BFloat
 // one pass over packed panels makes. More would cost the arena a float32 copy
 // of the result, and save nothing.
 const (
-	wideRows = blockM
-	wideCols = blockN
+	wideRows = f32.BlockM
+	wideCols = f32.BlockN
 	wideSums = wideRows * wideCols
 )
 
@@ -48,9 +47,9 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 	if each := wideSums / size; each > 1 && batches > 1 {
 		for first := 0; first < batches; first += each {
 			last := min(first+each, batches)
-			c.Parallel(last-first, 1+16*grain/max(1, size*l.k), func(lo, hi int) {
+			c.Parallel(last-first, 1+16*f32.Grain/max(1, size*l.k), func(lo, hi int) {
 				walk(l.batch, first+lo, first+hi, func(i int, at []int) {
-					multiply(serial, l.m, l.n, l.k, a(at[0]), b(at[1]), z[(i-first)*size:], l.n, false)
+					f32.Multiply(f32.Serial, l.m, l.n, l.k, a(at[0]), b(at[1]), z[(i-first)*size:], l.n, false)
 				}, l.aBatch, l.bBatch)
 			})
 			narrow(c, z, first*size, 1, (last-first)*size, 0)
@@ -65,7 +64,7 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 				if begin != nil {
 					begin(z, i0, j0, rows, cols)
 				}
-				multiply(c.Parallel, rows, cols, l.k, a(at[0]+i0*l.a.i), b(at[1]+j0*l.b.i), z, cols, begin != nil)
+				f32.Multiply(c.Parallel, rows, cols, l.k, a(at[0]+i0*l.a.i), b(at[1]+j0*l.b.i), z, cols, begin != nil)
 				narrow(c, z, i*size+i0*l.n+j0, rows, cols, l.n)
 			}
 		}
@@ -74,7 +73,7 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 
 // narrow rounds sums to rows of the output, which are ld apart from at on.
 func narrow(c *graph.Call, z []float32, at, rows, cols, ld int) {
-	c.Parallel(rows*cols, grain/4, func(lo, hi int) {
+	c.Parallel(rows*cols, f32.Grain/4, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			c.Out[0].SetFloat(at+i/cols*ld+i%cols, float64(z[i]))
 		}
@@ -82,50 +81,11 @@ func narrow(c *graph.Call, z []float32, at, rows, cols, ld int) {
 }
 
 // operandOf is a tensor as an operand that begins at an element of it.
-func operandOf(t *graph.Tensor, si, sp int, scale float32) func(at int) operand {
+func operandOf(t *graph.Tensor, si, sp int, scale float32) func(at int) f32.Operand {
 	if t.Type == graph.Float32 {
 		x := t.F32()
-		return func(at int) operand { return dense{x[at:], si, sp, scale} }
+		return func(at int) f32.Operand { return f32.Dense(x[at:], si, sp, scale) }
 	}
-	x, widen := graph.View[uint16](t), widenHalf
-	if t.Type == graph.BFloat16 {
-		widen = widenBrain
-	}
-	return func(at int) operand { return half{x[at:], si, sp, scale, widen} }
-}
-
-// half is dense for 16-bit floats.
-type half struct {
-	data   []uint16
-	si, sp int
-	scale  float32
-	widen  func(h uint16) float32
-}
-
-func (d half) pack(dst []float32, i0, i1, p0, p1, w int) {
-	n := i1 - i0
-	if n < w {
-		clear(dst[:(p1-p0)*w])
-	}
-	src := d.data[i0*d.si+p0*d.sp:]
-	for p := range p1 - p0 {
-		row, at := dst[p*w:p*w+n], p*d.sp
-		for i := range row {
-			row[i] = d.scale * d.widen(src[at])
-			at += d.si
-		}
-	}
-}
-
-func widenBrain(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-
-// widenHalf moves the bits to their place and puts the exponent right by a
-// product, which also makes numbers below the least normal one right.
-func widenHalf(h uint16) float32 {
-	sign, bits := uint32(h>>15)<<31, uint32(h&0x7fff)<<13
-	if h&0x7c00 == 0x7c00 {
-		return math.Float32frombits(sign | bits | 0x7f800000)
-	}
-	x := math.Float32frombits(bits) * math.Float32frombits((127+112)<<23)
-	return math.Float32frombits(sign | math.Float32bits(x))
+	x, brain := graph.View[uint16](t), t.Type == graph.BFloat16
+	return func(at int) f32.Operand { return f32.Halves(x[at:], si, sp, scale, brain) }
 }

@@ -4,26 +4,9 @@ import (
 	"math"
 	"testing"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
-
-// TestWiden: every 16-bit float, as tensors read it.
-func TestWiden(t *testing.T) {
-	for _, f := range []struct {
-		is    graph.DType
-		widen func(uint16) float32
-	}{{graph.Float16, widenHalf}, {graph.BFloat16, widenBrain}} {
-		x := graph.NewTensor(f.is, 1<<16)
-		bits := graph.View[uint16](x)
-		for i := range bits {
-			bits[i] = uint16(i)
-			want, got := x.Float(i), float64(f.widen(uint16(i)))
-			if math.Float64bits(want) != math.Float64bits(got) && !(math.IsNaN(want) && math.IsNaN(got)) {
-				t.Fatalf("%s %#x is %v, not %v", f.is, i, got, want)
-			}
-		}
-	}
-}
 
 // TestHalfBlocks: products whose sums do not all fit the scratch at once.
 func TestHalfBlocks(t *testing.T) {
@@ -46,7 +29,7 @@ func TestHalfBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		call := &graph.Call{Node: c.Node, In: c.In, Scratch: graph.NewTensor(graph.Uint8, int(scratch)).Bytes, Parallel: serial}
+		call := &graph.Call{Node: c.Node, In: c.In, Scratch: graph.NewTensor(graph.Uint8, int(scratch)).Bytes, Parallel: f32.Serial}
 		var got [2]*graph.Tensor
 		for i, f := range []func(*graph.Call){c.Node.Op.Eval, c.Node.Op.Fast} {
 			got[i] = graph.NewTensor(c.Node.Outputs[0].Type, shape...)

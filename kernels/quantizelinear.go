@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -44,7 +45,7 @@ var _ = define(graph.Op{
 		n.Set(0, t, x.Shape)
 	},
 	NoGrad: true,
-	Eval:   func(c *graph.Call) { quantize(c, serial) },
+	Eval:   func(c *graph.Call) { quantize(c, f32.Serial) },
 	Fast:   func(c *graph.Call) { quantize(c, c.Parallel) },
 	Lower:  lowerQuantize,
 	Flops:  perElement(4),
@@ -120,14 +121,14 @@ func scaleIndex(n *graph.Node, x, scale *graph.Tensor) func(i int) int {
 	return func(i int) int { return i / after % places }
 }
 
-func quantize(c *graph.Call, par parallel) {
+func quantize(c *graph.Call, par f32.Parallel) {
 	x, scale, zero, y := c.In[0], c.In[1], input(c, 2), c.Out[0]
 	t := scale.Type
 	if p := c.Node.Int("precision"); p != 0 {
 		t = graph.DType(p)
 	}
 	at, saturate := scaleIndex(c.Node, x, scale), c.Node.Int("saturate") != 0
-	par(y.Len(), grain/8, func(lo, hi int) {
+	par(y.Len(), f32.Grain/8, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			k := at(i)
 			q := roundTo(t, x.Float(i)/scale.Float(k))

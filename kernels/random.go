@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -24,7 +25,7 @@ var _ = define(graph.Op{
 		n.Set(0, to, graph.Shape(knownDims(n, 0, "the shape")))
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { random(c, serial) },
+	Eval:      func(c *graph.Call) { random(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { random(c, c.Parallel) },
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems().Mul(graph.Num(16)) },
 	Recompute: graph.Cheap,
@@ -38,7 +39,7 @@ func random(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	y, words, normal := c.Out[0], newStream(c, c.Node.Identity()), c.Node.Int("normal") != 0
 	n := y.Len()
 	even := func(w uint32) float64 { return float64(w>>8) / (1 << 24) }
-	parallel((n+3)/4, grain/16, func(lo, hi int) {
+	parallel((n+3)/4, f32.Grain/16, func(lo, hi int) {
 		var draws [4]uint32
 		var drawn [4]float64
 		for ; lo < hi; lo++ {

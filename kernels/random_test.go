@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -39,7 +40,7 @@ func TestRandom(t *testing.T) {
 				}
 			}
 			for _, n := range g.Nodes {
-				call := &graph.Call{Node: n, Parallel: serial, Seed: seed}
+				call := &graph.Call{Node: n, Parallel: f32.Serial, Seed: seed}
 				for _, in := range n.Inputs {
 					call.In = append(call.In, made[in])
 				}

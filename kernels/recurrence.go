@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -41,7 +42,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		r := newRecurrence(c.Node, c.In, make([]float64, recurrenceScratch(c.In[0].Shape, c.In[1].Shape)))
-		r.forward(serial, c.Out)
+		r.forward(f32.Serial, c.Out)
 	},
 	Fast: func(c *graph.Call) {
 		r := newRecurrence(c.Node, c.In, (&graph.Tensor{Type: graph.Float64, Bytes: c.Scratch}).F64())
@@ -83,7 +84,7 @@ var _ = define(graph.Op{
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
 		r := newRecurrence(c.Node, c.In, make([]float64, recurrenceScratch(c.In[0].Shape, c.In[1].Shape)))
-		r.backward(serial, c.In[7:], c.Out)
+		r.backward(f32.Serial, c.In[7:], c.Out)
 	},
 	Fast: func(c *graph.Call) {
 		r := newRecurrence(c.Node, c.In, (&graph.Tensor{Type: graph.Float64, Bytes: c.Scratch}).F64())
@@ -446,7 +447,7 @@ func (r *recurrence) after(s *step, j int) float64 {
 	return r.value(0, s.z[h+j]) * r.acts[2].value(s.b[j], 0)
 }
 
-func (r *recurrence) forward(par parallel, out []*graph.Tensor) {
+func (r *recurrence) forward(par f32.Parallel, out []*graph.Tensor) {
 	if y := out[0]; r.lens != nil {
 		clear(y.Bytes)
 	}
@@ -513,7 +514,7 @@ func stepLSTM(r *recurrence, _ int, s *step) {
 	}
 }
 
-func (r *recurrence) backward(par parallel, dy, out []*graph.Tensor) {
+func (r *recurrence) backward(par f32.Parallel, dy, out []*graph.Tensor) {
 	at := func(ts []*graph.Tensor, i int) *graph.Tensor {
 		if i < len(ts) {
 			return ts[i]
@@ -622,7 +623,7 @@ func backLSTM(r *recurrence, _ int, s *step, g *stepGrad) {
 
 // weights sums the gradients of R, its bias and the peepholes over rows and
 // steps, always in one order; workers share the gates.
-func (r *recurrence) weights(par parallel, dr, db, dp *graph.Tensor) {
+func (r *recurrence) weights(par f32.Parallel, dr, db, dp *graph.Tensor) {
 	h := r.hidden
 	par(r.gates*h, 1, func(lo, hi int) {
 		row := make([]float64, h)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -301,7 +302,7 @@ func (r reduction) fast(c *graph.Call) {
 		if k := len(gone) - 1; k >= 0 {
 			width, gone, goneAt = gone[k], gone[:k], goneAt[:k]
 		}
-		c.Parallel(len(out), max(1, grain/max(1, n)), func(lo, hi int) {
+		c.Parallel(len(out), max(1, f32.Grain/max(1, n)), func(lo, hi int) {
 			walk(stay, lo, hi, func(i int, at []int) {
 				base, acc := at[0], q.start
 				each(gone, goneAt, func(k int) bool {
@@ -340,7 +341,7 @@ func (r reduction) fast(c *graph.Call) {
 	}
 	const together = 2048 // columns, for the cache
 	if parts == 1 {
-		c.Parallel(len(out), max(512, grain/max(1, n)), func(lo, hi int) {
+		c.Parallel(len(out), max(512, f32.Grain/max(1, n)), func(lo, hi int) {
 			var block [together]float64
 			for lo < hi {
 				acc := block[:min(together, hi-lo, width-lo%width)]
@@ -354,7 +355,7 @@ func (r reduction) fast(c *graph.Call) {
 		return
 	}
 	sums := scratch64(c, parts*len(out)) // [outer, parts, width]
-	c.Parallel(len(out)/width*parts, max(1, grain*parts/(width*n)), func(lo, hi int) {
+	c.Parallel(len(out)/width*parts, max(1, f32.Grain*parts/(width*n)), func(lo, hi int) {
 		for x := lo; x < hi; x++ {
 			outer, part := x/parts, x%parts
 			for column := 0; column < width; column += together {
@@ -363,7 +364,7 @@ func (r reduction) fast(c *graph.Call) {
 			}
 		}
 	})
-	c.Parallel(len(out), max(1, grain/parts), func(lo, hi int) {
+	c.Parallel(len(out), max(1, f32.Grain/parts), func(lo, hi int) {
 		for lo < hi {
 			first, run := (lo/width*parts)*width+lo%width, min(hi-lo, width-lo%width)
 			acc := sums[first:][:run]

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -19,8 +20,8 @@ var _ = defineReduce(reduction{
 		return b.Op("Mul", nil, x, slope)
 	},
 	quick: &quickReduction{
-		row:  squareRow,
-		rows: rowByRow(squareRows),
+		row:  f32.SumSquares,
+		rows: rowByRow(f32.AddSquares),
 		join: addParts,
 		done: func(acc float64, _ int) float64 { return math.Sqrt(acc) },
 	},

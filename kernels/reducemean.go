@@ -3,6 +3,7 @@ package kernels
 import (
 	"iter"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -22,8 +23,8 @@ var _ = defineReduce(reduction{
 		return expandTo(b, b.Op("Div", nil, dy, count(b, dy, x.Shape, axes)), x.Shape)
 	},
 	quick: &quickReduction{
-		row:  sumRow,
-		rows: sumRows,
+		row:  f32.Sum,
+		rows: f32.SumRows,
 		join: addParts,
 		done: func(acc float64, n int) float64 { return acc / float64(n) },
 	},

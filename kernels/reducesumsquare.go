@@ -3,6 +3,7 @@ package kernels
 import (
 	"iter"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -21,7 +22,7 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
 		return b.Op("Mul", nil, x, b.Op("Mul", nil, dy, num(b, dy, 2)))
 	},
-	quick:   &quickReduction{row: squareRow, rows: rowByRow(squareRows), join: addParts},
+	quick:   &quickReduction{row: f32.SumSquares, rows: rowByRow(f32.AddSquares), join: addParts},
 	flops:   2,
 	lowered: &loweredReduction{term: termSquare},
 })
@@ -32,28 +33,4 @@ func sumSquares(xs iter.Seq[float64], _ int) float64 {
 		sum += x * x
 	}
 	return sum
-}
-
-// squareRow adds in the order of sumRow.
-func squareRow(acc float64, xs []float32) float64 {
-	if vectors && len(xs) >= worthVectors {
-		return acc + dotRow(xs, xs)
-	}
-	var a, b, c, d float64
-	for ; len(xs) >= 4; xs = xs[4:] {
-		a += float64(xs[0]) * float64(xs[0])
-		b += float64(xs[1]) * float64(xs[1])
-		c += float64(xs[2]) * float64(xs[2])
-		d += float64(xs[3]) * float64(xs[3])
-	}
-	for _, x := range xs {
-		a += float64(x) * float64(x)
-	}
-	return acc + ((a + b) + (c + d))
-}
-
-func squareRows(acc []float64, xs []float32) {
-	for i, x := range xs {
-		acc[i] += float64(x) * float64(x)
-	}
 }

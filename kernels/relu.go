@@ -1,5 +1,7 @@
 package kernels
 
+import "memopt/kernels/internal/f32"
+
 var _ = defineActivation(activation{
 	name: "Relu",
 	doc:  "y = max(x, 0)",
@@ -10,31 +12,12 @@ var _ = defineActivation(activation{
 		}
 		return 0
 	}),
-	fromY: true,
-	sign:  true,
-	ofOrt: true,
-	ints:  func(x int64) int64 { return max(x, 0) },
-	fast: plain(func(y, x []float32) {
-		if vectors {
-			a := mapping(y, x)
-			a.relu(len(x))
-			return
-		}
-		for i, v := range x {
-			y[i] = max(v, 0)
-		}
-	}),
-	fastSlope: plain(func(dx, dy, y []float32) {
-		if vectors {
-			a := mapping2(dx, dy, y)
-			a.reluSlope(len(y))
-			return
-		}
-		dx, dy = dx[:len(y)], dy[:len(y)]
-		for i, v := range y {
-			dx[i] = choose(v > 0, dy[i], 0)
-		}
-	}),
+	fromY:       true,
+	sign:        true,
+	ofOrt:       true,
+	ints:        func(x int64) int64 { return max(x, 0) },
+	fast:        plain(f32.Relu),
+	fastSlope:   plain(f32.ReluSlope),
 	shader:      "greatest(a, T(0))",
 	shaderSlope: "choose(gt(b, T(0)), T(1), T(0))",
 	flops:       1,

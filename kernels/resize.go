@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -43,7 +44,7 @@ var _ = define(graph.Op{
 		fill := c.Node.Float("extrapolation_value")
 		if !x.Type.IsFloat() && c.Node.Str("mode") == "nearest" {
 			// One tap of weight 1, or none: integers need not become floats.
-			eachTapped(x.Shape, y.Shape, taps, serial, func(i int, list []tap, outside bool) {
+			eachTapped(x.Shape, y.Shape, taps, f32.Serial, func(i int, list []tap, outside bool) {
 				if outside || len(list) == 0 {
 					y.SetFloat(i, fill)
 					return
@@ -52,7 +53,7 @@ var _ = define(graph.Op{
 			})
 			return
 		}
-		eachTapped(x.Shape, y.Shape, taps, serial, func(i int, list []tap, outside bool) {
+		eachTapped(x.Shape, y.Shape, taps, f32.Serial, func(i int, list []tap, outside bool) {
 			sum := 0.0
 			for _, t := range list {
 				sum += t.weight * x.Float(t.at)
@@ -123,7 +124,7 @@ var _ = define(graph.Op{
 	Eval: func(c *graph.Call) {
 		dy, dx := c.In[0], c.Out[0]
 		taps := resizeTaps(c.Node, dx.Shape, dy.Shape, input(c, 2), input(c, 3), input(c, 4))
-		eachTapped(dy.Shape, dx.Shape, fromInput(taps, dx.Shape), serial, func(i int, list []tap, _ bool) {
+		eachTapped(dy.Shape, dx.Shape, fromInput(taps, dx.Shape), f32.Serial, func(i int, list []tap, _ bool) {
 			sum := 0.0
 			for _, t := range list {
 				sum += t.weight * dy.Float(t.at)
@@ -499,10 +500,10 @@ func fromInput(taps [][][]tap, x []int) [][][]tap {
 
 // eachTapped calls f for each element of y with its taps, as elements of x, in
 // one order; outside says that along some axis there are none.
-func eachTapped(x, y []int, taps [][][]tap, par parallel, f func(i int, list []tap, outside bool)) {
+func eachTapped(x, y []int, taps [][][]tap, par f32.Parallel, f func(i int, list []tap, outside bool)) {
 	sx := strides(x)
 	rows := elems(y)
-	par(rows, grain/16, func(lo, hi int) {
+	par(rows, f32.Grain/16, func(lo, hi int) {
 		idx, list, next := make([]int, len(y)), []tap(nil), []tap(nil)
 		for i := lo; i < hi; i++ {
 			for a, rest := len(y)-1, i; a >= 0; a-- {
@@ -532,7 +533,7 @@ func eachTapped(x, y []int, taps [][][]tap, par parallel, f func(i int, list []t
 
 // tapped is eachTapped for float32: the outer axes' taps are the same all along
 // a row of the last axis.
-func tapped(x, y *graph.Tensor, taps [][][]tap, fill float32, par parallel) {
+func tapped(x, y *graph.Tensor, taps [][][]tap, fill float32, par f32.Parallel) {
 	rank := len(y.Shape)
 	if rank == 0 || taps[rank-1] == nil {
 		src, dst := x.F32(), y.F32()
@@ -557,7 +558,7 @@ func tapped(x, y *graph.Tensor, taps [][][]tap, fill float32, par parallel) {
 	outer := slices.Clone(y.Shape[:rank-1])
 	from := slices.Clone(x.Shape[:rank-1])
 	deep := x.Shape[rank-1]
-	eachTapped(from, outer, taps[:rank-1], func(n, _ int, f func(lo, hi int)) { par(n, max(1, grain/16/width), f) },
+	eachTapped(from, outer, taps[:rank-1], func(n, _ int, f func(lo, hi int)) { par(n, max(1, f32.Grain/16/width), f) },
 		func(row int, list []tap, outside bool) {
 			out := dst[row*width : (row+1)*width]
 			for o := range out {

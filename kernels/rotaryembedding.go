@@ -3,6 +3,7 @@ package kernels
 import (
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -86,7 +87,7 @@ var _ = define(graph.Op{
 		}
 		x, y, cos, sin := c.In[0].F32(), c.Out[0].F32(), c.In[1].F32(), c.In[2].F32()
 		r := newRotary(c)
-		c.Parallel(r.rows, 1+grain/4/max(1, r.head), func(lo, hi int) {
+		c.Parallel(r.rows, 1+f32.Grain/4/max(1, r.head), func(lo, hi int) {
 			for row := lo; row < hi; row++ {
 				x, y, angle := x[row*r.head:(row+1)*r.head], y[row*r.head:(row+1)*r.head], r.angle(row)
 				cos, sin := cos[angle:angle+r.half], sin[angle:angle+r.half]

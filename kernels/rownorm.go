@@ -2,8 +2,8 @@ package kernels
 
 import (
 	"math"
-	"unsafe"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -87,69 +87,10 @@ func (r rowNorm) kept(row int) (mean, inv float64) {
 
 func (r rowNorm) stats32(x []float32) (mean, inv float64) {
 	if !r.centred {
-		return 0, 1 / math.Sqrt(squareRow(0, x)/float64(len(x))+r.eps)
+		return 0, 1 / math.Sqrt(f32.SumSquares(0, x)/float64(len(x))+r.eps)
 	}
-	mean, spread := momentsRow(x)
+	mean, spread := f32.Moments(x)
 	return mean, 1 / math.Sqrt(spread/float64(len(x))+r.eps)
-}
-
-// momentsRow is the mean and Σ (x − mean)², in one pass if it can: about the
-// first element, and what that is off put right after. If it is so far off that
-// digits would be lost, there is a second pass about the mean.
-func momentsRow(x []float32) (mean, spread float64) {
-	n := float64(len(x))
-	if !vectors || len(x) < worthVectors {
-		mean = sumRow(0, x) / n
-		return mean, spreadRow(x, mean)
-	}
-	var s rowSums
-	a := mapping(x, x)
-	a.sums, a.scalars[0], a.pad[0] = &s, x[0], x[0]
-	a.sumAbout(len(x))
-	off := s.total(0) / n
-	mean, spread = float64(x[0])+off, s.total(1)-off*off*n
-	if off*off*n < 30*spread {
-		return mean, spread
-	}
-	return mean, spreadRow(x, mean)
-}
-
-// nearSumRow is sumRow for what is rounded to float32 soon after.
-func nearSumRow(x []float32) float64 {
-	if !vectors || len(x) < worthVectors {
-		return sumRow(0, x)
-	}
-	var s rowSums
-	a := mapping(x, x)
-	a.sums = &s
-	a.sumNear(len(x))
-	return s.total(0)
-}
-
-// spreadRow is Σ (x − mean)², in the order of sumRow.
-func spreadRow(xs []float32, mean float64) float64 {
-	if vectors && len(xs) >= worthVectors {
-		// About the mean as a float32, and what that is off put right after.
-		var s rowSums
-		m := float32(mean)
-		a := mapping(xs, xs)
-		a.sums, a.scalars[0], a.pad[0] = &s, m, m
-		a.sumSquares(len(xs))
-		off := mean - float64(m)
-		return max(0, s.total(0)-off*off*float64(len(xs)))
-	}
-	var a, b, c, d float64
-	for ; len(xs) >= 4; xs = xs[4:] {
-		w, x, y, z := float64(xs[0])-mean, float64(xs[1])-mean, float64(xs[2])-mean, float64(xs[3])-mean
-		a += w * w
-		b += x * x
-		c += y * y
-		d += z * z
-	}
-	for _, x := range xs {
-		a += (float64(x) - mean) * (float64(x) - mean)
-	}
-	return (a + b) + (c + d)
 }
 
 // eval writes y, and mean and inv unless they are nil. Bias may be nil.
@@ -218,7 +159,7 @@ func (r rowNorm) fast(c *graph.Call, x, scale, bias, y, mean, inv *graph.Tensor)
 		return false
 	}
 	in, out := x.F32(), y.F32()
-	c.Parallel(r.rows, 1+grain/4/r.width, func(lo, hi int) {
+	c.Parallel(r.rows, 1+f32.Grain/4/r.width, func(lo, hi int) {
 		walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
 			x, y := in[row*r.width:(row+1)*r.width], out[row*r.width:(row+1)*r.width]
 			m, s := r.stats32(x)
@@ -227,7 +168,7 @@ func (r rowNorm) fast(c *graph.Call, x, scale, bias, y, mean, inv *graph.Tensor)
 			if bias != nil {
 				biasRow = b.data[at[1]:]
 			}
-			normRow(y, x, float32(m), float32(s), scaleRow, biasRow, w.run)
+			f32.Norm(y, x, float32(m), float32(s), scaleRow, biasRow, w.run)
 			if mean != nil {
 				mean.SetFloat(row, m)
 			}
@@ -244,43 +185,6 @@ func orZeros(st []int, n int) []int {
 		return make([]int, n)
 	}
 	return st
-}
-
-// normRow is y = (x − m)·s·scale + bias, each scale for run elements.
-func normRow(y, x []float32, m, s float32, scale, bias []float32, run int) {
-	y = y[:len(x)]
-	switch {
-	case run > 1:
-		for k := 0; k*run < len(x); k++ {
-			g, c := s*scale[k], float32(0)
-			if bias != nil {
-				c = bias[k]
-			}
-			out := y[k*run : (k+1)*run]
-			for i, v := range x[k*run : (k+1)*run] {
-				out[i] = (v-m)*g + c
-			}
-		}
-	case vectors:
-		a := mapping2(y, x, scale)
-		a.scalars[0], a.scalars[1] = m, s
-		if bias == nil {
-			a.normPlain(len(x))
-			return
-		}
-		a.in[2] = unsafe.SliceData(bias[:len(x)])
-		a.norm(len(x))
-	case bias == nil:
-		scale = scale[:len(x)]
-		for i, v := range x {
-			y[i] = (v - m) * s * scale[i]
-		}
-	default:
-		scale, bias = scale[:len(x)], bias[:len(x)]
-		for i, v := range x {
-			y[i] = (v-m)*s*scale[i] + bias[i]
-		}
-	}
 }
 
 // The gradient of a row, with n = (x − mean)·inv and g = dy·scale: dx = inv·(g
@@ -347,7 +251,7 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 	}
 	stats := scratch64(c, 2*r.rows)
 	dyAll, xAll, dxAll := dy.F32(), x.F32(), dx.F32()
-	each := 1 + grain/4/r.width
+	each := 1 + f32.Grain/4/r.width
 	c.Parallel(r.rows, each, func(lo, hi int) {
 		for row := lo; row < hi; row++ {
 			if r.inv != nil {
@@ -359,14 +263,14 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 	})
 	// Down the rows for each element of scale, before dx is written over dy or x.
 	if dscale != nil || dbias != nil {
-		c.Parallel(scale.Len(), 1+grain*scale.Len()/(1+4*len(xAll)), func(lo, hi int) {
+		c.Parallel(scale.Len(), 1+f32.Grain*scale.Len()/(1+4*len(xAll)), func(lo, hi int) {
 			r.affineGrad(w, lo, hi, dyAll, xAll, stats, dscale, dbias)
 		})
 	}
 	c.Parallel(r.rows, each, func(lo, hi int) {
 		walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
 			from, to := row*r.width, (row+1)*r.width
-			r.gradRow(dxAll[from:to], dyAll[from:to], xAll[from:to], stats[2*row], stats[2*row+1], w.data[at[0]:], w.run)
+			f32.NormSlope(dxAll[from:to], dyAll[from:to], xAll[from:to], stats[2*row], stats[2*row+1], w.data[at[0]:], w.run, r.centred)
 		}, w.lead)
 	})
 	return true
@@ -376,10 +280,10 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 // a few rows, float64 over those.
 func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float64, dscale, dbias *graph.Tensor) {
 	const few = 32
-	var ds, db [blockLen]float64
-	var fs, fb [blockLen]float32
-	for ; lo < hi; lo += blockLen {
-		end := min(lo+blockLen, hi)
+	var ds, db [f32.BlockLen]float64
+	var fs, fb [f32.BlockLen]float32
+	for ; lo < hi; lo += f32.BlockLen {
+		end := min(lo+f32.BlockLen, hi)
 		clear(ds[:])
 		clear(db[:])
 		walk(r.shape[:r.axis], 0, r.rows, func(row int, at []int) {
@@ -387,11 +291,11 @@ func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float
 			first, last := max(lo, at[0]), min(end, at[0]+w.count)
 			if w.run == 1 && first < last {
 				from, n := row*r.width+first-at[0], last-first
-				affineRow(fs[first-lo:][:n], fb[first-lo:][:n], dy[from:], x[from:], m, s)
+				f32.NormAffine(fs[first-lo:][:n], fb[first-lo:][:n], dy[from:], x[from:], m, s)
 			} else {
 				for e := first; e < last; e++ {
 					from := row*r.width + (e-at[0])*w.run
-					sumDN, sumD := affineRun(dy[from:from+w.run], x[from:from+w.run], m)
+					sumDN, sumD := f32.NormAffineRun(dy[from:from+w.run], x[from:from+w.run], m)
 					ds[e-lo] += sumDN * stats[2*row+1]
 					db[e-lo] += sumD
 				}
@@ -412,101 +316,6 @@ func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float
 			if dbias != nil {
 				dbias.F32()[e] = float32(db[e-lo])
 			}
-		}
-	}
-}
-
-// affineRow adds dy·(x − m)·s to ds and dy to db.
-func affineRow(ds, db, dy, x []float32, m, s float32) {
-	db, dy, x = db[:len(ds)], dy[:len(ds)], x[:len(ds)]
-	if vectors {
-		a := mapping2(ds, dy, x)
-		a.in[2], a.in[3], a.out[1] = unsafe.SliceData(ds), unsafe.SliceData(db), unsafe.SliceData(db)
-		a.scalars[0], a.scalars[1] = m, s
-		a.normAffine(len(ds))
-		return
-	}
-	for i, d := range dy {
-		ds[i] += d * ((x[i] - m) * s)
-		db[i] += d
-	}
-}
-
-// affineRun is Σ dy·(x − m) and Σ dy.
-func affineRun(dy, x []float32, m float32) (sumDN, sumD float64) {
-	x = x[:len(dy)]
-	for i, d := range dy {
-		sumDN += float64(d) * float64(x[i]-m)
-		sumD += float64(d)
-	}
-	return sumDN, sumD
-}
-
-// gradRow computes dx of a row. Sums of products are float32 in short pieces,
-// float64 between them.
-func (r rowNorm) gradRow(dx, dy, x []float32, mean, inv float64, scale []float32, run int) {
-	m, s := float32(mean), float32(inv)
-	var sumG, sumGN float64
-	if run == 1 && vectors {
-		var sums rowSums
-		a := mapping2(dx, dy, x)
-		a.in[2], a.sums, a.scalars[0] = unsafe.SliceData(scale[:len(dy)]), &sums, m
-		a.normSums(len(dy))
-		sumG, sumGN = sums.total(0), sums.total(1)
-	} else if run == 1 {
-		scale = scale[:len(dy)]
-		inBlocks(len(dy), func(lo, hi int) {
-			dy, x, scale := dy[lo:hi], x[lo:hi], scale[lo:hi]
-			var g0, g1, n0, n1 float32
-			i := 0
-			for ; i+2 <= len(dy); i += 2 {
-				a, b := dy[i]*scale[i], dy[i+1]*scale[i+1]
-				g0 += a
-				g1 += b
-				n0 += a * (x[i] - m)
-				n1 += b * (x[i+1] - m)
-			}
-			for ; i < len(dy); i++ {
-				a := dy[i] * scale[i]
-				g0 += a
-				n0 += a * (x[i] - m)
-			}
-			sumG += float64(g0) + float64(g1)
-			sumGN += float64(n0) + float64(n1)
-		})
-	} else {
-		for k := 0; k*run < len(dy); k++ {
-			var g, n float64
-			for i := k * run; i < (k+1)*run; i++ {
-				g += float64(dy[i])
-				n += float64(dy[i]) * float64(x[i]-m)
-			}
-			sumG += g * float64(scale[k])
-			sumGN += n * float64(scale[k])
-		}
-	}
-	if !r.centred {
-		sumG = 0
-	}
-	width := float64(r.width)
-	back, slope := float32(sumG/width), float32(sumGN*inv/width*inv)
-	if run == 1 && vectors {
-		a := mapping2(dx, dy, x)
-		a.in[2] = unsafe.SliceData(scale[:len(dy)])
-		a.scalars = [10]float32{m, s, -back, slope}
-		a.normSlope(len(dy))
-		return
-	}
-	if run == 1 {
-		for i, d := range dy {
-			dx[i] = s * (d*scale[i] - back - (x[i]-m)*slope)
-		}
-		return
-	}
-	for k := 0; k*run < len(dy); k++ {
-		w := scale[k]
-		for i := k * run; i < (k+1)*run; i++ {
-			dx[i] = s * (dy[i]*w - back - (x[i]-m)*slope)
 		}
 	}
 }

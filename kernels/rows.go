@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // eachRow calls f for rows of output 0, with where each input's row begins and
 // whether it advances (1) or stays (0). Neighbouring dims that all inputs see
@@ -50,7 +53,7 @@ next:
 	}
 	if last == 0 {
 		// One row: parts of it are rows too.
-		c.Parallel(width, grain, func(lo, hi int) {
+		c.Parallel(width, f32.Grain, func(lo, hi int) {
 			at := make([]int, len(lists))
 			for k := range at {
 				at[k] = lo * step[k]
@@ -59,7 +62,7 @@ next:
 		})
 		return
 	}
-	c.Parallel(elems(shape[:last]), max(1, grain/width), func(lo, hi int) {
+	c.Parallel(elems(shape[:last]), max(1, f32.Grain/width), func(lo, hi int) {
 		walk(shape[:last], lo, hi, func(r int, at []int) { f(r*width, width, at, step) }, lists...)
 	})
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // SafeSoftmax is how PyTorch guards attention against rows that are masked
 // whole. Exports write it as Softmax, IsNaN and Where, of which the backward
@@ -41,7 +44,7 @@ var _ = define(graph.Op{
 	},
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) {
-			softmaxRow(y, x)
+			f32.Softmax(y, x[0])
 			// The sum divides a whole row: one that is no number is all of them.
 			if len(y) > 0 && y[0] != y[0] {
 				clear(y)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -19,7 +20,7 @@ func TestSafeSoftmax(t *testing.T) {
 	}
 	for name, run := range map[string]func(*graph.Call){"Eval": g.Nodes[0].Op.Eval, "Fast": g.Nodes[0].Op.Fast} {
 		y := graph.NewTensor(graph.Float32, 3, 3)
-		run(&graph.Call{Node: g.Nodes[0], Parallel: serial, In: []*graph.Tensor{graph.TensorOf(graph.Float32, x, 3, 3)}, Out: []*graph.Tensor{y}})
+		run(&graph.Call{Node: g.Nodes[0], Parallel: f32.Serial, In: []*graph.Tensor{graph.TensorOf(graph.Float32, x, 3, 3)}, Out: []*graph.Tensor{y}})
 		if got := fmt.Sprint(y.F32()); got != "[0 0 0 0.5 0 0.5 0 0 0]" {
 			t.Errorf("%s: %s", name, got)
 		}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:   "Scale",
@@ -32,7 +35,7 @@ var _ = define(graph.Op{
 		}
 		k := c.In[1].F32()[0]
 		x, y := c.In[0].F32(), c.Out[0].F32()
-		c.Parallel(len(y), grain, func(lo, hi int) { scaleRow(y[lo:hi], x[lo:hi], k) })
+		c.Parallel(len(y), f32.Grain, func(lo, hi int) { f32.Scale(y[lo:hi], x[lo:hi], k) })
 	},
 	Lower:     pointwise("a * b"),
 	Pointwise: true,
@@ -80,7 +83,7 @@ var _ = define(graph.Op{
 			return
 		}
 		k, x, y := float32(scaleOf(c)), c.In[0].F32(), c.Out[0].F32()
-		c.Parallel(len(y), grain, func(lo, hi int) { scaleRow(y[lo:hi], x[lo:hi], k) })
+		c.Parallel(len(y), f32.Grain, func(lo, hi int) { f32.Scale(y[lo:hi], x[lo:hi], k) })
 	},
 	Lower:     lowerScale,
 	Pointwise: true,

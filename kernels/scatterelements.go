@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "ScatterElements",
@@ -27,7 +30,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		copyBytes(c)
-		scatterElements(c, c.In[1], c.In[2], c.Node.Str("reduction"), serial)
+		scatterElements(c, c.In[1], c.In[2], c.Node.Str("reduction"), f32.Serial)
 	},
 	Fast: func(c *graph.Call) {
 		copyFast(c, c.Out[0].Bytes, c.In[0].Bytes)
@@ -58,7 +61,7 @@ func copyFast(c *graph.Call, to, from []byte) {
 	if len(to) > 0 && &to[0] == &from[0] {
 		return
 	}
-	c.Parallel(len(to), 8*grain, func(lo, hi int) { copy(to[lo:hi], from[lo:hi]) })
+	c.Parallel(len(to), 8*f32.Grain, func(lo, hi int) { copy(to[lo:hi], from[lo:hi]) })
 }
 
 // scatterElements puts updates into output 0, along each line in their order.

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "ScatterND",
@@ -24,7 +27,7 @@ var _ = define(graph.Op{
 				return b.Op("ScatterND", graph.A{"reduction": reduction}, data, idx, updates)
 			})
 	},
-	Eval: func(c *graph.Call) { copyBytes(c); scatterND(c, 0, c.Node.Str("reduction"), serial) },
+	Eval: func(c *graph.Call) { copyBytes(c); scatterND(c, 0, c.Node.Str("reduction"), f32.Serial) },
 	Fast: func(c *graph.Call) {
 		copyFast(c, c.Out[0].Bytes, c.In[0].Bytes)
 		scatterND(c, 0, c.Node.Str("reduction"), c.Parallel)
@@ -55,7 +58,7 @@ var _ = define(graph.Op{
 func scatterND(c *graph.Call, batch int, reduction string, parallel func(n, grain int, f func(lo, hi int))) {
 	rows, width, at := rowsOf(c, c.In[1], c.Out[0].Shape, batch)
 	meet := put(c.Out[0], c.In[2], reduction)
-	parallel(width, max(16, grain/(4*max(1, rows))), func(lo, hi int) {
+	parallel(width, max(16, f32.Grain/(4*max(1, rows))), func(lo, hi int) {
 		for r := range rows {
 			to := at(r)
 			for a := lo; a < hi; a++ {

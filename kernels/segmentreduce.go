@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -30,7 +31,7 @@ var segmentOp = define(graph.Op{
 		}
 		return []*graph.Value{b.Op("memopt.SegmentReduceGrad", convCopy(n), in...), nil, nil}
 	},
-	Eval:      func(c *graph.Call) { newSegments(c, c.In[0].Shape, 1).reduce(c, serial) },
+	Eval:      func(c *graph.Call) { newSegments(c, c.In[0].Shape, 1).reduce(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { newSegments(c, c.In[0].Shape, 1).reduce(c, c.Parallel) },
 	Lower:     lowerSegmentReduce,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
@@ -67,7 +68,7 @@ var _ = define(graph.Op{
 		n.Set(0, n.Inputs[0].Type, shape)
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { newSegments(c, c.Out[0].Shape, 2).spread(c, serial) },
+	Eval:      func(c *graph.Call) { newSegments(c, c.Out[0].Shape, 2).spread(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { newSegments(c, c.Out[0].Shape, 2).spread(c, c.Parallel) },
 	Lower:     lowerSegmentReduceGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems() },
@@ -132,10 +133,10 @@ func newSegments(c *graph.Call, data []int, at int) segments {
 
 // reduce makes the rows of the output. An empty segment is 0, or the number that no
 // other is below or above.
-func (s segments) reduce(c *graph.Call, par parallel) {
+func (s segments) reduce(c *graph.Call, par f32.Parallel) {
 	x, y := c.In[0], c.Out[0]
 	average := max(1, s.rows/max(1, len(s.first)))
-	par(len(s.first), max(1, grain/max(1, s.width*average)), func(lo, hi int) {
+	par(len(s.first), max(1, f32.Grain/max(1, s.width*average)), func(lo, hi int) {
 		sums := make([]float64, s.width)
 		for i := lo; i < hi; i++ {
 			s.one(x, i, sums)
@@ -194,10 +195,10 @@ func (s segments) place(x *graph.Tensor, i, k int) int {
 
 // spread makes the gradient of the data. Workers own numbers of all rows: rows may be in
 // several segments, and in one of any length.
-func (s segments) spread(c *graph.Call, par parallel) {
+func (s segments) spread(c *graph.Call, par f32.Parallel) {
 	dy, dx, x := c.In[0], c.Out[0], input(c, 4)
 	clear(dx.Bytes)
-	par(s.width, max(1, grain/max(1, s.rows)), func(lo, hi int) {
+	par(s.width, max(1, f32.Grain/max(1, s.rows)), func(lo, hi int) {
 		if dx.Type != graph.Float32 {
 			for k := lo; k < hi; k++ {
 				sums := make([]float64, s.rows)

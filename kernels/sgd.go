@@ -1,5 +1,7 @@
 package kernels
 
+import "memopt/kernels/internal/f32"
+
 var _ = defineOptimizer(optimizer{
 	name:  "sgd",
 	op:    "SGD",
@@ -13,16 +15,7 @@ var _ = defineOptimizer(optimizer{
 	fast: func(u update) func(p, g []float32, s [][]float32) {
 		lr, scale, wd := float32(u.lr), float32(u.scale), float32(u.n.Float("weight_decay"))
 		return func(p, g []float32, _ [][]float32) {
-			g = g[:len(p)]
-			if vectors {
-				a := mapping2(p, p, g)
-				a.scalars = [10]float32{1 - lr*wd, lr * scale}
-				a.sgd(len(p))
-				return
-			}
-			for i, x := range p {
-				p[i] = x - lr*(scale*g[i]+wd*x)
-			}
+			f32.SGD(p, g, lr, scale, wd)
 		}
 	},
 	samples: []string{"", "weight_decay=0.1"},

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -288,7 +289,7 @@ func (s skip) eval(c *graph.Call) {
 
 func (s skip) fast(c *graph.Call) {
 	r := s.of(c)
-	work := 1 + grain/8/max(1, r.width)
+	work := 1 + f32.Grain/8/max(1, r.width)
 	if c.In[0].Type != graph.Float32 {
 		c.Parallel(r.rows, work, func(lo, hi int) { r.run(c, lo, hi) })
 		return
@@ -327,7 +328,7 @@ func (s skip) fast(c *graph.Call) {
 				copy(total[at:], x)
 			}
 			mean, inv := r.stats32(x)
-			normRow(y[at:at+r.width], x, float32(mean), float32(inv), gamma, beta, 1)
+			f32.Norm(y[at:at+r.width], x, float32(mean), float32(inv), gamma, beta, 1)
 			r.keep(c, row, mean, inv)
 		}, lead...)
 	})

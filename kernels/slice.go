@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -102,7 +103,7 @@ var unslicing mover = func(c *graph.Call) []move {
 
 // clearFast zeroes bytes on all workers.
 func clearFast(c *graph.Call, b []byte) {
-	c.Parallel(len(b), 8*grain, func(lo, hi int) { clear(b[lo:hi]) })
+	c.Parallel(len(b), 8*f32.Grain, func(lo, hi int) { clear(b[lo:hi]) })
 }
 
 // sliceAxes is the axis and the step of each start; starts are input at.

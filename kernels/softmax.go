@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -29,67 +30,15 @@ var _ = define(graph.Op{
 			}
 		})
 	},
-	Fast:      func(c *graph.Call) { onAxisF32(c, c.Node.Int("axis"), softmaxRow) },
+	Fast: func(c *graph.Call) {
+		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) { f32.Softmax(y, x[0]) })
+	},
 	Lower:     lowerRow(rowSoftmax),
 	Flops:     perElement(12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   axisSamples,
 })
-
-// topRow is the greatest number of a row but for NaN, which shows in the
-// exponentials anyway.
-func topRow(x []float32) float32 {
-	if vectors && len(x) >= worthVectors {
-		var s rowSums
-		for i := range s.top {
-			s.top[i] = minusInf
-		}
-		a := mapping(x, x)
-		a.sums, a.pad[0] = &s, minusInf
-		a.greatest(len(x))
-		return s.top[0]
-	}
-	a := float32(math.Inf(-1))
-	b, c, d := a, a, a
-	for ; len(x) >= 4; x = x[4:] {
-		if x[0] > a {
-			a = x[0]
-		}
-		if x[1] > b {
-			b = x[1]
-		}
-		if x[2] > c {
-			c = x[2]
-		}
-		if x[3] > d {
-			d = x[3]
-		}
-	}
-	for _, v := range x {
-		a = max(a, v)
-	}
-	return max(a, b, c, d)
-}
-
-func softmaxRow(y []float32, in [][]float32) {
-	x := in[0]
-	if vectors && len(x) >= worthVectors {
-		var s rowSums
-		for i := range s.top {
-			s.top[i] = minusInf
-		}
-		a := mapping(y, x)
-		a.sums, a.pad[0] = &s, minusInf
-		a.greatest(len(x))
-		a.scalars[0] = s.top[0]
-		a.expSum(len(x))
-		a.in[0], a.scalars[0] = a.out[0], float32(1/s.total(0))
-		a.scale(len(x))
-		return
-	}
-	scaleRow(y, y, float32(1/expSumRow(y, x, topRow(x))))
-}
 
 var _ = define(graph.Op{
 	Name:   "SoftmaxGrad_13",
@@ -112,7 +61,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Fast: func(c *graph.Call) {
-		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) { softmaxSlopeRow(dx, in[0], in[1]) })
+		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) { f32.SoftmaxSlope(dx, in[0], in[1]) })
 	},
 	Lower:     lowerRow(rowSoftmaxGrad),
 	Flops:     perElement(4),
@@ -120,44 +69,6 @@ var _ = define(graph.Op{
 	InPlace:   []int{0, 1},
 	Samples:   pairs(axisSamples),
 })
-
-// softmaxSlopeRow may write over dy or y.
-func softmaxSlopeRow(dx, dy, y []float32) { slopeRow(dx, dy, y, float32(dotRow(dy, y))) }
-
-// slopeRow is dx = y·(dy − dot).
-func slopeRow(dx, dy, y []float32, dot float32) {
-	if vectors {
-		a := mapping2(dx, dy, y)
-		a.scalars[0] = dot
-		a.softmaxSlope(len(y))
-		return
-	}
-	for i, v := range y {
-		dx[i] = v * (dy[i] - dot)
-	}
-}
-
-// dotRow adds in the order of sumRow.
-func dotRow(x, y []float32) float64 {
-	if vectors && len(x) >= worthVectors {
-		var s rowSums
-		a := mapping2(x, x, y)
-		a.sums = &s
-		a.dot(len(x))
-		return s.total(0)
-	}
-	var a, b, c, d float64
-	for y = y[:len(x)]; len(x) >= 4 && len(y) >= 4; x, y = x[4:], y[4:] {
-		a += float64(x[0]) * float64(y[0])
-		b += float64(x[1]) * float64(y[1])
-		c += float64(x[2]) * float64(y[2])
-		d += float64(x[3]) * float64(y[3])
-	}
-	for i, v := range x {
-		a += float64(v) * float64(y[i])
-	}
-	return (a + b) + (c + d)
-}
 
 var _ = flatAxis("Softmax")
 

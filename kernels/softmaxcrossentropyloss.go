@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -90,7 +91,7 @@ func (l classLoss) fastCrossEntropy(c *graph.Call) {
 	if p := output(c, 1); p != nil {
 		logProb = p.F32()
 	}
-	c.Parallel(len(losses), 1+grain/8/max(1, l.classes), func(lo, hi int) {
+	c.Parallel(len(losses), 1+f32.Grain/8/max(1, l.classes), func(lo, hi int) {
 		l.rows(logProb, c.In[0].F32(), lo, hi, func(s int, out, row []float32) {
 			var lse float64
 			losses[s], lse = l.fastLoss(s, row)
@@ -123,12 +124,12 @@ func (l classLoss) fastGrad(sample int, slope float64, out, row []float32) {
 	}
 	g := w * slope
 	m, sum := softmaxSum(row)
-	inBlocks(len(row), func(lo, hi int) {
+	f32.InBlocks(len(row), func(lo, hi int) {
 		out := out[lo:hi]
 		for i, v := range row[lo:hi] {
 			out[i] = v - m
 		}
-		expRow(out, out)
+		f32.Exp(out, out)
 		scale := float32(g / sum)
 		for i := range out {
 			out[i] *= scale
@@ -147,14 +148,14 @@ func softmaxSum(row []float32) (m float32, sum float64) {
 			m = v
 		}
 	}
-	var e [blockLen]float32
-	inBlocks(len(row), func(lo, hi int) {
+	var e [f32.BlockLen]float32
+	f32.InBlocks(len(row), func(lo, hi int) {
 		e := e[:hi-lo]
 		for i, v := range row[lo:hi] {
 			e[i] = v - m
 		}
-		expRow(e, e)
-		sum = sumRow(sum, e)
+		f32.Exp(e, e)
+		sum = f32.Sum(sum, e)
 	})
 	return m, sum
 }
@@ -258,7 +259,7 @@ var _ = define(graph.Op{
 		}
 		l := newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape)
 		slope := l.slope(c.In[0])
-		c.Parallel(l.labels.Len(), 1+grain/8/max(1, l.classes), func(lo, hi int) {
+		c.Parallel(l.labels.Len(), 1+f32.Grain/8/max(1, l.classes), func(lo, hi int) {
 			l.rows(c.Out[0].F32(), c.In[1].F32(), lo, hi, func(s int, out, row []float32) {
 				l.fastGrad(s, slope(s), out, row)
 			})

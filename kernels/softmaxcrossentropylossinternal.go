@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -204,14 +205,14 @@ func (l classLoss) fastKeptGrad(c *graph.Call, bias *graph.Tensor) {
 		return
 	}
 	slope := l.slope(c.In[0])
-	c.Parallel(l.labels.Len(), 1+grain/8/max(1, l.classes), func(lo, hi int) {
+	c.Parallel(l.labels.Len(), 1+f32.Grain/8/max(1, l.classes), func(lo, hi int) {
 		l.rows(c.Out[0].F32(), c.In[1].F32(), lo, hi, func(s int, out, row []float32) {
 			class, g := l.slopeOf(s, slope)
 			if g == 0 {
 				clear(out)
 			} else {
-				expRow(out, row)
-				scaleRow(out, out, float32(g))
+				f32.Exp(out, row)
+				f32.Scale(out, out, float32(g))
 				if class >= 0 {
 					out[class] -= float32(g)
 				}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // spreadKernels store elements one by one or in pairs. What they write is never
 // 16-bit floats.
@@ -29,7 +32,7 @@ func (s *spread) append(l *graph.Lowering) {
 	if each > s.rows {
 		each = s.rows * min(s.channels, each/s.rows)
 	}
-	groups := s.slots * ceilDiv(s.channels, max(1, each/s.rows)) * volume(s.taps) * ceilDiv(s.rows, each)
+	groups := s.slots * ceilDiv(s.channels, max(1, each/s.rows)) * f32.Volume(s.taps) * ceilDiv(s.rows, each)
 	batch, sx := frontFilled(3, s.shape, 1), frontFilled(3, s.sx, 0)
 	push := words(l, groups, s.channels, s.rows, each, s.whole, s.width, batch[1], batch[2], sx[0], sx[1], sx[2], s.first, s.at, s.channel)
 	push = append(push, triples(s.taps, s.step, s.dilation, s.shift, s.size, s.strides)...)

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "Sub",
@@ -18,17 +21,7 @@ var _ = define(graph.Op{
 	Whole: wholeArithmetic(wholeDifference),
 	Eval:  subtraction.eval,
 	Fast: subtraction.fast(
-		func(z, x, y []float32) {
-			if vectors {
-				a := mapping2(z, x[:len(z)], y)
-				a.sub(len(z))
-				return
-			}
-			x, y = x[:len(z)], y[:len(z)]
-			for i := range z {
-				z[i] = x[i] - y[i]
-			}
-		},
+		f32.Sub,
 		func(z, x []float32, y float32) {
 			x = x[:len(z)]
 			for i := range z {

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "Sum",
@@ -16,7 +19,7 @@ var _ = define(graph.Op{
 		return dx
 	},
 	Eval:      many{f: func(acc, x float64) float64 { return acc + x }}.eval,
-	Fast:      many{f: func(acc, x float64) float64 { return acc + x }}.fast(addRow),
+	Fast:      many{f: func(acc, x float64) float64 { return acc + x }}.fast(f32.Add),
 	Lower:     lowerMany("a + b", "a + b + c"),
 	Pointwise: true,
 	Flops:     perInput,

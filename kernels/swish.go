@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = defineActivation(swish("Swish", "", 24, "alpha float=1"))
 
@@ -28,11 +31,11 @@ func swish(name, domain string, since int, attrs string) activation {
 		ofOrt: domain == microsoft,
 		fast: func(n *graph.Node) func(y, x []float32) {
 			alpha := float32(n.Float("alpha"))
-			return func(y, x []float32) { swishRow(y, x, alpha) }
+			return func(y, x []float32) { f32.Swish(y, x, alpha) }
 		},
 		fastSlope: func(n *graph.Node) func(dx, dy, x []float32) {
 			alpha := float32(n.Float("alpha"))
-			return func(dx, dy, x []float32) { swishSlopeRow(dx, dy, x, alpha) }
+			return func(dx, dy, x []float32) { f32.SwishSlope(dx, dy, x, alpha) }
 		},
 		shader:      "a * sigmoidOf(p * a)",
 		shaderSlope: "sigmoidOf(p * b) * (T(1) + p * b * (T(1) - sigmoidOf(p * b)))",

@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"math"
+
+	"memopt/kernels/internal/f32"
 )
 
 var _ = defineActivation(activation{
@@ -11,7 +13,7 @@ var _ = defineActivation(activation{
 	slope: plain(func(y float64) float64 { return 1 - y*y }),
 	fromY: true,
 	ofOrt: true,
-	fast:  plain(tanhRow),
+	fast:  plain(f32.Tanh),
 	fastSlope: plain(func(dx, dy, y []float32) {
 		dx, dy = dx[:len(y)], dy[:len(y)]
 		for i, v := range y {

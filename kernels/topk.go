@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"memopt/kernels/internal/f32"
 	"memopt/memopt/graph"
 )
 
@@ -40,7 +41,7 @@ var _ = define(graph.Op{
 		x := n.Inputs[0]
 		return []*graph.Value{b.Op("com.microsoft.GatherElementsGrad", graph.A{"axis": n.Int("axis")}, dy[0], shapeOf(b, x), n.Outputs[1]), nil}
 	},
-	Eval:  func(c *graph.Call) { topK(c, serial) },
+	Eval:  func(c *graph.Call) { topK(c, f32.Serial) },
 	Fast:  func(c *graph.Call) { topK(c, c.Parallel) },
 	Whole: wholePlaces(1),
 	Lower: lowerTopK,
@@ -83,7 +84,7 @@ func topK(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	outer, n, after := around(x.Shape, axis)
 	k, size := values.Shape[axis], int(x.Type.Size())
 	order, least := orders(x), c.Node.Int("largest") == 0
-	parallel(outer*after, max(1, grain/(16*max(1, n))), func(lo, hi int) {
+	parallel(outer*after, max(1, f32.Grain/(16*max(1, n))), func(lo, hi int) {
 		best := make([]ranked, 0, max(n, k+1))
 		for line := lo; line < hi; line++ {
 			from, to := line/after*n*after+line%after, line/after*k*after+line%after

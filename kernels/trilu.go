@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "Trilu",
@@ -24,7 +27,7 @@ var _ = define(graph.Op{
 		dx[0] = b.Op("Trilu", graph.A{"upper": n.Int("upper")}, dy[0], n.In(1))
 		return dx
 	},
-	Eval:      func(c *graph.Call) { trilu(c, serial) },
+	Eval:      func(c *graph.Call) { trilu(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { trilu(c, c.Parallel) },
 	Lower:     lowerTrilu,
 	Flops:     noFlops,
@@ -53,7 +56,7 @@ func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 		k = int(max(-int64(height), min(v.Int(0), int64(width))))
 	}
 	upper := c.Node.Int("upper") != 0
-	parallel(elems(x.Shape[:rank-1]), max(1, grain/max(1, width)), func(lo, hi int) {
+	parallel(elems(x.Shape[:rank-1]), max(1, f32.Grain/max(1, width)), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			// Columns [from, to) stay.
 			edge := r%height + k

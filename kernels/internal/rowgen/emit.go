@@ -495,8 +495,8 @@ func files() map[string][]byte {
 	var code strings.Builder
 	var amd64, other strings.Builder
 	numbers := &table{}
-	amd64.WriteString(warning + "\npackage kernels\n")
-	other.WriteString(warning + "\n//go:build !amd64\n\npackage kernels\n")
+	amd64.WriteString(warning + "\npackage f32\n")
+	other.WriteString(warning + "\n//go:build !amd64\n\npackage f32\n")
 	for _, l := range loops {
 		k := &kernel{name: l.name, doc: l.doc}
 		l.body(k)

@@ -1,4 +1,4 @@
-// Command rowgen writes the vector forms of package kernels' loops over rows:
+// Command rowgen writes the vector forms of package f32's loops over rows:
 // vector_amd64.s, vector_amd64.go and vector_noasm.go. A loop is a function of
 // table.go over the values of one element; this program makes it as wide as
 // the registers of AVX2 and of AVX-512 are. A test keeps what is committed as

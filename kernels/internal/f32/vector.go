@@ -1,11 +1,11 @@
-package kernels
+package f32
 
 import (
 	"math"
 	"unsafe"
 )
 
-//go:generate go run ./internal/rowgen .
+//go:generate go run ../rowgen .
 
 // The loops over rows have vector forms, which internal/rowgen writes:
 // vector_amd64.s. Each takes its rows, numbers and sums as one rowArgs.
@@ -28,8 +28,8 @@ type rowSums struct {
 	top  [16]float32
 }
 
-// worthVectors is the length from which on a sum is quicker in lanes.
-const worthVectors = 32
+// WorthVectors is the length from which on a sum is quicker in lanes.
+const WorthVectors = 32
 
 // mapping is the arguments of y from x. The rows must be as long as the call
 // says.
@@ -80,4 +80,5 @@ func (t *rowTail) store(a *rowArgs, from, to, outs int) {
 	}
 }
 
-var minusInf = float32(math.Inf(-1))
+// MinusInf is less than all other numbers.
+var MinusInf = float32(math.Inf(-1))

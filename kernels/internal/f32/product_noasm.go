@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package kernels
+package f32
 
 func fastTiles() []tile { return nil }
 

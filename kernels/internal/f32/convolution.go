@@ -1,13 +1,60 @@
-package kernels
+package f32
 
-// The quick convolutions are matrix products. The matrix of an image, with a
+// Convolutions are matrix products here. The matrix of an image, with a
 // row for each channel and tap and a column for each position, never exists:
 // its elements are picked from the image while panels are packed.
+
+// Convolution is the geometry of a convolution and of its gradients:
+// the side x is [N, group·inner, in…], the side y is [N, group·outer, out…],
+// the filters are [group·outer, inner, kernel…]. Output o of an axis is
+// connected to input o·stride + k·dilation − pad by tap k. Forward, Backward
+// and Filters compute one of the three from the two others. There are always three
+// spatial axes, the first ones of length 1 if need be.
+type Convolution struct {
+	N, Group, Inner, Outer int
+	In, Out                [3]int
+	Kernel, Stride         [3]int
+	Dilation, Pad          [3]int
+}
+
+// Ones is stride or dilation 1 along all axes.
+var Ones = [3]int{1, 1, 1}
+
+// Volume is the number of positions in a box.
+func Volume(d [3]int) int { return d[0] * d[1] * d[2] }
+
+// From is the input that tap k connects output o of an axis to; it may lie
+// outside.
+func (c *Convolution) From(axis, o, k int) int {
+	return o*c.Stride[axis] + k*c.Dilation[axis] - c.Pad[axis]
+}
+
+// Lines calls f for every output line and tap that meet inside the input: n
+// outputs from offset out on see inputs from in on, step apart. The taps of an
+// output come in order.
+func (c *Convolution) Lines(f func(out, in, tap, n, step int)) {
+	step := c.Stride[2]
+	for o := range c.Out[0] * c.Out[1] {
+		for t := range Volume(c.Kernel) {
+			z := c.From(0, o/c.Out[1], t/(c.Kernel[1]*c.Kernel[2]))
+			y := c.From(1, o%c.Out[1], t/c.Kernel[2]%c.Kernel[1])
+			if z < 0 || z >= c.In[0] || y < 0 || y >= c.In[1] {
+				continue
+			}
+			first := c.From(2, 0, t%c.Kernel[2])
+			lo := ceil(max(0, -first), step)
+			n := min(c.Out[2], ceil(max(0, c.In[2]-first), step)) - lo
+			if n > 0 {
+				f(o*c.Out[2]+lo, (z*c.In[1]+y)*c.In[2]+first+lo*step, t, n, step)
+			}
+		}
+	}
+}
 
 // columns is that matrix as an operand, for all images, one behind the other:
 // for positions on one side, what the taps see of an image on the other.
 type columns struct {
-	*convolution
+	*Convolution
 	images []float32 // each [channels, in…], or [channels, out…] if back
 	step   int       // from one image to the next
 	back   bool      // positions are of x and the images are of y
@@ -16,9 +63,9 @@ type columns struct {
 }
 
 // newColumns is for images that are still to be named.
-func newColumns(c *convolution, step int, back, taps bool) columns {
-	m := columns{convolution: c, step: step, back: back, taps: taps}
-	if wide() && c.stride[2] <= 2 {
+func newColumns(c *Convolution, step int, back, taps bool) columns {
+	m := columns{Convolution: c, step: step, back: back, taps: taps}
+	if wide() && c.Stride[2] <= 2 {
 		m.look = newOutlook(c, back)
 	}
 	return m
@@ -30,7 +77,8 @@ func (m columns) of(images []float32) *columns {
 	return &m
 }
 
-func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
+// Pack is of Operand.
+func (m *columns) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
@@ -46,24 +94,24 @@ func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
 		return
 	}
 	// What a tap sees lies together. It is brought to columns after.
-	rows := tapRows.get()
+	rows := tapRows.Get()
 	m.fill(rows[:], i0, i1, p0, p1, p1-p0)
 	packRows(dst, rows[:], i1-i0, p1-p0, p1-p0, w)
-	tapRows.put(rows)
+	tapRows.Put(rows)
 }
 
-var tapRows workspace[[maxCols * blockK]float32]
+var tapRows workspace[[maxCols * BlockK]float32]
 
 // fill writes rows [r0, r1) (channel and tap) and positions [q0, q1): element
 // (r, q) goes to (r − r0)·ld + q − q0. What a tap sees of a run of positions on
 // one line is found once for all channels.
 func (m *columns) fill(dst []float32, r0, r1, q0, q1, ld int) {
-	positions, seen := m.out, m.in
+	positions, seen := m.Out, m.In
 	if m.back {
-		positions, seen = m.in, m.out
+		positions, seen = m.In, m.Out
 	}
-	taps, size, all := volume(m.kernel), volume(seen), volume(positions)
-	if m.stride == ones && positions == seen {
+	taps, size, all := Volume(m.Kernel), Volume(seen), Volume(positions)
+	if m.Stride == Ones && positions == seen {
 		m.shifted(dst, r0, r1, q0, q1, ld)
 		return
 	}
@@ -74,11 +122,11 @@ func (m *columns) fill(dst []float32, r0, r1, q0, q1, ld int) {
 		y, z := at/positions[2]%positions[1], at/positions[2]/positions[1]
 		for first := r0; first < min(r0+taps, r1); first++ {
 			tap := first % taps
-			sz, okZ := m.sees(0, z, tap/(m.kernel[1]*m.kernel[2]), seen[0])
-			sy, okY := m.sees(1, y, tap/m.kernel[2]%m.kernel[1], seen[1])
+			sz, okZ := m.sees(0, z, tap/(m.Kernel[1]*m.Kernel[2]), seen[0])
+			sy, okY := m.sees(1, y, tap/m.Kernel[2]%m.Kernel[1], seen[1])
 			var s span
 			if okZ && okY {
-				s = m.span(x, n, tap%m.kernel[2], seen[2])
+				s = m.span(x, n, tap%m.Kernel[2], seen[2])
 				s.from += (sz*seen[1] + sy) * seen[2]
 			}
 			for r := first; r < r1; r += taps {
@@ -92,7 +140,7 @@ func (m *columns) fill(dst []float32, r0, r1, q0, q1, ld int) {
 // shifted is fill where both sides are alike: a tap sees the whole image, moved
 // by so many elements, but for the positions that it moves beyond an edge.
 func (m *columns) shifted(dst []float32, r0, r1, q0, q1, ld int) {
-	taps, size, line := volume(m.kernel), volume(m.in), m.in[2]
+	taps, size, line := Volume(m.Kernel), Volume(m.In), m.In[2]
 	var room [64][2]int
 	for q := q0; q < q1; {
 		image, at := m.images[q/size*m.step:], q%size
@@ -100,16 +148,16 @@ func (m *columns) shifted(dst []float32, r0, r1, q0, q1, ld int) {
 		for first := r0; first < min(r0+taps, r1); first++ {
 			tap := first % taps
 			var by [3]int
-			for axis, k := range [3]int{tap / (m.kernel[1] * m.kernel[2]), tap / m.kernel[2] % m.kernel[1], tap % m.kernel[2]} {
-				if by[axis] = m.from(axis, 0, k); m.back {
+			for axis, k := range [3]int{tap / (m.Kernel[1] * m.Kernel[2]), tap / m.Kernel[2] % m.Kernel[1], tap % m.Kernel[2]} {
+				if by[axis] = m.From(axis, 0, k); m.back {
 					by[axis] = -by[axis]
 				}
 			}
-			move := (by[0]*m.in[1]+by[1])*line + by[2]
+			move := (by[0]*m.In[1]+by[1])*line + by[2]
 			lo := min(n, max(0, -at-move))
 			hi := max(lo, min(n, size-at-move))
 			blind := m.blind(room[:0], at, n, by)
-			to, channels := dst[(first-r0)*ld+q-q0:], ceilDiv(r1-first, taps)
+			to, channels := dst[(first-r0)*ld+q-q0:], ceil(r1-first, taps)
 			if lo < hi {
 				copyRows(to[lo:], image[first/taps*size+at+lo+move:], channels, hi-lo, taps*ld, size)
 			}
@@ -128,13 +176,13 @@ func (m *columns) shifted(dst []float32, r0, r1, q0, q1, ld int) {
 // blind appends the ranges of n positions from at on that see nothing through
 // a tap that looks so far along each axis.
 func (m *columns) blind(list [][2]int, at, n int, by [3]int) [][2]int {
-	line := m.in[2]
+	line := m.In[2]
 	for i := 0; i < n; {
-		x, y, z := (at+i)%line, (at+i)/line%m.in[1], (at+i)/line/m.in[1]
+		x, y, z := (at+i)%line, (at+i)/line%m.In[1], (at+i)/line/m.In[1]
 		end := min(n, i+line-x)
-		if z += by[0]; z < 0 || z >= m.in[0] {
+		if z += by[0]; z < 0 || z >= m.In[0] {
 			list = append(list, [2]int{i, end})
-		} else if y += by[1]; y < 0 || y >= m.in[1] {
+		} else if y += by[1]; y < 0 || y >= m.In[1] {
 			list = append(list, [2]int{i, end})
 		} else {
 			if left := min(end, i-x-by[2]); left > i {
@@ -153,15 +201,15 @@ func (m *columns) blind(list [][2]int, at, n int, by [3]int) [][2]int {
 func (m *columns) sees(axis, o, k, size int) (int, bool) {
 	var i int
 	if m.back {
-		i = o + m.pad[axis] - k*m.dilation[axis]
-		if stride := m.stride[axis]; stride > 1 {
+		i = o + m.Pad[axis] - k*m.Dilation[axis]
+		if stride := m.Stride[axis]; stride > 1 {
 			if i < 0 || i%stride != 0 {
 				return 0, false
 			}
 			i /= stride
 		}
 	} else {
-		i = m.from(axis, o, k)
+		i = m.From(axis, o, k)
 	}
 	return i, i >= 0 && i < size
 }
@@ -173,19 +221,19 @@ type span struct{ to, toStep, from, fromStep, count int }
 
 // span of n positions from x on, on a line of an image that is so long.
 func (m *columns) span(x, n, k, length int) span {
-	stride := m.stride[2]
+	stride := m.Stride[2]
 	if !m.back {
-		first := m.from(2, x, k)
-		lo := ceilDiv(max(0, -first), stride)
-		hi := min(n, ceilDiv(max(0, length-first), stride))
+		first := m.From(2, x, k)
+		lo := ceil(max(0, -first), stride)
+		hi := min(n, ceil(max(0, length-first), stride))
 		return span{lo, 1, first + lo*stride, stride, max(0, hi-lo)}
 	}
 	// Every stride-th position of x is connected.
-	first := x + m.pad[2] - k*m.dilation[2]
+	first := x + m.Pad[2] - k*m.Dilation[2]
 	lo := max(0, -first)
 	lo += (stride - (first+lo)%stride) % stride
 	from := (first + lo) / stride
-	return span{lo, stride, from, 1, max(0, min(ceilDiv(n-lo, stride), length-from))}
+	return span{lo, stride, from, 1, max(0, min(ceil(n-lo, stride), length-from))}
 }
 
 // copy brings what is seen to n positions.
@@ -235,7 +283,8 @@ type turned struct {
 	of          []int // the taps that take part; nil: all
 }
 
-func (t turned) pack(dst []float32, i0, i1, p0, p1, w int) {
+// Pack is of Operand.
+func (t turned) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
@@ -260,14 +309,15 @@ func (t turned) pack(dst []float32, i0, i1, p0, p1, w int) {
 // length.
 type stacked struct {
 	length int
-	part   func(i int) dense
+	part   func(i int) Matrix
 }
 
-func (s stacked) pack(dst []float32, i0, i1, p0, p1, w int) {
+// Pack is of Operand.
+func (s stacked) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	for p := p0; p < p1; {
 		end := min(p1, (p/s.length+1)*s.length)
 		base := p / s.length * s.length
-		s.part(p/s.length).pack(dst[(p-p0)*w:], i0, i1, p-base, end-base, w)
+		s.part(p/s.length).Pack(dst[(p-p0)*w:], i0, i1, p-base, end-base, w)
 		p = end
 	}
 }
@@ -275,145 +325,141 @@ func (s stacked) pack(dst []float32, i0, i1, p0, p1, w int) {
 // fast computes one side from the other in one product for each group, over
 // the positions of all images: channels of the side, size positions each,
 // depth products for every element.
-func (c *convolution) fast(par parallel, dst, bias []float32, channels, size, depth int, a func(g int) operand, b func(g int) operand) {
-	for i := range c.n * c.group * channels {
+func (c *Convolution) fast(par Parallel, dst, bias []float32, channels, size, depth int, a func(g int) Operand, b func(g int) Operand) {
+	for i := range c.N * c.Group * channels {
 		if bias == nil {
 			break
 		}
-		fillWith(dst[i*size:(i+1)*size], bias[i%(c.group*channels)])
+		Fill(dst[i*size:(i+1)*size], bias[i%(c.Group*channels)])
 	}
-	one := func(par parallel, g int) {
-		to := result{dst[g*channels*size:], size, size, c.group * channels * size, nil}
-		tiles[0].multiply(par, channels, c.n*size, depth, a(g), b(g), to, bias != nil)
+	one := func(par Parallel, g int) {
+		to := result{dst[g*channels*size:], size, size, c.Group * channels * size, nil}
+		tiles[0].multiply(par, channels, c.N*size, depth, a(g), b(g), to, bias != nil)
 	}
-	work := channels * c.n * size * depth
-	if c.group == 1 || work >= aWhole {
-		for g := range c.group {
+	work := channels * c.N * size * depth
+	if c.Group == 1 || work >= WholeWork {
+		for g := range c.Group {
 			one(par, g)
 		}
 		return
 	}
-	par(c.group, 1+16*grain/max(1, work), func(lo, hi int) {
+	par(c.Group, 1+16*Grain/max(1, work), func(lo, hi int) {
 		for g := lo; g < hi; g++ {
-			one(serial, g)
+			one(Serial, g)
 		}
 	})
 }
 
-func fillWith(y []float32, v float32) {
-	for i := range y {
-		y[i] = v
-	}
-}
-
-func (c *convolution) fastForward(par parallel, x, w, bias, y []float32) {
+// Forward is y from x and the filters w; bias may be nil.
+func (c *Convolution) Forward(par Parallel, x, w, bias, y []float32) {
 	if c.single() {
 		c.singleForward(par, x, w, bias, y)
 		return
 	}
-	depth, size := c.inner*volume(c.kernel), c.inner*volume(c.in)
-	columns := newColumns(c, c.group*size, false, false)
-	c.fast(par, y, bias, c.outer, volume(c.out), depth,
-		func(g int) operand { return dense{w[g*c.outer*depth:], depth, 1, 1} },
-		func(g int) operand { return columns.of(x[g*size:]) })
+	depth, size := c.Inner*Volume(c.Kernel), c.Inner*Volume(c.In)
+	columns := newColumns(c, c.Group*size, false, false)
+	c.fast(par, y, bias, c.Outer, Volume(c.Out), depth,
+		func(g int) Operand { return Matrix{w[g*c.Outer*depth:], depth, 1, 1} },
+		func(g int) Operand { return columns.of(x[g*size:]) })
 }
 
-func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
+// Backward is x from y and the filters: the gradient of x, and the transposed convolution.
+func (c *Convolution) Backward(par Parallel, y, w, bias, x []float32) {
 	if c.single() {
 		c.singleBackward(par, y, w, bias, x)
 		return
 	}
-	if c.stride != ones {
+	if c.Stride != Ones {
 		c.phases(par, y, w, bias, x)
 		return
 	}
-	taps, size := volume(c.kernel), c.outer*volume(c.out)
-	columns := newColumns(c, c.group*size, true, false)
-	c.fast(par, x, bias, c.inner, volume(c.in), c.outer*taps,
-		func(g int) operand { return turned{w[g*c.outer*c.inner*taps:], c.inner, taps, nil} },
-		func(g int) operand { return columns.of(y[g*size:]) })
+	taps, size := Volume(c.Kernel), c.Outer*Volume(c.Out)
+	columns := newColumns(c, c.Group*size, true, false)
+	c.fast(par, x, bias, c.Inner, Volume(c.In), c.Outer*taps,
+		func(g int) Operand { return turned{w[g*c.Outer*c.Inner*taps:], c.Inner, taps, nil} },
+		func(g int) Operand { return columns.of(y[g*size:]) })
 }
 
-// fastFilters sums over the positions of all images in one product.
-func (c *convolution) fastFilters(par parallel, x, y, w []float32) {
+// Filters is w from x and y, the gradient of the filters. It sums over the positions of all images in one product.
+func (c *Convolution) Filters(par Parallel, x, y, w []float32) {
 	if c.single() {
 		c.singleFilters(par, x, y, w)
 		return
 	}
-	depth, xs, ys := c.inner*volume(c.kernel), c.inner*volume(c.in), c.outer*volume(c.out)
-	columns := newColumns(c, c.group*xs, false, true)
-	for g := range c.group {
-		multiply(par, c.outer, depth, c.n*volume(c.out),
-			stacked{volume(c.out), func(i int) dense { return dense{y[(i*c.group+g)*ys:], volume(c.out), 1, 1} }},
+	depth, xs, ys := c.Inner*Volume(c.Kernel), c.Inner*Volume(c.In), c.Outer*Volume(c.Out)
+	columns := newColumns(c, c.Group*xs, false, true)
+	for g := range c.Group {
+		Multiply(par, c.Outer, depth, c.N*Volume(c.Out),
+			stacked{Volume(c.Out), func(i int) Matrix { return Matrix{y[(i*c.Group+g)*ys:], Volume(c.Out), 1, 1} }},
 			columns.of(x[g*xs:]),
-			w[g*c.outer*depth:], depth, false)
+			w[g*c.Outer*depth:], depth, false)
 	}
 }
 
 // phases is the way back where strides leave gaps: positions of x that are
 // whole strides apart see the same taps, so each such phase is a convolution
 // without stride over its own taps, and nothing is multiplied by the gaps.
-func (c *convolution) phases(par parallel, y, w, bias, x []float32) {
-	size, taps := volume(c.in), volume(c.kernel)
+func (c *Convolution) phases(par Parallel, y, w, bias, x []float32) {
+	size, taps := Volume(c.In), Volume(c.Kernel)
 	if bias == nil {
 		clear(x) // a phase may see no tap at all
 	}
-	for i := range c.n * c.group * c.inner {
+	for i := range c.N * c.Group * c.Inner {
 		if bias == nil {
 			break
 		}
-		fillWith(x[i*size:(i+1)*size], bias[i%(c.group*c.inner)])
+		Fill(x[i*size:(i+1)*size], bias[i%(c.Group*c.Inner)])
 	}
-	for phase := range volume(c.stride) {
-		at := [3]int{phase / (c.stride[1] * c.stride[2]), phase / c.stride[2] % c.stride[1], phase % c.stride[2]}
+	for phase := range Volume(c.Stride) {
+		at := [3]int{phase / (c.Stride[1] * c.Stride[2]), phase / c.Stride[2] % c.Stride[1], phase % c.Stride[2]}
 		p, of, spots := c.phase(at)
 		if len(of) == 0 || len(spots) == 0 {
 			continue
 		}
-		columns := newColumns(p, c.group*c.outer*volume(c.out), true, false)
-		for g := range c.group {
-			to := result{x[g*c.inner*size:], size, len(spots), c.group * c.inner * size, spots}
-			tiles[0].multiply(par, c.inner, c.n*len(spots), c.outer*len(of),
-				turned{w[g*c.outer*c.inner*taps:], c.inner, taps, of},
-				columns.of(y[g*c.outer*volume(c.out):]), to, bias != nil)
+		columns := newColumns(p, c.Group*c.Outer*Volume(c.Out), true, false)
+		for g := range c.Group {
+			to := result{x[g*c.Inner*size:], size, len(spots), c.Group * c.Inner * size, spots}
+			tiles[0].multiply(par, c.Inner, c.N*len(spots), c.Outer*len(of),
+				turned{w[g*c.Outer*c.Inner*taps:], c.Inner, taps, of},
+				columns.of(y[g*c.Outer*Volume(c.Out):]), to, bias != nil)
 		}
 	}
 }
 
 // phase is the convolution that the positions at, at + stride, … of x take part
 // in, the taps that they see, and where they are.
-func (c *convolution) phase(at [3]int) (p *convolution, of, spots []int) {
+func (c *Convolution) phase(at [3]int) (p *Convolution, of, spots []int) {
 	q := *c
-	q.stride = ones
+	q.Stride = Ones
 	var seen [3][]int // taps of an axis
 	for a := range 3 {
-		q.in[a] = max(0, ceilDiv(c.in[a]-at[a], c.stride[a]))
-		for k := range c.kernel[a] {
-			if (at[a]+c.pad[a]-k*c.dilation[a])%c.stride[a] == 0 {
+		q.In[a] = max(0, ceil(c.In[a]-at[a], c.Stride[a]))
+		for k := range c.Kernel[a] {
+			if (at[a]+c.Pad[a]-k*c.Dilation[a])%c.Stride[a] == 0 {
 				seen[a] = append(seen[a], k)
 			}
 		}
-		if q.kernel[a] = len(seen[a]); q.kernel[a] == 0 {
+		if q.Kernel[a] = len(seen[a]); q.Kernel[a] == 0 {
 			return &q, nil, nil
 		}
 		// Position u sees output u + pad − j·dilation by the j-th of them.
-		output := func(j int) int { return (at[a] + c.pad[a] - seen[a][j]*c.dilation[a]) / c.stride[a] }
-		q.pad[a], q.dilation[a] = output(0), 0
+		output := func(j int) int { return (at[a] + c.Pad[a] - seen[a][j]*c.Dilation[a]) / c.Stride[a] }
+		q.Pad[a], q.Dilation[a] = output(0), 0
 		if len(seen[a]) > 1 {
-			q.dilation[a] = output(0) - output(1)
+			q.Dilation[a] = output(0) - output(1)
 		}
 	}
 	for _, z := range seen[0] {
 		for _, y := range seen[1] {
 			for _, x := range seen[2] {
-				of = append(of, (z*c.kernel[1]+y)*c.kernel[2]+x)
+				of = append(of, (z*c.Kernel[1]+y)*c.Kernel[2]+x)
 			}
 		}
 	}
-	for z := range q.in[0] {
-		for y := range q.in[1] {
-			for x := range q.in[2] {
-				spots = append(spots, ((at[0]+z*c.stride[0])*c.in[1]+at[1]+y*c.stride[1])*c.in[2]+at[2]+x*c.stride[2])
+	for z := range q.In[0] {
+		for y := range q.In[1] {
+			for x := range q.In[2] {
+				spots = append(spots, ((at[0]+z*c.Stride[0])*c.In[1]+at[1]+y*c.Stride[1])*c.In[2]+at[2]+x*c.Stride[2])
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package kernels
+package f32
 
 import (
 	"math"
@@ -6,33 +6,37 @@ import (
 	"testing"
 )
 
-// TestMathf holds the row functions to math's.
-func TestMathf(t *testing.T) {
-	gelu := geluForms["none"]
+// TestFunctions holds the row functions to math's.
+func TestFunctions(t *testing.T) { atEveryLevel(t, testFunctions) }
+
+func testFunctions(t *testing.T) {
+	inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + GeluCubic*x*x*x) }
 	for _, f := range []struct {
 		name  string
 		row   func(y, x []float32)
 		want  func(float64) float64
 		scale func(x, want float64) float64 // what the error is measured against
 	}{
-		{"exp", expRow, math.Exp, magnitudeOf},
+		{"exp", Exp, math.Exp, magnitudeOf},
 		{"exp32", func(y, x []float32) {
 			for i, v := range x {
 				y[i] = exp32(v)
 			}
 		}, math.Exp, magnitudeOf},
-		{"sigmoid", sigmoidRow, sigmoid, magnitudeOf},
-		{"tanh", tanhRow, math.Tanh, magnitudeOf},
-		{"erf", erfRow, math.Erf, magnitudeOf},
-		{"gelu", geluRow, gelu.y, againstOne},
+		{"sigmoid", Sigmoid, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, magnitudeOf},
+		{"tanh", Tanh, math.Tanh, magnitudeOf},
+		{"erf", Erf, math.Erf, magnitudeOf},
+		{"gelu", Gelu, func(x float64) float64 { return 0.5 * x * math.Erfc(-x/math.Sqrt2) }, againstOne},
 		{"gelu's slope", func(y, x []float32) {
 			dy := make([]float32, len(x))
 			for i := range dy {
 				dy[i] = 1
 			}
-			geluSlopeRow(y, dy, x)
-		}, gelu.dy, againstOne},
-		{"gelu by tanh", geluTanhRow, geluForms["tanh"].y, againstOne},
+			GeluSlope(y, dy, x)
+		}, func(x float64) float64 {
+			return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
+		}, againstOne},
+		{"gelu by tanh", GeluTanh, func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(inner(x))) }, againstOne},
 	} {
 		var x []float32
 		for v := -90.0; v < 90; v += 0.0103 {
@@ -59,13 +63,15 @@ func magnitudeOf(_, want float64) float64 { return math.Abs(want) }
 func againstOne(x, want float64) float64  { return max(1, math.Abs(want)) }
 
 // TestRowsByPlace: an element has the same bits wherever it stands.
-func TestRowsByPlace(t *testing.T) {
+func TestRowsByPlace(t *testing.T) { atEveryLevel(t, testRowsByPlace) }
+
+func testRowsByPlace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := make([]float32, 600)
 	for i := range x {
 		x[i] = float32(rng.NormFloat64() * 5)
 	}
-	for _, row := range []func(y, x []float32){expRow, sigmoidRow, tanhRow, erfRow, geluRow} {
+	for _, row := range []func(y, x []float32){Exp, Sigmoid, Tanh, Erf, Gelu} {
 		whole := make([]float32, len(x))
 		row(whole, x)
 		for from := 0; from < len(x); {
@@ -92,7 +98,7 @@ func BenchmarkRows(b *testing.B) {
 		name string
 		row  func(y, x []float32)
 	}{
-		{"exp", expRow}, {"sigmoid", sigmoidRow}, {"tanh", tanhRow}, {"erf", erfRow}, {"gelu", geluRow},
+		{"exp", Exp}, {"sigmoid", Sigmoid}, {"tanh", Tanh}, {"erf", Erf}, {"gelu", Gelu},
 		{"math.Exp", func(y, x []float32) {
 			for i, v := range x {
 				y[i] = float32(math.Exp(float64(v)))

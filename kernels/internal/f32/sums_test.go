@@ -1,4 +1,4 @@
-package kernels
+package f32
 
 import (
 	"math"
@@ -8,7 +8,9 @@ import (
 
 // TestMoments: the mean and spread of a row come out whatever is in front of
 // it and however far from 0 it lies.
-func TestMoments(t *testing.T) {
+func TestMoments(t *testing.T) { atEveryLevel(t, testMoments) }
+
+func testMoments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, row := range []struct {
 		name                string
@@ -35,7 +37,7 @@ func TestMoments(t *testing.T) {
 		for _, v := range x {
 			spread += (float64(v) - mean) * (float64(v) - mean)
 		}
-		m, s := momentsRow(x)
+		m, s := Moments(x)
 		if sigma := math.Sqrt(spread / float64(row.n)); math.Abs(m-mean) > 1e-6*sigma+1e-7*math.Abs(mean) {
 			t.Errorf("%s: the mean is %v, not %v", row.name, m, mean)
 		}
@@ -48,13 +50,12 @@ func TestMoments(t *testing.T) {
 // TestRowsWithoutHeap: a row takes no memory of its own; there are thousands.
 func TestRowsWithoutHeap(t *testing.T) {
 	x, y := make([]float32, 1001), make([]float32, 1001)
-	in := [][]float32{x}
 	for name, row := range map[string]func(){
-		"softmax": func() { softmaxRow(y, in) },
-		"moments": func() { momentsRow(x) },
-		"dot":     func() { dotRow(x, y) },
-		"sum":     func() { sumRow(0, x) },
-		"slope":   func() { rowNorm{centred: true}.gradRow(y, y, x, 0, 1, x, 1) },
+		"softmax": func() { Softmax(y, x) },
+		"moments": func() { Moments(x) },
+		"dot":     func() { Dot(x, y) },
+		"sum":     func() { Sum(0, x) },
+		"slope":   func() { NormSlope(y, y, x, 0, 1, x, 1, true) },
 	} {
 		if n := testing.AllocsPerRun(10, row); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)

@@ -1,20 +1,19 @@
-package kernels
+package f32
 
 import "math"
 
-// Transcendental functions over rows of float32, each with a vector form (see
-// vector.go) and, for CPUs without vectors, one that stands on expRow. The
-// relative error of each is below 2·10⁻⁶ (of those that pass 0 or 1 steeply:
-// the error against 1).
+// Transcendental functions over rows, each with a vector form and, for machines without
+// vectors, one that is made of Exp. The relative error of each is below 2·10⁻⁶ (of those
+// that pass 0 or 1 steeply: the error against 1).
 
-// blockLen is the length of the pieces that rows are computed in, so that
-// what stands between stays in the first cache.
-const blockLen = 256
+// BlockLen is the length of the pieces that rows are computed in, so that
+// intermediate results stay in the first cache.
+const BlockLen = 256
 
-// inBlocks calls f for pieces of [0, n).
-func inBlocks(n int, f func(lo, hi int)) {
-	for lo := 0; lo < n; lo += blockLen {
-		f(lo, min(lo+blockLen, n))
+// InBlocks calls f for pieces of [0, n).
+func InBlocks(n int, f func(lo, hi int)) {
+	for lo := 0; lo < n; lo += BlockLen {
+		f(lo, min(lo+BlockLen, n))
 	}
 }
 
@@ -33,8 +32,8 @@ const (
 	expC5  = 5.0000001201e-1
 )
 
-// expRow is y = eˣ.
-func expRow(y, x []float32) {
+// Exp is y = eˣ.
+func Exp(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
 		a.exp(len(x))
@@ -46,7 +45,7 @@ func expRow(y, x []float32) {
 	}
 }
 
-// exp32 is an element of expRow, for CPUs without vectors.
+// exp32 is an element of Exp, for CPUs without vectors.
 func exp32(x float32) float32 {
 	switch {
 	case x > expMax:
@@ -71,9 +70,9 @@ func exp32(x float32) float32 {
 	return p * scale2(half) * scale2(int32(k)-half)
 }
 
-// choose is a or b. It goes by bits, which the compiler moves without a branch:
+// Choose is a if first, else b. It goes by bits, which the compiler moves without a branch:
 // signs come at random, and a wrong guess costs more than all the rest.
-func choose(first bool, a, b float32) float32 {
+func Choose(first bool, a, b float32) float32 {
 	p, q := math.Float32bits(a), math.Float32bits(b)
 	if first {
 		q = p
@@ -84,44 +83,45 @@ func choose(first bool, a, b float32) float32 {
 // scale2 is 2ᵏ.
 func scale2(k int32) float32 { return math.Float32frombits(uint32(k+127) << 23) }
 
-func sigmoidRow(y, x []float32) {
+// Sigmoid is 1/(1 + e⁻ˣ).
+func Sigmoid(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
 		a.sigmoid(len(x))
 		return
 	}
-	var e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
 		for i, v := range x {
 			e[i] = -v
 		}
-		expRow(e, e)
+		Exp(e, e)
 		for i, v := range e {
 			y[i] = 1 / (1 + v)
 		}
 	})
 }
 
-// tanhRow is 1 − 2/(e^2x + 1), and near 0, where that cancels, a polynomial.
-func tanhRow(y, x []float32) {
+// Tanh is 1 − 2/(e^2x + 1), and near 0, where that cancels, a polynomial.
+func Tanh(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
 		a.tanh(len(x))
 		return
 	}
-	var e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
 		for i, v := range x {
 			e[i] = 2 * v
 		}
-		expRow(e, e)
+		Exp(e, e)
 		for i, v := range x {
 			z := v * v
 			far := 1 - 2/(e[i]+1)
 			near := v + v*z*((((-5.70498872745e-3*z+2.06390887954e-2)*z-5.37397155531e-2)*z+1.33314422036e-1)*z-3.33332819422e-1)
-			y[i] = choose(z < 0.390625, near, far)
+			y[i] = Choose(z < 0.390625, near, far)
 		}
 	})
 }
@@ -133,7 +133,7 @@ func upperTail(q, e, x []float32) {
 	for i, v := range x {
 		e[i] = -0.5 * v * v
 	}
-	expRow(e, e)
+	Exp(e, e)
 	for i, v := range x {
 		t := 1 / (1 + 0.3275911/math.Sqrt2*math.Float32frombits(math.Float32bits(v)&^(1<<31)))
 		p := ((((1.061405429*t-1.453152027)*t+1.421413741)*t-0.284496736)*t + 0.254829592) * t
@@ -141,15 +141,15 @@ func upperTail(q, e, x []float32) {
 	}
 }
 
-// erfRow uses the tail, and a series where that would cancel.
-func erfRow(y, x []float32) {
+// Erf is erf x by the upper tail, and a series where that would cancel.
+func Erf(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
 		a.erf(len(x))
 		return
 	}
-	var q, e, s [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var q, e, s [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		y, x, q, s := y[lo:hi], x[lo:hi], q[:hi-lo], s[:hi-lo]
 		for i, v := range x {
 			s[i] = v * math.Sqrt2
@@ -157,83 +157,83 @@ func erfRow(y, x []float32) {
 		upperTail(q, e[:len(x)], s)
 		for i, v := range x {
 			z := v * v
-			far := choose(v < 0, 2*q[i]-1, 1-2*q[i])
+			far := Choose(v < 0, 2*q[i]-1, 1-2*q[i])
 			near := v * ((((((7.853861353153693e-5*z-8.010193625184903e-4)*z+5.188327685732524e-3)*z-2.685381193529856e-2)*z+1.128358514861418e-1)*z-3.761262582423300e-1)*z + 1.128379165726710)
-			y[i] = choose(z < 1, near, far)
+			y[i] = Choose(z < 1, near, far)
 		}
 	})
 }
 
-// geluRow is x·Φ(x).
-func geluRow(y, x []float32) {
+// Gelu is x·Φ(x).
+func Gelu(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
 		a.gelu(len(x))
 		return
 	}
-	var q, e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var q, e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		y, x, q := y[lo:hi], x[lo:hi], q[:hi-lo]
 		upperTail(q, e[:len(x)], x)
 		for i, v := range x {
-			y[i] = v * choose(v > 0, 1-q[i], q[i])
+			y[i] = v * Choose(v > 0, 1-q[i], q[i])
 		}
 	})
 }
 
-// geluSlopeRow is dy·(Φ(x) + x·φ(x)).
-func geluSlopeRow(dx, dy, x []float32) {
+// GeluSlope is dy·(Φ(x) + x·φ(x)).
+func GeluSlope(dx, dy, x []float32) {
 	if vectors {
 		a := mapping2(dx, dy, x)
 		a.geluSlope(len(x))
 		return
 	}
-	var q, e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var q, e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		dx, dy, x, q, e := dx[lo:hi], dy[lo:hi], x[lo:hi], q[:hi-lo], e[:hi-lo]
 		upperTail(q, e, x)
 		for i, v := range x {
-			dx[i] = dy[i] * (choose(v > 0, 1-q[i], q[i]) + v*e[i]*0.3989422804014327)
+			dx[i] = dy[i] * (Choose(v > 0, 1-q[i], q[i]) + v*e[i]*0.3989422804014327)
 		}
 	})
 }
 
-// swishRow is x·sigmoid(alpha·x).
-func swishRow(y, x []float32, alpha float32) {
+// Swish is x·sigmoid(alpha·x).
+func Swish(y, x []float32, alpha float32) {
 	if vectors {
 		a := mapping(y, x)
 		a.scalars[0] = alpha
 		a.swish(len(x))
 		return
 	}
-	var e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
 		for i, v := range x {
 			e[i] = -alpha * v
 		}
-		expRow(e, e)
+		Exp(e, e)
 		for i, v := range x {
 			y[i] = v / (1 + e[i])
 		}
 	})
 }
 
-// swishSlopeRow is dy·(s + alpha·x·s·(1 − s)), s = sigmoid(alpha·x).
-func swishSlopeRow(dx, dy, x []float32, alpha float32) {
+// SwishSlope is dy·(s + alpha·x·s·(1 − s)), s = sigmoid(alpha·x).
+func SwishSlope(dx, dy, x []float32, alpha float32) {
 	if vectors {
 		a := mapping2(dx, dy, x)
 		a.scalars[0] = alpha
 		a.swishSlope(len(x))
 		return
 	}
-	var e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		dx, dy, x, e := dx[lo:hi], dy[lo:hi], x[lo:hi], e[:hi-lo]
 		for i, v := range x {
 			e[i] = -alpha * v
 		}
-		expRow(e, e)
+		Exp(e, e)
 		for i, v := range x {
 			s := 1 / (1 + e[i])
 			dx[i] = dy[i] * (s + alpha*v*s*(1-s))
@@ -241,15 +241,15 @@ func swishSlopeRow(dx, dy, x []float32, alpha float32) {
 	})
 }
 
-// geluTanhRow is Gelu's approximation, 0.5·(1 + tanh u) being sigmoid(2u).
-func geluTanhRow(y, x []float32) {
+// GeluTanh is Gelu's approximation, 0.5·(1 + tanh u) being sigmoid(2u).
+func GeluTanh(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
 		a.geluTanh(len(x))
 		return
 	}
-	var e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
 		geluTanhInner(e, x)
 		for i, v := range x {
@@ -258,20 +258,20 @@ func geluTanhRow(y, x []float32) {
 	})
 }
 
-// geluTanhSlopeRow is dy·(s + x·s·(1 − s)·(2u)′), s = sigmoid(2u).
-func geluTanhSlopeRow(dx, dy, x []float32) {
+// GeluTanhSlope is dy·(s + x·s·(1 − s)·(2u)′), s = sigmoid(2u).
+func GeluTanhSlope(dx, dy, x []float32) {
 	if vectors {
 		a := mapping2(dx, dy, x)
 		a.geluTanhSlope(len(x))
 		return
 	}
-	var e [blockLen]float32
-	inBlocks(len(x), func(lo, hi int) {
+	var e [BlockLen]float32
+	InBlocks(len(x), func(lo, hi int) {
 		dx, dy, x, e := dx[lo:hi], dy[lo:hi], x[lo:hi], e[:hi-lo]
 		geluTanhInner(e, x)
 		for i, v := range x {
 			s := 1 / (1 + e[i])
-			dx[i] = dy[i] * (s + v*s*(1-s)*(2*geluScale*(1+3*geluCubic*v*v)))
+			dx[i] = dy[i] * (s + v*s*(1-s)*(2*GeluScale*(1+3*GeluCubic*v*v)))
 		}
 	})
 }
@@ -279,36 +279,13 @@ func geluTanhSlopeRow(dx, dy, x []float32) {
 // geluTanhInner is e^(−2u).
 func geluTanhInner(e, x []float32) {
 	for i, v := range x {
-		e[i] = -2 * geluScale * (v + geluCubic*v*v*v)
+		e[i] = -2 * GeluScale * (v + GeluCubic*v*v*v)
 	}
-	expRow(e, e)
+	Exp(e, e)
 }
 
-// expSum is the sum of e^(x−shift), added up in float64.
-func expSum(x []float32, shift float32) float64 {
-	var e [blockLen]float32
-	sum := 0.0
-	for len(x) > 0 {
-		e := e[:min(len(x), blockLen)]
-		sum += expSumRow(e, x[:len(e)], shift)
-		x = x[len(e):]
-	}
-	return sum
-}
-
-// expSumRow is y = e^(x−shift), and the sum of it.
-func expSumRow(y, x []float32, shift float32) float64 {
-	if vectors {
-		var s rowSums
-		a := mapping(y, x)
-		a.sums, a.scalars[0], a.pad[0] = &s, shift, minusInf
-		a.expSum(len(x))
-		return s.total(0)
-	}
-	y = y[:len(x)]
-	for i, v := range x {
-		y[i] = v - shift
-	}
-	expRow(y, y)
-	return sumRow(0, y)
-}
+// The numbers of Gelu's approximation: u = GeluScale·(x + GeluCubic·x³).
+const (
+	GeluScale = 0.7978845608028654 // √(2/π)
+	GeluCubic = 0.044715
+)

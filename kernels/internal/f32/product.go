@@ -1,4 +1,4 @@
-package kernels
+package f32
 
 // The float32 matrix product: C[m, n] = A[m, k] · B[k, n], or C += that.
 //
@@ -10,16 +10,16 @@ package kernels
 //
 // Every element of C is summed over k in one order, whatever the worker count.
 
-// Blocks: a panel of B (288 × 32 floats) stays in the first cache while the
+// The most that a block has of k, rows and columns: a panel of B (288 × 32 floats) stays in the first cache while the
 // panels of a block of A stream past it from the second.
 const (
-	blockK = 288
-	blockM = 960
-	blockN = 1024
+	BlockK = 288
+	BlockM = 960
+	BlockN = 1024
 )
 
 // tile is the shape of what a micro-kernel holds in registers. rows divides
-// blockM, cols divides blockN.
+// BlockM, cols divides BlockN.
 type tile struct {
 	name       string
 	rows, cols int
@@ -48,43 +48,44 @@ const maxRows, maxCols = 12, 32
 // tiles lists the micro-kernels that this machine can run, best first.
 var tiles = append(fastTiles(), tile{"go", 2, 4, nil, tileGo})
 
-// operand is a matrix with an outer index i (a row of A, a column of B) and
+// Operand is a matrix with an outer index i (a row of A, a column of B) and
 // the index p that is summed over.
-type operand interface {
+type Operand interface {
 	// pack copies i in [i0, i1) and p in [p0, p1) to dst, w wide: element
 	// (i, p) goes to (p − p0)·w + i − i0, and what is beyond i1 is 0.
-	pack(dst []float32, i0, i1, p0, p1, w int)
+	Pack(dst []float32, i0, i1, p0, p1, w int)
 }
 
-// dense is an operand that lies in memory: element (i, p) is at i·si + p·sp.
-type dense struct {
-	data   []float32
-	si, sp int
-	scale  float32
+// Matrix is an operand that lies in memory: element (i, p) is at i·I + p·P.
+type Matrix struct {
+	Data  []float32
+	I, P  int
+	Scale float32
 }
 
-func (d dense) pack(dst []float32, i0, i1, p0, p1, w int) {
+// Pack is of Operand.
+func (d Matrix) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	n := i1 - i0
 	if n < w {
 		clear(dst[:(p1-p0)*w])
 	}
-	src := d.data[i0*d.si+p0*d.sp:]
+	src := d.Data[i0*d.I+p0*d.P:]
 	switch {
-	case d.si == 1:
-		copyRows(dst, src, p1-p0, n, w, d.sp)
-	case d.sp == 1:
-		packRows(dst, src, n, p1-p0, d.si, w)
+	case d.I == 1:
+		copyRows(dst, src, p1-p0, n, w, d.P)
+	case d.P == 1:
+		packRows(dst, src, n, p1-p0, d.I, w)
 	default:
 		for p := range p1 - p0 {
 			for i := range n {
-				dst[p*w+i] = src[i*d.si+p*d.sp]
+				dst[p*w+i] = src[i*d.I+p*d.P]
 			}
 		}
 	}
-	if d.scale != 1 {
+	if d.Scale != 1 {
 		dst = dst[:(p1-p0)*w]
 		for i := range dst {
-			dst[i] *= d.scale
+			dst[i] *= d.Scale
 		}
 	}
 }
@@ -125,18 +126,15 @@ func packRows(dst, src []float32, n, k, ld, w int) {
 // panels is the memory that packed blocks need, 1.1 MB for each product that
 // is under way at one time.
 type panels struct {
-	a    [blockM * blockK]float32
-	b    [maxCols * blockK]float32
+	a    [BlockM * BlockK]float32
+	b    [maxCols * BlockK]float32
 	edge [maxRows * maxCols]float32 // a tile that is not whole
 }
 
 var blocks workspace[panels]
 
-// parallel is Call.Parallel.
-type parallel func(n, grain int, f func(lo, hi int))
-
-// multiply is the product by the best micro-kernel there is.
-func multiply(par parallel, m, n, k int, a, b operand, c []float32, ldc int, add bool) {
+// Multiply is the product by the best micro-kernel there is.
+func Multiply(par Parallel, m, n, k int, a, b Operand, c []float32, ldc int, add bool) {
 	tiles[0].multiply(par, m, n, k, a, b, result{c, ldc, n, 0, nil}, add)
 }
 
@@ -157,7 +155,7 @@ func (r result) at(j int) int {
 	return j/r.part*r.step + j%r.part
 }
 
-func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add bool) {
+func (t *tile) multiply(par Parallel, m, n, k int, a, b Operand, c result, add bool) {
 	if m == 0 || n == 0 {
 		return
 	}
@@ -208,31 +206,31 @@ func shares(n, least, tile int) int {
 			parts = 4
 		}
 	}
-	return min(parts, ceilDiv(n, tile))
+	return min(parts, ceil(n, tile))
 }
 
 // shareOf is what shares [first, last) of so many have of n, in whole tiles.
 func shareOf(n, tile, first, last, shares int) (lo, hi int) {
-	tiles := ceilDiv(n, tile)
+	tiles := ceil(n, tile)
 	return tiles * first / shares * tile, min(n, tiles*last/shares*tile)
 }
 
 // block computes rows [m0, m1) × columns [n0, n1).
-func (t *tile) block(m0, m1, n0, n1, k int, a, b operand, c result, add bool) {
-	buf := blocks.get()
-	defer blocks.put(buf)
-	depth := depthOf(k)
-	for j0 := n0; j0 < n1; j0 += blockN {
-		j1 := min(j0+blockN, n1)
+func (t *tile) block(m0, m1, n0, n1, k int, a, b Operand, c result, add bool) {
+	buf := blocks.Get()
+	defer blocks.Put(buf)
+	depth := DepthOf(k)
+	for j0 := n0; j0 < n1; j0 += BlockN {
+		j1 := min(j0+BlockN, n1)
 		for p0 := 0; p0 < k; p0 += depth {
 			p1 := min(p0+depth, k)
-			for i0 := m0; i0 < m1; i0 += blockM {
-				i1 := min(i0+blockM, m1)
+			for i0 := m0; i0 < m1; i0 += BlockM {
+				i1 := min(i0+BlockM, m1)
 				for i := i0; i < i1; i += t.rows {
-					a.pack(buf.a[(i-i0)*(p1-p0):], i, min(i+t.rows, i1), p0, p1, t.rows)
+					a.Pack(buf.a[(i-i0)*(p1-p0):], i, min(i+t.rows, i1), p0, p1, t.rows)
 				}
 				for j := j0; j < j1; j += t.cols {
-					b.pack(buf.b[:], j, min(j+t.cols, j1), p0, p1, t.cols)
+					b.Pack(buf.b[:], j, min(j+t.cols, j1), p0, p1, t.cols)
 					t.column(buf, p1-p0, i0, i1, j, j1, c, add || p0 > 0)
 				}
 			}
@@ -354,10 +352,11 @@ func tileGo(_, k int, a, b, c []float32, ldc, right int, add bool) {
 	}
 }
 
-// depthOf is how much of a sum over k is done before the next part is added.
-func depthOf(k int) int { return ceilDiv(k, ceilDiv(k, blockK)) }
+// DepthOf is how much of a sum over k is done before the next part is added. Sums that
+// are taken apart at multiples of it have the same bits.
+func DepthOf(k int) int { return ceil(k, ceil(k, BlockK)) }
 
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
+func ceil(a, b int) int { return (a + b - 1) / b }
 
-// Processor names the micro-kernel that matrix products use on this machine.
-func Processor() string { return tiles[0].name }
+// Dense is a Matrix: element (i, p) is at i·si + p·sp, and counts scale times.
+func Dense(data []float32, si, sp int, scale float32) Matrix { return Matrix{data, si, sp, scale} }

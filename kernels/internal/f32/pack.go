@@ -1,4 +1,4 @@
-package kernels
+package f32
 
 // Packing for AVX-512. What a tap of a convolution sees of sixteen positions
 // that lie side by side is one masked load, wherever the edges are; a block of
@@ -19,30 +19,30 @@ type outlook struct {
 	words           int      // of a row of bits
 }
 
-func newOutlook(c *convolution, back bool) *outlook {
-	l := &outlook{positions: c.out, seen: c.in, taps: volume(c.kernel), stride: c.stride}
+func newOutlook(c *Convolution, back bool) *outlook {
+	l := &outlook{positions: c.Out, seen: c.In, taps: Volume(c.Kernel), stride: c.Stride}
 	if back {
-		l.positions, l.seen = c.in, c.out
+		l.positions, l.seen = c.In, c.Out
 	}
-	if l.run = l.positions[2]; c.stride == ones && l.positions == l.seen {
-		l.run = volume(l.positions)
+	if l.run = l.positions[2]; c.Stride == Ones && l.positions == l.seen {
+		l.run = Volume(l.positions)
 	}
-	l.words = volume(l.positions)/64 + 2
+	l.words = Volume(l.positions)/64 + 2
 	l.at, l.bits = make([]int, l.taps), make([]uint64, (l.taps+1)*l.words)
 	// see is from where on a tap sees something along an axis, and how far.
 	see := func(axis, k int) (first, lo, hi int) {
-		stride := c.stride[axis]
-		if first = k*c.dilation[axis] - c.pad[axis]; back {
+		stride := c.Stride[axis]
+		if first = k*c.Dilation[axis] - c.Pad[axis]; back {
 			first = -first
 		}
-		lo = ceilDiv(max(0, -first), stride)
-		hi = min(l.positions[axis], ceilDiv(max(0, l.seen[axis]-first), stride))
+		lo = ceil(max(0, -first), stride)
+		hi = min(l.positions[axis], ceil(max(0, l.seen[axis]-first), stride))
 		return first, lo, hi
 	}
 	for tap := range l.taps {
-		dz, z0, z1 := see(0, tap/(c.kernel[1]*c.kernel[2]))
-		dy, y0, y1 := see(1, tap/c.kernel[2]%c.kernel[1])
-		dx, x0, x1 := see(2, tap%c.kernel[2])
+		dz, z0, z1 := see(0, tap/(c.Kernel[1]*c.Kernel[2]))
+		dy, y0, y1 := see(1, tap/c.Kernel[2]%c.Kernel[1])
+		dx, x0, x1 := see(2, tap%c.Kernel[2])
 		l.at[tap] = (dz*l.seen[1]+dy)*l.seen[2] + dx
 		row := l.bits[tap*l.words:][:l.words]
 		for z := z0; z < z1; z++ {
@@ -91,12 +91,12 @@ type sight struct {
 // packWide is pack for positions on one side and taps on the other.
 func (m *columns) packWide(dst []float32, i0, i1, p0, p1, w int) {
 	l := m.look
-	all, size := volume(l.positions), volume(l.seen)
+	all, size := Volume(l.positions), Volume(l.seen)
 	var list [64]sight
 	n := 0
 	flush := func() {
 		if l.stride[2] == 1 {
-			copySeen(dst, m.images, list[:n], ceilDiv(p1-p0, l.taps), size, l.taps*w)
+			copySeen(dst, m.images, list[:n], ceil(p1-p0, l.taps), size, l.taps*w)
 		} else {
 			copyPairs(dst, m.images, list[:n], size, l.taps*w)
 		}
@@ -144,7 +144,7 @@ type turning struct {
 // turnWide is pack for taps on one side and positions on the other.
 func (m *columns) turnWide(dst []float32, i0, i1, p0, p1, w int) {
 	l := m.look
-	all, size := volume(l.positions), volume(l.seen)
+	all, size := Volume(l.positions), Volume(l.seen)
 	for i := i0; i < i1; i += 16 {
 		t := turning{lanes: firstLanes(w - (i - i0))}
 		channel, tap := i/l.taps, i%l.taps

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package kernels
+package f32
 
 func copySeen(_, _ []float32, _ []sight, _, _, _ int) { panic(noVectors) }
 

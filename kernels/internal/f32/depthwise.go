@@ -1,20 +1,20 @@
-package kernels
+package f32
 
 // A convolution that filters each channel by itself is too little for a
 // product of matrices: it goes line by line instead.
 
 // single says that it is such a one.
-func (c *convolution) single() bool { return c.inner == 1 && c.outer == 1 }
+func (c *Convolution) single() bool { return c.Inner == 1 && c.Outer == 1 }
 
 // channel is what channel i of all images has of x, w and y.
-func (c *convolution) channel(i int, x, w, y []float32) (xi, wi, yi []float32) {
-	ins, taps, outs, g := volume(c.in), volume(c.kernel), volume(c.out), i%c.group
+func (c *Convolution) channel(i int, x, w, y []float32) (xi, wi, yi []float32) {
+	ins, taps, outs, g := Volume(c.In), Volume(c.Kernel), Volume(c.Out), i%c.Group
 	return x[i*ins : (i+1)*ins], w[g*taps : (g+1)*taps], y[i*outs : (i+1)*outs]
 }
 
 // channels calls f for every channel of every image.
-func (c *convolution) channels(par parallel, f func(i int)) {
-	par(c.n*c.group, 1+grain/4/max(1, volume(c.out)*volume(c.kernel)), func(lo, hi int) {
+func (c *Convolution) channels(par Parallel, f func(i int)) {
+	par(c.N*c.Group, 1+Grain/4/max(1, Volume(c.Out)*Volume(c.Kernel)), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			f(i)
 		}
@@ -22,18 +22,18 @@ func (c *convolution) channels(par parallel, f func(i int)) {
 }
 
 // startWith fills a channel with its bias, which sums are then added to.
-func (c *convolution) startWith(y, bias []float32, i int) {
+func (c *Convolution) startWith(y, bias []float32, i int) {
 	clear(y)
 	if bias != nil {
-		fillWith(y, bias[i%c.group])
+		Fill(y, bias[i%c.Group])
 	}
 }
 
-func (c *convolution) singleForward(par parallel, x, w, bias, y []float32) {
+func (c *Convolution) singleForward(par Parallel, x, w, bias, y []float32) {
 	c.channels(par, func(i int) {
 		x, w, y := c.channel(i, x, w, y)
 		c.startWith(y, bias, i)
-		c.lines(func(out, in, tap, n, step int) {
+		c.Lines(func(out, in, tap, n, step int) {
 			y, x, w := y[out:out+n], x[in:], w[tap]
 			for k := range y {
 				y[k] += w * x[k*step]
@@ -42,11 +42,11 @@ func (c *convolution) singleForward(par parallel, x, w, bias, y []float32) {
 	})
 }
 
-func (c *convolution) singleBackward(par parallel, y, w, bias, x []float32) {
+func (c *Convolution) singleBackward(par Parallel, y, w, bias, x []float32) {
 	c.channels(par, func(i int) {
 		x, w, y := c.channel(i, x, w, y)
 		c.startWith(x, bias, i)
-		c.lines(func(out, in, tap, n, step int) {
+		c.Lines(func(out, in, tap, n, step int) {
 			y, x, w := y[out:out+n], x[in:], w[tap]
 			for k, v := range y {
 				x[k*step] += w * v
@@ -56,14 +56,14 @@ func (c *convolution) singleBackward(par parallel, y, w, bias, x []float32) {
 }
 
 // singleFilters sums over the images in order: a channel is one worker's.
-func (c *convolution) singleFilters(par parallel, x, y, w []float32) {
-	par(c.group, 1, func(lo, hi int) {
-		sum := make([]float64, volume(c.kernel))
+func (c *Convolution) singleFilters(par Parallel, x, y, w []float32) {
+	par(c.Group, 1, func(lo, hi int) {
+		sum := make([]float64, Volume(c.Kernel))
 		for g := lo; g < hi; g++ {
 			clear(sum)
-			for n := range c.n {
-				x, _, y := c.channel(n*c.group+g, x, w, y)
-				c.lines(func(out, in, tap, n, step int) {
+			for n := range c.N {
+				x, _, y := c.channel(n*c.Group+g, x, w, y)
+				c.Lines(func(out, in, tap, n, step int) {
 					y, x, s := y[out:out+n], x[in:], 0.0
 					for k, v := range y {
 						s += float64(v) * float64(x[k*step])

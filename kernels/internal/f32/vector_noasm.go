@@ -2,7 +2,7 @@
 
 //go:build !amd64
 
-package kernels
+package f32
 
 func (*rowArgs) exp(int) { panic(noVectors) }
 

@@ -1,4 +1,4 @@
-package kernels
+package f32
 
 import (
 	"fmt"
@@ -31,19 +31,19 @@ func testProduct(t *testing.T, tl *tile, m, n, k, trans int) {
 		}
 		return x
 	}
-	a, b := dense{random(m*k + 1), k, 1, 1}, dense{random(k*n + 1), 1, n, 1}
+	a, b := Matrix{random(m*k + 1), k, 1, 1}, Matrix{random(k*n + 1), 1, n, 1}
 	if trans&1 != 0 {
-		a.si, a.sp = 1, m
+		a.I, a.P = 1, m
 	}
 	if trans&2 != 0 {
-		b.si, b.sp = k, 1
+		b.I, b.P = k, 1
 	}
-	a.scale = 0.5
+	a.Scale = 0.5
 	start := random(m * n)
 	odd := func(n, _ int, f func(lo, hi int)) { f(n/3, n); f(0, n/3) }
 	for _, add := range []bool{false, true} {
 		c := append([]float32(nil), start...)
-		tl.multiply(serial, m, n, k, a, b, result{c, n, n, 0, nil}, add)
+		tl.multiply(Serial, m, n, k, a, b, result{c, n, n, 0, nil}, add)
 		again := append([]float32(nil), start...)
 		tl.multiply(odd, m, n, k, a, b, result{again, n, n, 0, nil}, add)
 		for i := range m {
@@ -53,7 +53,7 @@ func testProduct(t *testing.T, tl *tile, m, n, k, trans int) {
 					want = float64(start[i*n+j])
 				}
 				for p := range k {
-					want += 0.5 * float64(a.data[i*a.si+p*a.sp]) * float64(b.data[j*b.si+p*b.sp])
+					want += 0.5 * float64(a.Data[i*a.I+p*a.P]) * float64(b.Data[j*b.I+p*b.P])
 				}
 				if got := float64(c[i*n+j]); math.Abs(got-want) > 1e-5*float64(k+1) {
 					t.Fatalf("add %v: element (%d, %d) is %v, not %v", add, i, j, got, want)
@@ -77,12 +77,12 @@ func BenchmarkProduct(b *testing.B) {
 	}
 	for _, tl := range tiles {
 		for _, s := range [][3]int{{512, 512, 512}, {64, 64, 64}, {1024, 1024, 64}, {256, 768, 3072}} {
-			for name, par := range map[string]parallel{"one": serial, "all": cores} {
+			for name, par := range map[string]Parallel{"one": Serial, "all": cores} {
 				b.Run(fmt.Sprintf("%s/%dx%dx%d/%s", tl.name, s[0], s[1], s[2], name), func(b *testing.B) {
 					m, n, k := s[0], s[1], s[2]
 					x, y, z := make([]float32, m*k), make([]float32, k*n), make([]float32, m*n)
 					for b.Loop() {
-						tl.multiply(par, m, n, k, dense{x, k, 1, 1}, dense{y, 1, n, 1}, result{z, n, n, 0, nil}, false)
+						tl.multiply(par, m, n, k, Matrix{x, k, 1, 1}, Matrix{y, 1, n, 1}, result{z, n, n, 0, nil}, false)
 					}
 					b.ReportMetric(2*float64(m*n*k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 				})

@@ -1,4 +1,4 @@
-package kernels
+package f32
 
 import "golang.org/x/sys/cpu"
 
