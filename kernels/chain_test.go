@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/kernels/internal/spirv"
 	"memopt/memopt/graph"
 )
 
@@ -179,28 +180,17 @@ func TestChainKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const binding = 33
 	for i, c := range cases {
 		l, err := graph.Lower(c.Node, b, graph.PlanLimits)
 		if err != nil || l.Refused != "" {
 			t.Fatalf("%s: %v %s", c.Text, err, l.Refused)
 		}
 		for _, d := range l.Dispatches {
-			all := instructions(wordsOf(d.Kernel.Code))
-			bound, rounding := map[uint32]bool{}, 0
-			for _, in := range all {
-				if in.op == opDecorate && in.words[2] == binding {
-					bound[in.words[3]] = true
-				}
-				if in.rounds() {
-					rounding++
-				}
-			}
-			if len(bound) != len(d.Buffers) {
+			if bound := spirv.Bindings(d.Kernel.Code); len(bound) != len(d.Buffers) {
 				t.Errorf("%s: the kernel sees bindings %v of %d buffers", c.Text, bound, len(d.Buffers))
 			}
-			if n := len(unmarked(all)); n > 0 || rounding == 0 {
-				t.Errorf("%s: a driver may fuse %d of %d operations", c.Text, n, rounding)
+			if all, loose := spirv.Roundings(d.Kernel.Code); loose > 0 || all == 0 {
+				t.Errorf("%s: a driver may fuse %d of %d operations", c.Text, loose, all)
 			}
 			if validator == "" {
 				continue

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"memopt/kernels/internal/spirv"
 	"memopt/memopt/graph"
 )
 
@@ -19,9 +20,9 @@ import (
 var (
 	chainSingle = shaderLibrary("chain", "chain.comp", chainText(false))
 	chainWide   = shaderLibrary("chain-wide", "chain.comp", chainText(true), "-DWIDE")
-	chainParts  = map[bool]func() *spirvModule{
-		false: sync.OnceValue(func() *spirvModule { return newSpirvModule(chainSingle) }),
-		true:  sync.OnceValue(func() *spirvModule { return newSpirvModule(chainWide) }),
+	chainParts  = map[bool]func() *spirv.Module{
+		false: sync.OnceValue(func() *spirv.Module { return spirv.Read(chainSingle.Code) }),
+		true:  sync.OnceValue(func() *spirv.Module { return spirv.Read(chainWide.Code) }),
 	}
 )
 
@@ -187,23 +188,23 @@ func chainKernel(wide bool, inputs int, exprs []chainExpr, results []int32) *gra
 	if k, ok := chainKernels.Load(name); ok {
 		return k.(*graph.Kernel)
 	}
-	e := chainParts[wide]().edit()
+	e := chainParts[wide]().Edit()
 	body := func(name, suffix string) {
-		first := e.write(name)[0]
+		first := e.Write(name)[0]
 		var made []uint32
 		for i := range inputs {
-			made = append(made, e.call(fmt.Sprint("load", suffix, len(results)+i), first))
+			made = append(made, e.Call(fmt.Sprint("load", suffix, len(results)+i), first))
 		}
 		for _, x := range exprs {
-			made = append(made, e.call(fmt.Sprint("step", x.code), made[x.in[0]], made[x.in[1]], made[x.in[2]], e.number(x.p), e.number(x.q)))
+			made = append(made, e.Call(fmt.Sprint("step", x.code), made[x.in[0]], made[x.in[1]], made[x.in[2]], e.Number(x.p), e.Number(x.q)))
 		}
 		for i, r := range results {
-			e.call(fmt.Sprint("store", suffix, i), first, made[r])
+			e.Call(fmt.Sprint("store", suffix, i), first, made[r])
 		}
 	}
 	if body("whole", ""); wide {
 		body("end", "End")
 	}
-	k, _ := chainKernels.LoadOrStore(name, &graph.Kernel{Name: name, Code: e.module()})
+	k, _ := chainKernels.LoadOrStore(name, &graph.Kernel{Name: name, Code: e.Code()})
 	return k.(*graph.Kernel)
 }

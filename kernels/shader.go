@@ -15,7 +15,7 @@ import (
 //
 //go:generate go test -run TestShaders -update .
 //go:embed spv
-var spirv embed.FS
+var compiled embed.FS
 
 // sources are asked for the types of buffers, and for what shaders share.
 //
@@ -41,7 +41,7 @@ func shader(name, file string, args ...string) *graph.Kernel {
 
 func editedShader(name, file string, edit func(string) string, args ...string) *graph.Kernel {
 	// A shader that was just declared has no code until it is compiled.
-	code, _ := spirv.ReadFile("spv/" + name + ".spv")
+	code, _ := compiled.ReadFile("spv/" + name + ".spv")
 	k := &graph.Kernel{Name: name, Code: code}
 	shaders = append(shaders, shaderSource{kernel: k, file: file, args: args, edit: edit})
 	return k

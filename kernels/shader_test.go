@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"memopt/kernels/internal/spirv"
 )
 
 // compilerFlags are what every shader is compiled with. The optimizer comes behind
@@ -172,16 +174,65 @@ func compileShader(t *testing.T, s shaderSource, text, to string) {
 	}
 	passes := [][]string{unrollerFlags, optimizerFlags}
 	if s.library {
-		code, passes = marked(code), nil
+		code, passes = spirv.Exact(code), nil
 	}
 	for _, flags := range passes {
 		code = pipe(code, "spirv-opt", slices.Concat(flags, []string{"-o", "-", "-"})...)
 		if t.Failed() {
 			return
 		}
-		code = marked(code)
+		code = spirv.Exact(code)
 	}
 	if err := os.WriteFile(to, code, 0o644); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNothingFuses: what lies in spv computes floats as it is written.
+func TestNothingFuses(t *testing.T) {
+	rounding := 0
+	for _, s := range shaders {
+		all, loose := spirv.Roundings(s.kernel.Code)
+		if rounding += all; loose > 0 {
+			t.Errorf("%s: a driver may fuse %d operations", s.kernel.Name, loose)
+		}
+		if spirv.Fuses(s.kernel.Code) && !strings.Contains(shaderText(t, s), "fma(") {
+			t.Errorf("%s: a product and a sum are fused, and its source does not say so", s.kernel.Name)
+		}
+	}
+	if rounding < 1000 {
+		t.Errorf("only %d operations were seen", rounding)
+	}
+}
+
+// largestShader is the most bytes that a shader may have: drivers for the
+// processor have crashed on code that was made by unrolling without end.
+const largestShader = 256 << 10
+
+// TestShaderSizes: no shader is so large that drivers fail on it.
+func TestShaderSizes(t *testing.T) {
+	for _, s := range shaders {
+		if n := len(s.kernel.Code); n == 0 || n > largestShader {
+			t.Errorf("%s has %d bytes; at most %d", s.kernel.Name, n, largestShader)
+		}
+	}
+}
+
+// TestSubgroupsWhole: no shader asks a whole subgroup for something where only some of its
+// lanes may have come.
+func TestSubgroupsWhole(t *testing.T) {
+	asked, byConstant := 0, []string{"cumsum-", "reduce"}
+	for _, s := range shaders {
+		if slices.ContainsFunc(byConstant, func(p string) bool { return strings.HasPrefix(s.kernel.Name, p) }) {
+			continue
+		}
+		n, partly := spirv.Subgroups(s.kernel.Code)
+		asked += n
+		for _, p := range partly {
+			t.Errorf("%s: %s", s.kernel.Name, p)
+		}
+	}
+	if asked < 100 {
+		t.Errorf("only %d instructions for subgroups were found", asked)
 	}
 }

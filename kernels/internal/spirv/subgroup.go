@@ -1,80 +1,28 @@
-package kernels
+package spirv
 
-import (
-	endian "encoding/binary"
-	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"testing"
-)
+import "fmt"
 
-// TestSubgroupsWhole: no shader asks a whole subgroup for something where only some of its
-// lanes may have come: under a condition that differs between lanes. It is undefined there.
-// Drivers for the processor give what was meant all the same; those of graphics processors do
-// not. A condition differs if it may depend on the lane's number, on a scan, or on memory at
-// an address that does.
-func TestSubgroupsWhole(t *testing.T) {
-	files, err := filepath.Glob("spv/*.spv")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err, "no shaders")
-	}
-	asked, byConstant := 0, []string{"spv/cumsum-", "spv/reduce"}
-	for _, file := range files {
-		if slices.ContainsFunc(byConstant, func(p string) bool { return strings.HasPrefix(file, p) }) {
-			continue
-		}
-		code, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := readShader(code)
-		s.spread()
-		for b, block := range s.blocks {
-			for _, in := range block.code {
-				if !in.wantsAll() {
-					continue
-				}
-				asked++
-				if s.partly[b] {
-					t.Errorf("%s: instruction %d of block %%%d runs under a condition that lanes do not share", file, in.op, block.label)
-				}
+// Subgroups looks for instructions that ask a whole subgroup for something where only
+// some of its lanes may have come: under a condition that differs between lanes. It is
+// undefined there. Drivers for the processor give what was meant all the same; those of
+// graphics processors do not. A condition differs if it may depend on the lane's number,
+// on a scan, or on memory at an address that does. asked counts the instructions for
+// subgroups, and partly describes those under such a condition. Calls are not followed:
+// what is optimized has none.
+func Subgroups(code []byte) (asked int, partly []string) {
+	s := readBlocks(code)
+	s.spread()
+	for b, block := range s.blocks {
+		for _, in := range block.code {
+			if !in.wantsAll() {
+				continue
+			}
+			if asked++; s.partly[b] {
+				partly = append(partly, fmt.Sprintf("instruction %d of block %%%d runs under a condition that lanes do not share", in.op, block.label))
 			}
 		}
 	}
-	if asked < 100 {
-		t.Errorf("only %d instructions for subgroups were found", asked)
-	}
-}
-
-// TestSubgroupsInParts: the analysis finds what it is for, in a shader that asks under ?:.
-func TestSubgroupsInParts(t *testing.T) {
-	words := make([]uint32, spirvHeader)
-	add := func(op int, operands ...uint32) { words = append(words, newInstruction(op, operands...).words...) }
-	add(opDecorate, 10, builtIn, 41) // the number of a lane
-	add(opVariable, 1, 10, 1)
-	add(opFunction, 1, 11, 0, 1)
-	add(opLabel, 20)
-	add(opLoad, 2, 30, 10)
-	add(170, 3, 31, 30, 5) // is it 5?
-	add(opSelectionMerge, 22, 0)
-	add(opBranchConditional, 31, 21, 22)
-	add(opLabel, 21)
-	add(337, 2, 32, 6, 30, 5) // a broadcast
-	add(opBranch, 22)
-	add(opLabel, 22)
-	add(337, 2, 33, 6, 30, 5)
-	add(opReturn)
-	code := make([]byte, 4*len(words))
-	for i, w := range words {
-		endian.LittleEndian.PutUint32(code[4*i:], w)
-	}
-	s := readShader(code)
-	s.spread()
-	if got := fmt.Sprint(s.partly); got != "[false true false]" {
-		t.Errorf("%s of three blocks run in parts, not the second alone", got)
-	}
+	return asked, partly
 }
 
 // Instructions of SPIR-V that the analysis tells from others.
@@ -133,22 +81,22 @@ func (in instruction) same() bool {
 	return false
 }
 
-type shaderBlock struct {
+type basicBlock struct {
 	label uint32
 	code  []instruction
 	next  []int
 }
 
-// analyzed is a shader's one function, and which of its values and blocks differ between lanes.
+// analyzed is a module's one function, and which of its values and blocks differ between lanes.
 type analyzed struct {
-	blocks  []*shaderBlock
+	blocks  []*basicBlock
 	differs map[uint32]bool
 	partly  []bool // by block: only some lanes may come
 }
 
-func readShader(code []byte) *analyzed {
+func readBlocks(code []byte) *analyzed {
 	s := &analyzed{differs: map[uint32]bool{}}
-	var block *shaderBlock
+	var block *basicBlock
 	of := map[uint32]int{}
 	for _, in := range instructions(wordsOf(code)) {
 		switch {
@@ -158,7 +106,7 @@ func readShader(code []byte) *analyzed {
 				s.differs[in.words[1]] = true
 			}
 		case in.op == opLabel:
-			block = &shaderBlock{label: in.words[1]}
+			block = &basicBlock{label: in.words[1]}
 			of[block.label] = len(s.blocks)
 			s.blocks = append(s.blocks, block)
 		case block != nil && in.op != opFunctionEnd:
