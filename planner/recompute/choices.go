@@ -11,6 +11,7 @@ import (
 type kind struct {
 	parts   [][]int32 // places in the knapsack's values
 	choices []choice
+	bits    bitPart
 }
 
 // choice is what to have of a part, as bits by its values.
@@ -129,14 +130,15 @@ func (t *knapsack) choose(parts *Lists, asks []demands) (large []int32) {
 		sign = t.sign(sign[:0], part, local, asks)
 		at, met := kinds[string(sign)]
 		if !met {
-			choices, ok := t.choices(part, local, asks)
+			bits := t.bitsOf(part, local, asks)
+			choices, ok := t.choices(&bits)
 			if !ok {
 				large = append(large, k)
 				continue
 			}
 			at = len(t.kinds)
 			kinds[string(sign)] = at
-			t.kinds = append(t.kinds, kind{choices: choices})
+			t.kinds = append(t.kinds, kind{choices: choices, bits: bits})
 		}
 		t.kinds[at].parts = append(t.kinds[at].parts, part)
 	}
@@ -301,8 +303,7 @@ func (x *bitPart) ways(wanted uint32, place, most int) (all []option, ok bool) {
 
 // choices lists those of a part that no other beats. It reports false if there are very
 // many.
-func (t *knapsack) choices(part, local []int32, asks []demands) (all []choice, ok bool) {
-	x := t.bitsOf(part, local, asks)
+func (t *knapsack) choices(x *bitPart) (all []choice, ok bool) {
 	most := mostOptions
 	if t.second == nil {
 		most = mostSetOptions

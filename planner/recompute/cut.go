@@ -57,12 +57,7 @@ func spans(p *Problem) []span {
 // newCut builds the network for a place, and what is read from there on by the
 // operators before another place and that one.
 func (s *Solver) newCut(at, until int32) *cut {
-	p := s.p
-	for _, v := range s.stained {
-		s.place[v] = 0
-	}
-	s.stained = s.stained[:0]
-	c := &cut{at: at, envelopes: map[rounding]*envelope{}}
+	p, c := s.p, s.emptyCut(at)
 	c.fixed = p.Work[at]
 	for _, v := range p.Inputs.Of(at) {
 		s.stain(v, free)
@@ -88,6 +83,15 @@ func (s *Solver) newCut(at, until int32) *cut {
 	}
 	s.finish(c)
 	return c
+}
+
+// emptyCut begins a cut.
+func (s *Solver) emptyCut(at int32) *cut {
+	for _, v := range s.stained {
+		s.place[v] = 0
+	}
+	s.stained = s.stained[:0]
+	return &cut{at: at, envelopes: map[rounding]*envelope{}}
 }
 
 // free is the place of a value that is there for nothing.

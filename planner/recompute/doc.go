@@ -50,6 +50,8 @@
 //     are in question, by what may be there from launch to launch. On chains that
 //     finds the cheapest launches, too. gates.go tells it what is ahead, from
 //     the places where fewest sets of values fit.
+//   - cases.go raises it, close to the floor, by each set of large values that fits where most
+//     binds, and what then must run again twice. Evictors that keep such a set make plans.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least
 //     cost; takeback.go remembers what turned out to fit.
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,
@@ -83,9 +85,7 @@
 // # What was left out
 //
 // Each of these was measured, one at a time and together, on recorded and zoo programs at up to
-// nine limits each, and others made up for it or it moved nothing: cases by the sets that fit at
-// the place that binds most (now chains of places, stretch.go; decomposed GPT-2 half a percent
-// above its floor has 0.6 points less of a bound), following few values through places behind
+// nine limits each, and others made up for it or it moved nothing: following few values through places behind
 // the border (0.14 points of the bound of a LLaMA), large values against a cut of all others
 // (4.9 points of the bound of a BERT 5 % above its floor), splitting into two cases of whole
 // grains, knapsacks of parts of up to 32 values, keeping what goes on between equal stretches,

@@ -143,9 +143,10 @@ func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, st
 // that costs at most so much. Behind what all weighings lead to comes what is kept of a chain,
 // if that costs clearly less. Where there is no plan yet, one that fits comes before all: to
 // repair what is cheaper may take all work there is, and come to nothing.
-func (s *Solver) evictions(limit, work int64, most float64, none bool) (all []func() plan) {
+func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none bool) (all []func() plan) {
 	var plans []found
 	until, least, below := s.sim.work+work, math.Inf(1), math.Inf(1)
+	best := weighings[0]
 	walk := func(ways []weighing, kept stays) (fits bool) {
 		for _, w := range ways {
 			if s.sim.work > until || least <= most {
@@ -157,11 +158,18 @@ func (s *Solver) evictions(limit, work int64, most float64, none bool) (all []fu
 					plans = append(plans, f)
 				}
 			}
+			if cost < least {
+				best = w
+			}
 			least, fits = min(least, cost), fits || !math.IsInf(cost, 1)
 		}
 		return fits
 	}
 	walk(weighings, nil)
+	until = s.sim.work + work/2
+	for way := []weighing{best}; len(cases) > 0; cases = cases[1:] {
+		walk(way, cases[0])
+	}
 	until, below = math.MaxInt64, least*verseBelow
 	s.verses(walk)
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })

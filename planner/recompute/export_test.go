@@ -219,6 +219,27 @@ func (s *Solver) Knapsacks(place int32, room int64) error {
 	return nil
 }
 
+// Cases is what cases of what is there at a place say of a limit, what the cut of
+// the place says, and what the cheapest launches cost. It reports false if there are
+// none, or the program is too large to tell.
+func (s *Solver) Cases(place int32, limit int64) (cases, cut, least float64, ok bool) {
+	if !s.small() || limit < 0 {
+		return 0, 0, 0, false
+	}
+	if _, least, ok = s.solveExactly(limit); !ok {
+		return 0, 0, 0, false
+	}
+	n := int32(len(s.p.Cost))
+	var at []bounded
+	for op := place; op < n; op++ {
+		c := s.newCut(op, n)
+		at = append(at, bounded{c: c, room: limit - c.fixed, bound: 1})
+	}
+	cut, _, _ = at[0].c.best(1, float64(at[0].room), nil)
+	cases, _ = s.cases(s.newTight(limit, math.Inf(1)), at, math.Inf(1))
+	return cases * s.unit, cut * s.unit, least, true
+}
+
 // Tails is what is found from the end of the order on for a limit, in how many
 // gates, and what the cheapest launches cost. It reports false if there are none,
 // or the program is too large to tell.

@@ -149,6 +149,9 @@ func (t *knapsack) setPrices() {
 	}
 	var alone [2]float64
 	for place := range alone {
+		if place == 1 && t.second == nil {
+			break
+		}
 		high := dearest
 		for ; high > 1; high /= 4 {
 			price := [2]float64{}

@@ -63,6 +63,8 @@ func init() { // some passes solve other problems by all
 			when: (*solving).below, run: (*solving).tails},
 		{name: "before", doc: "raise the bound by what runs before a tail", proof: refines,
 			when: (*solving).below, run: (*solving).before},
+		{name: "cases", doc: "raise the bound by each set that fits where most binds, and by places behind it", proof: refines,
+			when: (*solving).below, run: (*solving).cases},
 		// Launches of tails are no plan that others could improve.
 		{name: "route", doc: "take the launches that tails found, if they are near the bound",
 			when: always, run: (*solving).takeRoute},

@@ -138,7 +138,7 @@ func (l *solving) anything() {
 	x := l.x
 	groups := [][]func() plan{l.starts}
 	if l.ask.From == nil {
-		groups = [][]func() plan{l.s.evictions(l.limit, mostWork/4, math.MaxFloat64, true), l.starts}
+		groups = [][]func() plan{l.s.evictions(l.limit, mostWork/4, math.MaxFloat64, nil, true), l.starts}
 	}
 	for _, starts := range groups {
 		if l.ask.From == nil {
@@ -256,6 +256,14 @@ func (l *solving) before() {
 	}
 }
 
+func (l *solving) cases() {
+	if l.tight != nil {
+		least, kept := l.s.cases(l.tight, l.e.at, l.target())
+		l.raise(least)
+		l.e.stays = kept
+	}
+}
+
 // takeRoute takes the launches that tails found if no plan that follows will cost much less.
 func (l *solving) takeRoute() {
 	if l.paired {
@@ -274,16 +282,24 @@ func (l *solving) mayWalk() bool {
 	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostRefined || l.x.best.gone == nil) // of long programs any plan does
 }
 
-// walk improves plans of evictors.
+// walk improves plans of evictors. Where some of those keep what a case does, that is part of the work.
 func (l *solving) walk() {
 	s, x := l.s, l.x
 	none := x.best.gone == nil
-	x.beside(func() {
-		l.walks = s.evictions(x.limit, x.work/4, x.most, none)
+	improve := func() {
 		x.descend(l.walks, true, 0.5)
 		l.settle()
 		x.explore(l.walks[:min(explored, len(l.walks))], 0.7)
+	}
+	x.beside(func() {
+		l.walks = s.evictions(x.limit, x.work/4, x.most, l.e.stays, none)
+		if len(l.e.stays) == 0 {
+			improve()
+		}
 	})
+	if len(l.e.stays) > 0 {
+		improve()
+	}
 }
 
 // lead improves plans that forget from the front. Where those do not lead much nearer to

@@ -317,6 +317,16 @@ func (x *tight) search(until int) (least float64, end int32, all bool) {
 // begin goes to every set that may be there at a place and leaves no room for
 // more, of some values, unless there are very many.
 func (x *tight) begin(from large, place int32) bool {
+	sets, ok := x.fullest(from, place, x.limit-x.idle[place], mostBegun)
+	for _, set := range sets {
+		x.reach(tightState{whereabouts{set, place}, 0, -1, -1})
+	}
+	return ok
+}
+
+// fullest lists the sets of some values that are asked for from a place on which fit in a room and leave no room for more.
+// It lists none if that takes more than so many looks.
+func (x *tight) fullest(from large, place int32, room int64, most int) (sets []large, ok bool) {
 	var order []int32
 	behind := []int64{0} // bytes of the last ones
 	for b := range from.each {
@@ -327,11 +337,10 @@ func (x *tight) begin(from large, place int32) bool {
 	for _, b := range slices.Backward(order) {
 		behind = append(behind, behind[len(behind)-1]+x.bytes[b])
 	}
-	var sets []large
 	looks := 0
 	var choose func(i int, set large, room, least int64) bool
 	choose = func(i int, set large, room, least int64) bool {
-		if looks++; looks > mostBegun {
+		if looks++; looks > most {
 			return false
 		}
 		if least <= room-behind[len(order)-i] {
@@ -344,13 +353,10 @@ func (x *tight) begin(from large, place int32) bool {
 		b := order[i]
 		return (x.bytes[b] > room || choose(i+1, set.with(b), room-x.bytes[b], least)) && choose(i+1, set, room, min(least, x.bytes[b]))
 	}
-	if !choose(0, large{}, x.limit-x.idle[place], math.MaxInt64) {
-		return false
+	if !choose(0, large{}, room, math.MaxInt64) {
+		return nil, false
 	}
-	for _, set := range sets {
-		x.reach(tightState{whereabouts{set, place}, 0, -1, -1})
-	}
-	return true
+	return sets, true
 }
 
 // expand goes everywhere from a state. Something is forgotten only where some
