@@ -29,8 +29,11 @@ type activation struct {
 	// numbers are their p and q. "" if there is none.
 	shader, shaderSlope string
 	numbers             func(n *graph.Node) []float64
-	flops               int64
-	samples             []string
+	// fused says that ONNX Runtime's fused operators take it, which have no attributes
+	// for it; its gradient needs y alone.
+	fused   bool
+	flops   int64
+	samples []string
 }
 
 // plain is a function that no attribute changes.
@@ -100,6 +103,10 @@ func defineActivation(a activation) *graph.Op {
 	if a.shaderSlope != "" {
 		grad.Lower = pointwiseBy("a * ("+a.shaderSlope+")", a.numbers)
 		grad.Pointwise = true
+	}
+	if a.fused {
+		fusedActivations[a.name] = a.shader
+		activationForm.exprs = append(activationForm.exprs, a.shader)
 	}
 	gradient := define(grad)
 	var lower func(*graph.Lowering)

@@ -1,15 +1,22 @@
 package kernels
 
-import "math"
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
 
 // The rule of torch.optim.Adagrad.
 var _ = defineOptimizer(optimizer{
-	name:    "adagrad",
-	op:      "Adagrad",
-	doc:     "sum += grad²; param − lr/(1 + (step − 1)·lr_decay)·grad/(√sum + epsilon); weight decay is added to the gradient",
-	attrs:   "epsilon float=1e-10, weight_decay float=0, lr_decay float=0",
-	slots:   []string{"sum"},
-	flops:   8,
+	name:  "adagrad",
+	op:    "Adagrad",
+	doc:   "sum += grad²; param − lr/(1 + (step − 1)·lr_decay)·grad/(√sum + epsilon); weight decay is added to the gradient",
+	attrs: "epsilon float=1e-10, weight_decay float=0, lr_decay float=0",
+	slots: []string{"sum"},
+	flops: 8,
+	lowered: &loweredRule{3, nil, func(n *graph.Node) []float64 {
+		return []float64{decayOf(n), n.Float("epsilon"), 0, 0, 0, n.Float("lr_decay")}
+	}},
 	samples: []string{"", "epsilon=0.01 weight_decay=0.1 lr_decay=0.5"},
 	eval: func(u update) func(p, g float64, s []float64) float64 {
 		eps, wd, rate := u.n.Float("epsilon"), u.n.Float("weight_decay"), adagradRate(u)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
 )
 
 var _ = defineOptimizer(adamRule("adam", "Adam", "Adam; weight decay is added to the gradient", "0", false))
@@ -20,6 +21,7 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 		samples: []string{"", "beta1=0.5 beta2=0.9 epsilon=0.01 weight_decay=0.1"},
 		slots:   []string{"exp_avg", "exp_avg_sq"},
 		flops:   14,
+		lowered: &loweredRule{2, func(*graph.Node) bool { return decoupled }, adamNumbers},
 		eval: func(u update) func(p, g float64, s []float64) float64 {
 			beta1, beta2, eps, wd := u.n.Float("beta1"), u.n.Float("beta2"), u.n.Float("epsilon"), u.n.Float("weight_decay")
 			step, root := adamCorrections(u)
@@ -55,4 +57,10 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 func adamCorrections(u update) (step, root float64) {
 	t := float64(u.step)
 	return u.lr / (1 - math.Pow(u.n.Float("beta1"), t)), math.Sqrt(1 - math.Pow(u.n.Float("beta2"), t))
+}
+
+// adamNumbers are what the kernels of Adam and Lamb are told.
+func adamNumbers(n *graph.Node) []float64 {
+	b1, b2 := n.Float("beta1"), n.Float("beta2")
+	return []float64{decayOf(n), n.Float("epsilon"), 1 - b1, b2, 1 - b2, math.Log(b1), math.Log(b2)}
 }

@@ -103,3 +103,10 @@ func orders(x *graph.Tensor) func(i int) uint64 {
 	}
 	return func(i int) uint64 { return uint64(x.Int(i)) ^ sign }
 }
+
+func lowerArg(least bool) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		axis := axisOf(l.Node, l.Node.Int("axis"), len(l.In[0].Shape))
+		lowerRanked(l, least, l.Node.Int("select_last_index") != 0, true, axis, 1, -1, 0)
+	}
+}

@@ -429,3 +429,83 @@ func adaptiveBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 		}
 	})
 }
+
+var adaptiveKernel = halved(shader("adaptive", "adaptive.comp"))
+
+func lowerEmbedding(l *graph.Lowering) {
+	w := l.In[0].Shape
+	rowsPicked{1, w[0], elems(w[1:]), l.In[1].Len(), 1, -1}.pick(l)
+}
+
+// lowerEmbeddingGrad drops the rows of the index that stands for padding.
+func lowerEmbeddingGrad(l *graph.Lowering) {
+	g := rowsPicked{1, l.Out[0].Shape[0], elems(l.Out[0].Shape[1:]), l.In[1].Len(), 1, -1}
+	for _, i := range []int{3, 4} {
+		if loweredIn(l, i) == nil {
+			continue
+		}
+		v, known := l.Ints(i)
+		switch {
+		case !known:
+			l.Refuse("argument %d is only known when the step runs", i)
+			return
+		case i == 3:
+			g.dropped = int(max(-1, min(v[0], 1<<31-1)))
+		case v[0] != 0:
+			l.Refuse("gradients are scaled by how often an index is used")
+			return
+		}
+	}
+	g.add(l, 0)
+}
+
+func lowerATenPool(l *graph.Lowering) {
+	if !onlyTypes(l, nil, []graph.DType{graph.Float32, graph.Int64}) || !tapsFit(l, l.In[0]) {
+		return
+	}
+	x, y := l.In[0].Shape, l.Out[0]
+	if y == nil {
+		y = l.Out[1]
+	}
+	p := poolOver(atenWindow(l.Node, 1), x, y.Shape)
+	if loweredOut(l, 1) != nil {
+		p.maxAt(l, false)
+	} else if y.Len() > 0 {
+		p.dispatch(l, poolKernel, poolMax, false, y.Len(), []graph.Buffer{writes(0), reads(0), unused(false)})
+	}
+}
+
+// lowerATenPoolGrad adds dy where the indices tell, image by image.
+func lowerATenPoolGrad(l *graph.Lowering) {
+	if l.Out[0].Type != graph.Float32 {
+		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
+		return
+	}
+	lowerFill(l, 0, 0)
+	dy, dx := l.In[0].Shape, l.Out[0].Shape
+	in, out := elems(dx[2:]), elems(dy[2:])
+	indexed{
+		steps: out, indexStep: 1, elementStep: 1, dims: []int{dx[0] * dx[1]}, indexAt: []int{out}, elementAt: []int{out}, dataAt: []int{in},
+		sizes: []int{in}, strides: []int{1},
+	}.append(l, indexedBring["add"], reads(0), 7)
+}
+
+// lowerAdaptive is the mean of windows that share the dims out, or its gradient.
+func lowerAdaptive(back bool) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		if l.In[0].Type != graph.Float32 {
+			l.Refuse("the input is %s; there is a kernel for f32", l.In[0].Type)
+			return
+		}
+		large, little := l.In[0].Shape, l.Out[0].Shape
+		if back {
+			large, little = little, large
+		}
+		if n := l.Out[0].Len(); n > 0 {
+			l.Dispatches = append(l.Dispatches, graph.Dispatch{
+				Kernel: adaptiveKernel, Spec: []uint32{oneIf(back)}, Push: words(l, n, large[2], large[3], little[2], little[3]),
+				Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(n, 64)),
+			})
+		}
+	}
+}

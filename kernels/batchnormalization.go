@@ -402,3 +402,11 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 		}
 	})
 }
+
+func lowerBatchNormGrad(l *graph.Lowering) {
+	if loweredIn(l, 5) != nil || loweredIn(l, 6) != nil {
+		l.Refuse("a gradient flows into its statistics")
+		return
+	}
+	lowerChannels(l, true, statisticsOf(l.Node), 1, reads(0))
+}

@@ -122,3 +122,5 @@ var _ = define(graph.Op{
 func (bn batchNorm) keptGrad(c *graph.Call) {
 	bn.grad(c, true, func(ch int) (mean, inv float64) { return c.In[3].Float(ch), c.In[4].Float(ch) })
 }
+
+func lowerKeptBatchNormGrad(l *graph.Lowering) { lowerChannels(l, true, keptStatistics, 1, reads(0)) }

@@ -117,13 +117,3 @@ const passSums = 4
 const sumChunkBytes = 8 << 20
 
 func lowerBatchNorm(l *graph.Lowering) { lowerChannels(l, false, statisticsOf(l.Node), 0, reads(2)) }
-
-func lowerBatchNormGrad(l *graph.Lowering) {
-	if loweredIn(l, 5) != nil || loweredIn(l, 6) != nil {
-		l.Refuse("a gradient flows into its statistics")
-		return
-	}
-	lowerChannels(l, true, statisticsOf(l.Node), 1, reads(0))
-}
-
-func lowerKeptBatchNormGrad(l *graph.Lowering) { lowerChannels(l, true, keptStatistics, 1, reads(0)) }

@@ -80,13 +80,14 @@ func coercedGrad(b *graph.Builder, n *graph.Node, dy, y *graph.Value) *graph.Val
 }
 
 var _ = define(graph.Op{
-	Name:   "BiasSoftmax",
-	Domain: microsoft,
-	Doc:    "softmax of data + bias over all dims from axis on",
-	In:     "data, bias",
-	Out:    "output",
-	Attrs:  biasSoftmaxAttrs,
-	Infer:  inferBiasSoftmax,
+	Name:     "BiasSoftmax",
+	Domain:   microsoft,
+	OnlyCUDA: true,
+	Doc:      "softmax of data + bias over all dims from axis on",
+	In:       "data, bias",
+	Out:      "output",
+	Attrs:    biasSoftmaxAttrs,
+	Infer:    inferBiasSoftmax,
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return biasGrads(b, n, coercedGrad(b, n, dy[0], n.Outputs[0]))
 	},
@@ -301,4 +302,52 @@ func softmaxDropoutGrad(c *graph.Call, par func(n, grain int, f func(lo, hi int)
 			}
 		}
 	})
+}
+
+// lowerSoftmaxDropout takes the softmax where it is wanted, or where the dropout of it
+// will be.
+var lowerSoftmaxDropout = func() func(*graph.Lowering) {
+	softmax := biasSoftmaxInto()
+	drop := loweredDropout{ratio: 2, mode: -1, bias: -1, residual: -1, mask: -1, always: true}
+	return func(l *graph.Lowering) {
+		place := 0
+		if loweredOut(l, 2) != nil {
+			place = 2
+		}
+		if softmax(l, place); l.Refused == "" {
+			drop.carry(l, rereads(place), writes(0))
+		}
+	}
+}()
+
+var lowerBiasSoftmax = func() func(*graph.Lowering) {
+	into := biasSoftmaxInto()
+	return func(l *graph.Lowering) { into(l, 0) }
+}()
+
+// lowerSoftmaxDropoutGrad brings dy through the mask into scratch.
+func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
+	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Float32, graph.Bool, graph.Float32}, []graph.DType{graph.Float32}) {
+		return
+	}
+	shape := l.Out[0].Shape
+	axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
+	l.Scratch = int64(4 * elems(shape))
+	loweredDropout{ratio: 3, mode: -1, bias: -1, residual: -1, mask: 2, always: true}.carry(l, reads(0), scratch(0, l.Scratch, true))
+	lowerLines(l, rowSoftmaxGrad, elems(shape[:axis]), elems(shape[axis:]), 1, scratch(0, l.Scratch, false), reads(1))
+}
+
+// biasSoftmaxInto adds the bias into an output, then takes the softmax there.
+func biasSoftmaxInto() func(l *graph.Lowering, out int) {
+	f := graph.Float32
+	form := formOf(f, f, f, f)
+	const add = "a + b"
+	form.exprs = append(form.exprs, add)
+	return func(l *graph.Lowering, out int) {
+		shape := l.Out[out].Shape
+		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
+		if form.lower(l, add, out, []int{0, 1}); l.Refused == "" {
+			lowerLinesInto(l, writes(out), rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(out), unused(false))
+		}
+	}
 }

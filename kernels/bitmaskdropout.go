@@ -127,3 +127,10 @@ func ratioOf(c *graph.Call, i int) float64 {
 	}
 	return 0.5
 }
+
+func lowerMasked(bits bool) func(*graph.Lowering) {
+	if bits {
+		return readBits.lower
+	}
+	return readMask.lower
+}

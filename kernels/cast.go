@@ -237,3 +237,38 @@ func toInt(t graph.DType, x float64) int64 {
 	}
 	return int64(x)
 }
+
+// lowerCast by the types from and to.
+var lowerCast = func() func(*graph.Lowering) {
+	forms := map[[2]graph.DType]func(*graph.Lowering){}
+	for from, to := range map[[2]graph.DType]string{
+		{graph.Float32, graph.Float32}: "a",
+		{graph.Int64, graph.Float32}:   "float(a)",
+		{graph.Int32, graph.Float32}:   "float(a)",
+		{graph.Bool, graph.Float32}:    "float(a)",
+		{graph.Float32, graph.Bool}:    "uint(a != 0)",
+		{graph.Int64, graph.Bool}:      "uint(a != 0)",
+		{graph.Bool, graph.Int64}:      "int64_t(a)",
+		{graph.Int32, graph.Int64}:     "int64_t(a)",
+		{graph.Float32, graph.Int64}:   "isnan(a) ? int64_t(0) : a >= 9.223372e18 ? 0x7fffffffffffffffl : a <= -9.223372e18 ? -0x7fffffffffffffffl - 1l : int64_t(a)",
+		{graph.Float32, graph.Int32}:   "isnan(a) ? 0 : a >= 2147483648.0 ? 0x7fffffff : a <= -2147483648.0 ? -0x7fffffff - 1 : int(a)",
+		{graph.Float32, graph.Uint8}:   "isnan(a) ? 0u : uint(clamp(a, 0.0, 255.0))",
+		{graph.Float32, graph.Int8}:    "isnan(a) ? 0 : int(clamp(a, -128.0, 127.0))",
+		{graph.Uint8, graph.Float32}:   "float(a)",
+		{graph.Int8, graph.Float32}:    "float(a)",
+		{graph.Uint8, graph.Int64}:     "int64_t(a)",
+		{graph.Uint8, graph.Int32}:     "int(a)",
+		{graph.Int8, graph.Int32}:      "a",
+		{graph.Bool, graph.Uint8}:      "a",
+		{graph.Uint8, graph.Bool}:      "uint(a != 0)",
+		{graph.Int32, graph.Bool}:      "uint(a != 0)",
+		{graph.Int32, graph.Int32}:     "a",
+		{graph.Int64, graph.Int64}:     "a",
+		{graph.Int64, graph.Int32}:     "int(a)",
+		{graph.Bool, graph.Bool}:       "a",
+		{graph.Bool, graph.Int32}:      "int(a)",
+	} {
+		forms[from] = pointwiseOf(to, nil, from[1], from[0], from[0], from[0])
+	}
+	return pick(forms, func(l *graph.Lowering) [2]graph.DType { return [2]graph.DType{l.In[0].Type, l.Out[0].Type} })
+}()

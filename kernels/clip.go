@@ -216,3 +216,56 @@ var _ = define(graph.Op{
 		return []*graph.Value{b.Op("Clip", nil, x, num(b, x, n.Float("min")), num(b, x, n.Float("max")))}
 	},
 })
+
+// lowerClipGrad has the bounds as numbers, which must be known: two are open, a
+// single one is closed.
+var lowerClipGrad = func() func(*graph.Lowering) {
+	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	const open = "choose(le(b, T(p)), T(0), choose(ge(b, T(q)), T(0), a))"
+	const closed = "choose(lt(b, T(p)), T(0), choose(gt(b, T(q)), T(0), a))"
+	form.exprs = append(form.exprs, open, closed)
+	return func(l *graph.Lowering) {
+		bounds, given := [2]float64{math.Inf(-1), math.Inf(1)}, 0
+		for i := range bounds {
+			v := l.Node.In(2 + i)
+			if v == nil {
+				continue
+			}
+			x, known := oneNumber(v)
+			if !known {
+				l.Refuse("input %d is only known when the step runs", 2+i)
+				return
+			}
+			bounds[i], given = x, given+1
+		}
+		expr := closed
+		if given == 2 {
+			expr = open
+		}
+		form.lower(l, expr, 0, []int{0, 1}, bounds[0], bounds[1])
+	}
+}()
+
+// lowerClip has either bound, both or none.
+var lowerClip = byType(map[graph.DType]func(*graph.Lowering){
+	graph.Float32: clipOf(graph.Float32, "least(c, greatest(b, a))", "greatest(b, a)", "least(b, a)"),
+	graph.Int64:   clipOf(graph.Int64, "min(c, max(b, a))", "max(b, a)", "min(b, a)"),
+	graph.Int32:   clipOf(graph.Int32, "min(c, max(b, a))", "max(b, a)", "min(b, a)"),
+})
+
+func clipOf(t graph.DType, both, low, high string) func(*graph.Lowering) {
+	form := formOf(t, t, t, t)
+	form.exprs = append(form.exprs, "a", both, low, high)
+	return func(l *graph.Lowering) {
+		switch lo, hi := loweredIn(l, 1) != nil, loweredIn(l, 2) != nil; {
+		case lo && hi:
+			form.lower(l, both, 0, []int{0, 1, 2})
+		case lo:
+			form.lower(l, low, 0, []int{0, 1})
+		case hi:
+			form.lower(l, high, 0, []int{0, 2})
+		default:
+			form.lower(l, "a", 0, []int{0})
+		}
+	}
+}

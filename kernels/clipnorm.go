@@ -83,3 +83,17 @@ func clip(c *graph.Call, squares func(x *graph.Tensor, lo, hi int) float64, par 
 	}
 	c.Out[0].SetFloat(0, factor)
 }
+
+// lowerClipNorm adds the squares of each gradient, in parts.
+func lowerClipNorm(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	parts := loweredReduction{fold: foldSum, term: termSquare}.inParts(l, 1)
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: clipNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: words(l, parts),
+		Buffers: []graph.Buffer{writes(0), reads(0), scratch(0, l.Scratch, false)}, Groups: [3]int{1, 1, 1},
+	})
+}
+
+var clipNormKernel = shader("clipnorm", "clipnorm.comp")

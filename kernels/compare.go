@@ -120,3 +120,15 @@ func bit(b bool) graph.Dim {
 	}
 	return graph.Num(0)
 }
+
+// lowerComparison compares floats and integers.
+func lowerComparison(k comparison) func(*graph.Lowering) {
+	sign := map[[3]bool]string{
+		{false, true, false}: "==", {true, false, false}: "<", {true, true, false}: "<=", {false, false, true}: ">", {false, true, true}: ">=",
+	}[[3]bool{k.less, k.equal, k.greater}]
+	forms := map[graph.DType]func(*graph.Lowering){}
+	for _, t := range []graph.DType{graph.Float32, graph.Int64, graph.Int32, graph.Bool} {
+		forms[t] = pointwiseOf("uint(a "+sign+" b)", nil, graph.Bool, t, t, t)
+	}
+	return byType(forms)
+}

@@ -47,3 +47,6 @@ func fillValue(n *graph.Node) *graph.Tensor {
 	}
 	return graph.NewTensor(graph.Float32, 1)
 }
+
+// lowerConstant fills an output with one number.
+func lowerConstant(l *graph.Lowering) { lowerFill(l, 0, bitsOf(fillValue(l.Node))) }

@@ -226,3 +226,22 @@ var _ = define(graph.Op{
 		"f32[0,4,5], f32[0,3,7], i64{4,3,3}",
 	},
 })
+
+func lowerConv(l *graph.Lowering) {
+	if !onlyF32AndInts(l) {
+		return
+	}
+	convOf(l.Node, l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), presentIn(l, 2))
+}
+
+func lowerConvGradX(l *graph.Lowering) {
+	if onlyF32AndInts(l) {
+		convOf(l.Node, l.Out[0].Shape, l.In[1].Shape, l.In[0].Shape).append(l, convIn, 0, reads(0), reads(1), -1)
+	}
+}
+
+func lowerConvGradW(l *graph.Lowering) {
+	if onlyF32AndInts(l) {
+		convOf(l.Node, l.In[1].Shape, l.Out[0].Shape, l.In[0].Shape).append(l, convFilters, 0, reads(1), reads(0), -1)
+	}
+}

@@ -93,3 +93,22 @@ func channelSums(dy, sums *graph.Tensor) {
 		sums.SetFloat(ch, sum)
 	}
 }
+
+// lowerConvGrad has all sides at once, as far as they are wanted.
+func lowerConvGrad(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	dy := l.In[0].Shape
+	conv := convOf(l.Node, l.In[1].Shape, l.In[2].Shape, dy)
+	if loweredOut(l, 0) != nil {
+		conv.append(l, convIn, 0, reads(0), reads(2), -1)
+	}
+	if loweredOut(l, 1) != nil {
+		conv.append(l, convFilters, 1, reads(1), reads(0), -1)
+	}
+	if loweredOut(l, 2) != nil {
+		shape := []int{dy[0], dy[1], elems(dy[2:])}
+		loweredReduction{fold: foldSum}.append(l, reads(0), shape, []int{0, 2}, writes(2))
+	}
+}

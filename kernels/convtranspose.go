@@ -167,3 +167,11 @@ var _ = define(graph.Op{
 		return grads[:len(n.Outputs)]
 	},
 })
+
+// lowerConvTranspose is the side of x, from another input.
+func lowerConvTranspose(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	transposeOf(loweredCall(l)).append(l, convIn, 0, reads(0), reads(1), presentIn(l, 2))
+}

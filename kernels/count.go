@@ -30,3 +30,18 @@ var _ = define(graph.Op{
 	Role:       graph.RoleCount,
 	Samples:    []string{"i64[]", "i64[]{0}", "i64[]{4}, f32[]{-1}", "i64[]{4}, f32[]{0.5}"},
 })
+
+func lowerCount(l *graph.Lowering) {
+	if loweredIn(l, 1) != nil {
+		lowerScaledCount(l)
+		return
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: countKernel, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: [3]int{1, 1, 1}})
+}
+
+// lowerScaledCount counts an update that may not be.
+func lowerScaledCount(l *graph.Lowering) {
+	lowerScaleMode(l, scaleCount, 1, 0, [6]*graph.Buffer{1: new(writes(0)), 2: new(reads(1)), 3: new(reads(0))})
+}
+
+var countKernel = shader("count", "count.comp")

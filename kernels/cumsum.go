@@ -101,3 +101,32 @@ func running(n *graph.Node, size int, visit func(i int, exclusive bool)) {
 		visit(i, exclusive)
 	}
 }
+
+func lowerCumSum(l *graph.Lowering) {
+	t := l.In[0].Type
+	kernel := cumSumKernels[t]
+	if kernel == nil || t == graph.Int64 && !l.Limits.Int64 {
+		l.Refuse("x is %s, which has no kernel here", t)
+		return
+	}
+	before, n, after := around(l.In[0].Shape, cumAxis(l.Node))
+	lines := before * after
+	if lines*n == 0 {
+		return
+	}
+	// Many lines side by side are one lane each.
+	along, groups := t != graph.Int64 && after < l.Limits.Subgroup, ceilDiv(lines, l.Limits.Subgroup)
+	if along {
+		groups = lines
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), oneIf(along), oneIf(l.Node.Int("exclusive") != 0), oneIf(l.Node.Int("reverse") != 0)},
+		Push: words(l, lines, n, after), Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, groups),
+	})
+}
+
+var cumSumKernels = map[graph.DType]*graph.Kernel{
+	graph.Float32: shader("cumsum-f", "cumsum.comp", "-DELEMENT=float", "-DSCANS"),
+	graph.Int32:   shader("cumsum-i", "cumsum.comp", "-DELEMENT=int", "-DSCANS"),
+	graph.Int64:   shader("cumsum-l", "cumsum.comp", "-DELEMENT=int64_t"),
+}

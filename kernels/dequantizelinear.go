@@ -110,3 +110,11 @@ var _ = define(graph.Op{
 		"f32[2,5], i8[2,5], f32[2,3], i8[2,3]; axis=1 block_size=2",
 	},
 })
+
+func lowerDequantize(l *graph.Lowering) {
+	lowerQuantized(l, quantizeBack, l.Out[0], l.In[0], 1, 2, [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(1)), 3: optionalIn(l, 2), 4: new(reads(0))})
+}
+
+func lowerDequantizeGrad(l *graph.Lowering) {
+	lowerQuantized(l, quantizeGrad, l.In[0], l.In[1], 2, 3, [6]*graph.Buffer{0: new(writes(0)), 1: new(reads(0)), 2: new(reads(2)), 3: optionalIn(l, 3), 4: new(reads(1))})
+}

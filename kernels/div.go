@@ -82,3 +82,7 @@ func whole[N int64 | uint64](f func(x, y N) N) func(x, y N) N {
 		return f(x, y)
 	}
 }
+
+var lowerDiv = pick(map[bool]func(*graph.Lowering){
+	true: pointwise("a / b"), false: integers("b == 0 ? b : a / b"),
+}, func(l *graph.Lowering) bool { return l.In[0].Type.IsFloat() })

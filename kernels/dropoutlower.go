@@ -23,13 +23,6 @@ var (
 	loweredSumMaskForm = map[[2]bool]loweredDropout{{false, false}: drawnMask, {true, false}: drawnBits, {false, true}: drawnBiasMask, {true, true}: drawnBiasBits}
 )
 
-func lowerMasked(bits bool) func(*graph.Lowering) {
-	if bits {
-		return readBits.lower
-	}
-	return readMask.lower
-}
-
 func (d loweredDropout) lower(l *graph.Lowering) { d.carry(l, reads(0), writes(0)) }
 
 // carry is lower from and to other places than input and output 0.
@@ -92,32 +85,4 @@ func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 		Buffers: []graph.Buffer{to, from, ratio, mode, bools, bits, keptBools, keptBits, bias, residual, {Place: graph.PlaceRun}},
 		Groups:  inLine(l, ceilDiv(ceilDiv(y.Len(), 4*blocks), 256)),
 	})
-}
-
-// lowerSoftmaxDropout takes the softmax where it is wanted, or where the dropout of it
-// will be.
-var lowerSoftmaxDropout = func() func(*graph.Lowering) {
-	softmax := biasSoftmaxInto()
-	drop := loweredDropout{ratio: 2, mode: -1, bias: -1, residual: -1, mask: -1, always: true}
-	return func(l *graph.Lowering) {
-		place := 0
-		if loweredOut(l, 2) != nil {
-			place = 2
-		}
-		if softmax(l, place); l.Refused == "" {
-			drop.carry(l, rereads(place), writes(0))
-		}
-	}
-}()
-
-// lowerSoftmaxDropoutGrad brings dy through the mask into scratch.
-func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
-	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Float32, graph.Bool, graph.Float32}, []graph.DType{graph.Float32}) {
-		return
-	}
-	shape := l.Out[0].Shape
-	axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
-	l.Scratch = int64(4 * elems(shape))
-	loweredDropout{ratio: 3, mode: -1, bias: -1, residual: -1, mask: 2, always: true}.carry(l, reads(0), scratch(0, l.Scratch, true))
-	lowerLines(l, rowSoftmaxGrad, elems(shape[:axis]), elems(shape[axis:]), 1, scratch(0, l.Scratch, false), reads(1))
 }

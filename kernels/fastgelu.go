@@ -81,3 +81,7 @@ var _ = define(graph.Op{
 	InPlace:   []int{0, 1},
 	Samples:   []string{"f32[2,5], f32[2,5], f32[5]", "f32[3,300], f32[3,300], f32[300]", "f16[7], f16[7], f16[7]"},
 })
+
+var lowerFastGelu = pick(map[bool]func(*graph.Lowering){
+	false: pointwise("tanhGelu(a)"), true: pointwise("tanhGelu(a + b)"),
+}, func(l *graph.Lowering) bool { return loweredIn(l, 1) != nil })

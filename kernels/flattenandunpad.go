@@ -87,3 +87,17 @@ var _ = define(graph.Op{
 		"f32[0,2,2], i64{}, i64{2,3}",
 	},
 })
+
+func lowerFlattenAndUnpad(l *graph.Lowering) {
+	x := l.In[0].Shape
+	rowsPicked{1, x[0] * x[1], elems(x[2:]), l.In[1].Len(), 1, -1}.pick(l)
+	if loweredOut(l, 1) != nil {
+		lowerKnownInts(l, 1)
+	}
+}
+
+func lowerPadAndUnflatten(l *graph.Lowering) {
+	lowerFill(l, 0, 0)
+	y := l.Out[0].Shape
+	indexedRows(l, []int{l.In[1].Len(), 1}, []int{y[0] * y[1], elems(y[2:])}, 0).append(l, indexedBring["none"], reads(0), 1)
+}

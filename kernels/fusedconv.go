@@ -79,3 +79,15 @@ func fusedConv(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
 	}
 	activate(c, form)
 }
+
+// lowerFusedConv is Conv, then the term and the activation in place.
+func lowerFusedConv(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	convOf(convOnly(l.Node), l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), presentIn(l, 2))
+	if z := loweredIn(l, 3); z != nil {
+		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], z}, []graph.Buffer{writes(0), rereads(0), reads(3)})
+	}
+	lowerActivation(l)
+}

@@ -47,29 +47,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// fusedActivations are those whose gradient needs y alone.
-var fusedActivations = map[string]bool{"Relu": true, "Sigmoid": true, "Tanh": true}
-
-// fusedActivation is the operator that a node's activation is, nil for none.
-func fusedActivation(n *graph.Node) *graph.Op {
-	name := n.Str("activation")
-	if name == "" {
-		return nil
-	}
-	if !fusedActivations[name] {
-		n.Fail("activation is %q; there are Relu, Sigmoid and Tanh", name)
-	}
-	return Library.Find("", name, 0)
-}
-
-// activate runs the activation over output 0, in place.
-func activate(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
-	op := fusedActivation(c.Node)
-	if op == nil {
-		return
-	}
-	d, m := *c, *c.Node
-	m.Op, m.Attrs = op, nil
-	d.Node, d.In = &m, c.Out[:1]
-	form(op)(&d)
+// lowerFusedGemm is Gemm, then the activation in place.
+func lowerFusedGemm(l *graph.Lowering) {
+	lowerGemm(l)
+	lowerActivation(l)
 }

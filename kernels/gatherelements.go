@@ -126,3 +126,16 @@ func gatherElements(c *graph.Call, parallel func(n, grain int, f func(lo, hi int
 		}
 	})
 }
+
+func lowerGatherElements(l *graph.Lowering) {
+	indexedElements(l, l.In[1].Shape, l.In[0].Shape).append(l, indexedTake, reads(0), 1)
+}
+
+func lowerGatherElementsGrad(l *graph.Lowering) {
+	if l.Out[0].Type != graph.Float32 {
+		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
+		return
+	}
+	lowerFill(l, 0, 0)
+	indexedElements(l, l.In[2].Shape, l.Out[0].Shape).append(l, indexedBring["add"], reads(0), 2)
+}

@@ -137,3 +137,16 @@ func gatherND(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 		}
 	})
 }
+
+func lowerGatherND(l *graph.Lowering) {
+	indexedRows(l, l.In[1].Shape, l.In[0].Shape, l.Node.Int("batch_dims")).append(l, indexedTake, reads(0), 1)
+}
+
+func lowerGatherNDGrad(l *graph.Lowering) {
+	if l.Out[0].Type != graph.Float32 {
+		l.Refuse("the output is %s; there is a kernel for f32", l.Out[0].Type)
+		return
+	}
+	lowerFill(l, 0, 0)
+	indexedRows(l, l.In[1].Shape, l.Out[0].Shape, l.Node.Int("batch_dims")).append(l, indexedBring["add"], reads(2), 1)
+}

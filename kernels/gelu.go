@@ -185,3 +185,13 @@ var _ = define(graph.Op{
 	InPlace:   []int{0, 1},
 	Samples:   []string{"f32[2,5], f32[2,5]", "f32[7], f32[7]; approximate=\"tanh\"", "f32[0,2], f32[0,2]", "f64[], f64[]"},
 })
+
+var lowerGelu = pick(map[string]func(*graph.Lowering){
+	"none": pointwise("a * normal(a)"), "tanh": pointwise("tanhGelu(a)"),
+}, approximation)
+
+var lowerGeluGrad = pick(map[string]func(*graph.Lowering){
+	"none": pointwise("a * geluSlope(b)"), "tanh": pointwise("a * tanhGeluSlope(b)"),
+}, approximation)
+
+func approximation(l *graph.Lowering) string { return l.Node.Str("approximate") }

@@ -87,32 +87,6 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 	})
 }
 
-func lowerGatherElements(l *graph.Lowering) {
-	indexedElements(l, l.In[1].Shape, l.In[0].Shape).append(l, indexedTake, reads(0), 1)
-}
-
-func lowerGatherElementsGrad(l *graph.Lowering) {
-	if l.Out[0].Type != graph.Float32 {
-		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
-		return
-	}
-	lowerFill(l, 0, 0)
-	indexedElements(l, l.In[2].Shape, l.Out[0].Shape).append(l, indexedBring["add"], reads(0), 2)
-}
-
-func lowerGatherND(l *graph.Lowering) {
-	indexedRows(l, l.In[1].Shape, l.In[0].Shape, l.Node.Int("batch_dims")).append(l, indexedTake, reads(0), 1)
-}
-
-func lowerGatherNDGrad(l *graph.Lowering) {
-	if l.Out[0].Type != graph.Float32 {
-		l.Refuse("the output is %s; there is a kernel for f32", l.Out[0].Type)
-		return
-	}
-	lowerFill(l, 0, 0)
-	indexedRows(l, l.In[1].Shape, l.Out[0].Shape, l.Node.Int("batch_dims")).append(l, indexedBring["add"], reads(2), 1)
-}
-
 // lowerScatter carries the data over, then brings the updates.
 func lowerScatter(x func(l *graph.Lowering) indexed) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {

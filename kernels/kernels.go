@@ -1,12 +1,23 @@
 // Package kernels is the operator library: one file an operator, and in that
 // file everything about it: shape rule, gradient, plain reference, quick CPU
-// form, price, recompute class and the samples it is tested with. Adding an
-// operator is adding its file; nothing else is edited.
+// form, lowering to kernels, price, recompute class, the samples it is tested
+// with and what tests must know of it. Adding an operator is adding its file;
+// nothing else is edited.
 //
-// Files that begin with an operator's name hold that operator and its
-// gradient operator. The others hold what many share: infer.go (shape rules),
-// map.go (loops over elements), index.go (strides), reduce.go, sample.go,
-// interpret.go, losses.go (what is put on a model that has no loss).
+// A file that has an operator's name holds that operator and its gradient
+// operator. The others hold what many share:
+//
+//	infer.go, whole.go, fold.go      rules of shapes, and of numbers known before a run
+//	map.go, rows.go, index.go        loops over elements; strides
+//	reduce.go, product.go, pool.go…  families of operators: a definition is a row
+//	pointwise.go, chain.go           expressions of elementwise operators
+//	…lower.go, shader.go, halves.go  what lowerings of several operators share
+//	pieces.go, …pieces.go            patterns of operators that passes look for
+//	sample.go, interpret.go          samples as text; running a graph plainly
+//	losses.go                        what is put on a model that has no loss
+//
+// Float32 arithmetic over slices is package internal/f32, the reading and editing
+// of SPIR-V is internal/spirv: they know no operators.
 //
 // # Rules of the house
 //
@@ -16,8 +27,7 @@
 //     may leave the rest to Eval by calling it.
 //   - Lower is the form for devices that run kernels (see graph.Lowering, and
 //     the manual of kernels/vulkan): dispatches of a shader as data. Elementwise
-//     operators give an expression (pointwise.go); files whose names end in
-//     lower.go have what families share. A shader is a .comp file beside the
+//     operators give an expression (pointwise.go). A shader is a .comp file beside the
 //     operators and a line shader(…); go generate compiles it. It is written for
 //     float32; halves.go makes of it what 16-bit floats need.
 //   - An operator that makes an element of its output from one of each input says

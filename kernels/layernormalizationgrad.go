@@ -146,3 +146,27 @@ var _ = define(graph.Op{
 		"f64[3,4], f64[3,4], f64[4]>0, f64[4], f64[3,1] -> x, _, b",
 	},
 })
+
+// lowerInvertible finds rows of mean 0 that have the normal form which the result
+// tells, (y − bias)/scale, and takes the gradient from those.
+func lowerInvertible(l *graph.Lowering) {
+	f := graph.Float32
+	r, ok := invertibleGrad.geometry(l)
+	if !ok {
+		return
+	}
+	y, rows := l.In[1], int64(4*r.rows)
+	x := scratch(aligned(r.work()), int64(4*y.Len()), true)
+	zeros := scratch(x.At+aligned(x.Bytes), rows, true)
+	lowerBox(l, 4, []graph.Buffer{zeros, unused(false)}, new(uint64), []int{r.rows}, []int{0}, []int{1}, 0, 0)
+	from := reads(1)
+	for _, step := range []struct {
+		expr string
+		in   int
+	}{{"a - b", 3}, {"a / b", 2}, {"a / b", 4}} {
+		formOf(f, f, f, f).append(l, step.expr, y, []*graph.Operand{y, l.In[step.in]}, []graph.Buffer{x, from, reads(step.in)})
+		from = unwritten(x)
+	}
+	l.Scratch = zeros.At + aligned(rows)
+	invertibleGrad.gradient(l, r, from, unwritten(zeros))
+}

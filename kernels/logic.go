@@ -57,3 +57,11 @@ func defineLogic(name, doc string, f func(x, y int64) int64) *graph.Op {
 		},
 	})
 }
+
+// lowerLogic has a table of the four answers.
+func lowerLogic(table [4]bool) func(*graph.Lowering) {
+	expr := map[[4]bool]string{
+		{false, false, false, true}: "a & b", {false, true, true, true}: "a | b", {false, true, true, false}: "a ^ b",
+	}[table]
+	return pointwiseOf(expr, nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool)
+}

@@ -124,12 +124,6 @@ func onlyLoss(l *graph.Lowering, scores, labels int) bool {
 	return true
 }
 
-func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0, 0) }
-
-func lowerInternalCrossEntropy(l *graph.Lowering) { lowerLoss(l, 3, 0) }
-
-func lowerLogLikelihood(l *graph.Lowering) { lowerLoss(l, 0, 1) }
-
 func lowerLoss(l *graph.Lowering, ignore int, kept uint32) {
 	if !onlyLoss(l, 0, 1) {
 		return
@@ -144,51 +138,6 @@ func lowerLoss(l *graph.Lowering, ignore int, kept uint32) {
 	if l.Node.Str("reduction") != "none" {
 		c.pass(lossOfAll)
 	}
-}
-
-func lowerCrossEntropyGrad(l *graph.Lowering) {
-	if loweredIn(l, 4) != nil {
-		l.Refuse("a gradient flows into the log-softmax")
-		return
-	}
-	if !onlyLoss(l, 1, 2) {
-		return
-	}
-	newLossLowering(l, 1).backward()
-}
-
-// lowerKeptGrad is the gradient from the log-softmax that was kept.
-func lowerKeptGrad(l *graph.Lowering) {
-	if onlyLoss(l, 1, 2) {
-		c := newLossLowering(l, 1)
-		c.kept = 1
-		c.backward()
-	}
-}
-
-// lowerInternalKeptGrad is the same, and in place adds what else flows there.
-func lowerInternalKeptGrad(l *graph.Lowering) {
-	if !onlyLoss(l, 1, 2) {
-		return
-	}
-	c := newLossLowering(l, 1)
-	c.ignore, c.kept = 4, 1
-	c.backward()
-	if more := loweredIn(l, 5); more != nil && l.Refused == "" {
-		like := &graph.Operand{Type: more.Type, Shape: l.Out[0].Shape}
-		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{writes(0), rereads(0), reads(5)})
-	}
-}
-
-// lowerLogLikelihoodGrad has no scores, only their shape.
-func lowerLogLikelihoodGrad(l *graph.Lowering) {
-	if l.Out[0].Type != graph.Float32 || l.In[2].Len() == 0 || l.Out[0].Len() == 0 {
-		l.Refuse("scores are %s, or there are none; there is a kernel for f32", l.Out[0].Type)
-		return
-	}
-	c := newLossLowering(l, 1)
-	c.scores, c.shape, c.kept = unused(false), l.Out[0].Shape, 2
-	c.backward()
 }
 
 func (c lossLowering) backward() {

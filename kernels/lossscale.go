@@ -182,3 +182,54 @@ var _ = define(graph.Op{
 
 // skips reports whether an update's scale says that there is none.
 func skips(scale *graph.Tensor) bool { return scale != nil && scale.Float(0) < 0 }
+
+func lowerLossSeed(l *graph.Lowering) {
+	if onlyF32(l) {
+		lowerScaleMode(l, scaleSeed, 1, 0, [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(0))})
+	}
+}
+
+func lowerNextLossScale(l *graph.Lowering) {
+	lowerScaleMode(l, scaleNext, 1, 0, [6]*graph.Buffer{new(writes(0)), new(writes(1)), new(reads(0)), new(reads(1)), new(reads(2)), nil})
+}
+
+// lowerUnscale finds the largest sizes of parts of the gradients: one that is not
+// finite shows there.
+func lowerUnscale(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	parts := loweredReduction{fold: foldMax, term: termSize}.inParts(l, 2)
+	work := scratch(0, l.Scratch, false)
+	lowerScaleMode(l, scaleFinite, l.Limits.Subgroup, parts, [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(0)), 4: optionalIn(l, 1), 5: &work})
+}
+
+var lossScaleKernel = shader("lossscale", "lossscale.comp")
+
+// The modes of the kernel.
+const (
+	scaleSeed, scaleNext, scaleFinite, scaleCount = 0, 1, 2, 3
+)
+
+// lowerScaleMode appends a mode; the buffers are y, number, scale, last, factor
+// and work, nil where there is no use for them.
+func lowerScaleMode(l *graph.Lowering, mode uint32, local, parts int, buffers [6]*graph.Buffer) {
+	initial, window := 0.0, 0
+	if mode != scaleCount {
+		initial = l.Node.Float("initial")
+	}
+	if mode == scaleNext {
+		window = max(0, min(l.Node.Int("window"), math.MaxInt32))
+	}
+	bound := make([]graph.Buffer, len(buffers))
+	for i, b := range buffers {
+		if bound[i] = unused(i < 2); b != nil {
+			bound[i] = *b
+		}
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: lossScaleKernel, Spec: []uint32{uint32(local), mode, oneIf(buffers[4] != nil)},
+		Push:    append([]uint32{bits(initial), bits(leastLossScale), bits(mostLossScale)}, words(l, window, parts)...),
+		Buffers: bound, Groups: [3]int{1, 1, 1},
+	})
+}

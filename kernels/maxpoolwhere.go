@@ -163,3 +163,18 @@ func taps(n *graph.Node) []graph.Smaller {
 		},
 	}}
 }
+
+// lowerTaps says by a byte where a window's greatest element is.
+func lowerTaps(l *graph.Lowering) {
+	if n := l.Out[0].Len(); n > 0 && tapsFit(l, l.In[0]) {
+		p := newPool(l.Node, l.In[0].Shape, l.Out[0].Shape)
+		p.dispatch(l, poolTaps, poolWhere, false, n, []graph.Buffer{unused(true), unused(false), reads(0), writes(0)})
+	}
+}
+
+func lowerGradAt(l *graph.Lowering) {
+	if n := l.Out[0].Len(); n > 0 && tapsFit(l, l.In[0], l.Out[0]) {
+		p := newPool(l.Node, l.Out[0].Shape, l.In[0].Shape)
+		p.dispatch(l, poolTaps, poolGradAt, false, n, []graph.Buffer{writes(0), reads(0), unused(false), reads(1)})
+	}
+}

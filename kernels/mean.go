@@ -33,3 +33,16 @@ var _ = define(graph.Op{
 		"f32[0], f32[0]",
 	},
 })
+
+// lowerMean is a sum, then parted in place.
+var lowerMean = func() func(*graph.Lowering) {
+	sum := lowerMany("a + b", "a + b + c")
+	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	const part = "a / T(p)"
+	form.exprs = append(form.exprs, part)
+	return func(l *graph.Lowering) {
+		if sum(l); l.Refused == "" && len(l.In) > 1 {
+			form.append(l, part, l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{writes(0), rereads(0)}, float64(len(l.In)))
+		}
+	}
+}()

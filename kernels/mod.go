@@ -85,3 +85,13 @@ var _ = define(graph.Op{
 		"f32[3], f32[2,1]>0; fmod=1",
 	},
 })
+
+// lowerMod is of integers: a float's quotient may be longer than a float.
+var lowerMod = func() func(*graph.Lowering) {
+	// Of a negative number GLSL's own is not defined.
+	const cut = "(a - a / b * b)"
+	return pick(map[bool]func(*graph.Lowering){
+		true:  integers("b == 0 ? b : " + cut),
+		false: integers("b == 0 ? b : " + cut + " != 0 && (" + cut + " < 0) != (b < 0) ? " + cut + " + b : " + cut),
+	}, func(l *graph.Lowering) bool { return l.Node.Int("fmod") != 0 })
+}()

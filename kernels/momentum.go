@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/kernels/internal/f32"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 // The rule of torch.optim.SGD with momentum: the first update takes the
 // gradient as it is, undampened.
@@ -38,5 +41,8 @@ var _ = defineOptimizer(optimizer{
 		}
 		return func(p, g []float32, s [][]float32) { f32.Momentum(p, g, s[0], scale, wd, old, keep, lr) }
 	},
+	lowered: &loweredRule{1, func(n *graph.Node) bool { return n.Int("nesterov") != 0 }, func(n *graph.Node) []float64 {
+		return []float64{decayOf(n), 0, 1 - n.Float("dampening"), n.Float("momentum")}
+	}},
 	samples: []string{"", "momentum=0.5 dampening=0.25 weight_decay=0.1", "nesterov=1"},
 })

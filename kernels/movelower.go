@@ -236,30 +236,3 @@ func bitsOf(x *graph.Tensor) (bits uint64) {
 	}
 	return bits
 }
-
-// lowerConstant fills an output with one number.
-func lowerConstant(l *graph.Lowering) { lowerFill(l, 0, bitsOf(fillValue(l.Node))) }
-
-// lowerPad carries the data into what was filled with the constant.
-func lowerPad(l *graph.Lowering) {
-	known := []int{1}
-	if l.Node.In(3) != nil {
-		known = append(known, 3)
-	}
-	c := loweredCall(l, known...)
-	switch {
-	case c == nil:
-		return
-	case l.Node.Str("mode") != "constant":
-		lowerRepeats(l, c, false)
-		return
-	case l.Node.In(2) == nil:
-		lowerFill(l, 0, 0)
-	case l.Out[0].Len() > 0:
-		n := l.Out[0].Len()
-		lowerBox(l, int(l.Out[0].Type.Size()), []graph.Buffer{writes(0), reads(2)}, nil, []int{n}, []int{0}, []int{1}, 0, 0)
-	}
-	for _, m := range padding(c) {
-		m.lower(l)
-	}
-}

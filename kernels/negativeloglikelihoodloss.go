@@ -85,3 +85,16 @@ var _ = define(graph.Op{
 		`f64[], i64{2,3}, i64[2]<3; reduction="sum"`,
 	},
 })
+
+func lowerLogLikelihood(l *graph.Lowering) { lowerLoss(l, 0, 1) }
+
+// lowerLogLikelihoodGrad has no scores, only their shape.
+func lowerLogLikelihoodGrad(l *graph.Lowering) {
+	if l.Out[0].Type != graph.Float32 || l.In[2].Len() == 0 || l.Out[0].Len() == 0 {
+		l.Refuse("scores are %s, or there are none; there is a kernel for f32", l.Out[0].Type)
+		return
+	}
+	c := newLossLowering(l, 1)
+	c.scores, c.shape, c.kept = unused(false), l.Out[0].Shape, 2
+	c.backward()
+}

@@ -34,8 +34,10 @@ type optimizer struct {
 	// sums the squares of the parameter and of the direction, and follow goes
 	// the direction at some rate.
 	fastDirection func(u update) (remember func(p, g []float32, s [][]float32) (params, directions float64), follow func(p []float32, s [][]float32, rate float32))
-	// lower is for a rule that is none of loweredRules.
-	lower func(*graph.Lowering)
+	// lowered is the rule as the kernel of all has it; lower is for a rule that has
+	// kernels of its own.
+	lowered *loweredRule
+	lower   func(*graph.Lowering)
 	// samples are attributes to test with, more whole samples.
 	samples, more []string
 }
@@ -72,10 +74,8 @@ func defineOptimizer(o optimizer) *graph.Op {
 		Overwrites: overwrites,
 		Optimizer:  o.name,
 	}
-	if _, ok := loweredRules[o.op]; ok {
-		op.Lower = lowerUpdate
-	} else {
-		op.Lower = o.lower
+	if op.Lower = o.lower; o.lowered != nil {
+		op.Lower = o.lowered.lower
 	}
 	slots := strings.Repeat(", TS>0", len(o.slots))
 	for _, attrs := range o.samples {
@@ -278,3 +278,50 @@ func copyUnless(dst, src []float32) {
 		copy(dst, src)
 	}
 }
+
+// loweredRule is an update rule as the kernel has it: its number there, and
+// what a node tells it.
+type loweredRule struct {
+	rule    uint32
+	other   func(n *graph.Node) bool
+	numbers func(n *graph.Node) []float64 // decay, epsilon, keep1, beta2, keep2, log1, log2
+}
+
+func (r *loweredRule) lower(l *graph.Lowering) {
+	f, i := graph.Float32, graph.Int64
+	if !onlyTypes(l, []graph.DType{f, f, f, f, i, f}, []graph.DType{f}) {
+		return
+	}
+	n := l.Out[0].Len()
+	if n == 0 {
+		return
+	}
+	scale, scaled := reads(2), loweredIn(l, 3) != nil
+	if scaled {
+		scale = reads(3)
+	}
+	buffers := []graph.Buffer{writes(0), reads(1), reads(2), scale, reads(4)}
+	for o := 1; o <= 2; o++ {
+		if loweredOut(l, o) != nil {
+			buffers = append(buffers, writes(o))
+		} else {
+			buffers = append(buffers, unused(true))
+		}
+	}
+	numbers := append(r.numbers(l.Node), make([]float64, 7)...)[:7]
+	// Rate, scale and the number of the step are single numbers.
+	inPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4}, func(n int, buffers []graph.Buffer) {
+		push := words(l, n)
+		for _, x := range numbers {
+			push = append(push, bits(x))
+		}
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: optimizerKernel, Spec: []uint32{r.rule, oneIf(scaled), oneIf(r.other != nil && r.other(l.Node))},
+			Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(n, 4*256)),
+		})
+	})
+}
+
+var optimizerKernel = joined(halved(shader("optimizer", "optimizer.comp")))
+
+func decayOf(n *graph.Node) float64 { return n.Float("weight_decay") }

@@ -102,3 +102,88 @@ func poolFlops(of func(n *graph.Node) *graph.Value) func(*graph.Node) graph.Dim 
 
 func firstOutput(n *graph.Node) *graph.Value { return n.Outputs[0] }
 func firstInput(n *graph.Node) *graph.Value  { return n.Inputs[0] }
+
+var (
+	poolKernel = halved(shader("pool", "pool.comp"))
+	poolTaps   = halved(shader("pool-taps", "pool.comp", "-DTAPS"))
+)
+
+// The kernel's rules.
+const (
+	poolMax, poolMean, poolMaxGrad, poolMeanGrad, poolWhere, poolGradAt, poolMaxAt = 0, 1, 2, 3, 4, 5, 6
+)
+
+func (p *pool) append(l *graph.Lowering, rule uint32, invocations int, a, b graph.Buffer) {
+	if invocations == 0 {
+		return
+	}
+	padded := (rule == poolMean || rule == poolMeanGrad) && l.Node.Int("count_include_pad") != 0
+	p.dispatch(l, poolKernel, rule, padded, invocations, []graph.Buffer{writes(0), a, b})
+}
+
+func (p *pool) dispatch(l *graph.Lowering, kernel *graph.Kernel, rule uint32, padded bool, invocations int, buffers []graph.Buffer) {
+	push := append(words(l, p.N), triples(p.In, p.Out, p.Kernel, p.Stride, p.Dilation, p.Pad, p.end)...)
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: kernel, Spec: []uint32{rule, oneIf(padded)}, Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(invocations, 64)),
+	})
+}
+
+// tapsFit refuses what the kernel with taps has not.
+func tapsFit(l *graph.Lowering, floats ...*graph.Operand) bool {
+	for _, o := range floats {
+		if o != nil && o.Type != graph.Float32 {
+			l.Refuse("an operand is %s; there is a kernel for f32", o.Type)
+			return false
+		}
+	}
+	if !l.Limits.Int8 {
+		l.Refuse("the device has no bytes in buffers")
+		return false
+	}
+	return true
+}
+
+// maxAt has the greatest in output 0 and their places in output 1, in the whole
+// tensor or in the image.
+func (p *pool) maxAt(l *graph.Lowering, whole bool) {
+	if n := l.Out[1].Len(); n > 0 && tapsFit(l, l.In[0]) {
+		y := unused(true)
+		if l.Out[0] != nil {
+			y = writes(0)
+		}
+		p.dispatch(l, poolTaps, poolMaxAt, whole, n, []graph.Buffer{y, unused(false), reads(0), writes(1)})
+	}
+}
+
+func lowerPool(rule uint32) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		if loweredOut(l, 1) != nil {
+			if l.Node.Int("storage_order") != 0 {
+				l.Refuse("places are counted by columns")
+				return
+			}
+			p := newPool(l.Node, l.In[0].Shape, l.Out[1].Shape)
+			p.maxAt(l, true)
+			return
+		}
+		if !onlyF32(l) {
+			return
+		}
+		p := newPool(l.Node, l.In[0].Shape, l.Out[0].Shape)
+		p.append(l, rule, l.Out[0].Len(), reads(0), unused(false))
+	}
+}
+
+func lowerPoolGrad(rule uint32) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		if !onlyF32AndInts(l) {
+			return
+		}
+		p := newPool(l.Node, l.Out[0].Shape, l.In[0].Shape)
+		x := unused(false)
+		if rule == poolMaxGrad {
+			x = reads(1)
+		}
+		p.append(l, rule, l.Out[0].Len(), reads(0), x)
+	}
+}

@@ -441,9 +441,3 @@ func lowerGemm(l *graph.Lowering) {
 	}
 	fusedProduct(l.Node).lower(l, presentIn(l, 2), l.Node.Float("beta"))
 }
-
-// lowerFusedGemm is Gemm, then the activation in place.
-func lowerFusedGemm(l *graph.Lowering) {
-	lowerGemm(l)
-	lowerActivation(l)
-}

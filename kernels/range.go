@@ -99,3 +99,24 @@ func wholeNumber(n *graph.Node, v *graph.Value) graph.Dim {
 	n.Fail("%q is not known before the step runs", v.Name)
 	return graph.Dim{}
 }
+
+// lowerRange is one of known integers that 32 bits hold.
+func lowerRange(l *graph.Lowering) {
+	start, known := l.Ints(0)
+	delta, also := l.Ints(2)
+	n := l.Out[0].Len()
+	if l.Out[0].Type != graph.Int64 || !known || !also {
+		l.Refuse("there is a kernel for known integers")
+		return
+	}
+	last := start[0] + int64(n)*delta[0]
+	if n == 0 || start[0] != int64(int32(start[0])) || last != int64(int32(last)) || delta[0] != int64(int32(delta[0])) {
+		if n > 0 {
+			l.Refuse("its numbers do not fit into 32 bits")
+		}
+		return
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: rangeKernel, Push: append(words(l, n), uint32(start[0]), uint32(delta[0])), Buffers: []graph.Buffer{writes(0)}, Groups: inLine(l, ceilDiv(n, 256)),
+	})
+}

@@ -261,24 +261,3 @@ func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
 	l.Scratch = max(int64(4*all), 64)
 	return all
 }
-
-var productGradKernel = halved(shader("prodgrad", "prodgrad.comp"))
-
-func lowerProductGrad(l *graph.Lowering) {
-	if !onlyF32(l) {
-		return
-	}
-	shape := l.In[1].Shape
-	stay, stayAt, gone, goneAt := split(mergeDims(shape, axesOf(l.Node, l.Node.Ints("axes"), len(shape))))
-	results, terms := elems(stay), elems(gone)
-	if results*terms == 0 || !mustFit(l, stay, 3) || !mustFit(l, gone, 3) {
-		return
-	}
-	push := words(l, results, terms)
-	for i, list := range [][]int{stay, stayAt, gone, goneAt} {
-		push = append(push, words(l, frontFilled(3, list, 1-i%2)...)...)
-	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: productGradKernel, Push: push, Buffers: []graph.Buffer{writes(0), reads(0), reads(1)}, Groups: inLine(l, ceilDiv(results, 64)),
-	})
-}

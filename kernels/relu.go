@@ -18,6 +18,7 @@ var _ = defineActivation(activation{
 	ints:        func(x int64) int64 { return max(x, 0) },
 	fast:        plain(f32.Relu),
 	fastSlope:   plain(f32.ReluSlope),
+	fused:       true,
 	shader:      "greatest(a, T(0))",
 	shaderSlope: "choose(gt(b, T(0)), T(1), T(0))",
 	flops:       1,

@@ -186,3 +186,26 @@ func (r rotary) pair(k int) (i, j int) {
 	}
 	return k, k + r.half
 }
+
+func lowerRotary(l *graph.Lowering) {
+	f := graph.Float32
+	if !onlyTypes(l, []graph.DType{f, f, f, graph.Int64}, []graph.DType{f}) {
+		return
+	}
+	r := newRotary(loweredCall(l))
+	n := r.rows * (r.head - r.half)
+	if n == 0 {
+		return
+	}
+	told, ids := loweredIn(l, 3) != nil, unused(false)
+	if told {
+		ids = reads(3)
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: rotaryKernel, Spec: []uint32{oneIf(told), oneIf(r.four), oneIf(r.interleaved)},
+		Push:    words(l, r.rows, r.head, r.half, r.heads, r.seq, min(l.In[1].Len(), l.In[2].Len())/max(1, r.half)),
+		Buffers: []graph.Buffer{writes(0), reads(0), reads(1), reads(2), ids}, Groups: inLine(l, ceilDiv(n, 64)),
+	})
+}
+
+var rotaryKernel = halved(shader("rotary", "rotary.comp"))

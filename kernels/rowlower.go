@@ -49,26 +49,6 @@ func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, 
 	inPieces(l, lines, buffers, []int64{row, row, row}, dispatch)
 }
 
-// biasSoftmaxInto adds the bias into an output, then takes the softmax there.
-func biasSoftmaxInto() func(l *graph.Lowering, out int) {
-	f := graph.Float32
-	form := formOf(f, f, f, f)
-	const add = "a + b"
-	form.exprs = append(form.exprs, add)
-	return func(l *graph.Lowering, out int) {
-		shape := l.Out[out].Shape
-		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
-		if form.lower(l, add, out, []int{0, 1}); l.Refused == "" {
-			lowerLinesInto(l, writes(out), rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(out), unused(false))
-		}
-	}
-}
-
-var lowerBiasSoftmax = func() func(*graph.Lowering) {
-	into := biasSoftmaxInto()
-	return func(l *graph.Lowering) { into(l, 0) }
-}()
-
 var normKernel = halved(shader("norm", "norm.comp"))
 
 // The passes of the kernel.
@@ -308,64 +288,6 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 	}
 	if loweredOut(l, 0) != nil {
 		w.pass(l, r, normPass{number: normBack, y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
-	}
-}
-
-// lowerInvertible finds rows of mean 0 that have the normal form which the result
-// tells, (y − bias)/scale, and takes the gradient from those.
-func lowerInvertible(l *graph.Lowering) {
-	f := graph.Float32
-	r, ok := invertibleGrad.geometry(l)
-	if !ok {
-		return
-	}
-	y, rows := l.In[1], int64(4*r.rows)
-	x := scratch(aligned(r.work()), int64(4*y.Len()), true)
-	zeros := scratch(x.At+aligned(x.Bytes), rows, true)
-	lowerBox(l, 4, []graph.Buffer{zeros, unused(false)}, new(uint64), []int{r.rows}, []int{0}, []int{1}, 0, 0)
-	from := reads(1)
-	for _, step := range []struct {
-		expr string
-		in   int
-	}{{"a - b", 3}, {"a / b", 2}, {"a / b", 4}} {
-		formOf(f, f, f, f).append(l, step.expr, y, []*graph.Operand{y, l.In[step.in]}, []graph.Buffer{x, from, reads(step.in)})
-		from = unwritten(x)
-	}
-	l.Scratch = zeros.At + aligned(rows)
-	invertibleGrad.gradient(l, r, from, unwritten(zeros))
-}
-
-// lowerSkip adds up input, skip and bias, into the output of that sum if it is
-// wanted, else into output 0, and normalises it.
-func lowerSkip(s skip) func(*graph.Lowering) {
-	f := graph.Float32
-	form := formOf(f, f, f, f)
-	const two, three = "a + b", "a + b + c"
-	form.exprs = append(form.exprs, two, three)
-	w := loweredNorm{centred: s.centred, x: 0, scale: 2, bias: s.beta, mean: 1, inv: 2}
-	return func(l *graph.Lowering) {
-		to := 0
-		if loweredOut(l, 3) != nil {
-			to = 3
-		}
-		if !onlyF32(l) {
-			return
-		}
-		if l.Out[0] == nil {
-			l.Refuse("only its sum is wanted")
-			return
-		}
-		in, expr := []int{0, 1}, two
-		if loweredIn(l, s.bias) != nil {
-			in, expr = append(in, s.bias), three
-		}
-		form.lower(l, expr, to, in)
-		shape := l.In[0].Shape
-		last := len(shape) - 1
-		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: elems(shape[:last]), width: shape[last]}
-		if l.Refused == "" && r.rows*r.width > 0 {
-			w.rowsOf(l, loweredRows{r, 1, r.width, 1}, rereads(to))
-		}
 	}
 }
 

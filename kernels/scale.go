@@ -108,3 +108,24 @@ func scaleOf(c *graph.Call) float64 {
 	}
 	return k
 }
+
+var lowerScale = byScale(graph.Float32, pointwise("a * b"), pointwise("a / b"),
+	byScale(graph.Int64, wholeScale("a * float(b)"), wholeScale("a / float(b)"), nil))
+
+// byScale is a product with a scale of a type, or a quotient; other has other types.
+func byScale(t graph.DType, up, down, other func(*graph.Lowering)) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		switch {
+		case l.In[1].Type != t && other != nil:
+			other(l)
+		case l.Node.Int("scale_down") != 0:
+			down(l)
+		default:
+			up(l)
+		}
+	}
+}
+
+func wholeScale(expr string) func(*graph.Lowering) {
+	return pointwiseOf(expr, nil, graph.Float32, graph.Float32, graph.Int64, graph.Int64)
+}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/kernels/internal/f32"
+import (
+	"memopt/kernels/internal/f32"
+	"memopt/memopt/graph"
+)
 
 var _ = defineOptimizer(optimizer{
 	name:  "sgd",
@@ -18,5 +21,6 @@ var _ = defineOptimizer(optimizer{
 			f32.SGD(p, g, lr, scale, wd)
 		}
 	},
+	lowered: &loweredRule{0, nil, func(n *graph.Node) []float64 { return []float64{decayOf(n)} }},
 	samples: []string{"", "weight_decay=0.1"},
 })

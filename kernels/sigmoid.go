@@ -20,6 +20,7 @@ var _ = defineActivation(activation{
 			dx[i] = dy[i] * (v * (1 - v))
 		}
 	}),
+	fused:       true,
 	shader:      "sigmoidOf(a)",
 	shaderSlope: "b * (T(1) - b)",
 	flops:       12,

@@ -333,3 +333,37 @@ func (s skip) fast(c *graph.Call) {
 		}, lead...)
 	})
 }
+
+// lowerSkip adds up input, skip and bias, into the output of that sum if it is
+// wanted, else into output 0, and normalises it.
+func lowerSkip(s skip) func(*graph.Lowering) {
+	f := graph.Float32
+	form := formOf(f, f, f, f)
+	const two, three = "a + b", "a + b + c"
+	form.exprs = append(form.exprs, two, three)
+	w := loweredNorm{centred: s.centred, x: 0, scale: 2, bias: s.beta, mean: 1, inv: 2}
+	return func(l *graph.Lowering) {
+		to := 0
+		if loweredOut(l, 3) != nil {
+			to = 3
+		}
+		if !onlyF32(l) {
+			return
+		}
+		if l.Out[0] == nil {
+			l.Refuse("only its sum is wanted")
+			return
+		}
+		in, expr := []int{0, 1}, two
+		if loweredIn(l, s.bias) != nil {
+			in, expr = append(in, s.bias), three
+		}
+		form.lower(l, expr, to, in)
+		shape := l.In[0].Shape
+		last := len(shape) - 1
+		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: elems(shape[:last]), width: shape[last]}
+		if l.Refused == "" && r.rows*r.width > 0 {
+			w.rowsOf(l, loweredRows{r, 1, r.width, 1}, rereads(to))
+		}
+	}
+}

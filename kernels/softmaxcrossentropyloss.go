@@ -278,3 +278,16 @@ var _ = define(graph.Op{
 		"f64[], f64[2,3], i64[2]<3, _, f64[2,3]",
 	},
 })
+
+func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0, 0) }
+
+func lowerCrossEntropyGrad(l *graph.Lowering) {
+	if loweredIn(l, 4) != nil {
+		l.Refuse("a gradient flows into the log-softmax")
+		return
+	}
+	if !onlyLoss(l, 1, 2) {
+		return
+	}
+	newLossLowering(l, 1).backward()
+}

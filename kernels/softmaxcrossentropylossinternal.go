@@ -226,3 +226,28 @@ func (l classLoss) fastKeptGrad(c *graph.Call, bias *graph.Tensor) {
 		})
 	})
 }
+
+func lowerInternalCrossEntropy(l *graph.Lowering) { lowerLoss(l, 3, 0) }
+
+// lowerKeptGrad is the gradient from the log-softmax that was kept.
+func lowerKeptGrad(l *graph.Lowering) {
+	if onlyLoss(l, 1, 2) {
+		c := newLossLowering(l, 1)
+		c.kept = 1
+		c.backward()
+	}
+}
+
+// lowerInternalKeptGrad is the same, and in place adds what else flows there.
+func lowerInternalKeptGrad(l *graph.Lowering) {
+	if !onlyLoss(l, 1, 2) {
+		return
+	}
+	c := newLossLowering(l, 1)
+	c.ignore, c.kept = 4, 1
+	c.backward()
+	if more := loweredIn(l, 5); more != nil && l.Refused == "" {
+		like := &graph.Operand{Type: more.Type, Shape: l.Out[0].Shape}
+		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{writes(0), rereads(0), reads(5)})
+	}
+}

@@ -20,6 +20,7 @@ var _ = defineActivation(activation{
 			dx[i] = dy[i] * (1 - v*v)
 		}
 	}),
+	fused:       true,
 	shader:      "tanhOf(a)",
 	shaderSlope: "T(1) - b * b",
 	flops:       12,

@@ -136,3 +136,37 @@ var _ = define(graph.Op{
 		return b.Ops("TopK", graph.A{"axis": n.Int("axis")}, len(n.Outputs), n.Inputs[0], k)
 	},
 })
+
+func lowerTopK(l *graph.Lowering) {
+	axis := axisOf(l.Node, l.Node.Int("axis"), len(l.In[0].Shape))
+	if loweredOut(l, 0) == nil || loweredOut(l, 1) == nil {
+		l.Refuse("only one of its outputs is wanted")
+		return
+	}
+	lowerRanked(l, l.Node.Int("largest") == 0, false, false, axis, l.Out[0].Shape[axis], 0, 1)
+}
+
+var topKKernel = shader("topk", "topk.comp")
+
+// lowerRanked finds the first k of lines; values is the output for them, or −1.
+func lowerRanked(l *graph.Lowering, least, last, nans bool, axis, k, values, places int) {
+	x := l.In[0]
+	whole, known := map[graph.DType]uint32{graph.Float32: 0, graph.Int32: 1, graph.Int64: 2}[x.Type]
+	if !known {
+		l.Refuse("the input is %s; there is a kernel for f32, i32 and i64", x.Type)
+		return
+	}
+	before, n, after := around(x.Shape, axis)
+	if before*after*k == 0 {
+		return
+	}
+	y := unused(true)
+	if values >= 0 {
+		y = writes(values)
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: topKKernel,
+		Spec:   []uint32{uint32(l.Limits.Subgroup), oneIf(least), whole, oneIf(values >= 0), oneIf(last), oneIf(nans)},
+		Push:   words(l, before*after, n, after, k), Buffers: []graph.Buffer{y, reads(0), writes(places)}, Groups: inLine(l, before*after),
+	})
+}

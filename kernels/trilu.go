@@ -85,3 +85,34 @@ var _ = define(graph.Op{
 		return []*graph.Value{b.Op("Trilu", graph.A{"upper": n.Int("upper")}, n.Inputs...)}
 	},
 })
+
+func lowerTrilu(l *graph.Lowering) {
+	x := l.In[0]
+	kernel := triluKernels[x.Type.Size()]
+	if kernel == nil || x.Type.Size() == 1 && !l.Limits.Int8 {
+		l.Refuse("the input is %s, which has no kernel here", x.Type)
+		return
+	}
+	rank := len(x.Shape)
+	height, width, k := x.Shape[rank-2], x.Shape[rank-1], int64(0)
+	if loweredIn(l, 1) != nil {
+		ks, known := l.Ints(1)
+		if !known {
+			l.Refuse("k is only known when the step runs")
+			return
+		}
+		k = max(-int64(height), min(ks[0], int64(width)))
+	}
+	if n := x.Len(); n > 0 {
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: kernel, Spec: []uint32{oneIf(l.Node.Int("upper") != 0)}, Push: append(words(l, n, height, width), uint32(int32(k))),
+			Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(n, 256)),
+		})
+	}
+}
+
+var triluKernels = map[int64]*graph.Kernel{
+	1: shader("trilu-1", "trilu.comp", "-DELEMENT=uint8_t"),
+	4: shader("trilu-4", "trilu.comp", "-DELEMENT=uint"),
+	8: shader("trilu-8", "trilu.comp", "-DELEMENT=uvec2"),
+}

@@ -114,6 +114,9 @@ type Op struct {
 	// the new param and the new states. A negative scale leaves all as it is.
 	Optimizer string
 
+	// OnlyCUDA: ONNX Runtime has the operator for CUDA and not for the processor.
+	OnlyCUDA bool
+
 	// Samples feed the conformance test; kernels documents their form.
 	Samples []string
 
