@@ -461,59 +461,30 @@ func cheaper(a, b *candidate) *candidate {
 	return a
 }
 
-// thorough is the plan of a limit, better than c, which within has there, if more work finds one: where gaps are wide,
-// grid limits are solved quickly, as it takes many of them. More work must not depend on the limit between two of the
-// grid, and must not find what is cheaper than limits above have. So it is done for the grid limit below, and its plan
-// is taken if it costs no less than that of the next one does, for which more may be done in the same way.
+// thorough is the plan of a limit, better than c, which within has there, if more work finds one. Grid limits are solved
+// quickly, as it takes many of them; where that leaves wide gaps, all work is put into each grid limit up to this one whose
+// bound is below the cheapest plan so far. Those plans do not depend on the limit, and a higher limit has them as well, so
+// less memory still never costs less.
 func (s *staircase) thorough(limit int64, c *candidate) (*candidate, error) {
 	if c == s.base || s.small || s.halving == 0 {
 		return c, nil
 	}
-	k := s.below(limit)
-	if k == 0 {
-		return c, nil
+	for k := s.below(limit); k > 0; k-- {
+		bound, may := s.early(s.at(k))
+		if !may || c != nil && bound >= c.cost {
+			break
+		}
+		quick, err := s.onGrid(k)
+		if quick == nil || err != nil {
+			return c, err
+		}
+		if c = cheaper(c, quick); s.wide(quick.cost, bound) {
+			full, err := s.fully(s.at(k))
+			if err != nil {
+				return nil, err
+			}
+			c = cheaper(c, full)
+		}
 	}
-	better, err := s.improved(k, 1)
-	if err != nil {
-		return nil, err
-	}
-	return cheaper(c, better), nil
-}
-
-// fullyUpTo is the cheaper of what all work finds for a grid limit and for the one below, whose plan is within this
-// limit, too. Two limits close together often have plans that differ by a hair, and the lower one may have the cheaper.
-func (s *staircase) fullyUpTo(k int64) (*candidate, error) {
-	c, err := s.fully(s.at(k))
-	if err != nil || k <= 1 {
-		return c, err
-	}
-	if _, may := s.early(s.at(k - 1)); !may {
-		return c, nil
-	}
-	low, err := s.fully(s.at(k - 1))
-	return cheaper(c, low), err
-}
-
-// improved is a plan for a grid limit that is cheaper than the one it has, or that plan; nil if it has none. It costs
-// no less than that of the next one does, which may be improved in its turn as often.
-func (s *staircase) improved(k int64, more int) (*candidate, error) {
-	c, err := s.onGrid(k)
-	if c == nil || c == s.base || err != nil {
-		return c, err
-	}
-	if bound, may := s.early(s.at(k)); !may || !s.wide(c.cost, bound) {
-		return c, nil
-	}
-	better, err := s.fullyUpTo(k)
-	if better == nil || better.cost >= c.cost || err != nil {
-		return c, err
-	}
-	above, err := s.onGrid(k + 1)
-	if err == nil && more > 0 && better.cost < above.cost {
-		above, err = s.improved(k+1, more-1)
-	}
-	if err != nil || better.cost < above.cost {
-		return c, err
-	}
-	return better, nil
+	return c, nil
 }

@@ -91,7 +91,7 @@ func TestStaircase(t *testing.T) {
 			all: func(limit int64) *candidate {
 				f := one(limit, 8)
 				if f.plan != nil {
-					f.plan.cost = max(0, f.plan.cost-chance*of(limit, 9).Float64())
+					f.plan.cost = max(dearest(f.plan.placed.Height), f.plan.cost-chance*of(limit, 9).Float64())
 				}
 				return f.plan
 			},
