@@ -1,11 +1,15 @@
 package pack
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
-// Check says what is wrong with s as a solution of p: an offset that is missing, negative or misaligned, two buffers
-// that share bytes while both are alive, a height that is not the end of the highest buffer or is above the capacity, a
-// bound above the height. Fixed buffers must stand where they are fixed, and buffers that may take over another's bytes may
-// share a moment with it at the same offset. It looks at rectangles of time and bytes; the packers know none.
+// Check says what is wrong with s as a solution of p: an offset that is missing, negative or misaligned, two buffers that
+// share bytes while both are alive, a fixed buffer elsewhere, a height that is not the top of the highest buffer or is above
+// the capacity, or a bound above the height. Buffers that may take over another's bytes may share its last moment at the
+// same offset. Check works on rectangles of moments and bytes, which no pass does.
 func Check(p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("%d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
@@ -13,7 +17,6 @@ func Check(p Problem, s Solution) error {
 	if err := Valid(p); err != nil {
 		return err
 	}
-	height := int64(0)
 	for i, b := range p.Buffers {
 		offset := s.Offsets[i]
 		switch {
@@ -24,19 +27,19 @@ func Check(p Problem, s Solution) error {
 		case offset+b.Size < offset:
 			return fmt.Errorf("%s: offset %d and size %d add up to no number", p.name(i), offset, b.Size)
 		}
-		if takesRoom(b) {
-			height = max(height, offset+b.Size)
-		}
 	}
 	for _, f := range p.Fixed {
 		if s.Offsets[f.Buffer] != f.Offset {
 			return fmt.Errorf("%s is at %d, but is fixed at %d", p.name(f.Buffer), s.Offsets[f.Buffer], f.Offset)
 		}
 	}
-	if i, j, found := findOverlap(rectangles(p, func(i int) int64 { return s.Offsets[i] })); found {
-		return overlapError(p, s, i, j)
+	if i, j, found := findOverlap(rectangles(p, s.Offsets)); found {
+		a, b := p.Buffers[i], p.Buffers[j]
+		return fmt.Errorf("%s and %s overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", p.name(i), p.name(j),
+			p.timestamp(max(a.First, b.First)), p.timestamp(min(a.Last, b.Last)),
+			s.Offsets[i], s.Offsets[i]+a.Size, s.Offsets[j], s.Offsets[j]+b.Size)
 	}
-	switch {
+	switch height := heightOf(p, s.Offsets); {
 	case s.Height != height:
 		return fmt.Errorf("the height is given as %d, but the highest buffer ends at %d", s.Height, height)
 	case p.Capacity > 0 && height > p.Capacity:
@@ -47,10 +50,63 @@ func Check(p Problem, s Solution) error {
 	return nil
 }
 
-func end(p Problem, s Solution, i int) int64 { return s.Offsets[i] + p.Buffers[i].Size }
+// rectangle is bytes [lo, hi) that a buffer has during moments [first, last).
+type rectangle struct {
+	first, last int32
+	lo, hi      int64
+	buffer      int
+}
 
-func overlapError(p Problem, s Solution, i, j int) error {
-	a, b := p.Buffers[i], p.Buffers[j]
-	return fmt.Errorf("%s and %s overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", p.name(i), p.name(j),
-		p.timestamp(max(a.First, b.First)), p.timestamp(min(a.Last, b.Last)), s.Offsets[i], end(p, s, i), s.Offsets[j], end(p, s, j))
+// rectangles is what the buffers of p take up at their offsets. A buffer that takes over another, at the same offset, begins
+// as that ends; if it is larger, the bytes beyond the other are its own in the moment that they share.
+func rectangles(p Problem, offsets []int64) []rectangle {
+	first := make([]int32, len(p.Buffers))
+	all := make([]rectangle, 0, len(p.Buffers))
+	for i, b := range p.Buffers {
+		first[i] = b.First
+	}
+	for _, x := range p.InPlace {
+		from, to := p.Buffers[x.From], p.Buffers[x.To]
+		if offset := offsets[x.To]; offsets[x.From] == offset && first[x.To] == to.First && from.Size > 0 {
+			first[x.To] = from.Last
+			if to.Size > from.Size {
+				all = append(all, rectangle{to.First, from.Last, offset + from.Size, offset + to.Size, x.To})
+			}
+		}
+	}
+	for i, b := range p.Buffers {
+		if b.Size > 0 && first[i] < b.Last {
+			all = append(all, rectangle{first[i], b.Last, offsets[i], offsets[i] + b.Size, i})
+		}
+	}
+	return all
+}
+
+// findOverlap finds two buffers whose rectangles overlap, in O(n log n) but for moving list entries. It sweeps through time
+// with a list of what is alive by address; a rectangle that begins must fit between its neighbors in that list.
+func findOverlap(all []rectangle) (a, b int, found bool) {
+	slices.SortStableFunc(all, func(a, b rectangle) int { return cmp.Compare(a.first, b.first) })
+	ends := slices.Clone(all)
+	slices.SortStableFunc(ends, func(a, b rectangle) int { return cmp.Compare(a.last, b.last) })
+	var live []rectangle // by address
+	position := func(r rectangle) int {
+		k, _ := slices.BinarySearchFunc(live, r.lo, func(l rectangle, lo int64) int { return cmp.Compare(l.lo, lo) })
+		return k
+	}
+	ended := 0
+	for _, r := range all {
+		for ; ends[ended].last <= r.first; ended++ {
+			k := position(ends[ended])
+			live = slices.Delete(live, k, k+1)
+		}
+		k := position(r)
+		if k > 0 && live[k-1].hi > r.lo {
+			return min(live[k-1].buffer, r.buffer), max(live[k-1].buffer, r.buffer), true
+		}
+		if k < len(live) && r.hi > live[k].lo {
+			return min(live[k].buffer, r.buffer), max(live[k].buffer, r.buffer), true
+		}
+		live = slices.Insert(live, k, r)
+	}
+	return 0, 0, false
 }

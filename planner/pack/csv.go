@@ -12,38 +12,36 @@ import (
 	"strings"
 )
 
-// columns are the numbers that ReadCSV looks for in the first line; it steps over others, such as the offset that WriteCSV
-// adds.
-var columns = []struct {
-	name   string
-	needed bool
-	empty  bool // a field may be
-	least  int64
-	most   int64
-	set    func(l *csvLine, x int64)
-}{
-	{"lower", true, false, math.MinInt64, math.MaxInt64, func(l *csvLine, x int64) { l.alive.lower = x }},
-	{"upper", true, false, math.MinInt64, math.MaxInt64, func(l *csvLine, x int64) { l.alive.upper = x }},
-	{"size", true, false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Size = x }},
-	{"alignment", false, false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Align = x }},
-	{"fixed", false, true, 0, math.MaxInt64, func(l *csvLine, x int64) { l.fixed = x }},
-}
+// MostCSV is the largest file that is worth reading: some millions of buffers.
+const MostCSV = 1 << 28
 
 // csvLine is what a line says of a buffer.
 type csvLine struct {
-	number    int
-	id        string
-	buffer    Buffer
-	alive     timestamps
-	fixed     int64
-	takesOver string // the id of the buffer whose bytes it may take over; "" for none
+	number       int
+	id           string
+	buffer       Buffer
+	lower, upper int64 // timestamps
+	fixed        int64
+	inPlace      string // the id of the buffer whose bytes it may take over; "": none
 }
 
-// stamps are when a buffer is alive, as a file says.
-type timestamps struct{ lower, upper int64 }
-
-// MostCSV is the largest file that is worth reading: some millions of buffers.
-const MostCSV = 1 << 28
+// csvColumns are the columns that ReadCSV looks for in the first line. It skips others, such as the offset that WriteCSV
+// adds.
+var csvColumns = []struct {
+	name        string
+	needed      bool
+	least, most int64                     // of numbers
+	number      func(l *csvLine, x int64) // nil: text is called
+	text        func(l *csvLine, s string)
+}{
+	{"id", true, 0, 0, nil, func(l *csvLine, s string) { l.id = s }},
+	{"lower", true, math.MinInt64, math.MaxInt64, func(l *csvLine, x int64) { l.lower = x }, nil},
+	{"upper", true, math.MinInt64, math.MaxInt64, func(l *csvLine, x int64) { l.upper = x }, nil},
+	{"size", true, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Size = x }, nil},
+	{"alignment", false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Align = x }, nil},
+	{"fixed", false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.fixed = x }, nil},
+	{"inplace", false, 0, 0, nil, func(l *csvLine, s string) { l.inPlace = s }},
+}
 
 // ReadCSV reads a problem in the format of the MiniMalloc benchmarks: a line of column names, then a line a buffer,
 // with its id, the first moment it is alive, the first moment it no longer is, and its size:
@@ -52,176 +50,151 @@ const MostCSV = 1 << 28
 //	b1,0,3,4
 //	b2,3,9,4
 //
-// There may be columns alignment, fixed (the only offset that will do; empty for any) and inplace (the id of the buffer that
-// ends a moment after this one begins, whose bytes it may take over; empty for none). They may stand in any order, and
-// those of other names are not looked at: a buffer with gaps or a hint is one without. Times may be any whole numbers, as
-// nanoseconds of a trace. What cannot be read is an error that names its line; so is an id given twice.
+// There may be columns alignment, fixed (the only offset allowed; empty: any) and inplace (the id of the buffer that ends a
+// moment after this one begins, whose bytes it may take over; empty: none). Columns may stand in any order, and those of
+// other names are skipped: a buffer with gaps or a hint is one without. Times may be any whole numbers, such as nanoseconds
+// of a trace. What cannot be read is an error that names its line; so is an id given twice.
 func ReadCSV(r io.Reader) (Problem, error) {
-	f, err := newCSVReader(r)
-	if err != nil {
-		return Problem{}, err
-	}
-	for {
-		switch err := f.next(); {
-		case err == io.EOF:
-			return f.problem()
-		case err != nil:
-			return Problem{}, err
-		}
-	}
-}
-
-// csvReader reads a problem line by line.
-type csvReader struct {
-	in        *csv.Reader
-	fields    int   // of the first line
-	id        int   // where the columns stand, -1 for one that there is not
-	takesOver int   // inplace
-	columnAt  []int // those of columns
-	lines     []csvLine
-	found     map[string]int // by id: which of lines
-}
-
-// newCSVReader reads the first line.
-func newCSVReader(r io.Reader) (*csvReader, error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = text.Discard(3) // some editors begin a file with a byte order mark
 	}
-	f := &csvReader{in: csv.NewReader(text), columnAt: make([]int, len(columns)), found: map[string]int{}}
-	f.in.ReuseRecord = true
-	head, err := f.in.Read()
+	in := csv.NewReader(text)
+	in.ReuseRecord = true
+	head, err := in.Read()
 	if err == io.EOF {
-		return nil, errors.New("line 1: no column names; want id,lower,upper,size")
+		return Problem{}, errors.New("line 1: no column names; want id,lower,upper,size")
 	}
 	if err != nil {
-		return nil, lineError(err)
+		return Problem{}, lineError(err)
 	}
-	f.fields = len(head)
-	if f.id, err = column(head, "id", true); err != nil {
-		return nil, err
+	fields := len(head)
+	places, err := findColumns(head)
+	if err != nil {
+		return Problem{}, err
 	}
-	for i, c := range columns {
-		if f.columnAt[i], err = column(head, c.name, c.needed); err != nil {
-			return nil, err
+	var lines []csvLine
+	byID := map[string]int{}
+	for {
+		record, err := in.Read()
+		if err == io.EOF {
+			return problemOf(lines, byID)
 		}
+		if err != nil && !errors.Is(err, csv.ErrFieldCount) {
+			return Problem{}, lineError(err)
+		}
+		number, _ := in.FieldPos(0)
+		if err != nil {
+			return Problem{}, fmt.Errorf("line %d: %d fields, but the first line has %d", number, len(record), fields)
+		}
+		l := csvLine{number: number, fixed: notFixed}
+		if err := l.parse(record, places, lines, byID); err != nil {
+			return Problem{}, fmt.Errorf("line %d: %w", number, err)
+		}
+		byID[l.id] = len(lines)
+		lines = append(lines, l)
 	}
-	if f.takesOver, err = column(head, "inplace", false); err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
-// next reads a line, or says io.EOF if there is none.
-func (f *csvReader) next() error {
-	record, err := f.in.Read()
-	if err == io.EOF {
-		return err
+// findColumns is where each of csvColumns stands in the first line; -1 if it does not.
+func findColumns(head []string) (places []int, err error) {
+	for _, c := range csvColumns {
+		place := -1
+		for i, name := range head {
+			if strings.TrimSpace(name) != c.name {
+				continue
+			}
+			if place >= 0 {
+				return nil, fmt.Errorf("line 1: column %s stands there twice", c.name)
+			}
+			place = i
+		}
+		if c.needed && place < 0 {
+			return nil, fmt.Errorf("line 1: no column %s; want id,lower,upper,size", c.name)
+		}
+		places = append(places, place)
 	}
-	if errors.Is(err, csv.ErrFieldCount) {
-		line, _ := f.in.FieldPos(0)
-		return fmt.Errorf("line %d: %d fields, but the first line has %d", line, len(record), f.fields)
-	}
-	if err != nil {
-		return lineError(err)
-	}
-	l := csvLine{id: strings.Clone(record[f.id]), fixed: notFixed} // alone: a field holds on to its whole line
-	l.number, _ = f.in.FieldPos(0)
-	if other, ok := f.found[l.id]; ok {
-		return fmt.Errorf("line %d: id %.40q stands on line %d already", l.number, l.id, f.lines[other].number)
-	}
-	for i, c := range columns {
-		if f.columnAt[i] < 0 {
+	return places, nil
+}
+
+// parse reads the fields of a line that comes after lines.
+func (l *csvLine) parse(record []string, places []int, lines []csvLine, byID map[string]int) error {
+	for i, c := range csvColumns {
+		if places[i] < 0 {
 			continue
 		}
-		text := strings.TrimSpace(record[f.columnAt[i]])
-		if text == "" && c.empty {
+		field := record[places[i]]
+		if c.text != nil {
+			c.text(l, strings.Clone(field)) // a field shares the memory of its line
+			if other, ok := byID[l.id]; ok && c.name == "id" {
+				return fmt.Errorf("id %.40q stands on line %d already", l.id, lines[other].number)
+			}
 			continue
 		}
-		x, err := strconv.ParseInt(text, 10, 64)
+		field = strings.TrimSpace(field)
+		if field == "" && c.name == "fixed" {
+			continue
+		}
+		x, err := strconv.ParseInt(field, 10, 64)
 		if err != nil || x < c.least || x > c.most {
-			return fmt.Errorf("line %d: %s is %.40q; want a whole number from %d to %d", l.number, c.name, text, c.least, c.most)
+			return fmt.Errorf("%s is %.40q; want a whole number from %d to %d", c.name, field, c.least, c.most)
 		}
-		c.set(&l, x)
+		c.number(l, x)
 	}
-	if f.takesOver >= 0 {
-		l.takesOver = strings.Clone(record[f.takesOver])
+	if l.upper < l.lower {
+		return fmt.Errorf("upper %d is below lower %d", l.upper, l.lower)
 	}
-	if l.alive.upper < l.alive.lower {
-		return fmt.Errorf("line %d: upper %d is below lower %d", l.number, l.alive.upper, l.alive.lower)
-	}
-	f.found[l.id] = len(f.lines)
-	f.lines = append(f.lines, l)
 	return nil
 }
 
-// problem is what all lines say.
-func (f *csvReader) problem() (p Problem, err error) {
-	var spans []timestamps
-	for i, l := range f.lines {
-		p.Names, p.Buffers, spans = append(p.Names, l.id), append(p.Buffers, l.buffer), append(spans, l.alive)
+// problemOf is what all lines say together.
+func problemOf(lines []csvLine, byID map[string]int) (p Problem, err error) {
+	for i, l := range lines {
+		p.Names, p.Buffers = append(p.Names, l.id), append(p.Buffers, l.buffer)
 		if l.fixed != notFixed {
 			p.Fixed = append(p.Fixed, Fixed{i, l.fixed})
 		}
-		if l.takesOver == "" {
+		if l.inPlace == "" {
 			continue
 		}
-		from, ok := f.found[l.takesOver]
+		from, ok := byID[l.inPlace]
 		if !ok {
-			return Problem{}, fmt.Errorf("line %d: inplace is %.40q, but no line has that id", l.number, l.takesOver)
+			return Problem{}, fmt.Errorf("line %d: inplace is %.40q, but no line has that id", l.number, l.inPlace)
 		}
 		p.InPlace = append(p.InPlace, InPlace{from, i})
 	}
-	p.setTimes(spans)
+	p.setTimes(lines)
 	return p, nil
 }
 
-// setTimes has the buffers of p alive in spans. Where their times are no moments, moments are numbered in their order:
-// those that follow each other, as of a buffer that takes over another, by numbers that do.
-func (p *Problem) setTimes(spans []timestamps) {
-	moments := !slices.ContainsFunc(spans, func(x timestamps) bool { return x.lower < math.MinInt32 || x.upper > math.MaxInt32 })
-	moment := func(time int64) int32 { return int32(time) }
-	if !moments {
-		var times []int64
-		for _, x := range spans {
-			times = append(times, x.lower, x.upper)
+// setTimes sets when buffers are alive. If a timestamp is no int32, moments are the positions of timestamps in p.Times, in
+// their order. So that a buffer that takes over another begins in its last moment, timestamps one apart become moments one
+// apart, and others further apart.
+func (p *Problem) setTimes(lines []csvLine) {
+	moment := func(timestamp int64) int32 { return int32(timestamp) }
+	if slices.ContainsFunc(lines, func(l csvLine) bool { return l.lower < math.MinInt32 || l.upper > math.MaxInt32 }) {
+		var all []int64
+		for _, l := range lines {
+			all = append(all, l.lower, l.upper)
 		}
-		slices.Sort(times)
-		for _, t := range slices.Compact(times) {
+		slices.Sort(all)
+		for _, t := range slices.Compact(all) {
 			if n := len(p.Times); n > 0 && p.Times[n-1] != t-1 {
-				p.Times = append(p.Times, t-1) // a moment between
+				p.Times = append(p.Times, t-1)
 			}
 			p.Times = append(p.Times, t)
 		}
-		moment = func(time int64) int32 {
-			at, _ := slices.BinarySearch(p.Times, time)
-			return int32(at)
+		moment = func(timestamp int64) int32 {
+			i, _ := slices.BinarySearch(p.Times, timestamp)
+			return int32(i)
 		}
 	}
-	for i, x := range spans {
-		p.Buffers[i].First, p.Buffers[i].Last = moment(x.lower), moment(x.upper)
+	for i, l := range lines {
+		p.Buffers[i].First, p.Buffers[i].Last = moment(l.lower), moment(l.upper)
 	}
 }
 
-// column is where the column of that name stands in head, -1 if it does not.
-func column(head []string, name string, needed bool) (at int, err error) {
-	at = -1
-	for i, h := range head {
-		if strings.TrimSpace(h) != name {
-			continue
-		}
-		if at >= 0 {
-			return 0, fmt.Errorf("line 1: column %s stands there twice", name)
-		}
-		at = i
-	}
-	if needed && at < 0 {
-		return 0, fmt.Errorf("line 1: no column %s; want id,lower,upper,size", name)
-	}
-	return at, nil
-}
-
-// lineError is an error of the csv package as one of ours.
+// lineError turns an error of package csv into one of ours.
 func lineError(err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
@@ -230,8 +203,8 @@ func lineError(err error) error {
 	return err
 }
 
-// WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and before it one each
-// for alignments, fixed offsets and buffers that are taken over if there are any.
+// WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and columns for
+// alignments, fixed offsets and buffers to take over before it if there are any.
 func WriteCSV(w io.Writer, p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("%d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
@@ -242,38 +215,35 @@ func WriteCSV(w io.Writer, p Problem, s Solution) error {
 	for _, x := range p.InPlace {
 		from[x.To] = p.label(x.From)
 	}
-	record := []string{"id", "lower", "upper", "size"}
-	for _, c := range []struct {
-		name string
-		on   bool
-	}{{"alignment", aligned}, {"fixed", fixed != nil}, {"inplace", len(p.InPlace) > 0}} {
-		if c.on {
-			record = append(record, c.name)
-		}
+	head := []string{"id", "lower", "upper", "size"}
+	if aligned {
+		head = append(head, "alignment")
+	}
+	if fixed != nil {
+		head = append(head, "fixed")
+	}
+	if len(p.InPlace) > 0 {
+		head = append(head, "inplace")
 	}
 	out := csv.NewWriter(w)
-	out.Write(append(record, "offset")) // the first error is kept until the end
+	out.Write(append(head, "offset")) // the writer keeps its first error
+	number := func(x int64) string { return strconv.FormatInt(x, 10) }
 	for i, b := range p.Buffers {
-		record = append(record[:0], p.label(i))
-		for _, x := range []int64{p.timestamp(b.First), p.timestamp(b.Last), b.Size} {
-			record = append(record, strconv.FormatInt(x, 10))
-		}
+		record := []string{p.label(i), number(p.timestamp(b.First)), number(p.timestamp(b.Last)), number(b.Size)}
 		if aligned {
-			record = append(record, strconv.FormatInt(b.Align, 10))
+			record = append(record, number(b.Align))
 		}
-		if fixed != nil && fixed[i] != notFixed {
-			record = append(record, strconv.FormatInt(fixed[i], 10))
-		} else if fixed != nil {
+		switch {
+		case fixed != nil && fixed[i] != notFixed:
+			record = append(record, number(fixed[i]))
+		case fixed != nil:
 			record = append(record, "")
 		}
 		if len(p.InPlace) > 0 {
 			record = append(record, from[i])
 		}
-		out.Write(append(record, strconv.FormatInt(s.Offsets[i], 10)))
+		out.Write(append(record, number(s.Offsets[i])))
 	}
 	out.Flush()
-	if err := out.Error(); err != nil {
-		return err
-	}
-	return nil
+	return out.Error()
 }

@@ -9,52 +9,52 @@ import (
 	"memopt/memopt/stop"
 )
 
-// ejector lowers a packing: the lives that stick out above a top are taken out, and each is put back where it drives out the
-// least, which is then put back in the same way. What is hard to place weighs more: bytes in sections that are nearly full, and
-// more each time that the life had to drive out another (the idea of the guided ejection search of Y. Nagata and O. Bräysy, "A
-// powerful route minimization heuristic for the vehicle routing problem with time windows", 2009). Few lives move, so it does
-// where a packing is good but for a few places.
+const (
+	ejectLooksPerRange = 300  // after so many, a lower top is given up: more succeed seldom
+	ejectSteps         = 8    // a step lowers the top by 1/8 of the way to the bound: smaller ones succeed more often and take longer
+	maxExtraOut        = 30   // a step fails with so many ranges out beyond twice those it began with: larger repairs seldom end
+	minSlack           = 0.01 // share of a section that may be free while its bytes still weigh the most
+)
+
+// ejector lowers a packing to a given top. Ranges that end above the top are taken out. Each is put back where it overlaps
+// the least weight of others, which are taken out in turn and put back in the same way, until none is out. Ranges that are
+// hard to place weigh more: bytes in sections that are nearly full do, and a range gains its first weight again each time
+// that it ejects others. That is the guided ejection search of Y. Nagata and O. Bräysy, "A powerful route minimization
+// heuristic for the vehicle routing problem with time windows", 2009. Few ranges move, so it works on packings that are too
+// high in few places.
 type ejector struct {
 	ranges     []liveRange
 	floor      int64
-	offset     []int64   // by life: its offset, or −1 while it is out
-	baseWeight []float64 // by life: its bytes, which weigh the more the nearer their sections are to full
-	weight     []float64 // by life: as much, and as much again each time that it drove out others
-	out        []int32   // the lives to be put back, the next one last
+	offset     []int64   // by range; -1 while it is out
+	baseWeight []float64 // by range
+	weight     []float64 // by range: baseWeight, and once more for each time that it ejected others
+	out        []int32   // ranges to be put back, the next one last
 	looks      int
-	ctx        context.Context // polled for each life that is put in
+	ctx        context.Context // polled for each range that is put back
 
-	// Those alive at a time are those of the block it lies in that were alive as that began, and those that began since.
-	block        int32     // sections
-	alive        [][]int32 // by block
-	firstByBegin []int32   // by section: the first life that begins there or later
+	// Neighbors of a range are among the ranges alive when the block that it begins in began, and those that began since.
+	block        int32     // sections of a block
+	alive        [][]int32 // by block: ranges alive at its begin that began before
+	firstByBegin []int32   // by section: the first range that begins there or later
 
-	neighbors []int32 // scratch: the placed lives that meet one
-	bottoms   []edge  // scratch: where those begin
-	tops      []edge  // and end
-	counts    []int32
-	sorted    []edge
+	neighbors []int32 // scratch: placed ranges that overlap one in time
+	bottoms   []edge  // scratch: of the neighbors, sorted
+	tops      []edge  // scratch: of the neighbors, sorted
+	starts    []int32 // scratch: of buckets
+	bucketed  []edge  // scratch
 }
 
-// edge is an end of a placed life in addresses.
+// edge is the bottom or the top of a placed range.
 type edge struct {
-	offset int64
-	index  int32
-	weight float64
+	address int64
+	index   int32
 }
 
-const (
-	ejectLooksPerRange = 300  // for each life: after so many it is given up
-	ejectSteps         = 8    // tops on the way to the limit: each that is reached is kept
-	maxExtraOut        = 30   // lives out beyond twice those that were at first, with which it goes nowhere
-	minSlack           = 0.01 // the share of a section that may be empty before its bytes weigh less
-)
-
-// eject lowers the top of p towards its limit, a little at a time.
+// eject lowers the top of p towards its limit in steps, and returns the packing of the last step that succeeded.
 func eject(p *part, t target) (offsets []int64, top int64) {
 	e, limit := newEjector(p, p.offsets, t.bound), t.limit(p)
 	for top = p.top; top > limit; {
-		if !e.lowerTo(max(top-max((top-t.bound)/ejectSteps, 1), limit), ejectLooksPerRange*len(p.ranges)) {
+		if !e.lowerTo(max(top-max((top-t.bound)/ejectSteps, 1), limit)) {
 			break
 		}
 		offsets, top = slices.Clone(e.offset), topOf(p.ranges, e.offset)
@@ -62,85 +62,72 @@ func eject(p *part, t target) (offsets []int64, top int64) {
 	return offsets, top
 }
 
-func newEjector(p *part, offsets []int64, goal int64) *ejector {
+func newEjector(p *part, offsets []int64, bound int64) *ejector {
 	e := &ejector{
 		ranges: p.ranges, floor: p.floor, offset: slices.Clone(offsets), baseWeight: make([]float64, len(p.ranges)), ctx: p.ctx,
 		block: 1, firstByBegin: firstByBegin(p.ranges, p.sections),
 	}
-	full := make([]float64, p.sections+1) // how nearly, of all sections before each
+	weightBefore := make([]float64, p.sections+1) // by section: what a byte weighs in all sections before it
 	for t, live := range liveBytes(p.ranges, p.sections) {
-		full[t+1] = full[t] + 1/(minSlack+float64(goal-p.floor-live)/float64(goal))
+		weightBefore[t+1] = weightBefore[t] + 1/(minSlack+float64(bound-p.floor-live)/float64(bound))
 	}
-	length := 0 // of all lives
-	for i, l := range p.ranges {
-		e.baseWeight[i] = float64(l.size) * (full[l.end] - full[l.begin])
-		length += int(l.end - l.begin)
+	sections := 0 // of all ranges
+	for i, r := range p.ranges {
+		e.baseWeight[i] = float64(r.size) * (weightBefore[r.end] - weightBefore[r.begin])
+		sections += int(r.end - r.begin)
 	}
 	e.weight = slices.Clone(e.baseWeight)
-	for int(e.block)*4*len(p.ranges) < length { // so that most of those that were alive when a block began are throughout
+	for int(e.block)*4*len(p.ranges) < sections { // a quarter of the mean range: most that are alive at its begin outlive a block
 		e.block *= 2
 	}
 	e.alive = make([][]int32, p.sections/e.block+1)
-	for i, l := range p.ranges {
-		for b := l.begin/e.block + 1; b*e.block < l.end; b++ {
+	for i, r := range p.ranges {
+		for b := r.begin/e.block + 1; b*e.block < r.end; b++ {
 			e.alive[b] = append(e.alive[b], int32(i))
 		}
 	}
 	return e
 }
 
-// easier puts lives that are easier to place before others.
-func (e *ejector) easierFirst(i, j int32) int {
-	return cmp.Or(cmp.Compare(e.baseWeight[i], e.baseWeight[j]), cmp.Compare(i, j))
-}
-
-// beginsOf is, by section, the first of lives sorted by begin that begins there or later.
-func firstByBegin(lives []liveRange, sections int32) (begins []int32) {
-	begins = make([]int32, sections+1)
-	for _, l := range lives {
-		begins[l.begin+1]++
-	}
-	for t := range sections {
-		begins[t+1] += begins[t]
-	}
-	return begins
-}
-
-// lower brings all lives to end at or below top.
-func (e *ejector) lowerTo(top int64, looks int) bool {
-	for i, l := range e.ranges {
-		if e.offset[i]+l.size > top {
-			if l.fixed != notFixed {
+// lowerTo moves ranges until all end at or below top. It reports whether it succeeded; if not, some ranges are still out.
+func (e *ejector) lowerTo(top int64) bool {
+	for i, r := range e.ranges {
+		if e.offset[i]+r.size > top {
+			if r.fixed != notFixed {
 				return false
 			}
 			e.offset[i] = -1
 			e.out = append(e.out, int32(i))
 		}
 	}
-	slices.SortFunc(e.out, e.easierFirst)
-	most := 2*len(e.out) + maxExtraOut
+	slices.SortFunc(e.out, e.lightFirst)
+	maxOut := 2*len(e.out) + maxExtraOut
 	for len(e.out) > 0 {
-		if e.looks > looks || len(e.out) > most {
+		if e.looks > ejectLooksPerRange*len(e.ranges) || len(e.out) > maxOut {
 			return false
 		}
 		stop.Poll(e.ctx)
 		last := len(e.out) - 1
 		i := e.out[last]
 		e.out = e.out[:last]
-		at, cost := e.cheapestOffset(i, top)
-		if at < 0 {
+		offset, weight := e.cheapestOffset(i, top)
+		if offset < 0 {
 			return false
 		}
-		if cost > 0 {
+		if weight > 0 {
 			e.weight[i] += e.baseWeight[i]
-			e.takeOut(at, at+e.ranges[i].size)
+			e.takeOut(offset, offset+e.ranges[i].size)
 		}
-		e.offset[i] = at
+		e.offset[i] = offset
 	}
 	return true
 }
 
-// clear takes out what lies in [lo, hi) of the lives that spot looked at last.
+func (e *ejector) lightFirst(i, j int32) int {
+	return cmp.Or(cmp.Compare(e.baseWeight[i], e.baseWeight[j]), cmp.Compare(i, j))
+}
+
+// takeOut takes out the neighbors that have addresses in [lo, hi).
 func (e *ejector) takeOut(lo, hi int64) {
 	before := len(e.out)
 	for _, j := range e.neighbors {
@@ -149,121 +136,124 @@ func (e *ejector) takeOut(lo, hi int64) {
 			e.out = append(e.out, j)
 		}
 	}
-	slices.SortFunc(e.out[before:], e.easierFirst)
+	slices.SortFunc(e.out[before:], e.lightFirst)
 }
 
-// spot is where life x drives out the least weight, the lowest of such places; below top, −1 if it is too large for that.
-func (e *ejector) cheapestOffset(x int32, top int64) (at int64, cost float64) {
-	l := e.ranges[x]
-	e.findNeighbors(x)
+// cheapestOffset is the offset at which range i ends at or below top and overlaps the least weight of others but no fixed
+// range, the lowest of equals, and that weight; -1 if there is none. It sweeps upward over offsets on top of a neighbor and
+// right below one: the weight only changes there.
+func (e *ejector) cheapestOffset(i int32, top int64) (offset int64, weight float64) {
+	r := e.ranges[i]
+	e.findNeighbors(i)
 	e.bottoms, e.tops = e.bottoms[:0], e.tops[:0]
 	for _, j := range e.neighbors {
-		e.bottoms = append(e.bottoms, edge{e.offset[j], j, e.weight[j]})
-		e.tops = append(e.tops, edge{e.offset[j] + e.ranges[j].size, j, e.weight[j]})
+		e.bottoms = append(e.bottoms, edge{e.offset[j], j})
+		e.tops = append(e.tops, edge{e.offset[j] + e.ranges[j].size, j})
 	}
 	e.sortEdges(e.bottoms, top)
 	e.sortEdges(e.tops, top)
-	e.looks += 4*len(e.neighbors) + 16 // so much however few are near
+	e.looks += 4*len(e.neighbors) + 16
 
-	at, cost = -1, math.Inf(1)
-	met, above, below := 0, 0.0, 0.0 // of those that begin below the end and do not end below the begin of x
-	stuck := 0                       // fixed ones of those
-	low, end := 0, 0                 // what of lows and ends counts
-	try := func(y int64) {
-		if y < e.floor || y+l.size > top {
+	offset, weight = -1, math.Inf(1)
+	bottoms, tops := e.bottoms, e.tops // that the sweep has not passed
+	entered, left := 0.0, 0.0          // weight of the neighbors whose bottom, and whose top, it has passed
+	overlapping, fixed := 0, 0         // neighbors between the two, and fixed ones
+	try := func(x int64) {
+		if x < e.floor || x+r.size > top {
 			return
 		}
-		for ; low < len(e.bottoms) && e.bottoms[low].offset < y+l.size; low++ {
-			if e.ranges[e.bottoms[low].index].fixed != notFixed {
-				stuck++
-				continue
+		for ; len(bottoms) > 0 && bottoms[0].address < x+r.size; bottoms = bottoms[1:] {
+			if j := bottoms[0].index; e.ranges[j].fixed != notFixed {
+				fixed++
+			} else {
+				entered += e.weight[j]
+				overlapping++
 			}
-			above += e.bottoms[low].weight
-			met++
 		}
-		for ; end < len(e.tops) && e.tops[end].offset <= y; end++ {
-			if e.ranges[e.tops[end].index].fixed != notFixed {
-				stuck--
-				continue
+		for ; len(tops) > 0 && tops[0].address <= x; tops = tops[1:] {
+			if j := tops[0].index; e.ranges[j].fixed != notFixed {
+				fixed--
+			} else {
+				left += e.weight[j]
+				overlapping--
 			}
-			below += e.tops[end].weight
-			met--
 		}
-		if stuck > 0 {
-			return
-		}
-		if met == 0 {
-			at, cost = y, 0
-		} else if above-below < cost {
-			at, cost = y, above-below
+		switch {
+		case fixed > 0:
+		case overlapping == 0: // entered - left may not be 0, as it is rounded
+			offset, weight = x, 0
+		case entered-left < weight:
+			offset, weight = x, entered-left
 		}
 	}
-	try(alignUp(e.floor, l.align))
-	for i, j := 0, 0; cost > 0 && (i < len(e.tops) || j < len(e.bottoms)); { // on top of one, or below one
-		on, under := int64(infinity), int64(infinity)
-		if i < len(e.tops) {
-			on = alignUp(e.tops[i].offset, l.align)
+	try(alignUp(e.floor, r.align))
+	for a, b := 0, 0; weight > 0 && (a < len(e.tops) || b < len(e.bottoms)); {
+		above, below := int64(infinity), int64(infinity)
+		if a < len(e.tops) {
+			above = alignUp(e.tops[a].address, r.align)
 		}
-		if j < len(e.bottoms) {
-			if under = max(e.bottoms[j].offset-l.size, -1); under > 0 {
-				under -= under % l.align
+		if b < len(e.bottoms) {
+			if below = max(e.bottoms[b].address-r.size, -1); below > 0 {
+				below -= below % r.align
 			}
 		}
-		if on <= under {
-			try(on)
-			i++
+		if above <= below {
+			try(above)
+			a++
 		} else {
-			try(under)
-			j++
+			try(below)
+			b++
 		}
 	}
-	if last := top - l.size; cost > 0 && last >= 0 {
-		try(last - last%l.align)
+	if highest := top - r.size; weight > 0 && highest >= 0 {
+		try(highest - highest%r.align)
 	}
-	return at, cost
+	return offset, weight
 }
 
-// meet makes near the placed lives that meet life x, which is out.
-func (e *ejector) findNeighbors(x int32) {
-	l := e.ranges[x]
-	before, from, to := e.alive[l.begin/e.block], e.firstByBegin[l.begin/e.block*e.block], e.firstByBegin[l.end]
-	e.neighbors = e.neighbors[:0]
-	for _, j := range before {
-		if e.offset[j] >= 0 && e.ranges[j].end > l.begin {
-			e.neighbors = append(e.neighbors, j)
-		}
-	}
-	for j := from; j < to; j++ {
-		if e.offset[j] >= 0 && e.ranges[j].end > l.begin {
-			e.neighbors = append(e.neighbors, j)
-		}
-	}
-	e.looks += len(before) + int(to-from)
-}
-
-// sort sorts edges, which lie between 0 and top, by address: first roughly, into as many buckets as there are edges.
+// sortEdges sorts edges, whose addresses are in [0, top], in linear time if they are spread evenly: into a bucket each, and
+// then by insertion. That takes a third of the time of slices.Sort.
 func (e *ejector) sortEdges(edges []edge, top int64) {
 	n := len(edges)
-	e.counts = slices.Grow(e.counts[:0], n+2)[:n+2]
-	e.sorted = slices.Grow(e.sorted[:0], n)[:n]
-	clear(e.counts)
+	e.starts = slices.Grow(e.starts[:0], n+2)[:n+2]
+	e.bucketed = slices.Grow(e.bucketed[:0], n)[:n]
+	clear(e.starts)
 	scale := float64(n) / float64(top)
+	bucket := func(x edge) int { return min(int(float64(x.address)*scale), n) }
 	for _, x := range edges {
-		e.counts[min(int(float64(x.offset)*scale), n)+1]++
+		e.starts[bucket(x)+1]++
 	}
 	for k := range n {
-		e.counts[k+1] += e.counts[k]
+		e.starts[k+1] += e.starts[k]
 	}
 	for _, x := range edges {
-		k := min(int(float64(x.offset)*scale), n)
-		e.sorted[e.counts[k]] = x
-		e.counts[k]++
+		start := &e.starts[bucket(x)]
+		e.bucketed[*start] = x
+		*start++
 	}
-	for i, x := range e.sorted {
-		k := i
-		for ; k > 0 && (edges[k-1].offset > x.offset || edges[k-1].offset == x.offset && edges[k-1].index > x.index); k-- {
+	for k, x := range e.bucketed {
+		for ; k > 0 && (edges[k-1].address > x.address || edges[k-1].address == x.address && edges[k-1].index > x.index); k-- {
 			edges[k] = edges[k-1]
 		}
 		edges[k] = x
 	}
+}
+
+// findNeighbors sets neighbors to the placed ranges that overlap range i, which is out, in time.
+func (e *ejector) findNeighbors(i int32) {
+	r := e.ranges[i]
+	block := r.begin / e.block
+	before, from, to := e.alive[block], e.firstByBegin[block*e.block], e.firstByBegin[r.end]
+	e.neighbors = e.neighbors[:0]
+	for _, j := range before {
+		if e.offset[j] >= 0 && e.ranges[j].end > r.begin {
+			e.neighbors = append(e.neighbors, j)
+		}
+	}
+	for j := from; j < to; j++ {
+		if e.offset[j] >= 0 && e.ranges[j].end > r.begin {
+			e.neighbors = append(e.neighbors, j)
+		}
+	}
+	e.looks += len(before) + int(to-from)
 }

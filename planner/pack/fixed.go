@@ -8,20 +8,18 @@ import (
 	"sort"
 )
 
-// A part with fixed buffers is packed by orders, search, skyline and eject, which place the other lives around them. No life is
-// put at its bottom for good (settle), and it is not packed from its large lives.
+// Orders, search, skyline and eject place the other ranges around fixed ones. A part with a fixed range has no ranges put at
+// its bottom for good (placeThroughout), and is not packed from its large ranges.
 //
-// To the skyline a fixed life is a block in the air: no life is placed that would reach into it, no section is raised past its
-// bottom, and sections that have come up to its bottom go on from its top.
+// To a skyline, a fixed range is an obstacle in the air: no range is placed that would reach into it, no section is raised
+// past its bottom, and sections that have come up to its bottom go on from its top.
 
 const (
-	notFixed            = -1 // the fixed offset of a life that has none
-	candidatesNearFixed = 64 // how many lives of each group a skyline looks at close to a block, where many do not fit
-	gapWeight           = 3  // how much more the bytes between a life and a block weigh than those beside it
+	candidatesNearFixed = 64 // ranges of each group that a skyline looks at below a fixed range, where many do not fit
+	gapWeight           = 3  // how much more bytes lost between a range and a fixed one above it weigh than bytes beside it
 )
 
-// validFixed says what is wrong with the fixed buffers of p. With room added to all sizes and alignments, offsets are
-// still numbers.
+// validFixed says what is wrong with the fixed buffers of p. Offsets up to room plus all sizes and alignments do not overflow.
 func validFixed(p Problem, room int64) error {
 	if len(p.Fixed) == 0 {
 		return nil
@@ -45,115 +43,126 @@ func validFixed(p Problem, room int64) error {
 		}
 		seen[f.Buffer] = true
 	}
-	at := p.fixedOffsets()
-	all := rectangles(p, func(i int) int64 { return at[i] })
-	if a, b, ok := findOverlap(slices.DeleteFunc(all, func(r rectangle) bool { return !seen[r.buffer] })); ok {
+	all := rectangles(p, p.fixedOffsets())
+	if a, b, found := findOverlap(slices.DeleteFunc(all, func(r rectangle) bool { return !seen[r.buffer] })); found {
 		return fmt.Errorf("%s and %s are fixed at bytes that they would share", p.name(a), p.name(b))
 	}
 	return nil
 }
 
-// fixedOffsets is, by buffer, where it is fixed, or free; nil if none is.
-func (p Problem) fixedOffsets() (at []int64) {
+// fixedOffsets is, by buffer, where it is fixed, or notFixed; nil if none is.
+func (p Problem) fixedOffsets() (offsets []int64) {
 	if len(p.Fixed) == 0 {
 		return nil
 	}
-	at = make([]int64, len(p.Buffers))
-	for i := range at {
-		at[i] = notFixed
+	offsets = make([]int64, len(p.Buffers))
+	for i := range offsets {
+		offsets[i] = notFixed
 	}
 	for _, f := range p.Fixed {
-		at[f.Buffer] = f.Offset
+		offsets[f.Buffer] = f.Offset
 	}
-	return at
+	return offsets
 }
 
-// pass takes sections of the stretch [a, b) of a skyline that have come to the bottom of a block to its top, if there
-// are any.
-func (s *skyline) passFixed(a, b int32) bool {
-	height := s.stretchHeight[a]
-	for _, l := range s.fixedFrom(height) {
-		if l.fixed > height {
+// fixedTop is the top of the highest fixed buffer.
+func fixedTop(p Problem) (top int64) {
+	for _, f := range p.Fixed {
+		if b := p.Buffers[f.Buffer]; takesRoom(b) {
+			top = max(top, f.Offset+b.Size)
+		}
+	}
+	return top
+}
+
+// passFixed takes the sections of the stretch [begin, end) that have come up to the bottom of a fixed range to its top. It
+// reports whether there are any.
+func (s *skyline) passFixed(begin, end int32) bool {
+	height := s.stretchHeight[begin]
+	for _, r := range s.fixedFrom(height) {
+		if r.fixed > height {
 			break
 		}
-		if begin, end := max(a, l.begin), min(b, l.end); begin < end {
-			s.remaining.add(begin, end, -l.size)
-			s.raise(a, begin, end, height+l.size)
+		if l, h := max(begin, r.begin), min(end, r.end); l < h {
+			s.remaining.add(l, h, -r.size)
+			s.raise(begin, l, h, height+r.size)
 			return true
 		}
 	}
 	return false
 }
 
-// above is the blocks that begin at a height or above it.
+// fixedFrom is the fixed ranges whose bottom is at height or above it, lowest first.
 func (s *skyline) fixedFrom(height int64) []liveRange {
 	return s.fixed[sort.Search(len(s.fixed), func(i int) bool { return s.fixed[i].fixed >= height }):]
 }
 
-// roof is the bottom of the lowest block from height on in any of sections [l, r), or end if that is not above it.
-func (s *skyline) lowestFixed(l, r int32, height, end int64) int64 {
-	for _, b := range s.fixedFrom(height) {
-		if b.fixed >= end {
+// lowestFixed is the bottom of the lowest fixed range from height on in any of sections [begin, end), or limit if there is
+// none below that.
+func (s *skyline) lowestFixed(begin, end int32, height, limit int64) int64 {
+	for _, r := range s.fixedFrom(height) {
+		if r.fixed >= limit {
 			break
 		}
-		if b.begin < r && l < b.end {
-			return b.fixed
+		if r.begin < end && begin < r.end {
+			return r.fixed
 		}
 	}
-	return end
+	return limit
 }
 
-// under keeps those of lives that meet no block on height.
-func (s *skyline) dropBlocked(lives []int32, height int64) []int32 {
-	return slices.DeleteFunc(lives, func(i int32) bool {
-		l := s.ranges[i]
-		end := alignUp(height, l.align) + l.size
-		return s.lowestFixed(l.begin, l.end, height, end) < end
+// dropBlocked drops those of ranges that would reach into a fixed one if placed at height.
+func (s *skyline) dropBlocked(ranges []int32, height int64) []int32 {
+	return slices.DeleteFunc(ranges, func(i int32) bool {
+		r := s.ranges[i]
+		top := alignUp(height, r.align) + r.size
+		return s.lowestFixed(r.begin, r.end, height, top) < top
 	})
 }
 
-// gap is what would stay empty between l, put on a height, and the blocks above it, for each byte that l has: all if that is
-// hardly any, and nothing if it is so much that many lives fit in.
-func (s *skyline) gapWaste(l liveRange, height int64) float64 {
-	end := alignUp(height, l.align) + l.size
-	much := s.maxSize/2 + 1
-	left := s.lowestFixed(l.begin, l.end, end, end+much) - end
-	return float64(float64(gapWeight*left)*(1-float64(left)/float64(much))) / float64(l.size)
+// gapWaste is what would be lost between r, placed at height, and the fixed range above it, per byte of r: the whole gap if
+// it is narrow, nothing if it is wide enough for most ranges.
+func (s *skyline) gapWaste(r liveRange, height int64) float64 {
+	top := alignUp(height, r.align) + r.size
+	wide := s.maxSize/2 + 1
+	gap := s.lowestFixed(r.begin, r.end, top, top+wide) - top
+	return float64(float64(gapWeight*gap)*(1-float64(gap)/float64(wide))) / float64(r.size)
 }
 
-// walls is, by life that is not fixed, what is taken by fixed ones at any of its times; runs that may overlap, by begin.
-func obstaclesOf(lives []liveRange) (taken [][]interval) {
+// obstaclesOf is, by range that is not fixed, the addresses that fixed ones take while it is alive, by rising begin; they may
+// overlap.
+func obstaclesOf(ranges []liveRange) (obstacles [][]interval) {
 	var fixed []int
-	for i, l := range lives {
-		if l.fixed != notFixed {
+	for i, r := range ranges {
+		if r.fixed != notFixed {
 			fixed = append(fixed, i)
 		}
 	}
 	if len(fixed) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(fixed, func(i, j int) int { return cmp.Compare(lives[i].fixed, lives[j].fixed) })
-	taken = make([][]interval, len(lives))
-	for i, a := range lives {
+	slices.SortStableFunc(fixed, func(i, j int) int { return cmp.Compare(ranges[i].fixed, ranges[j].fixed) })
+	obstacles = make([][]interval, len(ranges))
+	for i, a := range ranges {
 		for _, j := range fixed {
-			if b := lives[j]; a.fixed == notFixed && a.begin < b.end && b.begin < a.end {
-				taken[i] = append(taken[i], interval{b.fixed, b.fixed + b.size})
+			if b := ranges[j]; a.fixed == notFixed && a.begin < b.end && b.begin < a.end {
+				obstacles[i] = append(obstacles[i], interval{b.fixed, b.fixed + b.size})
 			}
 		}
 	}
-	return taken
+	return obstacles
 }
 
-// clear is the lowest offset from x on that keeps life i of a search clear of fixed ones.
+// clearOfFixed is the lowest offset from x on at which range i of a search overlaps no fixed range.
 func (s *search) clearOfFixed(i int32, x int64) int64 {
-	l := s.ranges[i]
-	x = alignUp(x, l.align)
+	r := s.ranges[i]
+	x = alignUp(x, r.align)
 	if s.obstacles == nil {
 		return x
 	}
-	for _, w := range s.obstacles[i] {
-		if x+l.size > w.lo && x < w.hi {
-			x = alignUp(w.hi, l.align)
+	for _, o := range s.obstacles[i] {
+		if x+r.size > o.lo && x < o.hi {
+			x = alignUp(o.hi, r.align)
 		}
 	}
 	return x

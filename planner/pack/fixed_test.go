@@ -72,7 +72,7 @@ func lowestOfAll(p Problem) int64 {
 		if height >= best {
 			return
 		}
-		if _, _, bad := findOverlap(rectangles(stands, func(i int) int64 { return where[i] })); bad {
+		if _, _, bad := findOverlap(rectangles(stands, where)); bad {
 			return
 		}
 		if all {

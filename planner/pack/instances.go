@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// An Instance is a problem that packers are compared by.
+// An Instance is a problem that packers are compared on.
 type Instance struct {
 	Name string
 	Problem
 }
 
-// hard are google/minimalloc's instances as testdata/README.md tells of them.
+// instanceFiles are google/minimalloc's instances; testdata/README.md describes them.
 //
 //go:embed testdata/?.1048576.csv
 var instanceFiles embed.FS
 
-// MiniMalloc are Google's eleven hard instances, which are published under the Apache License 2.0. The middle part of a
-// file's name is a capacity that all buffers fit into.
+// MiniMalloc returns Google's eleven hard instances, published under the Apache License 2.0. The middle part of a file's name
+// is a capacity that has a solution.
 func MiniMalloc() (all []Instance, err error) {
 	files, err := fs.Glob(instanceFiles, "testdata/*.csv")
 	if err != nil {

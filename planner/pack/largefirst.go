@@ -6,40 +6,34 @@ import (
 	"slices"
 )
 
-// Many lives of which a few hundred are large are hard to pack from the bottom up: a skyline leaves holes that are too small for
-// the next large one. The search packs the large ones alone closer than that, if it comes to an end, and most of the others then
-// find room between them. Those that find none are what it should have known of: they join the large ones for another search,
-// until all are in.
-
-// split is a part of lives that are packed first, and the others, in the order in which they are filled in.
-type sizeSplit struct {
-	largePart    *part
-	large, small []int32
-}
-
-// share says which lives wait until the others are packed: short ones of few bytes, as long as those of one section together
-// have no more bytes than a share of the goal and a share of what the section has to spare.
-type smallShare struct{ bound, slack float64 }
-
-// shares are tried one after another. More waiting lives make the search quicker, and find room less often.
-var smallShares = [...]smallShare{{0.03, 0.3}, {0.01, 0.15}, {0.05, 0.4}}
-
-// tops are, without a capacity, the shares of the goal above it that are tried, each if the one before was reached.
-var aimShares = [...]int64{50, 100, 250, 1000}
+// Many ranges of which a few hundred are large are hard to pack from the bottom up: a skyline leaves holes that are too small
+// for the next large one. A search packs the large ones alone, more closely, if it comes to an end, and most of the small ones
+// then fit between them. Those that do not fit join the large ones for another search, until all fit.
 
 const (
-	looksPerSearch    = 3 << 20  // of one search
-	looksPerRange     = 12 << 10 // of all searches, for each life, without a capacity
-	maxTotalLooks     = 24 << 20 // of all searches at most, without a capacity
-	fillLooksPerRange = 500      // that filling in is counted as, for each life, and an ejection
-	maxEjected        = 50       // lives without room, and one of so many of all lives, more than which are not worth an ejection
+	looksPerSearch    = 3 << 20  // of one search: one that takes longer seldom ends
+	looksPerRange     = 12 << 10 // of all searches, without a capacity
+	maxTotalLooks     = 24 << 20 // of all searches: more gain little
+	fillLooksPerRange = 500      // what filling in, or an ejection, counts as
+	maxEjected        = 50       // with more small ranges that do not fit, an ejection seldom succeeds
+	manyAim           = 101      // many ranges are to end bound/101 above the bound, a little less than makes them try (largeFirstGap)
 )
 
-// largeFirst is p packed from its large lives: with a capacity within that, or not at all; without, as low as it comes.
+// smallShare says which ranges are small. Ranges are small by rising size² × time while those in each section have no more
+// bytes together than a share of the bound and a share of the section's slack, the bytes that are not alive.
+type smallShare struct{ bound, slack float64 }
+
+// smallShares are tried one after another. More small ranges make the search quicker, and fit less often.
+var smallShares = [...]smallShare{{0.03, 0.3}, {0.01, 0.15}, {0.05, 0.4}}
+
+// aimShares are the tops tried without a capacity, each if the one before was reached: bound/50 above the bound and so on.
+var aimShares = [...]int64{50, 100, 250, 1000}
+
+// packLargeFirst packs p from its large ranges: as low as the aims that it reaches, or with a capacity within that.
 func packLargeFirst(p *part, t target) (offsets []int64, top int64) {
-	f := &largeFirst{part: p, bound: t.bound, capped: t.capped, looks: min(t.looks/2, maxTotalLooks)}
+	f := &largeFirst{part: p, t: t, left: min(t.looks/2, maxTotalLooks)}
 	if !t.quick {
-		f.looks = min(f.looks, looksPerRange*len(p.ranges))
+		f.left = min(f.left, looksPerRange*len(p.ranges))
 	}
 	limit := t.limit(p)
 	top = p.top
@@ -48,17 +42,17 @@ func packLargeFirst(p *part, t target) (offsets []int64, top int64) {
 		if t.capped {
 			aim = limit
 		} else if len(p.ranges) > fewRanges {
-			aim = t.bound + t.bound/101
+			aim = t.bound + t.bound/manyAim
 		}
-		for _, w := range smallShares {
+		for _, small := range smallShares {
 			if top <= aim {
 				break
 			}
 			if t.quick {
-				f.looks = t.looks / (len(smallShares) - 1)
+				f.left = t.looks / (len(smallShares) - 1)
 			}
-			if found, end := f.packWithin(w, aim, top); found != nil {
-				offsets, top = found, end
+			if lower, lowerTop := f.packTo(aim, top, small); lower != nil {
+				offsets, top = lower, lowerTop
 			}
 		}
 		if top > aim || aim == limit || len(p.ranges) > fewRanges {
@@ -68,155 +62,162 @@ func packLargeFirst(p *part, t target) (offsets []int64, top int64) {
 	return offsets, top
 }
 
-// filler packs a part from its large lives.
+// largeFirst packs a part from its large ranges.
 type largeFirst struct {
 	*part
-	bound  int64
-	capped bool
-	looks  int // looks
+	t    target
+	left int // looks for searches
 }
 
-// within is p packed at or below aim, or else as low as it comes below a top.
-func (f *largeFirst) packWithin(w smallShare, aim, below int64) (offsets []int64, top int64) {
-	keep := func(at []int64) (done bool) {
-		if end := topOf(f.ranges, at); end < below {
-			offsets, below = at, end
+// sizeSplit is the large ranges of a part, as a part of their own, and the small ones, in the order in which they are filled in.
+type sizeSplit struct {
+	largePart    *part
+	large, small []int32
+}
+
+// packTo returns a packing that ends at aim or below, or else the lowest that it comes across that ends below the top so far.
+func (f *largeFirst) packTo(aim, topSoFar int64, small smallShare) (offsets []int64, top int64) {
+	top = topSoFar
+	keep := func(found []int64) (done bool) {
+		if foundTop := topOf(f.ranges, found); foundTop < top {
+			offsets, top = found, foundTop
 		}
-		return below <= aim
+		return top <= aim
 	}
-	x := f.split(w)
-	for fewest := maxEjected + 1; f.looks > 0 && len(x.large) > 0; {
-		low := f.placeLarge(x.largePart, aim, below)
-		f.looks -= fillLooksPerRange * len(f.ranges)
-		if low == nil {
+	x := f.split(small)
+	for fewestOut := maxEjected + 1; f.left > 0 && len(x.large) > 0; {
+		large := f.placeLarge(x.largePart, aim, top)
+		f.left -= fillLooksPerRange * len(f.ranges)
+		if large == nil {
 			break
 		}
-		at, out := f.fillIn(x, f.byDuration(x.small), low, aim)
+		found, out := f.fillIn(x, f.longFirst(x.small), large, aim)
 		if len(out) > 0 {
-			if others, left := f.fillIn(x, x.small, low, aim); len(left) < len(out) {
-				at, out = others, left
+			if other, otherOut := f.fillIn(x, x.small, large, aim); len(otherOut) < len(out) {
+				found, out = other, otherOut
 			}
 		}
-		if keep(at) {
+		if keep(found) {
 			break
 		}
-		if len(out) < fewest { // ejecting for more than before is not worth it either
-			fewest = len(out)
-			f.looks -= fillLooksPerRange * len(f.ranges)
-			if e := newEjector(f.part, at, f.bound); e.lowerTo(aim, ejectLooksPerRange*len(f.ranges)) {
+		if len(out) < fewestOut { // with as many as in an ejection that failed, another would fail, too
+			fewestOut = len(out)
+			f.left -= fillLooksPerRange * len(f.ranges)
+			if e := newEjector(f.part, found, f.t.bound); e.lowerTo(aim) {
 				keep(e.offset)
 				break
 			}
 		}
 		x = f.growLarge(x, out)
 	}
-	return offsets, below
+	return offsets, top
 }
 
-// pack is where the lives stand that are packed first: by a search at aim, or if there are too many for that, or it does not find
-// one, by a skyline below a top, which with a capacity is that.
-func (f *largeFirst) placeLarge(first *part, aim, below int64) (offsets []int64) {
-	if len(first.ranges) <= searchRanges {
-		s := newSearch(first)
-		found := s.find(aim, looksPerSearch, false) == found
-		if f.looks -= s.looks; found {
+// placeLarge returns offsets of the large ranges: by a search up to aim, or if they are too many for that or it finds none, by
+// a skyline that ends below top; with a capacity, that has to end at aim, too.
+func (f *largeFirst) placeLarge(large *part, aim, top int64) (offsets []int64) {
+	if len(large.ranges) <= searchRanges {
+		s := newSearch(large)
+		result := s.find(aim, looksPerSearch, false)
+		if f.left -= s.looks; result == found {
 			return s.lowest
 		}
 	}
-	if first.top = below; f.capped {
-		first.top = min(below, aim+1)
+	if large.top = top; f.t.capped {
+		large.top = min(top, aim+1)
 	}
-	offsets, _ = trySkylines(first, target{bound: f.bound, enough: aim, capped: true})
+	offsets, _ = trySkylines(large, target{bound: f.t.bound, enough: aim, capped: true})
 	return offsets
 }
 
-// fill is where all lives stand if those packed first stand at low, and each of the rest in the lowest gap that holds it. Those that
-// would end above top are out, and come last.
-func (f *largeFirst) fillIn(x sizeSplit, rest []int32, low []int64, top int64) (offsets []int64, out []int32) {
+// fillIn places small ranges, in this order, at the lowest offset that is free, with the large ones at their offsets. Those
+// that would end above top are returned as out, and placed after the others.
+func (f *largeFirst) fillIn(x sizeSplit, small []int32, large []int64, top int64) (offsets []int64, out []int32) {
 	offsets = make([]int64, len(f.ranges))
 	for k, i := range x.large {
-		offsets[i] = low[k]
+		offsets[i] = large[k]
 	}
-	rising := slices.Clone(x.large) // what is taken above all others takes least time to note
-	slices.SortStableFunc(rising, func(i, j int32) int { return cmp.Compare(offsets[i], offsets[j]) })
-	s := newOccupancy(f.part, math.MaxInt)
+	bottomUp := slices.Clone(x.large) // an interval above all others is noted soonest
+	slices.SortStableFunc(bottomUp, func(i, j int32) int { return cmp.Compare(offsets[i], offsets[j]) })
+	o := newOccupancy(f.part, math.MaxInt)
 	for _, i := range x.small {
-		s.expect(f.ranges[i])
+		o.expect(f.ranges[i])
 	}
-	for _, i := range rising {
-		s.occupy(f.ranges[i], offsets[i])
+	for _, i := range bottomUp {
+		o.occupy(f.ranges[i], offsets[i])
 	}
-	for _, i := range rest {
-		l := f.ranges[i]
-		s.query(l)
-		if offsets[i] = firstFit(s, l, f.floor); offsets[i]+l.size > top {
+	place := func(i int32, top int64) (fits bool) {
+		r := f.ranges[i]
+		o.query(r)
+		offsets[i] = firstFit(o, r, f.floor)
+		if fits = offsets[i]+r.size <= top; fits {
+			o.occupy(r, offsets[i])
+		}
+		return fits
+	}
+	for _, i := range small {
+		if !place(i, top) {
 			out = append(out, i)
-		} else {
-			s.occupy(l, offsets[i])
 		}
 	}
 	for _, i := range out {
-		l := f.ranges[i]
-		s.query(l)
-		offsets[i] = firstFit(s, l, f.floor)
-		s.occupy(l, offsets[i])
+		place(i, infinity)
 	}
 	return offsets, out
 }
 
-// split is p in the lives that do not wait and those that do, the largest first.
-func (f *largeFirst) split(w smallShare) sizeSplit {
-	over := liveBytes(f.ranges, f.sections) // by section: by how many bytes too much waits
+// split divides the ranges of f into large and small ones.
+func (f *largeFirst) split(small smallShare) sizeSplit {
+	over := liveBytes(f.ranges, f.sections) // by section: bytes of small ranges, less what there may be
 	for t, live := range over {
-		over[t] = -int64(float64(w.bound*float64(f.bound)) + float64(w.slack*float64(f.bound-f.floor-live)))
+		slack := f.t.bound - f.floor - live
+		over[t] = -int64(float64(small.bound*float64(f.t.bound)) + float64(small.slack*float64(slack)))
 	}
-	var most maxTree
-	most.build(over)
-	order := make([]int32, len(f.ranges)) // what finds room in most places first: short lives, and above all of few bytes
+	var tree maxTree
+	tree.build(over)
+	order := make([]int32, len(f.ranges))
 	for i := range order {
 		order[i] = int32(i)
 	}
 	weight := func(i int32) float64 {
-		l := &f.ranges[i]
-		return float64(float64(l.end-l.begin)*float64(l.size)) * float64(l.size)
+		r := &f.ranges[i]
+		return float64(float64(r.end-r.begin)*float64(r.size)) * float64(r.size)
 	}
 	slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(weight(i), weight(j)) })
-	var in, rest []int32
+	var large, rest []int32
 	for _, i := range order {
-		l := f.ranges[i]
-		if x, _ := most.maxOf(l.begin, l.end); x+l.size <= 0 {
-			most.add(l.begin, l.end, l.size)
+		r := f.ranges[i]
+		if most, _ := tree.maxOf(r.begin, r.end); most+r.size <= 0 {
+			tree.add(r.begin, r.end, r.size)
 			rest = append(rest, i)
 		} else {
-			in = append(in, i)
+			large = append(large, i)
 		}
 	}
-	slices.Sort(in)
 	slices.Reverse(rest)
-	return f.newSplit(in, rest)
+	return f.newSplit(large, rest)
 }
 
-// joined is x with some of the rest among those that are packed first.
+// growLarge is x with some of the small ranges among the large ones.
 func (f *largeFirst) growLarge(x sizeSplit, some []int32) sizeSplit {
-	in := append(slices.Clone(x.large), some...)
-	slices.Sort(in)
-	return f.newSplit(in, slices.DeleteFunc(slices.Clone(x.small), func(i int32) bool { return slices.Contains(some, i) }))
+	small := slices.DeleteFunc(slices.Clone(x.small), func(i int32) bool { return slices.Contains(some, i) })
+	return f.newSplit(append(slices.Clone(x.large), some...), small)
 }
 
-func (f *largeFirst) newSplit(in, rest []int32) sizeSplit {
-	q := &part{ranges: make([]liveRange, 0, len(in)), floor: f.floor, ctx: f.ctx}
-	for _, i := range in {
+func (f *largeFirst) newSplit(large, small []int32) sizeSplit {
+	slices.Sort(large)
+	q := &part{ranges: make([]liveRange, 0, len(large)), floor: f.floor, ctx: f.ctx}
+	for _, i := range large {
 		q.ranges = append(q.ranges, f.ranges[i])
 	}
 	q.sections = compressTime(q.ranges)
-	return sizeSplit{q, in, rest}
+	return sizeSplit{q, large, small}
 }
 
-// longest is lives, the longest first.
-func (f *largeFirst) byDuration(lives []int32) (order []int32) {
-	order = slices.Clone(lives)
-	slices.SortStableFunc(order, func(i, j int32) int {
-		return cmp.Compare(f.ranges[j].end-f.ranges[j].begin, f.ranges[i].end-f.ranges[i].begin)
-	})
+// longFirst is indices of ranges, the longest first.
+func (f *largeFirst) longFirst(indices []int32) (order []int32) {
+	sections := func(i int32) int32 { return f.ranges[i].end - f.ranges[i].begin }
+	order = slices.Clone(indices)
+	slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(sections(j), sections(i)) })
 	return order
 }

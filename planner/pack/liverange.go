@@ -7,53 +7,84 @@ import (
 	"slices"
 )
 
-// life is a buffer as the packers see it: sections for times, and a size that is whole units of the alignment that all
-// buffers share.
+const (
+	notFixed       = -1            // the fixed offset of a range that has none
+	infinity       = math.MaxInt64 // above all addresses
+	maxBoundAligns = 8             // alignments that alignedBound looks at: more may raise the bound, and each takes a sweep
+)
+
+// liveRange is a buffer as the passes see it: its time in sections, its size rounded up to the alignment unit, which is
+// the largest number that divides the alignments of all buffers.
 type liveRange struct {
-	begin, end int32 // alive in sections [l, r)
-	buffer     int32 // of the buffer
-	first      int32 // moment alive
+	begin, end int32 // alive in sections [begin, end)
+	buffer     int32
 	duration   int64 // moments alive
 	size       int64 // > 0
 	align      int64 // > 0
-	fixed      int64 // where it stands, or free
+	fixed      int64 // the offset it must have, or notFixed
 }
 
-// livesOf is the buffers of p that take room, and the number of sections of their time. They come in an order that
-// depends on what they are, not on where they stand in p, which makes whatever is done with them indifferent to that.
-func liveRanges(p Problem) (lives []liveRange, sections int32) {
+// liveRanges is the buffers of p that take room, and the number of sections. Ranges are sorted by begin, and by what they
+// are where they begin together, so the order of buffers in p makes no difference to any pass.
+func liveRanges(p Problem) (ranges []liveRange, sections int32) {
 	unit := alignUnit(p)
-	lives = make([]liveRange, 0, len(p.Buffers))
-	fixed := p.fixedOffsets()
+	ranges = make([]liveRange, 0, len(p.Buffers))
+	fixedOffsets := p.fixedOffsets()
 	for i, b := range p.Buffers {
 		if takesRoom(b) {
-			at := int64(notFixed)
-			if fixed != nil {
-				at = fixed[i]
+			fixed := int64(notFixed)
+			if fixedOffsets != nil {
+				fixed = fixedOffsets[i]
 			}
-			lives = append(lives, liveRange{
-				begin: b.First, end: b.Last, buffer: int32(i), first: b.First,
-				duration: int64(b.Last) - int64(b.First), size: alignUp(b.Size, unit), align: max(b.Align, 1), fixed: at,
+			ranges = append(ranges, liveRange{
+				begin: b.First, end: b.Last, buffer: int32(i), duration: int64(b.Last) - int64(b.First),
+				size: alignUp(b.Size, unit), align: max(b.Align, 1), fixed: fixed,
 			})
 		}
 	}
-	if !slices.IsSortedFunc(lives, func(a, b liveRange) int { return cmp.Compare(a.begin, b.begin) }) {
-		slices.SortStableFunc(lives, func(a, b liveRange) int { return cmp.Compare(a.begin, b.begin) })
+	if !slices.IsSortedFunc(ranges, func(a, b liveRange) int { return cmp.Compare(a.begin, b.begin) }) {
+		slices.SortStableFunc(ranges, func(a, b liveRange) int { return cmp.Compare(a.begin, b.begin) })
 	}
-	for from, to := 0, 0; from < len(lives); from = to {
-		for to = from + 1; to < len(lives) && lives[to].begin == lives[from].begin; to++ {
+	for from, to := 0, 0; from < len(ranges); from = to {
+		for to = from + 1; to < len(ranges) && ranges[to].begin == ranges[from].begin; to++ {
 		}
-		slices.SortFunc(lives[from:to], func(a, b liveRange) int {
+		slices.SortFunc(ranges[from:to], func(a, b liveRange) int {
 			return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.size, b.size),
-				cmp.Compare(p.Buffers[a.buffer].Size, p.Buffers[b.buffer].Size), cmp.Compare(a.align, b.align), cmp.Compare(a.fixed, b.fixed),
-				cmp.Compare(a.buffer, b.buffer))
+				cmp.Compare(p.Buffers[a.buffer].Size, p.Buffers[b.buffer].Size), cmp.Compare(a.align, b.align),
+				cmp.Compare(a.fixed, b.fixed), cmp.Compare(a.buffer, b.buffer))
 		})
 	}
-	return lives, compressTime(lives)
+	return ranges, compressTime(ranges)
 }
 
-// unitOf is the largest number that divides all alignments. Offsets are whole units, so a size may as well be: only
-// above the highest buffer is the room that this adds of any use to anyone.
+// compressTime replaces the moments of ranges, which are sorted by begin, by sections. A new section begins where a range
+// begins after another has ended since the last. All ranges of a section are alive at once, and those alive at any moment
+// are among them, so two ranges overlap in sections exactly if they overlap in time.
+func compressTime(ranges []liveRange) (sections int32) {
+	byEnd := make([]int32, len(ranges))
+	for i := range byEnd {
+		byEnd[i] = int32(i)
+	}
+	byEnd = sortedBy(byEnd, func(i int32) int32 { return ranges[i].end })
+	ended, endedBefore := 0, int32(-1) // endedBefore: how many had ended when the current section began
+	for i := range ranges {
+		for ; ranges[byEnd[ended]].end <= ranges[i].begin; ended++ {
+			ranges[byEnd[ended]].end = sections
+		}
+		if int32(ended) > endedBefore {
+			sections++
+			endedBefore = int32(ended)
+		}
+		ranges[i].begin = sections - 1
+	}
+	for _, i := range byEnd[ended:] {
+		ranges[i].end = sections
+	}
+	return sections
+}
+
+// alignUnit is the largest number that divides all alignments. All offsets are multiples of it, so bytes after a buffer up
+// to the next multiple are of no use to any other, unless the buffer is the highest.
 func alignUnit(p Problem) int64 {
 	unit := int64(0)
 	for _, b := range p.Buffers {
@@ -64,19 +95,18 @@ func alignUnit(p Problem) int64 {
 	return max(unit, 1)
 }
 
-// bound is below every height that a solution of p can have: all bytes alive at the worst moment, or the same with
-// sizes in whole units, less what that may have added above the highest buffer; or the end of a fixed one; or what those
-// need that are aligned alike.
-func lowerBound(p Problem, inUnits, alike int64) int64 {
-	bytes, _ := MaxLive(p)
-	return max(bytes, inUnits-unitSlack(p), fixedTop(p), alike)
+// unitSlack is the most that rounding to the alignment unit adds to a size, and so to the height.
+func unitSlack(p Problem) (most int64) {
+	unit := alignUnit(p)
+	for _, b := range p.Buffers {
+		most = max(most, alignUp(b.Size, unit)-b.Size)
+	}
+	return most
 }
 
-// commonest is how many alignments are looked at for a bound: each takes a sweep.
-const maxBoundAligns = 8
-
-// alignedLive is below every height, too: those alive at once that are aligned alike begin whole alignments apart, and so each
-// but the highest takes whole ones.
+// alignedBound is a lower bound from buffers with coarse alignments. Buffers alive at once whose offsets are multiples of an
+// alignment begin at least that far apart, so each but the highest takes its size rounded up to the alignment. It looks at
+// the alignments that most buffers have.
 func alignedBound(p Problem) (most int64) {
 	unit, counts := alignUnit(p), map[int64]int{}
 	for _, b := range p.Buffers {
@@ -88,34 +118,25 @@ func alignedBound(p Problem) (most int64) {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 	for _, align := range aligns[:min(len(aligns), maxBoundAligns)] {
-		var alike Problem
+		var rounded Problem
 		slack := int64(0)
 		for _, b := range p.Buffers {
 			if takesRoom(b) && b.Align%align == 0 && b.Align > 0 {
-				whole := alignUp(b.Size, align)
-				slack = max(slack, whole-b.Size)
-				b.Size = whole
-				alike.Buffers = append(alike.Buffers, b)
+				size := alignUp(b.Size, align)
+				slack = max(slack, size-b.Size)
+				b.Size = size
+				rounded.Buffers = append(rounded.Buffers, b)
 			}
 		}
-		bytes, _ := MaxLive(alike)
+		bytes, _ := MaxLive(rounded)
 		most = max(most, bytes-slack)
 	}
 	return most
 }
 
-// unitSlack is the most that whole units add to the size of a buffer.
-func unitSlack(p Problem) (most int64) {
-	unit := alignUnit(p)
-	for _, b := range p.Buffers {
-		most = max(most, alignUp(b.Size, unit)-b.Size)
-	}
-	return most
-}
-
 // MaxLive is the most bytes of p that are alive at once, and the first moment at which they are. No arena is smaller.
-// A sum past the largest number is given as that number.
-func MaxLive(p Problem) (bytes int64, at int32) {
+// A sum above the largest int64 is given as that.
+func MaxLive(p Problem) (bytes int64, moment int32) {
 	all := make([]int32, 0, len(p.Buffers))
 	for i, b := range p.Buffers {
 		if takesRoom(b) {
@@ -125,7 +146,7 @@ func MaxLive(p Problem) (bytes int64, at int32) {
 	begins := sortedBy(all, func(i int32) int32 { return p.Buffers[i].First })
 	ends := sortedBy(all, func(i int32) int32 { return p.Buffers[i].Last })
 
-	live, ended := uint64(0), 0 // at most 2^31 sizes below 2^63 could wrap; the guard below returns first
+	live, ended := uint64(0), 0 // live + one size < 2^64: live is returned as soon as it is above the largest int64
 	for _, i := range begins {
 		now := p.Buffers[i].First
 		for ; p.Buffers[ends[ended]].Last <= now; ended++ {
@@ -135,81 +156,57 @@ func MaxLive(p Problem) (bytes int64, at int32) {
 			return math.MaxInt64, now
 		}
 		if int64(live) > bytes {
-			bytes, at = int64(live), now
+			bytes, moment = int64(live), now
 		}
 	}
-	return bytes, at
+	return bytes, moment
 }
 
-// byTime is places in the order of their times. Places that are in order are given back as they are.
-func sortedBy(places []int32, time func(i int32) int32) []int32 {
-	order := func(i, j int32) int { return cmp.Compare(time(i), time(j)) }
-	if slices.IsSortedFunc(places, order) {
-		return places
+// sortedBy is indices sorted by key; it returns indices that are in order already as they are.
+func sortedBy(indices []int32, key func(i int32) int32) []int32 {
+	order := func(i, j int32) int { return cmp.Compare(key(i), key(j)) }
+	if slices.IsSortedFunc(indices, order) {
+		return indices
 	}
-	places = slices.Clone(places)
-	slices.SortStableFunc(places, order)
-	return places
+	indices = slices.Clone(indices)
+	slices.SortStableFunc(indices, order)
+	return indices
 }
 
-// toSections replaces the times of lives by sections: stretches of time that no buffer's end parts from a later
-// buffer's begin. The live buffers of any moment are among those of its section, which are all alive at once, so two
-// lives meet in sections exactly when they meet in time.
-func compressTime(lives []liveRange) (sections int32) {
-	ends := make([]int32, len(lives)) // positions in lives, by end; lives itself is sorted by begin
-	for i := range ends {
-		ends[i] = int32(i)
-	}
-	ends = sortedBy(ends, func(i int32) int32 { return lives[i].end })
-	ended, last := 0, int32(-1) // last: how many had ended when the newest section began
-	for i := range lives {
-		for ; lives[ends[ended]].end <= lives[i].begin; ended++ {
-			lives[ends[ended]].end = sections
-		}
-		if int32(ended) > last {
-			sections++
-			last = int32(ended)
-		}
-		lives[i].begin = sections - 1
-	}
-	for _, i := range ends[ended:] {
-		lives[i].end = sections
-	}
-	return sections
+// maxLive is the most bytes that are alive in one section.
+func maxLive(ranges []liveRange, sections int32) int64 {
+	return slices.Max(append(liveBytes(ranges, sections), 0))
 }
 
-// mostLive is the most bytes that are alive in one section.
-func maxLive(lives []liveRange, sections int32) int64 {
-	most := int64(0)
-	for _, live := range liveBytes(lives, sections) {
-		most = max(most, live)
-	}
-	return most
-}
-
-// liveOf is the bytes alive in each section.
-func liveBytes(lives []liveRange, sections int32) []int64 {
-	return sumOf(lives, sections, func(l *liveRange) int64 { return l.size })
-}
-
-// sumOf is, by section, what the lives that are alive there come to together.
-func sumOf(lives []liveRange, sections int32, of func(l *liveRange) int64) []int64 {
-	sum := make([]int64, sections+1)
-	for i := range lives {
-		l := &lives[i]
-		x := of(l)
-		sum[l.begin] += x
-		sum[l.end] -= x
+// liveBytes is the bytes alive in each section.
+func liveBytes(ranges []liveRange, sections int32) []int64 {
+	live := make([]int64, sections+1)
+	for i := range ranges {
+		r := &ranges[i]
+		live[r.begin] += r.size
+		live[r.end] -= r.size
 	}
 	for t := range sections {
-		sum[t+1] += sum[t]
+		live[t+1] += live[t]
 	}
-	return sum[:sections]
+	return live[:sections]
 }
 
-// up is x, or the next multiple of align above it.
+// firstByBegin is, by section, the first of ranges sorted by begin that begins there or later.
+func firstByBegin(ranges []liveRange, sections int32) (first []int32) {
+	first = make([]int32, sections+1)
+	for _, r := range ranges {
+		first[r.begin+1]++
+	}
+	for t := range sections {
+		first[t+1] += first[t]
+	}
+	return first
+}
+
+// alignUp is the lowest multiple of align that is x or above.
 func alignUp(x, align int64) int64 {
-	if align&(align-1) == 0 { // as most are, and dividing takes long
+	if align&(align-1) == 0 { // most are powers of two, and a division is slow
 		return (x + align - 1) &^ (align - 1)
 	}
 	if over := x % align; over > 0 {

@@ -2,144 +2,142 @@ package pack
 
 import (
 	"cmp"
-
 	"math/bits"
 	"slices"
 )
 
-// order places the lives of a part one after another, each in a gap that suits it.
+const (
+	looksOfFew  = 2048 // per range: no further order is begun for few ranges after so many; later ones are rarely the lowest
+	looksOfMany = 256  // per range: many ranges are given up after so many, and packed sooner by a skyline
+)
+
+// greedyOrder places the ranges of a part one after another, each at the offset that fit finds.
 type greedyOrder struct {
-	name string
-	less func(a, b liveRange) int
-	fit  func(s *occupancy, l liveRange, floor int64) (offset int64)
+	name  string
+	order func(a, b liveRange) int
+	fit   func(o *occupancy, r liveRange, floor int64) (offset int64)
 }
 
-// rows are the orders, from the top. Those that do best on training steps come first, each next to one unlike it.
+// greedyOrders are tried from the top. Those that are the lowest on most training steps come first, each next to one that is
+// unlike it.
 var greedyOrders = []greedyOrder{
 	{"size, first fit", bySize, firstFit},
-	{"span, best fit", bySpan, bestFit},
+	{"duration, best fit", byDuration, bestFit},
 	{"area, first fit", byArea, firstFit},
-	{"start, first fit", byStartDuration, firstFit},
+	{"begin, first fit", byBeginDuration, firstFit},
 	{"size, best fit", bySize, bestFit},
-	{"start, best fit", byStartDuration, bestFit},
-	{"span, first fit", bySpan, firstFit},
+	{"begin, best fit", byBeginDuration, bestFit},
+	{"duration, first fit", byDuration, firstFit},
 	{"area, best fit", byArea, bestFit},
 }
 
-// Looks at the space, for each life.
-const (
-	looksOfFew  = 2048 // few lives: no further order is begun after so many
-	looksOfMany = 256  // many lives: the first order gives up after so many, or earlier if it is slow to fill what there is
-)
-
-// orders is the lowest of what the orders make of p. Many lives get the first one only, and only up to their limit: a skyline
-// is lower than any order that is not.
+// tryOrders returns the lowest of the packings of all orders. Many ranges are placed in the first order only, and given up if
+// that does not end within their limit: a skyline is lower then.
 func tryOrders(p *part, t target) (offsets []int64, top int64) {
-	many, rows := len(p.ranges) > fewRanges, greedyOrders
-	s := newOccupancyForAll(p, looksOfFew*len(p.ranges))
+	many, tried := len(p.ranges) > fewRanges, greedyOrders
+	o := newOccupancy(p, looksOfFew*len(p.ranges))
+	o.expect(p.ranges...)
 	top = p.top
-	if many && t.bound <= maxSummed {
-		rows, top = rows[:1], min(top, t.limit(p)+1)
-		s.maxLooks = looksOfMany * len(p.ranges)
-		all := p.area()
-		// What does not fill a quarter with a 64th of the looks, or three quarters with an eighth, does not come to an end.
-		s.tooSlow = func() bool {
-			return s.looks > s.maxLooks/64 && s.area < all/4 || s.looks > s.maxLooks/8 && s.area < all*3/4
+	if many && sumsFit(p, t) {
+		tried, top = tried[:1], min(top, t.limit(p)+1)
+		o.maxLooks = looksOfMany * len(p.ranges)
+		area := p.area()
+		// What has not placed 1/4 of the area after 1/64 of the looks, or 3/4 after 1/8, does not get to the end.
+		o.tooSlow = func() bool {
+			return o.looks > o.maxLooks/64 && o.area < area/4 || o.looks > o.maxLooks/8 && o.area < area*3/4
 		}
 	}
 	scratch := make([]int64, len(p.ranges))
-	for _, o := range rows {
-		if top <= t.enough || s.looks > s.maxLooks {
+	for _, g := range tried {
+		if top <= t.enough || o.looks > o.maxLooks {
 			break
 		}
-		if end, ok := o.place(p, s, scratch, top); ok {
+		if lower, ok := g.place(p, o, scratch, top); ok {
 			if offsets == nil {
 				offsets = make([]int64, len(p.ranges))
 			}
-			offsets, scratch, top = scratch, offsets, end
+			offsets, scratch, top = scratch, offsets, lower
 		}
 	}
 	return offsets, top
 }
 
-// place packs p into the empty space s and fills offsets. It gives up when a life comes to end at or above limit, or when
-// the looks of many lives are used up.
-func (o greedyOrder) place(p *part, s *occupancy, offsets []int64, limit int64) (top int64, ok bool) {
-	in := make([]int32, len(p.ranges))
-	for i := range in {
-		in[i] = int32(i)
+// place packs p into an occupancy, which it empties first, and fills offsets. It gives up when a range would end at limit or
+// above, or when many ranges take too long.
+func (g greedyOrder) place(p *part, o *occupancy, offsets []int64, limit int64) (top int64, ok bool) {
+	indices := make([]int32, len(p.ranges))
+	for i := range indices {
+		indices[i] = int32(i)
 	}
-	slices.SortFunc(in, func(i, j int32) int {
+	slices.SortFunc(indices, func(i, j int32) int { // fixed ranges first
 		a, b := p.ranges[i], p.ranges[j]
-		return cmp.Or(cmp.Compare(min(b.fixed, 0), min(a.fixed, 0)), o.less(a, b), cmp.Compare(i, j))
+		return cmp.Or(cmp.Compare(min(b.fixed, 0), min(a.fixed, 0)), g.order(a, b), cmp.Compare(i, j))
 	})
-	s.reset()
-	for _, i := range in {
-		l := p.ranges[i]
-		offset := l.fixed
+	o.reset()
+	for _, i := range indices {
+		r := p.ranges[i]
+		offset := r.fixed
 		if offset == notFixed {
-			s.query(l)
-			offset = o.fit(s, l, p.floor)
+			o.query(r)
+			offset = g.fit(o, r, p.floor)
 		}
-		end := offset + l.size
-		if end >= limit || len(in) > fewRanges && (s.looks > s.maxLooks || s.tooSlow != nil && s.tooSlow()) {
+		if offset+r.size >= limit || len(indices) > fewRanges && (o.looks > o.maxLooks || o.tooSlow != nil && o.tooSlow()) {
 			return 0, false
 		}
-		s.occupy(l, offset)
-		offsets[i], top = offset, max(top, end)
+		o.occupy(r, offset)
+		offsets[i], top = offset, max(top, offset+r.size)
 	}
 	return top, true
 }
 
-// bySize puts large lives before small ones, long before short where they are as large.
+// bySize puts large ranges first, long before short where sizes are equal.
 func bySize(a, b liveRange) int {
 	return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(b.duration, a.duration))
 }
 
-// byArea puts lives that are large for long before others.
+// byArea puts ranges first whose size times duration is large.
 func byArea(a, b liveRange) int {
 	aHigh, aLow := bits.Mul64(uint64(a.size), uint64(a.duration))
 	bHigh, bLow := bits.Mul64(uint64(b.size), uint64(b.duration))
 	return cmp.Or(cmp.Compare(bHigh, aHigh), cmp.Compare(bLow, aLow))
 }
 
-// bySpan puts long lives before short ones, large before small where they are as long.
-func bySpan(a, b liveRange) int {
+// byDuration puts long ranges first, large before small where durations are equal.
+func byDuration(a, b liveRange) int {
 	return cmp.Or(cmp.Compare(b.duration, a.duration), cmp.Compare(b.size, a.size))
 }
 
-// byStart puts early lives before late ones, as an allocator that runs along would meet them; large before small where
-// they are as early.
-func byStart(a, b liveRange) int {
+// byBegin puts early ranges first, as an allocator at run time would meet them, large before small where they begin together.
+func byBegin(a, b liveRange) int {
 	return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(b.size, a.size))
 }
 
-// byTurn is byStart, and puts long lives before short ones where they are as early and as large.
-func byStartDuration(a, b liveRange) int {
-	return cmp.Or(byStart(a, b), cmp.Compare(b.duration, a.duration))
+// byBeginDuration is byBegin, and puts long ranges before short ones that equal them.
+func byBeginDuration(a, b liveRange) int {
+	return cmp.Or(byBegin(a, b), cmp.Compare(b.duration, a.duration))
 }
 
-// byEnd puts late lives before early ones; large before small where they are as late.
+// byEnd puts ranges that end late first, large before small where they end together.
 func byEnd(a, b liveRange) int {
 	return cmp.Or(cmp.Compare(b.end, a.end), cmp.Compare(b.size, a.size))
 }
 
-// firstFit is the lowest gap that holds l.
-func firstFit(s *occupancy, l liveRange, floor int64) int64 {
-	offset, _ := s.nextFree(floor, l.size, l.align)
+// firstFit is the lowest offset at which r fits.
+func firstFit(o *occupancy, r liveRange, floor int64) int64 {
+	offset, _ := o.nextFree(floor, r.size, r.align)
 	return offset
 }
 
-// bestFit is the gap that l fills best, the lowest of equals; above everything only if there is no gap.
-func bestFit(s *occupancy, l liveRange, floor int64) int64 {
+// bestFit is the offset in the gap of which r leaves the least, the lowest of equals; above everything only if r fits in no gap.
+func bestFit(o *occupancy, r liveRange, floor int64) int64 {
 	best, least := int64(-1), int64(infinity)
 	for from := floor; ; {
-		offset, end := s.nextFree(from, l.size, l.align)
+		offset, end := o.nextFree(from, r.size, r.align)
 		if end == infinity && best >= 0 {
 			return best
 		}
-		if spare := end - offset - l.size; best < 0 || spare < least {
-			best, least = offset, spare
+		if left := end - offset - r.size; best < 0 || left < least {
+			best, least = offset, left
 		}
 		if end == infinity || least == 0 {
 			return best

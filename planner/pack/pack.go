@@ -1,14 +1,15 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"strconv"
 )
 
-// Buffer is one thing to place: alive in the half-open span [First, Last), of Size bytes, at an offset that is a
-// multiple of Align (0 or 1: any offset). With First = Last it is never alive.
+// Buffer is one thing to place: alive in the half-open span of moments [First, Last), of Size bytes, at an offset that is
+// a multiple of Align (0 or 1: any offset). With First = Last it is never alive.
 type Buffer struct {
 	First, Last int32
 	Size        int64
@@ -21,18 +22,18 @@ type Problem struct {
 	Capacity int64
 	Fixed    []Fixed
 	InPlace  []InPlace
-	Names    []string // of buffers, for errors, files and pictures; nil calls them by their number
-	Times    []int64  // what files call moments from 0 up; nil calls them what they are
+	Names    []string // of buffers, for errors, files and pictures; nil: their numbers
+	Times    []int64  // what files call moments 0, 1, 2, …; nil: the same
 }
 
-// Effort is what a solution is worth. The zero value is as much as the buffers are worth, with all passes.
+// Effort is how much a solution may cost. The zero value runs all passes for as long as the number of buffers justifies.
 type Effort struct {
-	// Looks is how much searches may look at, about a quarter of a million in a millisecond; 0 is as much as the buffers
-	// are worth. Where a problem has a capacity, too, what is not within it soon is given up.
+	// Looks limits the work of searches, about a quarter of a million in a millisecond; 0: as the number of buffers justifies.
+	// With Looks and a capacity, Solve gives up soon if it does not get within the capacity.
 	Looks int
-	// Without are names of passes that are not run; [Passes] lists them. The answer is valid without any of them.
+	// Without names passes that are not run; [Passes] lists them. The solution is valid without any of them.
 	Without map[string]bool
-	// Context ends Solve, which polls it as package stop says; nil is none.
+	// Context ends Solve, which polls it as package stop says; nil: never.
 	Context context.Context
 }
 
@@ -52,7 +53,7 @@ func (p Problem) name(i int) string {
 	return fmt.Sprintf("buffer %.40q", p.Names[i])
 }
 
-// time is what files and errors call a moment.
+// timestamp is what files, pictures and errors call a moment.
 func (p Problem) timestamp(moment int32) int64 {
 	if p.Times == nil {
 		return int64(moment)
@@ -60,38 +61,37 @@ func (p Problem) timestamp(moment int32) int64 {
 	return p.Times[moment]
 }
 
-// Fixed says that a buffer stands at an offset and nowhere else: an input somebody else has placed, or bytes that are
-// reserved.
+// Fixed says that a buffer must have this offset: an input somebody else has placed, or bytes that are reserved.
 type Fixed struct {
 	Buffer int
 	Offset int64
 }
 
-// InPlace says that buffer To, which begins in the last moment of buffer From, may take over its bytes: they may share
-// that moment if they have the same offset. Each buffer gives its bytes to one other at most.
+// InPlace says that buffer To, which begins in the last moment of buffer From, may take over its bytes: if both have the
+// same offset, they may share that moment. Each buffer gives its bytes to one other at most.
 type InPlace struct {
 	From, To int
 }
 
-// Solution places each buffer of a problem. A buffer that is never alive, or has no bytes, stands at offset 0 unless it
-// is fixed, and counts for nothing.
+// Solution places each buffer of a problem. A buffer that is never alive or has no bytes gets offset 0 unless it is fixed,
+// and does not count.
 type Solution struct {
-	Offsets []int64 // one a buffer, in the problem's order
-	Height  int64   // the end of the highest buffer
-	Bound   int64   // proven: no solution is lower; the bytes alive at the worst moment, or more
+	Offsets []int64 // by buffer
+	Height  int64   // the top of the highest buffer
+	Bound   int64   // proven: no solution is lower
 	By      string  // the pass that placed the highest part; "stack" if all lie on top of each other
 	Tries   []Try   // the passes that ran, in running order
 }
 
-// Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one, and never missed if
-// the height without it is, unless e.Looks are counted. Buffers that it cannot place within it are a CapacityError that says how low it came and how
-// low anyone can come, with that solution; a problem that is not well formed is another error.
+// Solve places the buffers of p as low as it can. If p has a capacity, any height within it will do, and Solve gets within
+// it whenever the height without a capacity does, unless e.Looks is set. If it does not, the error is a [CapacityError] that
+// says how low it came and what the bound is, and the solution found comes with it. Other errors say why p is not valid.
 func Solve(p Problem, e Effort) (Solution, error) {
 	if err := Valid(p); err != nil {
 		return Solution{}, err
 	}
 	if e.Looks < 0 {
-		return Solution{}, fmt.Errorf("%d looks are fewer than none", e.Looks)
+		return Solution{}, fmt.Errorf("%d looks: want 0 or more", e.Looks)
 	}
 	if err := validWithout(e.Without); err != nil {
 		return Solution{}, err
@@ -102,19 +102,22 @@ func Solve(p Problem, e Effort) (Solution, error) {
 	return solve(p, e)
 }
 
-// solve is Solve for a problem that is well formed, and in which no buffer takes over another.
+// solve is Solve for a valid problem in which no buffer takes over another.
 func solve(p Problem, e Effort) (s Solution, err error) {
-	lives, sections := liveRanges(p)
-	alike := alignedBound(p)
-	goal := max(maxLive(lives, sections), fixedTop(p), alignUp(alike, alignUnit(p)))
-	s = Solution{Offsets: make([]int64, len(p.Buffers)), Bound: lowerBound(p, goal, alike), By: "stack"}
+	ranges, sections := liveRanges(p)
+	// inUnits is the bound with sizes rounded up to whole units. Only what that adds to the highest buffer may raise it.
+	live, _ := MaxLive(p)
+	aligned := alignedBound(p)
+	inUnits := max(maxLive(ranges, sections), fixedTop(p), alignUp(aligned, alignUnit(p)))
+	bound := max(live, inUnits-unitSlack(p), fixedTop(p), aligned)
+	s = Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound, By: "stack"}
 	for _, f := range p.Fixed {
-		s.Offsets[f.Buffer] = f.Offset // those too that take no room
+		s.Offsets[f.Buffer] = f.Offset // of buffers that take no room, too
 	}
-	if p.Capacity > 0 && s.Bound > p.Capacity {
-		return Solution{}, tooSmall(p, s.Bound)
+	if p.Capacity > 0 && bound > p.Capacity {
+		return Solution{}, tooSmall(p, bound)
 	}
-	if p.Capacity > 0 && p.Capacity < goal && e.Looks == 0 { // it is up to what whole units add to the highest buffer
+	if p.Capacity > 0 && p.Capacity < inUnits && e.Looks == 0 { // only what rounding adds to the highest buffer is between them
 		uncapped := p
 		uncapped.Capacity = 0
 		s, err := solve(uncapped, e)
@@ -123,23 +126,21 @@ func solve(p Problem, e Effort) (s Solution, err error) {
 		}
 		return s, err
 	}
-	parts := distinct(divide(&part{ranges: lives, sections: sections, ctx: e.Context}, s.Offsets))
-	t := target{bound: goal, enough: max(goal, p.Capacity), capped: p.Capacity > 0, quick: p.Capacity > 0 && e.Looks > 0, looks: e.Looks}
-	if t.looks == 0 {
-		t.looks = math.MaxInt
-	}
+	parts := distinct(divide(&part{ranges: ranges, sections: sections, ctx: e.Context}, s.Offsets))
+	t := target{bound: inUnits, enough: max(inUnits, p.Capacity), capped: p.Capacity > 0, looks: cmp.Or(e.Looks, math.MaxInt)}
+	t.quick = t.capped && e.Looks > 0
 	s.Tries = runPasses(parts, t, e.Without)
 	s.collect(p, parts)
 	for _, part := range parts {
 		s.Bound = max(s.Bound, part.bound-unitSlack(p))
 	}
-	if p.Capacity > 0 && s.Height > p.Capacity {
+	if t.capped && s.Height > p.Capacity {
 		return s, notReached(p, s)
 	}
 	return s, nil
 }
 
-// CapacityError says that the buffers of a problem do not go within its capacity, or that no place for them was found.
+// CapacityError says that no solution within the capacity exists, or that none was found.
 type CapacityError struct{ text string }
 
 func (e *CapacityError) Error() string { return e.text }
@@ -148,12 +149,12 @@ func capacityError(format string, args ...any) error {
 	return &CapacityError{"capacity " + fmt.Sprintf(format, args...)}
 }
 
-// notReached says that s is above the capacity of p.
+// notReached is the error for s, the lowest solution found, being above the capacity of p.
 func notReached(p Problem, s Solution) error {
 	return capacityError("%d is not reached: %d bytes are the least found, at least %d are needed", p.Capacity, s.Height, s.Bound)
 }
 
-// NotWithin is the error for a capacity that something of a height is above.
+// NotWithin is the error for an arena of this height where a capacity is below it.
 func NotWithin(capacity, height int64) error {
 	return capacityError("%d is not reached: %d bytes are needed", capacity, height)
 }
@@ -161,39 +162,44 @@ func NotWithin(capacity, height int64) error {
 // tooSmall says why no solution of p is within its capacity.
 func tooSmall(p Problem, bound int64) error {
 	for _, f := range p.Fixed {
-		if end := f.Offset + p.Buffers[f.Buffer].Size; takesRoom(p.Buffers[f.Buffer]) && end > p.Capacity {
-			return capacityError("%d is too small: %s is fixed up to %d", p.Capacity, p.name(f.Buffer), end)
+		if top := f.Offset + p.Buffers[f.Buffer].Size; takesRoom(p.Buffers[f.Buffer]) && top > p.Capacity {
+			return capacityError("%d is too small: %s is fixed up to %d", p.Capacity, p.name(f.Buffer), top)
 		}
 	}
 	return capacityError("%d is too small: %d bytes are alive at once", p.Capacity, bound)
 }
 
-// takesRoom is whether b has bytes and is ever alive.
+// takesRoom reports whether b has bytes and is ever alive.
 func takesRoom(b Buffer) bool { return b.Size > 0 && b.First < b.Last }
 
-// read takes over the offsets of parts.
+// collect fills s with the packings of parts and of their copies.
 func (s *Solution) collect(p Problem, parts []*part) {
 	highest := int64(0)
 	for _, part := range parts {
-		for _, lives := range append(part.copies, part.ranges) {
-			for i, l := range lives {
-				s.Offsets[l.buffer] = part.offsets[i]
+		for _, ranges := range append(part.copies, part.ranges) {
+			for i, r := range ranges {
+				s.Offsets[r.buffer] = part.offsets[i]
 			}
 		}
 		if part.top > highest {
 			highest, s.By = part.top, part.by
 		}
 	}
-	s.Height = 0
-	for i, b := range p.Buffers {
-		if takesRoom(b) {
-			s.Height = max(s.Height, s.Offsets[i]+b.Size)
-		}
-	}
+	s.Height = heightOf(p, s.Offsets)
 }
 
-// Valid says what is wrong with p, whatever its capacity may hold. It also makes sure that sums of sizes and of what alignment adds to them, and so all
-// offsets that a packer can come to, are numbers.
+// heightOf is the top of the highest buffer that takes room.
+func heightOf(p Problem, offsets []int64) (height int64) {
+	for i, b := range p.Buffers {
+		if takesRoom(b) {
+			height = max(height, offsets[i]+b.Size)
+		}
+	}
+	return height
+}
+
+// Valid says what is wrong with p, whatever its capacity is. It also rejects problems in which sizes, alignments and fixed
+// offsets sum to more than an int64 holds, so no offset that a pass computes overflows.
 func Valid(p Problem) error {
 	if p.Capacity < 0 {
 		return fmt.Errorf("capacity %d is negative", p.Capacity)
@@ -201,7 +207,7 @@ func Valid(p Problem) error {
 	if len(p.Buffers) > math.MaxInt32 {
 		return fmt.Errorf("%d buffers are more than the %d that can be told apart", len(p.Buffers), math.MaxInt32)
 	}
-	room := int64(math.MaxInt64)
+	room := int64(math.MaxInt64) // what sizes and alignments so far leave of the largest number
 	for i, b := range p.Buffers {
 		switch {
 		case b.Size < 0:

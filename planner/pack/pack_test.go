@@ -299,7 +299,9 @@ func TestEveryOrder(t *testing.T) {
 				p := anyProblem(t)
 				lives, sections := liveRanges(p)
 				q := &part{ranges: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor"), offsets: make([]int64, len(lives))}
-				top, ok := o.place(q, newOccupancyForAll(q, math.MaxInt), q.offsets, math.MaxInt64)
+				empty := newOccupancy(q, math.MaxInt)
+				empty.expect(lives...)
+				top, ok := o.place(q, empty, q.offsets, math.MaxInt64)
 				if !ok {
 					t.Fatal("gave up")
 				}

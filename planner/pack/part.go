@@ -8,28 +8,28 @@ import (
 	"slices"
 )
 
-// part is a stretch of time that can be packed alone: lives that share nothing with any other part but the bytes below
-// floor, which are taken.
-type part struct {
-	ranges      []liveRange // sections count from the part's own first
-	sections    int32
-	floor       int64
-	offsets     []int64         // one a life: the best packing so far
-	top         int64           // the end of its highest life
-	by          string          // the pass that found it
-	searchedTop int64           // the top that a search left; 0 if none was
-	bound       int64           // proven: no packing ends below; 0 if nothing was
-	ctx         context.Context // polled while it is packed
-	copies      [][]liveRange   // the lives of parts that are the same at another time, and are packed as it is
-}
-
-// cuts is how often divide looks again for lives that can go to the bottom after a cut. Each level reads every life
-// once; nested lives, of which a training step has thousands, would make that many levels.
+// maxDivisions is how often divide looks again, after a split, for ranges that can go to the bottom. Each time reads every
+// range once; in the thousands of nested ranges of a training step it could go on for as many times.
 const maxDivisions = 8
 
-// divide places the lives that meet all others, in offsets, and cuts what remains into parts at the sections where
-// nothing is alive. Neither costs height: the first take up all of the time anyway, and parts have their addresses to
-// themselves. What is left of a part can be divided again.
+// part is a stretch of time that can be packed on its own: ranges that share with other parts only the bytes below floor,
+// which are taken.
+type part struct {
+	ranges      []liveRange // sections count from the first of the part
+	sections    int32
+	floor       int64
+	offsets     []int64         // by range: the lowest packing so far
+	top         int64           // of that packing
+	by          string          // the pass that found it
+	bound       int64           // proven: no packing of the part is lower; 0: nothing is proven
+	searchedTop int64           // the top that the last search left; 0: there was none
+	copies      [][]liveRange   // the ranges of equal parts at other times, which get the same offsets
+	ctx         context.Context // polled while the part is packed
+}
+
+// divide places the ranges that overlap all others, writes their offsets, and splits the rest into parts at sections where
+// nothing is alive. Neither raises the height: the first take up their bytes at every time anyway, and parts have all
+// addresses to themselves. Each part is divided again.
 func divide(p *part, offsets []int64) []*part {
 	todo := []*part{p}
 	for range maxDivisions {
@@ -46,123 +46,123 @@ func divide(p *part, offsets []int64) []*part {
 	return todo
 }
 
-// area is the bytes of all lives, times the sections they are alive in.
-func (p *part) area() (sum float64) {
-	for _, l := range p.ranges {
-		sum += float64(float64(l.size) * float64(l.end-l.begin))
-	}
-	return sum
-}
-
-// settle puts the lives that meet every other life of p on its floor, and raises the floor over them. Those with the
-// strictest alignment come first, where they leave the fewest bytes between each other. Where lives are fixed, all stay; of few lives
-// also those that would leave the floor where some alignment does not want it.
+// placeThroughout puts the ranges that overlap every other range of p on its floor, coarse alignments first so that they
+// leave the fewest bytes between them, and raises the floor above them. It does nothing if a range is fixed. In a part of
+// few ranges, it leaves out ranges whose size is not a multiple of all alignments: those above would lose bytes.
 func (p *part) placeThroughout(offsets []int64) {
 	if p.hasFixed() {
 		return
 	}
 	firstEnd, lastBegin := p.sections, int32(0)
 	var aligns []int64
-	for _, l := range p.ranges {
-		firstEnd, lastBegin = min(firstEnd, l.end), max(lastBegin, l.begin)
-		if len(p.ranges) <= fewRanges && !slices.Contains(aligns, l.align) {
-			aligns = append(aligns, l.align)
+	for _, r := range p.ranges {
+		firstEnd, lastBegin = min(firstEnd, r.end), max(lastBegin, r.begin)
+		if len(p.ranges) <= fewRanges && !slices.Contains(aligns, r.align) {
+			aligns = append(aligns, r.align)
 		}
 	}
-	var low []liveRange
-	rest := p.ranges[:0] // the lives are nobody else's
-	for _, l := range p.ranges {
-		odd := slices.ContainsFunc(aligns, func(a int64) bool { return l.size%a != 0 })
-		if l.begin < firstEnd && lastBegin < l.end && (!odd || len(p.ranges) == 1) {
-			low = append(low, l)
+	var throughout []liveRange
+	rest := p.ranges[:0] // p owns its ranges
+	for _, r := range p.ranges {
+		odd := slices.ContainsFunc(aligns, func(a int64) bool { return r.size%a != 0 })
+		if r.begin < firstEnd && lastBegin < r.end && (!odd || len(p.ranges) == 1) {
+			throughout = append(throughout, r)
 		} else {
-			rest = append(rest, l)
+			rest = append(rest, r)
 		}
 	}
-	slices.SortStableFunc(low, func(a, b liveRange) int { return -cmp.Compare(a.align, b.align) })
-	for _, l := range low {
-		offsets[l.buffer] = alignUp(p.floor, l.align)
-		p.floor = offsets[l.buffer] + l.size
+	slices.SortStableFunc(throughout, func(a, b liveRange) int { return -cmp.Compare(a.align, b.align) })
+	for _, r := range throughout {
+		offsets[r.buffer] = alignUp(p.floor, r.align)
+		p.floor = offsets[r.buffer] + r.size
 	}
 	p.ranges = rest
 }
 
-// cut is the parts of p that no life joins. A part without lives is none.
+// splitAtGaps is p split where no range is alive; none without ranges.
 func (p *part) splitAtGaps() (parts []*part) {
-	for begin := 0; begin < len(p.ranges); {
-		first, end := p.ranges[begin].begin, p.ranges[begin].end
-		n := begin + 1
-		for ; n < len(p.ranges) && p.ranges[n].begin < end; n++ {
-			end = max(end, p.ranges[n].end)
+	for from := 0; from < len(p.ranges); {
+		begin, end := p.ranges[from].begin, p.ranges[from].end
+		to := from + 1
+		for ; to < len(p.ranges) && p.ranges[to].begin < end; to++ {
+			end = max(end, p.ranges[to].end)
 		}
-		q := &part{ranges: p.ranges[begin:n:n], sections: end - first, floor: p.floor, top: math.MaxInt64, ctx: p.ctx}
+		q := &part{ranges: p.ranges[from:to:to], sections: end - begin, floor: p.floor, top: math.MaxInt64, ctx: p.ctx}
 		for i := range q.ranges {
-			q.ranges[i].begin -= first
-			q.ranges[i].end -= first
+			q.ranges[i].begin -= begin
+			q.ranges[i].end -= begin
 		}
-		parts, begin = append(parts, q), n
+		parts, from = append(parts, q), to
 	}
 	return parts
 }
 
-// distinct is parts without those that another one before them is the same as, but for the time: that has their lives, too, so
-// that what comes again and again is packed once.
+// distinct is parts without those that equal one before them; that one gets their ranges as copies.
 func distinct(parts []*part) (some []*part) {
-	type sum struct {
-		lives    int
+	type hash struct {
+		ranges   int
 		sections int32
 		floor    int64
 		mixed    uint64
 	}
-	known := map[sum][]*part{}
+	known := map[hash][]*part{}
 	for _, p := range parts {
-		x := sum{len(p.ranges), p.sections, p.floor, 0}
-		for _, l := range p.ranges {
-			for _, n := range [...]int64{int64(l.begin), int64(l.end), l.size, l.align} {
-				x.mixed = (x.mixed + uint64(n)) * 0x9e3779b97f4a7c15
+		h := hash{len(p.ranges), p.sections, p.floor, 0}
+		for _, r := range p.ranges {
+			for _, n := range [...]int64{int64(r.begin), int64(r.end), r.size, r.align} {
+				h.mixed = (h.mixed + uint64(n)) * 0x9e3779b97f4a7c15
 			}
 		}
-		if k := slices.IndexFunc(known[x], p.sameAs); k >= 0 {
-			first := known[x][k]
+		if k := slices.IndexFunc(known[h], p.equal); k >= 0 {
+			first := known[h][k]
 			first.copies = append(first.copies, p.ranges)
 			continue
 		}
-		known[x] = append(known[x], p)
+		known[h] = append(known[h], p)
 		some = append(some, p)
 	}
 	return some
 }
 
-// repeats is whether p is the same as q but for the time.
-func (p *part) sameAs(q *part) bool {
+// equal reports whether p and q differ only in when they are.
+func (p *part) equal(q *part) bool {
 	return p.sections == q.sections && p.floor == q.floor && slices.EqualFunc(p.ranges, q.ranges, func(a, b liveRange) bool {
-		return a.begin == b.begin && a.end == b.end && a.duration == b.duration && a.size == b.size && a.align == b.align && a.fixed == b.fixed
+		a.buffer = b.buffer
+		return a == b
 	})
 }
 
-// fixed is whether a life of p is.
+// hasFixed reports whether a range of p is fixed.
 func (p *part) hasFixed() bool {
-	return slices.ContainsFunc(p.ranges, func(l liveRange) bool { return l.fixed != notFixed })
+	return slices.ContainsFunc(p.ranges, func(r liveRange) bool { return r.fixed != notFixed })
 }
 
-// topOf is the end of the highest of lives that stand at offsets.
-func topOf(lives []liveRange, offsets []int64) (top int64) {
-	for i, l := range lives {
-		top = max(top, offsets[i]+l.size)
+// area is the sizes of all ranges times the sections they are alive in.
+func (p *part) area() (sum float64) {
+	for _, r := range p.ranges {
+		sum += float64(float64(r.size) * float64(r.end-r.begin))
+	}
+	return sum
+}
+
+// topOf is the top of the highest of ranges at offsets.
+func topOf(ranges []liveRange, offsets []int64) (top int64) {
+	for i, r := range ranges {
+		top = max(top, offsets[i]+r.size)
 	}
 	return top
 }
 
-// check panics if the packing of p is none; [Check] does the work.
+// check panics if the packing of p is not valid according to [Check].
 func (p *part) check() {
 	var q Problem
-	for i, l := range p.ranges {
-		q.Buffers = append(q.Buffers, Buffer{First: l.begin, Last: l.end, Size: l.size, Align: l.align})
-		if l.fixed != notFixed {
-			q.Fixed = append(q.Fixed, Fixed{i, l.fixed})
+	for i, r := range p.ranges {
+		q.Buffers = append(q.Buffers, Buffer{First: r.begin, Last: r.end, Size: r.size, Align: r.align})
+		if r.fixed != notFixed {
+			q.Fixed = append(q.Fixed, Fixed{i, r.fixed})
 		}
 		if p.offsets[i] < p.floor {
-			panic(fmt.Sprintf("pack: by %s, life %d stands at %d, below the floor %d", p.by, i, p.offsets[i], p.floor))
+			panic(fmt.Sprintf("pack: by %s, range %d is at %d, below the floor %d", p.by, i, p.offsets[i], p.floor))
 		}
 	}
 	if err := Check(q, Solution{Offsets: p.offsets, Height: p.top}); err != nil {

@@ -3,6 +3,7 @@ package pack
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -10,47 +11,55 @@ import (
 	"time"
 )
 
-// pass is one way to place the lives of a part, or to lower a packing of it.
+const (
+	fewRanges     = 2000              // up to so many ranges, the last byte is worth a search; "many" are more than that
+	searchRanges  = 512               // up to so many ranges, a search mostly comes to an end, however far above the bound it starts
+	manyGap       = 256               // many ranges may end bound/256 above the bound: lowering it takes longer and gains little
+	largeFirstGap = 100               // many ranges are packed from the large ones if they are bound/100 above: less does not repay the time
+	maxSummed     = math.MaxInt64 / 4 // heights above this are not summed: the sum of several could overflow
+	searchGap     = 128               // a search runs before skylines from bound/128 above: skylines take off less than that sooner
+)
+
+// pass is one way to place the ranges of a part, or to lower a packing of it.
 type pass struct {
 	name, doc string
 	// when says whether the pass is worth its time for a part that is still above its limit; nil: always.
 	when func(p *part, t target) bool
-	// run returns a packing of p and its end. p.offsets is the lowest packing so far and stays as it is; the driver takes
-	// the new one if it is lower. No offsets: it found none.
+	// run returns a packing of p and its top, or no offsets if it has none. p.offsets is the lowest packing so far, which
+	// run does not change; the driver takes the new one if it is lower.
 	run func(p *part, t target) (offsets []int64, top int64)
-	// all is run for a pass that shares its time between parts: it lowers them itself.
-	all func(parts []*part, t target)
+	// runAll takes the place of run in a pass that shares its looks between parts; it lowers them itself.
+	runAll func(parts []*part, t target)
 }
 
 // passes run in this order, each on every part that those before it left above its limit.
 var passes = []pass{
-	// First, so that every later pass has a packing to be lower than. It cannot be left out.
-	{"stack", "puts every life on top of all others", nil, stack, nil},
-	// Microseconds for few lives; of many it gives up as soon as it is too high.
-	{"orders", "places lives in orders of size, length, area and begin, by first or best fit", nil, tryOrders, nil},
-	// Few lives that are far above the goal now are hard for all but the search, which is quick where there is much to gain.
-	{"search", "searches exactly from the bottom up, few lives that are far above the bound", searchPays, nil, searchFew},
-	// About a millisecond for a thousand lives, and low for any: before what needs a packing that is nearly low enough.
-	{"skyline", "builds from the bottom up, on three routes, by what each life wastes in the lowest valley", sumsFit, trySkylines, nil},
-	// Where lives are too many for the search: it may take a tenth of a second, so the skyline comes first.
-	{"largefirst", "searches the large lives and fills in the others", largeFirstPays, packLargeFirst, nil},
-	// Needs a packing that is high in few places only, as those above leave it.
-	{"eject", "takes out what ends too high and puts it back where it drives out least", sumsFit, eject, nil},
-	// Last: it takes seconds if it is let, and is worth less the lower the packing is by now.
+	// First: every later pass has to be lower than some packing. It cannot be left out.
+	{"stack", "puts every range on top of all others", nil, stack, nil},
+	// Takes microseconds for few ranges; of many it gives up as soon as it is too high.
+	{"orders", "places ranges by size, duration, area and begin, by first or best fit", nil, tryOrders, nil},
+	// Few ranges that are still far above the bound are hard for all but the search, which is quick where there is much to gain.
+	{"search", "searches exactly, from the bottom up, for few ranges that are far above the bound", searchPays, nil, searchFew},
+	// Takes a millisecond per thousand ranges and comes close for any: before passes that need a packing that is nearly low enough.
+	{"skyline", "fills the lowest valley first, in three settings, by what each range wastes there", sumsFit, trySkylines, nil},
+	// For more ranges than a search can pack. It may take a tenth of a second, so the skyline goes first.
+	{"largefirst", "searches for the large ranges and fills in the others", largeFirstPays, packLargeFirst, nil},
+	// Needs a packing that is too high in few places, as those above leave it.
+	{"eject", "takes out ranges that end too high and puts each where it ejects least", sumsFit, eject, nil},
+	// Last: it may take seconds, and gains less the lower the packing already is.
 	{"search again", "searches for the last bytes", nil, nil, searchAgain},
 }
 
-// target is what the passes of one problem aim at.
+// target is what the passes of one problem are to reach.
 type target struct {
 	bound  int64 // no packing of the problem ends below it
-	enough int64 // low enough: the goal, or the capacity
-	capped bool  // near is the capacity
-	quick  bool  // within the capacity soon, or not at all
+	enough int64 // a packing that ends here is low enough: the bound, or the capacity
+	capped bool  // enough is the capacity
+	quick  bool  // the caller wants a packing within the capacity soon, or none
 	looks  int   // of searches, at most
 }
 
-// limit is the top of p from which on no further pass runs: near, or for many lives, whose last bytes are dear, a share above
-// the goal.
+// limit is the top of p at which no further pass runs.
 func (t target) limit(p *part) int64 {
 	if len(p.ranges) > fewRanges && !t.capped {
 		return t.bound + t.bound/manyGap
@@ -58,42 +67,34 @@ func (t target) limit(p *part) int64 {
 	return t.enough
 }
 
-const (
-	fewRanges     = 2000 // lives for which the last byte is worth a search; more than that are "many"
-	searchRanges  = 512  // lives that a search can pack perfectly however far above the goal the other passes leave them
-	manyGap       = 256  // share of the goal above it that is close enough for many lives
-	largeFirstGap = 100  // share of the goal above it from which on it is worth its time to pack many lives from the large ones
-	searchGap     = 128  // share of the goal above it that skylines mostly take off, more quickly than a search
-)
+// sumsFit reports whether sums of several heights do not overflow.
+func sumsFit(_ *part, t target) bool { return t.bound <= maxSummed }
 
-// climbable is whether sums of heights stay numbers on the way.
-func sumsFit(p *part, t target) bool { return t.bound <= maxSummed }
-
-// searchable is whether p has so few lives that a search may pack them perfectly, and much to gain.
+// searchPays reports whether a search may pack p perfectly and has much to gain.
 func searchPays(p *part, t target) bool {
 	return !t.quick && len(p.ranges) <= searchRanges && p.top-t.bound > t.bound/searchGap
 }
 
-// hasLarge is whether p has too many lives for the search, but may be packed from the large ones.
+// largeFirstPays reports whether p has too many ranges for the search, and may be packed from the large ones.
 func largeFirstPays(p *part, t target) bool {
 	many := len(p.ranges) > fewRanges && !t.capped
 	return len(p.ranges) > searchRanges && !p.hasFixed() && sumsFit(p, t) && (!many || p.top-t.bound > t.bound/largeFirstGap)
 }
 
-// Passes lists the passes in running order: the name of each, what it does, and where it begins. The first cannot be left
-// out.
+// Passes lists the passes in running order: the name of each, what it does, and where its code begins. The first cannot
+// be left out.
 func Passes() (all []struct{ Name, Doc, At string }) {
 	for _, x := range passes {
 		run := any(x.run)
 		if x.run == nil {
-			run = x.all
+			run = x.runAll
 		}
 		all = append(all, struct{ Name, Doc, At string }{x.name, x.doc, sourceLine(run)})
 	}
 	return all
 }
 
-// at is the file and the line where a function begins, from the folder planner on.
+// sourceLine is the file and the line at which a function begins, from the folder planner on.
 func sourceLine(run any) string {
 	f := runtime.FuncForPC(reflect.ValueOf(run).Pointer())
 	file, line := f.FileLine(f.Entry())
@@ -105,15 +106,15 @@ func sourceLine(run any) string {
 type Try struct {
 	Pass   string
 	Parts  int           // parts it ran on
-	Height int64         // the highest end of a part that it lowered; 0 if it lowered none
-	Took   bool          // whether a part stands as this pass placed it
+	Height int64         // the highest top of the parts that it lowered; 0 if it lowered none
+	Took   bool          // whether the solution has a part as this pass placed it
 	Time   time.Duration // on all parts
 }
 
-// checking has every packing of every pass checked; tests set it.
+// checking has runPasses check every packing of every pass; tests set it.
 var checking bool
 
-// runPasses runs the passes on parts, signs what they lower, and says what each did.
+// runPasses runs the passes on parts, signs what they lower, and returns what each did.
 func runPasses(parts []*part, t target, without map[string]bool) (tries []Try) {
 	for _, x := range passes {
 		if without[x.name] {
@@ -133,8 +134,8 @@ func runPasses(parts []*part, t target, without map[string]bool) (tries []Try) {
 				}
 			}
 		}
-		if x.all != nil && try.Parts > 0 {
-			x.all(parts, t)
+		if x.runAll != nil && try.Parts > 0 {
+			x.runAll(parts, t)
 		}
 		for i, p := range parts {
 			if p.top < before[i] {
@@ -154,7 +155,7 @@ func runPasses(parts []*part, t target, without map[string]bool) (tries []Try) {
 	return tries
 }
 
-// validWithout says which of the names is no pass that can be left out.
+// validWithout returns an error for the first name that is not a pass that can be left out.
 func validWithout(without map[string]bool) error {
 	var names []string
 	for _, x := range passes[1:] {
@@ -168,18 +169,18 @@ func validWithout(without map[string]bool) error {
 	return nil
 }
 
-// stack puts every life on top of all others, but for fixed ones, which are below.
+// stack puts each range on top of all before it, and all of them above those that are fixed.
 func stack(p *part, _ target) (offsets []int64, top int64) {
 	offsets, top = make([]int64, len(p.ranges)), p.floor
-	for i, l := range p.ranges {
-		if l.fixed != notFixed {
-			offsets[i], top = l.fixed, max(top, l.fixed+l.size)
+	for i, r := range p.ranges {
+		if r.fixed != notFixed {
+			offsets[i], top = r.fixed, max(top, r.fixed+r.size)
 		}
 	}
-	for i, l := range p.ranges {
-		if l.fixed == notFixed {
-			offsets[i] = alignUp(top, l.align)
-			top = offsets[i] + l.size
+	for i, r := range p.ranges {
+		if r.fixed == notFixed {
+			offsets[i] = alignUp(top, r.align)
+			top = offsets[i] + r.size
 		}
 	}
 	return offsets, top

@@ -82,7 +82,7 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 
 		s := newSearch(p)
 		s.maxLooks = 1 << 30
-		by := s.ranks()[rapid.IntRange(0, len(s.ranks())-1).Draw(t, "rank")]
+		by := s.orders()[rapid.IntRange(0, len(s.orders())-1).Draw(t, "rank")]
 		rank := s.rankBy(by, make([]int64, sections))
 		if got := s.run(lowest-1, rank, 1<<30); got != impossible {
 			t.Fatalf("below the lowest top %d: outcome %d", lowest, got)

@@ -1,19 +1,18 @@
 package pack
 
-import (
-	"math"
-)
+import "math"
 
-// The trees here are flat and wide: a node stands for the fan of those below it that follow each other, which are a cache
-// line or two that is read from end to end. All levels lie in one slice, the lowest first, each filled up to whole nodes.
+// The trees here are flat and wide: a node stands for the fan nodes of the level below it that follow each other, which are
+// one or two cache lines. All levels lie in one slice, leaves first, each filled up to whole nodes. Queries and changes of a
+// stretch of leaves go up from both ends of it to the node above both: O(fan × levels).
 
 const (
-	fan  = 1 << wide
-	wide = 4
+	fanBits       = 4                 // more make a tree lower and its nodes longer to read
+	fan           = 1 << fanBits      // nodes below a node
+	minusInfinity = math.MinInt64 / 2 // below all numbers of a maxTree, whatever is added
 )
 
-// levelsOf is where each level of a tree over n leaves begins, and behind the last of them, which is no more than one node,
-// how many all have together.
+// treeLevels is where each level of a tree over n leaves begins, and at the end how long all are together.
 func treeLevels(n int) (levels []int32) {
 	levels = []int32{0}
 	for {
@@ -25,194 +24,171 @@ func treeLevels(n int) (levels []int32) {
 	}
 }
 
-// rise goes up from both ends of leaves [l, r) to the node above both, and on to the top: on the way it says which nodes [a, b) of
-// a level are all within, and after those which node i of the level above is in part.
-func rise(levels []int32, l, r int32, all func(level int, a, b int32), part func(level int, i int32)) {
-	first, last := l, r-1 // of the nodes that hold l and r-1
-	k := 0
-	for ; first>>wide != last>>wide; k++ {
-		a, b := (l+fan-1)>>wide, r>>wide
-		all(k, l, a<<wide)
-		all(k, b<<wide, r)
-		l, r = a, b
-		first, last = first>>wide, last>>wide
-		part(k, first)
-		part(k, last)
-	}
-	all(k, l, r)
-	for ; k+2 < len(levels); k++ {
-		first >>= wide
-		part(k, first)
-	}
-}
-
-// peaks is a number for each section, and the largest of any stretch of them.
+// maxTree is a number for each section, with the largest of any stretch of sections, and additions to stretches.
 type maxTree struct {
 	levels []int32
-	max    []int64 // by node: the largest of its sections, but for what is added to all of a node above
-	added  []int64 // by node above the sections: to all of its sections
+	max    []int64 // by node: the largest number below it, without what is added to nodes above
+	added  []int64 // by node above the leaves: added to all of its sections
 }
 
-// bottom is below all peaks, whatever is added to it.
-const minusInfinity = math.MinInt64 / 2
-
-func (p *maxTree) build(values []int64) {
-	p.levels = treeLevels(len(values))
-	n := p.levels[len(p.levels)-1]
-	p.max, p.added = make([]int64, n), make([]int64, n-p.levels[1])
-	for i := range p.max {
-		p.max[i] = minusInfinity
+func (m *maxTree) build(values []int64) {
+	m.levels = treeLevels(len(values))
+	n := m.levels[len(m.levels)-1]
+	m.max, m.added = make([]int64, n), make([]int64, n-m.levels[1])
+	for i := copy(m.max, values); i < len(m.max); i++ {
+		m.max[i] = minusInfinity
 	}
-	copy(p.max, values)
-	for k := 0; k+2 < len(p.levels); k++ {
-		for i := range (p.levels[k+1] - p.levels[k]) / fan {
-			p.update(k, i)
+	for k := 1; k+1 < len(m.levels); k++ {
+		for i := range (m.levels[k] - m.levels[k-1]) / fan {
+			m.update(k, i)
 		}
 	}
 }
 
-// see brings node i of the level above one up to what is below it.
-func (p *maxTree) update(level int, i int32) {
-	below := p.levels[level] + i<<wide
-	most := int64(minusInfinity)
-	for _, x := range p.max[below : below+fan] {
+// update recomputes node i of a level above the leaves from those below it.
+func (m *maxTree) update(level int, i int32) {
+	m.max[m.levels[level]+i] = m.maxNode(level-1, i<<fanBits, (i+1)<<fanBits) + m.addedTo(level, i)
+}
+
+// addedTo is what is added to all sections of node i of a level above the leaves.
+func (m *maxTree) addedTo(level int, i int32) int64 { return m.added[m.levels[level]-m.levels[1]+i] }
+
+// maxNode is the largest of nodes [from, to) of a level.
+func (m *maxTree) maxNode(level int, from, to int32) (most int64) {
+	most = minusInfinity
+	start := m.levels[level]
+	for _, x := range m.max[start+from : start+to] {
 		most = max(most, x)
 	}
-	p.max[p.levels[level+1]+i] = most + p.addedAbove(level, i)
+	return most
 }
 
-// above is what is added to all of node i of the level above one.
-func (p *maxTree) addedAbove(level int, i int32) int64 {
-	return p.added[p.levels[level+1]-p.levels[1]+i]
+// add adds x to all sections [begin, end). Nodes that lie in it whole are left to the level above, as long as there are two ends.
+func (m *maxTree) add(begin, end int32, x int64) {
+	first, last := begin, end-1 // nodes of level k that hold the first and the last section
+	k := 0
+	for ; first>>fanBits != last>>fanBits; k++ {
+		from, to := (begin+fan-1)>>fanBits, end>>fanBits // nodes of level k+1 that lie in it whole
+		m.addNodes(k, begin, from<<fanBits, x)
+		m.addNodes(k, to<<fanBits, end, x)
+		begin, end = from, to
+		first, last = first>>fanBits, last>>fanBits
+		m.update(k+1, first)
+		m.update(k+1, last)
+	}
+	m.addNodes(k, begin, end, x)
+	for k++; k+1 < len(m.levels); k++ {
+		first >>= fanBits
+		m.update(k, first)
+	}
 }
 
-// add adds x to all of [l, r). Whole nodes are left to the level above.
-func (p *maxTree) add(l, r int32, x int64) {
-	rise(p.levels, l, r, func(level int, a, b int32) { p.addNodes(level, a, b, x) }, p.update)
-}
-
-// addTo adds x to all sections of nodes [a, b) of a level.
-func (p *maxTree) addNodes(level int, a, b int32, x int64) {
-	at := p.levels[level]
-	largest := p.max[at+a : at+b]
-	for i := range largest {
-		largest[i] += x
+// addNodes adds x to all sections of nodes [from, to) of a level.
+func (m *maxTree) addNodes(level int, from, to int32, x int64) {
+	start := m.levels[level]
+	nodes := m.max[start+from : start+to]
+	for i := range nodes {
+		nodes[i] += x
 	}
 	if level == 0 {
 		return
 	}
-	at -= p.levels[1]
-	added := p.added[at+a : at+b]
-	for i := range added {
-		added[i] += x
+	start -= m.levels[1]
+	nodes = m.added[start+from : start+to]
+	for i := range nodes {
+		nodes[i] += x
 	}
 }
 
-// most is the largest number in [l, r), and where it is. It comes up from both ends of the stretch to the node above both.
-func (p *maxTree) maxOf(l, r int32) (x int64, among nodes) {
-	first, last := l, r-1                                   // of the nodes that hold l and r-1
-	x, behind := int64(minusInfinity), int64(minusInfinity) // the largest of what lies in those
-	var amongBehind nodes
+// maxPlace says where a maximum is: below the first node of a level, from one on, that has it.
+type maxPlace struct {
+	level int
+	from  int32
+	most  int64 // without what is added above
+}
+
+// maxOf is the largest number in sections [begin, end), and where it is, which find turns into a section.
+func (m *maxTree) maxOf(begin, end int32) (most int64, place maxPlace) {
+	first, last := begin, end-1                                   // nodes of level k that hold the first and the last section
+	most, mostAtEnd := int64(minusInfinity), int64(minusInfinity) // of those nodes, as far as they lie in the stretch
+	var placeAtEnd maxPlace
 	k := 0
-	for ; first>>wide != last>>wide; k++ {
-		a, b := (l+fan-1)>>wide, r>>wide
-		if y := p.maxNode(k, l, a<<wide); y > x {
-			x, among = y, nodes{k, l, y}
+	for ; first>>fanBits != last>>fanBits; k++ {
+		from, to := (begin+fan-1)>>fanBits, end>>fanBits
+		if x := m.maxNode(k, begin, from<<fanBits); x > most {
+			most, place = x, maxPlace{k, begin, x}
 		}
-		if y := p.maxNode(k, b<<wide, r); y >= behind {
-			behind, amongBehind = y, nodes{k, b << wide, y}
+		if x := m.maxNode(k, to<<fanBits, end); x >= mostAtEnd {
+			mostAtEnd, placeAtEnd = x, maxPlace{k, to << fanBits, x}
 		}
-		l, r = a, b
-		first, last = first>>wide, last>>wide
-		x += p.addedAbove(k, first)
-		behind += p.addedAbove(k, last)
+		begin, end = from, to
+		first, last = first>>fanBits, last>>fanBits
+		most += m.addedTo(k+1, first)
+		mostAtEnd += m.addedTo(k+1, last)
 	}
-	if y := p.maxNode(k, l, r); y > x {
-		x, among = y, nodes{k, l, y}
+	if x := m.maxNode(k, begin, end); x > most {
+		most, place = x, maxPlace{k, begin, x}
 	}
-	if behind > x {
-		x, among = behind, amongBehind
+	if mostAtEnd > most {
+		most, place = mostAtEnd, placeAtEnd
 	}
-	for ; k+2 < len(p.levels); k++ {
-		first >>= wide
-		x += p.addedAbove(k, first)
+	for k++; k+1 < len(m.levels); k++ {
+		first >>= fanBits
+		most += m.addedTo(k, first)
 	}
-	return x, among
+	return most, place
 }
 
-// nodes are those of a level from one on, as far as the first with so much.
-type nodes struct {
-	level   int
-	from    int32
-	largest int64
-}
-
-// scan is the largest of nodes [a, b) of a level.
-func (p *maxTree) maxNode(level int, a, b int32) (x int64) {
-	x = minusInfinity
-	at := p.levels[level]
-	for _, y := range p.max[at+a : at+b] {
-		x = max(x, y)
-	}
-	return x
-}
-
-// find is the first section that has the largest number among nodes.
-func (p *maxTree) find(among nodes) (at int32) {
-	at = among.from
-	for k, x := among.level, among.largest; ; k-- {
-		largest := p.max[p.levels[k]:]
-		for largest[at] != x {
-			at++
+// find is the first section of the largest number at a place.
+func (m *maxTree) find(place maxPlace) (section int32) {
+	section = place.from
+	for k, x := place.level, place.most; ; k-- {
+		for nodes := m.max[m.levels[k]:]; nodes[section] != x; {
+			section++
 		}
 		if k == 0 {
-			return at
+			return section
 		}
-		x -= p.addedAbove(k-1, at)
-		at <<= wide
+		x -= m.addedTo(k, section)
+		section <<= fanBits
 	}
 }
 
-// firsts is a list of numbers in which the first that is small enough can be found.
+// minTree is a list of numbers in which the first that is small enough is found.
 type minTree struct {
 	levels []int32
 	min    []int32 // by node
 }
 
-func (f *minTree) init(n int) {
-	f.levels = treeLevels(n)
-	f.min = make([]int32, f.levels[len(f.levels)-1])
-	for i := range f.min {
-		f.min[i] = gone
+func (m *minTree) build(values []int32) {
+	m.levels = treeLevels(len(values))
+	m.min = make([]int32, m.levels[len(m.levels)-1])
+	for i := copy(m.min, values); i < len(m.min); i++ {
+		m.min[i] = gone
 	}
-}
-
-func (f *minTree) setLeaf(i, x int32) { f.min[i] = x }
-
-func (f *minTree) build() {
-	for k := 0; k+2 < len(f.levels); k++ {
-		for i := range (f.levels[k+1] - f.levels[k]) / fan {
-			f.min[f.levels[k+1]+i] = f.minBelow(k, i)
+	for k := 1; k+1 < len(m.levels); k++ {
+		for i := range (m.levels[k] - m.levels[k-1]) / fan {
+			m.min[m.levels[k]+i] = m.minBelow(k, i)
 		}
 	}
 }
 
-// below is the least of what is below node i of the level above one.
-func (f *minTree) minBelow(level int, i int32) int32 {
-	at := f.levels[level] + i<<wide
+// minBelow is the least number below node i of a level above the leaves.
+func (m *minTree) minBelow(level int, i int32) int32 {
+	start := m.levels[level-1] + i<<fanBits
 	least := int32(gone)
-	for _, x := range f.min[at : at+fan] {
+	for _, x := range m.min[start : start+fan] {
 		least = min(least, x)
 	}
 	return least
 }
 
-func (f *minTree) set(i, x int32) {
-	f.min[i] = x
-	for k := 0; k+2 < len(f.levels); k++ {
-		i >>= wide
-		node := &f.min[f.levels[k+1]+i]
-		least := f.minBelow(k, i)
+func (m *minTree) set(i, x int32) {
+	m.min[i] = x
+	for k := 1; k+1 < len(m.levels); k++ {
+		i >>= fanBits
+		node := &m.min[m.levels[k]+i]
+		least := m.minBelow(k, i)
 		if *node == least {
 			return
 		}
@@ -220,30 +196,30 @@ func (f *minTree) set(i, x int32) {
 	}
 }
 
-// first is the first position in [from, to) with a number of at most x, or -1.
-func (f *minTree) firstAtMost(from, to, x int32) int32 {
+// firstAtMost is the first position in [from, to) whose number is x or less, or -1.
+func (m *minTree) firstAtMost(from, to, x int32) int32 {
 	last := to - 1
 	for k := 0; from < to; k++ {
 		end := from
-		if from&(fan-1) != 0 || to-from < fan || k+2 == len(f.levels) { // no whole node
+		if from&(fan-1) != 0 || to-from < fan || k+2 == len(m.levels) { // up to the first whole node, or the rest
 			end = min(to, from|(fan-1)+1)
-			for at := f.levels[k]; from < end; from++ {
-				if f.min[at+from] <= x {
-					return f.descend(k, from, last, x)
+			for start := m.levels[k]; from < end; from++ {
+				if m.min[start+from] <= x {
+					return m.descend(k, from, last, x)
 				}
 			}
 		}
-		from, to = (end+fan-1)>>wide, (to+fan-1)>>wide
+		from, to = (end+fan-1)>>fanBits, (to+fan-1)>>fanBits
 	}
 	return -1
 }
 
-// down is the first position below a node with a number of at most x, or -1 if that is behind last.
-func (f *minTree) descend(level int, i, last, x int32) int32 {
+// descend is the first position below node i of a level whose number is x or less, or -1 if it is behind last.
+func (m *minTree) descend(level int, i, last, x int32) int32 {
 	for k := level - 1; k >= 0; k-- {
-		at := f.levels[k] + i<<wide
-		for i <<= wide; f.min[at] > x; i++ {
-			at++
+		start := m.levels[k]
+		for i <<= fanBits; m.min[start+i] > x; {
+			i++
 		}
 	}
 	if i > last {

@@ -40,11 +40,7 @@ func TestFirsts(t *testing.T) {
 		values := rapid.SliceOfN(rapid.Int32Range(0, 9), 1, 600).Draw(t, "values")
 		n := int32(len(values))
 		var f minTree
-		f.init(len(values))
-		for i, x := range values {
-			f.setLeaf(int32(i), x)
-		}
-		f.build()
+		f.build(values)
 		for range rapid.IntRange(0, 60).Draw(t, "changes") {
 			from := rapid.Int32Range(0, n).Draw(t, "from")
 			to := rapid.Int32Range(from, n).Draw(t, "to")

@@ -15,7 +15,8 @@ func TestSpaceExpects(t *testing.T) {
 		begin := r.Int32N(sections)
 		p.ranges = append(p.ranges, liveRange{begin: begin, end: min(begin+1+r.Int32N(40), sections), size: 1 + r.Int64N(50), align: 1 + r.Int64N(3), fixed: notFixed})
 	}
-	all, few := newOccupancyForAll(p, math.MaxInt), newOccupancy(p, math.MaxInt)
+	all, few := newOccupancy(p, math.MaxInt), newOccupancy(p, math.MaxInt)
+	all.expect(p.ranges...)
 	for i := 0; i < n; i += 4 {
 		few.expect(p.ranges[i])
 	}
