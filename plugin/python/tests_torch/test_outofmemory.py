@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import unittest
 from unittest import mock
 
 import torch
 
 import memopt
-import memopt.torch.optimize
 
 
 class Net(torch.nn.Module):
@@ -32,7 +30,8 @@ class OutOfMemory(unittest.TestCase):
             model, x = Net(), torch.randn(256, 64)
             report = memopt.optimize(model, sample=x, budget="1GiB")
             model.fails = error
-            with mock.patch.object(sys.modules["memopt.torch.optimize"], "room", return_value=int(0.6 * (report.eager_peak - report.fixed))), self.assertRaises(type(error)) as caught:
+            free = int(0.6 / 0.95 * (report.eager_peak - report.fixed))
+            with mock.patch("memopt.torch.budget._machine", return_value=(free, 2 * free)), self.assertRaises(type(error)) as caught:
                 model(x)
             self.assertIs(caught.exception, error)
             told = error.memopt  # type: ignore[union-attr]
@@ -42,6 +41,20 @@ class OutOfMemory(unittest.TestCase):
             model.fails = None
             memopt.restore(model)
             self.assertLess(memopt.optimize(model, sample=x, budget=budget).promised_peak, report.eager_peak)
+
+    def test_what_runs_again(self) -> None:
+        """In the backward pass, too, where an operator that runs again finds no memory."""
+        model, x = Net(), torch.randn(256, 64)
+        report = memopt.optimize(model, sample=x, activation_budget="70%")
+        self.assertGreater(report.overhead, 0)
+        model(x).backward()
+        loss = model(x)
+        error = torch.OutOfMemoryError("CUDA out of memory")
+        with mock.patch("memopt.torch.replay.run_op", side_effect=error), self.assertRaises(torch.OutOfMemoryError) as caught:
+            loss.backward()
+        told = caught.exception.memopt
+        assert isinstance(told, memopt.BudgetError)
+        self.assertIn(f"memopt: {told}", caught.exception.__notes__)
 
     def test_other_errors_stay(self) -> None:
         model, x = Net(), torch.randn(8, 64)

@@ -110,15 +110,15 @@ def exhausted(fixed: Fixed, eager: int, limit: int) -> BudgetError:
     )  # fmt: skip
 
 
-def free_bytes(model: torch.nn.Module, reserve: Size) -> int:
-    """What the module's device has free, less the reserve; on a processor the least of the machine's and the cgroup's."""
+def free_bytes(model: torch.nn.Module, reserve: Size | None) -> int:
+    """What the module's device has free, less the reserve, if there is one; on a processor the least of the machine's and the cgroup's."""
     device = device_of(model)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     else:
         free, total = _machine()
-    return free - parse("reserve", reserve, total)
+    return free if reserve is None else free - parse("reserve", reserve, total)
 
 
 def _machine() -> tuple[int, int]:

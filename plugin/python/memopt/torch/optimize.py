@@ -274,12 +274,17 @@ class PlannedForward:
                 return self.original(*args, **kwargs)
             return self._planned(key, made, args, kwargs)
         except RuntimeError as e:
-            if made is not None and is_of_memory(e):
-                fixed = self._fixed()
-                explain(e, made.recording, room(self.model, fixed), fixed, self.request.taken)
+            if made is not None:
+                self._failed(made.recording, e)
             raise
         finally:
             _busy.on = False
+
+    def _failed(self, recording: Recording, e: RuntimeError) -> None:
+        """An error of a step that was recorded: one of memory tells what would fit."""
+        if is_of_memory(e) and not hasattr(e, "memopt"):
+            fixed = self._fixed()
+            explain(e, recording, room(self.model, fixed), fixed, self.request.taken)
 
     def _planned(self, key: Any, made: _Made, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the forward pass under its plan."""
@@ -287,6 +292,7 @@ class PlannedForward:
         gathered = sum(t.nbytes for unit in made.recording.units if unit.gathered for t in unit.parameters)
         run = planned(made.program, strict=self.request.strict, audit=self._audited if made.audits > 0 else None)
         measures = made.audits <= 0 and made.report.measured_on != "a step of training" and (self.early is None or self.early.ready)
+        run.step.failed = functools.partial(self._failed, made.recording)
         made.audits -= 1
         with measuring.step(measures) as measured:
             try:

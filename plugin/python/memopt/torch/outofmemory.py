@@ -24,7 +24,7 @@ def is_of_memory(e: BaseException) -> bool:
 def room(model: torch.nn.Module, fixed: Fixed) -> int:
     """What a step can have beside what stays, with the twentieth part left to the allocator's gaps."""
     device = device_of(model)
-    left = free_bytes(model, 0) - fixed.to_come
+    left = free_bytes(model, None) - fixed.to_come
     if device.type == "cuda":  # what the failed step still holds is the next one's
         left += max(0, torch.cuda.memory_allocated(device) - (fixed.bytes - fixed.to_come))
     return left * 19 // 20

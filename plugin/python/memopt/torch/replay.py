@@ -88,6 +88,7 @@ class Step:
         self.left: dict[int, int] = {}  # uses still to come, by instance
         self.lock = threading.RLock()
         self.aside = 0  # above 0, what runs is not the module's
+        self.failed: Callable[[RuntimeError], None] | None = None  # told of an error of what runs again
 
     # The forward pass.
 
@@ -244,10 +245,15 @@ class Step:
         return storage
 
     def _run(self, op: Op) -> dict[int, torch.UntypedStorage]:
+        """Runs an operator again and returns what it makes, by value."""
         for unit in op.units:
             unit.check(op.op + (f" of {op.module}" if op.module else ""))
-        """Runs an operator again and returns what it makes, by value."""
-        made = run_op(op, self.captured, self.program.recording.calls, self._make)
+        try:
+            made = run_op(op, self.captured, self.program.recording.calls, self._make)
+        except RuntimeError as e:
+            if self.failed is not None:
+                self.failed(e)
+            raise
         if self.audit is not None:
             for number, remade in made.items():
                 was = self.bits.pop(number, None)
