@@ -25,6 +25,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { aboveZero(c, c.Parallel) },
 	Lower:     lowerAboveZero,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachIn(0, 1)},
 	Recompute: graph.Cheap,
 	Samples:   []string{"f32[5,7]", "f32[64]", "bool[40]", "f64[3]", "f16[33]", "f32[0]", "f32[]"},
 })
@@ -68,6 +69,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { keepWhere(c, c.Parallel) },
 	Lower:     lowerKeepWhere,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachIn(0, 1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[5,7], u32[2]>0", "f32[64], u32[2]>0", "f64[5], u32[1]>0", "f16[33], u32[2]>0", "f32[0], u32[0]"},

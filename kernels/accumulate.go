@@ -51,6 +51,7 @@ var _ = define(graph.Op{
 	},
 	Lower:      pointwiseOf("c == 0 ? b : a + b", nil, graph.Float32, graph.Float32, graph.Float32, graph.Int64),
 	Flops:      perElement(1),
+	Tests:      graph.Tests{Work: eachOut(1)},
 	Recompute:  graph.Never,
 	Overwrites: []int{0},
 	Role:       graph.RoleAccumulate,

@@ -88,6 +88,7 @@ func defineActivation(a activation) *graph.Op {
 			c.Parallel(len(dx), f32.Grain, func(lo, hi int) { f(dx[lo:hi], dy[lo:hi], at[lo:hi]) })
 		},
 		Flops:     perElement(a.flops + 2),
+		Tests:     graph.Tests{Work: eachOut(a.flops + 2)},
 		Recompute: graph.Cheap,
 		InPlace:   []int{0, 1},
 	}
@@ -144,6 +145,7 @@ func defineActivation(a activation) *graph.Op {
 		Lower:     lower,
 		Pointwise: a.shader != "",
 		Flops:     perElement(a.flops),
+		Tests:     graph.Tests{Work: eachOut(a.flops)},
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},
 		Samples:   a.samples,

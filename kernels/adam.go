@@ -19,6 +19,7 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 		doc:     doc,
 		attrs:   "beta1 float=0.9, beta2 float=0.999, epsilon float=1e-8, weight_decay float=" + decay,
 		samples: []string{"", "beta1=0.5 beta2=0.9 epsilon=0.01 weight_decay=0.1"},
+		pieces:  []string{"f32[3001], f32[3001], f32[]>0, _, i64[]{4}, f32[3001], f32[3001]>0"},
 		slots:   []string{"exp_avg", "exp_avg_sq"},
 		flops:   14,
 		lowered: &loweredRule{2, func(*graph.Node) bool { return decoupled }, adamNumbers},

@@ -39,6 +39,16 @@ var _ = define(graph.Op{
 	Lower:     numberwise("a + b"),
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests: graph.Tests{
+		Work: eachOut(1),
+		Pieces: []string{
+			"f32[60,100], f32[100]",
+			"f32[3001], f32[3001]",
+			"f32[600,10], f32[600,1]",
+			"f16[3001], f16[3001]",
+			"i64[2000], i64[2000]",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

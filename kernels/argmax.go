@@ -41,6 +41,7 @@ func defineArg(name, doc string, least bool) *graph.Op {
 		Fast:      func(c *graph.Call) { argMost(c, least, c.Parallel) },
 		Lower:     lowerArg(least),
 		Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
+		Tests:     graph.Tests{Work: eachIn(0, 1)},
 		Recompute: graph.Cheap,
 		Samples: []string{
 			"f32[2,3,4]",

@@ -48,6 +48,22 @@ var _ = define(graph.Op{
 	Fast:  func(c *graph.Call) { atenOf(c.Node).run(c, c.Parallel) },
 	Lower: func(l *graph.Lowering) { atenOf(l.Node).lower(l) },
 	Flops: func(n *graph.Node) graph.Dim { return atenOf(n).flops(n) },
+	Tests: graph.Tests{
+		Places: graph.PlaceEach,
+		Work: counted(func(c sampled) int64 {
+			switch c.Node.Str("operator") {
+			case "embedding":
+				return 0
+			case "max_pool2d_with_indices":
+				window := c.In[1]
+				return c.out(0) * visits(window.Int(0), window.Int(window.Len()-1))
+			case "embedding_backward", "_adaptive_avg_pool2d":
+				return c.in(0)
+			default:
+				return c.in(1)
+			}
+		}),
+	},
 	Reads: func(n *graph.Node, input int) graph.Dim {
 		if f := atenOf(n); f.reads != nil {
 			return f.reads(n, input)

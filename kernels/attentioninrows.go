@@ -52,6 +52,7 @@ var AttentionInRows = define(graph.Op{
 	},
 	Lower:     lowerRows,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(0, 1, 1) })},
 	Recompute: graph.Heavy,
 	Pieces:    graph.AttentionInRows,
 	Samples: []string{
@@ -105,6 +106,7 @@ var _ = define(graph.Op{
 	Scratch:   func(n *graph.Node) graph.Dim { return rowsScratch(n, 1, 2, f32.BlockK) },
 	Lower:     lowerRowsGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(1, 3, 2) })},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",

@@ -57,6 +57,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerPool(poolMean),
 	Flops:     poolFlops(firstOutput),
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.out(0) * c.window() }), NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3,7]; kernel_shape=[3]",
@@ -140,6 +141,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerPoolGrad(poolMeanGrad),
 	Flops:     poolFlops(firstInput),
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.in(0) * c.window() })},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3,5], i64{2,3,7}; kernel_shape=[3]",

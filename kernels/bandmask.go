@@ -71,6 +71,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerBand,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1), NoScalars: true},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

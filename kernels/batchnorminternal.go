@@ -59,6 +59,14 @@ var _ = define(graph.Op{
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Inputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 {
+			if c.Node.Int("training_mode") == 0 {
+				return 2 * c.in(0) // a product and a sum
+			}
+			return 6 * c.in(0) // the mean, the differences, their squares and the sum too
+		}),
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -108,6 +116,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).shared(c.Parallel, c.In[1]).keptGrad(c) },
 	Lower:     lowerKeptBatchNormGrad,
 	Flops:     scoresFlops(1, 8),
+	Tests:     graph.Tests{Work: eachIn(1, 8)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

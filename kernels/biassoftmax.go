@@ -96,6 +96,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { newBiasSoftmax(c).fast(c, c.In[0], c.Out[0]) },
 	Lower:     lowerBiasSoftmax,
 	Flops:     perElement(13),
+	Tests:     graph.Tests{Work: eachOut(13)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -213,6 +214,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerSoftmaxDropout,
 	Flops:     perElement(30),
+	Tests:     graph.Tests{Work: eachOut(30)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Random:    true,
@@ -273,6 +275,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { softmaxDropoutGrad(c, c.Parallel) },
 	Lower:     lowerSoftmaxDropoutGrad,
 	Flops:     perElement(6),
+	Tests:     graph.Tests{Work: eachOut(6)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

@@ -53,6 +53,7 @@ func defineMaskGrad(name, doc string, bits bool, samples ...string) *graph.Op {
 		Fast:      func(c *graph.Call) { unmask(c, bits, c.Parallel) },
 		Lower:     lowerMasked(bits),
 		Flops:     perElement(2),
+		Tests:     graph.Tests{Work: eachOut(2)},
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},
 		Samples:   samples,

@@ -30,6 +30,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerKnown,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"i64{2,3,4}, i64{3,1}",

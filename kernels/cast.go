@@ -44,8 +44,17 @@ var _ = define(graph.Op{
 	Fast:        func(c *graph.Call) { c.Parallel(c.Out[0].Len(), f32.Grain, func(lo, hi int) { convert(c, lo, hi) }) },
 	Lower:       lowerCast,
 	Flops:       perElement(1),
-	Recompute:   graph.Cheap,
-	Role:        graph.RoleCast,
+	Tests: graph.Tests{
+		NotPointwise: "it changes types",
+		Work:         eachOut(1),
+		Pieces: []string{
+			"f32[5001]; to=10",
+			"bf16[5001]; to=1",
+			"bool[5001]; to=1",
+		},
+	},
+	Recompute: graph.Cheap,
+	Role:      graph.RoleCast,
 	Samples: []string{
 		"f32[2,3]; to=11",
 		"f32[]; to=11",

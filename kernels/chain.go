@@ -30,6 +30,14 @@ var _ = define(graph.Op{
 		}
 		return sum
 	},
+	Tests: graph.Tests{Work: counted(func(c sampled) (sum int64) {
+		made := slices.Clone(c.In)
+		for _, s := range c.Node.Body.Nodes {
+			sum += s.Op.Tests.Work(s, chainStep(s, made).In)
+			made = append(made, graph.NewTensor(graph.Float32, c.outs(0)...))
+		}
+		return sum
+	})},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Role:      graph.RoleChain,

@@ -21,7 +21,6 @@ func TestPointwise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	not := map[string]string{"Cast": "it changes types", "memopt.ClipGrad": "its bounds are no operands"}
 	for _, op := range Library.All() {
 		if op.Rewrite != nil || op.Lower == nil {
 			continue
@@ -44,7 +43,7 @@ func TestPointwise(t *testing.T) {
 				return d.Kernel != castForm.single && d.Kernel != castForm.wide
 			})
 		}
-		if why := not[op.FullName()]; op.Pointwise != (alike && some && why == "") {
+		if op.Pointwise != (alike && some && op.Tests.NotPointwise == "") {
 			t.Errorf("%s: Pointwise is %v", op.FullName(), op.Pointwise)
 		}
 		if op.Pointwise && (op.Random || op.Overwrites != nil || op.Scratch != nil) {
@@ -204,23 +203,4 @@ func TestChainKernels(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The price of a chain is counted by its steps'.
-func init() {
-	counted = append(counted, struct {
-		ops  string
-		work func(c sampled) int64
-	}{"memopt.Chain", func(c sampled) (sum int64) {
-		made := slices.Clone(c.In)
-		for _, s := range c.Node.Body.Nodes {
-			for _, row := range counted {
-				if slices.Contains(strings.Fields(row.ops), s.Op.FullName()) {
-					sum += row.work(sampled{Case{Node: s, In: chainStep(s, made).In}, c.t})
-				}
-			}
-			made = append(made, graph.NewTensor(graph.Float32, c.outs(0)...))
-		}
-		return sum
-	}})
 }

@@ -93,6 +93,7 @@ var _ = define(graph.Op{
 	Lower:     lowerClip,
 	Pointwise: true,
 	Flops:     perElement(2),
+	Tests:     graph.Tests{Work: eachOut(2)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -150,6 +151,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerClipGrad,
 	Flops:     perElement(2),
+	Tests:     graph.Tests{Work: eachOut(2), NotPointwise: "bounds are no operands"},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

@@ -53,6 +53,12 @@ var _ = define(graph.Op{
 		}
 		return sum
 	},
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 { return 4 + 2*c.rest(1) }),
+		Pieces: []string{
+			"f32[]{1}, f32[200000], f32[3]",
+		},
+	},
 	Recompute: graph.Never,
 	Role:      graph.RoleClip,
 	Samples: []string{

@@ -91,6 +91,7 @@ func defineComparison(k comparison) *graph.Op {
 		},
 		Lower:       lowerComparison(k),
 		Flops:       perElement(1),
+		Tests:       graph.Tests{Work: eachOut(1)},
 		Recompute:   graph.Cheap,
 		Elementwise: true,
 		Samples:     samples,

@@ -51,12 +51,19 @@ var _ = define(graph.Op{
 		}
 		return slices.Clone(b.Ops("Split", graph.A{"axis": axis}, len(sizes), dy[0], b.Ints(sizes...)))
 	},
-	NoOp:      func(n *graph.Node) bool { return len(n.Inputs) == 1 },
-	Whole:     sameNumbers(),
-	Eval:      concatenation.eval,
-	Fast:      concatenation.fast,
-	Lower:     lowerMove(concatenation, false),
-	Flops:     noFlops,
+	NoOp:  func(n *graph.Node) bool { return len(n.Inputs) == 1 },
+	Whole: sameNumbers(),
+	Eval:  concatenation.eval,
+	Fast:  concatenation.fast,
+	Lower: lowerMove(concatenation, false),
+	Flops: noFlops,
+	Tests: graph.Tests{
+		Work: noWork,
+		Pieces: []string{
+			"f32[20,64], f32[31,64]; axis=0",
+			"f16[70,33], f16[70,1]; axis=1",
+		},
+	},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3], f32[4,3]; axis=0",

@@ -30,6 +30,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { concatTraining(c, concatenation.fast) },
 	Lower:     lowerConcatTraining,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3], f32[4,3]; axis=0 -> y, n",

@@ -32,6 +32,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerConstant,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"i64{2,3}",

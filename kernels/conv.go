@@ -52,8 +52,12 @@ var _ = define(graph.Op{
 		conv := convOf(c.Node, c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
 		conv.Forward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
 	},
-	Lower:     lowerConv,
-	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Outputs[0].Shape, n.Inputs[1].Shape) },
+	Lower: lowerConv,
+	Flops: func(n *graph.Node) graph.Dim { return convFlops(n.Outputs[0].Shape, n.Inputs[1].Shape) },
+	Tests: graph.Tests{
+		Work:  counted(func(c sampled) int64 { return 2 * c.out(0) * visits(c.In[1].Shape[1:]...) }),
+		Large: []string{"f32[2,9,61,61], f32[13,9,3,3], f32[13]; pads=[1, 1, 1, 1]"},
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,3,7], f32[4,3,3]",
@@ -168,6 +172,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerConvGradX,
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 2 * c.in(0) * visits(c.In[1].Shape[1:]...) })},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,4,5], f32[4,3,3], i64{2,3,7}",
@@ -215,6 +220,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerConvGradW,
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Outputs[0].Shape) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 2 * c.in(0) * visits(c.outs(0)[1:]...) })},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,4,5], f32[2,3,7], i64{4,3,3}",

@@ -61,6 +61,21 @@ var _ = define(graph.Op{
 		}
 		return sum
 	},
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 {
+			wanted := int64(0) // of dX and dW; dB is sums
+			for i := range 2 {
+				if c.Node.Output(i) != nil {
+					wanted++
+				}
+			}
+			return 2 * wanted * c.in(0) * visits(c.In[2].Shape[1:]...)
+		}),
+		Large: []string{"f32[3,31,61,61], f32[3,10,61,61], f32[31,10,3,3]; pads=[1, 1, 1, 1] -> x, w, b"},
+		Pieces: []string{
+			"f32[20,4,8,8], f32[20,2,8,8], f32[4,2,3,3]; pads=[1, 1, 1, 1] -> x, w",
+		},
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,4,5], f32[2,3,7], f32[4,3,3]",

@@ -55,6 +55,7 @@ var _ = define(graph.Op{
 		}
 	},
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Outputs[0].Shape, n.Inputs[1].Shape) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 2 * c.out(0) * visits(c.In[1].Shape[1:]...) })},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"u8[1,1,3,3]>0, u8[1,1,2,2]>0, u8[]{1}",

@@ -63,8 +63,16 @@ var _ = define(graph.Op{
 		}
 		transposeOf(c).Backward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
 	},
-	Lower:     lowerConvTranspose,
-	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },
+	Lower: lowerConvTranspose,
+	Flops: func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },
+	Tests: graph.Tests{
+		Work:  counted(func(c sampled) int64 { return 2 * c.in(0) * visits(c.In[1].Shape[1:]...) }),
+		Large: []string{"f32[2,13,31,31], f32[13,9,3,3], f32[9]; strides=[2, 2]"},
+		Pieces: []string{
+			"f32[20,4,8,8], f32[4,2,3,3], f32[2]; pads=[1, 1, 1, 1]",
+			"f32[20,4,8,8], f32[4,1,2,2]; group=4 strides=[2, 2]",
+		},
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,3,4], f32[3,2,3], f32[2]",

@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("wave(a, 1)"),
 	Pointwise: true,
 	Flops:     perElement(15),
+	Tests:     graph.Tests{Work: eachOut(15)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]"},

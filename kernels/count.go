@@ -25,6 +25,7 @@ var _ = define(graph.Op{
 	},
 	Lower:      lowerCount,
 	Flops:      noFlops,
+	Tests:      graph.Tests{Work: noWork},
 	Recompute:  graph.Never,
 	Overwrites: []int{0},
 	Role:       graph.RoleCount,

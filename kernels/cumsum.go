@@ -67,6 +67,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerCumSum,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachIn(0, 1), NoScalars: true},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

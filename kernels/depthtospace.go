@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 	Fast:      deepToWide.fast,
 	Lower:     lowerMove(deepToWide, false),
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,8,2,3]; blocksize=2",
@@ -52,6 +53,7 @@ var _ = define(graph.Op{
 	Fast:      wideToDeep.fast,
 	Lower:     lowerMove(wideToDeep, false),
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,2,4,6]; blocksize=2",

@@ -38,6 +38,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { dequantize(c, c.Parallel) },
 	Lower:     lowerDequantize,
 	Flops:     perElement(2),
+	Tests:     graph.Tests{Work: eachOut(2)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"u8[2,3]>0, f32[]{0.1}",
@@ -103,6 +104,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerDequantizeGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(3)) },
+	Tests:     graph.Tests{Work: eachIn(0, 3)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3], u8[2,3]>0, f32[]{0.1}",

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
 	"math/cmplx"
 	"slices"
@@ -50,6 +51,7 @@ var _ = define(graph.Op{
 	Scratch:   func(n *graph.Node) graph.Dim { return transformWork(n, n.Inputs[0].Shape, 1) },
 	Lower:     func(l *graph.Lowering) { lowerTransform(l, 1) },
 	Flops:     func(n *graph.Node) graph.Dim { return transformFlops(n, n.Inputs[0].Shape, 1) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.transforms(c.In[0].Shape, 1) }), NoScalars: true},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,8,1]",
@@ -94,6 +96,7 @@ var _ = define(graph.Op{
 	Scratch:   func(n *graph.Node) graph.Dim { return transformWork(n, n.Outputs[0].Shape, 2) },
 	Lower:     func(l *graph.Lowering) { lowerTransform(l, 2) },
 	Flops:     func(n *graph.Node) graph.Dim { return transformFlops(n, n.Outputs[0].Shape, 2) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.transforms(c.outs(0), 2) })},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,8,2], i64{2,8,1}",
@@ -572,4 +575,44 @@ func lowerTransform(l *graph.Lowering, at int) {
 			stride *= r
 		}
 	}
+}
+
+// transforms is the work of Fourier transforms along an axis of a signal; input at is
+// their length, and the axis follows.
+func (c sampled) transforms(signal []int, at int) int64 {
+	axis := len(signal) - 2
+	if len(c.In) > at+1 && c.In[at+1] != nil {
+		axis = (int(c.In[at+1].Int(0)) + len(signal)) % len(signal)
+	}
+	points := signal[axis]
+	switch {
+	case len(c.In) > at && c.In[at] != nil:
+		points = int(c.In[at].Int(0))
+	case c.Node.Int("inverse") != 0 && c.Node.Int("onesided") != 0:
+		points = 2*points - 2
+	}
+	lines := int64(1)
+	for i, d := range signal[:len(signal)-1] {
+		if i != axis {
+			lines *= int64(d)
+		}
+	}
+	count := func(points int) (terms int64, longest int) {
+		terms = 1
+		for ; points%4 == 0; points /= 4 {
+			terms += 4
+		}
+		for p := 2; points > 1; p++ {
+			for ; points%p == 0; points /= p {
+				terms, longest = terms+int64(p), p
+			}
+		}
+		return terms, longest
+	}
+	terms, longest := count(points)
+	if longest > 61 {
+		lines, points = 2*lines, 1<<len(fmt.Sprintf("%b", 2*points-2))
+		terms, _ = count(points)
+	}
+	return lines * 8 * int64(points) * terms
 }

@@ -50,6 +50,7 @@ var _ = define(graph.Op{
 	Lower:     lowerDiv,
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

@@ -126,6 +126,7 @@ func defineSumMask(d sumMask, samples ...string) *graph.Op {
 		Fast:      func(c *graph.Call) { d.run(c, c.Parallel) },
 		Lower:     loweredSumMaskForm[[2]bool{d.bits, d.biased}].lower,
 		Flops:     perElement(18),
+		Tests:     graph.Tests{Work: eachOut(18)},
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},
 		Random:    true,

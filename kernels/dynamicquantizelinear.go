@@ -23,6 +23,7 @@ var _ = define(graph.Op{
 	Eval:   func(c *graph.Call) { dynamicQuantize(c, f32.Serial) },
 	Fast:   func(c *graph.Call) { dynamicQuantize(c, c.Parallel) },
 	Flops:  func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(6)) },
+	Tests:  graph.Tests{Work: eachIn(0, 6)},
 
 	Recompute: graph.Cheap,
 	Samples:   []string{"f32[3,4]", "f32[5]>0", "f32{-1,-2}", "f32{0,0}", "f32[0]", "f32[]"},

@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("exp(a)"),
 	Pointwise: true,
 	Flops:     perElement(10),
+	Tests:     graph.Tests{Work: eachOut(10)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]", "f32[37]"},

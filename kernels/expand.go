@@ -15,12 +15,18 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{sumTo(b, dy[0], n.Inputs[0].Shape), nil}
 	},
-	NoOp:      func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
-	Whole:     sameNumbers(0),
-	Eval:      expansion.eval,
-	Fast:      expansion.fast,
-	Lower:     lowerMove(expansion, false),
-	Flops:     noFlops,
+	NoOp:  func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
+	Whole: sameNumbers(0),
+	Eval:  expansion.eval,
+	Fast:  expansion.fast,
+	Lower: lowerMove(expansion, false),
+	Flops: noFlops,
+	Tests: graph.Tests{
+		Work: noWork,
+		Pieces: []string{
+			"f32[64], i64{70,64}",
+		},
+	},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,1], i64{2,1,6}",

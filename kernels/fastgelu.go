@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 	Lower:     lowerFastGelu,
 	Pointwise: true,
 	Flops:     perElement(9),
+	Tests:     graph.Tests{Work: eachOut(9)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -59,6 +60,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("a * tanhGeluSlope(b)"),
 	Pointwise: true,
 	Flops:     perElement(16),
+	Tests:     graph.Tests{Work: eachOut(16)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples:   []string{"f32[2,5], f32[2,5]", "f32[300], f32[300]", "f16[7], f16[7]"},
@@ -77,6 +79,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("a * tanhGeluSlope(b + c)"),
 	Pointwise: true,
 	Flops:     perElement(17),
+	Tests:     graph.Tests{Work: eachOut(17)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples:   []string{"f32[2,5], f32[2,5], f32[5]", "f32[3,300], f32[3,300], f32[300]", "f16[7], f16[7], f16[7]"},

@@ -57,6 +57,7 @@ var FlashAttention = define(graph.Op{
 	},
 	Lower:     lowerFlash,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(0, 1, 1) })},
 	Recompute: graph.Heavy,
 	Pieces:    graph.AttentionInTiles,
 	Samples: []string{
@@ -202,6 +203,7 @@ var _ = define(graph.Op{
 	Scratch:   func(n *graph.Node) graph.Dim { return flashScratch(n, 1) },
 	Lower:     lowerFlashGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(1, 3, 2) })},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6], f32[2,3,6], f32[2,3,1]; scale=0.5",
@@ -623,4 +625,16 @@ func lowerFlashGrad(l *graph.Lowering) {
 	dots := scratch(0, l.Scratch, false)
 	f.part(flashQueries, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: writes(0), 7: dots})
 	f.part(flashKeys, f.batch/f.share, f.keys, f.queries, map[int]graph.Buffer{0: writes(1), 7: dots, 8: writes(2)})
+}
+
+// attends is what attention takes whose Q is input q: so many products by its
+// width and by that of V.
+func (c sampled) attends(q int, byWidth, byOut int64) int64 {
+	queries, v := c.In[q].Shape, c.In[q+2].Shape
+	last := len(queries) - 1
+	n := int64(v[last-1])
+	for _, d := range queries[:last] {
+		n *= int64(d)
+	}
+	return n * (2*byWidth*int64(queries[last]) + 2*byOut*int64(v[last]) + 12)
 }

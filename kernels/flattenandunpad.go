@@ -42,6 +42,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerFlattenAndUnpad,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3,4], i64{1,3,5} -> y",
@@ -80,6 +81,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerPadAndUnflatten,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,4], i64{1,3,5}, i64{2,3}",

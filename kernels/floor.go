@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("floor(a)"),
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]"},

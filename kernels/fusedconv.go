@@ -38,6 +38,12 @@ var _ = define(graph.Op{
 	Flops: func(n *graph.Node) graph.Dim {
 		return convFlops(n.Outputs[0].Shape, n.Inputs[1].Shape).Add(perElement(12)(n))
 	},
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 { return c.out(0) * (2*visits(c.In[1].Shape[1:]...) + 12) }),
+		Pieces: []string{
+			"f32[20,2,8,8], f32[4,2,3,3], f32[4], f32[20,4,8,8]; pads=[1, 1, 1, 1] activation=\"Relu\"",
+		},
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		`f32[2,3,7], f32[4,3,3], f32[4]; activation="Relu"`,

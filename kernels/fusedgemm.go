@@ -34,8 +34,13 @@ var _ = define(graph.Op{
 		d.Node.Op.Fast(d)
 		activate(c, fastForm)
 	},
-	Lower:     lowerFusedGemm,
-	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n).Add(perElement(12)(n)) },
+	Lower: lowerFusedGemm,
+	Flops: func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n).Add(perElement(12)(n)) },
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 {
+			return 2*visits(append(c.outs(0), int(c.inner(c.Node.Int("transA") != 0, false)))...) + 12*c.out(0)
+		}),
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[3,4], f32[4,5], f32[5]; activation=\"Relu\"",

@@ -31,12 +31,22 @@ var _ = define(graph.Op{
 		dA, dB := batchedProduct(n).grads(b, n.Inputs[0], n.Inputs[1], dy[0])
 		return []*graph.Value{dA, dB}
 	},
-	Fuse:      fuseFusedMatMul,
-	Eval:      func(c *graph.Call) { batchedProduct(c.Node).eval(c) },
-	Fast:      func(c *graph.Call) { batchedProduct(c.Node).fast(c) },
-	Scratch:   wideScratch,
-	Lower:     lowerProduct(batchedProduct),
-	Flops:     func(n *graph.Node) graph.Dim { return batchedProduct(n).flops(n) },
+	Fuse:    fuseFusedMatMul,
+	Eval:    func(c *graph.Call) { batchedProduct(c.Node).eval(c) },
+	Fast:    func(c *graph.Call) { batchedProduct(c.Node).fast(c) },
+	Scratch: wideScratch,
+	Lower:   lowerProduct(batchedProduct),
+	Flops:   func(n *graph.Node) graph.Dim { return batchedProduct(n).flops(n) },
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 {
+			return 2 * visits(append(c.outs(0), int(c.inner(c.Node.Int("transA") != 0, c.Node.Int("transBatchA") != 0)))...)
+		}),
+		Pieces: []string{
+			"f32[200,10], f32[200,20]; transA=1",
+			"f16[200,10], f16[30,10]; transB=1",
+			"f32[200,10], f32[20,10]; transB=1",
+		},
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[3,4], f32[4,5]; alpha=0.5",

@@ -34,6 +34,7 @@ var gatherOp = define(graph.Op{
 	},
 	Lower:     lowerGather,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Places: graph.PlaceEach, Work: noWork},
 	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -132,6 +133,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerGatherGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachIn(2, 1)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"i64{5,3}, i64[6]<5, f32[6,3]",

@@ -26,6 +26,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { gatherElements(c, c.Parallel) },
 	Lower:     lowerGatherElements,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Places: graph.PlaceEach, Work: noWork, NoScalars: true},
 	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -62,6 +63,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerGatherElementsGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachIn(0, 1)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[4,3], i64{3,3}, i64[4,3]<3",

@@ -27,6 +27,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { gatherND(c, c.Parallel) },
 	Lower:     lowerGatherND,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Places: graph.PlaceTuples, Work: noWork},
 	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -67,6 +68,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerGatherNDGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachIn(2, 1)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"i64{2,2}, i64[5,2]<2, f32[5]",

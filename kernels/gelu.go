@@ -68,6 +68,13 @@ var _ = define(graph.Op{
 	Lower:     lowerGelu,
 	Pointwise: true,
 	Flops:     perElement(8),
+	Tests: graph.Tests{
+		Work: eachOut(8),
+		Pieces: []string{
+			"f32[5001]",
+			"bf16[9001]",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,5]", "f32[7]; approximate=\"tanh\"", "f64[3]", "f32[0,2]", "f64[]; approximate=\"tanh\""},
@@ -181,6 +188,7 @@ var _ = define(graph.Op{
 	Lower:     lowerGeluGrad,
 	Pointwise: true,
 	Flops:     perElement(16),
+	Tests:     graph.Tests{Work: eachOut(16)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples:   []string{"f32[2,5], f32[2,5]", "f32[7], f32[7]; approximate=\"tanh\"", "f32[0,2], f32[0,2]", "f64[], f64[]"},

@@ -67,8 +67,19 @@ var _ = define(graph.Op{
 		}
 		fusedProduct(c.Node).into(c, y, len(c.In) > 2)
 	},
-	Scratch:   wideScratch,
-	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n) },
+	Scratch: wideScratch,
+	Flops:   func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n) },
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 {
+			return 2 * visits(append(c.outs(0), int(c.inner(c.Node.Int("transA") != 0, false)))...)
+		}),
+		Pieces: []string{
+			"f32[200,10], f32[10,20], f32[20]",
+			"f32[200,10], f32[10,20], f32[200,20]; alpha=0.5",
+			"f32[4,20], f32[200,20], f32[200]; transB=1",
+			"bf16[200,10], bf16[20,10]; transB=1",
+		},
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[3,4], f32[4,5]",

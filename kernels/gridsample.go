@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { newSampler(c, 0).forward(c, c.Parallel) },
 	Lower:     lowerGridSample,
 	Flops:     func(n *graph.Node) graph.Dim { return gridFlops(n, n.Outputs[0].Shape, n.Inputs[1].Shape, 2) },
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 2 * c.out(0) * c.taps(1) })},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3,4,5], f32[2,3,2,2]",
@@ -90,6 +91,18 @@ var _ = define(graph.Op{
 			each += 2 * int64(n.Inputs[1].Rank()-2)
 		}
 		return gridFlops(n, n.Inputs[0].Shape, n.Inputs[2].Shape, each)
+	},
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 {
+			each := int64(0)
+			if c.Node.Output(0) != nil {
+				each += 2
+			}
+			if c.Node.Output(1) != nil {
+				each += 2 * int64(len(c.In[1].Shape)-2)
+			}
+			return each * c.in(0) * c.taps(2)
+		}),
 	},
 	Samples: []string{
 		"f32[2,3,3,2], f32[2,3,4,5], f32[2,3,2,2]",
@@ -622,4 +635,13 @@ func lowerGridSampleGrad(l *graph.Lowering) {
 		g.pass(gridChain, first, items, l.Limits.Subgroup, items*owners/l.Limits.Subgroup, owners, unused(true), none, none, none, work(true), unused(true))
 		g.pass(gridAdd, first, items, gridLocal, some(g.channels*g.plane), 0, writes(0), reads(0), none, none, unwritten(work(true)), unwritten(heavy(true)))
 	}
+}
+
+// taps is how many elements of the data are read for each point of a grid.
+func (c sampled) taps(grid int) int64 {
+	n, each := int64(1), map[string]int64{"linear": 2, "nearest": 1, "cubic": 4}[c.Node.Str("mode")]
+	for range c.In[grid].Shape[2:] {
+		n *= each
+	}
+	return n
 }

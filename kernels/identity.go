@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	Whole:       sameNumbers(0),
 	Eval:        copyBytes,
 	Flops:       noFlops,
+	Tests:       graph.Tests{Work: noWork},
 	Recompute:   graph.Cheap,
 	View:        true,
 	Samples:     []string{"f32[2,3]", "bool[4]", "i64[]", "f64[0,2]"},

@@ -22,6 +22,7 @@ var _ = define(graph.Op{
 		return []float64{float64(n.Int("detect_positive")), float64(n.Int("detect_negative"))}
 	}, graph.Bool, graph.Float32, graph.Float32, graph.Float32),
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	Samples:   []string{"f32[2,3]", "f64[]", "f32[3]; detect_negative=0", "f32[3]; detect_positive=0", "f32[0]"},
 })

@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { answer(c, math.IsNaN) },
 	Lower:     pointwiseOf("uint(isnan(a))", nil, graph.Bool, graph.Float32, graph.Float32, graph.Float32),
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[3]", "f32[0]"},
 })

@@ -33,8 +33,16 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 		}
 	},
-	Lower:     layerNorm.forward,
-	Flops:     perElement(8),
+	Lower: layerNorm.forward,
+	Flops: perElement(8),
+	Tests: graph.Tests{
+		Work: eachOut(8),
+		Pieces: []string{
+			"f32[70,32], f32[32], f32[32]; axis=-1",
+			"f32[33,60], f32[60], f32[60]; axis=-1 -> y, m, i",
+			"f16[140,32], f16[32]",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -112,9 +120,16 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 		}
 	},
-	Scratch:   rowStats(1),
-	Lower:     layerNormGrad.backward,
-	Flops:     perElement(20),
+	Scratch: rowStats(1),
+	Lower:   layerNormGrad.backward,
+	Flops:   perElement(20),
+	Tests: graph.Tests{
+		Work: eachIn(1, 20),
+		Pieces: []string{
+			"f32[320,16], f32[320,16], f32[16], f32[16]",
+			"f32[130,31], f32[130,31], f32[31], f32[31] -> x",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

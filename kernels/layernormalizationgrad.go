@@ -18,12 +18,19 @@ var _ = define(graph.Op{
 		n.Set(1, scale.Type, scale.Shape)
 		n.Set(2, scale.Type, scale.Shape)
 	},
-	NoGrad:    true,
-	Eval:      func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, nil) },
-	Fast:      func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, c.Parallel) },
-	Scratch:   keptScratch,
-	Lower:     keptNormGrad.backward,
-	Flops:     scoresFlops(1, 12),
+	NoGrad:  true,
+	Eval:    func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, nil) },
+	Fast:    func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, c.Parallel) },
+	Scratch: keptScratch,
+	Lower:   keptNormGrad.backward,
+	Flops:   scoresFlops(1, 12),
+	Tests: graph.Tests{
+		Work: eachIn(1, 12),
+		Pieces: []string{
+			"f32[320,16], f32[320,16], f32[16], f32[320,1], f32[320,1]",
+			"f32[130,31], f32[130,31], f32[31], f32[130,1], f32[130,1] -> x",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{
@@ -138,6 +145,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerInvertible,
 	Flops:     scoresFlops(1, 14),
+	Tests:     graph.Tests{Work: eachIn(1, 14)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

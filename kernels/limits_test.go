@@ -8,15 +8,6 @@ import (
 	"memopt/memopt/graph"
 )
 
-// largeSamples are of what small operands do not show: convolutions and products that
-// lay operands out anew, beside sums in parts.
-var largeSamples = map[string][]string{
-	"Conv":                   {"f32[2,9,61,61], f32[13,9,3,3], f32[13]; pads=[1, 1, 1, 1]"},
-	"com.microsoft.ConvGrad": {"f32[3,31,61,61], f32[3,10,61,61], f32[31,10,3,3]; pads=[1, 1, 1, 1] -> x, w, b"},
-	"ConvTranspose":          {"f32[2,13,31,31], f32[13,9,3,3], f32[9]; strides=[2, 2]"},
-	"MatMul":                 {"f32[3,65,75], f32[3,75,127]"},
-}
-
 // TestLimits: drivers for the processor hold nobody to their limits, so the
 // dispatches themselves are looked at: whatever a device takes, no operator asks
 // for more groups, more constants, places that devices do not bind at, or work space
@@ -37,7 +28,7 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		large := *op
-		if large.Samples = largeSamples[op.FullName()]; large.Samples != nil {
+		if large.Samples = op.Tests.Large; large.Samples != nil {
 			more, err := kernels.Cases(&large)
 			if err != nil {
 				t.Fatal(err)

@@ -67,9 +67,15 @@ var LinearCrossEntropy = define(graph.Op{
 	Scratch: func(n *graph.Node) graph.Dim {
 		return n.Inputs[2].Shape.Elems().Mul(graph.Num(8)).Add(chunkBytes(n, 0))
 	},
-	Lower:     lowerLinearLoss,
-	Fuse:      fuseLinearCrossEntropy,
-	Flops:     func(n *graph.Node) graph.Dim { return linearLossFlops(n, 0, 1) },
+	Lower: lowerLinearLoss,
+	Fuse:  fuseLinearCrossEntropy,
+	Flops: func(n *graph.Node) graph.Dim { return linearLossFlops(n, 0, 1) },
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 { return c.scores(0) * (2*int64(c.In[0].Shape[1]) + 10) }),
+		Pieces: []string{
+			"f32[100,8], f32[20,8], i64[100]<20; transB=1",
+		},
+	},
 	Recompute: graph.Heavy,
 	Pieces:    graph.LossInChunks,
 	Samples: []string{
@@ -150,6 +156,22 @@ var _ = define(graph.Op{
 			}
 		}
 		return linearLossFlops(n, 1, products)
+	},
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 {
+			products := int64(1)
+			for i := range 2 {
+				if c.Node.Output(i) != nil {
+					products++
+				}
+			}
+			return c.scores(1) * (2*products*int64(c.In[1].Shape[1]) + 10)
+		}),
+		Pieces: []string{
+			"f32[], f32[100,8], f32[20,8], i64[100]<20, f32[20]; transB=1",
+			"f32[], f32[300,4], f32[4,20], i64[300]<20",
+			"bf16[], bf16[400,8], bf16[8,10], i64[400]<10",
+		},
 	},
 	Lower:     lowerLinearLossGrad,
 	Recompute: graph.Heavy,
@@ -529,4 +551,13 @@ func (b *linearBias) finish() {
 		return
 	}
 	loweredReduction{}.dispatch(b.l, scratch(b.at, b.bytes(), false), writes(2), ofRows(b.parts, b.classes, b.stride), 0, b.classes, 0, 1, 0, 1)
+}
+
+// scores counts those of rows x and the classes of a weight behind it.
+func (c sampled) scores(x int) int64 {
+	classes := c.In[x+1].Shape[1]
+	if c.Node.Int("transB") != 0 {
+		classes = c.In[x+1].Shape[0]
+	}
+	return visits(c.In[x].Shape[0], classes)
 }

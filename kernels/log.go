@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("log(a)"),
 	Pointwise: true,
 	Flops:     perElement(10),
+	Tests:     graph.Tests{Work: eachOut(10)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]>0", "f64[]>0", "f16[4]>0", "f32[0,2]", "f32[37]>0"},

@@ -44,6 +44,7 @@ func defineLogic(name, doc string, f func(x, y int64) int64) *graph.Op {
 		},
 		Lower:       lowerLogic(table),
 		Flops:       perElement(1),
+		Tests:       graph.Tests{Work: eachOut(1)},
 		Recompute:   graph.Cheap,
 		Elementwise: true,
 		InPlace:     []int{0, 1},

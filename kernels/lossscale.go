@@ -51,6 +51,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { c.Out[0].SetFloat(0, lossScale(c)) },
 	Lower:     lowerLossSeed,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Role:      graph.RoleLossSeed,
 	Samples:   []string{"f32[]{8}", "f32[]{0}; initial=4.0 rank=2", "f32[]{8}; to=10", "f32[]{8}; to=11"},
@@ -103,6 +104,7 @@ var _ = define(graph.Op{
 		}
 		return sum
 	},
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 1 + c.rest(2) })},
 	Recompute: graph.Never,
 	Role:      graph.RoleUnscale,
 	Samples: []string{
@@ -168,6 +170,7 @@ var _ = define(graph.Op{
 	},
 	Lower:      lowerNextLossScale,
 	Flops:      noFlops,
+	Tests:      graph.Tests{Work: noWork},
 	Recompute:  graph.Never,
 	Overwrites: []int{0, 1},
 	Role:       graph.RoleNextLossScale,

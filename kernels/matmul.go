@@ -14,11 +14,23 @@ var _ = define(graph.Op{
 		dA, dB := plainProduct.grads(b, n.Inputs[0], n.Inputs[1], dy[0])
 		return []*graph.Value{dA, dB}
 	},
-	Eval:      plainProduct.eval,
-	Fast:      plainProduct.fast,
-	Lower:     lowerProduct(func(*graph.Node) product { return plainProduct }),
-	Scratch:   wideScratch,
-	Flops:     plainProduct.flops,
+	Eval:    plainProduct.eval,
+	Fast:    plainProduct.fast,
+	Lower:   lowerProduct(func(*graph.Node) product { return plainProduct }),
+	Scratch: wideScratch,
+	Flops:   plainProduct.flops,
+	Tests: graph.Tests{
+		Work:  counted(func(c sampled) int64 { return 2 * visits(append(c.outs(0), int(c.inner(false, false)))...) }),
+		Large: []string{"f32[3,65,75], f32[3,75,127]"},
+		Pieces: []string{
+			"f16[10,20], f16[20,10]",
+			"f32[200,10], f32[10,20]",
+			"f32[4,200], f32[200,20]",
+			"f32[40,8,8], f32[40,8,8]",
+			"f32[60,3,5], f32[60,5,6]",
+			"f16[40,8,8], f16[40,8,8]",
+		},
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[3,4], f32[4,5]",

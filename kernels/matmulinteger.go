@@ -31,10 +31,13 @@ var _ = define(graph.Op{
 		}
 		n.Set(0, graph.Int32, out)
 	},
-	NoGrad:    true,
-	Eval:      func(c *graph.Call) { matMulInteger(c, f32.Serial) },
-	Fast:      func(c *graph.Call) { matMulInteger(c, c.Parallel) },
-	Flops:     plainProduct.flops,
+	NoGrad: true,
+	Eval:   func(c *graph.Call) { matMulInteger(c, f32.Serial) },
+	Fast:   func(c *graph.Call) { matMulInteger(c, c.Parallel) },
+	Flops:  plainProduct.flops,
+	Tests: graph.Tests{
+		Work: counted(func(c sampled) int64 { return 2 * visits(append(c.outs(0), int(c.inner(false, false)))...) }),
+	},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"u8[3,4]>0, i8[4,5]",

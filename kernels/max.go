@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 	Lower:     lowerMany("greatest(a, b)", "greatest(greatest(a, b), c)", "max(a, b)", "max(max(a, b), c)"),
 	Pointwise: true,
 	Flops:     perInput,
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return int64(len(c.In)) * c.out(0) })},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   extremeSamples,

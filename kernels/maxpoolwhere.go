@@ -29,6 +29,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { maxPoolWhere(c, c.Parallel) },
 	Lower:     lowerTaps,
 	Flops:     poolFlops(firstOutput),
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.out(0) * c.window() })},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3,7]; kernel_shape=[3]",
@@ -96,6 +97,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { maxPoolGradAt(c, c.Parallel, c.In[0].Type != graph.Float32) },
 	Lower:     lowerGradAt,
 	Flops:     poolFlops(func(n *graph.Node) *graph.Value { return n.Outputs[0] }),
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.out(0) * c.window() })},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3,5], u8[2,3,5]<3, i64{2,3,7}; kernel_shape=[3]",

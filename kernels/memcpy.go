@@ -18,6 +18,7 @@ func init() {
 			Grad:      viewGrad,
 			Eval:      copyBytes,
 			Flops:     noFlops,
+			Tests:     graph.Tests{Work: noWork},
 			Recompute: graph.Cheap,
 			View:      true,
 			Samples:   []string{"f32[2,3]", "bool[4]", "i64[]", "f32[0,3]"},

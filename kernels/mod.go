@@ -71,6 +71,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { modForm(c.Node).eval(c) },
 	Lower:     lowerMod,
 	Flops:     perElement(5),
+	Tests:     graph.Tests{Work: eachOut(5)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

@@ -24,6 +24,7 @@ var _ = define(graph.Op{
 	Lower:     numberwise("-a"),
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]", "f32[]", "i64[4]", "i8[3]", "f64[0,2]"},

@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 	},
 	Lower: lowerLogLikelihood,
 	Flops: func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(2)) },
+	Tests: graph.Tests{Places: graph.PlaceEach, Work: eachIn(1, 2)},
 	Reads: func(n *graph.Node, input int) graph.Dim {
 		if input == 0 {
 			input = 1 // a score for each label
@@ -78,6 +79,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerLogLikelihoodGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[], i64{3,5}, i64[3]<5",

@@ -71,6 +71,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerKnown,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples:   []string{"i64[2,3]{0,1,0,2,3,0}", "bool{1,0,1}", "i64[]{5}", "i64{0,0}"},
 })

@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	Eval:        unary{i: func(x int64) int64 { return 1 - x }}.eval,
 	Lower:       pointwiseOf("1u - a", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
 	Flops:       perElement(1),
+	Tests:       graph.Tests{Work: eachOut(1)},
 	Recompute:   graph.Cheap,
 	Elementwise: true,
 	InPlace:     []int{0},

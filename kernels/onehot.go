@@ -40,6 +40,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { oneHot(c, c.Parallel) },
 	Lower:     lowerOneHot,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"i64[2,3]<4, i64[]{4}, f32[2]",

@@ -40,6 +40,7 @@ type optimizer struct {
 	lower   func(*graph.Lowering)
 	// samples are attributes to test with, more whole samples.
 	samples, more []string
+	pieces        []string // graph.Tests.Pieces
 }
 
 // update is what is the same for every element.
@@ -70,6 +71,7 @@ func defineOptimizer(o optimizer) *graph.Op {
 		Eval:       o.runEval,
 		Fast:       o.runFast,
 		Flops:      perElement(o.flops),
+		Tests:      graph.Tests{Work: eachIn(0, o.flops), Pieces: o.pieces},
 		Recompute:  graph.Never,
 		Overwrites: overwrites,
 		Optimizer:  o.name,

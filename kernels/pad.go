@@ -81,6 +81,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerPad,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3], i64{0,1,2,0}",
@@ -140,6 +141,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerPadGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachIn(0, 1)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[6,9], i64{1,3,2,2}, i64{3,4}; mode=\"reflect\"",

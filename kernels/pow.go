@@ -66,6 +66,7 @@ var _ = define(graph.Op{
 	Lower:     lowerPow,
 	Pointwise: true,
 	Flops:     perElement(10),
+	Tests:     graph.Tests{Work: eachOut(10)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -180,6 +181,7 @@ var _ = define(graph.Op{
 	Lower:     lowerPowGrad,
 	Pointwise: true,
 	Flops:     perElement(12),
+	Tests:     graph.Tests{Work: eachIn(0, 12)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

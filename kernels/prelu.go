@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 	}),
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

@@ -65,17 +65,6 @@ func everyElement(flops int64) func(d map[string]int64) int64 {
 	return func(d map[string]int64) int64 { return flops * visits(d["B"], d["M"], d["N"]) }
 }
 
-// visits walks an index space and counts.
-func visits[N int | int64](sizes ...N) (n int64) {
-	if len(sizes) == 0 {
-		return 1
-	}
-	for range int64(sizes[0]) {
-		n += visits(sizes[1:]...)
-	}
-	return n
-}
-
 // windows counts the places where a window fits.
 func windows(size, window, stride int64) (n int64) {
 	for at := int64(0); at+window <= size; at += stride {

@@ -49,6 +49,7 @@ var _ = define(graph.Op{
 	Fast:   func(c *graph.Call) { quantize(c, c.Parallel) },
 	Lower:  lowerQuantize,
 	Flops:  perElement(4),
+	Tests:  graph.Tests{Work: eachOut(4)},
 
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { random(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { random(c, c.Parallel) },
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems().Mul(graph.Num(16)) },
+	Tests:     graph.Tests{Work: eachOut(16)},
 	Recompute: graph.Cheap,
 	Random:    true,
 	Samples:   []string{"i64{5,7}", "i64{3,3}; normal=1", "i64{130}; normal=1 seed=3", "i64{9}; to=10", "i64{}; to=11", "i64{0,3}"},

@@ -48,6 +48,7 @@ var counting = define(graph.Op{
 	},
 	Lower:     lowerRange,
 	Flops:     perElement(2),
+	Tests:     graph.Tests{Work: eachOut(2)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"i64[]{3}, i64[]{9}, i64[]{3}",

@@ -23,6 +23,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("T(1) / a"),
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]>0", "f64[]>0", "f16[4]>0", "f32[0,2]"},

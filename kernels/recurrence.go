@@ -51,6 +51,7 @@ var _ = define(graph.Op{
 	Scratch: func(n *graph.Node) graph.Dim { return recurrenceBytes(n) },
 	Lower:   lowerRecurrence,
 	Flops:   func(n *graph.Node) graph.Dim { return recurrenceFlops(n, 2) },
+	Tests:   graph.Tests{Work: eachStep(2)},
 	// The product with R is most of it, step after step.
 	Recompute: graph.Heavy,
 	Samples: []string{
@@ -93,6 +94,7 @@ var _ = define(graph.Op{
 	Scratch:   func(n *graph.Node) graph.Dim { return recurrenceBytes(n) },
 	Lower:     lowerRecurrenceGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return recurrenceFlops(n, 6) },
+	Tests:     graph.Tests{Work: eachStep(6)},
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[3,2,4], f32[4,4], _, _, _, _, _, f32[3,2,4] -> z, r",
@@ -775,4 +777,12 @@ func lowerRecurrenceGrad(l *graph.Lowering) {
 			break
 		}
 	}
+}
+
+// eachStep is so much for each pair that meets in a step, and the gates' functions.
+func eachStep(each int64) work {
+	return counted(func(c sampled) int64 {
+		z, hidden := c.In[0].Shape, c.In[1].Shape[1]
+		return each*visits(z[0], z[1], z[2], hidden) + 20*visits(z...)
+	})
 }

@@ -29,7 +29,8 @@ type reduction struct {
 	quick *quickReduction
 	// lowered is the form for devices that run kernels, if there is one.
 	lowered *loweredReduction
-	flops   int64 // an element; 0 means 1
+	flops   int64    // an element; 0 means 1
+	pieces  []string // graph.Tests.Pieces
 	// segments is what SegmentReduce calls it, if it has it.
 	segments string
 	// positive says that the samples must be.
@@ -86,6 +87,7 @@ func defineReduce(r reduction) *graph.Op {
 		Grad:      r.gradient,
 		Eval:      r.eval,
 		Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(max(1, r.flops))) },
+		Tests:     graph.Tests{Work: eachIn(0, max(1, r.flops)), Pieces: r.pieces},
 		Recompute: graph.Cheap,
 		Samples:   samples,
 	}

@@ -29,5 +29,6 @@ var _ = defineReduce(reduction{
 		return b.Op("Mul", nil, b.Op("Exp", nil, b.Op("Sub", nil, x, y)), dy)
 	},
 	flops:   10,
+	pieces:  []string{"f32[70,25], i64{1}"},
 	lowered: &loweredReduction{fold: foldSum, term: termExp, final: finalLogOfExp},
 })

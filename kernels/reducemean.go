@@ -28,5 +28,6 @@ var _ = defineReduce(reduction{
 		join: addParts,
 		done: func(acc float64, n int) float64 { return acc / float64(n) },
 	},
+	pieces:  []string{"f32[70,4,16], i64{2}; keepdims=0"},
 	lowered: &loweredReduction{mean: true},
 })

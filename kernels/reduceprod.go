@@ -78,6 +78,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerProductGrad,
 	Flops:     perElement(3),
+	Tests:     graph.Tests{Work: eachIn(1, 3)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,1,4], f32[2,3,4]; axes=[1]",

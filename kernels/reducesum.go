@@ -31,6 +31,7 @@ var _ = defineReduce(reduction{
 		return expandTo(b, dy, x.Shape)
 	},
 	quick:   &quickReduction{row: f32.Sum, rows: f32.SumRows, join: addParts},
+	pieces:  []string{"f32[200,25], i64{1}", "f32[50,4,32], i64{1}"},
 	lowered: &loweredReduction{},
 })
 

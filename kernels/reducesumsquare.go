@@ -24,6 +24,7 @@ var _ = defineReduce(reduction{
 	},
 	quick:   &quickReduction{row: f32.SumSquares, rows: rowByRow(f32.AddSquares), join: addParts},
 	flops:   2,
+	pieces:  []string{"f32[200000]", "f32[200000], i64{0}"},
 	lowered: &loweredReduction{term: termSquare},
 })
 

@@ -51,6 +51,7 @@ var _ = define(graph.Op{
 	Whole:     sameNumbers(0),
 	Eval:      copyBytes,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	View:      true,
 	Samples: []string{

@@ -78,6 +78,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerResize,
 	Flops:     perElement(8),
+	Tests:     graph.Tests{Work: eachOut(8)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[1,2,2,3], _, f32{1,1,2,2}",
@@ -143,6 +144,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerResizeGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(8)) },
+	Tests:     graph.Tests{Work: eachIn(0, 8)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[1,2,4,6], i64{1,2,2,3}, _, f32{1,1,2,2}",

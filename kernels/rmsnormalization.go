@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     rmsNorm.forward,
 	Flops:     perElement(5),
+	Tests:     graph.Tests{Work: eachOut(5)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -76,6 +77,7 @@ var _ = define(graph.Op{
 	Scratch:   rowStats(1),
 	Lower:     rmsNormGrad.backward,
 	Flops:     perElement(14),
+	Tests:     graph.Tests{Work: eachIn(1, 14)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

@@ -102,6 +102,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerRotary,
 	Flops:     perElement(3),
+	Tests:     graph.Tests{Work: eachOut(3)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

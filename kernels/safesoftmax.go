@@ -53,6 +53,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerRow(rowSafeSoftmax),
 	Flops:     perElement(12),
+	Tests:     graph.Tests{Work: eachOut(12), NoScalars: true},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   axisSamples,

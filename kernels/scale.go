@@ -40,6 +40,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("a * b"),
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Role:      graph.RoleScale,
@@ -88,6 +89,7 @@ var _ = define(graph.Op{
 	Lower:     lowerScale,
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

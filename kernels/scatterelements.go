@@ -38,6 +38,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerScatterElements,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
+	Tests:     graph.Tests{Places: graph.PlaceEach, Work: eachIn(2, 1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

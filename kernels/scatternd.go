@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerScatterND,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
+	Tests:     graph.Tests{Places: graph.PlaceTuples, Work: eachIn(2, 1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

@@ -35,6 +35,7 @@ var segmentOp = define(graph.Op{
 	Fast:      func(c *graph.Call) { newSegments(c, c.In[0].Shape, 1).reduce(c, c.Parallel) },
 	Lower:     lowerSegmentReduce,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachIn(0, 1), NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[7,3], i64{0,2,2,5}, i64{2,2,5,7}",
@@ -72,6 +73,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { newSegments(c, c.Out[0].Shape, 2).spread(c, c.Parallel) },
 	Lower:     lowerSegmentReduceGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems() },
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[4,3], i64{7,3}, i64{0,2,2,5}, i64{2,2,5,7}",

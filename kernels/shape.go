@@ -22,6 +22,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerKnown,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Reads:     readsNone,
 	Recompute: graph.Cheap,
 	Samples: []string{

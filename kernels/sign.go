@@ -22,6 +22,7 @@ var _ = define(graph.Op{
 	Lower:     numberwise("sign(a)"),
 	Pointwise: true,
 	Flops:     perElement(1),
+	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]", "i64[4]", "u8[3]>0"},

@@ -31,6 +31,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     simplifiedNorm.forward,
 	Flops:     perElement(5),
+	Tests:     graph.Tests{Work: eachOut(5)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
@@ -62,6 +63,7 @@ var _ = define(graph.Op{
 	Scratch:   keptScratch,
 	Lower:     keptRMSGrad.backward,
 	Flops:     scoresFlops(1, 10),
+	Tests:     graph.Tests{Work: eachIn(1, 10)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples: []string{

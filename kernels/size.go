@@ -15,6 +15,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { c.Out[0].SetInt(0, int64(c.In[0].Len())) },
 	Lower:     lowerKnown,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Reads:     readsNone,
 	Recompute: graph.Cheap,
 	Samples:   []string{"f32[2,3]", "i64[]", "bool[0,4]"},

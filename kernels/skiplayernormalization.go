@@ -69,6 +69,7 @@ func defineSkip(s skip) *graph.Op {
 		Fast:      s.fast,
 		Lower:     lowerSkip(s),
 		Flops:     perElement(9),
+		Tests:     graph.Tests{Work: eachOut(9)},
 		Recompute: graph.Cheap,
 		InPlace:   []int{0, 1},
 		Samples:   s.samples,

@@ -31,11 +31,19 @@ var sliceOp = define(graph.Op{
 		_, steps := sliceAxes(n, n.Inputs[0].Rank(), 1)
 		return !slices.ContainsFunc(steps, func(s int64) bool { return s != 1 })
 	},
-	Whole:     sameNumbers(0),
-	Eval:      slicing.eval,
-	Fast:      slicing.fast,
-	Lower:     lowerMove(slicing, false, 1, 2, 3, 4),
-	Flops:     noFlops,
+	Whole: sameNumbers(0),
+	Eval:  slicing.eval,
+	Fast:  slicing.fast,
+	Lower: lowerMove(slicing, false, 1, 2, 3, 4),
+	Flops: noFlops,
+	Tests: graph.Tests{
+		Work:      noWork,
+		NoScalars: true,
+		Pieces: []string{
+			"f32[70,64], i64{-1}, i64{-71}, i64{0}, i64{-1}",
+			"i64[70,64], i64{3}, i64{68}, i64{0}, i64{2}",
+		},
+	},
 	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -86,6 +94,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { clearFast(c, c.Out[0].Bytes); unslicing.fast(c) },
 	Lower:     lowerMove(unslicing, true, 2, 3, 4, 5),
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,3], i64{5,4}, i64{1,0}, i64{4,3}",

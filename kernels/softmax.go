@@ -33,8 +33,16 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) { f32.Softmax(y, x[0]) })
 	},
-	Lower:     lowerRow(rowSoftmax),
-	Flops:     perElement(12),
+	Lower: lowerRow(rowSoftmax),
+	Flops: perElement(12),
+	Tests: graph.Tests{
+		Work:      eachOut(12),
+		NoScalars: true,
+		Pieces: []string{
+			"f32[70,32]",
+			"f16[140,32]",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   axisSamples,
@@ -65,6 +73,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerRow(rowSoftmaxGrad),
 	Flops:     perElement(4),
+	Tests:     graph.Tests{Work: eachOut(4)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
 	Samples:   pairs(axisSamples),

@@ -43,9 +43,19 @@ var _ = define(graph.Op{
 		}
 		newClassLoss(c.Node, c.In[1], input(c, 2), c.In[0].Shape).fastCrossEntropy(c)
 	},
-	Lower:     lowerCrossEntropy,
-	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
-	Flops:     scoresFlops(0, 10),
+	Lower:   lowerCrossEntropy,
+	Scratch: func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
+	Flops:   scoresFlops(0, 10),
+	Tests: graph.Tests{
+		Places: graph.PlaceEach,
+		Work:   eachIn(0, 10),
+		Pieces: []string{
+			"f32[90,20], i64[90]<20",
+			`f32[90,20], i32[90]<20, f32[20]; reduction="none" ignore_index=3`,
+			"f32[8,20,16], i64[8,16]<20",
+			"f16[150,20], i64[150]<20",
+		},
+	},
 	Fixed:     []int{2},
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -265,8 +275,16 @@ var _ = define(graph.Op{
 			})
 		})
 	},
-	Lower:     lowerCrossEntropyGrad,
-	Flops:     scoresFlops(1, 10),
+	Lower: lowerCrossEntropyGrad,
+	Flops: scoresFlops(1, 10),
+	Tests: graph.Tests{
+		Work: eachIn(1, 10),
+		Pieces: []string{
+			"f32[], f32[90,20], i64[90]<20",
+			`f32[90], f32[90,20], i64[90]<20; reduction="none"`,
+			`f32[], f32[8,20,16], i32[8,16]<20; reduction="sum"`,
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{1},
 	Samples: []string{

@@ -55,6 +55,7 @@ var _ = define(graph.Op{
 	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
 	Lower:     lowerInternalCrossEntropy,
 	Flops:     scoresFlops(0, 10),
+	Tests:     graph.Tests{Places: graph.PlaceEach, Work: eachIn(0, 10)},
 	Fixed:     []int{2},
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -124,6 +125,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerInternalKeptGrad,
 	Flops:     scoresFlops(1, 6),
+	Tests:     graph.Tests{Work: eachIn(1, 6)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{1},
 	Samples: []string{
@@ -147,11 +149,18 @@ var _ = define(graph.Op{
 		inferKeptLoss(n)
 		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
 	},
-	NoGrad:    true,
-	Eval:      func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).keptGrad(c, nil) },
-	Fast:      func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).fastKeptGrad(c, nil) },
-	Lower:     lowerKeptGrad,
-	Flops:     scoresFlops(1, 6),
+	NoGrad: true,
+	Eval:   func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).keptGrad(c, nil) },
+	Fast:   func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).fastKeptGrad(c, nil) },
+	Lower:  lowerKeptGrad,
+	Flops:  scoresFlops(1, 6),
+	Tests: graph.Tests{
+		Work: eachIn(1, 6),
+		Pieces: []string{
+			"f32[], f32[90,20], i64[90]<20",
+			"f16[], f16[150,20], i64[150]<20",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{1},
 	Samples: []string{

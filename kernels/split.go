@@ -53,6 +53,7 @@ var _ = define(graph.Op{
 	Fast:      splitting.fast,
 	Lower:     lowerMove(splitting, false, 1),
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[6]; num_outputs=3 -> a, b, c",

@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 	Lower:     pointwise("sqrt(a)"),
 	Pointwise: true,
 	Flops:     perElement(2),
+	Tests:     graph.Tests{Work: eachOut(2)},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]>0", "f64[]>0", "f16[4]>0", "f32[0]"},

@@ -17,6 +17,7 @@ var _ = define(graph.Op{
 	Whole:       sameNumbers(0),
 	Eval:        copyBytes,
 	Flops:       noFlops,
+	Tests:       graph.Tests{Work: noWork},
 	Recompute:   graph.Cheap,
 	InPlace:     []int{0},
 	Samples:     []string{"f32[2,3]", "i64[4]", "f64[0,2]"},

@@ -44,6 +44,7 @@ var _ = define(graph.Op{
 	Fast:      tiling.fast,
 	Lower:     lowerMove(tiling, false),
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3], i64{2,2}",

@@ -49,6 +49,7 @@ var _ = define(graph.Op{
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Inputs[0].Shape.Elems().Add(n.Outputs[0].Shape.Elems())
 	},
+	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.in(0) + c.out(0) }), NoScalars: true},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,4], i64{3}; axis=1",

@@ -30,13 +30,19 @@ var _ = define(graph.Op{
 		}
 		return []*graph.Value{transpose(b, dy[0], back...)}
 	},
-	Simplify:  plainTranspose,
-	Fuse:      fuseTranspose,
-	Whole:     sameNumbers(0),
-	Eval:      transposition.eval,
-	Fast:      transposition.fast,
-	Lower:     lowerMove(transposition, false),
-	Flops:     noFlops,
+	Simplify: plainTranspose,
+	Fuse:     fuseTranspose,
+	Whole:    sameNumbers(0),
+	Eval:     transposition.eval,
+	Fast:     transposition.fast,
+	Lower:    lowerMove(transposition, false),
+	Flops:    noFlops,
+	Tests: graph.Tests{
+		Work: noWork,
+		Pieces: []string{
+			"f32[40,4,8]; perm=[0,2,1]",
+		},
+	},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3]",

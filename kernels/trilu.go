@@ -31,6 +31,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { trilu(c, c.Parallel) },
 	Lower:     lowerTrilu,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

@@ -62,8 +62,14 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 		}
 	},
-	Lower:     lowerWhere,
-	Flops:     perElement(1),
+	Lower: lowerWhere,
+	Flops: perElement(1),
+	Tests: graph.Tests{
+		Work: eachOut(1),
+		Pieces: []string{
+			"bool[400,16], f32[400,16], f32[16]",
+		},
+	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{1, 2},
 	Samples: []string{

@@ -50,6 +50,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerYield,
 	Flops:     noFlops,
+	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Never,
 	Border:    true,
 	Role:      graph.RoleBorder,

@@ -120,44 +120,15 @@ func TestHalves(t *testing.T) {
 // less than a whole operand, also of 16-bit floats, to the same bits.
 func TestRanges(t *testing.T) {
 	gpu := withoutAddresses(t, device(t))
-	for name, samples := range map[string][]string{
-		"Add":                                  {"f32[60,100], f32[100]", "f32[3001], f32[3001]", "f32[600,10], f32[600,1]", "f16[3001], f16[3001]", "i64[2000], i64[2000]"},
-		"Gelu":                                 {"f32[5001]", "bf16[9001]"},
-		"Where":                                {"bool[400,16], f32[400,16], f32[16]"},
-		"Softmax":                              {"f32[70,32]", "f16[140,32]"},
-		"Cast":                                 {"f32[5001]; to=10", "bf16[5001]; to=1", "bool[5001]; to=1"},
-		"Concat":                               {"f32[20,64], f32[31,64]; axis=0", "f16[70,33], f16[70,1]; axis=1"},
-		"Slice":                                {"f32[70,64], i64{-1}, i64{-71}, i64{0}, i64{-1}", "i64[70,64], i64{3}, i64{68}, i64{0}, i64{2}"},
-		"Expand":                               {"f32[64], i64{70,64}"},
-		"MatMul":                               {"f16[10,20], f16[20,10]", "f32[200,10], f32[10,20]", "f32[4,200], f32[200,20]", "f32[40,8,8], f32[40,8,8]", "f32[60,3,5], f32[60,5,6]", "f16[40,8,8], f16[40,8,8]"},
-		"Gemm":                                 {"f32[200,10], f32[10,20], f32[20]", "f32[200,10], f32[10,20], f32[200,20]; alpha=0.5", "f32[4,20], f32[200,20], f32[200]; transB=1", "bf16[200,10], bf16[20,10]; transB=1"},
-		"Transpose":                            {"f32[40,4,8]; perm=[0,2,1]"},
-		"ReduceSum":                            {"f32[200,25], i64{1}", "f32[50,4,32], i64{1}"},
-		"ReduceSumSquare":                      {"f32[200000]", "f32[200000], i64{0}"},
-		"memopt.ClipNorm":                      {"f32[]{1}, f32[200000], f32[3]"},
-		"ReduceLogSumExp":                      {"f32[70,25], i64{1}"},
-		"ReduceMean":                           {"f32[70,4,16], i64{2}; keepdims=0"},
-		"LayerNormalization":                   {"f32[70,32], f32[32], f32[32]; axis=-1", "f32[33,60], f32[60], f32[60]; axis=-1 -> y, m, i", "f16[140,32], f16[32]"},
-		"com.microsoft.LayerNormalizationGrad": {"f32[320,16], f32[320,16], f32[16], f32[320,1], f32[320,1]", "f32[130,31], f32[130,31], f32[31], f32[130,1], f32[130,1] -> x"},
-		"memopt.LayerNormalizationGrad":        {"f32[320,16], f32[320,16], f32[16], f32[16]", "f32[130,31], f32[130,31], f32[31], f32[31] -> x"},
-		"ConvTranspose":                        {"f32[20,4,8,8], f32[4,2,3,3], f32[2]; pads=[1, 1, 1, 1]", "f32[20,4,8,8], f32[4,1,2,2]; group=4 strides=[2, 2]"},
-		"com.microsoft.ConvGrad":               {"f32[20,4,8,8], f32[20,2,8,8], f32[4,2,3,3]; pads=[1, 1, 1, 1] -> x, w"},
-		"com.microsoft.FusedConv":              {"f32[20,2,8,8], f32[4,2,3,3], f32[4], f32[20,4,8,8]; pads=[1, 1, 1, 1] activation=\"Relu\""},
-		"memopt.AdamW":                         {"f32[3001], f32[3001], f32[]>0, _, i64[]{4}, f32[3001], f32[3001]>0"},
-		"SoftmaxCrossEntropyLoss":              {"f32[90,20], i64[90]<20", `f32[90,20], i32[90]<20, f32[20]; reduction="none" ignore_index=3`, "f32[8,20,16], i64[8,16]<20", "f16[150,20], i64[150]<20"},
-		"com.microsoft.FusedMatMul":            {"f32[200,10], f32[200,20]; transA=1", "f16[200,10], f16[30,10]; transB=1", "f32[200,10], f32[20,10]; transB=1"},
-		"memopt.SoftmaxCrossEntropyLossGrad":   {"f32[], f32[90,20], i64[90]<20", `f32[90], f32[90,20], i64[90]<20; reduction="none"`, `f32[], f32[8,20,16], i32[8,16]<20; reduction="sum"`},
-		"com.microsoft.SoftmaxCrossEntropyLossGrad": {"f32[], f32[90,20], i64[90]<20", "f16[], f16[150,20], i64[150]<20"},
-		"memopt.LinearCrossEntropy":                 {"f32[100,8], f32[20,8], i64[100]<20; transB=1"},
-		"memopt.LinearCrossEntropyGrad":             {"f32[], f32[100,8], f32[20,8], i64[100]<20, f32[20]; transB=1", "f32[], f32[300,4], f32[4,20], i64[300]<20", "bf16[], bf16[400,8], bf16[8,10], i64[400]<10"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			domain, name := "", name
-			if at := strings.LastIndex(name, "."); at > 0 {
-				domain, name = name[:at], name[at+1:]
-			}
-			op := *kernels.Library.Find(domain, name, 25)
-			op.Samples = samples
+	tried := 0
+	for _, has := range kernels.Library.All() {
+		if has.Tests.Pieces == nil {
+			continue
+		}
+		tried++
+		t.Run(has.FullName(), func(t *testing.T) {
+			op := *has
+			op.Samples = has.Tests.Pieces
 			cases, err := kernels.Cases(&op)
 			if err != nil {
 				t.Fatal(err)
@@ -168,6 +139,9 @@ func TestRanges(t *testing.T) {
 			}
 			conform(t, gpu, &op, cases, vulkan.Options{Range: limit})
 		})
+	}
+	if tried < 20 {
+		t.Errorf("only %d operators have samples for pieces", tried)
 	}
 }
 

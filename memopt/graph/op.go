@@ -119,10 +119,45 @@ type Op struct {
 
 	// Samples feed the conformance test; kernels documents their form.
 	Samples []string
+	// Tests is what tests must know of the operator beside that.
+	Tests Tests
 
 	in, out []Port
 	attrs   []AttrSpec
 }
+
+// Tests is what tests must know of an operator to test it; no stage reads it.
+type Tests struct {
+	// Work counts the operations of a run by walking over the elements of its tensors:
+	// another way than Flops to the same number. What an element takes is stated; which
+	// elements it is taken for is what is easily wrong: a reduction works on what it
+	// reads, a broadcast on what it writes.
+	Work func(n *Node, in []*Tensor) int64
+	// NoScalars: the operator needs an axis, and has no input that could broadcast, so
+	// no sample has single numbers.
+	NoScalars bool
+	// Places: integers of input 1 say where elements are read or written, one by one or
+	// by a last dim of them. Some sample has a place twice.
+	Places Places
+	// NotPointwise is why an operator is not Pointwise though its kernels are.
+	NotPointwise string
+	// Large are samples of what small operands do not show: operands laid out anew,
+	// sums in parts.
+	Large []string
+	// Pieces are samples whose operands have more than 4 KiB, which devices that show a
+	// kernel no more than that do in pieces.
+	Pieces []string
+}
+
+// Places is how integers name places.
+type Places uint8
+
+// The ways to name a place.
+const (
+	NoPlaces    Places = iota
+	PlaceEach          // each is one
+	PlaceTuples        // each row of the last dim is one
+)
 
 // Smaller is a form of a node that reads an extract of an input instead of the
 // input, which then need not be kept: the signs of an activation for its
