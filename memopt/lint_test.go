@@ -9,8 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"memopt/kernels"
 )
 
 // mayImport is who may know whom: the table of rooms. Packages that are not
@@ -21,7 +24,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/golden":              {},
 	"memopt/memopt/whole":               {},
 	"memopt/memopt/stop":                {},
-	"memopt/memopt/stop/stoptest":       {"memopt/memopt/stop"},
+	"memopt/memopt/stop/stoptest":       {},
 	"memopt/memopt/leak":                {},
 	"memopt/memopt/visible":             {},
 	"memopt/planner/pack":               {"memopt/memopt/stop", "memopt/memopt/visible"},
@@ -33,11 +36,12 @@ var mayImport = map[string][]string{
 	"memopt/memopt/quantize":            {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/stop"},
 	"memopt/memopt/joint":               {"memopt/memopt/graph", "memopt/memopt/stop", "memopt/memopt/whole"},
 	"memopt/memopt/tensorfile":          {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
-	"memopt/memopt/zoo":                 {"memopt/memopt/graph"},
+	"memopt/memopt/zoo":                 {"memopt/kernels/nodes", "memopt/memopt/graph"},
 	"memopt/memopt/corpus":              {"memopt/autograd", "memopt/kernels", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/zoo", "memopt/planner/pack"},
 	"memopt/autograd":                   {"memopt/memopt/stop", "memopt/memopt/graph"},
 	"memopt/kernels":                    {"memopt/kernels/internal/f32", "memopt/kernels/internal/spirv", "memopt/memopt/graph"},
 	"memopt/kernels/internal/f32":       {},
+	"memopt/kernels/nodes":              {"memopt/memopt/graph"},
 	"memopt/kernels/internal/spirv":     {},
 	"memopt/planner/cluster":            {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/visible"},
 	"memopt/planner":                    {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/visible", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack", "memopt/planner/recompute"},
@@ -87,6 +91,61 @@ func TestImports(t *testing.T) {
 			if strings.HasPrefix(imp, "memopt/") && !slices.Contains(allowed, imp) {
 				t.Errorf("%s imports %s, which the table of rooms does not allow", fields[0], imp)
 			}
+		}
+	}
+}
+
+// mayName are the places beside kernels that name operators, and why: what others know of
+// an operator are its facets (graph.Op).
+var mayName = map[string]string{
+	"planner/cluster":             "tables of ONNX Runtime's memory optimizer",
+	"memopt/quantize":             "ONNX Runtime's table of dynamic quantization, and the nodes that files get",
+	"memopt/onnx/names.go":        "which inputs of ONNX's operators are weights, in files that do not say",
+	"memopt/onnx/raise.go":        "which operators ONNX changed, by opset",
+	"memopt/onnx/shapes.go":       "formulas of dims as nodes of a file",
+	"memopt/bench/cpu.go":         "rows of measurements",
+	"memopt/bench/vulkancases.go": "rows of measurements",
+	"memopt/bench/plugin.go":      "rows of measurements",
+}
+
+// TestOperatorNames: no package but kernels mentions an operator by name.
+func TestOperatorNames(t *testing.T) {
+	names := map[string]bool{}
+	for _, op := range kernels.Library.All() {
+		names[op.Name], names[op.FullName()] = true, true
+	}
+	delete(names, "Size") // a kind of setting
+	used := map[string]bool{}
+	fset := token.NewFileSet()
+	for line := range strings.Lines(command(t, "git", "ls-files", "*.go")) {
+		path := strings.TrimSpace(line)
+		if strings.HasPrefix(path, "kernels/") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, filepath.Join("..", path), nil, 0)
+		if err != nil {
+			continue // deleted, not yet committed
+		}
+		place := path
+		if _, ok := mayName[place]; !ok {
+			place = filepath.ToSlash(filepath.Dir(path))
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			l, ok := n.(*ast.BasicLit)
+			if !ok || l.Kind != token.STRING {
+				return true
+			}
+			if text, err := strconv.Unquote(l.Value); err == nil && names[text] {
+				if used[place] = true; mayName[place] == "" {
+					t.Errorf("%s names the operator %s: ask for a facet of graph.Op, or build with kernels/nodes", fset.Position(l.Pos()), text)
+				}
+			}
+			return true
+		})
+	}
+	for place := range mayName {
+		if !used[place] {
+			t.Errorf("%s names no operator any more", place)
 		}
 	}
 }

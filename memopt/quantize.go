@@ -113,7 +113,7 @@ func roundings(ctx context.Context, path string, c configs.Config) (o quantize.O
 
 // quantizeWarnings tells of what was asked for and has no effect.
 func quantizeWarnings(r *quantize.Report, path string, o quantize.Options, c configs.Config) (warnings []string) {
-	can := append(quantize.Operators(), "Gemm")
+	can := quantize.Operators()
 	for _, op := range o.Ops {
 		if slices.Contains(can, op) {
 			continue

@@ -16,7 +16,9 @@ type operator struct {
 	quantize func(s *scope, n *onnx.DraftNode) error
 }
 
-// operators is upstream's table of dynamic quantization.
+// operators is ONNX Runtime's table of dynamic quantization (its registries of integer
+// operators): a fixed one, by the names that files have. What is added for them, products of
+// integers, scales and casts, has the names that ONNX Runtime gives it.
 var operators map[string]operator
 
 func init() {
@@ -31,9 +33,10 @@ func init() {
 	}
 }
 
-// Operators are the names of those that can be quantized.
+// Operators are the names of those that can be quantized: a Gemm as the product that it is
+// rewritten to.
 func Operators() []string {
-	var names []string
+	names := []string{"Gemm"}
 	for name := range operators {
 		names = append(names, name)
 	}

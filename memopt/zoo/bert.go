@@ -21,9 +21,9 @@ func buildBERT(m *model) {
 	e := "bert.embeddings"
 	words := m.param(e+".word_embeddings.weight", smallStd, m.Vocab, m.Width)
 	places := m.param(e+".position_embeddings.weight", smallStd, m.Positions, m.Width)
-	x := m.node(e+".sum", "Add", nil,
-		m.node(e+".word_embeddings", "Gather", nil, words, ids),
-		m.node(e+".position_embeddings", "Gather", nil, places, m.positions()))
+	x := m.b.Add(e+".sum",
+		m.b.Gather(e+".word_embeddings", words, ids),
+		m.b.Gather(e+".position_embeddings", places, m.positions()))
 	x = m.dropout(e+".dropout", m.layerNorm(e+".LayerNorm", x, bertEpsilon))
 	for i := range m.Layers {
 		x = m.bertLayer(module("bert.encoder.layer", i), x)
@@ -42,11 +42,11 @@ func (m *model) bertLayer(p string, x *graph.Value) *graph.Value {
 	k := m.split(m.linear(a+".self.key", rows, m.Width, smallStd, true), m.Heads, true)
 	v := m.split(m.linear(a+".self.value", rows, m.Width, smallStd, true), m.Heads, false)
 	y := m.tokens(m.linear(a+".output.dense", m.attention(a+".self", q, k, v, nil), m.Width, smallStd, true))
-	x = m.node(a+".output.sum", "Add", nil, m.dropout(a+".output.dropout", y), x)
+	x = m.b.Add(a+".output.sum", m.dropout(a+".output.dropout", y), x)
 	x = m.layerNorm(a+".output.LayerNorm", x, bertEpsilon)
 
 	h := m.gelu(p+".intermediate.act", m.linear(p+".intermediate.dense", m.rows(x), m.Hidden, smallStd, true))
 	y = m.tokens(m.linear(p+".output.dense", h, m.Width, smallStd, true))
-	x = m.node(p+".output.sum", "Add", nil, m.dropout(p+".output.dropout", y), x)
+	x = m.b.Add(p+".output.sum", m.dropout(p+".output.dropout", y), x)
 	return m.layerNorm(p+".output.LayerNorm", x, bertEpsilon)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"memopt/kernels/nodes"
 	"memopt/memopt/graph"
 )
 
@@ -61,13 +62,13 @@ func New(spec Spec, lib *graph.Library) (g *graph.Graph, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case *missing:
+		case *nodes.Missing:
 			g, err = nil, r
 		default:
 			panic(r)
 		}
 	}()
-	m := &model{Spec: spec, b: graph.NewBuilder(graph.New(lib, f.Name)), batch: graph.Sym("batch"), seq: graph.Sym("seq")}
+	m := &model{Spec: spec, b: nodes.New(lib, f.Name), batch: graph.Sym("batch"), seq: graph.Sym("seq")}
 	if err := graph.Try(func() { f.build(m) }); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}

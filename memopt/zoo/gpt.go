@@ -24,9 +24,9 @@ func buildGPT(m *model) {
 	wpe := m.param("transformer.wpe.weight", smallStd, m.Positions, m.Width)
 	positions := m.positions()
 	mask := m.causal(positions)
-	x := m.node("transformer.embeddings", "Add", nil,
-		m.node("transformer.wte", "Gather", nil, wte, ids),
-		m.node("transformer.wpe", "Gather", nil, wpe, positions))
+	x := m.b.Add("transformer.embeddings",
+		m.b.Gather("transformer.wte", wte, ids),
+		m.b.Gather("transformer.wpe", wpe, positions))
 	x = m.dropout("transformer.drop", x)
 	for i := range m.Layers {
 		x = m.gptBlock(module("transformer.h", i), x, mask)
@@ -41,20 +41,20 @@ func (m *model) gptBlock(p string, x, mask *graph.Value) *graph.Value {
 
 	a := p + ".attn"
 	qkv := m.conv1D(a+".c_attn", m.rows(m.layerNorm(p+".ln_1", x, 1e-5)), 3*m.Width, smallStd)
-	parts := m.nodes([]string{a + ".q", a + ".k", a + ".v"}, "Split", []graph.Attr{attr("axis", -1), attr("num_outputs", 3)}, qkv)
+	parts := m.b.Split([]string{a + ".q", a + ".k", a + ".v"}, qkv, -1)
 	q, k, v := m.split(parts[0], m.Heads, false), m.split(parts[1], m.Heads, true), m.split(parts[2], m.Heads, false)
 	y := m.tokens(m.conv1D(a+".c_proj", m.attention(a, q, k, v, mask), m.Width, residualStd))
-	x = m.node(a+".sum", "Add", nil, x, m.dropout(a+".resid_dropout", y))
+	x = m.b.Add(a+".sum", x, m.dropout(a+".resid_dropout", y))
 
 	f := p + ".mlp"
 	h := m.conv1D(f+".c_fc", m.rows(m.layerNorm(p+".ln_2", x, 1e-5)), m.Hidden, smallStd)
 	h = m.gelu(f+".act", h)
 	y = m.tokens(m.conv1D(f+".c_proj", h, m.Width, residualStd))
-	return m.node(f+".sum", "Add", nil, x, m.dropout(f+".dropout", y))
+	return m.b.Add(f+".sum", x, m.dropout(f+".dropout", y))
 }
 
 // conv1D is GPT-2's word for a linear layer whose weight is [from, to].
 func (m *model) conv1D(name string, x *graph.Value, to int, std float64) *graph.Value {
 	from, _ := x.Shape[1].Const()
-	return m.node(name, "Gemm", nil, x, m.param(name+".weight", std, int(from), to), m.filled(graph.Param, name+".bias", 0, to))
+	return m.b.Gemm(name, x, m.param(name+".weight", std, int(from), to), m.filled(graph.Param, name+".bias", 0, to))
 }

@@ -30,7 +30,7 @@ func buildLlama(m *model) {
 	table := m.param("model.embed_tokens.weight", smallStd, m.Vocab, m.Width)
 	positions := m.positions()
 	mask, turn := m.causal(positions), m.rotary(positions)
-	x := m.node("model.embed_tokens", "Gather", nil, table, ids)
+	x := m.b.Gather("model.embed_tokens", table, ids)
 	for i := range m.Layers {
 		x = m.llamaLayer(module("model.layers", i), x, mask, turn)
 	}
@@ -46,21 +46,20 @@ func (m *model) llamaLayer(p string, x, mask *graph.Value, turn rotation) *graph
 	q, k = m.rotate(a+".q", q, turn), m.rotate(a+".k", k, turn)
 	k = m.repeat(a+".k", m.transpose(a+".k.t", k, 0, 1, 3, 2))
 	y := m.tokens(m.linear(a+".o_proj", m.attention(a, q, k, m.repeat(a+".v", v), mask), m.Width, smallStd, false))
-	x = m.node(a+".sum", "Add", nil, x, y)
+	x = m.b.Add(a+".sum", x, y)
 
 	f := p + ".mlp"
 	rows = m.rows(m.rmsNorm(p+".post_attention_layernorm", x))
 	gate := m.linear(f+".gate_proj", rows, m.Hidden, smallStd, false)
 	up := m.linear(f+".up_proj", rows, m.Hidden, smallStd, false)
-	silu := m.node(f+".act", "Mul", nil, gate, m.node(f+".sigmoid", "Sigmoid", nil, gate))
-	y = m.tokens(m.linear(f+".down_proj", m.node(f+".gated", "Mul", nil, silu, up), m.Width, smallStd, false))
-	return m.node(f+".sum", "Add", nil, x, y)
+	silu := m.b.Mul(f+".act", gate, m.b.Sigmoid(f+".sigmoid", gate))
+	y = m.tokens(m.linear(f+".down_proj", m.b.Mul(f+".gated", silu, up), m.Width, smallStd, false))
+	return m.b.Add(f+".sum", x, y)
 }
 
 // rmsNorm is over the last dim.
 func (m *model) rmsNorm(name string, x *graph.Value) *graph.Value {
-	return m.node(name, "RMSNormalization", []graph.Attr{attr("axis", -1), {Name: "epsilon", Value: 1e-5}}, x,
-		m.filled(graph.Param, name+".weight", 1, m.Width))
+	return m.b.RMSNorm(name, x, m.filled(graph.Param, name+".weight", 1, m.Width), 1e-5)
 }
 
 // rotation is the cosines and sines [seq, size] of every position's angles.
@@ -77,19 +76,19 @@ func (m *model) rotary(positions *graph.Value) rotation {
 	if err != nil {
 		panic(err)
 	}
-	place := m.node(p+".positions", "Cast", []graph.Attr{attr("to", int(graph.Float32))}, positions)
-	half := m.node(p+".angles", "Mul", nil, m.node(p+".column", "Unsqueeze", nil, place, m.sizes(dim(1))), speed)
-	angles := m.node(p+".twice", "Concat", []graph.Attr{attr("axis", -1)}, half, half)
-	return rotation{m.node(p+".cos", "Cos", nil, angles), m.node(p+".sin", "Sin", nil, angles)}
+	place := m.b.Cast(p+".positions", positions, graph.Float32)
+	half := m.b.Mul(p+".angles", m.b.Unsqueeze(p+".column", place, m.sizes(dim(1))), speed)
+	angles := m.b.Concat(p+".twice", -1, half, half)
+	return rotation{m.b.Cos(p+".cos", angles), m.b.Sin(p+".sin", angles)}
 }
 
 // rotate turns each pair (x[i], x[i + size/2]) of x [batch, heads, seq, size]:
 // x·cos + (−second half, first half)·sin.
 func (m *model) rotate(name string, x *graph.Value, turn rotation) *graph.Value {
-	halves := m.nodes([]string{name + ".first", name + ".second"}, "Split", []graph.Attr{attr("axis", -1), attr("num_outputs", 2)}, x)
-	quarter := m.node(name+".quarter", "Concat", []graph.Attr{attr("axis", -1)}, m.node(name+".negative", "Neg", nil, halves[1]), halves[0])
-	return m.node(name+".turned", "Add", nil,
-		m.node(name+".cos", "Mul", nil, x, turn.cos), m.node(name+".sin", "Mul", nil, quarter, turn.sin))
+	halves := m.b.Split([]string{name + ".first", name + ".second"}, x, -1)
+	quarter := m.b.Concat(name+".quarter", -1, m.b.Neg(name+".negative", halves[1]), halves[0])
+	return m.b.Add(name+".turned",
+		m.b.Mul(name+".cos", x, turn.cos), m.b.Mul(name+".sin", quarter, turn.sin))
 }
 
 // repeat gives x [batch, kv-heads, a, b] to every head of its group.
@@ -98,7 +97,7 @@ func (m *model) repeat(name string, x *graph.Value) *graph.Value {
 		return x
 	}
 	a, b, group := x.Shape[2], x.Shape[3], dim(m.Heads/m.KVHeads)
-	one := m.node(name+".group", "Unsqueeze", nil, x, m.sizes(dim(2)))
-	all := m.node(name+".groups", "Expand", nil, one, m.sizes(m.batch, dim(m.KVHeads), group, a, b))
+	one := m.b.Unsqueeze(name+".group", x, m.sizes(dim(2)))
+	all := m.b.Expand(name+".groups", one, m.sizes(m.batch, dim(m.KVHeads), group, a, b))
 	return m.view(name+".repeated", all, m.batch, dim(m.Heads), a, b)
 }

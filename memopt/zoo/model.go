@@ -1,9 +1,9 @@
 package zoo
 
 import (
-	"fmt"
 	"strconv"
 
+	"memopt/kernels/nodes"
 	"memopt/memopt/graph"
 )
 
@@ -11,43 +11,14 @@ import (
 // them, so every name is given here and none is made up.
 type model struct {
 	Spec
-	b          *graph.Builder
+	b          nodes.Builder
 	batch, seq graph.Dim
-}
-
-// missing says that the library lacks an operator.
-type missing struct{ op string }
-
-func (e *missing) Error() string {
-	return fmt.Sprintf("the operator library has no %s", e.op)
 }
 
 func dim(n int) graph.Dim { return graph.Num(int64(n)) }
 
 // module is the name of one of several.
 func module(prefix string, i int) string { return prefix + "." + strconv.Itoa(i) }
-
-// node appends a node with one output, both under one name.
-func (m *model) node(name, op string, attrs []graph.Attr, in ...*graph.Value) *graph.Value {
-	return m.nodes([]string{name}, op, attrs, in...)[0]
-}
-
-// nodes appends a node under the name of its first output.
-func (m *model) nodes(names []string, op string, attrs []graph.Attr, in ...*graph.Value) []*graph.Value {
-	o := m.b.Graph.Lib.Find("", op, 0)
-	if o == nil {
-		panic(&missing{op})
-	}
-	outs, err := m.b.Node(o, names[0], attrs, in, names)
-	if err != nil {
-		panic(err)
-	}
-	return outs
-}
-
-func attr(name string, v int) graph.Attr { return graph.Attr{Name: name, Value: int64(v)} }
-
-func attrs(name string, vs ...int64) graph.Attr { return graph.Attr{Name: name, Value: vs} }
 
 // define adds a value that no node makes.
 func (m *model) define(kind graph.Kind, name string, t graph.DType, s ...graph.Dim) *graph.Value {
@@ -119,32 +90,31 @@ func (m *model) scalar(name string, t graph.DType, x float64) *graph.Value {
 
 // view is x under another shape.
 func (m *model) view(name string, x *graph.Value, shape ...graph.Dim) *graph.Value {
-	return m.node(name, "Reshape", nil, x, m.sizes(shape...))
+	return m.b.Reshape(name, x, m.sizes(shape...))
 }
 
 // transpose reorders dims.
 func (m *model) transpose(name string, x *graph.Value, perm ...int64) *graph.Value {
-	return m.node(name, "Transpose", []graph.Attr{attrs("perm", perm...)}, x)
+	return m.b.Transpose(name, x, perm...)
 }
 
 // linear is PyTorch's: rows × weightᵀ + bias, with weight [to, from].
 func (m *model) linear(name string, x *graph.Value, to int, std float64, bias bool) *graph.Value {
 	from, _ := x.Shape[1].Const()
-	in := []*graph.Value{x, m.param(name+".weight", std, to, int(from))}
+	w, b := m.param(name+".weight", std, to, int(from)), (*graph.Value)(nil)
 	if bias {
-		in = append(in, m.filled(graph.Param, name+".bias", 0, to))
+		b = m.filled(graph.Param, name+".bias", 0, to)
 	}
-	return m.node(name, "Gemm", []graph.Attr{attr("transB", 1)}, in...)
+	return m.b.Linear(name, x, w, b)
 }
 
 // layerNorm is over the last dim.
 func (m *model) layerNorm(name string, x *graph.Value, epsilon float64) *graph.Value {
-	return m.node(name, "LayerNormalization", []graph.Attr{attr("axis", -1), {Name: "epsilon", Value: epsilon}}, x,
-		m.filled(graph.Param, name+".weight", 1, m.Width), m.filled(graph.Param, name+".bias", 0, m.Width))
+	return m.b.LayerNorm(name, x, m.filled(graph.Param, name+".weight", 1, m.Width), m.filled(graph.Param, name+".bias", 0, m.Width), epsilon)
 }
 
 func (m *model) gelu(name string, x *graph.Value) *graph.Value {
-	return m.node(name, "Gelu", []graph.Attr{{Name: "approximate", Value: m.Gelu}}, x)
+	return m.b.Gelu(name, x, m.Gelu)
 }
 
 // dropout is nothing at all at probability 0.
@@ -152,12 +122,12 @@ func (m *model) dropout(name string, x *graph.Value) *graph.Value {
 	if m.Dropout == 0 {
 		return x
 	}
-	return m.node(name, "Dropout", nil, x, m.scalar("dropout.p", graph.Float32, m.Dropout), m.scalar("training", graph.Bool, 1))
+	return m.b.Dropout(name, x, m.scalar("dropout.p", graph.Float32, m.Dropout), m.scalar("training", graph.Bool, 1))
 }
 
 // classLoss is the mean cross entropy of logits [batch, classes].
 func (m *model) classLoss(logits, labels *graph.Value) {
-	m.finish(m.node("loss", "SoftmaxCrossEntropyLoss", []graph.Attr{{Name: "reduction", Value: "mean"}}, logits, labels))
+	m.finish(m.b.CrossEntropy("loss", logits, labels))
 }
 
 func (m *model) finish(loss *graph.Value) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"memopt/kernels/nodes"
 	"memopt/memopt/graph"
 )
 
@@ -35,7 +36,7 @@ func buildResNet(m *model) {
 		x = m.relu("relu", m.batchNorm("bn1", m.conv("conv1", x, m.Width, 3, 1)))
 	} else {
 		x = m.relu("relu", m.batchNorm("bn1", m.conv("conv1", x, m.Width, 7, 2)))
-		x = m.node("maxpool", "MaxPool", window(3, 2), x)
+		x = m.b.MaxPool("maxpool", x, window(3, 2))
 	}
 	for stage := range 4 {
 		for i := range m.Layers {
@@ -46,7 +47,7 @@ func buildResNet(m *model) {
 			x = m.basicBlock(module("layer"+strconv.Itoa(stage+1), i), x, m.Width<<stage, stride)
 		}
 	}
-	x = m.node("flatten", "Flatten", []graph.Attr{attr("axis", 1)}, m.node("avgpool", "GlobalAveragePool", nil, x))
+	x = m.b.Flatten("flatten", m.b.GlobalAveragePool("avgpool", x), 1)
 	m.classLoss(m.linear("fc", x, m.Classes, smallStd, true), labels)
 }
 
@@ -56,23 +57,21 @@ func (m *model) basicBlock(p string, x *graph.Value, channels, stride int) *grap
 	if stride != 1 {
 		x = m.batchNorm(p+".downsample.1", m.conv(p+".downsample.0", x, channels, 1, stride))
 	}
-	return m.relu(p+".relu2", m.node(p+".sum", "Add", nil, y, x))
+	return m.relu(p+".relu2", m.b.Add(p+".sum", y, x))
 }
 
-func (m *model) relu(name string, x *graph.Value) *graph.Value { return m.node(name, "Relu", nil, x) }
+func (m *model) relu(name string, x *graph.Value) *graph.Value { return m.b.Relu(name, x) }
 
 // conv has no bias: a batch normalisation follows.
 func (m *model) conv(name string, x *graph.Value, to, kernel, stride int) *graph.Value {
 	from, _ := x.Shape[1].Const()
 	std := math.Sqrt(2 / float64(to*kernel*kernel)) // He's, for the way back
-	return m.node(name, "Conv", window(kernel, stride), x, m.param(name+".weight", std, to, int(from), kernel, kernel))
+	return m.b.Conv(name, x, m.param(name+".weight", std, to, int(from), kernel, kernel), window(kernel, stride))
 }
 
-// window is the attributes of a square one with its middle on every stride'th
-// element.
-func window(kernel, stride int) []graph.Attr {
-	k, s, p := int64(kernel), int64(stride), int64(kernel/2)
-	return []graph.Attr{attrs("kernel_shape", k, k), attrs("pads", p, p, p, p), attrs("strides", s, s)}
+// window is a square one with its middle on every stride'th element.
+func window(kernel, stride int) nodes.Window {
+	return nodes.Window{Size: kernel, Stride: stride, Pad: kernel / 2}
 }
 
 // batchNorm keeps PyTorch's running statistics: the new ones replace the old at
@@ -82,9 +81,8 @@ func (m *model) batchNorm(name string, x *graph.Value) *graph.Value {
 	n := int(c)
 	mean := m.filled(graph.State, name+".running_mean", 0, n)
 	variance := m.filled(graph.State, name+".running_var", 1, n)
-	outs := m.nodes([]string{name, mean.Name + ".new", variance.Name + ".new"}, "BatchNormalization",
-		[]graph.Attr{{Name: "epsilon", Value: 1e-5}, {Name: "momentum", Value: 0.9}, attr("training_mode", 1)},
-		x, m.filled(graph.Param, name+".weight", 1, n), m.filled(graph.Param, name+".bias", 0, n), mean, variance)
+	outs := m.b.BatchNorm([3]string{name, mean.Name + ".new", variance.Name + ".new"},
+		x, m.filled(graph.Param, name+".weight", 1, n), m.filled(graph.Param, name+".bias", 0, n), mean, variance, 1e-5, 0.9)
 	g := m.b.Graph
 	g.Updates = append(g.Updates, graph.Update{State: mean, New: outs[1]}, graph.Update{State: variance, New: outs[2]})
 	return outs[0]

@@ -26,15 +26,15 @@ func (m *model) tokens(x *graph.Value) *graph.Value {
 
 // positions is 0, 1, …, seq − 1.
 func (m *model) positions() *graph.Value {
-	return m.node("positions", "Range", nil, m.size(dim(0)), m.size(m.seq), m.size(dim(1)))
+	return m.b.Range("positions", m.size(dim(0)), m.size(m.seq), m.size(dim(1)))
 }
 
 // causal is what is added to scores [seq, seq]: −∞ where a key is later than
 // the query.
 func (m *model) causal(positions *graph.Value) *graph.Value {
-	query := m.node("causal.query", "Unsqueeze", nil, positions, m.sizes(dim(1)))
-	seen := m.node("causal.seen", "LessOrEqual", nil, positions, query)
-	return m.node("causal", "Where", nil, seen, m.scalar("causal.open", graph.Float32, 0),
+	query := m.b.Unsqueeze("causal.query", positions, m.sizes(dim(1)))
+	seen := m.b.LessOrEqual("causal.seen", positions, query)
+	return m.b.Where("causal", seen, m.scalar("causal.open", graph.Float32, 0),
 		m.scalar("causal.shut", graph.Float32, math.Inf(-1)))
 }
 
@@ -53,12 +53,12 @@ func (m *model) split(x *graph.Value, heads int, swapped bool) *graph.Value {
 // nil. It is q that is scaled: there is less of it than of the scores.
 func (m *model) attention(p string, q, k, v, mask *graph.Value) *graph.Value {
 	scale := m.scalar("attention.scale", graph.Float32, 1/math.Sqrt(float64(m.Width/m.Heads)))
-	scores := m.node(p+".scores", "MatMul", nil, m.node(p+".scaled", "Mul", nil, q, scale), k)
+	scores := m.b.MatMul(p+".scores", m.b.Mul(p+".scaled", q, scale), k)
 	if mask != nil {
-		scores = m.node(p+".masked", "Add", nil, scores, mask)
+		scores = m.b.Add(p+".masked", scores, mask)
 	}
-	probs := m.dropout(p+".dropped", m.node(p+".probs", "Softmax", []graph.Attr{attr("axis", -1)}, scores))
-	context := m.transpose(p+".context.t", m.node(p+".context", "MatMul", nil, probs, v), 0, 2, 1, 3)
+	probs := m.dropout(p+".dropped", m.b.Softmax(p+".probs", scores, -1))
+	context := m.transpose(p+".context.t", m.b.MatMul(p+".context", probs, v), 0, 2, 1, 3)
 	return m.view(p+".context.rows", context, m.batch.Mul(m.seq), dim(m.Width))
 }
 
@@ -67,9 +67,7 @@ const ignored = -100
 
 // tokenLoss is the mean cross entropy of logits [batch·seq, vocab].
 func (m *model) tokenLoss(logits, labels *graph.Value) {
-	m.finish(m.node("loss", "SoftmaxCrossEntropyLoss",
-		[]graph.Attr{attr("ignore_index", ignored), {Name: "reduction", Value: "mean"}},
-		logits, m.view("labels.rows", labels, m.batch.Mul(m.seq))))
+	m.finish(m.b.CrossEntropy("loss", logits, m.view("labels.rows", labels, m.batch.Mul(m.seq)), ignored))
 }
 
 // head is the logits of rows by the embedding's matrix [vocab, width], or by
@@ -78,9 +76,5 @@ func (m *model) head(name string, x, embedding, bias *graph.Value) *graph.Value 
 	if m.Untied {
 		embedding = m.param(name+".weight", smallStd, m.Vocab, m.Width)
 	}
-	in := []*graph.Value{x, embedding}
-	if bias != nil {
-		in = append(in, bias)
-	}
-	return m.node(name, "Gemm", []graph.Attr{attr("transB", 1)}, in...)
+	return m.b.Linear(name, x, embedding, bias)
 }
