@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// step is the lives of a training step of about n values: what the forward pass makes lives until the backward pass,
-// which runs the other way, has used it; gradients and what a node needs for itself live for a few moments; weights
-// live throughout. Sizes are drawn from a few, as layers repeat, with now and then an odd one.
+// trainingStep is the buffers of a training step of about n values. Activations are alive until the backward pass, which
+// runs in reverse order, has read them; gradients and work space for a few moments; weights throughout. Sizes are drawn from
+// twelve, as layers repeat, and one in ten is odd.
 func trainingStep(n int, seed uint64) Problem {
 	r := rand.New(rand.NewPCG(seed, seed))
 	var p Problem
@@ -50,7 +50,7 @@ func trainingStep(n int, seed uint64) Problem {
 	return p
 }
 
-// layered is the lives of a step of equal layers, in the order of a step: most of what a layer makes is kept until its
+// layered is the buffers of a step of equal layers, in the order of the step: most of what a layer makes is kept until its
 // mirror image in the backward pass.
 func layered(layers int) (p Problem) {
 	const values = 20
@@ -66,7 +66,7 @@ func layered(layers int) (p Problem) {
 	return p
 }
 
-// ladder is buffers each of which begins a moment after the one before.
+// ladder is buffers of which each overlaps the one before and the one after by a moment.
 func ladder(n int) (p Problem) {
 	for i := range n {
 		p.Buffers = append(p.Buffers, Buffer{First: int32(2 * i), Last: int32(2*i + 3), Size: int64(1 + i)})
@@ -74,7 +74,7 @@ func ladder(n int) (p Problem) {
 	return p
 }
 
-// drawn is n buffers, each drawn by itself.
+// drawn is n independently drawn buffers.
 func drawn(draw func(n int, r *rand.Rand) Buffer) func(n int, seed uint64) Problem {
 	return func(n int, seed uint64) (p Problem) {
 		r := rand.New(rand.NewPCG(seed, seed))
@@ -98,13 +98,13 @@ var shapes = map[string]func(n int, seed uint64) Problem{
 	}),
 }
 
-// short is short lives of all sizes, aligned.
+// short is short-lived buffers of all sizes, aligned.
 var short = drawn(func(n int, r *rand.Rand) Buffer {
 	a := r.IntN(n)
 	return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(200)), Size: 64 * (1 + r.Int64N(1<<12)), Align: 64}
 })
 
-// window is lives that end in the order in which they begin.
+// window is buffers that end in the order in which they begin.
 func window(n int, seed uint64) (p Problem) {
 	r := rand.New(rand.NewPCG(seed, seed))
 	for i := range n {
@@ -127,7 +127,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// Google's instances, whose hard ones are all in the first bytes of their capacity.
+// BenchmarkMiniMalloc solves Google's instances within their capacity and without one.
 func BenchmarkMiniMalloc(b *testing.B) {
 	all, err := MiniMalloc()
 	if err != nil {

@@ -45,7 +45,7 @@ func TestReadCSVErrors(t *testing.T) {
 	}
 }
 
-// Fixed offsets and buffers to take over are read, kept and written.
+// Fixed offsets and buffers to take over are read, solved for and written.
 func TestFixedInPlaceCSV(t *testing.T) {
 	const in = "id,lower,upper,size,fixed,inplace,offset\nb,2,5,4,,a,8\na,0,3,4,8,,8\nc,0,5,8,,,0\n"
 	p, err := ReadCSV(strings.NewReader(in))
@@ -62,8 +62,7 @@ func TestFixedInPlaceCSV(t *testing.T) {
 	}
 }
 
-// Times beyond moments come back as they were, and a buffer may take over one that ends a moment
-// after it begins.
+// Timestamps that are no int32 are written as they were read, and a buffer may take over one that ends one after it begins.
 func TestTimesCSV(t *testing.T) {
 	const in = `id,lower,upper,size,inplace,offset
 a,-9223372036854775808,1700000000000000000,4,,4

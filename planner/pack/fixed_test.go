@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyFixed adds to a problem buffers that are fixed and pairs that may share in place.
+// anyFixed fixes buffers of a problem, and adds pairs that may share in place.
 func anyFixed(t *rapid.T, p Problem) Problem {
 	for i, b := range p.Buffers {
 		if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
@@ -21,9 +21,9 @@ func anyFixed(t *rapid.T, p Problem) Problem {
 			if c.First == b.Last-1 && rapid.Bool().Draw(t, "pair") {
 				q := p
 				q.InPlace = append(p.InPlace[:len(p.InPlace):len(p.InPlace)], InPlace{i, j})
-				if at := p.fixedOffsets(); at != nil && at[i] != notFixed && rapid.Bool().Draw(t, "both fixed") {
+				if fixed := p.fixedOffsets(); fixed != nil && fixed[i] != notFixed && rapid.Bool().Draw(t, "both fixed") {
 					r := q
-					r.Fixed = append(p.Fixed[:len(p.Fixed):len(p.Fixed)], Fixed{j, at[i]})
+					r.Fixed = append(p.Fixed[:len(p.Fixed):len(p.Fixed)], Fixed{j, fixed[i]})
 					if Valid(r) == nil {
 						q = r
 					}
@@ -37,42 +37,42 @@ func anyFixed(t *rapid.T, p Problem) Problem {
 	return p
 }
 
-// lowestOfAll is the lowest height of all solutions of p: each of its buffers in turn is put where it is fixed, on any
-// other or where one is that it may take over.
+// lowestOfAll is the lowest height of all solutions of p, by enumeration: each buffer in turn is placed where it is fixed, or at
+// the bottom, on top of any other, or at the offset of one.
 func lowestOfAll(p Problem) int64 {
-	at := p.fixedOffsets()
+	fixed := p.fixedOffsets()
 	placed := make([]bool, len(p.Buffers))
 	offsets := make([]int64, len(p.Buffers))
 	for i, b := range p.Buffers {
 		placed[i] = !takesRoom(b)
-		if at != nil && at[i] != notFixed {
-			placed[i], offsets[i] = true, at[i]
+		if fixed != nil && fixed[i] != notFixed {
+			placed[i], offsets[i] = true, fixed[i]
 		}
 	}
 	best := int64(math.MaxInt64)
 	var put func()
 	put = func() {
 		height, all := int64(0), true
-		var stands Problem
-		var where []int64
+		var partial Problem // of the buffers placed so far
+		var partialOffsets []int64
 		number := make([]int, len(p.Buffers))
 		for i, b := range p.Buffers {
 			number[i] = -1
 			if all = all && placed[i]; placed[i] && takesRoom(b) {
 				height = max(height, offsets[i]+b.Size)
-				number[i] = len(where)
-				stands.Buffers, where = append(stands.Buffers, b), append(where, offsets[i])
+				number[i] = len(partialOffsets)
+				partial.Buffers, partialOffsets = append(partial.Buffers, b), append(partialOffsets, offsets[i])
 			}
 		}
 		for _, x := range p.InPlace {
 			if number[x.From] >= 0 && number[x.To] >= 0 {
-				stands.InPlace = append(stands.InPlace, InPlace{number[x.From], number[x.To]})
+				partial.InPlace = append(partial.InPlace, InPlace{number[x.From], number[x.To]})
 			}
 		}
 		if height >= best {
 			return
 		}
-		if _, _, bad := findOverlap(rectangles(stands, where)); bad {
+		if _, _, bad := findOverlap(rectangles(partial, partialOffsets)); bad {
 			return
 		}
 		if all {
@@ -106,8 +106,8 @@ func lowestOfAll(p Problem) int64 {
 	return best
 }
 
-// No solution is lower than the lowest of all, which is found if no buffer takes over another, but for what a size lacks
-// of whole units of the alignment; and the bound is not above it.
+// TestSmallAgainstAll: no solution and no bound contradicts the lowest height of all solutions. Without pairs, that height is
+// reached but for the rounding of a size to the alignment unit.
 func TestSmallAgainstAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		buffer := rapid.Custom(func(t *rapid.T) Buffer {
@@ -140,7 +140,7 @@ func TestSmallAgainstAll(t *testing.T) {
 	})
 }
 
-// Larger ones are solutions too, and what may be taken over helps.
+// TestAnyFixed: larger problems have valid solutions, too, and their bounds hold without sharing.
 func TestAnyFixed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyFixed(t, anyProblem(t))
@@ -153,7 +153,7 @@ func TestAnyFixed(t *testing.T) {
 		}
 		p.InPlace = nil
 		if Valid(p) != nil {
-			return // two are fixed where only sharing lets them be
+			return // two are fixed where they need to share
 		}
 		apart, err := Solve(p, Effort{})
 		if err != nil {
@@ -165,37 +165,37 @@ func TestAnyFixed(t *testing.T) {
 	})
 }
 
-// A skyline goes around what is fixed.
-func TestGrowAround(t *testing.T) {
+// TestSkylineFixed: a skyline is built around fixed ranges.
+func TestSkylineFixed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyFixed(t, anyProblem(t))
 		p.InPlace = nil
 		if Valid(p) != nil {
-			return // two are fixed where only sharing lets them be
+			return // two are fixed where they need to share
 		}
-		lives, sections := liveRanges(p)
-		if len(lives) == 0 {
+		ranges, sections := liveRanges(p)
+		if len(ranges) == 0 {
 			return
 		}
-		q := &part{ranges: lives, sections: sections, top: math.MaxInt64}
-		goal := max(maxLive(lives, sections), fixedTop(p))
-		q.offsets, q.top = trySkylines(q, target{bound: goal, enough: goal})
+		q := &part{ranges: ranges, sections: sections, top: math.MaxInt64}
+		bound := max(maxLive(ranges, sections), fixedTop(p))
+		q.offsets, q.top = trySkylines(q, target{bound: bound, enough: bound})
 		if q.offsets == nil {
-			return // the fixed ones are in the way of all routes
+			return // fixed ranges are in the way of every skyline
 		}
-		if q.top < goal {
-			t.Fatalf("%+v: built to %d, below %d", p, q.top, goal)
+		if q.top < bound {
+			t.Fatalf("%+v: built to %d, below the bound %d", p, q.top, bound)
 		}
 		checkApart(t, q)
-		for i, l := range lives {
-			if l.fixed != notFixed && q.offsets[i] != l.fixed {
-				t.Fatalf("%+v: life %v at %d", p, l, q.offsets[i])
+		for i, r := range ranges {
+			if r.fixed != notFixed && q.offsets[i] != r.fixed {
+				t.Fatalf("%+v: range %v at %d", p, r, q.offsets[i])
 			}
 		}
 	})
 }
 
-// Around a few regions that are reserved, many lives come within a percent of the bound.
+// TestAroundRegions: many ranges are packed around a few reserved regions to within a percent of the bound.
 func TestAroundRegions(t *testing.T) {
 	const n, regions = 20_000, 8
 	p := short(n, 1)
@@ -209,7 +209,7 @@ func TestAroundRegions(t *testing.T) {
 	}
 }
 
-// Many lives are packed around many others that stand where a packing had them.
+// TestAroundMany: many ranges are packed around many that are fixed where a packing had them.
 func TestAroundMany(t *testing.T) {
 	for name, shape := range shapes {
 		p := shape(3000, 5)
@@ -227,7 +227,7 @@ func TestAroundMany(t *testing.T) {
 	}
 }
 
-// Many lives are packed below the end of a buffer that is fixed as high as can be.
+// TestFixedHigh: many ranges are packed below a buffer that is fixed as high as can be, without overflow.
 func TestFixedHigh(t *testing.T) {
 	p := Problem{Fixed: []Fixed{{0, math.MaxInt64 - 1<<20}}}
 	p.Buffers = append(p.Buffers, Buffer{First: 0, Last: 2 * fewRanges, Size: 1})
@@ -281,8 +281,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestInPlaceFixed: a pair that is fixed at one place shares it, though the two cannot be one buffer where the other is
-// larger.
+// TestInPlaceFixed: a pair that is fixed at one offset shares bytes, though joining it to one buffer of the larger size would
+// overlap a third.
 func TestInPlaceFixed(t *testing.T) {
 	p := Problem{
 		Buffers: []Buffer{{0, 5, 10, 0}, {4, 8, 20, 0}, {0, 4, 10, 0}, {4, 5, 4, 0}},
@@ -295,8 +295,9 @@ func TestInPlaceFixed(t *testing.T) {
 	}
 }
 
-// A valley whose wall is the top of a block is filled up to the bottom of another above it, however far above that is, and not past it.
-func TestBlocksFarAbove(t *testing.T) {
+// TestFixedFarAbove: a valley whose wall is the top of a fixed range is filled up to the bottom of another, however far above,
+// and not past it.
+func TestFixedFarAbove(t *testing.T) {
 	p := &part{sections: 2, ranges: []liveRange{
 		{begin: 0, end: 1, size: 990, align: 1, fixed: 10},
 		{begin: 0, end: 2, size: 20, align: 1, fixed: notFixed},

@@ -11,12 +11,12 @@ import (
 // then fit between them. Those that do not fit join the large ones for another search, until all fit.
 
 const (
-	looksPerSearch    = 3 << 20  // of one search: one that takes longer seldom ends
-	looksPerRange     = 12 << 10 // of all searches, without a capacity
-	maxTotalLooks     = 24 << 20 // of all searches: more gain little
-	fillLooksPerRange = 500      // what filling in, or an ejection, counts as
-	maxEjected        = 50       // with more small ranges that do not fit, an ejection seldom succeeds
-	manyAim           = 101      // many ranges are to end bound/101 above the bound, a little less than makes them try (largeFirstGap)
+	looksPerSearch    = 3 << 20  // of one search; one that takes longer seldom ends
+	looksPerRange     = 12 << 10 // of all searches, per range; more lower few packings and delay all others
+	maxTotalLooks     = 24 << 20 // of all searches, however many ranges
+	fillLooksPerRange = 500      // what filling in, or an ejection, counts as, per range, so that rounds without a search end, too
+	maxEjected        = 50       // up to so many small ranges that do not fit are placed by ejection; with more that seldom succeeds
+	manyAim           = 101      // many ranges are to end bound/101 above the bound: just within largeFirstGap
 )
 
 // smallShare says which ranges are small. Ranges are small by rising size² × time while those in each section have no more

@@ -2,7 +2,7 @@ package pack
 
 import "testing"
 
-// Those that are aligned alike take whole alignments, whoever else is alive, but for the highest.
+// TestAlignedBound: buffers of one alignment take whole multiples of it, but for the highest, whatever else is alive.
 func TestAlignedBound(t *testing.T) {
 	var p Problem
 	for i := range int64(40) {

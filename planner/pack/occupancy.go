@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	minIntervals  = 4    // room for a node's first intervals: less has to grow soon, more is never used
-	intervalBlock = 1024 // intervals allocated at once, for many nodes
-	skipAhead     = 8    // intervals that a cursor skips at once if they lie below what is asked: more skips less often
+	minIntervals  = 4    // room of a list at first; less has to grow at once, more is mostly unused
+	intervalBlock = 1024 // intervals allocated together, for many lists
+	skipAhead     = 8    // intervals that a cursor skips at once if they lie below what is asked; more can be skipped less often
 )
 
 // occupancy is the addresses that are taken in each section: a segment tree over the sections, kept as a heap. Node 1 is all

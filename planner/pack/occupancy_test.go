@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Where nobody will look nothing is noted, and who looks finds the same with as many looks.
-func TestSpaceExpects(t *testing.T) {
+// TestExpect: an occupancy that expects few ranges gives those the same answers, after as many looks, from shorter lists.
+func TestExpect(t *testing.T) {
 	const n, sections = 600, 200
 	r := rand.New(rand.NewPCG(6, 6))
 	p := &part{sections: sections}
@@ -20,20 +20,20 @@ func TestSpaceExpects(t *testing.T) {
 	for i := 0; i < n; i += 4 {
 		few.expect(p.ranges[i])
 	}
-	for i, l := range p.ranges {
+	for i, x := range p.ranges {
 		looks := all.looks
-		all.query(l)
-		at := firstFit(all, l, 0)
+		all.query(x)
+		offset := firstFit(all, x, 0)
 		looks = all.looks - looks
 		if i%4 == 0 {
 			before := few.looks
-			few.query(l)
-			if found := firstFit(few, l, 0); found != at || few.looks-before != looks {
-				t.Fatalf("life %d: found %d after %d looks, not %d after %d", i, found, few.looks-before, at, looks)
+			few.query(x)
+			if found := firstFit(few, x, 0); found != offset || few.looks-before != looks {
+				t.Fatalf("range %d: found %d after %d looks, not %d after %d", i, found, few.looks-before, offset, looks)
 			}
 		}
-		all.occupy(l, at)
-		few.occupy(l, at)
+		all.occupy(x, offset)
+		few.occupy(x, offset)
 	}
 	noted := func(s *occupancy) (sum int) {
 		for _, runs := range s.anywhere {
@@ -42,6 +42,6 @@ func TestSpaceExpects(t *testing.T) {
 		return sum
 	}
 	if noted(few) >= noted(all) {
-		t.Errorf("%d runs are noted for a quarter of the lives, and %d for all", noted(few), noted(all))
+		t.Errorf("%d intervals are kept for a quarter of the ranges, and %d for all", noted(few), noted(all))
 	}
 }

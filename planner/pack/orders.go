@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	looksOfFew  = 2048 // per range: no further order is begun for few ranges after so many; later ones are rarely the lowest
-	looksOfMany = 256  // per range: many ranges are given up after so many, and packed sooner by a skyline
+	looksOfFew  = 2048 // per range: after so many, no further order is begun for few ranges; later ones are seldom the lowest
+	looksOfMany = 256  // per range: after so many, many ranges are given up; a skyline packs them sooner
 )
 
 // greedyOrder places the ranges of a part one after another, each at the offset that fit finds.

@@ -128,7 +128,7 @@ func TestMaxLive(t *testing.T) {
 	for _, c := range []struct {
 		buffers []Buffer
 		bytes   int64
-		at      int32
+		moment  int32
 	}{
 		{nil, 0, 0},
 		{[]Buffer{{4, 4, 9, 0}, {7, 8, 0, 0}}, 0, 0},
@@ -136,13 +136,13 @@ func TestMaxLive(t *testing.T) {
 		{[]Buffer{{0, 9, 1, 0}, {2, 4, 5, 0}, {4, 6, 5, 0}, {3, 4, 1, 0}}, 7, 3},
 		{[]Buffer{{0, 9, math.MaxInt64, 0}, {2, 4, 5, 0}}, math.MaxInt64, 2},
 	} {
-		if bytes, at := MaxLive(Problem{Buffers: c.buffers}); bytes != c.bytes || at != c.at {
-			t.Errorf("MaxLive(%v) = %d at %d, want %d at %d", c.buffers, bytes, at, c.bytes, c.at)
+		if bytes, moment := MaxLive(Problem{Buffers: c.buffers}); bytes != c.bytes || moment != c.moment {
+			t.Errorf("MaxLive(%v) = %d at %d, want %d at %d", c.buffers, bytes, moment, c.bytes, c.moment)
 		}
 	}
 }
 
-// solved is what Solve makes of a problem, checked.
+// solved is the solution of a problem, checked.
 func solved(t *testing.T, p Problem) Solution {
 	t.Helper()
 	s, err := Solve(p, Effort{})
@@ -155,13 +155,7 @@ func solved(t *testing.T, p Problem) Solution {
 	return s
 }
 
-// wholeOf is a problem as one part, and the most bytes that are alive.
-func wholeOf(p Problem) (whole *part, live int64) {
-	lives, sections := liveRanges(p)
-	return &part{ranges: lives, sections: sections}, maxLive(lives, sections)
-}
-
-// Training steps leave little to lose, whatever their length.
+// TestStep: training steps of any length are packed to within half a percent of the bound.
 func TestStep(t *testing.T) {
 	for _, n := range []int{100, 1000, 20_000} {
 		p := trainingStep(n, 7)
@@ -193,7 +187,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// anyProblem draws problems of every kind: dense and sparse, aligned or not, with lives of no length and no bytes.
+// anyProblem draws problems of every kind: dense and sparse, aligned or not, with buffers that are never alive or have no bytes.
 func anyProblem(t *rapid.T) Problem {
 	align := rapid.SampledFrom([][]int64{{0}, {1}, {16}, {0, 1, 4, 64}, {6, 4}}).Draw(t, "aligns")
 	horizon := rapid.Int32Range(1, 40).Draw(t, "horizon")
@@ -258,8 +252,8 @@ func TestAnyProblem(t *testing.T) {
 	})
 }
 
-// All offsets are even here, and an arena of an odd height is one of the next even height in which nothing has the last byte: what is
-// found without a capacity is found with it.
+// TestCapacityBetweenUnits: a height that is no multiple of the alignment unit and is found without a capacity is found with
+// that as the capacity. The unit is 2 here.
 func TestCapacityBetweenUnits(t *testing.T) {
 	odd := 0
 	for seed := range uint64(200) {
@@ -287,20 +281,20 @@ func TestCapacityBetweenUnits(t *testing.T) {
 		}
 	}
 	if odd == 0 {
-		t.Error("no height is odd, so this is of no use")
+		t.Error("no height is odd, so nothing was tested")
 	}
 }
 
-// Every order packs every problem, with all pairs of buffers looked at.
+// TestEveryOrder: every order packs every problem.
 func TestEveryOrder(t *testing.T) {
 	for _, o := range greedyOrders {
 		t.Run(strings.ReplaceAll(o.name, ", ", "-"), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				p := anyProblem(t)
-				lives, sections := liveRanges(p)
-				q := &part{ranges: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor"), offsets: make([]int64, len(lives))}
+				ranges, sections := liveRanges(p)
+				q := &part{ranges: ranges, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor"), offsets: make([]int64, len(ranges))}
 				empty := newOccupancy(q, math.MaxInt)
-				empty.expect(lives...)
+				empty.expect(ranges...)
 				top, ok := o.place(q, empty, q.offsets, math.MaxInt64)
 				if !ok {
 					t.Fatal("gave up")
@@ -312,13 +306,13 @@ func TestEveryOrder(t *testing.T) {
 	}
 }
 
-// apart makes sure that the packing of p is one, with all pairs of lives looked at.
+// checkApart fails if the packing of p is not valid, by looking at all pairs of ranges.
 func checkApart(t *rapid.T, p *part) {
 	highest := int64(0)
 	for i, a := range p.ranges {
 		highest = max(highest, p.offsets[i]+a.size)
 		if p.offsets[i] < p.floor || p.offsets[i]%a.align != 0 {
-			t.Fatalf("life %v at %d, floor %d", a, p.offsets[i], p.floor)
+			t.Fatalf("range %v at %d, floor %d", a, p.offsets[i], p.floor)
 		}
 		for j, b := range p.ranges[:i] {
 			if a.begin < b.end && b.begin < a.end && p.offsets[i] < p.offsets[j]+b.size && p.offsets[j] < p.offsets[i]+a.size {
@@ -331,7 +325,7 @@ func checkApart(t *rapid.T, p *part) {
 	}
 }
 
-// Check and the slow and obvious way agree about solutions that are nearly right.
+// TestCheckAgainstPairs: Check and a look at all pairs of buffers agree about solutions in which one buffer was moved.
 func TestCheckAgainstPairs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyProblem(t)
@@ -361,25 +355,25 @@ func TestCheckAgainstPairs(t *testing.T) {
 	})
 }
 
-// Sections keep what meets what, and are as few as the largest sets of live buffers.
+// TestSections: two ranges overlap in sections if and only if they overlap in time.
 func TestSections(t *testing.T) {
 	p := Problem{Buffers: []Buffer{{0, 10, 1, 0}, {2, 30, 1, 0}, {10, 20, 1, 0}, {25, 40, 1, 0}, {100, 200, 1, 0}}}
-	lives, sections := liveRanges(p)
+	ranges, sections := liveRanges(p)
 	var got []string
-	for _, l := range lives {
-		got = append(got, fmt.Sprintf("%d:[%d,%d)", l.buffer, l.begin, l.end))
+	for _, r := range ranges {
+		got = append(got, fmt.Sprintf("%d:[%d,%d)", r.buffer, r.begin, r.end))
 	}
 	if want := "0:[0,1) 1:[0,3) 2:[1,2) 3:[2,3) 4:[3,4)"; strings.Join(got, " ") != want || sections != 4 {
 		t.Errorf("got %s of %d, want %s of 4", strings.Join(got, " "), sections, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyProblem(t)
-		lives, sections := liveRanges(p)
-		for _, a := range lives {
+		ranges, sections := liveRanges(p)
+		for _, a := range ranges {
 			if a.begin < 0 || a.end <= a.begin || a.end > sections {
-				t.Fatalf("life %v of %d sections", a, sections)
+				t.Fatalf("range %v of %d sections", a, sections)
 			}
-			for _, b := range lives {
+			for _, b := range ranges {
 				x, y := p.Buffers[a.buffer], p.Buffers[b.buffer]
 				if (a.begin < b.end && b.begin < a.end) != (x.First < y.Last && y.First < x.Last) {
 					t.Fatalf("%v and %v became %v and %v", x, y, a, b)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What comes again and again, in whatever order it is listed, is packed as once: as low, by the same means, and within looks
-// that once is enough for.
+// TestCopies: a problem repeated thirty times in a row, its buffers in any order, is packed like one copy: as low, by the same
+// pass, within the looks that suffice for one.
 func TestCopies(t *testing.T) {
 	const times = 30
 	all, err := MiniMalloc()
@@ -30,7 +30,7 @@ func TestCopies(t *testing.T) {
 			often.Buffers[i], often.Buffers[j] = often.Buffers[j], often.Buffers[i]
 		})
 		if parts, of := len(partsOf(often)), len(partsOf(once)); parts != of {
-			t.Errorf("%s: %d parts are told apart, not %d", instance.Name, parts, of)
+			t.Errorf("%s: %d distinct parts, not %d", instance.Name, parts, of)
 		}
 		once.Capacity, often.Capacity = instance.Capacity, instance.Capacity
 		a, failed := Solve(once, Effort{Looks: 1 << 24})
@@ -45,7 +45,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// Parts that differ in one life are told apart.
+// TestDistinct: parts that differ in one range are distinct.
 func TestDistinct(t *testing.T) {
 	base := []Buffer{{First: 0, Last: 2, Size: 8, Align: 4}, {First: 1, Last: 5, Size: 16, Align: 4}, {First: 4, Last: 8, Size: 8, Align: 8}, {First: 7, Last: 9, Size: 4, Align: 4}}
 	for name, change := range map[string]func(b *Buffer){
@@ -71,8 +71,8 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// partsOf is the parts of p that are packed.
+// partsOf is the distinct parts of p.
 func partsOf(p Problem) []*part {
-	lives, sections := liveRanges(p)
-	return distinct(divide(&part{ranges: lives, sections: sections}, make([]int64, len(p.Buffers))))
+	ranges, sections := liveRanges(p)
+	return distinct(divide(&part{ranges: ranges, sections: sections}, make([]int64, len(p.Buffers))))
 }

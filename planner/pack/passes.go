@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	fewRanges     = 2000              // up to so many ranges, the last byte is worth a search; "many" are more than that
-	searchRanges  = 512               // up to so many ranges, a search mostly comes to an end, however far above the bound it starts
-	manyGap       = 256               // many ranges may end bound/256 above the bound: lowering it takes longer and gains little
-	largeFirstGap = 100               // many ranges are packed from the large ones if they are bound/100 above: less does not repay the time
-	maxSummed     = math.MaxInt64 / 4 // heights above this are not summed: the sum of several could overflow
-	searchGap     = 128               // a search runs before skylines from bound/128 above: skylines take off less than that sooner
+	fewRanges     = 2000              // a part of more is "many": it gets one order and ends close to the bound, not at it, which saves seconds
+	searchRanges  = 512               // up to so many, a search mostly comes to an end, however high it starts; with more it seldom does
+	manyGap       = 256               // many ranges may end bound/256 above the bound; a smaller gap takes far longer for little
+	largeFirstGap = 100               // many ranges are packed from the large ones from bound/100 above the bound; closer, it is not worth the time
+	searchGap     = 128               // a search goes before skylines from bound/128 above the bound; closer, skylines get there sooner
+	maxSummed     = math.MaxInt64 / 4 // bounds above this are left to passes that do not sum heights, which could overflow
 )
 
 // pass is one way to place the ranges of a part, or to lower a packing of it.

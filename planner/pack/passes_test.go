@@ -8,18 +8,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every packing that any pass makes in any test is checked.
+// TestMain has every packing of every pass in all tests checked.
 func TestMain(m *testing.M) {
 	checking = true
 	os.Exit(m.Run())
 }
 
-// A solution is signed by a pass of the table, says what ran, and is one with any pass left out.
+// TestWithout: with any pass left out, a solution is valid, is signed by a pass of the table, and lists the passes that ran.
 func TestWithout(t *testing.T) {
 	known := map[string]bool{}
 	for _, x := range Passes() {
 		if known[x.Name] || x.Doc == "" {
-			t.Errorf("pass %q is there twice, or says nothing of itself", x.Name)
+			t.Errorf("pass %q is in the table twice, or has no description", x.Name)
 		}
 		known[x.Name] = true
 	}
@@ -59,7 +59,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// A name that is no pass, and the pass that always has to run, cannot be left out.
+// TestWithoutErrors: an unknown pass, and the first, cannot be left out.
 func TestWithoutErrors(t *testing.T) {
 	for _, name := range []string{"skylines", "stack"} {
 		_, err := Solve(Problem{}, Effort{Without: map[string]bool{name: true}})
@@ -69,28 +69,28 @@ func TestWithoutErrors(t *testing.T) {
 	}
 }
 
-// Every pass that packs a part keeps lives apart and leaves the packing there was as it is, whatever that was.
+// TestEveryPass: every pass returns valid packings, and does not change the packing that it is given.
 func TestEveryPass(t *testing.T) {
 	ran := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyProblem(t)
-		lives, sections := liveRanges(p)
-		if len(lives) == 0 {
+		ranges, sections := liveRanges(p)
+		if len(ranges) == 0 {
 			return
 		}
-		q := &part{ranges: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor")}
-		goal := maxLive(lives, sections) + q.floor
+		q := &part{ranges: ranges, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor")}
+		bound := maxLive(ranges, sections) + q.floor
 		for _, x := range passes {
 			if x.run == nil {
 				continue
 			}
-			for _, tg := range []target{{bound: goal, enough: goal, looks: 1 << 30}, {bound: goal, enough: goal + goal/20, looks: 1 << 20, capped: true, quick: true}} {
+			for _, tg := range []target{{bound: bound, enough: bound, looks: 1 << 30}, {bound: bound, enough: bound + bound/20, looks: 1 << 20, capped: true, quick: true}} {
 				q.offsets, q.top = stack(q, tg)
-				was := append([]int64(nil), q.offsets...)
+				before := append([]int64(nil), q.offsets...)
 				offsets, top := x.run(q, tg)
-				for i, at := range was {
-					if q.offsets[i] != at {
-						t.Fatalf("%s moved life %d of the packing there was", x.name, i)
+				for i, offset := range before {
+					if q.offsets[i] != offset {
+						t.Fatalf("%s moved range %d of the packing that it was given", x.name, i)
 					}
 				}
 				if offsets == nil {
@@ -99,15 +99,15 @@ func TestEveryPass(t *testing.T) {
 				ran[x.name]++
 				q.offsets, q.top = offsets, top
 				checkApart(t, q)
-				if top < goal {
-					t.Fatalf("%s: %d, with a goal of %d", x.name, top, goal)
+				if top < bound {
+					t.Fatalf("%s: %d, below the bound %d", x.name, top, bound)
 				}
 			}
 		}
 	})
 	for _, x := range passes {
 		if x.run != nil && ran[x.name] == 0 {
-			t.Errorf("%s never packed anything", x.name)
+			t.Errorf("%s never returned a packing", x.name)
 		}
 	}
 }

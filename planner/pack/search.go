@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	overshoot      = 3    // both searches of lower may together take so many times the looks that they are given
-	minSharedLooks = 3000 // per range: the looks of a problem of many ranges are never less, so that none goes unsearched
-	redealFactor   = 4    // a part that is the highest again gets so many times the looks of before: less repeats much of the work
+	overshoot      = 3    // both searches of lower together take up to so many times the looks that they are given
+	minSharedLooks = 3000 // looks per range that the searches of a problem have at least; less would leave some without a run
+	redealFactor   = 4    // a part that is the highest again gets so many times the looks it had; less repeats much of the work
 )
 
 // search looks for a packing of a part that ends at or below limit, after M. D. Moffitt, "MiniMalloc: A Lightweight Memory

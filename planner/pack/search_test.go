@@ -8,10 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// comesTo is what a few instances have come down to; all others fill their capacity.
+// knownHeights are the heights of instances that can be packed below their capacity.
 var knownHeights = map[string]int64{"C": 1039360, "D": 1028096, "J": 1021952}
 
-// The hard instances of the MiniMalloc paper, eight of which leave not a byte to spare.
+// TestMiniMalloc: the hard instances of the MiniMalloc paper are packed within their capacity, in eight of which every byte is
+// in use, and three without a capacity as low as they were before.
 func TestMiniMalloc(t *testing.T) {
 	all, err := MiniMalloc()
 	if err != nil || len(all) != 11 {
@@ -31,16 +32,16 @@ func TestMiniMalloc(t *testing.T) {
 				most = 1 << 20
 			}
 			if low.Height > most {
-				t.Errorf("packed into %d; %d is known to do", low.Height, most)
+				t.Errorf("height %d; %d was reached before", low.Height, most)
 			}
 			if s.By != "search" {
-				t.Errorf("packed by %s, which should not be able to", s.By)
+				t.Errorf("packed by %s, not by the search", s.By)
 			}
 		})
 	}
 }
 
-// What a search may look at is bounded by who asks: who gives it hardly any has no capacity that needs one.
+// TestLooks: Effort.Looks limits searches. With hardly any, no instance that needs a search is packed within its capacity.
 func TestLooks(t *testing.T) {
 	all, err := MiniMalloc()
 	if err != nil {
@@ -63,7 +64,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// The search finds the lowest top of small parts, proves that there is none lower, and leaves nothing behind.
+// TestSearchAgainstAllOrders: the search finds the lowest top of small parts, and proves that there is none lower.
 func TestSearchAgainstAllOrders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		align := rapid.SampledFrom([][]int64{{1}, {4}, {1, 2, 4}, {2, 3}}).Draw(t, "aligns")
@@ -76,9 +77,9 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 				Align: rapid.SampledFrom(align).Draw(t, "align"),
 			}
 		})
-		lives, sections := liveRanges(Problem{Buffers: rapid.SliceOfN(buffer, 1, 7).Draw(t, "buffers")})
-		p := &part{ranges: lives, sections: sections, floor: rapid.Int64Range(0, 3).Draw(t, "floor")}
-		lowest := lowestOfAllOrders(p, make([]int64, len(lives)), make([]bool, len(lives)), 0)
+		ranges, sections := liveRanges(Problem{Buffers: rapid.SliceOfN(buffer, 1, 7).Draw(t, "buffers")})
+		p := &part{ranges: ranges, sections: sections, floor: rapid.Int64Range(0, 3).Draw(t, "floor")}
+		lowest := lowestOfAllOrders(p, make([]int64, len(ranges)), make([]bool, len(ranges)), 0)
 
 		s := newSearch(p)
 		s.maxLooks = 1 << 30
@@ -90,11 +91,11 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 		if got := s.run(lowest, rank, 1<<30); got != found {
 			t.Fatalf("at the lowest top %d: outcome %d", lowest, got)
 		}
-		for i, a := range lives {
+		for i, a := range ranges {
 			if s.lowest[i] < p.floor || s.lowest[i]%a.align != 0 || s.lowest[i]+a.size > lowest {
-				t.Fatalf("life %v is at %d, of %d", a, s.lowest[i], lowest)
+				t.Fatalf("range %v is at %d, of %d", a, s.lowest[i], lowest)
 			}
-			for j, b := range lives[:i] {
+			for j, b := range ranges[:i] {
 				if a.begin < b.end && b.begin < a.end && s.lowest[i] < s.lowest[j]+b.size && s.lowest[j] < s.lowest[i]+a.size {
 					t.Fatalf("%v at %d and %v at %d overlap", a, s.lowest[i], b, s.lowest[j])
 				}
@@ -103,7 +104,7 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 	})
 }
 
-// lowestOfAllOrders is the lowest top that comes of placing the lives of p in any order, each on all it meets.
+// lowestOfAllOrders is the lowest top of placing the ranges of p in any order, each on top of all that it overlaps in time.
 func lowestOfAllOrders(p *part, offsets []int64, placed []bool, top int64) int64 {
 	lowest, all := int64(math.MaxInt64), true
 	for i, a := range p.ranges {
@@ -127,7 +128,7 @@ func lowestOfAllOrders(p *part, offsets []int64, placed []bool, top int64) int64
 	return lowest
 }
 
-// Eleven lives that cannot be packed into the bytes that are alive at once.
+// TestCapacityNotReached: eleven buffers that cannot be packed into the most bytes alive at once.
 func TestCapacityNotReached(t *testing.T) {
 	p := Problem{Buffers: []Buffer{
 		{0, 1, 1, 0}, {1, 6, 4, 0}, {2, 3, 6, 0}, {2, 4, 2, 0}, {3, 6, 1, 0}, {3, 7, 1, 0},

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	skylineStages = 64            // after each, weights follow what was wasted, and a packing that is too high ends: more take longer
-	ceilingShare  = 200           // the ceiling is bound/200 above the bound: a higher one makes skylines fill more valleys
+	skylineStages = 64            // after each, weights are updated and a packing that is too high ends; more stages take longer
+	ceilingShare  = 200           // the ceiling is bound/200 above the bound; a higher one makes skylines fill more valleys
 	gone          = math.MaxInt32 // the end of a range that is placed
 )
 
@@ -158,7 +158,8 @@ func (s *skyline) buildTo(height int64) {
 			continue // it was raised or joined since
 		}
 		end := s.stretchEnd[begin]
-		wall := s.lowerWall(begin, end)
+		before, after := s.wallHeights(begin, end)
+		wall := min(before, after)
 		belowFixed := false // so low that a range may reach into it
 		if len(s.fixed) > 0 {
 			if s.passFixed(begin, end) {
@@ -231,11 +232,6 @@ func (s *skyline) wallHeights(begin, end int32) (before, after int64) {
 	return before, after
 }
 
-func (s *skyline) lowerWall(begin, end int32) int64 {
-	before, after := s.wallHeights(begin, end)
-	return min(before, after)
-}
-
 // fill raises sections [from, to) of the stretch that begins at begin to a height, and wastes the bytes below it.
 func (s *skyline) fill(begin, from, to int32, height int64) {
 	s.addWaste(from, to, s.stretchHeight[begin], height)
@@ -304,7 +300,7 @@ func (a stretch) before(b stretch) bool {
 	return a.height < b.height || a.height == b.height && a.begin < b.begin
 }
 
-// stretchHeap is a heap of stretches, the lowest first, with up to four below each. container/heap takes several times as long.
+// stretchHeap is a heap of stretches, the lowest first, with up to four below each, without container/heap's calls by interface.
 type stretchHeap []stretch
 
 func (h *stretchHeap) push(x stretch) {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	shortlist   = 16 // of the candidates, those that waste least are looked at more closely: more rarely change the choice
+	shortlist   = 16 // of the candidates, those that waste least are checked for overflow; more of them seldom change the choice
 	belowWeight = 3  // how much more bytes lost to alignment below a range weigh than those that may be lost above it
 )
 
@@ -112,7 +112,8 @@ func (s *skyline) covering(begin, end, section int32, most int, found []int32) [
 
 // coveringInGroup adds to found up to most ranges of a group whose keys are in [low, high] and whose other ends are limit or
 // less.
-func (s *skyline) coveringInGroup(c int32, by *keyedRanges, low, high int32, others *minTree, limit int32, most int, found []int32) []int32 {
+func (s *skyline) coveringInGroup(c int32, by *keyedRanges, low, high int32, others *minTree, limit int32, most int,
+	found []int32) []int32 {
 	from, to := s.groupStart[c], s.groupStart[c+1]
 	below, _ := slices.BinarySearch(by.keys[from:to], low)
 	for k := others.firstAtMost(from+int32(below), to, limit); k >= 0 && by.keys[k] <= high; k = others.firstAtMost(k+1, to, limit) {
@@ -131,7 +132,7 @@ type candidate struct {
 }
 
 // choose returns the range to place into the valley [begin, end) at a section, which has the most bytes to be placed; -1 if
-// none fits. It sorts out candidates that would reach into a fixed range if the valley is below one.
+// none fits. In a valley below a fixed range, it drops candidates that would reach into that.
 func (s *skyline) choose(begin, end, section int32, remaining int64, belowFixed bool) int32 {
 	height := s.stretchHeight[begin]
 	if belowFixed {
@@ -199,7 +200,8 @@ func (s *skyline) updateWeights() {
 // them with sums.
 func (s *skyline) rate(begin, end int32, toBefore, toAfter int64) {
 	s.candidates = slices.Grow(s.candidates[:0], len(s.found))[:len(s.found)]
-	weights, extents, candidates, value, height := s.weightBefore, s.extents, s.candidates, s.params.durationValue, s.stretchHeight[begin]
+	weights, extents, candidates := s.weightBefore, s.extents, s.candidates
+	value, height := s.params.durationValue, s.stretchHeight[begin]
 	first, last := weights[begin], weights[end]
 	for k, i := range s.found {
 		r := extents[i]
