@@ -82,10 +82,9 @@ var ErrManyLosses = errors.New("several outputs are scalar floats")
 // TrainStep returns a new graph: g with its backward pass and updates.
 func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	stop.Poll(opt.Context)
-	s := &step{opt: opt, g: g.Clone()}
+	s := &step{opt: opt, g: g.CloneFor(2*len(g.Nodes), 2*len(g.Values))} // a common step's
 	s.b = graph.NewBuilder(s.g)
 	s.b.Context = opt.Context
-	s.b.Reserve(2*len(g.Nodes), 2*len(g.Values)) // a common step's
 	var err error
 	wrap := func(f func() error) {
 		stop.Poll(opt.Context)
@@ -127,6 +126,8 @@ type step struct {
 	sum      []*graph.Value // by value ID: the gradient so far
 	lastUse  []int          // by value ID: first node in order that reads it, -1 if none
 	rule     *graph.Op      // the optimizer
+	attrs    graph.A        // of its nodes
+	slots    []graph.Port   // the states that it keeps for each parameter
 	lr       *graph.Value
 	micro    *graph.Value
 	steps    *graph.Value   // updates that were done
@@ -303,9 +304,17 @@ func (s *step) chooseRule() error {
 	if s.rule == nil {
 		return fmt.Errorf("no optimizer is called %q; there are %s", s.opt.Optimizer, strings.Join(s.g.Lib.Optimizers(), ", "))
 	}
+	ports, _ := s.rule.Ports()
+	s.slots, s.attrs = ports[5:], graph.A{} // param, grad, lr, scale and step come before
 	var known []string
 	for _, a := range s.rule.AttrSpecs() {
 		known = append(known, a.Name)
+		if x, ok := s.opt.Hyper[a.Name]; ok {
+			s.attrs[a.Name] = x
+			if a.Kind == graph.AttrInt {
+				s.attrs[a.Name] = int64(x)
+			}
+		}
 	}
 	for _, h := range slices.Sorted(maps.Keys(s.opt.Hyper)) {
 		if !slices.Contains(known, h) {
@@ -380,7 +389,7 @@ func (s *step) checkNames() error {
 		if s.opt.MicroBatches > 1 {
 			own = append(own, sumName(p))
 		}
-		for _, slot := range s.slots() {
+		for _, slot := range s.slots {
 			own = append(own, slotName(slot, p))
 		}
 	}
@@ -394,15 +403,6 @@ func (s *step) checkNames() error {
 
 func sumName(p *graph.Value) string                   { return "accumulated." + p.Name }
 func slotName(slot graph.Port, p *graph.Value) string { return "optimizer." + slot.Name + "." + p.Name }
-
-// slots are the states that the update rule keeps for each parameter.
-func (s *step) slots() []graph.Port {
-	if s.rule == nil {
-		return nil
-	}
-	ports, _ := s.rule.Ports()
-	return ports[5:] // param, grad, lr, scale and step come before
-}
 
 // goal is what the gradients are of, for errors.
 func (s *step) goal() string {
@@ -689,21 +689,12 @@ func (s *step) update(p graph.Grad) {
 	phase, scope := s.b.Phase, s.b.Scope
 	s.b.Phase, s.b.Scope = graph.Updating, "update/"+p.Param.Name
 	defer func() { s.b.Phase, s.b.Scope = phase, scope }()
-	in := []*graph.Value{p.Param, p.Grad, s.lr, s.scale, s.count}
-	slots := s.slots()
-	for _, slot := range slots {
+	in := make([]*graph.Value, 0, 5+len(s.slots))
+	in = append(in, p.Param, p.Grad, s.lr, s.scale, s.count)
+	for _, slot := range s.slots {
 		in = append(in, s.define(graph.State, slotName(slot, p.Param), p.Param.Type, p.Param.Shape))
 	}
-	attrs := graph.A{}
-	for _, a := range s.rule.AttrSpecs() {
-		if x, ok := s.opt.Hyper[a.Name]; ok {
-			attrs[a.Name] = x
-			if a.Kind == graph.AttrInt {
-				attrs[a.Name] = int64(x)
-			}
-		}
-	}
-	outs := s.b.Apply(s.rule, attrs, 1+len(slots), in...)
+	outs := s.b.Apply(s.rule, s.attrs, 1+len(s.slots), in...)
 	for i, o := range outs {
 		s.g.Updates = append(s.g.Updates, graph.Update{State: in[s.rule.Overwrites[i]], New: o})
 	}

@@ -15,7 +15,7 @@ var _ = define(graph.Op{
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		want := slices.Clone(knownDims(n, 1, "shape"))
-		unknown, rest := -1, graph.Num(1)
+		unknown, rest, elems := -1, graph.Num(1), x.Shape.Elems()
 		for i, d := range want {
 			if d.Is(0) && n.Int("allowzero") == 0 {
 				if i >= x.Rank() {
@@ -36,13 +36,13 @@ var _ = define(graph.Op{
 			if rest.Is(0) {
 				n.Fail("shape has a -1 beside a 0")
 			}
-			want[unknown] = x.Shape.Elems().FloorDiv(rest)
+			want[unknown] = elems.FloorDiv(rest)
 			rest = rest.Mul(want[unknown])
 		}
-		n.Same(x.Shape.Elems(), rest, "element counts")
+		n.Same(elems, rest, "element counts")
 		n.Set(0, x.Type, want)
 		// An equation between counts that is only assumed knows no contents.
-		if graph.Shape(want).Elems().Equal(x.Shape.Elems()) {
+		if rest.Equal(elems) {
 			n.SetInts(0, x.Ints)
 		}
 	},

@@ -22,6 +22,7 @@ type Builder struct {
 	// only the numbers tell is then known to the rules of all that follows. nil: nothing is computed.
 	Eager  func(bytes int64) error
 	serial int
+	text   []byte            // of a name that is looked up
 	once   map[string]*Value // what Once made
 }
 
@@ -92,15 +93,17 @@ func (b *Builder) must(kind Kind, t DType, s Shape) *Value {
 
 // Fresh makes a name that is not in use.
 func (b *Builder) Fresh(hint string) string {
+	name := b.text[:0]
 	if b.Scope != "" {
-		hint = b.Scope + "/" + hint
+		name = append(append(name, b.Scope...), '/')
 	}
-	name := hint
-	for b.Graph.byName[name] != nil {
+	name = append(name, hint...)
+	for length := len(name); b.Graph.byName[string(name)] != nil; {
 		b.serial++
-		name = hint + "_" + strconv.Itoa(b.serial)
+		name = strconv.AppendInt(append(name[:length], '_'), int64(b.serial), 10)
 	}
-	return name
+	b.text = name
+	return string(name)
 }
 
 // Const adds numbers; small integers are also known as formulas.
@@ -180,7 +183,11 @@ func (b *Builder) lookup(name string) *Op {
 
 // Apply appends a node for an operator at hand. For rules: it panics.
 func (b *Builder) Apply(op *Op, attrs A, outputs int, in ...*Value) []*Value {
-	outs, err := b.Node(op, "", attrs.list(), in, make([]string, outputs))
+	names := unnamed[:]
+	if outputs > len(names) {
+		names = make([]string, outputs)
+	}
+	outs, err := b.Node(op, "", attrs.list(), in, names[:outputs])
 	if err != nil {
 		var ne *NodeError
 		if errors.As(err, &ne) {
@@ -190,6 +197,9 @@ func (b *Builder) Apply(op *Op, attrs A, outputs int, in ...*Value) []*Value {
 	}
 	return outs
 }
+
+// unnamed are outputs without a name.
+var unnamed [8]string
 
 // Once is Apply for one output, but where it was asked for the same before it gives that:
 // what turns of a loop have in common. For rules: it panics.
@@ -321,9 +331,9 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		values[i] = Value{Kind: Computed, Def: n, Out: int32(i), Name: o}
 		n.Outputs[i] = &values[i]
 	}
-	n.assume = func(x, y Dim) { b.Graph.Assumed = append(b.Graph.Assumed, Assume{x, y, name}) }
+	n.inferredBy = b
 	op.Infer(n)
-	n.assume = nil
+	n.inferredBy = nil
 	for i, v := range n.Outputs {
 		if v == nil {
 			continue
@@ -342,9 +352,10 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		}
 	}
 	// Given names come before those that are made up.
+	given := false
 	for _, v := range n.Outputs {
 		if v != nil && v.Name != "" {
-			b.Graph.byName[v.Name] = v
+			b.Graph.byName[v.Name], given = v, true
 		}
 	}
 	for i, v := range n.Outputs {
@@ -353,7 +364,7 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		}
 		if v.Name == "" {
 			v.Name = name
-			if i > 0 || b.Graph.byName[name] != nil {
+			if i > 0 || (given || !generated) && b.Graph.byName[name] != nil {
 				v.Name = b.freshOutput(name, op.outPort(i).Name)
 			}
 		}

@@ -103,11 +103,14 @@ func (g *Graph) keepValues(first int, live []bool) {
 }
 
 // Clone copies the graph; initializers' bytes are shared.
-func (g *Graph) Clone() *Graph {
+func (g *Graph) Clone() *Graph { return g.CloneFor(0, 0) }
+
+// CloneFor is a copy with room for so many more nodes, and values that they make.
+func (g *Graph) CloneFor(moreNodes, moreValues int) *Graph {
 	c := *g
 	values := make([]Value, len(g.Values))
-	c.Values = make([]*Value, len(g.Values))
-	c.byName = make(map[string]*Value, len(g.Values))
+	c.Values = make([]*Value, len(g.Values), len(g.Values)+moreValues)
+	c.byName = make(map[string]*Value, len(g.Values)+moreValues)
 	for i, v := range g.Values {
 		values[i] = *v
 		c.Values[i] = &values[i]
@@ -133,7 +136,7 @@ func (g *Graph) Clone() *Graph {
 		return out
 	}
 	nodes := make([]Node, len(g.Nodes))
-	c.Nodes = make([]*Node, len(g.Nodes))
+	c.Nodes = make([]*Node, len(g.Nodes), len(g.Nodes)+moreNodes)
 	for i, n := range g.Nodes {
 		nodes[i] = *n
 		m := &nodes[i]

@@ -13,8 +13,8 @@ import (
 type edit struct {
 	g       *Graph
 	b       *Builder
-	to      map[*Value]*Value // what stands for a value now
-	result  map[*Value]bool   // looked at from outside: keeps its name
+	to      []*Value        // by ID of a value that was there: what stands for it now
+	result  map[*Value]bool // looked at from outside: keeps its name
 	assumed map[[2]string]bool
 	order   []*Node
 	// Made counts the operators of new nodes.
@@ -24,7 +24,7 @@ type edit struct {
 }
 
 func newEdit(ctx context.Context, g *Graph) *edit {
-	e := &edit{g: g, b: &Builder{Graph: g, Context: ctx}, to: map[*Value]*Value{}, result: g.results(), assumed: map[[2]string]bool{}, made: map[string]int{}}
+	e := &edit{g: g, b: &Builder{Graph: g, Context: ctx}, to: make([]*Value, len(g.Values)), result: g.results(), assumed: map[[2]string]bool{}, made: map[string]int{}}
 	for _, a := range g.Assumed {
 		e.assumed[[2]string{a.A.String(), a.B.String()}] = true
 		e.assumed[[2]string{a.B.String(), a.A.String()}] = true
@@ -98,8 +98,8 @@ func (e *edit) each(f func(n *Node) []*Value) {
 
 // now is what stands for a value.
 func (e *edit) now(v *Value) *Value {
-	if w := e.to[v]; w != nil {
-		return w
+	if v != nil && int(v.ID) < len(e.to) && e.to[v.ID] != nil {
+		return e.to[v.ID]
 	}
 	return v
 }
@@ -156,7 +156,7 @@ func (e *edit) replace(v, w *Value, isNew bool) {
 	if w.Ints == nil {
 		w.Ints = v.Ints
 	}
-	e.to[v] = w
+	e.to[v.ID] = w
 }
 
 // finish makes the edit the graph.

@@ -244,7 +244,7 @@ type Node struct {
 	// makes it of the attributes. nil for others.
 	Body *Graph
 
-	assume func(a, b Dim)
+	inferredBy *Builder // while it is
 }
 
 // In is input i, or nil if it is omitted or beyond the last.
@@ -348,15 +348,15 @@ const MaxInts = 64
 
 // Same asserts that two dims are equal: wrong if they are known to differ,
 // noted in Graph.Assumed if that cannot be told.
-func (n *Node) Same(a, b Dim, what string) {
-	if a.Equal(b) {
+func (n *Node) Same(x, y Dim, what string) {
+	if x.Equal(y) {
 		return
 	}
-	if c, known := a.Compare(b); known && c != 0 {
-		n.Fail("%s: %s and %s differ", what, a, b)
+	if c, known := x.Compare(y); known && c != 0 {
+		n.Fail("%s: %s and %s differ", what, x, y)
 	}
-	if n.assume != nil {
-		n.assume(a, b)
+	if b := n.inferredBy; b != nil {
+		b.Graph.Assumed = append(b.Graph.Assumed, Assume{x, y, n.Name})
 	}
 }
 
