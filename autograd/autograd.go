@@ -534,7 +534,7 @@ func (s *step) node(n *graph.Node) error {
 		return fmt.Errorf("node %q (%s) has no gradient, and parameter %q needs one: %s",
 			n.Name, n.Op.FullName(), s.pathFrom(n).Name, s.pathText(n))
 	}
-	s.b.Scope = "grad/" + n.Name
+	s.b.Scope = n.GradientScope()
 	defer func() { s.b.Scope = "" }()
 	for i, dx := range n.Op.Grad(s.b, n, dy) {
 		v := n.In(i)

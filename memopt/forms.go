@@ -16,26 +16,26 @@ import (
 func (m *Model) derive(o autograd.Options) error {
 	forward, cleaned, passes := m.Graph, m.cleaned, m.Passes
 	cleaned.Cleaned = m.samples == nil // or else outputs were added since
-	return m.take(forms.Derive(m.ctx, func(pieces []graph.Pieces) (d forms.Derived, err error) {
-		g := forward
-		if d.Passes = passes; len(pieces) > 0 {
-			if g, d.Passes, d.Pieces = inPieces(forward, cleaned, passes, pieces); len(d.Pieces) < len(pieces) {
-				return d, nil
-			}
+	return m.take(forms.Derive(m.ctx, func(pieces []graph.Pieces) (forms.Forward, error) {
+		if len(pieces) == 0 {
+			return forms.Forward{Graph: forward, Passes: passes}, nil
 		}
-		if d.Graph, err = autograd.TrainStep(g, o); err != nil {
-			return d, m.unparted(input(m.hintLoss(err)))
+		return inPieces(forward, cleaned, passes, pieces), nil
+	}, func(forward *graph.Graph) (*graph.Graph, error) {
+		g, err := autograd.TrainStep(forward, o)
+		if err != nil {
+			return nil, m.unparted(input(m.hintLoss(err)))
 		}
-		return d, nil
+		return g, nil
 	}))
 }
 
 // inPieces is a clean forward graph with operators that compute in pieces, as far as it has
 // what they stand for. That is then what it is without them, to the last product that a
 // scale went into.
-func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []graph.Pieces) (*graph.Graph, graph.Report, []graph.Pieces) {
+func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []graph.Pieces) forms.Forward {
 	if o.Fuse == nil {
-		return g, done, nil
+		return forms.Forward{Graph: g, Passes: done}
 	}
 	g = g.Clone()
 	o.Fuse = func(op *graph.Op) bool { return slices.Contains(pieces, op.Pieces) }
@@ -43,7 +43,7 @@ func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []
 	found := slices.DeleteFunc(slices.Clone(pieces), func(p graph.Pieces) bool {
 		return !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Pieces == p })
 	})
-	return g, done, found
+	return forms.Forward{Graph: g, Passes: done, Pieces: found}
 }
 
 // take makes a step the model's, in the form that settings ask for.

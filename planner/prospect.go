@@ -97,9 +97,59 @@ func (x *Prospect) Least() (least, plain float64, err error) {
 	return x.Own() + least, x.m.total, nil
 }
 
+// Apart is what a step has beside another one: nodes, values that no node makes, and bytes that the other keeps less of
+// what both have.
+type Apart struct {
+	Nodes  []*graph.Node
+	Values []*graph.Value
+	Bytes  int64
+}
+
+// LeastApart is at least what any plan of the other step costs, under the same budget: what this one's do with room for
+// all that it has apart, without the cost of that.
+func (x *Prospect) LeastApart(a Apart) (float64, error) {
+	s, err := x.search()
+	if err != nil || s.strategy() != byLimits {
+		return 0, err
+	}
+	limit, limited := s.plan.Room()
+	if !limited {
+		return 0, nil
+	}
+	room, work, cost := limit+min(a.Bytes, mostBytes), int64(0), 0.0
+	add := func(v *graph.Value) {
+		if v != nil && x.m.owner[v.ID] == v.ID {
+			room = min(room, mostBytes) + x.m.align(x.m.bytes[v.ID])
+		}
+	}
+	for _, v := range a.Values {
+		add(v)
+	}
+	for _, n := range a.Nodes {
+		for _, v := range n.Outputs {
+			add(v)
+		}
+		if k := x.m.op[n.ID]; !n.Op.View {
+			work, cost = max(work, x.m.p.Work[k]), cost+x.m.p.Cost[k]
+		}
+	}
+	if room += work; room >= s.base.placed.Height {
+		return x.Own() - cost, nil
+	}
+	v, err := s.solves()
+	if err != nil {
+		return 0, err
+	}
+	least, ok := v.least(room)
+	if !ok {
+		least = math.Inf(1)
+	}
+	return x.Own() - cost + least, nil
+}
+
 // Plan plans the request, if that comes to something of worth.
 func (x *Prospect) Plan(w Worth) (*Plan, error) {
-	if x.Own() > w.cost() {
+	if x.Own() > w.Limit() {
 		return nil, worthless(Floor{})
 	}
 	s, err := x.search()
@@ -139,8 +189,8 @@ type Worth struct {
 // glanced is the part of an arena that it is less by at a glance.
 const glanced = 128
 
-// cost is that limit, with a little for what sums round.
-func (w Worth) cost() float64 {
+// Limit is that of cost, with a little for what sums round.
+func (w Worth) Limit() float64 {
 	if w.Cost == 0 {
 		return math.Inf(1)
 	}
@@ -148,7 +198,7 @@ func (w Worth) cost() float64 {
 }
 
 // extra is that limit for what runs again in a step.
-func (w Worth) extra(m *model) float64 { return w.cost() - m.total - m.own }
+func (w Worth) extra(m *model) float64 { return w.Limit() - m.total - m.own }
 
 // worthless is that no plan of this form is of use.
 func worthless(f Floor) error {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Graph is a program: nodes in an order in which they can run, and the values
@@ -245,6 +246,25 @@ type Node struct {
 	Body *Graph
 
 	inferredBy *Builder // while it is
+}
+
+// GradientScope is the scope of the names of the nodes that the node's gradient is made of.
+func (n *Node) GradientScope() string { return gradients + n.Name }
+
+const gradients = "grad/"
+
+// GradientOf reports whether a node is part of the gradient of one of some, which are
+// given by their GradientScope.
+func (n *Node) GradientOf(scopes map[string]bool) bool {
+	if n.Phase == Forward || !strings.HasPrefix(n.Name, gradients) {
+		return false
+	}
+	for i := len(gradients); i < len(n.Name); i++ { // names have slashes, too
+		if n.Name[i] == '/' && scopes[n.Name[:i]] {
+			return true
+		}
+	}
+	return false
 }
 
 // In is input i, or nil if it is omitted or beyond the last.

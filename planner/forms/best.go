@@ -69,25 +69,39 @@ func (f *Form) best() (b best, err error) {
 	if err != nil {
 		return b, err
 	}
-	trials, err := own.promising()
+	open, err := own.contenders()
 	if err != nil {
 		return b, err
 	}
 	var plain *planner.Plan
 	var none error // why there is no plan of the own form
-	for _, t := range trials {
+	for len(open) > 0 {
+		slices.SortFunc(open, func(a, b *contender) int { return cmp.Or(cmp.Compare(a.least, b.least), a.place-b.place) })
+		next := open[0]
+		open = open[1:]
+		if next.trial == nil {
+			if b.form != nil && b.wrong == nil && next.least > (planner.Worth{Cost: costOf(b.plan)}).Limit() {
+				continue
+			}
+			if is, err := own.derive(next); err != nil {
+				return b, err
+			} else if is {
+				open = append(open, next)
+			}
+			continue
+		}
 		worth := f.ask.Worth
 		if b.form != nil {
 			worth = f.ask.worth(b.plan, b.wrong)
 		}
-		p, wrong := t.best(worth)
+		p, wrong := next.best(worth)
 		better := b.form == nil || f.ask.prefers(b.plan, b.wrong, p, wrong)
-		if t == own {
+		if next.trial == own {
 			plain, none = p, wrong
 			better = b.form == nil || !f.ask.prefers(p, wrong, b.plan, b.wrong)
 		}
 		if better {
-			b.form, b.plan, b.wrong = t.Form, p, wrong
+			b.form, b.plan, b.wrong = next.Form, p, wrong
 		}
 	}
 	if b.form != f {
@@ -96,47 +110,70 @@ func (f *Form) best() (b best, err error) {
 	return b, nil
 }
 
-// promising are trials of the own form, and of others where these may win something:
-// under a budget those first whose plans may cost least. So the cheapest form is taken under
-// any budget, also one that everything kept is within.
-func (own *trial) promising() ([]*trial, error) {
-	trials := []*trial{own}
+// contender is a form that may win something. What any of its plans costs at least is
+// known roughly before its step is derived, and better after that.
+type contender struct {
+	*trial // nil: it is not derived yet
+	choice
+	place int // of equals the first is planned first
+	least float64
+}
+
+// contenders are the own form, and others where these may win something. Under a budget
+// those are first whose plans may cost least, so the cheapest form is taken under any budget,
+// also one that everything kept is within.
+func (own *trial) contenders() ([]*contender, error) {
+	all := []*contender{{trial: own}}
 	if !own.ask.compares() {
-		return trials, nil
+		return all, nil
 	}
-	binds := own.ask.limited()
-	fits, first := false, 0.0
-	if binds {
+	fits := true
+	if own.ask.limited() {
 		var err error
 		if fits, err = own.look.Fits(); err != nil {
 			return nil, err
 		}
-		if first, _, err = own.look.Least(); err != nil {
+		if all[0].least, _, err = own.look.Least(); err != nil {
 			return nil, err
 		}
 	}
-	for other := range own.others(own.inBytes()) {
-		t, err := newTrial(other)
-		if err != nil || fits && t.look.Own() >= first { // it cannot be planned, or costs no less than a plan that fits
-			continue
+	for i, c := range own.choices(own.inBytes()) {
+		x := &contender{choice: c, place: i + 1}
+		if !fits {
+			x.least = own.leastOf(c)
 		}
-		trials = append(trials, t)
+		all = append(all, x)
 	}
-	if !binds {
-		return trials, nil
+	return all, nil
+}
+
+// derive has a contender's step derived and looked at. It reports whether it still is one:
+// it can be planned, and may cost less than a plan that fits.
+func (own *trial) derive(c *contender) (is bool, err error) {
+	f, wrong := c.form()
+	if wrong != nil {
+		return false, nil
 	}
-	leasts := map[*trial]float64{own: first}
-	for _, t := range trials[1:] {
-		// What costs more by itself comes later, whatever its plans cost.
-		if leasts[t] = t.look.Own(); leasts[t] < first {
-			var err error
-			if leasts[t], _, err = t.look.Least(); err != nil {
-				return nil, err
-			}
-		}
+	if c.trial, wrong = newTrial(f); wrong != nil {
+		return false, nil
 	}
-	slices.SortStableFunc(trials, func(a, b *trial) int { return cmp.Compare(leasts[a], leasts[b]) })
-	return trials, nil
+	if !own.ask.limited() {
+		return true, nil
+	}
+	fits, err := own.look.Fits()
+	if err != nil {
+		return false, err
+	}
+	first, _, err := own.look.Least()
+	if err != nil {
+		return false, err
+	}
+	// What costs more by itself comes later, whatever its plans cost.
+	if c.least = c.look.Own(); c.least < first {
+		c.least, _, err = c.look.Least()
+		return true, err
+	}
+	return !fits, nil
 }
 
 // InBytes is an ask with budgets in bytes: a share is one of the own form.

@@ -178,32 +178,53 @@ func (s *Steps) Others(ask Ask) (iter.Seq[*Form], error) {
 // others are made one by one, of an ask that may have budgets in bytes.
 func (f *Form) others(ask Ask) iter.Seq[*Form] {
 	return func(yield func(*Form) bool) {
-		if ask.Compat != "" || f.steps.kind != derived || ask.Measured {
-			return
-		}
-		type choice struct {
-			ask   Ask
-			taken []Row
-		}
-		made := []choice{{ask: ask}}
-		for _, r := range inPieces {
-			if !r.mayTake(ask.Settings) {
-				continue
-			}
-			for _, c := range made {
-				c = choice{c.ask.with(r.Setting, r.Value), append(slices.Clone(c.taken), r)}
-				other, err := f.steps.Own(c.ask)
-				if err != nil || !has(other.Graph, r.Pieces) || ask.Lowered && !kernelsKeepBits(other.Graph, r.Pieces, ask.Dims) {
-					break
-				}
-				other.plain, other.taken = f.whole, c.taken
-				made = append(made, c)
-				if !yield(other) {
-					return
-				}
+		for _, c := range f.choices(ask) {
+			if other, err := c.form(); err == nil && !yield(other) {
+				return
 			}
 		}
 	}
+}
+
+// choice is a form with something in pieces that settings leave open. Its step is not
+// derived yet.
+type choice struct {
+	own   *Form
+	ask   Ask
+	taken []Row
+	step  *step
+}
+
+// choices are what settings leave open.
+func (f *Form) choices(ask Ask) []choice {
+	if ask.Compat != "" || f.steps.kind != derived || ask.Measured {
+		return nil
+	}
+	made := []choice{{own: f, ask: ask}}
+	for _, r := range inPieces {
+		if !r.mayTake(ask.Settings) {
+			continue
+		}
+		for _, c := range made {
+			c.ask, c.taken = c.ask.with(r.Setting, r.Value), append(slices.Clone(c.taken), r)
+			c.step = f.steps.of(asked(c.ask.Settings))
+			forward, err := c.step.outline()
+			if err != nil || !has(forward.Graph, r.Pieces) || ask.Lowered && !kernelsKeepBits(forward.Graph, r.Pieces, ask.Dims) {
+				break
+			}
+			made = append(made, c)
+		}
+	}
+	return made[1:]
+}
+
+// form derives the step.
+func (c *choice) form() (*Form, error) {
+	f, err := c.own.steps.form(c.step, c.ask)
+	if err == nil {
+		f.plain, f.taken = c.own.whole, c.taken
+	}
+	return f, err
 }
 
 // kernelsKeepBits reports whether an operator that computes in pieces does so in kernels,

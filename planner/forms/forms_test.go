@@ -20,20 +20,18 @@ func stepsOf(t *testing.T, spec zoo.Spec) (s *Steps, derived *int) {
 	}
 	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
 	derived = new(int)
-	return Derive(t.Context(), func(pieces []graph.Pieces) (d Derived, err error) {
-		forward := g.Clone()
-		forward.Clean(graph.CleanOptions{Unfold: true, Fuse: func(op *graph.Op) bool { return slices.Contains(pieces, op.Pieces) }})
+	return Derive(t.Context(), func(pieces []graph.Pieces) (f Forward, err error) {
+		f.Graph = g.Clone()
+		f.Graph.Clean(graph.CleanOptions{Unfold: true, Fuse: func(op *graph.Op) bool { return slices.Contains(pieces, op.Pieces) }})
 		for _, p := range pieces {
-			if has(forward, p) {
-				d.Pieces = append(d.Pieces, p)
+			if has(f.Graph, p) {
+				f.Pieces = append(f.Pieces, p)
 			}
 		}
-		if len(d.Pieces) < len(pieces) {
-			return d, nil
-		}
+		return f, nil
+	}, func(forward *graph.Graph) (*graph.Graph, error) {
 		*derived++
-		d.Graph, err = autograd.TrainStep(forward, autograd.Options{Optimizer: "adam"})
-		return d, err
+		return autograd.TrainStep(forward, autograd.Options{Optimizer: "adam"})
 	}), derived
 }
 

@@ -27,17 +27,22 @@ const (
 	recorded             // its operators are known by name only, so it has one form
 )
 
-// Derived is a step that was derived from a forward graph.
+// Derived is a step, and what was done to its forward graph.
 type Derived struct {
-	// Graph is nil where the forward graph has less to compute in pieces than was asked
-	// for: Pieces is what it has, and the step is the one with those.
 	Graph  *graph.Graph
-	Pieces []graph.Pieces
-	Passes graph.Report // what was done to the forward graph
+	Passes graph.Report
 }
 
-// Derive lists a step that derive makes of a forward graph, with some of it in pieces.
-func Derive(ctx context.Context, derive func(pieces []graph.Pieces) (Derived, error)) *Steps {
+// Forward is a forward graph with some of it in pieces.
+type Forward struct {
+	Graph  *graph.Graph
+	Pieces []graph.Pieces // of those that were asked for what it has
+	Passes graph.Report   // what was done to it
+}
+
+// Derive lists a step that derive makes of a forward graph, which forward gives with some of
+// it in pieces.
+func Derive(ctx context.Context, forward func(pieces []graph.Pieces) (Forward, error), derive func(forward *graph.Graph) (*graph.Graph, error)) *Steps {
 	s := &Steps{ctx: ctx}
 	combinations := [][]Row{nil}
 	for _, r := range inPieces {
@@ -52,12 +57,12 @@ func Derive(ctx context.Context, derive func(pieces []graph.Pieces) (Derived, er
 		for _, r := range rows {
 			pieces = append(pieces, r.Pieces)
 		}
-		s.list = append(s.list, &step{rows: rows, derive: func() (Derived, error) {
-			made, err := derive(pieces)
-			if err != nil || made.Graph != nil {
-				return made, err
+		s.list = append(s.list, &step{rows: rows, read: func() (Forward, error) { return forward(pieces) }, derive: func(f Forward) (Derived, error) {
+			if len(f.Pieces) < len(pieces) { // the step is the one with those
+				return s.of(slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !slices.Contains(f.Pieces, r.Pieces) })).get()
 			}
-			return s.of(slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !slices.Contains(made.Pieces, r.Pieces) })).get()
+			g, err := derive(f.Graph)
+			return Derived{g, f.Passes}, err
 		}})
 	}
 	return s
@@ -113,26 +118,32 @@ func asked(settings map[string]string) (rows []Row) {
 // step is a training step before anything of it is kept in less.
 type step struct {
 	rows   []Row // what is in pieces
-	derive func() (Derived, error)
+	read   func() (Forward, error)
+	derive func(Forward) (Derived, error)
 
-	mu     sync.Mutex
-	made   *Derived
-	failed error
-	exact  []shrink.Candidate
-	looked bool // exact was looked for
-	lossy  map[graph.DType][]shrink.Candidate
-	kept   *graph.Graph // the last graph that keeps some in less, and what is in it
-	keptOf []int64
+	mu      sync.Mutex
+	forward *Forward // until the step is made of it
+	made    *Derived
+	failed  error
+	exact   []shrink.Candidate
+	looked  bool // exact was looked for
+	lossy   map[graph.DType][]shrink.Candidate
+	kept    *graph.Graph // the last graph that keeps some in less, and what is in it
+	keptOf  []int64
 }
 
 // get is the step's graph.
 func (t *step) get() (Derived, error) {
+	f, err := t.outline()
+	if err != nil {
+		return Derived{}, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.made == nil && t.failed == nil {
-		made, err := t.derive()
+		made, err := t.derive(f)
 		if t.failed = err; err == nil {
-			t.made = &made
+			t.made, t.forward = &made, nil
 		}
 	}
 	if t.failed != nil {
@@ -141,10 +152,28 @@ func (t *step) get() (Derived, error) {
 	return *t.made, nil
 }
 
+// outline is the forward graph, which takes much less time than the step does; or the step,
+// if that is there.
+func (t *step) outline() (Forward, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.made != nil:
+		return Forward{Graph: t.made.Graph}, nil
+	case t.forward == nil:
+		f, err := t.read()
+		if err != nil {
+			return f, err
+		}
+		t.forward = &f
+	}
+	return *t.forward, nil
+}
+
 func (t *step) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.made, t.failed, t.exact, t.looked, t.lossy, t.kept, t.keptOf = nil, nil, nil, false, nil, nil, nil
+	t.forward, t.made, t.failed, t.exact, t.looked, t.lossy, t.kept, t.keptOf = nil, nil, nil, nil, false, nil, nil, nil
 }
 
 // has reports whether the step computes something in pieces.

@@ -2,6 +2,7 @@ package forms
 
 import (
 	"errors"
+	"math"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -147,18 +148,26 @@ func settled(err error) bool {
 // to be better: limits of the arena are hardly told apart by as many.
 func (t *trial) trifling(on []bool) bool {
 	arena, wrong := t.look.Arena()
-	dims, err := graph.Bind(t.ask.Dims)
-	if wrong != nil || err != nil {
-		return false
-	}
+	return wrong == nil && t.freed(on) < arena/toldApart
+}
+
+// freed is the bytes that a choice keeps less beside what is on.
+func (t *trial) freed(on []bool) int64 {
 	saved := graph.Num(0)
 	for i, c := range t.found {
 		if on[i] && !t.on[i] {
 			saved = saved.Add(c.Before.Sub(c.After))
 		}
 	}
+	dims, err := graph.Bind(t.ask.Dims)
+	if err != nil {
+		return math.MaxInt64 / 2
+	}
 	bytes, err := dims.Eval(saved)
-	return err == nil && bytes < arena/toldApart
+	if err != nil {
+		return math.MaxInt64 / 2
+	}
+	return bytes
 }
 
 // toldApart is how many limits of an arena planning tells apart, about.
