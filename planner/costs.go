@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	"memopt/memopt/graph"
@@ -152,16 +153,25 @@ func (m *model) relate(r Request) error {
 	if r.Plain == nil || r.Plain == m.g {
 		return nil
 	}
-	plain, err := newModel(r.Plain, r)
+	plain, err := r.plainModel()
 	if err != nil {
-		return err
-	}
-	if err := plain.reprice(r.Costs); err != nil {
 		return err
 	}
 	m.plain, m.own, m.total = plain, m.total-plain.total, plain.total
 	m.ownFlops = m.flopsSum - plain.flopsSum
 	return nil
+}
+
+// plainModel is the model of the plain step.
+func (r Request) plainModel() (*model, error) {
+	if x := r.plain; x != nil && x.g == r.Plain && x.m.lowered == r.Lowered && len(r.Costs) == 0 && x.m.rates == nil && maps.Equal(x.r.Dims, r.Dims) {
+		return x.m, nil
+	}
+	plain, err := newModel(r.Plain, r)
+	if err != nil {
+		return nil, err
+	}
+	return plain, plain.reprice(r.Costs)
 }
 
 // overhead is an extra cost as a share of the plain step's.

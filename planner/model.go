@@ -48,8 +48,9 @@ type model struct {
 	flop     float64            // the time of a flop, in quarters of that of a byte that moves
 	total    float64            // cost of one plain step
 	flopsSum int64
-	plain    *model  // the form that costs are told against; nil is this one
-	own      float64 // what this form costs beyond that
+	kept     *candidate // with everything kept, once that was asked for
+	plain    *model     // the form that costs are told against; nil is this one
+	own      float64    // what this form costs beyond that
 	ownFlops int64
 }
 

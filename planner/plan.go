@@ -36,6 +36,7 @@ type Request struct {
 	// Plain is the step that this one is another form of: extra cost, its limit and shares of bytes are told against
 	// that. Nil is the step itself.
 	Plain *graph.Graph
+	plain *Prospect // Plain as it was looked at, if it was: see Beside
 	// Worth is what a plan has to come to; no more is looked for than can.
 	Worth Worth
 	// Costs gives, by node, the time that a unit of its flops and bytes takes on the device in use; Plan.PlainCosts has
@@ -142,7 +143,7 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 // begin is a request's plan before it has steps, and what keeping everything is.
 func (m *model) begin(g *graph.Graph, r Request) (p *Plan, base *candidate, err error) {
 	p = &Plan{Graph: g, Request: r, m: m}
-	if base, err = m.candidate(make([]bool, len(g.Nodes))); err != nil {
+	if base, err = m.keepAll(); err != nil {
 		return nil, nil, err
 	}
 	if p.Baseline, err = m.baseline(base); err != nil {
@@ -160,7 +161,7 @@ func (m *model) baseline(base *candidate) (Summary, error) {
 	if m.plain == nil {
 		return m.summary(base), nil
 	}
-	c, err := m.plain.candidate(make([]bool, len(m.plain.g.Nodes)))
+	c, err := m.plain.keepAll()
 	if err != nil {
 		return Summary{}, err
 	}

@@ -32,6 +32,18 @@ func Look(g *graph.Graph, r Request) (*Prospect, error) {
 	return &Prospect{m: m, g: g, r: r, took: time.Since(begin)}, nil
 }
 
+// With is the prospect of the same step under another request, for the same dims, device and costs.
+func (x *Prospect) With(r Request) *Prospect { return &Prospect{m: x.m, g: x.g, r: r, took: x.took} }
+
+// InBytes is a request with its budgets in bytes: shares are those of the step with everything kept.
+func (x *Prospect) InBytes(r Request) (Request, error) { return x.m.inBytes(r) }
+
+// Beside is the request for another form of a step that was looked at, which is its plain one.
+func (r Request) Beside(plain *Prospect) Request {
+	r.Plain, r.plain = plain.g, plain
+	return r
+}
+
 // search is the search for a plan, with everything kept to begin with.
 func (x *Prospect) search() (*search, error) {
 	if x.s == nil {

@@ -102,14 +102,25 @@ func (s *search) strategy() string {
 // InBytes is the request with its budgets in bytes: shares are those of a step with everything kept. Forms of one step
 // are then planned within the same.
 func (r Request) InBytes(g *graph.Graph) (Request, error) {
-	if r.Budget.Percent == 0 && r.ActivationBudget.Percent == 0 {
+	if !r.shares() {
 		return r, nil
 	}
 	m, err := newModel(g, r)
 	if err != nil {
 		return r, err
 	}
-	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	return m.inBytes(r)
+}
+
+// shares reports whether a budget is a share of something.
+func (r Request) shares() bool { return r.Budget.Percent != 0 || r.ActivationBudget.Percent != 0 }
+
+// inBytes is a request with its budgets in bytes.
+func (m *model) inBytes(r Request) (Request, error) {
+	if !r.shares() {
+		return r, nil
+	}
+	base, err := m.keepAll()
 	if err != nil {
 		return r, err
 	}

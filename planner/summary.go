@@ -79,6 +79,18 @@ func (m *model) candidate(again []bool) (*candidate, error) {
 	return m.place(&candidate{again: again, t: m.simulate(m.order(again))})
 }
 
+// keepAll is the candidate with everything kept.
+func (m *model) keepAll() (*candidate, error) {
+	if m.kept == nil {
+		c, err := m.candidate(make([]bool, len(m.g.Nodes)))
+		if err != nil {
+			return nil, err
+		}
+		m.kept = c
+	}
+	return m.kept, nil
+}
+
 // place prices a simulated candidate and gives its lives their places.
 func (m *model) place(c *candidate) (*candidate, error) {
 	return m.placeIn(c, 0, 0)

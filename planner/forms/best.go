@@ -194,10 +194,18 @@ func (f *Form) inBytes() Ask {
 	}
 	r := ask.Request
 	r.Plain = f.plain
-	if r, err := r.InBytes(f.whole); err == nil { // or else no form can be planned
+	if r, err := f.inBytesOf(r); err == nil { // or else no form can be planned
 		ask.Budget, ask.ActivationBudget = planner.Size{Bytes: r.Budget.Bytes}, planner.Size{Bytes: r.ActivationBudget.Bytes}
 	}
 	return ask
+}
+
+// inBytesOf is a request with budgets in bytes: a share is one of the step with all values whole.
+func (f *Form) inBytesOf(r planner.Request) (planner.Request, error) {
+	if f.plain == nil && f.beside != nil {
+		return f.beside.InBytes(r)
+	}
+	return r.InBytes(f.whole)
 }
 
 // prefers reports whether another plan is better: it can be had, it costs less where a budget binds

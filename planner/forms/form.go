@@ -57,7 +57,9 @@ type Form struct {
 	step  *step
 	whole *graph.Graph // the step with all values whole
 	plain *graph.Graph // the step that costs are told beside, where settings leave the pieces open; else nil
-	taken []Row        // pieces that settings leave open, and this form has
+	// beside is that step as it was looked at, or whole where there is none, if it was.
+	beside *planner.Prospect
+	taken  []Row // pieces that settings leave open, and this form has
 
 	found []shrink.Candidate
 	keys  []shrink.Key
@@ -222,7 +224,7 @@ func (f *Form) choices(ask Ask) []choice {
 func (c *choice) form() (*Form, error) {
 	f, err := c.own.steps.form(c.step, c.ask)
 	if err == nil {
-		f.plain, f.taken = c.own.whole, c.taken
+		f.plain, f.beside, f.taken = c.own.whole, c.own.beside, c.taken
 	}
 	return f, err
 }
@@ -260,6 +262,9 @@ func (f *Form) at(on []bool) (g *graph.Graph, r planner.Request, err error) {
 	}
 	if r.Plain == nil && f.open {
 		r.Plain = f.whole
+	}
+	if r.Plain != nil && f.beside != nil {
+		r = r.Beside(f.beside)
 	}
 	if !slices.Equal(on, f.on) {
 		g, err = f.make(on)

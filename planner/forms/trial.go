@@ -20,10 +20,15 @@ type trial struct {
 
 func newTrial(f *Form) (t *trial, err error) {
 	t = &trial{Form: f}
+	if f.plain == nil && (f.open || f.Graph == f.whole) {
+		if f.beside, err = planner.Look(f.whole, f.ask.Request); err != nil {
+			return nil, err
+		}
+	}
 	if f.open {
 		r := f.ask.Request
 		r.Plain = f.plain
-		if r, err = r.InBytes(f.whole); err != nil {
+		if r, err = f.inBytesOf(r); err != nil {
 			return nil, err
 		}
 		f.ask.Budget, f.ask.ActivationBudget = r.Budget, r.ActivationBudget
@@ -36,6 +41,9 @@ func (t *trial) lookAt(on []bool) (*planner.Prospect, error) {
 	g, r, err := t.at(on)
 	if err != nil {
 		return nil, err
+	}
+	if t.plain == nil && t.beside != nil && g == t.whole {
+		return t.beside.With(r), nil
 	}
 	return planner.Look(g, r)
 }
