@@ -106,6 +106,10 @@ func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io
 	if c.IsSet("without") {
 		o.Without = strings.Split(c.String("without"), ",")
 	}
+	var err error
+	if o.Binary, err = os.Executable(); err != nil {
+		return nil, nil, err
+	}
 	r, err := bench.Planner(o)
 	if err != nil {
 		return nil, nil, asInput(err)

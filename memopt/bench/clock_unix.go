@@ -3,6 +3,9 @@
 package bench
 
 import (
+	"os"
+	"runtime"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,4 +18,17 @@ func processTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// mostMemory is the most memory that a process had.
+func mostMemory(s *os.ProcessState) int64 {
+	u, is := s.SysUsage().(*syscall.Rusage)
+	switch {
+	case !is:
+		return 0
+	case runtime.GOOS == "darwin":
+		return int64(u.Maxrss)
+	default:
+		return int64(u.Maxrss) << 10
+	}
 }

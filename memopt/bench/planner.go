@@ -20,25 +20,27 @@ import (
 )
 
 // PlannerDoc says what the planner's bench shows.
-const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups files, models, scale, questions, corpus, packing"
+const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups files, models, scale, plan, questions, corpus, packing"
 
 // PlannerOptions say what to plan.
 type PlannerOptions struct {
 	Only     []string // groups; none is all
 	Without  []string // passes to leave out, or "each": what they earn on the corpus instead of groups, and Only names steps
 	Quick    bool     // each once, and nothing of the longest programs
+	Binary   string   // memopt, whose commands the group plan runs
 	Files    []string // joint graphs and MiniMalloc CSVs
 	Progress func(what string)
 }
 
 // PlannerReport is the figures of one run. Rows stand in groups: models is five
 // training steps under each way of saving memory, scale is long programs under
-// half their arena, questions what takes many plans to answer, corpus recorded
+// half their arena, plan the command as a whole, questions what takes many plans to answer, corpus recorded
 // steps at six budgets, packing problems that others publish, files what was
 // given by path.
 type PlannerReport struct {
 	Models    []PlannerRow `json:"models"`
 	Scale     []PlannerRow `json:"scale"`
+	Whole     []WholeRow   `json:"plan"`
 	Questions []AnswerRow  `json:"questions"`
 	Corpus    []CorpusRow  `json:"corpus"`
 	Earned    []EarnedRow  `json:"earned"`
@@ -111,7 +113,7 @@ var (
 
 // Planner measures.
 func Planner(o PlannerOptions) (*PlannerReport, error) {
-	b := &plannerBench{o: o, rounds: 3, report: &PlannerReport{Models: []PlannerRow{}, Scale: []PlannerRow{},
+	b := &plannerBench{o: o, rounds: 3, report: &PlannerReport{Models: []PlannerRow{}, Scale: []PlannerRow{}, Whole: []WholeRow{},
 		Questions: []AnswerRow{}, Corpus: []CorpusRow{}, Earned: []EarnedRow{}, Packing: []PackRow{}, Joint: []PlannerRow{}, Pack: []PackRow{}}}
 	if o.Quick {
 		b.rounds = 1
@@ -124,7 +126,7 @@ func Planner(o PlannerOptions) (*PlannerReport, error) {
 		run  func() error
 	}
 	// Files first: what is wrong with them shows before anything is measured.
-	groups := []group{{"files", b.files}, {"models", b.models}, {"scale", b.scale}, {"questions", b.questions}, {"corpus", b.corpus}, {"packing", b.packing}}
+	groups := []group{{"files", b.files}, {"models", b.models}, {"scale", b.scale}, {"plan", b.whole}, {"questions", b.questions}, {"corpus", b.corpus}, {"packing", b.packing}}
 	var all []string
 	for _, g := range groups {
 		all = append(all, g.name)

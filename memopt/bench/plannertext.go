@@ -34,6 +34,9 @@ func (r *PlannerReport) Text(w io.Writer) {
 	}
 	plans("Five training steps (AdamW); the gap is the distance to the proven bound, in points", r.Models)
 	plans("Long programs under half their arena", r.Scale)
+	if len(r.Whole) > 0 {
+		wholeText(w, r.Whole)
+	}
 	if len(r.Questions) > 0 {
 		fmt.Fprintln(w, "Questions that take many plans to answer")
 		table := [][]string{{"model", "nodes", "question", "answer", "ms", "CPU ms", "heap", "bar", ""}}
@@ -102,6 +105,9 @@ func (r *PlannerReport) File(h Head) PlannerFile {
 		for _, row := range plans.rows {
 			add(plans.group, fmt.Sprintf("%s, %d nodes, %s", row.Model, row.Nodes, row.Way), "plan", row.Clock)
 		}
+	}
+	for _, row := range r.Whole {
+		add("plan", fmt.Sprintf("gpt, %d nodes", row.Nodes), "command", row.Clock)
 	}
 	for _, row := range r.Questions {
 		add("questions", fmt.Sprintf("%s, %d nodes, %s", row.Model, row.Nodes, row.Question), "answer", row.Clock)
