@@ -175,10 +175,7 @@ func (f *largeFirst) split(small smallShare) sizeSplit {
 	}
 	var tree maxTree
 	tree.build(over)
-	order := make([]int32, len(f.ranges))
-	for i := range order {
-		order[i] = int32(i)
-	}
+	order := indicesUpTo(len(f.ranges))
 	weight := func(i int32) float64 {
 		r := &f.ranges[i]
 		return float64(float64(r.end-r.begin)*float64(r.size)) * float64(r.size)

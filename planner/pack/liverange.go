@@ -61,11 +61,7 @@ func liveRanges(p Problem) (ranges []liveRange, sections int32) {
 // begins after another has ended since the last. All ranges of a section are alive at once, and those alive at any moment
 // are among them, so two ranges overlap in sections exactly if they overlap in time.
 func compressTime(ranges []liveRange) (sections int32) {
-	byEnd := make([]int32, len(ranges))
-	for i := range byEnd {
-		byEnd[i] = int32(i)
-	}
-	byEnd = sortedBy(byEnd, func(i int32) int32 { return ranges[i].end })
+	byEnd := sortedBy(indicesUpTo(len(ranges)), func(i int32) int32 { return ranges[i].end })
 	ended, endedBefore := 0, int32(-1) // endedBefore: how many had ended when the current section began
 	for i := range ranges {
 		for ; ranges[byEnd[ended]].end <= ranges[i].begin; ended++ {
@@ -160,6 +156,15 @@ func MaxLive(p Problem) (bytes int64, moment int32) {
 		}
 	}
 	return bytes, moment
+}
+
+// indicesUpTo is 0, 1, 2, … n-1.
+func indicesUpTo(n int) []int32 {
+	indices := make([]int32, n)
+	for i := range indices {
+		indices[i] = int32(i)
+	}
+	return indices
 }
 
 // sortedBy is indices sorted by key; it returns indices that are in order already as they are.

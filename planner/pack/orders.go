@@ -65,10 +65,7 @@ func tryOrders(p *part, t target) (offsets []int64, top int64) {
 // place packs p into an occupancy, which it empties first, and fills offsets. It gives up when a range would end at limit or
 // above, or when many ranges take too long.
 func (g greedyOrder) place(p *part, o *occupancy, offsets []int64, limit int64) (top int64, ok bool) {
-	indices := make([]int32, len(p.ranges))
-	for i := range indices {
-		indices[i] = int32(i)
-	}
+	indices := indicesUpTo(len(p.ranges))
 	slices.SortFunc(indices, func(i, j int32) int { // fixed ranges first
 		a, b := p.ranges[i], p.ranges[j]
 		return cmp.Or(cmp.Compare(min(b.fixed, 0), min(a.fixed, 0)), g.order(a, b), cmp.Compare(i, j))

@@ -12,9 +12,14 @@ import (
 )
 
 const (
-	overshoot      = 3    // both searches of lower together take up to so many times the looks that they are given
-	minSharedLooks = 3000 // looks per range that the searches of a problem have at least; less would leave some without a run
-	redealFactor   = 4    // a part that is the highest again gets so many times the looks it had; less repeats much of the work
+	looksPerPair   = 1 << 12 // looks of a search for few ranges, per pair of them, up to maxSearchLooks; see fullSearchLooks
+	maxSearchLooks = 1 << 30 // of a search for few ranges; the hardest instances in testdata take a quarter
+	largeLooks     = 1 << 29 // of a search for more, of which each look takes longer, as it misses the cache
+	farShare       = 4       // a part of few ranges bound/4 above the bound gets all looks, a lower one less in proportion to its gap
+	closeShare     = 16      // the same for more ranges, to which a skyline has come close
+	overshoot      = 3       // both searches of lower together take up to so many times the looks that they are given
+	minSharedLooks = 3000    // looks per range that the searches of a problem have at least; less would leave some without a run
+	redealFactor   = 4       // a part that is the highest again gets so many times the looks it had; less repeats much of the work
 )
 
 // search looks for a packing of a part that ends at or below limit, after M. D. Moffitt, "MiniMalloc: A Lightweight Memory
@@ -71,13 +76,12 @@ const (
 	impossible
 )
 
-// fullSearchLooks is the looks that a search for n ranges may take. The hardest instances in testdata, which need up to a
-// quarter of it, take a second and a half.
+// fullSearchLooks is the looks that a search for n ranges may take.
 func fullSearchLooks(n int) int {
 	if n > searchRanges {
-		return 1 << 29 // each look takes longer, as it misses the cache
+		return largeLooks
 	}
-	return min(n*n<<12, 1<<30)
+	return min(n*n*looksPerPair, maxSearchLooks)
 }
 
 // sharedLooks is the looks that all searches of a problem share: with few ranges as many as they want, however they are
@@ -178,9 +182,9 @@ func fitWithin(parts []*part, limit int64, looks int, eligible func(p *part) boo
 // in proportion if it is not.
 func (p *part) searchLooks(bound int64, maxLooks int) int {
 	looks := min(fullSearchLooks(len(p.ranges)), maxLooks)
-	far := max(bound/4, 1)
+	far := max(bound/farShare, 1)
 	if len(p.ranges) > searchRanges {
-		far = max(bound/16, 1) // a skyline has come close
+		far = max(bound/closeShare, 1)
 	}
 	if p.top-bound < far {
 		high, low := bits.Mul64(uint64(p.top-bound), uint64(looks))
@@ -373,10 +377,7 @@ func (s *search) rankBy(order func(i, j int32) int, heat []int64) (rank []int32)
 		heatBefore[t+1] = heatBefore[t] + h
 	}
 	heatOf := func(i int32) int64 { return heatBefore[s.ranges[i].end] - heatBefore[s.ranges[i].begin] }
-	indices := make([]int32, len(s.ranges))
-	for i := range indices {
-		indices[i] = int32(i)
-	}
+	indices := indicesUpTo(len(s.ranges))
 	slices.SortStableFunc(indices, func(i, j int32) int {
 		return cmp.Or(cmp.Compare(heatOf(j), heatOf(i)), order(i, j))
 	})
