@@ -187,20 +187,15 @@ const LeastChunk = 64 << 10
 
 // Loaded is weights on a device.
 type Loaded struct {
-	places []Place
+	places []place // in the order of the weights
 	blocks []*held
 }
 
-// Place is where a weight is.
-type Place struct {
-	Name  string
-	In    Memory
-	At    int64
-	Bytes int64
+// place is where a weight is.
+type place struct {
+	In        Memory
+	At, Bytes int64
 }
-
-// Places are in the order of the weights.
-func (l *Loaded) Places() []Place { return l.places }
 
 // Free gives the memory back.
 func (l *Loaded) Free() {
@@ -294,7 +289,7 @@ func Upload(ctx context.Context, d Device, ws []Weight, o Options, copies *HostC
 func (u *upload) whole() (*held, error) {
 	total := int64(0)
 	for _, w := range u.ws {
-		u.out.places = append(u.out.places, Place{Name: w.Name, At: total, Bytes: w.Bytes})
+		u.out.places = append(u.out.places, place{At: total, Bytes: w.Bytes})
 		total += aligned(w.Bytes)
 	}
 	b, err := u.r.take("weights", total)
@@ -406,7 +401,7 @@ func (u *upload) lazy() error {
 		if err != nil {
 			return err
 		}
-		u.out.places = append(u.out.places, Place{Name: w.Name, In: to.Memory, Bytes: w.Bytes})
+		u.out.places = append(u.out.places, place{In: to.Memory, Bytes: w.Bytes})
 		u.copies.copies[i].free()
 	}
 	return nil

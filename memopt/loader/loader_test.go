@@ -104,7 +104,7 @@ func TestEveryModeLoadsEveryByte(t *testing.T) {
 								}
 							}
 							defer drop()
-							for i, p := range on.Places() {
+							for i, p := range on.places {
 								in := p.In
 								var b []byte
 								if u, is := in.(unseen); is {

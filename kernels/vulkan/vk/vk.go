@@ -385,11 +385,7 @@ func (d *Device) Import(host unsafe.Pointer, bytes int64) (*Block, error) {
 
 // backImported gives a buffer memory of the host's, of a type that both allow.
 func (d *Device) backImported(b *Block, buffer vulkan.Buffer, host unsafe.Pointer) error {
-	var needs vulkan.MemoryRequirements
-	vulkan.GetBufferMemoryRequirements(d.device, buffer, &needs)
-	needs.Deref()
-	size, allowed := needs.Size, needs.MemoryTypeBits
-	needs.Free()
+	size, allowed := d.needs(buffer)
 	if int64(size) > b.Bytes {
 		return fmt.Errorf("a buffer of %d bytes takes %d", b.Bytes, size)
 	}
@@ -407,21 +403,45 @@ func (d *Device) backImported(b *Block, buffer vulkan.Buffer, host unsafe.Pointe
 	}
 	next := C.mo_import(host, addressed)
 	defer C.free(next)
-	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, PNext: next, AllocationSize: vulkan.DeviceSize(b.Bytes), MemoryTypeIndex: uint32(kind)}
+	if err := d.allocate(b, vulkan.DeviceSize(b.Bytes), kind, next, " of host memory"); err != nil {
+		return err
+	}
+	b.imported, b.mapped = true, host
+	d.usage.Imported += b.Bytes
+	return d.bind(b, buffer)
+}
+
+// needs is the size of a buffer's memory, and the types that it allows.
+func (d *Device) needs(buffer vulkan.Buffer) (size vulkan.DeviceSize, allowed uint32) {
+	var needs vulkan.MemoryRequirements
+	vulkan.GetBufferMemoryRequirements(d.device, buffer, &needs)
+	needs.Deref()
+	size, allowed = needs.Size, needs.MemoryTypeBits
+	needs.Free()
+	return size, allowed
+}
+
+// allocate takes memory of a type for a block; next extends the request, and what says of which kind it is.
+func (d *Device) allocate(b *Block, bytes vulkan.DeviceSize, kind int, next unsafe.Pointer, what string) error {
+	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, PNext: next, AllocationSize: bytes, MemoryTypeIndex: uint32(kind)}
 	var memory vulkan.DeviceMemory
-	r := d.fault("vkAllocateMemory of host memory")
+	r := d.fault("vkAllocateMemory" + what)
 	if r == 0 {
 		r = int32(vulkan.AllocateMemory(d.device, &info, nil, &memory))
 	}
 	runtime.KeepAlive(&info)
 	info.Free()
-	if err := check(fmt.Sprintf("vkAllocateMemory of %d bytes of the host", b.Bytes), r); err != nil {
+	if err := check(fmt.Sprintf("vkAllocateMemory of %d bytes%s", bytes, what), r); err != nil {
 		return err
 	}
-	b.memory, b.imported, b.mapped = uint64(uintptr(unsafe.Pointer(memory))), true, host
+	b.memory = uint64(uintptr(unsafe.Pointer(memory)))
 	d.live++
-	d.usage.Imported += b.Bytes
-	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, memory, 0))); err != nil {
+	return nil
+}
+
+// bind gives a buffer the memory of its block.
+func (d *Device) bind(b *Block, buffer vulkan.Buffer) error {
+	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, b.deviceMemory(), 0))); err != nil {
 		return err
 	}
 	if d.Addressed {
@@ -430,13 +450,13 @@ func (d *Device) backImported(b *Block, buffer vulkan.Buffer, host unsafe.Pointe
 	return nil
 }
 
+func (b *Block) deviceMemory() vulkan.DeviceMemory {
+	return *(*vulkan.DeviceMemory)(unsafe.Pointer(&b.memory))
+}
+
 // back gives a buffer its memory.
 func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
-	var needs vulkan.MemoryRequirements
-	vulkan.GetBufferMemoryRequirements(d.device, buffer, &needs)
-	needs.Deref()
-	size, allowed := needs.Size, needs.MemoryTypeBits
-	needs.Free()
+	size, allowed := d.needs(buffer)
 	kind, mapped, ok := d.Physical.choose(place, allowed)
 	if !ok {
 		return fmt.Errorf("%s has no memory for buffers", d.Physical.Name)
@@ -444,34 +464,23 @@ func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
 	if heap := d.Heaps()[d.Physical.Types[kind].Heap]; heap.Budget > 0 && uint64(size) > heap.Budget-min(heap.Budget, heap.Usage) {
 		return fmt.Errorf("%w: %d bytes asked for, and the driver has %d left for this process", ErrDeviceMemory, size, heap.Budget-min(heap.Budget, heap.Usage))
 	}
-	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, AllocationSize: size, MemoryTypeIndex: uint32(kind)}
+	var next unsafe.Pointer
 	if d.Addressed {
-		info.PNext = C.mo_addressed()
+		next = C.mo_addressed()
 	}
-	var memory vulkan.DeviceMemory
-	r := d.fault("vkAllocateMemory")
-	if r == 0 {
-		r = int32(vulkan.AllocateMemory(d.device, &info, nil, &memory))
-	}
-	runtime.KeepAlive(&info)
-	info.Free()
 	d.usage.Calls++
-	if err := check(fmt.Sprintf("vkAllocateMemory of %d bytes", size), r); err != nil {
+	if err := d.allocate(b, size, kind, next, ""); err != nil {
 		return err
 	}
-	d.usage.Bytes += int64(size)
+	b.Granted = int64(size)
+	d.usage.Bytes += b.Granted
 	d.usage.Peak = max(d.usage.Peak, d.usage.Bytes)
-	b.memory, b.Granted = uint64(uintptr(unsafe.Pointer(memory))), int64(size)
-	d.live++
-	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, memory, 0))); err != nil {
+	if err := d.bind(b, buffer); err != nil {
 		return err
-	}
-	if d.Addressed {
-		b.address = uint64(C.mo_address(d.c, C.uint64_t(b.buffer)))
 	}
 	if mapped && !(d.Hidden && place == Near) {
 		var at unsafe.Pointer
-		if err := check("vkMapMemory", int32(vulkan.MapMemory(d.device, memory, 0, size, 0, &at))); err != nil {
+		if err := check("vkMapMemory", int32(vulkan.MapMemory(d.device, b.deviceMemory(), 0, size, 0, &at))); err != nil {
 			return err
 		}
 		b.mapped = at
@@ -489,7 +498,7 @@ func (d *Device) Free(b *Block) {
 		d.live--
 	}
 	if b.memory != 0 {
-		vulkan.FreeMemory(d.device, *(*vulkan.DeviceMemory)(unsafe.Pointer(&b.memory)), nil)
+		vulkan.FreeMemory(d.device, b.deviceMemory(), nil)
 		d.live--
 		if d.usage.Bytes -= b.Granted; b.imported {
 			d.usage.Imported -= b.Bytes
