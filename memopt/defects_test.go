@@ -95,7 +95,7 @@ func TestDefects(t *testing.T) {
 		out.WriteString("ours\n")
 		for _, r := range p.Clusters {
 			fmt.Fprintf(&out, "  %s: %d of %d on; saves %s = %d; alone the peak falls by %d, here by %d, for %.1f %% more work\n",
-				r.Key(), r.Applied, r.Freq, cluster.Formula(r.Saving), r.Bytes, r.PeakAlone, r.PeakEffect, 100*r.Cost)
+				r.Key, r.Applied, r.Freq, r.Saving, r.Bytes, r.PeakAlone, r.PeakEffect, 100*r.Cost)
 		}
 		for _, w := range p.Warnings {
 			fmt.Fprintf(&out, "  %s\n", w)

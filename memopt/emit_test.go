@@ -92,7 +92,7 @@ func openEmission(t *testing.T, file string, dims map[string]int64, settings []s
 			if r.How != "" {
 				continue // nodes that read extracts are not of the file
 			}
-			for part := range strings.SplitSeq(r.Key(), ",") {
+			for part := range strings.SplitSeq(r.Key, ",") {
 				if kind == "some" {
 					part = strings.TrimSuffix(part, "-1") + "{0-1}"
 				}

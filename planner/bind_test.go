@@ -35,10 +35,10 @@ func TestBindRequests(t *testing.T) {
 	}
 	for i, r := range p.Clusters {
 		if got := q.Clusters[i]; got.Requested != r.Requested || got.Applied != r.Applied {
-			t.Errorf("%s: requested %d and applied %d, read back as %d and %d", r.Key(), r.Requested, r.Applied, got.Requested, got.Applied)
+			t.Errorf("%s: requested %d and applied %d, read back as %d and %d", r.Key, r.Requested, r.Applied, got.Requested, got.Applied)
 		}
 		if r.ID == id && r.Strategy == 1 && r.Requested != 2 {
-			t.Errorf("%s: requested %d, not 2", r.Key(), r.Requested)
+			t.Errorf("%s: requested %d, not 2", r.Key, r.Requested)
 		}
 	}
 	f := p.File("gpt.onnx")

@@ -46,7 +46,20 @@ func (p *Plan) Chained() (*Schedule, *Chains, error) {
 		return nil, nil, err
 	}
 	c := &chainer{p: p, launches: s.Launches, readers: make([][]int32, len(s.Launches)), chain: make([]*chain, len(s.Launches)), report: &Chains{}}
-	c.findReaders()
+	maker := slices.Repeat([]int32{-1}, len(p.Graph.Values)) // by owner
+	for i, l := range c.launches {
+		for _, r := range l.In {
+			if r.Value != nil && maker[c.owner(r)] >= 0 {
+				k := maker[c.owner(r)]
+				c.readers[k] = append(c.readers[k], int32(i))
+			}
+		}
+		for _, r := range l.Out {
+			if r.Value != nil && l.Node != nil {
+				maker[c.owner(r)] = int32(i)
+			}
+		}
+	}
 	if s.Launches, err = c.all(); err != nil {
 		return nil, nil, err
 	}
@@ -65,41 +78,19 @@ type chainer struct {
 	report   *Chains
 }
 
-// findReaders finds the readers of what every launch makes.
-func (c *chainer) findReaders() {
-	m := c.p.m
-	maker := make([]int32, len(c.p.Graph.Values)) // by owner
-	for i := range maker {
-		maker[i] = -1
-	}
-	for i, l := range c.launches {
-		for _, r := range l.In {
-			if r.Value != nil {
-				if k := maker[m.owner[r.Value.ID]]; k >= 0 {
-					c.readers[k] = append(c.readers[k], int32(i))
-				}
-			}
-		}
-		for _, r := range l.Out {
-			if r.Value != nil && l.Node != nil {
-				maker[m.owner[r.Value.ID]] = int32(i)
-			}
-		}
-	}
-}
+func (c *chainer) owner(r Ref) int32 { return c.p.m.owner[r.Value.ID] }
 
 // all is the launches with chains in the place of their first parts.
 func (c *chainer) all() (out []Launch, err error) {
 	for i := range c.launches {
-		if c.chain[i] != nil {
-			continue
-		}
 		l := c.launches[i]
-		if len(c.readers[i]) > 0 && !c.read(i) && !c.lasts(l.Out[0]) {
+		switch {
+		case c.chain[i] != nil:
+			continue
+		case len(c.readers[i]) > 0 && !c.read(i) && !c.lasts(l.Out[0]):
 			c.report.Saved += moved(&l)
 			continue
-		}
-		if c.fits(i) {
+		case c.fits(i):
 			if g := c.from(i); len(g.parts) > 1 {
 				if l, err = g.launch(); err != nil {
 					return nil, err
@@ -135,21 +126,19 @@ func (c *chainer) read(i int, but ...int) bool {
 	v := c.launches[i].Out[0].Value
 	return slices.ContainsFunc(c.readers[i], func(k int32) bool {
 		by := c.chain[k]
-		return !slices.Contains(but, int(k)) && (by == nil || !by.makes(v))
+		return !slices.Contains(but, int(k)) && (by == nil || !has(by.makes, v))
 	})
 }
 
-// lasts is whether a value is read after the step.
+// lasts is whether a value is read after the step, or held.
 func (c *chainer) lasts(r Ref) bool {
-	m := c.p.m
-	owner := m.owner[r.Value.ID]
-	return m.lasting[owner] || m.until(m.number[owner]) > 0
+	return c.p.m.lasting[c.owner(r)] || c.p.m.until(c.p.m.number[c.owner(r)]) > 0
 }
 
 // from is the chain that begins with launch i. What joins it runs there, before launches that stood in between and do
 // not.
 func (c *chainer) from(i int) *chain {
-	g := &chain{c: c, parts: []int{i}}
+	g := c.of([]int{i}, nil)
 	for j := i + 1; j < min(len(c.launches), i+chainReach); j++ {
 		if n := c.launches[j].Node; n == nil || n.Op.Border {
 			break // the passes can run one by one
@@ -157,11 +146,14 @@ func (c *chainer) from(i int) *chain {
 		if c.chain[j] != nil {
 			continue // it runs before i
 		}
-		if !c.fits(j) || !g.takes(j) {
+		if longer := g.with(j); longer != nil {
+			g = longer
+		} else {
 			g.skipped = append(g.skipped, j)
 		}
 	}
 	slices.Sort(g.parts) // as they are, they could run one by one too
+	g = c.of(g.parts, g.skipped)
 	for _, k := range g.parts {
 		c.chain[k] = g
 	}
@@ -170,124 +162,114 @@ func (c *chainer) from(i int) *chain {
 
 // chain is launches that are one, and those that stay behind.
 type chain struct {
-	c              *chainer
+	*chainer
 	parts, skipped []int
+	reads, makes   []Ref // of the parts: what they read of others, and what they make
 }
 
 func has(refs []Ref, v *graph.Value) bool {
 	return slices.ContainsFunc(refs, func(r Ref) bool { return r.Value == v })
 }
 
-// operands are what parts read of others, and what they make.
-func (g *chain) operands(parts []int) (reads, makes []Ref) {
+// of is the chain of some parts.
+func (c *chainer) of(parts, skipped []int) *chain {
+	g := &chain{chainer: c, parts: parts, skipped: skipped}
 	for _, k := range parts {
-		for _, r := range g.c.launches[k].In {
-			if !has(makes, r.Value) && !has(reads, r.Value) {
-				reads = append(reads, r)
+		for _, r := range c.launches[k].In {
+			if !has(g.makes, r.Value) && !has(g.reads, r.Value) {
+				g.reads = append(g.reads, r)
 			}
 		}
-		makes = append(makes, g.c.launches[k].Out[0])
+		g.makes = append(g.makes, c.launches[k].Out[0])
 	}
-	return reads, makes
+	return g
 }
 
-// takes has launch j join, if it reads what the chain does or makes, and can run there. What else makes an operand of
-// it comes along.
-func (g *chain) takes(j int) bool {
-	l := &g.c.launches[j]
-	reads, makes := g.operands(g.parts)
-	if !slices.ContainsFunc(l.In, func(r Ref) bool { return has(makes, r.Value) || r.Bytes == l.Out[0].Bytes && has(reads, r.Value) }) {
-		return false
+// with is the chain with launch j, if that reads what the chain does or makes, and can run there; or nil. What else
+// makes an operand of it comes along.
+func (g *chain) with(j int) *chain {
+	l := &g.launches[j]
+	if !g.fits(j) || !slices.ContainsFunc(l.In, func(r Ref) bool { return has(g.makes, r.Value) || r.Bytes == l.Out[0].Bytes && has(g.reads, r.Value) }) {
+		return nil
 	}
-	parts, behind := slices.Clone(g.parts), []int(nil)
+	longer, behind := g.of(g.parts, nil), []int(nil)
 	for _, k := range g.skipped {
-		if !g.c.fits(k) || !has(l.In, g.c.launches[k].Out[0].Value) {
+		if !g.fits(k) || !has(l.In, g.launches[k].Out[0].Value) {
 			behind = append(behind, k)
-		} else if parts = append(parts, k); !g.runs(parts, behind) {
-			return false
+		} else if longer = longer.and(k, behind); longer == nil {
+			return nil
 		}
 	}
-	if parts = append(parts, j); !g.runs(parts, behind) {
-		return false
+	if longer = longer.and(j, behind); longer != nil {
+		longer.skipped = behind
 	}
-	g.parts, g.skipped = parts, behind
-	return true
+	return longer
 }
 
-// runs is whether the last of parts can run with the others, before launches that it stood behind.
-func (g *chain) runs(parts, behind []int) bool {
-	m, last := g.c.p.m, len(parts)-1
-	l := &g.c.launches[parts[last]]
+// and is the chain with one more part, if that can run with the others, before launches that it stood behind; or nil.
+func (g *chain) and(k int, behind []int) *chain {
+	l := &g.launches[k]
 	out := l.Out[0]
-	_, makes := g.operands(parts[:last])
-	if !slices.Equal(out.Shape, makes[0].Shape) || has(makes, out.Value) {
-		return false
+	if !slices.Equal(out.Shape, g.makes[0].Shape) || has(g.makes, out.Value) {
+		return nil
 	}
 	var reads []Ref
 	for _, r := range l.In {
-		if has(makes, r.Value) {
+		if has(g.makes, r.Value) {
 			continue
 		}
-		if slices.ContainsFunc(makes, func(x Ref) bool { return m.owner[x.Value.ID] == m.owner[r.Value.ID] }) {
-			return false // it is seen through a view
+		if slices.ContainsFunc(g.makes, func(x Ref) bool { return g.owner(x) == g.owner(r) }) {
+			return nil // it is seen through a view
 		}
 		reads = append(reads, r)
 	}
 	meets := func(refs []Ref, r Ref) bool {
 		return slices.ContainsFunc(refs, func(x Ref) bool { return overlap(&x, &r) })
 	}
-	for _, k := range behind {
-		x := &g.c.launches[k]
-		if meets(x.In, out) || meets(x.Out, out) || overlap(&x.Scratch, &out) || has(x.Out, out.Value) {
-			return false
-		}
-		for _, r := range reads {
-			if meets(x.Out, r) || overlap(&x.Scratch, &r) {
-				return false
-			}
+	for _, b := range behind {
+		x := &g.launches[b]
+		writes := append(slices.Clip(x.Out), x.Scratch)
+		if meets(x.In, out) || meets(writes, out) || has(x.Out, out.Value) || slices.ContainsFunc(reads, func(r Ref) bool { return meets(writes, r) }) {
+			return nil
 		}
 	}
+	longer := g.of(append(slices.Clip(g.parts), k), nil)
 	// An element may be stored where one of the same place is read, since all are loaded first.
-	reads, makes = g.operands(parts)
-	for _, w := range makes {
-		for _, r := range reads {
+	for _, w := range longer.makes {
+		for _, r := range longer.reads {
 			if overlap(&w, &r) && (w.Offset != r.Offset || w.Bytes != r.Bytes) || w.Value == r.Value {
-				return false
+				return nil
 			}
 		}
 	}
-	return len(reads)+len(g.stored(parts)) <= graph.ChainOperands
+	if len(longer.reads)+len(longer.stored()) > graph.ChainOperands {
+		return nil
+	}
+	return longer
 }
 
 // stored is what parts make that is read elsewhere.
-func (g *chain) stored(parts []int) (refs []Ref) {
-	for _, i := range parts {
-		r := g.c.launches[i].Out[0]
-		if g.c.lasts(r) || g.c.read(i, parts...) {
-			refs = append(refs, r)
+func (g *chain) stored() (refs []Ref) {
+	for k, i := range g.parts {
+		if g.lasts(g.makes[k]) || g.read(i, g.parts...) {
+			refs = append(refs, g.makes[k])
 		}
 	}
 	return refs
 }
 
-// makes is whether one of its parts does.
-func (g *chain) makes(v *graph.Value) bool {
-	return slices.ContainsFunc(g.parts, func(k int) bool { return g.c.launches[k].Out[0].Value == v })
-}
-
 // launch is the one that stands for all.
 func (g *chain) launch() (Launch, error) {
-	reads, makes := g.operands(g.parts)
-	l := Launch{In: reads, Out: g.stored(g.parts), Again: true}
+	l := Launch{In: g.reads, Out: g.stored(), Again: true}
 	var nodes []*graph.Node
-	shapes := map[*graph.Value][]int{}
-	row := ChainRow{Shape: makes[0].Shape, Count: 1, Stored: len(l.Out)}
+	row := ChainRow{Shape: g.makes[0].Shape, Count: 1, Stored: len(l.Out)}
 	for _, i := range g.parts {
-		part := g.c.launches[i]
+		part := g.launches[i]
 		l.Parts, l.Again = append(l.Parts, part), l.Again && part.Again
 		nodes, row.Operators = append(nodes, part.Node), append(row.Operators, part.Node.Op.FullName())
 		row.Saved += moved(&part)
 	}
+	shapes := map[*graph.Value][]int{}
 	for _, r := range l.In {
 		shapes[r.Value] = r.Shape
 	}
@@ -298,19 +280,18 @@ func (g *chain) launch() (Launch, error) {
 		return vs
 	}
 	var err error
-	l.Node, err = graph.Chain(g.c.p.Graph.Lib, nodes, values(l.In), values(l.Out), func(v *graph.Value) []int { return shapes[v] })
+	l.Node, err = graph.Chain(g.p.Graph.Lib, nodes, values(l.In), values(l.Out), func(v *graph.Value) []int { return shapes[v] })
 	row.Saved -= moved(&l)
-	g.c.report.add(row)
+	g.report.add(row)
 	return l, err
 }
 
 // moved is the bytes that a launch reads and writes.
 func moved(l *Launch) (bytes int64) {
-	for _, r := range l.In {
-		bytes += r.Bytes
-	}
-	for _, r := range l.Out {
-		bytes += r.Bytes
+	for _, refs := range [...][]Ref{l.In, l.Out} {
+		for _, r := range refs {
+			bytes += r.Bytes
+		}
 	}
 	return bytes
 }

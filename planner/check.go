@@ -19,13 +19,15 @@ import (
 // arena, cost, what lies outside the arena and the request's limits are held against what the plan says of them.
 func Check(p *Plan) error {
 	x, err := p.replay()
-	if err != nil {
-		return err
+	if err == nil {
+		err = x.agrees(p)
 	}
-	if err := p.agrees(x); err != nil {
-		return fmt.Errorf("the plan is wrong: %w", err)
-	}
-	return nil
+	return err
+}
+
+// wrong is what is wrong with a plan.
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("the plan is wrong: "+format, args...)
 }
 
 // replayed is a plan whose launches read what they should.
@@ -39,7 +41,7 @@ type replayed struct {
 func (p *Plan) replay() (*replayed, error) {
 	for i, s := range p.Steps {
 		if s.Node < 0 || int(s.Node) >= len(p.Graph.Nodes) || p.Graph.Nodes[s.Node].Op.View {
-			return nil, fmt.Errorf("the plan is wrong: step %d names node %d, which cannot be launched", i, s.Node)
+			return nil, wrong("step %d names node %d, which cannot be launched", i, s.Node)
 		}
 	}
 	f, err := newFacts(p.Graph, p.bound())
@@ -47,53 +49,36 @@ func (p *Plan) replay() (*replayed, error) {
 		return nil, err
 	}
 	if !f.placed() && len(p.Offsets) > 0 {
-		return nil, fmt.Errorf("the plan is wrong: its lives have no places, and it has %d", len(p.Offsets))
+		return nil, wrong("its lives have no places, and it has %d", len(p.Offsets))
 	}
 	s, l := f.schedule(p)
-	l.slab, l.again = make([]Ref, 64), true
 	c := p.checker(s)
 	if err := c.run(p.Graph, l.each); err != nil {
-		return nil, fmt.Errorf("the plan is wrong: %w", err)
+		return nil, wrong("%w", err)
 	}
 	return &replayed{f, s, c}, nil
 }
 
-// agrees: what was replayed reaches as high as the plan says, and its figures are those of the graph.
-func (p *Plan) agrees(x *replayed) error {
-	if err := p.reaches(x.c); err != nil {
-		return err
-	}
-	return p.keeps(x.f, x.s)
-}
-
-// reaches: arena and peak of launches are the plan's.
-func (p *Plan) reaches(c *checker) error {
-	peak, placed := c.peak(), !allocated(p.Graph)
-	switch {
-	case placed && c.height != c.s.Arena:
-		return fmt.Errorf("the arena is %d bytes, but launches reach to %d", c.s.Arena, c.height)
+// agrees: arena and peak are those of the launches, figures are those of the graph, and the request's limits are kept.
+func (x *replayed) agrees(p *Plan) error {
+	r, m, s, fixed := p.Request, p.Memory, x.s, x.s.State+x.s.Staging
+	switch peak, placed := x.c.peak(), x.f.placed(); {
+	case placed && x.c.height != s.Arena:
+		return wrong("the arena is %d bytes, but launches reach to %d", s.Arena, x.c.height)
 	case peak != p.Result.Peak:
-		return fmt.Errorf("the peak is %d bytes, not %d", peak, p.Result.Peak)
-	case !placed && peak != c.s.Arena:
-		return fmt.Errorf("the arena is %d bytes, but %d are alive at once", c.s.Arena, peak)
-	}
-	return nil
-}
-
-// keeps: figures are those of the graph, and the request's limits are kept.
-func (p *Plan) keeps(f *facts, s *Schedule) error {
-	r, fixed := p.Request, s.State+s.Staging
-	switch m := p.Memory; {
+		return wrong("the peak is %d bytes, not %d", peak, p.Result.Peak)
+	case !placed && peak != s.Arena:
+		return wrong("the arena is %d bytes, but %d are alive at once", s.Arena, peak)
 	case m.Weights+m.Optimizer != s.State || m.Staging != s.Staging:
-		return fmt.Errorf("weights and states take %d bytes and inputs %d, not %d and %d", s.State, s.Staging, m.Weights+m.Optimizer, m.Staging)
+		return wrong("weights and states take %d bytes and inputs %d, not %d and %d", s.State, s.Staging, m.Weights+m.Optimizer, m.Staging)
 	case m.Gradients+m.Activations != p.Arena || m.Total != fixed+p.Arena:
-		return fmt.Errorf("the arena takes %d bytes and all of it %d, not %d and %d", p.Arena, fixed+p.Arena, m.Gradients+m.Activations, m.Total)
+		return wrong("the arena takes %d bytes and all of it %d, not %d and %d", p.Arena, fixed+p.Arena, m.Gradients+m.Activations, m.Total)
 	case p.Floor.Peak > p.Result.Peak:
-		return fmt.Errorf("no plan is said to have a peak below %d bytes, and this one has one of %d", p.Floor.Peak, p.Result.Peak)
+		return wrong("no plan is said to have a peak below %d bytes, and this one has one of %d", p.Floor.Peak, p.Result.Peak)
 	case p.PackBound < 0 || p.PackBound > p.Arena:
-		return fmt.Errorf("the plan claims that no arena is below %d bytes, and has one of %d", p.PackBound, p.Arena)
+		return wrong("the plan claims that no arena is below %d bytes, and has one of %d", p.PackBound, p.Arena)
 	}
-	if err := p.costs(f); err != nil {
+	if err := x.costs(p); err != nil {
 		return err
 	}
 	for _, limit := range []struct {
@@ -101,22 +86,22 @@ func (p *Plan) keeps(f *facts, s *Schedule) error {
 		base, needs int64
 	}{{r.Budget, fixed + p.Baseline.Arena, fixed}, {r.ActivationBudget, p.Baseline.Arena, 0}} {
 		if room := limit.size.of(limit.base) - limit.needs; !limit.size.isZero() && p.Arena > room {
-			return fmt.Errorf("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
+			return wrong("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
 		}
 	}
 	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
-		return fmt.Errorf("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)
+		return wrong("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)
 	}
 	return nil
 }
 
 // costs: what a plan costs above the plain step.
-func (p *Plan) costs(f *facts) error {
-	all, err := f.prices()
+func (x *replayed) costs(p *Plan) error {
+	all, err := x.f.prices()
 	if err != nil {
 		return err
 	}
-	own, plain := all.sum, all.sum
+	plain := all.sum
 	if r := p.Request; r.Plain != nil && r.Plain != p.Graph {
 		other, err := newFacts(r.Plain, r)
 		if err != nil {
@@ -128,22 +113,21 @@ func (p *Plan) costs(f *facts) error {
 		}
 		plain = of.sum
 	}
-	extra := price{flops: own.flops - plain.flops, moved: own.moved - plain.moved}
-	again := 0
+	extra, again := price{flops: all.sum.flops - plain.flops, moved: all.sum.moved - plain.moved}, 0
 	for _, s := range p.Steps {
 		if s.Again {
-			x := all.of[s.Node]
-			extra.flops, extra.moved, again = extra.flops+x.flops, extra.moved+x.moved, again+1
+			n := all.of[s.Node]
+			extra.flops, extra.moved, again = extra.flops+n.flops, extra.moved+n.moved, again+1
 		}
 	}
 	r, b := p.Result, p.Baseline
 	switch overhead := share(extra.moved, plain.moved); {
 	case r.Again != again:
-		return fmt.Errorf("%d launches run again, not %d", again, r.Again)
+		return wrong("%d launches run again, not %d", again, r.Again)
 	case b.Flops != plain.flops || r.ExtraFlops != extra.flops:
-		return fmt.Errorf("the plain step takes %d operations and the plan %d more, not %d and %d", plain.flops, extra.flops, b.Flops, r.ExtraFlops)
+		return wrong("the plain step takes %d operations and the plan %d more, not %d and %d", plain.flops, extra.flops, b.Flops, r.ExtraFlops)
 	case math.Abs(overhead-r.Overhead) > 1e-9*max(1, math.Abs(overhead)):
-		return fmt.Errorf("the plan costs %g of the plain step more, not %g", overhead, r.Overhead)
+		return wrong("the plan costs %g of the plain step more, not %g", overhead, r.Overhead)
 	}
 	return nil
 }
@@ -267,7 +251,7 @@ func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
 		err = fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the plan is wrong: %w", err)
+		return nil, wrong("%w", err)
 	}
 	c.peak() // what is alive to the end has ended, too
 	return lives, nil

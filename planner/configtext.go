@@ -7,7 +7,7 @@ import (
 )
 
 // configText is requests in ONNX Runtime's spelling, with layer sets in ours.
-func configText(requests []ClusterRequest) string {
+func configText(requests ...ClusterRequest) string {
 	var parts []string
 	for _, r := range requests {
 		count := fmt.Sprint(r.Count)

@@ -16,7 +16,7 @@ func TestConfigText(t *testing.T) {
 		{ID: "Cast+", Strategy: 1, Count: 1},
 	}
 	for n := range len(want) + 1 {
-		got, err := parseConfig(configText(want[:n]))
+		got, err := parseConfig(configText(want[:n]...))
 		if err != nil {
 			t.Fatal(err)
 		}

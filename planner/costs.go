@@ -164,7 +164,7 @@ func (m *model) relate(r Request) error {
 
 // plainModel is the model of the plain step.
 func (r Request) plainModel() (*model, error) {
-	if x := r.plain; x != nil && x.g == r.Plain && x.m.lowered == r.Lowered && len(r.Costs) == 0 && x.m.rates == nil && maps.Equal(x.r.Dims, r.Dims) {
+	if x := r.plain; x != nil && x.m.g == r.Plain && x.m.lowered == r.Lowered && len(r.Costs) == 0 && x.m.rates == nil && maps.Equal(x.r.Dims, r.Dims) {
 		return x.m, nil
 	}
 	plain, err := newModel(r.Plain, r)

@@ -46,7 +46,7 @@ func TestCosts(t *testing.T) {
 	}
 	for i, row := range p.Clusters {
 		if a, b := row.Cost, plain.Clusters[i].Cost; math.Abs(a-b) > 1e-9 {
-			t.Errorf("at one rate for all %s costs %v of the step, not %v", row.Spelled, a, b)
+			t.Errorf("at one rate for all %s costs %v of the step, not %v", row.Key, a, b)
 		}
 	}
 	f, err := p.Formulas()

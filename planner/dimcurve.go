@@ -2,49 +2,44 @@ package planner
 
 import (
 	"slices"
+	"sort"
 
 	"memopt/memopt/graph"
 )
 
-// line is how formulas go along one dim, the others being numbers. Every product is a number times a kind: powers of
-// the dim, and of what cannot be written as such but is at least 0 and never falls as the dim grows, as a division by a
-// number is. A curve is a formula of kinds, the first of which is what does not depend on the dim.
+// line is how formulas go along one dim, the others being numbers: every product of theirs is a sum of products of the
+// dim, and of what cannot be written as such but is at least 0 and never falls as the dim grows, as a division by a
+// number is. A curve is a formula of those, the first of which is 1.
 type line struct {
-	t     *terms
-	b     *graph.Binding
+	terms *terms
 	dim   string
-	kinds [][]power
-	kind  []int             // by product; −1 where it is no number times anything that grows
-	times []int64           // by product
-	known map[int64][]int64 // what kinds are, by size
+	rows  []polynomial      // by product of the other formulas; nil where it is no such sum
+	known map[int64][]int64 // what the products of the dim are, by size
 }
 
 func (t *terms) along(dim string, b *graph.Binding) *line {
-	l := &line{t: t, b: b, dim: dim, kinds: [][]power{nil}, known: map[int64][]int64{}}
+	l := &line{terms: newTerms(), dim: dim, known: map[int64][]int64{}}
 	for _, p := range t.products {
-		number, ok := int64(1), true
-		var kind []power
-		for _, f := range p.factors {
-			x := t.bases[f.base]
-			if x.dim.Uses(dim) {
-				kind = append(kind, f)
-				ok = ok && (x.name == dim || x.least && x.dim.Grows(dim))
-				continue
+		var row polynomial
+		err := graph.Try(func() {
+			d := graph.Num(1)
+			for _, f := range p.factors {
+				for range f.pow {
+					d = d.Mul(t.bases[f.base].dim)
+				}
 			}
-			n, err := b.Eval(x.dim)
-			for range f.pow {
-				fits := false
-				number, fits = times(number, n)
-				ok = ok && fits && err == nil
+			numbers := map[string]graph.Dim{}
+			for _, name := range d.Names() {
+				if n, err := b.Eval(graph.Sym(name)); err == nil && name != dim {
+					numbers[name] = graph.Num(n)
+				}
 			}
+			row, _ = l.terms.of(d.Subst(numbers))
+		})
+		if err != nil {
+			row = nil
 		}
-		at := -1
-		if ok {
-			if at = slices.IndexFunc(l.kinds, func(k []power) bool { return slices.Equal(k, kind) }); at < 0 {
-				at, l.kinds = len(l.kinds), append(l.kinds, kind)
-			}
-		}
-		l.kind, l.times = append(l.kind, at), append(l.times, number)
+		l.rows = append(l.rows, row)
 	}
 	return l
 }
@@ -55,11 +50,19 @@ func (l *line) curve(p polynomial) (c polynomial, ok bool) {
 		if k == 0 {
 			continue
 		}
-		n, fits := times(k, l.times[i])
-		if at := l.kind[i]; at >= 0 && fits {
-			c = c.plus(append(make(polynomial, at), n), 1)
-		} else {
+		if l.rows[i] == nil {
 			return nil, false
+		}
+		for j, n := range l.rows[i] {
+			grows := func(f power) bool {
+				b := l.terms.bases[f.base]
+				return b.name == l.dim || b.least && b.dim.Grows(l.dim)
+			}
+			x, fits := times(k, n)
+			if !fits || n != 0 && slices.ContainsFunc(l.terms.products[j].factors, func(f power) bool { return !grows(f) }) {
+				return nil, false
+			}
+			c = c.plus(append(make(polynomial, j), x), 1)
 		}
 	}
 	return c, true
@@ -85,45 +88,21 @@ func (l *line) between(c polynomial, lo, hi int64) (sum int64, ok bool) {
 	return c.at(v)
 }
 
-// values is what kinds are at a size; what leaves 64 bits is most.
+// values is what the products of the dim are at a size; what leaves 64 bits is most.
 func (l *line) values(x int64) []int64 {
-	if v, ok := l.known[x]; ok {
-		return v
-	}
-	v := make([]int64, len(l.kinds))
-	for i, kind := range l.kinds {
-		v[i] = 1
-		for _, f := range kind {
-			n := most
-			err := graph.Try(func() {
-				if y, wrong := l.b.Eval(l.t.bases[f.base].dim.Subst(map[string]graph.Dim{l.dim: graph.Num(x)})); wrong == nil {
-					n = y
-				}
-			})
-			if err != nil {
-				n = most
-			}
-			for range f.pow {
-				v[i], _ = times(v[i], n)
-			}
+	v, met := l.known[x]
+	if !met {
+		if b, err := graph.Bind(map[string]int64{l.dim: x}); err == nil {
+			v, _ = l.terms.values(b)
 		}
+		l.known[x] = v
 	}
-	l.known[x] = v
 	return v
 }
 
 // fits is the largest size up to which a curve stays within 64 bits.
 func (l *line) fits(c polynomial, at, to int64) int64 {
-	lo, hi := at, to
-	for lo < hi {
-		mid := lo + (hi-lo+1)/2
-		if _, ok := l.at(c, mid); ok {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	return lo
+	return at + int64(sort.Search(int(to-at), func(i int) bool { _, ok := l.at(c, at+int64(i)+1); return !ok }))
 }
 
 // stays is the sizes around at over which a curve stays 0.

@@ -11,17 +11,19 @@
 //
 // Make plans, in this order; each is one file unless others are named:
 //
-//   - model.go binds the dims: bytes, storage and prices of values and nodes, once for those that are alike (alike.go).
-//     replace.go says which nodes may run again, costs.go what they cost, holds.go what is held outside the graph.
+//   - model.go binds the dims, and takes the names off the step: operators and values as planner/recompute has them, with
+//     their bytes, work space and prices (costs.go), worked out once for those that are alike (alike.go). replace.go says
+//     which may run again. A model does not change once it is priced.
+//   - prospect.go looks at a request: what everything kept takes, and what any plan costs at least.
 //   - search.go turns on what settings ask for by name, level or cluster (offers.go), and calls a strategy from its
 //     table. Fixed strategies turn nodes on that then run before the first backward step that needs them. The one for
 //     limits asks the staircase (budget.go).
 //   - staircase.go answers limits of the arena so that less memory never costs less.
-//   - solver.go finds plans within a limit: problem.go takes the names off the model, planner/recompute solves it, and
-//     if what is placed is higher than the limit, lower limits are tried, six at most.
-//   - simulate.go derives every life from a list of steps, summary.go has planner/pack place them, and topunit.go uses
-//     the last bytes of a capacity that is no multiple of the alignment. tablepeak.go finds peaks alone, of thousands
-//     of sets, for the plan table (rows.go, extracts.go).
+//   - solver.go finds plans within a limit: planner/recompute solves it, and if what is placed is higher than the limit,
+//     lower limits are tried, six at most.
+//   - simulate.go derives every life from a list of steps, summary.go has planner/pack place them and sums up, and
+//     topunit.go uses the last bytes of a capacity that is no multiple of the alignment. The plan table (rows.go,
+//     extracts.go) is more of the same simulation.
 //   - evidence.go has the floor, the bound and the gap of a plan; passes.go signs it: Plan.Search says which pass made
 //     the choice, which placed it, what each tried and took. Request.Without leaves passes out, to measure them.
 //   - check.go holds the plan against the graph. It shares nothing with the model: facts.go works out bytes, work space
@@ -63,12 +65,11 @@
 //
 // # Other sizes, other questions
 //
-// A plan's decisions can be replayed at other sizes of the dims (Resize), and Formulas says what they need there: the
-// peak is the largest of a few formulas, each of them from one size to another, as long as the same results may be
-// written over the same inputs (formulas.go, polynomial.go; dimcurve.go follows one dim). Frontier is the plans at
-// every height, with what others would do on the same axes; the points of long programs are sketches. Largest turns the
-// question round and asks which size fits a budget (largest.go, validsizes.go); Advise asks that for a budget that does
-// not.
+// Formulas says what a plan's decisions need at other sizes of the dims: the peak is the largest of a few formulas, each
+// of them from one size to another, as long as the same results may be written over the same inputs (formulas.go,
+// polynomial.go; dimcurve.go follows one dim). Frontier is the plans at every height, with what others would do on the
+// same axes; the points of long programs are sketches. Largest turns the question round and asks which size fits a
+// budget (largest.go, validsizes.go); Advise asks that for a budget that does not.
 //
 // A step may be another form of a plain one, with the same results for other bytes and flops. Request.Plain has what
 // its plans' costs told against that, and Curve.Join puts both on one curve.

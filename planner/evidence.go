@@ -26,25 +26,20 @@ type Bound struct {
 }
 
 // bound is the bound of a candidate for a limit of the arena.
-func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
-	if c.cost == 0 {
-		return Bound{Overhead: m.overhead(0)}, nil
-	}
-	limit = m.aligned(limit)
-	var least float64
-	if v != nil {
+func (s *search) bound(c *candidate, limit int64) (b Bound) {
+	m, least := s.m, 0.0
+	switch limit = m.aligned(limit); {
+	case c.cost == 0:
+	case s.solver == nil:
+		least, _ = m.solverOf(m.problem(m.unit, nil)).Bound(limit, c.cost)
+	default:
 		// Solving proved what it could for the limits that it aimed at, of which this mostly is the first.
-		if least, _ = v.r.Bound(limit, 0); c.cost > least+far*m.total {
-			least, _ = v.r.Bound(limit, c.cost)
+		if least, _ = s.solver.r.Bound(limit, 0); c.cost > least+far*m.total {
+			least, _ = s.solver.r.Bound(limit, c.cost)
 		}
-	} else {
-		r, err := m.log.solverOf(m.problem(m.unit, nil))
-		if err != nil {
-			return Bound{}, err
-		}
-		least, _ = r.Bound(limit, c.cost)
 	}
-	b := Bound{Overhead: m.overhead(least)}
-	b.Gap = m.overhead(c.cost) - b.Overhead
-	return b, nil
+	if b.Overhead = m.overhead(least); c.cost > 0 {
+		b.Gap = m.overhead(c.cost) - b.Overhead
+	}
+	return b
 }

@@ -39,11 +39,15 @@ func (p *Plan) Stretches() []Stretch {
 
 // CheckSchedule is Check of a schedule that need not be the plan's own.
 func CheckSchedule(p *Plan, s *Schedule) error {
+	f, err := newFacts(p.Graph, p.bound())
+	if err != nil {
+		return err
+	}
 	c := p.checker(s)
 	if err := c.run(p.Graph, s.each); err != nil {
 		return err
 	}
-	return p.reaches(c)
+	return (&replayed{f, s, c}).agrees(p)
 }
 
 // Lab simulates any set of nodes run again.
@@ -90,11 +94,18 @@ func (l *Lab) Peak(steps []Step) int64 {
 func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	r := p.Request
 	r.Dims = dims
-	m, err := newModel(p.Graph, r)
+	r.Budget, r.ActivationBudget, r.MaxOverhead = Size{}, Size{}, 0
+	x, err := Look(p.Graph, r)
 	if err != nil {
 		return nil, err
 	}
-	return m.planOf(p.Graph, r, p.Steps)
+	return x.m.begin(r).planOf(p.Steps), nil
+}
+
+// planOf is a whole plan of steps that were chosen elsewhere.
+func (s *search) planOf(steps []Step) *Plan {
+	c := s.m.candidateOf(steps, given)
+	return s.complete(c, c.placed.Height)
 }
 
 // PeakAt is the largest of the formulas under dims; ok is false where they do not hold.
@@ -132,12 +143,12 @@ func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
 	if err != nil || f.m.g.CheckBinding(b) != nil {
 		return nil, false
 	}
-	v, ok, err := f.terms.values(b)
+	v, ok := f.terms.values(b)
 	if f.pinned {
-		own, fits, fails := f.terms.values(f.m.binding)
-		ok = ok && fits && fails == nil && slices.Equal(v, own)
+		own, fits := f.terms.values(f.m.binding)
+		ok = ok && fits && slices.Equal(v, own)
 	}
-	return v, ok && err == nil
+	return v, ok
 }
 
 // Floor is the floor that plans of the graph show.
@@ -160,7 +171,7 @@ func (l *Lab) LeastOverhead(limit int64) float64 {
 // each of again is the place and a number that picks a node that may run there.
 func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
 	m := l.m
-	steps := m.order(make([]bool, len(m.g.Nodes)))
+	steps := m.order(nil)
 	for _, a := range again {
 		// What is replaced early may not be read later.
 		most := 0
@@ -178,11 +189,7 @@ func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
 			steps = slices.Insert(steps, at, Step{may[a[1]%len(may)], true})
 		}
 	}
-	p, err := m.planOf(m.g, Request{Dims: dims}, steps)
-	if err != nil {
-		panic(err)
-	}
-	return p
+	return m.begin(Request{Dims: dims}).planOf(steps)
 }
 
 // Again is, by node, what the plan runs again.

@@ -43,33 +43,32 @@ func (r Request) extracted(id string) int {
 }
 
 // extractRows are the rows of what can be kept in less. plain is the step in which no value is, here the one that was
-// chosen.
-func (s *search) extractRows(chosen *candidate, plain, here form) (rows []Row, err error) {
+// chosen, and again what that runs again.
+func (s *search) extractRows(again []bool, plain, here form) (rows []Row, err error) {
 	p := s.plan
 	for i := range p.Request.Extracts {
 		e := &p.Request.Extracts[i]
-		row := Row{ID: e.ID, Strategy: cluster.Compromise, Spelled: fmt.Sprintf("%s:%d:-1", e.ID, cluster.Compromise),
-			Canonical: []string{e.ID}, Freq: len(e.Nodes), Saving: graph.Num(0), Beyond: true, Nodes: e.Nodes}
+		row := Row{ID: e.ID, Strategy: cluster.Compromise, Key: fmt.Sprintf("%s:%d:-1", e.ID, cluster.Compromise),
+			Canonical: []string{e.ID}, Freq: len(e.Nodes), Matched: len(e.Nodes), Beyond: true, Nodes: e.Nodes, How: counted(e.How)}
+		all := graph.Num(0)
 		for k, saving := range e.Savings {
-			row.Saving = row.Saving.Add(saving)
+			all = all.Add(saving)
 			if e.On[k] {
-				row.Applied++
-				row.At = append(row.At, k)
+				row.apply(k)
 				p.Selection.Bytes += s.m.size(saving)
 			}
 		}
-		row.How = counted(e.How)
-		_, fixed := row.Saving.Const()
-		row.Bytes, row.Batch = s.m.size(row.Saving), !fixed
+		row.Saving, row.Bytes = cluster.Formula(all), s.m.size(all)
+		_, row.BatchIndependent = all.Const()
 		for _, w := range p.Request.Clusters {
 			if w.ID == e.ID && w.Strategy == cluster.Compromise {
 				row.Requested = w.Count
 			}
 		}
-		if err := s.weighExtract(&row, e, chosen, plain, here); err != nil {
+		if err := s.weighExtract(&row, e, again, plain, here); err != nil {
 			return nil, err
 		}
-		if row.Applied > 0 {
+		if row.On {
 			p.Selection.Rows++
 		}
 		rows = append(rows, row)
@@ -106,22 +105,18 @@ type form struct {
 }
 
 // weighExtract simulates the step with the row the other way round, and with the row alone.
-func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate, plain, here form) error {
+func (s *search) weighExtract(row *Row, e *Extract, again []bool, plain, here form) error {
 	alone, err := s.modelOf(e, true, true, nil)
 	if err != nil {
 		return err
 	}
-	turned, err := s.modelOf(e, false, row.Applied == 0, alone)
+	turned, err := s.modelOf(e, false, !row.On, alone)
 	if err != nil {
 		return err
 	}
-	other := turned.formOf(s.m, chosen.again)
+	other := turned.formOf(s.m, again)
 	row.PeakAlone = plain.peak - alone.formOf(s.m, nil).peak
-	row.PeakEffect, row.Cost, row.Flops = other.peak-here.peak, here.cost-other.cost, here.flops-other.flops
-	if row.Applied == 0 {
-		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
-	}
-	row.Cost = share(row.Cost, plain.cost)
+	row.turned(other.peak-here.peak, share(here.cost-other.cost, plain.cost), here.flops-other.flops)
 	return nil
 }
 

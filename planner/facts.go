@@ -60,11 +60,6 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 		}
 		f.bytes[i], f.shows[i], f.place[i] = int64(bytes), v, v
 	}
-	ends := 0
-	for _, n := range g.Nodes {
-		ends += len(n.Inputs) + len(n.Outputs)
-	}
-	slab := make([]*graph.Value, 0, ends)
 	for i, n := range g.Nodes {
 		stop.Poll(r.Context)
 		if n.Op.View {
@@ -77,8 +72,7 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 				f.place[n.Outputs[k].ID] = f.place[n.Inputs[in].ID]
 			}
 		}
-		slab, f.reads[i] = f.touched(slab, n.Inputs)
-		slab, f.writes[i] = f.touched(slab, n.Outputs)
+		f.reads[i], f.writes[i] = f.touched(n.Inputs), f.touched(n.Outputs)
 		if f.scratch[i], err = f.workSpace(n); err != nil {
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 		}
@@ -96,18 +90,17 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 	return f, nil
 }
 
-// touched lists the places in the arena of values, each once. They stand behind those in a slab.
-func (f *facts) touched(slab, values []*graph.Value) (all, places []*graph.Value) {
-	n := len(slab)
+// touched lists the places in the arena of values, each once.
+func (f *facts) touched(values []*graph.Value) (places []*graph.Value) {
 	for _, v := range values {
 		if v == nil {
 			continue
 		}
-		if p := f.place[v.ID]; arena(p) && !slices.Contains(slab[n:], p) {
-			slab = append(slab, p)
+		if p := f.place[v.ID]; arena(p) && !slices.Contains(places, p) {
+			places = append(places, p)
 		}
 	}
-	return slab, slab[n:len(slab):len(slab)]
+	return places
 }
 
 // workSpace is the bytes that a node needs besides its outputs: of its kernels where those run, else of the processor.

@@ -12,7 +12,7 @@ import (
 	"memopt/memopt/stop"
 	"memopt/memopt/visible"
 	"memopt/memopt/whole"
-	"memopt/planner/cluster"
+	"memopt/planner/pack"
 )
 
 // Format is the version that plan files carry. Readers refuse a field that they do not know, so a file that may have
@@ -51,7 +51,7 @@ type FileTold struct {
 	Floor    Floor          `json:"floor"`
 	Bound    Bound          `json:"bound"`
 	Memory   Memory         `json:"memory"`
-	Clusters []FileCluster  `json:"clusters"`
+	Clusters []Row          `json:"clusters"`
 	Selected Selection      `json:"selection"`
 	Layers   []FileBoundary `json:"boundaries"`
 	Dominant []Holding      `json:"dominant"`
@@ -122,33 +122,6 @@ type FileResult struct {
 	Recomputed  int     `json:"recomputed_nodes"`
 }
 
-// FileCluster is a row of the plan table.
-type FileCluster struct {
-	ID        string   `json:"id"`
-	Strategy  int      `json:"strategy"`
-	Key       string   `json:"key"`
-	Freq      int      `json:"freq"`
-	Saving    string   `json:"saving"`
-	Bytes     int64    `json:"bytes"`
-	ORTBytes  int64    `json:"ort_bytes"`
-	On        bool     `json:"on"`
-	Requested int      `json:"requested"`
-	Matched   int      `json:"matched"`
-	Applied   int      `json:"applied"`
-	AppliedAt []int    `json:"applied_at,omitempty"` // which entries, if not all
-	Nodes     []string `json:"nodes"`
-	How       string   `json:"how,omitempty"` // what is kept instead, and why that will do
-	Canonical []string `json:"canonical"`     // its structures, whatever order their nodes run in
-	Keeps     int64    `json:"keeps"`         // bytes that have to be kept instead, in no saving
-	// BatchIndependent says that the saving is made of weights alone, Beyond that ONNX Runtime has no such plan.
-	BatchIndependent bool    `json:"batch_independent"`
-	Beyond           bool    `json:"beyond"`
-	PeakEffect       int64   `json:"peak_effect"` // together with what is on
-	PeakAlone        int64   `json:"peak_alone"`
-	Cost             float64 `json:"cost"`
-	ExtraFlops       int64   `json:"extra_flops"`
-}
-
 // FileBoundary is a place where a layer begins.
 type FileBoundary struct {
 	Node string `json:"node"`
@@ -189,7 +162,7 @@ func (p *Plan) File(path string) *File {
 	if len(p.Form.Beside) > 0 {
 		f.Beside = p.Form.Beside
 	}
-	f.Request.Config = configText(r.Clusters)
+	f.Request.Config = configText(r.Clusters...)
 	stop.Poll(p.m.ctx)
 	f.Program = Program(p.Graph)
 	f.PlanMS = float64((p.Took + time.Since(begin)).Microseconds()) / 1000
@@ -233,22 +206,18 @@ func (p *Plan) told() FileTold {
 		Floor:    p.Floor,
 		Bound:    p.Bound,
 		Memory:   p.Memory,
-		Clusters: []FileCluster{},
+		Clusters: p.Clusters,
 		Layers:   []FileBoundary{},
 		Selected: p.Selection,
-		Formulas: p.formulas(),
 		Saved:    p.Saved(),
 		Dominant: p.Dominant,
 	}
+	f.Formulas, _ = p.Formulas() // there are none where one is too large
 	if p.m.plain != nil {
 		f.Form = &FileForm{p.Whole.Peak, p.Whole.Arena, p.Whole.Stashed, p.FormOverhead()}
 	}
-	for _, c := range p.Clusters {
-		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
-			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.ORTBytes, On: c.Applied > 0,
-			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, AppliedAt: c.some(), Nodes: c.Nodes, How: c.How, Canonical: c.Canonical, Keeps: c.Keeps,
-			BatchIndependent: !c.Batch, Beyond: c.Beyond,
-			PeakEffect: c.PeakEffect, PeakAlone: c.PeakAlone, Cost: c.Cost, ExtraFlops: c.Flops})
+	if f.Clusters == nil {
+		f.Clusters = []Row{}
 	}
 	for i, node := range p.Boundaries {
 		f.Layers = append(f.Layers, FileBoundary{node, p.Kept[i]})
@@ -308,38 +277,30 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
 	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
-	m, err := newModel(g, r)
+	x, err := Look(g, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.relate(r); err != nil {
-		return nil, err
-	}
-	p, base, err := m.begin(g, r)
-	if err != nil {
-		return nil, err
-	}
-	p.Strategy, p.Steps, p.Offsets, p.Arena, p.PackBound = f.Strategy, slices.Clone(f.Steps), f.Offsets, f.Result.Arena, f.Result.PackBound
+	rows := x.m.begin(r)
+	p := rows.plan
+	p.Strategy, p.Steps, p.Offsets, p.Arena = f.Strategy, slices.Clone(f.Steps), f.Offsets, f.Result.Arena
 	replayed, err := p.replay()
 	if err != nil {
 		return nil, err
 	}
-	p.t = m.simulate(p.Steps)
-	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t}
-	c.cost, _, _ = m.again(p.Steps)
-	c.placed.Height = p.Arena
-	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
-	rows := &search{m: m, base: base, plan: p}
+	c := &candidate{t: x.m.simulate(p.Steps), placed: pack.Solution{Offsets: f.Offsets, Height: p.Arena, Bound: f.Result.PackBound}}
+	c.cost, _, _ = x.m.again(p.Steps)
+	p.adopt(c)
 	if err := rows.turnOn(make([]bool, len(g.Nodes))); err != nil {
 		return nil, err
 	}
 	p.Warnings = nil // they were said when the plan was made
-	if p.Clusters, err = rows.rows(c); err != nil {
+	if p.Clusters, err = rows.rows(); err != nil {
 		return nil, err
 	}
 	p.Bound = f.Bound
-	if err := p.agrees(replayed); err != nil {
-		return nil, fmt.Errorf("the plan is wrong: %w", err)
+	if err := replayed.agrees(p); err != nil {
+		return nil, err
 	}
 	return p, f.claims(p)
 }

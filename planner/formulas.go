@@ -65,39 +65,25 @@ func (p *Plan) Formulas() (*Formulas, error) {
 	return f, nil
 }
 
-// formulas is what a file tells of that: nothing where a formula is too large to be one.
-func (p *Plan) formulas() *Formulas {
-	f, err := p.Formulas()
-	if err != nil {
-		return nil
-	}
-	return f
-}
-
 // formulas has no ranges yet.
 func (m *model) formulas(t *timeline) (f *Formulas, err error) {
 	f = &Formulas{Peaks: []PeakFormula{}, Ranges: []Range{}, m: m, terms: newTerms(), pinned: m.lowered}
-	tryErr := graph.Try(func() { err = f.derive(t) })
-	if tryErr != nil {
-		err = tryErr
+	if failed := graph.Try(func() {
+		var sizes []polynomial
+		if sizes, err = f.sizes(m.g); err != nil {
+			return
+		}
+		if err = f.profile(t, sizes); err == nil {
+			f.conditions(sizes)
+			err = f.costs(t, sizes)
+		}
+	}); failed != nil {
+		err = failed
 	}
 	if err != nil {
 		return nil, fmt.Errorf("formulas: %w", err)
 	}
 	return f, nil
-}
-
-func (f *Formulas) derive(t *timeline) error {
-	m := f.m
-	sizes, err := f.sizes(m.g)
-	if err != nil {
-		return err
-	}
-	if err := f.profile(t, sizes); err != nil {
-		return err
-	}
-	f.conditions(sizes)
-	return f.costs(t, sizes)
 }
 
 // sizes is the bytes of every value.

@@ -2,7 +2,7 @@ package planner
 
 import (
 	"cmp"
-	"iter"
+	"fmt"
 	"math"
 	"slices"
 
@@ -32,20 +32,20 @@ type Point struct {
 
 // Frontier is the curve of a graph. Budgets, limits of cost and strategies in the request do not shape it.
 func Frontier(g *graph.Graph, r Request) (*Curve, error) {
-	s, err := newSearch(g, r)
+	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
+	x, err := Look(g, r)
+	if err != nil {
+		return nil, err
+	}
+	s, err := x.search()
 	if err != nil {
 		return nil, err
 	}
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
-	for cand, err := range s.descent() {
-		if err != nil {
-			return nil, err
-		}
+	for _, cand := range s.descent() {
 		c.Points = append(c.Points, s.point("", cand))
 	}
-	if err := s.references(c); err != nil {
-		return nil, err
-	}
+	s.references(c)
 	// What others would do is a plan too: where none that was solved for is better, it is on the curve.
 	c.Points = pareto(append(c.Points, c.References...))
 	c.Points[knee(c.Points)].Knee = true
@@ -70,25 +70,6 @@ func (c *Curve) Join(other *Curve, form string) {
 	c.Points[knee(c.Points)].Knee = true
 }
 
-// newSearch is a search without a request: everything is open to it.
-func newSearch(g *graph.Graph, r Request) (*search, error) {
-	m, err := newModel(g, r)
-	if err != nil {
-		return nil, err
-	}
-	base, err := m.candidate(make([]bool, len(g.Nodes)))
-	if err != nil {
-		return nil, err
-	}
-	if err := m.relate(r); err != nil {
-		return nil, err
-	}
-	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
-	p := &Plan{Graph: g, Request: r, m: m}
-	p.Baseline, p.Floor = m.summary(base), m.floor()
-	return &search{m: m, base: base, plan: p, forced: make([]bool, len(g.Nodes))}, nil
-}
-
 // What a descent asks for: a number of limits between the plain arena and the floor, fewer of a long program, and where
 // a limit is beyond it some between.
 const (
@@ -101,64 +82,50 @@ const (
 )
 
 // descent is plans from everything kept downwards.
-func (s *search) descent() iter.Seq2[*candidate, error] {
-	return func(yield func(*candidate, error) bool) {
-		if !yield(s.base, nil) {
-			return
-		}
-		v, err := s.newSolver()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		sketchy, first, then := len(s.base.t.steps) > 2*shortSteps, usual, usual
-		if sketchy {
-			first, then.hasty = sketched, true // a curve has other points above and below
-		}
-		top, floor := s.base.placed.Height, s.plan.Floor.Peak
-		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
-		// Below a limit without a plan none is looked for.
-		ask := func(limit int64, by way, without *int64) (*candidate, error) {
-			if limit <= *without {
-				return nil, nil
-			}
-			c, err := v.at(limit, math.Inf(1), by)
-			if c == nil {
+func (s *search) descent() []*candidate {
+	v, steps := s.newSolver(), len(s.base.t.steps)
+	sketchy, first, then := steps > 2*shortSteps, usual, usual
+	if sketchy {
+		first, then.hasty = sketched, true // a curve has other points above and below
+	}
+	top, floor := s.base.placed.Height, s.plan.Floor.Peak
+	limits := min(max(mostLimits*shortSteps/max(steps, 1), leastLimits), mostLimits)
+	// Below a limit without a plan none is looked for.
+	ask := func(limit int64, by way, without *int64) (c *candidate) {
+		if limit > *without {
+			if c = v.at(limit, math.Inf(1), by); c == nil {
 				*without = limit
 			}
-			return c, err
 		}
-		var unsketched, unsolved int64
-		found := []*candidate{s.base}
-		for down := newStair(top, floor, int64(limits)); down.more(); {
-			limit := down.limit()
-			c, err := ask(limit, first, &unsketched)
-			if c == nil && err == nil && sketchy && down.halved == finer && limit > floor { // hardly any plan of a long program reaches that
-				c, err = ask(limit, then, &unsolved)
-			}
-			switch {
-			case err != nil:
-				yield(nil, err)
-				return
-			case c != nil:
-				down.height = min(limit, c.placed.Height)
-				if found = append(found, c); !yield(c, nil) {
-					return
-				}
-			default:
-				down.closer()
-			}
-		}
-		if !sketchy {
-			s.fill(v, found, yield)
-		}
+		return c
 	}
+	var unsketched, unsolved int64
+	found := []*candidate{s.base}
+	for down := newStair(top, floor, int64(limits)); down.more(); {
+		limit := down.limit()
+		c := ask(limit, first, &unsketched)
+		if c == nil && sketchy && down.halved == finer && limit > floor { // hardly any plan of a long program reaches that
+			c = ask(limit, then, &unsolved)
+		}
+		if c == nil {
+			down.closer()
+			continue
+		}
+		down.height = min(limit, c.placed.Height)
+		found = append(found, c)
+	}
+	if sketchy {
+		return found
+	}
+	return s.fill(v, found)
 }
 
-// fill is plans halfway down the widest jumps between some, in bytes and in cost.
-func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, error) bool) {
-	less := func(a, b *candidate) int { return cmp.Compare(b.placed.Height, a.placed.Height) }
-	slices.SortStableFunc(found, less)
+// fill adds plans halfway down the widest jumps between some, in bytes and in cost.
+func (s *search) fill(v *solver, found []*candidate) []*candidate {
+	sorted := func() {
+		slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(b.placed.Height, a.placed.Height) })
+	}
+	sorted()
 	lowest := found[len(found)-1]
 	high, dearest := float64(max(s.base.placed.Height-lowest.placed.Height, 1)), math.Max(lowest.cost-s.base.cost, math.SmallestNonzeroFloat64)
 	asked := map[int64]bool{}
@@ -172,23 +139,15 @@ func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, erro
 			}
 		}
 		if limit == 0 {
-			return
+			break
 		}
 		asked[limit] = true
-		c, err := v.at(limit, math.Inf(1), usual)
-		if err != nil {
-			yield(nil, err)
-			return
+		if c := v.at(limit, math.Inf(1), usual); c != nil {
+			found = append(found, c)
+			sorted()
 		}
-		if c == nil {
-			continue
-		}
-		if !yield(c, nil) {
-			return
-		}
-		found = append(found, c)
-		slices.SortStableFunc(found, less)
 	}
+	return found
 }
 
 func (s *search) point(name string, c *candidate) Point {
@@ -232,39 +191,22 @@ func knee(points []Point) int {
 }
 
 // references are what people do without a planner.
-func (s *search) references(c *Curve) error {
-	type reference struct {
-		name string
-		set  func() ([]bool, bool)
+func (s *search) references(c *Curve) {
+	add := func(name string, again []bool) {
+		c.References = append(c.References, s.point(name, s.m.candidate(again)))
 	}
-	level := func(n int) func() ([]bool, bool) {
-		return func() ([]bool, bool) {
-			if _, err := s.offered(); err != nil { // once for both levels
-				return nil, false
+	if o, err := s.offered(); err == nil {
+		for level := 1; level <= 2; level++ {
+			r := s.plan.Request
+			r.Level = level
+			on := make([]bool, len(s.m.g.Nodes))
+			choices, _ := o.wishes(r)
+			if o.turnChoices(on, choices); slices.Contains(on, true) {
+				add(fmt.Sprintf("level %d", level), on)
 			}
-			q := *s
-			q.plan = &Plan{Graph: s.plan.Graph, Request: s.plan.Request, m: s.m}
-			q.plan.Request.Level = n
-			on, err := q.requested()
-			return on, err == nil && slices.Contains(on, true)
 		}
 	}
-	all := []reference{{"level 1", level(1)}, {"level 2", level(2)}}
-	if l, ok := s.m.layers(); ok {
-		for _, w := range l.wrappings() {
-			all = append(all, reference{w.name, func() ([]bool, bool) { return s.m.checkpoints(l, w.every), true }})
-		}
+	for _, w := range s.m.wrappings() {
+		add(w.name, w.again)
 	}
-	for _, r := range all {
-		set, ok := r.set()
-		if !ok {
-			continue
-		}
-		cand, err := s.m.candidate(set)
-		if err != nil {
-			return err
-		}
-		c.References = append(c.References, s.point(r.name, cand))
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"memopt/memopt/graph"
@@ -38,9 +39,6 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 		return nil, nil
 	}
 	p, err := makeKnowing(g, l.request(max(size, l.least)), l.way.steps)
-	if err != nil && size > 0 {
-		p, err = l.plan(size)
-	}
 	if err != nil {
 		var short *BudgetError
 		if errors.As(err, &short) {
@@ -174,15 +172,19 @@ const narrow = 8
 
 // try solves a size. If it fits, the same decisions are followed as far as they go, but not beyond most.
 func (l *largest) try(size, most int64) (fits bool, err error) {
-	s, err := newSearch(l.g, l.question(size))
+	x, err := Look(l.g, l.question(size))
 	if err != nil {
 		return false, nil // the model has no such size
 	}
-	room := s.m.room(l.r)
-	if s.plan.Floor.Peak > room {
+	room, _ := l.r.room(x.m.fixedBytes(), 0)
+	if x.m.floor().Peak > room {
 		return false, nil
 	}
-	c, err := l.choose(s, size, room)
+	s, err := x.search()
+	if err != nil {
+		return false, err
+	}
+	c, err := l.choose(s, room)
 	if c == nil || err != nil {
 		return false, err
 	}
@@ -201,11 +203,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 
 // choose is some plan of a size within the room and the limit of cost, nil for none. Clusters that settings ask for run
 // again in it, and a strategy that they name is followed.
-func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) {
-	s.plan.Request = l.question(size)
-	if err := s.prepare(); err != nil {
-		return nil, err
-	}
+func (l *largest) choose(s *search, room int64) (c *candidate, err error) {
 	most := s.m.allows(l.r.MaxOverhead)
 	c = s.base
 	limits := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == byLimits
@@ -216,21 +214,14 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 		if c.placed.Height <= room || c.cost > most {
 			break
 		}
-		v, err := s.solves()
-		if err != nil {
-			return nil, err
-		}
+		v := s.solves()
 		switch {
 		case l.planned && l.r.MaxOverhead > 0:
-			s.stairs.useful(most)
-			c, err = s.stairs.within(room)
+			c = s.stairs.within(room)
 		case l.planned:
-			c, err = s.last(room)
+			c = s.last(room)
 		default:
-			c, err = v.at(room, math.Inf(1), anyCosting(most))
-		}
-		if err != nil {
-			return nil, err
+			c = v.at(room, math.Inf(1), anyCosting(most))
 		}
 		if c != nil && c.placed.Height > room {
 			return nil, nil
@@ -249,64 +240,46 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 	return c, nil
 }
 
-// room is the arena bytes that budgets in bytes leave.
-func (m *model) room(r Request) int64 {
-	room := int64(1) << 62
-	if b := r.Budget.Bytes; b > 0 {
-		room = b - m.fixedBytes()
-	}
-	if b := r.ActivationBudget.Bytes; b > 0 {
-		room = min(room, b)
-	}
-	return room
-}
-
-// plan is the plan of the way that leads to a size.
-func (l *largest) plan(size int64) (*Plan, error) {
-	m, err := newModel(l.g, l.request(size))
-	if err != nil {
-		return nil, err
-	}
-	p, err := m.planOf(l.g, l.request(size), l.way.steps)
-	if err != nil {
-		return nil, err
-	}
-	p.Strategy = byLimits
-	return p, nil
-}
-
 // reach is the largest size at which the formulas say that a way fits.
 func (l *largest) reach(w decisions) int64 {
-	fixed := newFixed(w.f)
-	fits := func(size int64) bool {
-		b, err := graph.Bind(l.dims(size))
+	return int64(sort.Search(mostSize, func(i int) bool {
+		b, err := graph.Bind(l.dims(int64(i) + 1))
 		if err != nil {
-			return false
+			return true
 		}
-		v, ok, err := w.f.terms.values(b)
-		if !ok || err != nil {
-			return false
+		v, ok := w.f.terms.values(b)
+		if !ok || l.r.MaxOverhead > 0 && w.f.overheadAt(v) > l.r.MaxOverhead {
+			return true
+		}
+		fixed, ok := l.fixed(b)
+		if !ok {
+			return true
 		}
 		peak, ok := w.f.peakAt(v)
-		if !ok || l.r.MaxOverhead > 0 && w.f.overheadAt(v) > l.r.MaxOverhead {
-			return false
+		room, _ := l.r.room(fixed, 0)
+		return !ok || peak > room
+	}))
+}
+
+// fixed is what lies outside the arena: each value begins at a multiple of the alignment.
+func (l *largest) fixed(b *graph.Binding) (sum int64, ok bool) {
+	var heights [2]int64
+	err := graph.Try(func() {
+		for _, v := range l.g.Values {
+			if v.Kind == graph.Computed {
+				continue
+			}
+			h := &heights[0]
+			if v.Kind == graph.Input {
+				h = &heights[1]
+			}
+			n, err := b.Eval(v.Bytes())
+			if *h = align(*h) + min(n, most); err != nil || *h > most {
+				*h = most
+			}
 		}
-		if a := l.r.ActivationBudget.Bytes; a > 0 && peak > a {
-			return false
-		}
-		outside, ok := fixed.at(v)
-		return ok && (l.r.Budget.Bytes == 0 || outside+peak <= l.r.Budget.Bytes)
-	}
-	lo, hi := int64(0), int64(mostSize)
-	for lo < hi {
-		mid := lo + (hi-lo+1)/2
-		if fits(mid) {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	return lo
+	})
+	return heights[0] + heights[1], err == nil && max(heights[0], heights[1]) < most
 }
 
 // confirm is the largest size from above least to reach at which the way fits once it is placed, or least. Placing
@@ -335,47 +308,7 @@ func (l *largest) fits(w decisions, size int64) bool {
 	if m.relate(l.question(size)) != nil {
 		return false
 	}
-	c, err := m.candidateOf(w.steps)
-	if err != nil || c.cost > m.allows(l.r.MaxOverhead) {
-		return false
-	}
-	room := m.room(l.r)
-	c, err = m.into(c, room)
-	return err == nil && c.placed.Height <= room
-}
-
-// fixedAt is what lies outside the arena, as formulas: each value begins at a multiple of the alignment.
-type fixedAt struct{ state, staging []polynomial }
-
-func newFixed(f *Formulas) (x fixedAt) {
-	for _, v := range f.m.g.Values {
-		if v.Kind == graph.Computed {
-			continue
-		}
-		p, err := f.terms.of(v.Bytes())
-		if err != nil {
-			p = polynomial{most} // it fits nowhere
-		}
-		if v.Kind == graph.Input {
-			x.staging = append(x.staging, p)
-		} else {
-			x.state = append(x.state, p)
-		}
-	}
-	return x
-}
-
-func (x fixedAt) at(v []int64) (sum int64, ok bool) {
-	for _, space := range [][]polynomial{x.state, x.staging} {
-		height := int64(0)
-		for _, p := range space {
-			n, fits := p.at(v)
-			height = align(height) + n
-			if !fits || height > most {
-				return 0, false
-			}
-		}
-		sum += height
-	}
-	return sum, true
+	c := m.candidateOf(w.steps, given)
+	room, _ := l.r.room(m.fixedBytes(), 0)
+	return c.cost <= m.allows(l.r.MaxOverhead) && m.into(c, room).placed.Height <= room
 }

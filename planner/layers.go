@@ -14,6 +14,7 @@ import (
 type layers struct {
 	begin []int
 	end   int
+	last  []int   // by value of the step: the last forward step that reads it
 	cross []int64 // by forward step: bytes that forward steps from here on read of what is before
 }
 
@@ -35,7 +36,7 @@ func (m *model) layers() (l layers, ok bool) {
 	if period == 0 {
 		return l, false
 	}
-	l.cross = m.crossing(order)
+	m.crossing(&l)
 	count := (run + period) / period
 	best, shift := int64(math.MaxInt64), 0
 	for o := range period {
@@ -105,41 +106,28 @@ func longestRun(label []*graph.Op, period int) (from, length int) {
 	return from, length
 }
 
-// crossing is, by forward step, the bytes that are made before it and read by it or later ones of the forward pass.
-func (m *model) crossing(order []int32) []int64 {
-	made, last := map[int32]int{}, map[int32]int{}
-	for i := range order {
-		for _, v := range m.p.Inputs.Of(int32(i)) {
-			last[v] = i
-		}
-		for _, v := range m.p.Outputs.Of(int32(i)) {
-			made[v] = i
+// crossing finds what is made before each forward step and read by it or later ones of the forward pass.
+func (m *model) crossing(l *layers) {
+	n := m.p.Border
+	l.last, l.cross = make([]int, len(m.owners)), make([]int64, n+2)
+	for op := range n {
+		for _, v := range m.p.Inputs.Of(op) {
+			l.last[v] = int(op)
 		}
 	}
-	cross := make([]int64, len(order)+2)
-	for v, at := range made {
-		if last[v] > at {
-			cross[at+1] += m.p.Bytes[v]
-			cross[last[v]+1] -= m.p.Bytes[v]
+	for v, op := range m.maker {
+		if op < n && l.last[v] > int(op) {
+			l.cross[op+1] += m.p.Bytes[v]
+			l.cross[l.last[v]+1] -= m.p.Bytes[v]
 		}
 	}
-	for i := 1; i < len(cross); i++ {
-		cross[i] += cross[i-1]
-	}
-	return cross
+	sumUp(l.cross)
 }
 
 // checkpoints is the nodes that run again if only what crosses the beginning of every few layers is kept: what
 // frameworks do that wrap layers.
 func (m *model) checkpoints(l layers, every int) []bool {
 	again := make([]bool, len(m.g.Nodes))
-	order := m.nodes[:m.p.Border]
-	last := map[int32]int{}
-	for i := range order {
-		for _, v := range m.p.Inputs.Of(int32(i)) {
-			last[v] = i
-		}
-	}
 	for k, from := range l.begin {
 		if k%every != 0 {
 			continue
@@ -149,12 +137,28 @@ func (m *model) checkpoints(l layers, every int) []bool {
 			to = l.begin[k+every]
 		}
 		for i := from; i < to; i++ {
-			n := m.g.Nodes[order[i]]
-			crosses := slices.ContainsFunc(m.p.Outputs.Of(int32(i)), func(v int32) bool { return last[v] >= to })
-			again[n.ID] = m.mayRunAgain(n) && !crosses
+			crosses := slices.ContainsFunc(m.p.Outputs.Of(int32(i)), func(v int32) bool { return l.last[v] >= to })
+			again[m.nodes[i]] = m.p.Again[i] && !crosses
 		}
 	}
 	return again
+}
+
+// wrapped is the nodes that run again if checkpoints stand around layers.
+type wrapped struct {
+	name  string
+	again []bool
+}
+
+// wrappings is what frameworks do that wrap layers, or every few of them; nothing for a forward pass that does not
+// repeat.
+func (m *model) wrappings() []wrapped {
+	l, ok := m.layers()
+	if !ok {
+		return nil
+	}
+	few := int(math.Ceil(math.Sqrt(float64(len(l.begin)))))
+	return []wrapped{{"each layer checkpointed", m.checkpoints(l, 1)}, {"√n checkpoints", m.checkpoints(l, few)}}
 }
 
 // Checkpointing is a way to save memory by layers: the nodes that run again.
@@ -163,21 +167,15 @@ type Checkpointing struct {
 	Again []string
 }
 
-// Checkpoints is what frameworks do that wrap layers, or every few of them; nothing for a forward pass that does not
-// repeat.
-func Checkpoints(g *graph.Graph, r Request) ([]Checkpointing, error) {
+// Checkpoints is what frameworks do that wrap layers.
+func Checkpoints(g *graph.Graph, r Request) (all []Checkpointing, err error) {
 	m, err := newModel(g, r)
 	if err != nil {
 		return nil, err
 	}
-	l, ok := m.layers()
-	if !ok {
-		return nil, nil
-	}
-	var all []Checkpointing
-	for _, w := range l.wrappings() {
+	for _, w := range m.wrappings() {
 		c := Checkpointing{Name: w.name}
-		for i, on := range m.checkpoints(l, w.every) {
+		for i, on := range w.again {
 			if on {
 				c.Again = append(c.Again, g.Nodes[i].Name)
 			}
@@ -185,17 +183,4 @@ func Checkpoints(g *graph.Graph, r Request) ([]Checkpointing, error) {
 		all = append(all, c)
 	}
 	return all, nil
-}
-
-// wrapping is how many layers a checkpoint stands around.
-type wrapping struct {
-	name  string
-	every int
-}
-
-func (l layers) wrappings() []wrapping {
-	return []wrapping{
-		{"each layer checkpointed", 1},
-		{"√n checkpoints", int(math.Ceil(math.Sqrt(float64(len(l.begin)))))},
-	}
 }

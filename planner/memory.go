@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -12,7 +13,6 @@ type memory struct {
 	runs       [][]cell
 	ends       []int64 // by run: of its last cell
 	end        int64   // of the last cell of all
-	run, index int     // of the cell found last: the one behind it is often asked for next
 	spent, put []cell  // scratch
 }
 
@@ -27,32 +27,9 @@ const longest = 256
 
 // search is the place of the first cell that ends after at: run and index.
 func (m *memory) search(at int64) (r, i int) {
-	if at >= m.end {
-		return len(m.runs), 0
+	if r, _ = slices.BinarySearch(m.ends, at+1); r < len(m.runs) {
+		i, _ = slices.BinarySearchFunc(m.runs[r], at+1, func(c cell, end int64) int { return cmp.Compare(c.to, end) })
 	}
-	if m.run < len(m.runs) && m.index+1 < len(m.runs[m.run]) && m.runs[m.run][m.index].to == at {
-		m.index++
-		return m.run, m.index
-	}
-	for to := len(m.runs); r < to; {
-		if mid := int(uint(r+to) / 2); m.ends[mid] > at {
-			to = mid
-		} else {
-			r = mid + 1
-		}
-	}
-	if r == len(m.runs) {
-		return r, 0
-	}
-	run := m.runs[r]
-	for to := len(run); i < to; {
-		if mid := int(uint(i+to) / 2); run[mid].to > at {
-			to = mid
-		} else {
-			i = mid + 1
-		}
-	}
-	m.run, m.index = r, i
 	return r, i
 }
 

@@ -22,7 +22,6 @@ type model struct {
 	log     *passLog        // what the passes of searches did
 
 	like           *alike
-	shapes         [][]int  // by number of a look (like.look)
 	bytes          []int64  // by value
 	owner          []int32  // by value: whose storage its bytes are in
 	fixed, lasting []bool   // by owner: outside the arena; read after the last step
@@ -98,42 +97,43 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 
 // values evaluates the bytes of all values, and gives those that are not computed their places outside the arena.
 func (m *model) values() (err error) {
-	sizes := make([]int64, len(m.like.looks))
-	m.shapes = make([][]int, len(sizes))
-	for k, v := range m.like.looks {
-		if m.shapes[k], err = m.binding.Shape(v.Shape); err == nil {
-			sizes[k], err = m.bytesOf(v)
+	sizes, room := map[uint64]int64{}, int64(mostBytes)
+	for i, v := range m.g.Values {
+		bytes, met := sizes[m.like.look[i]]
+		if !met {
+			if bytes, err = m.bytesOf(v); err != nil {
+				return fmt.Errorf("value %q: %w", v.Name, err)
+			}
+			sizes[m.like.look[i]] = bytes
 		}
-		if err != nil {
-			return fmt.Errorf("value %q: %w", v.Name, err)
+		if room -= bytes; room < 0 {
+			return fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", v.Name, int64(mostBytes))
 		}
-	}
-	room := int64(mostBytes)
-	for i, k := range m.like.look {
-		if room -= sizes[k]; room < 0 {
-			return fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", m.g.Values[i].Name, int64(mostBytes))
-		}
-		m.owner[i], m.bytes[i] = int32(i), sizes[k]
+		m.owner[i], m.bytes[i] = int32(i), bytes
 		space := &m.heights[0]
-		switch m.like.looks[k].Kind {
+		switch v.Kind {
 		case graph.Computed:
 			continue
 		case graph.Input:
 			space = &m.heights[1]
 		case graph.State:
-			m.states += sizes[k]
+			m.states += bytes
 		}
 		m.fixed[i] = true
-		*space = align(*space) + sizes[k]
+		*space = align(*space) + bytes
 	}
 	return nil
 }
 
-// bytesOf is what a value takes. Its shape is numbers already, and their product is quicker than a formula; the formula
-// says what is wrong with a product that is too large.
+// bytesOf is what a value takes. A product of numbers is quicker than a formula, which says what is wrong with one that
+// is too large.
 func (m *model) bytesOf(v *graph.Value) (int64, error) {
+	shape, err := m.binding.Shape(v.Shape)
+	if err != nil {
+		return 0, err
+	}
 	product := uint64(v.Type.Size())
-	for _, n := range m.shape(v) {
+	for _, n := range shape {
 		high, low := bits.Mul64(product, uint64(n))
 		if high != 0 || low > math.MaxInt64 {
 			return m.binding.Eval(v.Bytes())
@@ -320,9 +320,6 @@ func (m *model) unplaced() bool { return m.unit == 1 }
 
 // align is bytes in whole units.
 func (m *model) align(bytes int64) int64 { return (bytes + m.unit - 1) / m.unit * m.unit }
-
-// shape is a value's in numbers.
-func (m *model) shape(v *graph.Value) []int { return m.shapes[m.like.look[v.ID]] }
 
 // mayRunAgain reports whether a plan may repeat a node.
 func (m *model) mayRunAgain(n *graph.Node) bool { return !n.Op.View && m.p.Again[m.op[n.ID]] }

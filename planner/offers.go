@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
@@ -189,7 +191,7 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 	asked := cluster.Level(o.keys, r.Level)
 	if r.Compat != "" && r.Level > 0 {
 		for _, w := range r.Clusters {
-			warnings = append(warnings, fmt.Sprintf("%s%q is not heeded: in ONNX Runtime a level asks for clusters itself", w.Where, configText([]ClusterRequest{w})))
+			warnings = append(warnings, fmt.Sprintf("%s%q is not heeded: in ONNX Runtime a level asks for clusters itself", w.Where, configText(w)))
 		}
 		return o.a.Choose(asked).Choices, warnings
 	}
@@ -216,11 +218,11 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 // asORT are remarks on what ONNX Runtime makes of a request, in silence: later are the requests behind it.
 func (o *offers) asORT(w ClusterRequest, later []ClusterRequest, matched int) []string {
 	say := func(format string, args ...any) []string { return []string{w.Where + fmt.Sprintf(format, args...)} }
-	text := configText([]ClusterRequest{w})
+	text := configText(w)
 	wins := slices.IndexFunc(later, func(x ClusterRequest) bool { return x.ID == w.ID })
 	switch {
 	case wins >= 0:
-		return say("%q is not heeded: in ONNX Runtime %q, which comes later, takes its place", text, configText(later[wins:wins+1]))
+		return say("%q is not heeded: in ONNX Runtime %q, which comes later, takes its place", text, configText(later[wins]))
 	case w.Strategy == 0 && slices.Contains(o.a.Spellings(), w.ID):
 		return nil
 	case matched == 0:
@@ -241,7 +243,7 @@ func (o *offers) asORT(w ClusterRequest, later []ClusterRequest, matched int) []
 // of. Some values of the ID can be kept in less, which strategy 2 means too.
 func (o *offers) remarks(w ClusterRequest, by []string, extracts int) (out []string) {
 	say := func(format string, args ...any) { out = append(out, w.Where+fmt.Sprintf(format, args...)) }
-	text := configText([]ClusterRequest{w})
+	text := configText(w)
 	kinds := []int{w.Strategy}
 	if w.Strategy == 0 {
 		kinds = []int{cluster.Full, cluster.Compromise}
@@ -258,7 +260,7 @@ func (o *offers) remarks(w ClusterRequest, by []string, extracts int) (out []str
 			continue
 		}
 		if len(spellings) > 0 {
-			say("cluster %q means %s too: the same nodes in another order, or with what they need", w.ID, list(spellings))
+			say("cluster %q means %s too: the same nodes in another order, or with what they need", w.ID, quotedList(spellings))
 		}
 		for i, c := range choices {
 			if !w.wants(i) {
@@ -314,14 +316,11 @@ func (o *offers) unmatched(w ClusterRequest) string {
 	return fmt.Sprintf("%scluster %q is not in this graph", w.Where, w.ID)
 }
 
-// list is quoted names with commas.
-func list(names []string) string {
-	out := ""
-	for i, n := range names {
-		if i > 0 {
-			out += ", "
-		}
-		out += fmt.Sprintf("%q", n)
+// quotedList is quoted names with commas.
+func quotedList(names []string) string {
+	var quoted []string
+	for _, n := range names {
+		quoted = append(quoted, strconv.Quote(n))
 	}
-	return out
+	return strings.Join(quoted, ", ")
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"memopt/planner/pack"
@@ -69,32 +68,25 @@ const (
 	notPlaced         = "planner/unplaced"
 )
 
-// passLog adds up what passes do for one model, and knows which are off. Two solvers may write to it at once.
+// passLog adds up what passes do for one model, and knows which are off.
 type passLog struct {
 	without map[string]map[string]bool // by prefix: names
-
-	mu   sync.Mutex
-	rows map[string]*PassRow
+	rows    map[string]*PassRow
 }
 
 func newPassLog(without []string) (*passLog, error) {
-	l := &passLog{rows: map[string]*PassRow{}}
-	if len(without) == 0 {
-		return l, nil
-	}
-	l.without = map[string]map[string]bool{}
-	var names []string
-	for _, p := range Passes() {
-		names = append(names, p.Name)
-	}
+	l := &passLog{rows: map[string]*PassRow{}, without: map[string]map[string]bool{choosing: {}, placing: {}}}
 	for _, name := range without {
+		names := []string{}
+		for _, p := range Passes() {
+			if !p.Needed {
+				names = append(names, p.Name)
+			}
+		}
 		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("no pass is called %q; there are %s", name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("no pass that can be left out is called %q; there are %s", name, strings.Join(names, ", "))
 		}
 		room, pass, _ := strings.Cut(name, "/")
-		if l.without[room+"/"] == nil {
-			l.without[room+"/"] = map[string]bool{}
-		}
 		l.without[room+"/"][pass] = true
 	}
 	return l, nil
@@ -102,8 +94,6 @@ func newPassLog(without []string) (*passLog, error) {
 
 // note counts a run of a pass, and whether the answer was its.
 func (l *passLog) note(pass string, won bool, took time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	r := l.rows[pass]
 	if r == nil {
 		r = &PassRow{Pass: pass}
@@ -121,8 +111,6 @@ func (l *passLog) passes() (rows []PassRow) {
 	for i, p := range Passes() {
 		place[p.Name] = i
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, r := range l.rows {
 		rows = append(rows, *r)
 	}
@@ -151,12 +139,15 @@ func (m *model) pack(p pack.Problem, e pack.Effort) (pack.Solution, error) {
 }
 
 // solverOf is a solver of a problem without the passes that are off.
-func (l *passLog) solverOf(p *recompute.Problem) (*recompute.Solver, error) {
+func (m *model) solverOf(p *recompute.Problem) *recompute.Solver {
 	r, err := recompute.New(p)
 	if err == nil {
-		err = r.Without(slices.Sorted(maps.Keys(l.without[choosing]))...)
+		err = r.Without(slices.Sorted(maps.Keys(m.log.without[choosing]))...)
 	}
-	return r, err
+	if err != nil {
+		panic(fmt.Sprintf("planner: a model is no problem: %v", err))
+	}
+	return r
 }
 
 // asked counts which passes an answer came about by.
@@ -180,13 +171,4 @@ func (v *solver) candidate(a recompute.Answer, limit int64) *candidate {
 		c.tries = append(c.tries, Tried{choosing + t.Pass, limit, share(t.Cost, v.m.total), t.Peak, share(t.Bound, v.m.total), t.Took, t.Time})
 	}
 	return c
-}
-
-// search is how a candidate came about.
-func (m *model) search(c *candidate) Search {
-	s := Search{Choice: c.by, Placement: placing + c.placed.By, Tries: c.tries, Passes: m.log.passes()}
-	if m.unplaced() {
-		s.Placement = notPlaced
-	}
-	return s
 }

@@ -72,7 +72,7 @@ func (p *Plan) drawn() []int64 {
 func (p *Plan) Picture() *Picture {
 	m := p.m
 	pic := &Picture{Peak: p.t.at, Launches: make([]PictureLaunch, len(p.Steps)), Lives: make([]PictureLife, len(p.t.lives))}
-	plain := m.simulate(m.order(make([]bool, len(p.Graph.Nodes))))
+	plain := m.simulate(m.order(nil))
 	before := make([]int64, len(p.Graph.Nodes))
 	for i, s := range plain.steps {
 		before[s.Node] = plain.live[i]

@@ -60,11 +60,13 @@ type Size struct {
 
 func (s Size) isZero() bool { return s.Bytes == 0 && s.Percent == 0 }
 
+// mostShare is more than any step takes, and what a step has may be taken off it.
+const mostShare = 1 << 62
+
 // of is the bytes of a size; of a share at least one, as none would be no limit.
 func (s Size) of(base int64) int64 {
 	if s.Percent > 0 {
-		const all = 1 << 62 // no share is more than that, and what a step has may be taken off it
-		return int64(min(max(float64(base)*s.Percent/100, 1), all))
+		return int64(min(max(float64(base)*s.Percent/100, 1), mostShare))
 	}
 	return s.Bytes
 }
@@ -122,8 +124,7 @@ type Plan struct {
 
 	m *model
 	t *timeline
-	s *search    // for the table; nil once that is made
-	c *candidate // what was chosen
+	s *search // for the table; nil once that is made
 }
 
 // Make plans a training graph.
@@ -140,43 +141,20 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	return x.Plan(r.Worth)
 }
 
-// begin is a request's plan before it has steps, and what keeping everything is.
-func (m *model) begin(g *graph.Graph, r Request) (p *Plan, base *candidate, err error) {
-	p = &Plan{Graph: g, Request: r, m: m}
-	if base, err = m.keepAll(); err != nil {
-		return nil, nil, err
-	}
-	if p.Baseline, err = m.baseline(base); err != nil {
-		return nil, nil, err
-	}
-	if p.Whole = p.Baseline; m.plain != nil {
-		p.Whole = m.summary(base)
-	}
-	p.Floor = m.floor()
-	return p, base, nil
-}
-
-// baseline is everything kept, in the plain form; base is that in the step's.
-func (m *model) baseline(base *candidate) (Summary, error) {
-	if m.plain == nil {
-		return m.summary(base), nil
-	}
-	c, err := m.plain.keepAll()
-	if err != nil {
-		return Summary{}, err
-	}
-	return m.plain.summary(c), nil
-}
-
 // Room is the arena bytes that budgets left for the plan.
 func (p *Plan) Room() (bytes int64, limited bool) {
-	r := p.Request
+	return p.Request.room(p.m.fixedBytes(), p.Baseline.Arena)
+}
+
+// room is the arena bytes that budgets leave beside what is fixed, by the arena with everything kept; without a budget
+// more than any step takes.
+func (r Request) room(fixed, arena int64) (bytes int64, limited bool) {
+	bytes = mostShare
 	if !r.Budget.isZero() {
-		fixed := p.m.fixedBytes()
-		bytes, limited = r.Budget.of(fixed+p.Baseline.Arena)-fixed, true
+		bytes, limited = r.Budget.of(fixed+arena)-fixed, true
 	}
-	if a := r.ActivationBudget.of(p.Baseline.Arena); !r.ActivationBudget.isZero() && (!limited || a < bytes) {
-		bytes, limited = a, true
+	if !r.ActivationBudget.isZero() {
+		bytes, limited = min(bytes, r.ActivationBudget.of(arena)), true
 	}
 	return bytes, limited
 }
@@ -220,5 +198,4 @@ func (p *Plan) adopt(c *candidate) {
 		p.Offsets = []int64{}
 	}
 	p.Result, p.Memory, p.Dominant = p.m.summary(c), p.m.memory(c), p.m.dominant(c.t)
-	p.Search = p.m.search(c)
 }

@@ -100,17 +100,19 @@ func (t *terms) place(factors []graph.Power) (int, error) {
 	return i, nil
 }
 
-// values is every product under a binding of the dims; ok is false where one leaves 64 bits.
-func (t *terms) values(b *graph.Binding) (v []int64, ok bool, err error) {
+// values is every product under a binding of the dims, most where it leaves 64 bits or cannot be evaluated; ok is false
+// then.
+func (t *terms) values(b *graph.Binding) (v []int64, ok bool) {
 	at := make([]int64, len(t.bases))
+	ok = true
 	for i, x := range t.bases {
+		var err error
 		if at[i], err = b.Eval(x.dim); err != nil {
-			return nil, false, err
+			at[i], ok = most, false
 		}
 	}
-	v, ok = make([]int64, len(t.products)), true
+	v = slices.Repeat([]int64{1}, len(t.products))
 	for i, p := range t.products {
-		v[i] = 1
 		for _, f := range p.factors {
 			for range f.pow {
 				var fits bool
@@ -119,7 +121,7 @@ func (t *terms) values(b *graph.Binding) (v []int64, ok bool, err error) {
 			}
 		}
 	}
-	return v, ok, nil
+	return v, ok
 }
 
 // at is the formula's number where the products have values.

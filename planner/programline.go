@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -13,28 +14,35 @@ type Line struct {
 	Module string
 }
 
-// ParseLine reads a line of a program as far as reports need it: outputs with types, the operator, and the node's name
-// behind @ if it is not the first output's.
+// A line is outputs with types, the operator, its operands and attributes, and the node's module and its name behind @
+// if that is not the first output's. Names may hold anything in quotes, so all else counts only outside them.
+const quotedName = `"(?:[^"\\]|\\.)*"`
+
+var (
+	lineForm = regexp.MustCompile(`(?s)^(` + quotedName + `|[^ ,]*)(?:` + quotedName + `|[^"])*? = ([^(]*)(.*)`)
+	lineEnds = regexp.MustCompile(quotedName + `| (@|module=)(` + quotedName + `|[^ ,]+)`)
+)
+
+// ParseLine reads a line of a program as far as reports need it.
 func ParseLine(line string) (l Line) {
-	first, rest := cutName(line)
-	l.Name = first
-	// Names may hold anything in quotes, so " = " counts only outside them.
-	rest = afterEquals(rest)
-	l.Op, rest, _ = strings.Cut(rest, "(")
-	for text := rest; text != ""; {
-		if text[0] == '"' {
-			_, text = cutName(text)
-			continue
+	bare := func(name string) string {
+		if text, err := strconv.Unquote(name); err == nil {
+			return text
 		}
-		if name, ok := strings.CutPrefix(text, " @"); ok {
-			l.Name, _ = cutName(name)
-			break
+		return name
+	}
+	form := lineForm.FindStringSubmatch(line)
+	if form == nil {
+		return Line{Name: line}
+	}
+	l.Name, l.Op = bare(form[1]), form[2]
+	for _, end := range lineEnds.FindAllStringSubmatch(form[3], -1) {
+		switch end[1] {
+		case "@":
+			l.Name = bare(end[2])
+		case "module=":
+			l.Module = bare(end[2])
 		}
-		if module, ok := strings.CutPrefix(text, ` module="`); ok {
-			l.Module, text = cutName(`"` + module)
-			continue
-		}
-		text = text[1:]
 	}
 	switch i := strings.LastIndexByte(l.Name, '/'); {
 	case l.Module != "":
@@ -44,33 +52,4 @@ func ParseLine(line string) (l Line) {
 		l.Module = l.Name
 	}
 	return l
-}
-
-// cutName takes a name, quoted or not, off the front.
-func cutName(s string) (name, rest string) {
-	if quoted, err := strconv.QuotedPrefix(s); err == nil && s[0] == '"' {
-		name, _ = strconv.Unquote(quoted)
-		return name, s[len(quoted):]
-	}
-	end := strings.IndexAny(s, " ,")
-	if end < 0 {
-		return s, ""
-	}
-	return s[:end], s[end:]
-}
-
-func afterEquals(s string) string {
-	for s != "" {
-		if s[0] == '"' {
-			if _, rest := cutName(s); len(rest) < len(s) {
-				s = rest
-				continue
-			}
-		}
-		if rest, ok := strings.CutPrefix(s, " = "); ok {
-			return rest
-		}
-		s = s[1:]
-	}
-	return ""
 }

@@ -12,7 +12,6 @@ import (
 // compares forms of a step begins with the one that promises most.
 type Prospect struct {
 	m     *model
-	g     *graph.Graph
 	r     Request
 	known []Step  // a plan within the request, if one is known
 	s     *search // once what keeping everything takes was asked for
@@ -23,24 +22,21 @@ type Prospect struct {
 func Look(g *graph.Graph, r Request) (*Prospect, error) {
 	begin := time.Now()
 	m, err := newModel(g, r)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = m.relate(r)
 	}
-	if err := m.relate(r); err != nil {
-		return nil, err
-	}
-	return &Prospect{m: m, g: g, r: r, took: time.Since(begin)}, nil
+	return &Prospect{m: m, r: r, took: time.Since(begin)}, err
 }
 
 // With is the prospect of the same step under another request, for the same dims, device and costs.
-func (x *Prospect) With(r Request) *Prospect { return &Prospect{m: x.m, g: x.g, r: r, took: x.took} }
+func (x *Prospect) With(r Request) *Prospect { return &Prospect{m: x.m, r: r, took: x.took} }
 
 // InBytes is a request with its budgets in bytes: shares are those of the step with everything kept.
-func (x *Prospect) InBytes(r Request) (Request, error) { return x.m.inBytes(r) }
+func (x *Prospect) InBytes(r Request) Request { return x.m.inBytes(r) }
 
 // Beside is the request for another form of a step that was looked at, which is its plain one.
 func (r Request) Beside(plain *Prospect) Request {
-	r.Plain, r.plain = plain.g, plain
+	r.Plain, r.plain = plain.m.g, plain
 	return r
 }
 
@@ -48,18 +44,40 @@ func (r Request) Beside(plain *Prospect) Request {
 func (x *Prospect) search() (*search, error) {
 	if x.s == nil {
 		begin := time.Now()
-		p, base, err := x.m.begin(x.g, x.r)
-		if err != nil {
-			return nil, err
-		}
-		s := &search{m: x.m, base: base, plan: p, known: x.known}
+		s := x.m.begin(x.r)
 		if err := s.prepare(); err != nil {
 			return nil, err
 		}
+		s.known = x.known
 		x.s = s
 		x.took += time.Since(begin)
 	}
 	return x.s, nil
+}
+
+// begin is a search whose plan has no steps yet, with what keeping everything is.
+func (m *model) begin(r Request) *search {
+	base := m.keepAll()
+	p := &Plan{Graph: m.g, Request: r, m: m, Floor: m.floor(), Whole: m.summary(base)}
+	if p.Baseline = p.Whole; m.plain != nil {
+		p.Baseline = m.plain.summary(m.plain.keepAll())
+	}
+	return &search{m: m, base: base, plan: p}
+}
+
+// complete makes a candidate the plan, with a bound for a limit of the arena, and holds that against the graph.
+func (s *search) complete(c *candidate, limit int64) *Plan {
+	p := s.plan
+	p.adopt(c)
+	p.Search = Search{Choice: c.by, Placement: placing + c.placed.By, Tries: c.tries, Passes: s.m.log.passes()}
+	if s.m.unplaced() {
+		p.Search.Placement = notPlaced
+	}
+	p.Bound, p.s = s.bound(c, limit), s
+	if err := Check(p); err != nil {
+		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
+	}
+	return p
 }
 
 // Own is what the step costs with everything kept, as Plan.Cost tells it.
@@ -96,12 +114,8 @@ func (x *Prospect) Least() (least, plain float64, err error) {
 		return x.Own() + s.base.cost, x.m.total, nil
 	}
 	begin := time.Now()
-	v, err := s.solves()
-	if err != nil {
-		return 0, 0, err
-	}
 	limit, _ := s.plan.Room()
-	least, ok := v.least(limit)
+	least, ok := s.solves().least(limit)
 	if !ok {
 		least = math.Inf(1)
 	}
@@ -148,11 +162,7 @@ func (x *Prospect) LeastApart(a Apart) (float64, error) {
 	if room += work; room >= s.base.placed.Height {
 		return x.Own() - cost, nil
 	}
-	v, err := s.solves()
-	if err != nil {
-		return 0, err
-	}
-	least, ok := v.least(room)
+	least, ok := s.solves().least(room)
 	if !ok {
 		least = math.Inf(1)
 	}
@@ -174,15 +184,7 @@ func (x *Prospect) Plan(w Worth) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen.again = ranAgain(chosen.t.steps, len(p.Graph.Nodes))
-	p.adopt(chosen)
-	if p.Bound, err = x.m.bound(chosen, s.target, s.solver); err != nil {
-		return nil, err
-	}
-	p.s, p.c = s, chosen
-	if err := Check(p); err != nil {
-		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
-	}
+	s.complete(chosen, s.target)
 	p.Took = x.took + time.Since(begin)
 	return p, nil
 }

@@ -42,7 +42,11 @@ func (p *Plan) RewriteOutline(o *graph.Outline) (after *graph.Outline, order []i
 		e.new.Nodes = append(e.new.Nodes, x)
 		copies = append(copies, i)
 	}
-	e.start()
+	for i, lacks := range e.waits { // folded nodes that need nothing
+		if lacks == 0 {
+			e.place(i)
+		}
+	}
 	for i := range g.Nodes {
 		if len(copies) > 0 && copies[0] == i {
 			at := len(e.new.Nodes) - len(copies)
@@ -136,15 +140,6 @@ func edited(x graph.OutlineNode, n, of *graph.Node, copied bool) graph.OutlineNo
 		}
 	}
 	return x
-}
-
-// start places the folded nodes that need nothing.
-func (e *outlineEditor) start() {
-	for i, n := range e.old.Nodes {
-		if e.waits[i] == 0 && !slices.ContainsFunc(n.Inputs, func(name string) bool { _, made := e.maker[name]; return made }) {
-			e.place(i)
-		}
-	}
 }
 
 // ensure places an old node behind what it needs.

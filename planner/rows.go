@@ -27,52 +27,57 @@ func (p *Plan) Tabulate() (err error) {
 	if p.s == nil {
 		return nil
 	}
-	if p.Clusters, err = p.s.rows(p.c); err != nil {
+	if p.Clusters, err = p.s.rows(); err != nil {
 		return err
 	}
-	p.s, p.c = nil, nil
+	p.s = nil
 	return nil
 }
 
 // Row is a line of the plan table: one cluster, or several that must be on together.
 type Row struct {
-	ID       string // of the first of them
-	Strategy int
-	// Spelled is the row as a setting: ID:strategy:-1, several joined by commas.
-	Spelled string
-	// Canonical names the structures behind the row, whatever order they run in.
-	Canonical []string
-	Freq      int
-	Saving    graph.Dim
-	Bytes     int64
-	ORTBytes  int64 // what ONNX Runtime shows: one output of each node
-	Keeps     int64 // bytes that have to be kept instead, in no saving
-	Requested int   // what a setting asked for; 0 if none did
-	Applied   int   // entries that run again, or are kept in less
-	At        []int // which those are
-	Nodes     []string
-	How       string // what is kept instead, and why that will do; "" for what runs again
-	// Batch reports whether the saving depends on what a step is fed; Beyond whether ONNX Runtime could not compute it
-	// again.
-	Batch, Beyond bool
+	ID        string   `json:"id"` // of the first of them
+	Strategy  int      `json:"strategy"`
+	Key       string   `json:"key"` // the row as a setting: ID:strategy:-1, several joined by commas
+	Freq      int      `json:"freq"`
+	Saving    string   `json:"saving"` // a formula
+	Bytes     int64    `json:"bytes"`
+	ORTBytes  int64    `json:"ort_bytes"` // what ONNX Runtime shows: one output of each node
+	On        bool     `json:"on"`
+	Requested int      `json:"requested"` // what a setting asked for; 0 if none did
+	Matched   int      `json:"matched"`
+	Applied   int      `json:"applied"`              // entries that run again, or are kept in less
+	AppliedAt []int    `json:"applied_at,omitempty"` // which those are, if not all
+	Nodes     []string `json:"nodes"`
+	How       string   `json:"how,omitempty"` // what is kept instead, and why that will do; "" for what runs again
+	Canonical []string `json:"canonical"`     // its structures, whatever order their nodes run in
+	Keeps     int64    `json:"keeps"`         // bytes that have to be kept instead, in no saving
+	// BatchIndependent says that the saving is made of weights alone, Beyond that ONNX Runtime has no such plan.
+	BatchIndependent bool `json:"batch_independent"`
+	Beyond           bool `json:"beyond"`
 	// PeakEffect is by how much the row lowers the plan's peak: for a row that is on, what the peak would be higher
 	// without it; for one that is off, what it would be lower with it. PeakAlone is what the row lowers the peak of the
-	// plain step by. Cost is the extra compute of the row, as a share of the plain step's, and Flops the extra
-	// operations.
-	PeakEffect, PeakAlone int64
-	Cost                  float64
-	Flops                 int64
+	// plain step by. Cost is the extra compute of the row, as a share of the plain step's.
+	PeakEffect int64   `json:"peak_effect"`
+	PeakAlone  int64   `json:"peak_alone"`
+	Cost       float64 `json:"cost"`
+	ExtraFlops int64   `json:"extra_flops"`
 }
 
-// Key is the row as a setting: ID:strategy:-1.
-func (r Row) Key() string { return r.Spelled }
-
-// some is which entries are on, if not all are.
-func (r Row) some() []int {
+// apply has an entry be on.
+func (r *Row) apply(entry int) {
+	r.Applied, r.AppliedAt, r.On = r.Applied+1, append(r.AppliedAt, entry), true
 	if r.Applied == r.Freq {
-		return nil
+		r.AppliedAt = nil
 	}
-	return r.At
+}
+
+// turned has the row's effects be those of the plan against another one in which the row is the other way round.
+func (r *Row) turned(effect int64, cost float64, flops int64) {
+	if !r.On {
+		effect, cost, flops = -effect, 0-cost, -flops // and no cost is 0, not -0, which files would tell
+	}
+	r.PeakEffect, r.Cost, r.ExtraFlops = effect, cost, flops
 }
 
 // Selection is the rows that are on, taken together.
@@ -103,7 +108,7 @@ func (p *Plan) ClusterIDs() []string {
 }
 
 // rows is the plan table: every cluster, largest saving first.
-func (s *search) rows(chosen *candidate) ([]Row, error) {
+func (s *search) rows() ([]Row, error) {
 	o, err := s.offered()
 	if err != nil {
 		return nil, err
@@ -113,7 +118,8 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 	for _, i := range o.a.Boundaries {
 		p.Boundaries = append(p.Boundaries, o.a.Outline.Nodes[i].Name)
 	}
-	applied := o.applied(chosen.again)
+	again := ranAgain(p.Steps, len(s.m.g.Nodes))
+	applied := o.applied(again)
 	for _, c := range p.Asked {
 		applied[c.Plan] = c.Option // though there may be nothing to run: its nodes are folded away
 	}
@@ -122,24 +128,24 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 		return nil, err
 	}
 	plain := whole.formOf(s.m, nil)
-	t := &tabulation{search: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, chosen: chosen, whole: whole, plain: plain.peak}
-	var rows []Row
+	t := &tabulation{search: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, again: again, whole: whole, plain: plain.peak}
+	rows := []Row{}
 	for i := range o.keys {
 		rows = append(rows, t.row(&o.keys[i]))
 	}
-	here := s.m.formOf(s.m, chosen.again)
-	more, err := s.extractRows(chosen, plain, here)
+	here := s.m.formOf(s.m, again)
+	more, err := s.extractRows(again, plain, here)
 	if err != nil {
 		return nil, err
 	}
 	rows = append(rows, more...)
-	p.Selection.PeakDrop, p.Selection.Flops = plain.peak-chosen.t.peak, here.flops-plain.flops
+	p.Selection.PeakDrop, p.Selection.Flops = plain.peak-p.t.peak, here.flops-plain.flops
 	p.Selection.Cost = share(here.cost-plain.cost, plain.cost)
 	if p.Request.Level > 0 {
 		p.Selection.OtherBoundary = s.otherBoundary()
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Spelled, b.Spelled))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Key, b.Key))
 	})
 	return rows, nil
 }
@@ -151,20 +157,20 @@ type tabulation struct {
 	applied []int                  // by plan: the option that is on, or −1
 	counts  map[cluster.Choice]int // what settings ask for
 	kept    map[int32]bool         // storage that is kept for what is on, so far
-	chosen  *candidate
-	whole   *model // the step in which no value is kept in less
-	plain   int64  // its peak
+	again   []bool                 // by node: what the plan runs again
+	whole   *model                 // the step in which no value is kept in less
+	plain   int64                  // its peak
 }
 
 // row is the row of a key. What is on of it counts in the plan's selection.
 func (t *tabulation) row(k *cluster.Key) Row {
 	a, m, selection := t.o.a, t.m, &t.plan.Selection
-	row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Spelled: k.String(), Canonical: k.Canonical, Freq: len(k.Members),
-		Saving: k.Saving, Batch: k.Batch, Beyond: k.Beyond}
-	row.Bytes, row.ORTBytes = m.size(k.Saving), m.size(k.ORTSaving)
+	saving := k.Saving
 	if t.plan.Request.Compat != "" {
-		row.Saving, row.Bytes = k.ORTSaving, row.ORTBytes
+		saving = k.ORTSaving
 	}
+	row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Key: k.String(), Canonical: k.Canonical, Freq: len(k.Members), Matched: len(k.Members),
+		Saving: cluster.Formula(saving), Bytes: m.size(saving), ORTBytes: m.size(k.ORTSaving), BatchIndependent: !k.Batch, Beyond: k.Beyond}
 	var on, off []*cluster.Option // what is done of the row, and what is not
 	kept := map[int32]bool{}
 	for at, member := range k.Members {
@@ -190,14 +196,13 @@ func (t *tabulation) row(k *cluster.Key) Row {
 			off = append(off, options...)
 			continue
 		}
-		row.Applied++
-		row.At = append(row.At, at)
+		row.apply(at)
 		on = append(on, options...)
 		saving, ort := a.Saving(member)
 		selection.Bytes += m.size(saving)
 		selection.ORTBytes += m.size(ort)
 	}
-	if row.Applied > 0 {
+	if row.On {
 		selection.Rows++
 	}
 	t.weigh(&row, on, off)
@@ -281,32 +286,28 @@ func (s *search) whole() (*model, error) {
 
 // weigh simulates the plan with a row the other way round, and the whole step with the row alone.
 func (t *tabulation) weigh(row *Row, on, off []*cluster.Option) {
-	chosen, m := t.chosen, t.m
-	other := slices.Clone(chosen.again)
+	m, now := t.m, t.plan.t
+	other := slices.Clone(t.again)
 	only := make([]bool, len(other))
 	t.o.turn(only, append(slices.Clip(on), off...)...)
 	for id, is := range only {
 		if is {
-			other[id] = row.Applied == 0
+			other[id] = !row.On
 		}
 	}
-	if row.Applied > 0 { // but for what other rows that are on need
+	if row.On { // but for what other rows that are on need
 		for i, k := range t.applied {
 			if k >= 0 && !slices.Contains(on, &t.o.a.Plans[i].Options[k]) {
 				t.o.turn(other, &t.o.a.Plans[i].Options[k])
 			}
 		}
 		for id := range other {
-			other[id] = other[id] && chosen.again[id]
+			other[id] = other[id] && t.again[id]
 		}
 	}
 	turned := m.simulate(m.order(other))
 	cost, flops, _ := m.again(turned.steps)
-	_, now, _ := m.again(chosen.t.steps)
-	row.PeakEffect, row.Cost, row.Flops = turned.peak-chosen.t.peak, chosen.cost-cost, now-flops
-	if row.Applied == 0 {
-		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
-	}
-	row.Cost = share(row.Cost, t.whole.total)
+	nowCost, nowFlops, _ := m.again(now.steps)
+	row.turned(turned.peak-now.peak, share(nowCost-cost, t.whole.total), nowFlops-flops)
 	row.PeakAlone = t.plain - t.whole.formOf(m, only).peak
 }

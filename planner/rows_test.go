@@ -98,7 +98,7 @@ func TestRowsAreSimulated(t *testing.T) {
 			var asked []planner.ClusterRequest
 			rounded := map[string]bool{keys[len(keys)-1].ID: true}
 			for i, r := range plain.Clusters {
-				if r.How == "" && i%3 == 0 && !strings.Contains(r.Spelled, ",") {
+				if r.How == "" && i%3 == 0 && !strings.Contains(r.Key, ",") {
 					asked = append(asked, planner.ClusterRequest{ID: r.ID, Strategy: r.Strategy, Count: -1})
 				}
 			}
@@ -110,7 +110,7 @@ func TestRowsAreSimulated(t *testing.T) {
 				t.Errorf("%d operations more, the selection says %d", got, some.Selection.Flops)
 			}
 			for _, r := range some.Clusters {
-				if strings.Contains(r.Spelled, ",") {
+				if strings.Contains(r.Key, ",") {
 					continue
 				}
 				one := planner.ClusterRequest{ID: r.ID, Strategy: r.Strategy, Count: -1}
@@ -146,19 +146,19 @@ func TestRowsAreSimulated(t *testing.T) {
 				}
 				checked++
 				if got := plain.Result.Peak - alone.Result.Peak; got != r.PeakAlone {
-					t.Errorf("%s alone lowers the peak by %d, the table says %d", r.Spelled, got, r.PeakAlone)
+					t.Errorf("%s alone lowers the peak by %d, the table says %d", r.Key, got, r.PeakAlone)
 				}
 				if got := sign * (some.Result.Peak - other.Result.Peak); got != r.PeakEffect {
-					t.Errorf("%s lowers the peak here by %d, the table says %d", r.Spelled, got, r.PeakEffect)
+					t.Errorf("%s lowers the peak here by %d, the table says %d", r.Key, got, r.PeakEffect)
 				}
-				if got := sign * (flops(other) - flops(some)); got != r.Flops {
-					t.Errorf("%s takes %d operations, the table says %d", r.Spelled, got, r.Flops)
+				if got := sign * (flops(other) - flops(some)); got != r.ExtraFlops {
+					t.Errorf("%s takes %d operations, the table says %d", r.Key, got, r.ExtraFlops)
 				}
 				here, _ := some.Cost()
 				there, _ := other.Cost()
 				_, whole := plain.Cost()
 				if got := float64(sign) * (there - here) / whole; math.Abs(got-r.Cost) > 1e-3*math.Abs(got)+1e-9 {
-					t.Errorf("%s costs %g of the step, the table says %g", r.Spelled, got, r.Cost)
+					t.Errorf("%s costs %g of the step, the table says %g", r.Key, got, r.Cost)
 				}
 			}
 			t.Logf("%d of %d rows, %d of them on", checked, len(some.Clusters), some.Selection.Rows)

@@ -83,11 +83,6 @@ func (p *Plan) Schedule() (*Schedule, error) {
 		return nil, err
 	}
 	s, l := f.schedule(p)
-	n := 0
-	for _, st := range p.Steps {
-		n += len(p.Graph.Nodes[st.Node].Inputs) + len(p.Graph.Nodes[st.Node].Outputs)
-	}
-	l.slab = make([]Ref, n)
 	s.Launches = make([]Launch, 0, len(p.Steps)+len(p.Graph.Updates))
 	err = l.each(func(_ int, l *Launch) error {
 		s.Launches = append(s.Launches, *l)
@@ -115,8 +110,6 @@ type launcher struct {
 	held    []int32
 	dies    []*graph.Value
 	lives   []Life
-	slab    []Ref // of all launches
-	again   bool  // the slab is one for all launches, each of which is gone when the next is made
 }
 
 // schedule is a plan's schedule without launches, and what makes those. Outputs are known when they are made.
@@ -145,13 +138,9 @@ func (l *launcher) ref(v *graph.Value, space Space, offset int64) Ref {
 
 // refs is where values are.
 func (l *launcher) refs(vs []*graph.Value) ([]Ref, error) {
-	if len(vs) > len(l.slab) {
-		l.slab = make([]Ref, len(vs))
-	}
-	out := l.slab[:len(vs):len(vs)]
-	l.slab = l.slab[len(vs):]
+	out := make([]Ref, len(vs))
 	for i, v := range vs {
-		if out[i] = (Ref{}); v == nil {
+		if v == nil {
 			continue
 		}
 		p := l.place[v.ID]
@@ -197,8 +186,6 @@ func (l *launcher) touch(step int, places []*graph.Value) {
 
 // each makes launches one after another.
 func (l *launcher) each(yield func(i int, l *Launch) error) error {
-	slab := l.slab
-	var x Launch
 	ends := map[int32][]*graph.Value{}
 	for p, until := range l.until {
 		if v := l.g.Values[p]; until >= 0 && arena(v) {
@@ -206,11 +193,8 @@ func (l *launcher) each(yield func(i int, l *Launch) error) error {
 		}
 	}
 	for i, st := range l.steps {
-		if l.again {
-			l.slab = slab
-		}
 		n := l.g.Nodes[st.Node]
-		x = Launch{Node: n, Again: st.Again}
+		x := Launch{Node: n, Again: st.Again}
 		var err error
 		if x.In, err = l.refs(n.Inputs); err != nil {
 			return err

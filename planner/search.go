@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -36,8 +38,21 @@ type search struct {
 	target int64  // arena bytes asked for; the plan's own if nothing was
 }
 
-// run is that candidate, once the search is prepared.
+// run is that candidate, once the search is prepared. Where a plan is known, which keeps the request, that is it if the
+// request's strategy or clusters have none.
 func (s *search) run() (*candidate, error) {
+	c, err := s.choose()
+	var short *BudgetError
+	if s.known == nil || !errors.As(err, &short) {
+		return c, err
+	}
+	limit, _ := s.plan.Room()
+	s.plan.Strategy, s.target = byLimits, limit
+	return s.m.into(s.m.candidateOf(s.known, given), limit), nil
+}
+
+// choose is run by the request's strategy.
+func (s *search) choose() (*candidate, error) {
 	r := s.plan.Request
 	limit, limited := s.plan.Room() // less than nothing where what lies outside the arena is over the budget
 	name := s.strategy()
@@ -63,13 +78,14 @@ func (s *search) run() (*candidate, error) {
 			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise that limit or the budget",
 			100*s.m.overhead(c.cost), 100*r.MaxOverhead)}
 	}
-	if limited {
-		if c, err = s.m.into(c, limit); err != nil {
-			return nil, err
-		}
-		if c.placed.Height > limit {
-			return nil, s.cannot(limit, s.m.trimmed(c), "")
-		}
+	if c.placed.Height == math.MaxInt64 {
+		return nil, fmt.Errorf("the plan runs so much again that its bytes are no number")
+	}
+	if !limited {
+		return c, nil
+	}
+	if c = s.m.into(c, limit); c.placed.Height > limit {
+		return nil, s.cannot(limit, s.m.trimmed(c), "")
 	}
 	return c, nil
 }
@@ -80,9 +96,7 @@ func (s *search) prepare() (err error) {
 		return err
 	}
 	if slices.Contains(s.forced, true) {
-		if s.base, err = s.m.candidate(s.forced); err != nil {
-			return err
-		}
+		s.base = s.m.candidate(s.forced)
 	}
 	return nil
 }
@@ -109,25 +123,20 @@ func (r Request) InBytes(g *graph.Graph) (Request, error) {
 	if err != nil {
 		return r, err
 	}
-	return m.inBytes(r)
+	return m.inBytes(r), nil
 }
 
 // shares reports whether a budget is a share of something.
 func (r Request) shares() bool { return r.Budget.Percent != 0 || r.ActivationBudget.Percent != 0 }
 
 // inBytes is a request with its budgets in bytes.
-func (m *model) inBytes(r Request) (Request, error) {
-	if !r.shares() {
-		return r, nil
+func (m *model) inBytes(r Request) Request {
+	if r.shares() {
+		arena := m.keepAll().placed.Height
+		r.Budget = Size{Bytes: r.Budget.of(m.fixedBytes() + arena)}
+		r.ActivationBudget = Size{Bytes: r.ActivationBudget.of(arena)}
 	}
-	base, err := m.keepAll()
-	if err != nil {
-		return r, err
-	}
-	arena := base.placed.Height
-	r.Budget = Size{Bytes: r.Budget.of(m.fixedBytes() + arena)}
-	r.ActivationBudget = Size{Bytes: r.ActivationBudget.of(arena)}
-	return r, nil
+	return r
 }
 
 // cannot is the error for a limit that was not reached.
@@ -196,9 +205,13 @@ type strategy struct {
 // strategies is the table; plan --strategy takes the names, and auto takes keep-all without a budget and greedy with
 // one.
 var strategies = []strategy{
-	{"keep-all", "nothing runs again", keepAll},
-	{"recompute-cheap", "every bandwidth-bound node whose output would be kept runs again", recomputeCheap},
-	{"recompute-all", "every node that may runs again if its output would be kept, but for what crosses from layer to layer", recomputeAll},
+	{"keep-all", "nothing runs again", func(s *search, _ int64, _ bool) (*candidate, error) { return s.base, nil }},
+	{"recompute-cheap", "every bandwidth-bound node whose output would be kept runs again", func(s *search, _ int64, _ bool) (*candidate, error) {
+		return s.recompute(false, func(n *graph.Node) bool { return n.Op.Recompute == graph.Cheap })
+	}},
+	{"recompute-all", "every node that may runs again if its output would be kept, but for what crosses from layer to layer", func(s *search, _ int64, _ bool) (*candidate, error) {
+		return s.recompute(true, func(*graph.Node) bool { return true })
+	}},
 	{byLimits, "what cuts, repairs and swaps find cheapest within the budget, with a proven bound", withinLimits},
 }
 
@@ -218,16 +231,6 @@ func strategyNames() string {
 	return strings.Join(names, ", ")
 }
 
-func keepAll(s *search, _ int64, _ bool) (*candidate, error) { return s.base, nil }
-
-func recomputeCheap(s *search, _ int64, _ bool) (*candidate, error) {
-	return s.recompute(false, func(n *graph.Node) bool { return n.Op.Recompute == graph.Cheap })
-}
-
-func recomputeAll(s *search, _ int64, _ bool) (*candidate, error) {
-	return s.recompute(true, func(*graph.Node) bool { return true })
-}
-
 // recompute turns on everything that can be computed again from nodes that all pass. What layers keep for each other
 // stays: without it the first node of the backward pass would bring the whole forward pass back.
 func (s *search) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, error) {
@@ -245,5 +248,5 @@ func (s *search) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, 
 		}
 		o.turn(again, option)
 	}
-	return s.m.candidate(again)
+	return s.m.candidate(again), nil
 }

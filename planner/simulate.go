@@ -38,7 +38,7 @@ type life struct {
 func (l *life) alive(at int) bool { return int(l.first) <= at && at < int(l.last) }
 
 // order is the plain order with the nodes of again put in where they are first needed behind the forward pass. Views
-// are not steps.
+// are not steps, and no set is that nothing runs again.
 func (m *model) order(again []bool) []Step {
 	steps := make([]Step, 0, len(m.nodes)+16)
 	made, ran := make([]bool, len(m.nodes)), make([]bool, len(m.nodes))
@@ -53,7 +53,7 @@ func (m *model) order(again []bool) []Step {
 		}
 	}
 	for op, n := range m.nodes {
-		if op >= int(m.p.Border) && m.g.Nodes[n].Phase != graph.Forward {
+		if again != nil && op >= int(m.p.Border) && m.g.Nodes[n].Phase != graph.Forward {
 			remake(int32(op))
 		}
 		steps, ran[op] = append(steps, Step{Node: n}), true

@@ -1,11 +1,8 @@
 package planner
 
 import (
-	"errors"
 	"math"
 
-	"memopt/memopt/stop"
-	"memopt/planner/pack"
 	"memopt/planner/recompute"
 )
 
@@ -63,7 +60,6 @@ type solver struct {
 	full    map[int64]*candidate // by limit, as far as all work was put into it
 	lowest  *recompute.Answer    // the plan with the lowest peak, or nil, once that was sought
 	sought  bool
-	mate    *solver // works at the same time, once there was something to do
 }
 
 // answer is what solving said.
@@ -106,13 +102,10 @@ func (v *solver) solve(limit int64, ask recompute.Ask) (recompute.Answer, bool) 
 	return a.Answer, a.ok
 }
 
-func (s *search) newSolver() (*solver, error) {
+func (s *search) newSolver() *solver {
 	p := s.m.problem(s.m.unit, s.forced)
-	r, err := s.m.log.solverOf(p)
-	if err != nil {
-		return nil, err
-	}
-	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}, nil
+	r := s.m.solverOf(p)
+	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}
 }
 
 // small reports whether the program is searched as a whole.
@@ -131,78 +124,49 @@ func (v *solver) excludes(limit int64, cost float64) bool {
 func (v *solver) wide(cost, bound float64) bool { return v.r.Wide(cost, bound) }
 
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that leads to the bound.
-func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
+func (v *solver) near(limit int64, from *candidate) *candidate {
 	reaches := func(cost float64) bool {
 		least, ok := v.least(limit)
 		return !ok || cost <= least+atBound*v.m.total
 	}
 	if reaches(from.cost) { // or else what is found costs more than that, too
-		c, err := v.at(limit, math.Inf(1), way{Ask: recompute.Ask{Effort: recompute.Sketch, From: &from.answer}})
-		if err != nil || c != nil && reaches(c.cost) {
-			return c, err
+		c := v.at(limit, math.Inf(1), way{Ask: recompute.Ask{Effort: recompute.Sketch, From: &from.answer}})
+		if c != nil && reaches(c.cost) {
+			return c
 		}
 	}
 	return v.at(limit, math.Inf(1), usual)
 }
 
 // fully is the plan within a limit that all work finds, or nil.
-func (v *solver) fully(limit int64) (c *candidate, err error) {
+func (v *solver) fully(limit int64) (c *candidate) {
 	c, known := v.full[limit]
 	if !known {
-		c, err = v.at(limit, math.Inf(1), way{})
-		if err == nil {
-			v.full[limit] = c
-		}
+		c = v.at(limit, math.Inf(1), way{})
+		v.full[limit] = c
 	}
-	return c, err
+	return c
 }
 
-// both solves a limit, and another one beside it, if that is not 0, for plans that cost less than some other. This is
-// the only fork of the planner: what either finds does not depend on the other, and both are waited for.
-func (v *solver) both(limit, beside int64, other float64) (a, b found, err error) {
-	one := func(by *solver, limit int64) (f found, err error) {
-		if f, err = by.below(limit, other); err == nil {
-			f.least, _ = by.least(limit)
-		}
-		return f, err
-	}
-	if beside == 0 {
-		a, err = one(v, limit)
-		return a, b, err
-	}
-	if v.mate == nil {
-		r, err := v.r.Another()
-		if err != nil {
-			return a, b, err
-		}
-		v.mate = &solver{m: v.m, r: r, problem: v.problem, base: v.base, floor: v.floor, answers: map[int64]answer{}, full: map[int64]*candidate{}}
-	}
-	var failed error
-	stop.All(func() { a, err = one(v, limit) }, func() { b, failed = one(v.mate, beside) })
-	if err == nil {
-		err = failed
-	}
-	return a, b, err
+// find is a plan within limit that costs less than some other or about as much, and infinity; or nil, and what all plans
+// cost at least that would be found, if that is as much. A tighter plan that is cheaper than a looser one that could
+// not be placed is chance, and is not taken, so that none needs to be placed that costs too much.
+func (v *solver) find(limit int64, other float64) found {
+	f := v.by(usual, limit, math.Inf(1), other)
+	f.least, _ = v.least(limit)
+	return f
 }
 
 // at is a plan within limit, or nil if none is found that costs at most so much.
-func (v *solver) at(limit int64, most float64, w way) (*candidate, error) {
+func (v *solver) at(limit int64, most float64, w way) *candidate {
 	if limit <= 0 {
-		return nil, nil
+		return nil
 	}
-	f, err := v.by(w, limit, most, 0)
-	return f.plan, err
+	return v.by(w, limit, most, 0).plan
 }
 
-// below is a plan within limit that costs less than some other or about as much, and infinity; or nil, and what all
-// plans cost at least that would be found, if that is as much. A tighter plan that is cheaper than a looser one that
-// could not be placed is chance, and is not taken, so that none needs to be placed that costs too much.
-func (v *solver) below(limit int64, other float64) (found, error) {
-	return v.by(usual, limit, math.Inf(1), other)
-}
-
-// by is at by some way of solving, or below if other is not 0.
-func (v *solver) by(w way, limit int64, most, other float64) (f found, err error) {
+// by is at by some way of solving, or find if other is not 0.
+func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 	f.from = math.Inf(1)
 	top := v.m.useful(limit)
 	aim := top
@@ -219,14 +183,14 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 			a, ok = v.solve(v.m.align(aim), w.Ask)
 		}
 		if !ok || a.Extra > most*(1+1e-9) {
-			return f, nil
+			return f
 		}
 		step := limit / placed1 << i
 		if other > 0 {
 			// What is placed soon may cost a little less than its answer.
 			if least := max(unplaced, a.Extra) - hardly*v.m.total; least >= other {
 				f.from = least
-				return f, nil
+				return f
 			}
 			if a.Extra < unplaced {
 				aim = min(aim, a.Peak) - max(step, v.m.unit)
@@ -234,16 +198,16 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 			}
 			unplaced = a.Extra
 		}
-		c, fits, err := v.placedSoon(w, a, v.m.align(min(aim, a.Peak)-step), limit)
-		if !fits && err == nil {
-			c, fits, err = v.placed(a, limit, placingLooks)
+		c, fits := v.placedSoon(w, a, v.m.align(min(aim, a.Peak)-step), limit)
+		if !fits {
+			c, fits = v.placed(a, limit, placingLooks)
 		}
 		if fits && i > 0 && !w.rough() && !w.hasty {
-			c, err = v.between(w, limit, c, missed, placings-1-i)
+			c = v.between(w, limit, c, missed, placings-1-i)
 		}
-		if fits || err != nil {
+		if fits {
 			f.plan = c
-			return f, err
+			return f
 		}
 		if missed = a; c.placed.Offsets != nil {
 			f.above = append(f.above, c)
@@ -260,7 +224,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 		}
 		aim = min(aim, a.Peak) - max(less, v.m.unit)
 	}
-	return f, nil
+	return f
 }
 
 // lower solves a limit that is hardly below that of a plan that was not placed. That plan may lead to one as good.
@@ -275,7 +239,7 @@ func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.A
 
 // between is the cheapest plan within a limit that is found between one that is and one that missed it when it was
 // placed, halfway each time.
-func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answer, times int) (*candidate, error) {
+func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answer, times int) *candidate {
 	low, high := c.t.peak, missed.Peak
 	for range times {
 		if high-low <= limit/placed1 || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > largeProgram {
@@ -287,71 +251,57 @@ func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answ
 			low = aim
 			continue
 		}
-		d, fits, err := v.placed(a, limit, placingLooks)
-		if err != nil {
-			return nil, err
-		}
+		d, fits := v.placed(a, limit, placingLooks)
 		if fits {
 			c, low = d, aim
 		} else {
 			high, missed = aim, a
 		}
 	}
-	return c, nil
+	return c
 }
 
 // placedSoon is what is placed at once: the plan of an answer, or one for an aim below that costs about as much, where
 // both are so near their bounds that they were found soon, too. A search for places within the last bytes takes longer
 // than all of that.
-func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool, err error) {
+func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool) {
 	if w.rough() || a.Extra > a.Bound+soon*v.m.total {
-		return nil, false, nil
+		return nil, false
 	}
-	if c, fits, err = v.placed(a, limit, atOnce); fits || err != nil {
-		return c, fits, err
+	if c, fits = v.placed(a, limit, atOnce); fits {
+		return c, fits
 	}
 	if b, ok := v.solve(below, w.Ask); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
 		return v.placed(b, limit, atOnce)
 	}
-	return nil, false, nil
+	return nil, false
 }
 
 // placed is the plan of an answer whose lives have places, and whether those are within a limit. A search for them may
 // look at so much.
-func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidate, fits bool, err error) {
-	c, err = v.m.placeIn(v.candidate(a, limit), limit, looks)
-	var beyond *pack.CapacityError
-	if errors.As(err, &beyond) {
-		return c, false, nil
-	}
+func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidate, fits bool) {
+	c, fits = v.m.place(v.candidate(a, limit), limit, looks)
 	c.answer, c.answer.Launches = a, nil
-	return c, err == nil, err
+	return c, fits
 }
 
 // whole is all plans of a small program, highest first: each costs more than the one before it.
-func (v *solver) whole() ([]*candidate, error) {
+func (v *solver) whole() []*candidate {
 	if v.all == nil {
-		all, err := v.goDown()
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range all {
+		for _, c := range v.goDown() {
 			v.all = append(undercut(v.all, 0, c), c)
 		}
 	}
-	return v.all, nil
+	return v.all
 }
 
 // goDown is what is found for limits from everything kept downwards, each plan with less arena than the one before.
-func (v *solver) goDown() ([]*candidate, error) {
+func (v *solver) goDown() []*candidate {
 	all := []*candidate{v.m.trimmed(v.base)}
 	lowest, passed := all[0].placed.Height, (*candidate)(nil)
 	width := max(lowest/wholeMost, 1)
 	for next := lowest - 1; next > 0; {
-		c, err := v.at(next, math.Inf(1), usual)
-		if err != nil {
-			return nil, err
-		}
+		c := v.at(next, math.Inf(1), usual)
 		switch {
 		case c != nil:
 			c = v.m.trimmed(c)
@@ -379,63 +329,53 @@ func (v *solver) goDown() ([]*candidate, error) {
 		}
 		all = append(all, passed)
 	}
-	return all, nil
+	return all
 }
 
-// descend tells of plans that are lower and lower, from the first down to the floor.
-func (v *solver) descend(first *candidate, lower func(*candidate)) error {
+// descend is plans from the first, which is the lowest that a grid limit has, down to the floor.
+func (v *solver) descend(first *candidate) (all []*candidate) {
 	floor, n, lowest := v.floor, v.operators(), first.placed.Height
-	at := func(limit int64) (bool, error) {
-		c, err := v.at(limit, math.Inf(1), usual)
-		if c == nil {
-			return false, err
+	add := func(c *candidate) bool {
+		if c != nil {
+			lowest, all = min(lowest, c.placed.Height), append(all, c)
 		}
-		lowest = min(lowest, c.placed.Height)
-		lower(c)
-		return true, err
+		return c != nil
 	}
+	at := func(limit int64) bool { return add(v.at(limit, math.Inf(1), usual)) }
 	for down := newStair(lowest, floor, descents); n <= midProgram && down.more(); {
-		if ok, err := at(down.limit()); err != nil {
-			return err
-		} else if ok {
+		if at(down.limit()) {
 			down.height = lowest
 		} else {
 			down.closer()
 		}
 	}
-	c, err := v.surely(lowest)
-	if err != nil || c == nil {
-		return err
+	c := v.surely(lowest)
+	if !add(c) {
+		return all
 	}
-	lower(c)
-	if lowest = min(lowest, c.placed.Height); n <= midProgram && c.t.peak == floor && lowest > floor { // another at the floor may be placed there
-		_, err = at(floor)
+	if n <= midProgram && c.t.peak == floor && lowest > floor { // another at the floor may be placed there
+		at(floor)
 	}
-	for ok := n <= shortProgram; ok && lowest > floor+lowest/leap && err == nil; {
-		ok, err = at(lowest - lowest/leap)
+	for n <= shortProgram && lowest > floor+lowest/leap && at(lowest-lowest/leap) {
 	}
-	return err
+	return all
 }
 
 // surely is the plan with the lowest peak that is found, whatever it costs, or nil. Where the peak is below some arena
 // it is worth some effort to place it there.
-func (v *solver) surely(below int64) (*candidate, error) {
+func (v *solver) surely(below int64) *candidate {
 	if !v.sought {
 		v.lowest, v.sought = v.lowestFound(v.floor), true
 	}
 	if v.lowest == nil {
-		return nil, nil
+		return nil
 	}
 	c := v.candidate(*v.lowest, v.lowest.Peak)
-	c, err := v.m.placeWithin(c, v.m.align(c.t.peak+c.t.peak/lowestLoss))
-	var beyond *pack.CapacityError
-	if errors.As(err, &beyond) {
-		err = nil
+	c, _ = v.m.place(c, v.m.align(c.t.peak+c.t.peak/lowestLoss), placingLooks)
+	if c.placed.Offsets == nil || c.t.peak < below && c.placed.Height >= below {
+		c, _ = v.m.place(c, 0, placingLooks)
 	}
-	if err == nil && (c.placed.Offsets == nil || c.t.peak < below && c.placed.Height >= below) {
-		c, err = v.m.placeSoon(c)
-	}
-	return c, err
+	return c
 }
 
 // lowestFound is the plan with the lowest peak that is found, not placed yet, or nil.

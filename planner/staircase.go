@@ -36,8 +36,7 @@ const (
 	// apart is how much bounds of two limits differ, as a part of the plain step's cost, if it is worth looking between
 	// them; or, where bounds are low, as a part of these.
 	apart, apartOfBound = 0.0005, 0.05
-	levelBounds         = 0.01 // by how much of itself a bound is hardly higher than another
-	nearFloor           = 8    // the part of the floor that a grid limit without a plan may be above it
+	nearFloor           = 8 // the part of the floor that a grid limit without a plan may be above it
 )
 
 // limits are the questions of a staircase, which a *solver answers.
@@ -48,17 +47,17 @@ type limits interface {
 	least(limit int64) (cost float64, may bool)
 	early(limit int64) (cost float64, may bool)
 	excludes(limit int64, cost float64) bool
-	// both solves a limit, and another one beside it, if that is not 0, for plans that cost less than some other.
-	both(limit, beside int64, other float64) (a, b found, err error)
+	// find solves a limit for a plan that costs less than some other.
+	find(limit int64, other float64) found
 	// near is a plan for a limit from that of a higher one, or nil.
-	near(limit int64, from *candidate) (*candidate, error)
-	// descend tells of plans that are lower and lower, all below the first, which is the lowest of a grid limit.
-	descend(first *candidate, lower func(*candidate)) error
+	near(limit int64, from *candidate) *candidate
+	// descend is plans below the first, which is the lowest of a grid limit, down to the floor.
+	descend(first *candidate) []*candidate
 	// whole is all plans of a small program, highest first, each dearer than the one before it.
-	whole() ([]*candidate, error)
+	whole() []*candidate
 	// fully is the plan within a limit that all work finds, or nil; wide reports whether a cost is so far above a bound
 	// that this may be another.
-	fully(limit int64) (*candidate, error)
+	fully(limit int64) *candidate
 	wide(cost, bound float64) bool
 }
 
@@ -84,11 +83,6 @@ type staircase struct {
 	known map[int64]found
 	ways  map[fromTo]*candidate // from plans to lower limits
 	lows  []*candidate          // below the grid, once they were asked for
-	// tooCostly stands for all plans that cost clearly more than is of use to the caller: it costs as much as the
-	// cheapest of them, and is within any limit, as a limit's plan costs no less than those of higher ones, so that
-	// nothing more need be known. Nil is none.
-	tooCostly *candidate
-	most      float64 // what a plan of use costs at most; the one too costly is not close to it
 }
 
 // fromTo leads from a plan to a lower limit.
@@ -106,21 +100,6 @@ func newStaircase(by limits, base *candidate, floor int64, small, long bool, apa
 	return s
 }
 
-// useful has plans that cost more than so much be of no use.
-func (s *staircase) useful(most float64) {
-	if s.most = most; !math.IsInf(most, 1) {
-		s.tooCostly = &candidate{cost: math.Nextafter(most+s.apart, math.Inf(1))}
-	}
-}
-
-// orTooCostly is a plan, or nil, or what stands for it.
-func (s *staircase) orTooCostly(c *candidate) *candidate {
-	if c != nil && s.tooCostly != nil && c.cost >= s.tooCostly.cost {
-		return s.tooCostly
-	}
-	return c
-}
-
 // at is a limit of the grid.
 func (s *staircase) at(k int64) int64 {
 	top := s.base.placed.Height
@@ -136,23 +115,33 @@ func (s *staircase) below(limit int64) int64 {
 	return k
 }
 
-// within is the cheapest plan found whose arena is within a limit, or nil; or the one too costly.
-func (s *staircase) within(limit int64) (*candidate, error) {
+// within is the cheapest plan found whose arena is within a limit, or nil.
+func (s *staircase) within(limit int64) *candidate {
 	if s.base.placed.Height <= limit {
-		return s.base, nil
+		return s.base
 	}
 	if _, may := s.least(limit); !may {
-		return nil, nil
+		return nil
 	}
 	if s.small {
-		all, err := s.whole()
-		return highest(all, limit), err
+		return highest(s.whole(), limit)
 	}
-	c, err := s.answer(limit)
-	if c != nil && s.tooCostly != nil && c.cost > s.most {
-		c = s.tooCostly
+	k := s.below(limit)
+	switch {
+	case s.halving == 0:
+		return s.onGrid(k)
+	case !s.has(k):
+		return highest(s.bottom(), limit)
+	case s.at(k) == limit:
+		return s.onGrid(k)
 	}
-	return c, err
+	g := &gap{staircase: s, k: k, low: s.at(k), high: s.at(k + 1), upper: s.onGrid(k + 1)}
+	for !g.answers(limit) && g.narrow(limit) {
+	}
+	if g.answers(limit) {
+		return g.upper
+	}
+	return g.reach()
 }
 
 // highest is the first plan of some, highest first, that is within a limit, or nil.
@@ -163,36 +152,6 @@ func highest(all []*candidate, limit int64) *candidate {
 		}
 	}
 	return nil
-}
-
-// answer is the plan for a limit below the plain arena, of use or not.
-func (s *staircase) answer(limit int64) (*candidate, error) {
-	k := s.below(limit)
-	if s.halving == 0 {
-		return s.onGrid(k)
-	}
-	switch has, err := s.has(k); {
-	case err != nil:
-		return nil, err
-	case !has:
-		return s.belowGrid(limit)
-	case s.at(k) == limit:
-		return s.onGrid(k)
-	}
-	upper, err := s.onGrid(k + 1)
-	if err != nil {
-		return nil, err
-	}
-	g := &gap{staircase: s, k: k, low: s.at(k), high: s.at(k + 1), upper: upper}
-	for more := true; more && !g.answers(limit); {
-		if more, err = g.narrow(limit); err != nil {
-			return nil, err
-		}
-	}
-	if g.answers(limit) {
-		return g.upper, nil
-	}
-	return g.reach()
 }
 
 // gap is what lies between two limits: all those in it have the plan of the upper one, if that is within, or that of
@@ -211,16 +170,16 @@ type gap struct {
 func (g *gap) answers(limit int64) bool { return g.upper == nil || g.upper.placed.Height <= limit }
 
 // narrow has other plans on either side of a limit, and reports whether it found any.
-func (g *gap) narrow(limit int64) (bool, error) {
+func (g *gap) narrow(limit int64) bool {
 	if bound, may := g.early(g.low); may && g.close(bound, g.upper.cost) {
-		lower, err := g.reach()
-		if err != nil || lower != nil && g.close(lower.cost, g.upper.cost) { // both cost about the same
-			return false, err
+		if lower := g.reach(); lower != nil && g.close(lower.cost, g.upper.cost) { // both cost about the same
+			return false
 		}
 	}
 	if g.halved < g.halving && g.differ() {
 		g.halved++
-		return true, g.halve(g.low+(g.high-g.low)/2, limit)
+		g.halve(g.low+(g.high-g.low)/2, limit)
+		return true
 	}
 	return g.step()
 }
@@ -241,26 +200,18 @@ func (s *staircase) close(a, b float64) bool {
 }
 
 // reach is the plan of the lower limit.
-func (g *gap) reach() (c *candidate, err error) {
+func (g *gap) reach() *candidate {
 	if !g.reached {
-		g.lower, err = g.onGrid(g.k)
+		g.lower, g.reached = g.onGrid(g.k), true
 	}
-	g.reached = true
-	return g.lower, err
+	return g.lower
 }
 
 // halve makes the gap that half of it in which a limit is.
-func (g *gap) halve(mid, limit int64) error {
-	plan, err := g.from(g.upper, mid)
-	if err != nil {
-		return err
-	}
+func (g *gap) halve(mid, limit int64) {
+	plan := g.from(g.upper, mid)
 	if out := plan == nil || plan.cost < g.upper.cost; out || g.mayBeat(g.low, plan) {
-		lower, err := g.reach()
-		if err != nil {
-			return err
-		}
-		if out || lower != nil && lower.cost < plan.cost {
+		if lower := g.reach(); out || lower != nil && lower.cost < plan.cost {
 			plan = lower
 		}
 	}
@@ -269,56 +220,48 @@ func (g *gap) halve(mid, limit int64) error {
 	} else {
 		g.high, g.upper = mid, plan
 	}
-	return nil
 }
 
 // step puts a plan below that of the upper limit in its place, and reports whether there was one.
-func (g *gap) step() (bool, error) {
+func (g *gap) step() bool {
 	next := g.upper.placed.Height - 1
 	if g.steps++; g.steps > mostSteps || next <= g.low {
-		return false, nil
+		return false
 	}
-	plan, err := g.from(g.upper, next)
-	if err != nil || plan == nil || plan.cost < g.upper.cost {
-		return false, err
+	plan := g.from(g.upper, next)
+	if plan == nil || plan.cost < g.upper.cost {
+		return false
 	}
 	if g.mayBeat(g.low, plan) {
-		if lower, err := g.reach(); err != nil || lower != nil && lower.cost <= plan.cost {
-			return false, err
+		if lower := g.reach(); lower != nil && lower.cost <= plan.cost {
+			return false
 		}
 	}
 	g.upper = plan
-	return true, nil
+	return true
 }
 
 // from is what is found for a limit from the plan of a higher one.
-func (s *staircase) from(upper *candidate, limit int64) (c *candidate, err error) {
+func (s *staircase) from(upper *candidate, limit int64) *candidate {
 	key := fromTo{upper, limit}
 	c, known := s.ways[key]
 	if !known {
-		if c, err = s.near(limit, upper); err == nil {
-			c = s.orTooCostly(c)
-			s.ways[key] = c
-		}
+		c = s.near(limit, upper)
+		s.ways[key] = c
 	}
-	return c, err
+	return c
 }
 
 // onGrid is the plan of a grid limit.
-func (s *staircase) onGrid(k int64) (best *candidate, err error) {
+func (s *staircase) onGrid(k int64) (best *candidate) {
 	if k == s.grid {
-		return s.base, nil
-	}
-	if s.tooCostly != nil && !s.mayBeat(s.at(k), s.tooCostly) {
-		return s.tooCostly, nil
+		return s.base
 	}
 	least := 0.0
 	for i := k; i > 0; i-- {
-		limit, next, beside, other := s.at(i), s.at(i-1), int64(0), math.Inf(1)
-		rival := best
+		limit, other := s.at(i), math.Inf(1)
 		if best != nil { // whether there is one at all is known
-			rival = cheaper(best, s.tooCostly)
-			if other = rival.cost; least >= other || !s.mayBeat(limit, rival) {
+			if other = best.cost; least >= other || !s.mayBeat(limit, best) {
 				break
 			}
 		}
@@ -326,15 +269,7 @@ func (s *staircase) onGrid(k int64) (best *candidate, err error) {
 		if !may {
 			break
 		}
-		// What comes next, where this one will hardly say that it need not; but long programs have no other hand for
-		// it.
-		if s.halving > 0 && (rival != nil && s.mayBeat(next, rival) || rival == nil && s.level(next, bound)) {
-			beside = next
-		}
-		f, err := s.look(limit, beside, other)
-		if err != nil {
-			return nil, err
-		}
+		f := s.look(limit, other)
 		best, least = cheaper(best, f.plan), max(least, bound, f.least)
 		for _, c := range f.above {
 			if c.placed.Height <= s.at(k) {
@@ -343,68 +278,44 @@ func (s *staircase) onGrid(k int64) (best *candidate, err error) {
 		}
 	}
 	if best == nil && k > 0 && k+1 < s.grid {
-		f, err := s.look(s.at(k+1), 0, math.Inf(1))
-		if f.plan == nil || f.plan.placed.Height > s.at(k) {
-			return nil, err
+		if next := s.look(s.at(k+1), math.Inf(1)).plan; next != nil && next.placed.Height <= s.at(k) {
+			best = next
 		}
-		best = f.plan
 	}
-	return s.orTooCostly(best), nil
+	return best
 }
 
 // has reports whether a grid limit has a plan, of use or not. Those far above the floor are taken to have one.
-func (s *staircase) has(k int64) (bool, error) {
+func (s *staircase) has(k int64) bool {
 	if limit := s.at(k); limit < s.floor || limit >= s.floor+s.floor/nearFloor {
-		return limit >= s.floor, nil
+		return limit >= s.floor
 	}
-	costly := s.tooCostly
-	s.tooCostly = nil
-	c, err := s.onGrid(k)
-	s.tooCostly = costly
-	return c != nil, err
-}
-
-// belowGrid is the plan of a limit below all grid limits that have one, or nil; or the one too costly.
-func (s *staircase) belowGrid(limit int64) (*candidate, error) {
-	lows, err := s.bottom()
-	if len(lows) == 1 && lows[0] == s.tooCostly {
-		return lows[0], err
-	}
-	return highest(lows, limit), err
+	return s.onGrid(k) != nil
 }
 
 // bottom is the plans below all grid limits that have one, highest first, each dearer than the one before it; the first
 // is that of the lowest of those limits. They do not depend on any limit, and what is cheaper than the first is none of
-// them: so the plan of a limit costs no less than those of higher ones here, too. There is only the one too costly if
-// that is the first, and none if no grid limit is as low as those that are taken to have one.
-func (s *staircase) bottom() ([]*candidate, error) {
+// them: so the plan of a limit costs no less than those of higher ones here, too. There is none if no grid limit is as
+// low as those that are taken to have one.
+func (s *staircase) bottom() []*candidate {
 	if s.lows != nil {
-		return s.lows, nil
+		return s.lows
 	}
 	k := int64(1)
-	for has, err := s.has(k); !has; has, err = s.has(k) {
-		if err != nil {
-			return nil, err
-		}
+	for !s.has(k) {
 		k++
 	}
-	first, err := s.onGrid(k)
-	if first == nil || err != nil {
-		return nil, err
+	first := s.onGrid(k)
+	if first == nil {
+		return nil
 	}
-	lows := []*candidate{first}
-	if first == s.tooCostly {
-		return lows, nil
-	}
-	err = s.descend(first, func(c *candidate) {
-		if c.placed.Height < lows[len(lows)-1].placed.Height && c.cost >= first.cost {
-			lows = append(undercut(lows, 1, c), c)
+	s.lows = []*candidate{first}
+	for _, c := range s.descend(first) {
+		if c.placed.Height < s.lows[len(s.lows)-1].placed.Height && c.cost >= first.cost {
+			s.lows = append(undercut(s.lows, 1, c), c)
 		}
-	})
-	if err == nil {
-		s.lows = lows
 	}
-	return lows, err
+	return s.lows
 }
 
 // undercut is plans, highest first, without those behind the first few that cost as much as a lower one or more.
@@ -425,32 +336,14 @@ func (s *staircase) mayBeat(limit int64, best *candidate) bool {
 	return may && bound < best.cost
 }
 
-// level reports whether the bound for a limit is hardly higher than another.
-func (s *staircase) level(limit int64, than float64) bool {
-	bound, may := s.least(limit)
-	return may && bound <= than*(1+levelBounds)
-}
-
-// look is what is found for a limit that costs less than some other plan. It makes another limit known by the way.
-func (s *staircase) look(limit, beside int64, other float64) (found, error) {
-	known := func(limit int64) bool {
-		f, known := s.known[limit]
-		return known && f.from >= other
+// look is what is found for a limit that costs less than some other plan.
+func (s *staircase) look(limit int64, other float64) found {
+	f, known := s.known[limit]
+	if !(known && f.from >= other) && limit > 0 {
+		f = s.find(limit, other)
+		s.known[limit] = f
 	}
-	if known(limit) || limit <= 0 {
-		return s.known[limit], nil
-	}
-	if known(beside) {
-		beside = 0
-	}
-	f, next, err := s.both(limit, beside, other)
-	if err != nil {
-		return found{}, err
-	}
-	if s.known[limit] = f; beside > 0 {
-		s.known[beside] = next
-	}
-	return f, nil
+	return f
 }
 
 // cheaper is the cheaper of two plans, either of which may be nil; of equals the first.
@@ -465,26 +358,22 @@ func cheaper(a, b *candidate) *candidate {
 // quickly, as it takes many of them; where that leaves wide gaps, all work is put into each grid limit up to this one whose
 // bound is below the cheapest plan so far. Those plans do not depend on the limit, and a higher limit has them as well, so
 // less memory still never costs less.
-func (s *staircase) thorough(limit int64, c *candidate) (*candidate, error) {
+func (s *staircase) thorough(limit int64, c *candidate) *candidate {
 	if c == s.base || s.small || s.halving == 0 {
-		return c, nil
+		return c
 	}
 	for k := s.below(limit); k > 0; k-- {
 		bound, may := s.early(s.at(k))
 		if !may || c != nil && bound >= c.cost {
 			break
 		}
-		quick, err := s.onGrid(k)
-		if quick == nil || err != nil {
-			return c, err
+		quick := s.onGrid(k)
+		if quick == nil {
+			break
 		}
 		if c = cheaper(c, quick); s.wide(quick.cost, bound) {
-			full, err := s.fully(s.at(k))
-			if err != nil {
-				return nil, err
-			}
-			c = cheaper(c, full)
+			c = cheaper(c, s.fully(s.at(k)))
 		}
 	}
-	return c, nil
+	return c
 }

@@ -2,7 +2,9 @@ package planner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -59,9 +61,8 @@ func (m *model) dominant(t *timeline) []Holding {
 	return top
 }
 
-// candidate is a set of nodes to run again, simulated and placed.
+// candidate is a list of steps, simulated and placed.
 type candidate struct {
-	again  []bool
 	t      *timeline
 	cost   float64 // of what runs again
 	placed pack.Solution
@@ -70,40 +71,33 @@ type candidate struct {
 	tries  []Tried          // what led to that
 }
 
-// anew is the candidate without its places.
-func (c *candidate) anew() *candidate {
-	return &candidate{again: c.again, t: c.t, by: c.by, tries: c.tries}
-}
-
-func (m *model) candidate(again []bool) (*candidate, error) {
-	return m.place(&candidate{again: again, t: m.simulate(m.order(again))})
-}
+// candidate is the plain order with some nodes that run again.
+func (m *model) candidate(again []bool) *candidate { return m.candidateOf(m.order(again), "") }
 
 // keepAll is the candidate with everything kept.
-func (m *model) keepAll() (*candidate, error) {
+func (m *model) keepAll() *candidate {
 	if m.kept == nil {
-		c, err := m.candidate(make([]bool, len(m.g.Nodes)))
-		if err != nil {
-			return nil, err
-		}
-		m.kept = c
+		m.kept = m.candidate(nil)
 	}
-	return m.kept, nil
+	return m.kept
 }
 
-// place prices a simulated candidate and gives its lives their places.
-func (m *model) place(c *candidate) (*candidate, error) {
-	return m.placeIn(c, 0, 0)
+// candidateOf simulates and places given steps.
+func (m *model) candidateOf(steps []Step, by string) *candidate {
+	c, _ := m.place(&candidate{t: m.simulate(steps), by: by}, 0, 0)
+	return c
 }
 
-// placeSoon does so without the effort that the last bytes take.
-func (m *model) placeSoon(c *candidate) (*candidate, error) {
-	return m.placeIn(c, 0, placingLooks)
-}
-
-// placeWithin does so for an arena of a capacity.
-func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
-	return m.placeIn(c, capacity, placingLooks)
+// into is a candidate in an arena of so many bytes, or as it was if it has no places there. Who was solved for that
+// room has: the lowest arena that is found without one may end above it.
+func (m *model) into(c *candidate, room int64) *candidate {
+	if c.placed.Height <= room || c.t.peak > room {
+		return c
+	}
+	if d, fits := m.place(c, room, placingLooks); fits {
+		return d
+	}
+	return c
 }
 
 // placingLooks is how much a search for places within a capacity may look at. Of 59 plans of convolution nets and
@@ -111,30 +105,34 @@ func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
 // Where none are found another plan is, sooner.
 const placingLooks = 3 << 23
 
-// placeIn prices a simulated candidate, and gives its lives their places in an arena of a capacity (0: the lowest there
-// is) with so much to look at (0: all it is worth). Where lives have no places, the arena is the bytes alive.
-func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, error) {
+// place is a simulated candidate with its price and with places for its lives in an arena of a capacity (0: the lowest
+// there is), with so much to look at for them (0: all it is worth), and whether they are within. Where lives have no
+// places, the arena is the bytes alive. A plan that runs so much again that its bytes are no number has no places, and
+// no arena holds it.
+func (m *model) place(of *candidate, capacity int64, looks int) (c *candidate, fits bool) {
+	d := *of
+	c = &d
 	c.cost, _, _ = m.again(c.t.steps)
 	if m.unplaced() {
 		c.placed = pack.Solution{Offsets: make([]int64, len(c.t.lives)), Height: c.t.peak, Bound: c.t.peak}
-		if capacity > 0 && c.t.peak > capacity {
-			return c, pack.NotWithin(capacity, c.t.peak)
-		}
-		return c, nil
+		return c, capacity == 0 || c.t.peak <= capacity
 	}
 	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity}
 	effort := pack.Effort{Looks: looks, Context: m.ctx}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
 	}
-	if capacity%alignment > 0 {
-		if topLives := c.t.topLives(capacity); topLives != nil {
-			return c, m.placeUnder(topLives, c, problem, effort)
-		}
-	}
 	var err error
-	c.placed, err = m.pack(problem, effort)
-	return c, err
+	if top := c.t.topLives(capacity); top != nil {
+		err = m.placeUnder(top, c, problem, effort)
+	} else {
+		c.placed, err = m.pack(problem, effort)
+	}
+	var beyond *pack.CapacityError
+	if err != nil && !errors.As(err, &beyond) {
+		c.placed = pack.Solution{Height: math.MaxInt64}
+	}
+	return c, err == nil
 }
 
 func (m *model) summary(c *candidate) Summary {
@@ -150,8 +148,8 @@ func (m *model) summary(c *candidate) Summary {
 
 // formula is the bytes alive at a step, as a formula of the dims. Values that are alike are added once, so many times.
 func (m *model) formula(t *timeline, at int) string {
-	count := map[int32]int64{} // by look
-	var first []int32          // the first value of each
+	count := map[uint64]int64{} // by look
+	var first []int32           // the first value of each
 	space := false
 	for _, l := range t.lives {
 		switch {

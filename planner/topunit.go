@@ -39,6 +39,9 @@ func (m *model) aligned(bytes int64) int64 { return m.align(m.useful(bytes)) }
 // any time. It is nil if there are no such lives, or none are needed.
 func (t *timeline) topLives(capacity int64) (topLives []int32) {
 	part := capacity % alignment
+	if part == 0 {
+		return nil
+	}
 	alive := make([]int64, len(t.steps)+1)
 	for _, l := range t.lives {
 		alive[l.first] += align(l.bytes)
@@ -106,7 +109,7 @@ func (m *model) trimmed(c *candidate) *candidate {
 		if c.t.topLives(whole+part) == nil {
 			continue
 		}
-		if low, err := m.placeWithin(c.anew(), whole+part); err == nil {
+		if low, fits := m.place(c, whole+part, placingLooks); fits {
 			return low
 		}
 	}

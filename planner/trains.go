@@ -23,12 +23,10 @@ type Trains struct {
 
 // Equal reports whether two steps train the same.
 func (t *Trains) Equal(u *Trains) bool {
-	same := func(list func(*Trains) []string) bool { return slices.Equal(list(t), list(u)) }
-	return t.Parameters == u.Parameters && t.Bytes == u.Bytes &&
-		same(func(t *Trains) []string { return t.Names }) && same(func(t *Trains) []string { return t.Folded }) &&
-		same(func(t *Trains) []string { return t.Added }) && same(func(t *Trains) []string { return t.Buffers }) &&
-		same(func(t *Trains) []string { return t.Statistics }) && same(func(t *Trains) []string { return t.Frozen }) &&
-		same(func(t *Trains) []string { return t.Others }) && same(func(t *Trains) []string { return t.Unused })
+	lists := func(t *Trains) [][]string {
+		return [][]string{t.Names, t.Folded, t.Added, t.Buffers, t.Statistics, t.Frozen, t.Others, t.Unused}
+	}
+	return t.Parameters == u.Parameters && t.Bytes == u.Bytes && slices.EqualFunc(lists(t), lists(u), slices.Equal)
 }
 
 // String says it in one line.

@@ -31,7 +31,7 @@ const (
 type view struct {
 	Page
 	Saved               float64 // share of the peak that the plan takes off
-	Rows                []planner.FileCluster
+	Rows                []planner.Row
 	Peaks               []planner.PeakFormula
 	Owners              []share
 	DimNames            []string

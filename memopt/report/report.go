@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"memopt/planner"
-	"memopt/planner/cluster"
 )
 
 // Setting is a non-default setting and where it came from.
@@ -137,13 +136,13 @@ func clusters(w io.Writer, p *planner.Plan) {
 		case r.Applied > 0:
 			on = fmt.Sprintf("ON %d", r.Applied)
 		}
-		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key(), 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(cluster.Formula(r.Saving), 60),
+		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key, 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(r.Saving, 60),
 			fall(r.PeakAlone), fall(r.PeakEffect), Extra(r.Cost, 1), Bytes(r.Keeps)})
 	}
 	Table(w, "=llnrr3n1r4rrr2", rows)
 	for _, r := range p.Clusters[:min(len(p.Clusters), maxRows)] {
 		if r.How != "" {
-			Text(w, 2, "   %s keeps %s\n", clip(r.Key(), 60), clip(r.How, 200))
+			Text(w, 2, "   %s keeps %s\n", clip(r.Key, 60), clip(r.How, 200))
 		}
 	}
 	selection(w, p)

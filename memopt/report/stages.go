@@ -11,7 +11,7 @@ import (
 // Clusters prints every cluster with its nodes, for --show.
 func Clusters(w io.Writer, p *planner.Plan) error {
 	for _, r := range p.Clusters {
-		Text(w, 4, "%s freq %d, applied %d, %s bytes\n", r.Key(), r.Freq, r.Applied, Thousands(r.Bytes))
+		Text(w, 4, "%s freq %d, applied %d, %s bytes\n", r.Key, r.Freq, r.Applied, Thousands(r.Bytes))
 		for i, n := range r.Nodes {
 			Text(w, 4, "  %d %s\n", i, n)
 		}

@@ -203,7 +203,7 @@ func (f *Form) inBytes() Ask {
 // inBytesOf is a request with budgets in bytes: a share is one of the step with all values whole.
 func (f *Form) inBytesOf(r planner.Request) (planner.Request, error) {
 	if f.plain == nil && f.beside != nil {
-		return f.beside.InBytes(r)
+		return f.beside.InBytes(r), nil
 	}
 	return r.InBytes(f.whole)
 }
