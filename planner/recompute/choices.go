@@ -52,7 +52,7 @@ func (a *demands) all(yield func(in int32) bool) {
 }
 
 // divide finds the parts and what there is to choose. Where a part is too large, what
-// is deep is there for nothing, or else what most are made of. That bounds from below.
+// is deepest is there for nothing, or else what most are made of. That bounds from below.
 func (t *knapsack) divide(known []int32) bool {
 	n := len(t.values)
 	same := make([]int32, len(t.s.p.Cost)) // by operator: its first value, counted from 1
@@ -61,7 +61,24 @@ func (t *knapsack) divide(known []int32) bool {
 			same[op] = int32(i) + 1
 		}
 	}
-	asks := t.asks(known)
+	var less [mostDeep][]demands // with only so much of what is deep
+	asks := t.asks(known, mostDeep)
+	depth := slices.Repeat([]int32{mostDeep}, n)
+	loosen := func(part []int32) (deep bool) {
+		for _, i := range part {
+			if len(asks[i].deep) > 0 {
+				deep = true
+			}
+			if depth[i] > 0 {
+				depth[i]--
+			}
+			if less[depth[i]] == nil {
+				less[depth[i]] = t.asks(known, depth[i])
+			}
+			asks[i].deep = less[depth[i]][i].deep
+		}
+		return deep
+	}
 	var parts Lists
 	for {
 		up, asked := newForest(n), make([]int32, n)
@@ -82,20 +99,11 @@ func (t *knapsack) divide(known []int32) bool {
 			return true
 		}
 		for _, k := range large {
-			if part := parts.Of(k); !loosen(part, asks) && !without(part, asks, asked) {
+			if part := parts.Of(k); !loosen(part) && !without(part, asks, asked) {
 				return false
 			}
 		}
 	}
-}
-
-// loosen has a part ask for nothing deep. It reports false if it does not.
-func loosen(part []int32, asks []demands) (deep bool) {
-	for _, i := range part {
-		deep = deep || len(asks[i].deep) > 0
-		asks[i].deep = nil
-	}
-	return deep
 }
 
 // without has a part not ask for what it asks for most. It reports false if it asks for
@@ -171,15 +179,15 @@ func (t *knapsack) sign(sign []byte, part, local []int32, asks []demands) []byte
 	return sign
 }
 
-// asks lists what makers ask for, by place in the knapsack's values.
-func (t *knapsack) asks(known []int32) []demands {
+// asks lists what makers ask for, by place in the knapsack's values, down to some depth.
+func (t *knapsack) asks(known []int32, deep int32) []demands {
 	p, maker := t.s.p, t.s.sim.maker
 	all := make([]demands, len(t.values))
 	depth := make([]int32, len(t.values)) // how many more deep values may follow
 	var todo []int32
 	for i, v := range t.values {
 		if v.at[0] && v.reads[0] {
-			depth[i] = mostDeep
+			depth[i] = deep
 			todo = append(todo, int32(i))
 		}
 		if !p.Again[maker[v.value]] {
