@@ -206,7 +206,7 @@ func (p *Plan) told() FileTold {
 		Floor:    p.Floor,
 		Bound:    p.Bound,
 		Memory:   p.Memory,
-		Clusters: p.Clusters,
+		Clusters: append([]Row{}, p.Clusters...), // a file may be changed
 		Layers:   []FileBoundary{},
 		Selected: p.Selection,
 		Saved:    p.Saved(),
@@ -215,9 +215,6 @@ func (p *Plan) told() FileTold {
 	f.Formulas, _ = p.Formulas() // there are none where one is too large
 	if p.m.plain != nil {
 		f.Form = &FileForm{p.Whole.Peak, p.Whole.Arena, p.Whole.Stashed, p.FormOverhead()}
-	}
-	if f.Clusters == nil {
-		f.Clusters = []Row{}
 	}
 	for i, node := range p.Boundaries {
 		f.Layers = append(f.Layers, FileBoundary{node, p.Kept[i]})
