@@ -6,13 +6,18 @@ import (
 	"slices"
 )
 
+// What bounds are worth, in time. Higher numbers look at more, and raise few bounds.
 const (
-	mostRefined = 4096 // operators of a program whose bounds are refined
-	nearly      = 0.9  // how far below the best place others are looked at
-	windows     = 16   // stretches of the order looked at by their worst place
-	roundings   = 3    // places at which bytes are rounded
-	grainSizes  = 6    // distinct sizes that grains are made of
-	grainParts  = 6    // a grain is a size, its half … its sixth
+	mostRefined  = 4096    // operators of a program whose bounds are refined
+	nearly       = 0.9     // how far below the best place others are looked at
+	windows      = 16      // stretches of the order looked at by their worst place
+	binding      = 6       // places that are added to the first ones
+	longProgram  = 1 << 15 // operators for which walks that find those take longer than they could be worth: bytes at the border and right behind it are hardly different
+	roundings    = 3       // places at which bytes are rounded
+	grainSizes   = 6       // distinct sizes that grains are made of
+	grainParts   = 6       // a grain is a size, its half … its sixth
+	mostCutting  = 8 << 20 // edges that cuts may look at for the places of a limit
+	mostRounding = 3 << 20 // … and for the rounded bytes of one place
 )
 
 // places lists the places of the order at which cuts are made for a limit: the
@@ -231,21 +236,6 @@ func (s *Solver) walkOf(c *cut, x set) walked {
 	w.work = s.sim.work - before
 	return *w
 }
-
-// longProgram is how many operators make the walks that other places are found by
-// take longer than those could be worth: bytes at the border and right behind it
-// are hardly different.
-const longProgram = 1 << 15
-
-// binding is how many places are added to the first ones.
-const binding = 6
-
-// What cuts may look at, in edges: for the places of a limit, and for the
-// rounded bytes of one place.
-const (
-	mostCutting  = 8 << 20
-	mostRounding = 3 << 20
-)
 
 // cut is the cut at a place. It is built once, and counts as that much work
 // whenever it is asked for.

@@ -32,6 +32,8 @@ type demands struct {
 	deep []int32
 }
 
+// Larger parts make pairs bind more, and take much longer: with 2048 options and 18 values the bound of a
+// ResNet is 0.02 points higher, in up to eight times the time.
 const (
 	mostItems      = 14      // values of a part
 	mostOptions    = 1 << 9  // ways to have what is read of it

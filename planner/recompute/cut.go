@@ -30,8 +30,13 @@ type cut struct {
 	spent     int64 // edges looked at, about: a measure of work
 }
 
-// units is how many units of cost the program's whole cost has.
-const units = 1 << 40
+const (
+	units     = 1 << 40       // of cost in the program's whole cost: more would not be told apart in the sums of flows
+	forbidden = endless / 256 // a capacity that no cut with another choice goes through
+	free      = -1            // the place of a value that is there for nothing
+	foldedAt  = 32            // about how many looks at an edge it takes to fold a value
+	lookedAt  = 6             // about how often a cut looks at an edge
+)
 
 // span is where the order makes each value, and reads it last.
 type span struct{ made, last int32 }
@@ -94,9 +99,6 @@ func (s *Solver) emptyCut(at int32) *cut {
 	return &cut{at: at, envelopes: map[rounding]*envelope{}}
 }
 
-// free is the place of a value that is there for nothing.
-const free = -1
-
 func (s *Solver) stain(v, to int32) {
 	s.place[v] = to
 	s.stained = append(s.stained, v)
@@ -134,9 +136,6 @@ func (s *Solver) finish(c *cut) {
 	}
 	c.folding = s.fold(c, first)
 }
-
-// foldedAt is about how many looks at an edge it takes to fold a value.
-const foldedAt = 32
 
 // readBetween reports whether an operator behind one place and not behind
 // another reads a value.
@@ -203,9 +202,6 @@ func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, b
 	}
 	return x, value + x.cost
 }
-
-// forbidden is a capacity that no cut with another choice goes through.
-const forbidden = endless / 256
 
 func capacity(price float64, weight int64) int64 {
 	return int64(min(price*float64(weight), float64(forbidden)))
@@ -323,9 +319,6 @@ func (e *envelope) at(c *cut, price float64, keep bool) answered {
 	}
 	return e.answers[len(e.answers)-1]
 }
-
-// lookedAt is about how often a cut looks at an edge.
-const lookedAt = 6
 
 // best follows the lower envelope of the lines that the cuts are to the price
 // that bounds best for a room of whole grains. It returns the bound in units,

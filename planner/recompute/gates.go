@@ -25,6 +25,7 @@ type held struct {
 	least float64
 }
 
+// With more sets there are more gates, and searches that take longer.
 const (
 	mostHeld     = 1 << 9  // sets at a gate
 	mostGates    = 1 << 20 // what may be looked at for all gates of a limit

@@ -36,11 +36,14 @@ type item struct {
 	reads [2]bool // what runs first up to the second place reads it, and what does behind
 }
 
+// More places raise bounds of few programs. Smaller grains and more walks take longer.
 const (
-	pairPlaces  = 3    // places that bind most, of which pairs are asked for
-	pairNear    = 0.25 // how far below the best place they are
-	pairBinding = 2    // places that are added to them
-	grainLoss   = 50   // what is less than one of so many parts of the bytes may be lost in grains
+	pairPlaces  = 3      // places that bind most, of which pairs are asked for
+	pairNear    = 0.25   // how far below the best place they are
+	pairBinding = 2      // places that are added to them
+	grainLoss   = 50     // what is less than one of so many parts of the bytes may be lost in grains
+	followed    = 0.3    // the part of the work in which plans of pairs are followed
+	followWalks = 3 << 9 // … or so many walks, if that is more
 )
 
 // sets bounds by each of the places that bind most, and makes plans of what is cheapest to
@@ -250,10 +253,3 @@ func (x *search) promising(starts []candidate) (plans []plan) {
 	}
 	return plans
 }
-
-// How much is simulated to follow plans of pairs: a part of the work, or so many walks
-// if that is more.
-const (
-	followed    = 0.3
-	followWalks = 3 << 9
-)

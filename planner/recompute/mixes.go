@@ -32,6 +32,7 @@ type nearChoice struct {
 	far   float64
 }
 
+// Mixes and prices that are told apart make bounds exact, and plans of them better, in more time.
 const (
 	mostMixes   = 1 << 9  // ways to choose of several parts that are told apart for plans
 	boundMixes  = 1 << 12 // … and to bound

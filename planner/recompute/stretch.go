@@ -5,6 +5,12 @@ import (
 	"slices"
 )
 
+// More places make longer chains, which take longer than they raise bounds.
+const (
+	links          = 8       // places that chains are made of
+	mostStretching = 1 << 20 // edges that cuts may look at for the chains of a limit
+)
+
 // stretches bounds by several places together. What runs again up to a place for
 // the operators that run up to there is not what runs again behind it, so a chain
 // of places costs what each must for what is read before the next.
@@ -72,8 +78,3 @@ func (s *Solver) byGrains(c *cut, room int64, sets []set) (bound float64) {
 	}
 	return bound
 }
-
-const (
-	links          = 8       // places that chains are made of
-	mostStretching = 1 << 20 // edges that cuts may look at for the chains of a limit
-)
