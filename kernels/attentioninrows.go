@@ -14,7 +14,7 @@ import (
 // and V. Each row is whole when its softmax is taken, and sums over queries are cut where
 // a product cuts them: all that it computes from float32 has the bits of the pieces,
 // which FlashAttention's tiles have not. Kernels have it some matrices at a time instead
-// (attentionrowslower.go), with the bits of the pieces' kernels. It stands for its pieces
+// (lowerRows), with the bits of the pieces' kernels. It stands for its pieces
 // where a caller of Clean lets it.
 var AttentionInRows = define(graph.Op{
 	Name:   "AttentionInRows",
@@ -287,6 +287,11 @@ func (f *flash) backwardRows(par f32.Parallel, zk int, room []float32) {
 	f.noneFor(par, zk, begun, f.keys, dk, dv)
 }
 
+// On a device that runs kernels, attention in rows is what its pieces are: the same
+// products, masks and softmax, for some matrices of the batch at a time and all their
+// queries. So all its numbers have the bits of the pieces, and the scores of those
+// matrices alone are in work space.
+
 // rowsBytes is how many bytes of scores are worked on at one time, if a matrix has not
 // more: fewer make launches that keep no device busy.
 const rowsBytes = 1 << 20
@@ -531,8 +536,3 @@ func showFloats(b *graph.Buffer, begin, end int) (from int) {
 	b.At, b.Bytes = int64(4*before), int64(4*(end-before))
 	return begin - before
 }
-
-// On a device that runs kernels, attention in rows is what its pieces are: the same
-// products, masks and softmax, for some matrices of the batch at a time and all their
-// queries. So all its numbers have the bits of the pieces, and the scores of those
-// matrices alone are in work space.

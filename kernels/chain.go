@@ -221,6 +221,13 @@ func (r *chainRun) piece(z, from, n int, at, step []int) {
 	}
 }
 
+// Chains on devices that run kernels. Each step is lowered as it would be alone,
+// and the expressions of its dispatches are put into one kernel, one after
+// another: SPIR-V that was compiled from chain.comp, with calls of the functions
+// that load, compute and store. The functions are those of the operators' own
+// kernels, and all they compute is marked so that no driver may compute it
+// otherwise, so results have the same bits.
+
 var (
 	chainSingle = shaderLibrary("chain", "chain.comp", chainText(false))
 	chainWide   = shaderLibrary("chain-wide", "chain.comp", chainText(true), "-DWIDE")
@@ -412,10 +419,3 @@ func chainKernel(wide bool, inputs int, exprs []chainExpr, results []int32) *gra
 	k, _ := chainKernels.LoadOrStore(name, &graph.Kernel{Name: name, Code: e.Code()})
 	return k.(*graph.Kernel)
 }
-
-// Chains on devices that run kernels. Each step is lowered as it would be alone,
-// and the expressions of its dispatches are put into one kernel, one after
-// another: SPIR-V that was compiled from chain.comp, with calls of the functions
-// that load, compute and store. The functions are those of the operators' own
-// kernels, and all they compute is marked so that no driver may compute it
-// otherwise, so results have the same bits.

@@ -33,7 +33,7 @@
 //   - An operator that makes an element of its output from one of each input says
 //     so (Pointwise): several such run as one, the operator Chain. The device that
 //     runs kernels has a kernel written for each chain, of the expressions that
-//     they have alone (chainlower.go).
+//     they have alone (chain.go).
 //   - An output element is computed by one worker in one fixed order, so that
 //     results depend neither on the worker count nor on the run: a recomputed
 //     value has the same bits as the first.

@@ -31,7 +31,7 @@
 // a cache. Large convolutions are products, too, of the filters and what their
 // taps see of the image (kernels/convproductlower.go), unless each channel
 // stands alone. Attention in rows is the launches of its pieces, for some heads
-// at a time (kernels/attentionrowslower.go).
+// at a time (kernels/attentioninrows.go).
 //
 // # Fast paths
 //
