@@ -14,6 +14,7 @@ func (g *Graph) Check() (err error) {
 func (g *Graph) check() error {
 	bad := func(format string, args ...any) error { return fmt.Errorf(format, args...) }
 	known := make([]bool, len(g.Values)) // made before the node at hand
+	named := g.namesHold()
 	for i, v := range g.Values {
 		switch {
 		case v == nil:
@@ -22,7 +23,7 @@ func (g *Graph) check() error {
 			return bad("value %q has ID %d at place %d", v.Name, v.ID, i)
 		case v.Name == "":
 			return bad("value %d has no name", i)
-		case g.byName[v.Name] != v:
+		case !named && g.byName[v.Name] != v:
 			return bad("two values are named %q", v.Name)
 		case !v.Type.Valid():
 			return bad("value %q has no element type", v.Name)
@@ -138,6 +139,17 @@ func (g *Graph) check() error {
 		}
 	}
 	return nil
+}
+
+// namesHold reports whether every value is found under its name. A walk through the table takes less time than looking
+// each name up.
+func (g *Graph) namesHold() bool {
+	for name, v := range g.byName {
+		if v == nil || v.Name != name || uint(v.ID) >= uint(len(g.Values)) || g.Values[v.ID] != v {
+			return false
+		}
+	}
+	return len(g.byName) == len(g.Values)
 }
 
 // CheckTypes infers every node again and compares: the shapes in the graph

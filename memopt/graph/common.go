@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"bytes"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"strconv"
 )
@@ -13,18 +15,23 @@ import (
 func common(g *Graph, o CleanOptions) map[string]int {
 	mergeConstants(g)
 	e := newEdit(o.Context, g)
-	seen, key := map[string]*Node{}, []byte(nil)
+	seed, seen := maphash.MakeSeed(), make(map[uint64]*Node, len(g.Nodes)) // by hash of the key
+	var key, other []byte
 	e.each(func(n *Node) []*Value {
 		if n.Op.Random || n.Op.Recompute == Never || n.Op.Overwrites != nil {
 			return nil
 		}
 		key = n.appendKey(key[:0])
-		first := seen[string(key)]
-		if first == nil {
-			seen[string(key)] = n
-			return nil
+		for h := maphash.Bytes(seed, key); ; h++ {
+			first := seen[h]
+			if first == nil {
+				seen[h] = n
+				return nil
+			}
+			if other = first.appendKey(other[:0]); bytes.Equal(key, other) {
+				return first.Outputs
+			}
 		}
-		return first.Outputs
 	})
 	return e.made
 }

@@ -64,7 +64,9 @@ func (g *Graph) replaced() map[*Value]bool {
 // vain is taken back.
 func (e *edit) each(f func(n *Node) []*Value) {
 	g := e.g
-	for _, n := range slices.Clone(g.Nodes) {
+	all := g.Nodes // what is made stands behind them
+	e.order = make([]*Node, 0, len(all)+len(all)/16)
+	for _, n := range all {
 		stop.Poll(e.b.Context)
 		for i, v := range n.Inputs {
 			n.Inputs[i] = e.now(v)
