@@ -18,11 +18,12 @@
 // that are shares, are told beside the plain step.
 //
 // How the best plan is found (Plan): the least that any plan of a form costs is known
-// before it is planned (planner.Prospect), so the forms are planned by rising promise, and
-// each has to be worth more than the best plan so far. Within a form the exact values are
-// tried, then all extracts, then, if rounding was asked for, as few rounded values as do as
-// well as more would. Of equals the form with fewer choices stays, so that the answer
-// does not depend on the order of the search.
+// before it is planned (planner.Prospect), and roughly before its step is derived
+// (planner.Apart). So the forms are planned by rising promise, each has to be worth more
+// than the best plan so far, and what cannot be is not derived. Within a form the exact
+// values are tried, then all extracts, then, if rounding was asked for, as few rounded
+// values as do as well as more would. Of equals the form with fewer choices stays, so that
+// the answer does not depend on the order of the search.
 //
 // What was chosen is told in Plan.Form, so a plan needs nothing of the package once it is
 // made, and nothing that is asked changes Steps.
