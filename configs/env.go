@@ -105,16 +105,9 @@ func stray(prefix, word string) []string {
 	return nil
 }
 
-// ParseConfig reads what a flag or variable holds that names a config: the path of
-// a file, or, if there is none, the JSON itself, or cluster strings, which have
-// colons. Bare reports whether it was these, as before ONNX Runtime 1.19. Name is
-// the flag or variable.
-func ParseConfig(s, name string) (c Config, bare bool, err error) {
-	return Folder("").ParseConfig(s, name)
-}
-
-// ParseConfig is that of a path there. What s holds if there is no file, it says alone:
-// the folder may have colons too.
+// ParseConfig reads what a flag or variable holds that names a config: the path of a file, beginning at the folder, or, if
+// there is none, the JSON itself, or cluster strings, which have colons. The folder may have colons too, so strings are read
+// without it. Bare reports whether it was these, as before ONNX Runtime 1.19. Name is the flag or variable.
 func (f Folder) ParseConfig(s, name string) (c Config, bare bool, err error) {
 	path := f.Path(s)
 	_, err = os.Stat(path)
