@@ -16,6 +16,7 @@ type annealing struct {
 	*search
 	spare walker // walks what is looked at beside the plan
 	r     *rand.Rand
+	from  plan // to begin with while there is none within the limit
 	p     plan
 	extra float64 // of p, and
 	over  float64 // the bytes over the limit, summed over launches
@@ -32,31 +33,48 @@ type walker struct {
 }
 
 const (
-	annealWork  = 3 << 20 // launches simulated for a limit, where the gap is wide
+	annealWork  = 2 << 20 // launches simulated for a round, where the gap is wide
 	annealWide  = 0.03    // such a gap; a narrower one takes less in proportion, but a part
 	annealLeast = 0.25    // of the work at least
-	annealRange = 48      // heat is at first one of so many parts of the distance to the bound
 	exchanged   = 0.3     // how often something is remembered and something forgotten at once
 	dearer      = 1.002   // factors for the price, whenever the plan is over the limit
 	cheaper     = 0.99    // and whenever it is not
 	returning   = 5       // without a better plan in one of so many parts of the work, it goes back to the best
 )
 
-// anneal improves the best plan by changes at random. Nothing costs less than least.
-func (x *search) anneal(least float64) {
-	if x.best.gone == nil || x.extra <= x.enough {
-		return
+// annealRanges are rounds: heat is at first one of so many parts of the distance to the bound.
+var annealRanges = []float64{24, 48}
+
+// anneal improves the best plan by changes at random; if there is none, the first of some
+// starts, though that is over the limit. Nothing costs less than least.
+func (x *search) anneal(least float64, starts []func() plan) {
+	s, gap := x.s, x.extra-least
+	if x.best.gone == nil {
+		gap = annealWide * s.total
 	}
-	s := x.s
 	if s.spare.sim == nil {
 		s.spare.sim = newSimulator(s.p)
 		s.spare.sim.most = s.sim.most
 		s.spare.trial = &trial{sim: s.spare.sim, uses: &s.uses}
 	}
 	a := &annealing{search: x, spare: s.spare, r: rand.New(rand.NewPCG(1, 2)), price: s.total / float64(x.limit) / 100}
+	if a.from = s.keep; len(starts) > 0 {
+		a.from = starts[0]()
+	}
+	x.stage(1)
+	for _, part := range annealRanges {
+		a.round(gap/part, annealWork*min(1, max(annealLeast, gap/(annealWide*s.total))))
+	}
+	if x.sim != s.sim {
+		a.turn()
+	}
+}
+
+// round begins from the best plan, and cools down.
+func (a *annealing) round(hot, work float64) {
+	x := a.search
 	a.again()
-	begin, hot := x.sim.work, (x.extra-least)/annealRange
-	work := annealWork * min(1, max(annealLeast, (x.extra-least)/(annealWide*s.total)))
+	begin := x.sim.work
 	for since := begin; x.extra > x.enough; {
 		done := float64(x.sim.work-begin) / work
 		if done >= 1 {
@@ -83,9 +101,6 @@ func (x *search) anneal(least float64) {
 			since = x.sim.work
 		}
 	}
-	if x.sim != s.sim {
-		a.turn()
-	}
 }
 
 // lookWork is how many launches take as long as a change that is not even tried.
@@ -93,7 +108,9 @@ const lookWork = 16
 
 // again begins from the best plan.
 func (a *annealing) again() {
-	a.p = a.best.clone()
+	if a.p = a.best.clone(); a.best.gone == nil {
+		a.p = a.from.clone()
+	}
 	a.sim.run(a.p, a.limit)
 	a.extra, a.over, a.known = a.sim.extra, a.sim.area, false
 }

@@ -215,7 +215,7 @@ type candidate struct {
 // cost least within the limit. One that comes to cost much more than the best before
 // it is within is given up. It reports whether it found a better one.
 func (x *search) follow(pairs [2][]candidate, least float64) (better bool) {
-	x.until, x.stage = x.sim.work+max(int64(followed*float64(x.work)), followWalks*int64(len(x.s.p.Cost))), x.sim.work
+	x.stage(max(followed, float64(followWalks*len(x.s.p.Cost))/float64(x.work)))
 	for _, starts := range pairs {
 		for _, p := range x.promising(starts) {
 			if x.done() {

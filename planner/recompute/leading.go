@@ -15,13 +15,12 @@ import (
 // is left to evictors.
 
 const (
-	longChain       = 256          // operators of a forward pass that others find no plans for as well
-	leadingCuts     = 2            // places at which some is kept and some is not
-	leadingEnds     = 48           // places up to which the forward pass may be forgotten
-	leadingLaunches = 3            // for each operator, on average, that evictors may make
-	leadingMost     = 3            // plans that are improved, of those that fit and of others
-	leadingWork     = mostWork / 4 // launches simulated for that
-	ledWork         = 8 << 20      // … and for finding them, which is counted for more than it takes
+	longChain       = 256     // operators of a forward pass that others find no plans for as well
+	leadingCuts     = 2       // places at which some is kept and some is not
+	leadingEnds     = 48      // places up to which the forward pass may be forgotten
+	leadingLaunches = 3       // for each operator, on average, that evictors may make
+	leadingMost     = 3       // plans that are improved, of those that fit and of others
+	ledWork         = 8 << 20 // launches simulated for finding them, which is counted for more than it takes
 )
 
 // leadingParts is how many stretches there may be of what is forgotten.
@@ -34,15 +33,6 @@ var leadingWeighings = []weighing{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
 // take all the work there is: of narrower problems nothing came of it.
 func (s *Solver) leads(work int64) bool {
 	return work == mostWork && s.p.Border >= longChain && len(s.p.Cost) <= mostRefined
-}
-
-// lead improves plans that forget the first steps, and such as keep the first or the
-// last.
-func (x *search) lead(leads []func() plan) {
-	x.within(leadingWork, func() {
-		x.descend(leads, true, 0.5)
-		x.explore(leads[:min(explored, len(leads))], 1)
-	})
 }
 
 // led are the cheapest of such plans, first those within the limit. All cases are

@@ -24,25 +24,19 @@ const (
 	leanest   = 0.95  // the part of the operators that may be there, for it to be worth a look
 )
 
-// lean looks for a plan in the lean program, and reports whether it found a better one.
-func (x *search) lean() bool {
-	s, before := x.s, x.extra
+// lean looks for a plan in the lean program.
+func (x *search) lean() {
+	s := x.s
 	if s.leaner == nil {
 		s.leaner = s.newLean()
 	}
 	l := s.leaner
 	if l.solver == nil {
-		return false
+		return
 	}
-	l.solver.last = plan{}
-	if l.solver.solve(x.limit, Ask{}, x.work/2); l.solver.last.gone == nil {
-		return false
+	if a, ok := l.solver.solve(x.limit, Ask{}, x.work/2); ok && a.plan.gone != nil {
+		x.descend([]func() plan{func() plan { return l.plan(a.plan, x.limit) }}, true, 0.5)
 	}
-	x.within(x.work/2, func() {
-		p := l.plan(l.solver.last, x.limit)
-		x.descend([]func() plan{p.clone}, true, 1)
-	})
-	return x.extra < before
 }
 
 // newLean makes the lean program. Its bounds are none of the whole one's, so they are

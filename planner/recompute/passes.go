@@ -74,24 +74,16 @@ func init() { // some passes solve other problems by all
 		{name: "front", doc: "forget the first layers, but for what goes on from them",
 			when: func(l *solving) bool { return l.x.extra > l.from(wide) && l.s.leads(l.x.work) }, run: (*solving).lead},
 		{name: "lean", doc: "solve the program without what is cheap",
-			when: (*solving).mayLean, run: func(l *solving) { l.leaned = l.x.lean() || l.leaned }},
-		// Where front or lean led to a better plan, the exchanges that follow find none that is
-		// better still.
-		{name: "polish", doc: "exchange what is remembered, each change measured anew",
-			when: func(l *solving) bool { return l.leaned }, run: (*solving).polish},
+			when: (*solving).mayLean, run: func(l *solving) { l.x.lean() }},
 		{name: "exchange", doc: "remember something that does not fit, and forget what is cheaper to lose",
-			in: []Effort{Sketch}, when: func(l *solving) bool { return !l.leaned }, run: (*solving).exchange},
+			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.swap(l.share(0.4, 0.15)) }},
 		{name: "restart", doc: "go on from other sets of the cuts",
-			when: func(l *solving) bool { return !l.leaned }, run: (*solving).restart},
-		{name: "thorough", doc: "repair the starts again, each change measured anew",
-			when: func(l *solving) bool { return !l.leaned && !l.walked() }, run: (*solving).thorough},
-		// It needs a plan, and the better that is, the less it has to do.
+			when: always, run: (*solving).restart},
+		// The better the plan is, the less it has to do. If there is none, it may come to one.
 		{name: "anneal", doc: "change the plan at random",
-			when: (*solving).mayAnneal, run: func(l *solving) { l.x.beside(func() { l.x.anneal(l.least) }) }},
+			when: (*solving).mayAnneal, run: func(l *solving) { l.x.anneal(l.least, l.starts) }},
 		{name: "explore", doc: "improve each start that is left by exchanges of its own",
-			when: func(l *solving) bool { return !l.leaned && (l.x.most < 0 || l.x.best.gone != nil) }, run: (*solving).explore},
-		{name: "aside", doc: "take what front came to, if nothing came farther",
-			when: func(l *solving) bool { return l.aside.p.gone != nil }, run: func(l *solving) { l.x.offer(l.aside.p, l.aside.extra) }},
+			when: func(l *solving) bool { return l.x.most < 0 || l.x.best.gone != nil }, run: (*solving).explore},
 	}
 }
 

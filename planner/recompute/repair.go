@@ -18,87 +18,6 @@ func (a change) before(b change) bool {
 	return a.stale > b.stale || a.stale == b.stale && a.order < b.order
 }
 
-// search improves plans by exact simulation.
-type search struct {
-	s      *Solver
-	sim    *simulator
-	trial  *trial
-	walked int // walks of the simulator when it had walked what is being taken back from
-	limit  int64
-	begin  int64 // work of the simulator when it began
-	work   int64 // what it may take of that
-	until  int64
-	stage  int64 // work when the stage began
-	worth  []float64
-	scrape []event
-	open   heap[change] // what can be forgotten at the peak and was not measured yet
-	used   []int32      // by value: the last place that touched it, up to the peak
-	best   plan
-	extra  float64 // of best
-	enough float64 // a plan for this need not be improved
-	most   float64 // nor one for this
-	ways   []way
-	tabu   event // not to be forgotten, if tabued
-	tabued bool
-	// thorough measures every change for every choice.
-	thorough bool
-}
-
-func (s *Solver) newSearch(limit, work int64) *search {
-	x := &search{s: s, sim: s.sim, trial: s.trial, limit: limit, begin: s.sim.work, work: work, until: s.sim.work + work,
-		worth: make([]float64, len(s.p.Bytes)), used: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
-	x.forgetWorth()
-	return x
-}
-
-// forgetWorth has every change measured anew.
-func (x *search) forgetWorth() {
-	for v := range x.worth {
-		x.worth[v] = math.Inf(1)
-	}
-}
-
-// ended reports whether a stage has had its work. Until there is a plan, each
-// stage may take some more.
-func (x *search) ended() bool {
-	return x.sim.work >= x.until && (x.best.gone != nil || x.sim.work >= x.stage+x.work/2+patience*int64(len(x.s.p.Cost)))
-}
-
-// patience is how many walks of the whole program are simulated beyond the work
-// for a limit while there is no plan at all.
-const patience = 64
-
-// offer makes a plan the best if it is cheaper than that.
-func (x *search) offer(p plan, extra float64) {
-	if extra < x.extra {
-		x.best, x.extra = p, extra
-	}
-}
-
-// share sets the part of the work by which a stage ends.
-func (x *search) share(part float64) {
-	x.until, x.stage = x.begin+int64(float64(x.work)*part), x.sim.work
-}
-
-// beside does something whose work is not that of other stages.
-func (x *search) beside(stage func()) {
-	before := x.sim.work
-	stage()
-	x.begin += x.sim.work - before
-}
-
-// within does something beside other stages that has some work to itself.
-func (x *search) within(work int64, stage func()) {
-	x.beside(func() {
-		begin, all := x.begin, x.work
-		x.begin, x.work = x.sim.work, work
-		stage()
-		x.begin, x.work = begin, all
-	})
-}
-
-func (x *search) done() bool { return x.ended() || x.extra <= max(x.enough, x.most) }
-
 // try tells what a change makes of a plan that was simulated last, or taken in
 // by another try. It reports false if that costs as much as most.
 func (x *search) try(p *plan, c event, more bool, most float64) bool {
@@ -149,7 +68,7 @@ func (x *search) repair(p *plan, most float64) bool {
 		bestWorth := 0.0
 		for len(x.open) > 0 {
 			c := x.open.pop()
-			if bestWorth > 0 && bestWorth >= c.stale && !x.thorough || x.ended() {
+			if bestWorth > 0 && bestWorth >= c.stale || x.ended() {
 				break
 			}
 			worth := math.Inf(-1)

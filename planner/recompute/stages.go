@@ -31,35 +31,24 @@ type solving struct {
 	starts   []func() plan // by what cuts keep there
 	cheapest []func() plan // by what costs least at a place, if that led anywhere
 	walks    []func() plan // of evictors
-	aside    found         // what leads came to, where others may come farther
 	tight    *tight        // of tails
 
-	opened  bool // starts left a gap
-	paired  bool // a plan for two places was better than those before
-	distant bool // the plan was far from the bound before there were walks
-	led     bool // leads came much nearer to the bound
-	leaned  bool // they did, or the lean program had a better plan
+	opened bool // starts left a gap
+	paired bool // a plan for two places was better than those before
 }
 
 // explored is how many walks are improved by exchanges each.
 const explored = 2
 
 // wider is a gap that annealing may close.
-const wider = 0.005
-
-// far is one that exchanges narrow after all else.
-const far = 0.03
-
-// soonAnnealed is how many operators a program may have of which annealing may make
-// more than a lean program did.
-const soonAnnealed = 512
+const wider = 0.002
 
 // solve finds a plan within a limit with some work.
 func (s *Solver) solve(limit int64, ask Ask, work int64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
 	}
-	l := &solving{s: s, limit: limit, ask: ask, work: work, aside: found{extra: math.Inf(1)}, taken: Answer{Extra: math.Inf(1)}, eligible: true}
+	l := &solving{s: s, limit: limit, ask: ask, work: work, taken: Answer{Extra: math.Inf(1)}, eligible: true}
 	l.drive()
 	a, ok := l.answer()
 	if ok && a.plan.gone != nil {
@@ -142,7 +131,7 @@ func (l *solving) anything() {
 	}
 	for _, starts := range groups {
 		if l.ask.From == nil {
-			x.share(0.25)
+			x.stage(0.25)
 		}
 		for _, start := range starts {
 			if p := start(); x.repair(&p, math.Inf(1)) {
@@ -227,9 +216,7 @@ func (l *solving) pairs() {
 // fromSets takes the cheapest plan of what costs least at a place.
 func (l *solving) fromSets() {
 	s, x := l.s, l.x
-	var best plan
-	var cost float64
-	x.beside(func() { best, cost = s.cheapest(l.e.sets, x.limit) })
+	best, cost := s.cheapest(l.e.sets, x.limit)
 	if cost <= max(x.enough, x.most) {
 		x.best, x.extra = best, cost
 	} else if best.gone != nil {
@@ -239,7 +226,7 @@ func (l *solving) fromSets() {
 
 // fromPairs follows the plans of two places.
 func (l *solving) fromPairs() {
-	l.x.beside(func() { l.paired = l.x.follow(l.e.pairs, l.least) })
+	l.paired = l.x.follow(l.e.pairs, l.least)
 }
 
 // tails raises the bound by what may be there from launch to launch.
@@ -277,100 +264,59 @@ func (l *solving) takeRoute() {
 	l.taken = Answer{Launches: r.launches, Peak: r.peak, Extra: r.extra}
 }
 
+// mayWalk reports whether there is a gap that evictors may close. Of very long programs any plan does.
 func (l *solving) mayWalk() bool {
-	l.distant = l.x.extra > l.from(wide)
-	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostRefined || l.x.best.gone == nil) // of long programs any plan does
+	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostWalked || l.x.best.gone == nil)
 }
 
-// walk improves plans of evictors. Where some of those keep what a case does, that is part of the work.
+// mostWalked is how many operators a program may have for evictors to improve a plan.
+const mostWalked = 1 << 14
+
+// walk improves plans of evictors.
 func (l *solving) walk() {
-	s, x := l.s, l.x
-	none := x.best.gone == nil
-	improve := func() {
-		x.descend(l.walks, true, 0.5)
-		l.settle()
-		x.explore(l.walks[:min(explored, len(l.walks))], 0.7)
-	}
-	x.beside(func() {
-		l.walks = s.evictions(x.limit, x.work/4, x.most, l.e.stays, none)
-		if len(l.e.stays) == 0 {
-			improve()
-		}
-	})
-	if len(l.e.stays) > 0 {
-		improve()
-	}
+	x := l.x
+	l.walks = l.s.evictions(x.limit, x.work/4, x.most, l.e.stays, x.best.gone == nil)
+	x.descend(l.walks, true, 0.25)
+	l.settle()
+	x.explore(l.walks[:min(explored, len(l.walks))], 0.2)
 }
 
-// lead improves plans that forget from the front. Where those do not lead much nearer to
-// the bound, what else there is may lead farther from the plan before.
+// lead improves plans that forget from the front.
 func (l *solving) lead() {
-	s, x := l.s, l.x
-	best, extra := x.best, x.extra
-	x.beside(func() { x.lead(s.led(l.e.at, x.limit, x.most)) })
-	if l.led = x.extra <= x.most || x.extra-l.least < (extra-l.least)/2; !l.led {
-		l.aside = found{p: x.best, extra: x.extra}
-		x.best, x.extra = best, extra
-	}
-	l.leaned = l.led
+	leads := l.s.led(l.e.at, l.limit, l.x.most)
+	l.x.descend(leads, true, 0.125)
+	l.x.explore(leads[:min(explored, len(leads))], 0.125)
 }
 
 // mayLean reports whether a gap stays that the lean program may close.
 func (l *solving) mayLean() bool {
 	x := l.x
-	return !l.led && x.work >= quickWork && !l.s.lean && x.most < 0 && x.extra > l.least+wider*l.s.total && len(l.s.p.Cost) <= mostRefined
+	return x.work >= quickWork && !l.s.lean && x.most < 0 && x.extra > l.from(wider) && len(l.s.p.Cost) <= mostRefined
 }
-
-// polish improves a plan that is still far from the bound by exchanges.
-func (l *solving) polish() {
-	if x := l.x; x.extra > l.least+far*l.s.total {
-		x.thorough = true
-		x.within(mostWork/4, func() { x.swap(1) })
-		x.thorough = false
-	}
-}
-
-// exchange improves the plan by exchanges.
-func (l *solving) exchange() { l.x.swap(l.share(1, 0.4)) }
 
 // restart goes on from other starts.
 func (l *solving) restart() {
 	s, x := l.s, l.x
-	x.enough = l.least + min(good*s.total, l.least/50)
-	if len(l.walks) > 0 || l.paired {
+	x.enough = max(x.enough, l.least+min(good*s.total, l.least/50))
+	if l.paired {
 		l.settle()
 	}
-	x.beside(func() { x.descend(l.cheapest, true, 0.5) })
-	x.descend(s.combined(l.at), true, 0.5)
-	x.descend(s.near(l.at, x.limit), true, 0.6)
+	x.descend(l.cheapest, true, 0.25)
+	x.descend(s.combined(l.at), true, 0.1)
+	x.descend(s.near(l.at, x.limit), true, 0.1)
 }
-
-// thorough measures every change for every choice.
-func (l *solving) thorough() {
-	s, x := l.s, l.x
-	x.descend(l.starts, true, 0.65)
-	x.thorough = true
-	x.swap(0.75)
-	x.descend(s.eager(l.starts, x.limit), true, 0.85)
-	x.swap(0.9)
-	x.thorough = false
-}
-
-// walked reports whether there are walks that lead where the first starts do not.
-func (l *solving) walked() bool { return l.walks != nil && l.distant }
 
 // mayAnneal reports whether a gap stays that changes at random may close.
 func (l *solving) mayAnneal() bool {
-	n := len(l.s.p.Cost)
-	return l.x.work == mostWork && l.x.extra > l.from(wider) && n <= mostRefined && (!l.leaned || l.led || n <= soonAnnealed)
+	return l.x.work == mostWork && l.x.extra > l.from(wider) && len(l.s.p.Cost) <= mostRefined
 }
 
 // explore improves each start that is left by exchanges of its own. Where any plan would do,
 // each was followed by now.
 func (l *solving) explore() {
 	rest := l.walks[min(explored, len(l.walks)):]
-	if !l.walked() {
-		rest = slices.Concat(rest, l.s.combined(l.at), l.starts)
+	if len(l.walks) == 0 {
+		rest = slices.Concat(l.s.combined(l.at), l.starts)
 	}
-	l.x.explore(rest, 1)
+	l.x.explore(rest, 0.2)
 }
