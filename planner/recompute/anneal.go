@@ -43,7 +43,7 @@ const (
 )
 
 // annealRanges are rounds: heat is at first one of so many parts of the distance to the bound.
-var annealRanges = []float64{24, 48}
+var annealRanges = []float64{48, 24}
 
 // anneal improves the best plan by changes at random; if there is none, the first of some
 // starts, though that is over the limit. Nothing costs less than least.

@@ -442,9 +442,7 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 		}
 		by.lives = slices.Clone(by.lives)
 		by.live, by.tops, by.lain = slices.Clone(by.live), slices.Clone(by.tops), slices.Clone(by.lain)
-		s.sim.eager = make([]bool, len(s.p.Bytes))
-		is := s.sim.run(p, limit)
-		s.sim.eager = nil
+		is := s.sim.byPlaces(p)
 		if ok != is {
 			return 0, 0, fmt.Errorf("%v by stretches, %v by places: %v", ok, is, p)
 		}
@@ -485,6 +483,36 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 		}
 	}
 	return stretched, looked, nil
+}
+
+// byPlaces walks a plan place by place, and looks at each whether something is to be made again.
+func (s *simulator) byPlaces(p plan) bool {
+	s.begin()
+	s.walks++
+	s.whole, s.kept = false, false
+	ops, events := int32(len(s.p.Cost)), s.eventsOf(&p)
+	for op := range ops {
+		if op == s.p.Border {
+			for v, gone := range p.gone {
+				if gone && s.p.until(int32(v)) <= op {
+					s.instance[v] = -1
+				}
+			}
+		}
+		for ; len(events) > 0 && events[0].at <= op; events = events[1:] {
+			if e := events[0]; e.at >= s.p.until(e.value) {
+				s.instance[e.value] = -1
+			}
+		}
+		s.start[op] = int32(s.launches)
+		if s.walk(op, op); s.launches > s.most {
+			return false
+		}
+	}
+	s.start[ops] = int32(s.launches)
+	s.bury()
+	s.sum()
+	return true
 }
 
 // Verse is what it costs to come back through so many links of a chain, from the last to the

@@ -19,9 +19,10 @@ type lean struct {
 }
 
 const (
-	leanSmall = 4096  // a value is not there if it is less than one of so many parts of the peak
-	leanCheap = 0.002 // what an operator may cost that is not there, as a part of the whole cost
-	leanest   = 0.95  // the part of the operators that may be there, for it to be worth a look
+	leanSmall  = 4096  // a value is not there if it is less than one of so many parts of the peak
+	leanCheap  = 0.002 // what an operator may cost that is not there, as a part of the whole cost
+	leanRounds = 8     // walks that tell where passing values are touched
+	leanest    = 0.95  // the part of the operators that may be there, for it to be worth a look
 )
 
 // lean looks for a plan in the lean program.
@@ -233,29 +234,41 @@ func (l *lean) over(op int32, outs []int32) (over []int32) {
 // does, and passing values wherever they were read.
 func (l *lean) plan(from plan, limit int64) plan {
 	s := l.s
-	p, eager := s.keep.clone(), make([]bool, len(s.p.Bytes))
+	p := s.keep.clone()
 	for v := range s.spans {
 		switch {
 		case l.passing[v]:
-			p.gone[v], eager[v] = true, true
+			p.gone[v] = true
 		case l.solver.may(int32(v)):
 			p.gone[v] = from.gone[v]
 		}
 	}
-	add := func(e event) {
-		if _, known := p.search(e); !known {
-			p.apply(e, false)
-		}
-	}
 	for _, e := range from.events {
-		add(event{l.ops[e.at], e.value})
+		p.events = append(p.events, event{l.ops[e.at], e.value})
 	}
-	s.sim.eager = eager
-	if s.sim.run(p, limit) {
-		for _, e := range slices.Clone(s.sim.forgot) {
-			add(e)
+	// What makes a passing value again at a place touches others, so that is told a few times.
+	for range leanRounds {
+		known := len(p.events)
+		if !s.sim.run(p, limit) {
+			break
+		}
+		for k, op := range s.sim.ops[:s.sim.launches] {
+			at := s.sim.place[k] + 1
+			if at <= s.p.Border || int(at) == len(s.p.Cost) {
+				continue
+			}
+			for _, values := range [][]int32{s.p.Inputs.Of(op), s.p.Outputs.Of(op)} {
+				for _, v := range values {
+					if l.passing[v] && at >= s.p.until(v) {
+						p.events = append(p.events, event{at, v})
+					}
+				}
+			}
+		}
+		slices.SortFunc(p.events, event.compare)
+		if p.events = slices.Compact(p.events); len(p.events) == known {
+			break
 		}
 	}
-	s.sim.eager = nil
 	return p
 }

@@ -68,10 +68,9 @@ type simulator struct {
 	late    []event  // those that may be gone, but only behind the border
 	work    int64    // launches simulated so far
 	walks   int
-	border  mark   // where walks begin whose events are all behind it
-	kept    bool   // the arrays still begin with the part before the border
-	eager   []bool // by value: forget it after each place behind the border that touches it; nil for none
-	most    int    // launches after which a walk is given up
+	border  mark // where walks begin whose events are all behind it
+	kept    bool // the arrays still begin with the part before the border
+	most    int  // launches after which a walk is given up
 
 	launches, instances, overs int // how much of the arrays is in use
 
@@ -88,7 +87,6 @@ type simulator struct {
 	tops     []int64 // by chunk of launches: the most of those
 	wanting  bitset  // places that read something forgotten
 	before   []int32 // by event: the place behind the last that reads its value before it
-	forgot   []event // what eager forgot
 	events   []event // of a plan, with what is late
 	whole    bool    // the last walk came to its end
 	walked   plan    // and what it was of
@@ -329,10 +327,10 @@ func (s *simulator) enter(p *plan) (place int32) {
 	return place
 }
 
-// run simulates a plan. It reports false if the walk took too many launches.
+// run simulates a plan. It reports false if the walk took too many launches; then what it found is of no use.
 func (s *simulator) run(p plan, limit int64) bool {
 	s.p.poll()
-	if s.whole && s.eager == nil && p.equal(s.walked) {
+	if s.whole && p.equal(s.walked) {
 		s.work += s.took // as if it were walked again: how far a search comes does not depend on its way
 		if limit != s.limit {
 			s.limit = limit
@@ -346,24 +344,16 @@ func (s *simulator) run(p plan, limit int64) bool {
 	before := s.work
 	from := s.enter(&p)
 	begun := s.launches
-	quick := s.eager == nil
-	if quick && !s.byStretches(&p, from) { // searches look at what was walked until then
-		quick, from = false, s.enter(&p)
-	}
-	if !quick && !s.byPlaces(&p, from) {
-		s.work += int64(s.launches - begun)
+	ok := s.byStretches(&p, from)
+	s.work += int64(s.launches - begun)
+	if !ok {
 		return false
 	}
-	s.work += int64(s.launches-begun) + int64(s.launches/4)
-	if quick {
-		s.settle()
-	} else {
-		s.bury()
-	}
+	s.work += int64(s.launches / 4)
+	s.settle()
 	s.sum()
-	if s.whole = s.eager == nil; s.whole {
-		s.walked, s.took = plan{append(s.walked.gone[:0], p.gone...), append(s.walked.events[:0], p.events...)}, s.work-before
-	}
+	s.whole = true
+	s.walked, s.took = plan{append(s.walked.gone[:0], p.gone...), append(s.walked.events[:0], p.events...)}, s.work-before
 	return true
 }
 

@@ -248,26 +248,6 @@ func (b bounded) nearest(sets []set) (less, more set) {
 	return less, more
 }
 
-// eager are starts that forget, behind the border, everything at once that the
-// cuts do not keep.
-func (s *Solver) eager(starts []func() plan, limit int64) (all []func() plan) {
-	for _, start := range starts {
-		all = append(all, func() plan {
-			p := start()
-			s.sim.eager = make([]bool, len(s.p.Bytes))
-			for v := range s.sim.eager {
-				s.sim.eager[v] = s.may(int32(v)) && p.gone[v]
-			}
-			if s.sim.run(p, limit) {
-				p.events = slices.Clone(s.sim.forgot)
-			}
-			s.sim.eager = nil
-			return p
-		})
-	}
-	return all
-}
-
 // fitting are the sets whose bytes are within the room.
 func (b bounded) fitting(sets []set) (fits []set) {
 	for _, x := range sets {

@@ -71,58 +71,6 @@ func (s *simulator) forget(v, before int32) {
 	}
 }
 
-// byPlaces walks a plan from a place on, and looks at each whether something is to be
-// made again.
-func (s *simulator) byPlaces(p *plan, from int32) bool {
-	k, events := 0, s.eventsOf(p)
-	s.forgot = s.forgot[:0]
-	ops := int32(len(s.p.Cost))
-	for op := from; op < ops; op++ {
-		if op == s.p.Border {
-			for v, gone := range p.gone {
-				if gone && s.p.until(int32(v)) <= op {
-					s.instance[v] = -1
-				}
-			}
-		}
-		for ; k < len(events) && events[k].at <= op; k++ {
-			if e := events[k]; e.at >= s.p.until(e.value) {
-				s.instance[e.value] = -1
-			}
-		}
-		before := s.launches
-		s.start[op] = int32(before)
-		s.walk(op, op)
-		if s.eager != nil && op >= s.p.Border && op+1 < ops {
-			s.forgetEagerly(op, before)
-		}
-		if s.launches > s.most {
-			return false
-		}
-	}
-	s.start[ops] = int32(s.launches)
-	return true
-}
-
-// forgetEagerly forgets what the launches since before touched.
-func (s *simulator) forgetEagerly(op int32, before int) {
-	for _, o := range s.ops[before:s.launches] {
-		for _, v := range s.p.Inputs.Of(o) {
-			s.forgetOne(op, v)
-		}
-		for _, v := range s.p.Outputs.Of(o) {
-			s.forgetOne(op, v)
-		}
-	}
-}
-
-func (s *simulator) forgetOne(op, v int32) {
-	if s.eager[v] && s.instance[v] >= 0 && op+1 >= s.p.until(v) {
-		s.instance[v] = -1
-		s.forgot = append(s.forgot, event{op + 1, v})
-	}
-}
-
 // stretch runs the operators of places that want nothing forgotten. Who of them reads
 // what is told by until.
 func (s *simulator) stretch(from, to int32) {
