@@ -60,13 +60,12 @@ type simulator struct {
 	overlay []overlay // in the order of operators
 	overOf  []int32   // by operator: its first of those; one more at the end
 	across  []crossing
-	simple  []simple // by operator
-	lastUse []int32  // by value, as outputs tell it
-	maker   []int32  // by value
-	held    []int32  // values
-	staying []int32  // values that stay up to some operator
-	late    []event  // those that may be gone, but only behind the border
-	work    int64    // launches simulated so far
+	lastUse []int32 // by value, as outputs tell it
+	maker   []int32 // by value
+	held    []int32 // values
+	staying []int32 // values that stay up to some operator
+	late    []event // those that may be gone, but only behind the border
+	work    int64   // launches simulated so far
 	walks   int
 	border  mark // where walks begin whose events are all behind it
 	kept    bool // the arrays still begin with the part before the border
@@ -130,19 +129,6 @@ type overlay struct {
 // before the border that reads it, and the first behind it that does.
 type crossing struct{ value, before, next int32 }
 
-// simple is an operator that reads one or two values, writes one, and may write it
-// over one at most: told at one place, without lists. Of others it tells what they
-// read, if that is one or two values.
-type simple struct {
-	in, also         int32 // the same, if it reads only one; −1 if it reads none or more
-	maker, makerAlso int32
-	over             int32 // value, any if there is none
-	overs            int32 // how many there are; −1 for an operator that is not simple
-	out, until       int32
-	cost             float64
-	bytes            int64 // of out
-}
-
 // mark is the state of a walk at a place.
 type mark struct {
 	launches, instances, overs int
@@ -164,7 +150,6 @@ func newSimulator(p *Problem) *simulator {
 	s.wires, s.needs = make([]wires, ops), make([]needs, ops)
 	s.ends = make([]int32, 0, len(p.Inputs.items)+len(p.Over.items)+len(p.Outputs.items))
 	s.outputs, s.overlay = make([]output, 0, len(p.Outputs.items)), make([]overlay, 0, len(p.Over.items))
-	s.simple = make([]simple, ops)
 	across := 0
 	for op := range p.Border {
 		across += len(p.Outputs.Of(op))
@@ -205,7 +190,6 @@ func newSimulator(p *Problem) *simulator {
 			s.overlay = append(s.overlay, overlay{op, v, p.Bytes[p.Outputs.Of(op)[0]]})
 		}
 		s.outOf[op+1], s.overOf[op+1] = int32(len(s.outputs)), int32(len(s.overlay))
-		s.simple[op] = s.simpleOf(op)
 	}
 	for v, held := range p.Held {
 		if held && s.maker[v] >= 0 {
@@ -239,25 +223,6 @@ func newSimulator(p *Problem) *simulator {
 	s.border = mark{s.launches, s.instances, s.overs, slices.Clone(s.instance), touched, slices.Clone(s.lives[:s.instances]), newest, older}
 	s.kept = true
 	return s
-}
-
-// simpleOf is an operator at one place.
-func (s *simulator) simpleOf(op int32) (x simple) {
-	ins, over, outs := s.p.Inputs.Of(op), s.p.Over.Of(op), s.p.Outputs.Of(op)
-	if x.in, x.overs = -1, -1; len(ins) < 1 || len(ins) > 2 {
-		return x
-	}
-	x.in, x.also = ins[0], ins[len(ins)-1]
-	x.maker, x.makerAlso = s.maker[x.in], s.maker[x.also]
-	if len(over) > 1 || len(outs) != 1 {
-		return x
-	}
-	x.out, x.until, x.over, x.overs, x.cost = outs[0], s.lastUse[outs[0]], x.in, int32(len(over)), s.p.Cost[op]
-	x.bytes = s.p.Bytes[x.out]
-	if len(over) > 0 {
-		x.over = over[0]
-	}
-	return x
 }
 
 // around tells of a place before what place the last operator comes that reads a

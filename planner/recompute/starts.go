@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync"
 )
 
 // starts are plans to begin with: mixtures of what the cuts keep, and that.
@@ -13,12 +14,12 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 			if len(sets) == 0 {
 				continue
 			}
-			around := once(s, func() [2]set {
+			around := sync.OnceValue(func() [2]set {
 				less, more := s.around(b, sets, limit)
 				return [2]set{less, more}
 			})
 			for _, front := range []bool{true, false} {
-				mix := once(s, func() plan {
+				mix := sync.OnceValue(func() plan {
 					x := around()
 					return s.mix(b.c, x[0], x[1], front, limit)
 				})
@@ -33,22 +34,6 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 		}
 	}
 	return all
-}
-
-// once finds something out a single time. It counts as the same work whenever it is
-// asked for.
-func once[T any](s *Solver, find func() T) func() T {
-	var found T
-	took := int64(-1)
-	return func() T {
-		before := s.sim.work
-		if took < 0 {
-			found = find()
-			took = s.sim.work - before
-		}
-		s.sim.work = before + took
-		return found
-	}
 }
 
 // around are the two sets nearest to the limit: one that fits everywhere, if one

@@ -39,7 +39,6 @@ type trial struct {
 	looked   []int32 // launches whose overlay is known
 	base     []shift // of what is removed, and of segments
 	news     []shift
-	sorted   []shift // scratch
 
 	launches    int
 	extra, over float64 // cost; bytes over the limit, summed over launches
@@ -560,55 +559,10 @@ func (t *trial) sum() {
 			t.news = append(t.news, shift{l.at, -l.bytes}, shift{l.at + 1, l.bytes})
 		}
 	}
-	t.byPlace(t.base)
-	t.byPlace(t.news)
+	for _, all := range [][]shift{t.base, t.news} {
+		slices.SortFunc(all, func(a, b shift) int { return cmp.Compare(a.at, b.at) })
+	}
 	t.sweep()
-}
-
-// fewShifts is how many are sorted where they stand. There are seldom more.
-const fewShifts = 64
-
-// byPlace sorts shifts.
-func (t *trial) byPlace(all []shift) {
-	if len(all) > fewShifts {
-		t.byDigits(all)
-		return
-	}
-	for i, x := range all {
-		for ; i > 0 && all[i-1].at > x.at; i-- {
-			all[i] = all[i-1]
-		}
-		all[i] = x
-	}
-}
-
-// byDigits sorts shifts by one byte of their places after another, the lowest
-// first, but for bytes that are the same in all.
-func (t *trial) byDigits(all []shift) {
-	different := int64(0)
-	for _, x := range all {
-		different |= x.at ^ all[0].at
-	}
-	for digit := 0; different>>digit != 0; digit += 8 {
-		if different>>digit&0xff == 0 {
-			continue
-		}
-		var begin [256]int
-		for _, x := range all {
-			begin[x.at>>digit&0xff]++
-		}
-		sum := 0
-		for i, n := range begin {
-			begin[i] = sum
-			sum += n
-		}
-		t.sorted = append(t.sorted[:0], all...)
-		for _, x := range t.sorted {
-			i := &begin[x.at>>digit&0xff]
-			all[*i] = x
-			*i++
-		}
-	}
 }
 
 // end is the position of an instance's last read.

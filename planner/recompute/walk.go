@@ -24,19 +24,10 @@ func (s *simulator) byStretches(p *plan, from int32) bool {
 			}
 		}
 		begin := s.launches
-		if x := &s.simple[op]; x.in >= 0 {
-			if s.instance[x.in] < 0 {
-				s.again(x.maker, op)
-			}
-			if s.instance[x.also] < 0 {
-				s.again(x.makerAlso, op)
-			}
-		} else {
-			w := &s.wires[op]
-			for _, v := range s.ends[w.ins:w.over] {
-				if s.instance[v] < 0 {
-					s.again(s.maker[v], op)
-				}
+		w := &s.wires[op]
+		for _, v := range s.ends[w.ins:w.over] {
+			if s.instance[v] < 0 {
+				s.walk(s.maker[v], op)
 			}
 		}
 		next := ops
@@ -124,7 +115,7 @@ func (s *simulator) walk(op, place int32) {
 	w, ends, instance := &s.wires[op], s.ends, s.instance // indices are quicker than slices of so few
 	for j := w.ins; j < w.over; j++ {
 		if v := ends[j]; instance[v] < 0 {
-			s.again(s.maker[v], place)
+			s.walk(s.maker[v], place)
 		}
 	}
 	if op != place {
@@ -159,44 +150,6 @@ func (s *simulator) walk(op, place int32) {
 		i++
 	}
 	s.instances = i
-}
-
-// again runs an operator again at a place, after what it wants, as walk does.
-func (s *simulator) again(op, place int32) {
-	x := &s.simple[op]
-	if x.overs < 0 {
-		s.walk(op, place)
-		return
-	}
-	instance := s.instance
-	in, also := instance[x.in], instance[x.also]
-	if in < 0 {
-		s.again(x.maker, place)
-		in, also = instance[x.in], instance[x.also]
-	}
-	if also < 0 {
-		s.again(x.makerAlso, place)
-		in, also = instance[x.in], instance[x.also]
-	}
-	s.extra += x.cost
-	k, i := s.launches, s.instances
-	if k == len(s.ops) {
-		s.moreLaunches()
-	}
-	if i == len(s.lives) {
-		s.moreInstances()
-	}
-	if s.overs == len(s.over) {
-		s.moreOver()
-	}
-	launch, made := int32(k), int32(i)
-	s.lives[in].last, s.lives[also].last = launch, launch
-	s.ops[k], s.made[k], s.place[k] = op, made, place
-	s.over[s.overs] = lies{launch, instance[x.over], x.bytes}
-	s.overs += int(x.overs)
-	instance[x.out] = made // it is not there, or it would not be made
-	s.lives[i] = life{launch, launch, x.out, x.until}
-	s.launches, s.instances = k+1, i+1
 }
 
 // renew has an instance of a value be read from now on, unless that is held, or stays, and
