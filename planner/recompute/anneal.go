@@ -96,7 +96,7 @@ func (a *annealing) round(hot, work float64) {
 		if a.over == 0 && a.extra < x.extra {
 			x.best, x.extra = a.p.clone(), a.extra
 			q := a.p.clone()
-			extra := x.takeBack(&q)
+			extra := x.restore(&q)
 			x.offer(q, extra)
 			since = x.sim.work
 		}

@@ -26,52 +26,49 @@
 //
 // # The line
 //
-//   - simulate.go counts every byte of a plan that walk.go walks. Only launches at
-//     places that want something forgotten look at what they read, so that takes 8
-//     to 11 ns a launch of a GPT of 48 layers, and up to 16 where few hundred
-//     launches make much again (BenchmarkWalk).
-//     trial.go tells what one change makes of a plan that was walked: it walks
-//     only the places where something is there now and was not before, or the
-//     other way round, and sweeps over what is alive between them. The search
-//     asks thousands of such questions. Of long plans they take 1 to 4 ns a
-//     launch; of a short one that makes much again, as long as a walk.
-//   - cut.go asks what to have at one place of the order, at a price for bytes:
-//     one minimum cut (flow.go) of a network in which what is equal, as repeated
-//     layers are, stands once (fold.go). What it finds at a price does for every
-//     limit, and is remembered. bound.go looks for the best price, and rounds
-//     bytes to grains, which closes the gap that equal layers leave.
-//   - knapsack.go says to the byte what is cheapest to have at a place, or about what at two
-//     places together, as transformers need, whose peaks right behind the border are near each
-//     other. That raises the bound, and what is chosen makes plans. choices.go lists what to
-//     choose of each part, mixes.go chooses of all by prices and a knapsack.
-//   - stretch.go raises the bound by several places together, and by what must run again up
-//     to a place and what does behind it, where that is known.
-//   - tight.go raises it from the end of the order on, as far as few large values
-//     are in question, by what may be there from launch to launch. On chains that
-//     finds the cheapest launches, too. gates.go tells it what is ahead, from
-//     the places where fewest sets of values fit.
-//   - cases.go raises it, close to the floor, by each set of large values that fits where most
-//     binds, and what then must run again twice. Evictors that keep such a set make plans.
-//   - repair.go forgets, at the peak, what takes most bytes off for the least
-//     cost; takeback.go remembers what turned out to fit.
-//   - starts.go makes plans to begin with of what the cuts keep. Equal layers,
-//     which a price takes all or none of, are divided by a mixture.
-//   - evict.go walks the order once and forgets what does not fit, which finds
-//     plans close to the floor, where what cuts keep fits only at their places.
-//   - treeverse.go has them keep what goes on between layers at few places at a time, where
-//     not all of that fits, as is cheapest for chains.
-//   - leading.go forgets the first layers or steps, but for what goes on from them, and
-//     keeps of the others what a cut would; evictors do the rest.
-//   - anneal.go changes a plan at random, and goes on from dearer ones and such as are
-//     over the limit for a while, where all of that leaves a gap.
-//   - lean.go looks for a plan of a program without what is cheap, where a gap stays,
-//     and goes on from that.
-//   - passes.go is the table of all passes in running order, with the reasons for it. A driver
-//     runs it for every limit until the plan is near the bound or the work is done, takes times,
-//     signs the answer and, in tests, replays each better plan with Check. stages.go is what
-//     each pass does. solve.go is what may be asked of a limit.
-//   - floor.go is the peak that no plan goes below; check.go replays launches by
-//     another route.
+// Exact simulation:
+//
+//   - simulate.go, walk.go: the launches, the bytes alive at each and the extra cost of a plan.
+//     Only places that read something forgotten are looked at; between them launches are copied
+//     from the order. 8 to 16 ns a launch (BenchmarkWalk).
+//   - trial.go: the same after one change of the plan that was walked last. Only places at which
+//     a value is there in one plan and not in the other are walked anew. 1 to 4 ns a launch of
+//     long plans; of short plans that make much again, as long as a walk.
+//
+// Bounds:
+//
+//   - cut.go, flow.go, fold.go: the minimum cut at one place at a price for bytes. Equal parts of
+//     the network, as repeated layers make, stand in it once. bound.go finds the best price and
+//     rounds bytes to grains, which closes the gap that equal layers leave.
+//   - knapsack.go, choices.go, mixes.go: the cheapest values to have at one place, or about those
+//     at two places together, to the byte.
+//   - stretch.go: chains of places. tight.go, gates.go: a search from the end of the order on
+//     over sets of up to 128 large values; on chains of layers its launches are optimal.
+//     cases.go: each set of those that fits where most binds.
+//
+// Plans to begin with:
+//
+//   - starts.go: what the cuts keep. Equal layers, of which a price keeps all or none, are divided.
+//   - evict.go: online eviction. It walks the order with a limit of bytes and forgets the value
+//     that is worth least when something does not fit. It finds plans close to the floor.
+//   - checkpoints.go: a dynamic program over a chain of links, which tells evictors what to keep
+//     between layers where not all of that fits.
+//   - prefix.go: the first layers or steps are forgotten as a whole; evictors do the rest.
+//   - coarsen.go: the problem without cheap operators is solved, and its plan carried over.
+//
+// Local search, from each of those:
+//
+//   - search.go: stages with work of their own, and exchanges: keep something that does not fit,
+//     and forget what is cheaper to lose.
+//   - repair.go: at the peak, forget what takes most bytes off for the least cost, until the plan
+//     is within the limit. restore.go: keep again what turned out to fit.
+//   - anneal.go: changes at random, where a gap stays, or where there is no plan yet.
+//
+// passes.go is the table of all passes in running order, with the reasons for it. A driver
+// runs it for a limit until the plan is near the bound or the table ends, takes times, signs
+// the answer and, in tests, replays each better plan with Check. stages.go is what each pass
+// does; solve.go is what may be asked of a limit. floor.go is the peak that no plan goes
+// below; check.go replays launches by another route.
 //
 // # Why a bound is one
 //
@@ -89,7 +86,9 @@
 // places behind the border (0.14 points of the bound of a LLaMA), large values against a cut of all others
 // (4.9 points of the bound of a BERT 5 % above its floor), splitting into two cases of whole
 // grains, knapsacks of parts of up to 32 values, keeping what goes on between equal stretches,
-// a second thread.
+// a second thread, repairs that measure every change for every choice, forgetting at once all
+// that cuts do not keep, work that passes share (what starts took near the floor was missing to
+// evictors: 13 points of cost in all over the corpus).
 //
 // Where bounds are loose, close to the floor, these raise them by less than 0.1 points: one cut at
 // up to eight places with a price for each, and one cost for what runs again behind several; sets
@@ -105,7 +104,7 @@
 //
 // Prices on bytes and cuts: project selection (Picard 1976), Lagrangian relaxation; flow: Dinic
 // 1970; rounding to grains: Chvátal and Gomory; chains of layers: Griewank and Walther's
-// revolve, 2000; eviction: dynamic tensor rematerialization (Kirisame et al. 2021); annealing:
+// revolve, 2000, and Beaumont et al.'s rotor, 2019; eviction: dynamic tensor rematerialization (Kirisame et al. 2021); annealing:
 // Kirkpatrick, Gelatt, Vecchi 1983.
 //
 // Nothing depends on the clock or on the number of cores: searches end by counted work. What is

@@ -7,16 +7,17 @@ import (
 	"slices"
 )
 
-// evictor walks the order once with a limit of bytes. Where something does not
-// fit, it forgets what is cheap to make again for its bytes and not read for
-// long. Plans so made are seldom the cheapest, but there is one close to the
-// floor too, where what cuts keep at some places does not fit at others.
+// evictor is online eviction, as in dynamic tensor rematerialization: it walks the order once
+// with a limit of bytes, and where something does not fit it forgets the value that is worth
+// least: cheap to make again for its bytes, and not read for long. Such plans are seldom the
+// cheapest, but there is one close to the floor too, where what a cut keeps for one place does
+// not fit at others.
 type evictor struct {
 	s     *Solver
 	limit int64
 	w     weighing
 	p     plan
-	*terrain
+	*dependencies
 
 	of       []parcel // by value
 	unneeded []int32  // what was found to be wanted no more, and was not forgotten yet
@@ -49,10 +50,10 @@ type stay struct{ from, to int32 }
 // stays is by value; nil is that any may be forgotten.
 type stays []stay
 
-// terrain is what evictors look at, over and over, whatever they aim at: how values
+// dependencies is what evictors look at, over and over, whatever they aim at: how values
 // that may be forgotten hang together, and nothing of other values. It stands in one row
 // (indices are quicker than slices of so few).
-type terrain struct {
+type dependencies struct {
 	ties   []ties  // by value
 	ends   []int32 // what those tell
 	across []int64 // by operator: bytes of other values while it is the next to run first
@@ -66,12 +67,12 @@ type ties struct {
 	maker                 int32
 }
 
-func (s *Solver) terrain() *terrain {
-	if s.land != nil {
-		return s.land
+func (s *Solver) dependencies() *dependencies {
+	if s.deps != nil {
+		return s.deps
 	}
 	p := s.p
-	t := &terrain{ties: make([]ties, len(p.Bytes)), across: s.across()}
+	t := &dependencies{ties: make([]ties, len(p.Bytes)), across: s.across()}
 	add := func(values []int32) {
 		for _, v := range values {
 			if s.may(v) {
@@ -95,7 +96,7 @@ func (s *Solver) terrain() *terrain {
 		t.ends = append(t.ends, s.uses.Of(int32(v))...)
 		l.end = int32(len(t.ends))
 	}
-	s.land = t
+	s.deps = t
 	return t
 }
 
@@ -113,9 +114,9 @@ type found struct {
 	fits  bool // it is within the limit
 }
 
-// evicted are plans that one way of evictors finds, and what the cheapest costs of
+// evictBy are plans that one way of evictors finds, and what the cheapest costs of
 // those that fit.
-func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, stays stays) (plans []found, least float64) {
+func (s *Solver) evictBy(limit int64, most float64, launches int, w weighing, stays stays) (plans []found, least float64) {
 	aim := limit
 	least = math.Inf(1)
 	for range aims {
@@ -139,11 +140,11 @@ func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, st
 	return plans, least
 }
 
-// evictions are plans of evictors, cheapest first, as many as some work allows, or up to one
+// evictPlans are plans of evictors, cheapest first, as many as some work allows, or up to one
 // that costs at most so much. Behind what all weighings lead to comes what is kept of a chain,
 // if that costs clearly less. Where there is no plan yet, one that fits comes before all: to
 // repair what is cheaper may take all work there is, and come to nothing.
-func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none bool) (all []func() plan) {
+func (s *Solver) evictPlans(limit, work int64, most float64, cases []stays, none bool) (all []func() plan) {
 	var plans []found
 	until, least, below := s.sim.work+work, math.Inf(1), math.Inf(1)
 	best := weighings[0]
@@ -152,7 +153,7 @@ func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none 
 			if s.sim.work > until || least <= most {
 				break
 			}
-			more, cost := s.evicted(limit, most, s.sim.most, w, kept)
+			more, cost := s.evictBy(limit, most, s.sim.most, w, kept)
 			for _, f := range more {
 				if f.fits && f.extra < below {
 					plans = append(plans, f)
@@ -170,10 +171,9 @@ func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none 
 	for way := []weighing{best}; len(cases) > 0; cases = cases[1:] {
 		walk(way, cases[0])
 	}
-	until, below = math.MaxInt64, least*verseBelow
-	s.verses(walk)
-	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
-	plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
+	until, below = math.MaxInt64, least*chainBelow
+	s.withCheckpoints(walk)
+	plans = cheapestFirst(plans)
 	if k := slices.IndexFunc(plans, func(f found) bool { return f.fits }); none && k > 0 {
 		fits := plans[k]
 		copy(plans[1:], plans[:k])
@@ -187,13 +187,19 @@ func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none 
 	return all
 }
 
+// cheapestFirst sorts plans by cost, and leaves one of each.
+func cheapestFirst(plans []found) []found {
+	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
+	return slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
+}
+
 // aims is how many limits an evictor aims at.
 const aims = 4
 
 // newEvictor is one that aims at a limit. Some values stay, or stays is nil.
 func (s *Solver) newEvictor(limit int64, w weighing, stays stays) *evictor {
 	n := len(s.p.Bytes)
-	e := &evictor{s: s, limit: limit, w: w, terrain: s.terrain(), p: plan{gone: make([]bool, n)},
+	e := &evictor{s: s, limit: limit, w: w, dependencies: s.dependencies(), p: plan{gone: make([]bool, n)},
 		of: make([]parcel, n), there: newBitset(n), open: newBitset(n), most: s.sim.most}
 	copy(e.p.gone, s.p.Forced)
 	for v := range e.of {

@@ -289,8 +289,8 @@ func (s *Solver) Evictors(limit int64) error {
 // Work is how many launches were simulated so far, about.
 func (s *Solver) Work() int64 { return s.sim.work }
 
-// WithoutLean has the solver look at no lean program.
-func (s *Solver) WithoutLean() { s.leaner = &lean{} }
+// WithoutCoarse has the solver look at no coarse program.
+func (s *Solver) WithoutCoarse() { s.coarser = &coarse{} }
 
 // Twins is what is proven of a limit by two places: by prices, and by a knapsack; and
 // what the cut of either place says, and the cheapest launches cost. It reports false if
@@ -369,13 +369,14 @@ func (s *Solver) Mixes(first, second int32, limit int64) error {
 	return nil
 }
 
-// Walks is what a search does with the plan that the last Solve ended with: walk
+// Walks is what a search does with the plan for a limit: walk
 // walks a plan that forgets one thing less, another one each time, and trial tries
 // such changes, having walked the plan once for many of them. Both tell how many
 // launches the plan comes to. Where walk is to begin at the border, it keeps what is
 // before it, unless the plan forgets something there.
 func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() int) {
-	p := s.last.clone()
+	a, _ := s.Solve(limit, Ask{})
+	p := a.plan.clone()
 	s.sim.run(p, limit)
 	x := &search{s: s, sim: s.sim, trial: s.trial, used: make([]int32, len(s.p.Bytes))}
 	all := x.losses(&p, nil)
@@ -515,10 +516,10 @@ func (s *simulator) byPlaces(p plan) bool {
 	return true
 }
 
-// Verse is what it costs to come back through so many links of a chain, from the last to the
+// Checkpoints is what it costs to come back through so many links of a chain, from the last to the
 // first, with what goes on to the first there and room for so much more.
-func (s *Solver) Verse(room, links int) (cost float64, ok bool) {
-	v := s.newVerse()
+func (s *Solver) Checkpoints(room, links int) (cost float64, ok bool) {
+	v := s.newCheckpoints()
 	if v == nil || 1+links >= len(v.at)-1 {
 		return 0, false
 	}

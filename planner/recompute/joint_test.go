@@ -194,7 +194,7 @@ func TestLower(t *testing.T) {
 		}
 		peak, extra, err := recompute.Check(p, a.Launches)
 		t.Logf("1/%d lower: extra %.2f %%, after %.2f %%", part, 100*extra/costOf(p), 100*from.Extra/costOf(p))
-		if err != nil || peak > limit || peak != a.Peak || a.Bound > extra*(1+1e-9) || extra > from.Extra+0.015*costOf(p) {
+		if err != nil || peak > limit || peak != a.Peak || a.Bound > extra*(1+1e-9) || extra > from.Extra+0.0125*costOf(p) {
 			t.Errorf("1/%d lower: %v; peak %d of %d, extra %v, bound %v, after %v", part, err, peak, limit, extra, a.Bound, from.Extra)
 		}
 	}

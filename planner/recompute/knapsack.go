@@ -225,7 +225,7 @@ func (x *search) follow(pairs [2][]candidate, least float64) (better bool) {
 			if !x.repair(&p, x.extra+max(0, x.extra-least)) {
 				continue
 			}
-			if extra := x.takeBack(&p); extra < x.extra {
+			if extra := x.restore(&p); extra < x.extra {
 				x.best, x.extra, better = p, extra, true
 			}
 		}

@@ -38,7 +38,7 @@ func init() { // some passes solve other problems by all
 	passes = []pass{
 		{name: "cuts", doc: "price bytes at the places that bind, and cut; round bytes to grains",
 			in: []Effort{Sketch, Any}, when: always, run: (*solving).cut},
-		{name: "any", doc: "walk once and forget, or repair the starts, for a plan whatever it costs",
+		{name: "any", doc: "evict, or repair the starts, for a plan whatever it costs",
 			in: []Effort{Any}, when: func(l *solving) bool { return l.ask.Effort == Any }, run: (*solving).anything},
 		// The sets that cuts keep are most of what a plan needs: begin with them, and stop there
 		// if that is at the bound.
@@ -69,21 +69,21 @@ func init() { // some passes solve other problems by all
 		{name: "route", doc: "take the launches that tails found, if they are near the bound",
 			when: always, run: (*solving).takeRoute},
 
-		{name: "evict", doc: "walk once, and forget what is worth least when something does not fit",
-			when: (*solving).mayWalk, run: (*solving).walk},
-		{name: "front", doc: "forget the first layers, but for what goes on from them",
-			when: func(l *solving) bool { return l.x.extra > l.from(wide) && l.s.leads(l.x.work) }, run: (*solving).lead},
-		{name: "lean", doc: "solve the program without what is cheap",
-			when: (*solving).mayLean, run: func(l *solving) { l.x.lean() }},
-		{name: "exchange", doc: "remember something that does not fit, and forget what is cheaper to lose",
-			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.swap(l.share(0.4, 0.15)) }},
-		{name: "restart", doc: "go on from other sets of the cuts",
+		{name: "evict", doc: "online eviction: walk once, and forget what is worth least when something does not fit",
+			when: (*solving).mayEvict, run: (*solving).evict},
+		{name: "prefix", doc: "forget the first layers or steps as a whole, and evict",
+			when: func(l *solving) bool { return l.x.extra > l.from(wide) && l.s.mayDropPrefix(l.x.work) }, run: (*solving).dropPrefix},
+		{name: "coarsen", doc: "solve the program without cheap operators, and carry its plan over",
+			when: (*solving).mayCoarsen, run: func(l *solving) { l.x.coarsen() }},
+		{name: "exchange", doc: "keep something that does not fit, and forget what is cheaper to lose",
+			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.exchangeBest(l.share(0.4, 0.15)) }},
+		{name: "restart", doc: "repair and improve other sets of the cuts, also those over the limit elsewhere",
 			when: always, run: (*solving).restart},
 		// The better the plan is, the less it has to do. If there is none, it may come to one.
-		{name: "anneal", doc: "change the plan at random",
+		{name: "anneal", doc: "change the plan at random (simulated annealing)",
 			when: (*solving).mayAnneal, run: func(l *solving) { l.x.anneal(l.least, l.starts) }},
-		{name: "explore", doc: "improve each start that is left by exchanges of its own",
-			when: func(l *solving) bool { return l.x.most < 0 || l.x.best.gone != nil }, run: (*solving).explore},
+		{name: "exchange all", doc: "exchange in each other start that was found",
+			when: func(l *solving) bool { return l.x.most < 0 || l.x.best.gone != nil }, run: (*solving).exchangeAll},
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *Solver) Without(names ...string) error {
 }
 
 // hints are what can be left out of passes.
-var hints = []string{"chains"}
+var hints = []string{"checkpoints"}
 
 // Try is what a pass came to.
 type Try struct {

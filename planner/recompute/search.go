@@ -36,6 +36,7 @@ func (s *Solver) newSearch(limit, work int64) *search {
 	x := &search{s: s, sim: s.sim, trial: s.trial, limit: limit, work: work,
 		worth: make([]float64, len(s.p.Bytes)), used: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
 	x.forgetWorth()
+	x.stage(1)
 	return x
 }
 
@@ -87,14 +88,14 @@ func (x *search) descend(starts []func() plan, far bool, part float64) {
 			if x.best.gone == nil { // a plan at all: what it takes back is within the work
 				x.best, x.extra = p.clone(), x.sim.extra
 			}
-			extra := x.takeBack(&p)
+			extra := x.restore(&p)
 			x.offer(p, extra)
 		}
 	}
 }
 
-// swap improves the best plan by exchanges.
-func (x *search) swap(part float64) {
+// exchangeBest improves the best plan by exchanges.
+func (x *search) exchangeBest(part float64) {
 	x.stage(part)
 	if x.best.gone != nil { // even if it costs as much: events that nothing follows from are no longer there
 		x.best, x.extra = x.exchange(x.best, x.extra)
@@ -109,13 +110,13 @@ func (x *search) explore(starts []func() plan, part float64) {
 			return
 		}
 		if p := start(); x.repair(&p, math.Inf(1)) {
-			extra := x.takeBack(&p)
+			extra := x.restore(&p)
 			x.offer(x.exchange(p, extra))
 		}
 	}
 }
 
-// exchange remembers something that does not fit, and forgets what is cheaper to lose instead,
+// exchange keeps something that does not fit, and forgets what is cheaper to lose instead,
 // as long as that pays.
 func (x *search) exchange(p plan, extra float64) (plan, float64) {
 	for better := true; better && !x.done(); {
@@ -127,7 +128,7 @@ func (x *search) exchange(p plan, extra float64) (plan, float64) {
 			repaired := x.repair(&q, extra)
 			x.tabued = false
 			if repaired {
-				if e := x.takeBack(&q); e < extra {
+				if e := x.restore(&q); e < extra {
 					p, extra, better = q, e, true
 					break
 				}

@@ -33,22 +33,21 @@ type Solver struct {
 	unit  float64 // of cost
 	top   int64   // the peak of the plain program
 
-	land    *terrain // of evictors, once there were any
-	verse   *verse   // the forward pass, if it is a chain
-	versed  bool     // it was looked at as one
-	cuts    map[int32]*cut
-	pairs   map[[2]*cut]*knapsack
-	proven  map[int64]evidence // by limit
-	early   map[int64]bounds   // by limit: what was proven at first
-	leaner  *lean              // once it was looked at
-	lean    bool               // this is one's
-	off     map[string]bool    // passes that are left out
-	last    plan               // what the last search ended with
-	place   []int32            // by value, while a cut is built
-	met     []int32            // by operator, likewise
-	stained []int32
-	folded  []folded // while a cut is folded
-	spent   int64    // work of the cuts
+	deps         *dependencies // of evictors, once there were any
+	chain        *checkpoints  // of the forward pass, if it is one
+	checkpointed bool          // it was looked at as one
+	cuts         map[int32]*cut
+	pairs        map[[2]*cut]*knapsack
+	proven       map[int64]evidence // by limit
+	early        map[int64]bounds   // by limit: what was proven at first
+	coarser      *coarse            // once it was looked at
+	isCoarse     bool               // this is one's
+	off          map[string]bool    // passes that are left out
+	place        []int32            // by value, while a cut is built
+	met          []int32            // by operator, likewise
+	stained      []int32
+	folded       []folded // while a cut is folded
+	spent        int64    // work of the cuts
 }
 
 // New prepares a problem.
@@ -97,25 +96,16 @@ func (s *Solver) Another() (*Solver, error) {
 	return t, err
 }
 
-// How near to the bound a plan is taken as best, as parts of the whole cost: at
-// first, when the second half of the work begins, and where the first plans were so
-// far from it that others were walked for.
+// Gaps between a plan and the bound, as parts of the whole cost. Wider ones end searches sooner.
 const (
-	enough = 0.0002
-	good   = 0.0005
-	fair   = 0.001
+	enough  = 0.0002 // a plan is taken as best at first,
+	good    = 0.0005 // when the starts are through,
+	fair    = 0.001  // and where other kinds of starts were followed
+	wide    = 0.003  // starts of another kind may close it
+	farther = 0.008  // bounds will hardly close it
 )
 
-// wide is a gap that starts of another kind may close, and farther one that bounds will hardly.
-const (
-	wide    = 0.004
-	farther = 0.008
-)
-
-// mostAgain is how many launches for each operator a plan may have on average.
-const mostAgain = 8
-
-// How many launches are simulated for one limit, by effort.
+// Launches that are simulated for a limit, by effort; each pass may take a part. More finds cheaper plans later.
 const (
 	mostWork   = 3 << 20
 	soonWork   = mostWork / 4
@@ -124,8 +114,10 @@ const (
 	underWork  = sketchWork / 4 // where a plan is at hand
 )
 
-// quickProgram is how many operators a program has at most for a quick search to be worth it.
-const quickProgram = 2048
+const (
+	mostAgain    = 8    // launches of an operator of a plan, on average; a walk that takes more is given up
+	quickProgram = 2048 // operators of a program for which less work than all is worth a try
+)
 
 // Effort is how much is tried for a limit.
 type Effort int

@@ -30,18 +30,19 @@ type solving struct {
 	at       []bounded     // places that bind, as they were at first
 	starts   []func() plan // by what cuts keep there
 	cheapest []func() plan // by what costs least at a place, if that led anywhere
-	walks    []func() plan // of evictors
+	evicted  []func() plan // of evictors
 	tight    *tight        // of tails
 
 	opened bool // starts left a gap
 	paired bool // a plan for two places was better than those before
 }
 
-// explored is how many walks are improved by exchanges each.
-const explored = 2
-
-// wider is a gap that annealing may close.
-const wider = 0.002
+// What passes may take. More explored starts, or narrower gaps to anneal, cost time for tenths of a point.
+const (
+	explored    = 2       // plans of evictors that are improved by exchanges at once
+	wider       = 0.002   // a gap, as a part of the whole cost, that annealing or the coarse program may close
+	mostEvicted = 1 << 14 // operators of a program that has a plan, for evictors to look for a cheaper one
+)
 
 // solve finds a plan within a limit with some work.
 func (s *Solver) solve(limit int64, ask Ask, work int64) (Answer, bool) {
@@ -50,11 +51,7 @@ func (s *Solver) solve(limit int64, ask Ask, work int64) (Answer, bool) {
 	}
 	l := &solving{s: s, limit: limit, ask: ask, work: work, taken: Answer{Extra: math.Inf(1)}, eligible: true}
 	l.drive()
-	a, ok := l.answer()
-	if ok && a.plan.gone != nil {
-		s.last = a.plan
-	}
-	return a, ok
+	return l.answer()
 }
 
 // raised raises the bound of a limit, by all that may be proven, up to a target.
@@ -127,7 +124,7 @@ func (l *solving) anything() {
 	x := l.x
 	groups := [][]func() plan{l.starts}
 	if l.ask.From == nil {
-		groups = [][]func() plan{l.s.evictions(l.limit, mostWork/4, math.MaxFloat64, nil, true), l.starts}
+		groups = [][]func() plan{l.s.evictPlans(l.limit, mostWork/4, math.MaxFloat64, nil, true), l.starts}
 	}
 	for _, starts := range groups {
 		if l.ask.From == nil {
@@ -204,7 +201,7 @@ func (l *solving) wants(p proof) bool {
 }
 
 // matters reports whether it matters how good the plan is.
-func (l *solving) matters() bool { return l.x.most < 0 && !l.s.lean }
+func (l *solving) matters() bool { return l.x.most < 0 && !l.s.isCoarse }
 
 // pairs raises the bound by two places together.
 func (l *solving) pairs() {
@@ -264,34 +261,31 @@ func (l *solving) takeRoute() {
 	l.taken = Answer{Launches: r.launches, Peak: r.peak, Extra: r.extra}
 }
 
-// mayWalk reports whether there is a gap that evictors may close. Of very long programs any plan does.
-func (l *solving) mayWalk() bool {
-	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostWalked || l.x.best.gone == nil)
+// mayEvict reports whether there is a gap that evictors may close. Of very long programs any plan does.
+func (l *solving) mayEvict() bool {
+	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostEvicted || l.x.best.gone == nil)
 }
 
-// mostWalked is how many operators a program may have for evictors to improve a plan.
-const mostWalked = 1 << 14
-
-// walk improves plans of evictors.
-func (l *solving) walk() {
+// evict improves plans of evictors.
+func (l *solving) evict() {
 	x := l.x
-	l.walks = l.s.evictions(x.limit, x.work/4, x.most, l.e.stays, x.best.gone == nil)
-	x.descend(l.walks, true, 0.25)
+	l.evicted = l.s.evictPlans(x.limit, x.work/4, x.most, l.e.stays, x.best.gone == nil)
+	x.descend(l.evicted, true, 0.25)
 	l.settle()
-	x.explore(l.walks[:min(explored, len(l.walks))], 0.2)
+	x.explore(l.evicted[:min(explored, len(l.evicted))], 0.2)
 }
 
-// lead improves plans that forget from the front.
-func (l *solving) lead() {
-	leads := l.s.led(l.e.at, l.limit, l.x.most)
-	l.x.descend(leads, true, 0.125)
-	l.x.explore(leads[:min(explored, len(leads))], 0.125)
+// dropPrefix improves plans that forget the first layers.
+func (l *solving) dropPrefix() {
+	plans := l.s.dropPrefixes(l.e.at, l.limit, l.x.most)
+	l.x.descend(plans, true, 0.125)
+	l.x.explore(plans[:min(explored, len(plans))], 0.125)
 }
 
-// mayLean reports whether a gap stays that the lean program may close.
-func (l *solving) mayLean() bool {
+// mayCoarsen reports whether a gap stays that the coarse program may close.
+func (l *solving) mayCoarsen() bool {
 	x := l.x
-	return x.work >= quickWork && !l.s.lean && x.most < 0 && x.extra > l.from(wider) && len(l.s.p.Cost) <= mostRefined
+	return x.work >= quickWork && !l.s.isCoarse && x.most < 0 && x.extra > l.from(wider) && len(l.s.p.Cost) <= mostRefined
 }
 
 // restart goes on from other starts.
@@ -311,11 +305,10 @@ func (l *solving) mayAnneal() bool {
 	return l.x.work == mostWork && l.x.extra > l.from(wider) && len(l.s.p.Cost) <= mostRefined
 }
 
-// explore improves each start that is left by exchanges of its own. Where any plan would do,
-// each was followed by now.
-func (l *solving) explore() {
-	rest := l.walks[min(explored, len(l.walks)):]
-	if len(l.walks) == 0 {
+// exchangeAll improves each start that is left by exchanges of its own.
+func (l *solving) exchangeAll() {
+	rest := l.evicted[min(explored, len(l.evicted)):]
+	if len(l.evicted) == 0 {
 		rest = slices.Concat(l.s.combined(l.at), l.starts)
 	}
 	l.x.explore(rest, 0.2)

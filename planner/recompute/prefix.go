@@ -7,46 +7,45 @@ import (
 	"sort"
 )
 
-// Where a cut keeps something of some of many equal layers or steps, it does not say
-// of which. That matters for how long what is made of them waits. If the first steps
-// of a recurrent net are forgotten as a whole, but for what goes on from them, they
-// run again when the backward pass is through with all others, and there is room; if
-// that is too much at once, stretch by stretch. What is cheap to make of what is kept
-// is left to evictors.
+// Where a cut keeps something of some of many equal layers or steps, it does not say of which,
+// and that decides how long what is made of them waits. If the first steps of a recurrent net
+// are forgotten as a whole, but for what goes on from them, they run again when the backward
+// pass is through with all others and there is room; if that is too much at once, stretch by
+// stretch. What is cheap to make of what is kept is left to evictors.
 
 const (
-	longChain       = 256     // operators of a forward pass that others find no plans for as well
-	leadingCuts     = 2       // places at which some is kept and some is not
-	leadingEnds     = 48      // places up to which the forward pass may be forgotten
-	leadingLaunches = 3       // for each operator, on average, that evictors may make
-	leadingMost     = 3       // plans that are improved, of those that fit and of others
-	ledWork         = 8 << 20 // launches simulated for finding them, which is counted for more than it takes
+	longForward    = 256     // operators of a forward pass that others find no plans for as well
+	prefixCuts     = 2       // places at which some is kept and some is not
+	prefixEnds     = 48      // places up to which the forward pass may be forgotten
+	prefixLaunches = 3       // for each operator, on average, that evictors may make
+	prefixMost     = 3       // plans that are improved, of those that fit and of others
+	prefixWork     = 8 << 20 // launches simulated for finding them, which is counted for more than it takes
 )
 
-// leadingParts is how many stretches there may be of what is forgotten.
-var leadingParts = []int64{1, 2, 3, 4, 6, 8, 12}
+// prefixParts is how many stretches there may be of what is forgotten.
+var prefixParts = []int64{1, 2, 3, 4, 6, 8, 12}
 
-// leadingWeighings are those by which evictors try all cases.
-var leadingWeighings = []weighing{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
+// prefixWeighings are those by which evictors try all cases.
+var prefixWeighings = []weighing{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
 
-// leads reports whether a program is long enough for all this, and not too long, and may
+// mayDropPrefix reports whether a program is long enough for all this, and not too long, and may
 // take all the work there is: of narrower problems nothing came of it.
-func (s *Solver) leads(work int64) bool {
-	return work == mostWork && s.p.Border >= longChain && len(s.p.Cost) <= mostRefined
+func (s *Solver) mayDropPrefix(work int64) bool {
+	return work == mostWork && s.p.Border >= longForward && len(s.p.Cost) <= mostRefined
 }
 
-// led are the cheapest of such plans, first those within the limit. All cases are
+// dropPrefixes are the cheapest of such plans, first those within the limit. All cases are
 // tried by some weighings, and the best of them by all, as long as they do not take many
 // more launches than the cheapest so far, and as there is work.
-func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan) {
+func (s *Solver) dropPrefixes(at []bounded, limit int64, most float64) (all []func() plan) {
 	var fit, over []found
-	low, best, launches := math.Inf(1), stays(nil), leadingLaunches*len(s.p.Cost)
-	until := s.sim.work + ledWork
+	low, best, launches := math.Inf(1), stays(nil), prefixLaunches*len(s.p.Cost)
+	until := s.sim.work + prefixWork
 	try := func(w weighing, stays stays) {
 		if low <= most || s.sim.work > until {
 			return
 		}
-		plans, least := s.evicted(limit, most, launches, w, stays)
+		plans, least := s.evictBy(limit, most, launches, w, stays)
 		for _, f := range plans {
 			if f.fits {
 				if fit = append(fit, f); f.extra < low && s.sim.run(f.p, limit) {
@@ -60,40 +59,39 @@ func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan
 			low, best = least, stays
 		}
 	}
-	for _, stays := range s.leading(at) {
-		for _, w := range leadingWeighings {
+	for _, stays := range s.prefixes(at) {
+		for _, w := range prefixWeighings {
 			try(w, stays)
 		}
 	}
 	if stays := best; stays != nil {
 		for _, w := range weighings {
-			if !slices.Contains(leadingWeighings, w) {
+			if !slices.Contains(prefixWeighings, w) {
 				try(w, stays)
 			}
 		}
 	}
 	for _, plans := range [][]found{fit, over} {
-		slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
-		plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
-		for _, f := range plans[:min(len(plans), leadingMost)] {
+		plans = cheapestFirst(plans)
+		for _, f := range plans[:min(len(plans), prefixMost)] {
 			all = append(all, f.p.clone)
 		}
 	}
 	return all
 }
 
-// leading are cases for evictors, of what to keep up to a place: by value, up to which
+// prefixes are cases for evictors, of what to keep up to a place: by value, up to which
 // place it stays.
-func (s *Solver) leading(at []bounded) (cases []stays) {
+func (s *Solver) prefixes(at []bounded) (cases []stays) {
 	f := s.forward()
 	all := f.grown[s.p.Border]
-	ends := append(f.parted(all/leadingEnds), s.p.Border)
-	for _, b := range at[:min(leadingCuts, len(at))] {
+	ends := append(f.parted(all/prefixEnds), s.p.Border)
+	for _, b := range at[:min(prefixCuts, len(at))] {
 		less, more := b.nearest(b.sets)
 		if less.kept == nil || more.kept == nil {
 			continue
 		}
-		l := s.newLeader(b.c, less, more)
+		l := s.newPrefix(b.c, less, more)
 		add := func() {
 			kept := l.stays()
 			if !slices.ContainsFunc(cases, func(c stays) bool { return slices.Equal(c, kept) }) {
@@ -104,7 +102,7 @@ func (s *Solver) leading(at []bounded) (cases []stays) {
 			l.divide(b.room, front)
 			add()
 		}
-		for _, count := range leadingParts {
+		for _, count := range prefixParts {
 			fits := func(n int) bool {
 				var parts []int32
 				for k := range count {
@@ -121,8 +119,8 @@ func (s *Solver) leading(at []bounded) (cases []stays) {
 	return cases
 }
 
-// leader chooses what to keep at a cut's place, between what two of its sets do.
-type leader struct {
+// prefix chooses what to keep at a cut's place, between what two of its sets do.
+type prefix struct {
 	s          *Solver
 	c          *cut
 	less, more set
@@ -133,8 +131,8 @@ type leader struct {
 	ran        bitset  // of operators
 }
 
-func (s *Solver) newLeader(c *cut, less, more set) *leader {
-	l := &leader{s: s, c: c, less: less, more: more, order: each(len(c.values)), kept: make([]bool, len(c.values)), there: newBitset(len(s.p.Bytes)), ran: newBitset(len(s.p.Cost))}
+func (s *Solver) newPrefix(c *cut, less, more set) *prefix {
+	l := &prefix{s: s, c: c, less: less, more: more, order: each(len(c.values)), kept: make([]bool, len(c.values)), there: newBitset(len(s.p.Bytes)), ran: newBitset(len(s.p.Cost))}
 	l.price = (less.cost - more.cost) * s.unit / float64(c.bytes(more)-c.bytes(less))
 	slices.SortStableFunc(l.order, func(i, j int32) int { return cmp.Compare(s.sim.maker[c.values[i]], s.sim.maker[c.values[j]]) })
 	return l
@@ -142,7 +140,7 @@ func (s *Solver) newLeader(c *cut, less, more set) *leader {
 
 // divide keeps what the larger set does of the values made first, or last, as far as
 // there is room, and what the smaller one does of the others.
-func (l *leader) divide(room int64, front bool) {
+func (l *prefix) divide(room int64, front bool) {
 	order := slices.Clone(l.order)
 	if !front {
 		slices.Reverse(order)
@@ -169,7 +167,7 @@ func (l *leader) divide(room int64, front bool) {
 // stretches. Of others it keeps what the smaller one does, and what goes on from
 // stretch to stretch and costs more to make again than its bytes are worth. It
 // returns the bytes kept.
-func (l *leader) forget(parts, through []int32) (sum int64) {
+func (l *prefix) forget(parts, through []int32) (sum int64) {
 	s, last := l.s, parts[len(parts)-1]
 	clear(l.there)
 	for _, i := range l.order {
@@ -192,7 +190,7 @@ func (l *leader) forget(parts, through []int32) (sum int64) {
 }
 
 // again is what it costs to make a value of what is there.
-func (l *leader) again(v int32) (cost float64) {
+func (l *prefix) again(v int32) (cost float64) {
 	m := l.s.sim.maker[v]
 	if l.ran.has(m) {
 		return 0
@@ -208,7 +206,7 @@ func (l *leader) again(v int32) (cost float64) {
 }
 
 // stays is what is kept as a case.
-func (l *leader) stays() stays {
+func (l *prefix) stays() stays {
 	all := make(stays, len(l.s.p.Bytes))
 	for i, v := range l.c.values {
 		if l.kept[i] {

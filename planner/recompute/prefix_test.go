@@ -7,9 +7,9 @@ import (
 	"memopt/planner/recompute"
 )
 
-// TestLeading: the steps of a recurrent net run again stretch by stretch, and not
+// TestPrefix: the steps of a recurrent net run again stretch by stretch, and not
 // each from the first one.
-func TestLeading(t *testing.T) {
+func TestPrefix(t *testing.T) {
 	p := readJoint(t, "lstm")
 	forward := 0.0
 	for _, c := range p.Cost[:p.Border] {

@@ -13,25 +13,25 @@ type saving struct {
 	worth  float64
 }
 
-// takeBack remembers whatever fits, dearest first, until nothing more does. The
+// restore remembers whatever fits, dearest first, until nothing more does. The
 // plan must be within the limit. It returns what the plan costs.
-func (x *search) takeBack(p *plan) float64 {
+func (x *search) restore(p *plan) float64 {
 	x.sim.run(*p, x.limit)
 	extra := x.sim.extra
 	for before := math.Inf(1); extra < before && extra > 0 && !x.ended(); {
 		before = extra
-		extra = x.remember(p, x.savings(p), extra)
+		extra = x.restoreList(p, x.savings(p), extra)
 	}
 	return extra
 }
 
-// remember tries to take a list back at once, and halves it if that does not go.
-func (x *search) remember(p *plan, list []saving, extra float64) float64 {
+// restoreList tries to take a list back at once, and halves it if that does not go.
+func (x *search) restoreList(p *plan, list []saving, extra float64) float64 {
 	if len(list) == 0 || x.ended() {
 		return extra
 	}
 	if len(list) == 1 {
-		return x.rememberOne(p, list[0], extra)
+		return x.restoreOne(p, list[0], extra)
 	}
 	if len(list) <= blockOf(len(p.events)) {
 		q := *p
@@ -52,12 +52,12 @@ func (x *search) remember(p *plan, list []saving, extra float64) float64 {
 		}
 	}
 	half := (len(list) + 1) / 2
-	extra = x.remember(p, list[:half], extra)
-	return x.remember(p, list[half:], extra)
+	extra = x.restoreList(p, list[:half], extra)
+	return x.restoreList(p, list[half:], extra)
 }
 
-// rememberOne takes back one change if that goes.
-func (x *search) rememberOne(p *plan, c saving, extra float64) float64 {
+// restoreOne takes back one change if that goes.
+func (x *search) restoreOne(p *plan, c saving, extra float64) float64 {
 	if x.trial.walks != x.sim.walks && x.walked != x.sim.walks {
 		x.sim.run(*p, x.limit)
 	}

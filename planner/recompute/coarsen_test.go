@@ -8,9 +8,9 @@ import (
 	"memopt/planner/recompute"
 )
 
-// TestLean: what is found in lean programs is a plan of the whole one, and cheaper on
+// TestCoarsen: what is found in coarse programs is a plan of the whole one, and cheaper on
 // the whole than what is found without.
-func TestLean(t *testing.T) {
+func TestCoarsen(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		net  func(r *rand.Rand) *recompute.Problem
@@ -30,13 +30,13 @@ func leanly(t *testing.T, net func(r *rand.Rand) *recompute.Problem) {
 		p := net(r)
 		floor := recompute.FloorOf(p)
 		s, plain := solver(t, p), solver(t, p)
-		plain.WithoutLean()
+		plain.WithoutCoarse()
 		base, _ := s.Solve(1<<40, recompute.Ask{})
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(10+r.IntN(50))/100
 		b, found := plain.Solve(limit, recompute.Ask{})
 		a, ok := s.Solve(limit, recompute.Ask{})
 		if found && !ok {
-			t.Fatalf("within %d there is a plan, but not with a lean program", limit)
+			t.Fatalf("within %d there is a plan, but not with a coarse program", limit)
 		}
 		if !ok || !found {
 			continue
@@ -56,7 +56,7 @@ func leanly(t *testing.T, net func(r *rand.Rand) *recompute.Problem) {
 	}
 	t.Logf("%d of %d plans are cheaper, %d dearer; together %.0f instead of %.0f", cheaper, plans, dearer, with, without)
 	if with >= without {
-		t.Errorf("plans cost %v together, without lean programs %v", with, without)
+		t.Errorf("plans cost %v together, without coarse programs %v", with, without)
 	}
 }
 

@@ -10,28 +10,29 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Where not even what goes on between layers fits at once, the backward pass comes to
-// most layers from far: what goes on there is made again from the nearest place where it
-// was kept, and on the way some is kept for the layers before. What to keep where so that
-// least runs again is known for chains: of a stretch and some room, the place at which
-// to keep is that for which the stretch behind it, with what room that leaves, and the
-// one before it, with all of it, cost least together. Evictors keep that, and do the rest.
+// The forward pass as a chain of links. Where not even the values that go on from link to link
+// fit at once, the backward pass comes to most links from far: those values are made again
+// from the nearest link at which they were kept. Which to keep, with how much room, so that
+// least runs again is a dynamic program (Griewank and Walther's revolve for equal links,
+// Beaumont et al.'s rotor for others): of a stretch and a room, the checkpoint is the link for
+// which the stretch behind it, with the room that is left, and the one before it, with all of
+// it, cost least together. Evictors keep the checkpoints, and do the rest.
 
 const (
-	verseLinks = 96      // of a chain
-	verseRoom  = 24      // of that many units of what goes on
-	verseTries = 32      // weighings, or it is not worth beginning
-	verseLess  = 2       // units less than the most that fit
-	verseBelow = 0.9     // of what others cost: what does not cost less leads no farther than these
-	verseWork  = 1 << 17 // operators of a program times weighings that are tried
-	verseNear  = 128     // what links keep for the backward pass is not less than one of so many parts
+	chainLinks = 96      // of a chain
+	chainRoom  = 24      // of that many units of what goes on
+	chainTries = 32      // weighings, or it is not worth beginning
+	chainLess  = 2       // units less than the most that fit
+	chainBelow = 0.9     // of what others cost: what does not cost less leads no farther than these
+	chainWork  = 1 << 17 // operators of a program times weighings that are tried
+	chainNear  = 128     // what links keep for the backward pass is not less than one of so many parts
 )
 
-// verseWeighings are those by which evictors try each room.
-var verseWeighings = []weighing{{0.5, 1, 1, 1}, {1, 1, 1, 0}, {1, 1, 0.5, 1}}
+// chainWeighings are those by which evictors try each room.
+var chainWeighings = []weighing{{0.5, 1, 1, 1}, {1, 1, 1, 0}, {1, 1, 0.5, 1}}
 
-// verse is the forward pass as a chain of links.
-type verse struct {
+// checkpoints is the forward pass as a chain of links, solved for every stretch and room.
+type checkpoints struct {
 	values     int
 	at         []int32   // by link: its first operator, and behind the last link the border
 	across     [][]int32 // by link: the values that go on to it
@@ -44,17 +45,17 @@ type verse struct {
 	split [][][]int32   // … and the link at which something is kept, 0 if none is
 }
 
-// verses has evictors keep what goes on between links, with the most room for that which fits
+// withCheckpoints has evictors keep what goes on between links, with the most room for that which fits
 // beside all else, and a little less. fits reports whether by some weighings there is a plan.
-func (s *Solver) verses(fits func(ways []weighing, kept stays) bool) {
-	tries := verseWork / len(s.p.Cost)
-	if s.off["chains"] {
+func (s *Solver) withCheckpoints(fits func(ways []weighing, kept stays) bool) {
+	tries := chainWork / len(s.p.Cost)
+	if s.off["checkpoints"] {
 		return
 	}
-	if !s.versed && tries >= verseTries {
-		s.versed, s.verse = true, s.newVerse()
+	if !s.checkpointed && tries >= chainTries {
+		s.checkpointed, s.chain = true, s.newCheckpoints()
 	}
-	v := s.verse
+	v := s.chain
 	if v == nil {
 		return
 	}
@@ -62,15 +63,15 @@ func (s *Solver) verses(fits func(ways []weighing, kept stays) bool) {
 	defer func() { s.sim.work = work }()
 	most := sort.Search(len(v.again), func(room int) bool {
 		tries--
-		return !fits(verseWeighings[:1], v.kept(room))
+		return !fits(chainWeighings[:1], v.kept(room))
 	}) - 1
-	for room := most; room >= max(most-verseLess, 0) && tries > 0; room-- {
-		tries -= len(verseWeighings)
-		fits(verseWeighings, v.kept(room))
+	for room := most; room >= max(most-chainLess, 0) && tries > 0; room-- {
+		tries -= len(chainWeighings)
+		fits(chainWeighings, v.kept(room))
 	}
 }
 
-func (s *Solver) newVerse() *verse {
+func (s *Solver) newCheckpoints() *checkpoints {
 	f, border := s.forward(), s.p.Border
 	all := f.grown[border]
 	var order []int32 // of the places where links may begin: where least goes on first
@@ -80,7 +81,7 @@ func (s *Solver) newVerse() *verse {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(f.crossing[a], f.crossing[b]) })
-	v := &verse{values: len(s.p.Bytes), at: []int32{0, border}}
+	v := &checkpoints{values: len(s.p.Bytes), at: []int32{0, border}}
 	for _, at := range order {
 		i, _ := slices.BinarySearch(v.at, at)
 		near, before, behind := int64(math.MaxInt64), v.at[i-1], v.at[i]
@@ -91,7 +92,7 @@ func (s *Solver) newVerse() *verse {
 			near = min(near, f.crossing[behind])
 		}
 		grown := f.grown[at]
-		if len(v.at) <= verseLinks && min(grown-f.grown[before], f.grown[behind]-grown) >= all/verseNear && f.crossing[at]/2 <= near {
+		if len(v.at) <= chainLinks && min(grown-f.grown[before], f.grown[behind]-grown) >= all/chainNear && f.crossing[at]/2 <= near {
 			v.at = slices.Insert(v.at, i, at)
 		}
 	}
@@ -136,7 +137,7 @@ func (s *Solver) newVerse() *verse {
 }
 
 // kept is what to keep with some room.
-func (v *verse) kept(room int) stays {
+func (v *checkpoints) kept(room int) stays {
 	kept := make(stays, v.values)
 	// The backward pass of a link begins with the least beside it. What goes on to several
 	// links stays for the last of them: for all of them less would fit beside it.
@@ -159,12 +160,12 @@ func (s *Solver) firstFrom(v, at int32) int32 {
 }
 
 // units is how many of room what goes on to a link takes.
-func (v *verse) units(link int) int64 { return (v.bytes[link] + v.unit - 1) / v.unit }
+func (v *checkpoints) units(link int) int64 { return (v.bytes[link] + v.unit - 1) / v.unit }
 
 // solve works out what to do with all room and stretches, the short ones first.
-func (v *verse) solve(ctx context.Context) {
+func (v *checkpoints) solve(ctx context.Context) {
 	links := len(v.at) - 1
-	for room := range int64(verseRoom + 1) {
+	for room := range int64(chainRoom + 1) {
 		again, split := make([][]float64, links), make([][]int32, links)
 		for from := range again {
 			again[from], split[from] = make([]float64, links+1), make([]int32, links+1)
@@ -196,7 +197,7 @@ func (v *verse) solve(ctx context.Context) {
 }
 
 // keep notes what is kept at which places for a stretch, with some room.
-func (v *verse) keep(kept stays, from, to, room int) {
+func (v *checkpoints) keep(kept stays, from, to, room int) {
 	at := int(v.split[room][from][to])
 	if at == 0 {
 		return

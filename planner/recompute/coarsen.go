@@ -2,13 +2,12 @@ package recompute
 
 import "slices"
 
-// lean is a program without what is cheap. A value that a cheap operator makes of one
-// other alone, as a norm and an activation do of a product, is not there in it: who
-// reads it reads what it is made of, and has room for making it. So there are fewer
-// values to choose from, and only such as matter: a search in it gets farther than
-// one that forgets and remembers each of ten values that stand for the same. So it is
-// with the gates of a cell, too: all of them are in the sum that they are made of.
-type lean struct {
+// coarse is the program without cheap operators. A value that a cheap operator makes of one
+// other alone, as a norm or an activation does of a product, is not in it: its readers read
+// that other value, and have work space for making it. A search in it chooses among few values
+// that matter, where one in the whole program exchanges each of ten that stand for the same.
+// The gates of a recurrent cell go the same way: the sum that they are made of stands for them.
+type coarse struct {
 	s       *Solver   // of the whole program
 	solver  *Solver   // of this one; nil if that is not worth a look
 	ops     []int32   // by its operator: that of the whole program; the number of those at last
@@ -18,20 +17,21 @@ type lean struct {
 	room    []int64   // and bytes beside that
 }
 
+// What the coarse program leaves out: more makes it shorter, and its plans rougher.
 const (
-	leanSmall  = 4096  // a value is not there if it is less than one of so many parts of the peak
-	leanCheap  = 0.002 // what an operator may cost that is not there, as a part of the whole cost
-	leanRounds = 8     // walks that tell where passing values are touched
-	leanest    = 0.95  // the part of the operators that may be there, for it to be worth a look
+	coarseSmall  = 4096  // a value is not there if it is less than one of so many parts of the peak
+	coarseCheap  = 0.002 // what an operator may cost that is not there, as a part of the whole cost
+	coarseRounds = 8     // walks that tell where passing values are touched
+	coarsest     = 0.95  // the part of the operators that may be there, for it to be worth a look
 )
 
-// lean looks for a plan in the lean program.
-func (x *search) lean() {
+// coarsen solves the coarse program, and improves what its plan is in the whole one.
+func (x *search) coarsen() {
 	s := x.s
-	if s.leaner == nil {
-		s.leaner = s.newLean()
+	if s.coarser == nil {
+		s.coarser = s.newCoarse()
 	}
-	l := s.leaner
+	l := s.coarser
 	if l.solver == nil {
 		return
 	}
@@ -40,12 +40,12 @@ func (x *search) lean() {
 	}
 }
 
-// newLean makes the lean program. Its bounds are none of the whole one's, so they are
+// newCoarse makes the coarse program. Its bounds are none of the whole one's, so they are
 // not refined. It has no solver if it is hardly shorter, or what must be forgotten
 // must be made again.
-func (s *Solver) newLean() *lean {
+func (s *Solver) newCoarse() *coarse {
 	p, n := s.p, len(s.p.Bytes)
-	l := &lean{s: s, of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
+	l := &coarse{s: s, of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
 	family, small := s.families(), s.smallAlive()
 	made := make([]bool, n)
 	q := &Problem{Bytes: p.Bytes, Held: p.Held, Context: p.Context}
@@ -91,9 +91,9 @@ func (s *Solver) newLean() *lean {
 	if int(p.Border) == len(p.Cost) {
 		q.Border = int32(len(l.ops))
 	}
-	if float64(len(l.ops)) <= leanest*float64(len(p.Cost)) && p.Forced == nil {
+	if float64(len(l.ops)) <= coarsest*float64(len(p.Cost)) && p.Forced == nil {
 		if t, err := New(q); err == nil {
-			t.lean, t.off, l.solver = true, s.off, t
+			t.isCoarse, t.off, l.solver = true, s.off, t
 		}
 	}
 	l.ops = append(l.ops, int32(len(p.Cost)))
@@ -102,7 +102,7 @@ func (s *Solver) newLean() *lean {
 
 // matters reports whether a value is large enough to be there.
 func (s *Solver) matters(v int32) bool {
-	return s.p.Bytes[v] > s.top/leanSmall && s.sim.maker[v] >= 0
+	return s.p.Bytes[v] > s.top/coarseSmall && s.sim.maker[v] >= 0
 }
 
 // smallAlive is, by operator, the bytes of values that do not matter, as if none of
@@ -124,7 +124,7 @@ func (s *Solver) smallAlive() []int64 {
 
 // cheap reports whether an operator of the forward pass may run again for little.
 func (s *Solver) cheap(op int32) bool {
-	return op < s.p.Border && s.p.Again[op] && s.p.Cost[op] < leanCheap*s.total
+	return op < s.p.Border && s.p.Again[op] && s.p.Cost[op] < coarseCheap*s.total
 }
 
 // standing lists what stands for the values that an operator reads.
@@ -167,7 +167,7 @@ func (s *Solver) mayPass(v int32) bool {
 
 // pass has a value stand for what a cheap operator makes of it, unless it is larger
 // than that and than its whole family.
-func (l *lean) pass(op, in int32, family int64) {
+func (l *coarse) pass(op, in int32, family int64) {
 	s := l.s
 	cost, room := l.chain(op)
 	for _, v := range s.p.Outputs.Of(op) {
@@ -191,7 +191,7 @@ func (s *Solver) readers(v int32) (n int) {
 
 // chain is what it costs to run an operator and to make the passing values that it
 // reads, and the bytes that takes beside what those are made of.
-func (l *lean) chain(op int32) (cost float64, most int64) {
+func (l *coarse) chain(op int32) (cost float64, most int64) {
 	p := l.s.p
 	cost = p.Cost[op]
 	sum := p.Work[op]
@@ -212,12 +212,12 @@ func (l *lean) chain(op int32) (cost float64, most int64) {
 
 // lies reports whether the first value that an operator writes may lie over a passing
 // one.
-func (l *lean) lies(op int32) bool {
+func (l *coarse) lies(op int32) bool {
 	return slices.ContainsFunc(l.s.p.Over.Of(op), func(v int32) bool { return l.passing[v] })
 }
 
-// over is what an operator may write over in the lean program.
-func (l *lean) over(op int32, outs []int32) (over []int32) {
+// over is what an operator may write over in the coarse program.
+func (l *coarse) over(op int32, outs []int32) (over []int32) {
 	s := l.s
 	if len(outs) == 0 || outs[0] != s.p.Outputs.Of(op)[0] || l.lies(op) {
 		return nil
@@ -230,9 +230,9 @@ func (l *lean) over(op int32, outs []int32) (over []int32) {
 	return over
 }
 
-// plan is the plan of the whole program that forgets what a plan of the lean one
+// plan is the plan of the whole program that forgets what a plan of the coarse one
 // does, and passing values wherever they were read.
-func (l *lean) plan(from plan, limit int64) plan {
+func (l *coarse) plan(from plan, limit int64) plan {
 	s := l.s
 	p := s.keep.clone()
 	for v := range s.spans {
@@ -247,7 +247,7 @@ func (l *lean) plan(from plan, limit int64) plan {
 		p.events = append(p.events, event{l.ops[e.at], e.value})
 	}
 	// What makes a passing value again at a place touches others, so that is told a few times.
-	for range leanRounds {
+	for range coarseRounds {
 		known := len(p.events)
 		if !s.sim.run(p, limit) {
 			break
