@@ -285,7 +285,7 @@ func (s *staircase) onGrid(k int64) (best *candidate) {
 	return best
 }
 
-// has reports whether a grid limit has a plan, of use or not. Those far above the floor are taken to have one.
+// has reports whether a grid limit has a plan. Those far above the floor are taken to have one.
 func (s *staircase) has(k int64) bool {
 	if limit := s.at(k); limit < s.floor || limit >= s.floor+s.floor/nearFloor {
 		return limit >= s.floor
