@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// saving is something forgotten whose loss costs launches.
+// saving is a value that the plan forgets and makes again, and what keeping it would save.
 type saving struct {
 	event
 	border bool
 	worth  float64
 }
 
-// restore remembers whatever fits, dearest first, until nothing more does. The
-// plan must be within the limit. It returns what the plan costs.
+// restore keeps again whatever fits, the dearest first, until nothing more does. The plan must
+// be within the limit. It returns what the plan costs.
 func (x *search) restore(p *plan) float64 {
 	x.sim.run(*p, x.limit)
 	extra := x.sim.extra
@@ -25,7 +25,7 @@ func (x *search) restore(p *plan) float64 {
 	return extra
 }
 
-// restoreList tries to take a list back at once, and halves it if that does not go.
+// restoreList keeps a whole list again; if that does not fit, each half of it.
 func (x *search) restoreList(p *plan, list []saving, extra float64) float64 {
 	if len(list) == 0 || x.ended() {
 		return extra
@@ -56,7 +56,7 @@ func (x *search) restoreList(p *plan, list []saving, extra float64) float64 {
 	return x.restoreList(p, list[half:], extra)
 }
 
-// restoreOne takes back one change if that goes.
+// restoreOne keeps one value again if that fits.
 func (x *search) restoreOne(p *plan, c saving, extra float64) float64 {
 	if x.trial.walks != x.sim.walks && x.walked != x.sim.walks {
 		x.sim.run(*p, x.limit)
@@ -70,8 +70,7 @@ func (x *search) restoreOne(p *plan, c saving, extra float64) float64 {
 	return x.sim.extra
 }
 
-// blockOf is how many changes are taken back at once: one, but for plans of
-// very many events.
+// blockOf is how many values are kept again at once: one, but for plans of very many events.
 func blockOf(events int) int { return max(1, events/16) }
 
 func (p *plan) remove(c saving) {

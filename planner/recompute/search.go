@@ -10,7 +10,7 @@ type search struct {
 	s      *Solver
 	sim    *simulator
 	trial  *trial
-	walked int // walks of the simulator when it had walked what is being taken back from
+	walked int // walks of the simulator when it had walked the plan that is being restored
 	limit  int64
 	work   int64 // of which stages have parts
 	begun  int64 // work of the simulator when the stage began
@@ -85,7 +85,7 @@ func (x *search) descend(starts []func() plan, far bool, part float64) {
 			most = math.Inf(1)
 		}
 		if x.repair(&p, most) {
-			if x.best.gone == nil { // a plan at all: what it takes back is within the work
+			if x.best.gone == nil { // a plan at all: restoring is within the work from here on
 				x.best, x.extra = p.clone(), x.sim.extra
 			}
 			extra := x.restore(&p)
