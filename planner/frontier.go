@@ -117,6 +117,10 @@ func (s *search) descent() []*candidate {
 	if sketchy {
 		return found
 	}
+	// Limits near the floor may have no plan where a lower one was found: a budget has that one, and so does the curve.
+	if c := v.surely(found[len(found)-1].placed.Height); c != nil {
+		found = append(found, c)
+	}
 	return s.fill(v, found)
 }
 
