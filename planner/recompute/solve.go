@@ -87,15 +87,6 @@ func New(p *Problem) (*Solver, error) {
 	return s, nil
 }
 
-// Another is a solver of the same problem, for one who asks beside those of this one.
-func (s *Solver) Another() (*Solver, error) {
-	t, err := New(s.p)
-	if err == nil {
-		t.off = s.off
-	}
-	return t, err
-}
-
 // Gaps between a plan and the bound, as parts of the whole cost. Wider ones end searches sooner.
 const (
 	enough  = 0.0002 // a plan is taken as best at first,
