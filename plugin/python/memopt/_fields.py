@@ -96,7 +96,7 @@ class Memory(Section):
     total: int
 
 
-class Cluster(Section):
+class Row(Section):
     id: str
     strategy: int
     key: str
@@ -188,7 +188,7 @@ class Plan(Section):
     floor: Floor
     bound: Bound
     memory: Memory
-    clusters: list[Cluster]
+    clusters: list[Row]
     selection: Selection
     boundaries: list[Boundary]
     dominant: list[Holding]
