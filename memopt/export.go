@@ -89,7 +89,7 @@ func exportORT(f *planner.File, out *Export) {
 	covered := 0
 	takes := map[string]string{} // by ID
 	rows := slices.Clone(f.Clusters)
-	slices.SortStableFunc(rows, func(a, b planner.Row) int { return cmp.Compare(b.Applied, a.Applied) })
+	slices.SortStableFunc(rows, func(a, b planner.Cluster) int { return cmp.Compare(b.Applied, a.Applied) })
 	for _, c := range rows {
 		if c.Applied == 0 {
 			continue

@@ -155,7 +155,7 @@ func TestTrainersExtracts(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, q := range []*planner.Plan{plain, p} {
-				at := slices.IndexFunc(q.Clusters, func(r planner.Row) bool { return r.ID == c.row && r.Strategy == 2 && r.How != "" })
+				at := slices.IndexFunc(q.Clusters, func(r planner.Cluster) bool { return r.ID == c.row && r.Strategy == 2 && r.How != "" })
 				if c.row != "" && (at < 0 || (q.Clusters[at].Applied > 0) != (q == p)) {
 					t.Errorf("row %s is not in the table as it should be: %+v", c.row, q.Clusters)
 				}

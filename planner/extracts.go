@@ -44,11 +44,11 @@ func (r Request) extracted(id string) int {
 
 // extractRows are the rows of what can be kept in less. plain is the step in which no value is, here the one that was
 // chosen, and again what that runs again.
-func (s *search) extractRows(again []bool, plain, here form) (rows []Row, err error) {
+func (s *search) extractRows(again []bool, plain, here form) (rows []Cluster, err error) {
 	p := s.plan
 	for i := range p.Request.Extracts {
 		e := &p.Request.Extracts[i]
-		row := Row{ID: e.ID, Strategy: cluster.Compromise, Key: fmt.Sprintf("%s:%d:-1", e.ID, cluster.Compromise),
+		row := Cluster{ID: e.ID, Strategy: cluster.Compromise, Key: fmt.Sprintf("%s:%d:-1", e.ID, cluster.Compromise),
 			Canonical: []string{e.ID}, Freq: len(e.Nodes), Matched: len(e.Nodes), Beyond: true, Nodes: e.Nodes, How: counted(e.How)}
 		all := graph.Num(0)
 		for k, saving := range e.Savings {
@@ -105,7 +105,7 @@ type form struct {
 }
 
 // weighExtract simulates the step with the row the other way round, and with the row alone.
-func (s *search) weighExtract(row *Row, e *Extract, again []bool, plain, here form) error {
+func (s *search) weighExtract(row *Cluster, e *Extract, again []bool, plain, here form) error {
 	alone, err := s.modelOf(e, true, true, nil)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ type FileTold struct {
 	Floor    Floor          `json:"floor"`
 	Bound    Bound          `json:"bound"`
 	Memory   Memory         `json:"memory"`
-	Clusters []Row          `json:"clusters"`
+	Clusters []Cluster      `json:"clusters"`
 	Selected Selection      `json:"selection"`
 	Layers   []FileBoundary `json:"boundaries"`
 	Dominant []Holding      `json:"dominant"`
@@ -206,7 +206,7 @@ func (p *Plan) told() FileTold {
 		Floor:    p.Floor,
 		Bound:    p.Bound,
 		Memory:   p.Memory,
-		Clusters: append([]Row{}, p.Clusters...), // a file may be changed
+		Clusters: append([]Cluster{}, p.Clusters...), // a file may be changed
 		Layers:   []FileBoundary{},
 		Selected: p.Selection,
 		Saved:    p.Saved(),

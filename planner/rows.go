@@ -12,7 +12,7 @@ import (
 
 // Table is what a graph offers to run again as one, and what each offer does to the plan.
 type Table struct {
-	Clusters   []Row
+	Clusters   []Cluster
 	Selection  Selection
 	Spellings  []string // how clusters may be named
 	Boundaries []string // the nodes that read what layers keep for each other
@@ -34,8 +34,8 @@ func (p *Plan) Tabulate() (err error) {
 	return nil
 }
 
-// Row is a line of the plan table: one cluster, or several that must be on together.
-type Row struct {
+// Cluster is a line of the plan table: one cluster, or several that must be on together.
+type Cluster struct {
 	ID        string   `json:"id"` // of the first of them
 	Strategy  int      `json:"strategy"`
 	Key       string   `json:"key"` // the row as a setting: ID:strategy:-1, several joined by commas
@@ -65,7 +65,7 @@ type Row struct {
 }
 
 // apply has an entry be on.
-func (r *Row) apply(entry int) {
+func (r *Cluster) apply(entry int) {
 	r.Applied, r.AppliedAt, r.On = r.Applied+1, append(r.AppliedAt, entry), true
 	if r.Applied == r.Freq {
 		r.AppliedAt = nil
@@ -73,7 +73,7 @@ func (r *Row) apply(entry int) {
 }
 
 // turned has the row's effects be those of the plan against another one in which the row is the other way round.
-func (r *Row) turned(effect int64, cost float64, flops int64) {
+func (r *Cluster) turned(effect int64, cost float64, flops int64) {
 	if !r.On {
 		effect, cost, flops = -effect, 0-cost, -flops // and no cost is 0, not -0, which files would tell
 	}
@@ -108,7 +108,7 @@ func (p *Plan) ClusterIDs() []string {
 }
 
 // rows is the plan table: every cluster, largest saving first.
-func (s *search) rows() ([]Row, error) {
+func (s *search) rows() ([]Cluster, error) {
 	o, err := s.offered()
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (s *search) rows() ([]Row, error) {
 	}
 	plain := whole.formOf(s.m, nil)
 	t := &tabulation{search: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, again: again, whole: whole, plain: plain.peak}
-	rows := []Row{}
+	rows := []Cluster{}
 	for i := range o.keys {
 		rows = append(rows, t.row(&o.keys[i]))
 	}
@@ -144,7 +144,7 @@ func (s *search) rows() ([]Row, error) {
 	if p.Request.Level > 0 {
 		p.Selection.OtherBoundary = s.otherBoundary()
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int {
+	slices.SortStableFunc(rows, func(a, b Cluster) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Key, b.Key))
 	})
 	return rows, nil
@@ -163,13 +163,13 @@ type tabulation struct {
 }
 
 // row is the row of a key. What is on of it counts in the plan's selection.
-func (t *tabulation) row(k *cluster.Key) Row {
+func (t *tabulation) row(k *cluster.Key) Cluster {
 	a, m, selection := t.o.a, t.m, &t.plan.Selection
 	saving := k.Saving
 	if t.plan.Request.Compat != "" {
 		saving = k.ORTSaving
 	}
-	row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Key: k.String(), Canonical: k.Canonical, Freq: len(k.Members), Matched: len(k.Members),
+	row := Cluster{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Key: k.String(), Canonical: k.Canonical, Freq: len(k.Members), Matched: len(k.Members),
 		Saving: cluster.Formula(saving), Bytes: m.size(saving), ORTBytes: m.size(k.ORTSaving), BatchIndependent: !k.Batch, Beyond: k.Beyond}
 	var on, off []*cluster.Option // what is done of the row, and what is not
 	kept := map[int32]bool{}
@@ -285,7 +285,7 @@ func (s *search) whole() (*model, error) {
 }
 
 // weigh simulates the plan with a row the other way round, and the whole step with the row alone.
-func (t *tabulation) weigh(row *Row, on, off []*cluster.Option) {
+func (t *tabulation) weigh(row *Cluster, on, off []*cluster.Option) {
 	m, now := t.m, t.plan.t
 	other := slices.Clone(t.again)
 	only := make([]bool, len(other))

@@ -91,9 +91,9 @@ func explainPlan(w io.Writer, f *planner.File) {
 	}
 	report.Table(w, "lt", rows)
 	fmt.Fprintln(w, "\nComputed again; without it the peak would be higher by")
-	ledger(w, f, func(c planner.Row) bool { return c.Applied > 0 })
+	ledger(w, f, func(c planner.Cluster) bool { return c.Applied > 0 })
 	fmt.Fprintln(w, "\nKept; computed again, the peak would be lower by")
-	ledger(w, f, func(c planner.Row) bool { return c.Applied == 0 })
+	ledger(w, f, func(c planner.Cluster) bool { return c.Applied == 0 })
 	if f.Formulas != nil && len(f.Formulas.Ranges) > 0 {
 		fmt.Fprintln(w, "\nFor other sizes the same choices have this peak")
 		report.Ranges(w, f.Formulas)
@@ -102,9 +102,9 @@ func explainPlan(w io.Writer, f *planner.File) {
 
 // notTaken says why what would lower the peak was left alone: nobody asked for less,
 // or what was chosen is cheaper for what it frees.
-func notTaken(f *planner.File, c planner.Row) string {
+func notTaken(f *planner.File, c planner.Cluster) string {
 	limited := f.Request.Budget > 0 || f.Request.ActivationBudget > 0 || f.Request.MaxOverhead > 0
-	price := func(c planner.Row) float64 { return c.Cost / float64(max(c.PeakEffect, 1)) }
+	price := func(c planner.Cluster) float64 { return c.Cost / float64(max(c.PeakEffect, 1)) }
 	worst := -1.0
 	for _, other := range f.Clusters {
 		if other.Applied > 0 && other.PeakEffect > 0 && price(other) > worst {
@@ -128,7 +128,7 @@ func notTaken(f *planner.File, c planner.Row) string {
 }
 
 // ledger lists clusters with what each does for the peak and costs.
-func ledger(w io.Writer, f *planner.File, show func(planner.Row) bool) {
+func ledger(w io.Writer, f *planner.File, show func(planner.Cluster) bool) {
 	rows := [][]string{{"", "peak", "cost", "bytes", "again", "cluster", ""}}
 	for _, c := range f.Clusters {
 		if !show(c) {

@@ -31,7 +31,7 @@ const (
 type view struct {
 	Page
 	Saved               float64 // share of the peak that the plan takes off
-	Rows                []planner.Row
+	Rows                []planner.Cluster
 	Peaks               []planner.PeakFormula
 	Owners              []share
 	DimNames            []string

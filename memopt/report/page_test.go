@@ -210,7 +210,7 @@ func TestPageLong(t *testing.T) {
 	page.Picture = pic
 	page.File.Clusters = nil
 	for i := range 5000 {
-		page.File.Clusters = append(page.File.Clusters, planner.Row{Key: fmt.Sprintf("%s%d:1:-1", strings.Repeat("Gelu+", 100), i), Freq: 1, Saving: strings.Repeat("4*batch + ", 100)})
+		page.File.Clusters = append(page.File.Clusters, planner.Cluster{Key: fmt.Sprintf("%s%d:1:-1", strings.Repeat("Gelu+", 100), i), Freq: 1, Saving: strings.Repeat("4*batch + ", 100)})
 	}
 	for range 100 {
 		page.File.Formulas.Peaks = append(page.File.Formulas.Peaks, planner.PeakFormula{Formula: strings.Repeat("4*batch + ", 5000), Node: "n"})

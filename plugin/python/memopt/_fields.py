@@ -96,7 +96,7 @@ class Memory(Section):
     total: int
 
 
-class Row(Section):
+class Cluster(Section):
     id: str
     strategy: int
     key: str
@@ -188,7 +188,7 @@ class Plan(Section):
     floor: Floor
     bound: Bound
     memory: Memory
-    clusters: list[Row]
+    clusters: list[Cluster]
     selection: Selection
     boundaries: list[Boundary]
     dominant: list[Holding]
