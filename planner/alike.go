@@ -11,14 +11,13 @@ import (
 // them alone is worked out for the first of each. They are told by hashes of 64 bits under a seed of this process, so
 // that no file can make two that differ meet.
 type alike struct {
-	seed   maphash.Seed
 	look   []uint64         // by value: a hash of its type, kind, shape and known contents
 	firsts map[uint64]int32 // the first node of each kind
 }
 
 func newAlike(g *graph.Graph) *alike {
-	a := &alike{seed: maphash.MakeSeed(), look: make([]uint64, len(g.Values)), firsts: map[uint64]int32{}}
-	begin := maphash.Comparable(a.seed, 0)
+	a := &alike{look: make([]uint64, len(g.Values)), firsts: map[uint64]int32{}}
+	begin := maphash.Comparable(hashSeed, 0)
 	for i, v := range g.Values {
 		h := mix(begin, uint64(v.Type)<<8|uint64(v.Kind))
 		for _, dims := range [...][]graph.Dim{v.Shape, v.Ints} {
@@ -27,7 +26,7 @@ func newAlike(g *graph.Graph) *alike {
 				if n, ok := d.Const(); ok {
 					h = mix(h, uint64(n))
 				} else {
-					h = mix(h, maphash.String(a.seed, d.String()))
+					h = mix(h, maphash.String(hashSeed, d.String()))
 				}
 			}
 		}
@@ -39,24 +38,24 @@ func newAlike(g *graph.Graph) *alike {
 	return a
 }
 
-// mix takes x into a hash.
-func mix(h, x uint64) uint64 {
-	h = (h ^ x) * 0x9e3779b97f4a7c15
-	return h ^ h>>29
-}
+// hashSeed keys all hashes by which nodes and values are told apart.
+var hashSeed = maphash.MakeSeed()
+
+// mix takes x into a hash. It is keyed: of a fixed function, differences that cancel can be worked out.
+func mix(h, x uint64) uint64 { return maphash.Comparable(hashSeed, [2]uint64{h, x}) }
 
 // first is the first node that another is like: the same operator and attributes on values of the same looks.
 func (a *alike) first(n *graph.Node) int32 {
-	h := maphash.Comparable(a.seed, n.Op)
+	h := maphash.Comparable(hashSeed, n.Op)
 	for _, x := range n.Attrs {
-		h = mix(h, maphash.String(a.seed, x.Name))
+		h = mix(h, maphash.String(hashSeed, x.Name))
 		switch v := x.Value.(type) {
 		case int64:
 			h = mix(h, uint64(v))
 		case float64:
 			h = mix(h, math.Float64bits(v))
 		case string:
-			h = mix(h, maphash.String(a.seed, v))
+			h = mix(h, maphash.String(hashSeed, v))
 		case []int64:
 			for _, n := range v {
 				h = mix(h, uint64(n))

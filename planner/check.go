@@ -180,17 +180,17 @@ func (f *facts) prices() (x priced, err error) {
 // kind is the same for nodes that cost the same: those of an operator, with the same attributes, on the same shapes. It
 // is not told of a node that is given contents, or attributes of other kinds.
 func (f *facts) kind(n *graph.Node) (kind uint64, is bool) {
-	kind = maphash.Comparable(kinds, n.Op)
+	kind = maphash.Comparable(hashSeed, n.Op)
 	for _, a := range n.Attrs {
 		switch v := a.Value.(type) {
 		case int64:
 			kind = mix(kind, uint64(v))
 		case float64, string:
-			kind = mix(kind, maphash.Comparable(kinds, v))
+			kind = mix(kind, maphash.Comparable(hashSeed, v))
 		default:
 			return 0, false
 		}
-		kind = mix(kind, maphash.String(kinds, a.Name))
+		kind = mix(kind, maphash.String(hashSeed, a.Name))
 	}
 	for _, vs := range [...][]*graph.Value{n.Inputs, n.Outputs} {
 		kind = mix(kind, uint64(len(vs)))
@@ -210,8 +210,6 @@ func (f *facts) kind(n *graph.Node) (kind uint64, is bool) {
 	}
 	return kind, true
 }
-
-var kinds = maphash.MakeSeed()
 
 // work is the operations of a node, and the bytes that it reads and writes.
 func (f *facts) work(n *graph.Node) (flops int64, moved float64, err error) {
