@@ -101,11 +101,11 @@ const mostRate = 1e200
 // device. A node that was not measured has the rate of all that were, together. Rates go with a node, not times, so
 // that what was measured on one batch prices another.
 func (m *model) reprice(rates map[string]float64) error {
+	if len(rates) == 0 {
+		return nil
+	}
 	units, times := 0.0, 0.0
 	for _, id := range m.nodes {
-		if len(rates) == 0 {
-			return nil
-		}
 		n := m.g.Nodes[id]
 		if rate, known := rates[n.Name]; known {
 			if !(rate >= 0 && rate <= mostRate) {

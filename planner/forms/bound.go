@@ -20,10 +20,11 @@ func (own *trial) leastOf(c choice) float64 {
 	apart := planner.Apart{Bytes: own.freed(all(len(own.found)))}
 	gone := map[string]bool{}
 	for _, n := range own.Graph.Nodes {
-		if n.Phase == graph.Forward && !sameNode(n, forward.Graph) || n.GradientOf(gone) {
-			apart.Nodes = append(apart.Nodes, n)
+		isForward := n.Phase == graph.Forward
+		if (!isForward || sameNode(n, forward.Graph)) && !n.GradientOf(gone) {
+			continue
 		}
-		if n.Phase == graph.Forward && len(apart.Nodes) > 0 && apart.Nodes[len(apart.Nodes)-1] == n {
+		if apart.Nodes = append(apart.Nodes, n); isForward {
 			gone[n.GradientScope()] = true
 		}
 	}
