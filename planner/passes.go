@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -52,12 +54,20 @@ type Pass struct {
 // Passes lists what searches run, in running order. Request.Without takes the names.
 func Passes() (all []Pass) {
 	for i, p := range recompute.Passes() {
-		all = append(all, Pass{Name: choosing + p.Name, Doc: p.Doc, At: p.At, Needed: i == 0})
+		all = append(all, Pass{Name: choosing + p.Name, Doc: p.Doc, At: sourceLine(p.Run), Needed: i == 0})
 	}
 	for i, p := range pack.Passes() {
-		all = append(all, Pass{Name: placing + p.Name, Doc: p.Doc, At: p.At, Needed: i == 0})
+		all = append(all, Pass{Name: placing + p.Name, Doc: p.Doc, At: sourceLine(p.Run), Needed: i == 0})
 	}
 	return all
+}
+
+// sourceLine is the file, from the folder planner on, and the line at which a function of a pass begins.
+func sourceLine(run any) string {
+	f := runtime.FuncForPC(reflect.ValueOf(run).Pointer())
+	file, line := f.FileLine(f.Entry())
+	_, file, _ = strings.Cut(file, "/planner/")
+	return fmt.Sprintf("planner/%s:%d", file, line)
 }
 
 // What comes before the names of passes, and who else chooses and places.

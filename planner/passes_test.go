@@ -13,6 +13,9 @@ func TestSigned(t *testing.T) {
 	known := map[string]bool{"planner/given": true}
 	for _, p := range planner.Passes() {
 		known[p.Name] = true
+		if room, _, _ := strings.Cut(p.Name, "/"); !strings.HasPrefix(p.At, "planner/"+room+"/") {
+			t.Errorf("%s begins at %s", p.Name, p.At)
+		}
 	}
 	names, _ := planner.Strategies()
 	for _, name := range names {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -81,25 +79,20 @@ func largeFirstPays(p *part, t target) bool {
 	return len(p.ranges) > searchRanges && !p.hasFixed() && sumsFit(p, t) && (!many || p.top-t.bound > t.bound/largeFirstGap)
 }
 
-// Passes lists the passes in running order: the name of each, what it does, and where its code begins. The first cannot
-// be left out.
-func Passes() (all []struct{ Name, Doc, At string }) {
-	for _, x := range passes {
-		run := any(x.run)
+// Passes lists the passes in running order: the name of each, what it does, and the function that does it. The first
+// cannot be left out.
+func Passes() (all []struct {
+	Name, Doc string
+	Run       any
+}) {
+	all = slices.Grow(all, len(passes))[:len(passes)]
+	for i, x := range passes {
+		all[i].Name, all[i].Doc, all[i].Run = x.name, x.doc, x.run
 		if x.run == nil {
-			run = x.runAll
+			all[i].Run = x.runAll
 		}
-		all = append(all, struct{ Name, Doc, At string }{x.name, x.doc, sourceLine(run)})
 	}
 	return all
-}
-
-// sourceLine is the file and the line at which a function begins, from the folder planner on.
-func sourceLine(run any) string {
-	f := runtime.FuncForPC(reflect.ValueOf(run).Pointer())
-	file, line := f.FileLine(f.Entry())
-	_, file, _ = strings.Cut(file, "/planner/")
-	return fmt.Sprintf("planner/%s:%d", file, line)
 }
 
 // Try is what one pass did for a solution.

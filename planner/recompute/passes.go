@@ -3,10 +3,7 @@ package recompute
 import (
 	"fmt"
 	"math"
-	"reflect"
-	"runtime"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -89,21 +86,16 @@ func init() { // some passes solve other problems by all
 
 func always(*solving) bool { return true }
 
-// Passes are the names of all passes in running order, what they do, and where they begin.
-func Passes() (all []struct{ Name, Doc, At string }) {
-	for _, p := range passes {
-		all = append(all, struct{ Name, Doc, At string }{p.name, p.doc, at(p.run)})
+// Passes lists the passes in running order: the name of each, what it does, and the function that does it.
+func Passes() (all []struct {
+	Name, Doc string
+	Run       any
+}) {
+	all = slices.Grow(all, len(passes))[:len(passes)]
+	for i, p := range passes {
+		all[i].Name, all[i].Doc, all[i].Run = p.name, p.doc, p.run
 	}
 	return all
-}
-
-// at is the file and the line where a function begins, from the folder planner on. Of a row that is a closure that is
-// the row.
-func at(run func(*solving)) string {
-	f := runtime.FuncForPC(reflect.ValueOf(run).Pointer())
-	file, line := f.FileLine(f.Entry())
-	_, file, _ = strings.Cut(file, "/planner/")
-	return fmt.Sprintf("planner/%s:%d", file, line)
 }
 
 // Without leaves passes out of what is solved from now on. Limits that were solved before are
