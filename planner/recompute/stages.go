@@ -39,9 +39,9 @@ type solving struct {
 
 // What passes may take. More explored starts, or narrower gaps to anneal, cost time for tenths of a point.
 const (
-	explored    = 2       // plans of evictors that are improved by exchanges at once
-	wider       = 0.002   // a gap, as a part of the whole cost, that annealing or the coarse program may close
-	mostEvicted = 1 << 14 // operators of a program that has a plan, for evictors to look for a cheaper one
+	explored     = 2       // plans of evictors that are improved by exchanges at once
+	wider        = 0.002   // a gap, as a part of the whole cost, that annealing or the coarse program may close
+	mostImproved = 1 << 14 // operators of a program that has a plan, for evictors or the coarse program to look for a cheaper one
 )
 
 // solve finds a plan within a limit with some work.
@@ -263,7 +263,7 @@ func (l *solving) takeRoute() {
 
 // mayEvict reports whether there is a gap that evictors may close. Of very long programs any plan does.
 func (l *solving) mayEvict() bool {
-	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostEvicted || l.x.best.gone == nil)
+	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostImproved || l.x.best.gone == nil)
 }
 
 // evict improves plans of evictors.
@@ -285,7 +285,7 @@ func (l *solving) dropPrefix() {
 // mayCoarsen reports whether a gap stays that the coarse program may close.
 func (l *solving) mayCoarsen() bool {
 	x := l.x
-	return x.work >= quickWork && !l.s.isCoarse && x.most < 0 && x.extra > l.from(wider) && len(l.s.p.Cost) <= mostRefined
+	return x.work >= quickWork && !l.s.isCoarse && x.most < 0 && x.extra > l.from(wider) && len(l.s.p.Cost) <= mostImproved
 }
 
 // restart goes on from other starts.
