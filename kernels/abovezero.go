@@ -5,8 +5,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The slope of a Relu hangs on nothing but which elements are above zero, which
-// is a bit each. The words are those of the masks of BitmaskDropout.
+// AboveZero packs x > 0 into one bit an element: all that the gradient of Relu
+// needs of its output. The words are laid out like BitmaskDropout's mask.
 var _ = define(graph.Op{
 	Name:   "AboveZero",
 	Domain: own,
@@ -99,8 +99,9 @@ func keepWhere(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// signs is the form of a gradient that reads the bits of AboveZero for input
-// 1, its y. It is exact where the slope is a choice, which it is for float32.
+// signs lets a gradient read the bits of AboveZero instead of its input 1, y.
+// Only float32 gradients select between dy and 0, so only there is this exact;
+// other types multiply by the slope, which gives NaN for 0·∞.
 func signs(n *graph.Node) []graph.Smaller {
 	if n.Inputs[1].Type != graph.Float32 {
 		return nil

@@ -34,8 +34,7 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]", "i64[4]", "i8[3]", "u16[3]>0"},
 })
 
-// magnitude leaves the numbers of uint64 that an int64 holds as negative ones
-// wrong, which are above 2⁶³.
+// magnitude is |x|. uint64 values from 2⁶³ on arrive as negative int64s and come out wrong.
 func magnitude(x int64) int64 {
 	return max(x, -x)
 }

@@ -5,8 +5,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Accumulate sums gradients over micro-batches in place. The first one of an
-// update replaces what the last update left, so nobody has to clear it.
+// Accumulate sums gradients over micro-batches in place. Micro-batch 0 overwrites
+// the sum of the previous update, so the accumulator is never cleared.
 var _ = define(graph.Op{
 	Name:   "Accumulate",
 	Domain: own,
@@ -63,7 +63,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// sameAsParam: input i has the type and shape of input 0.
+// sameAsParam requires input i to have the type and shape of input 0.
 func sameAsParam(n *graph.Node, i int) {
 	p, x := n.Inputs[0], n.Inputs[i]
 	if x.Type != p.Type || x.Rank() != p.Rank() {
@@ -74,9 +74,9 @@ func sameAsParam(n *graph.Node, i int) {
 	}
 }
 
-// wantScalar refuses input i unless it is one number of type t.
+// wantScalar requires input i, if present, to be a scalar of type t.
 func wantScalar(n *graph.Node, i int, t graph.DType) {
 	if v := n.In(i); v != nil && (v.Type != t || v.Rank() != 0) {
-		n.Fail("input %d must be one %s, but is %s%s", i, t, v.Type, v.Shape)
+		n.Fail("input %d must be a scalar %s, but is %s%s", i, t, v.Type, v.Shape)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// activation describes y = f(x) together with dx = dy·f′, which becomes an
-// operator of its own: one pass over memory, and nothing kept but x or y.
+// activation describes an elementwise y = f(x) and its gradient dx = dy·f′. The
+// gradient is one operator, so it needs one pass over memory and keeps only x or y.
 type activation struct {
 	name, doc string
 	domain    string // of y
@@ -17,29 +17,29 @@ type activation struct {
 	f, slope  func(n *graph.Node) func(float64) float64
 	// fromY says that slope is a function of y, so that x need not be kept.
 	fromY bool
-	// sign says that dx is dy where y is above zero, and else 0.
+	// sign: dx is dy where y > 0, else 0, so one bit of y an element is enough.
 	sign bool
-	// ofOrt says that ONNX Runtime has the gradient operator too.
+	// ofOrt: ONNX Runtime has the gradient operator too (domain com.microsoft).
 	ofOrt bool
-	// fast is f over rows, fastSlope dx = dy·slope(at); nil: f and slope do.
+	// fast is f over rows, fastSlope is dx = dy·slope(at); nil applies f or slope by element.
 	fast      func(n *graph.Node) func(y, x []float32)
 	fastSlope func(n *graph.Node) func(dx, dy, at []float32)
 	ints      func(x int64) int64 // nil: floats only
-	// shader is f as a pointwise expression of a, shaderSlope the slope as one of b;
-	// numbers are their p and q. "" if there is none.
+	// shader is f as a pointwise expression of a, shaderSlope the slope as an expression
+	// of b; numbers gives their constants p and q. "": no kernel.
 	shader, shaderSlope string
 	numbers             func(n *graph.Node) []float64
-	// fused says that ONNX Runtime's fused operators take it, which have no attributes
-	// for it; its gradient needs y alone.
+	// fused: ONNX Runtime's fused operators (FusedConv, FusedGemm…) accept it. They carry
+	// no attributes for it, and its gradient needs only y.
 	fused   bool
 	flops   int64
 	samples []string
 }
 
-// plain is a function that no attribute changes.
+// plain adapts a function that depends on no attribute.
 func plain[F any](f F) func(*graph.Node) F { return func(*graph.Node) F { return f } }
 
-// defineActivation adds both operators; the gradient's name ends in Grad.
+// defineActivation defines the operator and its gradient operator, named with suffix Grad.
 func defineActivation(a activation) *graph.Op {
 	if a.fast == nil {
 		a.fast = func(n *graph.Node) func(y, x []float32) { return scalarRows(a.f(n)) }

@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The rule of torch.optim.Adagrad.
+// Adagrad as torch.optim.Adagrad computes it.
 var _ = defineOptimizer(optimizer{
 	name:  "adagrad",
 	op:    "Adagrad",

@@ -9,9 +9,9 @@ import (
 
 var _ = defineOptimizer(adamRule("adam", "Adam", "Adam; weight decay is added to the gradient", "0", false))
 
-// adamRule is torch.optim's Adam and AdamW: running means of the gradient and
-// of its square, corrected for having begun at zero. With decoupled decay the
-// parameter shrinks by itself (AdamW), else decay is added to the gradient.
+// adamRule is torch.optim's Adam or AdamW: exponential moving averages of the
+// gradient and its square, with bias correction. AdamW (decoupled) multiplies the
+// parameter by 1 − lr·decay; Adam adds decay·parameter to the gradient.
 func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 	return optimizer{
 		name:    name,
@@ -53,14 +53,13 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 	}
 }
 
-// adamCorrections are the step size and the root that undo the bias towards
-// the zeros that the means began with.
+// adamCorrections returns the bias corrections: lr/(1 − β₁ᵗ) and √(1 − β₂ᵗ).
 func adamCorrections(u update) (step, root float64) {
 	t := float64(u.step)
 	return u.lr / (1 - math.Pow(u.n.Float("beta1"), t)), math.Sqrt(1 - math.Pow(u.n.Float("beta2"), t))
 }
 
-// adamNumbers are what the kernels of Adam and Lamb are told.
+// adamNumbers are the constants that the kernels of Adam and Lamb take.
 func adamNumbers(n *graph.Node) []float64 {
 	b1, b2 := n.Float("beta1"), n.Float("beta2")
 	return []float64{decayOf(n), n.Float("epsilon"), 1 - b1, b2, 1 - b2, math.Log(b1), math.Log(b2)}

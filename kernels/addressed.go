@@ -9,18 +9,17 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Buffers by their addresses: a kernel's other form, for devices that have them
-// (spirv.Addressed). Neither lowerings nor shaders know of it: what was compiled is
-// edited.
-//
-// Descriptors are the form that all others are held against: the validation layer
-// sees through them which bytes a kernel touches, and through addresses nothing.
+// Kernels that reach their buffers by device address (VK_KHR_buffer_device_address)
+// instead of by descriptor, which lets a buffer be larger than the descriptor range.
+// They are made by editing the compiled SPIR-V (spirv.Addressed), so lowerings and
+// shaders need no second form. Descriptors stay the default: with them the validation
+// layer can check which bytes a kernel touches.
 
-// addressedForms has the form of each kernel that was asked for it.
+// addressedForms caches addressed, by *graph.Kernel.
 var addressedForms sync.Map
 
-// addressed is a kernel's form for addresses, or nil: one without push constants
-// has none.
+// addressed returns the form of a kernel that uses addresses, or nil if the kernel has
+// no push constants to pass them in.
 func addressed(k *graph.Kernel) *graph.Kernel {
 	form, ok := addressedForms.Load(k)
 	if !ok {
@@ -33,9 +32,9 @@ func addressed(k *graph.Kernel) *graph.Kernel {
 	return form.(*graph.Kernel)
 }
 
-// withAddresses is a Lower for devices with addresses, too: what would see more of a
-// buffer than the device shows, and cannot be done in pieces, is done whole, by
-// kernels that find such buffers there.
+// withAddresses wraps a Lower for devices with buffer addresses. Where the lowering is
+// refused or a dispatch exceeds the descriptor range, it lowers again without that
+// limit, and the dispatches that exceed it use addressed kernels.
 func withAddresses(lower func(*graph.Lowering)) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		lower(l)
@@ -57,6 +56,6 @@ func withAddresses(lower func(*graph.Lowering)) func(*graph.Lowering) {
 	}
 }
 
-// tooLong says that a kernel cannot count an operand's elements from an address, for
-// which 32 bits have a sign.
+// tooLong reports whether an operand has too many elements for addressed kernels, whose
+// indices are signed 32-bit integers.
 func tooLong(o *graph.Operand) bool { return o != nil && o.Len() > math.MaxInt32 }

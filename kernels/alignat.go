@@ -6,9 +6,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// alignAt adds the form that an operator of two inputs had before opset 7: B
-// was broadcast only where broadcast said so, and axis was where in A its first
-// dim stood.
+// alignAt defines the form that a binary operator had before opset 7: B is broadcast
+// only if the attribute broadcast is set, and axis is the dim of A that B's first dim
+// aligns with.
 func alignAt(name string) *graph.Op {
 	return define(graph.Op{
 		Name:  name,

@@ -9,11 +9,12 @@ import (
 )
 
 var (
-	_ = defineArg("ArgMax", "where along the axis the greatest element is", false)
-	_ = defineArg("ArgMin", "where along the axis the least element is", true)
+	_ = defineArg("ArgMax", "index of the greatest element along the axis", false)
+	_ = defineArg("ArgMin", "index of the least element along the axis", true)
 )
 
-// A NaN is both the greatest and the least, as in numpy.
+// defineArg defines ArgMax or ArgMin. As in NumPy, a NaN counts as the greatest and as
+// the least element.
 func defineArg(name, doc string, least bool) *graph.Op {
 	return define(graph.Op{
 		Name:  name,
@@ -27,7 +28,7 @@ func defineArg(name, doc string, least bool) *graph.Op {
 			wantType(n, 0, isNumber, "numbers")
 			axis := axisOf(n, n.Int("axis"), x.Rank())
 			if x.Shape[axis].Is(0) {
-				n.Fail("dim %d is 0: there is no element to find", axis)
+				n.Fail("dim %d is 0: an empty axis has no greatest or least element", axis)
 			}
 			out := slices.Clone(x.Shape)
 			out[axis] = graph.Num(1)
@@ -77,8 +78,8 @@ func argMost(c *graph.Call, least bool, parallel func(n, grain int, f func(lo, h
 	})
 }
 
-// orders maps elements to numbers that order as elements of that type do. A
-// NaN comes after everything, all of them the same; −0 is 0.
+// orders maps elements to unsigned integers that compare as the elements do. All NaNs
+// map to the largest integer, and −0 equals 0.
 func orders(x *graph.Tensor) func(i int) uint64 {
 	const sign = 1 << 63
 	ofFloat := func(v float64) uint64 {
@@ -88,8 +89,8 @@ func orders(x *graph.Tensor) func(i int) uint64 {
 		case v == 0:
 			return sign
 		}
-		// A negative number is turned over, one that is not goes above it;
-		// without a branch, which signs would break every other time.
+		// Invert the bits of negative numbers and set the sign bit of the others, without
+		// a branch: signs are unpredictable.
 		bits := math.Float64bits(v)
 		return bits ^ (uint64(int64(bits)>>63) | sign)
 	}

@@ -6,13 +6,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// intoOurs lists operators of ONNX that are rewritten into operators of our own, at
-// least for some attributes.
+// intoOurs lists the ONNX operators that some attribute values rewrite into operators of
+// domain memopt.
 var intoOurs = []string{"Attention", "Bernoulli", "GRU", "LSTM", "RNN", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
-// AsRead is the library in which operators that would be rewritten into some of our
-// own stand as a file has them. A graph that is written for other runtimes is read by
-// it; such nodes are neither run nor differentiated.
+// AsRead is the library without the rewrites into domain memopt: the operators of
+// intoOurs stay as the file has them. It reads graphs that are written back for other
+// runtimes; these nodes can be neither run nor differentiated.
 func AsRead() *graph.Library {
 	var forms []graph.Op
 	for _, op := range Library.All() {
@@ -25,7 +25,7 @@ func AsRead() *graph.Library {
 	return Library.With(forms...)
 }
 
-// inferByRewrite takes types and shapes from what an operator is rewritten into.
+// inferByRewrite infers types and shapes from the nodes that an operator is rewritten into.
 func inferByRewrite(op *graph.Op) func(n *graph.Node) {
 	return func(n *graph.Node) {
 		b := graph.NewBuilder(graph.New(Library, ""))

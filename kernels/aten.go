@@ -8,9 +8,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// ATen is how ONNX Runtime calls PyTorch's own functions from a training
-// graph: the attribute operator names one, and its arguments are inputs,
-// numbers and lists among them. The functions that are known are a table.
+// ATen is ONNX Runtime's call of a PyTorch function from a training graph. The
+// attribute operator names the function; all its arguments, scalars and lists too,
+// are inputs. Table atens holds the functions that are supported.
 var _ = define(graph.Op{
 	Name:   "ATen",
 	Domain: "org.pytorch.aten",
@@ -21,7 +21,7 @@ var _ = define(graph.Op{
 	Infer: func(n *graph.Node) {
 		f := atenOf(n)
 		if len(n.Inputs) < f.args {
-			n.Fail("%s has %d arguments, not %d", n.Str("operator"), f.args, len(n.Inputs))
+			n.Fail("%s takes at least %d arguments, but has %d", n.Str("operator"), f.args, len(n.Inputs))
 		}
 		for i, v := range n.Inputs[:f.args] {
 			if v == nil {
@@ -29,14 +29,14 @@ var _ = define(graph.Op{
 			}
 		}
 		if len(n.Outputs) > f.results {
-			n.Fail("%s has %d results, not %d", n.Str("operator"), f.results, len(n.Outputs))
+			n.Fail("%s returns at most %d results, but has %d", n.Str("operator"), f.results, len(n.Outputs))
 		}
 		f.infer(n)
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		f := atenOf(n)
 		if f.grad == "" {
-			n.Fail("%s is no function that has a gradient here", n.Str("operator"))
+			n.Fail("%s has no gradient", n.Str("operator"))
 		}
 		if dy[0] == nil {
 			return make([]*graph.Value, len(n.Inputs))
@@ -88,22 +88,21 @@ var _ = define(graph.Op{
 	},
 })
 
-// aten is one function.
+// aten describes one function.
 type aten struct {
-	args, results int // the least of arguments, the most of results
+	args, results int // fewest arguments, most results
 	infer         func(n *graph.Node)
 	run           func(c *graph.Call, par func(n, grain int, f func(lo, hi int)))
 	lower         func(l *graph.Lowering)
 	flops         func(n *graph.Node) graph.Dim
 	reads         func(n *graph.Node, input int) graph.Dim // nil: all
-	// grad is the function that computes the gradient of argument 0, of
-	// gradArgs. The others have none.
+	// grad names the function that computes the gradient of argument 0 from
+	// gradArgs. Other arguments have no gradient.
 	grad     string
 	gradArgs func(b *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value
 }
 
-// atens are the functions. The names of those that are known are in the error
-// of atenOf too.
+// atens is keyed by function name. The error text of atenOf lists the names again.
 var atens = map[string]aten{
 	"embedding": {
 		args: 2, results: 1, infer: embeddingInfer, run: embedding, lower: lowerEmbedding, flops: noFlops, reads: picks,
@@ -159,7 +158,7 @@ var atens = map[string]aten{
 func atenOf(n *graph.Node) aten {
 	f, ok := atens[n.Str("operator")]
 	if !ok {
-		n.Fail("function %q is not known; there are embedding, max_pool2d_with_indices, _adaptive_avg_pool2d and their _backward", n.Str("operator"))
+		n.Fail("function %q is not supported; only embedding, max_pool2d_with_indices, _adaptive_avg_pool2d and their _backward are", n.Str("operator"))
 	}
 	return f
 }
@@ -168,8 +167,8 @@ func atenElements(arg int) func(*graph.Node) graph.Dim {
 	return func(n *graph.Node) graph.Dim { return n.Inputs[arg].Shape.Elems() }
 }
 
-// embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse) is rows
-// of the weight; the rest is about the gradient.
+// embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse) gathers rows of
+// the weight; the last three arguments only affect the gradient.
 func embeddingInfer(n *graph.Node) {
 	w, idx := n.Inputs[0], n.Inputs[1]
 	wantType(n, 1, isIndex, "int32 or int64")
@@ -190,8 +189,8 @@ func embedding(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 }
 
 // embedding_backward(dy, indices, num_weights, padding_idx, scale_grad_by_freq,
-// sparse) adds up the rows of each index; those of padding_idx are dropped, and
-// each sum is divided by how many there are if scale_grad_by_freq.
+// sparse) sums the rows of dy by index. Rows of padding_idx are dropped; with
+// scale_grad_by_freq each sum is divided by the count of its index.
 func embeddingBackInfer(n *graph.Node) {
 	dy, idx := n.Inputs[0], n.Inputs[1]
 	wantType(n, 0, isFloat, "floats")
@@ -209,8 +208,8 @@ func embeddingBackInfer(n *graph.Node) {
 	n.Set(0, dy.Type, slices.Concat(graph.Shape{rows[0]}, dy.Shape[idx.Rank():]))
 }
 
-// The rows of a much used index take turns in the order of the indices;
-// workers share out the columns.
+// Rows are added in the order of the indices, so the result does not depend on the
+// number of workers, which divide the columns.
 func embeddingBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, idx, dw := c.In[0], c.In[1], c.Out[0]
 	rows, width := dw.Shape[0], elems(dw.Shape[1:])
@@ -265,9 +264,9 @@ func embeddingBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	})
 }
 
-// atenWindow reads kernel_size, stride, padding, dilation and ceil_mode of two
-// spatial dims from argument first on. One number stands for both dims, no
-// stride for the kernel's.
+// atenWindow reads kernel_size, stride, padding, dilation and ceil_mode for two spatial
+// dims, beginning at argument first. One number applies to both dims; an empty stride
+// means the kernel size.
 func atenWindow(n *graph.Node, first int) window {
 	list := func(i int, what string, least int64, def []int) []int {
 		if n.In(first+i) == nil {
@@ -313,8 +312,8 @@ func atenPoolShape(n *graph.Node) graph.Shape {
 	return atenWindow(n, 1).shape(n, x, x[1])
 }
 
-// max_pool2d_with_indices(x, kernel_size, stride, padding, dilation,
-// ceil_mode); an index counts within the image of one channel.
+// max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode).
+// Indices are relative to the image of one channel.
 func atenPoolInfer(n *graph.Node) {
 	wantType(n, 0, isFloat, "floats")
 	n.Set(0, n.Inputs[0].Type, atenPoolShape(n))
@@ -374,8 +373,8 @@ func atenPoolBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	})
 }
 
-// _adaptive_avg_pool2d(x, output_size) is the mean of windows that share the
-// dims out as evenly as can be: result o of n sees [⌊o·d/n⌋, ⌈(o+1)·d/n⌉).
+// _adaptive_avg_pool2d(x, output_size): output o of n averages the elements
+// [⌊o·d/n⌋, ⌈(o+1)·d/n⌉) of a dim of length d.
 func adaptiveInfer(n *graph.Node) {
 	wantType(n, 0, isFloat, "floats")
 	x, size := n.Inputs[0], knownDims(n, 1, "output_size")
@@ -385,8 +384,8 @@ func adaptiveInfer(n *graph.Node) {
 	n.Set(0, x.Type, graph.Shape{x.Shape[0], x.Shape[1], size[0], size[1]})
 }
 
-// adaptiveEach calls f for every result of an image with the rows and columns
-// that it sees.
+// adaptiveEach calls f for every output of an image with the rows and columns of its
+// window.
 func adaptiveEach(in, out []int, f func(o, top, bottom, left, right int)) {
 	for y := range out[0] {
 		for x := range out[1] {
@@ -453,7 +452,7 @@ func lowerEmbedding(l *graph.Lowering) {
 	rowsPicked{1, w[0], elems(w[1:]), l.In[1].Len(), 1, -1}.pick(l)
 }
 
-// lowerEmbeddingGrad drops the rows of the index that stands for padding.
+// lowerEmbeddingGrad is the scatter-add of Gather's gradient, without the rows of padding_idx.
 func lowerEmbeddingGrad(l *graph.Lowering) {
 	g := rowsPicked{1, l.Out[0].Shape[0], elems(l.Out[0].Shape[1:]), l.In[1].Len(), 1, -1}
 	for _, i := range []int{3, 4} {
@@ -468,7 +467,7 @@ func lowerEmbeddingGrad(l *graph.Lowering) {
 		case i == 3:
 			g.dropped = int(max(-1, min(v[0], 1<<31-1)))
 		case v[0] != 0:
-			l.Refuse("gradients are scaled by how often an index is used")
+			l.Refuse("there is no kernel for scale_grad_by_freq")
 			return
 		}
 	}
@@ -491,7 +490,7 @@ func lowerATenPool(l *graph.Lowering) {
 	}
 }
 
-// lowerATenPoolGrad adds dy where the indices tell, image by image.
+// lowerATenPoolGrad scatter-adds dy at the indices, image by image.
 func lowerATenPoolGrad(l *graph.Lowering) {
 	if l.Out[0].Type != graph.Float32 {
 		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
@@ -506,7 +505,7 @@ func lowerATenPoolGrad(l *graph.Lowering) {
 	}.append(l, indexedBring["add"], reads(0), 7)
 }
 
-// lowerAdaptive is the mean of windows that share the dims out, or its gradient.
+// lowerAdaptive lowers _adaptive_avg_pool2d, or with back its gradient.
 func lowerAdaptive(back bool) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		if l.In[0].Type != graph.Float32 {

@@ -6,11 +6,11 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Attention is built of products and a softmax, so that the planner sees each
-// part. No mask is made for a causal or windowed one, keys shared by several
-// heads are broadcast and not repeated, and the scale is inside the product.
-// Masked scores are a finite number that the exponential makes 0: a query that
-// sees no key would else give NaN in the gradient. Its output is 0.
+// Attention (ONNX, opset 23) is rewritten into two matrix products and a softmax, so
+// that the planner sees each part. Causal and windowed masks become BandMask, which
+// needs no mask tensor; grouped-query heads broadcast K and V; the scale is the alpha
+// of the product. Masked scores are a large finite negative number, not −∞: a query
+// with no visible key would otherwise have NaN gradients. Its output is 0.
 var _ = define(graph.Op{
 	Name:  "Attention",
 	Since: 23,
@@ -29,11 +29,11 @@ var _ = define(graph.Op{
 type attention struct {
 	*graph.Builder
 	n      *graph.Node
-	mask   *graph.Value // float, or bool, as long as the keys
-	seen   *graph.Value // bool [B, 1, 1, T]: keys that are no padding
+	mask   *graph.Value // float or bool, last dim T
+	seen   *graph.Value // bool [B, 1, 1, T]: true for keys that are not padding
 	left   int
 	right  int
-	offset *graph.Value // how far the queries stand behind the first key; nil is 0
+	offset *graph.Value // position of query 0 among the keys; nil is 0
 }
 
 func (a *attention) build() []*graph.Value {
@@ -64,7 +64,7 @@ func (a *attention) build() []*graph.Value {
 		// Groups of heads see one key: [B, Hkv, group, S, D] · [B, Hkv, 1, D, T].
 		group := heads.FloorDiv(k.Shape[1])
 		if !group.Mul(k.Shape[1]).Equal(heads) {
-			n.Fail("%s heads cannot share %s", heads, k.Shape[1])
+			n.Fail("%s query heads are not a multiple of %s key heads", heads, k.Shape[1])
 		}
 		one := func(x *graph.Value) *graph.Value {
 			return reshape(a.Builder, x, graph.Shape{batch, x.Shape[1], graph.Num(1), x.Shape[2], x.Shape[3]})
@@ -124,8 +124,8 @@ func (a *attention) build() []*graph.Value {
 	return []*graph.Value{y, keys, values, out}[:len(n.Outputs)]
 }
 
-// masked is less than any real score and still finite, also after a score was
-// added.
+// masked is the score of a hidden key: below any real score, and finite even after a
+// real score is added to it.
 func masked(t graph.DType) float64 {
 	if t == graph.Float16 {
 		return -3e4
@@ -181,7 +181,7 @@ func (a *attention) findMasks(past, batch, queries, length graph.Dim) {
 	a.mask = m
 }
 
-// bias is what all masks together add to the scores, with real infinities.
+// bias combines all masks into one additive mask, with −∞ for hidden keys.
 func (a *attention) bias(t graph.DType, full graph.Shape) *graph.Value {
 	bias := a.Num(t, 0)
 	inf := a.Num(t, math.Inf(-1))
@@ -198,7 +198,7 @@ func (a *attention) bias(t graph.DType, full graph.Shape) *graph.Value {
 	if a.left < 0 && a.right < 0 {
 		return bias
 	}
-	// Only the dims that differ are made: [B or 1, H or 1, S, T].
+	// Batch and head dims stay 1 where all masks agree: [B or 1, H or 1, S, T].
 	shape := graph.Shape{graph.Num(1), graph.Num(1), full[2], full[3]}
 	for i := range 2 {
 		if at := bias.Rank() - 4 + i; at >= 0 {
@@ -218,7 +218,7 @@ func (a *attention) band(x *graph.Value, fill float64) *graph.Value {
 	return a.Op(own+".BandMask", graph.A{"left": a.left, "right": a.right, "fill": fill}, x, a.offset)
 }
 
-// hide makes the scores of hidden keys so low that their probability is 0.
+// hide sets the scores of hidden keys to masked, which makes their probability 0.
 func (a *attention) hide(x *graph.Value) *graph.Value {
 	low := a.Num(x.Type, masked(x.Type))
 	if a.mask != nil {

@@ -8,14 +8,14 @@ import (
 	"memopt/memopt/graph"
 )
 
-// AttentionInRows is attention some queries at a time: all keys' scores for these, their
-// softmax, and what that takes of V. The backward pass computes them again, so neither
-// scores nor probabilities are ever there for all queries, and nothing is kept but Q, K
-// and V. Each row is whole when its softmax is taken, and sums over queries are cut where
-// a product cuts them: all that it computes from float32 has the bits of the pieces,
-// which FlashAttention's tiles have not. Kernels have it some matrices at a time instead
-// (lowerRows), with the bits of the pieces' kernels. It stands for its pieces
-// where a caller of Clean lets it.
+// AttentionInRows is attention over blocks of queries: scores, softmax and product with V
+// of some rows at a time. Its gradient computes the scores again, so neither scores nor
+// probabilities ever exist for all queries, and only Q, K and V are kept. Unlike the
+// tiles of FlashAttention, each softmax sees a whole row and sums over queries are split
+// where MatMul splits them, so float32 results are bit-identical to MatMul, Softmax,
+// MatMul. Vulkan kernels work on some matrices of the batch at a time instead (lowerRows),
+// bit-identical to the kernels of those operators. It replaces them only where the caller
+// of Clean asks for it.
 var AttentionInRows = define(graph.Op{
 	Name:   "AttentionInRows",
 	Domain: own,
@@ -41,7 +41,7 @@ var AttentionInRows = define(graph.Op{
 	Scratch: func(n *graph.Node) graph.Dim { return rowsScratch(n, 0, 1, tileQueries) },
 	Fuse: func(m *graph.Match) []*graph.Value {
 		if t := m.Node.Outputs[0]; t == nil || t.Type != graph.Float32 {
-			return nil // what is rounded at every step is not rounded here
+			return nil // MatMul and Softmax would round 16-bit scores after each step
 		}
 		return fuseAttention(m, func(attrs graph.A, in []*graph.Value) []*graph.Value {
 			if slices.ContainsFunc(in, func(v *graph.Value) bool { return !m.KeepsSums(v) }) {
@@ -125,19 +125,19 @@ var _ = define(graph.Op{
 	},
 })
 
-// newRows is a call of either operator; Q is input at.
+// newRows reads a call of either operator; Q is input number at.
 func newRows(c *graph.Call, at int) *flash {
 	f := newFlash(c, at, at+3)
 	f.rows = true
 	return f
 }
 
-// rowSlots is how many matrices of the batch are worked on at one time: the scores of
-// all keys are more than a tile.
+// rowSlots is how many matrices of the batch are computed concurrently, each with work
+// space for its scores. It is small because a block of rows has scores for all keys.
 const rowSlots = 4
 
-// rowsScratch is the room of all slots for so many tensors of at most so many rows of
-// scores.
+// rowsScratch is the work space in bytes: in each slot, tensors × min(queries, most) rows
+// of float32 scores.
 func rowsScratch(n *graph.Node, q int, tensors, most int64) graph.Dim {
 	s, keys := n.Inputs[q].Shape, n.Inputs[q+2].Shape
 	last := len(s) - 1
@@ -145,19 +145,20 @@ func rowsScratch(n *graph.Node, q int, tensors, most int64) graph.Dim {
 	return keys[:last-1].Elems().Min(graph.Num(rowSlots)).Mul(scores).Mul(graph.Num(4))
 }
 
-// inLanes is what a row's parts begin and end at multiples of, so that its sums have
-// each element in the lane where the whole row's have it.
+// inLanes is the alignment of parts of a row: a multiple of the vector length of f32's
+// sums, so that each element is added in the same lane as in a sum over the whole row.
 const inLanes = 64
 
-// seen is the keys that count for any of so many queries, in whole lanes: enough for
-// sums in lanes where the whole row has such.
+// seen returns the keys that any of the queries [from, from+rows) can see, widened to
+// multiples of inLanes, and to at least f32.WorthVectors where the whole row is that
+// long, so that sums use vectors exactly where sums over the whole row do.
 func (f *flash) seen(from, rows int) (lo, hi int) {
 	lo, hi = f.reach(from, rows)
 	lo = min(lo, max(0, f.keys-f32.WorthVectors))
 	return lo / inLanes * inLanes, min(f.keys, ceilDiv(hi, inLanes)*inLanes)
 }
 
-// rowsOf fills s with the probabilities of so many queries for n keys from one on.
+// rowsOf fills s with the probabilities of queries [from, from+rows) for keys [key, key+n).
 func (f *flash) rowsOf(par f32.Parallel, z, from, rows, key, n int, s []float32) {
 	f.tile(par, z, from, rows, key, n, s, func(_ int, row []float32) {
 		f32.Softmax(row, row)
@@ -167,7 +168,8 @@ func (f *flash) rowsOf(par f32.Parallel, z, from, rows, key, n int, s []float32)
 	})
 }
 
-// overKeys calls do for the parts of keys [lo, hi) that a sum over all keys is done in.
+// overKeys calls do for each part of keys [lo, hi), split where a product over all keys
+// splits its sum.
 func (f *flash) overKeys(lo, hi int, do func(key, n int, add bool)) {
 	depth := f32.DepthOf(f.keys)
 	for key := lo; key < hi; {
@@ -177,10 +179,10 @@ func (f *flash) overKeys(lo, hi int, do func(key, n int, add bool)) {
 	}
 }
 
-// leavingOut calls do for a matrix of K with what a band hides left out, and again with
-// all of it where that might have changed a bit. in begins with Q, K and V. Hidden keys
-// have probabilities of 0 where all scores are far above what is filled in, and add 0
-// where everything that meets them is finite, to all but a −0.
+// leavingOut calls do for matrix zk of K without the keys that the band hides, then again
+// with all keys if skipping them might have changed a bit: where scores are not far above
+// the fill value (hidden probabilities might not be 0), where a factor is not finite
+// (0·∞ is NaN), or where an output is −0 (−0 + 0 is 0). in begins with Q, K, V.
 func (f *flash) leavingOut(zk int, in, out []*graph.Tensor, do func(f *flash)) {
 	part := func(t *graph.Tensor) []float32 {
 		matrices := f.batch / f.share
@@ -204,7 +206,7 @@ func (f *flash) leavingOut(zk int, in, out []*graph.Tensor, do func(f *flash)) {
 	do(&whole)
 }
 
-// greatestSize is the greatest |x|; infinite or no number if one is.
+// greatestSize is the greatest |x|, NaN if x has one.
 func greatestSize(x []float32) float64 {
 	top := uint32(0)
 	for _, v := range x {
@@ -242,7 +244,7 @@ func (f *flash) fastRowsGrad(par f32.Parallel, zk int, room []float32) {
 func (f *flash) backwardRows(par f32.Parallel, zk int, room []float32) {
 	dy, q, depth := f.c.In[0].F32(), f.q.F32(), f32.DepthOf(f.queries)
 	dq, dk, dv := f.c.Out[0].F32(), f.c.Out[1].F32(), f.c.Out[2].F32()
-	begun := 0 // keys to which something has been added
+	begun := 0 // gradients of keys [0, begun) have been written
 	for z := zk * f.share; z < (zk+1)*f.share; z++ {
 		for from := 0; from < f.queries; from += depth {
 			rows := min(depth, f.queries-from)
@@ -268,7 +270,7 @@ func (f *flash) backwardRows(par f32.Parallel, zk int, room []float32) {
 			})
 			toKeys := func(key, n int, add bool) {
 				f32.Multiply(par, n, f.out, rows, f32.Dense(p[key-lo:], 1, width, 1), columnsFrom(dy, z, f.queries, from, f.out, 1), dv[(zk*f.keys+key)*f.out:], f.out, add)
-				// A product's number is on its first factor.
+				// As in a product, alpha scales the first factor.
 				byKeys, byWidth := float32(f.scale), 1.0
 				if f.transK {
 					byKeys, byWidth = 1, f.scale
@@ -287,16 +289,15 @@ func (f *flash) backwardRows(par f32.Parallel, zk int, room []float32) {
 	f.noneFor(par, zk, begun, f.keys, dk, dv)
 }
 
-// On a device that runs kernels, attention in rows is what its pieces are: the same
-// products, masks and softmax, for some matrices of the batch at a time and all their
-// queries. So all its numbers have the bits of the pieces, and the scores of those
-// matrices alone are in work space.
+// On Vulkan, AttentionInRows runs the kernels of MatMul, mask and Softmax for some
+// matrices of the batch at a time, with all their queries. Results are bit-identical to
+// those operators, and only the scores of these matrices take work space.
 
-// rowsBytes is how many bytes of scores are worked on at one time, if a matrix has not
-// more: fewer make launches that keep no device busy.
+// rowsBytes is the target size of the scores computed by one dispatch; one matrix may
+// need more. Smaller dispatches would leave a GPU idle.
 const rowsBytes = 1 << 20
 
-// rowsMask takes what a mask lets through, and p elsewhere.
+// rowsMask is the pointwise expression of a mask: a is the mask, b the score, p the fill value.
 const rowsMask = "a != 0 ? b : p"
 
 var rowsMaskForm = func() *pointwiseForm {
@@ -305,30 +306,31 @@ var rowsMaskForm = func() *pointwiseForm {
 	return form
 }()
 
-// loweredRowsOf is a node of either operator, with the matrices that are worked on.
+// loweredRowsOf lowers a node of either operator for one part: matrices
+// [first, first+n) of the batch.
 type loweredRowsOf struct {
 	*flash
 	l         *graph.Lowering
 	at        int   // input Q
-	scores    int64 // bytes of those of a part
-	room      int64 // where the mask of a part is copied to
-	first, n  int   // the part: matrices from one on
-	fromBias  int
-	fromMask  int
-	anewBatch bool // the mask differs by matrices
+	scores    int64 // bytes of the scores of a part
+	room      int64 // offset in work space of the copied mask of a part
+	first, n  int
+	fromBias  int  // element of the bias where the part begins
+	fromMask  int  // element of the mask where the part begins
+	anewBatch bool // matrices have different masks
 }
 
-// from is the matrices of an input of so many rows and columns; 0 is Q.
+// from is a product's factor that reads matrices [rows, columns] of input at+input (0 is Q).
 func (r *loweredRowsOf) from(input, rows, columns, outside, along int) factor {
 	return factor{reads(r.at + input), rows * columns, outside, along}
 }
 
-// of is matrices of scores.
+// of is a product's factor that reads matrices of scores.
 func (r *loweredRowsOf) of(scores graph.Buffer, outside, along int) factor {
 	return factor{scores, r.queries * r.keys, outside, along}
 }
 
-// strideK is how far keys are apart in K, and their elements.
+// strideK returns the strides of K from key to key and from element to element of a key.
 func (r *loweredRowsOf) strideK() (key, element int) {
 	if r.transK {
 		return 1, r.keys
@@ -336,13 +338,13 @@ func (r *loweredRowsOf) strideK() (key, element int) {
 	return r.width, 1
 }
 
-// product appends alpha times products of the part's matrices.
+// product appends y = alpha·a·b for each matrix of the part.
 func (r *loweredRowsOf) product(m, n, k int, a, b factor, y graph.Buffer, alpha float64) {
 	r.appendProduct(productOf(m, n, k, r.n, a, b, y, m*n), alpha)
 }
 
-// overQueries appends alpha times products that sum over queries: of all matrices of the
-// part, if these share their keys, added to what parts before it made.
+// overQueries appends y = alpha·a·b summed over queries. If several matrices share their
+// keys, the sum runs over all of them, and parts after the first add to the earlier result.
 func (r *loweredRowsOf) overQueries(m, n int, a, b factor, y graph.Buffer, alpha float64) {
 	if r.share == 1 {
 		r.product(m, n, r.queries, a, b, y, alpha)
@@ -356,7 +358,7 @@ func (r *loweredRowsOf) overQueries(m, n int, a, b factor, y graph.Buffer, alpha
 	r.appendProduct(x, alpha)
 }
 
-// appendProduct finds the part's matrices in what holds those of all.
+// appendProduct restricts a product's buffers to the part's matrices and appends it.
 func (r *loweredRowsOf) appendProduct(x loweredProduct, alpha float64) {
 	shared := r.isShared(x.b) // never A
 	x.alpha, x.fromA, x.fromB, x.fromY = alpha, r.show(&x.a, x.sa[0]), r.show(&x.b, x.sb[0]), r.show(&x.y, x.step)
@@ -369,8 +371,8 @@ func (r *loweredRowsOf) appendProduct(x loweredProduct, alpha float64) {
 	x.whole(r.l)
 }
 
-// isShared reports whether a buffer has one matrix for all of the part: keys and values,
-// or their gradients.
+// isShared reports whether a buffer (K, V or their gradients) has one matrix for the whole
+// part.
 func (r *loweredRowsOf) isShared(b graph.Buffer) bool {
 	switch b.Place {
 	case graph.PlaceIn:
@@ -381,8 +383,8 @@ func (r *loweredRowsOf) isShared(b graph.Buffer) bool {
 	return false
 }
 
-// show shows the part's matrices, of so many elements each, of a buffer that holds those
-// of all, and says where they begin there.
+// show restricts a buffer of all matrices, size elements each, to those of the part, and
+// returns the element at which they begin in the restricted buffer.
 func (r *loweredRowsOf) show(b *graph.Buffer, size int) (from int) {
 	switch {
 	case b.Place == graph.PlaceScratch:
@@ -394,7 +396,7 @@ func (r *loweredRowsOf) show(b *graph.Buffer, size int) (from int) {
 	return showFloats(b, r.first*size, (r.first+r.n)*size)
 }
 
-// probable appends the part's probabilities and says where they are.
+// probable appends the computation of the part's probabilities and returns their buffer.
 func (r *loweredRowsOf) probable() graph.Buffer {
 	s := scratch(0, r.scores, true)
 	key, element := r.strideK()
@@ -414,7 +416,7 @@ func (r *loweredRowsOf) probable() graph.Buffer {
 	return unwritten(s)
 }
 
-// hide fills in what the mask and the band hide of the part's scores.
+// hide overwrites the part's scores that the mask or the band hides with fill.
 func (r *loweredRowsOf) hide(s graph.Buffer, fill float64) {
 	if r.mask != nil {
 		scores := &graph.Operand{Type: graph.Float32, Shape: []int{r.n, r.queries, r.keys}}
@@ -427,8 +429,8 @@ func (r *loweredRowsOf) hide(s graph.Buffer, fill float64) {
 	}
 }
 
-// maskOfPart is the part's mask: where it lies if all matrices have one, else a copy,
-// for kernels see buffers from multiples of bytes on.
+// maskOfPart returns the part's mask: the input itself if all matrices have the same mask,
+// else a copy, because a buffer can only be bound at aligned offsets.
 func (r *loweredRowsOf) maskOfPart() (*graph.Operand, graph.Buffer) {
 	rank := len(r.maskAt)
 	if !r.anewBatch {
@@ -469,10 +471,9 @@ func lowerRowsGrad(l *graph.Lowering) {
 	})
 }
 
-// inRows calls do for each part of the batch. Matrices of a part are neighbours in the
-// innermost dim of the batch, so that a bias has one stride over them; if matrices share
-// their keys, it is all of those that do. There is room for as many tensors of their
-// scores.
+// inRows calls do for each part of the batch, with work space for the given number of
+// score tensors. Matrices of a part are consecutive in the innermost batch dim, so that a
+// bias has one stride over them; matrices that share their keys are in one part.
 func inRows(l *graph.Lowering, at int, tensors int64, do func(r *loweredRowsOf)) {
 	if !onlyTypes(l, append(slices.Repeat([]graph.DType{graph.Float32}, at+4), graph.Bool), []graph.DType{graph.Float32}) {
 		return
@@ -508,8 +509,7 @@ func inRows(l *graph.Lowering, at int, tensors int64, do func(r *loweredRowsOf))
 	}
 }
 
-// placeOf is where an item of a batch lies in what has strides under it; 0 if there is
-// nothing.
+// placeOf is the offset of batch item number item under the given strides; 0 without strides.
 func placeOf(shape, strides []int, item int) (at int) {
 	if strides == nil {
 		return 0
@@ -529,8 +529,8 @@ func overPart(strides []int) int {
 	return strides[len(strides)-3]
 }
 
-// showFloats shows elements [begin, end) of a buffer, from a place on where a device lets
-// one begin, and says how far in front of begin that is.
+// showFloats restricts a buffer to elements [begin, end), with its start rounded down to a
+// multiple of pieceStep, where a binding may begin, and returns begin's distance from it.
 func showFloats(b *graph.Buffer, begin, end int) (from int) {
 	before := begin / pieceStep * pieceStep
 	b.At, b.Bytes = int64(4*before), int64(4*(end-before))

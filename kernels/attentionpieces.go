@@ -7,16 +7,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// InPieces is attention that no operator stands for, and why: the first product with
-// probabilities that it is so of, and how many there are.
+// InPieces is attention that no fused operator replaces, for one reason: the first such
+// node (the product with the values), and how many there are.
 type InPieces struct {
 	Node  *graph.Node
 	Why   string
 	Count int
 }
 
-// AttentionInPieces lists, by reason, the attention of a forward pass that is left in
-// pieces where FlashAttention or AttentionInRows was to stand for them.
+// AttentionInPieces lists, by reason, the attention in the forward pass that neither
+// FlashAttention nor AttentionInRows could replace.
 func AttentionInPieces(g *graph.Graph) (left []InPieces) {
 	uses := g.Uses()
 	for _, n := range g.Nodes {
@@ -40,8 +40,8 @@ func isOneOf(n *graph.Node, ops ...string) bool {
 	return n != nil && slices.Contains(ops, n.Op.FullName())
 }
 
-// whyInPieces says why attention whose last product this is stays in pieces; "" if it is
-// no attention.
+// whyInPieces returns why the attention that ends in product n is not fused; "" if n does
+// not end an attention.
 func whyInPieces(g *graph.Graph, uses *graph.Uses, n *graph.Node) string {
 	soft := n.Inputs[0]
 	for isOneOf(soft.Def, "Reshape", "Transpose") {
@@ -50,15 +50,15 @@ func whyInPieces(g *graph.Graph, uses *graph.Uses, n *graph.Node) string {
 	switch {
 	case isOneOf(soft.Def, microsoft+".BiasSoftmaxDropout"),
 		isOneOf(soft.Def, "Dropout", microsoft+".BitmaskDropout", own+".Dropout") && isSoftmax(soft.Def.Inputs[0].Def):
-		return "probabilities are dropped out of"
+		return "there is dropout on the probabilities"
 	case !isSoftmax(soft.Def):
 		return ""
 	case soft != n.Inputs[0]:
-		return fmt.Sprintf("probabilities are laid out anew (%s) before they meet the values", n.Inputs[0].Def.Op.Name)
+		return fmt.Sprintf("%s stands between the softmax and the product with the values", n.Inputs[0].Def.Op.Name)
 	case slices.Contains(g.Outputs, soft):
-		return "probabilities are an output"
+		return "the probabilities are an output of the graph"
 	case slices.ContainsFunc(uses.Of(soft), func(r *graph.Node) bool { return r.Phase == graph.Forward && r != n }):
-		return "probabilities are read by others too"
+		return "other nodes read the probabilities"
 	}
 	scores, added := soft.Def.Inputs[0], 0
 	if isOneOf(soft.Def, microsoft+".BiasSoftmax") {
@@ -72,7 +72,7 @@ func whyInPieces(g *graph.Graph, uses *graph.Uses, n *graph.Node) string {
 				return v.Shape.Equal(scores.Shape) && isOneOf(v.Def, "Add", "Where", own+".BandMask", "MatMul", microsoft+".FusedMatMul")
 			})
 			if at < 0 {
-				return "what is added up to scores is no product"
+				return "an Add in front of the softmax has no product of queries and keys as an input"
 			}
 			scores = from.Inputs[at]
 			continue
@@ -85,9 +85,9 @@ func whyInPieces(g *graph.Graph, uses *graph.Uses, n *graph.Node) string {
 		case isOneOf(from, "MatMul", microsoft+".FusedMatMul"):
 			return whyProducts(from, n, scores, added)
 		case from == nil:
-			return "scores are given, not computed"
+			return "the scores are an input, not a product of queries and keys"
 		}
-		return fmt.Sprintf("scores go through %s", from.Op.Name)
+		return fmt.Sprintf("%s stands between the product and the softmax", from.Op.Name)
 	}
 }
 
@@ -99,14 +99,14 @@ func whyProducts(made, n *graph.Node, scores *graph.Value, added int) string {
 	for i, v := range []*graph.Value{made.Inputs[1], n.Inputs[1]} {
 		what := [...]string{"keys", "values"}[i]
 		if v.Rank() != scores.Rank() || !v.Shape[:v.Rank()-2].Equal(scores.Shape[:v.Rank()-2]) {
-			return fmt.Sprintf("%s %s are shared by queries %s", what, v.Shape, made.Inputs[0].Shape)
+			return fmt.Sprintf("%s %s are broadcast to queries %s", what, v.Shape, made.Inputs[0].Shape)
 		}
 	}
 	switch {
 	case added > 1:
-		return fmt.Sprintf("%d numbers are added to a score; one can be", added)
+		return fmt.Sprintf("%d biases are added to the scores; at most one is supported", added)
 	case scores.Type != graph.Float32:
-		return fmt.Sprintf("%s is rounded at every step", scores.Type)
+		return fmt.Sprintf("the scores are %s; only f32 is fused, as 16-bit types round at every step", scores.Type)
 	}
-	return "its mask or layout is none that is known, or others read its queries, keys or values, too"
+	return "its mask or layout is not supported, or other nodes read its queries, keys or values"
 }

@@ -74,7 +74,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// share is what each element counts in the window of each output.
+// share returns, for each output, the weight of an element of its window: 1/count.
 func (p *pool) share(n *graph.Node) []float64 {
 	all := n.Int("count_include_pad") != 0
 	share := make([]float64, f32.Volume(p.Out))
@@ -150,8 +150,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// ONNX Runtime's gradient may come without X. Then X is as large as the windows
-// reach, which it is unless some elements behind the last were in none.
+// ONNX Runtime's gradient may come without X. X is then assumed to end where the last
+// window ends, which is wrong if the strides left trailing elements uncovered.
 func init() {
 	for _, domain := range poolGradDomains {
 		define(graph.Op{

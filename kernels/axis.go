@@ -8,8 +8,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// onAxis runs f over every line of output 0 and of the inputs, which have its
-// shape, along an axis. The lines are copies, so y may be any x's tensor.
+// onAxis runs f over every line along an axis of output 0 and of the inputs, which have
+// its shape. Lines are copies, so the output may share memory with an input.
 func onAxis(c *graph.Call, axis int, f func(y []float64, x [][]float64)) {
 	out := c.Out[0]
 	before, n, after := around(out.Shape, axisOf(c.Node, axis, len(out.Shape)))
@@ -31,8 +31,8 @@ func onAxis(c *graph.Call, axis int, f func(y []float64, x [][]float64)) {
 	}
 }
 
-// onAxisF32 is onAxis for float32, by whatever number of workers; other types
-// go to Eval. f must be right if y is one of x.
+// onAxisF32 is onAxis for float32 and any number of workers; other types go to Eval.
+// f must allow y to be one of x.
 func onAxisF32(c *graph.Call, axis int, f func(y []float32, x [][]float32)) {
 	out := c.Out[0]
 	if out.Type != graph.Float32 {
@@ -56,7 +56,7 @@ func onAxisF32(c *graph.Call, axis int, f func(y []float32, x [][]float32)) {
 			}
 			return
 		}
-		// Lines that lie side by side are gathered together, for the cache.
+		// Adjacent lines are gathered together: each cache line is read once.
 		const side = 16
 		room := make([][]float32, len(in))
 		for k := range room {
@@ -102,7 +102,7 @@ func axisInfer(n *graph.Node) {
 	sameShape(n)
 }
 
-// sameDims refuses shapes that are known to differ.
+// sameDims fails on shapes that are known to differ.
 func sameDims(n *graph.Node, a, b graph.Shape) {
 	if len(a) != len(b) {
 		n.Fail("shapes %s and %s differ", a, b)
@@ -112,8 +112,7 @@ func sameDims(n *graph.Node, a, b graph.Shape) {
 	}
 }
 
-// greatestOf is the greatest number of a line; −∞ if it is empty, NaN if it
-// has one.
+// greatestOf is the maximum of a line: −∞ if it is empty, NaN if it has one.
 func greatestOf(x []float64) float64 {
 	top := math.Inf(-1)
 	for _, v := range x {
@@ -122,7 +121,7 @@ func greatestOf(x []float64) float64 {
 	return top
 }
 
-// axisSamples suit every operator along an axis of one input.
+// axisSamples are samples for operators with one input and an axis.
 var axisSamples = []string{
 	"f32[2,5]",
 	"f32[2,3,4]; axis=1",
@@ -136,7 +135,7 @@ var axisSamples = []string{
 	"f32[3,0]",
 }
 
-// pairs makes samples of two inputs, alike, of samples of one.
+// pairs repeats the input of each sample: samples for operators with two equal inputs.
 func pairs(samples []string) []string {
 	out := make([]string, len(samples))
 	for i, s := range samples {

@@ -5,11 +5,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// BandMask is how attention hides keys by their distance: no mask exists in
-// memory, and the scores can be masked where they lie. Query i stands at i +
-// offset; key j is seen from there if it is at most left before it and at most
-// right behind it; −1 is no limit. offset is one number for all, or one for
-// each item of the first dim.
+// BandMask masks attention scores by distance (causal, sliding window) without a mask
+// tensor, and in place. Query i stands at position i + offset and sees key j if
+// −left ≤ j − (i + offset) ≤ right; −1 means no limit. offset is a scalar or has one
+// element for each item of the first dim. Its gradient is BandMask with fill 0.
 var _ = define(graph.Op{
 	Name:   "BandMask",
 	Domain: own,
@@ -86,7 +85,7 @@ var _ = define(graph.Op{
 
 type band struct {
 	rows, width, queries int
-	each                 int // rows of an item of the first dim
+	each                 int // rows for each item of the first dim
 	left, right          int
 	offset               *graph.Tensor
 }
@@ -101,7 +100,7 @@ func newBand(c *graph.Call) band {
 	return w
 }
 
-// seen is the keys [lo, hi) that row r sees; lo ≤ hi, both inside the row.
+// seen returns the keys [lo, hi) that row r sees; 0 ≤ lo ≤ hi ≤ width.
 func (w band) seen(r int) (lo, hi int) {
 	at := r % w.queries
 	if w.offset != nil {
@@ -114,7 +113,7 @@ func (w band) seen(r int) (lo, hi int) {
 	return seenKeys(at, w.left, w.right, w.width)
 }
 
-// seenKeys is the keys [lo, hi) of so many that the query at a place sees; lo ≤ hi.
+// seenKeys returns the keys [lo, hi) that the query at position at sees; lo ≤ hi.
 func seenKeys(at, left, right, keys int) (lo, hi int) {
 	hi = keys
 	if left >= 0 {
@@ -143,8 +142,7 @@ func lowerBand(l *graph.Lowering) {
 	w.append(l, l.Node.Float("fill"), kind, writes(0), reads(0), offset)
 }
 
-// append appends a dispatch; kind says how many offsets there are: 0 none, 1 one, 2
-// one for each item.
+// append appends a dispatch. kind is 0 without offset, 1 for a scalar, 2 for one offset an item.
 func (w band) append(l *graph.Lowering, fill float64, kind int, y, x, offset graph.Buffer) {
 	n := w.rows * w.width
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{

@@ -7,7 +7,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Statistics are those of the batch where a model is trained, and stored ones where not.
+// BatchNormalization normalizes with the batch's statistics in training mode, else with
+// the running ones. Training needs only X for the gradient: the statistics are computed
+// again from it.
 var _ = define(graph.Op{
 	Name:  "BatchNormalization",
 	Since: 15,
@@ -41,7 +43,6 @@ var _ = define(graph.Op{
 		n.Set(1, n.Inputs[3].Type, n.Inputs[3].Shape)
 		n.Set(2, n.Inputs[4].Type, n.Inputs[4].Shape)
 	},
-	// In training the statistics are computed again from x.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		dY := dy[0]
 		if dY == nil {
@@ -77,9 +78,9 @@ var _ = define(graph.Op{
 	Tests: graph.Tests{
 		Work: counted(func(c sampled) int64 {
 			if c.Node.Int("training_mode") == 0 {
-				return 2 * c.in(0) // a product and a sum
+				return 2 * c.in(0) // multiply, add
 			}
-			return 6 * c.in(0) // the mean, the differences, their squares and the sum too
+			return 6 * c.in(0) // and the mean, differences, squares and their sum
 		}),
 	},
 	Recompute:   graph.Cheap,
@@ -100,8 +101,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// sampleVariance is the next running variance as PyTorch has it: the batch's part in it
-// is the variance of the sample, n/(n − 1) of the batch's own, which is ONNX's.
+// sampleVariance converts the next running variance from ONNX's definition to PyTorch's,
+// which scales the batch's variance by n/(n − 1) (Bessel's correction).
 func sampleVariance(b *graph.Builder, n *graph.Node) *graph.Value {
 	x, old, next := n.Inputs[0], n.Inputs[4], n.Outputs[2]
 	count := graph.Num(1)
@@ -115,15 +116,14 @@ func sampleVariance(b *graph.Builder, n *graph.Node) *graph.Value {
 	return b.Op("Add", nil, next, b.Op("Div", nil, share, others))
 }
 
-// statisticsGrads are the gradients of mean and variance where something computes
-// them, as layers that normalize their own weights do; those that a model holds
-// are its running statistics, which are not trained. x − mean and √(var + ε)
-// have the gradients of B and scale, but for factors of a channel.
+// statisticsGrads returns the gradients of mean and variance if nodes compute them
+// (weight standardization does). Statistics that the model holds are running statistics
+// and not trained. dmean and dvar equal dB and dscale up to a factor for each channel.
 func statisticsGrads(b *graph.Builder, n *graph.Node, dScale, dB *graph.Value) (dMean, dVar *graph.Value) {
 	mean, variance := n.Inputs[3], n.Inputs[4]
 	held := func(v *graph.Value) bool {
 		for v.Def != nil && (v.Def.Op.View || v.Def.Op.FullName() == "Cast") {
-			v = v.Def.Inputs[0] // the same numbers
+			v = v.Def.Inputs[0]
 		}
 		return v.Kind != graph.Computed && v.Kind != graph.Input
 	}
@@ -143,7 +143,7 @@ func statisticsGrads(b *graph.Builder, n *graph.Node, dScale, dB *graph.Value) (
 	return dMean, dVar
 }
 
-// In opset 14 all statistics had one type; training_mode came with it.
+// Opset 14 introduced training_mode; all statistics have one type.
 var _ = define(graph.Op{
 	Name:  "BatchNormalization",
 	Since: 14,
@@ -157,7 +157,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 14 the number of outputs said whether it trains.
+// Before opset 14, more than one output means training.
 var _ = define(graph.Op{
 	Name:  "BatchNormalization",
 	Since: 9,
@@ -170,11 +170,11 @@ var _ = define(graph.Op{
 	},
 })
 
-// Opset 7 could have statistics for every place of a channel.
+// Opset 7 has attribute spatial: 0 means statistics for every position of a channel.
 var _ = define(graph.Op{
 	Name:  "BatchNormalization",
 	Since: 7,
-	Doc:   "the form of opset 7, of which only spatial=1 is known",
+	Doc:   "the form of opset 7; only spatial=1 is supported",
 	In:    "X, scale, B, mean, var",
 	Out:   "Y, running_mean?, running_var?, saved_mean?, saved_var?",
 	Attrs: "epsilon float=1e-5, momentum float=0.9, spatial int=1",
@@ -184,11 +184,11 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 7 an attribute could say that it does not train.
+// Before opset 7, attribute is_test distinguishes inference from training.
 var _ = define(graph.Op{
 	Name:  "BatchNormalization",
 	Since: 6,
-	Doc:   "the form of opset 6, of which only spatial=1 is known",
+	Doc:   "the form of opset 6; only spatial=1 is supported",
 	In:    "X, scale, B, mean, var",
 	Out:   "Y, running_mean?, running_var?, saved_mean?, saved_var?",
 	Attrs: "epsilon float=1e-5, is_test int=0, momentum float=0.9, spatial int=1",
@@ -200,25 +200,24 @@ var _ = define(graph.Op{
 
 func wantSpatial(n *graph.Node) {
 	if n.Int("spatial") != 1 {
-		n.Fail("spatial is %d; only statistics of whole channels are known (spatial=1)", n.Int("spatial"))
+		n.Fail("spatial is %d; only statistics for whole channels (spatial=1) are supported", n.Int("spatial"))
 	}
 }
 
 func trainedByOutputs(b *graph.Builder, n *graph.Node, trains bool) []*graph.Value {
 	if len(n.Outputs) > 3 {
-		n.Fail("outputs saved_mean and saved_var are not known; the gradient computes them itself")
+		n.Fail("outputs saved_mean and saved_var are not supported")
 	}
 	attrs := graph.A{"epsilon": n.Float("epsilon"), "momentum": n.Float("momentum"), "training_mode": trains}
 	return b.Ops("BatchNormalization", attrs, len(n.Outputs), n.Inputs...)
 }
 
-// batchNorm sees x as [n, channels, inner]. A channel is one worker's, from
-// its statistics to its outputs.
+// batchNorm views x as [n, channels, inner]. Each channel is computed by one worker.
 type batchNorm struct {
 	n, channels, inner int
 	eps                float64
 	par                f32.Parallel
-	quick              bool // float32 loops, where the types allow
+	quick              bool // x is float32: use the f32 loops
 }
 
 func newBatchNorm(n *graph.Node, x *graph.Tensor) batchNorm {
@@ -229,13 +228,13 @@ func newBatchNorm(n *graph.Node, x *graph.Tensor) batchNorm {
 	return bn
 }
 
-// shared is the same with all workers and the quick loops.
+// shared returns bn with all workers and, for float32, the quick loops.
 func (bn batchNorm) shared(par f32.Parallel, x *graph.Tensor) batchNorm {
 	bn.par, bn.quick = par, x.Type == graph.Float32
 	return bn
 }
 
-// eachPart calls f with the bounds of the pieces of a channel.
+// eachPart calls f with the element bounds of a channel in each sample.
 func (bn batchNorm) eachPart(channel int, f func(lo, hi int)) {
 	for i := range bn.n {
 		lo := (i*bn.channels + channel) * bn.inner
@@ -243,7 +242,7 @@ func (bn batchNorm) eachPart(channel int, f func(lo, hi int)) {
 	}
 }
 
-// stats are a channel's mean and (population) variance.
+// stats returns a channel's mean and population variance.
 func (bn batchNorm) stats(x *graph.Tensor, channel int) (mean, variance float64) {
 	count := float64(bn.n * bn.inner)
 	sum := 0.0
@@ -271,7 +270,7 @@ func (bn batchNorm) stats(x *graph.Tensor, channel int) (mean, variance float64)
 	return mean, sum / count
 }
 
-// grain is the channels that are worth a worker.
+// grain is the least number of channels worth a worker.
 func (bn batchNorm) grain() int { return 1 + f32.Grain/4/max(1, bn.n*bn.inner) }
 
 func (bn batchNorm) run(c *graph.Call) {
@@ -344,7 +343,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// ownGrad computes the statistics of a batch in training again from x.
+// ownGrad is the gradient that computes a training batch's statistics again from x.
 func (bn batchNorm) ownGrad(c *graph.Call) {
 	training := c.Node.Int("training_mode") != 0
 	bn.grad(c, training, func(ch int) (mean, inv float64) {
@@ -358,9 +357,12 @@ func (bn batchNorm) ownGrad(c *graph.Call) {
 	})
 }
 
-// grad uses dx = gain·(dy − mean(dy) − n·mean(dy·n)) with n = (x − mean)·inv
-// in training, and dx = gain·dy else. What flows into the batch's mean and
-// variance adds dmean/count and dvar·2(x − mean)/count.
+// grad computes, with x̂ = (x − mean)·inv and gain = scale·inv,
+//
+//	dx = gain·(dy − mean(dy) − x̂·mean(dy·x̂))   in training
+//	dx = gain·dy                                otherwise
+//
+// Gradients of the batch's mean and variance add dmean/count + dvar·2(x − mean)/count.
 func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (mean, inv float64)) {
 	dy, x, dx := c.In[0], c.In[1], c.Out[0]
 	count := float64(bn.n * bn.inner)
@@ -414,7 +416,7 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 
 func lowerBatchNormGrad(l *graph.Lowering) {
 	if loweredIn(l, 5) != nil || loweredIn(l, 6) != nil {
-		l.Refuse("a gradient flows into its statistics")
+		l.Refuse("there is no kernel for gradients of the batch's statistics")
 		return
 	}
 	lowerChannels(l, true, statisticsOf(l.Node), 1, reads(0))

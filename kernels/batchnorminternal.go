@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// ONNX Runtime's form of BatchNormalization in training keeps the batch's
-// statistics for the gradient.
+// BatchNormInternal is ONNX Runtime's training form of BatchNormalization: it also outputs
+// the batch's statistics, for BatchNormalizationGrad to read.
 var _ = define(graph.Op{
 	Name:   "BatchNormInternal",
 	Domain: microsoft,
@@ -20,8 +20,8 @@ var _ = define(graph.Op{
 		n.Set(3, n.Inputs[3].Type, n.Inputs[3].Shape)
 		n.Set(4, n.Inputs[4].Type, n.Inputs[4].Shape)
 	},
-	// As BatchNormalization's, from x alone. What flows into the batch's own
-	// statistics joins what flows into the running ones.
+	// Our gradient is BatchNormalization's, which needs only x. Gradients of the batch's
+	// statistics are added to those of the running statistics.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		m := seenAs(n, "BatchNormalization", min(3, len(n.Outputs)))
 		flow := make([]*graph.Value, 5)
@@ -62,9 +62,9 @@ var _ = define(graph.Op{
 	Tests: graph.Tests{
 		Work: counted(func(c sampled) int64 {
 			if c.Node.Int("training_mode") == 0 {
-				return 2 * c.in(0) // a product and a sum
+				return 2 * c.in(0) // multiply, add
 			}
-			return 6 * c.in(0) // the mean, the differences, their squares and the sum too
+			return 6 * c.in(0) // and the mean, differences, squares and their sum
 		}),
 	},
 	Recompute: graph.Cheap,
@@ -127,7 +127,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// keptGrad is the gradient in training by the statistics in inputs 3 and 4.
+// keptGrad is the training gradient with mean and 1/√(var + ε) from inputs 3 and 4.
 func (bn batchNorm) keptGrad(c *graph.Call) {
 	bn.grad(c, true, func(ch int) (mean, inv float64) { return c.In[3].Float(ch), c.In[4].Float(ch) })
 }

@@ -8,8 +8,8 @@ import (
 
 var batchNormKernel = halved(shader("batchnorm", "batchnorm.comp"))
 
-// By which statistics channels are normalised: those that are given, the batch's,
-// or the batch's as the forward pass has kept them.
+// The statistics that channels are normalized with: from the inputs, computed from the
+// batch, or the batch's as the forward pass saved them.
 const (
 	givenStatistics, batchStatistics, keptStatistics = 0, 1, 2
 )
@@ -21,14 +21,14 @@ func statisticsOf(n *graph.Node) uint32 {
 	return givenStatistics
 }
 
-// lowerChannels is a batch normalisation, forward or backward.
+// lowerChannels lowers batch normalization, or with back its gradient.
 func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.Buffer) {
 	shape := l.In[x].Shape
 	if !onlyF32(l) {
 		return
 	}
 	if elems(shape) == 0 || l.Out[0] == nil {
-		l.Refuse("there is nothing to normalise")
+		l.Refuse("the input is empty or output 0 is not used")
 		return
 	}
 	n, channels, inner := shape[0], 1, 1
@@ -71,7 +71,8 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 		dispatch(passWhole, n, 0, false, buffers)
 		return
 	}
-	// pieces has a pass go over all samples, some at a time of the buffers that have them.
+	// pieces runs a pass over all samples, as many at a time as fit the descriptor range;
+	// have lists the buffers that are indexed by sample.
 	pieces := func(pass uint32, buffers []graph.Buffer, have ...int) {
 		for first := 0; first < n; first += each {
 			some, before := min(each, n-first), 0
@@ -104,16 +105,17 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 	}
 }
 
-// The passes of the kernel; the shader has the numbers.
+// The passes of batchnorm.comp, by its numbers.
 const (
 	passWhole, passSum, passSquares, passFlow, passElements, passResults = 0, 1, 2, 3, 4, 5
 )
 
-// passSums is how many sums of a channel passes hand on, at most.
+// passSums is the most sums for each channel that one pass leaves to the next.
 const passSums = 4
 
-// sumChunkBytes are added up at once of a batch, or a sample. They are fewer than any
-// device shows, so pieces are made of chunks, and sums have the same bits on all.
+// sumChunkBytes is the size of the chunks whose sums are added up in order. It is below
+// the descriptor range of every device, so pieces are made of whole chunks and sums have
+// the same bits on all devices.
 const sumChunkBytes = 8 << 20
 
 func lowerBatchNorm(l *graph.Lowering) { lowerChannels(l, false, statisticsOf(l.Node), 0, reads(2)) }

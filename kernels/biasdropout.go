@@ -31,8 +31,8 @@ var _ = defineSumMask(sumMask{
 	"f32[4], f32[4], f32[4], f32[]{0.4}",
 )
 
-// fuseBiasDropout takes the bias in front of a dropout into it, and then the
-// residual behind. The node draws what the dropout drew, by its identity.
+// fuseBiasDropout fuses the bias before a dropout into BiasDropout, then the residual
+// after it. The seed is the dropout's identity, so the same elements are dropped.
 func fuseBiasDropout(m *graph.Match) []*graph.Value {
 	p, n := pieces{m}, m.Node
 	switch n.Op.FullName() {

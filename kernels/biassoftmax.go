@@ -8,9 +8,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// biasSoftmax is softmax of data + bias over all dims from axis on, seen as one;
-// the bias broadcasts. is_inner_broadcast says which dims it is repeated in,
-// which its shape says too.
+// biasSoftmax is softmax(data + bias) over all dims from axis on, flattened; the bias
+// broadcasts. The attribute is_inner_broadcast is ignored: the bias's shape says the same.
 type biasSoftmax struct {
 	shape  []int
 	axis   int
@@ -56,7 +55,7 @@ func (s biasSoftmax) eval(x, y *graph.Tensor) {
 	}
 }
 
-// fast is eval for float32 by any number of workers; other types go to eval.
+// fast is eval for float32 and any number of workers; other types go to eval.
 func (s biasSoftmax) fast(c *graph.Call, x, y *graph.Tensor) {
 	if x.Type != graph.Float32 {
 		s.eval(x, y)
@@ -74,7 +73,7 @@ func (s biasSoftmax) fast(c *graph.Call, x, y *graph.Tensor) {
 	})
 }
 
-// coercedGrad is the gradient of a softmax y over all dims from axis on.
+// coercedGrad is the gradient of a softmax over all dims from axis on, given its output y.
 func coercedGrad(b *graph.Builder, n *graph.Node, dy, y *graph.Value) *graph.Value {
 	return b.Op("com.microsoft.SoftmaxGrad", graph.A{"axis": n.Int("axis")}, dy, y)
 }
@@ -110,10 +109,9 @@ var _ = define(graph.Op{
 	},
 })
 
-// fuseBiasSoftmax takes the bias in front of a softmax over the last dim into
-// it, where it is repeated as ONNX Runtime can say: along the dims in front, or
-// along those before the last. A softmax guarded against NaN is left to
-// SafeSoftmax, which saves more.
+// fuseBiasSoftmax fuses a bias with the softmax over the last dim after it, if the bias
+// broadcasts in a way that ONNX Runtime supports: over leading dims, or over the dims just
+// before the last. A softmax guarded against NaN is left to SafeSoftmax, which saves more.
 func fuseBiasSoftmax(m *graph.Match) []*graph.Value {
 	n, p := m.Node, pieces{m}
 	if n.Op.FullName() != "Softmax" {
@@ -145,8 +143,8 @@ func fuseBiasSoftmax(m *graph.Match) []*graph.Value {
 	return nil
 }
 
-// repeatedOnce reports whether a shape is repeated to another along leading
-// dims only, or (inner) along some that end right before the last.
+// repeatedOnce reports whether shape s broadcasts to another over leading dims only, or
+// (inner) over dims that end right before the last.
 func repeatedOnce(s, to graph.Shape) (inner, ok bool) {
 	s = append(slices.Repeat(graph.Dims(1), len(to)-len(s)), s...)
 	last := len(to) - 1
@@ -168,7 +166,7 @@ func repeatedOnce(s, to graph.Shape) (inner, ok bool) {
 	return true, s[last].Equal(to[last])
 }
 
-// The mask and the softmax before the dropout are kept for the gradient.
+// BiasSoftmaxDropout's gradient reads the mask and the softmax before the dropout.
 var _ = define(graph.Op{
 	Name:   "BiasSoftmaxDropout",
 	Domain: microsoft,
@@ -227,8 +225,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// softmaxPlace is where the softmax is computed: in its own output, or where
-// the dropout of it will be.
+// softmaxPlace is where the softmax is computed: in its own output if that is used, else in
+// the dropout's output.
 func softmaxPlace(c *graph.Call) *graph.Tensor {
 	if y := output(c, 2); y != nil {
 		return y
@@ -307,8 +305,8 @@ func softmaxDropoutGrad(c *graph.Call, par func(n, grain int, f func(lo, hi int)
 	})
 }
 
-// lowerSoftmaxDropout takes the softmax where it is wanted, or where the dropout of it
-// will be.
+// lowerSoftmaxDropout computes the softmax in output 2 if that is used, else in output 0,
+// then the dropout.
 var lowerSoftmaxDropout = func() func(*graph.Lowering) {
 	softmax := biasSoftmaxInto()
 	drop := loweredDropout{ratio: 2, mode: -1, bias: -1, residual: -1, mask: -1, always: true}
@@ -328,7 +326,7 @@ var lowerBiasSoftmax = func() func(*graph.Lowering) {
 	return func(l *graph.Lowering) { into(l, 0) }
 }()
 
-// lowerSoftmaxDropoutGrad brings dy through the mask into scratch.
+// lowerSoftmaxDropoutGrad undoes the dropout into work space, then takes the softmax's gradient.
 func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
 	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Float32, graph.Bool, graph.Float32}, []graph.DType{graph.Float32}) {
 		return
@@ -340,7 +338,7 @@ func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
 	lowerLines(l, rowSoftmaxGrad, elems(shape[:axis]), elems(shape[axis:]), 1, scratch(0, l.Scratch, false), reads(1))
 }
 
-// biasSoftmaxInto adds the bias into an output, then takes the softmax there.
+// biasSoftmaxInto adds the bias into an output, then computes the softmax in place.
 func biasSoftmaxInto() func(l *graph.Lowering, out int) {
 	f := graph.Float32
 	form := formOf(f, f, f, f)

@@ -18,7 +18,7 @@ var _ = defineSumMask(sumMask{
 	"f32[0], f32[]{0.4}, bool[]{1}",
 )
 
-// These gradients read the mask that the forward pass has kept.
+// The gradients of ONNX Runtime's dropouts, which read the mask of the forward pass.
 var _ = defineMaskGrad("BitmaskDropoutGrad", "dy/(1 − ratio) where the bit of the mask is set, else 0", true,
 	"f32[5,7], u32[2]>0, f32[]{0.4}, bool[]{1}",
 	"f32[64], u32[2]>0, _, bool[]{1}",
@@ -60,7 +60,7 @@ func defineMaskGrad(name, doc string, bits bool, samples ...string) *graph.Op {
 	})
 }
 
-// maskBits is the form of a gradient that reads bits for the bools of a mask.
+// maskBits lets a gradient read a packed mask, one bit an element, instead of bools.
 func maskBits(already bool) func(n *graph.Node) []graph.Smaller {
 	if already {
 		return nil
@@ -77,7 +77,7 @@ func maskBits(already bool) func(n *graph.Node) []graph.Smaller {
 	}
 }
 
-// inferMask checks that a mask is of v's elements.
+// inferMask checks that a mask has one bool, or with bits one bit, for each element of v.
 func inferMask(n *graph.Node, v, mask *graph.Value, bits bool) {
 	if !bits {
 		if mask.Type != graph.Bool {
@@ -121,7 +121,7 @@ func unmask(c *graph.Call, bits bool, par func(n, grain int, f func(lo, hi int))
 	})
 }
 
-// ratioOf is the number in input i, one half without.
+// ratioOf is the dropout ratio in input i; 0.5 if that is missing.
 func ratioOf(c *graph.Call, i int) float64 {
 	if r := input(c, i); r != nil {
 		return r.Float(0)

@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// BroadcastGradientArgs computes with shapes alone, so its results are known
-// while planning and the sums that read them have shapes.
+// BroadcastGradientArgs (ONNX Runtime) depends on shapes alone, so its results are
+// constants while planning, and the ReduceSums that read them have known shapes.
 var _ = define(graph.Op{
 	Name:   "BroadcastGradientArgs",
 	Domain: microsoft,
@@ -41,8 +41,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// broadcastAxes are the axes in which either operand is repeated, under the
-// higher rank of the two. Dims of which neither is known to be 1 are alike.
+// broadcastAxes returns the axes over which each operand is broadcast, counted in the
+// higher rank of the two. Dims of which neither is known to be 1 are taken as equal.
 func broadcastAxes(n *graph.Node) [2][]graph.Dim {
 	shapes := [2][]graph.Dim{knownDims(n, 0, "the shape of the first"), knownDims(n, 1, "the shape of the second")}
 	rank := max(len(shapes[0]), len(shapes[1]))

@@ -7,9 +7,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// saturate is about 8-bit floats: what is too large for one becomes the largest,
-// or else infinite, or no number where there is no infinity. round_mode is about a
-// type that no graph holds.
+// Cast converts element types. saturate applies to 8-bit floats: values out of range
+// become the largest finite number if it is set, else infinity, or NaN where the type has
+// no infinity. round_mode only concerns float8e8m0, which is not supported.
 var _ = define(graph.Op{
 	Name:  "Cast",
 	Doc:   "the numbers in another element type",
@@ -37,7 +37,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{cast(b, dy[0], n.Inputs[0].Type)}
 	},
 	Elementwise: true,
-	NoOp:        func(*graph.Node) bool { return true }, // to the same type
+	NoOp:        func(*graph.Node) bool { return true }, // asked only if the type stays
 	Simplify:    castPair,
 	Whole:       sameNumbers(0),
 	Eval:        func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
@@ -78,8 +78,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// castPair: a cast of a cast is one, if the type between holds all numbers of
-// the first.
+// castPair merges a cast of a cast, if the type between represents every number of the first.
 func castPair(b *graph.Builder, n *graph.Node) []*graph.Value {
 	inner := n.Inputs[0].Def
 	if inner == nil || inner.Op != n.Op || !widens(inner.Inputs[0].Type, inner.Outputs[0].Type) {
@@ -92,10 +91,10 @@ func castPair(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{b.Op("Cast", castTo(n, to), from)}
 }
 
-// digits of the floats' significands.
+// digits is the precision of float types in bits.
 var digits = map[graph.DType]int{graph.BFloat16: 8, graph.Float16: 11, graph.Float32: 24, graph.Float64: 53}
 
-// widens reports whether every number of one type is one of the other.
+// widens reports whether type to represents every number of type from.
 func widens(from, to graph.DType) bool {
 	if from == to || from == graph.Bool {
 		return true
@@ -106,7 +105,7 @@ func widens(from, to graph.DType) bool {
 	case to.IsFloat8():
 		return false
 	case from.IsFloat():
-		// float16 and bfloat16 have each what the other has not.
+		// Neither of float16 and bfloat16 contains the other.
 		return to.IsFloat() && digits[from] < digits[to] && !(from == graph.BFloat16 && to == graph.Float16)
 	case to.IsFloat():
 		lo, hi := intRange(from)
@@ -119,9 +118,9 @@ func widens(from, to graph.DType) bool {
 	return lo >= least && hi <= most
 }
 
-// foldNumbers gives the output its contents where the input is a few constant
-// floats, or a single one that is made of sizes: exporters write the bounds of
-// an integer Range so.
+// foldNumbers computes the contents of the output if the input is a small constant of
+// floats, or a float scalar computed from dims: exporters compute the bounds of an integer
+// Range in floats.
 func foldNumbers(n *graph.Node, to graph.DType) {
 	v := n.Inputs[0]
 	if v.Def != nil && v.Type.IsFloat() && (to == graph.Int64 || to == graph.Int32) {
@@ -142,7 +141,7 @@ func foldNumbers(n *graph.Node, to graph.DType) {
 	for i := range ds {
 		f := x.Float(i)
 		switch {
-		case !(math.Abs(f) < 1<<53): // not a number, or too large to be one of a shape
+		case !(math.Abs(f) < 1<<53): // NaN, or too large for a dim
 			return
 		case to == graph.Bool && f != 0:
 			f = 1
@@ -152,7 +151,7 @@ func foldNumbers(n *graph.Node, to graph.DType) {
 	n.SetInts(0, ds)
 }
 
-// cast is b's Cast, and no node if there is nothing to do.
+// cast builds a Cast of v, or returns v if it has the type already.
 func cast(b *graph.Builder, v *graph.Value, to graph.DType) *graph.Value {
 	if v.Type == to {
 		return v
@@ -160,7 +159,7 @@ func cast(b *graph.Builder, v *graph.Value, to graph.DType) *graph.Value {
 	return b.Op("Cast", graph.A{"to": int(to)}, v)
 }
 
-// castTo is the attributes of a Cast to a type that is as n says besides.
+// castTo returns the attributes of a Cast to a type, with n's saturate.
 func castTo(n *graph.Node, to graph.DType) graph.A {
 	a := graph.A{"to": int(to)}
 	if to.IsFloat8() && n.Int("saturate") == 0 {
@@ -169,7 +168,7 @@ func castTo(n *graph.Node, to graph.DType) graph.A {
 	return a
 }
 
-// truth is d as a bool, if that is provable.
+// truth is d != 0 as 0 or 1, if that is provable.
 func truth(d graph.Dim) (graph.Dim, bool) {
 	order, known := d.Compare(graph.Num(0))
 	if order != 0 {
@@ -178,7 +177,7 @@ func truth(d graph.Dim) (graph.Dim, bool) {
 	return graph.Num(int64(order)), known
 }
 
-// convert copies the elements [lo, hi) from type to type.
+// convert converts elements [lo, hi).
 func convert(c *graph.Call, lo, hi int) {
 	x, y := c.In[0], c.Out[0]
 	switch {
@@ -228,8 +227,8 @@ func convert(c *graph.Call, lo, hi int) {
 	}
 }
 
-// toInt cuts toward zero. What no element of the type is, ONNX leaves open;
-// here it is the nearest one, and 0 for NaN, on every machine.
+// toInt truncates toward zero. ONNX leaves values out of range undefined; here they
+// saturate and NaN becomes 0, on every machine.
 func toInt(t graph.DType, x float64) int64 {
 	lo, hi := intRange(t)
 	switch {
@@ -247,7 +246,7 @@ func toInt(t graph.DType, x float64) int64 {
 	return int64(x)
 }
 
-// lowerCast by the types from and to.
+// lowerCast picks the expression by input and output type.
 var lowerCast = func() func(*graph.Lowering) {
 	forms := map[[2]graph.DType]func(*graph.Lowering){}
 	for from, to := range map[[2]graph.DType]string{

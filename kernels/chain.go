@@ -14,12 +14,12 @@ import (
 var _ = define(graph.Op{
 	Name:   "Chain",
 	Domain: own,
-	Doc:    "pointwise operators on x0, x1, … one after another; results names what of them is wanted",
+	Doc:    "a sequence of pointwise operators on x0, x1, …; results names the steps that are outputs",
 	In:     "X...",
 	Out:    "Y...",
 	Attrs:  "steps strings, results strings",
 	Infer:  chainInfer,
-	NoGrad: true, // plans are put into chains, and have their gradients by then
+	NoGrad: true, // chains are formed when a plan is made, after autograd
 	Eval:   chainEval,
 	Fast:   chainFast,
 	Lower:  lowerChain,
@@ -51,13 +51,13 @@ var _ = define(graph.Op{
 	},
 })
 
-// chainInfer makes the body of the steps. All that they make has one shape, so
-// that an element of one is made of an element of another.
+// chainInfer parses the steps into the node's body. All steps have the same output shape,
+// so that element i of a result depends only on element i of the steps before it.
 func chainInfer(n *graph.Node) {
 	var src strings.Builder
 	for i, v := range n.Inputs {
 		if v == nil || v.Type != graph.Float32 {
-			n.Fail("input %d is not there or no f32; chains are of f32", i)
+			n.Fail("input %d is missing or not f32", i)
 		}
 		fmt.Fprintf(&src, "%s %s%s = input\n", graph.ChainInput(i), v.Type, v.Shape)
 	}
@@ -68,22 +68,22 @@ func chainInfer(n *graph.Node) {
 		n.Fail("steps: %v", err)
 	}
 	if len(steps) == 0 || len(body.Nodes) != len(steps) || len(body.Values) != len(n.Inputs)+len(steps) {
-		n.Fail("each of its steps should be a node with one output")
+		n.Fail("each step must be a node with one output")
 	}
 	shape := body.Nodes[0].Outputs[0].Shape
 	for _, s := range body.Nodes {
 		if y := s.Outputs[0]; !s.Op.Pointwise || slices.Contains(s.Inputs, nil) || y.Type != graph.Float32 || !y.Shape.Equal(shape) {
 			n.Fail("step %s is not a pointwise operator that makes f32%s", s, shape)
 		}
-		// Of more than two that are broadcast, sums are rounded otherwise.
+		// Variadic operators that broadcast round their sums in another order.
 		ports, _ := s.Op.Ports()
 		if ports[0].Variadic && slices.ContainsFunc(s.Inputs, func(v *graph.Value) bool { return !v.Shape.Equal(shape) }) {
-			n.Fail("step %s broadcasts, and takes any number of inputs", s)
+			n.Fail("step %s is variadic and broadcasts an input; variadic steps need inputs of one shape", s)
 		}
 	}
 	for i, v := range n.Inputs {
 		if !broadcastsTo(v.Shape, shape) {
-			n.Fail("input %d has shape %s, which is not broadcast to %s", i, v.Shape, shape)
+			n.Fail("input %d has shape %s, which does not broadcast to %s", i, v.Shape, shape)
 		}
 	}
 	if len(results) != len(n.Outputs) {
@@ -92,7 +92,7 @@ func chainInfer(n *graph.Node) {
 	for i, name := range results {
 		v := body.ByName(name)
 		if v == nil || v.Def == nil || slices.Contains(results[:i], name) {
-			n.Fail("result %q should be what a step makes, once", name)
+			n.Fail("result %q must name a step, and only once", name)
 		}
 		body.Outputs = append(body.Outputs, v)
 		n.Set(i, v.Type, v.Shape)
@@ -100,7 +100,7 @@ func chainInfer(n *graph.Node) {
 	n.Body = body
 }
 
-// broadcastsTo is whether a shape is another one, with dims left out or 1.
+// broadcastsTo reports whether shape s broadcasts to another.
 func broadcastsTo(s, to graph.Shape) bool {
 	skip := len(to) - len(s)
 	for i, d := range s {
@@ -111,7 +111,7 @@ func broadcastsTo(s, to graph.Shape) bool {
 	return true
 }
 
-// The values of a body are the inputs and then what each step makes.
+// In a body, values are numbered: the inputs first, then the output of each step.
 
 func chainEval(c *graph.Call) {
 	made := slices.Clone(c.In)
@@ -126,7 +126,7 @@ func chainEval(c *graph.Call) {
 	}
 }
 
-// chainStep is the call of a step on the values there are.
+// chainStep is the call of a step whose inputs are among made, by value ID.
 func chainStep(s *graph.Node, made []*graph.Tensor) *graph.Call {
 	c := &graph.Call{Node: s, Parallel: f32.Serial, In: make([]*graph.Tensor, len(s.Inputs)), Out: make([]*graph.Tensor, 1)}
 	for i, v := range s.Inputs {
@@ -135,13 +135,13 @@ func chainStep(s *graph.Node, made []*graph.Tensor) *graph.Call {
 	return c
 }
 
-// chainBlock is the elements of a piece: few enough that what one step makes is in
-// the cache when the next one reads it.
+// chainBlock is the number of elements that all steps process before the next block, few
+// enough that a step's output is in cache when the next step reads it.
 const chainBlock = 4096
 
-// chainFast runs the steps' quick forms on one piece after another. What these
-// make of an element does not depend on where it stands, so the bits are those
-// of the steps on their own.
+// chainFast runs the Fast form of all steps on one block after another. These compute an
+// element independently of its position, so results are bit-identical to running the
+// steps alone.
 func chainFast(c *graph.Call) {
 	runs := sync.Pool{New: func() any { return newChainRun(c) }}
 	eachRow(c, func(z, width int, at, step []int) {
@@ -153,13 +153,13 @@ func chainFast(c *graph.Call) {
 	})
 }
 
-// chainRun is what a worker needs for a chain.
+// chainRun is the state of one worker.
 type chainRun struct {
 	call   *graph.Call
 	steps  []*graph.Call
-	seen   []*graph.Tensor // by value of the body: the piece of it
-	blocks [][]byte        // by step: for what it makes
-	into   []int           // by step: the output that it writes itself, −1
+	seen   []*graph.Tensor // by value ID of the body: its current block
+	blocks [][]byte        // by step: memory for its output
+	into   []int           // by step: the chain's output that it writes directly, or −1
 }
 
 func newChainRun(c *graph.Call) *chainRun {
@@ -176,7 +176,8 @@ func newChainRun(c *graph.Call) *chainRun {
 		r.blocks, r.into = append(r.blocks, nil), append(r.into, -1)
 	}
 	for i, v := range body.Outputs {
-		// Over an input it would be there before all steps have read that.
+		// An output that shares memory with an input is written last, from its block: a later
+		// step may still read the input.
 		if !slices.ContainsFunc(c.In, func(x *graph.Tensor) bool { return &x.Bytes[0] == &c.Out[i].Bytes[0] }) {
 			r.into[int(v.ID)-len(c.In)] = i
 		}
@@ -189,8 +190,7 @@ func newChainRun(c *graph.Call) *chainRun {
 	return r
 }
 
-// piece computes n elements of the outputs, from element from of a row on that
-// begins at element z.
+// piece computes elements [from, from+n) of the row that begins at element z.
 func (r *chainRun) piece(z, from, n int, at, step []int) {
 	show := func(x *graph.Tensor, bytes []byte, first, n int) {
 		x.Shape[0], x.Bytes = n, bytes[4*first:4*(first+n)]
@@ -221,12 +221,10 @@ func (r *chainRun) piece(z, from, n int, at, step []int) {
 	}
 }
 
-// Chains on devices that run kernels. Each step is lowered as it would be alone,
-// and the expressions of its dispatches are put into one kernel, one after
-// another: SPIR-V that was compiled from chain.comp, with calls of the functions
-// that load, compute and store. The functions are those of the operators' own
-// kernels, and all they compute is marked so that no driver may compute it
-// otherwise, so results have the same bits.
+// Chains on Vulkan: each step is lowered alone, then the expressions of its dispatches are
+// called one after another in one kernel, which is the SPIR-V of chain.comp with a main
+// function written for this chain. The functions are those of the operators' own kernels,
+// compiled with NoContraction, so results have the same bits.
 
 var (
 	chainSingle = shaderLibrary("chain", "chain.comp", chainText(false))
@@ -237,7 +235,7 @@ var (
 	}
 )
 
-// chainStrides is the number of the constant that has operand 0's first stride.
+// chainStrides is the specialization constant of operand 0's first stride.
 const chainStrides = 6
 
 const (
@@ -265,18 +263,17 @@ void storeEndK(const uint first, const vec4 x) { for (uint i = 0; first + i < n;
 `
 )
 
-// chainExpr is an expression with its numbers, on inputs and what others before it
-// have made.
+// chainExpr is an expression with its constants p and q. Its operands are inputs and
+// results of earlier expressions.
 type chainExpr struct {
 	code, p, q uint32
 	in         [3]int32
 }
 
-// chainKernels has every kernel that was written, by its name: layers have the
-// same ones, whatever their shapes.
+// chainKernels caches chainKernel by name: equal layers share a kernel, whatever their shapes.
 var chainKernels sync.Map
 
-// chainText puts operands and expressions into the file.
+// chainText completes chain.comp with the operands' and expressions' functions.
 func chainText(wide bool) func(string) string {
 	return func(text string) string {
 		var operands, steps, whole, end strings.Builder
@@ -304,14 +301,14 @@ func chainText(wide bool) func(string) string {
 	}
 }
 
-// lowerChain makes one dispatch of the steps' own.
+// lowerChain makes one dispatch of those of the steps.
 func lowerChain(l *graph.Lowering) {
 	z := l.Out[0]
 	if z.Len() == 0 {
 		return
 	}
 	if n := len(l.In) + len(l.Out); n > graph.ChainOperands {
-		l.Refuse("it has %d operands, and the kernel takes %d", n, graph.ChainOperands)
+		l.Refuse("the chain has %d operands; kernels take at most %d", n, graph.ChainOperands)
 		return
 	}
 	exprs, results := chainExprs(l)
@@ -335,7 +332,7 @@ func lowerChain(l *graph.Lowering) {
 		rowBytes[i] = 4 * int64(st[i][0])
 		single |= oneIf(st[i][rank-1] == 0) << i
 	}
-	// The first dim is no constant: kernels are the same for any batch.
+	// The first dim, usually the batch, is not a constant, so it does not change the pipeline.
 	spec := append(words(l, rank), single)
 	for i, list := range append([][]int{dims[1:]}, st...) {
 		spec = append(spec, words(l, list...)...)
@@ -352,12 +349,12 @@ func lowerChain(l *graph.Lowering) {
 	})
 }
 
-// chainExprs is the expressions of all steps, in running order, and where among
-// the inputs and them the results are.
+// chainExprs returns the expressions of all steps in running order, and the indices of the
+// results among the inputs and expressions.
 func chainExprs(l *graph.Lowering) (exprs []chainExpr, results []int32) {
 	body := l.Node.Body
-	operands := slices.Clone(l.In)          // by value of the body
-	made := make([]int32, len(body.Values)) // where it is
+	operands := slices.Clone(l.In)          // by value ID of the body
+	made := make([]int32, len(body.Values)) // by value ID: index among inputs and expressions
 	for i := range l.In {
 		made[i] = int32(i)
 	}
@@ -375,7 +372,7 @@ func chainExprs(l *graph.Lowering) (exprs []chainExpr, results []int32) {
 		for _, d := range step.Dispatches {
 			x := chainExpr{code: d.Spec[0], p: d.Push[1], q: d.Push[2]}
 			for i, b := range d.Buffers[1:] {
-				from := y // what the step's dispatch before has made
+				from := y // the result of the step's previous dispatch
 				if b.Place == graph.PlaceIn {
 					from = s.Inputs[b.Index].ID
 				}
@@ -392,8 +389,8 @@ func chainExprs(l *graph.Lowering) (exprs []chainExpr, results []int32) {
 	return exprs, results
 }
 
-// chainKernel is the kernel of expressions on inputs. Results are its first
-// bindings, and inputs the others.
+// chainKernel returns the kernel of a list of expressions. Results are its first bindings,
+// followed by the inputs.
 func chainKernel(wide bool, inputs int, exprs []chainExpr, results []int32) *graph.Kernel {
 	name := fmt.Sprintf("chain wide=%v %d %v %v", wide, inputs, exprs, results)
 	if k, ok := chainKernels.Load(name); ok {

@@ -7,10 +7,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// classLoss is what the losses over class labels have in common: scores are
-// [N, C, d…], labels [N, d…], the loss of a sample is weighed by its class,
-// and one whose label is ignore_index weighs nothing. Samples are numbered in
-// the order of the labels.
+// classLoss is shared by the losses over class labels: scores are [N, C, d…], labels
+// [N, d…]. A sample's loss is weighted by its class; samples with label ignore_index have
+// weight 0. Samples are numbered in the order of the labels.
 type classLoss struct {
 	labels, weights *graph.Tensor // weights may be nil
 	classes, inner  int           // inner is the product of d…
@@ -21,7 +20,7 @@ type classLoss struct {
 
 var lossReductions = []string{"none", "sum", "mean"}
 
-// inferClassLoss sets output 0.
+// inferClassLoss checks the inputs and sets output 0.
 func inferClassLoss(n *graph.Node, scores, labels, weights *graph.Value) {
 	if !isFloat(scores.Type) {
 		n.Fail("scores are %s; floats expected", scores.Type)
@@ -42,7 +41,7 @@ func inferClassLoss(n *graph.Node, scores, labels, weights *graph.Value) {
 		n.Same(weights.Shape[0], scores.Shape[1], "weights and classes")
 	}
 	if !slices.Contains(lossReductions, n.Str("reduction")) {
-		n.Fail("reduction is %q; there are none, sum and mean", n.Str("reduction"))
+		n.Fail("reduction is %q, not none, sum or mean", n.Str("reduction"))
 	}
 	shape := graph.Shape{}
 	if n.Str("reduction") == "none" {
@@ -51,7 +50,7 @@ func inferClassLoss(n *graph.Node, scores, labels, weights *graph.Value) {
 	n.Set(0, scores.Type, shape)
 }
 
-// classLossAttrs is the attributes of a loss, for its gradient.
+// classLossAttrs copies a loss's attributes for its gradient operator.
 func classLossAttrs(n *graph.Node) graph.A {
 	attrs := graph.A{"reduction": n.Str("reduction")}
 	if n.Has("ignore_index") {
@@ -65,14 +64,13 @@ func newClassLoss(n *graph.Node, labels, weights *graph.Tensor, scores []int) cl
 	return classLoss{labels, weights, scores[1], elems(scores[2:]), ignore, ok, n.Str("reduction")}
 }
 
-// first is where the scores of a sample begin; they are inner apart.
+// first is the index of a sample's first score; the next ones follow at stride inner.
 func (l classLoss) first(sample int) int {
 	return sample/l.inner*l.inner*l.classes + sample%l.inner
 }
 
-// pick is the class of a sample and its weight; the class of an ignored one
-// is −1. A label that is no class gives a weight of NaN, so that the mistake
-// is seen.
+// pick returns the class of a sample and its weight. An ignored sample has class −1 and
+// weight 0; a label out of range has weight NaN, so that the loss shows the mistake.
 func (l classLoss) pick(sample int) (class int, weight float64) {
 	y := l.labels.Int(sample)
 	switch {
@@ -86,7 +84,7 @@ func (l classLoss) pick(sample int) (class int, weight float64) {
 	return int(y), 1
 }
 
-// total is the weight of all samples, which a mean divides by.
+// total is the sum of the weights, the divisor of reduction mean.
 func (l classLoss) total() float64 {
 	sum := 0.0
 	for s := range l.labels.Len() {
@@ -114,7 +112,7 @@ func (l classLoss) reduce(out *graph.Tensor, loss func(sample int) float64) {
 	out.SetFloat(0, sum)
 }
 
-// slope is the gradient of a sample's loss, before its weight.
+// slope is the gradient that reaches a sample's loss, without the sample's weight.
 func (l classLoss) slope(dy *graph.Tensor) func(sample int) float64 {
 	switch l.reduction {
 	case "none":

@@ -35,7 +35,7 @@ var _ = define(graph.Op{
 		x, lo, hi := n.Inputs[0], n.In(1), n.In(2)
 		dx := make([]*graph.Value, len(n.Inputs))
 		dx[0] = b.Op("memopt.ClipGrad", nil, dy[0], x, lo, hi)
-		// A bound has the gradient of the elements that it replaces.
+		// The gradient of a bound is the sum of dy over the elements it replaces.
 		of := func(replaced, bound *graph.Value) *graph.Value {
 			part := b.Op("Where", nil, replaced, dy[0], num(b, dy[0], 0))
 			return reshape(b, b.Op("ReduceSum", graph.A{"keepdims": 0}, part), bound.Shape)
@@ -114,7 +114,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "ClipGrad",
 	Domain: own,
-	Doc:    "dx = dy where min < x < max, else 0; a single bound counts as inside",
+	Doc:    "dx = dy where min < x < max, else 0; a single bound is inclusive",
 	In:     "dY, X, min?, max?",
 	Out:    "dX",
 	Infer: func(n *graph.Node) {
@@ -162,10 +162,9 @@ var _ = define(graph.Op{
 	},
 })
 
-// passing is the range of x through which a gradient flows. At a bound itself
-// the derivative is a matter of choice, and of training: ReLU6 of a dead input
-// is 0 exactly, and must not let a gradient through, as ReLU does not. So two
-// bounds are ReLU6's, the range open; a single one is clamp's, closed.
+// passing is the range of x in which dx = dy. At a bound the derivative is a convention:
+// with two bounds the range is open, as in PyTorch's ReLU6 (a dead input is exactly 0 and
+// must not get a gradient); with a single bound it is closed, as in torch.clamp.
 func passing(c *graph.Call) (least, most float64) {
 	least, most = floatBounds(c, 2)
 	if bound(c, 2) == nil || bound(c, 3) == nil {
@@ -178,14 +177,14 @@ func passing(c *graph.Call) (least, most float64) {
 	return float64(math.Nextafter32(float32(least), up)), float64(math.Nextafter32(float32(most), down))
 }
 
-// wantOne refuses an input that is not a single number.
+// wantOne requires input i, if present, to have one element.
 func wantOne(n *graph.Node, i int, what string) {
 	if v := n.In(i); v != nil && !v.Shape.Elems().Is(1) {
 		n.Fail("%s has shape %s; one number expected", what, v.Shape)
 	}
 }
 
-// bound is input i, or nil if it is left out.
+// bound returns input i, or nil if it is omitted.
 func bound(c *graph.Call, i int) *graph.Tensor {
 	if i < len(c.In) {
 		return c.In[i]
@@ -193,7 +192,7 @@ func bound(c *graph.Call, i int) *graph.Tensor {
 	return nil
 }
 
-// floatBounds are inputs i and i+1, or no bounds.
+// floatBounds returns inputs i and i+1; ∓∞ where they are omitted.
 func floatBounds(c *graph.Call, i int) (least, most float64) {
 	least, most = math.Inf(-1), math.Inf(1)
 	if lo := bound(c, i); lo != nil {
@@ -205,8 +204,8 @@ func floatBounds(c *graph.Call, i int) (least, most float64) {
 	return least, most
 }
 
-// Before opset 11 the bounds were attributes, and by default what float32 can
-// hold, so that infinities became finite.
+// Before opset 11 the bounds are attributes. The defaults are the largest float32s, so
+// infinities become finite.
 var _ = define(graph.Op{
 	Name:  "Clip",
 	Doc:   "the form before opset 11, with bounds as attributes",
@@ -219,8 +218,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// lowerClipGrad has the bounds as numbers, which must be known: two are open, a
-// single one is closed.
+// lowerClipGrad passes the bounds as constants, so they must be known before the run. Two
+// bounds are exclusive, a single one inclusive (see passing).
 var lowerClipGrad = func() func(*graph.Lowering) {
 	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
 	const open = "choose(le(b, T(p)), T(0), choose(ge(b, T(q)), T(0), a))"
@@ -248,7 +247,7 @@ var lowerClipGrad = func() func(*graph.Lowering) {
 	}
 }()
 
-// lowerClip has either bound, both or none.
+// lowerClip takes its bounds as operands; either may be missing.
 var lowerClip = byType(map[graph.DType]func(*graph.Lowering){
 	graph.Float32: clipOf(graph.Float32, "least(c, greatest(b, a))", "greatest(b, a)", "least(b, a)"),
 	graph.Int64:   clipOf(graph.Int64, "min(c, max(b, a))", "max(b, a)", "min(b, a)"),

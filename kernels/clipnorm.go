@@ -7,11 +7,11 @@ import (
 	"memopt/memopt/graph"
 )
 
-// clipChunk is the elements that are summed by one worker in one go. The sums
-// of chunks are added in order, so the worker count does not matter.
+// clipChunk is the number of elements that one worker sums. The chunks' sums are added in
+// order, so the result does not depend on the number of workers.
 const clipChunk = 64 << 10
 
-// ClipNorm is what torch.nn.utils.clip_grad_norm_ multiplies gradients with.
+// ClipNorm is the factor of torch.nn.utils.clip_grad_norm_.
 var _ = define(graph.Op{
 	Name:   "ClipNorm",
 	Domain: own,
@@ -90,7 +90,8 @@ func clip(c *graph.Call, squares func(x *graph.Tensor, lo, hi int) float64, par 
 	c.Out[0].SetFloat(0, factor)
 }
 
-// lowerClipNorm adds the squares of each gradient, in parts.
+// lowerClipNorm sums squares in parts, all gradients into one list of partial sums, which
+// clipnorm.comp adds up.
 func lowerClipNorm(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return

@@ -2,16 +2,15 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// comparison is which of the three orders of two elements it is true of. NaN
-// has no order.
+// comparison is true if x < y and less, x = y and equal, or x > y and greater. NaN
+// compares false.
 type comparison struct {
 	name, sign           string
 	less, equal, greater bool
-	since                int // of the form that broadcasts as all do; 0: there was no other
+	since                int // opset from which it broadcasts like NumPy; 0: it always did
 	types                func(graph.DType) bool
 }
 
-// The comparisons. All are the same operator but for what holds.
 var _ = [...]*graph.Op{
 	defineComparison(comparison{name: "Equal", sign: "=", equal: true, types: graph.DType.Valid, since: 7}),
 	defineComparison(comparison{name: "Less", sign: "<", less: true, types: isNumber, since: 7}),
@@ -50,7 +49,7 @@ func defineComparison(k comparison) *graph.Op {
 			out := broadcast(n, n.Inputs[0].Shape, n.Inputs[1].Shape)
 			n.Set(0, graph.Bool, out)
 			foldPairs(n, out, func(a, b graph.Dim) (graph.Dim, bool) {
-				// Every order that is not ruled out must give the same answer.
+				// The answer is known if it is the same for every order that is possible.
 				order, known := a.Compare(b)
 				d := a.Sub(b)
 				less := known && order < 0 || !known && !atLeast(d, 0)
@@ -114,7 +113,7 @@ func compareRows[E float32 | int64 | int32](c *graph.Call, k comparison) {
 	})
 }
 
-// bit is a bool as formulas have it.
+// bit is a bool as a dim: 1 or 0.
 func bit(b bool) graph.Dim {
 	if b {
 		return graph.Num(1)
@@ -122,7 +121,7 @@ func bit(b bool) graph.Dim {
 	return graph.Num(0)
 }
 
-// lowerComparison compares floats and integers.
+// lowerComparison compares floats, integers and bools.
 func lowerComparison(k comparison) func(*graph.Lowering) {
 	sign := map[[3]bool]string{
 		{false, true, false}: "==", {true, false, false}: "<", {true, true, false}: "<=", {false, false, true}: ">", {false, true, true}: ">=",

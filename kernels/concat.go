@@ -33,7 +33,7 @@ var _ = define(graph.Op{
 					out[k] = out[k].Add(d)
 					continue
 				}
-				n.Same(out[k], d, "dims beside the axis")
+				n.Same(out[k], d, "dims other than the axis")
 			}
 			all = append(all, i+1)
 		}

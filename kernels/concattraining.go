@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// ConcatTraining also says how long each part is, so that the gradient can
-// split.
+// ConcatTraining (ONNX Runtime) also outputs the length of each input along the axis, for
+// the Split in its gradient.
 var _ = define(graph.Op{
 	Name:   "ConcatTraining",
 	Domain: microsoft,

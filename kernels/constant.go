@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// constants is how each attribute of Constant becomes a tensor.
+// constants makes a tensor of each attribute of Constant.
 var constants = []struct {
 	attr   string
 	tensor func(n *graph.Node) *graph.Tensor

@@ -41,7 +41,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// fillValue is the number: a float32 0 unless the node says another.
+// fillValue is attribute value; a float32 0 without it.
 func fillValue(n *graph.Node) *graph.Tensor {
 	if v, ok := n.Attr("value").(*graph.Tensor); ok {
 		return v
@@ -49,5 +49,4 @@ func fillValue(n *graph.Node) *graph.Tensor {
 	return graph.NewTensor(graph.Float32, 1)
 }
 
-// lowerConstant fills an output with one number.
 func lowerConstant(l *graph.Lowering) { lowerFill(l, 0, bitsOf(fillValue(l.Node))) }

@@ -18,7 +18,7 @@ var _ = define(graph.Op{
 		group := graph.Num(int64(n.Int("group")))
 		n.Same(x.Shape[1], w.Shape[1].Mul(group), "channels of X, and of W times group")
 		if m := w.Shape[0].Mod(group); !m.Is(0) {
-			n.Fail("%s filters cannot be parted into %s groups", w.Shape[0], group)
+			n.Fail("%s filters cannot be split into %s groups", w.Shape[0], group)
 		}
 		if b := n.In(2); b != nil {
 			if b.Rank() != 1 {
@@ -77,8 +77,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// convWindow checks ranks and reads the window; the filters' spatial dims
-// must be numbers.
+// convWindow checks ranks and reads the window. The filters' spatial dims must be constant.
 func convWindow(n *graph.Node, x, w graph.Shape) window {
 	rank := len(w) - 2
 	if rank < 1 || rank > 3 || len(x) != len(w) {
@@ -89,7 +88,7 @@ func convWindow(n *graph.Node, x, w graph.Shape) window {
 	for i := range kernel {
 		k, ok := w[2+i].Const()
 		if !ok || k < 1 {
-			n.Fail("the filters' spatial dims must be numbers, but W is %s", w)
+			n.Fail("the filters' spatial dims must be constant, but W is %s", w)
 		}
 		if given != nil && (len(given) != rank || given[i] != k) {
 			n.Fail("kernel_shape is %d, but W is %s", given, w)
@@ -102,13 +101,13 @@ func convWindow(n *graph.Node, x, w graph.Shape) window {
 	return newWindow(n, kernel)
 }
 
-// convOf is the geometry of a node of this file, from the shapes of a call.
+// convOf is the geometry of a Conv or one of its gradients, from the shapes of a call.
 func convOf(n *graph.Node, x, w, y []int) *convolution {
 	c := newConvolution(newWindow(n, w[2:]), n.Int("group"), x, w, y)
 	return &c
 }
 
-// convCopy is the attributes that a gradient takes over.
+// convCopy copies the attributes for a gradient operator.
 func convCopy(n *graph.Node) graph.A {
 	attrs := graph.A{}
 	for _, a := range n.Attrs {
@@ -121,7 +120,7 @@ func convFlops(y, w graph.Shape) graph.Dim {
 	return y.Elems().Mul(w[1:].Elems()).Mul(graph.Num(2))
 }
 
-// biasOf is input 2 as float32, or nil.
+// biasOf returns input 2 as float32, or nil if it is omitted.
 func biasOf(c *graph.Call) []float32 {
 	if b := input(c, 2); b != nil {
 		return b.F32()
@@ -129,7 +128,7 @@ func biasOf(c *graph.Call) []float32 {
 	return nil
 }
 
-// channelSum is the gradient of what is added to each channel of [N, C, …].
+// channelSum is the gradient of a bias [C] added to [N, C, …].
 func channelSum(b *graph.Builder, dy *graph.Value) *graph.Value {
 	axes := []graph.Dim{graph.Num(0)}
 	for i := 2; i < dy.Rank(); i++ {

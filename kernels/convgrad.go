@@ -5,7 +5,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// ONNX Runtime's gradient of Conv is one operator for all three inputs.
+// ConvGrad is ONNX Runtime's gradient of Conv for all three inputs.
 var _ = define(graph.Op{
 	Name:   "ConvGrad",
 	Domain: microsoft,
@@ -63,7 +63,7 @@ var _ = define(graph.Op{
 	},
 	Tests: graph.Tests{
 		Work: counted(func(c sampled) int64 {
-			wanted := int64(0) // of dX and dW; dB is sums
+			wanted := int64(0) // of dX and dW; dB only adds
 			for i := range 2 {
 				if c.Node.Output(i) != nil {
 					wanted++
@@ -87,7 +87,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// channelSums adds up [N, C, …] for each channel, in order; sums may be nil.
+// channelSums sums [N, C, …] over all dims but C, in order; sums may be nil.
 func channelSums(dy, sums *graph.Tensor) {
 	if sums == nil {
 		return
@@ -109,7 +109,7 @@ func channelSums(dy, sums *graph.Tensor) {
 	}
 }
 
-// lowerConvGrad has all sides at once, as far as they are wanted.
+// lowerConvGrad computes the outputs that are used.
 func lowerConvGrad(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return

@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// What lies outside of x counts as its zero point, so as nothing. Sums are of
-// 32 bits and wrap round, as ONNX allows.
+// ConvInteger pads with x's zero point, so padding contributes 0. Sums are int32 and wrap
+// around, which ONNX allows.
 var _ = define(graph.Op{
 	Name:  "ConvInteger",
 	Since: 10,
@@ -24,7 +24,7 @@ var _ = define(graph.Op{
 		group := graph.Num(int64(n.Int("group")))
 		n.Same(x.Shape[1], w.Shape[1].Mul(group), "channels of x, and of w times group")
 		if m := w.Shape[0].Mod(group); !m.Is(0) {
-			n.Fail("%s filters cannot be parted into %s groups", w.Shape[0], group)
+			n.Fail("%s filters cannot be split into %s groups", w.Shape[0], group)
 		}
 		if z := n.In(3); z != nil && !z.Shape.Elems().Is(1) {
 			if z.Rank() != 1 {

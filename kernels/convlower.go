@@ -10,16 +10,16 @@ var (
 	rangeKernel = shader("range", "range.comp")
 )
 
-// The sides of the kernel: which of the three tensors it computes.
+// The side of a convolution: which of the three tensors y, x and W is computed.
 const (
 	convOut, convIn, convFilters = 0, 1, 2
 )
 
-// convTile is the channels that an invocation owns.
+// convTile is the number of channels that an invocation computes.
 const convTile = 16
 
-// append computes one side into output out: channels that stand alone by their own
-// kernel, what is large by products, and the rest tap by tap.
+// append computes one side into output out: by the depthwise kernel, as matrix products if
+// it is large (paysAsProducts), else by the direct kernel.
 func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
 	if l.Out[out].Len() == 0 {
 		return
@@ -57,7 +57,7 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 		if side != convFilters {
 			all *= n
 		} else if begun {
-			buffers[3] = rereads(out) // the sums go on from there
+			buffers[3] = rereads(out) // accumulate
 		}
 		push := append(words(l, n, c.Group, c.Inner, c.Outer), triples(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Pad)...)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
@@ -68,8 +68,8 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	})
 }
 
-// bySamples calls f for all samples, or for as many at a time as the device shows, with
-// the buffers of the result, of a and b and of the bias.
+// bySamples calls f for as many samples at a time as fit the descriptor range, with the
+// buffers of the result, a, b and the bias.
 func (c *convolution) bySamples(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int, f func(n int, buffers []graph.Buffer)) {
 	x, y := int64(4*c.Group*c.Inner*f32.Volume(c.In)), int64(4*c.Group*c.Outer*f32.Volume(c.Out))
 	bytes := [][]int64{convOut: {y, x, 0, 0}, convIn: {x, y, 0, 0}, convFilters: {0, x, y, 0}}[side]

@@ -5,8 +5,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// convolution is the geometry that Conv, its gradients and ConvTranspose have in
-// common, with the plain reference of what they compute.
+// convolution is the geometry of Conv, its gradients and ConvTranspose, with their
+// reference implementation.
 type convolution struct{ f32.Convolution }
 
 func newConvolution(w window, group int, x, filter, y []int) convolution {
@@ -20,8 +20,8 @@ func newConvolution(w window, group int, x, filter, y []int) convolution {
 	return c
 }
 
-// pairs calls f for every output position and tap that meet inside the input,
-// with the offsets in the three blocks.
+// pairs calls f for every output position and filter tap whose input position is not
+// padding, with the offsets of the three.
 func (c *convolution) pairs(f func(in, out, tap int)) {
 	for o := range f32.Volume(c.Out) {
 		oz, oy, ox := o/(c.Out[1]*c.Out[2]), o/c.Out[2]%c.Out[1], o%c.Out[2]
@@ -36,8 +36,8 @@ func (c *convolution) pairs(f func(in, out, tap int)) {
 	}
 }
 
-// plain is the reference of all: it adds a·b for everything that is connected,
-// to the one of x, w and y that is sum.
+// plain is the reference of all sides: for every x, w and y that are connected, f returns
+// the element of sum and the product to add to it.
 func (c *convolution) plain(sum []float64, f func(x, w, y int) (at int, v float64)) {
 	ins, outs, taps := f32.Volume(c.In), f32.Volume(c.Out), f32.Volume(c.Kernel)
 	for n := range c.N {
@@ -54,28 +54,28 @@ func (c *convolution) plain(sum []float64, f func(x, w, y int) (at int, v float6
 	}
 }
 
-// forward is y from x and the filters.
+// forward computes y from x and the filters.
 func (c *convolution) forward(x, w, bias, y *graph.Tensor) {
 	sum := make([]float64, y.Len())
 	c.plain(sum, func(xi, wi, yi int) (int, float64) { return yi, x.Float(xi) * w.Float(wi) })
 	setSums(y, sum, bias, c.Group*c.Outer, f32.Volume(c.Out))
 }
 
-// backward is x from y and the filters: the gradient of x, and ConvTranspose.
+// backward computes x from y and the filters: the gradient of x, or ConvTranspose.
 func (c *convolution) backward(y, w, bias, x *graph.Tensor) {
 	sum := make([]float64, x.Len())
 	c.plain(sum, func(xi, wi, yi int) (int, float64) { return xi, y.Float(yi) * w.Float(wi) })
 	setSums(x, sum, bias, c.Group*c.Inner, f32.Volume(c.In))
 }
 
-// filters is the gradient of the filters from x and y.
+// filters computes the gradient of the filters from x and y.
 func (c *convolution) filters(x, y, w *graph.Tensor) {
 	sum := make([]float64, w.Len())
 	c.plain(sum, func(xi, wi, yi int) (int, float64) { return wi, x.Float(xi) * y.Float(yi) })
 	setSums(w, sum, nil, 1, 1)
 }
 
-// setSums stores sums, with the bias of each channel.
+// setSums stores sums, plus the bias of the channel.
 func setSums(t *graph.Tensor, sum []float64, bias *graph.Tensor, channels, each int) {
 	for i, s := range sum {
 		if bias != nil {

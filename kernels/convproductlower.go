@@ -5,67 +5,72 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Convolutions as products: the filters are a matrix, and what a tap sees of the
-// image, place after place, is a line of the other. Lines of taps that lie above
-// one another are one line, some places apart, so an image is laid out once for
-// each column of taps, some rows of it at a time, and a table says where a tap's
-// line begins. Where places have depth, each slice of them is an image of its own,
-// which sees more channels: one for each tap along the depth. Lines have even
-// lengths: what lies behind an odd one is computed, and not stored.
+// Convolutions as matrix products (im2col): A is the filters, B has a line for each
+// (channel, tap) with the input element of that tap at each output position. The lines of
+// taps in one column of the kernel are the same data at different row offsets, so the image
+// is copied once for each column of taps (a plane), some rows at a time, and a table holds
+// the offset of each tap's line. In 3-d convolutions each output slice is a 2-d image with
+// channels × depth taps as its channels. Lines have even lengths: the extra column is
+// computed but not stored.
+//
+// "Places" are the output positions of the product: positions of y in the forward pass, of
+// x in its gradient, where the image is dy.
 
 var linesKernel = shader("lines", "lines.comp")
 
-// convWork is the multiplications from which that pays: more where there are few
-// places, of which tiles stay empty.
+// convWork is the number of multiplications from which products pay off. With fewer places
+// than fewPlaces tiles are mostly empty, and 8 times as many are needed.
 const (
 	convWork  = 1 << 17
 	fewPlaces = 64
 )
 
-// paysAsProducts reports whether it does.
+// paysAsProducts reports whether products are faster than the direct kernel.
 func (c *convolution) paysAsProducts() bool {
 	work := c.N * c.Group * c.Outer * c.Inner * f32.Volume(c.Kernel) * f32.Volume(c.Out)
 	return work >= 8*convWork || work >= convWork && f32.Volume(c.Out) >= fewPlaces
 }
 
-// flat reports whether it has no depth.
+// flat reports whether the convolution is 1-d or 2-d.
 func (c *convolution) flat() bool { return c.In[0] == 1 && c.Out[0] == 1 && c.Kernel[0] == 1 }
 
-// pointwise reports whether each place sees itself alone: products as they lie.
+// pointwise reports whether the kernel is 1×1 without stride and padding: a product without im2col.
 func (c *convolution) pointwise() bool {
 	return f32.Volume(c.Kernel) == 1 && c.Stride == f32.Ones && c.Pad == [3]int{} && c.In == c.Out
 }
 
-// axisTaps are taps of an axis: place o sees o·step + t·dilation + shift by tap t.
+// axisTaps describes the taps of an axis: place o reads position o·step + t·dilation + shift
+// with tap t.
 type axisTaps struct{ n, step, dilation, shift int }
 
-// convLines are what the places of an image see of another's channels.
+// convLines is matrix B of a convolution: the lines in work space and the table of their offsets.
 type convLines struct {
 	from            graph.Buffer
 	samples, groups int
 	channels        int    // of a group
-	size            [3]int // of what is seen
+	size            [3]int // of the image that is read
 	axes            [3]axisTaps
-	places          [3]int // slices, rows and columns of those who see
-	turns, span     int    // planes of a column of taps, and rows that the lowest sees below the highest
-	apart           bool   // each row of taps has planes of its own
-	rows, width     int    // rows at a time, and places of a row with the room behind them
-	group, slice    int    // elements from one to the next
+	places          [3]int // slices, rows and columns of places
+	turns, span     int    // planes for a column of taps; rows of a plane beyond rows, for its lower taps
+	apart           bool   // each row of taps has its own planes
+	rows, width     int    // rows of places at a time; columns, rounded up to even
+	group, slice    int    // elements of lines of a group and of a slice
 	lines, laid     graph.Buffer
 	slots           int // slices at a time
 }
 
-// newConvLines lays out in scratch, from so many bytes on: the table, and planes. Those
-// who see have so many elements a sample.
+// newConvLines allocates the table and the planes in work space, from byte work on. The
+// tensor of places has seers elements for each sample.
 func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channels int, size [3]int, axes [3]axisTaps, places [3]int, seers int, work int64) *convLines {
 	s := &convLines{from: from, samples: samples, groups: groups, channels: channels, size: size, axes: axes, places: places}
 	down, across := axes[1], axes[2]
 	s.width = places[2] + places[2]%2
-	// Of the rows that taps see, each step-th is in one plane.
+	// A plane holds every step-th row of the image.
 	far := max(0, down.n-1) * max(down.dilation, -down.dilation)
 	s.turns, s.span = min(down.step, far+1), far/down.step
-	// No more than a part of the image, so that it is never what takes the memory. Rows
-	// of taps that lie far from one another would have all rows between them there.
+	// Planes take at most a sixth of the image, so that they never dominate memory. With a
+	// large dilation, planes shared by a column of taps would hold all rows in between, so
+	// each row of taps gets its own (apart).
 	const part, fewest = 6, 2
 	most := min(spreadBytes/4, samples*groups*channels*f32.Volume(size)/part)
 	column := max(1, groups*s.seen()*across.n*s.width)
@@ -81,7 +86,7 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	if s.slots = 1; s.rows == places[1] {
 		s.slots = min(s.slices(), max(1, most/max(1, s.slice)))
 	}
-	// Slots that begin amid a sample end amid another.
+	// A run of slots may begin and end within a sample.
 	s.slots = min(s.slots, (samplesAtOnce(l, samples, s.sample(), seers)-1)*places[0]+1)
 	s.lines = scratch(work, int64(4*s.taps()), true)
 	s.laid = scratch(aligned(work+s.lines.Bytes), int64(4*s.slots*s.slice), true)
@@ -89,30 +94,30 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	return s
 }
 
-// slices are those of all samples.
+// slices is the number of slices of all samples.
 func (s *convLines) slices() int { return s.samples * s.places[0] }
 
-// sample is the elements of one of what is seen.
+// sample is the number of elements of an image that is read.
 func (s *convLines) sample() int { return s.groups * s.channels * f32.Volume(s.size) }
 
-// samplesOf shows those samples of a buffer that slices are of, as samplesOf does.
+// samplesOf restricts a buffer to the samples that some slices belong to.
 func (s *convLines) samplesOf(l *graph.Lowering, b graph.Buffer, sample, slice, slices int) (seen graph.Buffer, before int) {
 	first, last := slice/s.places[0], (slice+slices-1)/s.places[0]
 	return samplesOf(l, b, s.samples, sample, first, last-first+1)
 }
 
-// seen are the channels of a group that a slice sees.
+// seen is the number of channels that a slice reads: channels of a group × taps along the depth.
 func (s *convLines) seen() int { return s.channels * s.axes[0].n }
 
-// taps are those of all channels of a group.
+// taps is the number of lines: the taps of all channels of a group.
 func (s *convLines) taps() int { return s.seen() * s.axes[1].n * s.axes[2].n }
 
 func (s *convLines) plane() int { return (s.rows + s.span) * s.width }
 
-// behind is where scratch goes on.
+// behind is the offset of the first free byte of work space.
 func (s *convLines) behind() int64 { return aligned(s.laid.At + s.laid.Bytes) }
 
-// table writes where lines begin.
+// table writes the offset of each line.
 func (s *convLines) table(l *graph.Lowering) {
 	if s.taps() == 0 {
 		return
@@ -129,7 +134,7 @@ func (s *convLines) table(l *graph.Lowering) {
 	})
 }
 
-// belowHighest is how many rows the first tap sees below the highest in its plane.
+// belowHighest is the row of the first tap in its plane; not 0 where the dilation is negative.
 func (s *convLines) belowHighest() int {
 	if s.apart {
 		return 0
@@ -137,7 +142,7 @@ func (s *convLines) belowHighest() int {
 	return max(0, -s.axes[1].dilation*(s.axes[1].n-1))
 }
 
-// parts calls f for parts of the slices and rows, when what they see is laid out.
+// parts copies the lines of some slices and rows at a time, and calls f after each copy.
 func (s *convLines) parts(l *graph.Lowering, f func(slice, slices, row, rows int)) {
 	for slice := 0; slice < s.slices(); slice += s.slots {
 		slices := min(s.slots, s.slices()-slice)
@@ -168,8 +173,7 @@ func (s *convLines) layOut(l *graph.Lowering, slice, slices, row int) {
 	x.append(l)
 }
 
-// product is a matrix, its rows so many elements apart, times what some rows of
-// places see.
+// product is matrix a with m rows at stride line, times the lines of some rows of places.
 func (s *convLines) product(m int, a graph.Buffer, line int, slice, slices, rows int) loweredProduct {
 	g := loweredProduct{layout: layout{m: m, n: rows * s.width, k: s.taps()}, alpha: 1, a: a, b: unwritten(s.laid), c: unwritten(s.laid)}
 	g.layout.a.i, g.layout.a.p, g.layout.b.i = line, 1, 1
@@ -180,8 +184,7 @@ func (s *convLines) product(m int, a graph.Buffer, line int, slice, slices, rows
 	return g
 }
 
-// pointwiseProduct is the filters, as a matrix of so many rows and terms, times an
-// image as it lies.
+// pointwiseProduct multiplies the filters [rows, terms] by the image in place.
 func (c *convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, w factor, image graph.Buffer, bias int) {
 	places := f32.Volume(c.In)
 	from, to := c.Group*terms*places, c.Group*rows*places // elements of a sample
@@ -199,7 +202,7 @@ func (c *convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, 
 	}
 }
 
-// productOut is y from x and the filters.
+// productOut computes y from x and the filters.
 func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, bias int) {
 	if c.pointwise() {
 		c.pointwiseProduct(l, out, c.Outer, c.Inner, factor{w, 0, c.Inner, 1}, x, bias)
@@ -232,22 +235,22 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 	})
 }
 
-// axis has y see x.
+// axis describes the taps by which y reads x.
 func (c *convolution) axis(d int) axisTaps {
 	return axisTaps{c.Kernel[d], c.Stride[d], c.Dilation[d], -c.Pad[d]}
 }
 
 func (c *convolution) axes() [3]axisTaps { return [3]axisTaps{c.axis(0), c.axis(1), c.axis(2)} }
 
-// biasOf adds input bias, a number for each row of a group, if that is not negative.
+// biasOf adds input number bias, one element for each row of a group, unless it is negative.
 func (g *loweredProduct) biasOf(bias, rows int) {
 	if bias >= 0 {
 		g.c, g.biased, g.beta, g.ci, g.cStep = reads(bias), true, 1, 1, rows
 	}
 }
 
-// phaseTaps is the places of x that lie at phase of a stride, and the taps by which
-// they see y: from the first on, each so many taps behind the one before.
+// phaseTaps is about the positions of x ≡ phase modulo the stride of axis d: how many there
+// are, and the taps by which they read y (taps first, first+apart, …).
 func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisTaps) {
 	stride, dilation := c.Stride[d], c.Dilation[d]
 	apart = stride / int(gcd(int64(stride), int64(dilation)))
@@ -257,8 +260,8 @@ func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisT
 	return ceilDiv(max(0, c.In[d]-phase), stride), first, apart, t
 }
 
-// productIn is x from y and the filters: for each phase of the strides a
-// convolution of y with the taps that meet it.
+// productIn computes x from y and the filters. Each phase of the strides is a convolution of
+// y with the taps that reach it.
 func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int) {
 	if c.pointwise() {
 		c.pointwiseProduct(l, out, c.Inner, c.Outer, factor{w, 0, 1, c.Inner}, y, bias)
@@ -269,7 +272,7 @@ func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, b
 	}
 }
 
-// phaseIn is the places of x at a phase of each stride.
+// phaseIn computes the positions of x at one phase of each stride.
 func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int, phase [3]int) {
 	var size, first, apart [3]int
 	var axes [3]axisTaps
@@ -279,7 +282,7 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 	if f32.Volume(size) == 0 {
 		return
 	}
-	// The filters with the channels of x as rows, some of those at a time.
+	// The filters are transposed to have the channels of x as rows, some of them at a time.
 	ins, taps, plane := f32.Volume(c.In), f32.Volume(c.Kernel), axes[1].n*axes[2].n
 	met := axes[0].n * plane
 	line := roomy(c.Outer * met)
@@ -318,8 +321,8 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 	}
 }
 
-// productFilters is the filters from x and y: what a place of y sees by all taps,
-// times the place, summed up sample after sample.
+// productFilters computes the filters' gradient from x and y: y times the transposed lines,
+// accumulated sample by sample.
 func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buffer) {
 	ins, outs, columns := f32.Volume(c.In), f32.Volume(c.Out), c.Inner*f32.Volume(c.Kernel)
 	sampleX, sampleY := c.Group*c.Inner*ins, c.Group*c.Outer*outs
@@ -346,7 +349,7 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 	s := newConvLines(l, x, c.N, c.Group, c.Inner, c.In, c.axes(), c.Out, sampleY, 0)
 	s.table(l)
 	lines := unwritten(s.lines)
-	// An odd line of y has room behind it, too, with zeros.
+	// Rows of y of odd length are copied with a zero appended.
 	even := spread{from: y, shape: []int{c.N, c.Out[0]}, sx: []int{sampleY, c.Out[1] * c.Out[2]}, channels: c.Group * c.Outer, channel: outs, taps: f32.Ones, step: [3]int{0, 1, 1},
 		size: [3]int{1, c.Out[1], c.Out[2]}, strides: [3]int{0, c.Out[2], 1}, rows: s.rows, whole: c.Out[2], width: s.width}
 	odd := s.width != c.Out[2]

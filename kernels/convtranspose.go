@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "ConvTranspose",
-	Doc:   "Y = the gradient that a Conv with filters W would give for X, + B for each channel",
+	Doc:   "Y = the input gradient of a Conv with filters W, given X, + B for each channel",
 	In:    "X, W, B?",
 	Out:   "Y",
 	Attrs: convAttrs + ", output_padding ints, output_shape ints",
@@ -15,7 +15,7 @@ var _ = define(graph.Op{
 		win := convWindow(n, x.Shape, w.Shape)
 		n.Same(x.Shape[1], w.Shape[0], "channels of X and filters")
 		if m := w.Shape[0].Mod(graph.Num(int64(n.Int("group")))); !m.Is(0) {
-			n.Fail("%s channels cannot be parted into %d groups", x.Shape[1], n.Int("group"))
+			n.Fail("%s channels cannot be split into %d groups", x.Shape[1], n.Int("group"))
 		}
 		channels := w.Shape[1].Mul(graph.Num(int64(n.Int("group"))))
 		if b := n.In(2); b != nil {
@@ -27,7 +27,7 @@ var _ = define(graph.Op{
 		out := graph.Shape{x.Shape[0], channels}
 		given, more := n.Ints("output_shape"), transposePadding(n, win)
 		if given != nil && len(given) != len(win.kernel) {
-			n.Fail("output_shape is %d, but %d dims are spatial", given, len(win.kernel))
+			n.Fail("output_shape is %d, but there are %d spatial dims", given, len(win.kernel))
 		}
 		for i := range win.kernel {
 			in, stride := x.Shape[2+i], graph.Num(int64(win.strides[i]))
@@ -86,14 +86,14 @@ var _ = define(graph.Op{
 	},
 })
 
-// transposePadding is the attribute output_padding.
+// transposePadding reads attribute output_padding.
 func transposePadding(n *graph.Node, w window) []int {
 	out, given := make([]int, len(w.kernel)), n.Ints("output_padding")
 	if given == nil {
 		return out
 	}
 	if len(given) != len(out) {
-		n.Fail("output_padding is %d, but %d dims are spatial", given, len(out))
+		n.Fail("output_padding is %d, but there are %d spatial dims", given, len(out))
 	}
 	for i, p := range given {
 		if p < 0 || int(p) >= max(w.strides[i], w.dilations[i]) {
@@ -104,9 +104,8 @@ func transposePadding(n *graph.Node, w window) []int {
 	return out
 }
 
-// transposePads is the padding, before and behind, of an axis whose lengths
-// are known. (Where the pads are not given, SAME_UPPER has the smaller half in
-// front, all others the larger.)
+// transposePads returns the padding before and after axis i with known lengths. Where pads
+// are computed, SAME_UPPER puts the smaller half in front, all other modes the larger.
 func transposePads(n *graph.Node, w window, i, in, out int) (lo, hi int) {
 	if !w.same() && n.Ints("output_shape") == nil {
 		return w.pads[i], w.pads[len(w.kernel)+i]
@@ -130,7 +129,7 @@ func transposeOf(c *graph.Call) *convolution {
 	return &conv
 }
 
-// transposeBack is the attributes of the Conv that leads from Y to X.
+// transposeBack returns the attributes of the Conv that maps Y to X.
 func transposeBack(n *graph.Node) graph.A {
 	x, y, rank := n.Inputs[0].Shape, n.Outputs[0].Shape, n.Inputs[1].Rank()-2
 	w := convWindow(n, x, n.Inputs[1].Shape)
@@ -139,20 +138,20 @@ func transposeBack(n *graph.Node) graph.A {
 		in, known := x[2+i].Const()
 		out, knownOut := y[2+i].Const()
 		if (w.same() || n.Ints("output_shape") != nil) && !(known && knownOut) {
-			n.Fail("the gradient needs the padding as numbers, but the input is %s; give pads", x)
+			n.Fail("the gradient needs constant padding, but the input is %s; give pads", x)
 		}
 		lo, hi := transposePads(n, w, i, int(in), int(out))
 		pads[i], pads[rank+i] = int64(lo), int64(hi)
-		// What output_padding added beyond a stride no window of Conv sees.
+		// Conv does not read elements of Y that an output_padding ≥ stride adds.
 		if extra := int64(transposePadding(n, w)[i]/w.strides[i]) * int64(w.strides[i]); extra > 0 {
-			n.Fail("output_padding %d of at least a stride has no gradient", n.Ints("output_padding"))
+			n.Fail("output_padding %d is not less than the stride: there is no gradient for that", n.Ints("output_padding"))
 		}
 		strides[i], dilations[i] = int64(w.strides[i]), int64(w.dilations[i])
 	}
 	return graph.A{"pads": pads, "strides": strides, "dilations": dilations, "group": n.Int("group")}
 }
 
-// ONNX Runtime's gradient is a Conv and the filters' gradient of it.
+// ConvTransposeGrad is ONNX Runtime's gradient: dX is a Conv of dY, dW that Conv's filter gradient.
 var _ = define(graph.Op{
 	Name:    "ConvTransposeGrad",
 	Domain:  microsoft,
@@ -164,7 +163,7 @@ var _ = define(graph.Op{
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		dy, x, w := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 		if n.Str("auto_pad") != "NOTSET" || n.Ints("output_shape") != nil {
-			n.Fail("the gradient needs the padding as numbers; give pads instead of auto_pad and output_shape")
+			n.Fail("the gradient needs constant padding; give pads instead of auto_pad and output_shape")
 		}
 		attrs := convCopy(n)
 		delete(attrs, "output_padding")
@@ -176,7 +175,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// lowerConvTranspose is the side of x, from another input.
+// lowerConvTranspose computes the side x of the convolution.
 func lowerConvTranspose(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return

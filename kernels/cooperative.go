@@ -6,25 +6,24 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Products of float16, and convolutions that are products, on devices whose subgroups
-// multiply matrices at once. Both factors must hold float16, whatever the kernel sees
-// of them: then nothing is rounded on the way, a product of two is exact in float32,
-// and only the order of the sums is the device's. Float32 is never computed so. It
-// is a matter of the operands' types alone, so a few rows have the bits that they
-// have among others.
+// Float16 matrix products, and convolutions as products, with VK_KHR_cooperative_matrix.
+// Both factors must be float16 in the graph, even if the lowering converts them to float32
+// first: then products of two elements are exact in float32, and only the order of the sums
+// is the device's. Float32 factors never use it. The choice depends on operand types alone,
+// not on sizes, so a row has the same bits in any batch.
 
 var cooperativeKernel = halved(shader("product-cooperative", "productcooperative.comp"))
 
-// A side of a group has so many subgroups, and each of those so many matrices.
+// A workgroup has cooperativeSide² subgroups, each with cooperativeEach² matrices.
 const cooperativeSide, cooperativeEach = 2, 2
 
-// cooperates reports whether the products are computed so.
+// cooperates reports whether a product uses cooperative matrices.
 func (g loweredProduct) cooperates(l *graph.Lowering) bool {
 	return l.Limits.Matrix != [3]int{} && holdsFloat16(l, g.a, g.ofA) && holdsFloat16(l, g.b, g.ofB)
 }
 
-// holdsFloat16 reports whether a buffer, or what it is a copy of, is an input of
-// float16, also where its lowering shows it as float32.
+// holdsFloat16 reports whether a buffer, or the one it is a copy of, is a float16 input of
+// the node.
 func holdsFloat16(l *graph.Lowering, b graph.Buffer, of *graph.Buffer) bool {
 	if of != nil {
 		b = *of
@@ -32,7 +31,7 @@ func holdsFloat16(l *graph.Lowering, b graph.Buffer, of *graph.Buffer) bool {
 	return b.Place == graph.PlaceIn && l.Node.In(b.Index).Type == graph.Float16
 }
 
-// cooperativeTile is what a group owns of them.
+// cooperativeTile is the tile of a workgroup.
 func (g loweredProduct) cooperativeTile(l *graph.Lowering) productTile {
 	s := l.Limits.Matrix
 	side := cooperativeSide * cooperativeEach
@@ -43,8 +42,7 @@ func (g loweredProduct) cooperativeTile(l *graph.Lowering) productTile {
 	}
 }
 
-// foursA reports whether A's neighbours can be loaded by fours, foursB whether B's
-// can.
+// foursA reports whether A can be loaded in vectors of four, foursB whether B can.
 func (g loweredProduct) foursA() bool {
 	a := g.layout.a
 	return byFours(g.sa, g.fromA) && (a.p == 1 && byFours(nil, a.i, g.k) || a.p != 1 && a.i == 1 && byFours(nil, a.p, g.m))

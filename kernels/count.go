@@ -2,8 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// Count numbers the updates: what a step reads is the number of its own
-// update, from 1.
+// Count increments the number of updates: the first update reads 1.
 var _ = define(graph.Op{
 	Name:   "Count",
 	Domain: own,
@@ -40,7 +39,7 @@ func lowerCount(l *graph.Lowering) {
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: countKernel, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: [3]int{1, 1, 1}})
 }
 
-// lowerScaledCount counts an update that may not be.
+// lowerScaledCount counts an update only if the loss scale says it is applied.
 func lowerScaledCount(l *graph.Lowering) {
 	lowerScaleMode(l, scaleCount, 1, 0, [6]*graph.Buffer{1: new(writes(0)), 2: new(reads(1)), 3: new(reads(0))})
 }

@@ -83,7 +83,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// cumAxis is the axis, which must be known.
+// cumAxis is the axis, which must be constant.
 func cumAxis(n *graph.Node) int {
 	axes := knownInts(n, 1, "the axis")
 	if len(axes) != 1 {
@@ -92,7 +92,7 @@ func cumAxis(n *graph.Node) int {
 	return axisOf(n, int(axes[0]), n.Inputs[0].Rank())
 }
 
-// running visits a line in the order that the attributes ask for.
+// running visits a line forwards, or backwards with attribute reverse.
 func running(n *graph.Node, size int, visit func(i int, exclusive bool)) {
 	exclusive := n.Int("exclusive") != 0
 	for i := range size {
@@ -107,7 +107,7 @@ func lowerCumSum(l *graph.Lowering) {
 	t := l.In[0].Type
 	kernel := cumSumKernels[t]
 	if kernel == nil || t == graph.Int64 && !l.Limits.Int64 {
-		l.Refuse("x is %s, which has no kernel here", t)
+		l.Refuse("x is %s; there is a kernel for f32, i32 and i64", t)
 		return
 	}
 	before, n, after := around(l.In[0].Shape, cumAxis(l.Node))
@@ -115,7 +115,7 @@ func lowerCumSum(l *graph.Lowering) {
 	if lines*n == 0 {
 		return
 	}
-	// Many lines side by side are one lane each.
+	// Few adjacent lines: a subgroup scans each; else each lane sums its own line.
 	along, groups := t != graph.Int64 && after < l.Limits.Subgroup, ceilDiv(lines, l.Limits.Subgroup)
 	if along {
 		groups = lines

@@ -4,14 +4,14 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "DepthToSpace",
-	Doc:   "channels laid out as blocks of height and width",
+	Doc:   "moves channels into blocks of height and width",
 	In:    "input",
 	Out:   "output",
 	Attrs: "blocksize int, mode string=DCR",
 	Infer: func(n *graph.Node) {
 		s, b := n.Inputs[0].Shape, depthBlock(n)
 		c := s[1].FloorDiv(b.Mul(b))
-		n.Same(c.Mul(b).Mul(b), s[1], "channels do not come out even")
+		n.Same(c.Mul(b).Mul(b), s[1], "the channels are not a multiple of blocksize²")
 		n.Set(0, n.Inputs[0].Type, graph.Shape{s[0], c, s[2].Mul(b), s[3].Mul(b)})
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
@@ -35,15 +35,15 @@ var _ = define(graph.Op{
 
 var _ = define(graph.Op{
 	Name:  "SpaceToDepth",
-	Doc:   "blocks of height and width laid out as channels",
+	Doc:   "moves blocks of height and width into channels",
 	In:    "input",
 	Out:   "output",
 	Attrs: "blocksize int, mode string=DCR",
 	Infer: func(n *graph.Node) {
 		s, b := n.Inputs[0].Shape, depthBlock(n)
 		h, w := s[2].FloorDiv(b), s[3].FloorDiv(b)
-		n.Same(h.Mul(b), s[2], "the height does not come out even")
-		n.Same(w.Mul(b), s[3], "the width does not come out even")
+		n.Same(h.Mul(b), s[2], "the height is not a multiple of blocksize")
+		n.Same(w.Mul(b), s[3], "the width is not a multiple of blocksize")
 		n.Set(0, n.Inputs[0].Type, graph.Shape{s[0], s[1].Mul(b).Mul(b), h, w})
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
@@ -72,18 +72,18 @@ func depthBlock(n *graph.Node) graph.Dim {
 		n.Fail("blocksize is %d; at least 1 expected", n.Int("blocksize"))
 	}
 	if m := n.Str("mode"); m != "DCR" && m != "CRD" {
-		n.Fail("mode is %q; there are DCR and CRD", m)
+		n.Fail("mode is %q, not DCR or CRD", m)
 	}
 	return graph.Num(int64(n.Int("blocksize")))
 }
 
-// depthBox is the box [N, block row, block column, C, H, W] with its strides
-// in the deep tensor and in the wide one.
+// depthBox is the box [N, block row, block column, C, H, W] with its strides in the deep
+// tensor (many channels) and in the wide one (large height and width).
 func depthBox(n *graph.Node, deep, wide []int) (shape, inDeep, inWide []int) {
 	b := n.Int("blocksize")
 	sd, sw := strides(deep), strides(wide)
 	shape = []int{deep[0], b, b, wide[1], deep[2], deep[3]}
-	// A channel of deep is (block row, block column, C), or C first in CRD.
+	// The channels of deep are [block row, block column, C] (DCR) or [C, block row, block column] (CRD).
 	row, column, c := b*wide[1], wide[1], 1
 	if n.Str("mode") == "CRD" {
 		row, column, c = b, 1, b*b

@@ -7,16 +7,15 @@ import (
 
 var depthwiseKernel = halved(shader("depthwise", "depthwise.comp"))
 
-// depthwiseTaps are the kernel's most of an axis.
+// depthwiseTaps is the most taps of an axis that depthwise.comp supports.
 const depthwiseTaps = 7
 
-// standsAlone reports whether each channel is a convolution of its own that the
-// kernel for those can do.
+// standsAlone reports whether this is a depthwise convolution that depthwise.comp supports.
 func (c *convolution) standsAlone() bool {
 	return c.flat() && c.Inner == 1 && c.Outer == 1 && c.Group > 1 && max(c.Kernel[1], c.Kernel[2]) <= depthwiseTaps
 }
 
-// appendDepthwise computes one side of a convolution of channels that stand alone.
+// appendDepthwise computes one side of a depthwise convolution.
 func (c *convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
 	if side == convFilters {
 		c.appendDepthwiseFilters(l, out, a, b)
@@ -28,13 +27,13 @@ func (c *convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a
 	})
 }
 
-// filterBytes is how much of images and places one dispatch sums filters over. More
-// goes by several, each on from what the last has left; by the shapes alone, so that
-// sums are the same whatever a device shows of a buffer.
+// filterBytes is the most bytes of x or y that one dispatch sums the filters' gradient over.
+// Larger batches take several dispatches that accumulate. The split depends on shapes
+// alone, not on the descriptor range, so sums have the same bits on all devices.
 const filterBytes = 8 << 20
 
-// appendDepthwiseFilters sums over some samples at a time, as many as make each begin
-// where devices bind.
+// appendDepthwiseFilters sums over some samples at a time, in multiples that let each part
+// begin at an offset where buffers can be bound.
 func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b graph.Buffer) {
 	sizes, step, most := [2]int{c.Group * f32.Volume(c.In), c.Group * f32.Volume(c.Out)}, 1, c.N
 	for _, size := range sizes {
@@ -57,7 +56,7 @@ func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b gr
 	}
 }
 
-// side appends a side of the convolution.
+// side computes one side.
 func (d *depthwise) side(side uint32) {
 	c, y := d.c, d.c.Out[2]
 	switch side {
@@ -79,13 +78,13 @@ type depthwise struct {
 	c               *convolution
 	l               *graph.Lowering
 	samples         int
-	buffers         []graph.Buffer // of the result, of what is seen, of filters or places, and of the bias
+	buffers         []graph.Buffer // result, image, filters (or places, for the filters' gradient), bias
 	filters, biased bool
-	goesOn          bool // filters: from those that there are
+	goesOn          bool // accumulate into the filters' gradient
 }
 
-// append is for places that see an image of some size by taps down and across. At
-// is where places lie, filters where taps do: the first, and from one to the next.
+// append appends a dispatch for places that read an image of a size by the taps down and
+// across. at and filters hold the offset of the first place and tap, and their strides.
 func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int, filters [3]int) {
 	groups := d.c.Group
 	if !d.filters {

@@ -7,7 +7,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "DequantizeLinear",
-	Doc:   "y = (x − x_zero_point)·x_scale; scales lie as in QuantizeLinear",
+	Doc:   "y = (x − x_zero_point)·x_scale; scales are laid out as in QuantizeLinear",
 	In:    "x, x_scale, x_zero_point?",
 	Out:   "y",
 	Attrs: "axis int=1, block_size int=0, output_dtype int=0",
@@ -66,7 +66,7 @@ func dequantize(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// centred is element i without its zero point.
+// centred is element i minus its zero point.
 func centred(x, zero *graph.Tensor, i, k int) float64 {
 	v := x.Float(i)
 	if zero != nil {

@@ -14,7 +14,7 @@ const dftAttrs = "inverse int=0, onesided int=0"
 var _ = define(graph.Op{
 	Name:  "DFT",
 	Since: 20,
-	Doc:   "the discrete Fourier transform along an axis; the last dim is real and imaginary part",
+	Doc:   "the discrete Fourier transform along an axis; the last dim holds the real and imaginary part",
 	In:    "input, dft_length?, axis?",
 	Out:   "output",
 	Attrs: dftAttrs,
@@ -31,11 +31,11 @@ var _ = define(graph.Op{
 		switch inverse := n.Int("inverse") != 0; {
 		case n.Int("onesided") == 0:
 		case inverse && parts == 1:
-			n.Fail("a one-sided spectrum must be complex: its last dim is 1, not 2")
+			n.Fail("the one-sided spectrum of an inverse transform must be complex: its last dim is 1, not 2")
 		case inverse:
 			y[len(y)-1] = graph.Num(1)
 		case parts == 2:
-			n.Fail("only that of real numbers has one side: the last dim is 2, not 1")
+			n.Fail("onesided needs real input: the last dim is 2, not 1")
 		default:
 			y[axis] = length.FloorDiv(graph.Num(2)).Add(graph.Num(1))
 		}
@@ -80,7 +80,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "DFTGrad",
 	Domain: own,
-	Doc:    "the gradient of DFT: the transform the other way round",
+	Doc:    "the gradient of DFT: the conjugate transform",
 	In:     "dY, shape, dft_length?, axis?",
 	Out:    "dX",
 	Attrs:  dftAttrs,
@@ -112,7 +112,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Until opset 20 the axis was an attribute.
+// Before opset 20 the axis is an attribute.
 var _ = define(graph.Op{
 	Name:  "DFT",
 	Since: 17,
@@ -126,20 +126,20 @@ var _ = define(graph.Op{
 	},
 })
 
-// dftAxis is the axis of a transform, of that many dims; input at is the length, and
-// the axis follows.
+// dftAxis is the axis of a transform of a tensor with rank dims. Input number at is the
+// length, the next one the axis.
 func dftAxis(n *graph.Node, rank, at int) int {
 	axis := -2
 	if n.In(at+1) != nil {
 		axis = int(knownInts(n, at+1, "axis")[0])
 	}
 	if rank < 2 || axis < -rank || axis >= rank || (axis+rank)%rank == rank-1 {
-		n.Fail("axis %d of %d dims, of which the last is for real and imaginary part", axis, rank)
+		n.Fail("axis %d is out of range for %d dims, of which the last holds the real and imaginary part", axis, rank)
 	}
 	return (axis + rank) % rank
 }
 
-// dftLength is how many points the transform has, and its axis.
+// dftLength returns the number of points of a transform, and its axis.
 func dftLength(n *graph.Node, x graph.Shape, at int) (graph.Dim, int) {
 	for i := at; i < at+2; i++ {
 		wantType(n, i, isIndex, "int32 or int64")
@@ -153,31 +153,31 @@ func dftLength(n *graph.Node, x graph.Shape, at int) (graph.Dim, int) {
 		length = length.Sub(graph.Num(1)).Mul(graph.Num(2))
 	}
 	if points, known := length.Const(); known && points < 1 {
-		n.Fail("a transform of %d points", points)
+		n.Fail("the transform has %d points; at least 1 expected", points)
 	}
 	return length, axis
 }
 
-// transform is what DFT and its gradient have in common. Along an axis
+// transform describes a DFT or its gradient. Along an axis
 //
 //	y[k] = scale · Σ x[j]·exp(turn·2πi·j·k/points)
 //
-// over the first of the input's elements, for the first of the output's; the output's
-// others are zeros. A spectrum of one side stands for two: what has a mirror image,
-// which is all but the points 0 and points/2, counts twice.
+// for k < to, summed over j < from; the other outputs are 0. A one-sided spectrum stands
+// for the whole: its elements count twice, except points 0 and points/2, which have no
+// mirror image.
 type transform struct {
 	points           int
-	from, to         int // elements that are read, and written
+	from, to         int // elements of a line that are read and computed
 	lines, after     int
 	inAxis, outAxis  int
-	inParts, outPart int // 1: real
+	inParts, outPart int // 1: real, 2: complex
 	turn             float64
 	scale            float64
-	twiceIn          bool // what has a mirror image is read twice,
-	twiceOut         bool // or written
+	twiceIn          bool // the input is a one-sided spectrum
+	twiceOut         bool // the output is the gradient of one
 }
 
-// newTransform is a node's; its length is input at, which is 1 for DFT and 2 for its
+// newTransform describes a call. The length is input number at: 1 for DFT, 2 for its
 // gradient.
 func newTransform(c *graph.Call, at int) transform {
 	n, back := c.Node, at == 2
@@ -218,7 +218,7 @@ func newTransform(c *graph.Call, at int) transform {
 	return t
 }
 
-// weight is how often element k counts.
+// weight is 2 for elements of a one-sided spectrum that have a mirror image, else 1.
 func (t transform) weight(twice bool, k int) float64 {
 	if twice && k != 0 && 2*k != t.points {
 		return 2
@@ -226,12 +226,12 @@ func (t transform) weight(twice bool, k int) float64 {
 	return 1
 }
 
-// at is where element k of a line begins in a tensor.
+// at is the offset of element k of a line in a tensor.
 func (t transform) at(line, k, axis, parts int) int {
 	return ((line/t.after*axis+k)*t.after + line%t.after) * parts
 }
 
-// load reads a line; what is missing is zero.
+// load reads a line, padded with zeros.
 func (t transform) load(x *graph.Tensor, line int, to []complex128) {
 	clear(to)
 	for k := range t.from {
@@ -262,7 +262,7 @@ func (t transform) store(y *graph.Tensor, line int, from []complex128) {
 func roots(w []complex128, turn float64) {
 	n := len(w)
 	for k := range w {
-		// By eighths of a turn, so that the quarters are exact.
+		// Computed in eighths of a turn, so that multiples of a quarter turn are exact.
 		eighth, rest := 8*k/n, 8*k%n
 		if eighth%2 == 1 {
 			rest = n - rest
@@ -281,7 +281,7 @@ func roots(w []complex128, turn float64) {
 	}
 }
 
-// plain is the sum as it is defined.
+// plain evaluates the definition.
 func (t transform) plain(x, y *graph.Tensor) {
 	w, in, out := make([]complex128, t.points), make([]complex128, t.points), make([]complex128, t.points)
 	roots(w, t.turn)
@@ -297,8 +297,7 @@ func (t transform) plain(x, y *graph.Tensor) {
 	}
 }
 
-// radices are the lengths of the sums that a transform is made of: fours first, then
-// prime numbers.
+// radices factors the number of points into the radices of the FFT: fours first, then primes.
 func radices(points int) (list []int) {
 	for points%4 == 0 {
 		list, points = append(list, 4), points/4
@@ -314,17 +313,17 @@ func radices(points int) (list []int) {
 	return list
 }
 
-// maxRadix is the longest sum that is made as it is defined. A length with a greater
-// prime factor is one of convolved's.
+// maxRadix is the largest radix of the FFT. Lengths with a larger prime factor use
+// Bluestein's algorithm.
 const maxRadix = 61
 
-// isConvolved says whether a length is transformed by a convolution.
+// isConvolved reports whether a length uses Bluestein's algorithm.
 func isConvolved(points int) bool {
 	list := radices(points)
 	return len(list) > 0 && slices.Max(list) > maxRadix
 }
 
-// convolved is the power of two of Bluestein's convolution for a length.
+// convolved is the length of Bluestein's convolution, a power of two.
 func convolved(points int) int {
 	m := 1
 	for m < 2*points-1 {
@@ -333,16 +332,16 @@ func convolved(points int) int {
 	return m
 }
 
-// transformLanes is how many lines have work space of their own.
+// transformLanes is the most lines that are transformed concurrently, each with work space.
 const transformLanes = 8
 
-// transformWork is the bytes of Fast: tables, and two lines for each lane.
+// transformWork is Fast's work space in bytes: tables, and two lines for each lane.
 func transformWork(n *graph.Node, signal graph.Shape, at int) graph.Dim {
 	length, axis := dftLength(n, signal, at)
 	lanes := graph.Num(transformLanes).Min(linesOf(signal, axis))
 	tables, line := length, length
 	if points, known := length.Const(); !known {
-		// At most: the power of two is below four times the length.
+		// An upper bound: the power of two is less than four times the length.
 		tables, line = length.Mul(graph.Num(9)), length.Mul(graph.Num(4))
 	} else if isConvolved(int(points)) {
 		m := int64(convolved(int(points)))
@@ -351,13 +350,13 @@ func transformWork(n *graph.Node, signal graph.Shape, at int) graph.Dim {
 	return tables.Add(line.Mul(graph.Num(2)).Mul(lanes)).Mul(graph.Num(16))
 }
 
-// linesOf is how many lines there are along an axis.
+// linesOf is the number of lines along an axis.
 func linesOf(x graph.Shape, axis int) graph.Dim {
 	return x[:axis].Elems().Mul(x[axis+1 : len(x)-1].Elems())
 }
 
-// transformFlops prices the sums, eight for each term of each point. A length that is
-// not known is priced as a power of two near a thousand.
+// transformFlops counts eight operations for each term of each sum. A symbolic length is
+// priced like a power of two near 1000.
 func transformFlops(n *graph.Node, signal graph.Shape, at int) graph.Dim {
 	length, axis := dftLength(n, signal, at)
 	each := length.Mul(graph.Num(8 * 20))
@@ -367,7 +366,7 @@ func transformFlops(n *graph.Node, signal graph.Shape, at int) graph.Dim {
 	return linesOf(signal, axis).Mul(each)
 }
 
-// sumsOf is the terms of all sums of a line.
+// sumsOf is the number of terms of all sums of a line.
 func sumsOf(points int) int64 {
 	times := int64(1)
 	if isConvolved(points) {
@@ -380,7 +379,7 @@ func sumsOf(points int) int64 {
 	return times * int64(points) * terms
 }
 
-// fast is the fast transform, in float64, each line by one worker.
+// fast is the FFT in float64, each line by one worker.
 func (t transform) fast(c *graph.Call) {
 	if t.lines == 0 || c.Out[0].Len() == 0 {
 		return
@@ -422,7 +421,7 @@ func (t transform) fast(c *graph.Call) {
 					t.store(c.Out[0], line, stockham(a, b, w, list))
 					continue
 				}
-				// Σ x[j]·w^(jk) is a convolution, for 2jk = j² + k² − (k−j)².
+				// Bluestein: Σ x[j]·w^(jk) is a convolution, as 2jk = j² + k² − (k−j)².
 				for k, v := range chirp {
 					a[k] *= v
 				}
@@ -453,11 +452,10 @@ func (t transform) chirp(w []complex128) {
 	}
 }
 
-// stockham transforms x by sums of the lengths of radices, with w the roots of one; it
-// is y or x that holds the result. See Van Loan, Computational Frameworks for the Fast
-// Fourier Transform, 1.7.
+// stockham is the Stockham FFT of x with roots of unity w. The result is in x or y, and is
+// returned. See Van Loan, Computational Frameworks for the Fast Fourier Transform, 1.7.
 func stockham(x, y, w []complex128, radices []int) []complex128 {
-	points, stride := len(x), 1 // of the sums that are left, and between their elements
+	points, stride := len(x), 1 // of the sub-transforms that are left
 	for _, r := range radices {
 		m := points / r
 		for p := range m {
@@ -493,15 +491,14 @@ func stockham(x, y, w []complex128, radices []int) []complex128 {
 var dftKernel = shader("dft", "dft.comp")
 
 const (
-	// maxPassRadix is the longest sum that radices are multiplied for: fewer passes
-	// move fewer bytes.
+	// maxPassRadix is the largest radix of a pass. Small radices are multiplied up to it:
+	// fewer passes move fewer bytes.
 	maxPassRadix = 32
-	// maxPassPoints is the most complex numbers that a pass leaves in scratch, unless one
-	// line has more.
+	// maxPassPoints bounds the complex numbers in work space, unless one line has more.
 	maxPassPoints = 1 << 21
 )
 
-// passRadices are the lengths of the sums of each pass over lines.
+// passRadices returns the radix of each pass.
 func passRadices(points int) (list []int) {
 	for _, r := range radices(points) {
 		if k := len(list) - 1; k >= 0 && list[k]*r <= maxPassRadix {
@@ -516,8 +513,7 @@ func passRadices(points int) (list []int) {
 	return list
 }
 
-// lowerTransform lowers DFT, whose length is input 1, and its gradient, where it is
-// input 2.
+// lowerTransform lowers DFT (at is 1) and its gradient (2); the length is input number at.
 func lowerTransform(l *graph.Lowering, at int) {
 	if l.In[0].Type != graph.Float32 {
 		l.Refuse("input 0 is %s; there is a kernel for f32", l.In[0].Type)
@@ -539,7 +535,7 @@ func lowerTransform(l *graph.Lowering, at int) {
 	t := newTransform(c, at)
 	const most = 1 << 28 // eighths are counted in 32 bits
 	if t.points > most {
-		l.Refuse("%d points; at most %d have a kernel", t.points, most)
+		l.Refuse("the transform has %d points; the kernel takes at most %d", t.points, most)
 		return
 	}
 	list := passRadices(t.points)
@@ -577,8 +573,8 @@ func lowerTransform(l *graph.Lowering, at int) {
 	}
 }
 
-// transforms is the work of Fourier transforms along an axis of a signal; input at is
-// their length, and the axis follows.
+// transforms is the work of a DFT of a signal. Input number at is the length, the next one
+// the axis.
 func (c sampled) transforms(signal []int, at int) int64 {
 	axis := len(signal) - 2
 	if len(c.In) > at+1 && c.In[at+1] != nil {

@@ -5,7 +5,7 @@ import "memopt/memopt/graph"
 var _ = define(graph.Op{
 	Name:  "Div",
 	Since: 7,
-	Doc:   "z = x / y, broadcast; integers are cut toward zero",
+	Doc:   "z = x / y, broadcast; integers truncate toward zero",
 	In:    "A, B",
 	Out:   "C",
 	Infer: arithmeticIf(func(x, y graph.Dim) (graph.Dim, bool) {
@@ -13,14 +13,14 @@ var _ = define(graph.Op{
 		if q, ok := y.Const(); ok && isNum && q != 0 {
 			return graph.Num(p / q), true
 		}
-		// Rounding down is cutting where both are positive, or nothing is left over.
+		// FloorDiv truncates where x ≥ 0 and y > 0, or where there is no remainder.
 		z := x.FloorDiv(y)
 		return z, atLeast(y, 1) && (atLeast(x, 0) || z.Mul(y).Equal(x))
 	}),
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		x, y, z := n.Inputs[0], n.Inputs[1], n.Outputs[0]
 		dx := b.Op("Div", nil, dy[0], y)
-		// −dy·x/y² = −(dy/y)·z, so that x need not be kept.
+		// −dy·x/y² = −(dy/y)·z, so x need not be kept.
 		return []*graph.Value{
 			sumTo(b, dx, x.Shape),
 			b.Op("Neg", nil, sumTo(b, b.Op("Mul", nil, dx, z), y.Shape)),
@@ -73,8 +73,7 @@ var division = binary{
 	u: whole(func(x, y uint64) uint64 { return x / y }),
 }
 
-// whole gives a division of integers the value 0 where the divisor is 0: ONNX
-// leaves that open, and a run must not end there.
+// whole makes integer division by 0 give 0: ONNX leaves it undefined, and it must not panic.
 func whole[N int64 | uint64](f func(x, y N) N) func(x, y N) N {
 	return func(x, y N) N {
 		if y == 0 {

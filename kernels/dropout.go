@@ -7,13 +7,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Dropout's gradient draws the mask again instead of reading it: the counter
-// gives the same bits for a few operations an element, and a mask that nobody
-// reads is not made at all, which saves a byte an element between the passes.
+// Dropout's gradient draws the mask again instead of keeping it: the counter-based
+// generator gives the same bits for a few operations an element, which saves a byte an
+// element between the passes. The mask output is only computed if a node reads it.
 var _ = define(graph.Op{
 	Name:  "Dropout",
 	Since: 12,
-	Doc:   "in training, x/(1 − ratio) or 0 by chance, else x",
+	Doc:   "in training, x/(1 − ratio), or 0 with probability ratio; else x",
 	In:    "data, ratio?, training_mode?",
 	Out:   "output, mask?",
 	Attrs: "seed int",
@@ -29,8 +29,7 @@ var _ = define(graph.Op{
 		}
 		return dx
 	},
-	// Outside of training, or with nothing to drop.
-	NoOp: func(n *graph.Node) bool {
+	NoOp: func(n *graph.Node) bool { // not in training, or ratio 0
 		on := n.In(2)
 		ratio, known := oneNumber(n.In(1))
 		return on == nil || on.Ints != nil && on.Ints[0].Is(0) || known && ratio == 0
@@ -58,12 +57,12 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 12 the ratio was an attribute and nothing said that a node was
-// in training: it is not.
+// Before opset 12 the ratio is an attribute, and there is no training_mode: the node
+// behaves as in inference.
 var _ = define(graph.Op{
 	Name:  "Dropout",
 	Since: 10,
-	Doc:   "x, as Dropout gives outside of training",
+	Doc:   "the form of opset 10, which is x: it has no training mode",
 	In:    "data",
 	Out:   "output, mask?",
 	Attrs: "ratio float=0.5",
@@ -72,7 +71,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 10 the mask had the type of the data.
+// Before opset 10 the mask has the type of the data.
 var _ = define(graph.Op{
 	Name:  "Dropout",
 	Since: 7,
@@ -85,7 +84,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 7 it was in training unless is_test said otherwise.
+// Before opset 7 it is in training unless is_test is set.
 var _ = define(graph.Op{
 	Name:  "Dropout",
 	Doc:   "the form before opset 7, with is_test",
@@ -101,7 +100,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// maskOfNumbers gives the mask of a Dropout the type of its data.
+// maskOfNumbers casts the mask of a Dropout to the type of its data.
 func maskOfNumbers(b *graph.Builder, out []*graph.Value) []*graph.Value {
 	if len(out) > 1 {
 		return []*graph.Value{out[0], b.Op("Cast", graph.A{"to": int64(out[0].Type)}, out[1])}
@@ -109,12 +108,12 @@ func maskOfNumbers(b *graph.Builder, out []*graph.Value) []*graph.Value {
 	return out
 }
 
-// seed is who drew in the forward pass: Dropout's own seed, or what stands for
-// its name.
+// DropoutGrad's seed is the identity of the node that drew in the forward pass: its
+// attribute seed, or a hash of its name.
 var _ = define(graph.Op{
 	Name:   "DropoutGrad",
 	Domain: own,
-	Doc:    "dy/(1 − ratio) or 0, by the same chance as in the forward pass",
+	Doc:    "dy/(1 − ratio) or 0, with the mask of the forward pass drawn again",
 	In:     "dY, ratio?, training_mode?",
 	Out:    "dX",
 	Attrs:  "seed int",
@@ -146,13 +145,13 @@ func dropoutInfer(n *graph.Node) {
 	wantType(n, 2, isBool, "a bool")
 	for _, v := range n.Inputs[1:] {
 		if v != nil {
-			n.Same(v.Shape.Elems(), graph.Num(1), "ratio and training_mode are one number each")
+			n.Same(v.Shape.Elems(), graph.Num(1), "ratio and training_mode have one element each")
 		}
 	}
 	sameShape(n)
 }
 
-// dropout is both directions: a linear map with chances for coefficients.
+// dropout is both Dropout and its gradient: each element is scaled by 1/(1 − ratio) or 0.
 func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	x, y := c.In[0], c.Out[0]
 	ratio := 0.0
@@ -176,7 +175,7 @@ func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 		}
 		return
 	}
-	// A word at or above the bound keeps its element.
+	// An element is kept if its random word is at or above the bound.
 	bound, scale := uint64(math.RoundToEven(ratio*(1<<32))), 1/(1-ratio)
 	words, n := newStream(c, c.Node.Identity()), x.Len()
 	parallel((n+3)/4, f32.Grain/16, func(lo, hi int) {

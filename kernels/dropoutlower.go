@@ -4,12 +4,12 @@ import "memopt/memopt/graph"
 
 var dropoutKernel = halved(shader("dropout", "dropout.comp"))
 
-// loweredDropout says where the operands of a dropout are; −1 is nowhere.
+// loweredDropout holds the input numbers of a dropout's operands; −1 if there is none.
 type loweredDropout struct {
 	ratio, mode          int
 	bias, residual, mask int
-	bits                 bool // the mask is of bits; else of bools
-	always               bool // in training
+	bits                 bool // the mask has bits, else bools
+	always               bool // always in training
 }
 
 var (
@@ -25,7 +25,7 @@ var (
 
 func (d loweredDropout) lower(l *graph.Lowering) { d.carry(l, reads(0), writes(0)) }
 
-// carry is lower from and to other places than input and output 0.
+// carry lowers a dropout from one buffer to another.
 func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 	x, y := l.In[0], l.Out[0]
 	if !l.Limits.Int8 {

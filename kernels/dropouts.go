@@ -7,17 +7,17 @@ import (
 	"memopt/memopt/graph"
 )
 
-// chance is who stays in a dropout, as Dropout itself has it: element i stays
-// if word i of the node's stream is at or above the bound.
+// chance decides which elements a dropout keeps, as Dropout itself does: element i is kept
+// if word i of the node's random stream is at or above the bound.
 type chance struct {
 	words stream
 	bound uint64
-	scale float64 // of those who stay
-	all   bool    // everybody stays
+	scale float64 // of kept elements
+	all   bool    // keep all elements
 }
 
-// newChance reads ratio (nil: one half) and mode. Nobody goes unless mode is there and
-// says so.
+// newChance reads ratio (nil: 0.5) and training mode. All elements are kept unless mode is
+// present and true.
 func newChance(c *graph.Call, ratio, mode *graph.Tensor) chance {
 	if mode == nil || mode.Int(0) == 0 {
 		return chance{scale: 1, all: true}
@@ -25,7 +25,7 @@ func newChance(c *graph.Call, ratio, mode *graph.Tensor) chance {
 	return trainingChance(c, ratio)
 }
 
-// trainingChance is that of an operator that is always in training.
+// trainingChance is for operators that are always in training.
 func trainingChance(c *graph.Call, ratio *graph.Tensor) chance {
 	r := 0.5
 	if ratio != nil {
@@ -40,11 +40,11 @@ func trainingChance(c *graph.Call, ratio *graph.Tensor) chance {
 	return chance{words: newStream(c, c.Node.Identity()), bound: uint64(math.RoundToEven(r * (1 << 32))), scale: 1 / (1 - r)}
 }
 
-// flock is the elements whose fates are told at once.
+// flock is the number of elements that share a word of a bit mask.
 const flock = 32
 
-// each calls f for flocks of n elements: where one begins, how many it has, and
-// a bit for each that stays.
+// each calls f for every word of the mask of n elements: its first element, the number of
+// elements, and a bit for each that is kept.
 func (h chance) each(n int, par func(n, grain int, f func(lo, hi int)), f func(at, count int, stays uint32)) {
 	par((n+flock-1)/flock, f32.Grain/flock/8, func(lo, hi int) {
 		var draws [flock]uint32
@@ -67,17 +67,17 @@ func (h chance) each(n int, par func(n, grain int, f func(lo, hi int)), f func(a
 	})
 }
 
-// keptMask writes a flock into a mask of bools.
+// keptMask writes count bools of a mask.
 func keptMask(mask *graph.Tensor, at, count int, stays uint32) {
 	for i := range count {
 		mask.Bytes[at+i] = byte(stays >> i & 1)
 	}
 }
 
-// keptBits writes a flock into a mask of bits.
+// keptBits writes one word of a bit mask.
 func keptBits(mask *graph.Tensor, at, _ int, stays uint32) { mask.SetInt(at/flock, int64(stays)) }
 
-// bitmaskShape is the shape of a mask of bits: a vector of words.
+// bitmaskShape is the shape of a bit mask: a vector of words.
 func bitmaskShape(s graph.Shape) graph.Shape { return graph.Shape{s.Elems().CeilDiv(graph.Num(flock))} }
 
 // inferChance checks the inputs ratio and mode.
@@ -86,17 +86,16 @@ func inferChance(n *graph.Node, ratio, mode int) {
 	wantType(n, mode, isBool, "a bool")
 	for _, i := range []int{ratio, mode} {
 		if v := n.In(i); v != nil {
-			n.Same(v.Shape.Elems(), graph.Num(1), "ratio and training_mode are one number each")
+			n.Same(v.Shape.Elems(), graph.Num(1), "ratio and training_mode have one element each")
 		}
 	}
 }
 
-// sumMask is a dropout of data + bias, with a residual added to what comes of
-// it. The mask is of bools or of bits.
+// sumMask is dropout(data + bias) + residual, with a mask of bools or bits.
 type sumMask struct {
 	name, doc string
 	bits      bool
-	biased    bool // else there is neither bias nor residual
+	biased    bool // has inputs bias and residual
 	fuse      func(m *graph.Match) []*graph.Value
 }
 
@@ -161,7 +160,7 @@ func (d sumMask) infer(n *graph.Node) {
 	}
 }
 
-// grad draws the mask again, as Dropout's does.
+// grad draws the mask again, like Dropout's.
 func (d sumMask) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 	dx := make([]*graph.Value, len(n.Inputs))
 	dx[0] = dy[0]
@@ -215,7 +214,7 @@ func (d sumMask) run(c *graph.Call, par func(n, grain int, f func(lo, hi int))) 
 	})
 }
 
-// dropRow is a flock of float32, which begins at element at of the shape.
+// dropRow computes the float32 elements of one mask word, which begin at element at.
 func dropRow(y, x []float32, bias, residual *graph.Tensor, st, shape []int, at int, stays uint32, scale float32) {
 	var sum [flock]float32
 	row := sum[:len(y)]

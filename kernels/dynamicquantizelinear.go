@@ -10,7 +10,7 @@ import (
 var _ = define(graph.Op{
 	Name:  "DynamicQuantizeLinear",
 	Since: 11,
-	Doc:   "x as 8-bit numbers, with the scale and the zero point that hold its range and 0",
+	Doc:   "x quantized to u8, with a scale and zero point that cover its range and 0",
 	In:    "x",
 	Out:   "y, y_scale, y_zero_point",
 	Infer: func(n *graph.Node) {
@@ -29,8 +29,8 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[3,4]", "f32[5]>0", "f32{-1,-2}", "f32{0,0}", "f32[0]", "f32[]"},
 })
 
-// dynamicQuantize rounds to float32 where ONNX's definition does. Where all
-// elements are 0 it leaves the scale open; here it is 1, as in ONNX Runtime.
+// dynamicQuantize rounds to float32 where ONNX's definition does. ONNX leaves the scale of
+// an all-zero input undefined; here it is 1, as in ONNX Runtime.
 func dynamicQuantize(c *graph.Call, par f32.Parallel) {
 	x := c.In[0].F32()
 	least, most := float32(0), float32(0)

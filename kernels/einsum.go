@@ -7,8 +7,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Einsum becomes products of matrices, sums and views: two factors at a time,
-// from the left.
+// Einsum is rewritten into matrix products, sums and views, which contract two factors at a
+// time from left to right.
 var _ = define(graph.Op{
 	Name:    "Einsum",
 	Doc:     "sums of products of the inputs' elements, as the equation says",
@@ -37,8 +37,8 @@ type einsum struct {
 	size map[rune]graph.Dim
 }
 
-// labelled is a value with a label for each dim. The dims behind an ellipsis
-// are labelled by numbers that no letter has, counted from the right.
+// labelled is a value with a label for each dim. Dims under an ellipsis have labels that are
+// no letters, numbered from the right.
 type labelled struct {
 	*graph.Value
 	labels []rune
@@ -100,13 +100,12 @@ func (e *einsum) parse() (terms []labelled, out []rune) {
 	return terms, out
 }
 
-// labels reads a term for a value of some rank; dots is the dims behind its
-// ellipsis.
+// labels parses a term for a value of a rank; dots is the number of dims under its ellipsis.
 func (e *einsum) labels(term string, rank int) (labels []rune, dots int) {
 	before, after, has := strings.Cut(term, "...")
 	for _, r := range before + after {
 		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
-			e.n.Fail("equation %q: %q is no letter", e.n.Str("equation"), r)
+			e.n.Fail("equation %q: %q is not a letter", e.n.Str("equation"), r)
 		}
 	}
 	labels = []rune(before)
@@ -119,7 +118,7 @@ func (e *einsum) labels(term string, rank int) (labels []rune, dots int) {
 	return append(labels, []rune(after)...), dots
 }
 
-// diagonals keeps the elements where dims with one label agree.
+// diagonals takes the diagonal over dims that have the same label.
 func (e *einsum) diagonals(x labelled) labelled {
 	for i := 0; i < len(x.labels); i++ {
 		j := slices.Index(x.labels[i+1:], x.labels[i])
@@ -142,7 +141,7 @@ func (e *einsum) diagonals(x labelled) labelled {
 	return x
 }
 
-// sum adds over all labels that are not kept.
+// sum reduces over all labels not in keep.
 func (e *einsum) sum(x labelled, keep []rune) labelled {
 	var axes []graph.Dim
 	var labels []rune
@@ -159,7 +158,7 @@ func (e *einsum) sum(x labelled, keep []rune) labelled {
 	return labelled{e.Op("ReduceSum", graph.A{"keepdims": 0}, x.Value, e.Ints(axes...)), labels}
 }
 
-// arrange transposes to an order of the same labels.
+// arrange transposes x to the given order of its labels.
 func (e *einsum) arrange(x labelled, order []rune) *graph.Value {
 	if slices.Equal(x.labels, order) {
 		return x.Value
@@ -171,7 +170,7 @@ func (e *einsum) arrange(x labelled, order []rune) *graph.Value {
 	return e.Op("Transpose", graph.A{"perm": perm}, x.Value)
 }
 
-// times multiplies two factors and sums over what is not kept.
+// times multiplies two factors and sums over the labels not in keep.
 func (e *einsum) times(x, y labelled, keep []rune) labelled {
 	x, y = e.sum(x, slices.Concat(keep, y.labels)), e.sum(y, slices.Concat(keep, x.labels))
 	var batch, inner, left, right []rune
@@ -206,7 +205,7 @@ func (e *einsum) times(x, y labelled, keep []rune) labelled {
 		return labelled{e.Op("Mul", nil, pad(e.arrange(x, lo), lo), pad(e.arrange(y, ro), ro)), labels}
 	}
 	x, y = e.whole(x, inner), e.whole(y, inner)
-	// A factor that lies the other way round is read so, where products can.
+	// Float products can read a transposed factor in place.
 	turns := func(v labelled, rows, cols []rune) bool {
 		return isFloat(v.Type) && slices.Equal(v.labels, slices.Concat(batch, cols, rows))
 	}
@@ -230,7 +229,7 @@ func (e *einsum) times(x, y labelled, keep []rune) labelled {
 	return labelled{reshape(e.Builder, z, shape), labels}
 }
 
-// whole repeats dims of 1 that are to be as long as others of their label.
+// whole expands dims of length 1 to the size of their label.
 func (e *einsum) whole(x labelled, labels []rune) labelled {
 	shape := slices.Clone(x.Shape)
 	for i, l := range x.labels {
@@ -242,7 +241,7 @@ func (e *einsum) whole(x labelled, labels []rune) labelled {
 	return x
 }
 
-// matrix is x as [batch…, rows, cols].
+// matrix reshapes x to [batch…, rows, cols].
 func (e *einsum) matrix(x labelled, batch, rows, cols []rune) *graph.Value {
 	m := e.arrange(x, slices.Concat(batch, rows, cols))
 	k := len(batch)

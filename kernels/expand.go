@@ -15,7 +15,7 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{sumTo(b, dy[0], n.Inputs[0].Shape), nil}
 	},
-	NoOp:  func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
+	NoOp:  func(*graph.Node) bool { return true }, // asked only if the shape stays
 	Whole: sameNumbers(0),
 	Eval:  expansion.eval,
 	Fast:  expansion.fast,

@@ -35,7 +35,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// fuseBiasGelu takes a bias in front of a Gelu of that form into it.
+// fuseBiasGelu fuses a bias with the Gelu (of the given form) after it.
 func fuseBiasGelu(m *graph.Match, form, op string) []*graph.Value {
 	if n := m.Node; n.Op.FullName() != "Gelu" || n.Str("approximate") != form {
 		return nil

@@ -9,14 +9,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// FlashAttention is attention by tiles: the scores of some queries for some keys are
-// computed, used and gone. What is known of a row when a tile comes is the greatest
-// score so far and what the exponentials add up to; where a greater one comes, both
-// that sum and Y are brought down. The logarithm of the sum is kept, one number
-// a query: by it the gradient has each probability from its score alone, so it goes by
-// tiles, too, and neither scores nor probabilities are ever there as a whole. What the
-// backward pass needs is Q, K, V, Y and that number. It stands for its pieces
-// where a caller of Clean lets it.
+// FlashAttention is attention by tiles of queries × keys with an online softmax (Dao et al.
+// 2022): each row carries its greatest score so far and the sum of exponentials; when a
+// greater score comes, that sum and Y are rescaled. It also outputs LSE, the log-sum-exp of
+// each query's scores, from which the gradient recomputes probabilities tile by tile. So
+// neither scores nor probabilities ever exist as a whole, and the backward pass needs Q, K,
+// V, Y and LSE. Results differ from MatMul, Softmax, MatMul by rounding. It replaces them
+// only where the caller of Clean asks for it.
 var FlashAttention = define(graph.Op{
 	Name:   "FlashAttention",
 	Domain: own,
@@ -78,8 +77,8 @@ var FlashAttention = define(graph.Op{
 	},
 })
 
-// attentionBiasGrad is the gradient of a bias on the scores, which is seldom trained: that
-// of all scores, from what flows to Y and, if anything does, to the logarithms.
+// attentionBiasGrad is the gradient of a bias on the scores, given those of Y and (if not nil)
+// of LSE. It computes all scores at once: such biases are seldom trained.
 func attentionBiasGrad(b *graph.Builder, n *graph.Node, dy, dlse *graph.Value) *graph.Value {
 	q, k, v, bias, mask := n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Inputs[3], n.In(4)
 	scores := product{transB: n.Int("transK") == 0, alpha: n.Float("scale")}.node(b, q, k)
@@ -104,15 +103,15 @@ func attentionBiasGrad(b *graph.Builder, n *graph.Node, dy, dlse *graph.Value) *
 	return sumTo(b, band(flow, 0), bias.Shape)
 }
 
-// A row that is safe counts for 0 where its probabilities are no numbers; its logarithm is ∞.
+// safe: a row whose probabilities would be NaN has probabilities 0 and LSE ∞.
 const flashAttrs = "scale float=1, transK int=0, left int=-1, right int=-1, fill float=0, safe int=0"
 
 func flashAttrsOf(n *graph.Node) graph.A {
 	return graph.A{"scale": n.Float("scale"), "transK": n.Int("transK"), "left": n.Int("left"), "right": n.Int("right"), "fill": n.Float("fill"), "safe": n.Int("safe")}
 }
 
-// lseOf is the type and shape of what is kept of each query: 16 bits are too few for a
-// logarithm that exponentials are taken by.
+// lseOf is the type and shape of LSE. It is at least float32: 16 bits are too few for a
+// number that is subtracted from scores before an exponential.
 func lseOf(q *graph.Value) (graph.DType, graph.Shape) {
 	t := graph.Float32
 	if q.Type == graph.Float64 {
@@ -121,20 +120,20 @@ func lseOf(q *graph.Value) (graph.DType, graph.Shape) {
 	return t, slices.Concat(q.Shape[:q.Rank()-1], graph.Shape{graph.Num(1)})
 }
 
-// inferFlash: Q, K and V are as many matrices, or some of Q that are neighbours see
-// one of K and V. It gives the shape of Y.
+// inferFlash checks the inputs and returns the shape of Y. K and V may have a last batch dim
+// of 1: then matrices of Q share one matrix of each.
 func inferFlash(n *graph.Node, q, k, v, bias, mask *graph.Value) (y graph.Shape) {
 	rank := q.Rank()
 	if !q.Type.IsFloat() || k.Type != q.Type || v.Type != q.Type || bias != nil && bias.Type != q.Type {
 		n.Fail("Q, K, V and bias must be floats of one type")
 	}
 	if rank < 2 || k.Rank() != rank || v.Rank() != rank {
-		n.Fail("Q, K and V must be matrices, or as many of each, but are %s, %s and %s", q.Shape, k.Shape, v.Shape)
+		n.Fail("Q, K and V must be matrices with the same batch dims, but are %s, %s and %s", q.Shape, k.Shape, v.Shape)
 	}
 	for i := range rank - 2 {
-		n.Same(k.Shape[i], v.Shape[i], "the dims before the matrices of K and V")
+		n.Same(k.Shape[i], v.Shape[i], "the batch dims of K and V")
 		if i < rank-3 || !k.Shape[i].Is(1) {
-			n.Same(q.Shape[i], k.Shape[i], "the dims before the matrices of Q and K")
+			n.Same(q.Shape[i], k.Shape[i], "the batch dims of Q and K")
 		}
 	}
 	keys, width := k.Shape[rank-2], k.Shape[rank-1]
@@ -155,7 +154,8 @@ func inferFlash(n *graph.Node, q, k, v, bias, mask *graph.Value) (y graph.Shape)
 	return slices.Concat(q.Shape[:rank-1], v.Shape[rank-1:])
 }
 
-// flashFlops counts so many products by the width of Q and K and by that of V.
+// flashFlops counts byWidth products over the width of Q and K, byOut over that of V, and
+// the softmax.
 func flashFlops(n *graph.Node, q int, byWidth, byOut int64) graph.Dim {
 	s, v := n.Inputs[q].Shape, n.Inputs[q+2].Shape
 	last := len(s) - 1
@@ -196,7 +196,7 @@ var _ = define(graph.Op{
 			for j, x := range p {
 				p[j] = math.Exp(x - f.lse.Float(at))
 			}
-			return f.dot(at) // Σ dY·Y is Σ p·(what flows to p): they sum to 1
+			return f.dot(at) // Σ dY·Y = Σ p·dp, as Y = p·V
 		})
 	},
 	Fast:      flashFast(1, 6, (*flash).fastGrad),
@@ -224,7 +224,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// flash is a call of any of these operators.
+// flash is a call of FlashAttention, AttentionInRows or a gradient of them.
 type flash struct {
 	c                    *graph.Call
 	q, k, v, y           *graph.Tensor
@@ -232,22 +232,22 @@ type flash struct {
 	lse, dlse            *graph.Tensor
 	shape                []int // of the scores
 	batch, queries, keys int
-	width, out           int // of Q and K, of V
-	share                int // matrices of Q that see one of K and V
+	width, out           int // head width of Q and K; of V
+	share                int // matrices of Q that share one of K and V
 	transK, safe         bool
-	rows                 bool // each is whole when its softmax is taken
-	whole                bool // nothing that a band hides is left out
+	rows                 bool // AttentionInRows: softmax over whole rows
+	whole                bool // do not skip keys that the band hides
 	scale, fill          float64
 	left, right          int
-	biasAt, maskAt       []int // strides under the scores
+	biasAt, maskAt       []int // strides in the shape of the scores
 }
 
-// newFlash is a call whose Q, K and V are inputs from at on.
+// newFlash reads a call whose Q is input number at, followed by K and V.
 func newFlash(c *graph.Call, at, bias int) *flash {
 	n := c.Node
 	f := &flash{c: c, q: c.In[at], k: c.In[at+1], v: c.In[at+2], bias: input(c, bias), transK: n.Int("transK") != 0, safe: n.Int("safe") != 0,
 		scale: n.Float("scale"), fill: n.Float("fill"), left: n.Int("left"), right: n.Int("right")}
-	if bias > at+3 { // what the forward pass gave lies between
+	if bias > at+3 { // FlashAttentionGrad: Y and LSE come before the bias
 		f.y, f.lse, f.dlse = c.In[4], c.In[5], input(c, 7)
 	} else {
 		f.mask = input(c, bias+1)
@@ -281,11 +281,11 @@ func (f *flash) atK(z, j, d int) int {
 	return (z*f.keys+j)*f.width + d
 }
 
-// window is the keys [lo, hi) that query i sees.
+// window returns the keys [lo, hi) that query i sees.
 func (f *flash) window(i int) (lo, hi int) { return seenKeys(i, f.left, f.right, f.keys) }
 
-// fillOf is the score of keys that query i does not see. Where it sees none, tiles have
-// all count alike, whatever is filled in; 0 is a number that does not swallow others.
+// fillOf is the score of keys that query i does not see. If it sees none, all probabilities
+// are equal whatever the fill; FlashAttention then takes 0, which loses no precision in LSE.
 func (f *flash) fillOf(i int) float64 {
 	if lo, hi := f.window(i); lo == hi && !f.rows {
 		return 0
@@ -293,13 +293,13 @@ func (f *flash) fillOf(i int) float64 {
 	return f.fill
 }
 
-// skips reports whether what is filled in counts for nothing. A bias or a mask may make
-// the others as low.
+// skips reports whether hidden keys certainly have probability 0, so that they can be left
+// out. With a bias or a mask, visible scores might be as low as the fill.
 func (f *flash) skips() bool {
 	return !f.whole && f.bias == nil && f.mask == nil && (f.left >= 0 || f.right >= 0) && f.fill <= -1e30 && (f.left < 0 || f.queries <= f.keys+f.left)
 }
 
-// scores fills s with a query's.
+// scores fills s with the scores of query i.
 func (f *flash) scores(z, i int, s []float64) {
 	row := (z*f.queries + i) * f.keys
 	lo, hi := f.window(i)
@@ -319,8 +319,7 @@ func (f *flash) scores(z, i int, s []float64) {
 	}, f.biasLists()...)
 }
 
-// dot is what the gradient of a row's scores needs of all of it: Σ dY·Y, less what
-// flows into the logarithm.
+// dot is Σ dY·Y − dLSE of a row, which the gradients of its scores subtract.
 func (f *flash) dot(at int) float64 {
 	dy, sum := f.c.In[0], 0.0
 	for e := range f.out {
@@ -332,8 +331,7 @@ func (f *flash) dot(at int) float64 {
 	return sum
 }
 
-// probabilities fills p with a query's, and gives the logarithm of what their exponentials
-// add up to.
+// probabilities fills p with the probabilities of query i and returns its LSE.
 func (f *flash) probabilities(z, i int, p []float64) (log float64) {
 	f.scores(z, i, p)
 	top, total := greatestOf(p), 0.0
@@ -351,7 +349,7 @@ func (f *flash) probabilities(z, i int, p []float64) (log float64) {
 	return top + math.Log(total)
 }
 
-// attend computes Y a query at a time, and tells the logarithms.
+// attend computes Y a query at a time and calls each with the LSE.
 func (f *flash) attend(each func(at int, log float64)) {
 	p := make([]float64, f.keys)
 	f.each(func(z, i int) {
@@ -367,8 +365,8 @@ func (f *flash) attend(each func(at int, log float64)) {
 	})
 }
 
-// grads computes dQ, dK and dV a query at a time. probable fills p with its
-// probabilities and gives Σ p·flow, less what flows into its logarithm.
+// grads computes dQ, dK and dV a query at a time. probable fills p with the query's
+// probabilities and returns Σ p·flow − dLSE.
 func (f *flash) grads(probable func(z, i int, p, flow []float64) float64) {
 	c, dy := f.c, f.c.In[0]
 	p, flow := make([]float64, f.keys), make([]float64, f.keys)
@@ -410,7 +408,7 @@ func (f *flash) grads(probable func(z, i int, p, flow []float64) float64) {
 	}
 }
 
-// hides says of the keys of a row of the scores, which begins there, what the mask hides.
+// hides returns whether the mask hides a key, for the row of scores that begins at element row.
 func (f *flash) hides(row int) func(key int) bool {
 	if f.mask == nil {
 		return func(int) bool { return false }
@@ -427,9 +425,9 @@ func (f *flash) biasLists() [][]int {
 	return [][]int{f.biasAt}
 }
 
-// fuseAttention: a product of a softmax that nobody else reads, of a product,
-// maybe with a bias and a band or a mask between. Batches must be alike: nothing repeats a
-// matrix. What is dropped out of the probabilities stays in pieces.
+// fuseAttention matches MatMul(Softmax(scores), V), where scores are a product with an
+// optional bias, BandMask or mask, and no other node reads scores or probabilities. Batch
+// dims must be equal. Attention with dropout on the probabilities is not matched.
 func fuseAttention(m *graph.Match, build func(attrs graph.A, in []*graph.Value) []*graph.Value) []*graph.Value {
 	p, n := pieces{m}, m.Node
 	if !p.plainProduct(n, false) {
@@ -495,8 +493,8 @@ func fuseAttention(m *graph.Match, build func(attrs graph.A, in []*graph.Value) 
 	return build(attrs, []*graph.Value{q, k, v, bias, mask})
 }
 
-// plainProduct reports whether a node is a product whose A lies as it is; if it is
-// free, B may be transposed and the product scaled.
+// plainProduct reports whether a node is a product of A and B as they are; if free is set, B
+// may be transposed and the product scaled.
 func (p pieces) plainProduct(n *graph.Node, free bool) bool {
 	switch n.Op.FullName() {
 	case "MatMul":
@@ -508,7 +506,7 @@ func (p pieces) plainProduct(n *graph.Node, free bool) bool {
 	return false
 }
 
-// flashKernel is a part of flash.comp, and its form that loads floats by pairs.
+// flashKernel is a part of flash.comp, and its form that loads floats in pairs.
 type flashKernel struct{ singles, paired *graph.Kernel }
 
 var (
@@ -518,25 +516,24 @@ var (
 	flashDots    = halved(shader("flash-dots", "flash.comp", "-DDOTS"))
 )
 
-// flashRows is how many rows of the other side a group goes along at a time, and
-// mostFlashWidth the widest rows whose columns a lane has in registers.
+// flashRows is how many rows of the other operand a workgroup processes at a time;
+// mostFlashWidth is the largest head width that fits a lane's registers.
 const flashRows, mostFlashWidth = 4, 256
 
-// loweredFlash is a node of either operator.
+// loweredFlash lowers a node of FlashAttention or its gradient.
 type loweredFlash struct {
 	*flash
 	l  *graph.Lowering
 	at int // input Q
 }
 
-// part appends a kernel that goes along rows for columns of so many matrices. A driver
-// for the processor loads two floats as fast as one, if the sizes let it and they are
-// not 16 bits each; on a graphics processor a lane has but one column: its registers
-// are few.
+// part appends a kernel that iterates over rows for the columns of some matrices. A CPU
+// driver (no shared memory) loads two floats as fast as one, so there a lane has two columns
+// if sizes and types allow; on a GPU it has one, to save registers.
 func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[int]graph.Buffer) {
 	limits := f.l.Limits
 	if w := max(f.width, f.out); w > mostFlashWidth {
-		f.l.Refuse("its heads are %d wide; the kernel takes %d", w, mostFlashWidth)
+		f.l.Refuse("heads are %d wide; the kernel takes at most %d", w, mostFlashWidth)
 		return
 	}
 	kernel, each := k.singles, limits.Subgroup
@@ -548,7 +545,7 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 	f.append(kernel, matrices*ceilDiv(columns, each), spec, own)
 }
 
-// append appends a dispatch; own is the bindings that others do not have there.
+// append appends a dispatch; own overrides bindings for this kernel.
 func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, own map[int]graph.Buffer) {
 	l := f.l
 	shape, strides, bias := []int{1, 1, f.batch}, make([]int, 5), unused(false)
