@@ -590,7 +590,7 @@ func newLoweredFlash(l *graph.Lowering, at, bias int) (f loweredFlash, ok bool) 
 	if f.batch*f.queries*f.keys == 0 {
 		for i := range l.Out {
 			empty := 0.0
-			if at == 0 && i == 1 { // a logarithm of what no key adds to
+			if at == 0 && i == 1 { // LSE of no keys
 				if empty = math.Inf(-1); f.safe {
 					empty = math.Inf(1)
 				}
@@ -614,7 +614,7 @@ func lowerFlashGrad(l *graph.Lowering) {
 		return
 	}
 	if f.dlse != nil {
-		l.Refuse("a gradient flows into its logarithms")
+		l.Refuse("there is no kernel for the gradient of LSE")
 		return
 	}
 	l.Scratch = int64(4 * f.batch * f.queries)
@@ -624,8 +624,8 @@ func lowerFlashGrad(l *graph.Lowering) {
 	f.part(flashKeys, f.batch/f.share, f.keys, f.queries, map[int]graph.Buffer{0: writes(1), 7: dots, 8: writes(2)})
 }
 
-// attends is what attention takes whose Q is input q: so many products by its
-// width and by that of V.
+// attends is the work of attention whose Q is input q: byWidth products over the width of Q
+// and K, byOut over that of V.
 func (c sampled) attends(q int, byWidth, byOut int64) int64 {
 	queries, v := c.In[q].Shape, c.In[q+2].Shape
 	last := len(queries) - 1

@@ -7,24 +7,24 @@ import (
 	"memopt/memopt/graph"
 )
 
-// FlashAttention on the processor, float32: a tile's scores are a product, and what
-// is made of them goes into products.
+// FlashAttention on the CPU for float32: the scores of a tile and its contributions to Y or
+// to the gradients are matrix products.
 
-// A tile has so many queries and keys. Its products must be worth the packing of their
-// factors, and all of it must lie in a worker's cache.
+// The size of a tile: large enough that its products amortize packing their factors, and
+// small enough that the tile stays in a core's cache.
 const tileQueries, tileKeys = 128, 256
 
-// flashSlots is how many matrices of the batch are worked on at one time.
+// flashSlots is how many matrices of the batch are computed concurrently, each with work space.
 const flashSlots = 8
 
-// flashRoom is the work space of a slot: a tile's scores and what flows to them, and
-// numbers of each query.
+// flashRoom is the work space of a slot: scores of a tile, their gradients, and statistics
+// of each query.
 type flashRoom struct {
 	scores, flow []float32
-	each         []float32 // of the queries that see one matrix of keys
+	each         []float32 // for all queries that share one matrix of keys
 }
 
-// flashScratch is the room of all slots.
+// flashScratch is the work space of all slots.
 func flashScratch(n *graph.Node, q int) graph.Dim {
 	s, keys := n.Inputs[q].Shape, n.Inputs[q+2].Shape
 	last := len(s) - 1
@@ -47,8 +47,8 @@ func flashFast(at, bias int, fast func(f *flash, par f32.Parallel, zk int, room 
 	}
 }
 
-// slots calls do for every matrix of K and V, so many of them at one time, each with so
-// much room. A matrix is one worker's; a single one is everybody's.
+// slots calls do for every matrix of K and V, up to most concurrently, each with each floats
+// of work space. One worker computes a matrix; a single matrix is shared by all workers.
 func (f *flash) slots(most, each int, do func(par f32.Parallel, zk int, room []float32)) {
 	if f.q.Type != graph.Float32 || f.batch*f.queries*f.keys == 0 {
 		f.c.Node.Op.Eval(f.c)
@@ -72,8 +72,8 @@ func (f *flash) slots(most, each int, do func(par f32.Parallel, zk int, room []f
 	})
 }
 
-// The matrices of a call as operands of products: rows of Q from one on, columns of Kᵀ,
-// and so on.
+// rowsFrom is matrix z of x, from row from on, as an operand of a product; columnsFrom is its
+// transpose.
 func rowsFrom(x []float32, z, rows, from, width int, scale float64) f32.Operand {
 	return f32.Dense(x[(z*rows+from)*width:], width, 1, float32(scale))
 }
@@ -82,8 +82,8 @@ func columnsFrom(x []float32, z, rows, from, width int, scale float64) f32.Opera
 	return f32.Dense(x[(z*rows+from)*width:], 1, width, float32(scale))
 }
 
-// keysBy is Kᵀ from a key on: keys outside, the width inside; widthBy is K: the other
-// way.
+// keysBy is Kᵀ from a key on, with the head width as the inner dim of the product; widthBy is
+// K, with the keys as the inner dim.
 func (f *flash) keysBy(zk, key int) f32.Operand {
 	d := f32.Dense(f.k.F32()[f.atK(zk, key, 0):], f.width, 1, 1)
 	if f.transK {
@@ -98,7 +98,7 @@ func (f *flash) widthBy(zk, key int) f32.Operand {
 	return d
 }
 
-// reach is the keys that count for any of so many queries.
+// reach returns the keys that any of the queries [from, from+rows) must read.
 func (f *flash) reach(from, rows int) (lo, hi int) {
 	if !f.skips() {
 		return 0, f.keys
@@ -108,7 +108,7 @@ func (f *flash) reach(from, rows int) (lo, hi int) {
 	return lo, hi
 }
 
-// tile fills s with the scores of a tile, and calls do for each row of them.
+// tile fills s with the scores of a tile, and calls do for each row.
 func (f *flash) tile(par f32.Parallel, z, from, rows, key, n int, s []float32, do func(r int, row []float32)) {
 	f32.Multiply(par, rows, n, f.width, rowsFrom(f.q.F32(), z, f.queries, from, f.width, f.scale), f.keysBy(z/f.share, key), s, n, false)
 	par(rows, 1+f32.Grain/(8*n), func(lo, hi int) {
@@ -132,15 +132,13 @@ func (f *flash) tile(par f32.Parallel, z, from, rows, key, n int, s []float32, d
 	})
 }
 
-// hidden is the parts of a row, which begins at a key, that are of keys that the query
-// does not see.
+// hidden returns the parts of a row of scores, which begins at key, whose keys the band hides.
 func (f *flash) hidden(query, key int, row []float32) (before, after []float32) {
 	lo, hi := f.window(query)
 	return row[:max(0, min(lo-key, len(row)))], row[max(0, min(hi-key, len(row))):]
 }
 
-// masked fills in a number for what the mask hides of a query's row, which begins at a
-// key.
+// masked sets the scores that the mask hides to fill, in a query's row that begins at key.
 func (f *flash) masked(z, query, key int, row []float32, fill float32) {
 	if f.mask == nil {
 		return
@@ -240,7 +238,8 @@ func (f *flash) fastGrad(par f32.Parallel, zk int, room flashRoom) {
 	}
 }
 
-// toKeys adds what flows through so many queries to dK of n keys, as K lies.
+// toKeys computes, or with add accumulates, dK of n keys from the score gradients of some
+// queries, in the layout of K.
 func (f *flash) toKeys(par f32.Parallel, zk, key, n, rows int, ds, q f32.Operand, dk []float32, add bool) {
 	to := dk[f.atK(zk, key, 0):]
 	if f.transK {
@@ -250,7 +249,7 @@ func (f *flash) toKeys(par f32.Parallel, zk, key, n, rows int, ds, q f32.Operand
 	f32.Multiply(par, n, f.width, rows, ds, q, to, f.width, add)
 }
 
-// noneFor clears the gradients of keys [lo, hi), which nobody sees, if there are any.
+// noneFor clears the gradients of keys [lo, hi), which no query sees.
 func (f *flash) noneFor(par f32.Parallel, zk, lo, hi int, dk, dv []float32) {
 	if lo < hi {
 		clear(dv[(zk*f.keys+lo)*f.out:][:(hi-lo)*f.out])

@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "Flatten",
-	Doc:   "the same elements as a matrix: dims before axis × dims from it on",
+	Doc:   "reshapes to a matrix: dims before axis × dims from axis on",
 	In:    "input",
 	Out:   "output",
 	Attrs: "axis int=1",

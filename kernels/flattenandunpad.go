@@ -6,9 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Sequences of unlike lengths are padded to a rectangle [M, N, …]. These two go
-// between that and the list of rows that are not padding, whose places in the
-// rectangle, row by row, are the indices.
+// FlattenAndUnpad (ONNX Runtime) removes padding: of a padded batch of sequences [M, N, …] it
+// gathers the rows at indices into M·N. PadAndUnflatten is its inverse and gradient.
 var _ = define(graph.Op{
 	Name:   "FlattenAndUnpad",
 	Domain: microsoft,
@@ -62,7 +61,7 @@ var _ = define(graph.Op{
 		wantType(n, 1, isIndex, "int32 or int64")
 		dims := knownDims(n, 2, "unflatten_dims")
 		if x.Rank() < 1 || idx.Rank() != 1 || len(dims) != 2 {
-			n.Fail("the input must be rows, the indices a list and unflatten_dims two numbers, but they are %s, %s and %d numbers", x.Shape, idx.Shape, len(dims))
+			n.Fail("the input must be [rows, …], the indices [rows] and unflatten_dims two numbers, but they are %s, %s and %d numbers", x.Shape, idx.Shape, len(dims))
 		}
 		n.Same(x.Shape[0], idx.Shape[0], "rows and indices")
 		n.Set(0, x.Type, slices.Concat(graph.Shape(dims), x.Shape[1:]))

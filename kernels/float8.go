@@ -7,10 +7,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Activations in 8 bits: of each flock of elements in their order, the numbers as
-// float8e4m3fn under a power of two, the least under which none is too large. A
-// power costs an element 1/32 of a byte, and no number its bits but those that
-// e4m3 lacks. What is no finite number is none afterwards.
+// Float8Blocks stores activations in 8 bits: each block of 32 elements as float8e4m3fn
+// scaled by a power of two, the least that keeps all of them in range. Scaling is exact, so
+// the only rounding is that to e4m3's 4 significant bits. Infinities and NaNs become NaN.
 var _ = define(graph.Op{
 	Name:   "Float8Blocks",
 	Domain: own,
@@ -37,7 +36,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "FromFloat8Blocks",
 	Domain: own,
-	Doc:    "the numbers of Float8Blocks",
+	Doc:    "decodes the output of Float8Blocks",
 	In:     "codes, powers",
 	Out:    "X",
 	Attrs:  "to int=1",
@@ -64,15 +63,15 @@ var _ = define(graph.Op{
 	Samples:   []string{"f8e4m3fn[5,7], i8[2]", "f8e4m3fn[64], i8[2]; to=11", "f8e4m3fn[3], i8[1]; to=16", "f8e4m3fn[0], i8[0]", "f8e4m3fn[], i8[1]"},
 })
 
-// The powers of two that a flock can be under: of the least no float32 has a
-// reciprocal that is not finite, under the greatest every float32 fits.
+// The range of the scales' exponents: 2^−leastPower is still a finite float32, and with
+// mostPower every float32 is in range.
 const (
 	leastPower = -127
 	mostPower  = 119
 )
 
-// powerOf is the least power of two under which no number is above the greatest
-// of float8e4m3fn, 1.75·2⁸.
+// powerOf is the least exponent p for which most/2ᵖ is at most 1.75·2⁸, the greatest
+// float8e4m3fn.
 func powerOf(most float32) int {
 	if most == 0 {
 		return 0
@@ -143,7 +142,7 @@ func fromBlocks(c *graph.Call, par f32.Parallel) {
 
 var float8Kernel = halved(shader("float8", "float8.comp"))
 
-// float8Each is the elements that an invocation owns.
+// float8Each is the number of elements that an invocation converts.
 const float8Each = 4 * flock
 
 func lowerBlocks(back bool) func(*graph.Lowering) {

@@ -6,16 +6,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Shapes are computed by integer operators; what those compute is kept as
-// formulas. A fold says no where the formula would not be exact.
+// Graphs compute shapes with integer operators. Folding evaluates these while the graph is
+// read, with dims as formulas. A fold returns false where the formula would not be exact.
 
-// arithmetic infers a binary operator on numbers of one type; on integers
-// that can be shapes it computes with the formulas.
+// arithmetic infers a binary operator on numbers of one type, and folds it on integers.
 func arithmetic(fold func(a, b graph.Dim) graph.Dim) func(*graph.Node) {
 	return arithmeticIf(func(a, b graph.Dim) (graph.Dim, bool) { return fold(a, b), true })
 }
 
-// arithmeticIf is arithmetic with a fold that may say no.
+// arithmeticIf is arithmetic with a fold that may return false.
 func arithmeticIf(fold func(a, b graph.Dim) (graph.Dim, bool)) func(*graph.Node) {
 	return func(n *graph.Node) {
 		sameTypes(n)
@@ -26,9 +25,8 @@ func arithmeticIf(fold func(a, b graph.Dim) (graph.Dim, bool)) func(*graph.Node)
 	}
 }
 
-// foldPairs gives an integer output 0 its contents from those of inputs 0 and
-// 1, where both are known and either one is a single number or both have as
-// many.
+// foldPairs folds an integer output 0 from inputs 0 and 1, if both are known and have the
+// same number of elements or one is a single element.
 func foldPairs(n *graph.Node, out graph.Shape, fold func(a, b graph.Dim) (graph.Dim, bool)) {
 	x, y := n.Inputs[0].Ints, n.Inputs[1].Ints
 	size := max(len(x), len(y))
@@ -39,16 +37,16 @@ func foldPairs(n *graph.Node, out graph.Shape, fold func(a, b graph.Dim) (graph.
 	foldEach(n, size, func(i int) (graph.Dim, bool) { return fold(x[i%len(x)], y[i%len(y)]) })
 }
 
-// foldOne gives an integer output 0 its contents from those of input 0.
+// foldOne folds an integer output 0 from input 0, if that is known.
 func foldOne(n *graph.Node, fold func(d graph.Dim) (graph.Dim, bool)) {
 	if x := n.Inputs[0].Ints; x != nil {
 		foldEach(n, len(x), func(i int) (graph.Dim, bool) { return fold(x[i]) })
 	}
 }
 
-// foldEach gives output 0 its contents, if every element has an exact formula
-// that its type can hold. Arithmetic that leaves int64 is such a no: the node
-// still computes at run time, as its type does.
+// foldEach sets the contents of output 0 if every element has an exact formula in the range
+// of its type. If arithmetic overflows int64, nothing is folded: at run time the node wraps
+// around as its type does.
 func foldEach(n *graph.Node, size int, element func(i int) (graph.Dim, bool)) {
 	out := n.Outputs[0]
 	if out == nil || out.Type.IsReal() || size > graph.MaxInts {
@@ -66,8 +64,8 @@ func foldEach(n *graph.Node, size int, element func(i int) (graph.Dim, bool)) {
 	}
 }
 
-// holds reports whether elements of type t have the values of d. A formula is
-// taken to fit the types in which shapes are computed.
+// holds reports whether type t can represent d. Symbolic dims are assumed to fit int64 and
+// int32.
 func holds(t graph.DType, d graph.Dim) bool {
 	x, ok := d.Const()
 	if !ok {
@@ -77,8 +75,8 @@ func holds(t graph.DType, d graph.Dim) bool {
 	return x >= lo && (x <= hi || t == graph.Uint64)
 }
 
-// intRange is the least and the greatest number of an integer type (of uint64:
-// the greatest that an int64 holds); a bool is 0 or 1.
+// intRange returns the range of an integer type, for uint64 cut off at the greatest int64; a
+// bool is 0 or 1.
 func intRange(t graph.DType) (lo, hi int64) {
 	bits := uint(8 * t.Size())
 	switch t {
@@ -92,7 +90,7 @@ func intRange(t graph.DType) (lo, hi int64) {
 	return math.MinInt64 >> (64 - bits), math.MaxInt64 >> (64 - bits)
 }
 
-// atLeast reports whether d is proven to be at least x.
+// atLeast reports whether d ≥ x is proven.
 func atLeast(d graph.Dim, x int64) bool {
 	order, known := d.Sub(graph.Num(x)).Add(graph.Num(1)).Compare(graph.Num(0))
 	return known && order > 0

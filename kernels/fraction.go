@@ -6,13 +6,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// fraction is a float as a quotient of formulas: exporters compute sizes in
-// floats, and round them in the end.
+// fraction is a float as a quotient of dims: exporters compute sizes in floats and cast the
+// result to an integer.
 type fraction struct{ num, den graph.Dim } // den is above 0
 
-// fractionOf is a single float that is made of sizes and of short constants, if
-// that can be told. Such arithmetic is exact in float32 for sizes that fit its
-// digits; of constants with many binary digits, as 0.1, it would not be.
+// fractionOf returns a float scalar that is computed from dims and short constants. That
+// arithmetic is exact in float32 for dims up to 2²⁴; with constants of many binary digits,
+// such as 0.1, it would not be.
 func fractionOf(v *graph.Value) (f fraction, ok bool) {
 	err := graph.Try(func() { f, ok = fractionFrom(v, 32) })
 	return f, ok && err == nil
@@ -25,7 +25,7 @@ func fractionFrom(v *graph.Value, depth int) (fraction, bool) {
 	case len(v.Ints) == 1:
 		return fraction{v.Ints[0], graph.Num(1)}, true
 	case !v.Type.IsFloat():
-		return fraction{}, false // whole numbers that are not known were cut from such as are no formula
+		return fraction{}, false // an integer without known contents has no formula
 	case v.Def == nil:
 		return shortNumber(v)
 	}
@@ -42,7 +42,7 @@ func fractionFrom(v *graph.Value, depth int) (fraction, bool) {
 	return rule.make(in[0], in[1])
 }
 
-// fractionRules is what operators make of fractions.
+// fractionRules evaluates operators on fractions.
 var fractionRules = map[string]struct {
 	inputs int
 	make   func(a, b fraction) (fraction, bool)
@@ -73,8 +73,8 @@ var fractionRules = map[string]struct {
 
 func same(a, _ fraction) (fraction, bool) { return a, true }
 
-// shortNumber is a float of the model with few digits behind the point. That it
-// might be trained does not count: a size has no slope.
+// shortNumber reads a stored float that is a multiple of 1/1024. A parameter may be read,
+// too: a size has no gradient, so training does not change it.
 func shortNumber(v *graph.Value) (fraction, bool) {
 	const digits = 1 << 10
 	if !v.Kind.Stored() || v.Data == nil {
@@ -95,7 +95,7 @@ func shortNumber(v *graph.Value) (fraction, bool) {
 	return fraction{graph.Num(num), graph.Num(den)}, true
 }
 
-// whole is the fraction cut toward zero, if its sign can be told.
+// whole truncates the fraction toward zero, if its sign is known.
 func (f fraction) whole() (graph.Dim, bool) {
 	if f.den.Is(1) {
 		return f.num, true

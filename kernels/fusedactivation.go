@@ -8,12 +8,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What FusedConv and FusedGemm do behind their products.
+// The activation of FusedConv and FusedGemm.
 
-// fusedActivations are the expressions of those that fused operators take, by name.
+// fusedActivations has the expression of each activation that fused operators accept, by name.
 var fusedActivations = map[string]string{}
 
-// activationForm is for what is done to a result in place.
+// activationForm applies an activation or a sum to the result in place.
 var activationForm = func() *pointwiseForm {
 	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
 	form.exprs = append(form.exprs, plusTerm)
@@ -22,19 +22,19 @@ var activationForm = func() *pointwiseForm {
 
 const plusTerm = "a + b"
 
-// fusedActivation is the operator that a node's activation is, nil for none.
+// fusedActivation is the operator of a node's attribute activation, or nil.
 func fusedActivation(n *graph.Node) *graph.Op {
 	name := n.Str("activation")
 	if name == "" {
 		return nil
 	}
 	if fusedActivations[name] == "" {
-		n.Fail("activation is %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(fusedActivations)), ", "))
+		n.Fail("activation %q is not supported; only %s are", name, strings.Join(slices.Sorted(maps.Keys(fusedActivations)), ", "))
 	}
 	return Library.Find("", name, 0)
 }
 
-// activate runs the activation over output 0, in place.
+// activate applies the activation to output 0 in place.
 func activate(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
 	op := fusedActivation(c.Node)
 	if op == nil {
@@ -46,7 +46,7 @@ func activate(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
 	form(op)(&d)
 }
 
-// lowerActivation is the activation of a fused operator.
+// lowerActivation applies the activation in place.
 func lowerActivation(l *graph.Lowering) {
 	if op := fusedActivation(l.Node); op != nil && l.Refused == "" {
 		activationForm.append(l, fusedActivations[op.Name], l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{writes(0), rereads(0)})

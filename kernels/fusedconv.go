@@ -2,8 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// FusedConv is Conv, a term Z that is added, and an activation, as ONNX Runtime
-// fuses them.
+// FusedConv is ONNX Runtime's fusion of Conv, Add and an activation.
 var _ = define(graph.Op{
 	Name:   "FusedConv",
 	Domain: microsoft,
@@ -55,8 +54,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// convOnly is the node without Z and the activation: a Conv with attributes
-// that a Conv has.
+// convOnly is the node without Z and the activation, as a Conv.
 func convOnly(n *graph.Node) *graph.Node {
 	m := seenAs(n, "Conv", 1)
 	m.Inputs, m.Attrs = n.Inputs[:min(3, len(n.Inputs))], nil
@@ -86,7 +84,7 @@ func fusedConv(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
 	activate(c, form)
 }
 
-// lowerFusedConv is Conv, then the term and the activation in place.
+// lowerFusedConv is Conv, then Add and the activation in place.
 func lowerFusedConv(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return

@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// FusedGemm is Gemm and an activation of the result, as ONNX Runtime fuses
-// them. Its activations are operators of their own, with a gradient by y.
+// FusedGemm is ONNX Runtime's fusion of Gemm and an activation. Only activations whose
+// gradient needs just y are supported, as the Gemm's own result is not kept.
 var _ = define(graph.Op{
 	Name:   "FusedGemm",
 	Domain: microsoft,

@@ -6,20 +6,18 @@ func fusedProduct(n *graph.Node) product {
 	return product{transA: n.Int("transA") != 0, transB: n.Int("transB") != 0, alpha: n.Float("alpha")}
 }
 
-// batchedProduct is fusedProduct with the batch dims of a factor behind its
-// rows, if it says so.
+// batchedProduct is fusedProduct with transBatchA and transBatchB: rows before batch dims.
 func batchedProduct(n *graph.Node) product {
 	p := fusedProduct(n)
 	p.batchA, p.batchB = n.Int("transBatchA") != 0, n.Int("transBatchB") != 0
 	return p
 }
 
-// FusedMatMul is what gradients of products are made of: a transposed factor
-// is read as it lies.
+// FusedMatMul (ONNX Runtime) reads transposed factors in place; gradients of products use it.
 var _ = define(graph.Op{
 	Name:   "FusedMatMul",
 	Domain: microsoft,
-	Doc:    "Y = alpha · op(A)·op(B), op transposes the last two dims or not; with transBatch the rows are the first dim, before those of the batch",
+	Doc:    "Y = alpha · op(A)·op(B), op transposes the last two dims or not; with transBatch the rows come before the batch dims",
 	In:     "A, B",
 	Out:    "Y",
 	Attrs:  "alpha float=1, transA int=0, transB int=0, transBatchA int=0, transBatchB int=0",
@@ -70,8 +68,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// fuseFusedMatMul: a product whose factors are transposed or scaled on the way
-// in, or that is scaled itself.
+// fuseFusedMatMul fuses a product with transposes and scalings of its factors, and with a
+// scaling of its result.
 func fuseFusedMatMul(m *graph.Match) []*graph.Value {
 	p := pieces{m}
 	y, alpha := p.unscaled(m.Node.Outputs[0])
@@ -107,7 +105,7 @@ func fuseFusedMatMul(m *graph.Match) []*graph.Value {
 	return []*graph.Value{m.Builder.Op("com.microsoft.FusedMatMul", graph.A{"alpha": alpha, "transA": trans[0], "transB": trans[1]}, in[0], in[1])}
 }
 
-// product is the MatMul or FusedMatMul that makes v, which a single node reads.
+// product is the MatMul or FusedMatMul that computes v, if only one node reads v; else nil.
 func (p pieces) product(v *graph.Value) *graph.Node {
 	if n := p.Inner(v, "MatMul"); n != nil {
 		return n
@@ -115,8 +113,8 @@ func (p pieces) product(v *graph.Value) *graph.Node {
 	return p.Inner(v, microsoft+".FusedMatMul")
 }
 
-// untransposed is x if v is x with its last two dims swapped, and read by
-// nothing but products, all of which can do that themselves.
+// untransposed returns x if v is x with the last two dims swapped and only products read v,
+// which can all transpose it themselves; else nil.
 func (p pieces) untransposed(v *graph.Value) *graph.Value {
 	n := p.Maker(v, "Transpose")
 	if n == nil || !swapsLast(n) || p.IsResult(v) {

@@ -50,13 +50,13 @@ var gatherOp = define(graph.Op{
 	},
 })
 
-// gatherOuter is how often the indices are gone through.
+// gatherOuter is the product of the dims before the axis: how often the indices are used.
 func gatherOuter(c *graph.Call) int {
 	before, _, _ := around(c.In[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.In[0].Shape)))
 	return before
 }
 
-// gatherRows copies rows [lo, hi) of before × indices.
+// gatherRows copies output rows [lo, hi), numbered over before × indices.
 func gatherRows(c *graph.Call, lo, hi int) {
 	x, idx, y := c.In[0], c.In[1], c.Out[0]
 	_, n, after := around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
@@ -67,9 +67,9 @@ func gatherRows(c *graph.Call, lo, hi int) {
 	}
 }
 
-// GatherGrad is ONNX Runtime's. Rows that were picked more than once get the
-// sum, added in the order of the indices. Workers share out the columns: the
-// rows of an embedding are picked far too unevenly.
+// GatherGrad is ONNX Runtime's. Rows with the same index are added in the order of the
+// indices. Workers divide the columns, not the rows: some rows of an embedding are picked
+// far more often than others.
 var _ = define(graph.Op{
 	Name:   "GatherGrad",
 	Domain: microsoft,
@@ -161,16 +161,16 @@ var (
 	gatherSums   = halved(shader("gather-sums", "gather.comp", "-DSUMS"))
 )
 
-// The passes of the kernel.
+// The passes of gather.comp.
 const (
 	gatherPick, gatherClear, gatherChain, gatherAdd = 0, 1, 2, 3
 )
 
-// rowsPicked are rows of [before, n, after] by indices, which are an input.
+// rowsPicked gathers or scatter-adds rows of [before, n, after] by an input of indices.
 type rowsPicked struct {
 	before, n, after, picked int
-	indices                  int
-	dropped                  int // an index that counts as outside, or −1
+	indices                  int // input number
+	dropped                  int // an index whose rows are ignored, or −1
 }
 
 func (g rowsPicked) pass(l *graph.Lowering, pass uint32, wide bool, local, groups int, buffers ...graph.Buffer) {
@@ -187,11 +187,11 @@ func (g rowsPicked) pass(l *graph.Lowering, pass uint32, wide bool, local, group
 	})
 }
 
-// pick carries rows of input 0, by words.
+// pick copies rows of input 0, in 32-bit words.
 func (g rowsPicked) pick(l *graph.Lowering) {
 	bytes := g.after * int(l.Out[0].Type.Size())
 	if g.after = bytes / 4; bytes%4 != 0 {
-		l.Refuse("a row has %d bytes; words are picked", bytes)
+		l.Refuse("a row has %d bytes; the kernel needs a multiple of 4", bytes)
 		return
 	}
 	if total := g.before * g.picked * g.after; total > 0 {
@@ -199,11 +199,12 @@ func (g rowsPicked) pick(l *graph.Lowering) {
 	}
 }
 
-// chainOwners share out the rows on a graphics processor. On others a subgroup is best:
-// each of them goes through all indices.
+// chainOwners is the number of invocations that divide the rows on a GPU. Each of them reads
+// all indices, so on a CPU driver a subgroup is enough.
 const chainOwners = 256
 
-// add chains the indices of each row, and adds up the chains of rows of input dy.
+// add links equal indices into a list for each row, then sums the rows of input dy along
+// each list: a deterministic scatter-add without atomics.
 func (g rowsPicked) add(l *graph.Lowering, dy int) {
 	if l.Out[0].Type != graph.Float32 || l.In[dy].Type != graph.Float32 {
 		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)

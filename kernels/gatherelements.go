@@ -73,7 +73,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// elementIndices checks indices with one entry an element.
+// elementIndices checks indices of GatherElements or ScatterElements: one for each element.
 func elementIndices(n *graph.Node, s graph.Shape, idx *graph.Value) {
 	if !isIndex(idx.Type) {
 		n.Fail("indices are %s; int32 or int64 expected", idx.Type)
@@ -84,24 +84,24 @@ func elementIndices(n *graph.Node, s graph.Shape, idx *graph.Value) {
 	}
 	for i, d := range idx.Shape {
 		if i != axis {
-			n.Same(d.Max(s[i]), s[i], "indices reach beyond the data")
+			n.Same(d.Max(s[i]), s[i], "dims of the indices exceed those of the data")
 		}
 	}
 }
 
-// likeIndices checks a value with one element for each index.
+// likeIndices checks that v has one element for each index.
 func likeIndices(n *graph.Node, v, idx *graph.Value) {
 	if v.Rank() != idx.Rank() {
 		n.Fail("%q has rank %d, the indices have rank %d", v.Name, v.Rank(), idx.Rank())
 	}
 	for i, d := range idx.Shape {
-		n.Same(v.Shape[i], d, "shapes of the indices and of what belongs to them")
+		n.Same(v.Shape[i], d, "shapes of the indices and of "+v.Name)
 	}
 }
 
-// lines goes through indices of one entry an element, line by line along the
-// axis: no two lines touch the same data. f gets a line's first element among
-// the indices and in the data, and the strides along it.
+// lines calls f for each line of the indices along the axis: no two lines touch the same
+// data. f gets the line's first element in the indices and in the data, and the strides
+// along it.
 func lines(parallel func(n, grain int, f func(lo, hi int)), indices, data []int, axis int, f func(n, i, iStep, at, atStep int)) {
 	si, sd := strides(indices), strides(data)
 	n := indices[axis]

@@ -77,8 +77,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// pickedShape is the shape of what a row of indices each picks from s, behind
-// dims that s and the indices have in common.
+// pickedShape is the shape of the slices that rows of indices pick from a tensor of shape s,
+// after the common batch dims.
 func pickedShape(n *graph.Node, s graph.Shape, idx *graph.Value, batch int) graph.Shape {
 	if idx.Type != graph.Int64 {
 		n.Fail("indices are %s; int64 expected", idx.Type)
@@ -88,7 +88,7 @@ func pickedShape(n *graph.Node, s graph.Shape, idx *graph.Value, batch int) grap
 	}
 	k, ok := idx.Shape[idx.Rank()-1].Const()
 	if !ok {
-		n.Fail("the last dim of the indices must be a number, not %s", idx.Shape[idx.Rank()-1])
+		n.Fail("the last dim of the indices must be constant, not %s", idx.Shape[idx.Rank()-1])
 	}
 	if batch < 0 || batch >= idx.Rank() || k < 1 || int(k) > len(s)-batch {
 		n.Fail("rows of %d indices after %d batch dims do not fit data of rank %d and indices of rank %d", k, batch, len(s), idx.Rank())
@@ -99,18 +99,18 @@ func pickedShape(n *graph.Node, s graph.Shape, idx *graph.Value, batch int) grap
 	return slices.Concat(idx.Shape[:idx.Rank()-1], s[batch+int(k):])
 }
 
-// sliceUpdates checks input 2 against the shape of what is picked.
+// sliceUpdates checks input 2 against the shape of the slices.
 func sliceUpdates(n *graph.Node, want graph.Shape) {
 	if n.Inputs[2].Rank() != len(want) {
 		n.Fail("updates have rank %d, not %d", n.Inputs[2].Rank(), len(want))
 	}
 	for i, d := range want {
-		n.Same(n.Inputs[2].Shape[i], d, "dims of the updates and of what they replace")
+		n.Same(n.Inputs[2].Shape[i], d, "dims of the updates and of the slices")
 	}
 }
 
-// rowsOf reads rows of indices into a tensor of that shape: how many rows
-// there are, how many elements each names, and where those of row r begin.
+// rowsOf reads rows of indices into a tensor of the given shape: the number of rows, the
+// elements of each slice, and the first element of the slice of row r.
 func rowsOf(c *graph.Call, idx *graph.Tensor, shape []int, batch int) (rows, width int, at func(r int) int) {
 	k := idx.Shape[len(idx.Shape)-1]
 	rows = elems(idx.Shape[:len(idx.Shape)-1])

@@ -7,7 +7,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// gelu and its derivative, exact and by tanh.
+// geluForm is gelu and its derivative: exact, or by the tanh approximation.
 type geluForm struct {
 	y, dy    func(x float64) float64
 	row      func(y, x []float32)
@@ -43,7 +43,7 @@ func geluInfer(n *graph.Node) {
 		sameDims(n, v.Shape, n.Inputs[0].Shape)
 	}
 	if _, ok := geluForms[n.Str("approximate")]; !ok {
-		n.Fail("approximate is %q; there are none and tanh", n.Str("approximate"))
+		n.Fail("approximate is %q, not none or tanh", n.Str("approximate"))
 	}
 	sameShape(n)
 }
@@ -80,8 +80,8 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,5]", "f32[7]; approximate=\"tanh\"", "f64[3]", "f32[0,2]", "f64[]; approximate=\"tanh\""},
 })
 
-// fuseGelu: x·½·(1 + erf(x/√2)) and x·½·(1 + tanh(√(2/π)·(x + 0.044715·x³))),
-// their factors in any order.
+// fuseGelu matches x·½·(1 + erf(x/√2)) and x·½·(1 + tanh(√(2/π)·(x + 0.044715·x³))), with
+// the factors in any order.
 func fuseGelu(m *graph.Match) []*graph.Value {
 	p := pieces{m}
 	if name := m.Node.Op.FullName(); name != "Mul" && name != "Div" {
@@ -103,7 +103,7 @@ func fuseGelu(m *graph.Match) []*graph.Value {
 	return nil
 }
 
-// onePlusErf sees v as 1 + erf(x/√2).
+// onePlusErf reports whether v is 1 + erf(x/√2).
 func (p pieces) onePlusErf(v, x *graph.Value) bool {
 	of, one := p.plus(v)
 	n := p.Piece(of, "Erf")
@@ -114,8 +114,8 @@ func (p pieces) onePlusErf(v, x *graph.Value) bool {
 	return inner == x && closeTo(x, c, 1/math.Sqrt2)
 }
 
-// onePlusTanh sees v as 1 + tanh(√(2/π)·(x + 0.044715·x³)), or with x taken
-// out of the sum.
+// onePlusTanh reports whether v is 1 + tanh(√(2/π)·(x + 0.044715·x³)), possibly with x
+// factored out of the sum.
 func (p pieces) onePlusTanh(v, x *graph.Value) bool {
 	of, one := p.plus(v)
 	n := p.Piece(of, "Tanh")
@@ -149,7 +149,7 @@ func (p pieces) onePlusTanh(v, x *graph.Value) bool {
 	return false
 }
 
-// isCubic sees v as 0.044715·x to a power.
+// isCubic reports whether v is 0.044715·x to a power.
 func (p pieces) isCubic(v, x *graph.Value, power int) bool {
 	if v == nil {
 		return false

@@ -5,7 +5,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// ONNX Runtime's Gelu is older than ONNX's and only the exact one.
+// Gelu of com.microsoft is older than ONNX's and always exact.
 var _ = define(graph.Op{
 	Name:   "Gelu",
 	Domain: microsoft,
@@ -46,8 +46,8 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,5], f32[2,5]", "f32[300], f32[300]", "f16[7], f16[7]"},
 })
 
-// biasedGelu is a form of gelu as ONNX Runtime has it: of x, or of x + bias,
-// which broadcasts to x. Its gradients are by x + bias.
+// biasedGelu is BiasGelu or FastGelu of ONNX Runtime: gelu(x) or gelu(x + bias), where the
+// bias broadcasts to x. Gradients compute x + bias again.
 type biasedGelu struct{ form string }
 
 var (
@@ -55,14 +55,14 @@ var (
 	tanhGelu  = biasedGelu{"tanh"}
 )
 
-// biasInfer checks x and the bias beside it.
+// biasInfer infers y = f(x + bias).
 func biasInfer(n *graph.Node) {
 	sameTypes(n)
 	biasFits(n, 0, 1)
 	floatMap(n)
 }
 
-// biasFits: input bias, if there is one, broadcasts to input x.
+// biasFits requires input number bias, if present, to broadcast to input number x.
 func biasFits(n *graph.Node, x, bias int) {
 	b, to := n.In(bias), n.Inputs[x]
 	if b != nil && !broadcast(n, to.Shape, b.Shape).Equal(to.Shape) {
@@ -123,8 +123,8 @@ func (g biasedGelu) fastGrad(c *graph.Call) {
 	})
 }
 
-// eachBiased calls f with pieces of x + bias, all float32, in the order of x
-// and with where they begin. Without a bias the pieces are x itself.
+// eachBiased calls f with float32 pieces of x + bias and their first element. Without a bias
+// the pieces are slices of x.
 func eachBiased(c *graph.Call, x, bias *graph.Tensor, f func(lo int, x []float32)) {
 	xs := x.F32()
 	if bias == nil {
@@ -159,8 +159,7 @@ func eachBiased(c *graph.Call, x, bias *graph.Tensor, f func(lo int, x []float32
 	})
 }
 
-// biasGrads are the gradients of x and of the bias that was added to it, from
-// the one of their sum.
+// biasGrads returns the gradients of x and bias from that of their sum, dx.
 func biasGrads(b *graph.Builder, n *graph.Node, dx *graph.Value) []*graph.Value {
 	grads := make([]*graph.Value, len(n.Inputs))
 	grads[0] = dx

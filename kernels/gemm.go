@@ -95,7 +95,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// gemmBias begins the sums of rows and columns from (row, col) on with beta · C.
+// gemmBias initializes the block of sums at (row, col) with beta · C.
 func gemmBias(c *graph.Call, to []float32, row, col, rows, cols int) {
 	beta, bias := float32(c.Node.Float("beta")), c.In[2]
 	st := broadcastStrides(bias.Shape, c.Out[0].Shape)
@@ -114,7 +114,7 @@ func gemmBias(c *graph.Call, to []float32, row, col, rows, cols int) {
 	})
 }
 
-// Before opset 7 an attribute said whether C is broadcast; it shows in its shape.
+// Before opset 7 attribute broadcast says whether C is broadcast; its shape says the same.
 var _ = define(graph.Op{
 	Name:  "Gemm",
 	Doc:   "the form before opset 7",

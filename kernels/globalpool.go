@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// A global pool is a reduction over the spatial dims.
+// Global pooling is rewritten into a reduction over the spatial dims.
 var (
 	_ = globalPool("GlobalAveragePool", "ReduceMean", "the mean of each channel")
 	_ = globalPool("GlobalMaxPool", "ReduceMax", "the greatest of each channel")

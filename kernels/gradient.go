@@ -6,14 +6,14 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Gradient is written out as the nodes of the operators' gradient rules while a
-// file is read. It names the values that it is of; what is fed for them must be
-// those values themselves.
+// Gradient (ai.onnx.preview.training) is expanded into the nodes of the gradient rules while
+// a file is read. It names y and xs; its inputs must be these values themselves, as
+// gradients at other points are not supported.
 var _ = define(graph.Op{
 	Name:   "Gradient",
 	Domain: previewTraining,
 	Since:  1,
-	Doc:    "the gradients of y, as sums over its elements, for each of xs",
+	Doc:    "the gradients of the sum of y with respect to each of xs",
 	In:     "inputs...",
 	Out:    "outputs...",
 	Attrs:  "xs strings, y string, zs strings",
@@ -21,7 +21,7 @@ var _ = define(graph.Op{
 		xs, zs := stringsOf(n, "xs"), stringsOf(n, "zs")
 		y := b.Graph.ByName(n.Str("y"))
 		if y == nil {
-			n.Fail("y %q is made by no node before this one", n.Str("y"))
+			n.Fail("y %q is not computed before this node", n.Str("y"))
 		}
 		if !y.Type.IsFloat() {
 			n.Fail("y %q is %s; floats expected", y.Name, y.Type)
@@ -31,7 +31,7 @@ var _ = define(graph.Op{
 		}
 		for i, name := range slices.Concat(xs, zs) {
 			if n.Inputs[i] == nil || n.Inputs[i].Name != name {
-				n.Fail("input %d is not %q; other values than those of the graph cannot be fed", i, name)
+				n.Fail("input %d is not %q; gradients at other values than the graph's are not supported", i, name)
 			}
 		}
 		if len(n.Outputs) > len(xs) {
@@ -46,16 +46,16 @@ func stringsOf(n *graph.Node, name string) []string {
 	return s
 }
 
-// maxReverse bounds the graph that is walked, because gradients of gradients
-// double what a few bytes of a file say.
+// maxReverse bounds the graph that is walked: nested Gradient nodes grow it exponentially,
+// so a small file could otherwise take all memory.
 const maxReverse = 1 << 14
 
-// reverse walks the graph so far from y back to xs. These are independent of
-// what made them.
+// reverse differentiates the graph so far from y back to xs, which count as independent:
+// gradients do not propagate through one of xs to another.
 func reverse(b *graph.Builder, n *graph.Node, y *graph.Value, xs []*graph.Value) []*graph.Value {
 	nodes := slices.Clip(b.Graph.Nodes)
 	if len(nodes) > maxReverse {
-		n.Fail("the graph has %d nodes; gradients of at most %d are written out", len(nodes), maxReverse)
+		n.Fail("the graph has %d nodes; Gradient supports at most %d", len(nodes), maxReverse)
 	}
 	needs := make([]bool, len(b.Graph.Values)) // by value ID: depends on xs through floats
 	isX := make([]bool, len(b.Graph.Values))

@@ -18,7 +18,7 @@ var (
 var _ = define(graph.Op{
 	Name:  "GridSample",
 	Since: 20,
-	Doc:   "the data at places that a grid says, from −1 to 1 along each axis",
+	Doc:   "samples the data at the points of a grid, whose coordinates go from −1 to 1 along each axis",
 	In:    "X, grid",
 	Out:   "Y",
 	Attrs: gridAttrs,
@@ -62,7 +62,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "GridSampleGrad",
 	Domain: own,
-	Doc:    "the gradients of GridSample: of the data, and of where it is sampled",
+	Doc:    "the gradients of GridSample for the data and for the grid",
 	In:     "dY, X, grid",
 	Out:    "dX?, dgrid?",
 	Attrs:  gridAttrs,
@@ -82,7 +82,7 @@ var _ = define(graph.Op{
 	Lower:     lowerGridSampleGrad,
 	Recompute: graph.Cheap,
 	Flops: func(n *graph.Node) graph.Dim {
-		// A product and a sum for each tap of dX, and for each tap and axis of dgrid.
+		// A multiply-add for each tap of dX, and for each tap and axis of dgrid.
 		each := int64(0)
 		if n.Output(0) != nil {
 			each += 2
@@ -119,7 +119,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Until opset 20 there were two spatial dims, and other names for the modes.
+// Before opset 20 there are two spatial dims, and the modes have other names.
 var _ = define(graph.Op{
 	Name:  "GridSample",
 	Since: 16,
@@ -139,11 +139,11 @@ var _ = define(graph.Op{
 	},
 })
 
-// AffineGrid is the grid of an affine map: theta times (x, y, …, 1) at each place.
+// AffineGrid is rewritten into a product of theta with (x, y, …, 1) at each grid point.
 var _ = define(graph.Op{
 	Name:    "AffineGrid",
 	Since:   20,
-	Doc:     "the places that an affine map sends a regular grid to, for GridSample",
+	Doc:     "a regular grid transformed by an affine map, for GridSample",
 	In:      "theta, size",
 	Out:     "grid",
 	Attrs:   "align_corners int=0",
@@ -155,13 +155,13 @@ var _ = define(graph.Op{
 		size := knownDims(n, 1, "size")
 		rank := len(size) - 2
 		if rank < 1 || theta.Rank() != 3 {
-			n.Fail("theta has %d dims, not 3, or size %d numbers, which is too few", theta.Rank(), len(size))
+			n.Fail("theta must have 3 dims and size at least 3 numbers, but they have %d and %d", theta.Rank(), len(size))
 		}
 		n.Same(theta.Shape[1], graph.Num(int64(rank)), "theta's rows and the spatial dims")
 		n.Same(theta.Shape[2], graph.Num(int64(rank+1)), "theta's columns and the spatial dims, and one")
 		n.Same(theta.Shape[0], size[0], "batches of theta and of size")
 		spatial := graph.Shape(size[2:])
-		// [D, H, W, 1] of each coordinate, the last axis first.
+		// A column [D, H, W, 1] for each coordinate; x, the last axis, comes first.
 		columns := make([]*graph.Value, rank+1)
 		full := append(slices.Clone(spatial), graph.Num(1))
 		for i := range rank {
@@ -173,7 +173,7 @@ var _ = define(graph.Op{
 			points := b.Op("Cast", graph.A{"to": int(theta.Type)}, b.Int(spatial[axis]))
 			two := num(b, theta, 2)
 			if n.Int("align_corners") != 0 {
-				// 2i/(n−1) − 1; of a single point 0 is the place.
+				// 2i/(n−1) − 1; a single point is at 0.
 				if spatial[axis].Is(1) {
 					line = b.Op("Mul", nil, line, two)
 				} else {
@@ -193,7 +193,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// wantGrid refuses a grid that is not for data of that shape.
+// wantGrid checks attributes, and that a grid fits data of shape x.
 func wantGrid(n *graph.Node, x graph.Shape, grid *graph.Value) {
 	for i := range n.Inputs {
 		wantType(n, i, isFloat, "floats")
@@ -203,7 +203,7 @@ func wantGrid(n *graph.Node, x graph.Shape, grid *graph.Value) {
 		values []string
 	}{{"mode", gridModes}, {"padding_mode", gridPadding}} {
 		if !slices.Contains(a.values, n.Str(a.name)) {
-			n.Fail("%s is %q; there are %s", a.name, n.Str(a.name), a.values)
+			n.Fail("%s is %q, not one of %s", a.name, n.Str(a.name), a.values)
 		}
 	}
 	rank := len(x) - 2
@@ -214,10 +214,10 @@ func wantGrid(n *graph.Node, x graph.Shape, grid *graph.Value) {
 	n.Same(grid.Shape[0], x[0], "batches of data and grid")
 }
 
-// gridTaps is how many elements along an axis make one.
+// gridTaps is the number of elements along an axis that a sample interpolates.
 var gridTaps = map[string]int{"linear": 2, "nearest": 1, "cubic": 4}
 
-// gridFlops prices so many operations for each element of y and each of its taps.
+// gridFlops counts each operations for each element of y and each of its taps.
 func gridFlops(n *graph.Node, y, grid graph.Shape, each int64) graph.Dim {
 	for range len(grid) - 2 {
 		each *= int64(gridTaps[n.Str("mode")])
@@ -225,7 +225,7 @@ func gridFlops(n *graph.Node, y, grid graph.Shape, each int64) graph.Dim {
 	return y.Elems().Mul(graph.Num(each))
 }
 
-// sampler is the sampling of data [N, C, plane] at points [N, points, rank].
+// sampler samples data [N, C, plane] at points [N, points, rank].
 type sampler struct {
 	mode, padding                  string
 	corners                        bool
@@ -234,7 +234,7 @@ type sampler struct {
 	x, grid                        *graph.Tensor
 }
 
-// newSampler is a node's whose data is input at, and the grid behind it.
+// newSampler reads a call whose data is input number at, followed by the grid.
 func newSampler(c *graph.Call, at int) sampler {
 	x, grid := c.In[at], c.In[at+1]
 	s := x.Shape
@@ -246,14 +246,14 @@ func newSampler(c *graph.Call, at int) sampler {
 	}
 }
 
-// gridTap is an element that is read: its weight, and how that changes as the grid moves
-// along the axis. at is −1 outside.
+// gridTap is an element that a sample reads along an axis, with its weight and the derivative
+// of the weight by the grid's coordinate. at is −1 outside the data.
 type gridTap struct {
 	at            int
 	weight, slope float64
 }
 
-// along lists the taps along an axis for a place of the grid. taps has room for four.
+// along appends the taps along an axis for a coordinate of the grid; taps has room for four.
 func (s sampler) along(axis int, place float64, taps []gridTap) []gridTap {
 	n := s.size[axis]
 	x, scale := s.unscaled(place, n), float64(n)/2
@@ -266,7 +266,7 @@ func (s sampler) along(axis int, place float64, taps []gridTap) []gridTap {
 		scale *= turn
 	}
 	if !(math.Abs(x) < 1<<30) {
-		x, scale = -4, 0 // far outside, or no number
+		x, scale = -4, 0 // far outside, or NaN
 	}
 	first := math.Floor(x)
 	f, base := x-first, int(first)
@@ -295,8 +295,8 @@ func (s sampler) along(axis int, place float64, taps []gridTap) []gridTap {
 	return taps
 }
 
-// unscaled is where a place of the grid lies between n elements. Halves decide which
-// element is nearest, so it is as ONNX says in the grid's own arithmetic.
+// unscaled maps a coordinate of the grid to a position among n elements. It rounds in the
+// grid's own type, as ONNX defines: ties decide which element is nearest.
 func (s sampler) unscaled(place float64, n int) float64 {
 	if s.grid.Type == graph.Float64 {
 		if s.corners {
@@ -312,8 +312,8 @@ func (s sampler) unscaled(place float64, n int) float64 {
 	return float64((x - 1) / 2)
 }
 
-// inside brings a place into [0, n) as the padding has it, and says how it moves when
-// the place does.
+// inside maps a position into [0, n) according to padding_mode, and returns the derivative
+// of that map: 1, 0 or −1.
 func (s sampler) inside(x float64, n int) (in, turn float64) {
 	turn = 1
 	if s.padding == "zeros" {
@@ -346,8 +346,8 @@ func (s sampler) inside(x float64, n int) (in, turn float64) {
 	return x, turn
 }
 
-// cubicTap is the weight of tap i of four around a place that lies f behind the second,
-// and its slope.
+// cubicTap returns the weight of tap i of four and its derivative, for a position that lies f
+// after the second tap. The kernel is Keys' cubic convolution with a = −0.75.
 func cubicTap(f float64, i int) (weight, slope float64) {
 	const a = -0.75
 	sign, x := 1.0, f+1-float64(i)
@@ -360,8 +360,8 @@ func cubicTap(f float64, i int) (weight, slope float64) {
 	return ((a*x-5*a)*x+8*a)*x - 4*a, sign * ((3*a*x-10*a)*x + 8*a)
 }
 
-// gridPoint is the taps of one point of the grid along each axis, and what they come to
-// in a plane of the data.
+// gridPoint holds the taps of one grid point along each axis, and their outer product:
+// elements of a plane of the data with weights.
 type gridPoint struct {
 	axes   [][]gridTap
 	room   []gridTap
@@ -375,7 +375,7 @@ func (s sampler) newPoint() *gridPoint {
 	return &gridPoint{axes: make([][]gridTap, rank), room: make([]gridTap, 4*rank), slope: make([][]float64, rank)}
 }
 
-// move brings the taps to point i of an item, with their slopes if they are wanted.
+// move computes the taps of point i of an item, with slopes for the grid's gradient if asked.
 func (p *gridPoint) move(s sampler, item, i int, slopes bool) {
 	rank := len(s.size)
 	from := (item*s.points + i) * rank
@@ -423,10 +423,10 @@ func (p *gridPoint) move(s sampler, item, i int, slopes bool) {
 	}
 }
 
-// some is how many points of a worker pay.
+// some is the least number of points worth a worker.
 func (s sampler) some() int { return max(1, f32.Grain/8/max(1, s.channels)) }
 
-// forward samples; a worker owns points.
+// forward computes Y; workers divide the points.
 func (s sampler) forward(c *graph.Call, par f32.Parallel) {
 	y := c.Out[0]
 	if y.Len() == 0 {
@@ -445,13 +445,13 @@ func (s sampler) forward(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// backward adds up each plane of dX by one worker, over its points in order, and the
-// slopes of each point by another.
+// backward computes dX, each plane by one worker over its points in order, and dgrid, point
+// by point.
 func (s sampler) backward(c *graph.Call, par f32.Parallel) {
 	dy, dx, dgrid := c.In[0], output(c, 0), output(c, 1)
 	rank := len(s.size)
 	if dx != nil && dx.Len() > 0 {
-		// The points' taps are found once for some channels.
+		// Several channels share the taps of a point.
 		const together = 8
 		blocks := ceilDiv(s.channels, together)
 		par(s.items*blocks, 1, func(lo, hi int) {
@@ -490,7 +490,7 @@ func (s sampler) backward(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// sum is that of elements of a plane, by their weights.
+// sum is the weighted sum of elements of a plane.
 func (s sampler) sum(weights []float64, at []int, plane int) (sum float64) {
 	if s.x.Type == graph.Float32 {
 		x := s.x.F32()[plane : plane+s.plane]
@@ -505,7 +505,8 @@ func (s sampler) sum(weights []float64, at []int, plane int) (sum float64) {
 	return sum
 }
 
-// gridSums adds up elements of a tensor from one on: in place if they are float32.
+// gridSums accumulates into elements of a tensor from element from on: in place for float32,
+// else in float64.
 type gridSums struct {
 	to     *graph.Tensor
 	from   int
@@ -542,22 +543,21 @@ func (s gridSums) store() {
 
 var gridKernel = shader("gridsample", "gridsample.comp")
 
-// The passes of the kernel.
+// The passes of gridsample.comp.
 const (
 	gridSamples, gridSlopes, gridTake, gridClear, gridChain, gridAdd = 0, 1, 2, 3, 4, 5
 )
 
-// maxGridTaps is the most words of work space that the taps of some items take, unless
-// one item has more.
+// maxGridTaps bounds the words of work space for taps, unless one item has more.
 const maxGridTaps = 1 << 23
 
-// loweredGrid is a sampling as the kernel sees it.
+// loweredGrid lowers a sampling.
 type loweredGrid struct {
 	l *graph.Lowering
 	sampler
 }
 
-// pass runs some items; groups is how many, of local invocations each.
+// pass appends pass n over some items, with groups workgroups of local invocations.
 func (g loweredGrid) pass(n uint32, first, items, local, groups, owners int, buffers ...graph.Buffer) {
 	push := words(g.l, append([]int{first, items, g.channels, g.points}, frontFilled(3, g.size, 1)...)...)
 	g.l.Dispatches = append(g.l.Dispatches, graph.Dispatch{
@@ -637,7 +637,7 @@ func lowerGridSampleGrad(l *graph.Lowering) {
 	}
 }
 
-// taps is how many elements of the data are read for each point of a grid.
+// taps is the number of elements of the data that each grid point reads.
 func (c sampled) taps(grid int) int64 {
 	n, each := int64(1), map[string]int64{"linear": 2, "nearest": 1, "cubic": 4}[c.Node.Str("mode")]
 	for range c.In[grid].Shape[2:] {

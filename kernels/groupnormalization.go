@@ -2,12 +2,12 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// GroupNormalization is LayerNormalization over another view of x, [N, groups,
-// C/groups, …], with one scale a channel.
+// GroupNormalization is rewritten into LayerNormalization over x viewed as [N, groups,
+// C/groups, …], with one scale for each channel.
 var _ = define(graph.Op{
 	Name:    "GroupNormalization",
 	Since:   21,
-	Doc:     "normalises each group of channels, then scales each channel",
+	Doc:     "normalizes each group of channels, then scales each channel",
 	In:      "X, scale, bias",
 	Out:     "Y",
 	Attrs:   "epsilon float=1e-5, num_groups int, stash_type int=1",
@@ -17,10 +17,10 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 21, scale and bias had one number a group.
+// Before opset 21, scale and bias have one element for each group.
 var _ = define(graph.Op{
 	Name:  "GroupNormalization",
-	Doc:   "normalises and scales each group of channels",
+	Doc:   "normalizes and scales each group of channels",
 	In:    "X, scale, bias",
 	Out:   "Y",
 	Attrs: "epsilon float=1e-5, num_groups int",
@@ -29,8 +29,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// groupNorm builds the normalisation; groups 0 means one a channel. perGroup
-// says that scale and bias are [groups], not [C].
+// groupNorm builds the normalization; groups 0 means one for each channel. With perGroup,
+// scale and bias are [groups], not [C].
 func groupNorm(b *graph.Builder, n *graph.Node, groups int, perGroup bool) []*graph.Value {
 	x := n.Inputs[0]
 	if x.Rank() < 2 {
@@ -40,7 +40,7 @@ func groupNorm(b *graph.Builder, n *graph.Node, groups int, perGroup bool) []*gr
 	if groups == 0 {
 		g = x.Shape[1]
 	} else if groups < 0 || !x.Shape[1].Mod(g).Is(0) {
-		n.Fail("%s channels cannot be parted into %d groups", x.Shape[1], groups)
+		n.Fail("%s channels cannot be split into %d groups", x.Shape[1], groups)
 	}
 	one, each := graph.Num(1), x.Shape[1].FloorDiv(g)
 	view := graph.Shape{x.Shape[0], g, each, x.Shape[2:].Elems()}

@@ -8,15 +8,14 @@ import (
 	"memopt/memopt/graph"
 )
 
-// 16-bit floats on devices that run kernels: storage only, arithmetic is
-// float32. Neither operators nor shaders know of them. An operator is lowered
-// as if its 16-bit operands were float32, and then each dispatch is changed to
-// its kernel's other form, whose float buffers are words that hold a float32
-// or two 16-bit floats each, as a constant says by binding. That asks nothing
-// of a device: no 16-bit types in buffers. What a kernel without that form sees
-// goes through scratch as float32.
+// 16-bit floats on Vulkan are storage only; arithmetic is float32. Neither operators nor
+// shaders handle them: an operator is lowered as if its 16-bit operands were float32, then
+// each dispatch switches to the half form of its kernel. In that form float buffers are
+// arrays of 32-bit words, which hold a float32 or two 16-bit floats each, as a
+// specialization constant says for each binding, so the device needs no 16-bit storage.
+// Operands of kernels without a half form are converted to float32 in work space.
 
-// halfForm is a kernel's form for 16-bit floats.
+// halfForm is the form of a kernel for 16-bit floats.
 type halfForm struct {
 	kernel *graph.Kernel
 	floats func() map[int]bool // the bindings that are buffers of floats
@@ -24,8 +23,8 @@ type halfForm struct {
 
 var halfForms = map[*graph.Kernel]*halfForm{}
 
-// halved declares the form of a kernel for 16-bit floats. It must not add up
-// in a buffer: sums would be rounded at every term.
+// halved gives a kernel a half form. The kernel must not accumulate in a buffer: sums would
+// be rounded after every term.
 func halved(k *graph.Kernel) *graph.Kernel {
 	src := sourceOf(k)
 	form := src.form("-half", func(text string) string { return spirv.Halves(text, src.args) })
@@ -39,14 +38,14 @@ func halved(k *graph.Kernel) *graph.Kernel {
 	return k
 }
 
-// halvedAs declares that another kernel's form does for 16-bit floats, too.
+// halvedAs gives kernel k the half form of another kernel.
 func halvedAs(k, other *graph.Kernel) *graph.Kernel {
 	halfForms[k] = halfForms[other]
 	return k
 }
 
-// halfFormOf is a kernel's form for 16-bit floats, or that of its form with
-// bindings; nil if there is none.
+// halfFormOf is a kernel's half form, for an addressed kernel that of the kernel with
+// descriptors; nil if there is none.
 func halfFormOf(k *graph.Kernel) *halfForm {
 	if k.Bound != nil {
 		k = k.Bound
@@ -58,11 +57,11 @@ var halfKinds = map[graph.DType]uint32{graph.Float16: 1, graph.BFloat16: 2}
 
 func holdsHalves(o *graph.Operand) bool { return o != nil && halfKinds[o.Type] != 0 }
 
-// withHalves is a Lower that also takes 16-bit floats, where it takes float32.
-// overwrites is the operator's.
+// withHalves makes a Lower for float32 accept 16-bit floats, too. overwrites is the
+// operator's.
 func withHalves(lower func(*graph.Lowering), overwrites []int) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
-		lower(l) // some carry any bits
+		lower(l) // some operators only move bits
 		if l.Refused == "" || !slices.ContainsFunc(slices.Concat(l.In, l.Out), holdsHalves) {
 			return
 		}
@@ -71,13 +70,13 @@ func withHalves(lower func(*graph.Lowering), overwrites []int) func(*graph.Lower
 			l.Refused = ""
 			(&halves{l: l, f: f, overwrites: overwrites}).convert()
 			if l.Limits != graph.PlanLimits && l.Scratch > planScratch(l) {
-				l.Refuse("in pieces its sums want work space, which plans do not have")
+				l.Refuse("run in pieces, its sums need work space that the plan does not reserve")
 			}
 		}
 	}
 }
 
-// planScratch is the work space that a plan has for a node.
+// planScratch is the work space that a plan reserves for a node.
 func planScratch(l *graph.Lowering) int64 {
 	p := l.With(l.In, l.Out)
 	p.Limits = graph.PlanLimits
@@ -95,8 +94,7 @@ func asFloats(os []*graph.Operand) []*graph.Operand {
 	return os
 }
 
-// ofHalves says whether a lowering is that of withHalves, which shows 16-bit
-// floats as float32. Kernels whose 16-bit form is of another shape ask it.
+// ofHalves reports whether withHalves shows 16-bit inputs of a lowering as float32.
 func ofHalves(l *graph.Lowering) bool {
 	for i, o := range l.In {
 		if o != nil && l.Node.In(i).Type != o.Type {
@@ -106,20 +104,19 @@ func ofHalves(l *graph.Lowering) bool {
 	return false
 }
 
-// halves brings the dispatches of f, which sees float32, to a lowering of
-// 16-bit floats.
+// halves converts the dispatches of f, which sees float32, into those of l.
 type halves struct {
 	l, f       *graph.Lowering
 	overwrites []int
 }
 
-// operandKey names an operand: what overwrites an input is that input.
+// operandKey identifies an operand; an output that overwrites an input has the input's key.
 type operandKey struct {
 	out   bool
 	index int
 }
 
-// operand is the one that a buffer is of, if it is one.
+// operand is the operand that a buffer belongs to; nil for work space.
 func (h *halves) operand(b graph.Buffer) (operandKey, *graph.Operand) {
 	key := operandKey{b.Place == graph.PlaceOut, b.Index}
 	if key.out && h.overwrites != nil {
@@ -130,8 +127,8 @@ func (h *halves) operand(b graph.Buffer) (operandKey, *graph.Operand) {
 
 func (h *halves) convert() {
 	l, f := h.l, h.f
-	// An operand goes through scratch if some kernel sees it otherwise than as
-	// floats, or comes back to what was rounded.
+	// An operand goes through work space if some kernel does not access it as floats, or reads
+	// an output back, which would have been rounded.
 	through := map[operandKey]bool{}
 	h.each(func(d *graph.Dispatch, i int, b graph.Buffer, key operandKey) {
 		form := halfFormOf(d.Kernel)
@@ -183,8 +180,8 @@ func (h *halves) convert() {
 	l.Dispatches = slices.Concat(before, f.Dispatches, after)
 }
 
-// each calls see for every buffer that is a 16-bit operand. Dispatches may share
-// their lists, so each gets its own.
+// each calls see for every buffer that is a 16-bit operand. It clones the lists of buffers,
+// which dispatches may share.
 func (h *halves) each(see func(d *graph.Dispatch, i int, b graph.Buffer, key operandKey)) {
 	for k := range h.f.Dispatches {
 		d := &h.f.Dispatches[k]
@@ -197,7 +194,7 @@ func (h *halves) each(see func(d *graph.Dispatch, i int, b graph.Buffer, key ope
 	}
 }
 
-// halfDispatch has binding i of a dispatch hold 16-bit floats.
+// halfDispatch makes binding i of a dispatch 16-bit floats.
 func halfDispatch(d graph.Dispatch, i int, o *graph.Operand) graph.Dispatch {
 	if form := halfFormOf(d.Kernel); form != nil {
 		d.Kernel = form.kernel
@@ -212,7 +209,7 @@ func halfDispatch(d graph.Dispatch, i int, o *graph.Operand) graph.Dispatch {
 	return d
 }
 
-// cast copies between an operand and floats in scratch.
+// cast converts between a 16-bit operand and float32 in work space.
 func (h *halves) cast(o *graph.Operand, floats, operand graph.Buffer, widen bool) []graph.Dispatch {
 	f := &graph.Operand{Type: graph.Float32, Shape: []int{o.Len()}}
 	to, from := operand, floats

@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// strides of a row-major shape, in elements.
+// strides returns the strides of a row-major shape, in elements.
 func strides(shape []int) []int {
 	st := make([]int, len(shape))
 	n := 1
@@ -13,8 +13,8 @@ func strides(shape []int) []int {
 	return st
 }
 
-// broadcastStrides are those of a shape seen under a larger one: 0 where it
-// is repeated.
+// broadcastStrides returns the strides of a shape that is broadcast to another: 0 where it
+// repeats.
 func broadcastStrides(shape, under []int) []int {
 	st := make([]int, len(under))
 	own := strides(shape)
@@ -36,8 +36,8 @@ func elems(shape []int) int {
 	return n
 }
 
-// walk calls f for the elements [lo, hi) of a row-major shape, with the
-// offsets that k stride lists give to each.
+// walk calls f for elements [lo, hi) of a row-major shape, with the offset of each under the
+// given lists of strides.
 func walk(shape []int, lo, hi int, f func(i int, at []int), lists ...[]int) {
 	if lo >= hi {
 		return
@@ -69,13 +69,13 @@ func walk(shape []int, lo, hi int, f func(i int, at []int), lists ...[]int) {
 	}
 }
 
-// around splits a shape at an axis: before × axis × after.
+// around views a shape as before × axis × after.
 func around(shape []int, axis int) (before, n, after int) {
 	return elems(shape[:axis]), shape[axis], elems(shape[axis+1:])
 }
 
-// indexAt reads element i of an index tensor into a dim of n elements;
-// negative ones count from the end.
+// indexAt reads element i of a tensor of indices into a dim of n elements; negative indices
+// count from the end.
 func indexAt(c *graph.Call, x *graph.Tensor, i, n int) int {
 	k := x.Int(i)
 	if k < 0 {

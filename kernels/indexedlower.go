@@ -13,19 +13,19 @@ var indexedKernels = map[graph.DType]*graph.Kernel{
 	graph.Int64:   shader("indexed-l", "indexed.comp", "-DELEMENT=int64_t", "-DFOLDS"),
 }
 
-// The modes of the kernel; those that bring, by the name of the reduction.
+// The modes of indexed.comp: gather, or scatter by the name of the reduction.
 const indexedTake = 0
 
 var indexedBring = map[string]uint32{"none": 1, "add": 2, "mul": 3, "max": 4, "min": 5}
 
-// indexed is lines of steps as the kernel sees them; see there.
+// indexed holds the parameters of indexed.comp.
 type indexed struct {
 	steps, indexStep, elementStep    int
 	dims, indexAt, elementAt, dataAt []int
 	sizes, strides                   []int
 }
 
-// indexedElements has one index an element, along an axis.
+// indexedElements is for GatherElements and ScatterElements: one index for each element.
 func indexedElements(l *graph.Lowering, indices, data []int) indexed {
 	axis := axisOf(l.Node, l.Node.Int("axis"), len(data))
 	si, sd := strides(indices), strides(data)
@@ -37,8 +37,8 @@ func indexedElements(l *graph.Lowering, indices, data []int) indexed {
 	}
 }
 
-// indexedRows has rows of indices, each of which names a run of elements,
-// behind dims that indices and data have in common.
+// indexedRows is for GatherND and ScatterND: each row of indices selects a contiguous slice,
+// after common batch dims.
 func indexedRows(l *graph.Lowering, indices, data []int, batch int) indexed {
 	k := indices[len(indices)-1]
 	batches, width := elems(data[:batch]), elems(data[batch+k:])
@@ -62,7 +62,7 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 	}
 	kernel := indexedKernels[t]
 	if kernel == nil || t == graph.Int64 && !l.Limits.Int64 || t == graph.Bool && !l.Limits.Int8 {
-		l.Refuse("the data is %s, which has no kernel here", t)
+		l.Refuse("there is no kernel for %s data", t)
 		return
 	}
 	step := uint32(1)
@@ -87,7 +87,7 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 	})
 }
 
-// lowerScatter carries the data over, then brings the updates.
+// lowerScatter copies the data, then scatters the updates into the copy.
 func lowerScatter(x func(l *graph.Lowering) indexed) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		shape := l.Out[0].Shape

@@ -6,10 +6,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// sameShape: output 0 is like input 0.
+// sameShape gives output 0 the type and shape of input 0.
 func sameShape(n *graph.Node) { n.Set(0, n.Inputs[0].Type, n.Inputs[0].Shape) }
 
-// sameTypes refuses inputs of different element types.
+// sameTypes requires all inputs to have one element type.
 func sameTypes(n *graph.Node) {
 	for i, v := range n.Inputs {
 		if v != nil && v.Type != n.Inputs[0].Type {
@@ -18,15 +18,15 @@ func sameTypes(n *graph.Node) {
 	}
 }
 
-// wantType refuses input i unless its type passes.
+// wantType requires the type of input i, if present, to satisfy ok; what names such types.
 func wantType(n *graph.Node, i int, ok func(graph.DType) bool, what string) {
 	if v := n.In(i); v != nil && !ok(v.Type) {
 		n.Fail("input %d is %s; %s expected", i, v.Type, what)
 	}
 }
 
-// broadcast is ONNX's multidirectional rule. Two dims of which neither is
-// known to be 1 are taken to be equal; what is not proven is noted in the graph.
+// broadcast is ONNX's multidirectional broadcasting. Two dims of which neither is known to be
+// 1 are assumed equal; if that is not proven, the graph records it as a condition.
 func broadcast(n *graph.Node, shapes ...graph.Shape) graph.Shape {
 	var out graph.Shape
 	for _, s := range shapes {
@@ -50,7 +50,7 @@ func broadcast(n *graph.Node, shapes ...graph.Shape) graph.Shape {
 	return slices.Clip(out)
 }
 
-// inputShapes lists the shapes of the inputs that are there.
+// inputShapes lists the shapes of the inputs that are present.
 func inputShapes(n *graph.Node) []graph.Shape {
 	var out []graph.Shape
 	for _, v := range n.Inputs {
@@ -61,7 +61,7 @@ func inputShapes(n *graph.Node) []graph.Shape {
 	return out
 }
 
-// axisOf normalises an axis in [−rank, rank).
+// axisOf normalizes an axis in [−rank, rank) to [0, rank).
 func axisOf(n *graph.Node, axis, rank int) int {
 	if axis < -rank || axis >= rank {
 		n.Fail("axis %d is outside [%d, %d)", axis, -rank, rank)
@@ -72,7 +72,7 @@ func axisOf(n *graph.Node, axis, rank int) int {
 	return axis
 }
 
-// axesOf normalises a list of axes, sorted; a repeated one is an error.
+// axesOf normalizes and sorts a list of axes; a repeated axis is an error.
 func axesOf(n *graph.Node, axes []int64, rank int) []int {
 	out := make([]int, len(axes))
 	for i, a := range axes {
@@ -87,21 +87,21 @@ func axesOf(n *graph.Node, axes []int64, rank int) []int {
 	return out
 }
 
-// knownInts is the contents of an input that must be known while planning:
-// axes, pads, split sizes. Formulas are not numbers yet: see knownDims.
+// knownInts returns the contents of an input that must be constant, such as axes, pads or
+// split sizes. knownDims allows symbolic dims.
 func knownInts(n *graph.Node, i int, what string) []int64 {
 	out := make([]int64, 0, 8)
 	for _, d := range knownDims(n, i, what) {
 		x, ok := d.Const()
 		if !ok {
-			n.Fail("%s must be numbers, not %s", what, d)
+			n.Fail("%s must be constant, not %s", what, d)
 		}
 		out = append(out, x)
 	}
 	return out
 }
 
-// knownDims is the contents of an input as formulas.
+// knownDims returns the contents of an input as dims.
 func knownDims(n *graph.Node, i int, what string) []graph.Dim {
 	v := n.In(i)
 	if v.Ints == nil {
@@ -110,15 +110,15 @@ func knownDims(n *graph.Node, i int, what string) []graph.Dim {
 	return v.Ints
 }
 
-// perElement prices an elementwise operator.
+// perElement is the Flops of an elementwise operator.
 func perElement(flops int64) func(*graph.Node) graph.Dim {
 	return func(n *graph.Node) graph.Dim {
 		return largest(n).Mul(graph.Num(flops))
 	}
 }
 
-// largest is the element count of output 0, or of input 0 if that has a
-// higher rank (reductions).
+// largest is the number of elements of output 0, or of input 0 if that has a higher rank
+// (reductions).
 func largest(n *graph.Node) graph.Dim {
 	out := n.Outputs[0]
 	if out == nil || len(n.Inputs) > 0 && n.Inputs[0] != nil && n.Inputs[0].Rank() > out.Rank() {
@@ -127,7 +127,7 @@ func largest(n *graph.Node) graph.Dim {
 	return out.Shape.Elems()
 }
 
-// shapeOf is a value's shape as a constant of formulas.
+// shapeOf is a value's shape as a constant of dims.
 func shapeOf(b *graph.Builder, v *graph.Value) *graph.Value { return b.Ints(v.Shape...) }
 
 // reshape views v under another shape; no node if it has that shape already.
@@ -138,7 +138,7 @@ func reshape(b *graph.Builder, v *graph.Value, s graph.Shape) *graph.Value {
 	return b.Op("Reshape", graph.A{"allowzero": 1}, v, b.Ints(s...))
 }
 
-// sumTo undoes broadcasting: it sums dy over every dim that was repeated.
+// sumTo is the gradient of broadcasting shape s: it sums dy over the broadcast dims.
 func sumTo(b *graph.Builder, dy *graph.Value, s graph.Shape) *graph.Value {
 	var axes []graph.Dim
 	lead := dy.Rank() - len(s)
@@ -153,7 +153,7 @@ func sumTo(b *graph.Builder, dy *graph.Value, s graph.Shape) *graph.Value {
 	return reshape(b, dy, s)
 }
 
-// zerosLike is a tensor of zeros, for gradients of outputs that have none.
+// zerosLike is a tensor of zeros, for outputs without a gradient.
 func zerosLike(b *graph.Builder, v *graph.Value) *graph.Value {
 	return b.Op("ConstantOfShape", graph.A{"value": graph.NewTensor(v.Type, 1)}, shapeOf(b, v))
 }

@@ -2,9 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// ONNX Runtime's accumulators of gradients. There they write into their first
-// input; here a graph says with its Updates what takes the place of what, so
-// they are sums.
+// ONNX Runtime's gradient accumulators, which write into their first input. Here they are
+// rewritten into sums; the graph's Updates say which input the result replaces.
 var _ = define(graph.Op{
 	Name:    "InPlaceAccumulator",
 	Domain:  microsoft,
@@ -41,7 +40,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// accumulated is the sum of inputs 0 and 1 in the type of the first.
+// accumulated is input 0 + input 1 in the type of input 0.
 func accumulated(b *graph.Builder, n *graph.Node) *graph.Value {
 	old, value := n.Inputs[0], n.Inputs[1]
 	wantType(n, 0, isFloat, "floats")
@@ -50,7 +49,7 @@ func accumulated(b *graph.Builder, n *graph.Node) *graph.Value {
 	return b.Op("Add", nil, old, b.Op("Cast", graph.A{"to": int64(old.Type)}, value))
 }
 
-// oneTruth is a flag as a scalar, which broadcasts to any shape as itself.
+// oneTruth reshapes a flag to a scalar, so that broadcasting it does not add dims.
 func oneTruth(b *graph.Builder, n *graph.Node, flag *graph.Value) *graph.Value {
 	if flag.Type != graph.Bool || !flag.Shape.Elems().Is(1) {
 		n.Fail("the flag is %s%s; one bool expected", flag.Type, flag.Shape)

@@ -7,9 +7,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Interpret runs a whole graph by the operators' Eval, each value in bytes of
-// its own. It is slow and it is the definition: devices are compared with it.
-// The result has a tensor for every value, by ID.
+// Interpret runs a whole graph with the operators' Eval, each value in memory of its own. It
+// is the slow reference that devices are compared with. The result has a tensor for every
+// value, by ID.
 func Interpret(g *graph.Graph, b *graph.Binding, given map[string]*graph.Tensor) ([]*graph.Tensor, error) {
 	ts := make([]*graph.Tensor, len(g.Values))
 	for _, v := range g.Values {

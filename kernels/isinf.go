@@ -8,7 +8,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:   "IsInf",
-	Doc:    "whether x is infinite, of the signs asked for",
+	Doc:    "whether x is ∞ (detect_positive) or −∞ (detect_negative)",
 	In:     "X",
 	Out:    "Y",
 	Attrs:  "detect_negative int=1, detect_positive int=1",

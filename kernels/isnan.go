@@ -8,7 +8,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:      "IsNaN",
-	Doc:       "whether x is not a number",
+	Doc:       "whether x is NaN",
 	In:        "X",
 	Out:       "Y",
 	Infer:     question,
@@ -21,7 +21,7 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[3]", "f32[0]"},
 })
 
-// question infers a bool for each float.
+// question infers a predicate: a bool for each float.
 func question(n *graph.Node) {
 	wantType(n, 0, isFloat, "floats")
 	n.Set(0, graph.Bool, n.Inputs[0].Shape)

@@ -1,64 +1,59 @@
-// Package kernels is the operator library: one file an operator, and in that
-// file everything about it: shape rule, gradient, plain reference, quick CPU
-// form, lowering to kernels, price, recompute class, the samples it is tested
-// with and what tests must know of it. Adding an operator is adding its file;
-// nothing else is edited.
+// Package kernels is the operator library. Each operator has one file with everything about
+// it: shape inference, gradient, reference implementation, fast CPU implementation, lowering
+// to Vulkan kernels, cost, recompute class, samples and other facts for tests. To add an
+// operator, add its file; nothing else changes.
 //
-// A file that has an operator's name holds that operator and its gradient
-// operator. The others hold what many share:
+// A file named after an operator holds that operator and its gradient operator. The other
+// files hold what several operators share:
 //
-//	infer.go, whole.go, fold.go      rules of shapes, and of numbers known before a run
+//	infer.go, whole.go, fold.go      shape inference and constant folding
 //	map.go, rows.go, index.go        loops over elements; strides
-//	reduce.go, product.go, pool.go…  families of operators: a definition is a row
+//	reduce.go, product.go, pool.go…  families of operators
 //	pointwise.go, chain.go           expressions of elementwise operators
-//	…lower.go, shader.go, halves.go  what lowerings of several operators share
-//	pieces.go, …pieces.go            patterns of operators that passes look for
-//	sample.go, interpret.go          samples as text; running a graph plainly
-//	losses.go                        what is put on a model that has no loss
+//	…lower.go, shader.go, halves.go  lowering to Vulkan kernels
+//	pieces.go, …pieces.go            pattern matching for graph passes
+//	sample.go, interpret.go          samples as text; the reference interpreter
+//	losses.go                        losses for models that have none
 //
-// Float32 arithmetic over slices is package internal/f32, the reading and editing
-// of SPIR-V is internal/spirv: they know no operators.
+// Float32 arithmetic over slices is package internal/f32, reading and editing SPIR-V is
+// package internal/spirv. Neither knows operators.
 //
-// # Rules of the house
+// # Conventions
 //
-//   - Eval is what is true, written plainly, for every element type the
-//     operator takes; float16 and bfloat16 are storage, arithmetic is float32
-//     or wider. Fast is the CPU device's form for the types that matter; it
-//     may leave the rest to Eval by calling it.
-//   - Lower is the form for devices that run kernels (see graph.Lowering, and
-//     the manual of kernels/vulkan): dispatches of a shader as data. Elementwise
-//     operators give an expression (pointwise.go). A shader is a .comp file beside the
-//     operators and a line shader(…); go generate compiles it. It is written for
-//     float32; halves.go makes of it what 16-bit floats need.
-//   - An operator that makes an element of its output from one of each input says
-//     so (Pointwise): several such run as one, the operator Chain. The device that
-//     runs kernels has a kernel written for each chain, of the expressions that
-//     they have alone (chain.go).
-//   - An output element is computed by one worker in one fixed order, so that
-//     results depend neither on the worker count nor on the run: a recomputed
-//     value has the same bits as the first.
-//   - A graph holds only the newest form of an operator. An older opset's form
-//     is an Op with Since and Rewrite in the same file.
-//   - An operator says itself when it does nothing (NoOp), what it could say
-//     with less (Simplify, the same bits), in which pieces plans do better
-//     (Unfold), and in which ones others write it (Fuse, up to rounding; its
-//     gradient keeps no more than theirs). pieces.go has what patterns share;
-//     testdata/passes shows each one.
-//   - No gradient for an input means that it is zero. What a rule leaves out
-//     otherwise, as the gradient of class weights, it lists (Fixed).
-//   - Gradient rules build ordinary nodes. Sums that undo broadcasting are
-//     made by sumTo. A gradient operator that ONNX Runtime also has carries its
-//     domain and meaning (com.microsoft.GeluGrad); others are memopt's own.
-//   - A shape that a rule needs is a constant of formulas (shapeOf), never the
-//     value itself: keeping a tensor alive for its shape would cost its bytes.
+//   - Eval is the reference: plain code for every element type the operator takes.
+//     Arithmetic on float16 and bfloat16 is float32 or wider. Fast is the CPU device's
+//     implementation for the types that matter; it may call Eval for the others.
+//   - Lower is the Vulkan implementation (see graph.Lowering and the documentation of
+//     kernels/vulkan): a list of dispatches as data. Elementwise operators only give an
+//     expression (pointwise.go). A shader is a .comp file next to the operators, declared by
+//     a call of shader; go generate compiles it. It is written for float32; halves.go derives
+//     the form for 16-bit floats.
+//   - An operator is Pointwise if each output element depends on one element of each input.
+//     Several of them may be fused into the operator Chain, for which Vulkan kernels are
+//     assembled from their expressions (chain.go).
+//   - Each output element is computed by one worker in a fixed order, so results do not depend
+//     on the number of workers or vary between runs: a recomputed value has the same bits.
+//   - A graph holds only the newest form of an operator. The form of an older opset is an Op
+//     with Since and Rewrite in the same file.
+//   - Graph passes ask the operator: NoOp (it returns its input), Simplify (equivalent with
+//     fewer nodes, same bits), Unfold (parts that plan better), Fuse (a decomposition of it
+//     that exporters write; equal up to rounding, and its gradient must not keep more).
+//     pieces.go has helpers for patterns; testdata/passes shows each pass.
+//   - A nil gradient for an input means zero. Inputs whose gradient a rule does not support,
+//     such as class weights, are listed in Fixed.
+//   - Gradient rules build ordinary nodes; sumTo undoes broadcasting. A gradient operator that
+//     ONNX Runtime has, too, uses its domain and definition (com.microsoft.GeluGrad); the
+//     others have domain memopt.
+//   - Rules that need only a shape take it as a constant of dims (shapeOf), never from the
+//     value: that would keep the whole tensor alive.
 package kernels
 
 import "memopt/memopt/graph"
 
-// Library is every operator there is.
+// Library holds all operators.
 var Library = &graph.Library{}
 
-// The domains of operators that are not ONNX's own.
+// The domains of operators that are not in the ONNX standard.
 const (
 	microsoft = "com.microsoft"
 	own       = "memopt"

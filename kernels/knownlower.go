@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// lowerKnown writes outputs whose integers are known while planning: few, since
-// they are shapes.
+// lowerKnown writes outputs whose contents are known while planning. They are shapes, so
+// there are few elements.
 func lowerKnown(l *graph.Lowering) {
 	for o, v := range l.Node.Outputs {
 		if v != nil {

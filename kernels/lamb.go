@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// The rule of "Large Batch Optimization for Deep Learning" (You et al.): AdamW's
-// direction, as long as the parameter is.
+// Lamb is the optimizer of "Large Batch Optimization for Deep Learning" (You et al. 2020):
+// AdamW's direction, scaled to the norm of the parameter.
 var _ = defineOptimizer(optimizer{
 	name:    "lamb",
 	op:      "Lamb",
@@ -78,7 +78,7 @@ func lowerLamb(l *graph.Lowering) {
 		return
 	}
 	if loweredOut(l, 1) == nil || loweredOut(l, 2) == nil {
-		l.Refuse("a state of it is not kept")
+		l.Refuse("an optimizer state is not an output")
 		return
 	}
 	scale, scaled := reads(2), loweredIn(l, 3) != nil
@@ -105,7 +105,7 @@ func lowerLamb(l *graph.Lowering) {
 		seen := slices.Clone(buffers)
 		for _, i := range []int{0, 1, 5, 6} { // the parameter, its gradient and its states
 			seen[i], before = samplesOf(l, buffers[i], parts, each, first, some)
-			seen[i].Bytes = min(seen[i].Bytes, int64(4*(n-before))) // the last part may be a shorter one
+			seen[i].Bytes = min(seen[i].Bytes, int64(4*(n-before))) // the last part may be shorter
 		}
 		begin := first*each - before
 		dispatch(0, l.Limits.Subgroup, min(begin+some*each, n-before), some, first, begin, some, seen)

@@ -13,8 +13,8 @@ var _ = define(graph.Op{
 		inferRowNorm(n, n.Inputs[0], 1, 2)
 		sameShape(n)
 	},
-	// Mean and inv_std are computed again from x: two quick passes over rows
-	// that the gradient reads anyway, and nothing but x is kept.
+	// Mean and inv_std are computed again from x, which the gradient reads anyway, so
+	// only x is kept.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		dY := dy[0]
 		if dY == nil {
@@ -63,8 +63,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// fuseLayerNormalization sees mean, difference, square, mean, root and scale
-// as one node, and adds the bias to that.
+// fuseLayerNormalization fuses the decomposition up to the scale (mean, difference, variance,
+// square root, scale), then the bias.
 func fuseLayerNormalization(m *graph.Match) []*graph.Value {
 	p, n := pieces{m}, m.Node
 	if r, scale := p.scaledRow(true); scale != nil {
@@ -106,7 +106,7 @@ var _ = define(graph.Op{
 		if b := n.In(3); b != nil {
 			n.Set(2, b.Type, b.Shape)
 		} else if n.Output(2) != nil {
-			n.Fail("dB is asked for, but there is no B")
+			n.Fail("output dB needs input B")
 		}
 	},
 	NoGrad: true,
@@ -145,7 +145,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// rowStats is the scratch for mean and inv_std of each row of an input.
+// rowStats is the work space for mean and inv_std of each row of an input.
 func rowStats(input int) func(*graph.Node) graph.Dim {
 	return func(n *graph.Node) graph.Dim {
 		s := n.Inputs[input].Shape

@@ -2,8 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// ONNX Runtime's gradient of LayerNormalization reads the mean and inv_std that
-// the forward pass has kept.
+// LayerNormalizationGrad of ONNX Runtime reads the mean and inv_std of the forward pass.
 var _ = define(graph.Op{
 	Name:   "LayerNormalizationGrad",
 	Domain: microsoft,
@@ -43,7 +42,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// inferKeptRows checks the shapes of a gradient that reads kept statistics.
+// inferKeptRows checks the shapes of a gradient that reads statistics.
 func inferKeptRows(n *graph.Node, x *graph.Value, stats ...int) {
 	inferRowNorm(n, x)
 	sameDims(n, n.Inputs[0].Shape, x.Shape)
@@ -58,8 +57,8 @@ func inferKeptRows(n *graph.Node, x *graph.Value, stats ...int) {
 	}
 }
 
-// keptRowNorm is the node's geometry with the statistics in inputs mean (if
-// centred) and inv; x is input 1.
+// keptRowNorm is the node's geometry, with the statistics from inputs mean (if centred) and
+// inv; x is input 1.
 func keptRowNorm(c *graph.Call, centred bool, mean, inv int) rowNorm {
 	r := newRowNorm(c.Node, c.In[1].Shape, centred)
 	if r.inv = c.In[inv]; centred {
@@ -68,7 +67,7 @@ func keptRowNorm(c *graph.Call, centred bool, mean, inv int) rowNorm {
 	return r
 }
 
-// keptScratch has room for the statistics, and for a dX that nobody wants.
+// keptScratch is the work space for the statistics, and for dX if it is not an output.
 func keptScratch(n *graph.Node) graph.Dim {
 	bytes := rowStats(1)(n)
 	if n.Output(0) == nil {
@@ -77,8 +76,7 @@ func keptScratch(n *graph.Node) graph.Dim {
 	return bytes
 }
 
-// keptGrad is dx, dscale and dbias by the kept statistics; by Eval's way if
-// there are no workers.
+// keptGrad computes dx, dscale and dbias from the given statistics, as Eval does if par is nil.
 func (r rowNorm) keptGrad(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, x, scale := c.In[0], c.In[1], c.In[2]
 	dx := c.Out[0]
@@ -95,8 +93,8 @@ func (r rowNorm) keptGrad(c *graph.Call, par func(n, grain int, f func(lo, hi in
 	}
 }
 
-// The invertible form has kept the result in place of x: it knows the
-// normalised rows from that.
+// InvertibleLayerNormalizationGrad reads y instead of x: the normalized rows are
+// (y − bias)/scale.
 var _ = define(graph.Op{
 	Name:   "InvertibleLayerNormalizationGrad",
 	Domain: microsoft,
@@ -155,8 +153,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// lowerInvertible finds rows of mean 0 that have the normal form which the result
-// tells, (y − bias)/scale, and takes the gradient from those.
+// lowerInvertible reconstructs x up to its mean, (y − bias)/scale/inv_std, in work space, and
+// runs the gradient's kernel on it with mean 0.
 func lowerInvertible(l *graph.Lowering) {
 	f := graph.Float32
 	r, ok := invertibleGrad.geometry(l)

@@ -42,7 +42,7 @@ var _ = defineActivation(activation{
 	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.3"},
 })
 
-// ONNX Runtime's gradient reads the result, which has the sign of the input.
+// ONNX Runtime's gradient reads y, which has the sign of x if alpha ≥ 0.
 var _ = define(graph.Op{
 	Name:    "LeakyReluGrad",
 	Domain:  microsoft,
@@ -53,7 +53,7 @@ var _ = define(graph.Op{
 	Samples: []string{"f32[2,5], f32[2,5]"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		if !(n.Float("alpha") > 0) {
-			n.Fail("alpha is %v: of a result that has lost its sign there is no gradient", n.Float("alpha"))
+			n.Fail("alpha is %v; the gradient needs alpha > 0, as it takes the sign of the input from Y", n.Float("alpha"))
 		}
 		return []*graph.Value{b.Op(own+".LeakyReluGrad", graph.A{"alpha": n.Float("alpha")}, n.Inputs[0], n.Inputs[1])}
 	},

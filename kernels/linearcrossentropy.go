@@ -7,11 +7,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// LinearCrossEntropy is a linear layer with SoftmaxCrossEntropyLoss behind it,
-// so many rows at a time: the scores of all rows at once, which a model of
-// language has more of than of anything else, are never there. The price is
-// that the backward pass computes them again. It stands for its pieces where a
-// caller of Clean lets it; then all that it computes has the bits of the pieces.
+// LinearCrossEntropy is a linear layer followed by SoftmaxCrossEntropyLoss, computed some
+// rows at a time: the scores of all rows, often the largest tensor of a language model,
+// never exist at once. In exchange the gradient computes them again. It is bit-identical to
+// the separate operators, and replaces them only where the caller of Clean asks for it.
 var LinearCrossEntropy = define(graph.Op{
 	Name:   "LinearCrossEntropy",
 	Domain: own,
@@ -190,7 +189,7 @@ var _ = define(graph.Op{
 
 func features(n *graph.Node, x int) graph.Dim { return n.Inputs[x].Shape[1] }
 
-// chunkBytes is the room for the scores of some rows.
+// chunkBytes is the work space for the scores of the rows that are computed at a time.
 func chunkBytes(n *graph.Node, x int) graph.Dim {
 	most := n.Int("rows")
 	if most == 0 {
@@ -200,7 +199,7 @@ func chunkBytes(n *graph.Node, x int) graph.Dim {
 	return rows.Mul(n.Inputs[x+1].Shape.Elems().FloorDiv(features(n, x))).Mul(graph.Num(4))
 }
 
-// linearLossFlops is so many products and what their scores take.
+// linearLossFlops counts products of x and weight, and the loss.
 func linearLossFlops(n *graph.Node, x int, products int64) graph.Dim {
 	rows, weight := n.Inputs[x].Shape[0], n.Inputs[x+1].Shape.Elems()
 	return rows.Mul(weight).Mul(graph.Num(2 * products)).Add(rows.Mul(weight.FloorDiv(features(n, x))).Mul(graph.Num(10)))
@@ -209,7 +208,7 @@ func linearLossFlops(n *graph.Node, x int, products int64) graph.Dim {
 func inferLinearLoss(n *graph.Node, x, weight, labels, bias *graph.Value) {
 	for _, v := range []*graph.Value{x, weight} {
 		if !isFloat(v.Type) || v.Type != x.Type || v.Rank() != 2 {
-			n.Fail("x and weight must be matrices of one type of floats, but are %s and %s", x, weight)
+			n.Fail("x and weight must be float matrices of one type, but are %s and %s", x, weight)
 		}
 	}
 	if !isIndex(labels.Type) || labels.Rank() != 1 {
@@ -219,7 +218,7 @@ func inferLinearLoss(n *graph.Node, x, weight, labels, bias *graph.Value) {
 	if n.Int("transB") != 0 {
 		in, classes = classes, in
 	}
-	n.Same(in, x.Shape[1], "the dims that are multiplied")
+	n.Same(in, x.Shape[1], "the inner dims of x and weight")
 	n.Same(labels.Shape[0], x.Shape[0], "labels and rows")
 	if bias != nil {
 		if bias.Type != x.Type || bias.Rank() != 1 {
@@ -228,14 +227,14 @@ func inferLinearLoss(n *graph.Node, x, weight, labels, bias *graph.Value) {
 		n.Same(bias.Shape[0], classes, "bias and classes")
 	}
 	if r := n.Str("reduction"); r != "mean" && r != "sum" {
-		n.Fail("reduction is %q; there are sum and mean", r)
+		n.Fail("reduction is %q, not sum or mean", r)
 	}
 	if n.Int("rows") < 0 {
-		n.Fail("rows is %d; it takes one at least, or 0 for as many as suit", n.Int("rows"))
+		n.Fail("rows is %d; it must be at least 1, or 0 for the default", n.Int("rows"))
 	}
 }
 
-// linearLoss is a call of either operator.
+// linearLoss is a call of LinearCrossEntropy or its gradient.
 type linearLoss struct {
 	classLoss
 	x, weight, bias   *graph.Tensor // bias may be nil
@@ -253,14 +252,14 @@ func newLinearLoss(c *graph.Call, x int) linearLoss {
 		classes = l.weight.Shape[0]
 		l.w.i, l.w.p = l.features, 1
 	}
-	if l.chunk == 0 { // then the sums over rows are cut where a product cuts them
+	if l.chunk == 0 { // split sums over rows where a product splits them
 		l.chunk = f32.DepthOf(max(1, l.samples))
 	}
 	l.classLoss = newClassLoss(c.Node, c.In[x+2], nil, []int{l.samples, classes})
 	return l
 }
 
-// scores are those of a sample, and the logarithm of their Σ e^score.
+// scores returns the scores of a sample and their log-sum-exp.
 func (l linearLoss) scores(sample int) (row []float64, lse float64) {
 	row = make([]float64, l.classes)
 	m, sum := math.Inf(-1), 0.0
@@ -279,7 +278,7 @@ func (l linearLoss) scores(sample int) (row []float64, lse float64) {
 	return row, m + math.Log(sum)
 }
 
-// chunks calls f with the scores of some rows after others.
+// chunks calls f with the scores of each chunk of rows.
 func (l linearLoss) chunks(c *graph.Call, room []byte, f func(first int, z []float32)) {
 	for first := 0; first < l.samples; first += l.chunk {
 		rows := min(l.chunk, l.samples-first)
@@ -340,8 +339,8 @@ func (l linearLoss) fastGrads(c *graph.Call) {
 	}
 }
 
-// fuseLinearCrossEntropy: a product of rows and a matrix, seen as a batch of
-// rows, and the loss of its scores and nothing else.
+// fuseLinearCrossEntropy matches the loss of a product with a matrix (possibly reshaped from
+// [batch, seq, …] to rows), if nothing else reads the scores.
 func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 	n := m.Node
 	if n.Op.FullName() != "SoftmaxCrossEntropyLoss" || n.In(2) != nil || len(n.Outputs) > 1 && n.Outputs[1] != nil ||
@@ -389,15 +388,14 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 	return []*graph.Value{b.Op(own+".LinearCrossEntropy", attrs, x, weight, labels, bias)}
 }
 
-// Fusions reports whether an operator that stands for pieces is as good as
-// they are in all ways. Those that unfold are not, and the others compute
-// something twice.
+// Fusions reports whether a fused operator is always at least as good as the nodes it
+// replaces. Operators that unfold are not, and those with Pieces compute something twice.
 func Fusions(op *graph.Op) bool {
 	return op.Unfold == nil && op.Pieces == graph.NoPieces
 }
 
-// newLoweredLinear begins a lowering whose inputs are x, weight, labels and bias
-// from one on; nil if it is refused.
+// newLoweredLinear begins a lowering whose inputs from number x on are x, weight, labels and
+// bias; nil if it is refused.
 func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 	for _, o := range append(l.Out, l.In[x]) {
 		if o != nil && o.Type != graph.Float32 {
@@ -412,7 +410,7 @@ func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 	}
 	samples := l.In[x].Shape[0]
 	if samples*c.features*c.classes == 0 {
-		l.Refuse("there are no samples, features or classes")
+		l.Refuse("the number of samples, features or classes is 0")
 		return nil
 	}
 	c.lossLowering = lossLowering{l: l, shape: []int{samples, c.classes}, labels: x + 2, weights: -1, logProb: unused(true), slope: unused(false)}
@@ -421,10 +419,10 @@ func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 	}
 	c.end = aligned(c.work()) + aligned(int64(4*min(c.chunk, samples)*c.classes))
 	l.Scratch = c.end
-	// What a plan has room for may be more than the device shows at once.
+	// The chunk that a plan reserves work space for may exceed the descriptor range.
 	c.chunk = min(c.chunk, int(l.Limits.Range/int64(4*c.classes))/reduceBlock*reduceBlock)
 	if c.chunk == 0 {
-		l.Refuse("the scores of %d rows are more than the device shows", reduceBlock)
+		l.Refuse("the scores of %d rows exceed the device's buffer range", reduceBlock)
 		return nil
 	}
 	return c
@@ -473,22 +471,21 @@ func lowerLinearLossGrad(l *graph.Lowering) {
 	sums.finish()
 }
 
-// loweredLinear is LinearCrossEntropy or its gradient as kernels: products, the
-// passes of the loss and sums over rows, for some rows after others. The scores of
-// those lie in scratch behind what the loss keeps of each sample. What is added up
-// over rows goes on from chunk to chunk in the order that it has over all, so the
-// bits are those of the pieces.
+// loweredLinear lowers LinearCrossEntropy or its gradient: products, the passes of the loss
+// and sums over rows, chunk by chunk. The chunk's scores lie in work space after the loss's
+// data for each sample. Sums over rows continue from chunk to chunk in the same order as over
+// all rows, so results are bit-identical to the separate operators.
 type loweredLinear struct {
 	lossLowering
 	x, weight, bias    int // inputs; the bias may be missing
 	features, classes  int
 	toClass, toFeature int // strides of the weight
 	chunk              int // rows at a time
-	first, rows        int // of the chunk at hand
+	first, rows        int // of the current chunk
 	end                int64
 }
 
-// chunks calls f for each, with its scores.
+// chunks calls f for each chunk, with the buffer of its scores.
 func (c *loweredLinear) chunks(f func(z graph.Buffer)) {
 	for c.first = 0; c.first < c.samples() && c.l.Refused == ""; c.first += c.chunk {
 		c.rows = min(c.chunk, c.samples()-c.first)
