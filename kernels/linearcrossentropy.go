@@ -499,19 +499,19 @@ func (c *loweredLinear) chunks(f func(z graph.Buffer)) {
 	}
 }
 
-// part is the chunk's rows of an input [rows, features].
+// part is a product's factor: the chunk's rows of an input [rows, features].
 func (c *loweredLinear) part(in int) factor {
 	b := reads(in)
 	b.At = int64(4 * c.first * c.features)
 	return factor{b, 0, c.features, 1}
 }
 
-// linearBias is the gradient of the bias: what flows into the scores, added up over
-// rows as a reduction adds it up, in parts of its own; nil if nobody asks for it.
+// linearBias is the gradient of the bias: the scores' gradients summed over rows, in the
+// parts that ReduceSum would use; nil if it is not an output.
 type linearBias struct {
 	*loweredLinear
 	parts, each int // rows of a part
-	stride      int // from a part's sums to the next
+	stride      int // between the sums of two parts
 	at          int64
 }
 
@@ -527,7 +527,7 @@ func (c *loweredLinear) biasSums() *linearBias {
 
 func (b *linearBias) bytes() int64 { return int64(4 * b.parts * b.stride) }
 
-// add adds the chunk's rows to the sums of the parts that they are of.
+// add adds the chunk's rows to the sums of their parts.
 func (b *linearBias) add(z graph.Buffer) {
 	if b == nil {
 		return
@@ -550,7 +550,7 @@ func (b *linearBias) finish() {
 	loweredReduction{}.dispatch(b.l, scratch(b.at, b.bytes(), false), writes(2), ofRows(b.parts, b.classes, b.stride), 0, b.classes, 0, 1, 0, 1)
 }
 
-// scores counts those of rows x and the classes of a weight behind it.
+// scores is the number of scores of input x, whose weight is the next input.
 func (c sampled) scores(x int) int64 {
 	classes := c.In[x+1].Shape[1]
 	if c.Node.Int("transB") != 0 {

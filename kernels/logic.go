@@ -2,15 +2,14 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// And, Or and Xor, by their truth tables.
 var _ = [...]*graph.Op{
 	defineLogic("And", "z = x and y, broadcast", func(x, y int64) int64 { return x & y }),
 	defineLogic("Or", "z = x or y, broadcast", func(x, y int64) int64 { return x | y }),
-	defineLogic("Xor", "z = either x or y, broadcast", func(x, y int64) int64 { return x ^ y }),
+	defineLogic("Xor", "z = x xor y, broadcast", func(x, y int64) int64 { return x ^ y }),
 }
 
 func defineLogic(name, doc string, f func(x, y int64) int64) *graph.Op {
-	// Row forms go by one table of four, so that all three share them.
+	// The row loops look results up in a truth table, so all three operators share them.
 	table := [4]bool{f(0, 0) != 0, f(0, 1) != 0, f(1, 0) != 0, f(1, 1) != 0}
 	alignAt(name)
 	return define(graph.Op{
@@ -59,7 +58,7 @@ func defineLogic(name, doc string, f func(x, y int64) int64) *graph.Op {
 	})
 }
 
-// lowerLogic has a table of the four answers.
+// lowerLogic lowers the operator with the given truth table.
 func lowerLogic(table [4]bool) func(*graph.Lowering) {
 	expr := map[[4]bool]string{
 		{false, false, false, true}: "a & b", {false, true, true, true}: "a | b", {false, true, true, false}: "a ^ b",

@@ -8,21 +8,21 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Loss is a loss that a model which ends in scores or values can be given. It
-// is no operator but a few nodes after the model's own.
+// Loss is a loss that can be appended to a model that ends in scores or values. It is not an
+// operator, but a few nodes.
 type Loss struct {
 	Name string
 	Doc  string
-	// Target is the input that the loss adds: its name, and its type and shape
-	// for scores. No name is no input.
+	// Target returns the name, type and shape of the input that the loss adds, given
+	// the scores; an empty name means none.
 	Target func(scores *graph.Value) (name string, t graph.DType, s graph.Shape)
 	make   func(b *graph.Builder, scores, target *graph.Value) *graph.Value
 }
 
-// Losses is what AddLoss can add.
+// Losses lists the losses that AddLoss can add.
 var Losses = []Loss{
 	{Name: "cross-entropy",
-		Doc:    "of scores and labels, the classes in the last dim, or in the second where images are told apart pixel by pixel; a label of -100 does not count",
+		Doc:    "of scores and labels; classes are the last dim, for images [N, C, H, W] the second; label -100 is ignored",
 		Target: labels,
 		make: func(b *graph.Builder, scores, labels *graph.Value) *graph.Value {
 			if c := scores.Rank() - 1; classDim(scores) != 1 {
@@ -46,7 +46,7 @@ var Losses = []Loss{
 			// −t ln σ(x) − (1 − t) ln σ(−x)
 			return meanOfAll(b, b.Op("Sub", nil, b.Op("Softplus", nil, x), b.Op("Mul", nil, x, target)))
 		}},
-	{Name: "mean", Doc: "the mean of the output itself: nothing to learn from, but the memory of a step",
+	{Name: "mean", Doc: "the mean of the output itself; trains nothing useful, but shows the memory of a step",
 		Target: func(*graph.Value) (string, graph.DType, graph.Shape) { return "", 0, nil },
 		make:   func(b *graph.Builder, x, _ *graph.Value) *graph.Value { return meanOfAll(b, x) }},
 }
@@ -55,8 +55,8 @@ func meanOfAll(b *graph.Builder, x *graph.Value) *graph.Value {
 	return b.Op("ReduceMean", graph.A{"keepdims": 0}, x)
 }
 
-// classDim is where the classes of scores lie: [batch, classes], [batch, words,
-// classes], [batch, classes, height, width].
+// classDim is the dim of the classes in scores: [batch, classes], [batch, words, classes] or
+// [batch, classes, height, width].
 func classDim(scores *graph.Value) int {
 	if scores.Rank() == 3 {
 		return 2
@@ -73,7 +73,7 @@ func values(scores *graph.Value) (string, graph.DType, graph.Shape) {
 	return "targets", scores.Type, slices.Clone(scores.Shape)
 }
 
-// FindLoss is the loss of a name, in PyTorch's spelling too (CrossEntropyLoss,
+// FindLoss finds a loss by name; PyTorch's spelling is accepted, too (CrossEntropyLoss,
 // BCEWithLogitsLoss).
 func FindLoss(name string) (Loss, bool) {
 	plain := func(s string) string {
@@ -88,16 +88,16 @@ func FindLoss(name string) (Loss, bool) {
 	return Loss{}, false
 }
 
-// AddLoss puts a loss on the value named, or on the only output it fits where
-// the name is "", and makes it the graph's only output: what a step does not
-// need for its loss is neither fed nor computed.
+// AddLoss appends a loss of the named value, or if the name is "" of the only output that
+// fits. The loss becomes the graph's only output; nodes and inputs that it does not need are
+// removed.
 func AddLoss(g *graph.Graph, l Loss, value string) error {
 	scores, err := l.scored(g, value)
 	if err != nil {
 		return fmt.Errorf("the loss %s: %w", l.Name, err)
 	}
 	if l.Name == "cross-entropy" && scores.Rank() < 2 {
-		return fmt.Errorf("the loss %s needs scores of a batch in several classes, but %s is not that", l.Name, scores)
+		return fmt.Errorf("the loss %s needs scores [batch, classes, …], but %s has rank %d", l.Name, scores, scores.Rank())
 	}
 	return graph.Try(func() {
 		g.Outputs, g.Loss = []*graph.Value{scores}, nil
@@ -119,11 +119,11 @@ func read(g *graph.Graph, v *graph.Value) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Inputs, v) })
 }
 
-// scored finds the value that a loss is put on.
+// scored finds the value that the loss is computed of.
 func (l Loss) scored(g *graph.Graph, name string) (*graph.Value, error) {
 	if v := g.ByName(name); name != "" && v != nil {
 		if !v.Type.IsFloat() {
-			return nil, fmt.Errorf("%s has no floats", v)
+			return nil, fmt.Errorf("%s is not of a float type", v)
 		}
 		return v, nil
 	}
@@ -137,16 +137,16 @@ func (l Loss) scored(g *graph.Graph, name string) (*graph.Value, error) {
 	switch {
 	case name != "":
 		if len(names) == 0 {
-			return nil, fmt.Errorf("the model has no value %q, and no output that a loss could be put on", name)
+			return nil, fmt.Errorf("the model has no value %q, and no float output", name)
 		}
 		return nil, fmt.Errorf("the model has no value %q; its outputs are %s", name, strings.Join(names, ", "))
 	case len(fit) == 0:
-		return nil, fmt.Errorf("the model has no output of floats to put it on")
+		return nil, fmt.Errorf("the model has no float output")
 	case len(fit) == 1:
 		return fit[0], nil
 	}
-	if i := slices.Index(names, "logits"); i >= 0 { // what language models call theirs, beside their caches
+	if i := slices.Index(names, "logits"); i >= 0 { // language models have outputs for caches, too
 		return fit[i], nil
 	}
-	return nil, fmt.Errorf("it fits several outputs, %s; say which, as in %s:%s", strings.Join(names, ", "), l.Name, names[0])
+	return nil, fmt.Errorf("several outputs fit (%s); name one, as in %s:%s", strings.Join(names, ", "), l.Name, names[0])
 }

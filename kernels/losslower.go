@@ -4,24 +4,24 @@ import "memopt/memopt/graph"
 
 var crossEntropyKernel = halved(shader("crossentropy", "crossentropy.comp"))
 
-// The passes of the kernel.
+// The passes of crossentropy.comp.
 const (
 	lossOfRows, lossOfAll, weightsOfRows, weightOfAll, scoresGrad = 0, 1, 2, 3, 4
 )
 
-// lossLowering is what the passes of a loss have in common.
+// lossLowering holds what the passes of a loss share.
 type lossLowering struct {
 	l               *graph.Lowering
 	scores          graph.Buffer
 	shape           []int // of the scores
-	labels, weights int   // inputs; weights −1 are none
+	labels, weights int   // input numbers; weights may be −1
 	logProb, slope  graph.Buffer
-	ignore          int    // the input that is the label to ignore; 0: the attribute
-	kept            uint32 // the kernel's: scores are log-softmax
+	ignore          int    // number of the input ignore_index; 0: the attribute
+	kept            uint32 // KEPT of the kernel: 1 if scores are log-softmax, 2 if there are none
 }
 
-// newLossLowering is a loss whose scores, labels and weights are inputs from one
-// on.
+// newLossLowering is a loss whose scores are input number scores, followed by labels and
+// weights.
 func newLossLowering(l *graph.Lowering, scores int) lossLowering {
 	c := lossLowering{l: l, scores: reads(scores), shape: l.In[scores].Shape, labels: scores + 1, weights: scores + 2, logProb: unused(true), slope: unused(false)}
 	if loweredIn(l, c.weights) == nil {
@@ -32,13 +32,13 @@ func newLossLowering(l *graph.Lowering, scores int) lossLowering {
 
 func (c lossLowering) samples() int { return c.l.In[c.labels].Len() }
 
-// work is the scratch that passes share.
+// work is the bytes of work space that passes share.
 func (c lossLowering) work() int64 { return int64(8 * c.samples()) }
 
-// pass goes over all samples: as many rows at once as the device shows.
+// pass runs pass n over all samples, as many rows at a time as fit the descriptor range.
 func (c lossLowering) pass(n uint32) {
 	to, scores, logProb := writes(0), c.scores, unused(true)
-	var row int64 // bytes of the scores of those that lie side by side
+	var row int64 // bytes of the scores of an item of the batch
 	switch n {
 	case lossOfRows:
 		row, logProb = int64(4*elems(c.shape[1:])), c.logProb
@@ -68,7 +68,7 @@ func (c lossLowering) pass(n uint32) {
 	})
 }
 
-// some appends a pass over some of the rows, which the buffers are of.
+// some appends a pass over rows [first, first+rows), which the buffers are restricted to.
 func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.Buffer) {
 	l := c.l
 	var at int64
@@ -80,7 +80,7 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 	case loweredIn(l, c.ignore) != nil:
 		label, known := l.Ints(c.ignore)
 		if !known {
-			l.Refuse("the label to ignore is only known when the step runs")
+			l.Refuse("input ignore_index is only known when the step runs")
 			return
 		}
 		at, ignores = label[0], true
@@ -88,7 +88,7 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 	labels := l.In[c.labels]
 	step := uint32(1)
 	if labels.Type == graph.Int64 {
-		step = 2 // the low word: a label above 2³¹ is none
+		step = 2 // only the low words are read; no label exceeds 2³¹
 	}
 	reduction := map[string]uint32{"mean": 0, "sum": 1, "none": 2}[l.Node.Str("reduction")]
 	weights := unused(false)
@@ -109,7 +109,7 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 	})
 }
 
-// onlyLoss refuses element types and sizes that the kernel has not.
+// onlyLoss refuses element types and sizes that the kernel does not support.
 func onlyLoss(l *graph.Lowering, scores, labels int) bool {
 	for _, o := range append(l.Out, l.In[scores]) {
 		if o != nil && o.Type != graph.Float32 {
@@ -147,7 +147,7 @@ func (c lossLowering) backward() {
 	c.pass(scoresGrad)
 }
 
-// weigh adds the weights of all samples, which the gradient of a mean is divided by.
+// weigh sums the weights of all samples, the divisor of a mean.
 func (c lossLowering) weigh() {
 	if c.l.Node.Str("reduction") == "mean" {
 		c.pass(weightsOfRows)

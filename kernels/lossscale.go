@@ -7,13 +7,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The loss is scaled so that small gradients do not vanish in a narrow type:
-// its gradient is seeded with the scale, and taken off again in the update. The
-// scale is a state, in which 0, as states begin, means that it is the initial
-// one; it is a power of two as long as that is, so scaling rounds nothing.
+// Loss scaling keeps small gradients from underflowing in 16-bit types: backward starts from
+// the scale instead of 1, and updates divide by it. The scale is an optimizer state; 0, the
+// initial value of states, stands for the attribute initial. If that is a power of two the
+// scale always is, so that scaling does not round.
 const lossScaleAttrs = "initial float=65536"
 
-// The bounds of a scale that finds itself.
+// The bounds of a dynamic scale.
 const (
 	leastLossScale = 1
 	mostLossScale  = 1 << 24
@@ -29,7 +29,7 @@ func lossScale(c *graph.Call) float64 {
 var _ = define(graph.Op{
 	Name:   "LossSeed",
 	Domain: own,
-	Doc:    "the scale, as the gradient of a loss of that type and rank by itself",
+	Doc:    "the scale as the initial gradient of a loss, with its type and rank",
 	In:     "scale",
 	Out:    "seed",
 	Attrs:  lossScaleAttrs + ", to int=1, rank int=0",
@@ -37,10 +37,10 @@ var _ = define(graph.Op{
 		wantScalar(n, 0, graph.Float32)
 		to, shape := graph.DType(n.Int("to")), graph.Shape{}
 		if !to.IsFloat() {
-			n.Fail("to is %d, which is no float type", n.Int("to"))
+			n.Fail("to is %d, which is not a float type", n.Int("to"))
 		}
 		if r := n.Int("rank"); r < 0 || r > 64 {
-			n.Fail("rank is %d; a loss has few dims", r)
+			n.Fail("rank %d is out of range", r)
 		}
 		for range n.Int("rank") {
 			shape = append(shape, graph.Num(1))
@@ -60,7 +60,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "Unscale",
 	Domain: own,
-	Doc:    "factor/scale, or −1, which is no update, if a gradient has an element that is infinite or no number",
+	Doc:    "factor/scale, or −1 (skip the update) if a gradient has an infinity or NaN",
 	In:     "scale, factor?, grads...",
 	Out:    "unscale",
 	Attrs:  lossScaleAttrs,
@@ -145,7 +145,7 @@ func isFinite(x float64) bool { return x-x == 0 }
 var _ = define(graph.Op{
 	Name:   "NextLossScale",
 	Domain: own,
-	Doc:    "half the scale, at least 1, if unscale says no update; twice, at most 2²⁴, after so many updates in a row; and their number",
+	Doc:    "halves the scale (at least 1) after a skipped update, doubles it (at most 2²⁴) after window good ones in a row, and counts these",
 	In:     "scale, good, unscale",
 	Out:    "new_scale, new_good",
 	Attrs:  lossScaleAttrs + ", window int=2000",
@@ -183,7 +183,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// skips reports whether an update's scale says that there is none.
+// skips reports whether the input scale of an update says to skip it.
 func skips(scale *graph.Tensor) bool { return scale != nil && scale.Float(0) < 0 }
 
 func lowerLossSeed(l *graph.Lowering) {
@@ -196,8 +196,8 @@ func lowerNextLossScale(l *graph.Lowering) {
 	lowerScaleMode(l, scaleNext, 1, 0, [6]*graph.Buffer{new(writes(0)), new(writes(1)), new(reads(0)), new(reads(1)), new(reads(2)), nil})
 }
 
-// lowerUnscale finds the largest sizes of parts of the gradients: one that is not
-// finite shows there.
+// lowerUnscale computes the maximum of |x| over parts of the gradients, which is infinite or
+// NaN if an element is.
 func lowerUnscale(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return
@@ -209,13 +209,13 @@ func lowerUnscale(l *graph.Lowering) {
 
 var lossScaleKernel = shader("lossscale", "lossscale.comp")
 
-// The modes of the kernel.
+// The modes of lossscale.comp.
 const (
 	scaleSeed, scaleNext, scaleFinite, scaleCount = 0, 1, 2, 3
 )
 
-// lowerScaleMode appends a mode; the buffers are y, number, scale, last, factor
-// and work, nil where there is no use for them.
+// lowerScaleMode appends a dispatch of a mode; the buffers are y, number, scale, last, factor
+// and work, nil where the mode does not use them.
 func lowerScaleMode(l *graph.Lowering, mode uint32, local, parts int, buffers [6]*graph.Buffer) {
 	initial, window := 0.0, 0
 	if mode != scaleCount {

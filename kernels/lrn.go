@@ -2,11 +2,11 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// LRN is the mean over a window of channels, which AveragePool has: its zeros in
-// the padding count, as they do here.
+// LRN's mean square over a window of channels is rewritten into an AveragePool over the
+// channels, with count_include_pad as in ONNX's definition.
 var _ = define(graph.Op{
 	Name:    "LRN",
-	Doc:     "y = x/(bias + alpha·m)^beta, m the mean square over size channels around each",
+	Doc:     "y = x/(bias + alpha·m)^beta, m the mean square over a window of size channels",
 	In:      "X",
 	Out:     "Y",
 	Attrs:   "alpha float=0.0001, beta float=0.75, bias float=1, size int",
@@ -18,7 +18,7 @@ var _ = define(graph.Op{
 			n.Fail("the input must be [N, C, …], but is %s", x.Shape)
 		}
 		if size < 1 {
-			n.Fail("size is %d; at least 1 channel is in the window", size)
+			n.Fail("size is %d; the window needs at least 1 channel", size)
 		}
 		images := graph.Shape{x.Shape[0], graph.Num(1), x.Shape[1], x.Shape[2:].Elems()}
 		squares := reshape(b, b.Op("Mul", nil, x, x), images)
@@ -30,7 +30,6 @@ var _ = define(graph.Op{
 	},
 })
 
-// The norms of PyTorch's predecessors, of their pieces.
 var _ = define(graph.Op{
 	Name:    "LpNormalization",
 	Doc:     "x/‖x‖ along an axis, by the sum of magnitudes (p=1) or the root of squares (p=2); 0 where the norm is 0",
@@ -42,7 +41,7 @@ var _ = define(graph.Op{
 		x, reduce := n.Inputs[0], map[int]string{1: "ReduceL1", 2: "ReduceL2"}[n.Int("p")]
 		wantType(n, 0, isFloat, "floats")
 		if reduce == "" {
-			n.Fail("p is %d; 1 and 2 are known", n.Int("p"))
+			n.Fail("p is %d; only 1 and 2 are supported", n.Int("p"))
 		}
 		axis := axisOf(n, n.Int("axis"), x.Rank())
 		norm := b.Op(reduce, graph.A{"keepdims": 1}, x, b.Ints(graph.Num(int64(axis))))

@@ -5,16 +5,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// many describes an operator of any number of inputs, broadcast: the first,
-// taken together with each other in turn.
+// many describes a variadic operator under broadcasting: a left fold over the inputs.
 type many struct {
 	f    func(acc, x float64) float64
 	i    func(acc, x int64) int64         // nil: floats only
-	u    func(acc, x uint64) uint64       // for uint64 where i would be wrong; nil: i is right
-	last func(acc float64, n int) float64 // nil: nothing to do at the end
+	u    func(acc, x uint64) uint64       // for uint64; nil: i is correct for it, too
+	last func(acc float64, n int) float64 // applied to the result of n inputs, if not nil
 }
 
-// anyNumber infers such an operator on tensors of one type.
+// anyNumber infers a variadic operator on tensors of one type.
 func anyNumber(n *graph.Node) {
 	if len(n.Inputs) == 0 {
 		n.Fail("at least one input is needed")
@@ -24,7 +23,7 @@ func anyNumber(n *graph.Node) {
 	n.Set(0, n.Inputs[0].Type, broadcast(n, inputShapes(n)...))
 }
 
-// perInput prices one operation for each element of each input.
+// perInput counts one operation for each output element and input.
 func perInput(n *graph.Node) graph.Dim {
 	return n.Outputs[0].Shape.Elems().Mul(graph.Num(int64(len(n.Inputs))))
 }
@@ -62,9 +61,9 @@ func (m many) eval(c *graph.Call) {
 	}, lists...)
 }
 
-// fast runs step, z from x and y, over float32 tensors that all have the output's
-// shape, and leaves others to eval. The output may lie over any input, so more
-// than two are taken together aside, a block at a time.
+// fast folds with step if all inputs are float32 of the output's shape, else it calls eval.
+// The output may share memory with any input, so more than two inputs are folded in a
+// separate block of memory first.
 func (m many) fast(step func(z, x, y []float32)) func(*graph.Call) {
 	return func(c *graph.Call) {
 		z := c.Out[0]

@@ -5,7 +5,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// unary describes y = f(x), element by element.
+// unary describes an elementwise y = f(x).
 type unary struct {
 	f func(x float64) float64
 	i func(x int64) int64 // nil: floats only
@@ -22,7 +22,7 @@ func (u unary) eval(c *graph.Call) {
 	}
 }
 
-// fast runs rows over float32 tensors and leaves other types to eval.
+// fast runs rows over float32 tensors; other types go to eval.
 func (u unary) fast(rows func(y, x []float32)) func(*graph.Call) {
 	return func(c *graph.Call) {
 		if c.In[0].Type != graph.Float32 {
@@ -34,8 +34,7 @@ func (u unary) fast(rows func(y, x []float32)) func(*graph.Call) {
 	}
 }
 
-// scalarRows makes a row form of a function that has none of its own: float32 in
-// and out, by any number of workers.
+// scalarRows applies f to each element of a row of float32.
 func scalarRows(f func(x float64) float64) func(y, x []float32) {
 	return func(y, x []float32) {
 		for i, v := range x {
@@ -48,7 +47,7 @@ func scalarRows(f func(x float64) float64) func(y, x []float32) {
 type binary struct {
 	f func(x, y float64) float64
 	i func(x, y int64) int64   // nil: floats only
-	u func(x, y uint64) uint64 // for uint64 where i would be wrong; nil: i is right
+	u func(x, y uint64) uint64 // for uint64; nil: i is correct for it, too
 }
 
 func (o binary) eval(c *graph.Call) {
@@ -65,8 +64,8 @@ func (o binary) eval(c *graph.Call) {
 	}, broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))
 }
 
-// fast runs f32 over rows of float32 tensors. Three row forms cover
-// broadcasting: both full, and either one a single number.
+// fast runs row functions over float32 tensors. Three of them cover broadcasting: both
+// operands are rows, or the right or the left one is a single number.
 func (o binary) fast(full func(z, x, y []float32), right func(z, x []float32, y float32), left func(z []float32, x float32, y []float32)) func(*graph.Call) {
 	return func(c *graph.Call) {
 		if c.In[0].Type != graph.Float32 || c.In[1].Type != graph.Float32 || c.Out[0].Type != graph.Float32 {
@@ -104,8 +103,8 @@ func (o binary) fast(full func(z, x, y []float32), right func(z, x []float32, y 
 	}
 }
 
-// rowForm merges neighbouring dims that are broadcast alike, so that the last
-// one is as long as can be, and gives both operands' strides under it.
+// rowForm merges adjacent dims that broadcast alike, so that rows are as long as possible,
+// and returns both operands' strides.
 func rowForm(xShape, yShape, zShape []int) (rows, width int, xs, ys, shape []int) {
 	fx, fy := broadcastStrides(xShape, zShape), broadcastStrides(yShape, zShape)
 	for i, d := range zShape {
@@ -126,8 +125,8 @@ func rowForm(xShape, yShape, zShape []int) (rows, width int, xs, ys, shape []int
 	return elems(zShape) / width, width, xs, ys, shape
 }
 
-// merges reports whether a dim with stride outer continues one with stride
-// inner of d items.
+// merges reports whether a dim with stride outer can be merged with the next one of length d
+// and stride inner.
 func merges(outer, inner, d int) bool {
 	if outer == 0 || inner == 0 {
 		return outer == inner

@@ -7,7 +7,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Sums are of 32 bits and wrap round, as ONNX allows.
+// MatMulInteger's sums are int32 and wrap around, which ONNX allows.
 var _ = define(graph.Op{
 	Name:  "MatMulInteger",
 	Since: 10,
@@ -53,16 +53,16 @@ var _ = define(graph.Op{
 
 func isByte(t graph.DType) bool { return t == graph.Int8 || t == graph.Uint8 }
 
-// checkZeros: one zero point for each row (or column), the dim along; or those
-// of every matrix, with a dim of 1 across.
+// checkZeros checks zero points: one for each row or column (dim along), or that for each
+// matrix, with a dim of 1 across.
 func checkZeros(n *graph.Node, z, of *graph.Value, along, across int) {
 	switch {
 	case of.Rank() < 2:
-		n.Fail("zero points of shape %s for a vector", z.Shape)
+		n.Fail("zero points have shape %s, but the operand is a vector, which takes a single one", z.Shape)
 	case z.Rank() == 1:
 		n.Same(z.Shape[0], of.Shape[along], "zero points for the rows or columns")
 	case z.Rank() != of.Rank() || !z.Shape[across].Is(1):
-		n.Fail("zero points of shape %s for %s", z.Shape, of.Shape)
+		n.Fail("zero points of shape %s do not fit an operand of shape %s", z.Shape, of.Shape)
 	default:
 		for i, d := range of.Shape {
 			if i != across {
@@ -75,7 +75,7 @@ func checkZeros(n *graph.Node, z, of *graph.Value, along, across int) {
 func matMulInteger(c *graph.Call, par f32.Parallel) {
 	a, b, y := c.In[0], c.In[1], c.Out[0]
 	l := plainProduct.layout(a.Shape, b.Shape, y.Shape)
-	// Matrices of zero points lie like those they belong to.
+	// Zero points have the same batch dims as their operands.
 	za, aStep, aBatch := zeroPoints(input(c, 2), l.m, l.batch, len(a.Shape))
 	zb, bStep, bBatch := zeroPoints(input(c, 3), l.n, l.batch, len(b.Shape))
 	out := graph.View[int32](y)
@@ -102,8 +102,8 @@ func matMulInteger(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// zeroPoints gives the number at a place, the step from row to row (or column to
-// column), and the strides under the batch.
+// zeroPoints returns a function for the zero point at an offset, the stride from row to row
+// (or column to column), and the strides of the batch dims.
 func zeroPoints(z *graph.Tensor, each int, batch []int, rank int) (at func(int) int32, step int, strides []int) {
 	strides = make([]int, len(batch))
 	switch {

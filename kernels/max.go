@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "Max",
-	Doc:   "the greatest of any number of tensors, broadcast",
+	Doc:   "the elementwise maximum of any number of tensors, broadcast",
 	In:    "data_0...",
 	Out:   "max",
 	Infer: extremeInfer(graph.Dim.Max),
@@ -45,7 +45,7 @@ var extremeSamples = []string{
 	"f32[0], f32[0]",
 }
 
-// extremeInfer infers Max and Min; contents are folded input by input.
+// extremeInfer infers Max and Min and folds known contents.
 func extremeInfer(fold func(a, b graph.Dim) graph.Dim) func(*graph.Node) {
 	return func(n *graph.Node) {
 		anyNumber(n)
@@ -71,8 +71,8 @@ func extremeInfer(fold func(a, b graph.Dim) graph.Dim) func(*graph.Node) {
 	}
 }
 
-// extremeShare gives the gradient to the input that was chosen; equal ones
-// share it.
+// extremeShare is the gradient of Max and Min: dy goes to the chosen input, in equal shares
+// where several are equal.
 func extremeShare(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 	if len(n.Inputs) == 1 {
 		return dy

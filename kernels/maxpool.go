@@ -11,7 +11,7 @@ const maxPoolAttrs = windowAttrs + ", dilations ints, kernel_shape ints, ceil_mo
 
 var _ = define(graph.Op{
 	Name:  "MaxPool",
-	Doc:   "the greatest of each window, and where it is; one to three spatial dims",
+	Doc:   "the maximum of each window, and its index; one to three spatial dims",
 	In:    "X",
 	Out:   "Y, Indices?",
 	Attrs: maxPoolAttrs,
@@ -64,8 +64,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// better says that v takes the place of the greatest so far: the first of
-// equals stays, and NaN wins.
+// better reports whether v replaces the maximum m so far (none: there is none yet). Of equal
+// elements the first stays; NaN is greater than all numbers.
 func better(v, m float64, none bool) bool { return none || v > m || v != v && m == m }
 
 func maxPool(c *graph.Call) {
@@ -91,8 +91,7 @@ func maxPool(c *graph.Call) {
 	}
 }
 
-// The greatest is looked for again in x; of equals the first gets the
-// gradient.
+// MaxPoolGrad finds the maximum in x again; of equal elements the first gets the gradient.
 var _ = define(graph.Op{
 	Name:   "MaxPoolGrad",
 	Domain: own,
@@ -174,15 +173,14 @@ func maxPoolGrad(c *graph.Call) {
 	}
 }
 
-// ONNX Runtime's gradient reads where the greatest elements were, not X. Its
-// file does not say what the shape of X was; the MaxPool that made the indices
-// does.
+// ONNX Runtime's gradient reads the indices of the maxima, not X. The shape of X comes from
+// the MaxPool that computed the indices.
 func init() {
 	for _, domain := range poolGradDomains {
 		define(graph.Op{
 			Name:   "MaxPoolGrad",
 			Domain: domain,
-			Doc:    "dX of MaxPool: dY added at the indices that it has kept",
+			Doc:    "dX of MaxPool: dY added at the indices of the maxima",
 			In:     "dY, Indices",
 			Out:    "dX",
 			Attrs:  maxPoolAttrs,
@@ -190,10 +188,10 @@ func init() {
 				dy, indices := n.Inputs[0], n.Inputs[1]
 				pool := indices.Def
 				if pool == nil || pool.Op.FullName() != "MaxPool" || indices.Out != 1 {
-					n.Fail("Indices is not made by a MaxPool, so the shape of its X is not known")
+					n.Fail("Indices is not an output of a MaxPool, so the shape of X is not known")
 				}
 				if pool.Int("storage_order") != 0 {
-					n.Fail("the MaxPool counts by columns (storage_order 1), which has no gradient")
+					n.Fail("the MaxPool has column-major indices (storage_order 1), for which there is no gradient")
 				}
 				sameDims(n, dy.Shape, indices.Shape)
 				x := pool.Inputs[0].Shape
@@ -205,5 +203,5 @@ func init() {
 	}
 }
 
-// poolGradDomains are where ONNX Runtime's releases had the gradients of pools.
+// poolGradDomains are the domains that releases of ONNX Runtime use for the gradients of pools.
 var poolGradDomains = []string{"", microsoft}

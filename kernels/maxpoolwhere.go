@@ -7,12 +7,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The gradient of MaxPool needs of X only which element of each window was the
-// greatest: a byte, as windows are small.
+// MaxPoolWhere stores, in one byte for each window, which tap is the maximum: all that
+// MaxPool's gradient needs of X.
 var _ = define(graph.Op{
 	Name:   "MaxPoolWhere",
 	Domain: own,
-	Doc:    "the tap of the first greatest element of each window, 255 for none",
+	Doc:    "the tap of the first maximum of each window, 255 for none",
 	In:     "X",
 	Out:    "where",
 	Attrs:  maxPoolAttrs,
@@ -20,7 +20,7 @@ var _ = define(graph.Op{
 		wantType(n, 0, isNumber, "numbers")
 		inferPool(n)
 		if !byteTaps(n) {
-			n.Fail("a window of %v has more elements than a byte can tell apart", n.Ints("kernel_shape"))
+			n.Fail("a window of %v has more than 255 elements, too many for an index in one byte", n.Ints("kernel_shape"))
 		}
 		n.Set(0, graph.Uint8, n.Outputs[0].Shape)
 	},
@@ -107,8 +107,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// maxPoolGradAt adds in the order of MaxPoolGrad, for the same bits: in float64
-// if it is wide, which is what is true.
+// maxPoolGradAt adds in the order of MaxPoolGrad, for the same bits; in float64 if wide, as
+// the reference does.
 func maxPoolGradAt(c *graph.Call, par f32.Parallel, wide bool) {
 	dy, where, dx := c.In[0], c.In[1].Bytes, c.Out[0]
 	p := newPool(c.Node, dx.Shape, dy.Shape)
@@ -149,7 +149,7 @@ func maxPoolGradAt(c *graph.Call, par f32.Parallel, wide bool) {
 	})
 }
 
-// taps is the form of a MaxPoolGrad that reads MaxPoolWhere for X.
+// taps lets MaxPoolGrad read the output of MaxPoolWhere instead of X.
 func taps(n *graph.Node) []graph.Smaller {
 	if !byteTaps(n) {
 		return nil
@@ -166,7 +166,7 @@ func taps(n *graph.Node) []graph.Smaller {
 	}}
 }
 
-// lowerTaps says by a byte where a window's greatest element is.
+// lowerTaps lowers MaxPoolWhere.
 func lowerTaps(l *graph.Lowering) {
 	if n := l.Out[0].Len(); n > 0 && tapsFit(l, l.In[0]) {
 		p := newPool(l.Node, l.In[0].Shape, l.Out[0].Shape)

@@ -35,7 +35,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// lowerMean is a sum, then parted in place.
+// lowerMean is a sum, then a division in place.
 var lowerMean = func() func(*graph.Lowering) {
 	sum := lowerMany("a + b", "a + b + c")
 	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)

@@ -2,13 +2,12 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// Copies between host and device, as ONNX Runtime writes them into a graph. A
-// value has one place here, so they are views.
+// ONNX Runtime's copies between host and device are views: a value has one place here.
 func init() {
 	for _, name := range []string{"MemcpyFromHost", "MemcpyToHost"} {
 		define(graph.Op{
 			Name: name,
-			Doc:  "y = x; between the memories of ONNX Runtime, of which there is one here",
+			Doc:  "y = x; a copy between host and device in ONNX Runtime",
 			In:   "X",
 			Out:  "Y",
 			Infer: func(n *graph.Node) {

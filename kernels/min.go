@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "Min",
-	Doc:   "the least of any number of tensors, broadcast",
+	Doc:   "the elementwise minimum of any number of tensors, broadcast",
 	In:    "data_0...",
 	Out:   "min",
 	Infer: extremeInfer(graph.Dim.Min),

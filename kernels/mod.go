@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// modForms is the remainder by the value of fmod: of rounding down, with the
-// sign of the divisor, and of cutting, with that of the dividend.
+// modForms is the remainder by attribute fmod: 0 floors the quotient (sign of the divisor), 1
+// truncates it (sign of the dividend).
 var modForms = [2]binary{
 	{
 		f: func(x, y float64) float64 {
@@ -60,7 +60,7 @@ var _ = define(graph.Op{
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		x, y, z := n.Inputs[0], n.Inputs[1], n.Outputs[0]
-		// z = x − q·y, where q = (x − z)/y is whole and so has no slope.
+		// z = x − q·y, where q = (x − z)/y is piecewise constant.
 		q := b.Op("Div", nil, b.Op("Sub", nil, x, z), y)
 		return []*graph.Value{
 			sumTo(b, dy[0], x.Shape),
@@ -87,9 +87,9 @@ var _ = define(graph.Op{
 	},
 })
 
-// lowerMod is of integers: a float's quotient may be longer than a float.
+// lowerMod supports only integers: the quotient of two floats may exceed their precision.
 var lowerMod = func() func(*graph.Lowering) {
-	// Of a negative number GLSL's own is not defined.
+	// GLSL leaves % undefined for negative operands.
 	const cut = "(a - a / b * b)"
 	return pick(map[bool]func(*graph.Lowering){
 		true:  integers("b == 0 ? b : " + cut),

@@ -5,8 +5,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The rule of torch.optim.SGD with momentum: the first update takes the
-// gradient as it is, undampened.
+// Momentum is torch.optim.SGD with momentum: the first update is not dampened.
 var _ = defineOptimizer(optimizer{
 	name:  "momentum",
 	op:    "Momentum",

@@ -8,17 +8,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// move copies a box of elements from an input to an output. Strides and
-// offsets count elements; a from of 0 repeats, a negative one runs backwards.
+// move copies a box of elements from an input to an output. Strides and offsets count
+// elements; a from stride of 0 repeats, a negative one reverses.
 type move struct {
-	in, out      int // which of the call's
+	in, out      int // numbers of the input and output
 	shape        []int
 	from, to     []int
 	fromAt, toAt int
 }
 
-// mover describes an operator that only carries elements from place to place,
-// of any type: it lists the boxes of one call.
+// mover describes an operator that only copies elements, of any type, as a list of boxes.
 type mover func(c *graph.Call) []move
 
 func (f mover) eval(c *graph.Call) {
@@ -48,11 +47,11 @@ func (f mover) fast(c *graph.Call) {
 	}
 }
 
-// side is one dim of a box.
+// side is one dim of a box: its length and strides.
 type side struct{ n, from, to int }
 
-// sides is the box with its dims in the order of the output, neighbours that
-// are one run on both sides merged; the last is the innermost.
+// sides returns the dims of the box sorted by the output's strides, innermost last, with
+// adjacent dims merged where both sides are contiguous.
 func (m *move) sides() []side {
 	var ds []side
 	for i, n := range m.shape {
@@ -85,8 +84,8 @@ type word interface {
 	uint8 | uint16 | uint32 | uint64
 }
 
-// carry does a move: by runs where both sides are contiguous, by tiles where
-// the dim that is contiguous in the input is not the one in the output.
+// carry performs a move: by runs where both sides are contiguous, by tiles where input and
+// output are contiguous in different dims.
 func carry[E word](c *graph.Call, m move, y, x []E) {
 	if elems(m.shape) == 0 {
 		return
@@ -100,7 +99,7 @@ func carry[E word](c *graph.Call, m move, y, x []E) {
 			return
 		}
 	}
-	// Rows are cut into pieces, so that one long row has work for all.
+	// Rows are split into pieces, so that a single long row occupies all workers.
 	piece := min(inner.n, f32.Grain)
 	pieces := (inner.n + piece - 1) / piece
 	outer = append(slices.Clone(outer), side{pieces, piece * inner.from, piece * inner.to})
@@ -128,9 +127,9 @@ func carry[E word](c *graph.Call, m move, y, x []E) {
 	})
 }
 
-// carryTiles transposes: across is contiguous in the input, along in the output.
-// A tile goes through a buffer, so that each side is touched in whole runs: the
-// lines of a matrix with 2ⁿ columns all fall on the same few places of the cache.
+// carryTiles transposes: across is contiguous in the input, along in the output. Each tile
+// goes through a buffer, so that both sides are accessed in runs: with a power-of-two stride,
+// rows of a matrix map to the same few cache sets.
 func carryTiles[E word](c *graph.Call, m move, outer []side, across, along side, y, x []E) {
 	const edge = 32
 	blocks := (across.n + edge - 1) / edge
@@ -163,10 +162,9 @@ func unzip(ds []side) (shape, from, to []int) {
 	return shape, from, to
 }
 
-// foldMoved gives known contents to the outputs of an operator that carries
-// elements of its data inputs about, whatever else its inputs say: Eval itself
-// moves numbers that stand for the formulas. Number 0 stands for 0, so Eval
-// may fill with zeros.
+// foldMoved folds an operator that only moves elements of its data inputs: it runs Eval on
+// integers that are indices into a list of dims. Index 0 stands for the dim 0, so Eval may
+// fill with zeros.
 func foldMoved(n *graph.Node, data ...int) {
 	if n.Inputs[data[0]].Type.IsReal() {
 		return
@@ -202,14 +200,14 @@ func foldMoved(n *graph.Node, data ...int) {
 		if v == nil {
 			continue
 		}
-		// Elems refuses a product that int cannot hold.
+		// Elems fails if the product overflows.
 		size, ok := v.Shape.Elems().Const()
 		if !ok || size > graph.MaxInts {
 			return
 		}
 		shape, ok := numbers(v.Shape)
 		if !ok || slices.ContainsFunc(shape, func(d int) bool { return d < 0 }) {
-			return // a negative dim is refused after Infer
+			return // negative dims are reported after Infer
 		}
 		c.Out[i] = graph.NewTensor(graph.Int64, shape...)
 	}
@@ -226,7 +224,7 @@ func foldMoved(n *graph.Node, data ...int) {
 	}
 }
 
-// numbers is a shape without formulas.
+// numbers converts a shape without symbolic dims.
 func numbers(s graph.Shape) ([]int, bool) {
 	out := make([]int, len(s))
 	for i, d := range s {

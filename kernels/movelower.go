@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// moveKernels by the bytes that an invocation carries.
+// moveKernels is keyed by the bytes that an invocation copies.
 var moveKernels = map[int]*graph.Kernel{
 	1:  shader("move-1", "move.comp", "-DELEMENT=uint8_t"),
 	2:  shader("move-2", "move.comp", "-DELEMENT=uint", "-DHALVES"),
@@ -15,13 +15,13 @@ var moveKernels = map[int]*graph.Kernel{
 	16: shader("move-16", "move.comp", "-DELEMENT=uvec4"),
 }
 
-// turnKernel turns boxes of four by four words over.
+// turnKernel transposes blocks of 4×4 words.
 var turnKernel = shader("move-turn", "move.comp", "-DELEMENT=uvec4", "-DTURN")
 
 const maxMoveDims = 5
 
-// lowerMove lists the boxes of a node and carries each. The inputs in known
-// must be known while planning; filled says that the output is zeros at first.
+// lowerMove copies each box of a node. The inputs in known must be known while planning; with
+// filled, the output is first filled with zeros.
 func lowerMove(f mover, filled bool, known ...int) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		c := loweredCall(l, known...)
@@ -38,8 +38,8 @@ func lowerMove(f mover, filled bool, known ...int) func(*graph.Lowering) {
 	}
 }
 
-// loweredCall is a call whose tensors have shapes, and contents only where they
-// are known; nil if one that is needed is not.
+// loweredCall is a call for lowering: its tensors have shapes, and the inputs in known have
+// contents. It refuses the lowering and returns nil if these are not known.
 func loweredCall(l *graph.Lowering, known ...int) *graph.Call {
 	c := &graph.Call{Node: l.Node}
 	for i, o := range l.In {
@@ -84,7 +84,7 @@ func (m move) lower(l *graph.Lowering) {
 	}
 	for _, k := range map[int][]int{2: {8, 2}, 4: {4}}[size] {
 		if from[last] == 1 && to[last] == 1 && dims[last]%k == 0 && m.fromAt%k == 0 && m.toAt%k == 0 && multiples(from[:last], k) && multiples(to[:last], k) {
-			// So many at once along the innermost dim.
+			// An invocation copies k elements along the innermost dim.
 			size *= k
 			dims[last] /= k
 			for i := range last {
@@ -97,8 +97,8 @@ func (m move) lower(l *graph.Lowering) {
 	lowerBox(l, size, []graph.Buffer{writes(m.out), reads(m.in)}, nil, dims, from, to, m.fromAt, m.toAt)
 }
 
-// turn carries words whose neighbours lie along one dim there and along another
-// here, four by four of them at once, and reports whether it could.
+// turn transposes blocks of 4×4 words, if input and output are contiguous in different dims
+// and the strides allow it, and reports whether they do.
 func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
 	last := len(dims) - 1
 	across := slices.Index(from, 1)
@@ -112,8 +112,8 @@ func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
 		if turned && dims[i]%4 != 0 || i != across && from[i]%4 != 0 || i != last && to[i]%4 != 0 {
 			return false
 		}
-		// By fours along a turned dim, from four to four; where neighbours lie that is
-		// one, elsewhere four rows.
+		// Transposed dims are counted in blocks of four: the next block is one vector
+		// further where the dim is contiguous, else four rows.
 		if turned {
 			blocks[i] /= 4
 			continue
@@ -127,8 +127,7 @@ func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
 	return true
 }
 
-// boxWords are a box as the kernel has it: how many elements, where the first is on
-// either side, dims and strides.
+// boxWords returns the push constants of a box: number of elements, offsets, dims, strides.
 func boxWords(l *graph.Lowering, dims, from, to []int, fromAt, toAt int) []uint32 {
 	push := append(words(l, elems(dims)), uint32(int32(fromAt)), uint32(int32(toAt)))
 	for i, list := range [][]int{dims, from, to} {
@@ -147,11 +146,10 @@ func multiples(strides []int, k int) bool {
 	return !slices.ContainsFunc(strides, func(s int) bool { return s%k != 0 })
 }
 
-// lowerFill writes one number to all of an output: its bits, as they lie in
-// memory, of as many bytes as the type has.
+// lowerFill fills an output with one number, given as its bits in memory.
 func lowerFill(l *graph.Lowering, out int, number uint64) {
 	n, size := l.Out[out].Len(), int(l.Out[out].Type.Size())
-	// By words where those are whole.
+	// Fill whole words where possible.
 	for size < 4 && n%2 == 0 {
 		number |= number << (8 * size)
 		n, size = n/2, 2*size
@@ -161,11 +159,11 @@ func lowerFill(l *graph.Lowering, out int, number uint64) {
 	}
 }
 
-// lowerBox carries a box of elements, or fills it with a number.
+// lowerBox copies a box of elements, or fills it with a number if fill is not nil.
 func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64, dims, from, to []int, fromAt, toAt int) {
 	kernel := moveKernels[size]
 	if kernel == nil || size == 1 && !l.Limits.Int8 {
-		l.Refuse("elements of %d bytes have no kernel", size)
+		l.Refuse("there is no kernel for elements of %d bytes", size)
 		return
 	}
 	if !mustFit(l, dims, maxMoveDims) {
@@ -175,8 +173,8 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64,
 	if fill != nil {
 		number = *fill
 	}
-	// Rows of the outer dim by pieces, if there is more than the device shows. A
-	// piece's buffers begin where its first element lies, or a little before.
+	// Split the outermost dim if the buffers exceed the descriptor range. A piece's buffers
+	// begin at or just before its first element, where alignment allows.
 	ends := [2]boxEnd{{buffers[0], to, toAt}, {buffers[1], from, fromAt}}
 	each := dims[0]
 	for _, e := range ends {
@@ -205,15 +203,15 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64,
 	}
 }
 
-// boxEnd is where a box comes from, or goes to.
+// boxEnd is the source or destination of a box.
 type boxEnd struct {
 	buffer  graph.Buffer
 	strides []int
 	at      int
 }
 
-// part is what a dispatch sees of it that begins at row first, and where its first
-// element lies in that.
+// part returns the buffer of a piece that begins at row first, and the offset of its first
+// element in it.
 func (e boxEnd) part(first int, dims []int, size int) (b graph.Buffer, at int) {
 	if b = e.buffer; b.Place == graph.PlaceNone {
 		return b, 0
@@ -229,7 +227,7 @@ func (e boxEnd) part(first int, dims []int, size int) (b graph.Buffer, at int) {
 	return b, at - int(begin)/size
 }
 
-// bitsOf is a tensor's one number as it lies in memory.
+// bitsOf returns the bits of a tensor of one element.
 func bitsOf(x *graph.Tensor) (bits uint64) {
 	for i, b := range x.Bytes {
 		bits |= uint64(b) << (8 * i)

@@ -51,7 +51,7 @@ var multiplication = binary{
 	i: func(x, y int64) int64 { return x * y },
 }
 
-// timesOne: by 1, as a factor or a divisor.
+// timesOne reports whether input 1 is the constant 1.
 func timesOne(n *graph.Node) bool {
 	c, ok := oneNumber(n.Inputs[1])
 	return ok && c == 1

@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "NegativeLogLikelihoodLoss",
-	Doc:   "the negative of the log-probability at each label, weighed and reduced",
+	Doc:   "−(log-probability of each label), weighted and reduced",
 	In:    "input, target, weight?",
 	Out:   "loss",
 	Attrs: "ignore_index int, reduction string=mean",
@@ -49,8 +49,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// The gradient is nearly all zeros and needs nothing of the input but its
-// shape.
+// NegativeLogLikelihoodLoss's gradient needs only the shape of the input.
 var _ = define(graph.Op{
 	Name:   "NegativeLogLikelihoodLossGrad",
 	Domain: own,
@@ -72,7 +71,7 @@ var _ = define(graph.Op{
 			switch class, w := l.pick(s); {
 			case class >= 0:
 				dx.SetFloat(l.first(s)+class*l.inner, -w*slope(s))
-			case w != 0: // no class: the mistake is to be seen here too
+			case w != 0: // a label out of range: w is NaN
 				dx.SetFloat(l.first(s), w)
 			}
 		}
@@ -90,10 +89,10 @@ var _ = define(graph.Op{
 
 func lowerLogLikelihood(l *graph.Lowering) { lowerLoss(l, 0, 1) }
 
-// lowerLogLikelihoodGrad has no scores, only their shape.
+// lowerLogLikelihoodGrad has only the shape of the scores.
 func lowerLogLikelihoodGrad(l *graph.Lowering) {
 	if l.Out[0].Type != graph.Float32 || l.In[2].Len() == 0 || l.Out[0].Len() == 0 {
-		l.Refuse("scores are %s, or there are none; there is a kernel for f32", l.Out[0].Type)
+		l.Refuse("dinput is empty or %s; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
 	c := newLossLowering(l, 1)

@@ -2,11 +2,11 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// How many elements are not 0 is only known in the step; a plan has to know it
-// before. What is left are contents that are known: shapes, small constants.
+// NonZero is only supported for contents that are known while planning (shapes, small
+// constants): the size of its output depends on them.
 var _ = define(graph.Op{
 	Name: "NonZero",
-	Doc:  "the indices of the elements that are not 0, of known contents",
+	Doc:  "the indices of the nonzero elements, of contents known while planning",
 	In:   "X",
 	Out:  "Y",
 	Infer: func(n *graph.Node) {
@@ -14,7 +14,7 @@ var _ = define(graph.Op{
 		shape, ok := numbers(x.Shape)
 		constant := stored(x)
 		if !ok || x.Ints == nil && constant == nil {
-			n.Fail("%q has contents that are not known before the step runs, so the size of the result is not", x.Name)
+			n.Fail("the size of the result depends on the contents of %q, which are not known before the step runs", x.Name)
 		}
 		var places []int
 		if constant != nil {
@@ -34,7 +34,7 @@ var _ = define(graph.Op{
 				}
 			}
 		}
-		// A scalar counts as one dim.
+		// A scalar is treated as [1].
 		if len(shape) == 0 {
 			shape = []int{1}
 		}
@@ -76,7 +76,7 @@ var _ = define(graph.Op{
 	Samples:   []string{"i64[2,3]{0,1,0,2,3,0}", "bool{1,0,1}", "i64[]{5}", "i64{0,0}"},
 })
 
-// stored is the numbers of a constant that has them; nil of all else.
+// stored returns the tensor of a constant with data; else nil.
 func stored(v *graph.Value) *graph.Tensor {
 	if v.Kind != graph.Const || v.Data == nil {
 		return nil

@@ -2,23 +2,22 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// rowNormed is a row norm found in its pieces: x, less its mean if centred,
-// over the root of the mean square and epsilon.
+// rowNormed is a matched decomposition of a row norm: (x − mean if centred)/√(mean square + eps).
 type rowNormed struct {
 	x   *graph.Value
 	k   int // the last k dims are a row
 	eps float64
 }
 
-// attrs are those of the operator that it is.
+// attrs returns the attributes of the fused operator.
 func (r rowNormed) attrs() graph.A { return graph.A{"axis": -r.k, "epsilon": r.eps} }
 
-// fits reports whether a scale or bias is of the shape of a row.
+// fits reports whether a scale or bias has the shape of a row.
 func (r rowNormed) fits(v *graph.Value) bool {
 	return r.k < r.x.Rank() && v.Shape.Equal(r.x.Shape[r.x.Rank()-r.k:])
 }
 
-// rowNorm sees v as x/√(mean(x²) + ε), as exporters and people write it.
+// rowNorm matches v = x/√(mean(x²) + ε), in the ways that exporters write it.
 func (p pieces) rowNorm(v *graph.Value, centred bool) (r rowNormed, ok bool) {
 	norm := func(d, square *graph.Value) bool {
 		if square == nil {
@@ -51,7 +50,7 @@ func (p pieces) rowNorm(v *graph.Value, centred bool) (r rowNormed, ok bool) {
 	return r, ok && r.x.Shape.Equal(v.Shape)
 }
 
-// centred sees r.x as the rest of a value and its mean.
+// centred matches r.x = x − mean(x), and sets r.x to x.
 func (p pieces) centred(r *rowNormed) bool {
 	n := p.Piece(r.x, "Sub")
 	if n == nil {
@@ -62,7 +61,7 @@ func (p pieces) centred(r *rowNormed) bool {
 	return of == r.x && k == r.k
 }
 
-// rowMean sees v as the mean over the last k dims, which stay as 1.
+// rowMean matches v as the mean of x over the last k dims, with keepdims.
 func (p pieces) rowMean(v *graph.Value) (x *graph.Value, k int) {
 	n := p.Piece(v, "ReduceMean")
 	if n == nil || n.Int("keepdims") == 0 {
@@ -76,7 +75,7 @@ func (p pieces) rowMean(v *graph.Value) (x *graph.Value, k int) {
 	return n.Inputs[0], k
 }
 
-// square sees v as x².
+// square matches v = x²; nil if it is not.
 func (p pieces) square(v *graph.Value) *graph.Value {
 	if x, e := p.power(v); e == 2 {
 		return x
@@ -87,7 +86,7 @@ func (p pieces) square(v *graph.Value) *graph.Value {
 	return nil
 }
 
-// radicand sees v as √x.
+// radicand matches v = √x.
 func (p pieces) radicand(v *graph.Value) *graph.Value {
 	if n := p.Piece(v, "Sqrt"); n != nil {
 		return n.Inputs[0]
@@ -98,7 +97,7 @@ func (p pieces) radicand(v *graph.Value) *graph.Value {
 	return nil
 }
 
-// inverseRadicand sees v as 1/√x.
+// inverseRadicand matches v = 1/√x.
 func (p pieces) inverseRadicand(v *graph.Value) *graph.Value {
 	if n := p.Piece(v, "Reciprocal"); n != nil {
 		return p.radicand(n.Inputs[0])
@@ -113,7 +112,7 @@ func (p pieces) inverseRadicand(v *graph.Value) *graph.Value {
 	return nil
 }
 
-// scaledRow sees the last node as a row norm times a scale of its row's shape.
+// scaledRow matches the last node as a row norm times a scale of the row's shape.
 func (p pieces) scaledRow(centred bool) (r rowNormed, scale *graph.Value) {
 	n := p.Node
 	if n.Op.FullName() != "Mul" {

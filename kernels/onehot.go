@@ -9,20 +9,20 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "OneHot",
-	Doc:   "values[1] where the new axis has the index, values[0] elsewhere",
+	Doc:   "values[1] at the index along the new axis, values[0] elsewhere",
 	In:    "indices, depth, values",
 	Out:   "output",
 	Attrs: "axis int=-1",
 	Infer: func(n *graph.Node) {
 		idx, values := n.Inputs[0], n.Inputs[2]
 		wantType(n, 0, isNumber, "numbers")
-		n.Same(values.Shape.Elems(), graph.Num(2), "values are off and on")
-		n.Same(n.Inputs[1].Shape.Elems(), graph.Num(1), "depth is one number")
+		n.Same(values.Shape.Elems(), graph.Num(2), "values must have two elements, off and on")
+		n.Same(n.Inputs[1].Shape.Elems(), graph.Num(1), "depth must have one element")
 		axis := axisOf(n, n.Int("axis"), idx.Rank()+1)
 		n.Set(0, values.Type, slices.Insert(slices.Clone(idx.Shape), axis, oneHotDepth(n)))
 		foldMoved(n, 2)
 	},
-	// Only values have a gradient: the sums over where each of them stands.
+	// Only values has a gradient: the sums of dy where each of the two is copied to.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		t := dy[0].Type
 		ends := graph.NewTensor(t, 2)
@@ -57,7 +57,7 @@ var _ = define(graph.Op{
 // oneHotDepth is the size of the new axis; ONNX lets it be a float.
 func oneHotDepth(n *graph.Node) graph.Dim {
 	v := n.Inputs[1]
-	n.Same(v.Shape.Elems(), graph.Num(1), "depth is one number")
+	n.Same(v.Shape.Elems(), graph.Num(1), "depth must have one element")
 	if v.Type.IsFloat() && v.Data != nil {
 		bytes, err := v.Data.Bytes()
 		if err != nil {
@@ -111,7 +111,7 @@ func lowerOneHot(l *graph.Lowering) {
 	kind, known := map[graph.DType]uint32{graph.Float32: 0, graph.Int32: 1, graph.Int64: 2}[index.Type]
 	kernel := oneHotKernels[y.Type]
 	if !known || kernel == nil || y.Type == graph.Bool && !l.Limits.Int8 {
-		l.Refuse("%s by indices that are %s has no kernel here", y.Type, index.Type)
+		l.Refuse("there is no kernel for %s values and %s indices", y.Type, index.Type)
 		return
 	}
 	_, depth, after := around(y.Shape, axisOf(l.Node, l.Node.Int("axis"), len(y.Shape)))

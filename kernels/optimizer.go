@@ -8,49 +8,48 @@ import (
 	"memopt/memopt/graph"
 )
 
-// optimizer describes an update rule. Its operator has the ports
+// optimizer describes an update rule. Its operator has the inputs
 //
 //	param, grad, lr, scale?, step, then a state for each slot
 //
-// where lr and scale are one float32, scale multiplies the gradient, and step
-// is the number of this update, from 1. Its outputs are the new param and the
-// new states, in place; with a negative scale they are the old ones.
+// where lr and scale are float32 scalars, scale multiplies the gradient, and step is the
+// number of this update, from 1. The outputs are the new param and states, in place. A
+// negative scale skips the update: they keep their values.
 type optimizer struct {
-	name  string // as users say it
+	name  string // on the command line
 	op    string
 	doc   string
 	attrs string
-	slots []string // what the states are called; they begin as zeros
+	slots []string // names of the states, which begin as zeros
 	flops int64
-	// eval gives the rule for one element: the new param, with the states
-	// updated through s.
+	// eval returns the rule for one element: it returns the new param and updates the
+	// states in s.
 	eval func(u update) func(p, g float64, s []float64) float64
 	// fast is the same for pieces of float32 tensors.
 	fast func(u update) func(p, g []float32, s [][]float32)
-	// direction is instead of both where a step is as long as the parameter:
-	// what the states keep of a gradient, and which way they point.
+	// direction replaces eval and fast in rules whose step depends on the norms of the whole
+	// parameter and direction (Lamb): remember updates the states, then direction computes
+	// the direction of an element.
 	direction func(u update) (remember func(g float64, s []float64), direction func(p float64, s []float64) float64)
-	// fastDirection is the same for pieces of float32 tensors: remember also
-	// sums the squares of the parameter and of the direction, and follow goes
-	// the direction at some rate.
+	// fastDirection is the same for pieces of float32 tensors: remember also returns the
+	// sums of squares of parameter and direction, and follow steps along the direction.
 	fastDirection func(u update) (remember func(p, g []float32, s [][]float32) (params, directions float64), follow func(p []float32, s [][]float32, rate float32))
-	// lowered is the rule as the kernel of all has it; lower is for a rule that has
-	// kernels of its own.
+	// lowered is the rule in optimizer.comp; lower is for rules with kernels of their own.
 	lowered *loweredRule
 	lower   func(*graph.Lowering)
-	// samples are attributes to test with, more whole samples.
+	// samples are attributes to test with; more are complete samples.
 	samples, more []string
 	pieces        []string // graph.Tests.Pieces
 }
 
-// update is what is the same for every element.
+// update is what all elements of an update share.
 type update struct {
 	n         *graph.Node
 	lr, scale float64
 	step      int64
 }
 
-// firstSlot is where the states begin, behind param, grad, lr, scale and step.
+// firstSlot is the input number of the first state, after param, grad, lr, scale and step.
 const firstSlot = 5
 
 func defineOptimizer(o optimizer) *graph.Op {
@@ -108,7 +107,7 @@ func (o optimizer) infer(n *graph.Node) {
 	}
 }
 
-// skipped leaves everything as it is, if the scale says so.
+// skipped copies param and states unchanged and returns true if the scale says to skip.
 func (o optimizer) skipped(c *graph.Call) bool {
 	if !skips(c.In[3]) {
 		return false
@@ -120,7 +119,7 @@ func (o optimizer) skipped(c *graph.Call) bool {
 	return true
 }
 
-// copyTensor copies, unless both are one piece of memory already.
+// copyTensor copies src to dst, unless they share memory.
 func copyTensor(dst, src *graph.Tensor) {
 	if len(dst.Bytes) > 0 && &dst.Bytes[0] != &src.Bytes[0] {
 		copy(dst.Bytes, src.Bytes)
@@ -180,7 +179,7 @@ func (o optimizer) runFast(c *graph.Call) {
 		all[i] = c.Out[1+i].F32()
 	}
 	c.Parallel(len(p), f32.Grain/2, func(lo, hi int) {
-		// The rules work in place, over what the outputs replace.
+		// Rules work in place, on the outputs.
 		copyUnless(p[lo:hi], c.In[0].F32()[lo:hi])
 		s := make([][]float32, len(all))
 		for i := range all {
@@ -191,8 +190,8 @@ func (o optimizer) runFast(c *graph.Call) {
 	})
 }
 
-// runDirection works in two passes: the norms of the parameter and of the
-// direction are known only behind the first. Norms are summed as ClipNorm's.
+// runDirection makes two passes: the first updates the states and computes the norms, the
+// second updates the parameter. Norms are summed by chunks, like ClipNorm's.
 func (o optimizer) runDirection(c *graph.Call, par f32.Parallel) {
 	u := newUpdate(c)
 	remember, direction := o.direction(u)
@@ -262,7 +261,7 @@ func (o optimizer) runFastDirection(c *graph.Call) {
 	eachChunk(func(_, lo, hi int, s [][]float32) { follow(p[lo:hi], s, rate) })
 }
 
-// trust is ‖param‖/‖direction‖ from sums of squares, or 1 where either is zero.
+// trust is Lamb's trust ratio ‖param‖/‖direction‖ from sums of squares; 1 if either is zero.
 func trust(params, directions []float64) float64 {
 	p, d := 0.0, 0.0
 	for i := range params {
@@ -274,15 +273,15 @@ func trust(params, directions []float64) float64 {
 	return math.Sqrt(p / d)
 }
 
-// copyUnless copies, unless both are one piece of memory already.
+// copyUnless copies src to dst, unless they share memory.
 func copyUnless(dst, src []float32) {
 	if len(dst) > 0 && &dst[0] != &src[0] {
 		copy(dst, src)
 	}
 }
 
-// loweredRule is an update rule as the kernel has it: its number there, and
-// what a node tells it.
+// loweredRule is an update rule in optimizer.comp: its number, and the parameters that depend
+// on the node.
 type loweredRule struct {
 	rule    uint32
 	other   func(n *graph.Node) bool
@@ -311,7 +310,7 @@ func (r *loweredRule) lower(l *graph.Lowering) {
 		}
 	}
 	numbers := append(r.numbers(l.Node), make([]float64, 7)...)[:7]
-	// Rate, scale and the number of the step are single numbers.
+	// lr, scale and step are scalars.
 	inPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4}, func(n int, buffers []graph.Buffer) {
 		push := words(l, n)
 		for _, x := range numbers {

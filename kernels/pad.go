@@ -7,8 +7,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// padModes are the ways to repeat the data: which element of a dim of n stands
-// at place i, before, in or behind it. Mode constant repeats nothing.
+// padModes maps a position i, possibly outside [0, n), to the element of a dim of length n
+// that the mode puts there. Mode constant is not among them.
 var padModes = map[string]func(i, n int) int{
 	"constant": nil,
 	"edge":     func(i, n int) int { return max(0, min(i, n-1)) },
@@ -23,11 +23,11 @@ var padModes = map[string]func(i, n int) int{
 	},
 }
 
-// Negative pads cut off.
+// Pad with a negative number of elements removes them.
 var _ = define(graph.Op{
 	Name:  "Pad",
 	Since: 11,
-	Doc:   "more elements before and behind the data, along axes",
+	Doc:   "adds elements before and after the data along axes; negative pads remove them",
 	In:    "data, pads, constant_value?, axes?",
 	Out:   "output",
 	Attrs: "mode string=constant",
@@ -37,7 +37,7 @@ var _ = define(graph.Op{
 			if v.Type != x.Type {
 				n.Fail("constant_value is %s, but the data is %s", v.Type, x.Type)
 			}
-			n.Same(v.Shape.Elems(), graph.Num(1), "constant_value is one element")
+			n.Same(v.Shape.Elems(), graph.Num(1), "constant_value must have one element")
 			data = append(data, 2)
 		}
 		n.Set(0, x.Type, padded(n, x.Shape))
@@ -106,11 +106,12 @@ var _ = define(graph.Op{
 	},
 })
 
-// PadGrad is for the modes that repeat the data.
+// PadGrad is the gradient of the modes reflect, edge and wrap. That of constant is a Pad with
+// negative pads.
 var _ = define(graph.Op{
 	Name:   "PadGrad",
 	Domain: own,
-	Doc:    "the gradient of Pad by repeated data: dy added where each element came from",
+	Doc:    "the gradient of Pad in modes reflect, edge and wrap: dy added where each element came from",
 	In:     "dY, pads, shape, axes?",
 	Out:    "dX",
 	Attrs:  "mode string",
@@ -150,11 +151,11 @@ var _ = define(graph.Op{
 	},
 })
 
-// padded is a shape with the pads.
+// padded is the shape of the padded data.
 func padded(n *graph.Node, s graph.Shape) graph.Shape {
 	mode, ok := padModes[n.Str("mode")]
 	if !ok {
-		n.Fail("mode is %q; there are constant, reflect, edge and wrap", n.Str("mode"))
+		n.Fail("mode is %q, not constant, reflect, edge or wrap", n.Str("mode"))
 	}
 	var axes []int
 	if n.In(3) == nil {
@@ -170,19 +171,19 @@ func padded(n *graph.Node, s graph.Shape) graph.Shape {
 	}
 	pads := knownDims(n, 1, "pads")
 	if len(pads) != 2*len(axes) {
-		n.Fail("%d pads for %d axes; two each are needed", len(pads), len(axes))
+		n.Fail("there are %d pads for %d axes; each axis needs two", len(pads), len(axes))
 	}
 	out := slices.Clone(s)
 	for i, a := range axes {
 		out[a] = s[a].Add(pads[i]).Add(pads[i+len(axes)])
 		if mode != nil && s[a].Is(0) && !out[a].Is(0) {
-			n.Fail("dim %d is 0: there is nothing to repeat", a)
+			n.Fail("dim %d is 0: mode %s has no element to repeat", a, n.Str("mode"))
 		}
 	}
 	return out
 }
 
-// padBefore is how many elements each dim gets at its beginning.
+// padBefore is the number of elements added before each dim.
 func padBefore(c *graph.Call, rank int) []int {
 	out := make([]int, rank)
 	pads, axes := c.In[1], input(c, 3)
@@ -209,7 +210,7 @@ func padFill(c *graph.Call) {
 	}
 }
 
-// padding puts the data into the constant.
+// padding copies the data into an output filled with the constant.
 var padding mover = func(c *graph.Call) []move {
 	x, y := c.In[0], c.Out[0]
 	m := move{from: strides(x.Shape), to: strides(y.Shape)}
@@ -226,7 +227,7 @@ var padding mover = func(c *graph.Call) []move {
 	return []move{m}
 }
 
-// padRepeats does the other modes, if the node has one of them.
+// padRepeats runs modes reflect, edge and wrap, and returns false for constant.
 func padRepeats(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) bool {
 	if padModes[c.Node.Str("mode")] == nil {
 		return false
@@ -245,8 +246,8 @@ func padRepeats(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) 
 	return true
 }
 
-// padSources says where the elements of the larger shape come from: those of
-// row r from base + last[column].
+// padSources returns where elements of the padded shape come from: element column of row r
+// from base + last[column].
 func padSources(c *graph.Call, small, large []int) (rows, width int, at func(r int) (base int, last []int)) {
 	index := padModes[c.Node.Str("mode")]
 	st := strides(small)
@@ -270,7 +271,7 @@ func padSources(c *graph.Call, small, large []int) (rows, width int, at func(r i
 	}
 }
 
-// Before opset 11 everything but the data was an attribute.
+// Before opset 11 all inputs but the data are attributes.
 var _ = define(graph.Op{
 	Name:  "Pad",
 	Doc:   "the form before opset 11, with pads as an attribute",
@@ -289,10 +290,10 @@ var _ = define(graph.Op{
 
 var padKernel = halved(shader("pad", "pad.comp"))
 
-// padRules are the kernel's modes.
+// padRules are the modes of pad.comp.
 var padRules = map[string]uint32{"edge": 0, "reflect": 1, "wrap": 2}
 
-// lowerPad carries the data into what was filled with the constant.
+// lowerPad fills the output with the constant and copies the data into it.
 func lowerPad(l *graph.Lowering) {
 	known := []int{1}
 	if l.Node.In(3) != nil {
@@ -316,8 +317,8 @@ func lowerPad(l *graph.Lowering) {
 	}
 }
 
-// lowerRepeats is a pad that repeats the data, or the gradient of one; the pads
-// are in input 1 of c.
+// lowerRepeats lowers modes reflect, edge and wrap, or with back their gradient; the pads are
+// in input 1 of c.
 func lowerRepeats(l *graph.Lowering, c *graph.Call, back bool) {
 	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
 		return

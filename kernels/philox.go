@@ -2,9 +2,9 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// philox is Philox4x32-10: four random words from a counter and a key, without
-// any state (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011).
-// Words are named one by one so that they stay in registers.
+// philox is Philox4x32-10, a counter-based generator: four random words from a counter and a
+// key, without state (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011). The
+// words are separate variables, not an array, so that they stay in registers.
 func philox(c0, c1, c2, c3, k0, k1 uint32) (uint32, uint32, uint32, uint32) {
 	for range 10 {
 		a, b := uint64(c0)*0xd2511f53, uint64(c2)*0xcd9e8d57
@@ -15,9 +15,8 @@ func philox(c0, c1, c2, c3, k0, k1 uint32) (uint32, uint32, uint32, uint32) {
 	return c0, c1, c2, c3
 }
 
-// stream is the random words of one node in one step. Word i depends on the
-// seed, the step, who draws and i, and on nothing else: not on when it is
-// drawn, by whom, or how often.
+// stream is the random words of one node in one step. Word i depends only on the seed, the
+// step, the node's identity and i, so it can be drawn again in any order.
 type stream struct {
 	key  [2]uint32
 	step uint32

@@ -2,22 +2,22 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// A device shows a kernel no more than so many bytes of a buffer. Kernels that go
-// row by row see larger operands in pieces, by several dispatches.
+// A descriptor covers at most Limits.Range bytes of a buffer (maxStorageBufferRange).
+// Kernels that work row by row process larger operands in pieces, by several dispatches.
 
-// pieceAlignment is what pieces begin at multiples of: enough for every device, and
-// for half as many bytes too, where elements are 16-bit floats.
+// pieceAlignment is the alignment of pieces in bytes. It suffices for every device
+// (minStorageBufferOffsetAlignment), also after halving, for 16-bit floats.
 const pieceAlignment = 128
 
-// piece is how many of n rows go into one dispatch: all if they fit, or if no
-// number of them would. rowBytes is the distance of rows in each operand, 0 for one
-// that every row sees whole.
+// piece is how many of n rows go into one dispatch: all if they fit, or if no aligned number
+// of them does. rowBytes is the row stride of each operand in bytes, 0 if all rows read the
+// whole operand.
 func piece(l *graph.Lowering, n int, rowBytes ...int64) int {
 	most, step := int64(n), int64(1)
 	for _, b := range rowBytes {
 		if b > 0 {
 			most = min(most, l.Limits.Range/b)
-			step = max(step, pieceAlignment/gcd(b, pieceAlignment)) // of powers of two the larger is the multiple
+			step = max(step, pieceAlignment/gcd(b, pieceAlignment)) // powers of two: the maximum is the common multiple
 		}
 	}
 	if most == int64(n) || most < step {
@@ -33,7 +33,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// inPieces calls f for each piece of n rows, with the buffers' parts.
+// inPieces calls f for each piece of n rows, with the buffers restricted to it.
 func inPieces(l *graph.Lowering, n int, buffers []graph.Buffer, rowBytes []int64, f func(rows int, buffers []graph.Buffer)) {
 	each := piece(l, n, rowBytes...)
 	if each == n {
@@ -52,9 +52,9 @@ func inPieces(l *graph.Lowering, n int, buffers []graph.Buffer, rowBytes []int64
 	}
 }
 
-// samplesOf shows some samples of a buffer that has n of so many elements each, if the
-// device does not show all of them, and says how many elements it leaves out in front:
-// strides count from so many before what is seen.
+// samplesOf restricts a buffer of n samples, sample elements each, to count of them from first
+// on, if the whole exceeds the descriptor range. It returns how many elements are left out
+// before them, which offsets must be reduced by.
 func samplesOf(l *graph.Lowering, b graph.Buffer, n, sample, first, count int) (seen graph.Buffer, before int) {
 	if int64(4*n*sample) <= l.Limits.Range {
 		return b, 0
@@ -65,8 +65,8 @@ func samplesOf(l *graph.Lowering, b graph.Buffer, n, sample, first, count int) (
 	return b, before
 }
 
-// samplesAtOnce is how many of n samples samplesOf can show of buffers with so many
-// elements a sample, but at least one.
+// samplesAtOnce is how many of n samples fit the descriptor range in all buffers, whose
+// samples have the given numbers of elements; at least one.
 func samplesAtOnce(l *graph.Lowering, n int, samples ...int) int {
 	most := int64(n)
 	for _, sample := range samples {

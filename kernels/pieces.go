@@ -6,10 +6,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What rules that see an operator in its pieces (Fuse) have in common.
+// Helpers of Fuse rules, which match an operator's decomposition.
 
-// closeTo reports whether a number written into a model of v's type is meant
-// to be x: exporters round it to float32 or to the type.
+// closeTo reports whether a constant got in a model is x, up to rounding to float32 or to v's
+// type.
 func closeTo(v *graph.Value, got, x float64) bool {
 	tolerance := 1e-6
 	switch v.Type {
@@ -21,16 +21,16 @@ func closeTo(v *graph.Value, got, x float64) bool {
 	return math.Abs(got-x) <= tolerance*math.Abs(x)
 }
 
-// is reports whether v is the number x.
+// is reports whether v is the constant x.
 func (p pieces) is(v *graph.Value, x float64) bool {
 	got, ok := p.Number(v)
 	return ok && closeTo(v, got, x)
 }
 
-// pieces is a match with what many rules ask.
+// pieces is a match with helpers that many rules use.
 type pieces struct{ *graph.Match }
 
-// scaled sees a node as a value times a number, of the value's own shape.
+// scaled matches a node as x·c, c a constant that does not change the shape.
 func (p pieces) scaled(n *graph.Node) (x *graph.Value, c float64, ok bool) {
 	switch n.Op.FullName() {
 	case "Mul":
@@ -47,7 +47,8 @@ func (p pieces) scaled(n *graph.Node) (x *graph.Value, c float64, ok bool) {
 	return nil, 0, false
 }
 
-// unscaled takes numbers off v as long as nothing else reads what is between.
+// unscaled matches v = x·c, through several multiplications and divisions by constants if
+// nothing else reads the values between.
 func (p pieces) unscaled(v *graph.Value) (x *graph.Value, c float64) {
 	c = 1
 	for {
@@ -68,8 +69,8 @@ func (p pieces) unscaled(v *graph.Value) (x *graph.Value, c float64) {
 	}
 }
 
-// factors takes v apart into a number and the values it multiplies, as long as
-// nothing else reads what is between; a square and a cube are two and three.
+// factors matches v as a constant times a product of values, if nothing else reads the values
+// between; a square counts as two factors, a cube as three.
 func (p pieces) factors(v *graph.Value) (c float64, xs []*graph.Value) {
 	v, c = p.unscaled(v)
 	if n := p.Inner(v, "Mul"); n != nil {
@@ -89,7 +90,7 @@ func (p pieces) factors(v *graph.Value) (c float64, xs []*graph.Value) {
 	return c, []*graph.Value{v}
 }
 
-// power sees v as x to a number.
+// power matches v = xᵉ, e a constant.
 func (p pieces) power(v *graph.Value) (x *graph.Value, e float64) {
 	n := p.Maker(v, "Pow")
 	if n == nil || !n.Inputs[0].Shape.Equal(v.Shape) {
@@ -103,7 +104,7 @@ func (p pieces) power(v *graph.Value) (x *graph.Value, e float64) {
 	return n.Inputs[0], e
 }
 
-// plus sees v as a value and a number, added.
+// plus matches v = x + c, c a constant.
 func (p pieces) plus(v *graph.Value) (x *graph.Value, c float64) {
 	n := p.Maker(v, "Add")
 	if n == nil {
@@ -118,8 +119,8 @@ func (p pieces) plus(v *graph.Value) (x *graph.Value, c float64) {
 	return nil, 0
 }
 
-// biased sees v, which one node reads, as a value and a vector along its last
-// dim that is kept from step to step.
+// biased matches v, which only one node reads, as x + bias, where bias is a stored vector
+// along the last dim.
 func (p pieces) biased(v *graph.Value) (x, bias *graph.Value) {
 	n := p.Inner(v, "Add")
 	if n == nil || v.Rank() == 0 {
@@ -134,7 +135,7 @@ func (p pieces) biased(v *graph.Value) (x, bias *graph.Value) {
 	return nil, nil
 }
 
-// oneNumber is the number that a constant is.
+// oneNumber returns the number of a constant of one element.
 func oneNumber(v *graph.Value) (x float64, ok bool) {
 	if v == nil || v.Kind != graph.Const || v.Data == nil || !v.Shape.Elems().Is(1) {
 		return 0, false

@@ -9,13 +9,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Pointwise kernels: an operator that makes an element of its output from one
-// of each input gives the expression, in GLSL over a, b and c and the numbers p
-// and q; pointwise.comp has the functions that it may use. All expressions of
-// one signature are in one shader, which a specialisation constant picks from.
+// Pointwise kernels: an operator whose output element depends on one element of each input
+// gives a GLSL expression of these elements a, b and c and the constants p and q, which may
+// call the functions of expressions.glsl. All expressions of one signature are in one shader;
+// a specialization constant selects one.
 
-// pointwiseForm is a signature: the shader's names for element types, as
-// stored and as seen by the expression.
+// pointwiseForm is a signature: the element types of output and inputs.
 type pointwiseForm struct {
 	name  string
 	types []graph.DType // of z, a, b, c
@@ -25,7 +24,7 @@ type pointwiseForm struct {
 	wide, single *graph.Kernel
 }
 
-// stored and seen by element type.
+// pointwiseTypes has the GLSL types of an element type: in a buffer, and in expressions.
 var pointwiseTypes = map[graph.DType]struct{ letter, stored, seen string }{
 	graph.Float32: {"f", "float", "float"},
 	graph.Bool:    {"b", "uint8_t", "uint"},
@@ -66,7 +65,7 @@ func (f *pointwiseForm) allFloat() bool {
 	return !slices.ContainsFunc(f.types, func(t graph.DType) bool { return t != graph.Float32 })
 }
 
-// code is the number that picks an expression.
+// code is the number that selects an expression.
 func (f *pointwiseForm) code(expr string) uint32 {
 	f.once.Do(func() {
 		slices.Sort(f.exprs)
@@ -76,7 +75,7 @@ func (f *pointwiseForm) code(expr string) uint32 {
 	return uint32(i)
 }
 
-// source puts the expressions into the file.
+// source completes pointwise.comp with the expressions.
 func (f *pointwiseForm) source(wide bool) func(string) string {
 	return func(text string) string {
 		f.code("")
@@ -96,7 +95,7 @@ func (f *pointwiseForm) source(wide bool) func(string) string {
 	}
 }
 
-// expressions is the functions that expressions may use.
+// expressions returns the functions that expressions may call.
 func expressions() string {
 	text, err := sources.ReadFile("expressions.glsl")
 	if err != nil {
@@ -105,20 +104,20 @@ func expressions() string {
 	return string(text)
 }
 
-// pointwise is a Lower for operators on floats: the expression of a, b and c,
-// which are the first inputs.
+// pointwise is a Lower for operators on floats, given by an expression of a, b and c, the first
+// inputs.
 func pointwise(expr string) func(*graph.Lowering) {
 	f := graph.Float32
 	return pointwiseOf(expr, nil, f, f, f, f)
 }
 
-// pointwiseBy is pointwise with the numbers p and q, by node.
+// pointwiseBy is pointwise with constants p and q that depend on the node.
 func pointwiseBy(expr string, numbers func(n *graph.Node) []float64) func(*graph.Lowering) {
 	f := graph.Float32
 	return pointwiseOf(expr, numbers, f, f, f, f)
 }
 
-// pointwiseOf is the same for element types z, a, b and c.
+// pointwiseOf is pointwiseBy for element types of z, a, b and c.
 func pointwiseOf(expr string, numbers func(n *graph.Node) []float64, types ...graph.DType) func(*graph.Lowering) {
 	f := formOf(types...)
 	f.exprs = append(f.exprs, expr)
@@ -135,21 +134,21 @@ func pointwiseOf(expr string, numbers func(n *graph.Node) []float64, types ...gr
 	}
 }
 
-// byType picks a Lower by the type of input 0.
+// byType selects a Lower by the type of input 0.
 func byType(forms map[graph.DType]func(*graph.Lowering)) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		if f := forms[l.In[0].Type]; f != nil {
 			f(l)
 			return
 		}
-		l.Refuse("input 0 is %s; there is no kernel for that", l.In[0].Type)
+		l.Refuse("there is no kernel for %s inputs", l.In[0].Type)
 	}
 }
 
-// maxPointwiseDims is the shader's.
+// maxPointwiseDims is the most dims that pointwise.comp supports.
 const maxPointwiseDims = 5
 
-// lower appends the dispatch of an expression over inputs in, into an output.
+// lower appends the dispatch of an expression of inputs in, into output out.
 func (f *pointwiseForm) lower(l *graph.Lowering, expr string, out int, in []int, pq ...float64) {
 	z := l.Out[out]
 	operands := make([]*graph.Operand, len(in))
@@ -161,7 +160,7 @@ func (f *pointwiseForm) lower(l *graph.Lowering, expr string, out int, in []int,
 	f.append(l, expr, z, operands, buffers, pq...)
 }
 
-// append is lower with the operands' buffers told.
+// append is lower with explicit operands and buffers.
 func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand, in []*graph.Operand, buffers []graph.Buffer, pq ...float64) {
 	for i, x := range append([]*graph.Operand{z}, in...) {
 		if x == nil || x.Type != f.types[i] {
@@ -188,7 +187,7 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 	if !mustFit(l, dims, maxPointwiseDims) {
 		return
 	}
-	// Operands that the expression has not are seen as the first.
+	// Bindings that the expression does not use repeat the last operand.
 	for len(buffers) < 4 {
 		buffers = append(buffers, graph.Buffer{Place: buffers[len(buffers)-1].Place, Index: buffers[len(buffers)-1].Index, At: buffers[len(buffers)-1].At, Bytes: buffers[len(buffers)-1].Bytes})
 		st = append(st, st[len(st)-1])
@@ -202,7 +201,7 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 	})
 }
 
-// dispatch appends one over operands with strides st under dims.
+// dispatch appends a dispatch over operands with strides st in shape dims.
 func (f *pointwiseForm) dispatch(l *graph.Lowering, expr string, dims []int, st [][]int, buffers []graph.Buffer, pq []float64) {
 	rank, inner := len(dims), dims[len(dims)-1]
 	alone := uint32(0)

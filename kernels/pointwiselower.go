@@ -4,9 +4,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Lowerings by expressions that families of operators share.
-
-// pick declares several forms at once and picks by node; "" is none.
+// pick selects a lowering by a key of the node.
 func pick[K comparable](forms map[K]func(*graph.Lowering), key func(l *graph.Lowering) K) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		f := forms[key(l)]
@@ -18,7 +16,7 @@ func pick[K comparable](forms map[K]func(*graph.Lowering), key func(l *graph.Low
 	}
 }
 
-// numberwise is an expression that floats and integers have alike.
+// numberwise is an expression that floats and integers share.
 func numberwise(expr string) func(*graph.Lowering) {
 	forms := map[graph.DType]func(*graph.Lowering){}
 	for _, t := range []graph.DType{graph.Float32, graph.Int64, graph.Int32} {
@@ -35,9 +33,9 @@ func integers(expr string) func(*graph.Lowering) {
 	return byType(forms)
 }
 
-// lowerMany folds any number of inputs: two, or three at once, then one more
-// each time. What input 0 lies in may be the output. ints are the expressions
-// for integers, if they are taken.
+// lowerMany folds any number of inputs: the first two or three in one dispatch, then one more
+// in each. The output may share memory with input 0. ints are the expressions for integers,
+// if these are supported.
 func lowerMany(two, three string, ints ...string) func(*graph.Lowering) {
 	forms := map[graph.DType]func(*graph.Lowering){graph.Float32: manyOf(graph.Float32, two, three)}
 	if ints != nil {

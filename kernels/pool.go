@@ -5,11 +5,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// pool is what the pools have in common: each channel of each image by
-// itself, over the geometry of a convolution.
+// pool is the geometry of a pool: that of a convolution, with each channel on its own.
 type pool struct {
 	convolution
-	end [3]int // where the padding behind the input ends
+	end [3]int // end of the padding after the input
 }
 
 func inferPool(n *graph.Node) {
@@ -41,8 +40,8 @@ func poolOver(w window, x, y []int) pool {
 	return p
 }
 
-// span is the input positions of an axis that output o sees: first, and count
-// of them, a dilation apart. padded counts those in the padding too.
+// span returns the input positions of an axis that are in the window of output o: first, and
+// count of them at distance Dilation. padded counts those in the padding, too.
 func (p *pool) span(axis, o int) (first, count, padded int) {
 	start, d := p.From(axis, o, 0), p.Dilation[axis]
 	skip := ceilDiv(max(0, -start), d)
@@ -52,8 +51,8 @@ func (p *pool) span(axis, o int) (first, count, padded int) {
 	return first, count, padded
 }
 
-// each is the plain form of lines: it calls f for every output of an image,
-// with a function that goes over the offsets of the inputs it sees, in order.
+// each is the reference form of Lines: it calls f for every output of an image, with a function
+// that iterates over the offsets of the inputs in its window, in order.
 func (p *pool) each(f func(out int, inputs func(func(in int)))) {
 	var first, count [3]int
 	inputs := func(g func(in int)) {
@@ -79,17 +78,17 @@ func (p *pool) each(f func(out int, inputs func(func(in int)))) {
 	}
 }
 
-// images deals out images to workers.
+// images divides images among workers.
 func (p *pool) images(par f32.Parallel, f func(lo, hi int)) {
 	par(p.N, 1+f32.Grain/4/max(1, f32.Volume(p.Out)*f32.Volume(p.Kernel)), f)
 }
 
-// image is what image i has of x and y.
+// image returns image i of x and of y.
 func (p *pool) image(i int, x, y []float32) (in, out []float32) {
 	return x[i*f32.Volume(p.In):][:f32.Volume(p.In)], y[i*f32.Volume(p.Out):][:f32.Volume(p.Out)]
 }
 
-// poolFlops prices one operation for every tap of every output o.
+// poolFlops counts one operation for every tap and element of a value.
 func poolFlops(of func(n *graph.Node) *graph.Value) func(*graph.Node) graph.Dim {
 	return func(n *graph.Node) graph.Dim {
 		f := of(n).Shape.Elems()
@@ -108,7 +107,7 @@ var (
 	poolTaps   = halved(shader("pool-taps", "pool.comp", "-DTAPS"))
 )
 
-// The kernel's rules.
+// The rules of pool.comp.
 const (
 	poolMax, poolMean, poolMaxGrad, poolMeanGrad, poolWhere, poolGradAt, poolMaxAt = 0, 1, 2, 3, 4, 5, 6
 )
@@ -128,7 +127,7 @@ func (p *pool) dispatch(l *graph.Lowering, kernel *graph.Kernel, rule uint32, pa
 	})
 }
 
-// tapsFit refuses what the kernel with taps has not.
+// tapsFit refuses types and devices that pool-taps does not support.
 func tapsFit(l *graph.Lowering, floats ...*graph.Operand) bool {
 	for _, o := range floats {
 		if o != nil && o.Type != graph.Float32 {
@@ -143,8 +142,8 @@ func tapsFit(l *graph.Lowering, floats ...*graph.Operand) bool {
 	return true
 }
 
-// maxAt has the greatest in output 0 and their places in output 1, in the whole
-// tensor or in the image.
+// maxAt computes maxima in output 0 and their indices in output 1, relative to the whole tensor
+// or to the image.
 func (p *pool) maxAt(l *graph.Lowering, whole bool) {
 	if n := l.Out[1].Len(); n > 0 && tapsFit(l, l.In[0]) {
 		y := unused(true)
@@ -159,7 +158,7 @@ func lowerPool(rule uint32) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		if loweredOut(l, 1) != nil {
 			if l.Node.Int("storage_order") != 0 {
-				l.Refuse("places are counted by columns")
+				l.Refuse("there is no kernel for column-major indices (storage_order 1)")
 				return
 			}
 			p := newPool(l.Node, l.In[0].Shape, l.Out[1].Shape)

@@ -5,16 +5,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Portable reports whether other runtimes have the operator: ONNX does, or
-// ONNX Runtime on a CPU. A model for them may be made of such operators only.
+// Portable reports whether other runtimes have the operator: it is in ONNX, or in ONNX Runtime
+// for CPUs.
 func Portable(op *graph.Op) bool { return !Ours(op) && !op.OnlyCUDA }
 
-// Ours reports whether only memopt has the operator.
+// Ours reports whether the operator exists only in memopt.
 func Ours(op *graph.Op) bool { return op.Domain == own }
 
-// Processor names the instructions that float32 arithmetic uses on this machine.
+// Processor names the instruction set that float32 arithmetic uses on this machine.
 func Processor() string { return f32.Levels()[0] }
 
-// Workspace is the bytes that operators of this process work in beside what
-// plans place: packed blocks of products, which all devices share.
+// Workspace is the memory in bytes that operators of this process use outside of plans: packed
+// blocks of matrix products, which all devices share.
 func Workspace() int64 { return f32.WorkspaceBytes() }

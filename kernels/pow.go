@@ -34,7 +34,7 @@ var _ = define(graph.Op{
 		x, y, z := n.Inputs[0], n.Inputs[1], n.Outputs[0]
 		dx := []*graph.Value{sumTo(b, b.Op("memopt.PowGrad", nil, dy[0], x, y), x.Shape), nil}
 		if y.Type.IsFloat() && y.Kind != graph.Const {
-			// z·ln x; where x is not positive there is no slope, or 0 at 0.
+			// z·ln x; 0 where x ≤ 0, as ln x is undefined.
 			slope := b.Op("Mul", nil, b.Op("Mul", nil, dy[0], z), b.Op("Log", nil, x))
 			zero := num(b, x, 0)
 			dx[1] = cast(b, sumTo(b, b.Op("Where", nil, b.Op("Greater", nil, x, zero), slope, zero), y.Shape), y.Type)
@@ -90,7 +90,7 @@ var _ = define(graph.Op{
 
 var _ = alignAt("Pow")
 
-// exponent is the number that all of y is, or NaN.
+// exponent is the only element of y, or NaN if it has several.
 func exponent(y *graph.Tensor) float64 {
 	if y.Len() != 1 {
 		return math.NaN()
@@ -98,7 +98,7 @@ func exponent(y *graph.Tensor) float64 {
 	return y.Float(0)
 }
 
-// powerRows are the powers that normalisations and losses are written with.
+// powerRows has the common exponents of normalizations and losses.
 var powerRows = map[float64]func(z, x []float32){
 	2: func(z, x []float32) {
 		for i, v := range x {
@@ -127,7 +127,7 @@ var powerRows = map[float64]func(z, x []float32){
 	},
 }
 
-// wholePower multiplies by squaring, with the overflow of the type.
+// wholePower is xⁿ by repeated squaring, wrapping around on overflow.
 func wholePower(x, n int64) int64 {
 	z := int64(1)
 	for ; n > 0; n >>= 1 {
@@ -142,7 +142,7 @@ func wholePower(x, n int64) int64 {
 var _ = define(graph.Op{
 	Name:   "PowGrad",
 	Domain: own,
-	Doc:    "dy·y·xʸ⁻¹, broadcast: the part of x before sums over what was repeated",
+	Doc:    "dz·y·xʸ⁻¹, broadcast: the gradient of X in Pow before broadcasting is undone",
 	In:     "dZ, X, Y",
 	Out:    "dX",
 	Infer: func(n *graph.Node) {

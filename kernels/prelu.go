@@ -63,7 +63,7 @@ var leak = binary{
 	u: func(x, _ uint64) uint64 { return x },
 }
 
-// Before opset 7 the slope was one number, or one for each channel.
+// Before opset 7 the slope has one element, or one for each channel.
 var _ = define(graph.Op{
 	Name: "PRelu",
 	Doc:  "the form before opset 7, with a slope for each channel",

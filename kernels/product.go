@@ -7,20 +7,19 @@ import (
 	"memopt/memopt/graph"
 )
 
-// product is what MatMul, FusedMatMul and Gemm have in common: alpha · op(A) ·
-// op(B) over the last two dims, with the dims before them broadcast. A vector
-// on the left is a row, on the right a column, and its dim of 1 is not in the
-// result.
+// product is shared by MatMul, FusedMatMul and Gemm: alpha · op(A) · op(B) over the last two
+// dims, with the batch dims before them broadcast. A vector A is a row, a vector B a column;
+// the result does not have their dim of 1.
 type product struct {
 	transA, transB bool
 	alpha          float64
-	// batchA: the rows of A, before transA, are its first dim, and the batch the
-	// dims after that; so batchB for B.
+	// batchA: the first dim of A, not the second to last, is its rows (before transA); batch
+	// dims follow it. batchB is the same for B.
 	batchA, batchB bool
 }
 
-// matrix parts the dims of a factor of rank 2 and above into the batch and the
-// two of the matrix, before it is transposed.
+// matrix splits the shape of a factor of rank ≥ 2 into batch dims, rows and columns, before
+// transposing.
 func matrix[D any](shape []D, batched bool) (batch []D, rows, cols D) {
 	r := len(shape)
 	if batched {
@@ -29,19 +28,19 @@ func matrix[D any](shape []D, batched bool) (batch []D, rows, cols D) {
 	return shape[:r-2], shape[r-2], shape[r-1]
 }
 
-// layout says where the matrices of a product lie. Element (i, p) of A is at
-// i·a.i + p·a.p, element (p, j) of B at j·b.i + p·b.p.
+// layout holds the sizes and strides of a product: element (i, p) of A is at i·a.i + p·a.p,
+// element (p, j) of B at j·b.i + p·b.p.
 type layout struct {
 	m, n, k        int
-	batch          []int // dims of the result before the matrix
-	aBatch, bBatch []int // strides under batch, in elements
+	batch          []int // batch dims of the result
+	aBatch, bBatch []int // strides of the batch dims in A and B
 	a, b           struct{ i, p int }
 }
 
 func (p product) layout(aShape, bShape, out []int) (l layout) {
 	l.m, l.n = 1, 1
 	var aLead, bLead []int
-	var row, aStep, bStep int // from a row to the next, from a matrix of the batch to the next
+	var row, aStep, bStep int // strides between rows and between matrices
 	if len(aShape) == 1 {
 		l.k, l.a.i, l.a.p = aShape[0], aShape[0], 1
 	} else {
@@ -78,10 +77,10 @@ func (p product) layout(aShape, bShape, out []int) (l layout) {
 	return l
 }
 
-// shapes gives the result's shape and k, from formulas.
+// shapes returns the result's shape and k.
 func (p product) shapes(n *graph.Node, a, b graph.Shape) (out graph.Shape, k graph.Dim) {
 	if len(a) == 0 || len(b) == 0 {
-		n.Fail("a scalar has no product of matrices; the shapes are %s and %s", a, b)
+		n.Fail("A and B must not be scalars, but their shapes are %s and %s", a, b)
 	}
 	var aLead, bLead graph.Shape
 	var rows, cols []graph.Dim
@@ -100,7 +99,7 @@ func (p product) shapes(n *graph.Node, a, b graph.Shape) (out graph.Shape, k gra
 		}
 		cols = append(cols, c)
 	}
-	n.Same(k, kb, "the dims that are multiplied")
+	n.Same(k, kb, "the inner dims of A and B")
 	return slices.Concat(broadcast(n, aLead, bLead), rows, cols), k
 }
 
@@ -111,7 +110,7 @@ func (p product) infer(n *graph.Node) {
 	n.Set(0, n.Inputs[0].Type, out)
 }
 
-// flops: a multiplication and an addition for each k of each element.
+// flops counts a multiplication and an addition for each k of each element.
 func (p product) flops(n *graph.Node) graph.Dim {
 	a := n.Inputs[0].Shape
 	k := a[0]
@@ -134,8 +133,8 @@ func (p product) eval(c *graph.Call) {
 	})
 }
 
-// sums calls f for each element of the result with its sum over k, as a float
-// or an integer by the element type.
+// sums calls f for each element of the result with its sum over k, as a float or an integer
+// according to the element type.
 func (p product) sums(c *graph.Call, f func(o int, f float64, i int64)) {
 	x, y := c.In[0], c.In[1]
 	l := p.layout(x.Shape, y.Shape, c.Out[0].Shape)
@@ -167,7 +166,7 @@ func (p product) fast(c *graph.Call) {
 	}
 }
 
-// into computes a float32 product, or adds it to what z holds.
+// into computes a float32 product into z, or adds it to z.
 func (p product) into(c *graph.Call, z []float32, add bool) {
 	l, batches := p.whole(c)
 	size := l.m * l.n
@@ -188,25 +187,25 @@ func (p product) into(c *graph.Call, z []float32, add bool) {
 	}
 }
 
-// whole is a call's layout and how many products it is.
+// whole returns a call's layout and its number of products.
 func (p product) whole(c *graph.Call) (l layout, batches int) {
 	l = p.layout(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
 	batches = elems(l.batch)
 	if batches > 1 && c.In[1].Len() == l.k*l.n && c.In[0].Len() == batches*l.m*l.k && l.a.p == 1 && !p.batchA {
-		// One B for all: the rows of the whole batch are one tall matrix.
+		// All matrices share B: the whole batch is one tall matrix.
 		l.m, l.batch, batches = l.m*batches, nil, 1
 	}
 	return l, batches
 }
 
-// grads are again products, of the same matrices seen otherwise; nothing is
-// transposed in memory.
+// grads returns the gradients of A and B. They are products that read the matrices in place,
+// transposed where needed.
 func (p product) grads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.Value) {
 	if p.batchA || p.batchB {
 		return p.batchGrads(b, x, y, dz)
 	}
 	xs, ys := x.Shape, y.Shape
-	// Vectors take part as matrices.
+	// Treat vectors as matrices.
 	zs := slices.Clone(dz.Shape)
 	if len(ys) == 1 {
 		y, p.transB = reshape(b, y, graph.Shape{ys[0], graph.Num(1)}), false
@@ -228,8 +227,8 @@ func (p product) grads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.V
 	}
 	left := x
 	if y.Rank() == 2 && x.Rank() > 2 && !p.transA {
-		// One B for the whole batch: seen as one tall matrix, the batch is
-		// summed inside the product, and no gradient for each part is made.
+		// All matrices share B: viewed as one tall matrix, the product itself sums over the batch,
+		// so no gradient for each matrix is stored.
 		left, dz = tall(b, x), tall(b, dz)
 	}
 	if p.transB {
@@ -240,8 +239,8 @@ func (p product) grads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.V
 	return reshape(b, dx, xs), reshape(b, dy, ys)
 }
 
-// batchGrads turns factors whose rows come first around, and their gradients
-// back.
+// batchGrads transposes factors whose rows come first to batch-first order, and their
+// gradients back.
 func (p product) batchGrads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.Value) {
 	turn := func(v *graph.Value, there bool, order func(rank int) []int64) *graph.Value {
 		if !there || v.Rank() < 3 {
@@ -271,13 +270,13 @@ func (p product) batchGrads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *gr
 	return turn(dx, p.batchA, back), turn(dy, p.batchB, back)
 }
 
-// tall views a batch of matrices as one.
+// tall views a batch of matrices as one tall matrix.
 func tall(b *graph.Builder, x *graph.Value) *graph.Value {
 	r := x.Rank()
 	return reshape(b, x, graph.Shape{x.Shape[:r-1].Elems(), x.Shape[r-1]})
 }
 
-// node appends the product as an operator.
+// node appends the product as a MatMul or FusedMatMul.
 func (p product) node(b *graph.Builder, x, y *graph.Value) *graph.Value {
 	if p == (product{alpha: 1}) {
 		return b.Op("MatMul", nil, x, y)
@@ -295,7 +294,7 @@ func (p product) node(b *graph.Builder, x, y *graph.Value) *graph.Value {
 	return b.Op(microsoft+".FusedMatMul", attrs, x, y)
 }
 
-// scaled is v · x; no node if x is 1.
+// scaled is v·x, or v itself if x is 1.
 func scaled(b *graph.Builder, v *graph.Value, x float64) *graph.Value {
 	if x == 1 {
 		return v

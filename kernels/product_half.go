@@ -5,21 +5,20 @@ import (
 	"memopt/memopt/graph"
 )
 
-// A product of 16-bit floats is one of float32: factors are widened while
-// panels are packed, sums stand in the scratch until they are rounded.
+// Products of 16-bit floats compute in float32: factors are converted while panels are packed,
+// and sums stay in work space until they are rounded.
 
 func isHalf(t graph.DType) bool { return t == graph.Float16 || t == graph.BFloat16 }
 
-// The sums of so many rows and columns stand in the scratch at one time: what
-// one pass over packed panels makes. More would cost the arena a float32 copy
-// of the result, and save nothing.
+// The block of float32 sums in work space: what one pass over packed panels computes. A larger
+// block would cost memory and save nothing.
 const (
 	wideRows = f32.BlockM
 	wideCols = f32.BlockN
 	wideSums = wideRows * wideCols
 )
 
-// wideScratch is the scratch that sums of 16-bit floats need.
+// wideScratch is the work space for the sums of a product of 16-bit floats.
 func wideScratch(n *graph.Node) graph.Dim {
 	if !isHalf(n.Inputs[0].Type) {
 		return graph.Num(0)
@@ -27,14 +26,13 @@ func wideScratch(n *graph.Node) graph.Dim {
 	return n.Outputs[0].Shape.Elems().Min(graph.Num(wideSums)).Mul(graph.Num(4))
 }
 
-// hasWide reports whether a call is of 16-bit floats and has that scratch.
+// hasWide reports whether a call is of 16-bit floats and has the work space for sums.
 func hasWide(c *graph.Call) bool {
 	return isHalf(c.In[0].Type) && len(c.Scratch) >= 4*min(c.Out[0].Len(), wideSums)
 }
 
-// intoHalf computes a product of 16-bit floats, block by block. begin, if there
-// is one, gives the value that the sums of a block begin with: rows from row
-// on, columns from col on.
+// intoHalf computes a product of 16-bit floats block by block. begin, if not nil, initializes
+// the sums of the block at (row, col).
 func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows, cols int)) {
 	if c.Out[0].Len() == 0 {
 		return
@@ -43,7 +41,7 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 	a, b := operandOf(c.In[0], l.a.i, l.a.p, float32(p.alpha)), operandOf(c.In[1], l.b.i, l.b.p, 1)
 	z := floats(c.Scratch)
 	size := l.m * l.n
-	// Small matrices are dealt out whole, as many as there is room for.
+	// Small matrices: each worker computes whole ones, as many as fit the work space.
 	if each := wideSums / size; each > 1 && batches > 1 {
 		for first := 0; first < batches; first += each {
 			last := min(first+each, batches)
@@ -71,7 +69,7 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 	}, l.aBatch, l.bBatch)
 }
 
-// narrow rounds sums to rows of the output, which are ld apart from at on.
+// narrow rounds sums into rows of the output, which begin at element at and have stride ld.
 func narrow(c *graph.Call, z []float32, at, rows, cols, ld int) {
 	c.Parallel(rows*cols, f32.Grain/4, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -80,7 +78,7 @@ func narrow(c *graph.Call, z []float32, at, rows, cols, ld int) {
 	})
 }
 
-// operandOf is a tensor as an operand that begins at an element of it.
+// operandOf returns a function that makes an operand of a tensor from an element on.
 func operandOf(t *graph.Tensor, si, sp int, scale float32) func(at int) f32.Operand {
 	if t.Type == graph.Float32 {
 		x := t.F32()

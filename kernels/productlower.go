@@ -8,23 +8,20 @@ import (
 	"memopt/memopt/graph"
 )
 
-// productTile is a way to part a product: a kernel, and what a group of it owns.
+// productTile is a product kernel and the tile of the result that one workgroup computes.
 type productTile struct {
-	shared        bool // through memory that a group shares
+	shared        bool // uses workgroup shared memory
 	rows, columns int  // columns 0: two for each lane of a subgroup
-	// What a group costs beside others of its kind: for the elements that it
-	// loads, and for a row.
+	// Relative cost of a workgroup: fixed, and for each row.
 	begin, row      int
 	singles, paired *graph.Kernel
-	spec            []uint32 // behind the constants that all have
-	addresses       bool     // there may be a form of paired for those
+	spec            []uint32 // specialization constants after the common ones
+	addresses       bool     // paired has a form that finds lines of B by address
 }
 
-// productTiles are for devices of two kinds. On a driver for the processor,
-// whose lanes load one by one and where a barrier is dear, a subgroup works
-// alone; there the numbers are measured. Graphics processors have the groups'
-// own memory; there a tile that is larger loads less, and one that is smaller
-// makes more groups.
+// productTiles has tiles for two kinds of devices. On CPU drivers, where lanes load one by one
+// and barriers are expensive, each subgroup works alone; their costs are measured. GPUs use
+// shared memory; there a larger tile loads less, a smaller one makes more workgroups.
 var productTiles = func() (tiles []productTile) {
 	for _, rows := range []int{12, 8, 4} {
 		size := fmt.Sprintf("-DROWS=%d", rows)
@@ -39,18 +36,17 @@ var productTiles = func() (tiles []productTile) {
 	return tiles
 }()
 
-// addressedTerms is how many terms a subgroup that works alone sums of lines of B
-// found by addresses. Of more terms the strip of B that all its tiles go through does
-// not stay in a core's first cache, and what comes of addresses is gathered, which
-// no core fetches ahead: 512 terms at 13–16 GFLOP/s rather than 20. Lines that lie
-// along the terms are fetched anyway.
+// addressedTerms is the most terms that a subgroup sums at a time on a CPU driver if lines of B
+// are found by address. With more terms the strip of B that all its tiles read does not stay
+// in the L1 cache, and gathers are not prefetched: 512 terms run at 13–16 GFLOP/s, not 20.
+// Lines that are contiguous along the terms are prefetched anyway.
 const addressedTerms = 384
 
-// busyGroups keep a graphics processor busy.
+// busyGroups is the number of workgroups that keeps a GPU busy.
 const busyGroups = 128
 
-// productTileFor is the tile by which a product takes least: whole tiles count,
-// and on a graphics processor too few of them.
+// productTileFor selects the tile with the least estimated cost: partial tiles cost as much as
+// whole ones, and on a GPU having fewer than busyGroups is penalized.
 func productTileFor(l *graph.Lowering, m, n, batch int) productTile {
 	var best productTile
 	least := math.Inf(1)
