@@ -237,7 +237,7 @@ func (f *forwardFitting) quantized() {
 		return
 	}
 	q, most, err := quantizedTo(f.ctx, f.path, func(to string) (int64, error) {
-		o, err := forwardOptions(f.config)
+		o, err := forwardOptions(f.config, session.Watch{})
 		if err != nil {
 			return 0, err
 		}

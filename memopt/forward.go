@@ -29,8 +29,9 @@ import (
 var arenas session.Arenas
 
 // forwardOptions are the settings as options.
-func forwardOptions(c configs.Config) (o session.Options, err error) {
+func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, err error) {
 	o = session.Options{
+		Watch:    watch,
 		Optimize: c.Optimize, Pattern: c.MemoryPattern, Patterns: c.MaxPatterns, MemoryLimit: c.MemoryLimit, Seed: c.Seed, Threads: c.Threads, SaveTo: c.OptimizedModelPath, SaveBeside: c.OptimizedModelFile, SaveFrom: c.OptimizedModelFrom,
 		Arena: arena.Options{Strategy: arena.Strategy(c.ArenaStrategy), InitialChunkBytes: c.InitialChunk, InitialGrowthBytes: c.InitialGrowth,
 			MaxDeadBytes: c.MaxDead, MaxPowerOfTwoBytes: c.MaxPowerOfTwo, Off: !c.CPUArena},
@@ -53,11 +54,11 @@ func forwardOptions(c configs.Config) (o session.Options, err error) {
 			}
 			return contextMemory{shared}, nil
 		}
-		o.Device = func(m session.DeviceMemory, s *planner.Schedule, with session.Device, arena int64, places session.Places) (session.Device, error) {
+		o.Device = func(m session.DeviceMemory, s *planner.Schedule, with session.Device, arena int64, places session.Places, loaded func()) (session.Device, error) {
 			if v, is := with.(*vulkan.Device); is {
 				return fromVulkan(v.With(s, arena, placesIn(places)))
 			}
-			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places)})
+			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places), Loaded: loaded, Count: watch.Count})
 		}
 	}
 	return o, nil
@@ -67,7 +68,12 @@ func forwardOptions(c configs.Config) (o session.Options, err error) {
 // Sessions that name one arena share it, as the first of them has it, and its limit.
 // Data is the file that its inputs will be of, if that is known: for errors.
 func OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
-	o, err := forwardOptions(c)
+	return (*Phases)(nil).OpenForward(ctx, m, c, data)
+}
+
+// OpenForward is the function of that name, as phases of the table.
+func (p *Phases) OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
+	o, err := forwardOptions(c, p.watch(m.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +179,8 @@ type Forward struct {
 	Bind string
 	// Beside are sessions that run in turn with it, on made-up numbers.
 	Beside []*session.Session
-	Shrink bool // at the end
+	Shrink bool    // at the end
+	Phases *Phases // nil if nobody looks at them; its Table is the caller's to ask for, once all sessions are closed
 	// Progress is called after every run, if it is set.
 	Progress func(run, runs int, took time.Duration)
 	Stop     <-chan struct{} // as Training has it
@@ -219,6 +226,18 @@ func runBeside(ctx context.Context, all []*session.Session, in []map[string]*gra
 // own and results back; to host memory that the device sees where it is; to buffers of the device.
 func Binds() []string { return []string{"copy", "import", "device"} }
 
+// boundBytes is what buffers for inputs take.
+func boundBytes(s *session.Session, how string, in map[string]*graph.Tensor) (n int64) {
+	room := session.OnDevice
+	if how == "import" {
+		room = session.OnHost
+	}
+	for _, x := range in {
+		n += s.BufferBytes(room, int64(len(x.Bytes)))
+	}
+	return n
+}
+
 // bind binds all inputs, and the outputs that are fetched.
 func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []string) (*session.Binding, error) {
 	b := s.NewBinding()
@@ -255,6 +274,7 @@ func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []s
 func RunForward(ctx context.Context, s *session.Session, c configs.Config, f Forward) (r *Ran, err error) {
 	r = &Ran{Warnings: ForwardWarnings(s, c)}
 	var data *tensorfile.Set
+	f.Phases.reading()
 	if f.Data != "" {
 		if data, err = readData(f.Data); err != nil {
 			return nil, err
@@ -273,11 +293,13 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	for _, name := range f.Fetch {
 		fetches = append(fetches, session.Fetch{Name: name})
 	}
+	f.Phases.read(in, data)
+	heap := heapOf(in, data)
 	watch := watchMemory()
 	defer func() {
 		watch.end()
 		if r != nil && r.Result != nil {
-			r.Anonymous = watch.ofSession(s, data)
+			r.Anonymous = watch.ofSessions(append([]*session.Session{s}, f.Beside...), heap)
 		}
 	}()
 	var beside []map[string]*graph.Tensor
@@ -287,10 +309,13 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			return nil, input(fmt.Errorf("%s: %w", other.Path(), err))
 		}
 		beside = append(beside, in)
+		f.Phases.read(in, nil)
+		heap += heapOf(in, nil)
 	}
 	var o session.RunOptions
 	run := func() (*session.Result, error) { return s.Run(ctx, in, fetches, o) }
 	if f.Bind != "" && f.Bind != Binds()[0] {
+		f.Phases.binding(f.Bind, boundBytes(s, f.Bind, in))
 		b, err := bind(s, f.Bind, in, f.Fetch)
 		defer b.ClearOutputs()
 		defer b.ClearInputs()
@@ -304,6 +329,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			result, _, err := b.Run(ctx, session.RunOptions{})
 			return result, err
 		}
+		defer f.Phases.unbinding()
 		defer func() { // results are looked at when nothing is bound any more
 			for i := range resultsOf(r) {
 				x := &r.Outputs[i]
@@ -317,6 +343,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		}()
 	}
 	for i := range max(f.Repeat, 1) {
+		f.Phases.again(i, f.Repeat)
 		if i == 1 {
 			o.Same = map[string]bool{}
 			for name := range in {
@@ -339,6 +366,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			return nil, err
 		}
 		r.Stats = s.Stats()
+		f.Phases.ran(r.Promised, r.Stats)
 		if f.Progress != nil {
 			f.Progress(i+1, f.Repeat, r.Took)
 		}
@@ -348,6 +376,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		}
 	}
 	if f.Shrink {
+		f.Phases.shrinking()
 		r.Shrunk = s.Shrink()
 	}
 	return r, nil
@@ -368,19 +397,24 @@ func resultsOf(r *Ran) []session.Output {
 	return r.Outputs
 }
 
-// ofSession is what was seen beside what a session holds that no file is behind; nil where the system does not tell.
-func (w *memoryWatch) ofSession(s *session.Session, data *tensorfile.Set) *Anonymous {
-	a := &Anonymous{Measured: w.most.Load()}
+// ofSessions is what was seen beside what sessions, that run in turn, and their inputs hold that no file is behind; nil where the
+// system does not tell.
+func (w *memoryWatch) ofSessions(all []*session.Session, inputs int64) *Anonymous {
+	a := &Anonymous{Measured: w.most.Load(), Data: inputs}
 	if a.Measured == 0 {
 		return nil
 	}
-	if data != nil {
-		a.Data = data.Copied
+	held := kernels.Workspace() + a.Data
+	for i, s := range all {
+		stats := s.Stats()
+		if Lowered(stats.Device) {
+			return a
+		}
+		if held += stats.HeldMost - stats.Weights.Mapped; i == 0 && len(all) > 1 {
+			held += stats.Arena.MaxTotalAllocated // which they share, and none has on its account
+		}
 	}
-	if stats := s.Stats(); !Lowered(stats.Device) {
-		held := stats.HeldMost - stats.Weights.Mapped + kernels.Workspace() + a.Data
-		a.Promised = held + held/20 + programMemory
-	}
+	a.Promised = held + held/20 + programMemory
 	return a
 }
 

@@ -55,9 +55,9 @@ func TestForwardOnVulkan(t *testing.T) {
 		}
 		now := gpu.Stats()
 		if weights == 0 {
-			weights = now.Owners["weights"]
+			weights = now.Owners["weights on the device"]
 		}
-		if now.Owners["weights"] != weights || now.Patterns.Kept > 3 {
+		if now.Owners["weights on the device"] != weights || now.Patterns.Kept > 3 {
 			t.Errorf("after %d shapes: %v, %d patterns", i+1, now.Owners, now.Patterns.Kept)
 		}
 	}

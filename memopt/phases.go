@@ -19,10 +19,12 @@ type Phases struct {
 	unified bool
 	lowered bool // the device runs kernels, and its driver compiles them
 	parts   PhaseParts
-	sums    int64 // of the gradients, those that several runs add up
-	flat    bool  // all memory is there from the start
-	early   bool  // optimizer states are wanted before the first backward pass is over
-	resumed bool  // states came from a checkpoint, and were there before the first step
+	sums    int64  // of the gradients, those that several runs add up
+	flat    bool   // all memory is there from the start
+	early   bool   // optimizer states are wanted before the first backward pass is over
+	resumed bool   // states came from a checkpoint, and were there before the first step
+	row     string // that goes on
+	runs    forwardPhases
 }
 
 // PhaseParts are what the memory of a run is made of, in bytes: M = W + G + O + A + io.
@@ -44,6 +46,7 @@ type PhaseParts struct {
 // PhaseTable is the table.
 type PhaseTable struct {
 	Device  string
+	Forward bool // of a forward program, which has neither gradients nor optimizer states
 	Unified bool
 	Rule    string // how host and device are combined
 	Parts   PhaseParts
@@ -52,10 +55,7 @@ type PhaseTable struct {
 
 // NewPhases begins a table with the process (P0) and its device (P1).
 func NewPhases(device string) (*Phases, error) {
-	p := &Phases{r: loader.NewRecorder(), unified: true}
-	p.r.Begin("P0", "process started", 0)
-	p.r.Begin("P1", "device ready", 0)
-	kind, which, err := findDevice(device)
+	p, kind, which, err := beginPhases(device)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,18 @@ func NewPhases(device string) (*Phases, error) {
 		p.r.Watch(loader.NewHost())
 	}
 	p.r.End()
-	p.lowered = kind.lowered
 	return p, nil
+}
+
+// beginPhases begins a table with the process, and the row of its device.
+func beginPhases(device string) (p *Phases, kind deviceKind, which string, err error) {
+	if kind, which, err = findDevice(device); err != nil {
+		return nil, kind, "", err
+	}
+	p = &Phases{r: loader.NewRecorder(), unified: true, lowered: kind.lowered}
+	p.next("P0", "process started", 0)
+	p.next("P1", "device ready", 0)
+	return p, kind, which, nil
 }
 
 // unifiedHost is a device whose driver says nothing.
@@ -112,7 +122,7 @@ func (p *Phases) next(name, what string, device int64) {
 		return
 	}
 	p.r.Begin(name, what, device)
-	if p.parts.M > 0 {
+	if p.row = name; p.parts.M > 0 {
 		p.r.Promise(p.promised(device))
 	}
 }
@@ -274,20 +284,31 @@ func (p *Phases) close(d Device, beside int64) (*PhaseTable, error) {
 	err := d.Close()
 	p.r.Watch(nil)
 	p.r.End()
-	rows := p.r.Phases()
-	for i := range rows {
-		if rows[i].PromisedHost == 0 {
-			continue
-		}
-		if rows[i].Name[0] == 'T' {
-			rows[i].PromisedHost += beside + beside/20
-		}
-		if p.lowered { // what the driver holds for itself is measured, and named
-			rows[i].PromisedHost += max(0, rows[i].Rest-rows[0].Rest)
-			if rows[i].Name == "P7" { // and for a moment, while it compiles
-				rows[i].PromisedHost += rows[i].System.High - rows[i].System.Point
-			}
+	t := p.table(name)
+	for i := range t.Rows {
+		if row := &t.Rows[i]; row.PromisedHost > 0 && row.Name[0] == 'T' {
+			row.PromisedHost += beside + beside/20
 		}
 	}
-	return &PhaseTable{Device: name, Unified: p.unified, Rule: loader.Rule(p.unified), Parts: p.parts, Rows: rows}, err
+	p.ofDriver(t.Rows)
+	return t, err
+}
+
+// table is what there is of it.
+func (p *Phases) table(device string) *PhaseTable {
+	return &PhaseTable{Device: device, Unified: p.unified, Rule: loader.Rule(p.unified), Parts: p.parts, Rows: p.r.Phases()}
+}
+
+// ofDriver adds to what is promised of the process what a driver holds for itself, which is measured, and named.
+func (p *Phases) ofDriver(rows []loader.Phase) {
+	for i := range rows {
+		row := &rows[i]
+		if row.PromisedHost == 0 || !p.lowered {
+			continue
+		}
+		row.PromisedHost += max(0, row.Rest-rows[0].Rest)
+		if row.Name == "P7" { // and for a moment, while it compiles
+			row.PromisedHost += row.System.High - row.System.Point
+		}
+	}
 }

@@ -13,7 +13,7 @@ const phaseModel = "new gpt -o m.onnx --layers 4 --width 384 --vocab 12000 --seq
 
 // phaseDevices are those that a test runs on: the CPU's and, where there is one, Vulkan's.
 func phaseDevices() []string {
-	if os.Getenv("MEMOPT_NEED_VULKAN") != "" {
+	if os.Getenv("MEMOPT_NEED_VULKAN") != "" && os.Getenv("MEMOPT_TEST_LONG") != "" { // minutes of a driver for processors
 		return []string{"cpu", "vulkan"}
 	}
 	return []string{"cpu"}
@@ -23,8 +23,9 @@ func phaseDevices() []string {
 // process than that, what the device works in, a twentieth, 16 MiB and what the driver holds; writing checkpoints adds
 // a few MiB at most, though the largest tensor has 18.
 func TestPhasesOfTraining(t *testing.T) {
+	devices := phaseDevices()
 	alone(t, phaseModel)
-	for _, device := range phaseDevices() {
+	for _, device := range devices {
 		for _, flags := range []string{"", " --clip-norm 1 --optimizer adamw", " --accumulate 2"} {
 			out := process(t, "train m.onnx --dims batch=4,seq=32 --steps 4 --phases --format json --save s.st -o out.onnx --device "+device+flags)
 			rows := map[string]gjson.Result{}
@@ -57,11 +58,44 @@ func TestPhasesOfTraining(t *testing.T) {
 	}
 }
 
+// TestPhasesOfRuns: in every phase the system sees no more of the process than what was promised for it, whatever the
+// arena does; what it has beside inputs, weights and values stays as it is.
+func TestPhasesOfRuns(t *testing.T) {
+	devices := phaseDevices()
+	alone(t, phaseModel)
+	for _, device := range devices {
+		for _, flags := range []string{"", " --bind import", " --enable-mem-pattern off", " --beside m.onnx"} {
+			if device != "cpu" && flags != "" {
+				continue
+			}
+			out := process(t, "run m.onnx --dims batch=16,seq=32 --repeat 3 --phases --format json -o o.npz --device "+device+flags)
+			held := gjson.Get(out, "measured.total").Int()
+			for _, p := range gjson.Get(out, "phases").Array() {
+				name := device + flags + ", " + p.Get("phase").String()
+				if got, want := p.Get("device.high").Int(), p.Get("promised").Int(); got > want && !strings.HasSuffix(name, "U1") {
+					t.Errorf("%s: the device held %d, and %d were promised", name, got, want)
+				}
+				want := p.Get("promised_host").Int()
+				if got := p.Get("host_system.high").Int(); want > 0 && got > want {
+					t.Errorf("%s: the system saw %d, and %d were promised\n%s", name, got, want, p.Raw)
+				}
+				if most := 3*held + 110<<20; want > most {
+					t.Errorf("%s: promising %d is no promise; the program holds %d", name, want, held)
+				}
+				if rest := p.Get("host_rest").Int(); device == "cpu" && (rest < 0 || rest > 8<<20) {
+					t.Errorf("%s: the process has %d beside what is named", name, rest)
+				}
+			}
+		}
+	}
+}
+
 // TestModesOfLoads: every mode in one run holds what its formula says, the process beside it little, and streaming takes half
 // of what loading eagerly does.
 func TestModesOfLoads(t *testing.T) {
+	devices := phaseDevices()
 	alone(t, phaseModel)
-	for _, device := range phaseDevices() {
+	for _, device := range devices {
 		mode := "all"
 		if os.Getenv("MEMOPT_VULKAN_HIDDEN") != "" && device == "vulkan" {
 			mode = "streamed"

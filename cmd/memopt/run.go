@@ -38,6 +38,7 @@ var runCommand = &cli.Command{
 		&cli.StringFlag{Name: "bind", Usage: "`HOW` inputs and outputs are bound: copy (each run; the default), import (the device uses the host's memory where it is) or device (buffers of the device)"},
 		&cli.StringFlag{Name: "beside", Usage: "`MODELS` to run in turn with it, on made-up numbers: they share an arena (on the processor) and equal weights"},
 		&cli.BoolFlag{Name: "shrink", Usage: "give idle memory back at the end, and tell how many bytes that is"},
+		phasesFlag(),
 		&cli.IntFlag{Name: "repeat", Value: 1, Usage: "`N` run so often, and tell the median of the times (default 1)"},
 	),
 	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
@@ -78,8 +79,15 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	if c.String("beside") != "" {
 		arena = "run"
 	}
+	var phases *memopt.Phases
+	if c.Bool("phases") {
+		var err error
+		if phases, err = memopt.NewForwardPhases(cfg.Device); err != nil {
+			return err
+		}
+	}
 	done := busy(c, "reading "+filepath.Base(path))
-	s, err := memopt.OpenForward(c.Context, session.Model{Path: path, Arena: arena}, cfg, c.String("data"))
+	s, err := phases.OpenForward(c.Context, session.Model{Path: path, Arena: arena}, cfg, c.String("data"))
 	done()
 	if err != nil {
 		return err
@@ -88,7 +96,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	var beside []*session.Session
 	for _, other := range names(c.String("beside")) {
 		done := busy(c, "reading "+filepath.Base(other))
-		o, err := memopt.OpenForward(c.Context, session.Model{Path: other, Arena: arena}, cfg, "")
+		o, err := phases.OpenForward(c.Context, session.Model{Path: other, Arena: arena}, cfg, "")
 		done()
 		if err != nil {
 			return refused(c, cfg, err)
@@ -99,7 +107,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	stopper := newStopper(c)
 	defer stopper.release()
 	status := newStatus(c)
-	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: names(c.String("fetch")), Repeat: c.Int("repeat"), Bind: c.String("bind"), Beside: beside, Shrink: c.Bool("shrink"), Stop: stopper.stopped,
+	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: names(c.String("fetch")), Repeat: c.Int("repeat"), Bind: c.String("bind"), Beside: beside, Shrink: c.Bool("shrink"), Phases: phases, Stop: stopper.stopped,
 		Progress: func(run, runs int, _ time.Duration) {
 			if run < runs {
 				status.show("%s", bar(run, runs, time.Since(status.since)))
@@ -111,6 +119,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	}
 	warn(c, r.Warnings...)
 	if to := c.String("output"); to != "" {
+		phases.Writing()
 		set := &tensorfile.Set{Tensors: map[string]*graph.Tensor{}}
 		for _, out := range r.Outputs {
 			set.Names = append(set.Names, out.Name)
@@ -120,7 +129,13 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 			return asInput(err)
 		}
 	}
-	a := ranAnswer(path, c.String("bind"), c.Bool("shrink"), r)
+	of := summaries(r.Outputs)
+	for _, o := range append(beside, s) { // whose results are nobody's any more
+		if err := o.Close(); err != nil {
+			return err
+		}
+	}
+	a := ranAnswer(path, c.String("bind"), c.Bool("shrink"), r, of, phases.Close(r.Device))
 	if err := a.print(c, asJSON); err != nil {
 		return err
 	}
@@ -133,18 +148,31 @@ func median(times []time.Duration) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// ranAnswer is what a run is told of.
-func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran) answer {
-	stats := r.Stats
-	type output struct {
-		Name  string `json:"name"`
-		Type  string `json:"type"`
-		Shape []int  `json:"shape"`
-		Bytes int    `json:"bytes"`
-		Min   *real  `json:"min"` // null where there are no numbers
-		Max   *real  `json:"max"`
-		Mean  *real  `json:"mean"`
+// outputFile is what is told of an output.
+type outputFile struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Shape []int  `json:"shape"`
+	Bytes int    `json:"bytes"`
+	Min   *real  `json:"min"` // null where there are no numbers
+	Max   *real  `json:"max"`
+	Mean  *real  `json:"mean"`
+}
+
+func summaries(outputs []session.Output) (all []outputFile) {
+	for _, out := range outputs {
+		o := outputFile{Name: out.Name, Type: out.Type.String(), Shape: append([]int{}, out.Shape...), Bytes: len(out.Bytes)}
+		if low, high, mean, any := summary(out.Tensor); any {
+			o.Min, o.Max, o.Mean = newReal(low), newReal(high), newReal(mean)
+		}
+		all = append(all, o)
 	}
+	return all
+}
+
+// ranAnswer is what a run is told of; phases is nil if nobody asked.
+func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFile, phases *memopt.PhaseTable) answer {
+	stats := r.Stats
 	type anonymous struct {
 		Promised int64 `json:"promised"`
 		Measured int64 `json:"measured"`
@@ -153,7 +181,7 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran) answer {
 		Format   string             `json:"format"`
 		Model    string             `json:"model"`
 		Device   string             `json:"device"`
-		Outputs  []output           `json:"outputs"`
+		Outputs  []outputFile       `json:"outputs"`
 		Runs     int                `json:"runs"`
 		FirstMS  float64            `json:"first_ms"` // with planning
 		MedianMS float64            `json:"median_ms"`
@@ -165,23 +193,24 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran) answer {
 		Beside   []memopt.RanBeside `json:"beside"`
 		Run      any                `json:"run"`
 		Stats    session.Stats      `json:"stats"`
-		Warnings []string           `json:"warnings"`
+		phasesFile
+		Warnings []string `json:"warnings"`
 	}{Format: "memopt.run/1", Model: path, Device: r.Device, Runs: len(r.Times), FirstMS: ms(r.Times[0]), MedianMS: ms(median(r.Times)),
-		Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Returned: r.Shrunk, Beside: append([]memopt.RanBeside{}, r.Beside...), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
+		Outputs: outputs, phasesFile: phasesJSON(phases), Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Returned: r.Shrunk, Beside: append([]memopt.RanBeside{}, r.Beside...), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
 	if r.Anonymous != nil {
 		file.OS = &anonymous{r.Anonymous.Promised, r.Anonymous.Measured}
 	}
 	rows := [][]string{{"output", "type", "shape", "min", "max", "mean"}}
-	for _, out := range r.Outputs {
-		o := output{Name: out.Name, Type: out.Type.String(), Shape: append([]int{}, out.Shape...), Bytes: len(out.Bytes)}
-		row := []string{out.Name, o.Type, fmt.Sprint(out.Shape), "", "", ""}
-		if low, high, mean, any := summary(out.Tensor); any {
-			o.Min, o.Max, o.Mean = newReal(low), newReal(high), newReal(mean)
-			for i, x := range []float64{low, high, mean} {
-				row[3+i] = fmt.Sprintf("%.6g", x)
+	for _, o := range outputs {
+		row := []string{o.Name, o.Type, fmt.Sprint(o.Shape)}
+		for _, x := range []*real{o.Min, o.Max, o.Mean} {
+			text := ""
+			if x != nil {
+				text = fmt.Sprintf("%.6g", float64(*x))
 			}
+			row = append(row, text)
 		}
-		file.Outputs, rows = append(file.Outputs, o), append(rows, row)
+		rows = append(rows, row)
 	}
 	return answer{json: file, text: func(w io.Writer) {
 		report.Table(w, "=lllrrr", rows)
@@ -222,6 +251,7 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran) answer {
 		if stats.Limit > 0 {
 			report.Text(w, 2, "limit: %s bytes, of which %s were held at most\n", n(stats.Limit), n(stats.HeldMost))
 		}
+		phasesText(w, phases)
 	}}
 }
 

@@ -39,7 +39,7 @@ var trainCommand = &cli.Command{
 		&cli.IntFlag{Name: "save-every", Usage: "`N` also save after every N steps"},
 		&cli.StringFlag{Name: "resume", Usage: "`FILE` go on from what --save wrote"},
 		&cli.StringFlag{Name: "record", Usage: "`FILE` write what each node took (median), for --profile"},
-		&cli.BoolFlag{Name: "phases", Usage: "show what each phase takes, from the start of the process to its end: device memory by owner and the process as the system counts it, promised beside measured"},
+		phasesFlag(),
 		htmlFlag("write a page that stands alone: the loss, promised beside measured, and the plan as plan --html shows it"),
 		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss, gradients and running statistics of one step with an npz (input.*, loss, grad.*, after.*)"},
 		&cli.StringFlag{Name: "against", Usage: "`DEVICE` do one step on two devices, with everything kept, and list the values at which they part"},
@@ -162,12 +162,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	}
 	measured(c.App.Writer, lines, result.Trace, result.Anonymous)
 	deviceMemory(c.App.Writer, result.Memory)
-	if t := result.Phases; t != nil {
-		fmt.Fprintln(c.App.Writer)
-		report.Phases(c.App.Writer, t.Rows)
-		fmt.Fprintln(c.App.Writer)
-		phaseParts(c.App.Writer, t)
-	}
+	phasesText(c.App.Writer, result.Phases)
 	return stopped(c, result)
 }
 
@@ -182,17 +177,6 @@ func measured(w io.Writer, lines []report.Line, t planner.Trace, a *memopt.Anony
 	if a != nil && a.Data > 0 {
 		fmt.Fprintf(w, "%s bytes of the data are on the heap: packed arrays, or arrays in another order, cannot be mapped\n", report.Thousands(a.Data))
 	}
-}
-
-// phaseParts writes what the memory of a run is made of.
-func phaseParts(w io.Writer, t *memopt.PhaseTable) {
-	p, n := t.Parts, report.Thousands
-	report.Text(w, 2, "M = W + G + O + A + io: %s = %s + %s + %s + %s + %s bytes\n", n(p.M), n(p.W), n(p.G), n(p.O), n(p.A), n(p.IO))
-	if p.C > 0 {
-		report.Text(w, 2, "beside M, c: %s bytes that everything passes on its way to the device\n", n(p.C))
-	}
-	report.Text(w, 2, "%s bytes were brought to the device before or between steps; %s bytes of gradients and optimizer states begin as zeros and were not\n", n(p.Uploaded), n(p.Zeroed))
-	report.Text(w, 2, "%s\n", t.Rule)
 }
 
 // trained is what a page tells of a run.

@@ -6,7 +6,6 @@ import (
 
 	"memopt/memopt"
 	"memopt/memopt/compare"
-	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -28,17 +27,8 @@ type trainFile struct {
 	Against   *partingsFile   `json:"against,omitempty"`
 	Lossy     *lossyFile      `json:"lossy,omitempty"`
 	Stopped   string          `json:"stopped,omitempty"`
-	// Phases is with --phases what each phase took, and Parts what the memory of the run is made of.
-	Phases   []loader.Phase `json:"phases,omitempty"`
-	Parts    *phaseFile     `json:"phase_parts,omitempty"`
-	Warnings []string       `json:"warnings"`
-}
-
-// phaseFile is what the memory of a run is made of.
-type phaseFile struct {
-	memopt.PhaseParts
-	Unified bool   `json:"unified"`
-	Rule    string `json:"rule"`
+	phasesFile
+	Warnings []string `json:"warnings"`
 }
 
 // trainMemory is the total and its parts, by the space of the device they lie
@@ -161,9 +151,7 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	for _, t := range r.StepTimes {
 		f.StepMS = append(f.StepMS, float64(t.Microseconds())/1000)
 	}
-	if t := r.Phases; t != nil {
-		f.Phases, f.Parts = t.Rows, &phaseFile{t.Parts, t.Unified, t.Rule}
-	}
+	f.phasesFile = phasesJSON(r.Phases)
 	if r.Stopped != nil {
 		f.Stopped = r.Stopped.Error()
 	}

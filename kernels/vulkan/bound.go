@@ -319,6 +319,8 @@ func (c *common) weights(d *Device) (all []piece, err error) {
 		c.shared.held = append(c.shared.held, h)
 		if !made {
 			c.shared.there[r.Offset] = true
+		} else {
+			d.count("weights", h.Value.Bytes, h.Value.Granted)
 		}
 		d.memory.Requested += h.Value.Bytes
 		d.memory.Granted += h.Value.Granted

@@ -125,6 +125,9 @@ func (c *Context) Name() string { return c.name }
 // Unified says that all memory of the device is the machine's own.
 func (c *Context) Unified() bool { return c.gpu.Physical.Unified() && !c.gpu.Hidden }
 
+// Driver is what the driver says that this process uses of the heap, and may use.
+func (c *Context) Driver() (usage, budget int64, ok bool) { return driver(c.gpu) }
+
 // ImportAlignment is what address and size of host memory are multiples of that the device imports; 0: it imports none.
 func (c *Context) ImportAlignment() int64 { return int64(c.gpu.Physical.ImportAlignment) }
 

@@ -191,10 +191,14 @@ func (d *Device) Unified() bool { return d.gpu.Physical.Unified() }
 
 // Driver is what the driver says that this process uses of the heap, and may use.
 func (d *Device) Driver() (usage, budget int64, ok bool) {
-	if d.gpu == nil {
+	return driver(d.gpu)
+}
+
+func driver(gpu *vk.Device) (usage, budget int64, ok bool) {
+	if gpu == nil {
 		return 0, 0, false
 	}
-	h := d.gpu.Heap(vk.Near)
+	h := gpu.Heap(vk.Near)
 	return int64(min(h.Usage, 1<<62)), int64(min(h.Budget, 1<<62)), h.Budget > 0
 }
 

@@ -18,11 +18,46 @@ type Account struct {
 	high  int64
 	// arenas say who holds their chunks.
 	arenas []*Arena
+	watch  Watch
 }
+
+// Watch is told of bytes that come and, below zero, go: those that somebody asked for, and those taken of the system for
+// them. Of an arena these are its chunks, and its regions.
+type Watch func(owner string, requested, granted int64)
 
 // NewAccount has a limit in bytes; 0 is none.
 func NewAccount(limit int64) *Account {
 	return &Account{limit: max(limit, 0), held: map[string]int64{}}
+}
+
+// Watch has all that comes and goes from now on be told; what is told must not ask the account.
+func (a *Account) Watch(w Watch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watch = w
+}
+
+// Note tells of bytes whose number on the account stays as it is.
+func (a *Account) Note(owner string, requested, granted int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.note(owner, requested, granted)
+}
+
+// note is Note. The lock is held.
+func (a *Account) note(owner string, requested, granted int64) {
+	if a.watch != nil {
+		a.watch(owner, requested, granted)
+	}
+}
+
+// moved tells of bytes that were taken or given. The lock is held.
+func (a *Account) moved(owner string, n int64) {
+	if slices.ContainsFunc(a.arenas, func(r *Arena) bool { return r.options.Name == owner }) {
+		a.note(owner, 0, n) // what is asked of an arena are chunks
+		return
+	}
+	a.note(owner, n, n)
 }
 
 // Take enters n bytes of an owner's, or refuses them.
@@ -43,6 +78,7 @@ func (a *Account) take(owner string, n int64) *OutOfMemory {
 	a.held[owner] += n
 	a.total += n
 	a.high = max(a.high, a.total)
+	a.moved(owner, n)
 	return nil
 }
 
@@ -64,6 +100,7 @@ func (a *Account) Give(owner string, n int64) {
 		delete(a.held, owner)
 	}
 	a.total -= n
+	a.moved(owner, -n)
 }
 
 // most is more bytes than any machine has, and far from where sums of them end.

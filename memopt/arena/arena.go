@@ -208,6 +208,7 @@ func (a *Arena) take(n int64, account string) ([]byte, *OutOfMemory) {
 // lent counts a chunk that is handed out.
 func (a *Arena) lent(c *Chunk) {
 	a.count(c.owner, c.size)
+	a.asked(c, c.Requested)
 	s := &a.stats
 	s.NumAllocs++
 	s.InUse += c.size
@@ -215,6 +216,13 @@ func (a *Arena) lent(c *Chunk) {
 	s.MaxInUse = max(s.MaxInUse, s.InUse)
 	a.highest = max(a.highest, s.RequestedInUse)
 	s.MaxAllocSize = max(s.MaxAllocSize, c.size)
+}
+
+// asked tells of bytes asked for as a chunk, unless the account has told of it by the owner's name.
+func (a *Arena) asked(c *Chunk, n int64) {
+	if c.region != nil || a.apart[c] {
+		a.options.Account.Note(a.options.Name, n, 0)
+	}
 }
 
 func (a *Arena) count(owner string, n int64) {
@@ -247,6 +255,7 @@ func (a *Arena) Free(c *Chunk) {
 	}
 	c.free, c.Bytes = true, nil
 	a.count(c.owner, -c.size)
+	a.asked(c, -c.Requested)
 	a.stats.InUse -= c.size
 	a.stats.RequestedInUse -= c.Requested
 	if c.region == nil {
@@ -479,6 +488,19 @@ func (a *Arena) Highest() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.highest
+}
+
+// Untouched is how many bytes the arena has that take no memory yet, as nobody has written to them.
+func (a *Arena) Untouched() (n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.regions {
+		n += int64(len(r.bytes)) - Resident(r.bytes)
+	}
+	for c := range a.apart {
+		n += int64(len(c.own)) - Resident(c.own)
+	}
+	return max(n, 0)
 }
 
 // Close gives everything back. Chunks that are lent are a mistake of their owners', who are named.

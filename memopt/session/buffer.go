@@ -230,6 +230,15 @@ func (s *Session) withRoom(keep int, take func() error) error {
 	}
 }
 
+// BufferBytes is what a buffer for so many bytes takes: of the host's memory, whole units of what the device imports.
+func (s *Session) BufferBytes(r Room, bytes int64) int64 {
+	if s.device == nil || r != OnHost {
+		return bytes
+	}
+	unit := max(s.device.ImportAlignment(), 1)
+	return max((bytes+unit-1)/unit*unit, unit)
+}
+
 // NewHostBuffer is NewBuffer of the host's own memory, which the session's device sees where it is. Its bytes are a multiple
 // of what the device imports.
 func (s *Session) NewHostBuffer(bytes int64) (Buffer, error) {
@@ -254,7 +263,7 @@ func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
 	if bytes < 0 || bytes > math.MaxInt64-unit {
 		return nil, fmt.Errorf("a buffer of %d bytes", bytes)
 	}
-	bytes = max((bytes+unit-1)/unit*unit, unit)
+	bytes = s.BufferBytes(OnHost, bytes)
 	if err := s.takeBuffer(bytes); err != nil {
 		return nil, err
 	}

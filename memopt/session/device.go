@@ -57,9 +57,10 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 	if t.block.users > 1 {
 		own = 0 // that of the other
 	}
-	if t.device, err = s.options.Device(s.device, t.schedule, with, own, places); err != nil {
+	s.begin(WeighStage, -t.inputs-own, 0)
+	if t.device, err = s.options.Device(s.device, t.schedule, with, own, places, func() { s.begin(BindStage, 0, 0) }); err != nil {
 		s.leaveDevice(t)
-		s.account.Give(ownWeights, weights)
+		s.account.Give(ownLoaded, weights)
 		return nil, false, err
 	}
 	places.each(s.pin)
@@ -130,7 +131,7 @@ func (s *Session) roomOnDevice(t *pattern) (with Device, weights int64, err erro
 			weights = t.state
 		}
 		if err = s.account.Take(ownDevice, need); err == nil {
-			if err = s.account.Take(ownWeights, weights); err == nil {
+			if err = s.account.Take(ownLoaded, weights); err == nil {
 				if t.block == nil {
 					t.block = &block{bytes: grow}
 					s.grow = then

@@ -21,9 +21,11 @@ func OpenDry(ctx context.Context, m Model, o Options) (*Session, error) {
 
 // dried is the options of a session that only counts.
 func (o Options) dried() Options {
-	o.dry, o.Fits, o.Share, o.SaveTo, o.Memory = true, nil, nil, "", nil
+	o.dry, o.Fits, o.Share, o.SaveTo, o.Memory, o.Watch = true, nil, nil, "", nil, Watch{}
 	if o.Device != nil {
-		o.Device = func(DeviceMemory, *planner.Schedule, Device, int64, Places) (Device, error) { return dryDevice{}, nil }
+		o.Device = func(DeviceMemory, *planner.Schedule, Device, int64, Places, func()) (Device, error) {
+			return dryDevice{}, nil
+		}
 	}
 	return o
 }

@@ -158,6 +158,7 @@ func (s *Session) prepare(ctx context.Context, p *program) error {
 	if len(p.g.Outputs) != len(s.Signature.Outputs) {
 		return fmt.Errorf("the graph has %d outputs, and the file %d", len(p.g.Outputs), len(s.Signature.Outputs))
 	}
+	s.begin(OptimizeStage, 0, 0)
 	p.clean(ctx, s.options.Optimize)
 	for i, port := range s.Signature.Outputs {
 		p.outputs[port.Name] = p.g.Outputs[i]
@@ -198,6 +199,9 @@ func (p *program) settle(s *Session) error {
 		}
 		s.copies = mapped <= smallFile
 	}
+	if s.options.Device == nil && s.first == nil {
+		s.begin(WeighStage, s.weighs(p), 0)
+	}
 	none, err := graph.Bind(nil)
 	if err != nil {
 		return err
@@ -226,6 +230,11 @@ func (p *program) settle(s *Session) error {
 	return nil
 }
 
+// keyOfWeight tells the numbers of a file's values apart.
+func keyOfWeight(v *graph.Value, bytes int64) string {
+	return fmt.Sprintf("%s %d %d", v.Name, v.Type, bytes)
+}
+
 // weight is the numbers of a value that the session has once for all programs, or those that are the program's own.
 func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Tensor, error) {
 	if len(x.Bytes) == 0 || v.Data == nil {
@@ -233,7 +242,7 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 	}
 	block, mapped := v.Data.(*weights.Block)
 	inFile := mapped || within(x.Bytes, s.bytes)
-	all := fmt.Sprintf("%s %d %d", v.Name, v.Type, len(x.Bytes))
+	all := keyOfWeight(v, int64(len(x.Bytes)))
 	w, is := s.weights[all]
 	if is && &w.Bytes[0] == &x.Bytes[0] {
 		return w.Tensor, nil
@@ -320,6 +329,9 @@ func (s *Session) hold(p *program, name, key string, x *graph.Tensor, block *wei
 	}
 	if inFile && !(made && mapped) {
 		block.ReleasePages()
+	}
+	if key != "" && (mapped || !made) { // no memory was taken for it
+		s.account.Note(ownWeights, 0, -n)
 	}
 	x = &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: h.Value.bytes}
 	switch {

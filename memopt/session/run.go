@@ -216,6 +216,9 @@ func sizeOf(x *graph.Tensor) (int64, error) {
 
 // openedFor is a plan made ready for where a run's inputs and outputs are bound.
 func (s *Session) openedFor(plan *pattern, in map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
+	if n := s.grows(plan, fetches); n > 0 {
+		s.begin(OutputStage, n, 0)
+	}
 	places, err := plan.placesOf(s, inputs, fetches)
 	if err != nil {
 		return nil, false, err
@@ -308,6 +311,7 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 			}
 			return t, true, nil
 		}
+		s.begin(PlanStage, 0, 0)
 		t, err := s.planAt(ctx, level, part, in, fetches)
 		if err == nil {
 			if t.key = part + key.String(); t.schedule == nil {
@@ -375,9 +379,12 @@ type execution struct {
 
 // do is the run.
 func (x *execution) do() error {
+	stay, pass := x.takes()
 	if x.t.device != nil {
+		x.s.begin(RunStage, stay, 0)
 		return x.onDevice()
 	}
+	x.s.begin(BindStage, stay+pass, 0)
 	steps := []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut}
 	if x.s.options.dry {
 		steps = steps[:len(steps)-1]
@@ -413,6 +420,7 @@ func (x *execution) tell() {
 	}
 	if x.t.device != nil {
 		p.Weights, p.Values, m.Values = x.t.state, x.t.height, x.trace.Arena
+		m.Weights = own[ownLoaded]
 		p.Inputs, m.Inputs = x.t.inputs, x.trace.Staging
 		p.Total = p.Weights + p.Values + p.Inputs + p.Results
 		m.Total = m.Weights + m.Values + m.Inputs + m.Results
@@ -602,6 +610,8 @@ func (x *execution) steps() error {
 	if x.s.options.Pattern || len(t.lives) == 0 {
 		t.views()
 	}
+	_, pass := x.takes()
+	x.s.begin(RunStage, 0, pass)
 	for i := range t.steps {
 		stop.Poll(x.ctx)
 		st := &t.steps[i]

@@ -48,7 +48,8 @@ type Options struct {
 	// Device makes one for a schedule, with parameters and constants together with another of the same program, if there
 	// is one, and inputs and outputs where they are bound.
 	// arena is how large its arena is to be; 0 has that of the other. nil runs on the processor, where nothing is copied.
-	Device func(m DeviceMemory, s *planner.Schedule, with Device, arena int64, places Places) (Device, error)
+	// loaded is called when weights are there, and values are not.
+	Device func(m DeviceMemory, s *planner.Schedule, with Device, arena int64, places Places, loaded func()) (Device, error)
 	// Memory opens that device's, for all that one session has of it.
 	Memory func() (DeviceMemory, error)
 	// Lowered says that it runs kernels.
@@ -61,6 +62,7 @@ type Options struct {
 	// SaveBeside is the name of a file beside it for weights of at least SaveFrom bytes; "" has them inside.
 	SaveBeside string
 	SaveFrom   int64
+	Watch      Watch
 
 	dry bool // memory is counted and not touched, and nothing is computed
 }
@@ -76,6 +78,7 @@ type Device interface {
 // Owners on the account.
 const (
 	ownWeights  = "weights"
+	ownLoaded   = "weights on the device"
 	ownModel    = "model"
 	ownComputed = "values computed ahead"
 	ownInputs   = "copies of inputs"
@@ -123,6 +126,7 @@ type Session struct {
 	kept  map[string]kept // results that nobody has taken yet
 	runs  uint64
 	stats counters
+	told  ledger
 }
 
 // weight is an initializer's numbers, which all programs have together.
@@ -165,10 +169,15 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	o.Arena = o.Arena.Filled()
 	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
 	s.options, s.grow = o, o.Arena.InitialChunkBytes
+	s.watched()
+	s.begin(OpenStage, 0, 0)
 	if o.Share != nil {
 		s.arena, s.unshare = o.Share()
 	} else {
 		s.arena = arena.New(o.Arena)
+	}
+	if tell := o.Watch.Arena; tell != nil {
+		tell(s.arena)
 	}
 	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
 	s.plans = newRecent[*pattern](128, nil)
@@ -332,7 +341,7 @@ func (s *Session) forget(t *pattern) {
 		}
 	}
 	if t.p.roots--; t.p.roots == 0 { // with the last of them the weights go, too
-		s.account.Give(ownWeights, t.state)
+		s.account.Give(ownLoaded, t.state)
 	}
 	t.device.Close()
 	s.leaveDevice(t)
@@ -367,6 +376,9 @@ func (s *Session) Close() error {
 		return nil
 	}
 	s.closed = true
+	if s.options.Watch.Begin != nil {
+		s.options.Watch.Begin(CloseStage, 0, 0)
+	}
 	s.patterns.clear()
 	s.plans.clear()
 	s.programs.clear()
@@ -391,10 +403,15 @@ func (s *Session) Close() error {
 	if s.device != nil {
 		s.device.Close()
 	}
+	end := s.arena.Close
 	if s.unshare != nil {
-		return s.unshare()
+		end = s.unshare
 	}
-	return s.arena.Close()
+	err := end()
+	if s.options.Watch.Count != nil {
+		s.untold()
+	}
+	return err
 }
 
 // release gives back results that are kept.

@@ -28,6 +28,7 @@ func (a *Arenas) Use(name string, limit int64, o Options) (*arena.Arena, func() 
 	s := a.by[name]
 	if s == nil {
 		o.Arena.Account, o.Arena.Memory = arena.NewAccount(limit), memory{&Session{options: o}}
+		o.Arena.Account.Watch(o.Watch.Count)
 		s = &sharedArena{arena: arena.New(o.Arena)}
 		a.by[name] = s
 	}
