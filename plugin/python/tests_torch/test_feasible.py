@@ -52,6 +52,24 @@ class TestFeasible(unittest.TestCase):
         self.assertGreater(found.eager_peak, found.floor)
         self.assertTrue(all(p.is_meta for p in model.parameters()))
 
+    def test_batch_of_names(self):
+        """A batch that is a dict is keyword arguments, for each function that takes one."""
+
+        class Scores(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Linear(16, 4)
+
+            def forward(self, x, labels):
+                return nn.functional.cross_entropy(self.line(x), labels)
+
+        batch = {"x": torch.randn(8, 16), "labels": torch.randint(0, 4, (8,))}
+        model = Scores()
+        self.assertEqual(str(memopt.feasible(model, batch)), str(memopt.feasible(model, **batch)))
+        self.assertEqual(memopt.record(model, batch).measured_peak, memopt.record(model, **batch).measured_peak)
+        self.assertEqual(memopt.record(model, {"x": batch["x"]}, labels=batch["labels"]).measured_peak, memopt.record(model, **batch).measured_peak)
+        self.assertEqual(str(memopt.frontier(model, batch)), str(memopt.frontier(model, **batch)))
+
     def test_answer(self):
         model, args, loss = families()["gpt"]
         for budget, fits in (("60%", True), ("800KiB", False), ("1GiB", True), ("10KiB", False)):

@@ -20,7 +20,7 @@ from .floor import Binding, Step, binding
 from .plans import plan_of
 from .record import Recording, recorded
 from .recorder import Recorder, Save
-from .step import Loss, scalar, training_mode
+from .step import Loss, inputs_of, scalar, training_mode
 from .within import Packed
 from .wrapped import inner_module
 
@@ -73,7 +73,7 @@ def feasible(
     device   where the step would run; that of the module, or the processor for one on the meta device
     """
     model = inner_module(model)
-    recording = fake_recording(model, batch, kwargs, loss, device)
+    recording = fake_recording(model, *inputs_of(batch, kwargs), loss, device)
     states = fixed_bytes(model, optimizer)
     held = {id(t): t.nbytes for t in [*model.parameters(), *model.buffers()]}
     made = states.bytes - states.to_come - fixed_bytes(model, None).bytes

@@ -24,7 +24,7 @@ from .floor import Binding, Life, Step, binding
 from .plans import plan_of
 from .record import Recording, as_file, record_call
 from .scores import Chunks
-from .step import Loss, arguments, gradients_kept, through
+from .step import Loss, gradients_kept, inputs_of, through
 from .wrapped import inner_module
 
 
@@ -100,15 +100,15 @@ def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, 
     from .optimize import own_forward
 
     model = inner_module(model)
-    args, more = arguments(batch[0]) if len(batch) == 1 and isinstance(batch[0], Mapping) else (tuple(batch), {})
+    args, named = inputs_of(batch, kwargs)
     forward = own_forward(model)
     chunks = Chunks(loss_chunks) if loss_chunks is not None else None
     if chunks is not None:
         forward = chunks.around(model, forward)
-    call = functools.partial(through, model, forward, args=args, kwargs={**more, **kwargs})
+    call = functools.partial(through, model, forward, args=args, kwargs=named)
     if chunks is not None:
         chunks.find(model, functools.partial(call, lambda forward: forward()), loss)
-    with gradients_kept((args, more, kwargs)):
+    with gradients_kept((args, named)):
         found = record_call(model, call, loss)
     if chunks is not None:
         chunks.check()

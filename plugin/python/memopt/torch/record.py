@@ -19,7 +19,7 @@ from .joint import graph_of
 from .live import await_backward, give_up
 from .measure import digests
 from .recorder import Call, Op, Recorder, Save
-from .step import Loss, gradients_kept, scalar, state_kept
+from .step import Loss, gradients_kept, inputs_of, scalar, state_kept
 from .units import Unit, Windows, pin
 
 
@@ -89,6 +89,7 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
 
     Parameters, buffers, gradients, also of the arguments, and the random state are afterwards what they were.
     """
+    args, kwargs = inputs_of(args, kwargs)
     with gradients_kept((args, kwargs)):
         recording = record_call(model, lambda around: around(lambda: model(*args, **kwargs)), loss)
     if to is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +31,13 @@ def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(sample, (tuple, list)):
         return tuple(sample), {}
     return (sample,), {}
+
+
+def inputs_of(batch: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call. A single mapping, which is what data loaders yield, is keyword arguments."""
+    if len(batch) == 1 and isinstance(batch[0], Mapping):
+        return (), {**batch[0], **kwargs}
+    return tuple(batch), dict(kwargs)
 
 
 def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
