@@ -94,7 +94,7 @@ func uneven(x *graph.Tensor) *graph.Tensor {
 // TestRefusedGradients: what cannot be had from the file is said.
 func TestRefusedGradients(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
-		{"dy f32[1, 1, 3] = input\nat i64[1, 1, 3] = input\ndx = MaxPoolGrad(dy, at) kernel_shape=[2]", "is not made by a MaxPool"},
+		{"dy f32[1, 1, 3] = input\nat i64[1, 1, 3] = input\ndx = MaxPoolGrad(dy, at) kernel_shape=[2]", "is not an output of a MaxPool"},
 		{"x f32[2, 3] = input\nc, y = com.microsoft.PythonOp(x) func_name=\"flash_attn.flash_attn_interface.FlashAttnFunc\"", "cannot be run here"},
 	} {
 		if _, err := graph.Parse(Library, c.src+"\n"); err == nil || !strings.Contains(err.Error(), c.want) {

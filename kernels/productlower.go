@@ -76,8 +76,8 @@ func lowerProduct(of func(n *graph.Node) product) func(*graph.Lowering) {
 	}
 }
 
-// lower appends the product of inputs 0 and 1, and beta times the input bias
-// if that is not negative.
+// lower appends the product of inputs 0 and 1, plus beta times input number bias unless bias
+// is negative.
 func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 	out := l.Out[0]
 	if out.Len() == 0 {
@@ -90,7 +90,7 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 	}
 	sa, sb := st[0], st[1]
 	if len(batch) == 1 && batch[0] > 1 && sb[0] == 0 && sa[0] == g.m*g.a.i && bias < 0 {
-		// One B for all: the rows of the whole batch are one tall matrix.
+		// All matrices share B: the whole batch is one tall matrix.
 		g.m, batch, sa = g.m*batch[0], []int{1}, []int{0}
 	}
 	x := loweredProduct{layout: g, shape: batch, sa: sa, sb: sb, alpha: p.alpha, beta: beta, step: g.m * g.n, ldy: g.n, y: writes(0), a: reads(0), b: reads(1), c: reads(1)}
@@ -103,42 +103,41 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 	x.append(l)
 }
 
-// loweredProduct is products of matrices that lie anywhere: alpha·A·B, and beta·C
-// if that is biased.
+// loweredProduct is a batch of products alpha·A·B (+ beta·C if biased) of strided matrices.
 type loweredProduct struct {
 	layout
-	shape, sa, sb       []int // the batch, and strides under it
-	first, batches      int   // those of the batch that are meant; 0 batches are all
+	shape, sa, sb       []int // batch dims, and their strides in A and B
+	first, batches      int   // compute matrices [first, first+batches); batches 0 means all
 	alpha, beta         float64
-	step, ldy           int   // from a matrix of Y to the next, from a row to the next
-	sy                  []int // strides of Y under the batch, if its matrices do not follow each other
+	step, ldy           int   // strides of Y between matrices and between rows
+	sy                  []int // strides of the batch dims in Y, if its matrices are not contiguous
 	y, a, b, c          graph.Buffer
-	fromA, fromB, fromY int // where strides count from
+	fromA, fromB, fromY int // offsets of the first element
 	fromC               int
 	biased              bool
-	goesOn              bool          // C is what the sums begin with; alpha is 1
-	ci, cj, cStep       int           // strides of C, and from one to the next along the batch's last dim
-	lines               *graph.Buffer // nil, or where B's lines begin
-	ofA, ofB            *graph.Buffer // nil, or what a factor that is laid out anew was copied from
-	roomB               bool          // behind the last of an odd number of columns of B
-	places              *places       // nil, or what Y's columns are
-	// spreads: factors may be laid out anew in scratch, from so many bytes on.
+	goesOn              bool          // accumulate: sums start from C; alpha is 1
+	ci, cj, cStep       int           // strides of C within a matrix, and along the last batch dim
+	lines               *graph.Buffer // nil, or a table of the offsets of B's lines
+	ofA, ofB            *graph.Buffer // nil, or the original of a factor that was copied
+	roomB               bool          // B's rows are padded: an odd last column may be loaded as a pair
+	places              *places       // nil, or the positions of an image that Y's columns are
+	// spreads: factors may be copied to another layout, in work space from byte work on.
 	spreads bool
 	work    int64
 }
 
-// places are columns that stand for the places of an image: so many in a line, of
-// which some are there, and the way from line to line and from place to place.
+// places maps columns of Y to positions of an image: width columns for each line of the image,
+// of which the first whole are stored, with strides line and place.
 type places struct{ width, whole, line, place int }
 
-// factor is the matrices of one factor: where they are, from one to the next, and
-// the strides outside (rows of A, columns of B) and along k.
+// factor is the matrices of one factor: buffer, stride between matrices, and strides along
+// the outer dim (rows of A, columns of B) and along k.
 type factor struct {
 	graph.Buffer
 	step, outside, along int
 }
 
-// productOf is products of so many matrices, to be written one behind the other.
+// productOf is a batch of products whose results are at stride step.
 func productOf(m, n, k, batch int, a, b factor, y graph.Buffer, step int) loweredProduct {
 	x := loweredProduct{layout: layout{m: m, n: n, k: k}, shape: []int{batch}, sa: []int{a.step}, sb: []int{b.step}, alpha: 1, step: step, ldy: n}
 	x.layout.a.i, x.layout.a.p, x.layout.b.i, x.layout.b.p = a.outside, a.along, b.outside, b.along
@@ -146,7 +145,7 @@ func productOf(m, n, k, batch int, a, b factor, y graph.Buffer, step int) lowere
 	return x
 }
 
-// dispatch appends the products by dispatches that see all of them.
+// dispatch appends the products without splitting their operands.
 func (g loweredProduct) dispatch(l *graph.Lowering) {
 	trans := g.trans()
 	ldb := g.layout.b.p
@@ -221,10 +220,10 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	}
 }
 
-// trans reports whether B's neighbours lie along k.
+// trans reports whether B is contiguous along k.
 func (g layout) trans() bool { return g.b.p == 1 && g.b.i != 1 }
 
-// pairsA says how A can be loaded by pairs: not (0), along k (1), along i (2).
+// pairsA is how A can be loaded in pairs: not at all (0), along k (1), along i (2).
 func (g loweredProduct) pairsA() uint32 {
 	switch i, p := g.layout.a.i, g.layout.a.p; {
 	case !allEven(g.sa) || g.fromA%2 != 0:
@@ -236,13 +235,13 @@ func (g loweredProduct) pairsA() uint32 {
 	return 0
 }
 
-// pairsB reports whether B can be loaded by pairs.
+// pairsB reports whether B can be loaded in pairs.
 func (g loweredProduct) pairsB() bool {
 	switch i, p := g.layout.b.i, g.layout.b.p; {
 	case !allEven(g.sb) || g.fromB%2 != 0:
 		return false
 	case g.lines != nil:
-		return true // they begin at even places
+		return true // lines begin at even offsets
 	case g.trans():
 		return i%2 == 0
 	default:
@@ -250,18 +249,18 @@ func (g loweredProduct) pairsB() bool {
 	}
 }
 
-// pagesA reports whether a row tile of A lies on lines that are pages apart. Rows
-// of A that are do no harm: a tile has few.
+// pagesA reports whether A is column-major with columns a multiple of a page apart, which
+// evict each other from the cache. Rows that far apart do no harm: a tile has few.
 func (g loweredProduct) pagesA() bool { return g.pairsA() == 2 && g.layout.a.p%pageFloats == 0 }
 
-// pagesB reports whether the lines of B are pages apart.
+// pagesB reports whether the lines of B are a multiple of a page apart.
 func (g loweredProduct) pagesB() bool {
 	return g.lines == nil && max(g.layout.b.i, g.layout.b.p)%pageFloats == 0
 }
 
-// What is laid out anew for a product: as many bytes of a factor as stay in a
-// core's cache, and only if each of its elements is used so often in so many
-// multiplications. Lines that are pages apart are dear only where there are many.
+// Limits of copying a factor to another layout: spreadBytes fit a core's cache; copying pays
+// if each element is used spreadUses times in spreadWork multiplications. Lines that are
+// pages apart only hurt if there are at least pagesUses of them.
 const (
 	spreadBytes = 1 << 20
 	spreadUses  = 64
@@ -269,16 +268,16 @@ const (
 	pagesUses   = 256
 )
 
-// whole appends the products. Factors on lines of odd length, where pairs of floats
-// cannot be loaded, are laid out anew in scratch, as are those whose lines drive
-// each other out of a cache: some columns of B at a time, some rows of A. That
-// counts as work space on every device.
+// whole appends the products. On CPU drivers, factors with lines of odd length, which cannot be
+// loaded in pairs, and those whose lines evict each other from the cache are copied to work
+// space in another layout, some columns of B and some rows of A at a time. The work space is
+// counted on every device, so that plans do not depend on the device.
 func (g loweredProduct) whole(l *graph.Lowering) {
 	const most, fewest = spreadBytes / 4, 32
 	all, slots := elems(g.shape), 1
 	anew := struct{ a, b bool }{g.pairsA() == 0 && g.n >= spreadUses, !g.pairsB() && g.m >= spreadUses}
 	if min(g.m, g.n, g.k) >= pagesUses {
-		// A is laid out again for every strip of B; not if those are too narrow.
+		// A is copied again for every strip of B, which does not pay if strips are narrow.
 		both := most/g.k-fewest >= spreadUses
 		anew.a = anew.a || g.pagesA() && (both || !anew.b)
 		anew.b = anew.b || g.pagesB() && (both || !anew.a)
@@ -287,8 +286,8 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 		g.inStrips(l, most, fewest)
 		return
 	}
-	// So many of n lines along k at a time, or of lines across it, and what they
-	// and all of them take.
+	// How many of n lines along k, or across it, to copy at a time, the elements they take,
+	// and the most elements of work space.
 	along := func(n, multiple int) (part, size, room int) {
 		line := roomy(g.k)
 		part = partOf(n, most/line, multiple)
@@ -342,8 +341,8 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 	}
 }
 
-// inStrips appends the products by strips of B, some columns each, where B is more
-// than stays in a core's cache: every row tile goes over all of it.
+// inStrips appends the products in strips of columns of B, if B exceeds a core's cache: every
+// row tile reads the whole strip.
 func (g loweredProduct) inStrips(l *graph.Lowering, most, fewest int) {
 	columns := g.n
 	if !l.Limits.Shared && g.m > productTiles[0].rows && g.k <= most/fewest {
@@ -356,8 +355,8 @@ func (g loweredProduct) inStrips(l *graph.Lowering, most, fewest int) {
 	}
 }
 
-// strip is products from a row and a column on. Of places it begins with a line, or
-// is in one.
+// strip is the products from a row and a column on; a and b are the offsets in A and B. With
+// places, it begins at the start of a line or lies within one.
 func (g loweredProduct) strip(row, column, a, b int) loweredProduct {
 	g.fromC += row*g.ci + column*g.cj
 	if p := g.places; p != nil {
@@ -366,14 +365,14 @@ func (g loweredProduct) strip(row, column, a, b int) loweredProduct {
 		column = column/p.width*p.line + within*p.place
 	}
 	if g.lines != nil && g.trans() && column > 0 {
-		at := int64(4 * column) // of the table, by which B's columns are told
+		at := int64(4 * column) // the table has an entry for each column of B
 		g.lines, b = &graph.Buffer{Place: g.lines.Place, Index: g.lines.Index, At: g.lines.At + at, Bytes: g.lines.Bytes - at}, 0
 	}
 	g.fromA, g.fromB, g.fromY = g.fromA+a, g.fromB+b, g.fromY+row*g.ldy+column
 	return g
 }
 
-// partOf is n, or the largest multiple below most, but at least one.
+// partOf is n if that is at most most, else the largest multiple that is, but at least one.
 func partOf(n, most, multiple int) int {
 	if n <= most {
 		return n
@@ -381,8 +380,8 @@ func partOf(n, most, multiple int) int {
 	return min(n, max(1, most/multiple)*multiple)
 }
 
-// spreadA lays A out anew, unless it is there already: with the elements of a row
-// behind one another, or those of a column as they were.
+// spreadA copies A to a padded layout, or with anew false only refers to the copy. The copy
+// is contiguous along k, or along i if A was.
 func (g *loweredProduct) spreadA(l *graph.Lowering, to graph.Buffer, anew bool) {
 	a := &g.layout.a
 	s := g.spread(to, g.a, g.sa, g.fromA, g.m, g.k, a.i, a.p)
@@ -398,7 +397,7 @@ func (g *loweredProduct) spreadA(l *graph.Lowering, to graph.Buffer, anew bool) 
 	g.a, g.sa, g.fromA = g.spreadTo(s)
 }
 
-// spreadB lays B out anew, with room behind its lines.
+// spreadB copies B to a padded layout.
 func (g *loweredProduct) spreadB(l *graph.Lowering, to graph.Buffer) {
 	b := &g.layout.b
 	s := g.spread(to, g.b, g.sb, g.fromB, g.k, g.n, b.p, b.i)
@@ -421,7 +420,7 @@ func (g *loweredProduct) spread(to, from graph.Buffer, st []int, at, rows, eleme
 	}
 }
 
-// spreadTo is where matrices lie after it.
+// spreadTo returns the buffer, batch strides and offset of the copied matrices.
 func (g *loweredProduct) spreadTo(s spread) (b graph.Buffer, st []int, at int) {
 	size := s.rows * s.width
 	return unwritten(s.to), g.inLine(size), -g.first * size

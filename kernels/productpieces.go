@@ -2,16 +2,15 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// Products whose operands are larger than what a device shows of a buffer are
-// made of smaller ones: of some matrices of the batch, some rows of A, some
-// columns of B, or some terms of the sums, which then go on where those before
-// ended. So the bits are those of the whole.
+// Products whose operands exceed the descriptor range are split into smaller ones: along the
+// batch, the rows of A, the columns of B, or the terms of the sums, where later pieces
+// accumulate in the same order. So results have the same bits as without splitting.
 
-// pieceStep is what pieces have a multiple of rows, columns or terms of: then each
-// begins at a multiple of pieceAlignment, whatever the strides are.
+// pieceStep is the granularity of pieces in rows, columns or terms: each piece then begins at
+// a multiple of pieceAlignment bytes, whatever the strides are.
 const pieceStep = pieceAlignment / 4
 
-// append appends the products, in pieces where they must be.
+// append appends the products, split where necessary.
 func (g loweredProduct) append(l *graph.Lowering) {
 	most := int64(0)
 	for i, n := range g.extents() {
@@ -28,8 +27,8 @@ func (g loweredProduct) append(l *graph.Lowering) {
 	}
 }
 
-// extents are the bytes from the first to the last element of Y, A, B and C; C is
-// B where there is none.
+// extents returns the bytes from the first to the last element of Y, A, B and C; B's for C if
+// there is none.
 func (g loweredProduct) extents() [4]int64 {
 	far := func(rows, columns, down, across int, batch []int) int64 {
 		if rows*columns == 0 {
@@ -49,7 +48,7 @@ func (g loweredProduct) extents() [4]int64 {
 	return [4]int64{far(g.m, g.n, g.ldy, 1, g.inLine(g.step)), far(g.m, g.k, g.layout.a.i, g.layout.a.p, g.sa), b, c}
 }
 
-// inLine is the strides of the batch where its matrices follow each other.
+// inLine returns the strides of the batch dims if matrices follow each other at stride step.
 func (g loweredProduct) inLine(step int) []int {
 	strides := make([]int, len(g.shape))
 	for i := len(g.shape) - 1; i >= 0; i-- {
@@ -58,14 +57,14 @@ func (g loweredProduct) inLine(step int) []int {
 	return strides
 }
 
-// ofC is the strides of C under the batch.
+// ofC returns the strides of the batch dims in C.
 func (g loweredProduct) ofC() []int {
 	strides := make([]int, len(g.shape))
 	strides[len(strides)-1] = g.cStep
 	return strides
 }
 
-// from is products whose operands begin so many elements later.
+// from is the products with operands that begin the given numbers of elements later.
 func (g loweredProduct) from(y, a, b, c int) loweredProduct {
 	g.y.At, g.a.At, g.b.At = g.y.At+int64(4*y), g.a.At+int64(4*a), g.b.At+int64(4*b)
 	if g.biased || g.goesOn {
@@ -76,7 +75,7 @@ func (g loweredProduct) from(y, a, b, c int) loweredProduct {
 	return g
 }
 
-// byMatrices cuts the outer dim of the batch in two.
+// byMatrices splits the outermost batch dim in two.
 func (g loweredProduct) byMatrices(l *graph.Lowering) {
 	n, y, c := g.shape[0], g.inLine(g.step)[0], g.ofC()[0]
 	half := (n + 1) / 2
@@ -85,7 +84,7 @@ func (g loweredProduct) byMatrices(l *graph.Lowering) {
 		half = ceilDiv(half, multiple) * multiple
 	}
 	if n > 1 && half >= n {
-		l.Refuse("its %d matrices cannot be parted where the device wants", n)
+		l.Refuse("%d matrices cannot be split at offsets that the device can bind", n)
 		return
 	}
 	for at := 0; at < n; at += half {
@@ -97,7 +96,7 @@ func (g loweredProduct) byMatrices(l *graph.Lowering) {
 	}
 }
 
-// byTiles cuts one product along the dims whose strides make an operand large.
+// byTiles splits one product along the dims whose strides make an operand large.
 func (g loweredProduct) byTiles(l *graph.Lowering) {
 	a, b := g.layout.a, g.layout.b
 	most := func(n int, strides ...int) int {
@@ -121,10 +120,10 @@ func (g loweredProduct) byTiles(l *graph.Lowering) {
 	terms := most(g.k, larger(a.p, a.i+1), larger(b.p, b.i+1))
 	switch {
 	case rows*columns*terms == 0 || rows == g.m && columns == g.n && terms == g.k:
-		l.Refuse("%d rows of its matrices are more than the device shows", pieceStep)
+		l.Refuse("%d rows of the matrices exceed the device's buffer range", pieceStep)
 		return
 	case terms < g.k && (g.biased || g.goesOn || g.alpha != 1):
-		l.Refuse("its sums must be cut, and are scaled or added to something")
+		l.Refuse("the sums exceed the device's buffer range and cannot be split, as alpha is not 1 or there is a bias")
 		return
 	}
 	for i := 0; i < g.m; i += rows {

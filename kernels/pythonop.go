@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// A function of Python's cannot be run here, and a file has neither its formula
-// nor the shapes of what it gives. It is in the library to say so.
+// PythonOp is in the library only to be refused with an explanation: the file has neither the
+// function's code nor the shapes of its outputs.
 func init() {
 	for _, name := range []string{"PythonOp", "PythonOpGrad"} {
 		in, out := "inputs...?", "context, outputs...?"
@@ -13,7 +13,7 @@ func init() {
 		define(graph.Op{
 			Name:   name,
 			Domain: microsoft,
-			Doc:    "a function of Python's (torch.autograd.Function), which is refused: it can be neither run nor given shapes",
+			Doc:    "a Python function (torch.autograd.Function); always refused, as it can neither be run nor given shapes",
 			In:     in,
 			Out:    out,
 			Attrs: "func_name string, name string, comment string, training_mode int, safe_run_mode int, inplace int, input_convention string," +
@@ -29,7 +29,7 @@ func init() {
 				if f == "" {
 					f = n.Str("name")
 				}
-				n.Fail("the function %q is Python's: it cannot be run here; export the model with that function written in operators (for flash attention: attention as plain matrix products, or the operator Attention)", f)
+				n.Fail("the Python function %q cannot be run here; export the model with that function written in operators (for flash attention: attention as plain matrix products, or the operator Attention)", f)
 				return nil
 			},
 		})

@@ -8,10 +8,11 @@ import (
 	"memopt/memopt/graph"
 )
 
-// A scale is one number for all elements, one for each place of an axis, or one
-// for each block of block_size places of it. Zero points lie as scales do. The
-// arithmetic is that of the scale's type, or of the one called precision. Quotients
-// are rounded to whole numbers, but for 8-bit floats, which saturate is about.
+// QuantizeLinear has one scale for all elements, one for each index of an axis, or one for each
+// block of block_size indices of it; zero points have the shape of the scales. Arithmetic uses
+// the scale's type, or attribute precision. Quotients are rounded to the nearest even integer
+// and saturate; for 8-bit floats they are not rounded to integers, and attribute saturate
+// applies.
 var _ = define(graph.Op{
 	Name:  "QuantizeLinear",
 	Doc:   "y = saturate(round(x / y_scale) + y_zero_point)",
@@ -39,7 +40,7 @@ var _ = define(graph.Op{
 			t = zero.Type
 		}
 		if !slices.Contains(quantized, t) {
-			n.Fail("to be quantized to %s; there are i8, u8, i16, u16 and 8-bit floats", t)
+			n.Fail("quantization to %s is not supported; only to i8, u8, i16, u16 and 8-bit floats", t)
 		}
 		checkScale(n, x.Shape, scale, zero)
 		n.Set(0, t, x.Shape)
@@ -74,15 +75,15 @@ var quantized = []graph.DType{graph.Int8, graph.Uint8, graph.Int16, graph.Uint16
 
 func floatOrInt32(t graph.DType) bool { return t.IsFloat() || t == graph.Int32 }
 
-// checkScale refuses scales and zero points that do not fit the data.
+// checkScale checks that scales and zero points fit the data.
 func checkScale(n *graph.Node, x graph.Shape, scale, zero *graph.Value) {
 	block := n.Int("block_size")
 	switch {
 	case block < 0:
-		n.Fail("block_size is %d", block)
+		n.Fail("block_size is %d, but must not be negative", block)
 	case block > 0:
 		if scale.Rank() != len(x) {
-			n.Fail("scales of rank %d for blocks of data of rank %d", scale.Rank(), len(x))
+			n.Fail("scales have rank %d, but with block_size they need the data's, %d", scale.Rank(), len(x))
 		}
 		axis := axisOf(n, n.Int("axis"), len(x))
 		for i, d := range x {
@@ -93,13 +94,13 @@ func checkScale(n *graph.Node, x graph.Shape, scale, zero *graph.Value) {
 		}
 	case scale.Shape.Elems().Is(1) && scale.Rank() <= 1:
 	case scale.Rank() != 1:
-		n.Fail("scales of shape %s; one number, or one for each place of the axis expected", scale.Shape)
+		n.Fail("scales have shape %s; a single one, or one for each index of the axis expected", scale.Shape)
 	default:
 		n.Same(scale.Shape[0], x[axisOf(n, n.Int("axis"), len(x))], "scales for the axis")
 	}
 	if zero != nil && !zero.Shape.Equal(scale.Shape) && !(zero.Shape.Elems().Is(1) && scale.Shape.Elems().Is(1)) {
 		if zero.Rank() != scale.Rank() {
-			n.Fail("zero points of shape %s for scales of %s", zero.Shape, scale.Shape)
+			n.Fail("zero points have shape %s, but scales %s", zero.Shape, scale.Shape)
 		}
 		for i, d := range zero.Shape {
 			n.Same(d, scale.Shape[i], "dims of zero points and scales")
@@ -107,7 +108,7 @@ func checkScale(n *graph.Node, x graph.Shape, scale, zero *graph.Value) {
 	}
 }
 
-// scaleIndex says which scale belongs to element i of the data.
+// scaleIndex returns a function from elements of the data to their scale.
 func scaleIndex(n *graph.Node, x, scale *graph.Tensor) func(i int) int {
 	if scale.Len() == 1 && n.Int("block_size") == 0 {
 		return func(int) int { return 0 }
@@ -148,8 +149,7 @@ func quantize(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// roundTo is the nearest number of a float type; other types do their
-// arithmetic in float32.
+// roundTo rounds to a float type; to float32 for other types, whose arithmetic is float32.
 func roundTo(t graph.DType, x float64) float64 {
 	switch t {
 	case graph.Float64:
@@ -168,16 +168,16 @@ func lowerQuantize(l *graph.Lowering) {
 
 var quantizeKernel = halved(shader("quantize", "quantize.comp"))
 
-// The passes of the kernel.
+// The passes of quantize.comp.
 const (
 	quantizeTo, quantizeBack, quantizeGrad = 0, 1, 2
 )
 
-// quantizeRounds says to what the quotient is rounded first.
+// quantizeRounds is the kernel's number of the type in which quotients are computed.
 var quantizeRounds = map[graph.DType]uint32{graph.Float32: 0, graph.Float16: 1, graph.BFloat16: 2}
 
-// lowerQuantized appends a pass; the numbers' buffers and the operands of the
-// integers, scales and zero points are told.
+// lowerQuantized appends a pass over numbers (float32) and integers; scale and zero are input
+// numbers.
 func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Operand, scale, zero int, buffers [6]*graph.Buffer) {
 	t, round := integers.Type, graph.Float32
 	if pass == quantizeTo {
@@ -187,7 +187,7 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 	}
 	rounds, known := quantizeRounds[round]
 	if numbers.Type != graph.Float32 || l.In[scale].Type != graph.Float32 || t.Size() > 4 || t == graph.Uint32 || t.IsFloat8() || !known {
-		l.Refuse("there is no kernel for %s as %s by scales that are %s", numbers.Type, t, round)
+		l.Refuse("there is no kernel for %s and %s with %s arithmetic", numbers.Type, t, round)
 		return
 	}
 	n, scales, shape := numbers.Len(), l.In[scale].Len(), integers.Shape
@@ -228,7 +228,7 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 	})
 }
 
-// optionalIn is an optional input's buffer.
+// optionalIn is the buffer of input i, or nil if it is omitted.
 func optionalIn(l *graph.Lowering, i int) *graph.Buffer {
 	if loweredIn(l, i) == nil {
 		return nil

@@ -6,19 +6,19 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Rows whose number is only known when the step runs, as those of a bag, exist only
-// while a file is read: a Slice makes them of all rows of a value, what treats each row
-// by itself treats all rows instead, and a reduction over the rows ends them, as
-// SegmentReduce.
+// Ragged values have a number of rows that is only known when the step runs, such as the bags
+// of an EmbeddingBag in a loop. They exist only while a file is read: a Slice with unknown
+// bounds makes one, operators that treat rows independently are applied to all rows of the
+// underlying value instead, and a reduction over the rows becomes SegmentReduce.
 
-// ragged is the rows of a value from start to end.
+// ragged is the ragged value of rows [start, end) of a value.
 func ragged(of, start, end *graph.Value) *graph.Value {
 	return &graph.Value{Kind: graph.Ragged, Name: of.Name, Type: of.Type, Shape: of.Shape, Seq: []*graph.Value{of, start, end}}
 }
 
 func isRagged(v *graph.Value) bool { return v != nil && v.Kind == graph.Ragged }
 
-// raggedSlice is a Slice along dim 0 whose starts or ends are not known ahead.
+// raggedSlice is a Slice along dim 0 whose start or end is only known when the step runs.
 func raggedSlice(b *graph.Builder, n *graph.Node) []*graph.Value {
 	x, start, end := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	one := graph.Dims(1)
@@ -33,8 +33,8 @@ func raggedSlice(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{ragged(x, start, end)}
 }
 
-// allRows applies an operator that treats each row of some inputs by itself to all rows
-// that there are.
+// allRows applies an operator that treats rows independently to all rows of the values
+// underlying its ragged inputs; the result is ragged with the same bounds.
 func allRows(b *graph.Builder, n *graph.Node, first *graph.Value) []*graph.Value {
 	in := slices.Clone(n.Inputs)
 	for i, v := range in {
@@ -42,7 +42,7 @@ func allRows(b *graph.Builder, n *graph.Node, first *graph.Value) []*graph.Value
 			continue
 		}
 		if !sameNumber(v.Seq[1], first.Seq[1]) || !sameNumber(v.Seq[2], first.Seq[2]) {
-			n.Fail("inputs are different rows, whose number is only known when the step runs")
+			n.Fail("inputs have different numbers of rows, which are only known when the step runs")
 		}
 		in[i] = v.Seq[0]
 	}
@@ -53,13 +53,13 @@ func allRows(b *graph.Builder, n *graph.Node, first *graph.Value) []*graph.Value
 	return []*graph.Value{ragged(b.Once(n.Op, attrs, in...), first.Seq[1], first.Seq[2])}
 }
 
-// sameNumber says of two values that they are equal.
+// sameNumber reports whether two scalars are known to be equal.
 func sameNumber(a, b *graph.Value) bool {
 	return a == b || len(a.Ints) == 1 && len(b.Ints) == 1 && a.Ints[0].Equal(b.Ints[0])
 }
 
-// raggedPointwise is the rule of operators that make an element of one of each input:
-// what is broadcast along the rows is the same for each.
+// raggedPointwise is the ragged rule of pointwise operators. Inputs that are not ragged must
+// broadcast along the rows.
 func raggedPointwise(b *graph.Builder, n *graph.Node) []*graph.Value {
 	var first *graph.Value
 	for _, v := range n.Inputs {
@@ -74,29 +74,29 @@ func raggedPointwise(b *graph.Builder, n *graph.Node) []*graph.Value {
 		switch {
 		case v == nil || isRagged(v) && v.Rank() == first.Rank():
 		case isRagged(v), v.Rank() > first.Rank(), v.Rank() == first.Rank() && !v.Shape[0].Is(1):
-			n.Fail("input %d is not broadcast along rows whose number is only known when the step runs", i)
+			n.Fail("input %d does not broadcast along rows whose number is only known when the step runs", i)
 		}
 	}
 	return allRows(b, n, first)
 }
 
-// raggedAxes is the rule of operators whose axes are input 1: none of them may be 0.
+// raggedAxes is the ragged rule of operators whose axes are input 1: axis 0 is not supported.
 func raggedAxes(b *graph.Builder, n *graph.Node, more int) []*graph.Value {
 	x := n.Inputs[0]
 	if !isRagged(x) {
 		return nil
 	}
 	if n.In(1) == nil {
-		n.Fail("axes are not given for rows whose number is only known when the step runs")
+		n.Fail("axes must be given, as the number of rows is only known when the step runs")
 	}
 	axes := knownInts(n, 1, "axes")
 	if slices.Contains(axesOf(n, axes, x.Rank()+more*len(axes)), 0) {
-		n.Fail("axis 0 is rows whose number is only known when the step runs")
+		n.Fail("axis 0 is not supported: the number of rows is only known when the step runs")
 	}
 	return allRows(b, n, x)
 }
 
-// raggedGather picks by indices that are such rows.
+// raggedGather is the ragged rule of Gather: data or indices may be ragged.
 func raggedGather(b *graph.Builder, n *graph.Node) []*graph.Value {
 	x, places := n.Inputs[0], n.Inputs[1]
 	axis := axisOf(n, n.Int("axis"), x.Rank())
@@ -109,7 +109,8 @@ func raggedGather(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return nil
 }
 
-// raggedReduce ends such rows, by a reduction that SegmentReduce has.
+// raggedReduce is the ragged rule of a reduction: over axis 0 it becomes SegmentReduce with
+// the given mode.
 func raggedReduce(mode string) func(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		x := n.Inputs[0]
@@ -129,7 +130,7 @@ func raggedReduce(mode string) func(b *graph.Builder, n *graph.Node) []*graph.Va
 		y := ragged(all, x.Seq[1], x.Seq[2])
 		if len(rest) < len(axes) {
 			if mode == "" {
-				n.Fail("reduces rows whose number is only known when the step runs")
+				n.Fail("this reduction over rows is not supported: their number is only known when the step runs")
 			}
 			y = b.Op("memopt.SegmentReduce", graph.A{"mode": mode}, all, x.Seq[1], x.Seq[2])
 		}

@@ -7,12 +7,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Random draws what ONNX's random operators are made of. Like a dropout it draws the
-// same again for the backward pass, and anything in a copy of its node.
+// Random is what ONNX's random operators are rewritten into. Its numbers depend on the seed,
+// the step and the node's identity, so a recomputed node draws the same numbers.
 var _ = define(graph.Op{
 	Name:   "Random",
 	Domain: own,
-	Doc:    "random numbers, even between 0 and 1, or normal around 0",
+	Doc:    "random numbers, uniform in [0, 1), or normal with mean 0 and deviation 1",
 	In:     "shape",
 	Out:    "output",
 	Attrs:  "to int=1, normal int=0, seed int",
@@ -34,8 +34,8 @@ var _ = define(graph.Op{
 	Samples:   []string{"i64{5,7}", "i64{3,3}; normal=1", "i64{130}; normal=1 seed=3", "i64{9}; to=10", "i64{}; to=11", "i64{0,3}"},
 })
 
-// random draws four elements at a time. Of two words one is the radius of a normal pair
-// and one its angle (Box and Muller).
+// random draws four elements at a time. Normal numbers use the Box–Muller transform: one word
+// gives the radius of a pair, another its angle.
 func random(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	y, words, normal := c.Out[0], newStream(c, c.Node.Identity()), c.Node.Int("normal") != 0
 	n := y.Len()
@@ -61,8 +61,8 @@ func random(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	})
 }
 
-// randomOf is a node of ONNX's in terms of Random: offset + factor · what is drawn, in the
-// node's own type or another.
+// randomOf rewrites a random operator of ONNX into offset + factor·Random, in the type of
+// attribute dtype or otherwise.
 func randomOf(b *graph.Builder, n *graph.Node, shape *graph.Value, otherwise graph.DType, normal int, offset, factor float64) []*graph.Value {
 	to := otherwise
 	if n.Has("dtype") {
@@ -78,7 +78,7 @@ func randomOf(b *graph.Builder, n *graph.Node, shape *graph.Value, otherwise gra
 	return []*graph.Value{y}
 }
 
-// draw is a Random for a node of ONNX's, whose seed it has.
+// draw builds a Random with the seed of node n.
 func draw(b *graph.Builder, n *graph.Node, shape *graph.Value, to graph.DType, normal int) *graph.Value {
 	attrs := graph.A{"to": int64(to), "normal": normal}
 	if n.Has("seed") {
@@ -87,7 +87,7 @@ func draw(b *graph.Builder, n *graph.Node, shape *graph.Value, to graph.DType, n
 	return b.Op(own+".Random", attrs, shape)
 }
 
-// shapeAttr is a shape that a node says itself.
+// shapeAttr is attribute shape as a constant.
 func shapeAttr(b *graph.Builder, n *graph.Node) *graph.Value {
 	dims := []graph.Dim{}
 	for _, d := range n.Ints("shape") {
@@ -96,11 +96,12 @@ func shapeAttr(b *graph.Builder, n *graph.Node) *graph.Value {
 	return b.Ints(dims...)
 }
 
-// likeType is the type of a Like operator's output: its input's, unless it says another.
+// likeType is the output type of a RandomNormalLike or RandomUniformLike without dtype: its
+// input's.
 func likeType(n *graph.Node) graph.DType {
 	if t := n.Inputs[0].Type; t.IsFloat() || n.Has("dtype") {
 		return t
 	}
-	n.Fail("the input is %s, and without dtype that would be the type of random numbers, which are floats", n.Inputs[0].Type)
+	n.Fail("the input is %s and dtype is missing; random numbers must be floats", n.Inputs[0].Type)
 	return 0
 }

@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "RandomNormal",
-	Doc:   "random numbers, normal around mean",
+	Doc:   "normal random numbers with a mean and scale",
 	Out:   "output",
 	Attrs: "dtype int=1, mean float=0, scale float=1, seed float, shape ints",
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
@@ -15,7 +15,7 @@ var _ = define(graph.Op{
 
 var _ = define(graph.Op{
 	Name:  "RandomNormalLike",
-	Doc:   "random numbers, normal around mean, in the shape of another tensor",
+	Doc:   "normal random numbers with a mean and scale, in the shape of another tensor",
 	In:    "input",
 	Out:   "output",
 	Attrs: "dtype int, mean float=0, scale float=1, seed float",

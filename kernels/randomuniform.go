@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "RandomUniform",
-	Doc:   "random numbers, even between low and high",
+	Doc:   "random numbers, uniform in [low, high)",
 	Out:   "output",
 	Attrs: "dtype int=1, high float=1, low float=0, seed float, shape ints",
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
@@ -15,7 +15,7 @@ var _ = define(graph.Op{
 
 var _ = define(graph.Op{
 	Name:  "RandomUniformLike",
-	Doc:   "random numbers, even between low and high, in the shape of another tensor",
+	Doc:   "random numbers, uniform in [low, high), in the shape of another tensor",
 	In:    "input",
 	Out:   "output",
 	Attrs: "dtype int, high float=1, low float=0, seed float",

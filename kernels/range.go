@@ -22,7 +22,7 @@ var counting = define(graph.Op{
 		if a, b, d, ok := threeNumbers(start, limit, delta); ok {
 			size := math.Ceil((b - a) / d)
 			if !(math.Abs(size) < math.MaxInt32) {
-				n.Fail("from %v to %v by %v", a, b, d)
+				n.Fail("the range from %v to %v by %v has no valid size", a, b, d)
 			}
 			n.Set(0, start.Type, graph.Dims(int64(max(0, size))))
 		} else {
@@ -65,7 +65,7 @@ var counting = define(graph.Op{
 func rangeSize(n *graph.Node, start, limit, delta graph.Dim) graph.Dim {
 	order, known := delta.Compare(graph.Num(0))
 	if !known || order == 0 {
-		n.Fail("delta is %s; a number known to be above or below 0 expected", delta)
+		n.Fail("delta is %s; it must be known to be positive or negative", delta)
 	}
 	way := limit.Sub(start)
 	if order < 0 {
@@ -74,8 +74,8 @@ func rangeSize(n *graph.Node, start, limit, delta graph.Dim) graph.Dim {
 	return way.CeilDiv(delta).Max(graph.Num(0))
 }
 
-// threeNumbers are the values of float scalars that the model holds, if it
-// holds all. That they might be trained does not count: a size has no slope.
+// threeNumbers returns the values of three stored float scalars. Parameters are allowed, too:
+// a size has no gradient, so training does not change them.
 func threeNumbers(start, limit, delta *graph.Value) (a, b, d float64, ok bool) {
 	var out [3]float64
 	for i, v := range []*graph.Value{start, limit, delta} {
@@ -91,8 +91,8 @@ func threeNumbers(start, limit, delta *graph.Value) (a, b, d float64, ok bool) {
 	return out[0], out[1], out[2], true
 }
 
-// wholeNumber is a value as a formula. A float can be one too: exporters cast
-// sizes to the type of the range.
+// wholeNumber is a scalar as a dim. It may be a float: exporters cast sizes to the type of the
+// range.
 func wholeNumber(n *graph.Node, v *graph.Value) graph.Dim {
 	if f, ok := fractionOf(v); ok && f.den.Is(1) {
 		return f.num
@@ -101,19 +101,19 @@ func wholeNumber(n *graph.Node, v *graph.Value) graph.Dim {
 	return graph.Dim{}
 }
 
-// lowerRange is one of known integers that 32 bits hold.
+// lowerRange supports only known integers in the range of int32.
 func lowerRange(l *graph.Lowering) {
 	start, known := l.Ints(0)
 	delta, also := l.Ints(2)
 	n := l.Out[0].Len()
 	if l.Out[0].Type != graph.Int64 || !known || !also {
-		l.Refuse("there is a kernel for known integers")
+		l.Refuse("there is only a kernel for i64 with start and delta known while planning")
 		return
 	}
 	last := start[0] + int64(n)*delta[0]
 	if n == 0 || start[0] != int64(int32(start[0])) || last != int64(int32(last)) || delta[0] != int64(int32(delta[0])) {
 		if n > 0 {
-			l.Refuse("its numbers do not fit into 32 bits")
+			l.Refuse("the numbers exceed 32 bits")
 		}
 		return
 	}

@@ -7,18 +7,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// A recurrent layer is two parts: products of all steps' inputs with W, which
-// need no order and are ordinary nodes, and what goes from step to step. The
-// second is Recurrence, for one direction; RNN, GRU and LSTM are rewritten
-// into it. Its gates stand side by side in Z, R and Rb: one for an RNN, ONNX's
-// z, r, h for a GRU, and i, o, f, c for an LSTM.
+// RNN, GRU and LSTM are rewritten into two parts: one product of the inputs of all time steps
+// with W, and for each direction a Recurrence, which is sequential. Gates are concatenated in
+// Z, R and Rb in ONNX's order: one for an RNN; z, r, h for a GRU; i, o, f, c for an LSTM.
 const recurrenceAttrs = "cell string=rnn, reverse int=0, clip float=0, linear_before_reset int=0, input_forget int=0, " +
 	"activations strings, activation_alpha floats, activation_beta floats"
 
 var _ = define(graph.Op{
 	Name:   "Recurrence",
 	Domain: own,
-	Doc:    "the steps of a recurrent layer, one direction: h(t) from Z(t) = X(t)·Wᵀ + b, R·h(t−1) and the cell's state",
+	Doc:    "the time steps of a recurrent layer, one direction: h(t) from Z(t) = X(t)·Wᵀ + b, R·h(t−1) and the cell state",
 	In:     "Z, R, Rb?, sequence_lens?, initial_h?, initial_c?, P?",
 	Out:    "Y, Y_h?, Y_c?",
 	Attrs:  recurrenceAttrs,
@@ -29,7 +27,7 @@ var _ = define(graph.Op{
 			n.Set(i, n.Inputs[0].Type, graph.Shape{z[1], h})
 		}
 		if n.Output(2) != nil && cells[n.Str("cell")].states == 0 {
-			n.Fail("a %s has no Y_c", n.Str("cell"))
+			n.Fail("cell %s has no output Y_c", n.Str("cell"))
 		}
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
@@ -52,7 +50,7 @@ var _ = define(graph.Op{
 	Lower:   lowerRecurrence,
 	Flops:   func(n *graph.Node) graph.Dim { return recurrenceFlops(n, 2) },
 	Tests:   graph.Tests{Work: eachStep(2)},
-	// The product with R is most of it, step after step.
+	// Dominated by the products with R, which are sequential.
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[3,2,4], f32[4,4] -> y",
@@ -71,7 +69,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "RecurrenceGrad",
 	Domain: own,
-	Doc:    "the gradients of a Recurrence, whose steps are run again first",
+	Doc:    "the gradients of Recurrence; runs its time steps again first",
 	In:     "Z, R, Rb?, sequence_lens?, initial_h?, initial_c?, P?, dY?, dY_h?, dY_c?",
 	Out:    "dZ?, dR?, dRb?, dinitial_h?, dinitial_c?, dP?",
 	Attrs:  recurrenceAttrs,
@@ -111,7 +109,7 @@ func ifGiven(in, d *graph.Value) *graph.Value {
 	return d
 }
 
-// cells are the kinds of recurrent layers by name.
+// cells has the kinds of recurrent layers by name.
 var cells = map[string]struct {
 	gates, states int
 	activations   []string // their defaults, in ONNX's order
@@ -123,12 +121,12 @@ var cells = map[string]struct {
 	"lstm": {4, 1, []string{"Sigmoid", "Tanh", "Tanh"}, stepLSTM, backLSTM},
 }
 
-// inferRecurrence checks the ports up to the gradients at from, and gives Z's
+// inferRecurrence checks the inputs before number from, where gradients begin, and returns Z's
 // shape and the hidden size.
 func inferRecurrence(n *graph.Node, from int) (z graph.Shape, h graph.Dim) {
 	cell, ok := cells[n.Str("cell")]
 	if !ok {
-		n.Fail("cell is %q; there are rnn, gru and lstm", n.Str("cell"))
+		n.Fail("cell is %q, not rnn, gru or lstm", n.Str("cell"))
 	}
 	for i := range n.Inputs {
 		if i != 3 {
@@ -165,15 +163,15 @@ func inferRecurrence(n *graph.Node, from int) (z graph.Shape, h graph.Dim) {
 		}
 	}
 	if (n.In(5) != nil || n.In(6) != nil) && cell.states == 0 {
-		n.Fail("a %s has no cell state and no peepholes", n.Str("cell"))
+		n.Fail("cell %s takes no initial_c and no peepholes (P)", n.Str("cell"))
 	}
 	activationsOf(n, cell.activations)
 	return z, h
 }
 
-// What is kept of a step, in float64: the gates' arguments, the hidden state
-// before it, and two more of that size: a cell's state before and after, or
-// what a GRU's new gate was made of.
+// The gradient keeps of each time step, in float64: the gates' arguments, the hidden state
+// before it, and two more vectors of that size: the cell state before and after (LSTM), or the
+// operands of the new gate (GRU).
 const keptStates = 3
 
 func recurrenceScratch(z, r []int) int { return z[0] * z[1] * (z[2] + keptStates*r[1]) }
@@ -188,18 +186,17 @@ func recurrenceFlops(n *graph.Node, perProduct int64) graph.Dim {
 	return z.Elems().Mul(r[1].Mul(graph.Num(perProduct)).Add(graph.Num(20)))
 }
 
-// gateFunc is a gate's function. slope is its derivative, told from the
-// argument and the value.
+// gateFunc is a gate's activation; slope is its derivative, given argument and value.
 type gateFunc struct{ value, slope func(x, y float64) float64 }
 
-// gate is a gate's function under its name, with its numbers.
+// gate is an activation with its name and parameters.
 type gate struct {
 	gateFunc
 	name        string
 	alpha, beta float64
 }
 
-// activationKinds are ONNX's by name, with their default alpha and beta.
+// activationKinds has ONNX's activations by name, with their default alpha and beta.
 var activationKinds = map[string]struct {
 	alpha, beta           float64
 	takesAlpha, takesBeta bool
@@ -250,8 +247,9 @@ func either(first bool, a, b float64) float64 {
 	return b
 }
 
-// activationsOf reads the three attributes. alpha and beta are in the order of
-// the functions that take one; functions beyond the lists have their defaults.
+// activationsOf reads the activations and their parameters. activation_alpha and
+// activation_beta list parameters of those functions that take one, in order; functions
+// beyond the end of a list have their defaults.
 func activationsOf(n *graph.Node, defaults []string) []gate {
 	names := defaults
 	if given, ok := n.Attr("activations").([]string); ok && len(given) > 0 {
@@ -273,7 +271,7 @@ func activationsOf(n *graph.Node, defaults []string) []gate {
 	for i, name := range names {
 		kind, ok := activationKinds[name]
 		if !ok {
-			n.Fail("activation %q is not known", name)
+			n.Fail("activation %q is not supported", name)
 		}
 		a := take(&alphas, kind.takesAlpha, kind.alpha)
 		b := take(&betas, kind.takesBeta, kind.beta)
@@ -282,8 +280,8 @@ func activationsOf(n *graph.Node, defaults []string) []gate {
 	return out
 }
 
-// recurrence is one layer's run. A row of the batch goes through all its steps
-// by itself, so rows are what workers share.
+// recurrence is a call of either operator. Rows of the batch are independent, so workers
+// divide them.
 type recurrence struct {
 	seq, batch, hidden, gates int
 	reverse, linear, forget   bool
@@ -296,11 +294,12 @@ type recurrence struct {
 	retreat                   func(r *recurrence, row int, s *step, g *stepGrad)
 }
 
-// step is what is kept of one step: arguments become gradients on the way back.
+// step is what the gradient keeps of one time step of a row: gate arguments z, which backward
+// replaces by their gradients, the hidden state h before it, and a and b (see stepGRU, stepLSTM).
 type step struct{ z, h, a, b []float64 }
 
-// stepGrad is the way back of one row: gradients by h and c after the step
-// become those before it.
+// stepGrad holds the gradients of h and c after a time step, which backward turns into those
+// before it.
 type stepGrad struct{ h, c, next []float64 }
 
 func newRecurrence(n *graph.Node, in []*graph.Tensor, kept []float64) *recurrence {
@@ -333,7 +332,7 @@ func (r *recurrence) steps(row int) int {
 	return int(r.lens.Int(row))
 }
 
-// time is where step k of a row is in the sequence.
+// time is the position in the sequence of the k-th time step of a row.
 func (r *recurrence) time(row, k int) int {
 	if r.reverse {
 		return r.steps(row) - 1 - k
@@ -347,7 +346,7 @@ func (r *recurrence) step(row, k int) *step {
 	return &step{at[:g], at[g : g+h], at[g+h : g+2*h], at[g+2*h : g+3*h]}
 }
 
-// product is R's row g times a state, and its bias.
+// product is row g of R times a state, plus the bias.
 func (r *recurrence) product(g int, h []float64) float64 {
 	sum := 0.0
 	if r.bias != nil {
@@ -365,7 +364,7 @@ func (r *recurrence) product(g int, h []float64) float64 {
 	return sum
 }
 
-// transposed adds R's rows from lo on, weighted, to what they were made from.
+// transposed adds Rᵀ·weights to to, for the rows of R from lo on.
 func (r *recurrence) transposed(lo int, weights, to []float64) {
 	for j, w := range weights {
 		at := (lo + j) * r.hidden
@@ -382,10 +381,10 @@ func (r *recurrence) clipped(x float64) float64 {
 	return x
 }
 
-// value is activation a of an argument.
+// value is activation a of the clipped argument.
 func (r *recurrence) value(a int, x float64) float64 { return r.acts[a].value(r.clipped(x), 0) }
 
-// slope is the derivative of that by the argument.
+// slope is the derivative of value.
 func (r *recurrence) slope(a int, x, y float64) float64 {
 	if r.clip > 0 && (x <= -r.clip || x >= r.clip) {
 		return 0
@@ -393,7 +392,7 @@ func (r *recurrence) slope(a int, x, y float64) float64 {
 	return r.acts[a].slope(x, y)
 }
 
-// peephole is a gate's weight of the cell's state j: those of i, o and f.
+// peephole is the peephole weight of gate i, o or f for element j of the cell state.
 func (r *recurrence) peephole(gate, j int) float64 {
 	if r.peep == nil {
 		return 0
@@ -401,7 +400,7 @@ func (r *recurrence) peephole(gate, j int) float64 {
 	return r.peep.Float(gate*r.hidden + j)
 }
 
-// initial fills a row's first state.
+// initial sets a row's initial state.
 func (r *recurrence) initial(x *graph.Tensor, row int, to []float64) {
 	clear(to)
 	if x != nil {
@@ -411,7 +410,7 @@ func (r *recurrence) initial(x *graph.Tensor, row int, to []float64) {
 	}
 }
 
-// run takes a row through its steps; h and c are the last states.
+// run computes all time steps of a row and returns its last states.
 func (r *recurrence) run(row int, y *graph.Tensor) (h, c []float64) {
 	h, c = make([]float64, r.hidden), make([]float64, r.hidden)
 	r.initial(r.h0, row, h)
@@ -436,7 +435,7 @@ func (r *recurrence) run(row int, y *graph.Tensor) (h, c []float64) {
 	return h, c
 }
 
-// after is the hidden state after a step.
+// after is element j of the hidden state after a step.
 func (r *recurrence) after(s *step, j int) float64 {
 	h := r.hidden
 	switch r.gates {
@@ -473,7 +472,8 @@ func stepRNN(r *recurrence, _ int, s *step) {
 	}
 }
 
-// In a GRU a and b are what the new gate was made of, and the reset gate.
+// stepGRU is a time step of a GRU. b is the reset gate, and a is b·h; with linear_before_reset
+// a is R·h + Rb of the new gate.
 func stepGRU(r *recurrence, _ int, s *step) {
 	h := r.hidden
 	for j := range 2 * h {
@@ -497,7 +497,7 @@ func stepGRU(r *recurrence, _ int, s *step) {
 	}
 }
 
-// In an LSTM a and b are the cell's state before and after.
+// stepLSTM is a time step of an LSTM. a and b are the cell state before and after it.
 func stepLSTM(r *recurrence, _ int, s *step) {
 	h := r.hidden
 	for j := range s.z {
@@ -577,7 +577,7 @@ func backGRU(r *recurrence, _ int, s *step, g *stepGrad) {
 		s.z[j] = dz * r.slope(0, s.z[j], z)
 		s.z[2*h+j] = dn * r.slope(1, s.z[2*h+j], fresh)
 	}
-	// The reset gate stands before the product with R, or after it.
+	// The reset gate is applied before the product with R, or after it (linear_before_reset).
 	reset := make([]float64, h)
 	if r.linear {
 		for j := range h {
@@ -623,8 +623,8 @@ func backLSTM(r *recurrence, _ int, s *step, g *stepGrad) {
 	r.transposed(0, s.z, g.next)
 }
 
-// weights sums the gradients of R, its bias and the peepholes over rows and
-// steps, always in one order; workers share the gates.
+// weights sums the gradients of R, its bias and the peepholes over rows and time steps in a
+// fixed order; workers divide the gates.
 func (r *recurrence) weights(par f32.Parallel, dr, db, dp *graph.Tensor) {
 	h := r.hidden
 	par(r.gates*h, 1, func(lo, hi int) {
@@ -673,21 +673,21 @@ func (r *recurrence) weights(par f32.Parallel, dr, db, dp *graph.Tensor) {
 
 var recurrenceKernel = halved(shader("recurrence", "recurrence.comp"))
 
-// The passes of the kernel.
+// The passes of recurrence.comp.
 const (
 	recurForward, recurBack, recurWeights = 0, 1, 2
 )
 
-// recurrenceLocal is the invocations that take a row of the batch through its steps.
+// recurrenceLocal is the number of invocations that compute a row of the batch.
 const recurrenceLocal = 64
 
-// gateNumbers are the kernel's numbers for the functions of gates.
+// gateNumbers are the kernel's numbers of the activations.
 var gateNumbers = map[string]uint32{
 	"Relu": 0, "Tanh": 1, "Sigmoid": 2, "Affine": 3, "LeakyRelu": 4, "ThresholdedRelu": 5,
 	"ScaledTanh": 6, "HardSigmoid": 7, "Elu": 8, "Softsign": 9, "Softplus": 10,
 }
 
-// loweredRecurrence is what the passes have in common.
+// loweredRecurrence holds what the passes share.
 type loweredRecurrence struct {
 	l                  *graph.Lowering
 	cell               uint32 // gates
@@ -698,8 +698,8 @@ type loweredRecurrence struct {
 	work               int64
 }
 
-// pass appends one; inputs and outputs are by the shader's order, −1 where it has
-// no use for one.
+// pass appends a pass. outs and ins are output and input numbers in the order of the shader's
+// bindings, −1 where the pass does not use one.
 func (r loweredRecurrence) pass(pass uint32, outs [3]int, ins [10]int, groups int) {
 	l := r.l
 	var buffers []graph.Buffer
@@ -779,7 +779,8 @@ func lowerRecurrenceGrad(l *graph.Lowering) {
 	}
 }
 
-// eachStep is so much for each pair that meets in a step, and the gates' functions.
+// eachStep is the work of a recurrence: each for every element of R in a time step and row, and
+// that of the activations.
 func eachStep(each int64) work {
 	return counted(func(c sampled) int64 {
 		z, hidden := c.In[0].Shape, c.In[1].Shape[1]

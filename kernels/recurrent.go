@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The recurrent layers of ONNX. Each is products of all inputs with W and a
-// Recurrence for each direction; the rest is their layout.
+// ONNX's recurrent layers are rewritten into a product of all inputs with W and a Recurrence,
+// for each direction.
 
 const recurrentAttrs = "activation_alpha floats, activation_beta floats, activations strings, clip float=0, " +
 	"direction string=forward, hidden_size int=0, layout int=0"
@@ -26,7 +26,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:    "GRU",
 	Since:   7,
-	Doc:     "a recurrent layer with an update and a reset gate",
+	Doc:     "a gated recurrent unit layer, with an update and a reset gate",
 	In:      "X, W, R, B?, sequence_lens?, initial_h?",
 	Out:     "Y?, Y_h?",
 	Attrs:   recurrentAttrs + ", linear_before_reset int=0",
@@ -39,7 +39,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:    "LSTM",
 	Since:   7,
-	Doc:     "a recurrent layer with a cell, an input, an output and a forget gate",
+	Doc:     "a long short-term memory layer, with a cell, an input, an output and a forget gate",
 	In:      "X, W, R, B?, sequence_lens?, initial_h?, initial_c?, P?",
 	Out:     "Y?, Y_h?, Y_c?",
 	Attrs:   recurrentAttrs + ", input_forget int=0",
@@ -51,11 +51,11 @@ var _ = define(graph.Op{
 
 var directions = map[string][]int{"forward": {0}, "reverse": {1}, "bidirectional": {0, 1}}
 
-// recurrent is one of the three layers in nodes.
+// recurrent builds the nodes of one of the three layers.
 func recurrent(b *graph.Builder, n *graph.Node, cell string, attrs graph.A) []*graph.Value {
 	reversed, ok := directions[n.Str("direction")]
 	if !ok {
-		n.Fail("direction is %q; there are forward, reverse and bidirectional", n.Str("direction"))
+		n.Fail("direction is %q, not forward, reverse or bidirectional", n.Str("direction"))
 	}
 	x, w, r := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	if x.Rank() != 3 || w.Rank() != 3 || r.Rank() != 3 {
@@ -132,7 +132,7 @@ func recurrent(b *graph.Builder, n *graph.Node, cell string, attrs graph.A) []*g
 	return made
 }
 
-// direction is one direction's part of an input, without that axis.
+// direction is the part of an input for direction i, without the axis of directions.
 func direction(b *graph.Builder, v *graph.Value, i, axis int) *graph.Value {
 	if v == nil {
 		return nil
@@ -142,8 +142,7 @@ func direction(b *graph.Builder, v *graph.Value, i, axis int) *graph.Value {
 	return b.Op("Squeeze", nil, part, at)
 }
 
-// perDirection deals the functions and their numbers, which stand one
-// direction after the other.
+// perDirection splits the lists of activations and their parameters by direction.
 func perDirection(n *graph.Node, cell string, directions int) (names [][]string, alpha, beta [][]float64) {
 	given, _ := n.Attr("activations").([]string)
 	if len(given) == 0 {

@@ -9,31 +9,30 @@ import (
 	"memopt/memopt/graph"
 )
 
-// reduction describes an operator that makes one number of many, along axes.
+// reduction describes an operator that reduces along axes.
 type reduction struct {
 	name  string
 	doc   string
-	since int                    // of the form with axes as an input
-	types func(graph.DType) bool // what is taken; nil: numbers
+	since int                    // opset from which axes are an input
+	types func(graph.DType) bool // element types; nil: numbers
 
-	// of reduces the n elements that xs yields, in order; over and over, if it
-	// likes. ints does so for integers and bools; nil: of does.
+	// of reduces the n elements of xs, in order; it may iterate several times. ints is
+	// for integers and bools; nil uses of.
 	of   func(xs iter.Seq[float64], n int) float64
 	ints func(xs iter.Seq[int64], t graph.DType) int64
-	// fold is of for contents known as formulas; nil: they are lost.
+	// fold reduces known contents; nil if that is not supported.
 	fold func(ds []graph.Dim) graph.Dim
-	// grad is the gradient of x. dy and y have x's rank: dims of 1 along the
-	// axes.
+	// grad is the gradient of x. dy and y have x's rank, with dims of 1 along the axes.
 	grad func(b *graph.Builder, x, y, dy *graph.Value, axes []int) *graph.Value
-	// quick is the float32 form, if there is one.
+	// quick is the fast form for float32; may be nil.
 	quick *quickReduction
-	// lowered is the form for devices that run kernels, if there is one.
+	// lowered is the Vulkan form; may be nil.
 	lowered *loweredReduction
-	flops   int64    // an element; 0 means 1
+	flops   int64    // for each element; 0 means 1
 	pieces  []string // graph.Tests.Pieces
-	// segments is what SegmentReduce calls it, if it has it.
+	// segments is the mode of SegmentReduce, "" if there is none.
 	segments string
-	// positive says that the samples must be.
+	// positive: samples must be positive.
 	positive bool
 }
 
@@ -57,8 +56,8 @@ var reduceSamples = []string{
 	"f16[3,2], i64{1}",
 }
 
-// defineReduce adds a reduction: the form that takes axes as an input and the
-// one that had them as an attribute.
+// defineReduce defines a reduction in two forms: with axes as an input, and of older opsets as
+// an attribute.
 func defineReduce(r reduction) *graph.Op {
 	if r.types == nil {
 		r.types = isNumber
@@ -111,8 +110,7 @@ func defineReduce(r reduction) *graph.Op {
 	return define(op)
 }
 
-// axesToInput builds the newest form of an operator that had its axes as an
-// attribute.
+// axesToInput rewrites an operator with axes as an attribute into its newest form.
 func axesToInput(b *graph.Builder, n *graph.Node) []*graph.Value {
 	in := slices.Clone(n.Inputs)
 	if axes := n.Ints("axes"); len(axes) > 0 {
@@ -121,7 +119,7 @@ func axesToInput(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{b.Op(n.Op.FullName(), graph.A{"keepdims": n.Int("keepdims")}, in...)}
 }
 
-// reducedAxes are the axes of a reduction, sorted.
+// reducedAxes returns the axes of a reduction, sorted.
 func reducedAxes(n *graph.Node) []int {
 	x := n.Inputs[0]
 	var axes []int64
@@ -136,7 +134,7 @@ func reducedAxes(n *graph.Node) []int {
 	return axesOf(n, axes, x.Rank())
 }
 
-// keptShape is x's shape with dims of 1 along the axes.
+// keptShape is shape s with dims of 1 along the axes.
 func keptShape(s graph.Shape, axes []int) graph.Shape {
 	out := slices.Clone(s)
 	for _, a := range axes {
@@ -175,7 +173,7 @@ func (r reduction) gradient(b *graph.Builder, n *graph.Node, dy []*graph.Value) 
 	return dx
 }
 
-// expandTo repeats v, if it has not that shape already.
+// expandTo builds an Expand of v, or returns v if it has the shape already.
 func expandTo(b *graph.Builder, v *graph.Value, s graph.Shape) *graph.Value {
 	if v.Shape.Equal(s) {
 		return v
@@ -183,7 +181,7 @@ func expandTo(b *graph.Builder, v *graph.Value, s graph.Shape) *graph.Value {
 	return b.Op("Expand", nil, v, b.Ints(s...))
 }
 
-// count is the number of elements that make one, as a number of v's type.
+// count is the number of elements reduced to one, as a scalar of v's type.
 func count(b *graph.Builder, v *graph.Value, s graph.Shape, axes []int) *graph.Value {
 	n := graph.Num(1)
 	for _, a := range axes {
@@ -195,8 +193,7 @@ func count(b *graph.Builder, v *graph.Value, s graph.Shape, axes []int) *graph.V
 	return cast(b, b.Int(n), v.Type)
 }
 
-// split parts a shape into the dims that stay and those that go, with the
-// strides of both.
+// split separates a shape into dims that stay and reduced ones, with the strides of both.
 func split(shape, axes []int) (stay, stayAt, gone, goneAt []int) {
 	st := strides(shape)
 	for i, d := range shape {
@@ -232,25 +229,24 @@ func (r reduction) eval(c *graph.Call) {
 	}, stayAt)
 }
 
-// each calls f with the offset of every element of a strided shape, in order,
-// until it says false.
+// each calls f with the offset of every element of a strided shape, in order, until it returns
+// false.
 func each(shape, st []int, f func(k int) bool) {
 	more := true
 	walk(shape, 0, elems(shape), func(_ int, at []int) { more = more && f(at[0]) }, st)
 }
 
-// quickReduction is a reduction over float32 that goes along rows where the
-// last dim is reduced, and adds up whole rows where it stays. Sums are
-// float64: the order is fixed and nothing is lost over a million elements.
+// quickReduction is a reduction of float32 with float64 accumulators: along rows if the last
+// dim is reduced, else whole rows at a time.
 type quickReduction struct {
 	start float64
 	row   func(acc float64, xs []float32) float64
-	rows  func(acc []float64, xs []float32, rows, step int) // of rows that lie step apart
-	join  func(acc, more []float64)                         // what rows made of later rows
-	done  func(acc float64, n int) float64                  // nil: acc as it is
+	rows  func(acc []float64, xs []float32, rows, step int) // rows at stride step
+	join  func(acc, more []float64)                         // combines with the result of later rows
+	done  func(acc float64, n int) float64                  // final step; nil for none
 }
 
-// rowByRow is quickReduction.rows for what takes one row.
+// rowByRow makes quickReduction.rows of a function for one row.
 func rowByRow(f func(acc []float64, xs []float32)) func(acc []float64, xs []float32, rows, step int) {
 	return func(acc []float64, xs []float32, rows, step int) {
 		for r := range rows {
@@ -259,13 +255,12 @@ func rowByRow(f func(acc []float64, xs []float32)) func(acc []float64, xs []floa
 	}
 }
 
-// partRows is how many rows make a part, at least, where columns are reduced:
-// parts are done side by side and then joined in order. They follow from the
-// shape alone, and so does the result.
+// partRows is the least number of rows of a part when columns are reduced. Parts are reduced
+// in parallel and joined in order. They depend on the shape alone, so the result does not
+// depend on the number of workers.
 const partRows = 512
 
-// columnParts is the scratch for what parts make of their columns: at most a
-// 256th of the input.
+// columnParts is the work space for the results of parts: at most 1/256 of the input.
 func columnParts(n *graph.Node) graph.Dim {
 	shape, axes := n.Inputs[0].Shape, reducedAxes(n)
 	last := len(shape) - 1
@@ -322,8 +317,7 @@ func (r reduction) fast(c *graph.Call) {
 	if parts < 2 || len(c.Scratch) < 8*parts*len(out) {
 		parts = 1
 	}
-	// columns reduces rows [from, to) of acc's columns, the first of which is
-	// output i.
+	// columns reduces rows [from, to) of columns that begin at output i into acc.
 	columns := func(acc []float64, i, from, to int) {
 		for j := range acc {
 			acc[j] = q.start
@@ -341,7 +335,7 @@ func (r reduction) fast(c *graph.Call) {
 			from += rows
 		}
 	}
-	const together = 2048 // columns, for the cache
+	const together = 2048 // columns: their accumulators fit the cache
 	if parts == 1 {
 		c.Parallel(len(out), max(512, f32.Grain/max(1, n)), func(lo, hi int) {
 			var block [together]float64
@@ -381,8 +375,7 @@ func (r reduction) fast(c *graph.Call) {
 	})
 }
 
-// mergeDims makes one dim of neighbours that both stay or both go, and leaves
-// out dims of 1.
+// mergeDims merges adjacent dims that are both reduced or both not, and drops dims of 1.
 func mergeDims(shape, axes []int) (merged, mergedAxes []int) {
 	wasGone := false
 	for i, d := range shape {
@@ -402,7 +395,7 @@ func mergeDims(shape, axes []int) (merged, mergedAxes []int) {
 	return merged, mergedAxes
 }
 
-// foldDims folds a list of at least one.
+// foldDims folds a nonempty list.
 func foldDims(f func(a, b graph.Dim) graph.Dim) func([]graph.Dim) graph.Dim {
 	return func(ds []graph.Dim) graph.Dim {
 		acc := ds[0]
@@ -413,15 +406,15 @@ func foldDims(f func(a, b graph.Dim) graph.Dim) func([]graph.Dim) graph.Dim {
 	}
 }
 
-// extremeGrad shares the gradient of a greatest or least element among all
-// that are it.
+// extremeGrad is the gradient of a maximum or minimum: equal shares for all elements that
+// attain it.
 func extremeGrad(b *graph.Builder, x, y, dy *graph.Value, axes []int) *graph.Value {
 	is := cast(b, b.Op("Equal", nil, x, y), x.Type)
 	among := sumTo(b, is, keptShape(x.Shape, axes))
 	return b.Op("Mul", nil, is, b.Op("Div", nil, dy, among))
 }
 
-// below is a < b for the elements of an integer type, as Tensor.Int gives them.
+// below is a < b for elements of an integer type, as Tensor.Int returns them.
 func below(t graph.DType, a, b int64) bool {
 	if t == graph.Uint64 {
 		return uint64(a) < uint64(b)

@@ -9,7 +9,7 @@ import (
 
 var _ = defineReduce(reduction{
 	name:  "ReduceL1",
-	doc:   "the sum of magnitudes along axes",
+	doc:   "the sum of absolute values along axes",
 	since: 18,
 	of: func(xs iter.Seq[float64], _ int) float64 {
 		sum := 0.0

@@ -14,7 +14,7 @@ var _ = defineReduce(reduction{
 	since: 18,
 	of:    func(xs iter.Seq[float64], n int) float64 { return math.Sqrt(sumSquares(xs, n)) },
 	grad: func(b *graph.Builder, x, y, dy *graph.Value, _ []int) *graph.Value {
-		// At 0 there is no slope; 0 is taken for it.
+		// At 0 the derivative is undefined; 0 is used.
 		zero := num(b, y, 0)
 		slope := b.Op("Where", nil, b.Op("Equal", nil, y, zero), zero, b.Op("Div", nil, dy, y))
 		return b.Op("Mul", nil, x, slope)

@@ -14,34 +14,34 @@ var (
 	}
 )
 
-// What the kernel folds with, what it takes of a term and what it does to the
-// result; the shader has the numbers.
+// The operations of reduce.comp: how it combines terms, what it applies to each term first,
+// and to the result at the end.
 const (
 	foldSum, foldMax, foldMin, foldProduct         = 0, 1, 2, 3
 	termPlain, termSquare, termSize, termExp       = 0, 1, 2, 3
 	finalScale, finalRoot, finalLog, finalLogOfExp = 0, 1, 2, 3
 )
 
-// loweredReduction is a reduction as the kernel does it.
+// loweredReduction is a reduction in terms of reduce.comp.
 type loweredReduction struct {
 	fold, term, final uint32
 	mean              bool
-	tops              *graph.Buffer // of the results, for exponentials
-	goesOn            bool          // lanes do, from the results that there are
+	tops              *graph.Buffer // maxima to subtract before exponentials
+	goesOn            bool          // accumulate onto the results
 }
 
-// reduceBytes is how much is reduced in one run where terms lie farther apart than
-// results: more has parts, so that each is what any device shows a kernel.
+// reduceBytes is the most bytes reduced in one run if terms are farther apart than results.
+// Larger inputs are split into parts, each within the descriptor range of every device.
 const reduceBytes = 64 << 20
 
-// reducePart is the terms that one subgroup or lane adds up alone where there
-// are few results to share the work; the kernel adds them up reduceBlock at a time.
+// reducePart is the number of terms that one subgroup or lane sums if there are few results;
+// the kernel sums reduceBlock of them at a time.
 const (
 	reducePart  = 4096
 	reduceBlock = 32
 )
 
-// reduceParts is into how many parts terms are cut, and how many each has.
+// reduceParts returns how many parts the terms of a result are split into, and their size.
 func reduceParts(results, terms int, apart bool) (parts, each int) {
 	parts = 1
 	if results < 1024 {
@@ -67,7 +67,7 @@ func (r loweredReduction) lower(l *graph.Lowering) {
 	}
 	shape, axes := mergeDims(l.In[0].Shape, reducedAxes(l.Node))
 	if r.term == termExp {
-		// The greatest first, so that no exponential is too large.
+		// Compute maxima first, so that exponentials do not overflow.
 		bytes := int64(4 * l.Out[0].Len())
 		l.Scratch = aligned(bytes)
 		loweredReduction{fold: foldMax}.append(l, reads(0), shape, axes, scratch(0, bytes, true))
@@ -76,19 +76,19 @@ func (r loweredReduction) lower(l *graph.Lowering) {
 	r.append(l, reads(0), shape, axes, writes(0))
 }
 
-// lowerIntegers reduces integers: no means, roots or logarithms.
+// lowerIntegers reduces integers; means, roots and logarithms are not supported.
 func (r loweredReduction) lowerIntegers(l *graph.Lowering) {
 	t := l.In[0].Type
 	stay, stayAt, gone, goneAt := split(mergeDims(l.In[0].Shape, reducedAxes(l.Node)))
 	results, terms := elems(stay), elems(gone)
 	switch {
 	case r.mean || r.final != finalScale || !l.Limits.Int64:
-		l.Refuse("input 0 is %s, for which there is no kernel here", t)
+		l.Refuse("there is no kernel for %s", t)
 		return
 	case results == 0 || !mustFit(l, stay, 3) || !mustFit(l, gone, 3):
 		return
 	case terms == 0 && (r.fold == foldMax || r.fold == foldMin):
-		l.Refuse("there are no terms")
+		l.Refuse("the reduced dims are empty")
 		return
 	}
 	push := append(append(words(l, results, terms), reducedDims(l, stay, stayAt)...), reducedDims(l, gone, goneAt)...)
@@ -97,8 +97,8 @@ func (r loweredReduction) lowerIntegers(l *graph.Lowering) {
 	})
 }
 
-// append reduces a float32 tensor along axes. Many terms of few results are
-// added in two runs, by way of scratch.
+// append reduces a float32 tensor along axes. Many terms of few results are reduced in two
+// runs, through work space.
 func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes []int, y graph.Buffer) {
 	stay, stayAt, gone, goneAt := split(shape, axes)
 	results, terms := elems(stay), elems(gone)
@@ -127,33 +127,32 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 	second.dispatch(l, scratch(at, bytes, false), y, ofRows(parts, results, results), 0, results, 0, 1, 0, scale)
 }
 
-// ofRows reduces n rows of so many columns, from one to the next.
+// ofRows reduces n rows at stride step.
 func ofRows(n, columns, step int) reducing {
 	return reducing{stay: []int{columns}, stayAt: []int{1}, gone: []int{n}, goneAt: []int{step}, part: n}
 }
 
-// reducing is how results and terms lie: dims and strides of what stays and of what
-// goes, and how many terms a part has.
+// reducing is the layout of a reduction: dims and strides that stay and that are reduced, and
+// the number of terms of a part.
 type reducing struct {
 	stay, stayAt, gone, goneAt []int
-	along                      bool // terms are neighbours
+	along                      bool // terms are contiguous
 	part                       int
 }
 
-// byResults reports whether results lie farther apart than terms.
+// byResults reports whether results are farther apart than terms.
 func (s reducing) byResults() bool {
 	return len(s.stay) > 0 && (len(s.gone) == 0 || s.stayAt[0] >= s.goneAt[0])
 }
 
-// seen is from where to where some results and parts have their terms.
+// seen returns the range of elements that some results and parts read.
 func (s reducing) seen(first, results, part, parts int) (from, to int) {
 	from, to = reach(s.stay, s.stayAt, first, results)
 	low, high := reach(s.gone, s.goneAt, part*s.part, min(parts*s.part, elems(s.gone)))
 	return from + low, to + high + 1
 }
 
-// reach is the least and the most that elements of a shape are away, of those from
-// one on, in order, up to another.
+// reach returns the least and greatest offset of elements [from, to) of a strided shape.
 func reach(dims, at []int, from, to int) (least, most int) {
 	if len(dims) == 0 || from >= to {
 		return 0, 0
@@ -167,15 +166,14 @@ func reach(dims, at []int, from, to int) (least, most int) {
 	return least + first*at[0], most + last*at[0]
 }
 
-// reducedDims are dims and strides as the kernels have them: three, less the outer
-// dim.
+// reducedDims returns three dims and strides as push constants, without the outermost dim.
 func reducedDims(l *graph.Lowering, dims, at []int) []uint32 {
 	dims, at = frontFilled(3, dims, 1), frontFilled(3, at, 0)
 	return words(l, dims[1], dims[2], at[0], at[1], at[2])
 }
 
-// inPieces reduces by one dispatch, or where x is larger than the device shows by
-// one for some of the results each.
+// inPieces reduces in one dispatch, or if x exceeds the descriptor range in one for each piece
+// of the results.
 func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reducing, scale float64) {
 	s.part = elems(s.gone)
 	n, bytes := 1, []int64{0, 0, 0}
@@ -198,8 +196,8 @@ func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reduc
 	})
 }
 
-// firstRun reduces parts of the terms of results, as many of them at once as the
-// device shows x of.
+// firstRun reduces parts of the terms of results, as many at a time as fit the descriptor
+// range of x.
 func (r loweredReduction) firstRun(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts int) {
 	from, to := s.seen(first, results, part, parts)
 	some, fewer := (first+results)/2, (part+parts)/2
@@ -220,10 +218,9 @@ func (r loweredReduction) firstRun(l *graph.Lowering, x, y graph.Buffer, s reduc
 	}
 }
 
-// dispatch reduces parts of the terms of results, from what is seen of x behind so
-// many elements.
+// dispatch reduces parts of the terms of results; x is bound from element before on.
 func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts, before int, scale float64) {
-	each := l.Limits.Subgroup // results of a group
+	each := l.Limits.Subgroup // results of a workgroup
 	if s.along {
 		each = 1
 	}
@@ -244,12 +241,12 @@ func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, s reduc
 	})
 }
 
-// inParts reduces parts of each input from first on into scratch, behind each
-// other, and says how many there are.
+// inParts reduces parts of each input from number first on into consecutive work space, and
+// returns the number of parts.
 func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
 	for i := first; i < len(l.In); i++ {
 		n := l.In[i].Len()
-		// The kernel fills every part, so 16 of them are 64 bytes without a gap.
+		// The kernel writes every part, empty ones, too; a multiple of 16 keeps 64-byte alignment.
 		parts := 16 * ceilDiv(min(ceilDiv(n, reducePart), 64), 16)
 		if parts == 0 {
 			continue

@@ -10,7 +10,7 @@ import (
 var _ = defineReduce(reduction{
 	name:     "ReduceMax",
 	segments: "max",
-	doc:      "the greatest along axes",
+	doc:      "the maximum along axes",
 	since:    18,
 	types:    graph.DType.Valid,
 	of: func(xs iter.Seq[float64], _ int) float64 {

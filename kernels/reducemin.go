@@ -10,7 +10,7 @@ import (
 var _ = defineReduce(reduction{
 	name:     "ReduceMin",
 	segments: "min",
-	doc:      "the least along axes",
+	doc:      "the minimum along axes",
 	since:    18,
 	types:    graph.DType.Valid,
 	of: func(xs iter.Seq[float64], _ int) float64 {

@@ -38,7 +38,7 @@ var _ = defineReduce(reduction{
 var _ = define(graph.Op{
 	Name:   "ReduceProdGrad",
 	Domain: own,
-	Doc:    "dx = dy · the product of the others along axes",
+	Doc:    "dx = dy · (product of the other elements along axes)",
 	In:     "dY, X",
 	Out:    "dX",
 	Attrs:  "axes ints",

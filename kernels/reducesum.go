@@ -35,7 +35,7 @@ var _ = defineReduce(reduction{
 	lowered: &loweredReduction{},
 })
 
-// addParts is the sum of two parts' sums.
+// addParts adds a later part's sums to acc.
 func addParts(acc, more []float64) {
 	for i, v := range more {
 		acc[i] += v

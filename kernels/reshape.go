@@ -8,7 +8,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "Reshape",
-	Doc:   "the same elements under another shape",
+	Doc:   "the same elements in another shape",
 	In:    "data, shape",
 	Out:   "reshaped",
 	Attrs: "allowzero int=0",
@@ -19,13 +19,13 @@ var _ = define(graph.Op{
 		for i, d := range want {
 			if d.Is(0) && n.Int("allowzero") == 0 {
 				if i >= x.Rank() {
-					n.Fail("shape says 0 (copy) at %d, but the input has rank %d", i, x.Rank())
+					n.Fail("dim %d of shape is 0 (copy), but the input has rank %d", i, x.Rank())
 				}
 				want[i] = x.Shape[i]
 			}
 			if d.Is(-1) {
 				if unknown >= 0 {
-					n.Fail("shape has two -1")
+					n.Fail("shape has more than one -1")
 				}
 				unknown = i
 				continue
@@ -34,14 +34,14 @@ var _ = define(graph.Op{
 		}
 		if unknown >= 0 {
 			if rest.Is(0) {
-				n.Fail("shape has a -1 beside a 0")
+				n.Fail("shape has both -1 and 0: the inferred dim is not determined")
 			}
 			want[unknown] = elems.FloorDiv(rest)
 			rest = rest.Mul(want[unknown])
 		}
-		n.Same(elems, rest, "element counts")
+		n.Same(elems, rest, "numbers of elements")
 		n.Set(0, x.Type, want)
-		// An equation between counts that is only assumed knows no contents.
+		// If the numbers of elements are only assumed equal, contents are not known.
 		if rest.Equal(elems) {
 			n.SetInts(0, x.Ints)
 		}
@@ -63,7 +63,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// viewOfView: a view of a view is one of what that is of, or nothing at all.
+// viewOfView merges a view of a view into one Reshape, or none if the shape is the original.
 func viewOfView(b *graph.Builder, n *graph.Node) []*graph.Value {
 	inner := n.Inputs[0].Def
 	if inner == nil || !inner.Op.View {
@@ -72,20 +72,19 @@ func viewOfView(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{reshape(b, inner.Inputs[0], n.Outputs[0].Shape)}
 }
 
-// viewGrad: the gradient of a view is the view back.
+// viewGrad is the gradient of a view: a Reshape to the input's shape.
 func viewGrad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 	dx := make([]*graph.Value, len(n.Inputs))
 	dx[0] = reshape(b, dy[0], n.Inputs[0].Shape)
 	return dx
 }
 
-// copyBytes is the reference of every view: the bytes are the same.
+// copyBytes is the reference of every view.
 func copyBytes(c *graph.Call) { copy(c.Out[0].Bytes, c.In[0].Bytes) }
 
 func noFlops(*graph.Node) graph.Dim { return graph.Num(0) }
 
-// picks is Reads of what copies elements of input 0 to output 0 and leaves the
-// others alone.
+// picks is Reads of operators that copy some elements of input 0 to output 0.
 func picks(n *graph.Node, input int) graph.Dim {
 	if input == 0 {
 		return n.Outputs[0].Shape.Elems()
@@ -93,5 +92,5 @@ func picks(n *graph.Node, input int) graph.Dim {
 	return n.Inputs[input].Shape.Elems()
 }
 
-// readsNone is Reads of what asks for a shape only.
+// readsNone is Reads of operators that need only shapes.
 func readsNone(*graph.Node, int) graph.Dim { return graph.Num(0) }

@@ -9,10 +9,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Resize is one sum along each resized axis: an output place has a few taps, the
-// input places that it is a weighted sum of. The gradient goes over the same
-// taps, seen from the input. ResizeGrad is handed what scales and sizes are, and
-// the shape of the data.
+// Resize is separable: along each resized axis an output element is a weighted sum of a few
+// input elements, its taps. The gradient uses the same taps transposed. ResizeGrad needs only
+// the shape of the data, and roi, scales and sizes.
 const resizeAttrs = "antialias int=0, axes ints, coordinate_transformation_mode string=half_pixel, cubic_coeff_a float=-0.75, " +
 	"exclude_outside int=0, extrapolation_value float=0, keep_aspect_ratio_policy string=stretch, mode string=nearest, " +
 	"nearest_mode string=round_prefer_floor"
@@ -20,7 +19,7 @@ const resizeAttrs = "antialias int=0, axes ints, coordinate_transformation_mode 
 var _ = define(graph.Op{
 	Name:  "Resize",
 	Since: 11,
-	Doc:   "the data at another size: nearest, linear or cubic between its places",
+	Doc:   "resizes the data with nearest, linear or cubic interpolation",
 	In:    "X, roi?, scales?, sizes?",
 	Out:   "Y",
 	Attrs: resizeAttrs,
@@ -43,7 +42,7 @@ var _ = define(graph.Op{
 		taps := resizeTaps(c.Node, x.Shape, y.Shape, input(c, 1), input(c, 2), input(c, 3))
 		fill := c.Node.Float("extrapolation_value")
 		if !x.Type.IsFloat() && c.Node.Str("mode") == "nearest" {
-			// One tap of weight 1, or none: integers need not become floats.
+			// There is one tap of weight 1, or none: copy integers without converting to floats.
 			eachTapped(x.Shape, y.Shape, taps, f32.Serial, func(i int, list []tap, outside bool) {
 				if outside || len(list) == 0 {
 					y.SetFloat(i, fill)
@@ -110,7 +109,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "ResizeGrad",
 	Domain: own,
-	Doc:    "dy added to the places of the data that Resize took it from",
+	Doc:    "the gradient of Resize: dy added to the elements that each was interpolated from",
 	In:     "dY, shape, roi?, scales?, sizes?",
 	Out:    "dX",
 	Attrs:  resizeAttrs,
@@ -155,11 +154,10 @@ var _ = define(graph.Op{
 	},
 })
 
-// given reports whether an optional list is there; an empty one is as good as
-// left out.
+// given reports whether an optional list is present; an empty list counts as omitted.
 func given(v *graph.Value) bool { return v != nil && !v.Shape.Elems().Is(0) }
 
-// resizeAxes are the axes that scales, sizes and roi speak of, in their order.
+// resizeAxes returns the axes that scales, sizes and roi refer to, in their order.
 func resizeAxes(n *graph.Node, rank int) []int {
 	if !n.Has("axes") {
 		axes := make([]int, rank)
@@ -168,7 +166,7 @@ func resizeAxes(n *graph.Node, rank int) []int {
 		}
 		return axes
 	}
-	axesOf(n, n.Ints("axes"), rank) // refuses repeated ones
+	axesOf(n, n.Ints("axes"), rank) // fails on repeated axes
 	axes := make([]int, len(n.Ints("axes")))
 	for i, a := range n.Ints("axes") {
 		axes[i] = axisOf(n, int(a), rank)
@@ -191,7 +189,7 @@ func resizedShape(n *graph.Node, x graph.Shape, roi, scales, sizes *graph.Value)
 		n.Fail("tf_crop_and_resize needs roi")
 	}
 	if crops {
-		count(roi, 2*len(axes), "two numbers of roi")
+		count(roi, 2*len(axes), "two elements of roi")
 	}
 	out := slices.Clone(x)
 	switch {
@@ -211,7 +209,7 @@ func resizedShape(n *graph.Node, x graph.Shape, roi, scales, sizes *graph.Value)
 			d, known := x[a].Const()
 			s, knownSize := ds[i].Const()
 			if !known || !knownSize {
-				n.Fail("keep_aspect_ratio_policy %q needs sizes in numbers, not %s of %s", n.Str("keep_aspect_ratio_policy"), ds[i], x[a])
+				n.Fail("keep_aspect_ratio_policy %q needs constant sizes, but an axis of %s has size %s", n.Str("keep_aspect_ratio_policy"), x[a], ds[i])
 			}
 			in[a], want[i] = int(d), int(s)
 		}
@@ -225,7 +223,7 @@ func resizedShape(n *graph.Node, x graph.Shape, roi, scales, sizes *graph.Value)
 		for i, a := range axes {
 			f := factors[i]
 			if !(f > 0) || f > math.MaxInt32 {
-				n.Fail("scale %v; a number above 0 expected", f)
+				n.Fail("a scale is %v; scales must be above 0", f)
 			}
 			if crops {
 				r := knownFloats(n, roi, "roi")
@@ -238,7 +236,7 @@ func resizedShape(n *graph.Node, x graph.Shape, roi, scales, sizes *graph.Value)
 	}
 	for i, d := range x {
 		if d.Is(0) && !out[i].Is(0) {
-			n.Fail("axis %d of no elements cannot become %s", i, out[i])
+			n.Fail("axis %d is empty and cannot be resized to %s", i, out[i])
 		}
 	}
 	return out
@@ -246,11 +244,11 @@ func resizedShape(n *graph.Node, x graph.Shape, roi, scales, sizes *graph.Value)
 
 func wantOneOf(n *graph.Node, attr string, words ...string) {
 	if !slices.Contains(words, n.Str(attr)) {
-		n.Fail("%s is %q; there are %v", attr, n.Str(attr), words)
+		n.Fail("%s is %q, not one of %v", attr, n.Str(attr), words)
 	}
 }
 
-// contents are the formulas of an integer list.
+// contents returns the known contents of an integer list as dims.
 func contents(n *graph.Node, v *graph.Value, what string) []graph.Dim {
 	if v.Ints == nil {
 		n.Fail("%s (%q) are not known before the step runs", what, v.Name)
@@ -258,8 +256,8 @@ func contents(n *graph.Node, v *graph.Value, what string) []graph.Dim {
 	return v.Ints
 }
 
-// knownFloats are the numbers of a list that the model holds. That they could
-// be trained does not count: a size has no slope.
+// knownFloats returns the elements of a stored list. A parameter is allowed, too: a size has no
+// gradient, so training does not change it.
 func knownFloats(n *graph.Node, v *graph.Value, what string) []float64 {
 	x := v.Contents()
 	if x == nil {
@@ -274,13 +272,13 @@ func knownFloats(n *graph.Node, v *graph.Value, what string) []float64 {
 
 func wholeDim(n *graph.Node, x float64) graph.Dim {
 	if !(x >= 0 && x <= math.MaxInt32) {
-		n.Fail("a size would be %v", x)
+		n.Fail("the resized dim would be %v", x)
 	}
 	return graph.Num(int64(x))
 }
 
-// scaledDim is ⌊d·f⌋, with the product in float32 as the ONNX checker has it.
-// For a formula, f is taken as the simplest fraction that it is in float32.
+// scaledDim is ⌊d·f⌋, with the product in float32 as ONNX's shape inference computes it. For a
+// symbolic dim, f is the fraction with the smallest denominator that rounds to it.
 func scaledDim(n *graph.Node, d graph.Dim, f float64) graph.Dim {
 	if k, ok := d.Const(); ok {
 		return wholeDim(n, math.Floor(float64(float32(k)*float32(f))))
@@ -291,11 +289,11 @@ func scaledDim(n *graph.Node, d graph.Dim, f float64) graph.Dim {
 			return d.Mul(graph.Num(int64(p))).FloorDiv(graph.Num(q))
 		}
 	}
-	n.Fail("a size of %s times %v", d, f)
+	n.Fail("dim %s cannot be scaled by %v, which is not a simple fraction", d, f)
 	panic("unreachable")
 }
 
-// aspectFactor is the one factor of all axes under a keep_aspect_ratio_policy.
+// aspectFactor is the common scale of all axes under keep_aspect_ratio_policy.
 func aspectFactor(n *graph.Node, in, axes, sizes []int) float64 {
 	best := math.NaN()
 	for i, a := range axes {
@@ -307,14 +305,14 @@ func aspectFactor(n *graph.Node, in, axes, sizes []int) float64 {
 	return best
 }
 
-// tap is a place that is read, and its weight.
+// tap is an input element and its weight.
 type tap struct {
 	at     int
 	weight float64
 }
 
-// resizeTaps are the taps in x of each place of y along each axis; no taps mean
-// a place outside of the data. nil stands for the axis as it is.
+// resizeTaps returns the taps in x of each output index along each axis; no taps mean that it
+// lies outside of the data. The list of an axis that is not resized is nil.
 func resizeTaps(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) [][][]tap {
 	taps := make([][][]tap, len(x))
 	for a, line := range resizeLines(n, x, y, roi, scales, sizes) {
@@ -329,8 +327,7 @@ func resizeTaps(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) [][
 	return taps
 }
 
-// resizeLines are the axes that are resized, by their numbers; nil stands for
-// one as it is.
+// resizeLines returns a resizeLine for each axis; nil if the axis is not resized.
 func resizeLines(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) []*resizeLine {
 	axes := resizeAxes(n, len(x))
 	aspect := 0.0
@@ -360,8 +357,7 @@ func resizeLines(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) []
 	return lines
 }
 
-// resizeLine is one axis: its lengths, the factor between them, and the part of
-// the input that is wanted.
+// resizeLine is one axis: its lengths, the scale, and the region of interest.
 type resizeLine struct {
 	n          *graph.Node
 	in, out    int
@@ -369,7 +365,7 @@ type resizeLine struct {
 	start, end float64
 }
 
-// place is where in the input an output place lies.
+// place maps an output index to an input coordinate.
 func (l resizeLine) place(o int) float64 {
 	x, in, width := float64(o), float64(l.in), l.factor*float64(l.in)
 	switch l.n.Str("coordinate_transformation_mode") {
@@ -402,7 +398,7 @@ func (l resizeLine) taps(o int) []tap {
 	if l.n.Str("coordinate_transformation_mode") == "tf_crop_and_resize" && !(x >= 0 && x <= float64(l.in-1)) {
 		return nil
 	}
-	// The ratio is in (0, 1]: a place that is met exactly is the right neighbour.
+	// The ratio is in (0, 1]: an input element that is hit exactly is the right neighbor.
 	base := math.Ceil(x) - 1
 	first, weights := l.weights(x - base)
 	list := make([]tap, 0, len(weights))
@@ -428,8 +424,8 @@ func (l resizeLine) taps(o int) []tap {
 	return list
 }
 
-// weights are those of the places around one that lies by ratio behind place 0,
-// from place first on.
+// weights returns the weights of the input elements from first on, for a coordinate that lies
+// ratio after element 0.
 func (l resizeLine) weights(ratio float64) (first int, weights []float64) {
 	switch l.n.Str("mode") {
 	case "nearest":
@@ -461,8 +457,8 @@ func (l resizeLine) weights(ratio float64) (first int, weights []float64) {
 	})
 }
 
-// filter samples f, which reaches to both sides; with antialias it is as much
-// wider as the output is smaller, and the weights make 1.
+// filter samples the interpolation kernel f, whose support is [−reach, reach]. With antialias
+// the kernel is stretched by the downscaling factor and weights are normalized to sum 1.
 func (l resizeLine) filter(ratio float64, reach float64, f func(x float64) float64) (first int, weights []float64) {
 	scale := 1.0
 	if l.n.Int("antialias") != 0 {
@@ -483,7 +479,7 @@ func (l resizeLine) filter(ratio float64, reach float64, f func(x float64) float
 	return first, weights
 }
 
-// fromInput turns taps round: for each input place, which outputs it is a tap of.
+// fromInput transposes taps: for each input element, the outputs that it contributes to.
 func fromInput(taps [][][]tap, x []int) [][][]tap {
 	back := make([][][]tap, len(taps))
 	for a, lists := range taps {
@@ -500,8 +496,8 @@ func fromInput(taps [][][]tap, x []int) [][][]tap {
 	return back
 }
 
-// eachTapped calls f for each element of y with its taps, as elements of x, in
-// one order; outside says that along some axis there are none.
+// eachTapped calls f for each element of y with its taps, as elements of x, in a fixed order;
+// outside is set if along some axis there are none.
 func eachTapped(x, y []int, taps [][][]tap, par f32.Parallel, f func(i int, list []tap, outside bool)) {
 	sx := strides(x)
 	rows := elems(y)
@@ -533,8 +529,7 @@ func eachTapped(x, y []int, taps [][][]tap, par f32.Parallel, f func(i int, list
 	})
 }
 
-// tapped is eachTapped for float32: the outer axes' taps are the same all along
-// a row of the last axis.
+// tapped is eachTapped for float32: all elements of a row share the taps of the outer axes.
 func tapped(x, y *graph.Tensor, taps [][][]tap, fill float32, par f32.Parallel) {
 	rank := len(y.Shape)
 	if rank == 0 || taps[rank-1] == nil {
@@ -579,7 +574,7 @@ func tapped(x, y *graph.Tensor, taps [][][]tap, fill float32, par f32.Parallel) 
 		})
 }
 
-// Opset 10 knew no coordinates but x/scale, and of the nearest the one below.
+// Opset 10 has only coordinate_transformation_mode asymmetric and nearest_mode floor.
 var _ = define(graph.Op{
 	Name:  "Resize",
 	Since: 10,
@@ -592,7 +587,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Upsample is what Resize was called before opset 10.
+// Upsample is the name of Resize before opset 10.
 var _ = define(graph.Op{
 	Name:    "Upsample",
 	Since:   9,
@@ -637,13 +632,13 @@ const maxResizeDims = 4
 
 var resizeModes = map[string]uint32{"nearest": 0, "linear": 1, "cubic": 2}
 
-// nearestShift is what, added to a place, makes the nearest input its whole part.
-// Ties are told by a little that no place of a sane size comes near.
+// nearestShift, added to a coordinate, makes the nearest input element its integer part. The
+// epsilon that breaks ties is below the spacing of coordinates of realistic sizes.
 var nearestShift = map[string]float64{
 	"round_prefer_floor": 0.5 - 1e-6, "round_prefer_ceil": 0.5 + 1e-6, "floor": 1e-6, "ceil": 1 - 1e-6,
 }
 
-// fixed is a number with 32 bits behind the point.
+// fixed is a fixed-point number with 32 fractional bits.
 type fixed struct {
 	whole int32
 	part  uint32
@@ -655,8 +650,8 @@ func lowerResize(l *graph.Lowering) { lowerResizing(l, false, l.In[0].Shape, l.O
 
 func lowerResizeGrad(l *graph.Lowering) { lowerResizing(l, true, l.Out[0].Shape, l.In[0].Shape, 2) }
 
-// lowerResizing is from x to y, or the gradient; input first is roi, and scales
-// and sizes follow.
+// lowerResizing lowers Resize from shape x to y, or with back its gradient; input number first
+// is roi, followed by scales and sizes.
 func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 	n := l.Node
 	if l.In[0].Type != graph.Float32 {
@@ -664,7 +659,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 		return
 	}
 	if n.Str("coordinate_transformation_mode") == "tf_crop_and_resize" || n.Int("antialias") != 0 || n.Int("exclude_outside") != 0 {
-		l.Refuse("a part of the data, antialias and exclude_outside have no kernel")
+		l.Refuse("there is no kernel for tf_crop_and_resize, antialias and exclude_outside")
 		return
 	}
 	var scales, sizes *graph.Tensor
@@ -684,7 +679,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 		}
 		return
 	}
-	// Neighbours that stay as they are are one axis.
+	// Merge adjacent axes that are not resized.
 	var ins, outs []int
 	var lines []*resizeLine
 	for i, line := range resizeLines(n, x, y, nil, scales, sizes) {
@@ -716,7 +711,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 			step[d] = fixed{}
 		}
 		if mode == "nearest" && !line.nearestBy(step[d], start[d]) {
-			l.Refuse("axis %d has places too near to the middle between inputs", d-more)
+			l.Refuse("axis %d has coordinates too close to the middle between two inputs for the kernel's fixed point", d-more)
 			return
 		}
 	}
@@ -742,7 +737,7 @@ func newFixed(x float64) fixed {
 	return fixed{int32(v >> 32), uint32(v)}
 }
 
-// nearestBy reports whether step and start lead each output to its tap.
+// nearestBy reports whether start + o·step selects the right tap for each output o.
 func (l resizeLine) nearestBy(step, start fixed) bool {
 	for o := range l.out {
 		at := int((start.bits() + int64(o)*step.bits()) >> 32)

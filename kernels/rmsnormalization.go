@@ -44,7 +44,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// fuseRMSNormalization sees square, mean, root and scale as one node.
+// fuseRMSNormalization fuses the decomposition into square, mean, square root and scale.
 func fuseRMSNormalization(m *graph.Match) []*graph.Value {
 	r, scale := pieces{m}.scaledRow(false)
 	if scale == nil {

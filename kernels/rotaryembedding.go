@@ -10,7 +10,7 @@ import (
 var _ = define(graph.Op{
 	Name:  "RotaryEmbedding",
 	Since: 23,
-	Doc:   "turns pairs of each head's elements by the angle of their position",
+	Doc:   "rotates pairs of each head's elements by an angle that depends on the position",
 	In:    "X, cos_cache, sin_cache, position_ids?",
 	Out:   "Y",
 	Attrs: "interleaved int=0, num_heads int=0, rotary_embedding_dim int=0",
@@ -51,8 +51,8 @@ var _ = define(graph.Op{
 		n.Same(cos.Shape[ranks-1], sin.Shape[ranks-1], "the caches")
 		sameShape(n)
 	},
-	// X's gradient turns back. A pair (x₁, x₂) gives cos the slope dy·(x₁, x₂), and
-	// sin dy·(−x₂, x₁), which is x turned by a quarter.
+	// dX is dY rotated back. For a pair (x₁, x₂), dcos is dy·(x₁, x₂) and dsin is
+	// dy·(−x₂, x₁), where (−x₂, x₁) is x rotated by 90°.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		x, cos, sin := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 		dx := make([]*graph.Value, len(n.Inputs))
@@ -116,8 +116,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// rotaryTableGrad sums slopes, which have the form of x, over the pairs and heads that
-// an angle of the table turns.
+// rotaryTableGrad sums slopes, which have the shape of x, over all pairs that one entry of the
+// table rotates.
 func rotaryTableGrad(b *graph.Builder, n *graph.Node, table, slopes *graph.Value) *graph.Value {
 	x, half := slopes.Shape, table.Shape[table.Rank()-1]
 	two := graph.Num(2)
@@ -145,7 +145,7 @@ func rotaryTableGrad(b *graph.Builder, n *graph.Node, table, slopes *graph.Value
 	return reshape(b, slopes, table.Shape)
 }
 
-// rotary sees x as rows of one head each.
+// rotary views x as rows of one head each.
 type rotary struct {
 	rows, head, half int
 	heads, seq       int
@@ -167,7 +167,7 @@ func newRotary(c *graph.Call) rotary {
 	return r
 }
 
-// angle is where the angles of a row begin in the caches.
+// angle is the offset of a row's angles in the caches.
 func (r rotary) angle(row int) int {
 	item, place := row/(r.heads*r.seq), row%r.seq
 	if !r.four {
@@ -180,7 +180,7 @@ func (r rotary) angle(row int) int {
 	return at * r.half
 }
 
-// pair is the elements that angle k turns.
+// pair returns the elements that angle k rotates.
 func (r rotary) pair(k int) (i, j int) {
 	if r.interleaved {
 		return 2 * k, 2*k + 1

@@ -8,7 +8,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:      "Round",
-	Doc:       "the nearest whole number, the even one of two",
+	Doc:       "rounds to the nearest integer, ties to even",
 	In:        "X",
 	Out:       "Y",
 	Infer:     floatMap,

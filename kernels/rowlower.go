@@ -7,12 +7,12 @@ var (
 	rowsByFour = halved(shader("row-wide", "row.comp", "-DV=vec4"))
 )
 
-// The kernel's rules.
+// The rules of row.comp.
 const (
 	rowSoftmax, rowLogSoftmax, rowSoftmaxGrad, rowLogSoftmaxGrad, rowSafeSoftmax = 0, 1, 2, 3, 4
 )
 
-// lowerRow is a rule along the attribute axis.
+// lowerRow lowers a rule along attribute axis.
 func lowerRow(rule uint32) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		if !onlyF32(l) {
@@ -51,31 +51,32 @@ func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, 
 
 var normKernel = halved(shader("norm", "norm.comp"))
 
-// The passes of the kernel.
+// The passes of norm.comp.
 const (
 	normRows, normStats, normColumns, normSums, normBack, normSpread = 0, 1, 2, 3, 4, 5
 )
 
-// normParts is into how many parts the rows are cut for sums of columns.
+// normParts is the number of parts that rows are split into for column sums.
 func normParts(rows int) int { return max(1, min(32, rows/64)) }
 
-// columnFours is how many fours of a row a lane takes that sums columns: few lanes
-// take more, for rows are far apart, and what is read of each should be 512 bytes.
+// columnFours is how many groups of four columns a lane sums, so that a subgroup reads at least
+// 512 contiguous bytes of each row.
 func columnFours(l *graph.Lowering) int { return max(1, 32/l.Limits.Subgroup) }
 
-// loweredNorm is where the operands of a normalisation are; −1 is nowhere.
+// loweredNorm holds the input and output numbers of a normalization's operands; −1 if there is
+// none.
 type loweredNorm struct {
 	centred           bool
 	x, scale, bias    int // inputs
 	mean, inv         int // outputs of the forward pass
 	dy                int
-	keptMean, keptInv int // inputs of the gradient
-	dscale, dbias     int // its outputs
-	none              []int
+	keptMean, keptInv int   // inputs of the gradient
+	dscale, dbias     int   // its outputs
+	none              []int // inputs that must be absent
 }
 
-// loweredRows are rows, and how scale and bias lie under them: as long as a row,
-// or else rows of them in a cycle, each element for a run of a row's.
+// loweredRows is the rows, and the layout of scale and bias: as long as a row, or else cycling
+// over cycle rows, with each of each elements applied to run consecutive elements of a row.
 type loweredRows struct {
 	rowNorm
 	cycle, each, run int
@@ -83,10 +84,10 @@ type loweredRows struct {
 
 func (r loweredRows) spread() bool { return r.cycle != 1 || r.run != 1 }
 
-// wide reports whether a lane takes four neighbours at once.
+// wide reports whether a lane processes four adjacent elements at a time.
 func (r loweredRows) wide() bool { return r.width%4 == 0 && !r.spread() }
 
-// affine finds the way in which a scale or bias lies under the rows.
+// affine determines the layout of a scale or bias.
 func (r rowNorm) affine(shape []int) (way loweredRows, ok bool) {
 	st, rank := broadcastStrides(shape, r.shape), len(r.shape)
 	for from := r.axis; from >= 0; from-- {
@@ -113,7 +114,7 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 	}
 	for _, i := range w.none {
 		if loweredIn(l, i) != nil {
-			l.Refuse("a gradient flows into its statistics")
+			l.Refuse("there is no kernel for gradients of the statistics")
 			return r, false
 		}
 	}
@@ -131,7 +132,7 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 			r = way
 		}
 		if !fits || way.cycle != r.cycle || way.each != r.each || way.run != r.run {
-			l.Refuse("input %d is neither as long as a row nor for runs of its elements, as the scale is", i)
+			l.Refuse("there is no kernel for the broadcasting of input %d", i)
 			return r, false
 		}
 	}
@@ -140,15 +141,15 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 			continue
 		}
 		if way, fits := rows.affine(l.Out[o].Shape); !fits || way.cycle != r.cycle || way.each != r.each || way.run != r.run {
-			l.Refuse("output %d does not lie under the rows as the scale does", o)
+			l.Refuse("output %d does not have the layout of the scale", o)
 			return r, false
 		}
 	}
 	return r, true
 }
 
-// normPass is what a pass sees; a zero buffer is one that it has no use for. What
-// does not go row by row says how many groups it has.
+// normPass holds the operands of a pass; buffers that it does not use are nil. Passes that do
+// not work row by row set groups.
 type normPass struct {
 	number                                                         uint32
 	bias, scaled                                                   bool
@@ -173,7 +174,8 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 			Buffers: buffers, Groups: groups,
 		})
 	}
-	// The rows that go together, where a piece may end; and what has rows of x's.
+	// unit is the number of rows that a piece must have a multiple of; rowed lists the buffers
+	// with rows of x's width.
 	unit, rowed := r.cycle, []int{0, 1, 3}
 	switch p.number {
 	case normSums, normSpread:
@@ -198,7 +200,7 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 		}
 		for i := range buffers {
 			if bytes[i] > 0 && buffers[i].Bytes > 0 {
-				buffers[i].Bytes = int64(4 * rows * r.width) // the last part of the rows may be a shorter one
+				buffers[i].Bytes = int64(4 * rows * r.width) // the last part of the rows may be shorter
 			}
 		}
 		dispatch(first, rows, groups, buffers)
@@ -212,7 +214,7 @@ func (w loweredNorm) forward(l *graph.Lowering) {
 	}
 }
 
-// rowsOf normalises what x holds, into output 0.
+// rowsOf normalizes x into output 0.
 func (w loweredNorm) rowsOf(l *graph.Lowering, r loweredRows, x graph.Buffer) {
 	y, scale := writes(0), reads(w.scale)
 	p := normPass{number: normRows, y: &y, x: &x, scale: &scale}
@@ -244,11 +246,11 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	w.gradient(l, r, reads(w.x), mean)
 }
 
-// work is the scratch of the gradient: what is kept of rows, and sums of parts.
+// work is the work space of the gradient: statistics of rows, and column sums of parts.
 func (r loweredRows) work() int64 { return int64(4 * (2*r.rows + 2*normParts(r.rows)*r.width)) }
 
-// gradient appends the passes of the gradient, of rows that lie in x and have that
-// mean, if it is kept.
+// gradient appends the passes of the gradient for the rows in x; mean is their mean if keptInv
+// is used.
 func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) {
 	dx, dy, scale := writes(0), reads(w.dy), reads(w.scale)
 	fill, use := scratch(0, r.work(), true), scratch(0, r.work(), false)
@@ -261,7 +263,7 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 		}
 	}
 	w.pass(l, r, p)
-	// sums is the pass that ends in the gradients of scale and bias.
+	// sums is the last pass of the gradients of scale and bias.
 	sums := normPass{scaled: loweredOut(l, w.dscale) != nil, bias: w.dbias >= 0 && loweredOut(l, w.dbias) != nil}
 	if sums.scaled {
 		b := writes(w.dscale)
@@ -291,7 +293,7 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 	}
 }
 
-// The operators that are such.
+// The operands of each normalization.
 var (
 	layerNorm      = loweredNorm{centred: true, x: 0, scale: 1, bias: 2, mean: 1, inv: 2}
 	layerNormGrad  = loweredNorm{centred: true, dy: 0, x: 1, scale: 2, bias: -1, keptMean: -1, keptInv: -1, dscale: 1, dbias: 2, none: []int{4, 5}}

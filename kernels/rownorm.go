@@ -7,10 +7,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// rowNorm is what LayerNormalization and RMSNormalization have in common: x
-// is rows of the dims from axis on; each row is divided by its root mean
-// square, after its mean is taken away if centred. Scale and bias broadcast to
-// x.
+// rowNorm is shared by LayerNormalization (centred) and RMSNormalization. The dims of x from
+// axis on are a row; each row is divided by its root mean square, if centred after subtracting
+// its mean. Scale and bias broadcast to x.
 type rowNorm struct {
 	centred bool
 	eps     float64
@@ -19,8 +18,8 @@ type rowNorm struct {
 	rows    int
 	width   int
 
-	// What somebody has kept of the rows: inv, and mean if centred. Without, both
-	// are computed again from x.
+	// Statistics of the rows if they are given: inv, and mean if centred. If they are nil,
+	// they are computed from x.
 	mean, inv *graph.Tensor
 }
 
@@ -33,7 +32,7 @@ func newRowNorm(n *graph.Node, shape []int, centred bool) rowNorm {
 	return r
 }
 
-// inferRowNorm sets output 0 and the statistics in outputs 1 and on.
+// inferRowNorm sets output 0, and the outputs of statistics listed in stats.
 func inferRowNorm(n *graph.Node, x *graph.Value, stats ...int) {
 	wantType(n, 0, isFloat, "floats")
 	axis := axisOf(n, n.Int("axis"), x.Rank())
@@ -58,7 +57,7 @@ func inferRowNorm(n *graph.Node, x *graph.Value, stats ...int) {
 	}
 }
 
-// stats of a row: y = (x − mean)·inv.
+// stats returns mean and inv of a row, for y = (x − mean)·inv.
 func (r rowNorm) stats(x *graph.Tensor, row int) (mean, inv float64) {
 	if r.inv != nil {
 		return r.kept(row)
@@ -77,7 +76,7 @@ func (r rowNorm) stats(x *graph.Tensor, row int) (mean, inv float64) {
 	return mean, 1 / math.Sqrt(sum/float64(r.width)+r.eps)
 }
 
-// kept are the statistics that came as tensors.
+// kept returns the given statistics of a row.
 func (r rowNorm) kept(row int) (mean, inv float64) {
 	if r.mean != nil {
 		mean = r.mean.Float(row)
@@ -93,7 +92,7 @@ func (r rowNorm) stats32(x []float32) (mean, inv float64) {
 	return mean, 1 / math.Sqrt(spread/float64(len(x))+r.eps)
 }
 
-// eval writes y, and mean and inv unless they are nil. Bias may be nil.
+// eval computes y, and mean and inv unless they are nil. bias may be nil.
 func (r rowNorm) eval(x, scale, bias, y, mean, inv *graph.Tensor) {
 	lists := [][]int{broadcastStrides(scale.Shape, r.shape)}
 	if bias != nil {
@@ -117,16 +116,16 @@ func (r rowNorm) eval(x, scale, bias, y, mean, inv *graph.Tensor) {
 	}
 }
 
-// affine is a scale or bias as the quick form sees it: element j of a row
-// uses data[start(row) + j/run].
+// affine is the layout of a scale or bias in the fast form: element j of a row uses
+// data[start(row) + j/run].
 type affine struct {
 	data  []float32
 	run   int
 	lead  []int // strides of the dims before axis
-	count int   // of different elements that a row uses
+	count int   // elements that a row uses
 }
 
-// newAffine finds that form; not every broadcast has it.
+// newAffine determines the layout; ok is false for other broadcasts.
 func (r rowNorm) newAffine(t *graph.Tensor) (a affine, ok bool) {
 	if t.Type != graph.Float32 {
 		return a, false
@@ -147,7 +146,7 @@ func (r rowNorm) newAffine(t *graph.Tensor) (a affine, ok bool) {
 	return a, true
 }
 
-// fast is eval over float32; it says no if it cannot.
+// fast is eval for float32; it returns false if types or broadcasts are not supported.
 func (r rowNorm) fast(c *graph.Call, x, scale, bias, y, mean, inv *graph.Tensor) bool {
 	w, ok := r.newAffine(scale)
 	var b affine
@@ -187,13 +186,14 @@ func orZeros(st []int, n int) []int {
 	return st
 }
 
-// The gradient of a row, with n = (x − mean)·inv and g = dy·scale: dx = inv·(g
-// − mean(g) − n·mean(g·n)); without the means that come from centring when
-// there is none. What flows into mean and inv themselves adds dmean/width and
-// −dinv·inv²·n/width.
+// The gradient of a row, with n = (x − mean)·inv and g = dy·scale:
+//
+//	dx = inv·(g − mean(g) − n·mean(g·n)) + dmean/width − dinv·inv²·n/width
+//
+// without mean(g) if the norm is not centred.
 
-// evalGrad writes dx, dscale and dbias (nil: not wanted). dmean and dinv may
-// be nil. dx may lie over dy or x.
+// evalGrad computes dx, and dscale and dbias unless they are nil. dmean and dinv may be nil. dx
+// may share memory with dy or x.
 func (r rowNorm) evalGrad(dy, x, scale, dmean, dinv, dx, dscale, dbias *graph.Tensor) {
 	ws := broadcastStrides(scale.Shape, r.shape)
 	bs := make([]int, len(r.shape))
@@ -241,8 +241,8 @@ func (r rowNorm) evalGrad(dy, x, scale, dmean, dinv, dx, dscale, dbias *graph.Te
 	}
 }
 
-// fastGrad is evalGrad over float32, without dmean and dinv; it says no if it
-// cannot. The scratch holds mean and inv of each row.
+// fastGrad is evalGrad for float32 without dmean and dinv; it returns false if types or
+// broadcasts are not supported. The work space holds mean and inv of each row.
 func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.Tensor) bool {
 	w, ok := r.newAffine(scale)
 	if !ok || dy.Type != graph.Float32 || x.Type != graph.Float32 || r.width == 0 ||
@@ -261,7 +261,7 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 			stats[2*row], stats[2*row+1] = r.stats32(xAll[row*r.width : (row+1)*r.width])
 		}
 	})
-	// Down the rows for each element of scale, before dx is written over dy or x.
+	// dscale and dbias first: dx may overwrite dy or x.
 	if dscale != nil || dbias != nil {
 		c.Parallel(scale.Len(), 1+f32.Grain*scale.Len()/(1+4*len(xAll)), func(lo, hi int) {
 			r.affineGrad(w, lo, hi, dyAll, xAll, stats, dscale, dbias)
@@ -276,8 +276,8 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 	return true
 }
 
-// affineGrad computes elements [lo, hi) of dscale and dbias: float32 sums over
-// a few rows, float64 over those.
+// affineGrad computes elements [lo, hi) of dscale and dbias, with float32 sums over a few rows
+// and float64 sums over these.
 func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float64, dscale, dbias *graph.Tensor) {
 	const few = 32
 	var ds, db [f32.BlockLen]float64

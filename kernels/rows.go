@@ -5,9 +5,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// eachRow calls f for rows of output 0, with where each input's row begins and
-// whether it advances (1) or stays (0). Neighbouring dims that all inputs see
-// alike are merged, so that rows are as long as can be.
+// eachRow calls f for rows of output 0, with the offset of each input's row and whether it
+// advances (1) or repeats one element (0). Adjacent dims that all inputs broadcast alike are
+// merged, so that rows are as long as possible.
 func eachRow(c *graph.Call, f func(z, width int, at, step []int)) {
 	out := c.Out[0].Shape
 	if elems(out) == 0 {
@@ -52,7 +52,7 @@ next:
 		lists[k] = lists[k][:last]
 	}
 	if last == 0 {
-		// One row: parts of it are rows too.
+		// A single row is divided among workers.
 		c.Parallel(width, f32.Grain, func(lo, hi int) {
 			at := make([]int, len(lists))
 			for k := range at {

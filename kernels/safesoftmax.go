@@ -5,18 +5,18 @@ import (
 	"memopt/memopt/graph"
 )
 
-// SafeSoftmax is how PyTorch guards attention against rows that are masked
-// whole. Exports write it as Softmax, IsNaN and Where, of which the backward
-// pass keeps two tensors and the mask; of this it keeps one.
+// SafeSoftmax is PyTorch's _safe_softmax, which guards attention against fully masked rows.
+// Exporters write it as Softmax, IsNaN and Where, whose gradients keep two tensors and the
+// mask; this operator's keeps only its output.
 var _ = define(graph.Op{
 	Name:   "SafeSoftmax",
 	Domain: own,
-	Doc:    "eˣ / Σ eˣ along an axis, 0 where that is no number",
+	Doc:    "eˣ / Σ eˣ along an axis, 0 where that is NaN",
 	In:     "input",
 	Out:    "output",
 	Attrs:  "axis int=-1",
 	Infer:  axisInfer,
-	// What is 0 for lack of a number has no slope.
+	// Rows of zeros have gradient 0, as in SoftmaxGrad.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return b.Ops("com.microsoft.SoftmaxGrad_13", graph.A{"axis": n.Int("axis")}, 1, dy[0], n.Outputs[0])
 	},
