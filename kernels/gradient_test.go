@@ -72,7 +72,7 @@ func TestGradientOf(t *testing.T) {
 			}
 		}
 	}
-	if _, err := gradients("nothing", "x"); err == nil || !strings.Contains(err.Error(), "made by no node") {
+	if _, err := gradients("nothing", "x"); err == nil || !strings.Contains(err.Error(), "not computed before this node") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -75,8 +75,8 @@ type loweredNorm struct {
 	none              []int // inputs that must be absent
 }
 
-// loweredRows is the rows, and the layout of scale and bias: as long as a row, or else cycling
-// over cycle rows, with each of each elements applied to run consecutive elements of a row.
+// loweredRows is the rows, and the layout of scale and bias: they have cycle rows of each
+// elements, which the rows use in turn; element j of a row uses element j/run.
 type loweredRows struct {
 	rowNorm
 	cycle, each, run int

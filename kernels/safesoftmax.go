@@ -45,7 +45,7 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) {
 			f32.Softmax(y, x[0])
-			// The sum divides a whole row: one that is no number is all of them.
+			// The sum divides the whole row: if one element is NaN, all are.
 			if len(y) > 0 && y[0] != y[0] {
 				clear(y)
 			}

@@ -13,29 +13,26 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Case is one sample of an operator made real: a graph of one node and
-// numbers for its inputs.
+// Case is a sample of an operator: a graph of one node, and tensors for its inputs.
 type Case struct {
 	Text  string
 	Graph *graph.Graph
-	Node  *graph.Node     // nil if others stand in for the operator
+	Node  *graph.Node     // nil if the operator is rewritten into others
 	In    []*graph.Tensor // one for each input of Node; nil where omitted
 }
 
-// Cases builds every sample of an operator. A sample is the inputs, then the
-// attributes behind a semicolon, then the wanted outputs behind an arrow if
-// not all of them are:
+// Cases builds every sample of an operator. A sample lists the inputs, then after a semicolon
+// the attributes, then after an arrow the outputs, unless all of them are used:
 //
 //	f32[2,3], i64{1,0}, _, i64[4]<5; axis=1 mode="x" -> y, _
 //
-// f32[2,3] is normal random numbers, f32[3]>0 positive ones, i64[4]<5 random
-// indices, i64[4]<-5 indices that may be negative, bool[3] random bits,
-// i64{1,0} known contents (a list; i64[]{3} a scalar), _ an omitted input.
-// The numbers depend on nothing but the sample's text.
+// f32[2,3] is normal random numbers, f32[3]>0 positive ones, i64[4]<5 random indices,
+// i64[4]<-5 indices that may be negative, bool[3] random bits, i64{1,0} given contents (a
+// list; i64[]{3} is a scalar), _ an omitted input. The random numbers depend only on the
+// sample's text.
 func Cases(op *graph.Op) ([]Case, error) { return cases(op, nil) }
 
-// Float64Cases are the same with every float input in float64, for finite
-// differences.
+// Float64Cases are the samples with all float inputs as float64, for finite differences.
 func Float64Cases(op *graph.Op) ([]Case, error) {
 	return cases(op, func(t graph.DType) graph.DType {
 		if t.IsFloat() {
@@ -45,8 +42,8 @@ func Float64Cases(op *graph.Op) ([]Case, error) {
 	})
 }
 
-// HalfCases are the samples with float32 inputs, with a 16-bit float in their
-// place, as far as the operator takes that.
+// HalfCases are the samples that have float32 inputs, with these as a 16-bit float type, if
+// the operator accepts it.
 func HalfCases(op *graph.Op, half graph.DType) (out []Case) {
 	for _, s := range op.Samples {
 		if !slices.ContainsFunc(sampleTypes(s), func(t typeAt) bool { return t.is == graph.Float32 }) {
@@ -103,7 +100,7 @@ func newCase(op *graph.Op, text string, retype func(graph.DType) graph.DType) (C
 		var names []string
 		for i, p := range ports {
 			if p.Variadic {
-				return c, fmt.Errorf("say which outputs, behind ->")
+				return c, fmt.Errorf("the outputs must be listed after ->")
 			}
 			names = append(names, fmt.Sprintf("y%d", i))
 		}
@@ -126,7 +123,7 @@ func newCase(op *graph.Op, text string, retype func(graph.DType) graph.DType) (C
 	return c, g.Check()
 }
 
-// sampleName is what the graph of a sample calls an input.
+// sampleName is the name of input i in the graph of a sample.
 func sampleName(i int) string { return fmt.Sprintf("x%d", i) }
 
 // splitTop splits at commas outside brackets.
@@ -158,7 +155,7 @@ func sampleTensor(f string, rng *rand.Rand, retype func(graph.DType) graph.DType
 	}
 	t, ok := graph.ParseDType(f[:end])
 	if !ok {
-		return nil, "", fmt.Errorf("input %q: no such type", f)
+		return nil, "", fmt.Errorf("input %q: unknown type", f)
 	}
 	if retype != nil {
 		t = retype(t)
@@ -229,7 +226,7 @@ func fill(x *graph.Tensor, how string, rng *rand.Rand) error {
 	return nil
 }
 
-// hash keys the random numbers of a sample.
+// hash is the seed of a sample's random numbers.
 func hash(s string) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, s) // a hash does not fail

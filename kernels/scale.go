@@ -8,7 +8,7 @@ import (
 var _ = define(graph.Op{
 	Name:   "Scale",
 	Domain: own,
-	Doc:    "y = factor·x; the factor is one number",
+	Doc:    "y = factor·x; the factor has one element",
 	In:     "X, factor",
 	Out:    "Y",
 	Infer: func(n *graph.Node) {
@@ -47,17 +47,17 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,3], f32[]", "f32[5], f32[1]", "f16[3], f16[]", "f32[0], f32[]"},
 })
 
-// ONNX Runtime's takes a number of any type, and can divide by it.
+// Scale of ONNX Runtime takes a scale of any number type, and can divide by it.
 var _ = define(graph.Op{
 	Name:   "Scale",
 	Domain: microsoft,
-	Doc:    "y = x·scale, or x/scale; the scale is one number",
+	Doc:    "y = x·scale, or x/scale; the scale has one element",
 	In:     "input, scale",
 	Out:    "output",
 	Attrs:  "scale_down int=0",
 	Infer: func(n *graph.Node) {
 		wantType(n, 1, isNumber, "a number")
-		n.Same(n.Inputs[1].Shape.Elems(), graph.Num(1), "the scale is one number")
+		n.Same(n.Inputs[1].Shape.Elems(), graph.Num(1), "the scale must have one element")
 		floatMap(n)
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
@@ -66,7 +66,7 @@ var _ = define(graph.Op{
 		if scale.Type != x.Type {
 			return dx
 		}
-		// By the scale: dy·x, or −dy·y/scale.
+		// dscale: dy·x, or −dy·y/scale.
 		by := b.Op("Mul", nil, dy[0], x)
 		if n.Int("scale_down") != 0 {
 			by = b.Op("Neg", nil, b.Op("com.microsoft.Scale", graph.A{"scale_down": 1}, b.Op("Mul", nil, dy[0], n.Outputs[0]), scale))
@@ -102,7 +102,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// scaleOf is the factor that input 1 stands for.
+// scaleOf is the factor: input 1, or its reciprocal with scale_down.
 func scaleOf(c *graph.Call) float64 {
 	k := c.In[1].Float(0)
 	if c.Node.Int("scale_down") != 0 {
@@ -114,7 +114,7 @@ func scaleOf(c *graph.Call) float64 {
 var lowerScale = byScale(graph.Float32, pointwise("a * b"), pointwise("a / b"),
 	byScale(graph.Int64, wholeScale("a * float(b)"), wholeScale("a / float(b)"), nil))
 
-// byScale is a product with a scale of a type, or a quotient; other has other types.
+// byScale selects between product and quotient for a scale of type t; other is for other types.
 func byScale(t graph.DType, up, down, other func(*graph.Lowering)) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		switch {

@@ -6,11 +6,11 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What ONNX Runtime fuses of sums and products with numbers, as those.
+// ScaledSum and BatchScale are fusions of ONNX Runtime, rewritten into Mul and Add.
 var _ = define(graph.Op{
 	Name:    "ScaledSum",
 	Domain:  microsoft,
-	Doc:     "scale_0·input_0 + scale_1·input_1, and scale_2·input_2 if it is there",
+	Doc:     "scale_0·input_0 + scale_1·input_1 (+ scale_2·input_2)",
 	In:      "input_0, input_1, input_2?",
 	Out:     "output",
 	Attrs:   "scale_0 float, scale_1 float, scale_2 float",
@@ -49,7 +49,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// scaledBy is x times the attribute of that name.
+// scaledBy is x times an attribute.
 func scaledBy(b *graph.Builder, n *graph.Node, x *graph.Value, attr string) *graph.Value {
 	if !n.Has(attr) {
 		n.Fail("attribute %s is missing", attr)

@@ -6,11 +6,11 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What ScatterElements and ScatterND do where an update meets a value.
+// scatterings are the reductions of ScatterElements and ScatterND, of a value and an update.
 var scatterings = map[string]struct {
 	f func(x, u float64) float64
 	i func(x, u int64) int64
-	u func(x, u uint64) uint64 // for uint64 where i would be wrong; nil: i is right
+	u func(x, u uint64) uint64 // for uint64; nil: i is correct for it, too
 }{
 	"none": {},
 	"add":  {f: func(x, u float64) float64 { return x + u }, i: func(x, u int64) int64 { return x + u }},
@@ -27,22 +27,22 @@ var scatterings = map[string]struct {
 	},
 }
 
-// scatterType refuses a reduction that is none, or that bools do not have.
+// scatterType checks the reduction, and the types of data and updates.
 func scatterType(n *graph.Node) {
 	r := n.Str("reduction")
 	if _, ok := scatterings[r]; !ok {
-		n.Fail("reduction is %q; there are none, add, mul, max and min", r)
+		n.Fail("reduction is %q, not none, add, mul, max or min", r)
 	}
 	if r != "none" && !isNumber(n.Inputs[0].Type) {
-		n.Fail("bools cannot be reduced by %s", r)
+		n.Fail("reduction %s does not take %s data", r, n.Inputs[0].Type)
 	}
 	if n.Inputs[2].Type != n.Inputs[0].Type {
 		n.Fail("updates are %s, but the data is %s", n.Inputs[2].Type, n.Inputs[0].Type)
 	}
 }
 
-// put is the meeting of one update with one element, for tensors of one type
-// and one reduction.
+// put returns a function that applies update i to element at, for the given types and
+// reduction.
 func put(y, updates *graph.Tensor, reduction string) func(at, i int) {
 	size, how := int(y.Type.Size()), scatterings[reduction]
 	switch {
@@ -59,8 +59,8 @@ func put(y, updates *graph.Tensor, reduction string) func(at, i int) {
 	return func(at, i int) { y.SetInt(at, how.i(y.Int(at), updates.Int(i))) }
 }
 
-// scatterGrad is the gradient of both operators: pick is their way to gather,
-// and n their own scattering of other things.
+// scatterGrad is the gradient of both operators. pick gathers, and scatter scatters, with the
+// node's indices.
 func scatterGrad(b *graph.Builder, n *graph.Node, dy *graph.Value,
 	pick func(v *graph.Value) *graph.Value,
 	scatter func(reduction string, data, updates *graph.Value) *graph.Value,
@@ -74,7 +74,7 @@ func scatterGrad(b *graph.Builder, n *graph.Node, dy *graph.Value,
 	case "mul":
 		return []*graph.Value{scatter("mul", dy, u), nil, b.Op("Div", nil, pick(b.Op("Mul", nil, dy, y)), u)}
 	}
-	// The greatest (or least) of several equal numbers share the gradient.
+	// max and min: equal elements share the gradient.
 	winsX := cast(b, b.Op("Equal", nil, x, y), x.Type)
 	winsU := cast(b, b.Op("Equal", nil, u, pick(y)), x.Type)
 	share := b.Op("Div", nil, dy, scatter("add", winsX, winsU))

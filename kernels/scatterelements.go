@@ -7,7 +7,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "ScatterElements",
-	Doc:   "data with updates put in, each along the axis at its index",
+	Doc:   "data with updates written, each at its index along the axis",
 	In:    "data, indices, updates",
 	Out:   "output",
 	Attrs: "axis int=0, reduction string=none",
@@ -57,7 +57,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// copyFast copies bytes on all workers, unless they are the same.
+// copyFast copies bytes with all workers, unless they share memory.
 func copyFast(c *graph.Call, to, from []byte) {
 	if len(to) > 0 && &to[0] == &from[0] {
 		return
@@ -65,7 +65,7 @@ func copyFast(c *graph.Call, to, from []byte) {
 	c.Parallel(len(to), 8*f32.Grain, func(lo, hi int) { copy(to[lo:hi], from[lo:hi]) })
 }
 
-// scatterElements puts updates into output 0, along each line in their order.
+// scatterElements applies updates to output 0, in order along each line.
 func scatterElements(c *graph.Call, idx, updates *graph.Tensor, reduction string, parallel func(n, grain int, f func(lo, hi int))) {
 	y := c.Out[0]
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(y.Shape))
@@ -78,7 +78,7 @@ func scatterElements(c *graph.Call, idx, updates *graph.Tensor, reduction string
 	})
 }
 
-// Scatter is what ScatterElements was called before opset 11.
+// Scatter is the name of ScatterElements before opset 11.
 var _ = define(graph.Op{
 	Name:    "Scatter",
 	Since:   9,

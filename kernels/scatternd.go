@@ -7,7 +7,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "ScatterND",
-	Doc:   "data with slices of updates put in, each where a row of indices says",
+	Doc:   "data with slices of updates written, each at a row of indices",
 	In:    "data, indices, updates",
 	Out:   "output",
 	Attrs: "reduction string=none",
@@ -54,8 +54,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// scatterND puts slices of input 2 into output 0. Workers share out the
-// columns, so that repeated indices meet in their order.
+// scatterND applies slices of input 2 to output 0. Workers divide the columns, so that updates
+// with equal indices are applied in order.
 func scatterND(c *graph.Call, batch int, reduction string, parallel func(n, grain int, f func(lo, hi int))) {
 	rows, width, at := rowsOf(c, c.In[1], c.Out[0].Shape, batch)
 	meet := put(c.Out[0], c.In[2], reduction)

@@ -13,7 +13,7 @@ var segmentModes = []string{"sum", "mean", "max", "min"}
 var segmentOp = define(graph.Op{
 	Name:   "SegmentReduce",
 	Domain: own,
-	Doc:    "for each pair of starts and ends the rows between them as one: sum, mean, max or min",
+	Doc:    "reduces the rows between each pair of starts and ends: sum, mean, max or min",
 	In:     "data, starts, ends",
 	Out:    "reduced",
 	Attrs:  "mode string=sum",
@@ -55,7 +55,7 @@ var segmentOp = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "SegmentReduceGrad",
 	Domain: own,
-	Doc:    "the gradient of SegmentReduce: rows of dY at the rows that they are made of",
+	Doc:    "the gradient of SegmentReduce: rows of dY spread over the rows of their segments",
 	In:     "dY, shape, starts, ends, data?",
 	Out:    "dX",
 	Attrs:  "mode string=sum",
@@ -64,7 +64,7 @@ var _ = define(graph.Op{
 		wantType(n, 0, isFloat, "floats")
 		wantSegments(n, shape, 2)
 		if segmentPicks(n) != (n.In(4) != nil) {
-			n.Fail("mode %s needs the data: %v", n.Str("mode"), segmentPicks(n))
+			n.Fail("input data must be given for modes max and min, and only for these; mode is %s", n.Str("mode"))
 		}
 		n.Set(0, n.Inputs[0].Type, shape)
 	},
@@ -88,13 +88,13 @@ var _ = define(graph.Op{
 	},
 })
 
-// segmentPicks says whether a segment's row is one of its elements.
+// segmentPicks reports whether results are selected elements (max, min).
 func segmentPicks(n *graph.Node) bool { return n.Str("mode") == "max" || n.Str("mode") == "min" }
 
-// wantSegments checks the mode and the bounds, which are inputs at and at+1.
+// wantSegments checks the mode, and the bounds in inputs at and at+1.
 func wantSegments(n *graph.Node, x graph.Shape, at int) {
 	if !slices.Contains(segmentModes, n.Str("mode")) {
-		n.Fail("mode is %q; there are %s", n.Str("mode"), segmentModes)
+		n.Fail("mode is %q, not one of %s", n.Str("mode"), segmentModes)
 	}
 	for i := at; i < at+2; i++ {
 		wantType(n, i, func(t graph.DType) bool { return t == graph.Int64 }, "int64")
@@ -103,20 +103,20 @@ func wantSegments(n *graph.Node, x graph.Shape, at int) {
 		}
 	}
 	if len(x) == 0 {
-		n.Fail("a single number has no rows")
+		n.Fail("the data must not be a scalar")
 	}
 	n.Same(n.Inputs[at].Shape[0], n.Inputs[at+1].Shape[0], "starts and ends")
 }
 
-// segments are runs of rows of some numbers each.
+// segments are runs of rows of width elements.
 type segments struct {
 	mode        string
 	rows, width int
 	first, end  []int
 }
 
-// newSegments reads the bounds of a node's segments as Slice does: from the end if
-// negative, and up to where rows are.
+// newSegments reads the bounds of segments as Slice does: negative ones count from the end, and
+// all are clamped.
 func newSegments(c *graph.Call, data []int, at int) segments {
 	s := segments{mode: c.Node.Str("mode"), rows: data[0], width: elems(data[1:])}
 	bound := func(x *graph.Tensor, i int) int {
@@ -133,8 +133,7 @@ func newSegments(c *graph.Call, data []int, at int) segments {
 	return s
 }
 
-// reduce makes the rows of the output. An empty segment is 0, or the number that no
-// other is below or above.
+// reduce computes the output. An empty segment is 0, or −∞ for max and ∞ for min.
 func (s segments) reduce(c *graph.Call, par f32.Parallel) {
 	x, y := c.In[0], c.Out[0]
 	average := max(1, s.rows/max(1, len(s.first)))
@@ -149,7 +148,7 @@ func (s segments) reduce(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// one is segment i.
+// one reduces segment i.
 func (s segments) one(x *graph.Tensor, i int, to []float64) {
 	clear(to)
 	if s.mode == "max" || s.mode == "min" {
@@ -182,8 +181,8 @@ func (s segments) one(x *graph.Tensor, i int, to []float64) {
 	}
 }
 
-// place is the first row of segment i whose number k is the greatest, or the least; what
-// is no number is both. −1: there are no rows.
+// place is the first row of segment i whose element k is the maximum or minimum, or NaN; −1 if
+// the segment is empty.
 func (s segments) place(x *graph.Tensor, i, k int) int {
 	best, at := 0.0, -1
 	for row := s.first[i]; row < s.end[i]; row++ {
@@ -195,8 +194,8 @@ func (s segments) place(x *graph.Tensor, i, k int) int {
 	return at
 }
 
-// spread makes the gradient of the data. Workers own numbers of all rows: rows may be in
-// several segments, and in one of any length.
+// spread computes the gradient of the data. Workers divide the columns, as segments may
+// overlap.
 func (s segments) spread(c *graph.Call, par f32.Parallel) {
 	dy, dx, x := c.In[0], c.Out[0], input(c, 4)
 	clear(dx.Bytes)
@@ -230,7 +229,7 @@ func (s segments) spread(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-// scale is what a row of segment i counts.
+// scale is the weight of a row of segment i.
 func (s segments) scale(i int) float64 {
 	if n := s.end[i] - s.first[i]; s.mode == "mean" && n > 0 {
 		return 1 / float64(n)
@@ -238,7 +237,7 @@ func (s segments) scale(i int) float64 {
 	return 1
 }
 
-// column tells the slopes of number k of the rows.
+// column calls f with the contributions to column k of the gradient.
 func (s segments) column(dy, x *graph.Tensor, k int, f func(row int, d float64)) {
 	for i, first := range s.first {
 		d := dy.Float(i*s.width + k)

@@ -6,12 +6,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// A sequence is a list that is known while the file is read: the operators on
-// sequences are done then, and what is left are operators on tensors. Lengths
-// and positions must therefore be known.
+// Sequences exist only while a file is read: operators on sequences are evaluated then, and only
+// operators on tensors remain. Lengths and positions must therefore be constant.
 
-// maxSplits bounds a sequence, so that a few bytes of a hostile file cannot
-// make one of unbounded length.
+// maxSplits bounds the length of a sequence that a small hostile file can ask for.
 const maxSplits = 1 << 12
 
 var _ = define(graph.Op{
@@ -37,7 +35,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// sequenceSizes are those of the parts of a dim.
+// sequenceSizes returns the sizes of the parts of a dim.
 func sequenceSizes(n *graph.Node, d graph.Dim) []graph.Dim {
 	each := graph.Num(1)
 	if v := n.In(1); v != nil {
@@ -48,14 +46,14 @@ func sequenceSizes(n *graph.Node, d graph.Dim) []graph.Dim {
 		each = sizes[0]
 	}
 	if size, ok := each.Const(); ok && size < 1 {
-		n.Fail("parts of %d elements", size)
+		n.Fail("split is %d; it must be at least 1", size)
 	}
 	count, ok := d.CeilDiv(each).Const()
 	switch {
 	case !ok:
-		n.Fail("a sequence of %s parts: the number must be known while the file is read", d.CeilDiv(each))
+		n.Fail("the sequence has %s parts; their number must be constant", d.CeilDiv(each))
 	case count > maxSplits:
-		n.Fail("a sequence of %d parts, at most %d are read", count, maxSplits)
+		n.Fail("the sequence has %d parts; at most %d are supported", count, maxSplits)
 	case count == 0:
 		return nil
 	}
@@ -80,7 +78,7 @@ var _ = define(graph.Op{
 
 var _ = define(graph.Op{
 	Name:  "SequenceEmpty",
-	Doc:   "a sequence of nothing",
+	Doc:   "an empty sequence",
 	Out:   "output",
 	Attrs: "dtype int=1",
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
@@ -100,7 +98,7 @@ var _ = define(graph.Op{
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		s, x := sequenceOf(n), n.Inputs[1]
 		if x.Type != s.Type {
-			n.Fail("a %s for a sequence of %s", x.Type, s.Type)
+			n.Fail("the tensor is %s, but the sequence has %s", x.Type, s.Type)
 		}
 		at := len(s.Seq)
 		if n.In(2) != nil {
@@ -151,7 +149,7 @@ var _ = define(graph.Op{
 
 var _ = define(graph.Op{
 	Name:  "ConcatFromSequence",
-	Doc:   "the tensors of a sequence, one after the other along an axis, which may be a new one",
+	Doc:   "concatenates the tensors of a sequence along an axis, which may be a new one",
 	In:    "input_sequence",
 	Out:   "concat_result",
 	Attrs: "axis int, new_axis int=0",
@@ -181,15 +179,15 @@ func sequence(n *graph.Node, t graph.DType, vs []*graph.Value) []*graph.Value {
 	return []*graph.Value{{Kind: graph.Sequence, Name: n.Name, Type: t, Seq: vs}}
 }
 
-// sequenceOf is input 0.
+// sequenceOf returns input 0, which must be a sequence.
 func sequenceOf(n *graph.Node) *graph.Value {
 	if n.Inputs[0].Kind != graph.Sequence {
-		n.Fail("input 0 is no sequence")
+		n.Fail("input 0 is not a sequence")
 	}
 	return n.Inputs[0]
 }
 
-// positionOf is the position that input i says, of a sequence of that length.
+// positionOf is the position in input i, in a sequence of the given length.
 func positionOf(n *graph.Node, i, length, last int) int {
 	at := knownInts(n, i, "position")
 	if len(at) != 1 || at[0] < -int64(length) || at[0] > int64(last) {

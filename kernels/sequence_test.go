@@ -101,12 +101,12 @@ func TestSequences(t *testing.T) {
 
 func TestSequenceErrors(t *testing.T) {
 	for _, c := range []struct{ op, in, want string }{
-		{"SplitToSequence", "x", "a sequence of batch parts"},
-		{"SplitToSequence", "x big", "parts of -9 elements"},
-		{"SequenceAt", "x two", "input 0 is no sequence"},
+		{"SplitToSequence", "x", "the sequence has batch parts"},
+		{"SplitToSequence", "x big", "split is -9"},
+		{"SequenceAt", "x two", "input 0 is not a sequence"},
 		{"SequenceAt", "empty two", "outside [0, -1]"},
 		{"SequenceErase", "empty", "the sequence is empty"},
-		{"SequenceInsert", "empty two", "a i64 for a sequence of f32"},
+		{"SequenceInsert", "empty two", "the tensor is i64, but the sequence has f32"},
 		{"SequenceInsert", "empty x far", "outside [0, 0]"},
 		{"ConcatFromSequence", "empty", "attribute axis is missing"},
 		{"Relu", "empty", "is a sequence"},

@@ -8,51 +8,49 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Shaders are compute kernels for devices that run SPIR-V. Their GLSL lies
-// beside the operators, what the compiler made of it in spv; the test that
-// compiles them finds a stale one by its hash, also where there is no
-// compiler.
+// compiled holds the SPIR-V of the shaders, compiled from the .comp files next to the
+// operators. TestShaders detects stale ones by source hash, even where there is no compiler.
 //
 //go:generate go test -run TestShaders -update .
 //go:embed spv
 var compiled embed.FS
 
-// sources are asked for the types of buffers, and for what shaders share.
+// sources is the GLSL: it is parsed for the types of buffers and included in expressions.
 //
 //go:embed *.comp *.glsl
 var sources embed.FS
 
-// shaderSource is how a shader comes about.
+// shaderSource is what a shader is compiled from.
 type shaderSource struct {
 	kernel *graph.Kernel
 	file   string
 	args   []string
-	edit   func(text string) string // nil: as the file has it
-	// library: kernels are made of its functions, so these stay as they are.
+	edit   func(text string) string // applied to the file's text; may be nil
+	// library: kernels are assembled from its functions, so spirv-opt must not inline them.
 	library bool
 }
 
 var shaders []shaderSource
 
-// shader declares a kernel: a file and what the compiler is told beside it.
+// shader declares a kernel: a file and arguments of the compiler.
 func shader(name, file string, args ...string) *graph.Kernel {
 	return editedShader(name, file, nil, args...)
 }
 
 func editedShader(name, file string, edit func(string) string, args ...string) *graph.Kernel {
-	// A shader that was just declared has no code until it is compiled.
+	// A newly declared shader has no code until go generate has compiled it.
 	code, _ := compiled.ReadFile("spv/" + name + ".spv")
 	k := &graph.Kernel{Name: name, Code: code}
 	shaders = append(shaders, shaderSource{kernel: k, file: file, args: args, edit: edit})
 	return k
 }
 
-// sourceOf is how a kernel that is declared comes about.
+// sourceOf is the source of a declared kernel.
 func sourceOf(k *graph.Kernel) shaderSource {
 	return shaders[slices.IndexFunc(shaders, func(s shaderSource) bool { return s.kernel == k })]
 }
 
-// form declares another form of the kernel: its text, edited once more.
+// form declares another form of a kernel, with its text edited further.
 func (s shaderSource) form(suffix string, edit func(text string) string) *graph.Kernel {
 	return editedShader(s.kernel.Name+suffix, s.file, func(text string) string {
 		if s.edit != nil {
@@ -62,35 +60,35 @@ func (s shaderSource) form(suffix string, edit func(text string) string) *graph.
 	}, s.args...)
 }
 
-// shaderLibrary declares what kernels are made of.
+// shaderLibrary declares a module of functions that kernels are assembled from.
 func shaderLibrary(name, file string, edit func(string) string, args ...string) *graph.Kernel {
 	k := editedShader(name, file, edit, args...)
 	shaders[len(shaders)-1].library = true
 	return k
 }
 
-// joined declares the form of a kernel that does many dispatches at once.
+// joined gives a kernel a form that runs many dispatches as one.
 func joined(k *graph.Kernel) *graph.Kernel {
 	src := sourceOf(k)
 	k.Joined = shader(k.Name+"-joined", src.file, append(slices.Clone(src.args), "-DJOINED")...)
 	return k
 }
 
-// The bindings of a dispatch: what it writes and what it reads.
+// Buffers of dispatches.
 
 func writes(out int) graph.Buffer {
 	return graph.Buffer{Place: graph.PlaceOut, Index: out, Writes: true}
 }
 func reads(in int) graph.Buffer { return graph.Buffer{Place: graph.PlaceIn, Index: in} }
 
-// rereads is an output that an earlier dispatch wrote.
+// rereads is an output that an earlier dispatch of the node wrote.
 func rereads(out int) graph.Buffer { return graph.Buffer{Place: graph.PlaceOut, Index: out} }
 
-// unused fills a binding that a dispatch has no use for; written says whether the
-// shader declares it without readonly.
+// unused fills a binding that a dispatch does not use; written must be true if the shader does
+// not declare it readonly.
 func unused(written bool) graph.Buffer { return graph.Buffer{Place: graph.PlaceNone, Writes: written} }
 
-// unwritten is a buffer that an earlier dispatch wrote, to read.
+// unwritten is buffer b for reading.
 func unwritten(b graph.Buffer) graph.Buffer {
 	b.Writes = false
 	return b
@@ -100,7 +98,7 @@ func scratch(at, bytes int64, written bool) graph.Buffer {
 	return graph.Buffer{Place: graph.PlaceScratch, At: at, Bytes: bytes, Writes: written}
 }
 
-// bits are float32 as words of push constants.
+// bits is a float32 as a word of push constants.
 func bits(x float64) uint32 { return math.Float32bits(float32(x)) }
 
 func oneIf(b bool) uint32 {
@@ -110,31 +108,30 @@ func oneIf(b bool) uint32 {
 	return 0
 }
 
-// words are numbers as words of push constants; a shader counts elements in 32
-// bits.
+// words converts numbers to push constants; shaders count elements in 32 bits.
 func words[N int | int64](l *graph.Lowering, ns ...N) []uint32 {
 	out := make([]uint32, len(ns))
 	for i, n := range ns {
 		if int64(n) > math.MaxUint32 {
-			l.Refuse("%d elements are more than 32 bits count", int64(n))
+			l.Refuse("%d elements exceed the 32-bit counts of kernels", int64(n))
 		}
 		out[i] = uint32(n)
 	}
 	return out
 }
 
-// inLine spreads n groups over two dims.
+// inLine distributes n workgroups over two dims.
 func inLine(l *graph.Lowering, n int) [3]int {
 	x := min(max(n, 1), l.Limits.Groups[0])
 	y := ceilDiv(max(n, 1), x)
 	if y > l.Limits.Groups[1] {
-		l.Refuse("%d groups are more than the device takes", n)
+		l.Refuse("%d workgroups exceed the limit of the device", n)
 	}
 	return [3]int{x, y, 1}
 }
 
-// onlyTypes refuses a node whose operands have other types than those listed,
-// by input and by output; a shorter list's last type holds for the rest.
+// onlyTypes refuses a node whose inputs and outputs do not have the listed types; the last type
+// of a shorter list applies to the rest.
 func onlyTypes(l *graph.Lowering, in, out []graph.DType) bool {
 	ok := func(what string, os []*graph.Operand, types []graph.DType) bool {
 		for i, o := range os {
@@ -156,7 +153,7 @@ func onlyF32(l *graph.Lowering) bool {
 	return onlyTypes(l, f, f)
 }
 
-// loweredIn is input i of a lowering, or nil if it is omitted.
+// loweredIn returns input i of a lowering, or nil if it is omitted.
 func loweredIn(l *graph.Lowering, i int) *graph.Operand {
 	if i < len(l.In) {
 		return l.In[i]
@@ -172,7 +169,7 @@ func presentIn(l *graph.Lowering, i int) int {
 	return i
 }
 
-// loweredOut is output i of a lowering, or nil if it is omitted.
+// loweredOut returns output i of a lowering, or nil if it is omitted.
 func loweredOut(l *graph.Lowering, i int) *graph.Operand {
 	if i < len(l.Out) {
 		return l.Out[i]
@@ -180,14 +177,14 @@ func loweredOut(l *graph.Lowering, i int) *graph.Operand {
 	return nil
 }
 
-// wholeWords is the bytes of the words that so many bytes are in: what a kernel sees
-// by words, for offsets in plans leave room behind each value.
+// wholeWords rounds a size up to words. Kernels that access words may do so: the alignment of
+// values in plans leaves room after each.
 func wholeWords(bytes int64) int64 { return (bytes + 3) &^ 3 }
 
-// aligned is where what follows so many bytes of scratch may begin.
+// aligned rounds an offset in work space up to the next that a buffer may begin at.
 func aligned(bytes int64) int64 { return (bytes + 63) &^ 63 }
 
-// boundOperand is the operand that a buffer is of, or nil.
+// boundOperand is the operand that a buffer belongs to, or nil.
 func boundOperand(l *graph.Lowering, b graph.Buffer) *graph.Operand {
 	switch b.Place {
 	case graph.PlaceIn:
@@ -198,8 +195,7 @@ func boundOperand(l *graph.Lowering, b graph.Buffer) *graph.Operand {
 	return nil
 }
 
-// mergeStrides tells lists of elements under one shape by as few dims as can
-// be: neighbours that are one run in all of them are merged.
+// mergeStrides merges adjacent dims of a shape that can be merged under all lists of strides.
 func mergeStrides(shape []int, lists ...[]int) ([]int, [][]int) {
 	var dims []int
 	out := make([][]int, len(lists))
@@ -234,14 +230,14 @@ func mergeStrides(shape []int, lists ...[]int) ([]int, [][]int) {
 	return dims, out
 }
 
-// frontFilled puts dims of 1 (or strides of 0) in front until there are n.
+// frontFilled pads a list in front to length n, with 1 for dims or 0 for strides.
 func frontFilled(n int, list []int, fill int) []int {
 	return append(slices.Repeat([]int{fill}, max(0, n-len(list))), list...)
 }
 
 func mustFit(l *graph.Lowering, dims []int, most int) bool {
 	if len(dims) > most {
-		l.Refuse("its strides make %d dims of it; the kernel takes %d", len(dims), most)
+		l.Refuse("the operands have %d dims with different strides; the kernel takes at most %d", len(dims), most)
 		return false
 	}
 	return true

@@ -4,7 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "Shape",
-	Doc:   "the dims from start to end, as numbers",
+	Doc:   "the dims from start to end, as int64",
 	In:    "data",
 	Out:   "shape",
 	Attrs: "start int=0, end int",
@@ -35,7 +35,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// shapeRange clamps start and end to the dims there are.
+// shapeRange clamps start and end to [0, rank].
 func shapeRange(n *graph.Node, rank int) (lo, hi int) {
 	clamp := func(i int) int {
 		if i < 0 {

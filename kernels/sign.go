@@ -6,7 +6,7 @@ import (
 
 var _ = define(graph.Op{
 	Name: "Sign",
-	Doc:  "y = −1, 0 or 1, like x",
+	Doc:  "y = −1, 0 or 1, the sign of x",
 	In:   "input",
 	Out:  "Y",
 	Infer: func(n *graph.Node) {
@@ -28,7 +28,7 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]", "i64[4]", "u8[3]>0"},
 })
 
-// sign of NaN is NaN, and of 0 is x itself.
+// sign keeps NaN and ±0.
 func sign[N int64 | float64](x N) N {
 	switch {
 	case x > 0:

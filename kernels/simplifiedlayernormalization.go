@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// ONNX Runtime's RMSNormalization is older than ONNX's.
+// SimplifiedLayerNormalization is ONNX Runtime's RMSNormalization, older than ONNX's.
 var _ = define(graph.Op{
 	Name:  "SimplifiedLayerNormalization",
 	Doc:   "RMSNormalization under ONNX Runtime's older name, with 1/√(mean(x²) + ε) of each row",
@@ -14,10 +14,10 @@ var _ = define(graph.Op{
 		inferRowNorm(n, n.Inputs[0], 1)
 		n.Set(0, n.Inputs[1].Type, n.Inputs[0].Shape)
 	},
-	// As for LayerNormalization, from x alone.
+	// The gradient needs only x: inv_std is computed again from it.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		if len(dy) > 1 && dy[1] != nil {
-			n.Fail("no gradient flows through inv_std_var")
+			n.Fail("output inv_std_var has no gradient")
 		}
 		return b.Ops(own+".RMSNormalizationGrad", rowNormAttrs(n), 2, dy[0], n.Inputs[0], n.Inputs[1])
 	},

@@ -26,7 +26,7 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]"},
 })
 
-// The gradient as ONNX Runtime's trainer writes it.
+// SinGrad is ONNX Runtime's gradient.
 var _ = define(graph.Op{
 	Name:    "SinGrad",
 	Doc:     "dx = dy·cos x",

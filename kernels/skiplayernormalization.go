@@ -8,12 +8,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// skip describes LayerNormalization of input + skip (+ bias) over the last dim,
-// and the form of RMSNormalization.
+// skip describes ONNX Runtime's LayerNormalization (centred) or RMSNormalization of
+// input + skip (+ bias) over the last dim.
 type skip struct {
 	name, doc, in string
 	centred       bool
-	beta, bias    int // which inputs; beta is −1 if there is none
+	beta, bias    int // input numbers; beta is −1 if there is none
 	samples       []string
 	fuse          func(m *graph.Match) []*graph.Value
 }
@@ -104,7 +104,8 @@ func (s skip) infer(n *graph.Node) {
 	n.Set(3, x.Type, x.Shape)
 }
 
-// grad normalises the sum again, as LayerNormalization does.
+// grad is LayerNormalization's gradient of the sum, which is computed again if it is not an
+// output.
 func (s skip) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 	flow := make([]*graph.Value, 4)
 	copy(flow, dy)
@@ -130,7 +131,7 @@ func (s skip) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.
 		}
 	} else {
 		if flow[1] != nil || flow[2] != nil {
-			n.Fail("no gradient flows through mean and inv_std_var")
+			n.Fail("outputs mean and inv_std_var have no gradient")
 		}
 		part = b.Ops(own+".RMSNormalizationGrad", attrs, 2, flow[0], sum, gamma)
 	}
@@ -145,7 +146,7 @@ func (s skip) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.
 	return dx
 }
 
-// sum is what is normalised.
+// sum is the value that is normalized.
 func (s skip) sum(b *graph.Builder, n *graph.Node) *graph.Value {
 	sum := b.Op("Add", nil, n.Inputs[0], n.Inputs[1])
 	if bias := n.In(s.bias); bias != nil {
@@ -154,10 +155,10 @@ func (s skip) sum(b *graph.Builder, n *graph.Node) *graph.Value {
 	return sum
 }
 
-// unfold is the sum, and the norm of it. Then the sum can be kept, and the norm made of it
-// again. The node makes it of two tensors: it would leave a layer of BERT without its cheapest
-// checkpoint, and the layer's last product would run again. Sums of 16-bit numbers would be
-// rounded in between, and stay.
+// unfold splits the node into the sum and its norm, so that a plan can keep the sum and
+// recompute the norm from it. The node itself can only be recomputed from two tensors, which
+// would leave a BERT layer without its cheapest checkpoint. Nodes on 16-bit floats stay whole:
+// the sum would be rounded in between.
 func (s skip) unfold(b *graph.Builder, n *graph.Node) []*graph.Value {
 	if t := n.Inputs[0].Type; t != graph.Float32 && t != graph.Float64 || n.Output(1) != nil || n.Output(2) != nil {
 		return nil
@@ -170,11 +171,10 @@ func (s skip) unfold(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{b.Op("RMSNormalization", attrs, sum, n.Inputs[2]), nil, nil, sum}
 }
 
-// fuseSkip takes a residual sum, and the bias before it, into the norm behind
-// it. The sum must have no other reader: one that goes on is there anyway. One of
-// the summands must be kept for something else: the gradient adds them again, so
-// both are kept in place of the sum where the node does not unfold, and that is one
-// tensor beside what is kept anyway, as the sum is.
+// fuseSkip fuses a residual sum, and a bias before it, with the norm after it. The sum must
+// have no other reader, and one of the summands must be kept for another node anyway: where
+// the node does not unfold, the gradient keeps both summands instead of the sum, which then
+// costs no more.
 func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 	norms, name := []string{"RMSNormalization", "SimplifiedLayerNormalization"}, "SkipSimplifiedLayerNormalization"
 	if centred {
@@ -213,11 +213,11 @@ func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 	}
 }
 
-// skipRows is a call of skip: each row is summed up, then normalised.
+// skipRows is a call of skip: each row is summed, then normalized.
 type skipRows struct {
 	rowNorm
 	terms       []*graph.Tensor // input, skip and perhaps a bias
-	strides     [][]int         // of the terms, under the sum
+	strides     [][]int         // of the terms, in the shape of the sum
 	gamma, beta *graph.Tensor   // beta may be nil
 }
 
@@ -273,7 +273,7 @@ func (r skipRows) run(c *graph.Call, lo, hi int) {
 	}
 }
 
-// keep writes a row's statistics, if they are wanted.
+// keep writes a row's statistics to the outputs that are used.
 func (r skipRows) keep(c *graph.Call, row int, mean, inv float64) {
 	if out := output(c, 1); out != nil {
 		out.SetFloat(row, mean)
@@ -335,8 +335,8 @@ func (s skip) fast(c *graph.Call) {
 	})
 }
 
-// lowerSkip adds up input, skip and bias, into the output of that sum if it is
-// wanted, else into output 0, and normalises it.
+// lowerSkip sums input, skip and bias into output 3 if that is used, else into output 0, then
+// normalizes.
 func lowerSkip(s skip) func(*graph.Lowering) {
 	f := graph.Float32
 	form := formOf(f, f, f, f)
@@ -352,7 +352,7 @@ func lowerSkip(s skip) func(*graph.Lowering) {
 			return
 		}
 		if l.Out[0] == nil {
-			l.Refuse("only its sum is wanted")
+			l.Refuse("output 0 is not used")
 			return
 		}
 		in, expr := []int{0, 1}, two

@@ -26,7 +26,7 @@ var sliceOp = define(graph.Op{
 		dx[0] = b.Op("com.microsoft.SliceGrad", nil, in...)
 		return dx
 	},
-	// A slice as long as the whole, in steps of 1, is the whole.
+	// Asked only if the shape stays: then steps of 1 take the whole input.
 	NoOp: func(n *graph.Node) bool {
 		_, steps := sliceAxes(n, n.Inputs[0].Rank(), 1)
 		return !slices.ContainsFunc(steps, func(s int64) bool { return s != 1 })
@@ -69,11 +69,11 @@ var slicing mover = func(c *graph.Call) []move {
 	return []move{{shape: y.Shape, from: from, fromAt: at, to: strides(y.Shape)}}
 }
 
-// SliceGrad is ONNX Runtime's: dy where the slice was taken, 0 elsewhere.
+// SliceGrad is ONNX Runtime's gradient of Slice.
 var _ = define(graph.Op{
 	Name:   "SliceGrad",
 	Domain: microsoft,
-	Doc:    "the gradient of Slice: dy at its places in zeros of that shape",
+	Doc:    "the gradient of Slice: dy written into zeros of the given shape",
 	In:     "dY, shape, starts, ends, axes?, steps?",
 	Out:    "dX",
 	Infer: func(n *graph.Node) {
@@ -110,12 +110,12 @@ var unslicing mover = func(c *graph.Call) []move {
 	return []move{{shape: x.Shape, from: strides(x.Shape), to: to, toAt: at}}
 }
 
-// clearFast zeroes bytes on all workers.
+// clearFast zeroes bytes with all workers.
 func clearFast(c *graph.Call, b []byte) {
 	c.Parallel(len(b), 8*f32.Grain, func(lo, hi int) { clear(b[lo:hi]) })
 }
 
-// sliceAxes is the axis and the step of each start; starts are input at.
+// sliceAxes returns the axis and step of each start; starts are input number at.
 func sliceAxes(n *graph.Node, rank, at int) (axes []int, steps []int64) {
 	starts := len(knownDims(n, at, "starts"))
 	axes, steps = make([]int, starts), slices.Repeat([]int64{1}, starts)
@@ -134,15 +134,15 @@ func sliceAxes(n *graph.Node, rank, at int) (axes []int, steps []int64) {
 		steps = knownInts(n, at+3, "steps")
 	}
 	if ends := len(knownDims(n, at+1, "ends")); ends != starts || len(axes) != starts || len(steps) != starts || starts > rank {
-		n.Fail("%d starts, %d ends, %d axes and %d steps for rank %d", starts, ends, len(axes), len(steps), rank)
+		n.Fail("there are %d starts, %d ends, %d axes and %d steps for rank %d; their numbers must agree", starts, ends, len(axes), len(steps), rank)
 	}
 	if slices.Contains(steps, 0) {
-		n.Fail("a step is 0")
+		n.Fail("steps must not be 0")
 	}
 	return axes, steps
 }
 
-// slicedShape is the shape of a slice, as formulas.
+// slicedShape is the shape of a slice.
 func slicedShape(n *graph.Node, s graph.Shape, at int) graph.Shape {
 	axes, steps := sliceAxes(n, len(s), at)
 	starts, ends := knownDims(n, at, "starts"), knownDims(n, at+1, "ends")
@@ -153,9 +153,8 @@ func slicedShape(n *graph.Node, s graph.Shape, at int) graph.Shape {
 	return out
 }
 
-// sliceLen counts the elements from start to end of a dim d. Bounds beyond the
-// dim are clamped on the side where that can matter: a start that is too far
-// gives a negative count, which is no element.
+// sliceLen is the number of elements from start to end in a dim d. Bounds are clamped only on
+// the side where it matters: a start beyond the end gives a negative count, which becomes 0.
 func sliceLen(n *graph.Node, d, start, end graph.Dim, step int64) graph.Dim {
 	zero, one := graph.Num(0), graph.Num(1)
 	start, end = fromEnd(n, start, d), fromEnd(n, end, d)
@@ -167,7 +166,7 @@ func sliceLen(n *graph.Node, d, start, end graph.Dim, step int64) graph.Dim {
 			end = d
 		}
 		end = end.Min(d)
-		// The lesser of the two is end − max(start, 0), and simplifies better.
+		// The minimum equals end − max(start, 0), but simplifies better.
 		return end.Min(end.Sub(start)).CeilDiv(graph.Num(step)).Max(zero)
 	}
 	if isFar(start, 1) {
@@ -182,8 +181,8 @@ func sliceLen(n *graph.Node, d, start, end graph.Dim, step int64) graph.Dim {
 	return start.Min(d.Sub(one)).Sub(end.Max(graph.Num(-1))).CeilDiv(graph.Num(-step)).Max(zero)
 }
 
-// fromEnd adds d to a bound that is negative. A formula that could be either
-// is taken to be none, and the graph notes that.
+// fromEnd adds d to a negative bound. A symbolic bound of unknown sign is assumed not to be
+// negative; the graph records that as a condition.
 func fromEnd(n *graph.Node, x, d graph.Dim) graph.Dim {
 	if isFar(x, -1) || isFar(x, 1) || atLeast(x, 0) {
 		return x
@@ -191,18 +190,18 @@ func fromEnd(n *graph.Node, x, d graph.Dim) graph.Dim {
 	if order, known := x.Compare(graph.Num(0)); known && order < 0 {
 		return x.Add(d)
 	}
-	n.Same(x.Max(graph.Num(0)), x, "a slice's bound of unknown sign")
+	n.Same(x.Max(graph.Num(0)), x, "a bound of a slice must not be negative")
 	return x
 }
 
-// isFar reports a number that exporters write for "to the end" (sign 1) or "to
-// the beginning" (−1).
+// isFar reports whether x is a huge number that exporters write for "to the end" (sign 1) or
+// "to the beginning" (sign −1).
 func isFar(x graph.Dim, sign int64) bool {
 	v, ok := x.Const()
 	return ok && (sign > 0 && v >= math.MaxInt32 || sign < 0 && v <= -math.MaxInt32)
 }
 
-// sliced is where the elements of a slice lie in a tensor of that shape.
+// sliced returns the strides and the first element of a slice of a tensor.
 func sliced(c *graph.Call, shape []int, at int) (st []int, first int) {
 	st = strides(shape)
 	unit := slices.Clone(st)
@@ -231,7 +230,7 @@ func sliced(c *graph.Call, shape []int, at int) (st []int, first int) {
 	return st, first
 }
 
-// Before opset 10 the bounds were attributes, and every step was 1.
+// Before opset 10 the bounds are attributes, and steps are 1.
 var _ = define(graph.Op{
 	Name:  "Slice",
 	Doc:   "the form before opset 10, with bounds as attributes",

@@ -81,12 +81,12 @@ var _ = define(graph.Op{
 
 var _ = flatAxis("Softmax")
 
-// flatAxis adds the form that an operator along an axis had before opset 13: it
-// saw the input as a matrix, split before the axis, and went along its rows.
+// flatAxis defines the form that an operator along an axis had before opset 13: it flattens the
+// input to a matrix, split before the axis, and works on its rows.
 func flatAxis(name string) *graph.Op {
 	return define(graph.Op{
 		Name:  name,
-		Doc:   "the form before opset 13, along all axes from one on",
+		Doc:   "the form before opset 13, over all dims from axis on",
 		In:    "input",
 		Out:   "output",
 		Attrs: "axis int=1",

@@ -9,7 +9,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "SoftmaxCrossEntropyLoss",
-	Doc:   "the negative logarithm of softmax(scores) at each label, weighed and reduced",
+	Doc:   "−ln softmax(scores) at each label, weighted and reduced",
 	In:    "scores, labels, weights?",
 	Out:   "output, log_prob?",
 	Attrs: "ignore_index int, reduction string=mean",
@@ -17,8 +17,8 @@ var _ = define(graph.Op{
 		inferClassLoss(n, n.Inputs[0], n.Inputs[1], n.In(2))
 		n.Set(1, n.Inputs[0].Type, n.Inputs[0].Shape)
 	},
-	// The probabilities are computed again from the scores: nothing is kept
-	// but those, and their gradient can lie where they are.
+	// The probabilities are computed again from the scores, so only these are kept, and
+	// their gradient can be computed in place.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		attrs := classLossAttrs(n)
 		dLoss := dy[0]
@@ -74,8 +74,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// crossEntropy writes the loss of scores and, where it is wanted, their
-// log-softmax.
+// crossEntropy computes the loss and, if it is an output, the log-softmax.
 func (l classLoss) crossEntropy(c *graph.Call) {
 	x := c.In[0]
 	l.reduce(c.Out[0], func(s int) float64 {
@@ -93,8 +92,7 @@ func (l classLoss) crossEntropy(c *graph.Call) {
 	})
 }
 
-// fastCrossEntropy is crossEntropy for float32, with the samples' losses in
-// scratch.
+// fastCrossEntropy is crossEntropy for float32, with the samples' losses in work space.
 func (l classLoss) fastCrossEntropy(c *graph.Call) {
 	losses := scratch64(c, l.labels.Len())
 	var logProb []float32
@@ -113,8 +111,7 @@ func (l classLoss) fastCrossEntropy(c *graph.Call) {
 	l.reduce(c.Out[0], func(s int) float64 { return losses[s] })
 }
 
-// fastLoss is the loss of a sample with these scores, and the logarithm of
-// Σ e^score.
+// fastLoss returns the loss of a sample with the given scores, and their log-sum-exp.
 func (l classLoss) fastLoss(sample int, row []float32) (loss, lse float64) {
 	m, sum := softmaxSum(row)
 	lse = float64(m) + math.Log(sum)
@@ -125,7 +122,7 @@ func (l classLoss) fastLoss(sample int, row []float32) (loss, lse float64) {
 	return w * (lse - float64(row[class])), lse
 }
 
-// fastGrad is the gradient of a sample's scores; out may be the row itself.
+// fastGrad computes the gradient of a sample's scores; out may be row.
 func (l classLoss) fastGrad(sample int, slope float64, out, row []float32) {
 	class, w := l.pick(sample)
 	if class < 0 && w == 0 {
@@ -150,7 +147,7 @@ func (l classLoss) fastGrad(sample int, slope float64, out, row []float32) {
 	}
 }
 
-// softmaxSum is the greatest score and the sum of e^(score − greatest).
+// softmaxSum returns the maximum m of the scores and Σ e^(score − m).
 func softmaxSum(row []float32) (m float32, sum float64) {
 	m = float32(math.Inf(-1))
 	for _, v := range row {
@@ -170,7 +167,7 @@ func softmaxSum(row []float32) (m float32, sum float64) {
 	return m, sum
 }
 
-// logSumExp is the logarithm of Σ e^score of a sample.
+// logSumExp is the log-sum-exp of a sample's scores.
 func (l classLoss) logSumExp(x *graph.Tensor, sample int) float64 {
 	at, m, sum := l.first(sample), math.Inf(-1), 0.0
 	for k := range l.classes {
@@ -182,8 +179,8 @@ func (l classLoss) logSumExp(x *graph.Tensor, sample int) float64 {
 	return m + math.Log(sum)
 }
 
-// rows calls f with the scores of samples [lo, hi), each as a row, and a row
-// to fill in for dst (which may be nil, or src itself).
+// rows calls f for samples [lo, hi) with a contiguous row of scores from src, and a row that is
+// stored to dst (which may be nil, or src itself).
 func (l classLoss) rows(dst, src []float32, lo, hi int, f func(sample int, out, row []float32)) {
 	if l.inner == 1 {
 		for s := lo; s < hi; s++ {
@@ -211,7 +208,7 @@ func (l classLoss) rows(dst, src []float32, lo, hi int, f func(sample int, out, 
 	}
 }
 
-// scoresFlops prices an operator by the elements of one input.
+// scoresFlops counts flops operations for each element of an input.
 func scoresFlops(input int, flops int64) func(*graph.Node) graph.Dim {
 	return func(n *graph.Node) graph.Dim { return n.Inputs[input].Shape.Elems().Mul(graph.Num(flops)) }
 }
@@ -219,7 +216,7 @@ func scoresFlops(input int, flops int64) func(*graph.Node) graph.Dim {
 var _ = define(graph.Op{
 	Name:   "SoftmaxCrossEntropyLossGrad",
 	Domain: own,
-	Doc:    "dscores = (softmax(scores) − onehot(labels)) · weight · dloss, and what flows through log_prob",
+	Doc:    "dscores = (softmax(scores) − onehot(labels)) · weight · dloss, plus the gradient through log_prob",
 	In:     "dloss, scores, labels, weights?, dlog_prob?",
 	Out:    "dscores",
 	Attrs:  "ignore_index int, reduction string=mean",
@@ -237,10 +234,9 @@ var _ = define(graph.Op{
 			class, w := l.pick(s)
 			g := w * slope(s)
 			if class < 0 && w == 0 {
-				g = 0 // not 0 · ∞
+				g = 0 // avoid 0·∞
 			}
-			// up is what flows into log_prob; through log-softmax it loses
-			// probability times its sum.
+			// Log-softmax: dx = up − softmax·Σ up, with up the gradient of log_prob.
 			sum := -g
 			for k := range l.classes {
 				if dp != nil {
@@ -301,7 +297,7 @@ func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0, 0) }
 
 func lowerCrossEntropyGrad(l *graph.Lowering) {
 	if loweredIn(l, 4) != nil {
-		l.Refuse("a gradient flows into the log-softmax")
+		l.Refuse("there is no kernel for the gradient of log_prob")
 		return
 	}
 	if !onlyLoss(l, 1, 2) {

@@ -7,8 +7,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// ONNX Runtime's form takes ignore_index as an input, keeps log_prob for the
-// gradient, and may give another element type than the scores'.
+// SoftmaxCrossEntropyLossInternal is ONNX Runtime's form: ignore_index is an input, log_prob
+// is kept for the gradient, and output_type may differ from the scores' type.
 var _ = define(graph.Op{
 	Name:   "SoftmaxCrossEntropyLossInternal",
 	Domain: microsoft,
@@ -23,7 +23,7 @@ var _ = define(graph.Op{
 		n.Set(0, t, n.Outputs[0].Shape)
 		n.Set(1, t, n.Inputs[0].Shape)
 	},
-	// From the scores, as the gradient of ONNX's own form.
+	// The gradient is that of ONNX's form: it needs the scores, not log_prob.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		scores := n.Inputs[0]
 		attrs := graph.A{"reduction": n.Str("reduction")}
@@ -69,11 +69,11 @@ var _ = define(graph.Op{
 	},
 })
 
-// inferIgnored checks the input that says which label does not count.
+// inferIgnored checks input i, ignore_index.
 func inferIgnored(n *graph.Node, i int) {
 	wantType(n, i, isIndex, "int32 or int64")
 	if v := n.In(i); v != nil {
-		n.Same(v.Shape.Elems(), graph.Num(1), "ignore_index is one number")
+		n.Same(v.Shape.Elems(), graph.Num(1), "ignore_index must have one element")
 	}
 }
 
@@ -84,12 +84,12 @@ func lossType(n *graph.Node, scores graph.DType) graph.DType {
 	}
 	t := graph.DType(n.Int("output_type"))
 	if int(t) != n.Int("output_type") || !t.IsFloat() {
-		n.Fail("output_type is %d, which is no float", n.Int("output_type"))
+		n.Fail("output_type is %d, which is not a float type", n.Int("output_type"))
 	}
 	return t
 }
 
-// keptClassLoss is newClassLoss with ignore_index as a tensor, or none.
+// keptClassLoss is newClassLoss with ignore_index as a tensor, which may be nil.
 func keptClassLoss(c *graph.Call, labels, weights, ignore *graph.Tensor, scores []int) classLoss {
 	l := classLoss{labels: labels, weights: weights, classes: scores[1], inner: elems(scores[2:]), reduction: c.Node.Str("reduction")}
 	if ignore != nil {
@@ -98,8 +98,8 @@ func keptClassLoss(c *graph.Call, labels, weights, ignore *graph.Tensor, scores 
 	return l
 }
 
-// The gradients of ONNX Runtime read the log_prob that the forward pass has
-// kept. What else flows into the scores may come as an input and is added.
+// ONNX Runtime's gradients read log_prob of the forward pass. Input bias is another gradient
+// of the scores, which is added.
 var _ = define(graph.Op{
 	Name:   "SoftmaxCrossEntropyLossInternalGrad",
 	Domain: microsoft,
@@ -177,11 +177,11 @@ func inferKeptLoss(n *graph.Node) {
 	n.Same(n.Inputs[0].Shape.Elems(), n.Outputs[0].Shape.Elems(), "elements of dY and of the loss")
 }
 
-// slopeOf is what a sample's probabilities are multiplied with, and its class.
+// slopeOf returns a sample's class, and the factor of its probabilities in the gradient.
 func (l classLoss) slopeOf(s int, slope func(sample int) float64) (class int, g float64) {
 	class, w := l.pick(s)
 	if class < 0 && w == 0 {
-		return class, 0 // not 0 · ∞
+		return class, 0 // avoid 0·∞
 	}
 	return class, w * slope(s)
 }
@@ -238,7 +238,7 @@ func (l classLoss) fastKeptGrad(c *graph.Call, bias *graph.Tensor) {
 
 func lowerInternalCrossEntropy(l *graph.Lowering) { lowerLoss(l, 3, 0) }
 
-// lowerKeptGrad is the gradient from the log-softmax that was kept.
+// lowerKeptGrad is the gradient from log_prob.
 func lowerKeptGrad(l *graph.Lowering) {
 	if onlyLoss(l, 1, 2) {
 		c := newLossLowering(l, 1)
@@ -247,7 +247,7 @@ func lowerKeptGrad(l *graph.Lowering) {
 	}
 }
 
-// lowerInternalKeptGrad is the same, and in place adds what else flows there.
+// lowerInternalKeptGrad is lowerKeptGrad, and adds input bias in place.
 func lowerInternalKeptGrad(l *graph.Lowering) {
 	if !onlyLoss(l, 1, 2) {
 		return

@@ -2,8 +2,8 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// Before opset 13 softmax was over all dims from axis on, seen as one. ONNX
-// Runtime's gradients of that form are the newer ones of rows.
+// ONNX Runtime's gradients of the softmax before opset 13, which is over all dims from axis on,
+// are rewritten into the newer ones over rows.
 func init() {
 	for _, name := range []string{"SoftmaxGrad", "LogSoftmaxGrad"} {
 		define(graph.Op{
@@ -18,7 +18,7 @@ func init() {
 				shape := n.Inputs[0].Shape
 				sameDims(n, n.Inputs[1].Shape, shape)
 				axis := n.Int("axis")
-				if axis != len(shape) { // a whole tensor of rows of one
+				if axis != len(shape) { // axis = rank is valid: rows of one element
 					axis = axisOf(n, axis, len(shape))
 				}
 				rows := graph.Shape{shape[:axis].Elems(), shape[axis:].Elems()}

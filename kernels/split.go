@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// num_outputs only repeats the number of outputs that the node has. Sizes are
-// input split, or all alike but for a smaller last one.
+// Split has the sizes of input split, or else equal sizes with a smaller last part. num_outputs
+// only repeats the node's number of outputs.
 var _ = define(graph.Op{
 	Name:  "Split",
 	Since: 13,
@@ -84,7 +84,7 @@ func splitSizes(n *graph.Node, d graph.Dim) []graph.Dim {
 		for _, s := range sizes {
 			sum = sum.Add(s)
 		}
-		n.Same(d, sum, "the sizes do not add up to the dim")
+		n.Same(d, sum, "the sizes must add up to the dim")
 		return sizes
 	}
 	each := d.CeilDiv(graph.Num(int64(k)))
@@ -106,7 +106,7 @@ var splitting mover = func(c *graph.Call) []move {
 	return ms
 }
 
-// Before opset 13 the sizes were an attribute.
+// Before opset 13 the sizes are an attribute.
 var _ = define(graph.Op{
 	Name:  "Split",
 	Doc:   "the form before opset 13, with sizes as an attribute",

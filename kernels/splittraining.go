@@ -6,12 +6,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The operators of ONNX Runtime's gradients that took an input for an
-// attribute before ONNX's own did.
+// SplitTraining and ReduceSumTraining are operators of ONNX Runtime that have an input where
+// ONNX's then had an attribute.
 var _ = define(graph.Op{
 	Name:    "SplitTraining",
 	Domain:  microsoft,
-	Doc:     "Split with the sizes as an input; an empty one says parts alike",
+	Doc:     "Split with the sizes as an input; an empty list means equal parts",
 	In:      "input, split",
 	Out:     "outputs...",
 	Attrs:   "axis int=0",

@@ -5,26 +5,25 @@ import (
 	"memopt/memopt/graph"
 )
 
-// spreadKernels store elements one by one or in pairs. What they write is never
-// 16-bit floats.
+// spreadKernels store elements one at a time or in pairs. They write float32.
 var spreadKernels = [2]*graph.Kernel{halved(shader("spread", "spread.comp")), halved(shader("spread-pairs", "spread.comp", "-DPAIRS"))}
 
-// spread is lines that are laid out anew for a product: planes of rows, one for
-// each channel and tap, in so many slots of the batch.
+// spread copies matrices or images to padded rows for a product: a plane of rows for each
+// channel and tap, for slots items of the batch.
 type spread struct {
 	to, from           graph.Buffer
-	shape, sx          []int // the batch, and strides under it; its innermost dim is depth, too
+	shape, sx          []int // batch dims, and their strides in from; the innermost one is also the depth
 	first, slots       int
-	at                 int // where strides count from
-	channels, channel  int // how many, and from one to the next
+	at                 int // offset in from
+	channels, channel  int // number, and stride in from
 	taps, step         [3]int
 	dilation, shift    [3]int
 	size, strides      [3]int
-	rows, whole, width int // elements of a row, and with the room behind them
+	rows, whole, width int // whole: elements of a row; width: with padding
 }
 
-// groupElements are about as many as keep a group busy: on a graphics processor,
-// which wants many groups, and on a driver for the processor, where each costs.
+// groupElements is the approximate number of elements of a workgroup: few on a GPU (key true),
+// which needs many workgroups, more on a CPU driver, where each has overhead.
 var groupElements = map[bool]int{true: 512, false: 4096}
 
 func (s *spread) append(l *graph.Lowering) {
@@ -41,7 +40,7 @@ func (s *spread) append(l *graph.Lowering) {
 	})
 }
 
-// triples are settings of three axes as words of push constants.
+// triples converts parameters of three axes to push constants.
 func triples(all ...[3]int) (push []uint32) {
 	for _, d := range all {
 		for _, v := range d {
@@ -51,12 +50,11 @@ func triples(all ...[3]int) (push []uint32) {
 	return push
 }
 
-// pageFloats fill a page: lines so far apart, or a multiple of that, drive each
-// other out of a cache.
+// pageFloats is the number of floats in a page: lines at a stride that is a multiple of it map
+// to the same cache sets and evict each other.
 const pageFloats = 1024
 
-// roomy is the length of a line with room behind it: whole cache lines, and no
-// multiple of a page.
+// roomy is the padded length of a line: a multiple of a cache line, but not of a page.
 func roomy(n int) int {
 	const line = 16
 	n = (n + line - 1) &^ (line - 1)

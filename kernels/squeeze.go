@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Without axes every dim that is the number 1 goes; one that merely could be 1
-// stays, since a plan holds for all sizes.
+// Squeeze without axes removes every dim that is the constant 1. A symbolic dim that may be 1
+// stays: the graph must be valid for all sizes.
 var _ = define(graph.Op{
 	Name:   "Squeeze",
 	Since:  13,
@@ -31,7 +31,7 @@ var _ = define(graph.Op{
 					out = append(out, d)
 					continue
 				}
-				n.Same(d, graph.Num(1), "a squeezed dim is not 1")
+				n.Same(d, graph.Num(1), "a squeezed dim must be 1")
 			}
 		}
 		n.Set(0, x.Type, out)
@@ -56,7 +56,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 13 the axes were an attribute.
+// Before opset 13 the axes are an attribute.
 var _ = define(graph.Op{
 	Name:  "Squeeze",
 	Doc:   "the form before opset 13, with axes as an attribute",

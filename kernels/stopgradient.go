@@ -2,15 +2,15 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// A trainer's detach(). Once there is a backward pass nothing is left of it.
+// StopGradient is detach() of a trainer. Autograd honors it; afterwards it is removed as a no-op.
 var _ = define(graph.Op{
 	Name:   "StopGradient",
 	Domain: own,
-	Doc:    "y = x, of which no gradient comes back",
+	Doc:    "y = x, without a gradient",
 	In:     "x",
 	Out:    "y",
 	Infer:  sameShape,
-	// Not so before the gradients are made: see package autograd.
+	// Only once there are gradients: see package autograd.
 	NoOp:        func(*graph.Node) bool { return true },
 	NoGrad:      true,
 	Elementwise: true,

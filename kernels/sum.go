@@ -37,7 +37,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// floatsOfOne infers an operator of any number of floats of one type.
+// floatsOfOne infers a variadic operator on floats of one type.
 func floatsOfOne(n *graph.Node) {
 	wantType(n, 0, isFloat, "floats")
 	anyNumber(n)

@@ -7,7 +7,7 @@ import (
 
 var _ = defineActivation(swish("Swish", "", 24, "alpha float=1"))
 
-// ONNX Runtime's older name for it.
+// QuickGelu is ONNX Runtime's older name of Swish, with another default.
 var _ = defineActivation(swish("QuickGelu", microsoft, 0, "alpha float=1.702"))
 
 func swish(name, domain string, since int, attrs string) activation {

@@ -4,14 +4,14 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name: "Tile",
-	Doc:  "the tensor again and again along each axis",
+	Doc:  "repeats the tensor along each axis",
 	In:   "input, repeats",
 	Out:  "output",
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		repeats := knownDims(n, 1, "repeats")
 		if len(repeats) != x.Rank() {
-			n.Fail("%d repeats for rank %d", len(repeats), x.Rank())
+			n.Fail("repeats has %d elements, but the input has rank %d", len(repeats), x.Rank())
 		}
 		out := make(graph.Shape, len(repeats))
 		for i, r := range repeats {
@@ -20,7 +20,7 @@ var _ = define(graph.Op{
 		n.Set(0, x.Type, out)
 		foldMoved(n, 0)
 	},
-	// Every dim is seen as repeats × own, and the repeats are summed.
+	// View every dim as [repeats, own] and sum over the repeats.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		x := n.Inputs[0]
 		var split graph.Shape
@@ -38,7 +38,7 @@ var _ = define(graph.Op{
 		sum := b.Op("ReduceSum", graph.A{"keepdims": 0}, reshape(b, dy[0], split), b.Ints(axes...))
 		return []*graph.Value{sum, nil}
 	},
-	NoOp:      func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
+	NoOp:      func(*graph.Node) bool { return true }, // asked only if the shape stays
 	Whole:     sameNumbers(0),
 	Eval:      tiling.eval,
 	Fast:      tiling.fast,

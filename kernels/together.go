@@ -7,15 +7,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Loops are unrolled while a file is read; what their turns make is stacked again. Where
-// the turns make it in the same way, it is made for all of them at once: the sum of each
-// bag's rows is one SegmentReduce of all bags.
+// Loops are unrolled while a file is read, and the results of their iterations are stacked.
+// Where all iterations compute them in the same way, Stack batches them into one node: sums
+// over the rows of each bag become one SegmentReduce over all bags.
 
-// Stack and the two after it are what reading a file builds with.
+// Stack, Element and Branch are only built while a file is read.
 var _ = define(graph.Op{
 	Name:   "Stack",
 	Domain: own,
-	Doc:    "values of one shape along a new axis, made together where they can be",
+	Doc:    "stacks values of one shape along a new axis, computing them in one batch where possible",
 	In:     "inputs...",
 	Out:    "stacked",
 	Attrs:  "axis int=0",
@@ -45,7 +45,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "Element",
 	Domain: own,
-	Doc:    "what is at a place along an axis, counted from the end if negative",
+	Doc:    "the slice at an index along an axis; negative indices count from the end",
 	In:     "data, place",
 	Out:    "element",
 	Attrs:  "axis int=0",
@@ -60,7 +60,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "Branch",
 	Domain: own,
-	Doc:    "X where one condition holds, else Y; both are computed",
+	Doc:    "X if the condition holds, else Y; both are computed",
 	In:     "condition, X, Y",
 	Out:    "output",
 	Role:   graph.RoleBranch,
@@ -75,15 +75,15 @@ var _ = define(graph.Op{
 				x.Type, x.Shape, y.Type, y.Shape)
 		}
 		for i, d := range x.Shape {
-			n.Same(d, y.Shape[i], "a dim of what the branches give")
+			n.Same(d, y.Shape[i], "shapes of the branches")
 		}
-		n.Same(cond.Shape.Elems(), graph.Num(1), "the conditions of a branch")
+		n.Same(cond.Shape.Elems(), graph.Num(1), "the condition of a branch must have one element")
 		return []*graph.Value{b.Op("Where", nil, reshape(b, cond, graph.Shape{}), x, y)}
 	},
 	Samples: []string{"bool[1], f32[2,3], f32[2,3]"},
 })
 
-// wantTensors refuses lists, and rows whose number is not known.
+// wantTensors refuses sequences and ragged values.
 func wantTensors(n *graph.Node) {
 	for i, v := range n.Inputs {
 		if v != nil && (v.Kind == graph.Sequence || v.Kind == graph.Ragged) {
@@ -93,7 +93,7 @@ func wantTensors(n *graph.Node) {
 	}
 }
 
-// together is parts along dim 0: runs of them that are made alike are made as one.
+// together concatenates parts along dim 0, and batches runs of them that are computed alike.
 func together(b *graph.Builder, parts []*graph.Value) *graph.Value {
 	if len(parts) == 1 {
 		return parts[0]
@@ -121,7 +121,7 @@ func together(b *graph.Builder, parts []*graph.Value) *graph.Value {
 	return b.Op("Concat", graph.A{"axis": 0}, runs...)
 }
 
-// viewed is a value of the same shape that v is a view of, if there is one.
+// viewed is the earliest value of the same shape that v is a view of, or v.
 func viewed(v *graph.Value) *graph.Value {
 	for u := v; u.Def != nil && u.Def.Op.View; {
 		if u = u.Def.Inputs[0]; u.Shape.Equal(v.Shape) {
@@ -131,7 +131,7 @@ func viewed(v *graph.Value) *graph.Value {
 	return v
 }
 
-// single is what a value of one element is a view of.
+// single is the value that a value of one element is a view of.
 func single(v *graph.Value) *graph.Value {
 	for v.Def != nil && v.Def.Op.View && v.Shape.Elems().Is(1) {
 		v = v.Def.Inputs[0]
@@ -139,7 +139,8 @@ func single(v *graph.Value) *graph.Value {
 	return v
 }
 
-// madeAlike says that the values are constants, or made by one operator in one way.
+// madeAlike reports whether both values are constants, or are computed by the same operator
+// with equal attributes.
 func madeAlike(v, w *graph.Value) bool {
 	if v.Shape.Elems().Is(1) && v.Rank() == 1 && w.Shape.Equal(v.Shape) {
 		v, w = single(v), single(w)
@@ -152,7 +153,7 @@ func madeAlike(v, w *graph.Value) bool {
 		reflect.DeepEqual(n.Attrs, m.Attrs)
 }
 
-// number says that a value is one integer, which is known.
+// number reports whether a value is a known integer.
 func number(v *graph.Value) bool {
 	if len(v.Ints) != 1 || v.Type.IsFloat() {
 		return false
@@ -161,8 +162,8 @@ func number(v *graph.Value) bool {
 	return known
 }
 
-// merged is parts that are made alike as one value, or nil. The operators that it knows
-// treat rows by themselves.
+// merged computes parts that are made alike as one value; nil if that is not possible. It
+// supports operators that treat rows independently.
 func merged(b *graph.Builder, parts []*graph.Value) *graph.Value {
 	first := parts[0]
 	ones := first.Rank() == 1 && first.Shape[0].Is(1)
@@ -170,7 +171,7 @@ func merged(b *graph.Builder, parts []*graph.Value) *graph.Value {
 		return nil
 	}
 	if ones {
-		// One number each: how it is viewed does not matter.
+		// Parts of one element: ignore how they are viewed.
 		parts = slices.Clone(parts)
 		for i, v := range parts {
 			parts[i] = single(v)
@@ -215,7 +216,7 @@ func merged(b *graph.Builder, parts []*graph.Value) *graph.Value {
 		}
 		return b.Op("Gather", nil, n.Inputs[0], together(b, places))
 	case n.Op == sliceOp && oneValue(column(0)) && ones && n.Inputs[0].Rank() == 1:
-		// Slices of one element: by their starts.
+		// Slices of one element: gather at their starts.
 		starts := column(1)
 		for _, v := range starts {
 			if !number(v) {
@@ -227,7 +228,8 @@ func merged(b *graph.Builder, parts []*graph.Value) *graph.Value {
 	return nil
 }
 
-// inputTogether is one input of parts that are made element by element, for all of them, or nil.
+// inputTogether combines one input of pointwise parts for all of them; nil if that is not
+// possible.
 func inputTogether(b *graph.Builder, vs []*graph.Value, y *graph.Value) *graph.Value {
 	v := vs[0]
 	rank := y.Rank()
@@ -243,7 +245,7 @@ func inputTogether(b *graph.Builder, vs []*graph.Value, y *graph.Value) *graph.V
 	if rank > 0 && !y.Shape[0].Is(1) || slices.ContainsFunc(vs, func(v *graph.Value) bool { return !v.Shape.Elems().Is(1) }) {
 		return nil
 	}
-	// One number for each part.
+	// One element for each part.
 	for i, v := range vs {
 		vs[i] = reshape(b, v, graph.Dims(1))
 	}
@@ -251,12 +253,12 @@ func inputTogether(b *graph.Builder, vs []*graph.Value, y *graph.Value) *graph.V
 	return reshape(b, all, append(graph.Shape{all.Shape[0]}, slices.Repeat(graph.Dims(1), max(0, rank-1))...))
 }
 
-// oneValue says that all are the same.
+// oneValue reports whether all are the same value.
 func oneValue(vs []*graph.Value) bool {
 	return !slices.ContainsFunc(vs, func(v *graph.Value) bool { return v != vs[0] })
 }
 
-// listOf is a list of integers that are known.
+// listOf is a constant list of known integers.
 func listOf(b *graph.Builder, vs []*graph.Value) *graph.Value {
 	x := graph.NewTensor(vs[0].Type, len(vs))
 	for i, v := range vs {

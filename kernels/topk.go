@@ -8,12 +8,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The result is sorted whether sorted is asked for or not; equal elements
-// stand in the order of their indices.
+// TopK always sorts its result, even with sorted=0; equal elements are in the order of their
+// indices.
 var _ = define(graph.Op{
 	Name:  "TopK",
 	Since: 10,
-	Doc:   "the K greatest or least elements along the axis, and where they are",
+	Doc:   "the K greatest or least elements along the axis, and their indices",
 	In:    "X, K",
 	Out:   "Values, Indices",
 	Attrs: "axis int=-1, largest int=1, sorted int=1",
@@ -45,7 +45,7 @@ var _ = define(graph.Op{
 	Fast:  func(c *graph.Call) { topK(c, c.Parallel) },
 	Whole: wholePlaces(1),
 	Lower: lowerTopK,
-	// A comparison for each element and for each that is found.
+	// A comparison for each element and for each result.
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Inputs[0].Shape.Elems().Add(n.Outputs[0].Shape.Elems())
 	},
@@ -65,13 +65,13 @@ var _ = define(graph.Op{
 	},
 })
 
-// ranked is an element of a line, by its order and its place.
+// ranked is an element of a line: its sort key (see orders) and index.
 type ranked struct {
 	order uint64
 	at    int
 }
 
-// ahead orders the greatest first, and of equals the first.
+// ahead sorts by descending key, then by index.
 func ahead(a, b ranked) int {
 	if c := cmp.Compare(b.order, a.order); c != 0 {
 		return c
@@ -106,8 +106,8 @@ func topK(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	})
 }
 
-// addBest keeps the k first of what is added, in order, if those are few;
-// else everything, for the caller to sort.
+// addBest inserts e into the sorted list of the best k, if k is small against n; else it
+// appends, and the caller sorts.
 func addBest(best []ranked, e ranked, k, n int) []ranked {
 	if 8*k >= n {
 		return append(best, e)
@@ -122,7 +122,7 @@ func addBest(best []ranked, e ranked, k, n int) []ranked {
 	return slices.Insert(best, i, e)
 }
 
-// Before opset 10 k was an attribute.
+// Before opset 10 k is an attribute.
 var _ = define(graph.Op{
 	Name:  "TopK",
 	Doc:   "the form before opset 10, with k as an attribute",
@@ -141,7 +141,7 @@ var _ = define(graph.Op{
 func lowerTopK(l *graph.Lowering) {
 	axis := axisOf(l.Node, l.Node.Int("axis"), len(l.In[0].Shape))
 	if loweredOut(l, 0) == nil || loweredOut(l, 1) == nil {
-		l.Refuse("only one of its outputs is wanted")
+		l.Refuse("only one of the outputs is used")
 		return
 	}
 	lowerRanked(l, l.Node.Int("largest") == 0, false, false, axis, l.Out[0].Shape[axis], 0, 1)
@@ -149,7 +149,7 @@ func lowerTopK(l *graph.Lowering) {
 
 var topKKernel = shader("topk", "topk.comp")
 
-// lowerRanked finds the first k of lines; values is the output for them, or −1.
+// lowerRanked finds the first k elements of lines; values is the output number for them, or −1.
 func lowerRanked(l *graph.Lowering, least, last, nans bool, axis, k, values, places int) {
 	x := l.In[0]
 	whole, known := map[graph.DType]uint32{graph.Float32: 0, graph.Int32: 1, graph.Int64: 2}[x.Type]

@@ -6,14 +6,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The update rules of ai.onnx.preview.training, as graphs of arithmetic. Inputs
-// are the learning rate R, the update count T, then all tensors X, all their
-// gradients G, and all states of each kind; outputs are the new X and the new
-// states. The library's own rules (memopt.Adam and its kin) work in place and
-// are what training uses.
+// The optimizers of ai.onnx.preview.training are rewritten into arithmetic. Inputs are the
+// learning rate R, the update count T, then all tensors X, all their gradients G, and all states
+// of each kind; outputs are the new X and states. Training uses memopt.Adam and the others
+// instead, which work in place.
 const previewTraining = "ai.onnx.preview.training"
 
-// rule builds the new tensor and states from R, T and the old ones.
+// rule is an optimizer: step builds the new tensor and states from R, T and the old ones.
 type rule struct {
 	name, doc, attrs string
 	states           int
@@ -22,7 +21,7 @@ type rule struct {
 }
 
 var _ = [...]*graph.Op{
-	definePreview(rule{"Adam", "Adam, with the corrections in the rate", "alpha float=0.9, beta float=0.999, epsilon float=1e-6, norm_coefficient float=0, norm_coefficient_post float=0", 2,
+	definePreview(rule{"Adam", "Adam, with bias correction in the learning rate", "alpha float=0.9, beta float=0.999, epsilon float=1e-6, norm_coefficient float=0, norm_coefficient_post float=0", 2,
 		func(a arithmeticBuilder, rate, count, x, g *graph.Value, s []*graph.Value) []*graph.Value {
 			alpha, beta := a.n.Float("alpha"), a.n.Float("beta")
 			g = a.regularized(x, g)
@@ -35,7 +34,7 @@ var _ = [...]*graph.Op{
 			x = a.op("Sub", x, a.op("Div", a.mul(rate, v), a.add(a.op("Sqrt", h), a.num(a.n.Float("epsilon")))))
 			return []*graph.Value{a.times(1-a.n.Float("norm_coefficient_post"), x), v, h}
 		}, "f32[], i64[]{2}, f32[2,3], f32[2,3], f32[2,3], f32[2,3]>0 -> x, v, h"}),
-	definePreview(rule{"Adagrad", "Adagrad, with a rate that falls", "decay_factor float=0, epsilon float=1e-6, norm_coefficient float=0", 1,
+	definePreview(rule{"Adagrad", "Adagrad, with a decaying learning rate", "decay_factor float=0, epsilon float=1e-6, norm_coefficient float=0", 1,
 		func(a arithmeticBuilder, rate, count, x, g *graph.Value, s []*graph.Value) []*graph.Value {
 			t := a.b.Op("Cast", graph.A{"to": int64(rate.Type)}, count)
 			rate = a.op("Div", rate, a.add(a.num(1), a.times(a.n.Float("decay_factor"), t)))
@@ -78,11 +77,11 @@ func definePreview(r rule) *graph.Op {
 			rate, count, rest := n.Inputs[0], n.Inputs[1], n.Inputs[2:]
 			kinds := 2 + r.states
 			if len(rest) == 0 || len(rest)%kinds != 0 {
-				n.Fail("%d tensors; %d for each that is updated expected", len(rest), kinds)
+				n.Fail("there are %d inputs after R and T; a multiple of %d expected", len(rest), kinds)
 			}
 			each := len(rest) / kinds
 			if len(n.Outputs) > each*(kinds-1) {
-				n.Fail("%d outputs, at most %d are known", len(n.Outputs), each*(kinds-1))
+				n.Fail("there are %d outputs; at most %d expected", len(n.Outputs), each*(kinds-1))
 			}
 			wantType(n, 0, isFloat, "floats")
 			wantScalarShape(n, 0)
@@ -97,7 +96,7 @@ func definePreview(r rule) *graph.Op {
 				states := make([]*graph.Value, r.states)
 				for k := range kinds {
 					if v := of(k); v.Type != x.Type || !v.Type.IsFloat() || !v.Shape.Equal(x.Shape) {
-						n.Fail("%s does not belong to %s", v, x)
+						n.Fail("%s does not have the type and shape of %s", v, x)
 					}
 				}
 				for k := range states {
@@ -115,15 +114,14 @@ func definePreview(r rule) *graph.Op {
 	})
 }
 
-// wantScalarShape refuses input i unless it is one number.
+// wantScalarShape requires input i to have one element.
 func wantScalarShape(n *graph.Node, i int) {
 	if v := n.Inputs[i]; !v.Shape.Elems().Is(1) {
 		n.Fail("input %d has shape %s; one number expected", i, v.Shape)
 	}
 }
 
-// arithmeticBuilder writes formulas over values of one type. What is not X nor a
-// state is a number.
+// arithmeticBuilder builds arithmetic on values of type t.
 type arithmeticBuilder struct {
 	b *graph.Builder
 	n *graph.Node
@@ -143,7 +141,7 @@ func (a arithmeticBuilder) times(f float64, x *graph.Value) *graph.Value {
 	return a.mul(a.num(f), x)
 }
 
-// regularized is the gradient with that of half the squared norm.
+// regularized is the gradient with L2 regularization: g + norm_coefficient·x.
 func (a arithmeticBuilder) regularized(x, g *graph.Value) *graph.Value {
 	if f := a.n.Float("norm_coefficient"); f != 0 {
 		return a.add(a.times(f, x), g)

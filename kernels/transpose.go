@@ -8,7 +8,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "Transpose",
-	Doc:   "the dims in another order",
+	Doc:   "permutes the dims",
 	In:    "data",
 	Out:   "transposed",
 	Attrs: "perm ints",
@@ -63,8 +63,8 @@ var _ = define(graph.Op{
 	},
 })
 
-// plainTranspose: one that undoes another is nothing, and one that moves only
-// dims of 1 is a view.
+// plainTranspose removes a Transpose that undoes another, and turns one that moves only dims of
+// 1 into a view.
 func plainTranspose(b *graph.Builder, n *graph.Node) []*graph.Value {
 	x := n.Inputs[0]
 	perm := permOf(n, x.Rank())
@@ -90,8 +90,8 @@ func plainTranspose(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{reshape(b, x, n.Outputs[0].Shape)}
 }
 
-// fuseTranspose: exporters merge the dims in front, swap the last two, and
-// split again.
+// fuseTranspose matches a Transpose of the last two dims between Reshapes that merge the
+// leading dims and split them again.
 func fuseTranspose(m *graph.Match) []*graph.Value {
 	n := m.Node
 	if n.Op.FullName() != "Reshape" {
@@ -134,7 +134,7 @@ var transposition mover = func(c *graph.Call) []move {
 	return []move{{shape: y.Shape, from: from, to: strides(y.Shape)}}
 }
 
-// permOf is the order of dims: reversed unless the node says another.
+// permOf is the permutation: attribute perm, or reversed dims without it.
 func permOf(n *graph.Node, rank int) []int {
 	perm := make([]int, rank)
 	if !n.Has("perm") {
@@ -145,7 +145,7 @@ func permOf(n *graph.Node, rank int) []int {
 	}
 	given := n.Ints("perm")
 	if sorted := axesOf(n, given, rank); len(sorted) != rank {
-		n.Fail("perm %v has not one entry for each of %d dims", given, rank)
+		n.Fail("perm %v is not a permutation of %d dims", given, rank)
 	}
 	for i, p := range given {
 		perm[i] = axisOf(n, int(p), rank)
@@ -153,7 +153,7 @@ func permOf(n *graph.Node, rank int) []int {
 	return perm
 }
 
-// transpose is b's Transpose, and no node if the order stays.
+// transpose builds a Transpose of v, or returns v if perm is the identity.
 func transpose(b *graph.Builder, v *graph.Value, perm ...int64) *graph.Value {
 	if slices.IsSorted(perm) {
 		return v

@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The circular and hyperbolic functions that no usual model has in its middle.
-// Where the slope is short in y, x is not kept.
+// The rarer trigonometric and hyperbolic functions. Gradients use y where that is as simple, so
+// that x need not be kept.
 var _ = [...]*graph.Op{
 	defineActivation(activation{name: "Tan", doc: "y = tan x", f: plain(math.Tan), fromY: true,
 		slope: plain(func(y float64) float64 { return 1 + y*y }), shader: "wave(a, 0) / wave(a, 1)", shaderSlope: "T(1) + b * b", flops: 15, samples: inRange}),
@@ -30,5 +30,5 @@ var _ = [...]*graph.Op{
 		slope: plain(func(x float64) float64 { return 1 / (1 - x*x) }), shader: "T(0.5) * sign(a) * log1pOf(T(2) * abs(a) / (T(1) - abs(a)))", shaderSlope: "T(1) / (T(1) - b * b)", flops: 15, samples: inRange}),
 }
 
-// inRange are numbers that every one of them takes.
+// inRange are samples in the domain of all of these functions.
 var inRange = []string{"f32[5]{-0.9,-0.3,0,0.5,0.7}", "f64[2]{0.1,-0.6}", "f16[2]{0.25,0.75}", "f32[0,2]", "f32[]{0.3}"}

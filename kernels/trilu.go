@@ -17,7 +17,7 @@ var _ = define(graph.Op{
 		}
 		wantType(n, 1, isIndex, "int64")
 		if k := n.In(1); k != nil {
-			n.Same(k.Shape.Elems(), graph.Num(1), "k is one number")
+			n.Same(k.Shape.Elems(), graph.Num(1), "k must have one element")
 		}
 		sameShape(n)
 		foldMoved(n, 0)
@@ -59,7 +59,7 @@ func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	upper := c.Node.Int("upper") != 0
 	parallel(elems(x.Shape[:rank-1]), max(1, f32.Grain/max(1, width)), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			// Columns [from, to) stay.
+			// Columns [from, to) are copied.
 			edge := r%height + k
 			from, to := 0, max(0, min(edge+1, width))
 			if upper {
@@ -73,11 +73,11 @@ func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	})
 }
 
-// ONNX Runtime's is older than ONNX's.
+// Trilu of com.microsoft is older than ONNX's, and the same.
 var _ = define(graph.Op{
 	Name:    "Trilu",
 	Domain:  microsoft,
-	Doc:     "Trilu",
+	Doc:     "the upper or lower triangle of matrices; ONNX's Trilu",
 	In:      "X, k?",
 	Out:     "Y",
 	Attrs:   "upper int=1",
@@ -91,7 +91,7 @@ func lowerTrilu(l *graph.Lowering) {
 	x := l.In[0]
 	kernel := triluKernels[x.Type.Size()]
 	if kernel == nil || x.Type.Size() == 1 && !l.Limits.Int8 {
-		l.Refuse("the input is %s, which has no kernel here", x.Type)
+		l.Refuse("there is no kernel for %s", x.Type)
 		return
 	}
 	rank := len(x.Shape)

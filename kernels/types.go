@@ -7,8 +7,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// elementTypes are those that an operator is tried with, in the order in which
-// they are listed.
+// elementTypes are the types that operators are tested with, in the order of listings.
 var elementTypes = []graph.DType{
 	graph.Float32, graph.Float64, graph.Float16, graph.BFloat16,
 	graph.Int8, graph.Int16, graph.Int32, graph.Int64,
@@ -16,12 +15,11 @@ var elementTypes = []graph.DType{
 	graph.Float8E4M3FN, graph.Float8E4M3FNUZ, graph.Float8E5M2, graph.Float8E5M2FNUZ,
 }
 
-// Types lists the element types that an operator takes. Where its inputs need
-// not agree, they are those of the first that may be of several float types, or
-// else of the first of several: the values of Where, not its condition; the
-// data of Gather, not the indices. They are declared nowhere: each is tried on
-// the samples, and shape rules refuse what an operator cannot compute. nil says
-// that no input tells.
+// Types lists the element types that an operator accepts. If its inputs may differ, it is the
+// types of the first input that accepts several float types, or else of the first that accepts
+// several: the values of Where, not its condition; the data of Gather, not the indices. Types
+// are not declared: each is tried on the samples, and shape inference refuses those that the
+// operator does not support. nil means that no input determines them.
 func Types(op *graph.Op) []graph.DType {
 	all := typesByInput(op)
 	for _, tells := range []func([]graph.DType) bool{
@@ -36,8 +34,8 @@ func Types(op *graph.Op) []graph.DType {
 	return nil
 }
 
-// typesByInput are the types that each input takes; of inputs that agree, the
-// first has them all.
+// typesByInput returns the types that each input accepts; of inputs that must have equal types,
+// only the first has any.
 func typesByInput(op *graph.Op) [][]graph.DType {
 	var taken [][]graph.DType
 	for _, s := range op.Samples {
@@ -62,7 +60,7 @@ func typesByInput(op *graph.Op) [][]graph.DType {
 	return taken
 }
 
-// retyped makes every input of one type one of another.
+// retyped replaces one type by another.
 func retyped(from, to graph.DType) func(graph.DType) graph.DType {
 	return func(t graph.DType) graph.DType {
 		if t == from {
@@ -72,7 +70,7 @@ func retyped(from, to graph.DType) func(graph.DType) graph.DType {
 	}
 }
 
-// typeAt is a type that a sample has, and the first input that is of it.
+// typeAt is a type in a sample, and the first input of that type.
 type typeAt struct {
 	input int
 	is    graph.DType

@@ -9,7 +9,7 @@ import (
 var _ = define(graph.Op{
 	Name:  "Unsqueeze",
 	Since: 13,
-	Doc:   "the same elements with more dims of 1; axes count in the result",
+	Doc:   "inserts dims of 1; axes count in the result",
 	In:    "data, axes",
 	Out:   "expanded",
 	Infer: func(n *graph.Node) {
@@ -42,7 +42,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// Before opset 13 the axes were an attribute.
+// Before opset 13 the axes are an attribute.
 var _ = define(graph.Op{
 	Name:  "Unsqueeze",
 	Doc:   "the form before opset 13, with axes as an attribute",

@@ -85,13 +85,13 @@ var _ = define(graph.Op{
 	},
 })
 
-// whereRows moves elements without looking at what they mean.
+// whereRows selects elements of 4 or 8 bytes of any type.
 func whereRows[E uint32 | uint64](c *graph.Call) {
 	cond, x, y, z := c.In[0].Bytes, graph.View[E](c.In[1]), graph.View[E](c.In[2]), graph.View[E](c.Out[0])
 	eachRow(c, func(lo, width int, at, step []int) {
 		h, i, j := at[0], at[1], at[2]
 		for n := range z[lo : lo+width] {
-			a, b := x[i], y[j] // both, so that no branch is to be guessed
+			a, b := x[i], y[j] // load both: conditional moves instead of branches
 			if cond[h] != 0 {
 				b = a
 			}

@@ -7,15 +7,14 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What operators say of the numbers of whole values: see graph.Whole. Integers
-// that leave their type wrap round, and floats lose digits, so nothing is said of
-// numbers that a type does not hold.
+// Integer ranges of values: see graph.Whole. Integers wrap around on overflow and floats round,
+// so a range is unknown if the type does not represent all of it exactly.
 
 type wholeOf = func(v *graph.Value) (graph.Whole, bool)
 
 type wholeRule = func(n *graph.Node, output int, of wholeOf) (graph.Whole, bool)
 
-// held is w, if the type of an output holds all of it.
+// held is w, if the type of an output represents all of it.
 func held(n *graph.Node, output int, w graph.Whole) (graph.Whole, bool) {
 	v := n.Output(output)
 	if v == nil {
@@ -25,7 +24,7 @@ func held(n *graph.Node, output int, w graph.Whole) (graph.Whole, bool) {
 	return w, ok && least <= w.Lo && w.Hi <= most
 }
 
-// wholes is the whole numbers that a type has, all of those in between with them.
+// wholes is the range in which a type represents every integer.
 func wholes(t graph.DType) (least, most int64, ok bool) {
 	switch {
 	case t.IsFloat():
@@ -38,7 +37,8 @@ func wholes(t graph.DType) (least, most int64, ok bool) {
 	return 0, 0, false
 }
 
-// sameNumbers: the output's elements are some of those inputs', or of all.
+// sameNumbers is the rule of operators whose output elements are elements of the listed inputs,
+// or of any input if none are listed.
 func sameNumbers(inputs ...int) wholeRule {
 	return func(n *graph.Node, output int, of wholeOf) (all graph.Whole, known bool) {
 		from := n.Inputs
@@ -69,8 +69,8 @@ func sameNumbers(inputs ...int) wholeRule {
 	}
 }
 
-// wholeArithmetic is an operation on two inputs: the least and the greatest of
-// its results are results of ends.
+// wholeArithmetic is interval arithmetic on two inputs, for operations whose extremes are at
+// ends of the intervals.
 func wholeArithmetic(f func(a, b int64) (int64, bool)) wholeRule {
 	return func(n *graph.Node, output int, of wholeOf) (w graph.Whole, known bool) {
 		a, ok := of(n.Inputs[0])
@@ -97,8 +97,7 @@ func wholeArithmetic(f func(a, b int64) (int64, bool)) wholeRule {
 	}
 }
 
-// far is what no end of an interval is worth more than: sums of such numbers, and
-// products of small ones, stay in int64.
+// far bounds the ends of intervals, so that their sums and products do not overflow int64.
 const far = 1 << 31
 
 func bounded(x, y int64) bool { return -far <= x && x <= far && -far <= y && y <= far }
@@ -106,11 +105,10 @@ func bounded(x, y int64) bool { return -far <= x && x <= far && -far <= y && y <
 func wholeSum(x, y int64) (int64, bool)        { return x + y, bounded(x, y) }
 func wholeDifference(x, y int64) (int64, bool) { return x - y, bounded(x, y) }
 
-// wholeProduct says nothing of negative factors: as floats they make negative
-// zeros.
+// wholeProduct does not support negative factors: floats would give negative zeros.
 func wholeProduct(x, y int64) (int64, bool) { return x * y, bounded(x, y) && x >= 0 && y >= 0 }
 
-// wholeRemainder is that of integers by numbers above zero.
+// wholeRemainder is the range of Mod of integers by positive divisors.
 func wholeRemainder(n *graph.Node, output int, of wholeOf) (w graph.Whole, known bool) {
 	by, ok := of(n.Inputs[1])
 	if !ok || by.Lo <= 0 || n.Int("fmod") != 0 || !n.Inputs[0].Type.IsInt() {
@@ -119,7 +117,7 @@ func wholeRemainder(n *graph.Node, output int, of wholeOf) (w graph.Whole, known
 	return held(n, output, graph.Whole{Hi: by.Hi - 1, Why: fmt.Sprintf("remainders by at most %d", by.Hi)})
 }
 
-// wholeRange needs to know how many numbers there are.
+// wholeRange is the range of Range, if its size is constant.
 func wholeRange(n *graph.Node, output int, of wholeOf) (w graph.Whole, known bool) {
 	start, ok := of(n.Inputs[0])
 	step, also := of(n.Inputs[2])
@@ -131,7 +129,7 @@ func wholeRange(n *graph.Node, output int, of wholeOf) (w graph.Whole, known boo
 	return held(n, output, graph.Whole{Lo: min(start.Lo, last), Hi: max(start.Lo, last), Why: fmt.Sprintf("%d numbers from %d on", size, start.Lo)})
 }
 
-// wholePlaces: an output is places along the axis of the input.
+// wholePlaces is the rule of an output that has indices along the axis of the input.
 func wholePlaces(output int) wholeRule {
 	return func(n *graph.Node, out int, _ wholeOf) (w graph.Whole, known bool) {
 		size, ok := n.Inputs[0].Shape[axisOf(n, n.Int("axis"), n.Inputs[0].Rank())].Const()
@@ -139,7 +137,7 @@ func wholePlaces(output int) wholeRule {
 	}
 }
 
-// indexInto: an input is indices into so many rows, from the end if they are negative.
+// indexInto is the range that an input of indices must be in; negative indices count from the end.
 func indexInto(input int, rows func(n *graph.Node) graph.Dim) func(n *graph.Node, i int) (graph.Whole, bool) {
 	return func(n *graph.Node, i int) (w graph.Whole, known bool) {
 		size, ok := rows(n).Const()
@@ -150,9 +148,8 @@ func indexInto(input int, rows func(n *graph.Node) graph.Dim) func(n *graph.Node
 	}
 }
 
-// Beyond says which nodes pick by numbers that count on beyond what they pick
-// from: positions past the end of a table, say. Such a step can be planned, but
-// not run.
+// Beyond lists nodes whose indices are a Range that exceeds the data, such as positions past the
+// end of an embedding table. Such a step can be planned, but not run.
 func Beyond(g *graph.Graph, dims map[string]int64) (out []string) {
 	b, err := graph.Bind(dims)
 	if err != nil {
@@ -169,14 +166,14 @@ func Beyond(g *graph.Graph, dims map[string]int64) (out []string) {
 			rows, ok := n.Op.Index(n, i)
 			last, counts := lastCounted(v, b)
 			if ok && counts && last > rows.Hi {
-				out = append(out, fmt.Sprintf("node %q picks row %d, and there are 0 to %d: the step can be planned, but not run", n.Name, last, rows.Hi))
+				out = append(out, fmt.Sprintf("node %q reads row %d of rows 0 to %d: the step can be planned, but not run", n.Name, last, rows.Hi))
 			}
 		}
 	}
 	return out
 }
 
-// lastCounted is the last of numbers that count up, if a value is those.
+// lastCounted is the last element of a value that is a Range, or a view of one.
 func lastCounted(v *graph.Value, b *graph.Binding) (last int64, ok bool) {
 	for v.Def != nil && v.Def.Op.View {
 		v = v.Def.Inputs[0]

@@ -6,23 +6,21 @@ import (
 	"memopt/memopt/graph"
 )
 
-// window is the part of convolutions and pools that says which elements of an
-// axis a result is made of: result o sees o·stride + k·dilation − lo for k in
-// [0, kernel).
+// window is the sliding window of convolutions and pools: output o of an axis reads input
+// elements o·stride + k·dilation − pad for k in [0, kernel).
 type window struct {
 	kernel, strides, dilations []int
-	pads                       []int // all that lie before, then all behind; nil if auto says
+	pads                       []int // before each axis, then after each; nil if auto determines them
 	auto                       string
 	ceil                       bool
 }
 
 var autoPads = []string{"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}
 
-// windowAttrs declares what newWindow reads, besides kernel_shape.
+// windowAttrs declares the attributes that newWindow reads, except kernel_shape.
 const windowAttrs = "auto_pad string=NOTSET, pads ints, strides ints"
 
-// newWindow reads a node's attributes for some number of spatial dims. It
-// panics through n.Fail, if they do not fit.
+// newWindow reads a node's attributes for len(kernel) spatial dims.
 func newWindow(n *graph.Node, kernel []int) window {
 	rank := len(kernel)
 	w := window{kernel: kernel, auto: n.Str("auto_pad")}
@@ -32,7 +30,7 @@ func newWindow(n *graph.Node, kernel []int) window {
 			return slices.Repeat([]int{def}, want)
 		}
 		if len(got) != want {
-			n.Fail("%s has %d numbers, but %d dims are spatial", name, len(got), rank)
+			n.Fail("%s has %d elements, but there are %d spatial dims", name, len(got), rank)
 		}
 		out := make([]int, want)
 		for i, x := range got {
@@ -49,7 +47,7 @@ func newWindow(n *graph.Node, kernel []int) window {
 		w.dilations = list("dilations", rank, 1)
 	}
 	if !slices.Contains(autoPads, w.auto) {
-		n.Fail("auto_pad is %q; there are NOTSET, VALID, SAME_UPPER and SAME_LOWER", w.auto)
+		n.Fail("auto_pad is %q, not NOTSET, VALID, SAME_UPPER or SAME_LOWER", w.auto)
 	}
 	if w.auto != "NOTSET" {
 		w.pads = make([]int, 2*rank)
@@ -57,14 +55,14 @@ func newWindow(n *graph.Node, kernel []int) window {
 	return w
 }
 
-// kernelShape is the attribute of that name, which pools need.
+// kernelShape is attribute kernel_shape, which pools require.
 func kernelShape(n *graph.Node, rank int) []int {
 	if rank < 1 {
 		n.Fail("the input must be [N, C, …] with spatial dims")
 	}
 	got := n.Ints("kernel_shape")
 	if len(got) != rank {
-		n.Fail("kernel_shape is %d, but %d dims are spatial", got, rank)
+		n.Fail("kernel_shape is %d, but there are %d spatial dims", got, rank)
 	}
 	out := make([]int, rank)
 	for i, k := range got {
@@ -76,13 +74,13 @@ func kernelShape(n *graph.Node, rank int) []int {
 	return out
 }
 
-// reach is the elements that the kernel spans along axis i.
+// reach is the extent of the dilated kernel along axis i.
 func (w window) reach(i int) int { return (w.kernel[i]-1)*w.dilations[i] + 1 }
 
-// same says that the result is as long as the input, up to strides.
+// same reports whether padding makes the output as long as ⌈input/stride⌉.
 func (w window) same() bool { return w.auto == "SAME_UPPER" || w.auto == "SAME_LOWER" }
 
-// results is the length of spatial axis i of the result.
+// results is the length of spatial axis i of the output.
 func (w window) results(i int, in graph.Dim) graph.Dim {
 	stride, one := graph.Num(int64(w.strides[i])), graph.Num(1)
 	if w.same() {
@@ -93,12 +91,11 @@ func (w window) results(i int, in graph.Dim) graph.Dim {
 	if !w.ceil {
 		return room.FloorDiv(stride).Add(one)
 	}
-	// A window that would begin behind the input is left out.
+	// ceil_mode drops a window that would begin after the input.
 	return room.CeilDiv(stride).Min(in.Add(lo).Sub(one).FloorDiv(stride)).Add(one)
 }
 
-// shape is x's shape with channels in place of its own and the spatial dims of
-// the result.
+// shape is the shape of the output: [N, channels, spatial…].
 func (w window) shape(n *graph.Node, x graph.Shape, channels graph.Dim) graph.Shape {
 	out := graph.Shape{x[0], channels}
 	for i := range w.kernel {
@@ -111,7 +108,7 @@ func (w window) shape(n *graph.Node, x graph.Shape, channels graph.Dim) graph.Sh
 	return out
 }
 
-// before is the padding in front of axis i, for an input of a known length.
+// before is the padding before axis i, for an input of length in.
 func (w window) before(i, in int) int {
 	if !w.same() {
 		return w.pads[i]

@@ -2,9 +2,9 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// The work of operators, counted: see graph.Tests.
+// Reference counts of the operations of operators, by samples: see graph.Tests.Work.
 
-// sampled is a node and its inputs, which are counted.
+// sampled is a node with tensors for its inputs.
 type sampled struct {
 	Node *graph.Node
 	In   []*graph.Tensor
@@ -26,11 +26,11 @@ func (c sampled) rest(from int) (n int64) {
 	return n
 }
 
-// noWork: nothing is computed: bytes stay where they are, or move; or a few numbers are,
+// noWork is the work of operators that move bytes or none at all, or compute a few numbers
 // whatever the size.
 func noWork(*graph.Node, []*graph.Tensor) int64 { return 0 }
 
-// eachOut is so much for each element of output 0, eachIn for each of an input.
+// eachOut counts each for every element of output 0, eachIn for every element of an input.
 func eachOut(each int64) work {
 	return counted(func(c sampled) int64 { return each * c.out(0) })
 }
@@ -39,7 +39,7 @@ func eachIn(input int, each int64) work {
 	return counted(func(c sampled) int64 { return each * c.in(input) })
 }
 
-// visits walks an index space and counts.
+// visits counts the points of an index space by visiting them.
 func visits[N int | int64](sizes ...N) (n int64) {
 	if len(sizes) == 0 {
 		return 1
@@ -53,7 +53,7 @@ func visits[N int | int64](sizes ...N) (n int64) {
 func (c sampled) outs(i int) []int {
 	v := c.Node.Output(i)
 	if v == nil {
-		// Optional and left out: these have the shape of input 0.
+		// Omitted optional outputs have the shape of input 0.
 		return append([]int{}, c.In[0].Shape...)
 	}
 	b, err := graph.Bind(nil)
@@ -69,7 +69,7 @@ func (c sampled) outs(i int) []int {
 
 func (c sampled) out(i int) int64 { return visits(c.outs(i)...) }
 
-// inner is the dim over which a product sums.
+// inner is the dim that a product sums over.
 func (c sampled) inner(transposed, batch bool) int {
 	a := c.In[0].Shape
 	last := len(a) - 1

@@ -6,28 +6,27 @@ import (
 	"memopt/memopt/graph"
 )
 
-// YieldOp is where ONNX Runtime cuts a training graph: the forward pass hands
-// its results to the user and gets their gradients back. Here the user asks
-// for the gradient of the loss, the first result that is one number: 1 for it,
-// 0 for the results beside it. If none is one number, the loss is their sum.
-// A device that runs the passes one by one (planner.Part) puts there what the user
-// gives instead. The values cannot be had again from the user, so nothing is
-// computed twice.
+// YieldOp separates the passes of ONNX Runtime's training graphs: the forward pass returns its
+// results to the user, who returns their gradients. In a whole step the gradients are those of
+// the loss, which is the first result with one element: 1 for it and 0 for the other results.
+// If no result has one element, the loss is the sum of all, and all gradients are 1. A device
+// that runs the passes separately (planner.Part) stores the user's gradients here instead, which
+// is why the node is never recomputed.
 var _ = define(graph.Op{
 	Name:   "YieldOp",
 	Domain: microsoft,
-	Doc:    "ends the forward pass: the gradient of the loss by each result, which is 1 or 0",
+	Doc:    "ends the forward pass; the gradient of the loss with respect to each result, 1 or 0",
 	In:     "module_outputs...",
 	Out:    "module_outputs_grad...?",
 	Attrs:  "full_shape_outputs ints, non_differentiable_outputs ints",
 	Infer: func(n *graph.Node) {
 		results := yielded(n)
 		if len(n.Outputs) > len(results) {
-			n.Fail("%d outputs, but %d inputs have gradients", len(n.Outputs), len(results))
+			n.Fail("there are %d outputs, but %d inputs with gradients", len(n.Outputs), len(results))
 		}
 		for i := range n.Outputs {
 			if !results[i].Type.IsFloat() {
-				n.Fail("output %d would be the gradient of %s, which is no float", i, results[i])
+				n.Fail("output %d is the gradient of %s, which is not a float", i, results[i])
 			}
 			n.Set(i, results[i].Type, results[i].Shape)
 		}
@@ -61,7 +60,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// yielded lists the inputs that gradients come back for.
+// yielded lists the inputs that have gradients.
 func yielded(n *graph.Node) []*graph.Value {
 	var out []*graph.Value
 	for i, v := range n.Inputs {
