@@ -1,16 +1,15 @@
-// Package cpu is the device that runs anywhere. It obeys a planner.Schedule:
-// one block of memory for each space, every value at its offset, launches in
-// order. What an operator's Eval computes is the meaning of correct; Fast is
-// used where there is one.
+// Package cpu is the reference device, which runs everywhere. It executes a
+// planner.Schedule: one block of memory for each space, every value at its offset,
+// launches in order. Operators' Eval defines the correct result; Fast is used where it
+// exists.
 //
-// All cores work on one launch at a time: the workers of a step wait for the
-// next one awake, for a while. An operator computes each output
-// element in one fixed order whatever the number of workers, so results do
-// not depend on it.
+// All cores work on one launch at a time; workers spin for a while before they sleep.
+// Operators compute each output element in a fixed order, so results do not depend on the
+// number of workers.
 //
-// Poison mode is for tests: bytes that no life owns are filled with NaN, and
-// every launch works on copies between canaries, so a read of freed memory, a
-// write beyond an output and a write to an input all show.
+// Poison mode is for tests: memory outside of live ranges is filled with NaN, and every
+// launch works on copies between canaries, which detects reads of freed memory, writes
+// beyond an output and writes to an input.
 package cpu
 
 import (
@@ -31,15 +30,15 @@ type Options struct {
 	Workers   int  // 0 is GOMAXPROCS
 	Poison    bool // see the package comment
 	Reference bool // run Eval even where there is a Fast
-	// Workspace says what operators work in beside the spaces; nil: nothing.
+	// Workspace returns the memory that operators use outside of the spaces; nil means none.
 	Workspace func() int64
-	// Lent is parameters that are lent from the start, and so not loaded; see Lend.
+	// Lent has parameters that are lent from the start, and so are not loaded; see Lend.
 	Lent map[string]*graph.Tensor
-	// Staged has memory be there from the stage of the first step on that touches it (planner.Segment).
+	// Staged commits memory only when the first step reaches the stage that uses it (planner.Segment).
 	Staged bool
-	// Loaded, if it is set, is called when the weights are there and activations are not.
+	// Loaded, if not nil, is called when weights are loaded and activations are not yet allocated.
 	Loaded func()
-	// Count, if it is set, is told of memory that comes and, with bytes below zero, goes, where it is Staged.
+	// Count, if not nil, is called for memory that is allocated or, with negative bytes, freed; only with Staged.
 	Count func(owner string, requested, granted int64)
 }
 
@@ -54,7 +53,7 @@ type Device struct {
 	outputs  map[string]*graph.Tensor
 	used     [3]int64
 	crew     *crew
-	frees    [][]planner.Life // by launch: lives that end with it
+	frees    [][]planner.Life // by launch: live ranges that end with it
 	places   map[string]place // of fixed
 	seen     map[place][]*graph.Tensor
 	lent     map[string]bool
@@ -74,8 +73,8 @@ type launch struct {
 // Open allocates the schedule's spaces and loads parameters and states.
 func Open(s *planner.Schedule, o Options) (*Device, error) { return open(s, o, nil) }
 
-// Turn makes a device for another schedule of the same program, which goes on with the parameters and states of this one
-// where they are, and closes it. After an error this one can still be asked for those, and runs no more.
+// Turn replaces the device by one for another schedule of the same program, which takes over its parameters and states in
+// place. d is closed. After an error d no longer runs, but its parameters and states can still be read.
 func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Device, error) {
 	if !s.SameStates(d.schedule) {
 		return nil, errors.New("cpu: the schedules are of different programs")
@@ -90,7 +89,7 @@ func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Devi
 			copy(d.fixed[name].Bytes, bytes)
 		}
 	}
-	for _, i := range []planner.Space{planner.Arena, planner.Staging} { // or else there would be two of them for a while
+	for _, i := range []planner.Space{planner.Arena, planner.Staging} { // before the new ones are allocated
 		arena.Unmap(d.spaces[i])
 		d.spaces[i] = nil
 	}
@@ -100,11 +99,11 @@ func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Devi
 	if err != nil {
 		return nil, err
 	}
-	d.spaces[planner.State] = nil // it is the other's
+	d.spaces[planner.State] = nil // owned by next now
 	return next, d.Close()
 }
 
-// open is Open, with the states of another device if there is one.
+// open is Open; it takes over the states of device from, if that is not nil.
 func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -113,7 +112,7 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		places: map[string]place{}, seen: map[place][]*graph.Tensor{}, lent: map[string]bool{}}
 	defer func() {
 		if d.crew != nil {
-			return // it is open
+			return // opened without an error
 		}
 		if from != nil {
 			d.spaces[planner.State] = nil
@@ -135,7 +134,7 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 			continue
 		}
 		if from != nil && r.Value.Ints == nil {
-			continue // it is there, and the same for all sizes of dims
+			continue // loaded already, and independent of dims
 		}
 		if err := load(x, r.Value, s.Binding); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
@@ -159,7 +158,7 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 	for _, r := range s.Outputs {
 		d.outputs[r.Value.Name] = d.tensor(r)
 	}
-	if at, is := s.Border(); is { // what can be fetched between the passes
+	if at, is := s.Border(); is { // results that can be read between the passes
 		for _, r := range s.Launches[at].In {
 			if r.Value != nil && d.outputs[r.Value.Name] == nil {
 				d.outputs[r.Value.Name] = d.tensor(r)
@@ -179,7 +178,7 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 			}
 		}
 		for _, l := range s.Lives {
-			if int(l.Last) < steps { // others are read behind the last step, by copies too
+			if int(l.Last) < steps { // the others are read after the last step
 				d.frees[l.Last] = append(d.frees[l.Last], l)
 			}
 		}
@@ -188,11 +187,10 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 	return d, nil
 }
 
-// pages is implemented by mapped data: after a copy its file pages may go.
+// pages is implemented by mapped data, whose file pages can be released after they are copied.
 type pages interface{ ReleasePages() }
 
-// load brings a value's numbers to its place. States without numbers are zero
-// already.
+// load copies a value's data to its place. States without data are zero already.
 func load(to *graph.Tensor, v *graph.Value, b *graph.Binding) error {
 	if v.Kind == graph.State && v.Data == nil {
 		return nil
@@ -226,7 +224,7 @@ func (d *Device) tensor(r planner.Ref) *graph.Tensor {
 	return x
 }
 
-// prepare binds a launch to memory once; Run only walks the list.
+// prepare binds a launch to memory once, so that Run only iterates over the launches.
 func (d *Device) prepare(l planner.Launch) launch {
 	c := &graph.Call{Node: l.Node, Parallel: d.parallel}
 	for _, r := range l.In {
@@ -267,7 +265,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	}
 	for _, in := range d.inputs {
 		if from > 0 {
-			break // they are there
+			break // inputs are set by the forward pass
 		}
 		x := r.Inputs[in.Value.Name]
 		to := d.fixed[in.Value.Name]
@@ -275,7 +273,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		case x == nil:
 			return t, fmt.Errorf("cpu: input %q is missing", in.Value.Name)
 		case x.Type != to.Type || !slices.Equal(x.Shape, to.Shape):
-			return t, fmt.Errorf("cpu: input %q is %s%v, the plan is for %s%v", in.Value.Name, x.Type, x.Shape, to.Type, to.Shape)
+			return t, fmt.Errorf("cpu: input %q is %s%v, but the plan is for %s%v", in.Value.Name, x.Type, x.Shape, to.Type, to.Shape)
 		}
 		if !r.Lent || !d.Lend(in.Value.Name, x) {
 			d.own(in.Value.Name)
@@ -318,7 +316,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	return t, nil
 }
 
-// free poisons what nobody reads after launch i.
+// free poisons memory whose live range ends with launch i.
 func (d *Device) free(i int) {
 	if d.options.Poison {
 		for _, f := range d.frees[i+1] {
@@ -327,7 +325,8 @@ func (d *Device) free(i int) {
 	}
 }
 
-// seed puts what the border makes to its place.
+// seed stores the user's gradients in the outputs of the border, the node between the passes; missing
+// ones are 0.
 func (d *Device) seed(border int, seeds []*graph.Tensor) error {
 	for k, to := range d.calls[border].call.Out {
 		switch {
@@ -344,8 +343,8 @@ func (d *Device) seed(border int, seeds []*graph.Tensor) error {
 	return nil
 }
 
-// launch runs one call. What goes wrong inside (an index out of range, say)
-// is an error that names the node.
+// launch runs one call. A failure inside, such as an index out of range, becomes an error that names
+// the node.
 func (d *Device) launch(l *launch) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -363,16 +362,16 @@ func (d *Device) launch(l *launch) (err error) {
 	return nil
 }
 
-// Output is a copy of a graph output after a step.
+// Output returns a copy of a graph output after a step.
 func (d *Device) Output(name string) (*graph.Tensor, error) {
 	x := d.outputs[name]
 	if x == nil {
-		return nil, fmt.Errorf("cpu: %q is no output", name)
+		return nil, fmt.Errorf("cpu: %q is not an output", name)
 	}
 	return clone(x), nil
 }
 
-// State is a copy of a parameter, constant or optimizer state.
+// State returns a copy of a parameter, constant or optimizer state.
 func (d *Device) State(name string) (*graph.Tensor, error) {
 	x := d.fixed[name]
 	if x == nil {
@@ -384,11 +383,10 @@ func (d *Device) State(name string) (*graph.Tensor, error) {
 	return clone(x), nil
 }
 
-// WriteOutput writes the bytes of a graph output after a step, from where they are.
+// WriteOutput writes the bytes of a graph output after a step, without copying them first.
 func (d *Device) WriteOutput(w io.Writer, name string) error { return write(w, d.outputs[name], name) }
 
-// WriteState writes the bytes of a parameter, constant or optimizer state, from
-// where they are.
+// WriteState writes the bytes of a parameter, constant or optimizer state, without copying them first.
 func (d *Device) WriteState(w io.Writer, name string) error {
 	if err := d.there(name); err != nil {
 		return err
@@ -428,7 +426,7 @@ func clone(x *graph.Tensor) *graph.Tensor {
 	return c
 }
 
-// Close gives the memory back.
+// Close releases the memory.
 func (d *Device) Close() error {
 	if d.crew != nil {
 		d.crew.dismiss()

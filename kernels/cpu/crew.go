@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// crew is the workers of a device. Launches are short and come one after the
-// other, and so do steps: to wake a thread for each takes as long as many of
-// them, so a worker that has nothing to do looks for the next job a while before
+// crew is the worker pool of a device. Launches are short and follow each other closely;
+// waking a thread takes longer than many of them, so an idle worker spins for a while before
 // it sleeps.
 type crew struct {
 	workers int
@@ -17,34 +16,33 @@ type crew struct {
 	asleep  atomic.Int32
 	lock    sync.Mutex
 	wake    *sync.Cond
-	home    sync.WaitGroup // of the workers that have left
+	home    sync.WaitGroup // of the workers that have not ended
 }
 
-// job is f for parts of [0, n), which are taken as workers get free.
+// job is f over parts of [0, n), which workers claim dynamically.
 type job struct {
 	n, parts   int
 	f          func(lo, hi int)
 	next, done atomic.Int64
 	failed     atomic.Pointer[any]
 	state      atomic.Int32
-	finished   chan struct{} // for who waits
+	finished   chan struct{} // wakes the waiting caller
 }
 
-// What is known of who asked for a job, and waits for its last part.
+// The state of a job and its caller.
 const (
 	working  = iota
-	waiting  // asleep: must be told
+	waiting  // the caller sleeps and must be woken
 	complete // all parts are done
 )
 
-// dismissed is the job after which a worker goes home.
+// dismissed is the job that ends a worker.
 var dismissed = new(job)
 
-// patience is how often is looked before somebody goes to sleep: tens of
-// microseconds.
+// patience is the number of spins before sleeping: tens of microseconds.
 const patience = 150_000
 
-// newCrew has so many workers, one of which is who calls run.
+// newCrew starts workers − 1 goroutines; the caller of run is a worker, too.
 func newCrew(workers int) *crew {
 	c := &crew{workers: workers}
 	c.wake = sync.NewCond(&c.lock)
@@ -54,7 +52,7 @@ func newCrew(workers int) *crew {
 	return c
 }
 
-// dismiss sends the workers home.
+// dismiss ends the workers.
 func (c *crew) dismiss() { c.post(dismissed) }
 
 func (c *crew) post(j *job) {
@@ -66,9 +64,9 @@ func (c *crew) post(j *job) {
 	}
 }
 
-// work does jobs until it is dismissed.
+// work runs jobs until dismissed.
 func (c *crew) work() {
-	debug.SetPanicOnFault(true) // what a part reads may be mapped, of a file that is cut short meanwhile
+	debug.SetPanicOnFault(true) // data may be mapped from a file that is truncated meanwhile
 	var last *job
 	for {
 		j := c.after(last)
@@ -80,7 +78,7 @@ func (c *crew) work() {
 	}
 }
 
-// after waits for another job than the last.
+// after waits for a job other than last.
 func (c *crew) after(last *job) *job {
 	for range patience {
 		if j := c.job.Load(); j != last {
@@ -99,7 +97,7 @@ func (c *crew) after(last *job) *job {
 	}
 }
 
-// run is Parallel by these workers.
+// run calls f for parts of [0, n) on the workers.
 func (c *crew) run(n, grain int, f func(lo, hi int)) {
 	parts := parts(c.workers, n, grain)
 	if parts <= 1 {
@@ -117,7 +115,7 @@ func (c *crew) run(n, grain int, f func(lo, hi int)) {
 	}
 }
 
-// parts is in how many parts [0, n) is dealt out.
+// parts is the number of parts that [0, n) is split into.
 func parts(workers, n, grain int) int {
 	if workers == 1 {
 		return 1
@@ -126,7 +124,7 @@ func parts(workers, n, grain int) int {
 	return min((n+grain-1)/grain, 4*workers)
 }
 
-// work does parts as long as there are any.
+// work runs parts until none are left.
 func (j *job) work() {
 	for {
 		p := int(j.next.Add(1)) - 1
@@ -161,21 +159,19 @@ func (j *job) wait() {
 	}
 }
 
-// Crew is workers for those who have calls for the processor in the midst of other
-// work. Close sends them home.
+// Crew is a worker pool for other devices that run some launches on the CPU.
 type Crew struct{ *crew }
 
-// NewCrew has as many workers as the processor has cores.
+// NewCrew makes a pool with GOMAXPROCS workers.
 func NewCrew() *Crew { return &Crew{newCrew(runtime.GOMAXPROCS(0))} }
 
-// NewCrewOf has so many workers, if there are as many cores.
+// NewCrewOf makes a pool with the given number of workers, at most GOMAXPROCS.
 func NewCrewOf(workers int) *Crew { return &Crew{newCrew(max(workers, 1))} }
 
-// Parallel deals ranges of [0, n) to workers as they get free. It is what a
-// graph.Call wants.
+// Parallel calls f for ranges of [0, n) on the workers; see graph.Call.Parallel.
 func (c *Crew) Parallel(n, grain int, f func(lo, hi int)) { c.run(n, grain, f) }
 
-// Close sends the workers home and waits until they are there.
+// Close ends the workers and waits for them.
 func (c *Crew) Close() {
 	c.dismiss()
 	c.home.Wait()

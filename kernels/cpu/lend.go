@@ -8,21 +8,21 @@ import (
 	"memopt/planner"
 )
 
-// What a step only reads, inputs and parameters that it does not update, need not be copied to its place: whoever has the
-// numbers can lend them, and launches read them there.
+// Lending: inputs and parameters that a step only reads need not be copied to their places. Launches can read them in the
+// caller's memory.
 
-// place is where a value has its bytes outside the arena.
+// place is the place of a value outside the arena.
 type place struct {
 	space  planner.Space
 	offset int64
 }
 
-// lentAlignment is that of every offset in the device's own spaces, which operators may count on.
+// lentAlignment is the alignment of offsets in the device's spaces, which operators may rely on.
 const lentAlignment = 64
 
-// Lend has launches read a parameter, constant or input where x is, until it is lent another or set, and reports whether
-// they do. x stays as it is while a step runs, and lies in memory that outlives the device. Integers are not read so:
-// they are looked at twice, as indices are, and somebody may change them in between.
+// Lend makes launches read a parameter, constant or input from x's memory, until another tensor is lent or set, and reports
+// whether that is possible. x must not change while a step runs, and its memory must outlive the device. Integers cannot be
+// lent: indices are read twice (checked, then used), and another process might change them in between.
 func (d *Device) Lend(name string, x *graph.Tensor) bool {
 	to := d.fixed[name]
 	if to == nil || x.Type != to.Type || !slices.Equal(x.Shape, to.Shape) || !lendable(x) || d.options.Poison {
@@ -37,7 +37,7 @@ func lendable(x *graph.Tensor) bool {
 	return x.Type.IsFloat() && len(x.Bytes) > 0 && uintptr(unsafe.Pointer(&x.Bytes[0]))%lentAlignment == 0
 }
 
-// own ends a loan: the value has its own place again, which holds what it held before.
+// own ends a loan: launches read the value's own place again, which still has its old contents.
 func (d *Device) own(name string) {
 	if d.lent[name] {
 		at, n := d.places[name], int64(len(d.fixed[name].Bytes))
@@ -46,21 +46,21 @@ func (d *Device) own(name string) {
 	}
 }
 
-// show has everybody who sees what lies at a place see other bytes.
+// show makes all tensors at a place refer to other bytes.
 func (d *Device) show(at place, bytes []byte) {
 	for _, x := range d.seen[at] {
 		x.Bytes = bytes
 	}
 }
 
-// sees notes who sees what lies outside the arena.
+// sees records that tensor x refers to a place outside the arena.
 func (d *Device) sees(r planner.Ref, x *graph.Tensor) {
 	if r.Space == planner.Arena || r.Bytes == 0 {
 		return
 	}
 	at := place{r.Space, r.Offset}
 	if before := d.seen[at]; len(before) > 0 {
-		x.Bytes = before[0].Bytes // which may be lent
+		x.Bytes = before[0].Bytes // may be lent
 	}
 	d.seen[at] = append(d.seen[at], x)
 }

@@ -20,9 +20,8 @@ const guard = 64
 
 const canary = 0xc5
 
-// guarded runs a launch on copies that lie between canaries and brings the
-// outputs back. Ranges that are one in the arena (results over inputs) are one
-// here.
+// guarded runs a launch on copies of its operands between canaries, and copies the outputs
+// back. Operands that share memory in the arena (in-place outputs) share a copy.
 func (d *Device) guarded(l *launch) error {
 	type key struct {
 		space  planner.Space
@@ -32,7 +31,7 @@ func (d *Device) guarded(l *launch) error {
 	whole := map[key][]byte{}
 	get := func(r planner.Ref) []byte {
 		if r.Bytes == 0 {
-			return nil // shares its offset with whatever lies there
+			return nil // an empty operand may have any offset
 		}
 		k := key{r.Space, r.Offset}
 		if c, ok := copies[k]; ok && int64(len(c)) == r.Bytes {
@@ -99,7 +98,7 @@ func (d *Device) guarded(l *launch) error {
 	return nil
 }
 
-// reads reports whether an output lies where one of the inputs does.
+// reads reports whether an output has the place of one of the inputs.
 func (d *Device) reads(l *launch, out planner.Ref) bool {
 	for _, r := range l.src.In {
 		if r.Value != nil && r.Space == out.Space && r.Offset == out.Offset {

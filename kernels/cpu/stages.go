@@ -7,17 +7,17 @@ import (
 	"memopt/planner"
 )
 
-// stages is memory that is there from the stage of a step on that first touches it. Until then it is address space alone:
-// whoever touches it is ended by the system. Nothing is written to it; the system gives zeros.
+// stages commits memory when a step reaches the stage that first uses it. Until then only address space is reserved, and an
+// access is fatal. Memory is not written when it is committed; the system provides zeros.
 type stages struct {
-	segments []planner.Segment // those that are not there yet
+	segments []planner.Segment // not committed yet
 	needs    []planner.Stage   // by launch
 	now      planner.Stage
-	begin    int // launches of the backward pass
-	end      int
+	begin    int // first launch of the backward pass
+	end      int // and the first after it
 }
 
-// reserve gives the spaces their addresses.
+// reserve allocates the spaces, or with Staged only their address space.
 func (d *Device) reserve(s *planner.Schedule, from *Device) error {
 	take := arena.Map
 	d.stages = stages{now: planner.UpdateStage, begin: s.BackwardBegin(), end: s.BackwardEnd()}
@@ -32,10 +32,10 @@ func (d *Device) reserve(s *planner.Schedule, from *Device) error {
 			continue
 		}
 		if int64(int(n)) != n || n < 0 {
-			return fmt.Errorf("cpu: %s of %d bytes cannot be had", planner.Space(space), n)
+			return fmt.Errorf("cpu: cannot allocate %d bytes for %s", n, planner.Space(space))
 		}
-		if d.spaces[space], err = take(n); err != nil { // which takes memory as it is touched
-			return fmt.Errorf("%s: %d bytes cannot be had: %w", planner.Space(space), n, err)
+		if d.spaces[space], err = take(n); err != nil { // physical memory is allocated on first access
+			return fmt.Errorf("%s: cannot allocate %d bytes: %w", planner.Space(space), n, err)
 		}
 	}
 	if d.options.Staged {
@@ -45,7 +45,7 @@ func (d *Device) reserve(s *planner.Schedule, from *Device) error {
 	return nil
 }
 
-// commit has the memory of all stages up to one be there.
+// commit commits the memory of all stages up to the given one.
 func (d *Device) commit(stage planner.Stage) error {
 	d.stages.now = max(d.stages.now, stage)
 	return d.commitThose(func(g planner.Segment) bool { return g.Stage <= d.stages.now })
@@ -61,7 +61,7 @@ func (d *Device) commitThose(wanted func(planner.Segment) bool) error {
 		granted, err := arena.Commit(d.spaces[g.Space], g.At, g.End)
 		if err != nil {
 			d.stages.segments = append(left, d.stages.segments[i:]...)
-			return fmt.Errorf("cpu: %s: %d bytes cannot be had: %w", g.Space, g.End-g.At, err)
+			return fmt.Errorf("cpu: %s: cannot allocate %d bytes: %w", g.Space, g.End-g.At, err)
 		}
 		d.count(g.Owner, g.End-g.At, granted)
 		if g.Space == planner.State && g.Owner != "weights" {
@@ -72,7 +72,7 @@ func (d *Device) commitThose(wanted func(planner.Segment) bool) error {
 	return nil
 }
 
-// count tells whoever keeps the book.
+// count reports memory to Options.Count.
 func (d *Device) count(owner string, requested, granted int64) {
 	d.counted = append(d.counted, counted{owner, requested, granted})
 	if d.options.Count != nil {
@@ -80,23 +80,22 @@ func (d *Device) count(owner string, requested, granted int64) {
 	}
 }
 
-// counted is memory in the book.
+// counted is memory that was reported to Options.Count.
 type counted struct {
 	owner              string
 	requested, granted int64
 }
 
-// Filled is the bytes that were copied to parameters, constants and states, and those of states that begin as zeros, which
-// nobody copied.
+// Filled returns the bytes copied to parameters, constants and states, and the bytes of states that begin as zeros.
 func (d *Device) Filled() (uploaded, zeroed int64) { return d.uploaded, d.zeroed }
 
 // Unified is true: the device's memory is the process's.
 func (d *Device) Unified() bool { return true }
 
-// Driver says nothing: there is none.
+// Driver returns false: there is no driver.
 func (d *Device) Driver() (usage, budget int64, ok bool) { return 0, 0, false }
 
-// Resident is what of the device's spaces takes memory.
+// Resident is the bytes of the device's spaces that are in physical memory.
 func (d *Device) Resident() (n int64) {
 	for _, b := range d.spaces {
 		n += arena.Resident(b)
@@ -104,7 +103,7 @@ func (d *Device) Resident() (n int64) {
 	return n
 }
 
-// pass tells that a pass is over, before launch i or behind the last one.
+// pass reports the end of a pass before launch i, or after the last launch.
 func (d *Device) pass(i int, r planner.Run) {
 	if r.At != nil && i == d.stages.begin {
 		r.At(planner.ForwardOver)
@@ -114,7 +113,7 @@ func (d *Device) pass(i int, r planner.Run) {
 	}
 }
 
-// reach has the memory of launch i be there.
+// reach commits the memory of launch i.
 func (d *Device) reach(i int) error {
 	if i < len(d.stages.needs) && d.stages.needs[i] > d.stages.now {
 		return d.commit(d.stages.needs[i])
@@ -122,7 +121,7 @@ func (d *Device) reach(i int) error {
 	return nil
 }
 
-// there has the memory of a value be there.
+// there commits the memory of a value.
 func (d *Device) there(name string) error {
 	at, is := d.places[name]
 	if !is {

@@ -1,7 +1,6 @@
-// Package nodes appends nodes to a graph by a method an operator, for models that are
-// written in Go: each names what it makes, and takes attributes as arguments. It has the
-// operators that package zoo builds with; another one is a method here. Rules of
-// operators build by name (graph.Builder.Op), within package kernels.
+// Package nodes builds graphs of models that are written in Go, with one method for each
+// operator. Methods take the name of the result, and attributes as arguments. The package has
+// the operators that package zoo needs; gradient rules use graph.Builder.Op instead.
 package nodes
 
 import (
@@ -10,16 +9,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Builder appends nodes to its graph. What does not fit panics, as graph.Builder does;
-// graph.Try turns that into an error.
+// Builder appends nodes to its graph. Like graph.Builder it panics on errors; graph.Try turns
+// panics into errors.
 type Builder struct{ *graph.Builder }
 
-// New is a builder of a new graph. The library must have all operators that are used.
+// New returns a builder of a new graph. The library must have all operators that are used.
 func New(lib *graph.Library, name string) Builder {
 	return Builder{graph.NewBuilder(graph.New(lib, name))}
 }
 
-// node appends a node whose outputs have these names; it is called as the first.
+// node appends a node with the given output names; the first is also the node's name.
 func (b Builder) node(names []string, op string, attrs []graph.Attr, in ...*graph.Value) []*graph.Value {
 	o := b.Graph.Lib.Find("", op, 0)
 	if o == nil {
@@ -32,7 +31,7 @@ func (b Builder) node(names []string, op string, attrs []graph.Attr, in ...*grap
 	return outs
 }
 
-// Missing is what a builder panics with where the library lacks an operator.
+// Missing is the error of a builder whose library lacks an operator.
 type Missing struct{ Op string }
 
 func (e *Missing) Error() string { return fmt.Sprintf("the operator library has no %s", e.Op) }
@@ -77,7 +76,7 @@ func (b Builder) Gelu(name string, x *graph.Value, approximate string) *graph.Va
 	return b.one(name, "Gelu", []graph.Attr{{Name: "approximate", Value: approximate}}, x)
 }
 
-// Cast is x in a type.
+// Cast converts x to a type.
 func (b Builder) Cast(name string, x *graph.Value, to graph.DType) *graph.Value {
 	return b.one(name, "Cast", []graph.Attr{number("to", int(to))}, x)
 }
@@ -87,7 +86,7 @@ func (b Builder) Where(name string, condition, x, y *graph.Value) *graph.Value {
 	return b.one(name, "Where", nil, condition, x, y)
 }
 
-// LessOrEqual is whether x ≤ y.
+// LessOrEqual is x ≤ y.
 func (b Builder) LessOrEqual(name string, x, y *graph.Value) *graph.Value {
 	return b.one(name, "LessOrEqual", nil, x, y)
 }
@@ -97,12 +96,12 @@ func (b Builder) Range(name string, start, limit, delta *graph.Value) *graph.Val
 	return b.one(name, "Range", nil, start, limit, delta)
 }
 
-// Dropout drops elements with a probability, in training.
+// Dropout drops elements with probability ratio if training is true.
 func (b Builder) Dropout(name string, x, ratio, training *graph.Value) *graph.Value {
 	return b.one(name, "Dropout", nil, x, ratio, training)
 }
 
-// Reshape is x under another shape.
+// Reshape is x in another shape.
 func (b Builder) Reshape(name string, x, shape *graph.Value) *graph.Value {
 	return b.one(name, "Reshape", nil, x, shape)
 }
@@ -132,17 +131,17 @@ func (b Builder) Split(names []string, x *graph.Value, axis int) []*graph.Value 
 	return b.node(names, "Split", []graph.Attr{number("axis", axis), number("num_outputs", len(names))}, x)
 }
 
-// Concat is values one behind the other along an axis.
+// Concat concatenates values along an axis.
 func (b Builder) Concat(name string, axis int, in ...*graph.Value) *graph.Value {
 	return b.one(name, "Concat", []graph.Attr{number("axis", axis)}, in...)
 }
 
-// Gather is the rows of a table that indices name.
+// Gather is the rows of a table at indices.
 func (b Builder) Gather(name string, table, indices *graph.Value) *graph.Value {
 	return b.one(name, "Gather", nil, table, indices)
 }
 
-// MatMul is products of the last two dims of x and y.
+// MatMul is the matrix product over the last two dims of x and y.
 func (b Builder) MatMul(name string, x, y *graph.Value) *graph.Value {
 	return b.one(name, "MatMul", nil, x, y)
 }
@@ -152,7 +151,7 @@ func (b Builder) Gemm(name string, x, w, bias *graph.Value) *graph.Value {
 	return b.one(name, "Gemm", nil, with(bias, x, w)...)
 }
 
-// Linear is x·wᵀ + bias, as PyTorch has weights; bias may be nil.
+// Linear is x·wᵀ + bias, with PyTorch's layout of weights; bias may be nil.
 func (b Builder) Linear(name string, x, w, bias *graph.Value) *graph.Value {
 	return b.one(name, "Gemm", []graph.Attr{number("transB", 1)}, with(bias, x, w)...)
 }
@@ -169,26 +168,26 @@ func (b Builder) Softmax(name string, x *graph.Value, axis int) *graph.Value {
 	return b.one(name, "Softmax", []graph.Attr{number("axis", axis)}, x)
 }
 
-// LayerNorm is x normalised over its last dim, scaled and shifted.
+// LayerNorm is x normalized over its last dim, scaled and shifted.
 func (b Builder) LayerNorm(name string, x, scale, bias *graph.Value, epsilon float64) *graph.Value {
 	return b.one(name, "LayerNormalization", []graph.Attr{number("axis", -1), {Name: "epsilon", Value: epsilon}}, x, scale, bias)
 }
 
-// RMSNorm is x by its root mean square over the last dim, scaled.
+// RMSNorm is x divided by its root mean square over the last dim, scaled.
 func (b Builder) RMSNorm(name string, x, scale *graph.Value, epsilon float64) *graph.Value {
 	return b.one(name, "RMSNormalization", []graph.Attr{number("axis", -1), {Name: "epsilon", Value: epsilon}}, x, scale)
 }
 
-// BatchNorm is x normalised by its channels, in training, and the new running mean and
-// variance; momentum is the share of the old ones that stays.
+// BatchNorm is batch normalization in training mode; it returns y and the new running mean and
+// variance. momentum is the weight of the old ones.
 func (b Builder) BatchNorm(names [3]string, x, scale, bias, mean, variance *graph.Value, epsilon, momentum float64) []*graph.Value {
 	return b.node(names[:], "BatchNormalization",
 		[]graph.Attr{{Name: "epsilon", Value: epsilon}, {Name: "momentum", Value: momentum}, number("training_mode", 1)},
 		x, scale, bias, mean, variance)
 }
 
-// Window is what convolutions and pools of images slide: squares of side Size, Stride
-// apart, over an image with Pad around it.
+// Window is the sliding window of 2-d convolutions and pools: a square with the same stride and
+// padding in both dims.
 type Window struct{ Size, Stride, Pad int }
 
 func (w Window) attrs() []graph.Attr {
@@ -201,7 +200,7 @@ func (b Builder) Conv(name string, x, filters *graph.Value, w Window) *graph.Val
 	return b.one(name, "Conv", w.attrs(), x, filters)
 }
 
-// MaxPool is the greatest of each window.
+// MaxPool is the maximum of each window.
 func (b Builder) MaxPool(name string, x *graph.Value, w Window) *graph.Value {
 	return b.one(name, "MaxPool", w.attrs(), x)
 }
@@ -211,8 +210,7 @@ func (b Builder) GlobalAveragePool(name string, x *graph.Value) *graph.Value {
 	return b.one(name, "GlobalAveragePool", nil, x)
 }
 
-// CrossEntropy is the mean cross entropy of scores; labels that are ignored, if any, do
-// not count.
+// CrossEntropy is the mean cross entropy of scores, without samples whose label is ignored.
 func (b Builder) CrossEntropy(name string, scores, labels *graph.Value, ignored ...int) *graph.Value {
 	var attrs []graph.Attr
 	for _, i := range ignored {

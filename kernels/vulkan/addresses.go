@@ -8,18 +8,18 @@ import (
 	"memopt/planner"
 )
 
-// addressed is a dispatch with room for addresses behind its constants, and what it binds: nothing, if its kernel finds
-// buffers by addresses.
+// addressed prepares a dispatch whose kernel uses buffer addresses: it reserves push constants for them, and needs no
+// bindings. Other dispatches are returned unchanged.
 func addressed(x graph.Dispatch, bindings []vk.Binding) (graph.Dispatch, []vk.Binding) {
 	if x.Kernel.Bound == nil {
 		return x, bindings
 	}
-	n := len(x.Push) + len(x.Push)%2 // addresses are aligned
+	n := len(x.Push) + len(x.Push)%2 // addresses are 8-byte aligned
 	x.Push = append(slices.Clone(x.Push), make([]uint32, n-len(x.Push)+2*len(bindings))...)
 	return x, nil
 }
 
-// push is a dispatch's constants, with the addresses of buffers, which are there by now.
+// push returns a dispatch's push constants, with the addresses of its buffers, which are allocated by now.
 func (c *dispatch) push() []uint32 {
 	at := len(c.Push) - 2*len(c.addresses)
 	for i, b := range c.addresses {
@@ -29,7 +29,7 @@ func (c *dispatch) push() []uint32 {
 	return c.Push
 }
 
-// farthest is the most bytes that a launch could see of one buffer.
+// farthest is the size of the largest operand or work space.
 func (d *Device) farthest() (most int64) {
 	for _, l := range d.schedule.Launches {
 		for _, r := range slices.Concat(l.In, l.Out, []planner.Ref{l.Scratch}) {
@@ -39,7 +39,7 @@ func (d *Device) farthest() (most int64) {
 	return most
 }
 
-// pushBytes are the bytes of push constants that a dispatch has, with its addresses.
+// pushBytes is the bytes of a dispatch's push constants, including addresses.
 func pushBytes(x graph.Dispatch) int {
 	n := 4 * len(x.Push)
 	if x.Kernel.Bound != nil {

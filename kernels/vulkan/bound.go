@@ -13,16 +13,16 @@ import (
 	"memopt/planner"
 )
 
-// Place is where an input or an output is bound: an offset into a buffer of the device's context.
+// Place is where an input or output is bound: an offset in a buffer of the device's context.
 type Place struct {
 	Buffer *Buffer
 	At     int64
 }
 
-// Places are those of inputs and outputs, by the names that the graph has for them.
+// Places has the places of bound inputs and outputs, by name.
 type Places struct{ Inputs, Outputs map[string]Place }
 
-// copied is an input or an output that is copied on the device, as kernels cannot take it where it is bound.
+// copied is an input or output that kernels cannot use where it is bound, so it is copied on the device.
 type copied struct {
 	value planner.Ref
 	place Place
@@ -30,7 +30,7 @@ type copied struct {
 	why   string
 }
 
-// Copies says what a run copies from buffers that are bound, or to them, as kernels cannot take it there, and why.
+// Copies returns the bytes that a run copies from and to bound buffers because kernels cannot use them in place, and why.
 func (d *Device) Copies() (in, out int64, why []string) {
 	for _, c := range d.copied {
 		if c.in {
@@ -43,15 +43,15 @@ func (d *Device) Copies() (in, out int64, why []string) {
 	return in, out, why
 }
 
-// placement is a schedule whose launches read inputs and write outputs where they are bound.
+// placement is a schedule rewritten so that launches read inputs and write outputs where they are bound.
 type placement struct {
 	schedule *planner.Schedule
-	inputs   []piece  // of the space of inputs, that lie elsewhere
-	results  []piece  // of the space bound
+	inputs   []piece  // of space Staging, in bound buffers
+	results  []piece  // of space bound
 	copied   []copied // on the device
 }
 
-// Need is what a schedule takes of the device for its values, and for inputs that are copied to it, where others are bound.
+// Need returns the bytes of the arena, and of inputs that are not bound, that a schedule needs with the given places.
 func (c *Context) Need(s *planner.Schedule, p Places) (arena, inputs int64, err error) {
 	x, err := c.place(s, p)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Context) Need(s *planner.Schedule, p Places) (arena, inputs int64, err 
 	return x.schedule.Arena, x.staging(), nil
 }
 
-// staging is the bytes of inputs that are not read where they are bound.
+// staging is the bytes of inputs that are copied to the device.
 func (x *placement) staging() (n int64) {
 	if len(x.inputs) == 0 {
 		return x.schedule.Staging
@@ -73,10 +73,11 @@ func (x *placement) staging() (n int64) {
 	return n
 }
 
-// lined rounds up to where values begin.
+// lined rounds up to the alignment of values.
 func lined(n int64) int64 { return (n + vk.MaxAlignment - 1) / vk.MaxAlignment * vk.MaxAlignment }
 
-// place has launches read inputs and write outputs where they are bound. What cannot be is copied.
+// place rewrites launches to read inputs and write outputs where they are bound. Those that kernels cannot use there are
+// copied.
 func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
 	s := *from
 	x := &placement{schedule: &s}
@@ -126,13 +127,13 @@ func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
 		case r.Bytes == 0:
 			continue
 		case e.meets(met):
-			why = "it is bound where an input or another output is"
+			why = "its place overlaps that of an input or another output"
 		case life < 0:
-			why = "its bytes are an input's, a constant's or another output's"
+			why = "it shares memory with an input, a constant or another output"
 		case to.At%vk.MaxAlignment != 0:
 			why = askew(to)
 		case r.Bytes%4 != 0:
-			why = fmt.Sprintf("kernels write whole words, and it has %d bytes", r.Bytes)
+			why = fmt.Sprintf("kernels write whole words, but it has %d bytes", r.Bytes)
 		}
 		if met = append(met, e); why != "" {
 			x.copied = append(x.copied, copied{r, to, false, why})
@@ -140,13 +141,13 @@ func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
 		}
 		x.move(life, to)
 	}
-	for i, c := range x.copied { // what is copied may lie in what was moved
+	for i, c := range x.copied { // a copied output may lie within one that was moved
 		if !c.in {
 			k := slices.IndexFunc(s.Outputs, func(r planner.Ref) bool { return r.Value == c.value.Value })
 			x.copied[i].value = s.Outputs[k]
 		}
 	}
-	if len(x.results) > 0 { // what was highest may be elsewhere now
+	if len(x.results) > 0 { // bound outputs have left the arena
 		s.Arena = 0
 		for _, l := range s.Lives {
 			s.Arena = max(s.Arena, l.Offset+l.Bytes)
@@ -156,10 +157,10 @@ func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
 }
 
 func askew(p Place) string {
-	return fmt.Sprintf("it begins %d bytes above a multiple of %d", p.At%vk.MaxAlignment, vk.MaxAlignment)
+	return fmt.Sprintf("its offset is not a multiple of %d (remainder %d)", vk.MaxAlignment, p.At%vk.MaxAlignment)
 }
 
-// place is described with Context.place.
+// place applies Context.place to the device's schedule.
 func (d *Device) place() error {
 	x, err := d.context.place(d.schedule, d.options.Places)
 	if err != nil {
@@ -170,20 +171,20 @@ func (d *Device) place() error {
 	return nil
 }
 
-// holds is an error if a place does not have so many bytes, or is of another context.
+// holds returns an error if a place does not have enough bytes, or belongs to another context.
 func (c *Context) holds(p Place, bytes int64) error {
 	switch {
 	case p.Buffer == nil:
 		return fmt.Errorf("it is bound to no buffer")
 	case p.Buffer.context != c:
-		return fmt.Errorf("it is bound to a buffer of %s that was opened apart from the session's", p.Buffer.context.name)
+		return fmt.Errorf("it is bound to a buffer of another device context (%s)", p.Buffer.context.name)
 	case p.At < 0 || p.At > p.Buffer.bytes || bytes > p.Buffer.bytes-p.At:
-		return fmt.Errorf("it takes %d bytes, and the buffer of %d bytes has %d from %d on", bytes, p.Buffer.bytes, max(p.Buffer.bytes-p.At, 0), p.At)
+		return fmt.Errorf("it needs %d bytes, but the buffer of %d bytes has only %d from offset %d on", bytes, p.Buffer.bytes, max(p.Buffer.bytes-p.At, 0), p.At)
 	}
 	return nil
 }
 
-// extent is memory that a place has: by address where it is the host's, by block and offset elsewhere.
+// extent is the memory of a place: host addresses if it is mapped, else block and offsets.
 type extent struct {
 	block   *vk.Block
 	at, end uint64
@@ -201,7 +202,7 @@ func (e extent) meets(all []extent) bool {
 	return slices.ContainsFunc(all, func(o extent) bool { return e.block == o.block && e.at < o.end && o.at < e.end })
 }
 
-// lifeOf is the life of an output, if the output is all of it, or −1.
+// lifeOf is the index of an output's live range if the output fills it, else −1.
 func lifeOf(s *planner.Schedule, r planner.Ref) int {
 	if r.Space != planner.Arena {
 		return -1
@@ -211,7 +212,7 @@ func lifeOf(s *planner.Schedule, r planner.Ref) int {
 	})
 }
 
-// move has launches find what lies in a stretch of the arena, while it lives, at a place.
+// move relocates a live range of the arena to a place: launches that use it use the place instead.
 func (x *placement) move(life int, to Place) {
 	l, at := x.schedule.Lives[life], int64(0)
 	if n := len(x.results); n > 0 {
@@ -248,7 +249,7 @@ func (x *placement) move(life int, to Place) {
 	x.schedule.Outputs = all(x.schedule.Outputs)
 }
 
-// copyBound copies what kernels cannot read or write where it is bound.
+// copyBound copies inputs (in) or outputs that kernels cannot use where they are bound.
 func (d *Device) copyBound(in bool) error {
 	for _, c := range d.copied {
 		if c.in != in || c.value.Bytes == 0 {
@@ -266,14 +267,14 @@ func (d *Device) copyBound(in bool) error {
 	return nil
 }
 
-// sharedWeights are the constants and parameters that other programs of the context have, too.
+// sharedWeights has the constants and parameters that are shared with other programs of the context.
 type sharedWeights struct {
 	held  []*weights.Shared[*vk.Block]
-	there map[int64]bool // by place: what another program brought
+	there map[int64]bool // by offset: loaded by another program
 }
 
-// shareable is how large a weight is at least that gets memory of its own, so that others may have it, too: drivers of
-// cards round that up.
+// shareable is the least size of a weight that gets a block of its own, so that it can be shared. It is larger on discrete
+// GPUs, whose drivers round allocations up.
 func (d *Device) shareable() int64 {
 	if d.gpu.Physical.Unified() {
 		return 4 << 10
@@ -281,8 +282,7 @@ func (d *Device) shareable() int64 {
 	return 64 << 10
 }
 
-// weights finds what other programs of the context have of this one's, and makes memory of its own for the rest of what
-// could be shared.
+// weights finds weights that other programs of the context have, too, and allocates blocks for the other shareable ones.
 func (c *common) weights(d *Device) (all []piece, err error) {
 	if d.options.Context == nil {
 		return nil, nil
@@ -301,7 +301,7 @@ func (c *common) weights(d *Device) (all []piece, err error) {
 			continue
 		}
 		if d.context.weights.Stats().Blocks >= d.gpu.Physical.MaxAllocations/2 && d.gpu.Physical.MaxAllocations > 0 {
-			break // the rest lies together
+			break // the others go into one block
 		}
 		x, err := r.Value.Tensor(d.schedule.Binding)
 		if err != nil {
@@ -331,12 +331,12 @@ func (c *common) weights(d *Device) (all []piece, err error) {
 	return all, nil
 }
 
-// loaded reports whether another program brought what lies there.
+// loaded reports whether another program has loaded a weight.
 func (s *sharedWeights) loaded(r planner.Ref) bool {
 	return r.Space == planner.State && s.there[r.Offset]
 }
 
-// drop ends the uses.
+// drop releases the shared weights.
 func (s *sharedWeights) drop() {
 	for _, h := range s.held {
 		h.Drop()
@@ -344,7 +344,7 @@ func (s *sharedWeights) drop() {
 	s.held, s.there = nil, nil
 }
 
-// SharedWeights is the bytes of weights that other programs have, too.
+// SharedWeights is the bytes of weights that other programs use, too.
 func (d *Device) SharedWeights() (n int64) {
 	for _, h := range d.common.shared.held {
 		if h.Users() > 1 {

@@ -12,16 +12,15 @@ import (
 	"memopt/kernels/vulkan/vk"
 )
 
-// validateVariable turns the validation layer on.
+// validateVariable enables the validation layer.
 const validateVariable = "MEMOPT_VULKAN_VALIDATE"
 
-// hiddenVariable has tests run as on a device with memory of its own.
+// hiddenVariable makes tests treat device memory as not visible to the host.
 const hiddenVariable = "MEMOPT_VULKAN_HIDDEN"
 
 func load() (*vk.Instance, error) { return vk.Load(os.Getenv(validateVariable) != "") }
 
-// Devices lists what Vulkan offers here. Without Vulkan the error says so and
-// what to install.
+// Devices lists the Vulkan devices. Without Vulkan the error says what to install.
 func Devices() ([]*vk.Physical, error) {
 	i, err := load()
 	if err != nil {
@@ -34,7 +33,7 @@ func Devices() ([]*vk.Physical, error) {
 	return all, nil
 }
 
-// Messages are the validation layer's since the last call.
+// Messages returns the validation layer's messages since the last call.
 func Messages() string {
 	i, err := load()
 	if err != nil {
@@ -43,9 +42,9 @@ func Messages() string {
 	return i.Messages()
 }
 
-// Choose finds a device by a number, by part of its name (any case), or, for
-// "", the best: discrete, then integrated, then any other. One that cannot be
-// used is only looked at if it was asked for.
+// Choose finds a device by number, by part of its name (ignoring case), or for "" the best:
+// discrete, then integrated, then others. Unusable devices are only considered if they are
+// asked for, to report why.
 func Choose(which string) (*vk.Physical, error) {
 	all, err := Devices()
 	if err != nil {
@@ -57,7 +56,7 @@ func Choose(which string) (*vk.Physical, error) {
 	if which != "" {
 		if n, err := strconv.Atoi(which); err == nil {
 			if n < 0 || n >= len(all) {
-				return nil, fmt.Errorf("vulkan: there is no device %d; there are %s", n, list(all))
+				return nil, fmt.Errorf("vulkan: there is no device %d; available: %s", n, list(all))
 			}
 			return usable(all[n])
 		}
@@ -66,7 +65,7 @@ func Choose(which string) (*vk.Physical, error) {
 				return usable(p)
 			}
 		}
-		return nil, fmt.Errorf("vulkan: no device's name has %q in it; there are %s", which, list(all))
+		return nil, fmt.Errorf("vulkan: no device name contains %q; available: %s", which, list(all))
 	}
 	var best *vk.Physical
 	for _, p := range all {
@@ -87,14 +86,13 @@ func usable(p *vk.Physical) (*vk.Physical, error) {
 	return p, nil
 }
 
-// rank orders kinds of devices, best first.
+// rank is the preference of a kind of device; 0 is best.
 func rank(p *vk.Physical) int {
 	return map[vk.Kind]int{vk.Discrete: 0, vk.Integrated: 1, vk.Virtual: 2, vk.Other: 3, vk.CPU: 4}[p.Kind]
 }
 
-// Hardware is the best device that is no driver for the processor, or nil:
-// memopt's own device is faster than those. Every plan asks, and the answer
-// stays the same while the process runs.
+// Hardware is the best GPU, or nil. CPU drivers do not count: package cpu is faster. The result
+// is cached, as every plan asks for it.
 var Hardware = sync.OnceValue(func() *vk.Physical {
 	if !mayBe("/dev") {
 		return nil
@@ -106,15 +104,15 @@ var Hardware = sync.OnceValue(func() *vk.Physical {
 	return p
 })
 
-// nodes is what the kernel calls graphics processors: all with a driver of its own,
-// NVIDIA's on cards and on boards, Windows' below Linux, Qualcomm's and ARM's.
+// nodes are the names of GPUs under /dev: DRM drivers, NVIDIA's on cards and boards, WSL's,
+// Qualcomm's and ARM's.
 var nodes = []string{"dri/*", "nvidia*", "nvhost*", "nvgpu*", "dxg", "kgsl*", "mali*"}
 
-// mayBe reports whether a folder of devices has a graphics processor. Where it has
-// none no driver needs to be asked: those for processors alone take 60 MB to load.
+// mayBe reports whether a folder like /dev may have a GPU. If not, Vulkan need not be loaded:
+// CPU drivers alone take 60 MB.
 func mayBe(folder string) bool {
 	return slices.ContainsFunc(nodes, func(node string) bool {
-		found, _ := filepath.Glob(filepath.Join(folder, node)) // the patterns are good
+		found, _ := filepath.Glob(filepath.Join(folder, node)) // the patterns are valid
 		return len(found) > 0
 	})
 }

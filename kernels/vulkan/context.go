@@ -13,8 +13,8 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Context is an open Vulkan device with the pipelines made on it. Devices and buffers of one context see each other's
-// memory; what the queue is asked for waits for its turn.
+// Context is an open Vulkan device with its pipelines. Devices and buffers of a context can use each other's memory;
+// submissions take turns.
 type Context struct {
 	mu        sync.Mutex
 	gpu       *vk.Device
@@ -22,17 +22,17 @@ type Context struct {
 	users     int
 	pipelines map[string]*vk.Pipeline
 	weights   weights.Store[*vk.Block]
-	ferry     *vk.Block             // of buffers that the processor does not see
-	dead      atomic.Pointer[error] // the device is lost, or does not finish
+	ferry     *vk.Block             // staging block for buffers that are not host-visible
+	dead      atomic.Pointer[error] // set once the device is lost or a submission timed out
 }
 
-// contexts are those that programs of this process have together.
+// contexts has the shared contexts of this process.
 var contexts struct {
 	sync.Mutex
 	all []*Context
 }
 
-// Share is the context of a device that others of this process have, too, or a new one. It is to be closed.
+// Share returns the shared context of a device in this process, which it opens if necessary. The caller must close it.
 func Share(p *vk.Physical) (*Context, error) {
 	contexts.Lock()
 	defer contexts.Unlock()
@@ -46,7 +46,7 @@ func Share(p *vk.Physical) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.gpu.Addressed = p.Addresses // whatever the schedules are that come
+	c.gpu.Addressed = p.Addresses // schedules are not known yet
 	contexts.all = append(contexts.all, c)
 	return c, nil
 }
@@ -64,7 +64,7 @@ func newContext(p *vk.Physical) (*Context, error) {
 	return c, nil
 }
 
-// refused is what has gone wrong that no device of the context outlives.
+// refused returns the error that made the context unusable, if any.
 func (c *Context) refused() error {
 	if wrong := c.dead.Load(); wrong != nil {
 		return fmt.Errorf("vulkan: %w", *wrong)
@@ -72,14 +72,14 @@ func (c *Context) refused() error {
 	return nil
 }
 
-// hold adds a use, of somebody who has one.
+// hold adds a reference.
 func (c *Context) hold() {
 	contexts.Lock()
 	defer contexts.Unlock()
 	c.users++
 }
 
-// Close ends a use. With the last one the device is given back.
+// Close releases a reference, and closes the device with the last one.
 func (c *Context) Close() {
 	contexts.Lock()
 	defer contexts.Unlock()
@@ -99,20 +99,20 @@ func (c *Context) Close() {
 	}
 	c.gpu.Free(c.ferry)
 	if n := c.gpu.Live(); n != 0 {
-		panic(fmt.Sprintf("vulkan: %d objects are left at the end", n))
+		panic(fmt.Sprintf("vulkan: %d objects were not destroyed before the device", n))
 	}
 	c.gpu.Close()
 	c.gpu = nil
 }
 
-// Held is the bytes that all blocks of the context take.
+// Held is the bytes of all blocks of the context.
 func (c *Context) Held() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gpu.Usage().Bytes
 }
 
-// Live is how many objects of the context are not given back.
+// Live is the number of Vulkan objects of the context.
 func (c *Context) Live() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,27 +122,27 @@ func (c *Context) Live() int {
 // Name describes the device.
 func (c *Context) Name() string { return c.name }
 
-// Unified says that all memory of the device is the machine's own.
+// Unified reports whether the device shares the host's memory.
 func (c *Context) Unified() bool { return c.gpu.Physical.Unified() && !c.gpu.Hidden }
 
-// Driver is what the driver says that this process uses of the heap, and may use.
+// Driver returns the heap usage and budget of this process as the driver reports them.
 func (c *Context) Driver() (usage, budget int64, ok bool) { return driver(c.gpu) }
 
-// ImportAlignment is what address and size of host memory are multiples of that the device imports; 0: it imports none.
+// ImportAlignment is the required alignment of address and size of imported host memory; 0 if import is not supported.
 func (c *Context) ImportAlignment() int64 { return int64(c.gpu.Physical.ImportAlignment) }
 
-// fail notes what no device of the context outlives.
+// fail records errors that make the context unusable.
 func (c *Context) fail(err error) {
 	if errors.Is(err, vk.ErrDeviceLost) || errors.Is(err, vk.ErrTimeout) {
 		c.dead.CompareAndSwap(nil, &err)
 	}
 }
 
-// Weights says what weights of several programs take that are there once.
+// Weights returns statistics of the weights that programs share.
 func (c *Context) Weights() weights.StoreStats { return c.weights.Stats() }
 
-// Buffer is memory of a context: near the device, or the host's own that it imported. Devices of the context read inputs
-// from it and write outputs to it where it is.
+// Buffer is memory of a context: device memory, or imported host memory. Devices of the context can read inputs from it and
+// write outputs to it in place.
 type Buffer struct {
 	context *Context
 	block   *vk.Block
@@ -151,10 +151,10 @@ type Buffer struct {
 	users   int
 }
 
-// NewBuffer has memory near the device, of zeros.
+// NewBuffer allocates zeroed device memory.
 func (c *Context) NewBuffer(bytes int64) (*Buffer, error) {
 	if bytes < 0 {
-		return nil, fmt.Errorf("vulkan: a buffer of %d bytes", bytes)
+		return nil, fmt.Errorf("vulkan: a buffer cannot have %d bytes", bytes)
 	}
 	return c.newBuffer(bytes, func() (*vk.Block, error) {
 		b, err := c.gpu.NewBlock(bytes, vk.Near)
@@ -187,21 +187,21 @@ func (c *Context) newBuffer(bytes int64, make func() (*vk.Block, error)) (*Buffe
 	return &Buffer{context: c, block: b, bytes: bytes, users: 1}, nil
 }
 
-// Import has the device see memory of the host where it is. Its address and its size are multiples of ImportAlignment, and
-// it must be there, and mapped as it is, until the buffer is dropped. Go's own memory is not for this.
+// Import makes host memory accessible to the device without a copy. Address and size must be multiples of ImportAlignment,
+// and the memory must stay mapped until the buffer is dropped. It must not be memory of the Go heap.
 func (c *Context) Import(host []byte) (*Buffer, error) {
 	return c.newBuffer(int64(len(host)), func() (*vk.Block, error) {
 		return c.gpu.Import(unsafe.Pointer(unsafe.SliceData(host)), int64(len(host)))
 	})
 }
 
-// Len is its bytes.
+// Len is the size in bytes.
 func (b *Buffer) Len() int64 { return b.bytes }
 
-// Imported reports whether the memory is the host's own.
+// Imported reports whether the memory is imported host memory.
 func (b *Buffer) Imported() bool { return b.block.Imported() }
 
-// Bytes is the memory where the processor sees it, or nil.
+// Bytes is the mapped memory, or nil if it is not host-visible.
 func (b *Buffer) Bytes() []byte {
 	if b.block.Mapped() == nil {
 		return nil
@@ -209,7 +209,7 @@ func (b *Buffer) Bytes() []byte {
 	return unsafe.Slice((*byte)(b.block.Mapped()), b.bytes)
 }
 
-// Retain adds a use.
+// Retain adds a reference.
 func (b *Buffer) Retain() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +219,7 @@ func (b *Buffer) Retain() {
 	b.users++
 }
 
-// Drop ends a use, and gives the memory back with the last.
+// Drop releases a reference, and frees the memory with the last one.
 func (b *Buffer) Drop() {
 	b.mu.Lock()
 	b.users--
@@ -237,10 +237,10 @@ func (b *Buffer) Drop() {
 	b.context.Close()
 }
 
-// ReadAt copies bytes of the buffer to the processor's memory.
+// ReadAt copies bytes of the buffer to host memory.
 func (b *Buffer) ReadAt(to []byte, at int64) error { return b.move(to, at, false) }
 
-// WriteAt copies bytes of the processor's memory to the buffer.
+// WriteAt copies bytes of host memory to the buffer.
 func (b *Buffer) WriteAt(from []byte, at int64) error { return b.move(from, at, true) }
 
 func (b *Buffer) move(host []byte, at int64, in bool) error {
@@ -286,7 +286,7 @@ func (b *Buffer) move(host []byte, at int64, in bool) error {
 	return nil
 }
 
-// carry runs one copy or fill by itself. The lock is held.
+// carry submits a single copy or fill. The lock must be held.
 func (c *Context) carry(command vk.Command, timeout time.Duration) error {
 	l, err := c.gpu.Record([]vk.Command{{Kind: vk.Barrier, Host: true}, command, {Kind: vk.Barrier, Host: true}}, nil)
 	if err != nil {

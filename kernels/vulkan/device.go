@@ -17,48 +17,44 @@ import (
 
 // Options of a device.
 type Options struct {
-	// Poison is for tests: bytes that no life owns are filled with NaN, every
-	// launch is submitted by itself, and one that writes elsewhere than into its
-	// outputs and work space is an error.
+	// Poison is for tests: memory outside of live ranges is filled with NaN, every launch is
+	// submitted alone, and writes outside of its outputs and work space are errors.
 	Poison bool
-	// Timeout is how long the processor waits for a step, or for what lies between
-	// two of its own launches; 0 is ten minutes.
+	// Timeout limits each submission: a step, or the part between two launches on the CPU;
+	// 0 is ten minutes.
 	Timeout time.Duration
-	// Groups says how the groups of large kernels work: GroupsShared or
-	// GroupsAlone. "" is what MEMOPT_VULKAN_GROUPS says, or else what is right for
-	// the kind of device.
+	// Groups is how workgroups of large kernels work: GroupsShared or GroupsAlone. "" uses
+	// MEMOPT_VULKAN_GROUPS, or else the default of the kind of device.
 	Groups string
-	// FastPaths are the fast paths to take, or auto or none; see FastPaths.
+	// FastPaths lists the fast paths to use, or is auto or none; see FastPaths.
 	FastPaths []string
 	// Faults is for tests: see vk.Device.
 	Faults func(call string) int32
-	// Hidden is for tests: the processor does not see the device's memory, and all
-	// that goes there and comes from there is ferried. The variable
-	// MEMOPT_VULKAN_HIDDEN says the same.
+	// Hidden is for tests: device memory is treated as not host-visible, so all transfers go
+	// through a staging block. MEMOPT_VULKAN_HIDDEN does the same.
 	Hidden bool
-	// Range is for tests: how many bytes of a buffer a kernel sees, where the device
-	// shows more.
+	// Range is for tests: a lower limit on the bytes of a descriptor.
 	Range int64
 
-	// Staged has memory be there from the stage of the first step on that touches it (planner.Segment).
+	// Staged allocates memory only when the first step reaches the stage that uses it (planner.Segment).
 	Staged bool
-	// Loaded, if it is set, is called when the weights are there and activations are not.
+	// Loaded, if not nil, is called when weights are loaded and activations are not yet allocated.
 	Loaded func()
-	// Count, if it is set, is told of memory that comes and, with bytes below zero, goes.
+	// Count, if not nil, is called for memory that is allocated or, with negative bytes, freed.
 	Count func(owner string, requested, granted int64)
 
-	// Arena is how large the arena is at least, for devices of other schedules that are to have it, too (With).
+	// Arena is the least size of the arena, for devices of other schedules that will share it (With).
 	Arena int64
 
-	// Context is one that others have, too, which stays open; nil is one of the device's own.
+	// Context is a shared context; nil opens one for this device alone.
 	Context *Context
-	// Places are where inputs and outputs are bound.
+	// Places has the places of bound inputs and outputs.
 	Places Places
 
-	proving bool // this device proves another's fast path
+	proving bool // this device only verifies a fast path of another
 }
 
-// runBytes is the block that holds what changes with each run.
+// runBytes is the size of the block with the values that change with each run.
 const runBytes = graph.RunBytes
 
 // Device holds the memory of one schedule and its recorded commands.
@@ -69,15 +65,15 @@ type Device struct {
 	context  *Context
 	gpu      *vk.Device // the context's; nil once the device is closed
 	spaces   [spaces]space
-	spans    [spaces][]span  // of the spaces, until they have blocks
+	spans    [spaces][]span  // of values in the spaces, until blocks are allocated
 	run      *vk.Block       // seed and step
-	ferry    *vk.Block       // nil if the processor sees everything
-	tables   *vk.Block       // of launches that are joined; nil if none are
-	shared   bool            // groups have memory of their own
-	paths    map[string]bool // the fast paths that are taken
-	unproved []string        // why others are not that were wanted
+	ferry    *vk.Block       // staging block; nil if all memory is host-visible
+	tables   *vk.Block       // of joined launches; nil if none are
+	shared   bool            // kernels use workgroup shared memory
+	paths    map[string]bool // the fast paths in use
+	unproved []string        // warnings about fast paths that failed verification
 	memory   Memory
-	crew     *cpu.Crew // of the launches that the processor does; nil if there are none
+	crew     *cpu.Crew // for launches that run on the CPU; nil if there are none
 
 	launches []launch
 	sets     []*vk.Sets
@@ -85,30 +81,30 @@ type Device struct {
 	stages   stages
 	whole    *program                     // every launch
 	partial  *program                     // without the updates; nil until it is needed
-	timed    *program                     // the whole with points in time
+	timed    *program                     // every launch, with timestamps
 	passes   [planner.Ending + 1]*program // by planner.Part; nil until it is needed
 	frees    [][]planner.Life
-	copied   []copied // where they are bound and back
+	copied   []copied // bound inputs and outputs that are copied
 	bound    []piece  // inputs that are read where they are bound
-	staging  int64    // bytes of the others
+	staging  int64    // bytes of the other inputs
 
 	fixed   map[string]planner.Ref
 	inputs  []planner.Ref
 	outputs map[string]planner.Ref
-	varying []planner.Ref // constants whose numbers are the schedule's own
+	varying []planner.Ref // constants that depend on the schedule's dims
 	common  *common
 	dead    error // of the step that failed
 }
 
-// common is what devices have together that With made of one another: memory of parameters and constants.
+// common is shared by devices made from one another by With: the memory of parameters and constants.
 type common struct {
 	devices int
-	last    *Device           // whose constants are there that differ from schedule to schedule
-	arenas  map[*vk.Block]int // how many devices have it
-	shared  sharedWeights     // of those, what programs of other models have, too
+	last    *Device           // the device whose varying constants are stored now
+	arenas  map[*vk.Block]int // number of devices that use it
+	shared  sharedWeights     // also shared with programs of other models
 }
 
-// ArenaBytes is how high the arena of a schedule may be that With is to have in this device's; 0 is none.
+// ArenaBytes is the largest arena of a schedule that With can place in this device's arena; 0 if none can.
 func (d *Device) ArenaBytes() int64 {
 	if blocks := d.spaces[planner.Arena].own; len(blocks) == 1 {
 		return blocks[0].Bytes
@@ -116,9 +112,9 @@ func (d *Device) ArenaBytes() int64 {
 	return 0
 }
 
-// With makes a device for another schedule of the same program: parameters and constants are there once, for both, and
-// stay until both are closed. So does the arena, unless one of other bytes is asked for. Only one may run at a time, and
-// what it gave is read before another runs.
+// With makes a device for another schedule of the same program. Both share parameters and constants, and the arena unless
+// one of arena bytes is asked for, until both are closed. Only one may run at a time, and its outputs must be read before
+// the other runs.
 func (d *Device) With(s *planner.Schedule, arena int64, places Places) (*Device, error) {
 	if !s.SameStates(d.schedule) {
 		return nil, fmt.Errorf("vulkan: the schedules are of different programs")
@@ -157,13 +153,13 @@ func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device,
 	}
 	if o.gpu.Physical.Addresses && o.farthest() > o.options.Range && !o.gpu.Addressed {
 		o.close()
-		return nil, fmt.Errorf("vulkan: the schedule needs addresses that the other does not")
+		return nil, fmt.Errorf("vulkan: the schedule needs buffer addresses, but the device was opened without them")
 	}
 	return o, o.make(o.stage, o.allocate, o.load, o.allocateRest, o.prepare, o.record)
 }
 
-// Turn makes a device for another schedule of the same program, which goes on with the parameters and states of this one,
-// and closes it. After an error this one can still be asked for those, and runs no more.
+// Turn replaces the device by one for another schedule of the same program, which takes over its parameters and states. d is
+// closed. After an error d no longer runs, but its parameters and states can still be read.
 func (d *Device) Turn(s *planner.Schedule) (*Device, error) {
 	if !s.SameStates(d.schedule) {
 		return nil, errors.New("vulkan: the schedules are of different programs")
@@ -174,7 +170,7 @@ func (d *Device) Turn(s *planner.Schedule) (*Device, error) {
 	}
 	d.context.mu.Lock()
 	if arena > 0 {
-		d.free(planner.Arena) // or else there would be two of them for a while
+		d.free(planner.Arena) // before the new one is allocated
 	}
 	d.free(planner.Staging)
 	d.context.mu.Unlock()
@@ -185,7 +181,7 @@ func (d *Device) Turn(s *planner.Schedule) (*Device, error) {
 	return next, d.Close()
 }
 
-// make does the steps of opening, or closes the device.
+// make runs the steps of opening; on an error it closes the device.
 func (d *Device) make(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -195,12 +191,12 @@ func (d *Device) make(steps ...func() error) error {
 			return fmt.Errorf("vulkan: %s: %w", name, err)
 		}
 	}
-	d.ask() // the driver's peak counts from here
+	d.ask() // start of the driver's peak
 	return nil
 }
 
-// Open makes a device ready for a schedule: memory, parameters and states,
-// pipelines and commands.
+// Open prepares a device for a schedule: memory, parameters and states, pipelines and recorded
+// commands.
 func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	c := o.Context
 	if c != nil {
@@ -239,7 +235,7 @@ func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
 		err = d.choosePaths(p)
 	}
 	if err == nil && o.Context != nil && d.takes(BufferAddresses) && !c.gpu.Addressed {
-		err = fmt.Errorf("fast path %s is not for a device that others have, too", BufferAddresses)
+		err = fmt.Errorf("fast path %s is not available in a shared context that was opened without it", BufferAddresses)
 	}
 	if err != nil {
 		d.close()
@@ -254,12 +250,12 @@ func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
 	return d, nil
 }
 
-// pages is implemented by mapped data: after a copy its file pages may go.
+// pages is implemented by mapped data, whose file pages can be released after they are copied.
 type pages interface{ ReleasePages() }
 
-// load brings parameters, constants and states to their places.
+// load copies parameters, constants and states to their places.
 func (d *Device) load() error {
-	first := d.common.last == nil // else another device has loaded what is the same for all
+	first := d.common.last == nil // else another device has loaded what does not vary
 	if first {
 		if err := d.fill(planner.State); err != nil {
 			return err
@@ -307,7 +303,7 @@ func (d *Device) load() error {
 	for _, r := range d.schedule.Outputs {
 		d.outputs[r.Value.Name] = r
 	}
-	if at, is := d.schedule.Border(); is { // what can be fetched between the passes
+	if at, is := d.schedule.Border(); is { // results that can be read between the passes
 		for _, r := range d.schedule.Launches[at].In {
 			if r.Value == nil {
 				continue
@@ -323,7 +319,7 @@ func (d *Device) load() error {
 // Name describes the device, also after Close.
 func (d *Device) Name() string { return d.name }
 
-// vary brings the constants that are the schedule's own to their places, where those of another device's are.
+// vary loads the constants that depend on the schedule's dims, if another device's are stored.
 func (d *Device) vary() error {
 	if d.common.last == d {
 		return nil
@@ -359,14 +355,14 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	}
 	for _, in := range d.inputs {
 		if r.Part == planner.BackwardPass || r.Part == planner.Ending {
-			break // they are there
+			break // inputs are set by the forward pass
 		}
 		x := r.Inputs[in.Value.Name]
 		switch {
 		case x == nil:
 			return t, fmt.Errorf("vulkan: input %q is missing", in.Value.Name)
 		case x.Type != in.Value.Type || !slices.Equal(x.Shape, in.Shape):
-			return t, fmt.Errorf("vulkan: input %q is %s%v, the plan is for %s%v", in.Value.Name, x.Type, x.Shape, in.Value.Type, in.Shape)
+			return t, fmt.Errorf("vulkan: input %q is %s%v, but the plan is for %s%v", in.Value.Name, x.Type, x.Shape, in.Value.Type, in.Shape)
 		}
 		if r.Same[in.Value.Name] {
 			continue
@@ -401,11 +397,11 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	return t, nil
 }
 
-// seed puts what the border makes to its place.
+// seed stores the user's gradients in the outputs of the border, the node between the passes.
 func (d *Device) seed(seeds []*graph.Tensor) error {
 	border, is := d.schedule.Border()
 	if !is {
-		return nil // which the program's recording says
+		return nil // reported when the program is recorded
 	}
 	for k, to := range d.schedule.Launches[border].Out {
 		if to.Value == nil {
@@ -434,8 +430,8 @@ func (d *Device) seed(seeds []*graph.Tensor) error {
 	return nil
 }
 
-// submit runs lists and waits. After a failure nothing runs and nothing is read
-// any more: what lies in memory may be of half a step.
+// submit runs lists and waits. After a failure the device is unusable: memory may hold half of a
+// step.
 func (d *Device) submit(lists []*vk.List) error {
 	err := d.gpu.Submit(lists, d.options.Timeout)
 	if err != nil {
@@ -445,24 +441,24 @@ func (d *Device) submit(lists []*vk.List) error {
 	return err
 }
 
-// refused is the error of what is asked after a failure.
+// refused returns the error of calls after a failure.
 func (d *Device) refused() error {
 	if d.dead == nil {
 		return d.context.refused()
 	}
-	return fmt.Errorf("an earlier step failed, and memory may hold half of it; open the plan anew and go on from a checkpoint: %w", d.dead)
+	return fmt.Errorf("an earlier step failed, and memory may hold half of it; open the plan again and continue from a checkpoint: %w", d.dead)
 }
 
-// Output is a copy of a graph output after a step.
+// Output returns a copy of a graph output after a step.
 func (d *Device) Output(name string) (*graph.Tensor, error) {
 	r, ok := d.outputs[name]
 	if !ok {
-		return nil, fmt.Errorf("vulkan: %q is no output", name)
+		return nil, fmt.Errorf("vulkan: %q is not an output", name)
 	}
 	return d.copyOf(r)
 }
 
-// State is a copy of a parameter, constant or optimizer state.
+// State returns a copy of a parameter, constant or optimizer state.
 func (d *Device) State(name string) (*graph.Tensor, error) {
 	r, ok := d.fixed[name]
 	if !ok {
@@ -471,14 +467,13 @@ func (d *Device) State(name string) (*graph.Tensor, error) {
 	return d.copyOf(r)
 }
 
-// WriteOutput writes the bytes of a graph output after a step, without a copy of
-// all of them.
+// WriteOutput writes the bytes of a graph output after a step, without copying all of them first.
 func (d *Device) WriteOutput(w io.Writer, name string) error {
 	return d.writeTo(w, d.outputs, "output", name)
 }
 
-// WriteState writes the bytes of a parameter, constant or optimizer state, without a
-// copy of all of them.
+// WriteState writes the bytes of a parameter, constant or optimizer state, without copying all of
+// them first.
 func (d *Device) WriteState(w io.Writer, name string) error {
 	return d.writeTo(w, d.fixed, "state", name)
 }
@@ -537,7 +532,7 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 	return nil
 }
 
-// free gives the memory of a space back, unless another device has it too.
+// free releases the memory of a space, unless another device uses it, too.
 func (d *Device) free(i planner.Space) {
 	for _, b := range d.spaces[i].own {
 		if i == planner.Arena {
@@ -551,7 +546,7 @@ func (d *Device) free(i planner.Space) {
 	d.spaces[i] = space{}
 }
 
-// Close gives everything back. Closing twice does nothing.
+// Close releases everything. Closing twice does nothing.
 func (d *Device) Close() error {
 	d.context.mu.Lock()
 	closed := d.gpu == nil
@@ -565,7 +560,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// close is Close but for the context.
+// close is Close without releasing the context.
 func (d *Device) close() {
 	if d.gpu == nil {
 		return

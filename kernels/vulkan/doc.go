@@ -1,144 +1,126 @@
-// Package vulkan is the device that runs kernels. It obeys a planner.Schedule:
-// blocks of device memory for each space, every value at its offset, launches
-// in order, each as the dispatches that its operator's Lower gives.
+// Package vulkan is the device that runs kernels on Vulkan. It executes a planner.Schedule:
+// blocks of device memory for each space, every value at its offset, launches in order, each
+// as the dispatches that its operator's Lower returns.
 //
 // # How a step runs
 //
-// Open asks every node for its dispatches, makes a pipeline for each kernel and
-// set of constants, binds buffers with exact offset and size, and records the
-// whole step into lists of commands, once. Run copies the inputs, sets seed and
-// step, submits the lists and waits. Nothing is allocated after Open but what
-// Output and State hand out, and timestamps when somebody asks for them.
+// Open lowers every node, makes a pipeline for each kernel and set of specialization constants,
+// binds buffers with exact offset and size, and records the whole step into command buffers
+// (lists), once. Run copies the inputs, sets seed and step, submits the lists and waits. After
+// Open nothing is allocated except the results of Output and State, and timestamps on request.
 //
-// Bindings are sets that are written once. Pushed into the commands instead
-// (VK_KHR_push_descriptor) they are no quicker to record, and lavapipe then takes
-// 20 µs for a launch of a recorded step rather than 15: it writes them again each
-// time.
+// Descriptor sets are written once. Push descriptors (VK_KHR_push_descriptor) are no faster to
+// record, and make a launch of a recorded step take 20 µs instead of 15 on lavapipe, which
+// writes them again each time.
 //
-// A barrier stands where a dispatch reads or writes bytes that another has
-// written since the last barrier, or writes bytes that another reads. That is
-// told from byte ranges, not from values: a plan lays values where others were.
+// A barrier is recorded where a dispatch reads or writes bytes that were written since the last
+// barrier, or writes bytes that were read. Hazards are found by byte ranges, not by values, since
+// a plan reuses memory.
 //
-// A list is not longer than 128 commands, and is submitted by itself:
-// displays are served in between and watchdogs stay calm.
+// A list has at most 128 commands and is submitted on its own, so that displays are served in
+// between and watchdogs do not fire.
 //
-// Products are parted into tiles by a table (kernels/productlower.go): for
-// drivers of the processor, whose subgroups work alone, and for graphics
-// processors, whose groups share memory. MEMOPT_VULKAN_GROUPS=alone or shared
-// picks by hand. Factors on lines of odd length are laid out anew in work space,
-// at most 1 MiB of one at a time: pairs of floats load twice as fast as floats.
-// So are large ones on lines that are pages apart, which drive each other out of
-// a cache. Large convolutions are products, too, of the filters and what their
-// taps see of the image (kernels/convproductlower.go), unless each channel
-// stands alone. Attention in rows is the launches of its pieces, for some heads
-// at a time (kernels/attentioninrows.go).
+// Matrix products are split into tiles by a table (kernels/productlower.go), for CPU drivers,
+// where subgroups work alone, and for GPUs, where workgroups use shared memory.
+// MEMOPT_VULKAN_GROUPS=alone or shared overrides the choice. On CPU drivers, factors with lines
+// of odd length are copied to work space with padding, at most 1 MiB of one at a time: pairs of
+// floats load twice as fast as single ones. So are large factors whose lines are a multiple of a
+// page apart, which evict each other from the cache. Large convolutions are matrix products, too
+// (im2col, kernels/convproductlower.go), except depthwise ones. AttentionInRows runs the kernels
+// of its parts for some heads at a time (kernels/attentioninrows.go).
 //
 // # Fast paths
 //
-// What a device may offer beside Vulkan 1.2 is used by paths that have names
-// (fastpaths.go): auto takes those that are offered and known to help, none takes
-// none, and a list those that it names. MEMOPT_FAST_PATHS says the same, and memopt
-// devices what becomes of each. They are settled once, when a schedule is opened,
-// and by a node's types and shapes alone: a value that is computed again has the
-// bits that it had. Nothing of float32 is ever computed from less.
+// Features beyond Vulkan 1.2 are used by named fast paths (fastpaths.go): auto uses those that
+// the device supports and that are known to help, none uses none, and a list those it names.
+// MEMOPT_FAST_PATHS sets the same, and memopt devices shows the result. Paths are chosen once, when
+// a schedule is opened, and by a node's types and shapes alone, so recomputed values have the
+// same bits. float32 is never computed in a narrower type.
 //
-// cooperative-matrix: products of float16, and convolutions that are products, go
-// through matrices that a subgroup multiplies at once (kernels/cooperative.go),
-// summed in float32; a product of two float16 is exact there, so only the order of
-// the sums is the device's own. The operands' types alone decide, not their sizes.
-// Edges are zeros in the group's memory, so no matrix is laid out anew. A driver for
-// the processor imitates it, at a fifth of the speed (lavapipe 26.2: 3.4 to 5 GFLOP/s a
-// thread, 14 to 21 without), so auto leaves it alone there. No graphics processor has
-// run it here, and drivers have announced it that gave wrong products: so one launch
-// is done both ways before the first step (prove.go), and a path that comes out
-// otherwise is not taken, with a warning.
+// cooperative-matrix: float16 matrix products, and convolutions as products, use matrices that a
+// subgroup multiplies at once, with float32 accumulators (kernels/cooperative.go). Products of
+// two float16 are exact in float32, so only the order of the sums is the device's. The operands'
+// types alone decide, not their sizes. Edges are padded with zeros in shared memory, so no matrix
+// is copied. CPU drivers emulate it at a fifth of the speed (lavapipe 26.2: 3.4 to 5 GFLOP/s a
+// thread, 14 to 21 without), so auto does not use it there. It has not run on a GPU here, and
+// drivers are known to announce it but give wrong products: so one launch is run both ways before
+// the first step (prove.go), and if the results differ the path is not used, with a warning.
 //
-// buffer-addresses: products find their buffers by addresses, not descriptors, which gives
-// the same bits (kernels/addressed.go). On lavapipe 25.0.7 that takes 0.65–1 of the
-// time where a strip of the second factor stays in a core's first cache or its lines
-// lie along the sums, and only there it is done. The validation layer sees nothing
-// through addresses, so under it descriptors stay.
+// buffer-addresses: matrix products access their buffers by address instead of by descriptor, with
+// the same bits (kernels/addressed.go). On lavapipe 25.0.7 that takes 0.65–1 of the time if a
+// strip of the second factor stays in the L1 cache or its lines are contiguous along the sums,
+// and it is only used then. The validation layer cannot check accesses by address, so with it
+// descriptors are used.
 //
-// Arithmetic in float16 (shaderFloat16) is no path: elementwise kernels of 16-bit
-// floats wait for memory, and it would round at every operation. One operation has
-// the same bits either way. On lavapipe a sum of two takes 0.65 to 0.85 of the time
-// that it takes through float32, and a gate of a dozen operations 2.3 to 3.1 times.
+// Float16 arithmetic (shaderFloat16) is not a path: elementwise kernels of 16-bit floats are
+// bound by memory, and it would round after every operation. On lavapipe the sum of two takes
+// 0.65 to 0.85 of the time through float32, with the same bits, but a gate of a dozen operations
+// 2.3 to 3.1 times as long.
 //
 // # What has no kernel
 //
-// A node whose operator has no Lower, or whose Lower refuses it (Lowering.
-// Refused), runs on the processor, by the operator's Fast or Eval, between two
-// lists. Where the processor sees the device's memory nothing is copied for it.
-// Warnings says which nodes those are, why, and how many bytes move.
+// A node whose operator has no Lower, or whose Lower refuses it (Lowering.Refused), runs on the
+// CPU with the operator's Fast or Eval, between two lists. Nothing is copied for it if the device's
+// memory is host-visible. Warnings lists these nodes, the reasons, and the bytes copied.
 //
 // # Chains
 //
-// A schedule may have launches that stand for several elementwise ones (planner,
-// Plan.Chained). The kernel is put together when the schedule is opened, from
-// functions that were compiled ahead. All arithmetic of elementwise kernels is
-// marked as exact, so a value has the same bits from either. What a kernel does
-// not take, for its dims or because the device shows it too few buffers, runs in
-// parts.
+// A schedule may have launches that stand for several pointwise ones (planner, Plan.Chained).
+// Their kernels are assembled when the schedule is opened, from functions compiled ahead. All
+// arithmetic of pointwise kernels has NoContraction, so values have the same bits either way. A
+// chain with too many dims or buffers for the kernel runs as separate launches.
 //
 // # Joined updates
 //
-// Small updates that stand together, or could, are one dispatch with a table of
-// where each has its parameter, gradient and states (join.go): as many as have
-// gradients at that time, so with a common norm of gradients almost all, and
-// without one those of a layer's weight and bias. Of a GPT of 12 layers with width
-// 64 and such a norm 112 of 148 are joined, in 3 dispatches. Its step takes 1–3 %
-// less of lavapipe's processor time, and 4 % less without the norm. Large ones stay
-// alone: the table costs them more than a dispatch. Waiting longer for gradients
-// would keep them alive, which the plan has not promised.
+// Small updates that can run at the same place become one dispatch with a table of the places of
+// parameters, gradients and states (join.go): with gradient clipping by the global norm almost
+// all of them, else those of a layer's weight and bias. In a GPT of 12 layers with width 64 and
+// clipping, 112 of 148 updates are joined, in 3 dispatches; its step takes 1–3 % less CPU time on
+// lavapipe, and 4 % less without clipping. Large updates are not joined: the table costs more
+// than a dispatch. Delaying updates to join more would keep gradients alive longer than planned.
 //
 // # 16-bit floats
 //
-// float16 and bfloat16 are storage; arithmetic is float32. A kernel sees them as
-// words of two, so that no device need have 16-bit types: a lowering for float32
-// is changed to the kernels' other form (kernels/halves.go), by a constant that
-// says what each binding holds. What a kernel without that form sees is widened
-// into the plan's work space and narrowed behind it.
+// float16 and bfloat16 are storage only; arithmetic is float32. Kernels access them as 32-bit words
+// of two, so the device needs no 16-bit types: a lowering for float32 is switched to the kernels'
+// half forms (kernels/halves.go), where a specialization constant gives the type of each binding.
+// Operands of kernels without a half form are converted to float32 in the plan's work space.
 //
 // # Large operands
 //
-// A device shows a kernel so many bytes of a buffer at most; Adreno and lavapipe
-// 128 MiB, most others 4 GiB. Elementwise operators, products, reductions, losses,
-// softmax and normalisations over the last dims, updates of parameters and what
-// moves elements are done in pieces then (kernels/piecelower.go), convolutions and
-// normalisations of batches by some samples at a time: to the bits that they have
-// whole. What else is larger is done whole by kernels that find their buffers by
-// addresses, of which no limit is told: every kernel has that form, made of its
-// SPIR-V when it is asked for (kernels/addressed.go). On a device without addresses,
-// or of more than 2³¹ elements, the processor does it. Copies through a block of
-// 16 MiB serve memory that the processor does not see; MEMOPT_VULKAN_HIDDEN has
-// tests go that way.
+// A descriptor covers a limited range of a buffer: 128 MiB on Adreno and lavapipe, 4 GiB on most
+// other devices. Pointwise operators, products, reductions, losses, softmax and normalizations
+// over the last dims, parameter updates and operators that move elements then run in pieces
+// (kernels/piecelower.go), convolutions and batch normalizations by some samples at a time, with
+// the same bits. Other operators access large buffers by address, which has no limit: every kernel
+// has that form, derived from its SPIR-V on demand (kernels/addressed.go). On a device without
+// buffer addresses, or with more than 2³¹ elements, they run on the CPU. Memory that is not
+// host-visible is accessed through a staging block of 16 MiB; MEMOPT_VULKAN_HIDDEN makes tests do
+// so.
 //
-// # What goes wrong
+// # Failures
 //
-// A plan that is larger than what the driver leaves to the process is refused
-// before the first allocation. A submission that fails (memory, a lost device,
-// no end in time) names the launches that it had, with kernels and tensors;
-// after it every call is refused with that first cause, since memory may hold
-// half a step: open the plan anew and go on from a checkpoint. Memory tells what
-// is held of the driver. Tests make calls fail through Options.Faults.
+// A plan larger than the driver's budget for the process is refused before the first allocation. A
+// submission that fails (out of memory, device lost, timeout) names its launches, with kernels and
+// tensors. Afterwards every call returns that first error, since memory may hold half a step: open
+// the plan again and continue from a checkpoint. Memory reports the memory held. Tests make calls
+// fail with Options.Faults.
 //
 // # Adding a kernel
 //
-// Put Lower into the operator's file in kernels. Elementwise operators give an
-// expression (kernels/pointwise.go); what carries elements about, sums or takes
-// norms has a family there (move, reduce, row). A new shader is a .comp file and
-// a line shader(…) in Go; go generate ./kernels compiles it. Rules:
+// Add Lower to the operator's file in kernels. Pointwise operators give an expression
+// (kernels/pointwise.go); there are families for moving elements, sums and norms (move, reduce,
+// row). A new shader is a .comp file and a call of shader in Go; go generate ./kernels compiles
+// it. Rules:
 //
-//   - An element is computed by one invocation or subgroup in one order; no
-//     atomics. Any size of subgroup from 8 on.
-//   - Floats are computed as they are written: what is compiled is marked so that
-//     no driver fuses a product and a sum in one shader and not in another. Where
-//     one rounding is wanted, as in products, the shader says fma.
-//   - Groups and offsets come from shapes alone, so a recomputed value is bit
-//     for bit the first.
-//   - Scratch must not depend on the device: the plan has it.
-//   - Sums have names of their own; in an array they may lie in memory (see
-//     product.comp). Neighbours are loaded by fours, where they are whole.
-//   - Buffer ranges are what the validation layer checks plans by: bind no more
-//     than is used.
+//   - An element is computed by one invocation or subgroup in a fixed order, without atomics, for
+//     any subgroup size from 8 on.
+//   - Floats are computed as written: SPIR-V is marked NoContraction, so that no driver fuses a
+//     multiplication and an addition in one shader but not in another. Where a single rounding
+//     is wanted, as in products, the shader uses fma.
+//   - Workgroups and offsets depend on shapes alone, so that recomputed values have the same bits.
+//   - Work space must not depend on the device: the plan reserves it.
+//   - Accumulators are separate variables; in an array they may be spilled to memory (see
+//     product.comp). Adjacent elements are loaded in vectors of four where possible.
+//   - The validation layer checks plans by buffer ranges: bind no more than is used.
 package vulkan

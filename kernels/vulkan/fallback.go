@@ -11,11 +11,11 @@ import (
 	"memopt/planner"
 )
 
-// fallback is a launch that the processor does.
+// fallback is a launch that runs on the CPU.
 type fallback struct {
 	src   planner.Launch
 	why   string
-	moves int64 // bytes copied to and from memory that the processor does not see
+	moves int64 // bytes copied from and to memory that is not host-visible
 	took  time.Duration
 }
 
@@ -34,8 +34,8 @@ func (d *Device) newFallback(l planner.Launch, why string) *fallback {
 	return f
 }
 
-// callHost runs a launch on the processor. What goes wrong inside (an index out
-// of range, say) is an error that names the node.
+// callHost runs a launch on the CPU. A failure inside, such as an index out of range, becomes an
+// error that names the node.
 func (d *Device) callHost(f *fallback, r planner.Run) (err error) {
 	begin := time.Now()
 	n := f.src.Node
@@ -66,7 +66,7 @@ func (d *Device) callHost(f *fallback, r planner.Run) (err error) {
 			}
 		}
 	}
-	// The plan's work space is what kernels would have needed.
+	// The plan's work space is sized for kernels, not for Fast.
 	if n.Op.Scratch != nil {
 		var need int64
 		if need, err = d.schedule.Binding.Eval(n.Op.Scratch(n)); err != nil {
@@ -111,8 +111,8 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// Fallbacks counts the launches of a step that the processor does, and the
-// bytes that move for them.
+// Fallbacks returns the number of launches of a step that run on the CPU, and the bytes that are
+// copied for them.
 func (d *Device) Fallbacks() (launches int, bytes int64) {
 	for _, l := range d.launches {
 		if l.call != nil {
@@ -123,7 +123,7 @@ func (d *Device) Fallbacks() (launches int, bytes int64) {
 	return launches, bytes
 }
 
-// Warnings says what runs on the processor and why.
+// Warnings lists what runs on the CPU and why, and fast paths that failed verification.
 func (d *Device) Warnings() []string {
 	n, bytes := d.Fallbacks()
 	if n == 0 {

@@ -10,13 +10,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The fast paths, by the names that settings have for them.
+// The names of fast paths in settings.
 const (
 	CooperativeMatrix = "cooperative-matrix"
 	BufferAddresses   = "buffer-addresses"
 )
 
-// The words that stand for a list of fast paths.
+// Settings instead of a list of fast paths.
 const (
 	FastPathsAuto = "auto"
 	FastPathsNone = "none"
@@ -24,29 +24,27 @@ const (
 
 const fastPathsVariable = "MEMOPT_FAST_PATHS"
 
-// fastPath is another way to run some launches, faster on devices that have what
-// it takes. Who takes it is settled when a schedule is opened, for all of it: so a
-// value that is computed again gets the bits that it had.
+// fastPath is another implementation of some kernels, faster on devices that support it. Whether
+// it is used is decided when a schedule is opened, for all launches, so that recomputed values
+// have the same bits.
 type fastPath struct {
 	name, does string
-	lacks      func(*vk.Physical) string // what a device has not; "" if it offers the path
-	// unwanted says why auto leaves the path alone on a device that offers it, or
-	// is empty.
+	lacks      func(*vk.Physical) string // what the device does not support; "" if it can use the path
+	// unwanted is why auto does not use the path on a device that supports it; "" if it does.
 	unwanted func(*vk.Physical) string
 }
 
-// fastPaths is all of them: a path is a row here, and where it is taken asks
-// Device.takes.
+// fastPaths lists all fast paths. Code that implements one asks Device.takes.
 var fastPaths = []fastPath{
 	{
 		name: CooperativeMatrix,
-		does: "products of float16 by matrices that a subgroup multiplies at once, summed in float32",
+		does: "float16 matrix products with cooperative matrices, accumulated in float32",
 		lacks: func(p *vk.Physical) string {
 			switch {
 			case matrixOf(p) == [3]int{}:
-				return "no VK_KHR_cooperative_matrix of float16, summed in float32"
+				return "no VK_KHR_cooperative_matrix for float16 with float32 accumulators"
 			case matrixSubgroups*p.Subgroup > p.MaxInvocations:
-				return fmt.Sprintf("no room for %d subgroups of %d in a group", matrixSubgroups, p.Subgroup)
+				return fmt.Sprintf("no workgroups of %d subgroups of %d", matrixSubgroups, p.Subgroup)
 			}
 			return ""
 		},
@@ -54,34 +52,33 @@ var fastPaths = []fastPath{
 	},
 	{
 		name: BufferAddresses,
-		does: "products whose kernels find buffers by addresses, not by descriptors",
+		does: "matrix products that access buffers by address instead of by descriptor",
 		lacks: func(p *vk.Physical) string {
 			switch {
 			case !p.Addresses:
-				return "no addresses of buffers (bufferDeviceAddress)"
+				return "no bufferDeviceAddress"
 			case p.MaxPush < graph.AddressedPush:
-				return fmt.Sprintf("%d bytes of push constants, and addresses want %d", p.MaxPush, graph.AddressedPush)
+				return fmt.Sprintf("only %d bytes of push constants; %d are needed", p.MaxPush, graph.AddressedPush)
 			}
 			return ""
 		},
 		unwanted: func(p *vk.Physical) string {
 			if os.Getenv(validateVariable) != "" {
-				return "the validation layer sees nothing through addresses"
+				return "the validation layer cannot check accesses by address"
 			}
 			if p.Kind != vk.CPU {
-				return "it is known to help drivers for the processor, and untried elsewhere"
+				return "it is only known to be faster on CPU drivers"
 			}
 			return ""
 		},
 	},
 }
 
-// matrixSubgroups work together on products by cooperative matrices.
+// matrixSubgroups is the number of subgroups of a workgroup with cooperative matrices.
 const matrixSubgroups = 4
 
-// matrixOf is the shape of the matrices that a device multiplies at once: the
-// largest up to 16 a side, of which kernels bring no more into a group's memory than
-// every device has.
+// matrixOf is the shape of cooperative matrices to use: the largest with sides up to 16, so that
+// kernels need no more shared memory than every device has.
 func matrixOf(p *vk.Physical) (best [3]int) {
 	for _, s := range p.Matrices {
 		if max(s[0], s[1], s[2]) <= 16 && s[0]*s[1]*s[2] > best[0]*best[1]*best[2] {
@@ -91,24 +88,24 @@ func matrixOf(p *vk.Physical) (best [3]int) {
 	return best
 }
 
-// onlyHardware is the reason of a path that drivers for the processor imitate.
+// onlyHardware is the reason not to use a path on CPU drivers.
 func onlyHardware(p *vk.Physical) string {
 	if p.Kind == vk.CPU {
-		return "a driver for the processor only imitates it"
+		return "CPU drivers only emulate it"
 	}
 	return ""
 }
 
-// PathChoice is what becomes of a fast path on a device.
+// PathChoice says whether a fast path is used on a device.
 type PathChoice struct {
 	Name, Does string
-	Named      bool // in what was asked for
+	Named      bool // in the request
 	Taken      bool
-	Why        string // it is not taken
+	Why        string // why it is not taken
 }
 
-// FastPaths says what becomes of each path on a device: asked is auto, none, or the
-// names of those to take, and nothing is what MEMOPT_FAST_PATHS says, or auto.
+// FastPaths decides which paths are used on a device. asked is auto, none, or a list of names; if
+// it is empty, MEMOPT_FAST_PATHS or else auto applies.
 func FastPaths(asked []string, p *vk.Physical) ([]PathChoice, error) {
 	if len(asked) == 0 {
 		if text := os.Getenv(fastPathsVariable); text != "" {
@@ -120,7 +117,7 @@ func FastPaths(asked []string, p *vk.Physical) ([]PathChoice, error) {
 	for _, name := range asked {
 		known := slices.ContainsFunc(fastPaths, func(f fastPath) bool { return f.name == name })
 		if alone := name == FastPathsAuto || name == FastPathsNone; !known && !alone || alone && len(asked) > 1 {
-			return nil, fmt.Errorf("fast paths are %s, %s or some of %s, not %q", FastPathsAuto, FastPathsNone, strings.Join(FastPathNames(), ","), strings.Join(asked, ","))
+			return nil, fmt.Errorf("fast paths must be %s, %s or a list of %s, not %q", FastPathsAuto, FastPathsNone, strings.Join(FastPathNames(), ","), strings.Join(asked, ","))
 		}
 	}
 	var all []PathChoice
@@ -140,7 +137,7 @@ func FastPaths(asked []string, p *vk.Physical) ([]PathChoice, error) {
 	return all, nil
 }
 
-// FastPathNames lists what settings may name.
+// FastPathNames lists the names of all fast paths.
 func FastPathNames() (names []string) {
 	for _, f := range fastPaths {
 		names = append(names, f.name)
@@ -148,19 +145,19 @@ func FastPathNames() (names []string) {
 	return names
 }
 
-// choosePaths settles which paths the device takes. One that is named and cannot be
-// taken is an error.
+// choosePaths decides which paths the device uses. A path that is named in the request but cannot
+// be used is an error.
 func (d *Device) choosePaths(p *vk.Physical) error {
 	all, err := FastPaths(d.options.FastPaths, p)
 	d.paths = map[string]bool{}
 	for _, c := range all {
 		if c.Named && !c.Taken {
-			return fmt.Errorf("fast path %s was asked for, and cannot be taken: %s; %s takes what %s offers", c.Name, c.Why, FastPathsAuto, p.Name)
+			return fmt.Errorf("fast path %s cannot be used: %s; %s uses what %s supports", c.Name, c.Why, FastPathsAuto, p.Name)
 		}
 		d.paths[c.Name] = c.Taken
 	}
 	return err
 }
 
-// takes reports whether the device takes a fast path.
+// takes reports whether the device uses a fast path.
 func (d *Device) takes(path string) bool { return d.paths[path] }

@@ -32,9 +32,9 @@ func TestFastPaths(t *testing.T) {
 		why    string // cooperative matrices are not taken
 	}{
 		{able, "", ""}, {able, "auto", ""}, {able, "none", "not asked for"}, {able, vulkan.CooperativeMatrix, ""},
-		{bare, "auto", "the device has no VK_KHR_cooperative_matrix of float16, summed in float32"},
-		{bare, vulkan.CooperativeMatrix, "the device has no VK_KHR_cooperative_matrix of float16, summed in float32"},
-		{imitating, "auto", "a driver for the processor only imitates it"}, {imitating, vulkan.CooperativeMatrix, ""},
+		{bare, "auto", "the device has no VK_KHR_cooperative_matrix for float16 with float32 accumulators"},
+		{bare, vulkan.CooperativeMatrix, "the device has no VK_KHR_cooperative_matrix for float16 with float32 accumulators"},
+		{imitating, "auto", "CPU drivers only emulate it"}, {imitating, vulkan.CooperativeMatrix, ""},
 	} {
 		var asked []string
 		if c.asked != "" {
@@ -49,13 +49,13 @@ func TestFastPaths(t *testing.T) {
 		asked  string
 		why    string // addresses are not taken
 	}{
-		{&vk.Physical{Kind: vk.CPU, MaxPush: 256}, "auto", "the device has no addresses of buffers (bufferDeviceAddress)"},
-		{&vk.Physical{Kind: vk.CPU, MaxPush: 128, Addresses: true}, "auto", "the device has 128 bytes of push constants, and addresses want 168"},
+		{&vk.Physical{Kind: vk.CPU, MaxPush: 256}, "auto", "the device has no bufferDeviceAddress"},
+		{&vk.Physical{Kind: vk.CPU, MaxPush: 128, Addresses: true}, "auto", "the device has only 128 bytes of push constants; 168 are needed"},
 		{&vk.Physical{Kind: vk.CPU, MaxPush: 256, Addresses: true}, "auto", ""},
-		{&vk.Physical{Kind: vk.Discrete, MaxPush: 256, Addresses: true}, "auto", "it is known to help drivers for the processor, and untried elsewhere"},
+		{&vk.Physical{Kind: vk.Discrete, MaxPush: 256, Addresses: true}, "auto", "it is only known to be faster on CPU drivers"},
 		{&vk.Physical{Kind: vk.Discrete, MaxPush: 256, Addresses: true}, vulkan.BufferAddresses, ""},
 	} {
-		for validate, why := range map[string]string{"": c.why, "1": cmp.Or(c.why, map[string]string{"auto": "the validation layer sees nothing through addresses"}[c.asked])} {
+		for validate, why := range map[string]string{"": c.why, "1": cmp.Or(c.why, map[string]string{"auto": "the validation layer cannot check accesses by address"}[c.asked])} {
 			if t.Setenv("MEMOPT_VULKAN_VALIDATE", validate); validate != "" && c.device.Kind != vk.CPU {
 				continue
 			}

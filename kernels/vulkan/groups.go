@@ -7,9 +7,8 @@ import (
 	"memopt/kernels/vulkan/vk"
 )
 
-// How the groups of large kernels work: they bring what they need into memory
-// that a group shares, which graphics processors want, or their subgroups work
-// alone, which is faster by far on drivers for the processor.
+// How workgroups of large kernels work: they load tiles into workgroup shared memory, which is
+// fast on GPUs, or each subgroup works alone, which is much faster on CPU drivers.
 const (
 	GroupsShared = "shared"
 	GroupsAlone  = "alone"
@@ -28,5 +27,5 @@ func sharesMemory(asked string, p *vk.Physical) (bool, error) {
 	case GroupsShared, GroupsAlone:
 		return asked == GroupsShared, nil
 	}
-	return false, fmt.Errorf("%s is %s or %s, not %q", groupsVariable, GroupsShared, GroupsAlone, asked)
+	return false, fmt.Errorf("%s must be %s or %s, not %q", groupsVariable, GroupsShared, GroupsAlone, asked)
 }

@@ -2,8 +2,8 @@ package vulkan
 
 import "slices"
 
-// hazards tells where barriers must stand: the spans that were read and
-// written since the last one.
+// hazards decides where barriers are needed: it has the spans read and written since the last
+// barrier.
 type hazards struct{ reads, writes []span }
 
 func (s span) meets(all []span) bool {
@@ -15,14 +15,15 @@ func (s span) meets(all []span) bool {
 	return false
 }
 
-// between is whether one that reads and writes so must stay behind what was noted.
+// between reports whether a dispatch with the given accesses must be ordered after the recorded
+// ones.
 func (h *hazards) between(reads, writes []span) bool {
 	return slices.ContainsFunc(reads, func(s span) bool { return s.meets(h.writes) }) ||
 		slices.ContainsFunc(writes, func(s span) bool { return s.meets(h.writes) || s.meets(h.reads) })
 }
 
-// next notes a dispatch. It reports whether a barrier must stand before it: it
-// touches what was written, or writes what was read.
+// next records a dispatch, and reports whether it needs a barrier before it (read after write,
+// write after write or write after read).
 func (h *hazards) next(reads, writes []span) (barrier bool) {
 	barrier = h.between(reads, writes)
 	if barrier {

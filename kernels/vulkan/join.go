@@ -9,29 +9,28 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Updates of parameters are many and mostly small, and a dispatch costs more than
-// what such a one does. Those whose kernels have a form for many (graph.Kernel.
-// Joined) and that could as well run where the first of them does, behind which
-// none sees what is written between, are one dispatch there when a step is
-// recorded. It binds from the first byte to the last that any of them sees, and a
-// table tells each group which of them it is of. The schedule is as it was, and
-// every value has its place: what is poisoned or timed runs launch by launch.
+// Parameter updates are many and mostly small, and the overhead of a dispatch exceeds their
+// work. Updates whose kernels have a joined form (graph.Kernel.Joined) become one dispatch, at
+// the first of them, if no launch in between conflicts with moving the others there. The
+// dispatch binds the range from the first to the last byte that any of them accesses, and a
+// table tells each workgroup which update it belongs to. The schedule and the places of values
+// do not change; poisoned and timed runs execute launch by launch.
 
 const (
-	// joinGroups is the most groups of a launch that joins others: what they look up
-	// takes lavapipe 1.3 ns an element more, and a launch less saves it 14 µs.
+	// joinGroups is the most workgroups of a joined launch: on lavapipe the table costs 1.3 ns
+	// an element, and a launch less saves 14 µs.
 	joinGroups = 8
-	// joinReach is how many launches ahead another one to join is looked for.
+	// joinReach is how many launches ahead join looks for another one.
 	joinReach = 64
 )
 
-// run is launches that are joined, at the first of them.
+// run is a group of joined launches, stored at the first of them.
 type run struct {
 	launches int
 	dispatch dispatch
 }
 
-// Joined is how many launches of a step are joined, and how many dispatches they are.
+// Joined returns how many launches of a step are joined, and into how many dispatches.
 func (d *Device) Joined() (launches, dispatches int) {
 	for _, l := range d.launches {
 		if l.run != nil {
@@ -41,20 +40,20 @@ func (d *Device) Joined() (launches, dispatches int) {
 	return launches, dispatches
 }
 
-// joiner gathers dispatches that can be one.
+// joiner collects launches that can be joined.
 type joiner struct {
 	d        *Device
-	first    int // launch
+	first    int // number of the first launch
 	launches int
 	parts    []dispatch
-	bindings []vk.Binding // by binding: what all of them see
+	bindings []vk.Binding // by binding: the range that covers all parts
 	spans    []span       // the same, in the plan's spaces
-	at       [][]int64    // by part and binding: where its buffer begins in the block
+	at       [][]int64    // by part and binding: offset of its buffer in the block
 	h        hazards      // of the parts
-	behind   hazards      // of launches in between, which would run behind them
+	behind   hazards      // of launches in between, which will run after them
 }
 
-// join finds all runs of launches that can be one, and has them bound.
+// join finds all groups of launches that can be joined, and binds them.
 func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error {
 	var all []*joiner
 	for i := range d.launches {
@@ -66,7 +65,7 @@ func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error
 		members := []int{i}
 		for k := i + 1; k < min(len(d.launches), i+joinReach) && d.launches[k].call == nil && d.launches[k].src.Node != nil && !d.launches[k].src.Node.Op.Border; k++ {
 			switch {
-			case d.launches[k].joined: // it runs before
+			case d.launches[k].joined: // part of an earlier run
 			case d.joins(k) && j.takes(k):
 				members = append(members, k)
 			default:
@@ -105,21 +104,21 @@ func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error
 	return nil
 }
 
-// joins is whether a launch is one to join others.
+// joins reports whether a launch can be joined with others.
 func (d *Device) joins(i int) bool {
 	l := &d.launches[i]
 	large := func(c dispatch) bool { return c.Kernel.Joined == nil || c.addresses != nil || groupsOf(c) > joinGroups }
 	return l.call == nil && len(l.dispatches) > 0 && !slices.ContainsFunc(l.dispatches, large)
 }
 
-// leaves has launch i run behind the others, where it stands.
+// leaves keeps launch i where it is: after the joined ones.
 func (j *joiner) leaves(i int) {
 	for _, c := range j.d.launches[i].dispatches {
 		j.behind.reads, j.behind.writes = append(j.behind.reads, c.reads...), append(j.behind.writes, c.writes...)
 	}
 }
 
-// takes has launch i join, if it can.
+// takes adds launch i to the joined ones, if that is possible.
 func (j *joiner) takes(i int) bool {
 	l := &j.d.launches[i]
 	for _, c := range l.dispatches {
@@ -128,7 +127,7 @@ func (j *joiner) takes(i int) bool {
 		}
 	}
 	next := *j
-	// Lists are shared with j, which is as it was if this one cannot join.
+	// Clone the lists: j must not change if the launch cannot join.
 	next.parts, next.at, next.h = slices.Clone(j.parts), slices.Clone(j.at), hazards{slices.Clone(j.h.reads), slices.Clone(j.h.writes)}
 	for _, c := range l.dispatches {
 		if !next.add(l, c) {
@@ -140,7 +139,7 @@ func (j *joiner) takes(i int) bool {
 	return true
 }
 
-// add is takes for a dispatch.
+// add adds a dispatch, if that is possible.
 func (j *joiner) add(l *launch, c dispatch) bool {
 	if len(c.Buffers)+1 > j.d.gpu.Physical.StorageBuffers || j.h.next(c.reads, c.writes) {
 		return false
@@ -175,7 +174,7 @@ func (j *joiner) add(l *launch, c dispatch) bool {
 
 func (j *joiner) rowWords() int { return 2 + len(j.bindings) }
 
-// tableBytes is what the table takes in the block of tables.
+// tableBytes is the size of the table in the block of tables.
 func (j *joiner) tableBytes() int64 {
 	groups := 0
 	for _, c := range j.parts {
@@ -185,8 +184,8 @@ func (j *joiner) tableBytes() int64 {
 	return (n + vk.MaxAlignment - 1) / vk.MaxAlignment * vk.MaxAlignment
 }
 
-// run is the dispatch of all, with what it binds: its table is written to a place
-// among the others.
+// run makes the joined dispatch and its bindings, and writes its table at the given offset of the
+// block of tables.
 func (j *joiner) run(at int64, set int) (*run, []vk.Binding, error) {
 	d, first := j.d, j.parts[0]
 	groups, table := 0, []byte(nil)
@@ -228,13 +227,13 @@ func (j *joiner) run(at int64, set int) (*run, []vk.Binding, error) {
 
 func groupsOf(c dispatch) int { return c.Groups[0] * c.Groups[1] * c.Groups[2] }
 
-// spare is the groups beyond the last.
+// spare is the number of workgroups beyond the last, which do nothing.
 func (j *joiner) spare(groups int) int {
 	g := j.inLine(groups)
 	return g[0]*g[1] - groups
 }
 
-// inLine spreads groups over two dims; those beyond the last do nothing.
+// inLine distributes workgroups over two dims.
 func (j *joiner) inLine(groups int) [3]int {
 	x := min(groups, int(min(j.d.gpu.Physical.MaxGroups[0], 1<<30)))
 	return [3]int{x, (groups + x - 1) / x, 1}

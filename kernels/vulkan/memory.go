@@ -11,24 +11,24 @@ import (
 	"memopt/planner"
 )
 
-// space is a space of the schedule on the device: one block if the device
-// gives that much at once, else several, parted where no value crosses. What is bound
-// or shared with other programs lies in blocks of others'.
+// space is a space of the schedule on the device: one block, or several if it exceeds the
+// largest allocation, split where no value crosses. Bound values and shared weights lie in other
+// blocks.
 type space struct {
-	pieces []piece     // by place
-	own    []*vk.Block // that go with it
-	used   int64       // to the last byte that launches touch
+	pieces []piece     // sorted by offset
+	own    []*vk.Block // blocks that are freed with the space
+	used   int64       // end of the last byte that launches access
 }
 
-// piece is a stretch of a space that lies in one block.
+// piece is a range of a space in one block.
 type piece struct {
 	at, end int64
 	block   *vk.Block
-	in      int64         // where it begins there
-	stage   planner.Stage // of a step, with which its block comes
+	in      int64         // offset in the block
+	stage   planner.Stage // of a step, at which the block is allocated
 }
 
-// bound is the space of results that lie where they are bound, which the plan does not have.
+// bound is the space of bound outputs, in addition to the plan's spaces.
 const bound = planner.Staging + 1
 
 const spaces = bound + 1
@@ -41,15 +41,14 @@ type span struct {
 
 func spanOf(r planner.Ref) span { return span{r.Space, r.Offset, r.Offset + r.Bytes} }
 
-// blockLimit is how large a block may be where the device would give more:
-// drivers find a few middle-sized pieces easier than a huge one.
+// blockLimit is the largest size of a block.
 func blockLimit(p *vk.Physical) int64 { return int64(min(p.MaxAllocation, 1<<62)) }
 
-// cuts parts [0, height) into pieces of at most limit bytes at places that no
-// span crosses, as few as can be.
+// cuts splits [0, height) into as few pieces of at most limit bytes as possible, at offsets that no
+// span crosses.
 func cuts(spans []span, height, limit int64) ([]int64, error) {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.at, b.at) })
-	var places []int64 // where a piece may end
+	var places []int64 // offsets where a piece may end
 	end := int64(0)
 	for _, s := range spans {
 		if s.at >= end && s.at > 0 && s.at%vk.MaxAlignment == 0 {
@@ -70,13 +69,13 @@ func cuts(spans []span, height, limit int64) ([]int64, error) {
 			}
 		}
 		if next == from {
-			return nil, fmt.Errorf("what lies from %d on cannot be parted, and the device gives %d bytes at once", from, limit)
+			return nil, fmt.Errorf("values from offset %d on cannot be split, and exceed the device's largest allocation of %d bytes", from, limit)
 		}
 		starts = append(starts, next)
 	}
 }
 
-// locate finds the block that a place lies in, and where in it.
+// locate returns the block of an offset, and the offset in it.
 func (s *space) locate(at int64) (*vk.Block, int64) {
 	i, found := slices.BinarySearchFunc(s.pieces, at, func(p piece, at int64) int { return cmp.Compare(p.at, at) })
 	if !found {
@@ -86,7 +85,7 @@ func (s *space) locate(at int64) (*vk.Block, int64) {
 	return p.block, p.in + at - p.at
 }
 
-// host is what the processor sees of a span, or nil.
+// host is the mapped memory of a span, or nil if it is not host-visible.
 func (d *Device) host(s span) []byte {
 	if s.end == s.at {
 		return []byte{}
@@ -98,8 +97,8 @@ func (d *Device) host(s span) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(b.Mapped(), at)), s.end-s.at)
 }
 
-// allocate makes the blocks of the space that weights go to, and of what they pass through. The others
-// follow once the weights are there: nothing then lies beside the activations that only loading needs.
+// allocate makes the blocks of weights and of staging. The others are allocated after the weights are loaded, when memory
+// that only loading needs has been freed.
 func (d *Device) allocate() error {
 	s := d.schedule
 	note := func(refs ...planner.Ref) {
@@ -163,7 +162,7 @@ func (d *Device) allocateRest() error {
 		return err
 	}
 	d.spans = [spaces][]span{}
-	if b := d.spaces[planner.Arena].own; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else somebody's results may be in it
+	if b := d.spaces[planner.Arena].own; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else it may hold results of another device
 		if err := d.fill(planner.Arena); err != nil {
 			return err
 		}
@@ -171,7 +170,7 @@ func (d *Device) allocateRest() error {
 	return d.fill(planner.Staging)
 }
 
-// allocateSpace makes the blocks of one space, but for pieces that lie elsewhere.
+// allocateSpace makes the blocks of one space, except for pieces that lie elsewhere.
 func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece) error {
 	limit := blockLimit(d.gpu.Physical)
 	to := &d.spaces[i]
@@ -198,7 +197,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 	} else {
 		to.pieces = parts(d.schedule, i, elsewhere)
 	}
-	// Pieces without a block lie side by side.
+	// Pieces without a block are placed side by side in new ones.
 	for k := 0; k < len(to.pieces); {
 		bytes, n := int64(0), 0
 		var mine []*piece
@@ -212,7 +211,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 				break
 			}
 			p.in, bytes, mine = at, at+p.end-p.at, append(mine, p)
-			if len(elsewhere) == 0 { // cuts has each in a block of its own
+			if len(elsewhere) == 0 { // each piece of cuts gets its own block
 				n++
 				break
 			}
@@ -244,7 +243,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 	return nil
 }
 
-// parts are the pieces of what the schedule has fixed in a space, a piece for each.
+// parts returns a piece for each fixed value of the schedule in a space.
 func parts(s *planner.Schedule, i planner.Space, elsewhere []piece) (all []piece) {
 	for _, r := range s.Fixed {
 		if r.Space != i || r.Bytes == 0 {
@@ -260,7 +259,7 @@ func parts(s *planner.Schedule, i planner.Space, elsewhere []piece) (all []piece
 	return all
 }
 
-// fill writes zeros, or what nobody may read, to a space.
+// fill fills a space with zeros, or in poison mode the arena with NaN.
 func (d *Device) fill(i planner.Space) error {
 	with := uint32(0)
 	if d.options.Poison && i == planner.Arena {
@@ -281,23 +280,21 @@ func (d *Device) fillWith(b *vk.Block, with uint32) error {
 	return d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(b.Bytes, 1)), Value: with})
 }
 
-// enough is an error if the device's memory, or what the driver leaves of it to
-// this process, is less than a plan needs: some drivers grant more than there is
-// and lose the device later.
+// enough returns an error if a plan needs more than the device's memory, or more than the driver's
+// budget for this process: some drivers allocate more than there is and lose the device later.
 func (d *Device) enough(need int64) error {
 	heap := d.gpu.Heap(vk.Near)
-	has, whose := heap.Size, "in all"
+	has, whose := heap.Size, "in total"
 	if left := heap.Budget - min(heap.Budget, heap.Usage); heap.Budget > 0 && left < has {
 		has, whose = left, "left for this process"
 	}
 	if uint64(need) <= has {
 		return nil
 	}
-	return fmt.Errorf("%w: the plan needs %d bytes, and the device has %d %s%s", vk.ErrDeviceMemory, need, has, whose, d.largest())
+	return fmt.Errorf("%w: the plan needs %d bytes, but the device has %d %s%s", vk.ErrDeviceMemory, need, has, whose, d.largest())
 }
 
-// largest names the largest value of the schedule, for those who ask what takes
-// the memory.
+// largest names the largest value of the schedule, for error messages.
 func (d *Device) largest() string {
 	var most planner.Ref
 	for _, r := range d.schedule.Fixed {
@@ -322,21 +319,21 @@ func (d *Device) largest() string {
 	return fmt.Sprintf("; its largest value is %s%v of %d bytes%s", most.Value.Name, most.Shape, most.Bytes, by)
 }
 
-// Owned is what blocks take by what they are for, while the device is open.
+// Owned is the memory of blocks with one purpose.
 type Owned struct {
 	Owner     string `json:"owner"`
 	Requested int64  `json:"requested"`
 	Granted   int64  `json:"granted"`
 }
 
-// owners of blocks: the plan's spaces, as reports call them, and the device itself.
+// owners are the names of the spaces in reports.
 var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and states", planner.Staging: "inputs", bound: "bound results"}
 
 const ownersBeside = "beside the plan"
 
-// own counts a block. Owners are in the order of the plan's spaces.
+// own counts a block. Owners are sorted like the spaces.
 func (m *Memory) own(owner string, b *vk.Block) {
-	rank := func(owner string) int { // what is beside the plan comes last
+	rank := func(owner string) int { // memory outside of the plan comes last
 		if i := slices.Index(owners[:], owner); i >= 0 {
 			return i
 		}
@@ -351,25 +348,25 @@ func (m *Memory) own(owner string, b *vk.Block) {
 	o.Granted += b.Granted
 }
 
-// Memory is what the device holds, in bytes.
+// Memory is the memory of a device, in bytes.
 type Memory struct {
 	Owners    []Owned `json:"owners"`
 	Requested int64   `json:"requested"` // the plan's spaces
-	Granted   int64   `json:"granted"`   // what the driver made of that
-	Own       int64   `json:"own"`       // beside it: seed and step, tables of joined launches, and what ferries data to memory that the processor does not see
-	// Held and Peak are what all blocks take, now and at most; Calls is how often
-	// the driver was asked for memory.
+	Granted   int64   `json:"granted"`   // as allocated by the driver
+	Own       int64   `json:"own"`       // outside of the plan: seed and step, tables of joined launches, staging block
+	// Held and Peak are the bytes of all blocks, now and at most; Calls is the number of
+	// allocations.
 	Held  int64 `json:"held"`
 	Peak  int64 `json:"peak"`
 	Calls int   `json:"calls"`
-	// Driver is what the driver says that this process uses of the heap, with all
-	// that it makes for itself (drivers for the processor count the machine's); 0 if
-	// it does not say. DriverPeak is the most of it that was seen when this was asked.
+	// Driver is the heap usage of this process as the driver reports it, including the driver's own
+	// memory (CPU drivers report that of the machine); 0 if it does not report any. DriverPeak
+	// is the highest value seen so far.
 	Driver     int64 `json:"driver"`
 	DriverPeak int64 `json:"driver_peak"`
 }
 
-// Memory says what the device holds. Steps do not change what is its own.
+// Memory returns the device's memory. Steps do not change Own.
 func (d *Device) Memory() Memory {
 	d.context.mu.Lock()
 	defer d.context.mu.Unlock()
@@ -384,8 +381,8 @@ func (d *Device) ask() Memory {
 	return d.memory
 }
 
-// ferryBytes is the size of the block that data passes through on its way to
-// and from memory that the processor does not see.
+// ferryBytes is the size of the staging block, for transfers from and to memory that is not
+// host-visible.
 const ferryBytes = 16 << 20
 
 // read copies a span to dst.
@@ -396,8 +393,8 @@ func (d *Device) read(dst []byte, s span) error {
 	})
 }
 
-// pieces shows the bytes of a span, one piece after the other: all of them where the
-// processor sees them, else what fits the ferry.
+// pieces calls show with consecutive pieces of a span: the whole if it is mapped, else as much as
+// fits the staging block.
 func (d *Device) pieces(s span, show func([]byte) error) error {
 	if err := d.refused(); err != nil {
 		return err
@@ -440,7 +437,7 @@ func (d *Device) write(s span, src []byte) error {
 	return nil
 }
 
-// carry runs one copy or fill by itself.
+// carry submits a single copy or fill.
 func (d *Device) carry(c vk.Command) error {
 	l, err := d.gpu.Record([]vk.Command{{Kind: vk.Barrier, Host: true}, c, {Kind: vk.Barrier, Host: true}}, nil)
 	if err != nil {

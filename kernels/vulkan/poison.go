@@ -14,7 +14,7 @@ func (d *Device) poison(s span) error {
 	return d.write(s, bytes.Repeat([]byte{0xff}, int(s.end-s.at)))
 }
 
-// contents is a copy of all that the blocks of the spaces hold.
+// contents copies the contents of all blocks of the spaces.
 func (d *Device) contents() (all [spaces][][]byte, err error) {
 	for i, s := range d.spaces {
 		for _, p := range s.pieces {
@@ -28,8 +28,8 @@ func (d *Device) contents() (all [spaces][][]byte, err error) {
 	return all, nil
 }
 
-// guard watches a launch in poison mode: what it returns is called behind it,
-// finds bytes that it should not have written, and poisons what dies with it.
+// guard checks a launch in poison mode. The function it returns must be called after the launch: it
+// reports bytes that the launch must not write, and poisons memory whose live range has ended.
 func (d *Device) guard(p part) (check func() error, err error) {
 	if !d.options.Poison || p.first >= len(d.launches) {
 		return func() error { return nil }, nil
@@ -53,7 +53,7 @@ func (d *Device) guard(p part) (check func() error, err error) {
 		for i, s := range d.spaces {
 			for k, p := range s.pieces {
 				if at := changed(planner.Space(i), p.at, before[i][k], after[i][k], mine); at >= 0 {
-					return fmt.Errorf("node %s wrote byte %d of the %s, which is not its own", d.launchName(first), at, owners[i])
+					return fmt.Errorf("node %s wrote byte %d of the %s, outside of its outputs and work space", d.launchName(first), at, owners[i])
 				}
 			}
 		}
@@ -66,8 +66,8 @@ func (d *Device) guard(p part) (check func() error, err error) {
 	}, nil
 }
 
-// changed is the first place outside of the spans, which are in order, that
-// differs between two states of a block that begins at start; −1 if there is none.
+// changed is the first offset outside of the sorted spans mine at which two copies of a block, which
+// begins at start, differ; −1 if there is none.
 func changed(space planner.Space, start int64, before, after []byte, mine []span) int64 {
 	look := func(from, to int64) int64 {
 		from, to = max(from, start)-start, min(to, start+int64(len(before)))-start

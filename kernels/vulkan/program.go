@@ -11,25 +11,24 @@ import (
 	"memopt/planner"
 )
 
-// launch is a launch of the schedule as the device does it: dispatches, a copy,
-// or a call on the processor.
+// launch is a launch of the schedule as the device executes it: dispatches, or a call on the CPU.
 type launch struct {
 	src        planner.Launch
 	dispatches []dispatch
 	call       *fallback
-	run        *run // nil, or what it and others do at once
-	joined     bool // it is one of a run
+	run        *run // the joined dispatch that begins here, or nil
+	joined     bool // executed by a run
 }
 
 type dispatch struct {
 	graph.Dispatch
 	pipeline      *vk.Pipeline
-	set           int          // of the device's sets
-	addresses     []vk.Binding // of buffers that its kernel finds by addresses
+	set           int          // index in the device's descriptor sets
+	addresses     []vk.Binding // of buffers that the kernel accesses by address
 	reads, writes []span
 }
 
-// limits are what lowerings may ask of the device.
+// limits returns the device's limits for lowering.
 func (d *Device) limits() graph.Limits {
 	p := d.gpu.Physical
 	l := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses), Far: d.gpu.Addressed}
@@ -42,7 +41,7 @@ func (d *Device) limits() graph.Limits {
 	return l
 }
 
-// prepare asks every node for its dispatches and makes pipelines and sets.
+// prepare lowers every node, and makes pipelines and descriptor sets.
 func (d *Device) prepare() error {
 	limits := d.limits()
 	lowered := map[*graph.Node]*graph.Lowering{}
@@ -100,7 +99,7 @@ func (d *Device) prepare() error {
 			}
 		}
 		for _, l := range d.schedule.Lives {
-			if int(l.Last) < steps { // others are read behind the last step
+			if int(l.Last) < steps { // the others are read after the last step
 				d.frees[l.Last] = append(d.frees[l.Last], l)
 			}
 		}
@@ -108,8 +107,7 @@ func (d *Device) prepare() error {
 	return err
 }
 
-// apart is a launch, or the parts of a chain that has no kernel here where they all
-// have one.
+// apart splits a chain that has no kernel on this device into its parts, if they all have one.
 func (d *Device) apart(src planner.Launch, lower func(*graph.Node) (*graph.Lowering, error)) ([]planner.Launch, error) {
 	low, err := lower(src.Node)
 	if err != nil || src.Parts == nil || d.unfit(low) == "" {
@@ -123,7 +121,7 @@ func (d *Device) apart(src planner.Launch, lower func(*graph.Node) (*graph.Lower
 	return src.Parts, nil
 }
 
-// touch notes how far a space is used.
+// touch records how far a space is used.
 func (d *Device) touch(refs ...planner.Ref) {
 	for _, r := range refs {
 		if r.Value != nil || r.Bytes > 0 {
@@ -143,15 +141,14 @@ func names(l planner.Launch) string {
 	return strings.Join(all, ", ")
 }
 
-// bind turns a lowering into dispatches on the bytes of src, or into a call on the
-// processor.
+// bind turns a lowering into dispatches on the memory of src, or into a call on the CPU.
 func (d *Device) bind(l *launch, src planner.Launch, low *graph.Lowering, pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error {
 	if why := d.unfit(low); why != "" {
 		l.call = d.newFallback(src, why)
 		return nil
 	}
 	if low.Scratch > src.Scratch.Bytes {
-		return fmt.Errorf("its kernels need %d bytes of work space and the plan has %d; plan for this device", low.Scratch, src.Scratch.Bytes)
+		return fmt.Errorf("kernels need %d bytes of work space, but the plan has %d; plan for this device", low.Scratch, src.Scratch.Bytes)
 	}
 	for _, x := range low.Dispatches {
 		c := dispatch{Dispatch: x, set: len(*pipelines)}
@@ -181,7 +178,7 @@ func (d *Device) bind(l *launch, src planner.Launch, low *graph.Lowering, pipeli
 	return nil
 }
 
-// unfit says why dispatches cannot run on this device, or is empty.
+// unfit is why a lowering cannot run on this device; "" if it can.
 func (d *Device) unfit(low *graph.Lowering) string {
 	if low.Refused != "" {
 		return low.Refused
@@ -192,18 +189,18 @@ func (d *Device) unfit(low *graph.Lowering) string {
 		case len(x.Kernel.Code) == 0:
 			return fmt.Sprintf("kernel %s is not compiled", x.Kernel.Name)
 		case pushBytes(x) > p.MaxPush:
-			return fmt.Sprintf("kernel %s has %d bytes of constants, and the device takes %d", x.Kernel.Name, pushBytes(x), p.MaxPush)
+			return fmt.Sprintf("kernel %s needs %d bytes of push constants, but the device has %d", x.Kernel.Name, pushBytes(x), p.MaxPush)
 		case len(x.Buffers) > p.StorageBuffers:
-			return fmt.Sprintf("kernel %s sees %d buffers, and the device takes %d", x.Kernel.Name, len(x.Buffers), p.StorageBuffers)
+			return fmt.Sprintf("kernel %s binds %d buffers, but the device allows %d", x.Kernel.Name, len(x.Buffers), p.StorageBuffers)
 		}
 		if i := low.TooFar(x); i >= 0 {
-			return fmt.Sprintf("buffer %d of kernel %s has %d bytes, and the device shows at most %d", i, x.Kernel.Name, low.Seen(x.Buffers[i]), low.Limits.Range)
+			return fmt.Sprintf("buffer %d of kernel %s has %d bytes, but the device binds at most %d", i, x.Kernel.Name, low.Seen(x.Buffers[i]), low.Limits.Range)
 		}
 	}
 	return ""
 }
 
-// range_ is where a buffer of a dispatch lies.
+// range_ returns the span and binding of a buffer of a dispatch.
 func (d *Device) range_(l planner.Launch, b graph.Buffer) (span, vk.Binding) {
 	var r planner.Ref
 	switch b.Place {
@@ -223,15 +220,15 @@ func (d *Device) range_(l planner.Launch, b graph.Buffer) (span, vk.Binding) {
 		s.end = s.at + b.Bytes
 	}
 	if s.end <= s.at {
-		// Nothing is seen of it, but a binding must have some bytes.
+		// An empty buffer is not accessed, but a binding must have some bytes.
 		return span{}, d.nowhere(b.Writes)
 	}
 	block, at := d.spaces[s.space].locate(s.at)
 	return s, vk.Binding{Block: block, At: at, Bytes: s.end - s.at}
 }
 
-// nowhere is a binding that nothing uses: one for shaders that might write to it,
-// one for others, so that nobody sees a hazard between them.
+// nowhere is a dummy binding: one for shaders that declare it writable, one for others, so that the
+// validation layer sees no hazard between them.
 func (d *Device) nowhere(written bool) vk.Binding {
 	at := int64(vk.MaxAlignment)
 	if written {
@@ -240,7 +237,7 @@ func (d *Device) nowhere(written bool) vk.Binding {
 	return vk.Binding{Block: d.run, At: at, Bytes: vk.MaxAlignment}
 }
 
-// pipeline makes a kernel's pipeline for a dispatch's constants, once.
+// pipeline returns the pipeline of a kernel with a dispatch's constants, from a cache.
 func (d *Device) pipeline(x graph.Dispatch, bindings int) (*vk.Pipeline, error) {
 	key := fmt.Sprint(x.Kernel.Name, x.Spec, bindings, len(x.Push))
 	if p := d.context.pipelines[key]; p != nil {
@@ -253,8 +250,7 @@ func (d *Device) pipeline(x graph.Dispatch, bindings int) (*vk.Pipeline, error) 
 	return p, err
 }
 
-// program is launches in order, as lists of commands with calls on the
-// processor between them.
+// program is launches in order, recorded as lists of commands, with CPU calls in between.
 type program struct {
 	parts   []part
 	queries *vk.Queries
@@ -262,7 +258,7 @@ type program struct {
 
 type part struct {
 	lists []*vk.List
-	first int // launch
+	first int // number of the first launch
 	call  *fallback
 }
 
@@ -271,13 +267,13 @@ const listLength = 128
 
 func (d *Device) record() (err error) {
 	if len(d.stages.later) > 0 {
-		return nil // the first step will
+		return nil // recorded by the first step
 	}
 	d.whole, err = d.newProgram(func(int) bool { return true }, false)
 	return err
 }
 
-// programFor is the recorded program that a run asks for.
+// programFor returns the program of a run, recorded on first use.
 func (d *Device) programFor(r planner.Run) (p *program, err error) {
 	switch {
 	case r.Part != planner.Whole:
@@ -312,8 +308,8 @@ func (d *Device) programFor(r planner.Run) (p *program, err error) {
 	return d.whole, err
 }
 
-// newProgram records the launches that take part. In poison mode, each is a
-// list of its own.
+// newProgram records the launches for which takes is true. In poison mode each launch is a list of
+// its own.
 func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program, err error) {
 	p = &program{}
 	defer func() {
@@ -333,7 +329,7 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 	}
 	now := part{}
 	flush := func() error {
-		for some := range slices.Chunk(commands, listLength) { // one launch may be many
+		for some := range slices.Chunk(commands, listLength) { // one launch may have many commands
 			l, err := d.gpu.Record(some, p.queries)
 			if err != nil {
 				return err
@@ -395,7 +391,7 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 	return p, end(nil)
 }
 
-// commands appends those of a launch: a copy, or dispatches.
+// commands appends the commands of a launch: a copy, or dispatches.
 func (d *Device) commands(to []vk.Command, l *launch, dispatches []dispatch, h *hazards) []vk.Command {
 	if l.src.Node == nil {
 		from, dst := spanOf(l.src.In[0]), spanOf(l.src.Out[0])
@@ -463,12 +459,12 @@ func (d *Device) execute(p *program, r planner.Run) error {
 	return nil
 }
 
-// blame tells which launches a failed submission had, with their kernels and
-// tensors: the driver does not say which one it was.
+// blame adds to an error the launches of the failed submission, with kernels and tensors: the driver
+// does not report which one failed.
 func (d *Device) blame(from int, p part, err error) error {
 	to := p.first
 	if p.call != nil {
-		to-- // that one is the processor's
+		to-- // the last one runs on the CPU
 	}
 	if from >= to {
 		return fmt.Errorf("%w; it was running %s", err, d.launchText(max(to, 0)))
@@ -476,7 +472,7 @@ func (d *Device) blame(from int, p part, err error) error {
 	return fmt.Errorf("%w; it was running launches %d to %d, from %s to %s", err, from, to, d.launchText(from), d.launchText(to))
 }
 
-// launchText is a launch with its kernels and tensors.
+// launchText describes a launch with its kernels and tensors.
 func (d *Device) launchText(i int) string {
 	if i >= len(d.launches) {
 		return "nothing"
@@ -502,7 +498,7 @@ func (d *Device) launchName(i int) string {
 	return fmt.Sprintf("launch %d, a copy", i)
 }
 
-// times reads the points in time of a timed program.
+// times reads the timestamps of a timed program.
 func (d *Device) times(p *program) ([]time.Duration, error) {
 	out := make([]time.Duration, len(d.launches))
 	if p.queries == nil {

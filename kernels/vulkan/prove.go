@@ -9,20 +9,19 @@ import (
 	"memopt/planner"
 )
 
-// A driver may announce what it does not deliver, and wrong products look like any
-// others. So a path that sums in an order of the device's own is proved when a
-// schedule is opened: a launch that takes it is done with it and without, on numbers
-// made up, by devices of its own, and must come out alike.
+// Verification of fast paths. Drivers exist that announce cooperative matrices but compute wrong
+// products. So when a schedule is opened, one launch is run with the path and without it, on
+// separate devices with generated inputs, and the results must agree.
 
-// provedPaths are those that want it. What they change sees float16.
+// provedPaths are the paths to verify. Kernels that they change have float16 inputs.
 var provedPaths = []string{CooperativeMatrix}
 
-// proofBytes is what the operands of a launch may have to be the one: the first with
-// no more, or else the smallest.
+// proofBytes bounds the operands of the launch to verify with: the first launch within it, or else
+// the smallest one.
 const proofBytes = 1 << 20
 
-// prove settles that the paths do what they say. One that does not is left alone, or
-// an error where it was asked for by name.
+// prove verifies the fast paths in use. A path that fails is not used, or is an error if it was
+// named in the request.
 func (d *Device) prove() error {
 	for _, path := range provedPaths {
 		if !d.takes(path) || d.options.proving {
@@ -34,23 +33,23 @@ func (d *Device) prove() error {
 		}
 		off, err := d.partsBy(path, l)
 		if err != nil {
-			return fmt.Errorf("proving fast path %s: %w", path, err)
+			return fmt.Errorf("verifying fast path %s: %w", path, err)
 		}
 		if off == "" {
 			continue
 		}
-		why := fmt.Sprintf("fast path %s does not do here what it says: node %q (%s) gives %s", path, l.Node.Name, l.Node.Op.FullName(), off)
+		why := fmt.Sprintf("fast path %s gives wrong results on this device: node %q (%s) gives %s", path, l.Node.Name, l.Node.Op.FullName(), off)
 		if slices.Contains(d.options.FastPaths, path) {
 			return fmt.Errorf("%s; leave it out", why)
 		}
 		d.paths[path] = false
-		d.unproved = append(d.unproved, why+"; it is not taken")
+		d.unproved = append(d.unproved, why+"; it is not used")
 	}
 	return nil
 }
 
-// changedBy is a launch that other kernels do without a path; without a node there
-// is none.
+// changedBy returns a launch that has other dispatches with a path than without; its node is nil if
+// there is none.
 func (d *Device) changedBy(path string) (best planner.Launch, err error) {
 	with := d.limits()
 	d.paths[path] = false
@@ -85,7 +84,8 @@ func (d *Device) changedBy(path string) (best planner.Launch, err error) {
 	return best, nil
 }
 
-// partsBy says where a launch gives something else with a path than without.
+// partsBy describes where the results of a launch with a path differ from those without; "" if they
+// agree.
 func (d *Device) partsBy(path string, l planner.Launch) (string, error) {
 	s, in := alone(d.schedule.Binding, l)
 	var sides [2][]*graph.Tensor
@@ -116,7 +116,7 @@ func (d *Device) partsBy(path string, l planner.Launch) (string, error) {
 	return "", nil
 }
 
-// alone is a schedule of one launch, and numbers for its inputs.
+// alone returns a schedule of one launch, and generated inputs.
 func alone(b *graph.Binding, l planner.Launch) (*planner.Schedule, map[string]*graph.Tensor) {
 	s, in := &planner.Schedule{Binding: b}, map[string]*graph.Tensor{}
 	place := func(r planner.Ref, name string, space planner.Space, height *int64) planner.Ref {
@@ -153,8 +153,8 @@ func alone(b *graph.Binding, l planner.Launch) (*planner.Schedule, map[string]*g
 	return s, in
 }
 
-// offBy says where values part by more than two places of float16, of their own
-// size and of all together; "" is nowhere.
+// offBy describes the first element that differs by more than 2⁻⁹ (two units in the last place of
+// float16) relative to its magnitude plus the root mean square; "" if none does.
 func offBy(got, want *graph.Tensor) string {
 	const half = 1.0 / (1 << 9)
 	size := 0.0

@@ -6,20 +6,20 @@ import (
 	"memopt/kernels/vulkan/vk"
 )
 
-// MemoryError says what a device held when it, or its driver, had no memory for more.
+// MemoryError is an out-of-memory error with the memory that the device held.
 type MemoryError struct {
 	error
-	Need   int64   // bytes that the schedule takes, as far as they are this device's alone
-	Held   int64   // bytes that all blocks took by then
-	Owners []Owned // whose they are
-	// Has is what the heap can give in all; of the driver's own count where it has one, which it then is.
+	Need   int64   // bytes of the schedule, without what it shares with other devices
+	Held   int64   // bytes of all blocks at the time
+	Owners []Owned // by purpose
+	// Has is the bytes that the heap can provide in total; with Counted according to the driver's budget.
 	Has     int64
 	Counted bool
 }
 
 func (e *MemoryError) Unwrap() error { return e.error }
 
-// short adds to an error of memory what the device holds.
+// short turns out-of-memory errors into a MemoryError.
 func (d *Device) short(err error) error {
 	if !errors.Is(err, vk.ErrDeviceMemory) && !errors.Is(err, vk.ErrHostMemory) {
 		return err

@@ -9,10 +9,10 @@ import (
 	"memopt/planner"
 )
 
-// stages is memory that comes with the stage of the first step that touches it. Until then a block has no buffer; what
-// binds it is bound when it comes.
+// stages allocates memory when the first step reaches the stage that uses it. Until then a block has no buffer; descriptor
+// sets that need it are made when it is allocated.
 type stages struct {
-	segments []planner.Segment // of the schedule; nil if all memory is there from the start
+	segments []planner.Segment // of the schedule; nil if all memory is allocated at the start
 	needs    []planner.Stage   // by launch
 	later    []laterBlock
 	sets     []laterSet
@@ -22,7 +22,7 @@ type stages struct {
 	zeroed   int64
 }
 
-// laterBlock is a block that is not there yet.
+// laterBlock is a block that is not allocated yet.
 type laterBlock struct {
 	*vk.Block
 	space   planner.Space
@@ -30,23 +30,23 @@ type laterBlock struct {
 	stage   planner.Stage
 }
 
-// laterSet is bindings of which some are not there yet, by their place among the device's sets.
+// laterSet is a descriptor set of which some blocks are not allocated yet.
 type laterSet struct {
 	set      int
 	pipeline *vk.Pipeline
 	bindings []vk.Binding
 }
 
-// counted is memory in the book.
+// counted is memory that was reported to Options.Count.
 type counted struct {
 	owner              string
 	requested, granted int64
 }
 
-// Staged reports whether memory came in stages. Where it is poisoned all is there from the start.
+// Staged reports whether memory is allocated in stages. In poison mode all is allocated at the start.
 func (d *Device) Staged() bool { return d.stages.segments != nil }
 
-// stage decides whether memory comes in stages.
+// stage decides whether memory is allocated in stages.
 func (d *Device) stage() error {
 	if d.stages.now = planner.UpdateStage; d.options.Staged && !d.options.Poison {
 		d.stages.segments, d.stages.needs, d.stages.now = d.schedule.Segments(true), d.schedule.Needs(), planner.Loading
@@ -54,7 +54,7 @@ func (d *Device) stage() error {
 	return nil
 }
 
-// pieces of a space are its segments by stage; the whole where memory does not come in stages.
+// stagesOf returns the segments of a space by stage, or the whole space if memory is not allocated in stages.
 func (d *Device) stagesOf(i planner.Space, height int64) (all []planner.Segment) {
 	for _, g := range d.stages.segments {
 		if g.Space != i {
@@ -72,13 +72,13 @@ func (d *Device) stagesOf(i planner.Space, height int64) (all []planner.Segment)
 	return all
 }
 
-// come has the memory of all stages up to one be there.
+// come allocates the memory of all stages up to the given one.
 func (d *Device) come(stage planner.Stage) error {
 	d.stages.now = max(d.stages.now, stage)
 	return d.comeThose(func(b laterBlock) bool { return b.stage <= d.stages.now })
 }
 
-// there has the memory of a value be there.
+// there allocates the memory of a value.
 func (d *Device) there(r planner.Ref) error {
 	return d.comeThose(func(b laterBlock) bool { return b.space == r.Space && b.at <= r.Offset && r.Offset < b.end })
 }
@@ -110,7 +110,7 @@ func (d *Device) comeThose(wanted func(laterBlock) bool) error {
 	return d.newSets(sets)
 }
 
-// newSets makes the sets whose blocks are there; the others wait.
+// newSets makes the descriptor sets whose blocks are allocated; the others are made later.
 func (d *Device) newSets(all []laterSet) error {
 	var pipelines []*vk.Pipeline
 	var bindings [][]vk.Binding
@@ -136,12 +136,12 @@ func (d *Device) newSets(all []laterSet) error {
 	return nil
 }
 
-// waits reports whether a block is not there yet.
+// waits reports whether a block is not allocated yet.
 func (d *Device) waits(b *vk.Block) bool {
 	return slices.ContainsFunc(d.stages.later, func(l laterBlock) bool { return l.Block == b })
 }
 
-// took counts a block of a space that was taken of the driver.
+// took counts an allocated block of a space.
 func (d *Device) took(i planner.Space, b *vk.Block, from, end int64) {
 	d.memory.Requested += b.Bytes
 	d.memory.Granted += b.Granted
@@ -160,7 +160,7 @@ func (d *Device) took(i planner.Space, b *vk.Block, from, end int64) {
 	}
 }
 
-// tookBeside counts a block that is no space's.
+// tookBeside counts an allocated block outside of the spaces.
 func (d *Device) tookBeside(owner string, b *vk.Block) {
 	d.memory.Own += b.Granted
 	d.memory.own(ownersBeside, b)
@@ -174,7 +174,7 @@ func (d *Device) count(owner string, requested, granted int64) {
 	}
 }
 
-// forgetCounts is the end of all that was counted.
+// forgetCounts reports all counted memory as freed.
 func (d *Device) forgetCounts() {
 	for _, c := range d.stages.counted {
 		d.options.Count(c.owner, -c.requested, -c.granted)
@@ -182,14 +182,14 @@ func (d *Device) forgetCounts() {
 	d.stages.counted = nil
 }
 
-// Filled is the bytes that were brought to parameters, constants and states, and those of states that begin as zeros, which
-// the device filled by itself.
+// Filled returns the bytes copied to parameters, constants and states, and the bytes of states that the device filled with
+// zeros.
 func (d *Device) Filled() (uploaded, zeroed int64) { return d.stages.uploaded, d.stages.zeroed }
 
-// Unified says that the device's memory is the machine's.
+// Unified reports whether the device shares the host's memory.
 func (d *Device) Unified() bool { return d.gpu.Physical.Unified() }
 
-// Driver is what the driver says that this process uses of the heap, and may use.
+// Driver returns the heap usage and budget of this process as the driver reports them.
 func (d *Device) Driver() (usage, budget int64, ok bool) {
 	return driver(d.gpu)
 }
@@ -202,7 +202,7 @@ func driver(gpu *vk.Device) (usage, budget int64, ok bool) {
 	return int64(min(h.Usage, 1<<62)), int64(min(h.Budget, 1<<62)), h.Budget > 0
 }
 
-// taken is the launches that a run has.
+// taken returns whether a run executes a launch.
 func (d *Device) taken(r planner.Run) func(launch int) bool {
 	return func(i int) bool {
 		n := d.launches[i].src.Node
@@ -210,7 +210,8 @@ func (d *Device) taken(r planner.Run) func(launch int) bool {
 	}
 }
 
-// first does a run whose memory is not all there, or that is watched: part by part, with what each needs.
+// first executes a run whose memory is not fully allocated, or that reports the ends of passes: part by part, allocating
+// what each needs.
 func (d *Device) first(r planner.Run) error {
 	begin, end, launches := d.schedule.BackwardBegin(), d.schedule.BackwardEnd(), len(d.launches)
 	takes := d.taken(r)
@@ -258,7 +259,7 @@ func (d *Device) first(r planner.Run) error {
 	return nil
 }
 
-// step does a run, and gives its program where there is one for all of it.
+// step executes a run, and returns its program if there is a single one.
 func (d *Device) step(r planner.Run) (*program, error) {
 	if whole := r.Part == planner.Whole && !r.Times; whole && (r.At != nil || !d.complete(r)) {
 		return nil, d.first(r)
@@ -274,7 +275,7 @@ func (d *Device) step(r planner.Run) (*program, error) {
 	return p, d.execute(p, r)
 }
 
-// complete reports whether all memory that a run needs is there.
+// complete reports whether all memory that a run needs is allocated.
 func (d *Device) complete(r planner.Run) bool {
 	if len(d.stages.later) == 0 {
 		return true

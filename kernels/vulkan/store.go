@@ -8,7 +8,7 @@ import (
 	"memopt/kernels/vulkan/vk"
 )
 
-// Store is a device's memory without a schedule, for weights that only have to get there.
+// Store is a device's memory without a schedule, for loading weights.
 type Store struct {
 	gpu  *vk.Device
 	name string
@@ -31,19 +31,19 @@ func OpenStore(p *vk.Physical) (*Store, error) {
 // Name describes the device.
 func (s *Store) Name() string { return s.name }
 
-// Unified says that all its memory is the machine's own.
+// Unified reports whether the device shares the host's memory.
 func (s *Store) Unified() bool { return s.gpu.Physical.Unified() }
 
-// Near and Staging are blocks: where kernels find them, and where the processor sees them.
+// Near allocates a block of device memory.
 func (s *Store) Near(bytes int64) (*vk.Block, error) { return s.gpu.NewBlock(bytes, vk.Near) }
 
-// Staging is a block that the processor writes and the device copies from.
+// Staging allocates a host-visible block that the device copies from.
 func (s *Store) Staging(bytes int64) (*vk.Block, error) { return s.gpu.NewBlock(bytes, vk.Host) }
 
-// Free gives a block back.
+// Free frees a block.
 func (s *Store) Free(b *vk.Block) { s.gpu.Free(b) }
 
-// Copy carries copies out and waits for them.
+// Copy executes copies and waits for them.
 func (s *Store) Copy(copies []vk.Command) error {
 	all := append([]vk.Command{{Kind: vk.Barrier, Host: true}}, copies...)
 	l, err := s.gpu.Record(append(all, vk.Command{Kind: vk.Barrier, Host: true}), nil)
@@ -54,16 +54,16 @@ func (s *Store) Copy(copies []vk.Command) error {
 	return s.gpu.Submit([]*vk.List{l}, 10*time.Minute)
 }
 
-// Heap is what the driver says of the memory near the device.
+// Heap returns the state of the heap of device memory.
 func (s *Store) Heap() vk.Heap { return s.gpu.Heap(vk.Near) }
 
-// Live is how many objects of the device are not freed.
+// Live is the number of objects of the device that are not freed.
 func (s *Store) Live() int { return s.gpu.Live() }
 
-// Close gives the device back.
+// Close closes the device.
 func (s *Store) Close() error {
 	if n := s.gpu.Live(); n != 0 {
-		return fmt.Errorf("vulkan: %d objects are left at the end", n)
+		return fmt.Errorf("vulkan: %d objects were not freed before the device", n)
 	}
 	s.gpu.Close()
 	return nil

@@ -1,29 +1,27 @@
-// Package vk is the only place that knows Vulkan's calls: devices and what
-// they can do, blocks of memory, pipelines, lists of commands recorded once
-// and submitted many times. What it offers is small and plain; handles are
-// numbers, sizes bytes.
+// Package vk makes all calls of Vulkan: devices and their properties, blocks of
+// memory, pipelines, and command buffers (lists) that are recorded once and submitted
+// many times. Handles are integers, sizes bytes.
 //
-// It stands on github.com/vulkan-go/vulkan for the instance, the device, memory
-// and buffers, and on shim.c for everything else: the binding frees the C form
-// of a slice of structs while Vulkan may still read it, and ends at Vulkan
-// 1.1.88. What is newer is in part.h, cut out of Vulkan-Headers.
+// It uses github.com/vulkan-go/vulkan for the instance, the device, memory and buffers,
+// and shim.c for everything else: the binding frees the C form of a slice of structs
+// while Vulkan may still read it, and ends at Vulkan 1.1.88. Newer declarations are in
+// part.h, an excerpt of Vulkan-Headers.
 //
-// The rules that the binding asks for, each of which has cost somebody a crash:
+// Rules for using the binding, each of which has been the cause of a crash:
 //
-//   - The loader is found here (MEMOPT_VULKAN_LIBRARY, libvulkan.so.1,
-//     libvulkan.so): the binding only knows the last name, which machines that
-//     do not compile programs lack.
-//   - A struct of the binding is made for one call and freed after it: it
-//     remembers its C form, and leaks it.
-//   - Out-parameters are plain local variables. Results are read after Deref.
-//   - A handle is turned into a number at once: layers give numbers that look
-//     like pointers, and Go's memory must not hold such.
-//   - Strings end in a NUL of their own.
-//   - What an extension brings is asked for by its name, never by whether its
-//     function can be found.
+//   - This package finds the loader (MEMOPT_VULKAN_LIBRARY, libvulkan.so.1,
+//     libvulkan.so): the binding only knows the last name, which exists only with
+//     development packages.
+//   - Make a struct of the binding for one call and free it afterwards: it caches its C
+//     form, and leaks it.
+//   - Out-parameters are local variables. Call Deref before reading results.
+//   - Convert handles to integers at once: layers return integers that look like
+//     pointers, which the Go garbage collector must not see.
+//   - Terminate strings with a NUL.
+//   - Check for an extension by its name, not by whether its function can be loaded.
 //
-// Without cgo, or elsewhere than on Linux, the package builds and every call
-// says why there are no devices.
+// Without cgo, or on systems other than Linux, the package builds and every call
+// returns an error that says why there are no devices.
 package vk
 
 import (
@@ -31,11 +29,10 @@ import (
 	"fmt"
 )
 
-// ErrNone says that there is no Vulkan to be had here.
+// ErrNone is the error if Vulkan is not available.
 var ErrNone = errors.New("no Vulkan")
 
-// The failures that a caller may want to tell apart. Errors of this package
-// wrap them.
+// Failures that callers may distinguish. Errors of this package wrap them.
 var (
 	ErrHostMemory   = errors.New("out of host memory")
 	ErrDeviceMemory = errors.New("out of device memory")
@@ -71,15 +68,15 @@ func (e *Error) Error() string {
 		}
 		return e.Call + ": " + c.name
 	}
-	return fmt.Sprintf("%s: Vulkan's result %d", e.Call, e.Code)
+	return fmt.Sprintf("%s: VkResult %d", e.Call, e.Code)
 }
 
 func (e *Error) Unwrap() error { return codes[e.Code].is }
 
-// Kind is what a device is made of.
+// Kind is the type of a device.
 type Kind uint8
 
-// The kinds, with Vulkan's numbers.
+// The kinds, with the values of VkPhysicalDeviceType.
 const (
 	Other Kind = iota
 	Integrated
@@ -97,7 +94,7 @@ func (k Kind) String() string {
 	return kindNames[Other]
 }
 
-// The flags of memory and of heaps that are looked at.
+// Flags of memory types and heaps, with Vulkan's values.
 const (
 	DeviceLocal  = 1
 	HostVisible  = 2
@@ -109,20 +106,20 @@ const (
 type Heap struct {
 	Size          uint64
 	Flags         uint32 // DeviceLocal or not
-	Budget, Usage uint64 // as the driver sees this process; zero if it does not say
+	Budget, Usage uint64 // of this process, as the driver reports them; 0 if it does not
 }
 
-// MemoryType is a way to use a heap.
+// MemoryType is a memory type of a heap.
 type MemoryType struct{ Heap, Flags uint32 }
 
-// Subgroup operations, with Vulkan's bits.
+// Subgroup operations, with Vulkan's values.
 const (
 	SubgroupBasic      = 1
 	SubgroupArithmetic = 4
 	SubgroupBallot     = 8
 )
 
-// Physical is a device as the driver describes it.
+// Physical is a physical device and its properties.
 type Physical struct {
 	Index              int
 	Name, Driver       string
@@ -135,7 +132,7 @@ type Physical struct {
 	MaxInvocations     int
 	MaxPush            int // bytes of push constants
 	SharedBytes        int
-	StorageBuffers     int    // of a shader
+	StorageBuffers     int    // for a shader
 	MaxRange           uint64 // of a storage buffer
 	MaxAllocation      uint64
 	MaxAllocations     int
@@ -143,13 +140,13 @@ type Physical struct {
 	Int64, Int8        bool   // arithmetic
 	Storage8           bool   // in buffers
 	Storage16, Float16 bool
-	Addresses          bool // of buffers, for kernels that take those
-	MemoryBudget       bool // the driver says how much is left
-	// ImportAlignment is what the address and the size of host memory are multiples of that the device imports; 0 where it
-	// imports none (VK_EXT_external_memory_host).
+	Addresses          bool // bufferDeviceAddress
+	MemoryBudget       bool // VK_EXT_memory_budget
+	// ImportAlignment is the required alignment of address and size of imported host memory (VK_EXT_external_memory_host);
+	// 0 if import is not supported.
 	ImportAlignment uint64
-	// Matrices are the rows, columns and terms of what a subgroup multiplies at
-	// once: float16 matrices, summed in float32 (VK_KHR_cooperative_matrix).
+	// Matrices are the shapes (M, N, K) of cooperative matrices of float16 with float32
+	// accumulators (VK_KHR_cooperative_matrix).
 	Matrices [][3]int
 	Heaps    []Heap
 	Types    []MemoryType
@@ -160,25 +157,25 @@ type Physical struct {
 	handle          uint64
 }
 
-// Unfit says why the device cannot be used, or is empty.
+// Unfit is why the device cannot be used; "" if it can.
 func (p *Physical) Unfit() string {
 	switch need := uint32(SubgroupBasic | SubgroupArithmetic | SubgroupBallot); {
 	case p.API[0] == 1 && p.API[1] < 2:
 		return fmt.Sprintf("it has Vulkan %d.%d; 1.2 is needed", p.API[0], p.API[1])
 	case p.family < 0:
-		return "it has no queue that computes"
+		return "it has no compute queue"
 	case p.SubgroupOperations&need != need || p.Subgroup < 8:
-		return fmt.Sprintf("its subgroups of %d lack basic, arithmetic or ballot operations; 8 lanes and those are needed", p.Subgroup)
+		return fmt.Sprintf("it needs subgroups of at least 8 lanes with basic, arithmetic and ballot operations, but has %d lanes or lacks operations", p.Subgroup)
 	case p.Alignment > MaxAlignment:
-		return fmt.Sprintf("it wants offsets of buffers in multiples of %d bytes; plans have %d", p.Alignment, MaxAlignment)
+		return fmt.Sprintf("it requires buffer offsets in multiples of %d bytes; plans have %d", p.Alignment, MaxAlignment)
 	}
 	return ""
 }
 
-// MaxAlignment is the multiple that offsets in plans are of.
+// MaxAlignment is the alignment of offsets in plans.
 const MaxAlignment = 64
 
-// Unified reports whether the processor and the device share one memory.
+// Unified reports whether the device shares the host's memory.
 func (p *Physical) Unified() bool {
 	for _, h := range p.Heaps {
 		if h.Flags&DeviceLocal == 0 {
@@ -201,7 +198,7 @@ const (
 	Reset
 )
 
-// Command is one of a list. Fields that its kind does not name are zero.
+// Command is a command of a list. Fields that its kind does not use are zero.
 type Command struct {
 	Kind     CommandKind
 	Groups   [3]uint32 // Dispatch
@@ -212,23 +209,23 @@ type Command struct {
 	FromAt   int64     // Copy
 	ToAt     int64     // Copy, Fill
 	Bytes    int64     // Copy, Fill
-	Value    uint32    // Fill: the word; Time: the query; Reset: how many
-	Host     bool      // Barrier: also towards the host
+	Value    uint32    // Fill: the word; Time: the query; Reset: number of queries
+	Host     bool      // Barrier: includes host accesses
 }
 
-// WholeWords is what so many bytes take: fills and copies go by words, and blocks
-// have room for that.
+// WholeWords rounds a size up to 4 bytes: fills and copies work on words, and blocks have room for
+// that.
 func WholeWords(bytes int64) int64 { return (bytes + 3) &^ 3 }
 
-// Binding is a range of a block that a shader sees.
+// Binding is a range of a block that is bound to a shader.
 type Binding struct {
 	Block     *Block
 	At, Bytes int64
 }
 
-// Usage is the memory that a device's blocks take, in bytes of the driver.
+// Usage is the memory of a device's blocks, as allocated by the driver.
 type Usage struct {
 	Calls       int // of vkAllocateMemory
 	Bytes, Peak int64
-	Imported    int64 // of the host's memory, which is in neither
+	Imported    int64 // host memory, not included in the others
 }

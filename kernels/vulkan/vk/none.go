@@ -8,24 +8,24 @@ import (
 	"unsafe"
 )
 
-// Instance is a loaded Vulkan.
+// Instance is a loaded Vulkan instance.
 type Instance struct{}
 
-// Load says that there is none.
+// Load returns ErrNone.
 func Load(bool) (*Instance, error) {
 	return nil, fmt.Errorf("%w: this program was built without it (it needs cgo, on Linux)", ErrNone)
 }
 
-// Devices lists what there is.
+// Devices returns ErrNone.
 func (*Instance) Devices() ([]*Physical, error) { return nil, ErrNone }
 
-// Messages are those of the validation layers since the last call.
+// Messages returns the validation layer's messages since the last call.
 func (*Instance) Messages() string { return "" }
 
-// Open makes a device ready.
+// Open opens a device.
 func (*Instance) Open(*Physical) (*Device, error) { return nil, ErrNone }
 
-// Device is a device ready for work.
+// Device is an open device.
 type Device struct {
 	Physical  *Physical
 	Faults    func(call string) int32
@@ -33,16 +33,16 @@ type Device struct {
 	Addressed bool
 }
 
-// Usage says what the driver was asked for.
+// Usage returns the memory of the device's blocks.
 func (*Device) Usage() Usage { return Usage{} }
 
-// Close gives the device back.
+// Close closes the device.
 func (*Device) Close() {}
 
-// Heaps are the device's, with what the driver says of them now.
+// Heaps returns the device's heaps with their current budget and usage.
 func (d *Device) Heaps() []Heap { return nil }
 
-// Heap is the one that blocks of a place come from.
+// Heap returns the heap of a place.
 func (d *Device) Heap(Place) Heap { return Heap{} }
 
 // Live is the number of objects that are not freed yet.
@@ -54,19 +54,19 @@ type Block struct{ Bytes, Granted int64 }
 // NewBlock allocates a block.
 func (*Device) NewBlock(int64, Place) (*Block, error) { return nil, ErrNone }
 
-// Import makes a block of memory that the host has.
+// Import makes a block of host memory.
 func (*Device) Import(unsafe.Pointer, int64) (*Block, error) { return nil, ErrNone }
 
-// Imported reports whether the block's memory is the host's own.
+// Imported reports whether the block is imported host memory.
 func (*Block) Imported() bool { return false }
 
-// Mapped is where the host sees the block, or nil.
+// Mapped is the host address of the block, or nil.
 func (*Block) Mapped() unsafe.Pointer { return nil }
 
-// Address is where kernels find the block.
+// Address is the device address of the block.
 func (*Block) Address() uint64 { return 0 }
 
-// Free gives a block back.
+// Free frees a block.
 func (*Device) Free(*Block) {}
 
 // Pipeline is a shader with its constants, ready to run.
@@ -75,37 +75,37 @@ type Pipeline struct{}
 // NewPipeline compiles SPIR-V.
 func (*Device) NewPipeline([]byte, []uint32, int, int) (*Pipeline, error) { return nil, ErrNone }
 
-// FreePipeline gives a pipeline back.
+// FreePipeline frees a pipeline.
 func (*Device) FreePipeline(*Pipeline) {}
 
-// Sets are what shaders see of blocks.
+// Sets are descriptor sets.
 type Sets struct{ Handles []uint64 }
 
 // NewSets makes a set for each pipeline, with its bindings.
 func (*Device) NewSets([]*Pipeline, [][]Binding) (*Sets, error) { return nil, ErrNone }
 
-// FreeSets gives sets back.
+// FreeSets frees descriptor sets.
 func (*Device) FreeSets(*Sets) {}
 
-// List is so many commands, recorded once.
+// List is a recorded command buffer.
 type List struct{ Commands int }
 
-// Record makes a list.
+// Record records a list.
 func (*Device) Record([]Command, *Queries) (*List, error) { return nil, ErrNone }
 
-// FreeList gives a list back.
+// FreeList frees a list.
 func (*Device) FreeList(*List) {}
 
-// Queries are points in time.
+// Queries are timestamp queries.
 type Queries struct{}
 
-// NewQueries makes n of them.
+// NewQueries makes n queries.
 func (*Device) NewQueries(int) (*Queries, error) { return nil, ErrNone }
 
-// Times reads them.
+// Times reads the queries.
 func (*Device) Times(*Queries) ([]time.Duration, error) { return nil, ErrNone }
 
-// FreeQueries gives them back.
+// FreeQueries frees queries.
 func (*Device) FreeQueries(*Queries) {}
 
 // Submit runs lists in order and waits.

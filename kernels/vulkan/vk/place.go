@@ -1,16 +1,15 @@
 package vk
 
-// Place is where a block should lie.
+// Place is the kind of memory of a block.
 type Place uint8
 
 // The places.
 const (
-	Near Place = iota // fast for the device, mapped if that costs nothing
-	Host              // mapped, for what goes to and fro
+	Near Place = iota // device-local; mapped if the memory is unified
+	Host              // host-visible and mapped, for transfers
 )
 
-// wanted are the flags of memory by place, best first: every device has the
-// last.
+// wanted returns the memory flags of a place, best first; every device has the last.
 func (p *Physical) wanted(place Place) []uint32 {
 	switch {
 	case place == Host:
@@ -21,8 +20,7 @@ func (p *Physical) wanted(place Place) []uint32 {
 	return []uint32{DeviceLocal, 0}
 }
 
-// choose finds the type of memory for a block among those that its buffer
-// allows, a bit each.
+// choose finds the memory type for a block among those in the bit mask allowed.
 func (p *Physical) choose(place Place, allowed uint32) (kind int, mapped, ok bool) {
 	for _, flags := range p.wanted(place) {
 		for i, t := range p.Types {

@@ -32,13 +32,13 @@ import (
 	vulkan "github.com/vulkan-go/vulkan"
 )
 
-// libraryVariable names the loader to use, for those who have it elsewhere.
+// libraryVariable is the path of the loader, if it is not in the default place.
 const libraryVariable = "MEMOPT_VULKAN_LIBRARY"
 
 const validationLayer = "VK_LAYER_KHRONOS_validation"
 
-// Instance is a loaded Vulkan. There is one in a process: the binding has one
-// table of functions.
+// Instance is a loaded Vulkan instance. There is one in a process: the binding has a
+// global table of functions.
 type Instance struct {
 	get      unsafe.Pointer
 	instance vulkan.Instance
@@ -51,9 +51,8 @@ var loading struct {
 	err      error
 }
 
-// Load opens Vulkan's loader and makes the process's instance; later calls give
-// the same one. With validate the validation layer watches; what it says is in
-// Messages.
+// Load loads Vulkan and makes the process's instance; later calls return the same one. validate
+// enables the validation layer, whose messages Messages returns.
 func Load(validate bool) (*Instance, error) {
 	loading.Lock()
 	defer loading.Unlock()
@@ -121,7 +120,7 @@ func check(call string, r int32) error {
 	return &Error{call, r}
 }
 
-// Messages are those of the validation layer since the last call, a line each.
+// Messages returns the validation layer's messages since the last call, one a line.
 func (i *Instance) Messages() string {
 	if !i.listens {
 		return ""
@@ -131,7 +130,7 @@ func (i *Instance) Messages() string {
 	return string(buf[:n])
 }
 
-// Devices lists what the drivers offer, in their order.
+// Devices lists the physical devices.
 func (i *Instance) Devices() ([]*Physical, error) {
 	var n uint32
 	if err := check("vkEnumeratePhysicalDevices", int32(vulkan.EnumeratePhysicalDevices(i.instance, &n, nil))); err != nil {
@@ -186,26 +185,24 @@ func heapsOf(c *C.mo_physical) (all []Heap) {
 	return all
 }
 
-// Device is a device ready for work. Its methods are for one goroutine at a
-// time.
+// Device is an open device. It must be used by one goroutine at a time.
 type Device struct {
 	Physical *Physical
 	device   vulkan.Device
-	// Faults is for tests: it is asked before memory is allocated and lists are
-	// submitted; another result than 0 stands for the call, which is not made.
+	// Faults is for tests: it is called before memory is allocated and lists are
+	// submitted; a result other than 0 replaces the call.
 	Faults func(call string) int32
-	// Hidden is for tests: the host does not see what is near, as where a device
-	// has memory of its own.
+	// Hidden is for tests: device memory is not mapped, as on discrete GPUs.
 	Hidden bool
-	// Addressed: blocks have addresses. It is set before the first is made, where
-	// the device has them.
+	// Addressed: blocks have device addresses. It must be set before the first block is
+	// made, and only if the device supports it.
 	Addressed bool
 
 	c       *C.mo_device
 	pool    C.uint64_t
 	live    int
 	usage   Usage
-	handles []C.uint64_t // of the lists at hand
+	handles []C.uint64_t // of the lists being submitted
 }
 
 func (d *Device) fault(call string) int32 {
@@ -215,11 +212,10 @@ func (d *Device) fault(call string) int32 {
 	return d.Faults(call)
 }
 
-// Usage says what the driver was asked for.
+// Usage returns the memory of the device's blocks.
 func (d *Device) Usage() Usage { return d.usage }
 
-// Open makes a device ready, with every feature switched on that kernels can
-// use.
+// Open opens a device with all features that kernels can use.
 func (i *Instance) Open(p *Physical) (*Device, error) {
 	if why := p.Unfit(); why != "" {
 		return nil, fmt.Errorf("%s cannot be used: %s", p.Name, why)
@@ -266,24 +262,23 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 	return d, nil
 }
 
-// Close gives the device back. Everything made on it must be freed before.
+// Close closes the device. Everything made on it must be freed before.
 func (d *Device) Close() {
 	C.mo_free_pool(d.c, d.pool)
 	C.mo_detach(d.c)
 	vulkan.DestroyDevice(d.device, nil)
 	d.c = nil
-	C.trim() // a driver compiles on many threads, each of which has a heap that would stay as large as it once was
+	C.trim() // drivers compile on many threads, whose malloc arenas would keep their peak size
 }
 
-// Heaps are the device's, with what the driver says of them now.
+// Heaps returns the device's heaps with their current budget and usage.
 func (d *Device) Heaps() []Heap {
 	var c C.mo_physical
 	C.mo_budget(d.c, &c)
 	return heapsOf(&c)
 }
 
-// Heap is the one that blocks of a place come from, with what the driver says of
-// it now.
+// Heap returns the heap of a place, with its current budget and usage.
 func (d *Device) Heap(place Place) Heap {
 	kind, _, _ := d.Physical.choose(place, math.MaxUint32)
 	return d.Heaps()[d.Physical.Types[kind].Heap]
@@ -294,8 +289,8 @@ func (d *Device) Live() int { return d.live }
 
 // Block is a buffer with memory of its own.
 type Block struct {
-	Bytes   int64 // asked for
-	Granted int64 // what the driver rounded that up to
+	Bytes   int64 // requested
+	Granted int64 // as rounded up by the driver
 
 	buffer, memory uint64
 	mapped         unsafe.Pointer
@@ -303,26 +298,25 @@ type Block struct {
 	imported       bool
 }
 
-// Imported reports whether the block's memory is the host's own.
+// Imported reports whether the block is imported host memory.
 func (b *Block) Imported() bool { return b.imported }
 
-// Address is where kernels find the block, on a device whose blocks are addressed.
+// Address is the device address of the block, if the device is Addressed.
 func (b *Block) Address() uint64 { return b.address }
 
-// Mapped is where the host sees the block, or nil.
+// Mapped is the host address of the block, or nil.
 func (b *Block) Mapped() unsafe.Pointer { return b.mapped }
 
-// shaderAddress is a use of buffers that the binding does not know.
+// shaderAddress is VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT, which the binding lacks.
 const shaderAddress = 0x20000
 
-// NewBlock allocates a block. It is refused before the driver is asked if the
-// device's limits or what the driver says is left do not allow it: some grant
-// more than there is, and lose the device later.
+// NewBlock allocates a block. Sizes beyond the device's limits or the driver's budget fail before
+// the driver is called: some drivers allocate more than there is, and lose the device later.
 func (d *Device) NewBlock(bytes int64, place Place) (*Block, error) {
 	b := &Block{Bytes: bytes}
 	bytes = WholeWords(max(bytes, 1))
 	if p := d.Physical; uint64(bytes) > p.MaxAllocation {
-		return nil, fmt.Errorf("%w: %d bytes in one piece, and %s gives at most %d", ErrDeviceMemory, bytes, p.Name, p.MaxAllocation)
+		return nil, fmt.Errorf("%w: an allocation of %d bytes exceeds the limit of %s, %d", ErrDeviceMemory, bytes, p.Name, p.MaxAllocation)
 	}
 	buffer, err := d.buffer(b, bytes, nil)
 	if err != nil {
@@ -335,7 +329,7 @@ func (d *Device) NewBlock(bytes int64, place Place) (*Block, error) {
 	return b, nil
 }
 
-// buffer makes a block's buffer; next is more that it is made with.
+// buffer makes a block's buffer; next is the pNext chain.
 func (d *Device) buffer(b *Block, bytes int64, next unsafe.Pointer) (vulkan.Buffer, error) {
 	info := vulkan.BufferCreateInfo{
 		SType: vulkan.StructureTypeBufferCreateInfo, PNext: next, Size: vulkan.DeviceSize(bytes), SharingMode: vulkan.SharingModeExclusive,
@@ -356,20 +350,20 @@ func (d *Device) buffer(b *Block, bytes int64, next unsafe.Pointer) (vulkan.Buff
 	return buffer, nil
 }
 
-// Import makes a block of memory that the host has, which must outlive it: nothing is copied, and what either side writes
-// the other sees. Drivers may take a pointer or a size that is not aligned and be wrong later, so both are refused here.
+// Import makes a block of host memory, which must outlive it: nothing is copied, and both sides see each other's writes.
+// Misaligned pointers and sizes are refused here, as some drivers accept them and fail later.
 func (d *Device) Import(host unsafe.Pointer, bytes int64) (*Block, error) {
 	p := d.Physical
 	switch align := p.ImportAlignment; {
 	case align == 0:
 		return nil, fmt.Errorf("%w: %s has no VK_EXT_external_memory_host", ErrImport, p.Name)
 	case bytes <= 0 || host == nil:
-		return nil, fmt.Errorf("%w: there are %d bytes", ErrImport, bytes)
+		return nil, fmt.Errorf("%w: the memory is empty (%d bytes) or nil", ErrImport, bytes)
 	case uint64(uintptr(host))%align != 0 || uint64(bytes)%align != 0:
-		return nil, fmt.Errorf("%w: the address is %d and the size %d above a multiple of %d bytes, which %s wants of both",
+		return nil, fmt.Errorf("%w: address (remainder %d) and size (remainder %d) must be multiples of %d bytes on %s",
 			ErrImport, uint64(uintptr(host))%align, uint64(bytes)%align, align, p.Name)
 	case uint64(bytes) > p.MaxAllocation:
-		return nil, fmt.Errorf("%w: %d bytes in one piece, and %s takes at most %d", ErrImport, bytes, p.Name, p.MaxAllocation)
+		return nil, fmt.Errorf("%w: %d bytes exceed the largest allocation of %s, %d", ErrImport, bytes, p.Name, p.MaxAllocation)
 	}
 	b := &Block{Bytes: bytes}
 	buffer, err := d.buffer(b, bytes, C.mo_external())
@@ -383,11 +377,11 @@ func (d *Device) Import(host unsafe.Pointer, bytes int64) (*Block, error) {
 	return b, nil
 }
 
-// backImported gives a buffer memory of the host's, of a type that both allow.
+// backImported binds host memory to a buffer, with a memory type that both allow.
 func (d *Device) backImported(b *Block, buffer vulkan.Buffer, host unsafe.Pointer) error {
 	size, allowed := d.needs(buffer)
 	if int64(size) > b.Bytes {
-		return fmt.Errorf("a buffer of %d bytes takes %d", b.Bytes, size)
+		return fmt.Errorf("a buffer of %d bytes needs %d bytes of memory", b.Bytes, size)
 	}
 	var types C.uint32_t
 	if err := check("vkGetMemoryHostPointerPropertiesEXT", int32(C.mo_host_types(d.c, host, &types))); err != nil {
@@ -395,7 +389,7 @@ func (d *Device) backImported(b *Block, buffer vulkan.Buffer, host unsafe.Pointe
 	}
 	kind, _, ok := d.Physical.choose(Host, allowed&uint32(types))
 	if !ok {
-		return fmt.Errorf("buffers allow memory types %#x, the pointer %#x, and none of both is coherent", allowed, uint32(types))
+		return fmt.Errorf("no host-coherent memory type is allowed by both buffers (%#x) and the pointer (%#x)", allowed, uint32(types))
 	}
 	addressed := C.uint32_t(0)
 	if d.Addressed {
@@ -411,7 +405,7 @@ func (d *Device) backImported(b *Block, buffer vulkan.Buffer, host unsafe.Pointe
 	return d.bind(b, buffer)
 }
 
-// needs is the size of a buffer's memory, and the types that it allows.
+// needs returns the size of a buffer's memory, and the memory types that it allows.
 func (d *Device) needs(buffer vulkan.Buffer) (size vulkan.DeviceSize, allowed uint32) {
 	var needs vulkan.MemoryRequirements
 	vulkan.GetBufferMemoryRequirements(d.device, buffer, &needs)
@@ -421,7 +415,7 @@ func (d *Device) needs(buffer vulkan.Buffer) (size vulkan.DeviceSize, allowed ui
 	return size, allowed
 }
 
-// allocate takes memory of a type for a block; next extends the request, and what says of which kind it is.
+// allocate allocates memory of a type for a block; next is the pNext chain, and what is added to error messages.
 func (d *Device) allocate(b *Block, bytes vulkan.DeviceSize, kind int, next unsafe.Pointer, what string) error {
 	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, PNext: next, AllocationSize: bytes, MemoryTypeIndex: uint32(kind)}
 	var memory vulkan.DeviceMemory
@@ -439,7 +433,7 @@ func (d *Device) allocate(b *Block, bytes vulkan.DeviceSize, kind int, next unsa
 	return nil
 }
 
-// bind gives a buffer the memory of its block.
+// bind binds a block's memory to its buffer.
 func (d *Device) bind(b *Block, buffer vulkan.Buffer) error {
 	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, b.deviceMemory(), 0))); err != nil {
 		return err
@@ -454,15 +448,15 @@ func (b *Block) deviceMemory() vulkan.DeviceMemory {
 	return *(*vulkan.DeviceMemory)(unsafe.Pointer(&b.memory))
 }
 
-// back gives a buffer its memory.
+// back allocates memory for a buffer and binds it.
 func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
 	size, allowed := d.needs(buffer)
 	kind, mapped, ok := d.Physical.choose(place, allowed)
 	if !ok {
-		return fmt.Errorf("%s has no memory for buffers", d.Physical.Name)
+		return fmt.Errorf("%s has no memory type for buffers", d.Physical.Name)
 	}
 	if heap := d.Heaps()[d.Physical.Types[kind].Heap]; heap.Budget > 0 && uint64(size) > heap.Budget-min(heap.Budget, heap.Usage) {
-		return fmt.Errorf("%w: %d bytes asked for, and the driver has %d left for this process", ErrDeviceMemory, size, heap.Budget-min(heap.Budget, heap.Usage))
+		return fmt.Errorf("%w: %d bytes requested, but the driver's budget has %d left for this process", ErrDeviceMemory, size, heap.Budget-min(heap.Budget, heap.Usage))
 	}
 	var next unsafe.Pointer
 	if d.Addressed {
@@ -488,7 +482,7 @@ func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
 	return nil
 }
 
-// Free gives a block back; nil is none.
+// Free frees a block, which may be nil.
 func (d *Device) Free(b *Block) {
 	if b == nil {
 		return
@@ -513,10 +507,10 @@ type Pipeline struct {
 	bindings int
 }
 
-// NewPipeline compiles SPIR-V with specialisation constants 0, 1, … for
-// shaders with storage buffers at bindings 0, 1, … of set 0.
+// NewPipeline compiles SPIR-V with specialization constants 0, 1, …, for shaders with storage
+// buffers at bindings 0, 1, … of set 0.
 func (d *Device) NewPipeline(code []byte, spec []uint32, bindings, pushBytes int) (*Pipeline, error) {
-	// Vulkan wants the code aligned to words.
+	// Vulkan requires word-aligned code.
 	words := make([]uint32, len(code)/4)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(code)), code)
 	p := &Pipeline{bindings: bindings}
@@ -534,13 +528,13 @@ func (d *Device) NewPipeline(code []byte, spec []uint32, bindings, pushBytes int
 	return p, nil
 }
 
-// FreePipeline gives a pipeline back.
+// FreePipeline frees a pipeline.
 func (d *Device) FreePipeline(p *Pipeline) {
 	C.mo_free_pipeline(d.c, &p.c)
 	d.live--
 }
 
-// Sets are what shaders see of blocks.
+// Sets are descriptor sets.
 type Sets struct {
 	Handles []uint64
 	pool    C.uint64_t
@@ -578,7 +572,7 @@ func (d *Device) NewSets(pipelines []*Pipeline, bindings [][]Binding) (*Sets, er
 	return s, nil
 }
 
-// FreeSets gives sets back.
+// FreeSets frees descriptor sets.
 func (d *Device) FreeSets(s *Sets) {
 	if s.pool != 0 {
 		C.mo_free_sets(d.c, s.pool)
@@ -588,14 +582,14 @@ func (d *Device) FreeSets(s *Sets) {
 	}
 }
 
-// List is so many commands, recorded once.
+// List is a recorded command buffer.
 type List struct {
 	Commands int
 	handle   C.uint64_t
-	copies   bool // and does nothing else
+	copies   bool // has no dispatches
 }
 
-// Record makes a list; Time and Reset are of the queries.
+// Record records a list; commands Time and Reset use the queries.
 func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 	cs := make([]C.mo_command, len(commands), len(commands)+1)
 	var push []uint32
@@ -639,7 +633,7 @@ func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 	return l, nil
 }
 
-// FreeList gives a list back.
+// FreeList frees a list.
 func (d *Device) FreeList(l *List) {
 	if l.handle != 0 {
 		C.mo_free_list(d.c, d.pool, l.handle)
@@ -648,13 +642,13 @@ func (d *Device) FreeList(l *List) {
 	}
 }
 
-// Queries are points in time that lists note.
+// Queries are timestamp queries.
 type Queries struct {
 	handle C.uint64_t
 	n      int
 }
 
-// NewQueries makes n of them; nil if the device has no clock.
+// NewQueries makes n queries; nil if the device has no timestamps.
 func (d *Device) NewQueries(n int) (*Queries, error) {
 	if d.Physical.timestampBits == 0 || n == 0 {
 		return nil, nil
@@ -667,7 +661,7 @@ func (d *Device) NewQueries(n int) (*Queries, error) {
 	return q, nil
 }
 
-// Times are the points' distances from the first.
+// Times reads the queries, as durations since the first.
 func (d *Device) Times(q *Queries) ([]time.Duration, error) {
 	ticks := make([]uint64, q.n)
 	if err := check("vkGetQueryPoolResults", int32(C.mo_read_queries(d.c, q.handle, C.uint32_t(q.n), (*C.uint64_t)(unsafe.Pointer(&ticks[0]))))); err != nil {
@@ -681,7 +675,7 @@ func (d *Device) Times(q *Queries) ([]time.Duration, error) {
 	return out, nil
 }
 
-// FreeQueries gives them back; nil is none.
+// FreeQueries frees queries, which may be nil.
 func (d *Device) FreeQueries(q *Queries) {
 	if q != nil {
 		C.mo_free_queries(d.c, q.handle)
@@ -689,7 +683,7 @@ func (d *Device) FreeQueries(q *Queries) {
 	}
 }
 
-// Submit runs lists in order, each submitted by itself, and waits for the last.
+// Submit runs lists in order, each in its own submission, and waits for the last.
 func (d *Device) Submit(lists []*List, timeout time.Duration) error {
 	d.handles = d.handles[:0]
 	for _, l := range lists {
