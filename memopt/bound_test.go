@@ -204,7 +204,7 @@ func TestBound(t *testing.T) {
 		odd := &graph.Tensor{Type: graph.Float32, Shape: x.Shape, Bytes: most.Bytes[4 : 4+bytes]}
 		copy(odd.Bytes, x.Bytes)
 		must(b.OutputHost("y", out, session.Exact, session.Import))
-		if err := b.Host("x", odd, session.Import); onDevice && (err == nil || !strings.Contains(err.Error(), "above a multiple of")) {
+		if err := b.Host("x", odd, session.Import); onDevice && (err == nil || !strings.Contains(err.Error(), "must be multiples of")) {
 			t.Errorf("an unaligned import: %v", err)
 		}
 		must(b.Host("x", odd, session.Auto))

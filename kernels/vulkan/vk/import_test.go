@@ -35,12 +35,12 @@ func TestImport(t *testing.T) {
 		bytes int64
 		says  string
 	}{
-		{at(64), int64(align), "the address is 64 and the size 0 above a multiple"},
-		{at(0), int64(align) - 4, "above a multiple"},
-		{at(0), 0, "there are 0 bytes"},
+		{at(64), int64(align), "address (remainder 64) and size (remainder 0) must be multiples"},
+		{at(0), int64(align) - 4, "must be multiples"},
+		{at(0), 0, "the memory is empty"},
 		{at(0), -int64(align), "bytes"},
 		{nil, int64(align), "bytes"},
-		{at(0), 1 << 62, "in one piece"},
+		{at(0), 1 << 62, "exceed the largest allocation"},
 	} {
 		if _, err := d.Import(bad.at, bad.bytes); !errors.Is(err, ErrImport) || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%v, %d bytes: %v", bad.at, bad.bytes, err)
