@@ -386,7 +386,7 @@ func TestRangesOfHalves(t *testing.T) {
 		t.Errorf("whole: %v", refused)
 	}
 	limits.Range = 4096
-	if refused := low().Refused; !strings.Contains(refused, "in pieces its sums want work space") {
+	if refused := low().Refused; !strings.Contains(refused, "run in pieces, its sums need work space") {
 		t.Errorf("in pieces: %v", refused)
 	}
 }

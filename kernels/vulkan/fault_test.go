@@ -67,7 +67,7 @@ func TestTooMuch(t *testing.T) {
 	s.Arena = 1 << 50
 	f := failing{"vkAllocateMemory", 0, -13, true}
 	_, err := vulkan.Open(&s, gpu, vulkan.Options{Faults: f.fault})
-	need := fmt.Sprintf("the plan needs %d bytes, and the device has ", s.Arena+s.State+s.Staging)
+	need := fmt.Sprintf("the plan needs %d bytes, but the device has ", s.Arena+s.State+s.Staging)
 	if !errors.Is(err, vk.ErrDeviceMemory) || !strings.Contains(err.Error(), need) || f.n != 0 {
 		t.Errorf("got %v", err)
 	}

@@ -58,11 +58,11 @@ func TestProof(t *testing.T) {
 		t.Errorf("an honest device: %v, %v", said, err)
 	}
 	lying(t)
-	if _, err := open(gpu, o); err == nil || !strings.Contains(err.Error(), "does not do here what it says") || !strings.HasSuffix(err.Error(), "leave it out") {
+	if _, err := open(gpu, o); err == nil || !strings.Contains(err.Error(), "gives wrong results on this device") || !strings.HasSuffix(err.Error(), "leave it out") {
 		t.Errorf("the path by name: %v", err)
 	}
 	said, err := open(&hardware, vulkan.Options{FastPaths: []string{vulkan.FastPathsAuto}})
-	if err != nil || len(said) != 1 || !strings.HasSuffix(said[0], "it is not taken") {
+	if err != nil || len(said) != 1 || !strings.HasSuffix(said[0], "it is not used") {
 		t.Errorf("auto: %v, %v", said, err)
 	}
 }

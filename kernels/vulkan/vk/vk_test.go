@@ -294,7 +294,7 @@ func TestErrors(t *testing.T) {
 	if err := check("vkQueueSubmit", -4); !errors.Is(err, ErrDeviceLost) {
 		t.Errorf("got %v", err)
 	}
-	if err := check("vkX", -77); err.Error() != "vkX: Vulkan's result -77" {
+	if err := check("vkX", -77); err.Error() != "vkX: VkResult -77" {
 		t.Errorf("got %v", err)
 	}
 }
