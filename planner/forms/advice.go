@@ -6,8 +6,8 @@ import (
 	"memopt/planner"
 )
 
-// advised adds to a budget that cannot be met what could be of this form, or is a plan that
-// meets it after all. Any other error is that.
+// advised adds to a BudgetError what other requests of this form could meet, or returns a plan that
+// Advise found to meet the budget after all. Other errors are returned as they are.
 func (f *Form) advised(err error, ask Ask) (*planner.Plan, error) {
 	var none *planner.BudgetError
 	if !errors.As(err, &none) {

@@ -11,8 +11,8 @@ import (
 	"memopt/planner"
 )
 
-// Plan is the best plan of all forms that settings allow. Where none fits, the error says
-// what would.
+// Plan finds the best plan of all forms that settings allow. If none fits, the error says what
+// would.
 func (s *Steps) Plan(ask Ask) (*planner.Plan, error) {
 	own, err := s.Own(ask)
 	if err != nil {
@@ -34,8 +34,7 @@ func (s *Steps) Plan(ask Ask) (*planner.Plan, error) {
 	return b.plan, nil
 }
 
-// Best is the plan that Plan gives, without its table, and without advice where there is
-// none.
+// Best finds the same plan as Plan, without its table, and without advice if there is none.
 func (s *Steps) Best(ask Ask) (*planner.Plan, error) {
 	own, err := s.Own(ask)
 	if err != nil {
@@ -52,8 +51,8 @@ func (s *Steps) Best(ask Ask) (*planner.Plan, error) {
 	return b.plan, nil
 }
 
-// best is a form, and its plan or why it has none; plainly says of the plain step's plan
-// what it would cost, if the form is another.
+// best is a form with its plan, or the error why it has none. If the form is not the one that
+// settings ask for, plainly says what the plan of that form would cost.
 type best struct {
 	form    *Form
 	plan    *planner.Plan
@@ -61,9 +60,8 @@ type best struct {
 	plainly string
 }
 
-// best is the best plan in the form that is the best one. The form that promises most is
-// planned first, as its plan spares looking for others that cost more. Of equals the own
-// form stays.
+// best plans the form with the lowest bound first, since a good plan early rules out others by
+// their bounds. Of equal plans that of the form f itself stays.
 func (f *Form) best() (b best, err error) {
 	own, err := newTrial(f)
 	if err != nil {
@@ -74,7 +72,7 @@ func (f *Form) best() (b best, err error) {
 		return b, err
 	}
 	var plain *planner.Plan
-	var none error // why there is no plan of the own form
+	var none error // why f itself has no plan
 	for len(open) > 0 {
 		slices.SortFunc(open, func(a, b *contender) int { return cmp.Or(cmp.Compare(a.least, b.least), a.place-b.place) })
 		next := open[0]
@@ -110,18 +108,18 @@ func (f *Form) best() (b best, err error) {
 	return b, nil
 }
 
-// contender is a form that may win something. What any of its plans costs at least is
-// known roughly before its step is derived, and better after that.
+// contender is a form that may win. The lower bound of its plans' cost is a rough one until its
+// step is derived.
 type contender struct {
-	*trial // nil: it is not derived yet
+	*trial // nil: not derived yet
 	choice
-	place int // of equals the first is planned first
-	least float64
+	place int // breaks ties of least
+	least float64 // lower bound of a plan's cost
 }
 
-// contenders are the own form, and others where these may win something. Under a budget
-// those are first whose plans may cost least, so the cheapest form is taken under any budget,
-// also one that everything kept is within.
+// contenders are the form that settings ask for and, if the request compares plans, all others.
+// Under a budget they are sorted by their bounds even if everything can be kept, so that the
+// cheapest form is taken under any budget.
 func (own *trial) contenders() ([]*contender, error) {
 	all := []*contender{{trial: own}}
 	if !own.ask.compares() {
@@ -147,8 +145,8 @@ func (own *trial) contenders() ([]*contender, error) {
 	return all, nil
 }
 
-// derive has a contender's step derived and looked at. It reports whether it still is one:
-// it can be planned, and may cost less than a plan that fits.
+// derive derives a contender's step and its bound. It reports whether the form is still a
+// contender: it can be planned, and may cost less than a plan that fits.
 func (own *trial) derive(c *contender) (is bool, err error) {
 	f, wrong := c.form()
 	if wrong != nil {
@@ -168,7 +166,7 @@ func (own *trial) derive(c *contender) (is bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// What costs more by itself comes later, whatever its plans cost.
+	// If the step with everything kept costs more already, the bound of its plans is not needed.
 	if c.least = c.look.Own(); c.least < first {
 		c.least, _, err = c.look.Least()
 		return true, err
@@ -176,7 +174,7 @@ func (own *trial) derive(c *contender) (is bool, err error) {
 	return !fits, nil
 }
 
-// InBytes is an ask with budgets in bytes: a share is one of the own form.
+// InBytes turns budgets given as shares into bytes: shares of the form that settings ask for.
 func (s *Steps) InBytes(ask Ask) (Ask, error) {
 	own, err := s.Own(ask)
 	if err != nil {
@@ -185,8 +183,8 @@ func (s *Steps) InBytes(ask Ask) (Ask, error) {
 	return own.inBytes(), nil
 }
 
-// inBytes is the ask with budgets in bytes: a share is one of the own form. What another has
-// beside its arena is its own, so what a budget leaves for that is too.
+// inBytes turns budgets given as shares into bytes: shares of form f. What other forms need besides
+// their arena differs, and so does what a budget leaves for the arena.
 func (f *Form) inBytes() Ask {
 	ask := f.ask
 	if f.steps.kind == recorded {
@@ -194,13 +192,13 @@ func (f *Form) inBytes() Ask {
 	}
 	r := ask.Request
 	r.Plain = f.plain
-	if r, err := f.inBytesOf(r); err == nil { // or else no form can be planned
+	if r, err := f.inBytesOf(r); err == nil { // if not, no form can be planned
 		ask.Budget, ask.ActivationBudget = planner.Size{Bytes: r.Budget.Bytes}, planner.Size{Bytes: r.ActivationBudget.Bytes}
 	}
 	return ask
 }
 
-// inBytesOf is a request with budgets in bytes: a share is one of the step with all values whole.
+// inBytesOf turns the budgets of a request into bytes: shares of the step with whole values.
 func (f *Form) inBytesOf(r planner.Request) (planner.Request, error) {
 	if f.plain == nil && f.beside != nil {
 		return f.beside.InBytes(r), nil
@@ -208,14 +206,15 @@ func (f *Form) inBytesOf(r planner.Request) (planner.Request, error) {
 	return r.InBytes(f.whole)
 }
 
-// prefers reports whether another plan is better: it can be had, it costs less where a budget binds
-// both, or is lower where none does; of those as low the cheaper one if cost is limited, or
-// else the one that keeps less. Of equals the first stays.
+// prefers reports whether the plan other is better than p. A plan beats an error; of two
+// BudgetErrors that with the lower best plan wins. Under a budget the lower cost wins, then the
+// lower arena; without one the lower arena, then, if extra compute is limited, the lower cost
+// before the fewer stashed bytes, else the reverse. Of equals p stays.
 func (a *Ask) prefers(p *planner.Plan, err error, other *planner.Plan, wrong error) bool {
 	if err != nil || wrong != nil {
 		var one, two *planner.BudgetError
 		if errors.As(err, &one) && errors.As(wrong, &two) {
-			return two.Best > 0 && two.Best < one.Best // the nearer miss is told
+			return two.Best > 0 && two.Best < one.Best // report the nearer miss
 		}
 		return err != nil && wrong == nil && errors.As(err, &one)
 	}
@@ -231,8 +230,7 @@ func (a *Ask) prefers(p *planner.Plan, err error, other *planner.Plan, wrong err
 	}
 }
 
-// worth is what another plan has to come to so as to be preferred to one that was found, if
-// one was.
+// worth is what another plan has to reach to be preferred to p, or to the error if there is no p.
 func (a *Ask) worth(p *planner.Plan, err error) planner.Worth {
 	switch {
 	case err != nil:
@@ -249,7 +247,8 @@ func costOf(p *planner.Plan) float64 {
 	return cost
 }
 
-// piecesText says what a plan spends on computing in pieces, and what is known of plans without.
+// piecesText is the warning about a plan in pieces: what the pieces cost, and what is known of
+// plans without them.
 func (f *Form) piecesText(p *planner.Plan, without string) string {
 	alone := fmt.Sprintf("that alone costs %s of the extra %s", percent(p.FormOverhead()), percent(p.Result.Overhead))
 	if own := p.FormOverhead(); own < 0 {
@@ -258,30 +257,30 @@ func (f *Form) piecesText(p *planner.Plan, without string) string {
 	return fmt.Sprintf("%s: %s; %s with %s", f.Does(), alone, without, f.plainlyText())
 }
 
-// Does says what the form does that settings leave open.
+// Does describes the pieces that the form computes and settings left to the planner.
 func (f *Form) Does() string {
 	return f.each("; ", func(r Row) string { return r.Doc })
 }
 
-// Name is the form at a point of a frontier.
+// name names the form in points of a frontier.
 func (f *Form) name() string { return f.each(", ", func(r Row) string { return r.Name }) }
 
-// With and Without are the settings that ask for the form, and those that rule it out.
+// With spells the settings that ask for the form.
 func (f *Form) With() string {
 	return f.each(" ", func(r Row) string { return f.ask.Say(r.Setting, r.Value) })
 }
 
-// Without is the settings that rule the form out.
+// Without spells the settings that rule the form out.
 func (f *Form) Without() string {
 	return f.each(" ", func(r Row) string { return f.ask.Say(r.Setting, off) })
 }
 
-// plainlyText is how the step is otherwise, and the settings that see to that.
+// plainlyText describes the step without the pieces, and the settings for it.
 func (f *Form) plainlyText() string {
 	return fmt.Sprintf("%s (%s)", f.each(" and ", func(r Row) string { return r.Plainly }), f.Without())
 }
 
-// each joins what is said of each row that was taken.
+// each joins a text of each row in taken.
 func (f *Form) each(between string, say func(Row) string) string {
 	var parts []string
 	for _, r := range f.taken {
@@ -290,13 +289,13 @@ func (f *Form) each(between string, say func(Row) string) string {
 	return strings.Join(parts, between)
 }
 
-// without says what the plan of the own form would cost, or why there is none.
+// without says what the plan without pieces would cost, or that there is none.
 func without(plain *planner.Plan, none error, look *planner.Prospect) string {
 	var wrong *planner.BudgetError
 	switch {
 	case plain != nil:
 		return "it would be " + percent(plain.Result.Overhead)
-	case errors.As(none, &wrong) && wrong.Best == 0: // it was not looked for to the end
+	case errors.As(none, &wrong) && wrong.Best == 0: // the search for the lowest plan was cut short
 		if least, of, err := look.Least(); err == nil && !math.IsInf(least, 1) {
 			return "it would be at least " + percent(least/of-1)
 		}

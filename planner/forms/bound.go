@@ -5,13 +5,13 @@ import (
 	"memopt/planner"
 )
 
-// leastOf is at least what any plan of a choice costs, before its step is derived: 0 where
+// leastOf is a lower bound of the cost of any plan of a choice whose step is not derived yet; 0 if
 // nothing is known.
 //
-// Whatever plan the choice has, the own form has one that does the same with the operators
-// that those in pieces stand for, and keeps all that these make. So it takes no more bytes
-// than the other and these together, and what it costs is no more than what the other does
-// and these do. Of the gradients as much is true as of the forward pass.
+// Any plan of the choice becomes a plan of the form own by running the operators that the pieces
+// replace instead of the pieces, and keeping all their results. It needs at most the bytes of the
+// first plan plus those of the replaced nodes, and costs at most the cost of the first plan plus
+// theirs. The same holds for their gradients.
 func (own *trial) leastOf(c choice) float64 {
 	forward, err := c.step.outline()
 	if err != nil {
@@ -40,7 +40,8 @@ func (own *trial) leastOf(c choice) float64 {
 	return least
 }
 
-// sameNode reports whether a graph has a node that does the same under the same names.
+// sameNode reports whether a graph has a node with the same operator and the same names of inputs
+// and outputs.
 func sameNode(n *graph.Node, in *graph.Graph) bool {
 	for i, v := range n.Outputs {
 		if v == nil {

@@ -7,8 +7,8 @@ import (
 	"memopt/planner"
 )
 
-// TestLeastOf: no plan of a form costs less than is said of it before its step is derived;
-// and what is said is enough to leave a form out that is worth nothing.
+// TestLeastOf: no plan of a form costs less than the bound known before its step is derived, and
+// the bound rules out a form that cannot win.
 func TestLeastOf(t *testing.T) {
 	dims := map[string]int64{"batch": 4, "seq": 32}
 	near := false

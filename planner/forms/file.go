@@ -6,8 +6,8 @@ import (
 	"memopt/planner"
 )
 
-// Read is the plan of a file, checked against the step that settings ask for. Costs are
-// told beside the step that the file names.
+// Read checks a saved plan against the step that settings ask for. Costs are relative to the step
+// with the settings beside, which the file names.
 func (s *Steps) Read(file *planner.File, ask Ask, beside map[string]string) (*planner.Plan, error) {
 	f, err := s.Own(ask)
 	if err != nil {

@@ -13,41 +13,40 @@ import (
 	"memopt/planner/shrink"
 )
 
-// Ask is what is asked of a step.
+// Ask is a request for a plan of a step.
 type Ask struct {
 	planner.Request
-	// Settings are those that Rows name, by name.
+	// Settings are the settings that Rows name.
 	Settings map[string]string
-	// Given are the settings that shape the step, as far as somebody gave them, and
-	// Clusters the setting that names clusters.
+	// Given are the settings that shape the step, if the user gave them; Clusters is the setting
+	// that names clusters.
 	Given    map[string]string
 	Clusters planner.Setting
-	// Kept names the values that are kept in less, whatever settings say; nil leaves that
-	// to them.
+	// Kept, if not nil, names the values to store less of, whatever the settings say.
 	Kept []string
-	// Measured: costs are times of nodes, which were measured in one form alone.
+	// Measured: costs are measured times of nodes, which are known for one form only.
 	Measured bool
-	// Say spells a setting for whoever asks.
+	// Say spells a setting as the user would write it.
 	Say func(setting, value string) string
 }
 
-// limited reports whether a budget binds the plan.
+// limited reports whether there is a budget.
 func (a *Ask) limited() bool {
 	return a.Budget != (planner.Size{}) || a.ActivationBudget != (planner.Size{})
 }
 
-// compares reports whether settings ask for a plan that is lower or cheaper than another:
-// then other forms of the step are worth a look.
+// compares reports whether the request asks for a lower or a cheaper plan than another, so that
+// other forms of the step are worth planning.
 func (a *Ask) compares() bool { return a.limited() || a.MaxOverhead > 0 }
 
-// with is the ask with a row in force.
+// with returns the request with a setting changed.
 func (a Ask) with(setting, value string) Ask {
 	a.Settings = maps.Clone(a.Settings)
 	a.Settings[setting] = value
 	return a
 }
 
-// Form is a step with choices made: those of settings, and those that are tried.
+// Form is a step with choices made by settings or tried by the planner.
 type Form struct {
 	Graph  *graph.Graph
 	Passes graph.Report // what was done to the forward graph
@@ -55,22 +54,22 @@ type Form struct {
 	ask   Ask
 	steps *Steps
 	step  *step
-	whole *graph.Graph // the step with all values whole
-	plain *graph.Graph // the step that costs are told beside, where settings leave the pieces open; else nil
-	// beside is that step as it was looked at, or whole where there is none, if it was.
+	whole *graph.Graph // the step that stores whole values only
+	plain *graph.Graph // the step that costs are relative to, if the pieces of this form are not asked for; else nil
+	// beside is the prospect of plain, or of whole if plain is nil; nil: not looked at yet.
 	beside *planner.Prospect
-	taken  []Row // pieces that settings leave open, and this form has
+	taken  []Row // the pieces in this form that settings leave to the planner
 
 	found []shrink.Candidate
 	keys  []shrink.Key
-	on    []bool // the candidates that Graph keeps less of
-	// named is whether settings name what is on; open whether the planner decides.
+	on    []bool // the candidates that Graph stores less of
+	// named: settings name the candidates in on; open: the planner decides about them.
 	named, open bool
 }
 
-// Own is the form that settings ask for: everything for on, what clusters name, and for
-// auto nothing yet. Where rounding is asked for, all is rounded that clusters name, or
-// else all, but under a budget only what it takes.
+// Own is the form that settings ask for: all candidates for on, those that clusters name, none for
+// auto. If rounding is asked for, the values that clusters name are rounded, or else all; under a
+// budget, only as many as needed.
 func (s *Steps) Own(ask Ask) (*Form, error) { return s.form(s.of(asked(ask.Settings)), ask) }
 
 func (s *Steps) form(t *step, ask Ask) (*Form, error) {
@@ -111,7 +110,7 @@ func (s *Steps) form(t *step, ask Ask) (*Form, error) {
 		}
 	}
 	for i, c := range f.found {
-		all := len(lossy) > 0 && !f.named && !ask.limited() // all that would be rounded, in its exact form where it has one
+		all := len(lossy) > 0 && !f.named && !ask.limited() // all values to round; those that have an exact extract as that
 		f.on[i] = f.on[i] || all || !c.Lossy && keep == on
 	}
 	lossless := f.mayExtract() && ask.Compat == "" && (ask.compares() || ask.Level == 2)
@@ -120,13 +119,13 @@ func (s *Steps) form(t *step, ask Ask) (*Form, error) {
 	return f, err
 }
 
-// mayExtract reports whether the planner may keep in less what is exact.
+// mayExtract reports whether the planner may choose exact extracts.
 func (f *Form) mayExtract() bool { return f.ask.Settings["shrink"] == auto && f.steps.kind == derived }
 
-// Candidates is how many values can be kept in less.
+// Candidates is the number of values that can be stored smaller.
 func (f *Form) Candidates() int { return len(f.found) }
 
-// make is the step in which some candidates are kept in less.
+// make returns the step's graph with the candidates in on stored smaller.
 func (f *Form) make(on []bool) (*graph.Graph, error) {
 	var chosen []shrink.Candidate
 	for i, is := range on {
@@ -137,7 +136,7 @@ func (f *Form) make(on []bool) (*graph.Graph, error) {
 	return f.step.keeping(f.steps.ctx, chosen)
 }
 
-// extracted is on, and all that is exact.
+// extracted returns on with all exact candidates added.
 func (f *Form) extracted(on []bool) []bool {
 	more := slices.Clone(on)
 	for i, c := range f.found {
@@ -146,7 +145,7 @@ func (f *Form) extracted(on []bool) []bool {
 	return more
 }
 
-// lossy is how many of some candidates would be rounded.
+// lossy counts the rounded candidates in on.
 func (f *Form) lossy(on []bool) (n int) {
 	for i, is := range on {
 		if is && f.found[i].Lossy {
@@ -158,7 +157,7 @@ func (f *Form) lossy(on []bool) (n int) {
 
 func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
 
-// Most is the form's graph with all in less that can be, if a plan may have that.
+// Most is the form's graph with every candidate stored smaller, if the planner may choose that.
 func (f *Form) Most() (g *graph.Graph, may bool) {
 	if !f.open {
 		return nil, false
@@ -167,8 +166,8 @@ func (f *Form) Most() (g *graph.Graph, may bool) {
 	return g, err == nil
 }
 
-// Others are the forms with some of what settings leave open in pieces, or all of it; none
-// where settings choose themselves, or the step has no such form.
+// Others are the forms with pieces that settings leave to the planner, in every combination; none
+// if settings decide, or the step has no such form.
 func (s *Steps) Others(ask Ask) (iter.Seq[*Form], error) {
 	own, err := s.Own(ask)
 	if err != nil {
@@ -177,7 +176,7 @@ func (s *Steps) Others(ask Ask) (iter.Seq[*Form], error) {
 	return own.others(ask), nil
 }
 
-// others are made one by one, of an ask that may have budgets in bytes.
+// others derives the forms one by one; ask may have its budgets in bytes.
 func (f *Form) others(ask Ask) iter.Seq[*Form] {
 	return func(yield func(*Form) bool) {
 		for _, c := range f.choices(ask) {
@@ -188,8 +187,7 @@ func (f *Form) others(ask Ask) iter.Seq[*Form] {
 	}
 }
 
-// choice is a form with something in pieces that settings leave open. Its step is not
-// derived yet.
+// choice is a form with pieces that settings leave to the planner. Its step need not be derived.
 type choice struct {
 	own   *Form
 	ask   Ask
@@ -197,7 +195,7 @@ type choice struct {
 	step  *step
 }
 
-// choices are what settings leave open.
+// choices lists the combinations of pieces that settings leave to the planner.
 func (f *Form) choices(ask Ask) []choice {
 	if ask.Compat != "" || f.steps.kind != derived || ask.Measured {
 		return nil
@@ -220,7 +218,7 @@ func (f *Form) choices(ask Ask) []choice {
 	return made[1:]
 }
 
-// form derives the step.
+// form derives the choice's step.
 func (c *choice) form() (*Form, error) {
 	f, err := c.own.steps.form(c.step, c.ask)
 	if err == nil {
@@ -229,9 +227,9 @@ func (c *choice) form() (*Form, error) {
 	return f, err
 }
 
-// kernelsKeepBits reports whether an operator that computes in pieces does so in kernels,
-// with the bits of its pieces' kernels: all its numbers are float32, which is rounded
-// nowhere, and it has kernels for the dims, as far as they are known.
+// kernelsKeepBits reports whether kernels compute the pieces' operators with the same bits as the
+// operators they replace: their inputs are float32, so nothing is rounded between, and the kernels
+// support the dims, as far as these are known.
 func kernelsKeepBits(g *graph.Graph, p graph.Pieces, dims map[string]int64) bool {
 	b, unbound := graph.Bind(dims)
 	return !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
@@ -249,8 +247,8 @@ func kernelsKeepBits(g *graph.Graph, p graph.Pieces, dims map[string]int64) bool
 	})
 }
 
-// at is the step in which some candidates are kept in less, and the request whose table
-// tells them. Where the planner decides, all are told beside the step with its values whole.
+// at returns the step's graph with the candidates in on stored smaller, and the request whose table
+// shows them. If the planner decides, costs are relative to the step with whole values.
 func (f *Form) at(on []bool) (g *graph.Graph, r planner.Request, err error) {
 	g, r = f.Graph, f.ask.Request
 	r.Plain = f.plain
@@ -272,7 +270,7 @@ func (f *Form) at(on []bool) (g *graph.Graph, r planner.Request, err error) {
 	return g, r, err
 }
 
-// extracts are the rows of what can be kept in less, beside what is on.
+// extracts returns the table's rows of candidates; on says which are stored smaller.
 func (f *Form) extracts(on []bool) (rows []planner.Extract) {
 	for _, k := range f.keys {
 		e := planner.Extract{ID: k.ID}
@@ -297,8 +295,8 @@ func (f *Form) extracts(on []bool) (rows []planner.Extract) {
 	return rows
 }
 
-// take makes a choice of candidates the form's. Where it has no plan it is the one that
-// comes nearest to what is asked, and what would fit is looked for in it.
+// take makes the candidates in on the form's choice. p is nil if it has no plan; then it is the
+// choice that came nearest, and advice is computed for it.
 func (f *Form) take(on []bool, p *planner.Plan) {
 	f.on = on
 	if p != nil {
@@ -308,7 +306,7 @@ func (f *Form) take(on []bool, p *planner.Plan) {
 	}
 }
 
-// tell puts into a plan its table, and what is to be known of its form.
+// tell fills in the plan's table, form and warnings.
 func (f *Form) tell(p *planner.Plan) error {
 	if err := p.Tabulate(); err != nil {
 		return err
@@ -324,7 +322,7 @@ func (f *Form) tell(p *planner.Plan) error {
 	return nil
 }
 
-// describe fills in the plan's form.
+// describe fills in Plan.Form.
 func (f *Form) describe(p *planner.Plan) {
 	d := &p.Form
 	d.Whole, d.Passes, d.Settings, d.Beside = f.whole, f.Passes, map[string]string{}, map[string]string{}
@@ -348,7 +346,7 @@ func (f *Form) describe(p *planner.Plan) {
 	d.Rounded = f.lossy(f.on)
 }
 
-// decided is the settings that make the form again which the planner chose, where it had to.
+// decided returns settings that reproduce what the planner chose for this form, if it had a choice.
 func (f *Form) decided() map[string]string {
 	if !f.open {
 		return nil
@@ -360,13 +358,13 @@ func (f *Form) decided() map[string]string {
 	case lossless >= 0 && f.on[lossless]:
 		return map[string]string{"shrink": on}
 	case f.lossy(all(len(f.found))) > 0:
-		return nil // under a budget nothing is rounded, or extracted, that requests do not name
+		return nil // under a budget only what requests name is rounded or extracted
 	default:
 		return map[string]string{"shrink": off}
 	}
 }
 
-// spelled is what is on as requests.
+// spelled spells the candidates in on as requests.
 func (f *Form) spelled() string {
 	var parts []string
 	for _, k := range f.keys {
@@ -383,20 +381,20 @@ func (f *Form) spelled() string {
 	return strings.Join(parts, ",")
 }
 
-// refused names the requests that the settings themselves overrule.
+// refused warns about requests that shrink=off overrules.
 func (f *Form) refused() (out []string) {
 	if f.ask.Settings["shrink"] != off || roundedTo[f.ask.Settings["lossy"]] != 0 {
 		return nil
 	}
 	for _, k := range f.keys {
 		if f.ask.Wants(k.ID, 0) {
-			out = append(out, fmt.Sprintf("the values of %q are kept whole, whatever a request says: shrink is off", k.ID))
+			out = append(out, fmt.Sprintf("the request for %q has no effect, as shrink is off: its values are kept whole", k.ID))
 		}
 	}
 	return out
 }
 
-// lossyText says what of the step is not exact.
+// lossyText says how many values are rounded.
 func (f *Form) lossyText(name string) string {
 	of := f.lossy(all(len(f.found)))
 	switch n := f.lossy(f.on); n {

@@ -11,7 +11,7 @@ import (
 	"memopt/planner"
 )
 
-// stepsOf is the training step of a model, and how often one of its forms was derived.
+// stepsOf is a model's training step, and a count of the forms derived.
 func stepsOf(t *testing.T, spec zoo.Spec) (s *Steps, derived *int) {
 	t.Helper()
 	g, err := zoo.New(spec, kernels.Library)
@@ -41,8 +41,8 @@ func askOf(dims map[string]int64, percent float64) Ask {
 		Say:      func(setting, value string) string { return setting + "=" + value }}
 }
 
-// TestTrifling: a form that keeps a few bytes less of many is not planned, and one that
-// keeps as much less of few is.
+// TestTrifling: a form that saves few bytes relative to the arena is not planned; one that saves as
+// many of a small arena is.
 func TestTrifling(t *testing.T) {
 	s, _ := stepsOf(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 100})
 	for batch, want := range map[int64]bool{1: false, 64: true} {
@@ -56,13 +56,13 @@ func TestTrifling(t *testing.T) {
 			t.Fatal(err)
 		}
 		if trial.trifling(f.extracted(f.on)) != want {
-			t.Errorf("batch %d: what could be kept in less is a trifle: %v", batch, !want)
+			t.Errorf("batch %d: trifling is %v", batch, !want)
 		}
 	}
 }
 
-// TestDerivedOnce: a form is derived when a question needs it, once for all questions, and
-// again after Forget; what has nothing to compute in pieces is the step without.
+// TestDerivedOnce: a form is derived once, when a question needs it, and again after Forget; a step
+// without anything to compute in pieces has one form.
 func TestDerivedOnce(t *testing.T) {
 	dims := map[string]int64{"batch": 4, "seq": 32}
 	s, derived := stepsOf(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 16, Heads: 2, Vocab: 300})

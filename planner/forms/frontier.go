@@ -9,14 +9,14 @@ import (
 	"memopt/planner"
 )
 
-// longStep is how many nodes a step has whose frontier is drawn in two forms alone, as it
-// is and with all that settings leave open in pieces.
+// longStep is the number of nodes from which on the frontier covers two forms only: the one that
+// settings ask for, and the one with all pieces that they leave to the planner.
 const longStep = 2048
 
-// trifling is how small a part of the arena is no second curve worth.
+// trifling: extracts that save less than 1/trifling of the arena are not worth a second curve.
 const trifling = 1000
 
-// Frontier is peak against extra cost in every form of the step that a budget may have.
+// Frontier is the curve of peak against extra cost over every form that a budgeted plan may take.
 func (s *Steps) Frontier(ask Ask) (*planner.Curve, error) {
 	own, err := s.Own(ask)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Steps) Frontier(ask Ask) (*planner.Curve, error) {
 	}
 	others := slices.Collect(own.others(ask))
 	if len(others) > 1 && len(own.Graph.Nodes) > longStep {
-		others = others[len(others)-1:] // all of it
+		others = others[len(others)-1:] // all pieces
 	}
 	forms := append([]*Form{own}, others...)
 	curves, errs := make([]*planner.Curve, len(forms)), make([]error, len(forms))
@@ -44,7 +44,7 @@ func (s *Steps) Frontier(ask Ask) (*planner.Curve, error) {
 	return curves[0], nil
 }
 
-// frontier is that of the form, with values whole and in less.
+// frontier is the form's curve, with whole values and with extracts.
 func (f *Form) frontier() (c *planner.Curve, err error) {
 	defer weights.Guard(&err)() // it has a goroutine of its own
 	r := f.ask.Request
@@ -75,7 +75,7 @@ func (f *Form) frontier() (c *planner.Curve, err error) {
 	return c, nil
 }
 
-// savings is the bytes that the extracts of a request free together.
+// savings is the bytes that the extracts in force save together.
 func savings(r planner.Request) (bytes int64, err error) {
 	b, err := graph.Bind(r.Dims)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"memopt/planner"
 )
 
-// Largest is the plan of the largest size of a dim that fits, in the form of the step that
-// allows the largest one. Where none fits, the error says what would.
+// Largest finds the largest size of a dim that fits in any form, and its plan. If none fits, the
+// error says what would.
 func (s *Steps) Largest(ask Ask, dim string) (*planner.Plan, error) {
 	own, err := s.Own(ask)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Steps) Largest(ask Ask, dim string) (*planner.Plan, error) {
 	return best.advised(wrong, ask)
 }
 
-// Largest is the plan of the largest size, with values whole or in less; nil if none above
-// another size fits. It has no table.
+// Largest finds the largest size above another one that fits in this form, and its plan, which has
+// no table; nil if there is none.
 func (f *Form) Largest(dim string, above int64) (*planner.Plan, error) {
 	plan := func(on []bool, above int64) (*planner.Plan, error) {
 		g, r, err := f.at(on)

@@ -9,39 +9,38 @@ import (
 	"memopt/planner/shrink"
 )
 
-// Steps are one training step with every combination of what may be computed in pieces,
-// the one with none first. Graphs are made when they are asked for, and then kept; nothing
-// else changes.
+// Steps is a training step in every combination of pieces, the first with none. Graphs are derived
+// when needed, and then kept; nothing else changes.
 type Steps struct {
 	ctx  context.Context
 	kind kind
 	list []*step
 }
 
-// kind says whose a step is.
+// kind says where a step comes from.
 type kind uint8
 
 const (
-	derived  kind = iota // it was derived here, so it has all forms
-	brought              // a trainer made it, and runs it: extracts are nothing to it, so they are for those who ask
-	recorded             // its operators are known by name only, so it has one form
+	derived  kind = iota // derived from a forward graph; it has all forms
+	brought              // read from a file, with its backward pass; the trainer that runs it may not know extracts, so only a user chooses them
+	recorded             // recorded by a trainer; its operators are known by name only, so it has one form
 )
 
-// Derived is a step, and what was done to its forward graph.
+// Derived is a step and the report of the passes over its forward graph.
 type Derived struct {
 	Graph  *graph.Graph
 	Passes graph.Report
 }
 
-// Forward is a forward graph with some of it in pieces.
+// Forward is a forward graph, some of it in pieces.
 type Forward struct {
 	Graph  *graph.Graph
-	Pieces []graph.Pieces // of those that were asked for what it has
-	Passes graph.Report   // what was done to it
+	Pieces []graph.Pieces // those of the requested ones that the graph has
+	Passes graph.Report   // of the passes over it
 }
 
-// Derive lists a step that derive makes of a forward graph, which forward gives with some of
-// it in pieces.
+// Derive lists the forms of a step: forward returns the forward graph with the given pieces, derive
+// appends the backward pass to it.
 func Derive(ctx context.Context, forward func(pieces []graph.Pieces) (Forward, error), derive func(forward *graph.Graph) (*graph.Graph, error)) *Steps {
 	s := &Steps{ctx: ctx}
 	combinations := [][]Row{nil}
@@ -58,7 +57,7 @@ func Derive(ctx context.Context, forward func(pieces []graph.Pieces) (Forward, e
 			pieces = append(pieces, r.Pieces)
 		}
 		s.list = append(s.list, &step{rows: rows, read: func() (Forward, error) { return forward(pieces) }, derive: func(f Forward) (Derived, error) {
-			if len(f.Pieces) < len(pieces) { // the step is the one with those
+			if len(f.Pieces) < len(pieces) { // the graph lacks some of the pieces, so the step is the form without these
 				return s.of(slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !slices.Contains(f.Pieces, r.Pieces) })).get()
 			}
 			g, err := derive(f.Graph)
@@ -68,7 +67,7 @@ func Derive(ctx context.Context, forward func(pieces []graph.Pieces) (Forward, e
 	return s
 }
 
-// Brought is the step of a file that has its backward pass.
+// Brought is a step read from a file that has its backward pass.
 func Brought(ctx context.Context, g *graph.Graph) *Steps { return only(ctx, brought, g) }
 
 // Recorded is a step whose operators are known by name only.
@@ -78,14 +77,14 @@ func only(ctx context.Context, k kind, g *graph.Graph) *Steps {
 	return &Steps{ctx: ctx, kind: k, list: []*step{{made: &Derived{Graph: g}}}}
 }
 
-// Brought reports whether the file has the step.
+// Brought reports whether the step was read or recorded, not derived.
 func (s *Steps) Brought() bool { return s.kind != derived }
 
-// Recorded reports whether the step has one form alone.
+// Recorded reports whether the step was recorded, and so has one form only.
 func (s *Steps) Recorded() bool { return s.kind == recorded }
 
-// Forget drops the graphs that were made, but for the one that settings ask for. They are
-// made again when they are asked for.
+// Forget drops all derived graphs but that of the form that settings ask for. They are derived
+// again when needed.
 func (s *Steps) Forget(settings map[string]string) {
 	own := s.of(asked(settings))
 	for _, t := range s.list {
@@ -95,7 +94,7 @@ func (s *Steps) Forget(settings map[string]string) {
 	}
 }
 
-// of is the step with some rows in force.
+// of is the step with the pieces of rows.
 func (s *Steps) of(rows []Row) *step {
 	if s.kind != derived {
 		return s.list[0]
@@ -105,7 +104,7 @@ func (s *Steps) of(rows []Row) *step {
 	})]
 }
 
-// asked are the rows in pieces that settings ask for.
+// asked are the rows in pieces that settings turn on.
 func asked(settings map[string]string) (rows []Row) {
 	for _, r := range inPieces {
 		if settings[r.Setting] == r.Value {
@@ -115,20 +114,20 @@ func asked(settings map[string]string) (rows []Row) {
 	return rows
 }
 
-// step is a training step before anything of it is kept in less.
+// step is a training step in one combination of pieces, with whole values.
 type step struct {
-	rows   []Row // what is in pieces
+	rows   []Row // its pieces
 	read   func() (Forward, error)
 	derive func(Forward) (Derived, error)
 
 	mu      sync.Mutex
-	forward *Forward // until the step is made of it
+	forward *Forward // nil once the step is derived from it
 	made    *Derived
 	failed  error
 	exact   []shrink.Candidate
-	looked  bool // exact was looked for
+	looked  bool // exact is known
 	lossy   map[graph.DType][]shrink.Candidate
-	kept    *graph.Graph // the last graph that keeps some in less, and what is in it
+	kept    *graph.Graph // the last graph made by keeping, for the candidates keptOf
 	keptOf  []int64
 }
 
@@ -152,8 +151,8 @@ func (t *step) get() (Derived, error) {
 	return *t.made, nil
 }
 
-// outline is the forward graph, which takes much less time than the step does; or the step,
-// if that is there.
+// outline is the forward graph, which is much faster to make than the step, or the step itself if
+// that is derived already.
 func (t *step) outline() (Forward, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,13 +175,13 @@ func (t *step) forget() {
 	t.forward, t.made, t.failed, t.exact, t.looked, t.lossy, t.kept, t.keptOf = nil, nil, nil, nil, false, nil, nil, nil
 }
 
-// has reports whether the step computes something in pieces.
+// has reports whether a graph computes something in the given pieces.
 func has(g *graph.Graph, p graph.Pieces) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Pieces == p })
 }
 
-// candidates are what of the step can be kept in less: exactly, and rounded to a type, if
-// that is not 0.
+// candidates finds the values of the step that can be stored smaller: by exact extracts, and, if to
+// is not 0, rounded to that type.
 func (t *step) candidates(ctx context.Context, to graph.DType) (exact, lossy []shrink.Candidate, err error) {
 	made, err := t.get()
 	if err != nil {
@@ -208,7 +207,7 @@ func (t *step) candidates(ctx context.Context, to graph.DType) (exact, lossy []s
 	return t.exact, t.lossy[to], nil
 }
 
-// keeping is the step's graph with some values kept in less.
+// keeping returns the step's graph with the chosen candidates stored smaller.
 func (t *step) keeping(ctx context.Context, chosen []shrink.Candidate) (*graph.Graph, error) {
 	made, err := t.get()
 	if err != nil || len(chosen) == 0 {
@@ -220,7 +219,7 @@ func (t *step) keeping(ctx context.Context, chosen []shrink.Candidate) (*graph.G
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kept != nil && slices.Equal(of, t.keptOf) { // a table asks for what was tried
+	if t.kept != nil && slices.Equal(of, t.keptOf) { // tables ask for the graph of the last trial
 		return t.kept, nil
 	}
 	g, err := shrink.Apply(ctx, made.Graph, chosen)

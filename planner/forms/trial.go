@@ -10,12 +10,12 @@ import (
 	"memopt/planner/shrink"
 )
 
-// trial plans a form with some of its values kept in less, and keeps the best choice. Shares of what the
-// step needs are those of the step with all values whole.
+// trial plans a form with various candidates stored smaller, and keeps the best choice. Budgets
+// given as shares are shares of the step with whole values.
 type trial struct {
 	*Form
-	look  *planner.Prospect // at the form that settings give
-	worth planner.Worth     // what a plan has to come to, if there is none
+	look  *planner.Prospect // of the form with the candidates that settings turn on
+	worth planner.Worth     // what the first plan has to reach
 }
 
 func newTrial(f *Form) (t *trial, err error) {
@@ -48,7 +48,7 @@ func (t *trial) lookAt(on []bool) (*planner.Prospect, error) {
 	return planner.Look(g, r)
 }
 
-// best is the best plan. It has no table yet. One that does not come to worth need not be
+// best returns the form's best plan, without a table. A plan that does not reach worth need not be
 // found.
 func (t *trial) best(worth planner.Worth) (*planner.Plan, error) {
 	t.worth = worth
@@ -59,7 +59,7 @@ func (t *trial) best(worth planner.Worth) (*planner.Plan, error) {
 	return p, err
 }
 
-// than is what a plan has to come to so as to be taken instead of one that was found.
+// than is what a plan has to reach to replace p.
 func (t *trial) than(p *planner.Plan, err error) planner.Worth {
 	if err != nil {
 		return t.worth
@@ -75,9 +75,8 @@ func (t *trial) plan(on []bool, worth planner.Worth) (*planner.Plan, error) {
 	return x.Plan(worth)
 }
 
-// better compares the plan of the form that settings give with what else the planner may
-// do: keep in less what is exact, and round, under a budget, as few values as make the plan
-// no dearer than more would.
+// better compares the plan p with the plan that uses all exact extracts, and, under a budget, with
+// plans that round as few values as needed to be as cheap as any that rounds more.
 func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	if on := t.extracted(t.on); t.mayExtract() && !slices.Equal(on, t.on) && !(settled(err) && t.trifling(on)) {
 		if other, wrong := t.plan(on, t.than(p, err)); t.ask.prefers(p, err, other, wrong) {
@@ -111,7 +110,7 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 		}
 		p, err, best = other, wrong, n
 	}
-	// Fewer may do as well.
+	// Bisect for the fewest values that do as well.
 	least, most := 0, 0.0
 	for _, n := range tried {
 		if n < best {
@@ -133,33 +132,34 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	return p, err
 }
 
-// Shares is how many shares of the values are rounded for a trial, where rounding is asked for.
+// Shares is the number of steps in which more and more values are rounded, if rounding is asked
+// for.
 const Shares = 8
 
-// free reports whether a plan is there that computes nothing again.
+// free reports whether p exists and recomputes nothing.
 func free(p *planner.Plan, err error) bool { return err == nil && p.Result.Again == 0 }
 
-// trifle is what it takes of a step to round more values for.
+// trifle is the least cost that rounding more values has to save.
 func trifle(p *planner.Plan) float64 {
 	_, plain := p.Cost()
 	return plain / 1000
 }
 
-// settled reports whether there is a plan, or none that is of use beside one of another form: a few
-// bytes decide between the others, those that fit and those that do not.
+// settled reports whether p exists, or the search for it was cut short because it could not beat
+// another form's plan. Otherwise a few bytes may decide whether a plan fits.
 func settled(err error) bool {
 	var none *planner.BudgetError
 	return err == nil || errors.As(err, &none) && none.Best == 0
 }
 
-// trifling reports whether what a choice keeps in less beside what is on is too few bytes for a plan
-// to be better: limits of the arena are hardly told apart by as many.
+// trifling reports whether the candidates in on save too few bytes beyond those of the form for
+// planning to notice.
 func (t *trial) trifling(on []bool) bool {
 	arena, wrong := t.look.Arena()
 	return wrong == nil && t.freed(on) < arena/toldApart
 }
 
-// freed is the bytes that a choice keeps less beside what is on.
+// freed is the bytes that the candidates in on save beyond those of the form.
 func (t *trial) freed(on []bool) int64 {
 	saved := graph.Num(0)
 	for i, c := range t.found {
@@ -178,5 +178,5 @@ func (t *trial) freed(on []bool) int64 {
 	return bytes
 }
 
-// toldApart is how many limits of an arena planning tells apart, about.
+// toldApart is the resolution of planning: about how many limits of an arena it tells apart.
 const toldApart = 1 << 13
