@@ -9,15 +9,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Apply gives the step that keeps less of the chosen candidates of g instead of
-// their values. Nodes keep their names and their order; an extract is made right
-// after its value, and what reads it stands where the reader of the value stood.
-// A value in another type is made what it was again right before each reader.
+// Apply rewrites the step g so that backward reads the extracts of the chosen candidates instead of
+// their values. Nodes keep their names and order; an extract is computed right after its value, and
+// a node that reads it takes the place of the one that read the value. A value stored in another
+// type is converted back right before each reader.
 func Apply(ctx context.Context, g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 	r := &rewriter{b: graph.NewBuilder(graph.New(g.Lib, g.Name)), now: make([]*graph.Value, len(g.Values)), by: map[*graph.Node]extract{},
 		rounded: make([]*rounded, len(g.Values)), before: map[*graph.Node][]*rounded{}, after: map[*graph.Node][]*rounded{}, scope: "keep"}
 	for slices.ContainsFunc(g.Values, func(v *graph.Value) bool { return strings.HasPrefix(v.Name, r.scope+"/") }) {
-		r.scope += "_" // the step was shrunk before
+		r.scope += "_" // taken by an earlier Apply
 	}
 	r.b.Context = ctx
 	of := make([]*Candidate, len(g.Values)) // by value
@@ -76,15 +76,15 @@ type rewriter struct {
 	b   *graph.Builder
 	now []*graph.Value // by old value
 	by  map[*graph.Node]extract
-	// rounded is by old value, its views among them; before and after are where
-	// their copies are made.
+	// rounded is by old value; views share the entry of their value. before and after say at which
+	// nodes the converted copies are made.
 	rounded       []*rounded
 	before, after map[*graph.Node][]*rounded
-	// scope begins the names of all that is new.
+	// scope is the prefix of all new names.
 	scope string
 }
 
-// extract is what an old node reads now: the form that does, and the value.
+// extract replaces an input of a node: the form that reads it, and the extract.
 type extract struct {
 	form graph.Smaller
 	kept *graph.Value
@@ -106,7 +106,7 @@ func (r *rewriter) keep(c *Candidate) {
 	for _, n := range c.Readers {
 		s, ok := form(n, c.Value)
 		if !ok {
-			panic(fmt.Sprintf("shrink: %s has no form that reads less than %s", n.Name, c.Value))
+			panic(fmt.Sprintf("shrink: node %s has no form that reads an extract of %s", n.Name, c.Value))
 		}
 		r.by[n] = extract{s, k.keep(s, r.now[c.Value.ID])}
 	}

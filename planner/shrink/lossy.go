@@ -8,21 +8,20 @@ import (
 	"memopt/memopt/graph"
 )
 
-// common is the size that named dims are taken to have when the question is
-// whether a value is worth rounding: a step must not depend on what it is fed.
+// common is the size assumed for named dims when deciding whether a value is worth rounding: the
+// step must not depend on the sizes it is run with.
 const common = 32
 
-// block is how many elements in 8 bits have a power of two in common.
+// block is the number of 8-bit elements that share a power of two.
 const block = 32
 
-// least is how many elements a value worth rounding has.
+// least is the number of elements from which on a value is worth rounding.
 const least = 1024
 
-// Lossy lists the values of a training step that can be kept in a smaller type
-// of floats, in the order in which they are made. What is computed from them is
-// then no longer the same: it is the caller who has to ask for it. Losses and
-// other results are left out, and so are numbers made of integers or bools,
-// statistics beside a result, and whatever is small.
+// Lossy lists the values of a training step that can be stored in a smaller float type, in the
+// order in which they are computed. Gradients are then no longer exact, so only a user may ask for
+// it. It leaves out losses and other results, values computed from integers or bools alone, second
+// outputs (statistics), and small values.
 func Lossy(g *graph.Graph, to graph.DType) []Candidate {
 	uses, last := g.Uses(), lasting(g)
 	var found []Candidate
@@ -46,8 +45,8 @@ func Lossy(g *graph.Graph, to graph.DType) []Candidate {
 	return found
 }
 
-// ofIntegers is whether all that a node reads is integers and bools: masks and
-// one-hot rows are made so.
+// ofIntegers reports whether a node reads no floats but constants: masks and one-hot rows are made
+// so.
 func ofIntegers(n *graph.Node) bool {
 	return !slices.ContainsFunc(n.Inputs, func(v *graph.Value) bool { return v != nil && v.Type.IsFloat() && v.Kind != graph.Const })
 }
@@ -57,7 +56,7 @@ func large(v *graph.Value) bool {
 	return !known || n >= least
 }
 
-// usual is what a formula comes to where dims are of the common size.
+// usual evaluates a formula at the common size of dims.
 func usual(d graph.Dim) (n int64, known bool) {
 	sizes := map[string]graph.Dim{}
 	for _, name := range d.Names() {
@@ -66,8 +65,8 @@ func usual(d graph.Dim) (n int64, known bool) {
 	return d.Subst(sizes).Const()
 }
 
-// Merge makes one list of what two lists have of one step, in the order in which
-// values are made. A value that the first has is not taken from the second.
+// Merge merges two lists of candidates of one step, in the order in which the values are computed.
+// Where both have a value, the first list's candidate stays.
 func Merge(exact, lossy []Candidate) []Candidate {
 	had := map[*graph.Value]bool{}
 	for _, c := range exact {
@@ -83,10 +82,9 @@ func Merge(exact, lossy []Candidate) []Candidate {
 	return all
 }
 
-// Cheapest lists the lossy candidates of found, by place, in the order in which
-// to round them where not all have to be: first what is dear to compute again,
-// which is what a plan would do instead, then what saves the most for what the
-// copies move, then what is large.
+// Cheapest lists the lossy candidates in found, by index, in the order in which to round them if
+// not all have to be: first values that are expensive to recompute, which is the alternative; then
+// those that save most per byte that the copies move; then large ones.
 func Cheapest(found []Candidate) []int {
 	var order []int
 	yield, size := make([]float64, len(found)), make([]int64, len(found))
@@ -107,9 +105,8 @@ func Cheapest(found []Candidate) []int {
 	return order
 }
 
-// casts finds who reads c's value: nodes of the backward pass, the value or a
-// view of it, and the last node of the forward pass. It is false where the
-// value outlives the step.
+// casts finds the nodes of the backward pass that read c's value or a view of it, and the last node
+// of the forward pass that does. It is false if the value outlives the step.
 func (c *Candidate) casts(uses *graph.Uses, last []bool) bool {
 	c.last = c.Value.Def
 	work := []*graph.Value{c.Value}
@@ -138,13 +135,13 @@ func (c *Candidate) casts(uses *graph.Uses, last []bool) bool {
 	return true
 }
 
-// rounded is a value that is kept in another type, and what is kept.
+// rounded is a candidate that is stored in another type, and the stored values.
 type rounded struct {
 	c    *Candidate
 	kept []*graph.Value
 }
 
-// pack makes what is kept of x in a smaller type, unpack x of that.
+// pack converts x to the stored type, unpack converts it back.
 func pack(b *graph.Builder, x *graph.Value, as graph.DType) []*graph.Value {
 	if as.IsFloat8() {
 		return b.Apply(b.Graph.Lib.Role(graph.RolePackFloat8), nil, 2, x)
@@ -160,9 +157,8 @@ func unpack(b *graph.Builder, kept []*graph.Value, to graph.DType) *graph.Value 
 	return b.Apply(b.Graph.Lib.Role(role), graph.A{"to": int(to)}, 1, kept...)[0]
 }
 
-// round says where a candidate's copy is made: after the last node of
-// the forward pass that reads the value, or before it if that may be written
-// over the value then.
+// round schedules a candidate's copy: after the last node of the forward pass that reads the value,
+// or before that node if it may overwrite the value.
 func (r *rewriter) round(c *Candidate) {
 	code := &rounded{c: c}
 	for _, v := range c.storage {
@@ -186,8 +182,8 @@ func (r *rewriter) encode(codes []*rounded) {
 	r.b.Scope = ""
 }
 
-// decode is what a node of the backward pass reads for a rounded value or a
-// view of it: the numbers that are left, under the same shape.
+// decode is the input that replaces v, a rounded value or a view of one, for a node of the backward
+// pass: converted back, with the same views applied.
 func (r *rewriter) decode(v *graph.Value, reader *graph.Node) *graph.Value {
 	code := r.rounded[v.ID]
 	r.b.Scope = r.scope + "/" + reader.Name
@@ -206,7 +202,7 @@ func (r *rewriter) decode(v *graph.Value, reader *graph.Node) *graph.Value {
 		in[0] = x
 		made, err := r.b.Node(n.Op, "", slices.Clone(n.Attrs), in, []string{""})
 		if err != nil {
-			panic(err) // it was valid under the value itself
+			panic(err) // the same view of the value was valid
 		}
 		x = made[0]
 	}

@@ -13,8 +13,8 @@ import (
 	"memopt/planner/shrink"
 )
 
-// views is a step whose backward pass reads activations under other shapes, a
-// mask made of bools, statistics beside a result, and what was dropped at random.
+// views is a step whose backward pass reads activations under other shapes, a mask made of bools,
+// statistics, and a dropout's result.
 const views = `
 x f32[batch, 16, 32] = input
 w f32[32, 32] = param
@@ -104,8 +104,8 @@ func TestLossy(t *testing.T) {
 	}
 }
 
-// TestCheapest: what is exact is not rounded too, and what is dear to compute
-// again is rounded before what is not.
+// TestCheapest: a value with an exact extract is not rounded, and values that are expensive to
+// recompute are rounded before others.
 func TestCheapest(t *testing.T) {
 	text := strings.NewReplacer("a = Gelu(c)", "u = Relu(c)\na = Sigmoid(u)", "k = Mul(z, m)", "y = Mul(z, m)\nk = Mul(y, z)").Replace(views)
 	g := step(t, filled(t, text))
@@ -135,11 +135,11 @@ func TestCheapest(t *testing.T) {
 		t.Errorf("%d of %d are to be rounded", len(order), len(all))
 	}
 	if first := all[order[0]]; first.ID != "MatMul+" {
-		t.Errorf("%s is the first to be rounded, not what a product made", first.Value)
+		t.Errorf("%s is the first to be rounded, not the product", first.Value)
 	}
 }
 
-// distance of the first from the second, as float32 numbers, relative to it.
+// distance is ‖a−b‖/‖b‖ of float32 numbers.
 func distance(a, b []byte) float64 {
 	x, y := &graph.Tensor{Type: graph.Float32, Shape: []int{len(a) / 4}, Bytes: a}, &graph.Tensor{Type: graph.Float32, Shape: []int{len(b) / 4}, Bytes: b}
 	diff, norm := 0.0, 0.0

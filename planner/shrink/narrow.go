@@ -7,7 +7,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// narrows are the types that whole numbers are kept in, the smallest first.
+// narrows are the types that integers are stored in, the smallest first.
 var narrows = []struct {
 	to          graph.DType
 	least, most int64
@@ -17,8 +17,8 @@ var narrows = []struct {
 	{graph.Int32, math.MinInt32, math.MaxInt32},
 }
 
-// narrow keeps a value whose numbers are whole, and known to be small, in the
-// smallest type that holds them.
+// narrow makes a candidate of a value whose elements are integers of a known range, if a smaller
+// type holds them.
 func (p *proofs) narrow(v *graph.Value) (c Candidate, ok bool) {
 	if v.Type.Size() == 1 || widened(v.Def) {
 		return c, false
@@ -37,18 +37,17 @@ func (p *proofs) narrow(v *graph.Value) (c Candidate, ok bool) {
 	return c, false
 }
 
-// widened is whether a node only makes a smaller value wider: a plan that keeps
-// that one instead, and makes the wide one again, is a cluster's compromise.
+// widened reports whether a node converts a smaller value to a larger type. Keeping its input and
+// repeating the conversion is a cluster's compromise already.
 func widened(n *graph.Node) bool {
 	return len(n.Inputs) == 1 && n.Inputs[0].Type.Size() < n.Outputs[0].Type.Size() && n.Inputs[0].Shape.Equal(n.Outputs[0].Shape)
 }
 
-// proofs finds what is known of whole numbers in a step. A value is as its node
-// says, as its type allows, and as the forward pass needs it: where that picks
-// rows by other numbers the step ends.
+// proofs finds ranges of integers in a step. A value's range is the intersection of what its node,
+// its type and its readers in the forward pass imply: an index out of range ends the step.
 type proofs struct {
 	uses  *graph.Uses
-	last  []bool  // by value: outlives the step
+	last  []bool  // by value: whether it outlives the step
 	found []proof // by value
 }
 
@@ -61,7 +60,7 @@ func newProofs(uses *graph.Uses, last []bool) *proofs {
 	return &proofs{uses, last, make([]proof, len(last))}
 }
 
-// of is what is known of a value; nothing, where the type says as much.
+// of is the known range of a value; false if there is none.
 func (p *proofs) of(v *graph.Value) (graph.Whole, bool) {
 	if done := &p.found[v.ID]; done.done {
 		return done.Whole, done.known
@@ -89,7 +88,7 @@ func (p *proofs) of(v *graph.Value) (graph.Whole, bool) {
 	return f.Whole, f.known
 }
 
-// needed is what the forward pass needs v to be, or a view of it.
+// needed learns the ranges that readers of v, or of a view of it, require.
 func (p *proofs) needed(v *graph.Value, learn func(graph.Whole, bool)) {
 	for _, n := range p.uses.Of(v) {
 		if n.Phase != graph.Forward {
@@ -106,7 +105,7 @@ func (p *proofs) needed(v *graph.Value, learn func(graph.Whole, bool)) {
 	}
 }
 
-// typed is what a type says by itself.
+// typed is the range of a type.
 func typed(t graph.DType) (graph.Whole, bool) {
 	if t == graph.Bool {
 		return graph.Whole{Hi: 1, Why: "bools as numbers"}, true
@@ -119,10 +118,10 @@ func typed(t graph.DType) (graph.Whole, bool) {
 	return graph.Whole{}, false
 }
 
-// fewNumbers is the most elements of a constant that are looked at.
+// fewNumbers is the number of elements up to which a constant's data is read.
 const fewNumbers = 1 << 16
 
-// written is what numbers say that are known.
+// written is the range of a value whose elements are in the model.
 func written(v *graph.Value) (w graph.Whole, known bool) {
 	w = graph.Whole{Lo: math.MaxInt64, Hi: math.MinInt64, Why: "they are written in the model"}
 	if v.Ints != nil {

@@ -12,7 +12,7 @@ import (
 	"memopt/planner/shrink"
 )
 
-// places is a step whose backward pass reads where the greatest elements were.
+// places is a step whose backward pass reads the positions of the greatest elements.
 const places = `
 x f32[batch, 4, %[1]d] = input
 w f32[%[1]d] = param
@@ -56,8 +56,8 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestProofs: what is known of whole numbers is known for a reason, and they
-// come back as they were.
+// TestProofs: ranges of integers are known only for a reason, and stored values come back
+// unchanged.
 func TestProofs(t *testing.T) {
 	for _, c := range []struct{ name, text, id, how string }{
 		{"rows that are picked", `

@@ -1,22 +1,18 @@
-// Package shrink keeps less of a value between the passes: where all that the
-// backward pass reads of it is an extract, exact for what is done with it, the
-// extract is kept and the value is not. The signs of an activation stand for
-// its numbers in its gradient, a byte for each window says where the greatest
-// element of a pool was, bits stand for a mask of bools. Whole numbers that are
-// known to be small are kept as such: places that TopK found, masks that were
-// made of bools, labels that are token ids too, which pick rows of a table.
+// Package shrink stores less of a value between the passes. If the backward pass needs only an
+// extract of it, the extract is stored instead of the value, and gradients are exact: the signs of
+// an activation, a byte a window for the position of a pool's maximum, bits for a mask of bools.
+// Integers of a known small range are stored in a smaller type: positions found by TopK, masks made
+// of bools, labels that also pick rows of a table.
 //
-// [Candidates] finds such values in a training step, and [Apply] gives the step
-// that keeps the extracts of some: a graph like any other, which computes the
-// same bits. What is possible is said by the operators, in their Shrink, Whole
-// and Index facets; no operator is named here. [Keys] puts together what one row of a plan
-// table speaks of.
+// [Candidates] finds such values in a training step, and [Apply] rewrites the step to store the
+// extracts of some: a graph like any other, which computes the same bits. Operators say what is
+// possible in their Shrink, Whole and Index facets; no operator is named here. [Keys] groups
+// candidates into rows of a plan table.
 //
-// [Lossy] finds values that can be kept in a smaller type of floats. The forward
-// pass is the same then, but gradients are not, so nobody gets that unasked. Of
-// those in 8 bits, each 32 elements in their order have a power of two in common,
-// the least under which the largest of them is a float8e4m3fn. [Merge] makes one
-// list of what is exact and what is not, [Cheapest] says which to round first.
+// [Lossy] finds values that can be stored in a smaller float type. The forward pass stays the same,
+// but gradients do not, so this happens only on request. With 8 bits, 32 consecutive elements share
+// a power of two, the least under which the largest of them is a float8e4m3fn. [Merge] merges exact
+// and lossy candidates, [Cheapest] says which to round first.
 package shrink
 
 import (
@@ -29,35 +25,33 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Candidate is a value of the forward pass of which less can be kept.
+// Candidate is a value of the forward pass that can be stored smaller.
 type Candidate struct {
-	// ID names what makes the value, as clusters do: Relu+.
+	// ID names the operator that computes the value, as IDs of clusters do: Relu+.
 	ID    string
 	Value *graph.Value
-	// Readers are the nodes of the backward pass that will read an extract
-	// instead: all that read the value there.
+	// Readers are all nodes of the backward pass that read the value, and will read an extract.
 	Readers []*graph.Node
-	// As is the element type in which the value itself is kept; 0 if extracts are.
-	// Lossy says that it does not hold all its numbers.
+	// As is the element type in which the value itself is stored; 0: extracts are stored. Lossy:
+	// the type does not hold all its elements exactly.
 	As    graph.DType
 	Lossy bool
-	// How says in words what is kept, and why that will do.
+	// How describes what is stored, and why that suffices.
 	How string
-	// Before and After are the bytes kept for the backward pass: of the value,
-	// and of all its extracts.
+	// Before and After are the bytes stored for the backward pass: the value, and all its extracts.
 	Before, After graph.Dim
 
-	storage []*graph.Value // the value and its views in the forward pass, if As is set
-	last    *graph.Node    // of the forward pass that reads it
+	storage []*graph.Value // with As: the value and its views in the forward pass
+	last    *graph.Node    // the last node of the forward pass that reads it
 }
 
-// Key is all candidates of one ID, as a row of a plan table.
+// Key is the candidates of one ID, a row of a plan table.
 type Key struct {
 	ID      string
-	Members []int // of the candidates
+	Members []int // indices of candidates
 }
 
-// Keys groups candidates by ID, the first of each in their order.
+// Keys groups candidates by ID, in the order of each ID's first candidate.
 func Keys(found []Candidate) (keys []Key) {
 	for i, c := range found {
 		k := slices.IndexFunc(keys, func(k Key) bool { return k.ID == c.ID })
@@ -69,10 +63,9 @@ func Keys(found []Candidate) (keys []Key) {
 	return keys
 }
 
-// Candidates lists the values of a training step that can be kept in less, in
-// the order in which they are made. It leaves out those that the backward pass
-// reads in other ways too, or under another shape, and those that outlive the
-// step.
+// Candidates lists the values of a training step that can be stored smaller, in the order in which
+// they are computed. It leaves out values that the backward pass needs whole too, or reads under
+// another shape, and those that outlive the step.
 func Candidates(ctx context.Context, g *graph.Graph) ([]Candidate, error) {
 	uses, last := g.Uses(), lasting(g)
 	known := newProofs(uses, last)
@@ -106,7 +99,7 @@ func Candidates(ctx context.Context, g *graph.Graph) ([]Candidate, error) {
 	return found, nil
 }
 
-// lasting is, by value, whether it outlives the step.
+// lasting says, by value, whether it outlives the step.
 func lasting(g *graph.Graph) []bool {
 	last := make([]bool, len(g.Values))
 	for _, v := range g.Outputs {
@@ -118,8 +111,8 @@ func lasting(g *graph.Graph) []bool {
 	return last
 }
 
-// extracts are the readers of v in the backward pass, if an extract will do for
-// each of them.
+// extracts lists the readers of v in the backward pass, and reports whether an extract suffices for
+// each.
 func extracts(uses *graph.Uses, v *graph.Value) (readers []*graph.Node, ok bool) {
 	for _, n := range uses.Of(v) {
 		switch {
@@ -139,14 +132,14 @@ func extracts(uses *graph.Uses, v *graph.Value) (readers []*graph.Node, ok bool)
 	return readers, true
 }
 
-// readAfter is whether anything but the forward pass reads v or a view of it.
+// readAfter reports whether anything but the forward pass reads v or a view of it.
 func readAfter(uses *graph.Uses, v *graph.Value) bool {
 	return slices.ContainsFunc(uses.Of(v), func(n *graph.Node) bool {
 		return n.Phase != graph.Forward || n.Op.View && readAfter(uses, n.Outputs[0])
 	})
 }
 
-// form is how n reads less than v, if it reads v in one place only.
+// form is the form in which n reads an extract of v; false if there is none, or n reads v twice.
 func form(n *graph.Node, v *graph.Value) (graph.Smaller, bool) {
 	if n.Op.Shrink == nil {
 		return graph.Smaller{}, false
@@ -160,8 +153,8 @@ func form(n *graph.Node, v *graph.Value) (graph.Smaller, bool) {
 	return graph.Smaller{}, false
 }
 
-// after finds the bytes of the extracts of c, and what they are, by making them of
-// an input.
+// after fills in After and How by computing the extracts from a graph input of the value's type and
+// shape.
 func (c *Candidate) after(g *graph.Graph) error {
 	b := graph.NewBuilder(graph.New(g.Lib, g.Name))
 	x, err := b.Define(graph.Input, c.Value.Name, c.Value.Type, c.Value.Shape)
@@ -184,7 +177,7 @@ func (c *Candidate) after(g *graph.Graph) error {
 	})
 }
 
-// keeper makes extracts, equal ones once.
+// keeper makes extracts, and shares equal ones.
 type keeper struct {
 	b    *graph.Builder
 	kept []*graph.Value
@@ -195,14 +188,14 @@ func (k *keeper) keep(s graph.Smaller, x *graph.Value) *graph.Value {
 	v := s.Keep(k.b, x)
 	for _, w := range k.kept {
 		if w != v && len(k.b.Graph.Nodes) == before+1 && same(w.Def, v.Def) {
-			return w // the other has no reader, and is pruned
+			return w // v has no reader, and is pruned
 		}
 	}
 	k.kept = append(k.kept, v)
 	return v
 }
 
-// same is whether two nodes compute the same from the same.
+// same reports whether two nodes compute the same from the same inputs.
 func same(a, b *graph.Node) bool {
 	return a.Op == b.Op && slices.Equal(a.Inputs, b.Inputs) && fmt.Sprint(a.Attrs) == fmt.Sprint(b.Attrs)
 }

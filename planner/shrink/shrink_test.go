@@ -15,8 +15,8 @@ import (
 	"memopt/planner/shrink"
 )
 
-// pools is a step in which the pool and both activations can be kept in less:
-// nothing but gradients that can read an extract reads them afterwards.
+// pools is a step in which the pool and both activations can be stored smaller; afterwards only
+// gradients with such a form read them.
 const pools = `
 x f32[batch, 2, 9, 9] = input
 w f32[3, 2, 3, 3] = param
@@ -29,7 +29,7 @@ l = ReduceMean(s) keepdims=0
 output l
 `
 
-// mask is a step that came with its backward pass, which reads a mask of bools.
+// mask is a step with its own backward pass, which reads a mask of bools.
 const mask = `
 x f32[batch, 40] = input
 ratio f32[] = const {0.5}
@@ -116,7 +116,7 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// run is one step's plan, outputs and states.
+// run runs one step, and returns its plan, outputs and states.
 func run(t *testing.T, g *graph.Graph) (*planner.Plan, map[string][]byte) {
 	t.Helper()
 	p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 3}})
