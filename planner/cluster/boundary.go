@@ -11,7 +11,7 @@ import (
 // NoBoundary is what ONNX Runtime logs when it finds no layers.
 const NoBoundary = "No transformer layer boundary nodes found, this might cause memory optimization not working as expected. Please check the model and the configuration."
 
-// boundaries finds what is kept from layer to layer.
+// boundaries finds the values that cross from layer to layer.
 func (p *prober) boundaries() {
 	if p.a.Rules.compat() {
 		p.normsBeforeAttention()
@@ -23,7 +23,7 @@ func (p *prober) boundaries() {
 	p.cuts()
 }
 
-// crosses reports whether what is kept of a node crosses from layer to layer.
+// crosses reports whether a stashed output of a node crosses from layer to layer.
 func (p *prober) crosses(i int) bool {
 	for _, out := range p.stashed[i] {
 		name := p.a.Outline.Nodes[i].Outputs[out]
@@ -45,8 +45,9 @@ var (
 	softmaxes = map[string]bool{"Softmax": true, "BiasSoftmax": true}
 )
 
-// normsBeforeAttention is ONNX Runtime's rule: a normalization of what an Add
-// reads too, the residual, with a softmax on the way between the two.
+// normsBeforeAttention is ONNX Runtime's rule: the input of a normalization is kept if an Add (the
+// residual) reads it too, and there is a softmax on a path from the normalization to before the
+// Add.
 func (p *prober) normsBeforeAttention() {
 	o := p.a.Outline
 	for _, i := range p.a.Order[:p.a.Yield] {
@@ -78,7 +79,7 @@ func (p *prober) normsBeforeAttention() {
 	}
 }
 
-// softmaxBetween looks for attention behind a node and before a place.
+// softmaxBetween reports whether a softmax or attention is reachable from a node before a position.
 func (p *prober) softmaxBetween(node, before int) bool {
 	p.round++
 	for work := []int{node}; len(work) > 0; work = work[1:] {
@@ -97,26 +98,25 @@ func (p *prober) softmaxBetween(node, before int) bool {
 	return false
 }
 
-// segment is a stretch of the spine between places where one value alone
-// crosses, or one beside others that cross much more of the spine.
+// segment is a stretch of the spine between points where a single value crosses, not counting
+// values beside it that cross much of the spine.
 type segment struct {
-	value  string // that crosses in front of it; "" before the first
-	beside []string
-	from   int // along the spine
-	cross  float64
-	kept   bool     // the backward pass reads it anyway
+	value  string   // crosses into the segment; "" for the first
+	beside []string // other values that cross and are not counted
+	from   int      // index in the spine
+	cross  float64  // bytes of value, about
+	kept   bool     // the backward pass reads value anyway
 	ops    []string // sorted
-	key    int      // of its operators: those of like segments are the same
+	key    int      // equal for similar segments
 	nodes  int
-	stash  float64 // bytes of it that the backward pass reads
+	stash  float64 // bytes in it that the backward pass reads
 }
 
-// cuts finds layers by what is narrow, whatever they are made of. The spine is
-// the nodes that a step's inputs reach by way of weights and that reach the
-// results: gradients flow along it, masks and positions lie beside it. Where
-// one value of the spine crosses, all of the rest hangs on that value. Such
-// values part the spine into segments; where the same segments come again and
-// again, each round is a layer, and what crosses in front of it is kept.
+// cuts finds layers at narrow points, whatever operators they have. The spine is the nodes that
+// depend on both inputs and weights and that the results depend on: gradients flow along it, masks
+// and positions are off it. Where a single value of the spine crosses, all later nodes of the spine
+// depend on it alone. These values divide the spine into segments; if the same segments repeat,
+// each repetition is a layer, and the value that crosses into it is kept.
 func (p *prober) cuts() {
 	segments := p.segments()
 	starts := runs(segments, 0).starts()
@@ -149,7 +149,7 @@ func (p *prober) firstReader(value string) int {
 	return best
 }
 
-// spine marks the nodes that the gradient of a step flows through.
+// spine marks the nodes that the gradients of a step flow through.
 func (p *prober) spine() []bool {
 	o := p.a.Outline
 	reaches := make([]bool, len(o.Nodes))
@@ -162,7 +162,7 @@ func (p *prober) spine() []bool {
 			reaches[i] = reaches[i] || p.forward(e.to) && reaches[e.to] && !measures[o.Nodes[e.to].Op]
 		}
 	}
-	// What weights touch, and what a step is fed: a spine needs both.
+	// A node of the spine depends on weights and on inputs of the step.
 	weighed, fed := make([]bool, len(o.Nodes)), make([]bool, len(o.Nodes))
 	spine := make([]bool, len(o.Nodes))
 	untrained := !slices.Contains(p.trained, true)
@@ -188,14 +188,13 @@ func (p *prober) spine() []bool {
 	return spine
 }
 
-// backbone is the spine in its order, with what off it is kept on the way. What a
-// step is fed counts in its first layers, as what a layer leaves does in the next;
-// masks that all layers read do not.
+// backbone is the spine in order. An input of the step counts as crossing while the first layers
+// read it, as a layer's output does in the next layer; masks that all layers read do not.
 type backbone struct {
 	nodes  []int
-	beside []float64     // by place: bytes kept of copies and masks of it since the node before
-	last   map[place]int // of each storage: where along the spine it is read last
-	given  int           // where the last of the values is read last that a step is fed; 0 without one
+	beside []float64     // by index: stashed bytes of nodes off the spine since the previous node
+	last   map[place]int // by storage: index of its last reader
+	given  int           // index of the last reader among early readers of inputs; 0: none
 }
 
 func (p *prober) backbone() backbone {
@@ -233,11 +232,11 @@ func (p *prober) backbone() backbone {
 	return w
 }
 
-// early is the part of the spine, one of so many, in which what the first layer
-// is given is read last.
+// early: inputs whose last reader is in the first 1/early of the spine count as inputs of the first
+// layer.
 const early = 4
 
-// credited is about the bytes of a node that the backward pass reads.
+// credited is about the bytes that a node stashes.
 func (p *prober) credited(i int) (sum float64) {
 	for out, made := range p.a.Outline.Nodes[i].Outputs {
 		if slices.Contains(p.credit[i], out) {
@@ -247,10 +246,9 @@ func (p *prober) credited(i int) (sum float64) {
 	return sum
 }
 
-// segments parts the spine where one value crosses. A long segment, all across
-// which a few values cross, is parted as if they did not, if layers come to light
-// then: what an encoder found is read by every layer of the decoder, and the
-// first level of a U-Net by the last.
+// segments divides the spine where a single value crosses. If a few values cross nearly all of a
+// long segment, it is divided as if they did not, provided that this finds layers: every layer of a
+// decoder reads the encoder's result, and the last level of a U-Net that of the first.
 func (p *prober) segments() []segment {
 	w := p.backbone()
 	return p.refined(w, p.parted(w, 0, len(w.nodes), nil))
@@ -278,16 +276,15 @@ func (p *prober) refined(w backbone, all []segment) []segment {
 	return all
 }
 
-// hidden is the part of the spine, one of so many, that a segment is at least
-// which hides layers, and mostBeside how many values may cross beside one that
-// parts.
+// A segment of at least 1/hidden of the spine may hide layers; at most mostBeside values are
+// ignored when dividing it.
 const (
 	hidden     = 4
 	mostBeside = 8
 )
 
-// across lists the values that cross most of a segment: made in the first quarter
-// of it or before, and read in the last, those beside it among them.
+// across lists the values that cross most of a segment, including those in beside: made in its
+// first quarter or before, and last read in its last quarter.
 func (p *prober) across(w backbone, s segment) (names []string) {
 	met := map[place]bool{}
 	for k := range s.from + s.nodes/4 {
@@ -301,8 +298,8 @@ func (p *prober) across(w backbone, s segment) (names []string) {
 	return names
 }
 
-// parted parts the nodes [from, to) of the spine where one value crosses, but for
-// those that cross beside.
+// parted divides the nodes [from, to) of the spine where a single value crosses, ignoring the
+// values in beside.
 func (p *prober) parted(w backbone, from, to int, beside []string) []segment {
 	o := p.a.Outline
 	ends := make([][]place, len(w.nodes))
@@ -352,15 +349,14 @@ func (p *prober) parted(w backbone, from, to int, beside []string) []segment {
 	return all
 }
 
-// like is the share of their operators that segments have in common which count
-// as the same: the first of a stage has a projection that the others have not,
-// and the last of all a norm more.
+// like is the share of common operators from which on two segments are similar: the first block of
+// a stage has an extra projection, and the last of all an extra norm.
 const like = 0.8
 
-// ending is that share for what ends the last layer, where more is done or less.
+// ending is that share for the end of the last layer, which often differs more.
 const ending = 0.6
 
-// kinds is the most kinds of segments that one is compared with, the latest first.
+// kinds is the number of kinds of segments, the latest ones, that a segment is compared with.
 const kinds = 32
 
 // classify gives segments their keys.
@@ -380,7 +376,7 @@ func classify(all []segment) {
 	}
 }
 
-// common is the share of their operators that two sorted lists have in common.
+// common is the share of operators that two sorted lists have in common.
 func common(a, b []string) float64 {
 	both := 0
 	for i, k := 0, 0; i < len(a) && k < len(b); {
@@ -396,10 +392,10 @@ func common(a, b []string) float64 {
 	return float64(2*both) / float64(len(a)+len(b))
 }
 
-// usual is the size that dims are taken to have where only ratios matter.
+// usual is the size assumed for named dims where only ratios matter.
 const usual = 64
 
-// nominal is about the size of a value.
+// nominal is the bytes of a value with all dims at the usual size.
 func (p *prober) nominal(name string) float64 {
 	v := p.a.value(name)
 	size := float64(v.Type.Size())
@@ -414,8 +410,8 @@ func (p *prober) nominal(name string) float64 {
 	return size
 }
 
-// runs finds layers, and then others in front of them and behind, if those are at
-// least a part of the first: of an encoder and a decoder, of stages of a pyramid.
+// runs finds the longest run of layers, and then runs before and after it that have at least
+// 1/aside of its nodes: an encoder and a decoder, stages of a pyramid.
 func runs(all []segment, least int) (found layered) {
 	r, ok := layers(all)
 	if !ok || nodes(all[r.from:r.to]) < least {
@@ -429,7 +425,7 @@ func runs(all []segment, least int) (found layered) {
 	return found
 }
 
-// run is a stretch of segments in which layers begin at some.
+// run is the segments [from, to), at some of which layers begin.
 type run struct {
 	from, to int
 	starts   []int
@@ -463,13 +459,12 @@ func (s layered) starts() (all []int) {
 	return all
 }
 
-// aside is the part of the longest run, one of so many, that another is at least.
+// aside: a run has at least 1/aside of the nodes of the longest one.
 const aside = 4
 
-// layers finds the longest stretch in which a few segments come again and
-// again, and returns where each round begins and what stretch that was. A round that is cut short counts
-// if it begins like the others. Rounds must keep more than what crosses
-// between them, or else several are one.
+// layers finds the longest stretch in which a few segments repeat, and the segments at which
+// repetitions begin. An incomplete last repetition counts if it begins like the others. If a
+// repetition stashes less than what crosses between two of them, several are one layer.
 func layers(all []segment) (r run, ok bool) {
 	best, from, unit := 0, 0, 0
 	for size := 1; size <= len(all)/2; size++ {
@@ -500,10 +495,10 @@ func layers(all []segment) (r run, ok bool) {
 		rounds++
 	}
 	if last := all[from+(rounds-1)*unit:]; rounds > 2 && nodes(last[:alike(all[from:from+unit], last)])*2 < nodes(all[from:from+unit]) {
-		rounds-- // it begins like the others, and is none
+		rounds-- // it begins like the others, but is too short
 	}
-	// Of the places in a round at which it may begin, one is best where what
-	// crosses is kept anyway.
+	// A layer may begin at any segment of a repetition; prefer one where the value that crosses is
+	// kept anyway.
 	shift := 0
 	for k := range unit {
 		if from+k+(rounds-1)*unit < len(all) && (all[from+k].kept || all[from+k].value == "") && all[from+k+unit].kept {
@@ -525,7 +520,7 @@ func layers(all []segment) (r run, ok bool) {
 	return run{from, min(from+shift+rounds*unit, len(all)), starts}, true
 }
 
-// alike is how many segments of two stretches agree, from their beginnings.
+// alike is the number of equal segments at the beginning of two stretches.
 func alike(a, b []segment) (n int) {
 	for n < min(len(a), len(b)) && a[n].key == b[n].key {
 		n++
@@ -540,11 +535,11 @@ func nodes(segments []segment) (n int) {
 	return n
 }
 
-// worth is how much more a stretch has to keep than what crosses behind it.
+// worth is how much more than its crossing value a layer has to stash.
 const worth = 1.5
 
-// stretches cuts where nothing comes again: as soon as enough is kept since the
-// last cut, if enough is left behind.
+// stretches divides a spine without repetition: a layer begins as soon as enough is stashed since
+// the last one began, if enough is left behind it.
 func stretches(all []segment) []int {
 	var starts []int
 	before, after := 0.0, 0.0
@@ -562,5 +557,5 @@ func stretches(all []segment) []int {
 	return starts
 }
 
-// wide is worth where layers are only guessed.
+// wide is worth for layers found by stretches.
 const wide = 4

@@ -11,8 +11,8 @@ import (
 	"memopt/planner/cluster"
 )
 
-// TestFormulasAreBytes: for any sizes, a key's formula is the bytes of the
-// tensors that it frees, one by one.
+// TestFormulasAreBytes: for any sizes, a key's formula is the sum of the bytes of the tensors that
+// it frees.
 func TestFormulasAreBytes(t *testing.T) {
 	for _, file := range []string{"gpt2", "bert", "mlp", "onnxruntime/3layer_bloom_optimized_training"} {
 		o := training(t, file)

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// Canonical names the structure of a member: its operators with what tells them
-// apart, how they are joined, and which outputs are kept. The name is the
-// operators, sorted, and a sum of the rest; it does not depend on the order in
-// which independent branches run, nor on names.
+// Canonical names the structure of a member: operators and attributes, how they are joined, and
+// which outputs are stashed. The name is the sorted operators and a hash of the structure; it
+// depends neither on the order in which independent branches run, nor on names of nodes.
 func (a *Analysis) Canonical(m Member) string {
 	var names []string
 	for _, o := range a.Options(m) {
@@ -39,7 +38,7 @@ func (a *Analysis) canonicalOption(o *Option) string {
 	for _, s := range o.Outputs {
 		w.say("keep ", s.Index, "\n")
 	}
-	// The entry comes first: all else is behind its inputs.
+	// Begin at the entry: all other nodes are reached through its inputs.
 	w.node(a.entryOf(o))
 	w.say("type ", o.Type, "\n")
 	name, met := w.names[string(w.text)]
@@ -57,7 +56,7 @@ func (a *Analysis) canonicalOption(o *Option) string {
 	return name
 }
 
-// entryOf is the node that an option is for.
+// entryOf is the entry of an option.
 func (a *Analysis) entryOf(o *Option) int {
 	for _, i := range slices.Backward(o.Nodes) {
 		if len(o.Outputs) > 0 && slices.Contains(a.Outline.Nodes[i].Outputs, o.Outputs[0].Name) {
@@ -67,17 +66,17 @@ func (a *Analysis) entryOf(o *Option) int {
 	return o.Nodes[len(o.Nodes)-1]
 }
 
-// walk writes nodes down in the order in which their inputs lead to them.
+// walk writes nodes as text, depth first from their readers.
 type walk struct {
 	a      *Analysis
 	inside map[int]bool
-	number map[int]int    // by node, as they were met
-	given  map[string]int // by value from outside, as they were met
+	number map[int]int    // by node, in the order of the walk
+	given  map[string]int // by value from outside, in the order of the walk
 	text   []byte
-	names  map[string]string // by text: equal structures have one name
+	names  map[string]string // by text
 }
 
-// say adds words and numbers to the text.
+// say appends to the text.
 func (w *walk) say(parts ...any) {
 	for _, part := range parts {
 		switch x := part.(type) {

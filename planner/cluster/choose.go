@@ -2,13 +2,12 @@ package cluster
 
 import "slices"
 
-// Request asks for the options of one ID and type, as ONNX Runtime's settings
-// do: BiasGelu+:1:-1.
+// Request turns on the options of one ID and type, like ONNX Runtime's setting BiasGelu+:1:-1.
 type Request struct {
 	ID    string
-	Type  int // 0 takes places back that earlier requests have turned on
-	Count int // the first so many places in execution order; −1 for all
-	// Places chooses places by number instead, from 0.
+	Type  int // 0 turns off places that earlier requests turned on
+	Count int // number of places, the first in execution order; −1: all
+	// Places selects places by number, from 0, instead.
 	Places []Places
 }
 
@@ -23,30 +22,30 @@ func (r Request) wants(i int) bool {
 	return r.Count < 0 || i < r.Count
 }
 
-// Choice is one option of one plan of an analysis.
+// Choice is an option of a plan of an analysis.
 type Choice struct{ Plan, Option int }
 
-// Chosen is what requests come to.
+// Chosen is the result of requests.
 type Chosen struct {
-	Choices []Choice // in execution order, one a plan at most
-	Tallies []Tally  // of the requests, one each
+	Choices []Choice // in execution order, at most one a plan
+	Tallies []Tally  // by request
 }
 
-// Tally is how a request was met.
+// Tally counts the places of a request.
 type Tally struct {
 	Matched int // places that have such an option
-	Applied int // places whose outputs are made again by it
+	Applied int // places that it recomputes
 }
 
-// Option is the option that a choice names.
+// Option returns the option of a choice.
 func (a *Analysis) Option(c Choice) *Option { return &a.Plans[c.Plan].Options[c.Option] }
 
-// Choose finds the options that requests ask for, by any spelling of their IDs
-// that Match knows. Counts are of places in execution order. Of two requests for
-// one ID and type the later counts; where a place is asked to do both, it does
-// what saves more. Under Compat it is all as ONNX Runtime 1.19 does it: requests
-// are told apart by ID alone, as it is spelled, making all again wins, and a
-// count of 0 spares the last place of all while any other takes every place.
+// Choose finds the options that requests turn on, by any spelling of their IDs that Match knows.
+// Counts are of places in execution order. Of two requests for one ID and type the later one
+// counts; if two types are requested for a place, the one that saves more wins. Under Compat it
+// follows ONNX Runtime 1.19: requests are told apart by the ID as spelled, recomputing all wins
+// over a compromise, and a count of 0 spares only the last place, while any other count takes every
+// place.
 func (a *Analysis) Choose(requests []Request) Chosen {
 	if a.Rules.Compat != "" {
 		return a.chooseAsORT(requests)
@@ -96,14 +95,14 @@ func (a *Analysis) Choose(requests []Request) Chosen {
 	return chosen
 }
 
-// chooseAsORT heeds places too, which ONNX Runtime does not know.
+// chooseAsORT also obeys Places, which ONNX Runtime does not have.
 func (a *Analysis) chooseAsORT(requests []Request) Chosen {
 	chosen := Chosen{Tallies: make([]Tally, len(requests))}
 	last := map[string]int{}
 	for i, r := range requests {
 		last[r.ID] = i
 	}
-	by, matches := make([]int, 0, len(a.Plans)), make([]Choice, 0, len(a.Plans)) // one a plan at most
+	by, matches := make([]int, 0, len(a.Plans)), make([]Choice, 0, len(a.Plans)) // at most one a plan
 	for p := range a.Plans {
 		for k := range a.Plans[p].Options {
 			o := &a.Plans[p].Options[k]
@@ -131,10 +130,9 @@ func (a *Analysis) chooseAsORT(requests []Request) Chosen {
 	return chosen
 }
 
-// Level lists the requests that ONNX Runtime's levels make for themselves: every
-// plan of the table, at level 1 only those that make everything again. Keys are
-// in the order of the table, which under Compat decides between equal IDs. Plans
-// that ONNX Runtime has not count only where it has none at all.
+// Level lists the requests that a level of ONNX Runtime stands for: all keys of the table, at level
+// 1 only those of type Full. Requests are in the order of keys, which under Compat decides between
+// equal IDs. Keys with operators beyond ONNX Runtime's table count only if there are no others.
 func Level(keys []Key, level int) []Request {
 	if level == 0 {
 		return nil

@@ -12,30 +12,29 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Expression is bytes as ONNX Runtime's table shows them: a sum of products of
-// sizes, some of them sums themselves, with coefficients that may be fractions.
-// It prints in the form that the table's reader knows: 128.0*batch*seq_len**2,
-// a*b*(4.0*b + 2.0), 24.0000000000000.
+// Expression is a number of bytes as in ONNX Runtime's table: a sum of products of sizes, some of
+// which may be sums, with coefficients that may be fractions. It prints in the form that readers of
+// the table know: 128.0*batch*seq_len**2, a*b*(4.0*b + 2.0), 24.0000000000000.
 type Expression struct{ sum sum }
 
 type sum []product
 
-// product is coef × the product of its factors, which are sorted. It is exact if
-// nothing in it was written with a point.
+// product is coef × its factors, which are sorted. It is exact if all its numbers were integers,
+// without a decimal point.
 type product struct {
 	coef    float64
 	exact   bool
 	factors []power
 }
 
-// power is a name, an operation as text, or a sum, raised to a whole power.
+// power is a name, an operation as text, or a sum, raised to a positive integer power.
 type power struct {
 	name string
-	sum  sum // of an operation that is a sum
+	sum  sum // nil: a name or an operation
 	pow  int
 }
 
-// ofDim is bytes that are known as a formula.
+// ofDim turns a formula into a sum.
 func ofDim(d graph.Dim) sum {
 	var s sum
 	for _, t := range d.Terms() {
@@ -48,8 +47,8 @@ func ofDim(d graph.Dim) sum {
 	return s.add(nil)
 }
 
-// key tells factors and products apart: what is equal but for its power or its
-// coefficient has the same key.
+// key is equal for factors that differ in their power only, and for products that differ in their
+// coefficient only.
 func (f power) key() string {
 	if f.sum != nil {
 		return "(" + f.sum.String() + ")"
@@ -65,7 +64,7 @@ func (p product) key() string {
 	return sb.String()
 }
 
-// rank orders factors in a product: names, then sums, then operations.
+// rank orders the factors of a product: names, sums, operations.
 func (f power) rank() int {
 	switch {
 	case f.sum != nil:
@@ -96,7 +95,7 @@ func cmpFactors(a, b power) int {
 	return 0
 }
 
-// add merges what differs in coefficients alone and sorts.
+// add adds two sums, merges products with equal factors, and sorts.
 func (s sum) add(t sum) sum {
 	at := map[string]int{}
 	var out sum
@@ -115,8 +114,8 @@ func (s sum) add(t sum) sum {
 	return out
 }
 
-// cmpProducts orders by falling powers of the first factors that differ, as if
-// all factors of both were written.
+// cmpProducts orders by falling powers of the first factors that differ; missing factors have power
+// 0.
 func cmpProducts(a, b product) int {
 	i, j := 0, 0
 	for i < len(a.factors) && j < len(b.factors) {
@@ -147,7 +146,7 @@ func (p product) times(q product) product {
 	return out
 }
 
-// mul multiplies without opening brackets, except where one side is a number.
+// mul multiplies without expanding brackets, unless one side is a number.
 func (s sum) mul(t sum) sum {
 	switch {
 	case len(s) == 0 || len(t) == 0:
@@ -176,7 +175,7 @@ func (s sum) mul(t sum) sum {
 	return sum{one}
 }
 
-// content is the largest whole number that divides every coefficient.
+// content is the greatest common divisor of the coefficients, 1 if one is not exact.
 func (s sum) content() float64 {
 	var n float64
 	for _, p := range s {
@@ -190,7 +189,7 @@ func (s sum) content() float64 {
 	return n
 }
 
-// open multiplies all brackets out.
+// open expands all brackets.
 func (s sum) open() sum {
 	var out sum
 	for _, p := range s {
@@ -218,12 +217,12 @@ func (s sum) open() sum {
 	return out.add(nil)
 }
 
-// mostProducts bounds what multiplying brackets out may make.
+// mostProducts bounds the length of an expanded sum.
 const mostProducts = 4096
 
-var errTooLong = errors.New("a formula too long to simplify")
+var errTooLong = errors.New("formula too long to simplify")
 
-// shared takes what all products have in common out of a sum.
+// shared moves factors that all products have in common out of a sum.
 func (s sum) shared() sum {
 	if len(s) < 2 {
 		return s
@@ -278,7 +277,7 @@ func (s sum) shared() sum {
 	return sum{outer}.mul(inner.add(nil))
 }
 
-// ops counts the operations of a sum as it is written.
+// ops counts the operations in the text of a sum.
 func (s sum) ops() int {
 	n := max(0, len(s)-1)
 	for _, p := range s {
@@ -296,8 +295,8 @@ func (s sum) ops() int {
 	return n
 }
 
-// simple is the shortest of the forms that the table uses: as it was written,
-// with what is common in front, or with all brackets opened.
+// simple is the shortest of the forms that the table uses: as written, with common factors in
+// front, or fully expanded.
 func (s sum) simple() (best sum) {
 	best = s
 	defer func() {
@@ -314,7 +313,7 @@ func (s sum) simple() (best sum) {
 	return best
 }
 
-// String prints the sum as Python's sympy does.
+// String prints the sum like Python's sympy.
 func (s sum) String() string {
 	if len(s) == 0 {
 		return "0"
@@ -323,7 +322,7 @@ func (s sum) String() string {
 		return s[0].number(false)
 	}
 	order := s
-	// A single number stands before what is taken from it.
+	// sympy writes a - b for a number a minus a single name.
 	if len(s) == 2 && len(s[1].factors) == 0 && s[1].coef > 0 && len(s[0].factors) == 1 && s[0].coef < 0 {
 		order = sum{s[1], s[0]}
 	}
@@ -361,8 +360,8 @@ func (p product) String() string {
 	return strings.Join(parts, "*")
 }
 
-// number prints 15 significant digits, as sympy does: all of them where the
-// number stands alone, else without the zeros at the end.
+// number prints 15 significant digits like sympy: with trim, as in products, without trailing
+// zeros.
 func (p product) number(trim bool) string {
 	const digits = 15
 	if p.exact {
@@ -387,7 +386,7 @@ func (p product) number(trim bool) string {
 	return text
 }
 
-// trimZeros leaves one decimal.
+// trimZeros removes trailing zeros, but leaves one decimal.
 func trimZeros(s string) string {
 	s = strings.TrimRight(s, "0")
 	if strings.HasSuffix(s, ".") {
@@ -399,7 +398,7 @@ func trimZeros(s string) string {
 // String prints the expression.
 func (e Expression) String() string { return e.sum.String() }
 
-// At is the expression with sizes for some of its names.
+// At substitutes sizes for some of the names.
 func (e Expression) At(sizes map[string]int64) Expression {
 	return Expression{e.sum.at(sizes)}
 }
@@ -430,7 +429,7 @@ func (s sum) at(sizes map[string]int64) sum {
 	return out.add(nil)
 }
 
-// operationAt evaluates floor(a/2) and its like as far as it goes.
+// operationAt substitutes sizes in an operation such as floor(a/2), and evaluates it if possible.
 func operationAt(text string, sizes map[string]int64) sum {
 	whole := sum{{1, true, []power{{name: text, pow: 1}}}}
 	d, err := graph.ParseDim(text)
@@ -447,7 +446,7 @@ func operationAt(text string, sizes map[string]int64) sum {
 	return whole
 }
 
-// Number is the expression's value if no names are left in it.
+// Number is the expression's value if it has no names.
 func (e Expression) Number() (float64, bool) {
 	switch {
 	case len(e.sum) == 0:

@@ -7,87 +7,86 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Rules say how a program is analysed.
+// Rules are the options of an analysis.
 type Rules struct {
-	// ProbeLevel says which operators of ONNX Runtime's table may run again: 0
-	// leaves out products, normalizations and softmax.
+	// ProbeLevel selects the operators of ONNX Runtime's table that may run again: 0 leaves out
+	// matrix products, normalizations and softmax.
 	ProbeLevel int
-	// Boundary keeps what crosses from layer to layer.
+	// Boundary: values that cross from layer to layer are kept.
 	Boundary bool
-	// Compat is the release of ONNX Runtime to agree with, defects and all:
-	// "1.19", or "" for the mended rules.
+	// Compat is the release of ONNX Runtime to agree with, including its defects: "1.19", or "" for
+	// the corrected rules.
 	Compat string
-	// Library says which operators beyond the table may run again. The mended
-	// rules heed it; nil adds none.
+	// Library says which operators beyond the table may run again; nil: none. Only the corrected
+	// rules use it.
 	Library *graph.Library
-	// Value, if set, knows values better than the outline does, by name. The
-	// mended rules heed it.
+	// Value, if set, returns types and shapes that the outline lacks. Only the corrected rules use
+	// it.
 	Value func(name string) (graph.OutlineValue, bool)
-	// Context ends the analysis, which polls it as package stop says; nil is none.
+	// Context cancels the analysis (package stop); nil: never.
 	Context context.Context
 }
 
-// compat reports whether ONNX Runtime's own rules hold.
+// compat reports whether ONNX Runtime's own rules apply.
 func (r Rules) compat() bool { return r.Compat != "" }
 
-// Analysis is what can be computed again in a training program.
+// Analysis is the clusters of a training program.
 type Analysis struct {
 	Outline *graph.Outline
 	Rules   Rules
 	Order   []int // node indices in execution order
-	Yield   int   // the place in Order of the last forward node
-	// Boundaries lists the nodes that read what is kept from layer to layer
-	// first, in execution order; Kept names those values.
+	Yield   int   // index in Order of the last forward node
+	// Kept names the values that cross from layer to layer; Boundaries lists the first reader of
+	// each, in execution order.
 	Boundaries []int
 	Kept       []string
 	Plans      []NodePlan // in execution order of their entries
-	// Dropped are plans that ONNX Runtime has and the mended rules leave out.
+	// Dropped lists plans that ONNX Runtime has and the corrected rules leave out.
 	Dropped []Dropped
-	// Warnings are what upstream says in a log.
+	// Warnings are messages that upstream logs.
 	Warnings []string
 
 	wiring    *wiring
 	inferred  map[string]graph.OutlineValue
 	sizes     sizes
-	ids       map[string]string // every ID, so that each is there once
+	ids       map[string]string // interns IDs
 	canonical map[*Option]string
 	walk      *walk
 }
 
-// Dropped is a plan that is worth nothing.
+// Dropped is a plan that is not offered.
 type Dropped struct{ ID, Why string }
 
-// NodePlan is one node whose kept outputs can be made again.
+// NodePlan is a node whose stashed outputs can be recomputed.
 type NodePlan struct {
 	Entry   int
-	Options []Option // exclusive; making everything again comes first
+	Options []Option // alternatives, Full first
 }
 
 // The types of options.
 const (
-	Full       = 1 // make all of it again
-	Compromise = 2 // make it again from something smaller that is kept instead
+	Full       = 1 // recompute everything
+	Compromise = 2 // recompute from a smaller value that is kept instead
 )
 
-// Option is one way of making a node's kept outputs again.
+// Option is one way of recomputing a node's stashed outputs.
 type Option struct {
 	Type    int
-	Nodes   []int           // node indices in execution order; the entry among them
-	Outputs []StashedOutput // what need not be kept
-	Ratio   float64         // share of Outputs that is saved: 1, or less under a compromise
-	// Views are nodes outside that only show what the option makes again, and
-	// that the backward pass reads too: they cost nothing and go with it.
+	Nodes   []int           // node indices in execution order, including the entry
+	Outputs []StashedOutput // need not be kept
+	Ratio   float64         // share of the bytes of Outputs that is saved: 1, or less for a compromise
+	// Views are nodes outside Nodes that are views of recomputed values and that the backward pass
+	// reads, too: they cost nothing and are recomputed with the option.
 	Views []int
-	// Keeps names what the backward pass did not need and the option does: it
-	// has to be kept instead, and no saving says so.
+	// Keeps names values that the option reads and the backward pass does not: they have to be
+	// kept, which is not subtracted from savings.
 	Keeps []string
-	// Spelling is ONNX Runtime's ID for it, where the mended rules give another.
+	// Spelling is ONNX Runtime's ID, if the corrected rules have another one.
 	Spelling string
-	// Batch reports whether what is saved depends on what a step is fed; what is
-	// made of weights alone is there for every batch size.
+	// Batch reports whether the saved values depend on inputs of the step; values made of weights
+	// alone do not grow with the batch.
 	Batch bool
-	// Beyond reports of a trainer's program whether a node is not in ONNX
-	// Runtime's table.
+	// Beyond reports whether, in a trainer's program, a node is not in ONNX Runtime's table.
 	Beyond bool
 
 	save, of int64 // Ratio as a fraction
@@ -95,21 +94,21 @@ type Option struct {
 
 // StashedOutput is an output that the backward pass reads.
 type StashedOutput struct {
-	Index int    // which output of the entry
-	Name  string // its name
+	Index int // output number of the entry
+	Name  string
 	Shape string // ((batch)*(64)), or unknown
 	Type  graph.DType
-	// Shows reports whether the output lies in a buffer of another node. Reused
-	// is that node if it is not in the option, or −1: making the output again
-	// saves nothing unless that node's buffer goes too.
+	// Shows reports whether the output is a view of another node's buffer. Reused is that node if
+	// it is outside the option, else −1: recomputing the output then saves nothing unless that
+	// node's buffer is freed, too.
 	Shows  bool
 	Reused int
 
 	bytes graph.Dim
 }
 
-// Analyse finds what can be computed again in a program of a trainer: one with
-// a YieldOp between its passes. Without one there is nothing.
+// Analyse finds the clusters of a trainer's program, which has a YieldOp between its passes.
+// Without one there are none.
 func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
 	at, err := borderOf(o)
 	if err != nil {
@@ -130,20 +129,20 @@ func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
 	return analyse(o, r, b)
 }
 
-// passes says what of a program is which.
+// passes divides a program into its passes.
 type passes struct {
 	wiring           *wiring
 	order            []int
-	yield            int     // the last of the forward pass, −1 if there is but one pass
-	returned         []int32 // numbers of values
-	weights, trained []bool  // by value; nil: to be guessed
-	known            bool    // everything is known of every value
+	yield            int     // index of the last forward node, −1 if there is one pass only
+	returned         []int32 // value numbers
+	weights, trained []bool  // by value; nil: guess
+	known            bool    // types and shapes of all values are known
 }
 
 func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
 	a := &Analysis{Outline: o, Rules: r, Order: b.order, Yield: b.yield, wiring: b.wiring,
 		inferred: map[string]graph.OutlineValue{}, sizes: sizes{}, ids: map[string]string{}, canonical: map[*Option]string{}}
-	// Sizes of a file may be beyond all bounds.
+	// Sizes in a file may overflow, which panics.
 	if err := graph.Try(func() {
 		if !b.known {
 			a.infer()
@@ -155,14 +154,13 @@ func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
 	return a, nil
 }
 
-// Makes reports whether a node makes a value of this name.
+// Makes reports whether a node computes a value of this name.
 func (a *Analysis) Makes(name string) bool {
 	_, made := a.wiring.maker(name)
 	return made
 }
 
-// ID spells an option as settings do: its operators in execution order, each
-// followed by +.
+// ID spells an option as settings do: its operators in execution order, each followed by +.
 func (a *Analysis) ID(o *Option) string { return a.idOf(o.Nodes) }
 
 func (a *Analysis) idOf(nodes []int) string {

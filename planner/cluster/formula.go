@@ -8,9 +8,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Formula prints bytes the way ONNX Runtime's plan table does, so that people
-// and scripts that read its column can read ours: 18432.0*batch*seq,
-// 2048.0*batch*(seq - 1), batch*(28.0*seq - 4.0), 24.0000000000000.
+// Formula prints bytes as ONNX Runtime's plan table does, so that scripts that read its column can
+// read ours: 18432.0*batch*seq, 2048.0*batch*(seq - 1), batch*(28.0*seq - 4.0), 24.0000000000000.
 func Formula(d graph.Dim) string {
 	s := ofDim(d)
 	for i := range s {
@@ -22,9 +21,8 @@ func Formula(d graph.Dim) string {
 	return s.simple().String()
 }
 
-// ParseSaving reads and simplifies what ONNX Runtime writes of a saving: shapes
-// times bytes times a share, added up, as in
-// ((((a)*(b)) * 4 * 1.000000)) + ((unknown * 2 * 0.500000)).
+// ParseSaving reads and simplifies ONNX Runtime's text of a saving: a sum of shape × element size ×
+// ratio, as in ((((a)*(b)) * 4 * 1.000000)) + ((unknown * 2 * 0.500000)).
 func ParseSaving(text string) (e Expression, err error) {
 	p := &savingParser{src: text}
 	p.space()
@@ -38,14 +36,14 @@ func ParseSaving(text string) (e Expression, err error) {
 	return Expression{s.simple()}, nil
 }
 
-// savingParser walks the text once.
+// savingParser is a recursive descent parser.
 type savingParser struct {
 	src string
 	i   int
 }
 
 func (p *savingParser) fail(want string) error {
-	return fmt.Errorf("a saving wants %s at byte %d of %.200q", want, p.i, p.src)
+	return fmt.Errorf("saving: expected %s at byte %d of %.200q", want, p.i, p.src)
 }
 
 func (p *savingParser) space() {
@@ -54,7 +52,7 @@ func (p *savingParser) space() {
 	}
 }
 
-// eat goes past an operator and what is blank behind it.
+// eat skips an operator and the blanks behind it.
 func (p *savingParser) eat(op string) bool {
 	if !strings.HasPrefix(p.src[p.i:], op) {
 		return false
@@ -64,7 +62,7 @@ func (p *savingParser) eat(op string) bool {
 	return true
 }
 
-// deepest bounds how deep brackets nest.
+// deepest bounds the nesting of brackets.
 const deepest = 1000
 
 func (p *savingParser) sum(depth int) (sum, error) {

@@ -9,40 +9,38 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Part is a plan that a key names.
+// Part is one plan of a key.
 type Part struct {
 	ID   string
 	Type int
 }
 
-// String is the part as a setting for all its places.
+// String is the setting that turns the part on at all places.
 func (p Part) String() string { return fmt.Sprintf("%s:%d:-1", p.ID, p.Type) }
 
-// Member is one place of a key: the options that are on together, the entry's
-// own first.
+// Member is one place of a key: the option of an entry, and the options that must be on with it.
 type Member struct {
 	Plan    int // in Analysis.Plans
-	Option  int // in its Options
+	Option  int // in the plan's Options
 	Reusing []Member
 }
 
-// Key is a line of the plan table: every place of one plan, or of several that
-// must be on together.
+// Key is a row of the plan table: all places of one plan, or of several that must be on together.
 type Key struct {
 	Parts   []Part   // sorted by text
-	Members []Member // in execution order; their number is the frequency
-	// Saving is of all places and all outputs; ORTSaving counts one output a node,
-	// as ONNX Runtime does. Keeps is what has to be kept instead and is not in them.
+	Members []Member // in execution order; the table's frequency is their number
+	// Saving is the bytes saved at all places, by all outputs; ORTSaving counts one output a node,
+	// as ONNX Runtime does. Keeps is the bytes that have to be kept instead, which is not
+	// subtracted from either.
 	Saving, ORTSaving, Keeps graph.Dim
-	// Batch reports whether the saving depends on what a step is fed; Beyond
-	// whether ONNX Runtime's table lacks an operator of it.
+	// Batch reports whether the saving depends on inputs of the step, Beyond whether ONNX Runtime's
+	// table lacks one of the operators.
 	Batch, Beyond bool
-	// Canonical names the structures behind the key: one structure has the same
-	// name whatever order its nodes run in.
+	// Canonical names the key's structures, independently of the order in which nodes run.
 	Canonical []string
 }
 
-// String is the key as ONNX Runtime's table shows it.
+// String is the key in ONNX Runtime's table.
 func (k *Key) String() string {
 	parts := make([]string, len(k.Parts))
 	for i, p := range k.Parts {
@@ -51,12 +49,11 @@ func (k *Key) String() string {
 	return strings.Join(parts, ",")
 }
 
-// most bounds the combinations of one plan with others whose buffers it shows.
+// most bounds the combinations of a plan with those of the buffers that its outputs are views of.
 const most = 1024
 
-// Keys lists the lines of the plan table by text. A plan whose output lies in a
-// buffer that another node makes comes together with each plan of that node;
-// if there is none, it is not offered.
+// Keys lists the rows of the plan table, sorted by text. A plan whose output is a view of another
+// node's buffer is combined with each plan of that node; if there is none, it is not offered.
 func (a *Analysis) Keys() []Key {
 	byText := map[string]*Key{}
 	var texts []string
@@ -84,8 +81,8 @@ func (a *Analysis) Keys() []Key {
 	return keys
 }
 
-// combine lists an option with every choice of the plans that it needs. above
-// are the plans that need it in turn.
+// combine combines an option with every choice of the plans that it needs. above lists the plans
+// that need it in turn.
 func (a *Analysis) combine(plan, option int, above []int) []Member {
 	stop.Poll(a.Rules.Context)
 	all := []Member{{Plan: plan, Option: option}}
@@ -113,8 +110,7 @@ func (a *Analysis) combine(plan, option int, above []int) []Member {
 	return all
 }
 
-// parts lists the plans of a member. A plan that needs several others is named
-// once for each.
+// parts lists the plans of a member. A plan that needs several others is repeated before each.
 func (a *Analysis) parts(m Member) []Part {
 	o := a.option(m)
 	own := Part{a.ID(o), o.Type}
@@ -130,7 +126,7 @@ func (a *Analysis) parts(m Member) []Part {
 
 func (a *Analysis) option(m Member) *Option { return &a.Plans[m.Plan].Options[m.Option] }
 
-// Options lists the options of a member, with the plan of each.
+// Options lists the options of a member and of its Reusing, without repetition.
 func (a *Analysis) Options(m Member) (options []*Option) {
 	options = append(options, a.option(m))
 	for _, with := range m.Reusing {
@@ -143,7 +139,7 @@ func (a *Analysis) Options(m Member) (options []*Option) {
 	return options
 }
 
-// weigh adds up what the places of a key save.
+// weigh adds up the savings of a key's places.
 func (a *Analysis) weigh(key *Key) {
 	kept := map[string]bool{}
 	for _, m := range key.Members {
@@ -164,7 +160,7 @@ func (a *Analysis) weigh(key *Key) {
 	}
 }
 
-// Saving is the bytes that a member saves, and those that ONNX Runtime shows.
+// Saving is the bytes that a member saves, and as ONNX Runtime counts them.
 func (a *Analysis) Saving(m Member) (all, ort graph.Dim) {
 	for _, o := range a.Options(m) {
 		for i, s := range o.Outputs {
@@ -181,8 +177,8 @@ func (a *Analysis) Saving(m Member) (all, ort graph.Dim) {
 	return all, ort
 }
 
-// Raw is ONNX Runtime's text of what all places of a key save, in the form
-// ((batch)*(64)) * 4 * 1.000000. Of each node it counts all outputs, or the last.
+// Raw is ONNX Runtime's text of the savings of all places of a key, such as ((batch)*(64)) * 4 *
+// 1.000000. With last it counts only the last output of each node.
 func (a *Analysis) Raw(k *Key, last bool) string {
 	var texts []string
 	for _, m := range k.Members {
@@ -196,7 +192,7 @@ func (a *Analysis) raw(m Member, last bool) string {
 	var texts []string
 	for _, s := range o.Outputs {
 		if last {
-			texts = nil // each takes the place of the one before
+			texts = nil // keep the last one only
 		}
 		texts = append(texts, o.outputText(s))
 	}

@@ -6,18 +6,17 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Lives is what a program's order comes to in memory when every value that a
-// node makes has its own place from there to its last reader: nothing is made
-// in place and nothing is shared. Weights and what the program returns are not
-// counted, nor what has no shape that is known at the given sizes.
+// Lives is the memory that a program needs in a given order if every value computed by a node has
+// its own storage from its node to its last reader: nothing is in place and nothing is shared.
+// Weights, values that the program returns, and values of unknown size do not count.
 type Lives struct {
 	Peak   int64
-	At     int   // the node where it is reached first
-	Border bool  // there is one between the passes
-	Stored int64 // alive while it runs
+	At     int   // the node where the peak is reached first
+	Border bool  // the program has a border between the passes
+	Stored int64 // bytes alive at the border
 }
 
-// Simulate runs a program in the given order with sizes for its dims.
+// Simulate computes Lives for the given order and sizes of dims.
 func Simulate(o *graph.Outline, order []int, sizes map[string]int64) (Lives, error) {
 	binding, err := graph.Bind(sizes)
 	if err != nil {
@@ -27,13 +26,13 @@ func Simulate(o *graph.Outline, order []int, sizes map[string]int64) (Lives, err
 	for _, name := range o.Outputs {
 		returned[name] = true
 	}
-	last := map[string]int{} // by value: the place of its last reader
+	last := map[string]int{} // by value: position of its last reader
 	for at, i := range order {
 		for _, name := range o.Nodes[i].Inputs {
 			last[name] = at
 		}
 	}
-	freed := make([]int64, len(order)+1) // by place: what ends there
+	freed := make([]int64, len(order)+1) // by position: bytes freed after it
 	live := int64(0)
 	l := Lives{At: -1}
 	for at, i := range order {

@@ -4,10 +4,10 @@ import (
 	"slices"
 )
 
-// Match lists the places that a spelling means, in execution order: an ID, ONNX
-// Runtime's ID for what the mended rules spell otherwise, or a canonical name.
-// An ID means every order in which the nodes of its structures run; spellings
-// are the other IDs that it covers.
+// Match lists the places that a spelling selects, in execution order. It may be an ID, ONNX
+// Runtime's ID where the corrected rules have another, or a canonical name. An ID selects all
+// places of its structures, in whatever order their nodes run; spellings are the other IDs of these
+// places.
 func (a *Analysis) Match(id string, kind int) (choices []Choice, spellings []string) {
 	meant := map[string]bool{id: true}
 	a.each(kind, func(_ Choice, o *Option) {
@@ -38,7 +38,7 @@ func (a *Analysis) each(kind int, f func(c Choice, o *Option)) {
 	}
 }
 
-// Spellings lists every ID that Match knows, for suggestions.
+// Spellings lists all IDs that Match knows, for suggestions.
 func (a *Analysis) Spellings() (ids []string) {
 	for _, kind := range []int{Full, Compromise} {
 		a.each(kind, func(_ Choice, o *Option) {

@@ -8,16 +8,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// entry of ONNX Runtime 1.19's table of operators that may run again: the forms
-// it knows, and inputs it does not look behind.
+// allowance is a row of ONNX Runtime 1.19's table of operators that may run again: the operator's
+// versions, and the inputs that a cluster does not extend through.
 type allowance struct {
 	level   int
 	forms   []int
 	ignored []int
 }
 
-// allowances is the table by domain and operator; an operator may have several
-// rows, for forms with different inputs.
+// allowances is the table by domain and operator. An operator may have several rows, for versions
+// with different inputs.
 var allowances = map[string][]allowance{}
 
 func init() {
@@ -36,14 +36,14 @@ func numbers(list string) (ns []int) {
 	for s := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			panic(err) // the table below is ours
+			panic(err) // a typo in the table below
 		}
 		ns = append(ns, n)
 	}
 	return ns
 }
 
-// Each line: the probe level as dots, operator, forms, ignored inputs.
+// Columns: probe level as dots, operator, versions, ignored inputs.
 const allowanceText = `.  Add                                         1,6,7,13,14
 .  Div                                         1,6,7,13,14
 .  Mul                                         1,6,7,13,14
@@ -102,7 +102,7 @@ const allowanceText = `.  Add                                         1,6,7,13,1
 .. com.microsoft.FusedMatMul                   1
 .. Softmax                                     1,11,13`
 
-// fullName is a node's operator with its domain, as the tables have it.
+// fullName is a node's operator with its domain, as in the table.
 func fullName(n *graph.OutlineNode) string {
 	if n.Domain == "" {
 		return n.Op
@@ -110,15 +110,15 @@ func fullName(n *graph.OutlineNode) string {
 	return n.Domain + "." + n.Op
 }
 
-// flash are the functions in Python that may run again; attentions those of
-// them that hold a softmax.
+// flash lists the Python functions that may run again; attentions those of them that contain a
+// softmax.
 var (
 	flash = []string{"flash_attn.bert_padding.IndexFirstAxis", "flash_attn.bert_padding.IndexPutFirstAxis",
 		"flash_attn.flash_attn_interface.FlashAttnFunc", "flash_attn.flash_attn_interface.FlashAttnVarlenFunc"}
 	attentions = flash[2:]
 )
 
-// text is a string attribute, or "".
+// text is the value of a string attribute, or "".
 func text(n *graph.OutlineNode, name string) string {
 	for _, a := range n.Attrs {
 		if s, ok := a.Value.(string); ok && a.Name == name {
@@ -128,7 +128,7 @@ func text(n *graph.OutlineNode, name string) string {
 	return ""
 }
 
-// allowed is the row that lets a node run again, or nil.
+// allowed is the row that allows a node to run again, or nil.
 func allowed(n *graph.OutlineNode, level int) *allowance {
 	if n.Op == "PythonOp" && !slices.Contains(flash, text(n, "func_name")) {
 		return nil
@@ -142,8 +142,8 @@ func allowed(n *graph.OutlineNode, level int) *allowance {
 	return nil
 }
 
-// may reports whether a node may run again. Beyond ONNX Runtime's table it is
-// the library's word, also for newer forms than the table knows.
+// may reports whether a node may run again. Beyond ONNX Runtime's table, and for later versions
+// than the table has, the library decides.
 func (p *prober) may(i int) bool {
 	n := &p.a.Outline.Nodes[i]
 	if allowed(n, p.level) != nil {
@@ -156,28 +156,27 @@ func (p *prober) may(i int) bool {
 	return op != nil && !op.Border && (op.Recompute != graph.Never || op.View || op.Rewrite != nil)
 }
 
-// ignored are the inputs of a node that growth does not look behind.
+// ignored lists the inputs of a node that a cluster does not extend through.
 func (p *prober) ignored(i int) []int {
 	n := &p.a.Outline.Nodes[i]
 	if row := allowed(n, p.level); row != nil {
 		return row.ignored
 	}
-	// A form that is newer than the table has the inputs of the one before it.
+	// A later version than the table has takes the inputs of the last one in it.
 	if rows := allowances[fullName(n)]; len(rows) > 0 && !p.a.Rules.compat() {
 		return rows[len(rows)-1].ignored
 	}
 	return nil
 }
 
-// shows are the operators whose output 0 is input 0 in another shape.
+// shows lists operators whose output 0 is a view of input 0.
 var shows = map[string]bool{"Reshape": true, "Squeeze": true, "Unsqueeze": true, "Flatten": true, "Identity": true}
 
-// overwrites are the operators that ONNX Runtime's CPU kernels were seen to
-// write over their input, if nobody reads it later.
+// overwrites lists operators that ONNX Runtime's CPU kernels were observed to run in place if their
+// input has no later reader.
 var overwrites = map[string]bool{"Softmax": true}
 
-// shown reports whether output 0 of a node lies where its input 0 does without
-// anything being computed.
+// shown reports whether output 0 of a node is a view of its input 0.
 func (p *prober) shown(i int) bool {
 	n := &p.a.Outline.Nodes[i]
 	if n.Domain == "" && shows[n.Op] {

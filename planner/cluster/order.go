@@ -14,13 +14,13 @@ import (
 // border is the operator that ends the forward pass of a trainer's program.
 const border = "YieldOp"
 
-// edge is one value on its way from the node that makes it to one that reads it.
+// edge leads from the node that computes a value to one that reads it.
 type edge struct {
 	from, out int
 	to, in    int
 }
 
-// borderOf is the node that ends the forward pass, or −1.
+// borderOf is the node that ends the forward pass, −1 if there is none.
 func borderOf(o *graph.Outline) (int, error) {
 	at := -1
 	for i, n := range o.Nodes {
@@ -35,7 +35,7 @@ func borderOf(o *graph.Outline) (int, error) {
 	return at, nil
 }
 
-// complete refuses an order that lacks nodes: they wait for each other.
+// complete returns an error if nodes are missing in an order because they are part of a cycle.
 func (w *wiring) complete(order []int) ([]int, error) {
 	if len(order) == len(w.o.Nodes) {
 		return order, nil
@@ -44,12 +44,11 @@ func (w *wiring) complete(order []int) ([]int, error) {
 	for _, i := range order {
 		placed[i] = true
 	}
-	return nil, fmt.Errorf("node %q reads what it makes itself, by way of other nodes", w.o.Nodes[slices.Index(placed, false)].Name)
+	return nil, fmt.Errorf("node %q is part of a cycle", w.o.Nodes[slices.Index(placed, false)].Name)
 }
 
-// DefaultOrder is the order in which ONNX Runtime runs a saved program when
-// nothing else is asked for: that of the file. Nodes whose makers follow them
-// there come after these.
+// DefaultOrder is the order in which ONNX Runtime runs a saved program by default: the order of the
+// file, with nodes moved behind the nodes that they depend on.
 func DefaultOrder(o *graph.Outline) ([]int, error) {
 	w, err := wire(o)
 	if err != nil {
@@ -66,9 +65,9 @@ func (w *wiring) inPlace() ([]int, error) {
 	return w.complete(w.reverse(last, func(a, b int) int { return b - a }))
 }
 
-// reverse walks depth first from nodes, the last first, to what they need, the
-// last by less first, and returns what it met, makers first. What makes its own
-// input is left out.
+// reverse walks depth first from nodes to their dependencies, beginning with the last node and with
+// the last dependency by less, and returns the nodes in postorder: dependencies first. Nodes on a
+// cycle are left out.
 func (w *wiring) reverse(from []int, less func(a, b int) int) []int {
 	type visit struct {
 		node  int
@@ -112,13 +111,12 @@ func (w *wiring) reverse(from []int, less func(a, b int) int) []int {
 	return order
 }
 
-// MemoryEfficientOrder is the order in which ONNX Runtime runs a program whose
-// activations are computed again: what the forward pass needs, depth first from
-// its results and the longest way first; the sizes of what it makes as soon as
-// they are known; then the backward pass as it becomes ready, with what only
-// depends on the forward pass (that is what copies are) right before its first
-// reader. Ties go by index, which is the place in o.Nodes. Without a border it
-// is the default order.
+// MemoryEfficientOrder is the order in which ONNX Runtime runs a program with recomputed
+// activations. First the forward nodes, depth first from the results, the longest path first; Shape
+// and Size of their outputs right behind them. Then the backward nodes in the order in which they
+// become ready, where nodes that depend on the forward pass alone (such as copies) are placed right
+// before their first reader. Ties are broken by index in o.Nodes. Without a border it is the
+// default order.
 func MemoryEfficientOrder(o *graph.Outline) ([]int, error) {
 	at, err := borderOf(o)
 	if err != nil {
@@ -144,7 +142,7 @@ func MemoryEfficientOrder(o *graph.Outline) ([]int, error) {
 	var order []int
 	for _, i := range needed[:len(needed)-1] {
 		order = append(order, i)
-		for _, e := range slices.Backward(w.out[i]) { // each goes right behind i
+		for _, e := range slices.Backward(w.out[i]) { // each is placed right behind i
 			if measures[o.Nodes[e.to].Op] && len(w.into[e.to]) == 1 && !forward[e.to] {
 				forward[e.to] = true
 				order = append(order, e.to)
@@ -156,10 +154,10 @@ func MemoryEfficientOrder(o *graph.Outline) ([]int, error) {
 	return w.complete(b.order)
 }
 
-// measures are the operators that only look at the size of what they read.
+// measures lists operators that read only the shape of their input.
 var measures = map[string]bool{"Shape": true, "Size": true}
 
-// distances is the length of the longest way to each node, in edges.
+// distances is the length of the longest path to each node, in edges.
 func (w *wiring) distances() ([]int, error) {
 	distance, waits := make([]int, len(w.o.Nodes)), make([]int, len(w.o.Nodes))
 	var ready []int
@@ -180,18 +178,18 @@ func (w *wiring) distances() ([]int, error) {
 	return distance, err
 }
 
-// backward orders what comes after the border.
+// backward orders the nodes behind the border.
 type backward struct {
 	w       *wiring
 	border  int
-	forward []bool // the border too
+	forward []bool // including the border
 	order   []int
-	waits   []int // edges into the node from nodes that are not placed yet
+	waits   []int // incoming edges from nodes not placed yet
 	groups  []group
 	groupOf []int // by node: its group, or −1
 }
 
-// group is nodes beside the main path that the same results of theirs need.
+// group is nodes off the main path that the same results depend on.
 type group struct {
 	nodes  []int // in order
 	placed bool
@@ -233,8 +231,8 @@ func (b *backward) run() {
 	b.rest()
 }
 
-// beside is what needs no gradient: the starts and what can be made of them and
-// the forward pass alone. The main path does not wait for it.
+// beside finds the nodes that need no gradient: those that depend only on the forward pass. The
+// main path does not wait for them.
 func (b *backward) beside(starts []int) []int {
 	waits := slices.Clone(b.waits)
 	region := slices.Clone(starts)
@@ -257,15 +255,15 @@ func (b *backward) beside(starts []int) []int {
 	return region
 }
 
-// split parts the region into groups by the results that each node serves: what
-// the main path reads and what the program returns.
+// split divides the region into groups by the results that depend on a node: outputs that the main
+// path reads or the program returns.
 func (b *backward) split(region []int) {
 	inside := make([]bool, len(b.w.o.Nodes))
 	for _, i := range region {
 		inside[i] = true
 	}
 	own, results := b.results(region, inside)
-	serves := make([][]uint64, len(b.w.o.Nodes)) // sets of results, while makers need them
+	serves := make([][]uint64, len(b.w.o.Nodes)) // by node: set of results; freed when all its dependencies are done
 	makers := make([]int, len(b.w.o.Nodes))
 	keys := make([][sha256.Size]byte, len(b.w.o.Nodes))
 	var spare [][]uint64
@@ -326,8 +324,7 @@ func (b *backward) split(region []int) {
 	}
 }
 
-// results numbers what the region makes for others, and says by node which of
-// them it makes.
+// results numbers the region's outputs that others read, and lists those of each node.
 func (b *backward) results(region []int, inside []bool) (own map[int][]int, n int) {
 	returned := map[string]bool{}
 	for _, name := range b.w.o.Outputs {
@@ -353,8 +350,7 @@ func (b *backward) results(region []int, inside []bool) (own map[int][]int, n in
 	return own, n
 }
 
-// feed places the groups that a node reads from, and those they read from, in
-// the given order of its inputs.
+// feed places the groups that a node depends on, in the given order of its inputs.
 func (b *backward) feed(i int, less func(x, y edge) int) {
 	for _, e := range slices.SortedStableFunc(slices.Values(b.w.into[i]), less) {
 		if k := b.groupOf[e.from]; k >= 0 {
@@ -374,8 +370,7 @@ func (b *backward) place(k int) {
 	b.order = append(b.order, b.groups[k].nodes...)
 }
 
-// rest places the groups that nobody on the main path reads, by the names of
-// what they make.
+// rest places the groups that the main path does not read, by the names of their outputs.
 func (b *backward) rest() {
 	type named struct {
 		name  string

@@ -10,40 +10,40 @@ import (
 	"memopt/memopt/stop"
 )
 
-// place is an output of a node; storage is named by the place that owns it.
+// place is an output of a node. A storage is identified by the place that owns it.
 type place struct{ node, out int }
 
-// outside is the storage of what no node makes.
+// outside is the storage of values that no node computes.
 var outside = place{-1, 0}
 
-// prober is one analysis under way. Slices are indexed by node.
+// prober is the state of an analysis. Slices are indexed by node unless noted.
 type prober struct {
 	a        *Analysis
 	level    int
-	theirs   bool           // a trainer's program, in which ONNX Runtime has clusters too
-	at       []int          // place in the order
+	theirs   bool           // a trainer's program, for which ONNX Runtime finds clusters, too
+	at       []int          // position in the order
 	stashed  [][]int        // outputs that the backward pass reads
-	credit   [][]int        // those of them that are worth something
+	credit   [][]int        // those of them whose recomputation saves bytes
 	returned []bool         // by value
-	held     map[place]bool // storage of what is returned
-	batch    []bool         // depends on what a step is fed
-	fixed    bool           // mended: no size varies
+	held     map[place]bool // storage of returned values
+	batch    []bool         // depends on inputs of the step
+	fixed    bool           // corrected rules: no symbolic sizes
 	kept     map[place]bool // storage that crosses from layer to layer
 	weight   []bool         // by value
-	trained  []bool         // weights whose gradient is returned
-	norms    []bool         // boundary nodes, under compat
+	trained  []bool         // by value: weights whose gradient is returned
+	norms    []bool         // compat: boundary nodes
 
-	work  []place // scratch of growths
+	work  []place // scratch of grow
 	own   []place
-	seen  []int // serial of the growth that met the node
+	seen  []int // the last round that reached the node
 	round int
-	first map[place]int // mended: the entry that a shared storage is credited to
+	first map[place]int // corrected rules: the entry that a shared storage is credited to
 	views map[place][]int
-	total graph.Dim // bytes of all that is credited
-	sized []answer  // by value: whether it is small
+	total graph.Dim // bytes of all credited outputs
+	sized []answer  // by value: small's answer
 }
 
-// answer is one that is kept for the next who asks.
+// answer is a cached answer.
 type answer uint8
 
 const (
@@ -52,8 +52,8 @@ const (
 	yes
 )
 
-// smallest is the elements from which on a tensor of a fixed shape is looked
-// behind.
+// smallest is the number of elements from which on a cluster extends through a tensor of fixed
+// shape.
 const smallest = 1 << 20
 
 func newProber(a *Analysis, b passes) *prober {
@@ -103,7 +103,7 @@ func (p *prober) run() {
 		}
 		if p.crosses(i) {
 			if !p.a.Rules.compat() {
-				p.drop(i, "it crosses from layer to layer, where it is kept; without boundaries it is offered")
+				p.drop(i, "it crosses from layer to layer, where values are kept; it is offered without boundaries")
 			}
 			continue
 		}
@@ -113,15 +113,15 @@ func (p *prober) run() {
 	}
 }
 
-// forward reports whether a node is of the forward pass.
+// forward reports whether a node is in the forward pass.
 func (p *prober) forward(i int) bool { return p.at[i] <= p.a.Yield }
 
-// isStashed reports whether the backward pass reads this very output.
+// isStashed reports whether the backward pass reads an output.
 func (p *prober) isStashed(at place) bool {
 	return at.node >= 0 && p.forward(at.node) && slices.Contains(p.stashed[at.node], at.out)
 }
 
-// storage is where the bytes of a value lie.
+// storage is the storage of a value.
 func (p *prober) storage(name string) place {
 	if at, made := p.a.wiring.maker(name); made {
 		return p.storageOf(at)
@@ -129,7 +129,7 @@ func (p *prober) storage(name string) place {
 	return outside
 }
 
-// storageOf is where the bytes of an output lie.
+// storageOf is the storage of an output.
 func (p *prober) storageOf(at place) place {
 	for {
 		n := &p.a.Outline.Nodes[at.node]
@@ -144,9 +144,9 @@ func (p *prober) storageOf(at place) place {
 	}
 }
 
-// overwrites reports whether a node puts output 0 where input 0 was, which must
-// be a node's and die there under every name. Only ONNX Runtime's rules ask: here
-// a planner places what is computed.
+// overwrites reports whether a node runs in place under ONNX Runtime's rules: output 0 replaces
+// input 0, which a node computes and nothing else reads under any name. The corrected rules have no
+// such nodes, as the planner decides about placement.
 func (p *prober) overwrites(i int) bool {
 	n := &p.a.Outline.Nodes[i]
 	if !p.a.Rules.compat() || !overwrites[n.Op] || n.Domain != "" {
@@ -173,9 +173,9 @@ func (p *prober) overwrites(i int) bool {
 	}
 }
 
-// mend leaves out what saves nothing when it is made again: what the caller
-// holds anyway, shapes, and what only shows an input. Storage that several
-// values show is credited to the first of them alone.
+// mend leaves out stashed outputs whose recomputation saves nothing: values that the caller holds
+// anyway, shapes, and views of inputs. Storage that several outputs view is credited to the first
+// of them.
 func (p *prober) mend() {
 	p.credit = make([][]int, len(p.stashed))
 	p.held = map[place]bool{}
@@ -186,14 +186,14 @@ func (p *prober) mend() {
 			}
 		}
 	}
-	times := map[graph.Dim]int64{} // of each size that is credited
+	times := map[graph.Dim]int64{} // by size of credited outputs
 	for _, i := range p.a.Order[:p.a.Yield+1] {
 		n := &p.a.Outline.Nodes[i]
 		for _, out := range p.stashed[i] {
 			s := p.storageOf(place{i, out})
 			switch {
 			case s == outside:
-				p.drop(i, "it only shows an input of the step")
+				p.drop(i, "it is a view of an input of the step")
 				continue
 			case p.held[s]:
 				p.drop(i, "the step returns it, so it is kept anyway")
@@ -203,7 +203,7 @@ func (p *prober) mend() {
 			}
 			if first, ok := p.first[s]; ok && first != i {
 				p.views[s] = append(p.views[s], i)
-				p.drop(i, fmt.Sprintf("it only shows what is kept of node %q, and goes with it", p.a.Outline.Nodes[first].Name))
+				p.drop(i, fmt.Sprintf("it is a view of the output of node %q, and is recomputed with that", p.a.Outline.Nodes[first].Name))
 				continue
 			}
 			p.first[s] = i
@@ -218,7 +218,7 @@ func (p *prober) mend() {
 	}
 }
 
-// drop notes that ONNX Runtime would have a plan for a node.
+// drop notes a plan that ONNX Runtime would have for a node.
 func (p *prober) drop(entry int, why string) {
 	if !p.may(entry) {
 		return
@@ -228,14 +228,13 @@ func (p *prober) drop(entry int, why string) {
 	}
 }
 
-// guessWeights tells weights from what a step is fed, in a file that calls both
-// inputs: the program returns a weight's gradient, or its size is fixed while
-// others' are not.
+// guessWeights tells weights from inputs in a file that lists both as inputs: a weight's gradient
+// is an output of the program, or its shape is fixed while others are not.
 func (p *prober) guessWeights() {
 	o := p.a.Outline
 	p.weight, p.trained = make([]bool, len(p.a.wiring.made)), make([]bool, len(p.a.wiring.made))
 	mark := func(of []bool, name string) {
-		if id := p.a.wiring.number(name); id >= 0 { // else no node reads it
+		if id := p.a.wiring.number(name); id >= 0 { // −1: no node reads it
 			of[id] = true
 		}
 	}
@@ -259,12 +258,12 @@ func (p *prober) guessWeights() {
 	}
 }
 
-// symbolic reports whether a value has a size that varies.
+// symbolic reports whether a value's shape has a named dim.
 func (p *prober) symbolic(name string) bool {
 	return slices.ContainsFunc(p.a.Outline.Values[name].Shape, func(d graph.Dim) bool { _, fixed := d.Const(); return !fixed })
 }
 
-// findBatch marks what depends on the inputs of a step.
+// findBatch marks nodes that depend on inputs of the step.
 func (p *prober) findBatch() {
 	o := p.a.Outline
 	p.batch = make([]bool, len(o.Nodes))
@@ -276,7 +275,7 @@ func (p *prober) findBatch() {
 	}
 }
 
-// upstream is how ONNX Runtime spells making an entry again, "" if it cannot.
+// upstream is ONNX Runtime's ID of an entry's cluster, "" if it has none.
 func (p *prober) upstream(entry, kind int) string {
 	up := *p
 	up.a = &Analysis{Outline: p.a.Outline, Order: p.a.Order, Yield: p.a.Yield, wiring: p.a.wiring, inferred: p.a.inferred, sizes: p.a.sizes, ids: p.a.ids,
@@ -290,7 +289,7 @@ func (p *prober) upstream(entry, kind int) string {
 	return p.a.idOf(g.nodes)
 }
 
-// plan lists the ways of making a node's kept outputs again.
+// plan lists the options of an entry.
 func (p *prober) plan(entry int) NodePlan {
 	stop.Poll(p.a.Rules.Context)
 	plan := NodePlan{Entry: entry}
@@ -309,7 +308,7 @@ func (p *prober) plan(entry int) NodePlan {
 			if !p.pointless(&o) {
 				return false
 			}
-			p.a.Dropped = append(p.a.Dropped, Dropped{p.a.ID(&o), "it saves next to nothing beside what it has to keep and to run"})
+			p.a.Dropped = append(p.a.Dropped, Dropped{p.a.ID(&o), "it saves next to nothing compared with what it has to keep and run"})
 			return true
 		})
 		for k := range plan.Options {
@@ -322,22 +321,22 @@ func (p *prober) plan(entry int) NodePlan {
 	return plan
 }
 
-// growth is what a search has found.
+// growth is a cluster under construction.
 type growth struct {
 	nodes    []int // in execution order
 	ok       bool
-	shrinks  bool     // a node was met whose input is smaller than its output
-	keeps    []string // what has to be kept instead
+	shrinks  bool     // a node has an input smaller than its output
+	keeps    []string // values that have to be kept instead
 	save, of int64
 }
 
-// grow walks from what is stashed of the entry to what makes it, as far as what
-// is there anyway. Under a compromise it also ends behind the first node that
-// makes something larger of something smaller.
+// grow walks from the entry's stashed outputs to the nodes they depend on, up to values that are
+// available anyway. A compromise also ends at the first node that makes a larger value of a smaller
+// one.
 func (p *prober) grow(entry int, compromise bool) growth {
 	p.round++
 	g := growth{ok: true, save: 1, of: 1}
-	work, own := p.work[:0], p.own[:0] // own is the storage that the plan is to free
+	work, own := p.work[:0], p.own[:0] // own is the storage that the plan frees
 	for _, out := range p.credit[entry] {
 		work = append(work, place{entry, out})
 		own = append(own, p.storageOf(place{entry, out}))
@@ -359,7 +358,7 @@ func (p *prober) grow(entry int, compromise bool) growth {
 				continue
 			}
 		}
-		// Only now: another output of a node may be there.
+		// Not before stops: another output of the node may be available.
 		p.seen[i] = p.round
 		g.nodes = append(g.nodes, i)
 		if save, of := p.shrink(i); save > 0 {
@@ -385,10 +384,10 @@ func (p *prober) grow(entry int, compromise bool) growth {
 	return g
 }
 
-// stops reports whether growth ends in front of a node's output, and whether it
-// may go on at all. To ONNX Runtime a node of which anything is kept has all of
-// its outputs there. The mended rules look at the output itself, but for nodes
-// that cannot run again: their output is kept, and charged.
+// stops reports whether a cluster ends in front of an output, because that is available, and
+// whether it can exist at all. To ONNX Runtime all outputs of a node are available if one is
+// stashed. The corrected rules look at the output itself, except for nodes that cannot run again:
+// their output is kept, and counted in Keeps.
 func (p *prober) stops(at place, own []place) (stop, ok bool) {
 	n := &p.a.Outline.Nodes[at.node]
 	if p.a.Rules.compat() {
@@ -398,11 +397,11 @@ func (p *prober) stops(at place, own []place) (stop, ok bool) {
 	s := p.storageOf(at)
 	_, read := p.first[s]
 	switch {
-	case slices.Contains(own, s): // what is to be freed cannot be what to start from
+	case slices.Contains(own, s): // a storage to be freed is not available
 		return false, p.may(at.node)
 	case p.isStashed(at), measures[n.Op]:
 		return true, true
-	case s == at && (read || p.held[s] || p.kept[s]): // views of it are no work
+	case s == at && (read || p.held[s] || p.kept[s]): // views of it cost nothing
 		return true, true
 	case len(p.stashed[at.node]) > 0 && !p.may(at.node):
 		return true, true
@@ -410,9 +409,9 @@ func (p *prober) stops(at place, own []place) (stop, ok bool) {
 	return false, p.may(at.node)
 }
 
-// small reports whether a tensor has a fixed shape of few elements. Where a
-// program has no sizes that vary, the shape does not tell a constant from what
-// the step is fed: what depends on that has to be integers, or next to nothing.
+// small reports whether an input has a fixed shape of few elements. In a program without named dims
+// a fixed shape does not tell constants from inputs of the step: a float value that depends on
+// these has to be tiny.
 func (p *prober) small(node, in int) bool {
 	id := p.a.wiring.inputs[node][in]
 	if p.sized[id] == unasked {
@@ -443,8 +442,8 @@ func (p *prober) isSmall(name string) bool {
 	return v.Known
 }
 
-// shrink is the share of its output that a node's input does not take, as a
-// fraction: a cast from something smaller.
+// shrink is the share of a node's output, as a fraction, that keeping its input instead saves: a
+// cast from a smaller type.
 func (p *prober) shrink(i int) (save, of int64) {
 	n := &p.a.Outline.Nodes[i]
 	if n.Op != "Cast" || n.Domain != "" || len(n.Inputs) == 0 || len(n.Outputs) == 0 {
@@ -457,8 +456,8 @@ func (p *prober) shrink(i int) (save, of int64) {
 	return out - in, out
 }
 
-// keeps names what nodes read from the forward pass that the backward pass does
-// not keep. What a compromise starts from is in its ratio.
+// keeps names the values of the forward pass that nodes read and the backward pass does not. The
+// value that a compromise starts from is accounted for by its ratio.
 func (p *prober) keeps(nodes []int, compromise bool) (names []string) {
 	for _, i := range nodes {
 		save, _ := p.shrink(i)
@@ -476,7 +475,7 @@ func (p *prober) keeps(nodes []int, compromise bool) (names []string) {
 	return names
 }
 
-// option describes a growth.
+// option makes an Option of a growth.
 func (p *prober) option(entry, kind int, g growth) Option {
 	n := &p.a.Outline.Nodes[entry]
 	o := Option{Type: kind, Nodes: g.nodes, Ratio: float64(g.save) / float64(g.of), Keeps: g.keeps, save: g.save, of: g.of}
@@ -499,8 +498,7 @@ func (p *prober) option(entry, kind int, g growth) Option {
 	return o
 }
 
-// addViews adds views of what an option makes, and what lies between, in
-// execution order.
+// addViews adds views of recomputed values, and the views between, in execution order.
 func (p *prober) addViews(all, views, nodes []int) []int {
 	for _, i := range views {
 		for p.shown(i) && !slices.Contains(all, i) && !slices.Contains(nodes, i) {
@@ -516,7 +514,7 @@ func (p *prober) addViews(all, views, nodes []int) []int {
 	return all
 }
 
-// shapeText is ONNX Runtime's text of a shape, and what a value of it takes.
+// shapeText is ONNX Runtime's text of an output's shape, and the output's bytes.
 func (p *prober) shapeText(node int, name string) (string, graph.Dim) {
 	v := p.a.value(name)
 	kind := v.Type
@@ -550,7 +548,7 @@ func spell(s graph.Shape, spelled []string) string {
 	for i, d := range s {
 		text := d.String()
 		if spelled != nil && spelled[i] != "" {
-			// What reads as no formula stays a name, in quotes.
+			// A text that is not a formula stays a quoted name.
 			if as := strings.TrimSpace(spelled[i]); as != text {
 				if _, err := ParseSaving(as); err == nil {
 					text = as
@@ -562,12 +560,12 @@ func spell(s graph.Shape, spelled []string) string {
 	return "(" + strings.Join(parts, "*") + ")"
 }
 
-// tiny is the most bytes that are not worth a plan: what allocators round up to.
+// tiny is the number of bytes up to which a value is not worth a plan: allocators round up to it.
 const tiny = 256
 
-// pointless reports whether an option saves nothing, or nothing that shows:
-// what it would have to keep instead is as large, or a few bytes whatever the
-// batch, as the lengths that a concatenation notes.
+// pointless reports whether an option saves nothing or next to nothing: the values that it keeps
+// instead are as large, or it saves a few bytes whatever the batch, such as the lengths noted by a
+// concatenation.
 func (p *prober) pointless(o *Option) bool {
 	if len(o.Outputs) == 0 {
 		return true
@@ -593,7 +591,7 @@ func (p *prober) pointless(o *Option) bool {
 	return known && c <= 0
 }
 
-// scale takes the share that an option saves.
+// scale is the share of d that the option saves.
 func (o *Option) scale(d graph.Dim) graph.Dim {
 	if o.save == o.of {
 		return d
@@ -601,7 +599,7 @@ func (o *Option) scale(d graph.Dim) graph.Dim {
 	return d.Mul(graph.Num(o.save)).FloorDiv(graph.Num(o.of))
 }
 
-// outputText is ONNX Runtime's text of what one output saves.
+// outputText is ONNX Runtime's text of an output's saving.
 func (o *Option) outputText(s StashedOutput) string {
 	if s.Reused >= 0 {
 		return "0"

@@ -7,7 +7,7 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Of is the outline of a graph: node for node, views among them.
+// Of is the outline of a graph, with a node for each node, including views.
 func Of(g *graph.Graph) *graph.Outline {
 	o := &graph.Outline{Nodes: make([]graph.OutlineNode, len(g.Nodes)), Values: make(map[string]graph.OutlineValue, len(g.Values))}
 	count := len(g.Outputs)
@@ -39,8 +39,8 @@ func Of(g *graph.Graph) *graph.Outline {
 	return o
 }
 
-// form is the form of an operator, as far as ONNX Runtime's table knows forms:
-// a graph's operators are the newest.
+// form is an operator's version in ONNX Runtime's table, if that has the operator: a graph's
+// operators are of the newest version.
 func form(op *graph.Op) int {
 	newest := 0
 	for _, row := range allowances[op.FullName()] {
@@ -52,8 +52,7 @@ func form(op *graph.Op) int {
 	return op.Since
 }
 
-// AnalyseGraph finds what can be computed again in a graph whose nodes know
-// their passes. o is its outline.
+// AnalyseGraph finds the clusters of a graph whose nodes have phases. o is its outline.
 func AnalyseGraph(g *graph.Graph, o *graph.Outline, r Rules) (*Analysis, error) {
 	b := passes{wiring: wireGraph(g, o), order: make([]int, len(g.Nodes)), yield: -1, weights: make([]bool, len(g.Values)), trained: make([]bool, len(g.Values)), known: true}
 	for i := range b.order {

@@ -9,20 +9,19 @@ import (
 	"memopt/memopt/visible"
 )
 
-// row is a block of the node-level report: entries with the same options.
+// row is a block of the node-level report: entries with equal options.
 type row struct {
 	key     string
 	options []*Option
 	freq    int
-	reused  []map[int]int // by option and output: entries whose output shows another buffer
+	reused  []map[int]int // by option and output: number of entries whose output is a view of another buffer
 }
 
-// Report is ONNX Runtime's node-level report: for every kind of entry what its
-// options save, and how the requests of the file at path were met. Of an entry
-// with several kept outputs all are listed, in ascending order; ONNX Runtime
-// lists them in any, and may then list one kind of entry several times. Counts
-// of what was applied are of what is really made again, under Compat of what
-// the request matched.
+// Report is ONNX Runtime's node-level report: for every kind of entry the savings of its options,
+// and how the requests in the file at path were met. All stashed outputs of an entry are listed in
+// ascending order; ONNX Runtime lists them in any order, and so may list one kind of entry several
+// times. Applied counts are the places that are recomputed; under Compat, the places that the
+// request matched.
 func (a *Analysis) Report(requests []Request, path string) string {
 	rows := a.nodeRows()
 	const title = " Memory Optimization Opportunities (Clustered by node-level activation patterns)"
@@ -71,7 +70,7 @@ func (a *Analysis) Report(requests []Request, path string) string {
 
 func field(title, text string) string { return fmt.Sprintf("%-15s: %s", title, text) }
 
-// outputs are the lines about what option k makes again.
+// outputs is the lines about the outputs of option k.
 func (r *row) outputs(k int) (lines []string) {
 	o := r.options[k]
 	var reused strings.Builder
@@ -90,8 +89,7 @@ func (r *row) outputs(k int) (lines []string) {
 	return lines
 }
 
-// nodeRows gathers entries of a kind: the more frequent first, then by falling
-// key.
+// nodeRows groups entries by kind: by falling frequency, then by falling key.
 func (a *Analysis) nodeRows() []*row {
 	byKey := map[string]*row{}
 	var rows []*row
@@ -131,7 +129,7 @@ func (a *Analysis) nodeRows() []*row {
 	return rows
 }
 
-// statuses says of every plan how it was asked for and applied.
+// statuses is the status line of every plan.
 func (a *Analysis) statuses(requests []Request) map[Part]string {
 	status := map[Part]string{}
 	for _, kind := range []int{Full, Compromise} {

@@ -9,16 +9,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Rewrite is the program in which the chosen options make again what the
-// backward pass reads. Nodes keep their places; copies follow in the order in
-// which they are made, each node at most one, under its name and those of its
-// outputs with _recompute behind. Later layers go first, so an earlier entry
-// finds the copies that read it and feeds them too.
+// Rewrite returns the program in which copies of the chosen options' nodes recompute what the
+// backward pass reads. Nodes keep their places; copies are appended in the order in which they are
+// made, at most one of each node, under the names of the node and its outputs with _recompute
+// appended. Later layers are rewritten first, so that copies that read an earlier entry read its
+// copy.
 //
-// A copy of a node that draws at random draws the same: both get a seed. Under
-// Compat it is ONNX Runtime's, a hash of the output's name added to the given
-// seed. Otherwise it is what a device of ours draws by without one, so that
-// nothing changes for it.
+// A node that draws random numbers and its copy get the same seed, so that they draw the same.
+// Under Compat it is ONNX Runtime's, a hash of the output's name added to the given seed. Otherwise
+// it is the one that our devices use if a node has no seed, so that their numbers do not change.
 func Rewrite(a *Analysis, choices []Choice, seed int64) *graph.Outline {
 	o := a.Outline
 	r := &rewriter{a: a, seed: seed, old: len(o.Nodes), readers: map[string][]reader{}, copies: map[string]bool{}}
@@ -50,11 +49,11 @@ func Rewrite(a *Analysis, choices []Choice, seed int64) *graph.Outline {
 type rewriter struct {
 	a        *Analysis
 	new      *graph.Outline
-	old      int // nodes that are no copies
+	old      int // number of nodes before rewriting
 	seed     int64
 	backward []bool              // by old node
 	readers  map[string][]reader // by value
-	copies   map[string]bool     // names of values that copies make
+	copies   map[string]bool     // names of the copies' outputs
 	suffix   string
 }
 
@@ -69,8 +68,8 @@ func (r *rewriter) note(i int) {
 	}
 }
 
-// freeSuffix sets the names of copies apart from all others: the program may
-// have been rewritten before. ONNX Runtime takes what is there for its copies.
+// freeSuffix finds a suffix that makes the names of copies unique: the program may have been
+// rewritten before. ONNX Runtime takes existing names for its own copies.
 func (r *rewriter) freeSuffix() string {
 	const suffix = "_recompute"
 	taken := map[string]bool{}
@@ -101,9 +100,9 @@ func (r *rewriter) freeSuffix() string {
 	return free
 }
 
-// apply copies an option's nodes and lets the backward pass, and the copies
-// that were made before, read what they make of the entry's outputs. What only
-// shows these is copied too: whoever read the old view would keep all of it.
+// apply copies an option's nodes, and lets the backward pass and earlier copies read the copies'
+// outputs. Views of the outputs are copied too: readers of the old view would keep the whole buffer
+// alive.
 func (r *rewriter) apply(entry int, o *Option) {
 	for _, i := range o.Nodes {
 		r.copyOf(i)
@@ -115,7 +114,7 @@ func (r *rewriter) apply(entry int, o *Option) {
 	}
 }
 
-// redirect lets all but the forward pass read the copy of a node.
+// redirect lets all readers but forward nodes read the copy of a node.
 func (r *rewriter) redirect(i int) {
 	for _, name := range r.new.Nodes[i].Outputs {
 		if name == "" || !r.copies[name+r.suffix] {
@@ -134,7 +133,7 @@ func (r *rewriter) redirect(i int) {
 	}
 }
 
-// copyOf makes a node's copy unless it has one.
+// copyOf copies a node unless there is a copy.
 func (r *rewriter) copyOf(i int) {
 	first := slices.IndexFunc(r.new.Nodes[i].Outputs, func(name string) bool { return name != "" })
 	if first < 0 || r.copies[r.new.Nodes[i].Outputs[first]+r.suffix] {
@@ -163,8 +162,7 @@ func (r *rewriter) copyOf(i int) {
 	r.note(len(r.new.Nodes) - 1)
 }
 
-// draws are the operators that draw at random by a seed, with the first form
-// that has one.
+// draws lists operators that draw random numbers from a seed, with the first version that has one.
 var draws = map[string]int{
 	"Dropout":                          12,
 	"com.microsoft.BiasDropout":        1,
@@ -173,8 +171,7 @@ var draws = map[string]int{
 	"com.microsoft.BitmaskDropout":     1,
 }
 
-// fixSeed gives a node that draws at random the seed that its copy is to have
-// too.
+// fixSeed gives a node that draws random numbers the seed that its copy will have, too.
 func (r *rewriter) fixSeed(n *graph.OutlineNode) {
 	full := n.Op
 	if n.Domain != "" {

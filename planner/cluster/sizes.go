@@ -2,11 +2,11 @@ package cluster
 
 import "memopt/memopt/graph"
 
-// sizes is what follows from a shape and a type alone. A program of repeated
-// layers has few different ones, and many values of each.
+// sizes caches what follows from a shape and a type. A program of repeated layers has few different
+// ones, and many values of each.
 type sizes map[uint64][]*size
 
-// size is a shape with what follows from it.
+// size is a shape, its type, bytes and text.
 type size struct {
 	shape graph.Shape
 	kind  graph.DType
@@ -14,7 +14,7 @@ type size struct {
 	text  string // ((batch)*(64))
 }
 
-// of is a shape's size. Shapes whose numbers are equal stand together.
+// of returns the size of a shape and a type. The hash covers only the known numbers of a shape.
 func (all sizes) of(shape graph.Shape, kind graph.DType) *size {
 	const prime = 1099511628211
 	hash := uint64(kind)

@@ -13,22 +13,20 @@ import (
 	"memopt/memopt/visible"
 )
 
-// Line is a line of the plan table.
+// Line is a row of the plan table.
 type Line struct {
 	Key Key
 	On  bool
-	// Saving is the raw text of all outputs, under Compat of one a node, read as a
-	// formula; Value what it comes to, as text, and Bytes the same as a number, 0 if
-	// sizes are missing.
+	// Saving is the parsed formula of all outputs, under Compat of one a node; Value its value at
+	// the known sizes as text, Bytes as a number, 0 if sizes are missing.
 	Saving Expression
 	Value  string
 	Bytes  float64
 }
 
-// Table lists the keys of an analysis as ONNX Runtime does: what saves most at
-// the given sizes comes first, and between equals the lesser text. A line is on
-// if a place of it is made again; under Compat, if the requests name all of its
-// plans with any count but 0.
+// Table lists the keys of an analysis like ONNX Runtime: by falling savings at the given sizes,
+// then by text. A row is on if one of its places is recomputed; under Compat, if requests name all
+// its plans with a count other than 0.
 func (a *Analysis) Table(requests []Request, sizes map[string]int64) ([]Line, error) {
 	chosen := map[Choice]bool{}
 	for _, c := range a.Choose(requests).Choices {
@@ -63,25 +61,24 @@ func (a *Analysis) isOn(m Member, chosen map[Choice]bool) bool {
 	return chosen[Choice{m.Plan, m.Option}] && !slices.ContainsFunc(m.Reusing, func(with Member) bool { return !a.isOn(with, chosen) })
 }
 
-// Heading is what stands above the plan table.
+// Heading is the line above the plan table.
 type Heading struct {
 	On    bool
 	Level int
 	Path  string // of the plan file
 }
 
-// levels are the names that ONNX Runtime gives its levels.
+// levels is ONNX Runtime's names of its levels.
 var levels = []string{"USER_SPECIFIED", "TRANSFORMER_LAYERWISE_RECOMPUTE", "TRANSFORMER_LAYERWISE_RECOMPUTE_WITH_COMPROMISE"}
 
-// The longest names of the other lines of ONNX Runtime's summary of features:
-// they set the width of columns that the plan table shares.
+// The longest names in the other rows of ONNX Runtime's summary of features, which set the widths
+// of the columns that the plan table shares.
 const (
 	longestFeature = "ZeRO Stage3 Support"
 	longestState   = "OFF"
 )
 
-// PrintTable writes the line of the feature and, if there are any, its plans,
-// blank for blank as ONNX Runtime does.
+// PrintTable writes the feature's row and its plans, with the same blanks as ONNX Runtime.
 func PrintTable(w io.Writer, h Heading, lines []Line) error {
 	state, text := longestState, "Enable with env ORTMODULE_MEMORY_OPT_LEVEL=1/2 or ORTMODULE_MEMORY_OPT_CONFIG=<config.json>"
 	if h.On {
@@ -105,8 +102,7 @@ func PrintTable(w io.Writer, h Heading, lines []Line) error {
 	return printRows(w, rows, wide)
 }
 
-// printRows fills every cell to the longest of its column, or the given width,
-// and two blanks.
+// printRows pads cells to the longest cell of their column, or the given width, and two blanks.
 func printRows(w io.Writer, rows [][]string, wide []int) error {
 	for _, row := range rows {
 		for i, cell := range row {
@@ -129,9 +125,8 @@ func printRows(w io.Writer, rows [][]string, wide []int) error {
 	return nil
 }
 
-// PrintNotes writes what ONNX Runtime says under a table, with the sizes of the
-// first batch by which the savings were computed: those of the program's
-// inputs, in their order.
+// PrintNotes writes ONNX Runtime's notes under a table, with the sizes of the first batch that the
+// savings were computed with, in the order of the program's inputs.
 func PrintNotes(w io.Writer, o *graph.Outline, sizes map[string]int64) error {
 	var dims strings.Builder
 	seen := map[string]bool{}
@@ -154,7 +149,7 @@ Note 3: [Memory Optimizer] Memory saving is calculated based on the 1st batch sy
 	return err
 }
 
-// KeysOf lists the keys of a table in its order.
+// KeysOf lists the keys of a table.
 func KeysOf(lines []Line) (keys []Key) {
 	for _, l := range lines {
 		keys = append(keys, l.Key)
@@ -162,8 +157,8 @@ func KeysOf(lines []Line) (keys []Key) {
 	return keys
 }
 
-// ValueText is what the table shows for a saving at the sizes that are known:
-// a whole number in groups of thousands, or what is left of the formula.
+// ValueText is a saving at the known sizes: an integer with thousands separators, or the remaining
+// formula.
 func ValueText(e Expression, sizes map[string]int64) string {
 	at := e.At(sizes)
 	x, ok := at.Number()

@@ -2,7 +2,7 @@ package cluster
 
 import "memopt/memopt/graph"
 
-// value is what is known of a value.
+// value is the known type and shape of a value.
 func (a *Analysis) value(name string) graph.OutlineValue {
 	if !a.Rules.compat() && a.Rules.Value != nil {
 		if v, ok := a.Rules.Value(name); ok {
@@ -15,7 +15,7 @@ func (a *Analysis) value(name string) graph.OutlineValue {
 	return a.inferred[name]
 }
 
-// bytesOf is the size of a value as far as it is known, else 0.
+// bytesOf is the bytes of a value, 0 if its shape is unknown.
 func (a *Analysis) bytesOf(name string) graph.Dim {
 	v := a.value(name)
 	if !v.Known {
@@ -24,8 +24,8 @@ func (a *Analysis) bytesOf(name string) graph.Dim {
 	return a.sizes.of(v.Shape, v.Type).bytes
 }
 
-// infer adds what files leave out and ONNX Runtime knows all the same: element
-// types, and the shapes of the statistics of normalizations.
+// infer adds types and shapes that files leave out and ONNX Runtime infers: element types, and the
+// shapes of statistics of normalizations.
 func (a *Analysis) infer() {
 	for _, i := range a.Order {
 		n := &a.Outline.Nodes[i]
@@ -46,13 +46,11 @@ func (a *Analysis) infer() {
 	}
 }
 
-// typed are the operators whose results are not of the type of their first
-// input.
+// typed lists operators whose results have another type than their first input.
 var typed = map[string]graph.DType{"Shape": graph.Int64, "Size": graph.Int64, "NonZero": graph.Int64, "ConcatTraining": graph.Int64,
 	"Equal": graph.Bool, "Less": graph.Bool, "Greater": graph.Bool, "LessOrEqual": graph.Bool, "GreaterOrEqual": graph.Bool}
 
-// typeOf is the type of a node's results, as far as operators that may run
-// again need it.
+// typeOf is the type of a node's results, for operators that may run again.
 func (a *Analysis) typeOf(n *graph.OutlineNode) graph.DType {
 	if t, ok := typed[n.Op]; ok {
 		return t
@@ -73,7 +71,7 @@ func (a *Analysis) typeOf(n *graph.OutlineNode) graph.DType {
 	return a.value(n.Inputs[k]).Type
 }
 
-// statistics is the mean or deviation of x along the axes that a norm is of.
+// statistics is the type and shape of a norm's mean or deviation of x.
 func statistics(n *graph.OutlineNode, x graph.OutlineValue) graph.OutlineValue {
 	v := graph.OutlineValue{Type: graph.Float32, Known: x.Known}
 	if kind, ok := number(n, "stash_type"); ok && kind > 0 && kind < 256 {
@@ -99,7 +97,7 @@ func statistics(n *graph.OutlineNode, x graph.OutlineValue) graph.OutlineValue {
 	return v
 }
 
-// number is an integer attribute.
+// number is the value of an integer attribute.
 func number(n *graph.OutlineNode, name string) (int64, bool) {
 	for _, a := range n.Attrs {
 		if k, ok := a.Value.(int64); ok && a.Name == name {

@@ -8,18 +8,19 @@ import (
 	"memopt/memopt/graph"
 )
 
-// wiring is the edges of an outline by node. Those into a node are sorted by who
-// makes them, those out of it by who reads them. Values have numbers in it: to look
-// up a name for every question takes long in a long program.
+// wiring is the edges of an outline by node. Edges into a node are sorted by the node that they
+// come from, edges out of it by the node that they lead to. Values are numbered, since looking up
+// names is slow in long programs.
 type wiring struct {
 	o         *graph.Outline
-	number    func(name string) int // of a value, −1 of none
-	inputs    [][]int32             // by node: numbers of what it reads, −1 where it omits one
-	made      []place               // by value: who makes it, or outside
+	number    func(name string) int // of a value; −1: unknown name
+	inputs    [][]int32             // by node: numbers of its inputs, −1 if omitted
+	made      []place               // by value: the output that it is, or outside
 	into, out [][]edge
 }
 
-// wire looks up who makes what. A value has one maker at most.
+// wire numbers the values of an outline and finds its edges. A value is the output of at most one
+// node.
 func wire(o *graph.Outline) (*wiring, error) {
 	outs := 0
 	for _, n := range o.Nodes {
@@ -39,7 +40,7 @@ func wire(o *graph.Outline) (*wiring, error) {
 				continue
 			}
 			if first, ok := numbers[name]; ok {
-				return nil, fmt.Errorf("nodes %q and %q both make %q", o.Nodes[w.made[first].node].Name, n.Name, name)
+				return nil, fmt.Errorf("nodes %q and %q both compute %q", o.Nodes[w.made[first].node].Name, n.Name, name)
 			}
 			numbers[name] = len(w.made)
 			w.made = append(w.made, place{i, k})
@@ -61,7 +62,7 @@ func wire(o *graph.Outline) (*wiring, error) {
 	return w, nil
 }
 
-// wireGraph is the wiring of a graph's outline. Its values have the graph's numbers.
+// wireGraph is the wiring of a graph's outline, with the graph's value IDs as numbers.
 func wireGraph(g *graph.Graph, o *graph.Outline) *wiring {
 	w := &wiring{o: o, made: make([]place, len(g.Values))}
 	w.number = func(name string) int {
@@ -84,7 +85,7 @@ func wireGraph(g *graph.Graph, o *graph.Outline) *wiring {
 	return w
 }
 
-// join makes the edges. read is the number of what a node reads, −1 of nothing.
+// join makes the edges. read returns the number of an input, −1 if it is omitted.
 func (w *wiring) join(read func(node, in int) int) {
 	nodes := w.o.Nodes
 	ins := 0
@@ -124,7 +125,7 @@ func (w *wiring) join(read func(node, in int) int) {
 	}
 }
 
-// source is who makes an input of a node.
+// source is the output that an input of a node reads.
 func (w *wiring) source(node, in int) (at place, made bool) {
 	if in >= len(w.inputs[node]) || w.inputs[node][in] < 0 {
 		return place{}, false
@@ -133,7 +134,7 @@ func (w *wiring) source(node, in int) (at place, made bool) {
 	return at, at != outside
 }
 
-// maker is who makes a value.
+// maker is the output that computes a value.
 func (w *wiring) maker(name string) (at place, made bool) {
 	id := w.number(name)
 	if id < 0 {
