@@ -195,7 +195,7 @@ func TestNoTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "both make"
+	const want = "both compute"
 	if err := p.Tabulate(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want … %s …", err, want)
 	}

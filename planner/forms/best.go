@@ -113,7 +113,7 @@ func (f *Form) best() (b best, err error) {
 type contender struct {
 	*trial // nil: not derived yet
 	choice
-	place int // breaks ties of least
+	place int     // breaks ties of least
 	least float64 // lower bound of a plan's cost
 }
 
