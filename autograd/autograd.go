@@ -1,13 +1,12 @@
-// Package autograd extends a forward graph to a whole training step: gradients
-// by the operators' own rules, then updates, all as ordinary nodes. It knows
-// no operator by name; it reads facets (Grad, NoGrad, Role, Optimizer).
+// Package autograd extends a forward graph to a whole training step: gradients by the
+// operators' rules, then updates, all as ordinary nodes. It does not know operators by
+// name, only their facets (Grad, NoGrad, Role, Optimizer).
 //
-// The step comes out in the order of a reverse walk. A gradient that is summed
-// from several uses is added up as the parts appear, and a parameter is
-// updated as soon as its gradient is complete, so gradients do not wait for
-// the end of the step. Clipping by the global norm needs all of them at once,
-// and so does a scaled loss, which leaves out an update of gradients that are
-// no numbers; then the updates stand at the end.
+// Nodes are in the order of a reverse walk. Gradients of values with several uses are
+// accumulated as they are computed, and a parameter is updated as soon as its gradient is
+// complete, so that gradients need not live until the end of the step. Clipping by the
+// global norm needs all gradients, and so does loss scaling, which skips updates with
+// infinities or NaNs; then all updates come at the end.
 package autograd
 
 import (
@@ -23,9 +22,9 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Options says what step to make.
+// Options describes the step to make.
 type Options struct {
-	// Loss names the scalar to lower; "" takes the only scalar float output.
+	// Loss names the scalar to minimize; "" takes the only scalar float output.
 	Loss string
 	// Trainable and Frozen hold names and patterns of initializers: see Select.
 	Trainable, Frozen []string
@@ -33,38 +32,38 @@ type Options struct {
 	Optimizer string
 	// Hyper overrides the rule's attributes (weight_decay, beta1, …).
 	Hyper map[string]float64
-	// ClipNorm limits the norm of all gradients together; 0 does not.
+	// ClipNorm limits the global norm of the gradients; 0 means no limit.
 	ClipNorm float64
-	// MicroBatches is how many runs share one update; 0 and 1 mean each.
+	// MicroBatches is the number of runs whose gradients are accumulated for one update; 0
+	// is the same as 1.
 	MicroBatches int
-	// LossScale seeds the gradient of the loss; the zero one does not.
+	// LossScale scales the gradient of the loss; the zero value does not.
 	LossScale LossScale
-	// KeepGrads makes the gradients outputs, so that they outlive the step.
+	// KeepGrads makes the gradients outputs of the graph.
 	KeepGrads bool
-	// Results names the outputs whose gradients the user gives, so that there is no
-	// loss: a node that is a border (graph.Op.Border) reads all outputs and the new
-	// values of running statistics, and makes those gradients, in this order. The
-	// outputs are the border's then, and the graph's no more.
+	// Results names outputs whose gradients the user provides; then there is no loss. A
+	// border node (graph.Op.Border) reads all outputs and the new running statistics, and
+	// outputs these gradients, in this order. The graph itself then has no outputs.
 	Results []string
-	// Inputs names inputs whose gradients are wanted as those of parameters are.
+	// Inputs names inputs whose gradients are computed, like those of parameters.
 	Inputs []string
-	// Context ends TrainStep, which polls it as package stop says; nil is none.
+	// Context cancels TrainStep (see package stop); may be nil.
 	Context context.Context
 }
 
-// LossScale is a factor that the loss's gradient begins with and that is taken
-// off again before the update, so that small gradients do not vanish in a
-// narrow type. An update is left out if any gradient is infinite or no number.
+// LossScale is a factor for the gradient of the loss that updates divide by again, so that
+// small gradients do not underflow in 16-bit types. An update is skipped if any gradient
+// has an infinity or NaN.
 type LossScale struct {
 	// Initial is the factor; 0 does not scale.
 	Initial float64
-	// Window lets the factor find itself: half as much after an update that was
-	// left out, twice as much after that many updates in a row. 0 keeps it.
+	// Window makes the factor dynamic: it is halved after a skipped update, and doubled
+	// after Window updates in a row. 0 keeps it constant.
 	Window int
 }
 
-// The names of the inputs and states that TrainStep adds. The learning rate
-// and the micro-batch index are fed in every run.
+// The names of the inputs and states that TrainStep adds. Each run must set the learning rate and
+// the micro-batch index.
 const (
 	LearningRate = "optimizer.lr"
 	MicroBatch   = "optimizer.micro"
@@ -73,16 +72,16 @@ const (
 	GoodUpdates  = "optimizer.good_updates"
 )
 
-// ErrNoLoss is that the graph has nothing to lower.
+// ErrNoLoss means that the graph has no loss.
 var ErrNoLoss = errors.New("no output is a scalar float, so there is no loss")
 
-// ErrManyLosses is that the loss has to be named.
+// ErrManyLosses means that the loss must be named.
 var ErrManyLosses = errors.New("several outputs are scalar floats")
 
 // TrainStep returns a new graph: g with its backward pass and updates.
 func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	stop.Poll(opt.Context)
-	s := &step{opt: opt, g: g.CloneFor(2*len(g.Nodes), 2*len(g.Values))} // a common step's
+	s := &step{opt: opt, g: g.CloneFor(2*len(g.Nodes), 2*len(g.Values))} // room for a typical step
 	s.b = graph.NewBuilder(s.g)
 	s.b.Context = opt.Context
 	var err error
@@ -122,20 +121,20 @@ type step struct {
 	params   []*graph.Value // trainable, in order of definition
 	trained  []bool         // by value ID: is one of params
 	needs    []bool         // by value ID: depends on a trainable parameter through floats
-	reaches  []bool         // by value ID: the loss depends on it through floats
+	reaches  []bool         // by value ID: the loss depends on the value through floats
 	sum      []*graph.Value // by value ID: the gradient so far
-	lastUse  []int          // by value ID: first node in order that reads it, -1 if none
+	lastUse  []int          // by value ID: first node that reads it, the last one in reverse; −1 if none
 	rule     *graph.Op      // the optimizer
 	attrs    graph.A        // of its nodes
-	slots    []graph.Port   // the states that it keeps for each parameter
+	slots    []graph.Port   // its states for each parameter
 	lr       *graph.Value
 	micro    *graph.Value
-	steps    *graph.Value   // updates that were done
+	steps    *graph.Value   // number of updates so far
 	count    *graph.Value   // number of this update, from 1
 	scaling  *graph.Value   // the loss scale; nil if there is none
-	good     *graph.Value   // updates since it changed; nil if it does not
+	good     *graph.Value   // updates since the loss scale changed; nil if it is constant
 	scale    *graph.Value   // factor for gradients; nil is 1
-	results  []*graph.Value // those of Options.Results; else the loss alone
+	results  []*graph.Value // Options.Results, or else the loss
 	complete []graph.Grad
 }
 
@@ -148,7 +147,7 @@ func (s *step) findLoss() error {
 	return err
 }
 
-// findResults finds the outputs whose gradients are given.
+// findResults finds the outputs of Options.Results.
 func (s *step) findResults() error {
 	s.g.Loss = nil
 	for i, name := range s.opt.Results {
@@ -157,14 +156,14 @@ func (s *step) findResults() error {
 		case v == nil || !slices.Contains(s.g.Outputs, v):
 			return fmt.Errorf("no output is named %q; outputs are %s", name, names(s.g.Outputs))
 		case !v.Type.IsFloat():
-			return fmt.Errorf("output %s has no gradient, as it has no floats", v)
+			return fmt.Errorf("output %s has no gradient, as it is not a float", v)
 		case slices.Contains(s.opt.Results[:i], name):
 			return fmt.Errorf("the gradient of output %q is given twice", name)
 		}
 		s.results = append(s.results, v)
 	}
 	if len(s.results) == 0 {
-		return fmt.Errorf("no output is named whose gradient is given; outputs are %s", names(s.g.Outputs))
+		return fmt.Errorf("no output is named to provide gradients for; outputs are %s", names(s.g.Outputs))
 	}
 	return nil
 }
@@ -183,7 +182,7 @@ func (s *step) findOneLoss() error {
 			return fmt.Errorf("no value is named %q; outputs are %s", s.opt.Loss, names(s.g.Outputs))
 		}
 		if !v.Type.IsFloat() || !v.Shape.Elems().Is(1) {
-			return fmt.Errorf("the loss must be one float, but %s is not", v)
+			return fmt.Errorf("the loss must be a scalar float, but %s is not", v)
 		}
 		s.g.Loss = v
 		if !slices.Contains(s.g.Outputs, v) {
@@ -235,9 +234,9 @@ func (s *step) findTrainable() (err error) {
 		case v == nil || v.Kind != graph.Input:
 			return fmt.Errorf("no input is named %q; inputs are %s", name, names(s.g.Inputs))
 		case !v.Type.IsFloat():
-			return fmt.Errorf("input %s has no gradient, as it has no floats", v)
+			return fmt.Errorf("input %s has no gradient, as it is not a float", v)
 		case slices.Contains(s.opt.Inputs[:i], name):
-			return fmt.Errorf("the gradient of input %q is asked for twice", name)
+			return fmt.Errorf("input %q is named twice in the inputs to differentiate", name)
 		}
 		s.params = append(s.params, v)
 		s.trained[v.ID] = true
@@ -248,7 +247,7 @@ func (s *step) findTrainable() (err error) {
 	return nil
 }
 
-// findPaths marks what lies between a trainable parameter and the loss.
+// findPaths marks the values between trainable parameters and the loss.
 func (s *step) findPaths() error {
 	n := len(s.g.Values)
 	s.needs, s.reaches = slices.Clone(s.trained), make([]bool, n)
@@ -283,26 +282,26 @@ func (s *step) findPaths() error {
 	return nil
 }
 
-// chooseRule finds the optimizer and looks at the settings of updates.
+// chooseRule finds the optimizer and checks the settings of updates.
 func (s *step) chooseRule() error {
 	if !(s.opt.ClipNorm >= 0) || s.opt.MicroBatches < 0 {
-		return fmt.Errorf("clip norm %v and %d micro-batches: neither can be less than 0", s.opt.ClipNorm, s.opt.MicroBatches)
+		return fmt.Errorf("the clip norm (%v) and the number of micro-batches (%d) must not be negative", s.opt.ClipNorm, s.opt.MicroBatches)
 	}
 	if l := s.opt.LossScale; !(l.Initial >= 0) || math.IsInf(float64(float32(l.Initial)), 0) || l.Window < 0 {
-		return fmt.Errorf("loss scale %v for %d updates: neither can be less than 0, nor the scale more than float32 holds", l.Initial, l.Window)
+		return fmt.Errorf("the loss scale (%v) and its window (%d) must not be negative, and the scale must be a finite float32", l.Initial, l.Window)
 	}
 	if s.opt.Optimizer == "" {
 		if s.opt.LossScale.Initial > 0 {
-			return fmt.Errorf("a scaled loss needs an optimizer that takes the scale off")
+			return fmt.Errorf("a loss scale needs an optimizer")
 		}
 		if s.opt.ClipNorm > 0 {
-			return fmt.Errorf("clipping needs an optimizer to scale for")
+			return fmt.Errorf("a clip norm needs an optimizer")
 		}
 		return nil
 	}
 	s.rule = s.g.Lib.Optimizer(s.opt.Optimizer)
 	if s.rule == nil {
-		return fmt.Errorf("no optimizer is called %q; there are %s", s.opt.Optimizer, strings.Join(s.g.Lib.Optimizers(), ", "))
+		return fmt.Errorf("unknown optimizer %q; available: %s", s.opt.Optimizer, strings.Join(s.g.Lib.Optimizers(), ", "))
 	}
 	ports, _ := s.rule.Ports()
 	s.slots, s.attrs = ports[5:], graph.A{} // param, grad, lr, scale and step come before
@@ -352,19 +351,18 @@ func (s *step) prepareUpdates() error {
 	return nil
 }
 
-// countUpdate numbers the update; one of a negative scale does not count.
+// countUpdate increments the number of updates, unless a negative scale skips this one.
 func (s *step) countUpdate(scale *graph.Value) {
 	s.count = s.b.Apply(s.g.Lib.Role(graph.RoleCount), nil, 1, s.steps, scale)[0]
 	s.g.Updates = append(s.g.Updates, graph.Update{State: s.steps, New: s.count})
 }
 
-// seedOf is the gradient of a scaled loss of some type and rank by itself.
+// seedOf is the initial gradient of a scaled loss with the given type and rank.
 func (s *step) seedOf(t graph.DType, rank int) *graph.Value {
 	return s.b.Apply(s.g.Lib.Role(graph.RoleLossSeed), graph.A{"initial": s.opt.LossScale.Initial, "to": int64(t), "rank": rank}, 1, s.scaling)[0]
 }
 
-// define adds an input or state of the step's own, under a name that checkNames
-// found free.
+// define adds an input or state of the step; checkNames has checked that the name is free.
 func (s *step) define(kind graph.Kind, name string, t graph.DType, shape graph.Shape) *graph.Value {
 	v, err := s.b.Define(kind, name, t, shape)
 	if err != nil {
@@ -373,7 +371,7 @@ func (s *step) define(kind graph.Kind, name string, t graph.DType, shape graph.S
 	return v
 }
 
-// checkNames refuses a model that uses a name which the step needs.
+// checkNames fails if the model uses a name that the step needs.
 func (s *step) checkNames() error {
 	var own []string
 	if s.rule != nil {
@@ -395,7 +393,7 @@ func (s *step) checkNames() error {
 	}
 	for _, name := range own {
 		if s.g.ByName(name) != nil {
-			return fmt.Errorf("the model has a value named %q, but the step needs that name for its own", name)
+			return fmt.Errorf("the model has a value named %q, which is reserved for the training step", name)
 		}
 	}
 	return nil
@@ -404,15 +402,15 @@ func (s *step) checkNames() error {
 func sumName(p *graph.Value) string                   { return "accumulated." + p.Name }
 func slotName(slot graph.Port, p *graph.Value) string { return "optimizer." + slot.Name + "." + p.Name }
 
-// goal is what the gradients are of, for errors.
+// goal describes what is differentiated, for errors.
 func (s *step) goal() string {
 	if s.g.Loss != nil {
 		return fmt.Sprintf("the loss %q", s.g.Loss.Name)
 	}
-	return "what the step results in (" + names(s.results) + ")"
+	return "the results (" + names(s.results) + ")"
 }
 
-// seed gives the results their gradients.
+// seed builds the gradients of the results.
 func (s *step) seed() error {
 	loss := s.g.Loss
 	switch {
@@ -434,8 +432,8 @@ func (s *step) seed() error {
 	return nil
 }
 
-// hand puts a border between the passes, which hands over what the forward pass came to
-// and makes the gradients of the results.
+// hand inserts a border node between the passes, which reads the results of the forward pass and
+// outputs their gradients.
 func (s *step) hand() {
 	all := slices.Clone(s.results)
 	for _, v := range s.g.Outputs {
@@ -465,7 +463,7 @@ func (s *step) hand() {
 	s.g.Outputs = nil
 }
 
-// backward walks the forward nodes in reverse and lets each add its gradients.
+// backward walks the forward nodes in reverse and adds the gradients of each.
 func (s *step) backward() error {
 	forward := slices.Clone(s.g.Nodes)
 	s.b.Phase = graph.Backward
@@ -473,7 +471,7 @@ func (s *step) backward() error {
 		return err
 	}
 	for _, v := range s.results {
-		if s.lastUse[v.ID] < 0 { // or else it is not complete yet
+		if s.lastUse[v.ID] < 0 { // otherwise its gradient is not complete yet
 			s.finish(v)
 		}
 	}
@@ -484,7 +482,7 @@ func (s *step) backward() error {
 		if err := s.node(n); err != nil {
 			return err
 		}
-		// Parameters first read here have their whole gradient now.
+		// Gradients of parameters that are first read here are complete.
 		for i, v := range n.Inputs {
 			if v != nil && s.lastUse[v.ID] == int(n.ID) && !slices.Contains(n.Inputs[:i], v) {
 				s.finish(v)
@@ -497,8 +495,8 @@ func (s *step) backward() error {
 	return nil
 }
 
-// passStops has the readers of a node that stops gradients read its input: it has done
-// its work. Results that are handed over keep their names.
+// passStops bypasses nodes that stop gradients, which are not needed any more. The border keeps
+// reading the results by name.
 func (s *step) passStops() error {
 	for _, n := range s.g.Nodes {
 		if n.Op.Border {
@@ -514,7 +512,7 @@ func (s *step) passStops() error {
 	return nil
 }
 
-// node adds the gradients that flow through n.
+// node adds the gradients of n's inputs.
 func (s *step) node(n *graph.Node) error {
 	wanted := func(v *graph.Value) bool {
 		return v != nil && v.Type.IsFloat() && s.needs[v.ID] && s.reaches[v.ID]
@@ -539,7 +537,7 @@ func (s *step) node(n *graph.Node) error {
 	for i, dx := range n.Op.Grad(s.b, n, dy) {
 		v := n.In(i)
 		if dx == nil && wanted(v) && v.Def != nil && slices.Contains(n.Op.Fixed, i) {
-			return fmt.Errorf("node %q (%s) has no gradient for its input %q, and what makes that depends on parameters", n.Name, n.Op.FullName(), v.Name)
+			return fmt.Errorf("node %q (%s) has no gradient for its input %q, which depends on parameters", n.Name, n.Op.FullName(), v.Name)
 		}
 		if dx == nil || !wanted(v) {
 			continue
@@ -555,8 +553,8 @@ func (s *step) node(n *graph.Node) error {
 	return nil
 }
 
-// mayEqual: dims that the forward pass takes to be equal, as of two images that
-// are joined, are so under names of their own in its gradients.
+// mayEqual reports whether two shapes may be equal. Dims that the forward pass assumes to be equal
+// may have different names, so gradients may, too.
 func mayEqual(a, b graph.Shape) bool {
 	return slices.EqualFunc(a, b, func(a, b graph.Dim) bool {
 		order, known := a.Compare(b)
@@ -576,7 +574,7 @@ func (s *step) pathFrom(n *graph.Node) *graph.Value {
 	}
 }
 
-// pathText shows the nodes from n to the loss.
+// pathText shows the path from n to the loss, for errors.
 func (s *step) pathText(n *graph.Node) string {
 	uses := s.g.Uses()
 	text := n.Name
@@ -601,8 +599,8 @@ func (s *step) pathText(n *graph.Node) string {
 	}
 }
 
-// finish is called when the gradient of v is complete; for a parameter that
-// is the moment to accumulate, and to update it if nothing else must be known.
+// finish is called when the gradient of v is complete. For a parameter it accumulates the gradient,
+// and updates the parameter unless updates wait for all gradients.
 func (s *step) finish(v *graph.Value) {
 	d := s.sum[v.ID]
 	if d == nil || !s.trained[v.ID] {
@@ -624,10 +622,10 @@ func (s *step) finish(v *graph.Value) {
 	}
 }
 
-// waits reports whether no parameter is updated before all gradients are known.
+// waits reports whether updates need all gradients.
 func (s *step) waits() bool { return s.opt.ClipNorm > 0 || s.scaling != nil }
 
-// updateAll updates everything that has waited for the whole of the gradient.
+// updateAll appends the updates that have waited for all gradients.
 func (s *step) updateAll() error {
 	if s.rule == nil || !s.waits() {
 		return nil
@@ -645,7 +643,7 @@ func (s *step) updateAll() error {
 	return nil
 }
 
-// clip limits the norm of all gradients together.
+// clip limits the global norm of the gradients.
 func (s *step) clip() {
 	norm := s.opt.ClipNorm
 	if n := s.opt.MicroBatches; n > 1 {
@@ -662,8 +660,8 @@ func (s *step) clip() {
 	s.scale = factor
 }
 
-// unscale takes the loss scale off, or says that there is no update; then the
-// scale changes and the update does not count.
+// unscale computes the factor that undoes the loss scale, or −1 to skip the update, and the next
+// loss scale.
 func (s *step) unscale() {
 	initial := graph.A{"initial": s.opt.LossScale.Initial}
 	s.scale = s.b.Apply(s.g.Lib.Role(graph.RoleUnscale), initial, 1, s.withGrads(s.scaling, s.scale)...)[0]
@@ -676,7 +674,7 @@ func (s *step) unscale() {
 	s.g.Updates = append(s.g.Updates, graph.Update{State: s.scaling, New: next[0]}, graph.Update{State: s.good, New: next[1]})
 }
 
-// withGrads is some inputs with every gradient behind them.
+// withGrads appends all gradients to a list of inputs.
 func (s *step) withGrads(in ...*graph.Value) []*graph.Value {
 	for _, p := range s.complete {
 		in = append(in, p.Grad)

@@ -9,34 +9,32 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Selection is how settings changed what is trained, by name in the order of
-// the graph.
+// Selection lists how settings changed which initializers are trained, in the order of the graph.
 type Selection struct {
-	Added  []string // buffers and constants that are trained because they were named
-	Frozen []string // parameters that a pattern excludes
-	Others []string // parameters that a list of what to train does not have
+	Added  []string // buffers and constants that are trained because they are named
+	Frozen []string // parameters excluded by a pattern
+	Others []string // parameters that are not among those to train
 }
 
-// NoMatchError is a name or pattern of a setting that no initializer has.
+// NoMatchError means that a name or pattern in a setting matches no initializer.
 type NoMatchError struct {
 	Setting, Pattern string
-	Names            []string // what it could have been
-	Hint             string   // why what it matches does not count
+	Names            []string // the names it could match
+	Hint             string   // why a match does not count
 }
 
 func (e *NoMatchError) Error() string {
 	return fmt.Sprintf("%s %q matches no parameter%s", e.Setting, e.Pattern, e.Hint)
 }
 
-// Select makes the float initializers that are to be trained the graph's only
-// parameters. Others become buffers.
+// Select makes the selected float initializers the graph's only parameters; the others become
+// buffers.
 //
-// Without trainable, those are the graph's parameters. Otherwise they are what
-// its entries match, the last match counting: a name, or a pattern (* and ? as
-// in path.Match, where * also matches slashes); ! in front excludes. If the first
-// entry excludes, it does so from all parameters. frozen excludes from what
-// is left, and ! in front takes that back. A pattern is for parameters; a buffer
-// or constant is trained if trainable has its full name.
+// An entry of trainable is a name or a pattern (* and ? as in path.Match, where * also matches
+// slashes); a leading ! excludes, and the last entry that matches decides. If the first entry
+// excludes, or trainable is empty, the selection starts from all parameters, else from none.
+// frozen then excludes from that selection; a leading ! takes that back. Patterns only match
+// parameters; a buffer or constant is trained if trainable has its full name.
 func Select(g *graph.Graph, trainable, frozen []string) (s Selection, err error) {
 	if len(trainable) == 0 && len(frozen) == 0 {
 		return s, nil
@@ -86,7 +84,7 @@ func Select(g *graph.Graph, trainable, frozen []string) (s Selection, err error)
 	return s, nil
 }
 
-// patterns is the entries of one setting.
+// patterns has the entries of one setting.
 type patterns struct {
 	setting string
 	entries []string
@@ -97,7 +95,7 @@ func newPatterns(setting string, entries []string) *patterns {
 	return &patterns{setting, entries, make([]bool, len(entries))}
 }
 
-// last is what the last entry that matches a value says of it.
+// last returns what the last matching entry says about a value; said is false if none matches.
 func (p *patterns) last(v *graph.Value) (in, said bool, err error) {
 	for i, entry := range p.entries {
 		pattern, not := strings.CutPrefix(entry, "!")
@@ -121,7 +119,7 @@ func (p *patterns) unused(floats []*graph.Value) error {
 	pattern := strings.TrimPrefix(p.entries[i], "!")
 	e := &NoMatchError{Setting: p.setting, Pattern: p.entries[i]}
 	for _, v := range floats {
-		ok, _ := match(pattern, v.Name) // a bad pattern was reported before
+		ok, _ := match(pattern, v.Name) // bad patterns were reported before
 		if ok && e.Hint == "" {
 			e.Hint = fmt.Sprintf("; it matches the %s %q, which is trained only under its full name", v.Kind, v.Name)
 		}

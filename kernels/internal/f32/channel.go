@@ -16,7 +16,7 @@ func Shift(y, x []float32, m, g, b float32) {
 // ChannelDots is Σ dy and Σ dy·(x − mean).
 func ChannelDots(dy, x []float32, mean float64) (sumD, sumDX float64) {
 	if vectors && len(x) >= WorthVectors {
-		// About the mean as a float32, and what that is off put right after.
+		// Use the mean rounded to float32, and correct the result for the difference.
 		var s rowSums
 		m := float32(mean)
 		a := mapping2(x, dy, x)

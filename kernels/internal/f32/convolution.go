@@ -1,15 +1,13 @@
 package f32
 
-// Convolutions are matrix products here. The matrix of an image, with a
-// row for each channel and tap and a column for each position, never exists:
-// its elements are picked from the image while panels are packed.
+// Convolutions as matrix products (implicit im2col). The matrix of an image, with a row for each
+// channel and tap and a column for each position, is never stored: its elements are gathered from
+// the image while panels are packed.
 
-// Convolution is the geometry of a convolution and of its gradients:
-// the side x is [N, group·inner, in…], the side y is [N, group·outer, out…],
-// the filters are [group·outer, inner, kernel…]. Output o of an axis is
-// connected to input o·stride + k·dilation − pad by tap k. Forward, Backward
-// and Filters compute one of the three from the two others. There are always three
-// spatial axes, the first ones of length 1 if need be.
+// Convolution is the geometry of a convolution and its gradients: x is [N, group·inner, in…], y is
+// [N, group·outer, out…], the filters are [group·outer, inner, kernel…]. Tap k connects output o
+// of an axis to input o·stride + k·dilation − pad. Forward, Backward and Filters compute one of
+// the three from the other two. There are always three spatial axes; missing ones have length 1.
 type Convolution struct {
 	N, Group, Inner, Outer int
 	In, Out                [3]int
@@ -23,15 +21,13 @@ var Ones = [3]int{1, 1, 1}
 // Volume is the number of positions in a box.
 func Volume(d [3]int) int { return d[0] * d[1] * d[2] }
 
-// From is the input that tap k connects output o of an axis to; it may lie
-// outside.
+// From is the input position that tap k connects output o of an axis to; it may be in the padding.
 func (c *Convolution) From(axis, o, k int) int {
 	return o*c.Stride[axis] + k*c.Dilation[axis] - c.Pad[axis]
 }
 
-// Lines calls f for every output line and tap that meet inside the input: n
-// outputs from offset out on see inputs from in on, step apart. The taps of an
-// output come in order.
+// Lines calls f for every output line and tap: n outputs from offset out on are connected to inputs
+// from offset in on, at stride step. Padding is left out. The taps of an output come in order.
 func (c *Convolution) Lines(f func(out, in, tap, n, step int)) {
 	step := c.Stride[2]
 	for o := range c.Out[0] * c.Out[1] {
@@ -51,18 +47,18 @@ func (c *Convolution) Lines(f func(out, in, tap, n, step int)) {
 	}
 }
 
-// columns is that matrix as an operand, for all images, one behind the other:
-// for positions on one side, what the taps see of an image on the other.
+// columns is the im2col matrix of all images as an operand: for each position on one side, the
+// elements of the image that its taps read on the other.
 type columns struct {
 	*Convolution
 	images []float32 // each [channels, in…], or [channels, out…] if back
-	step   int       // from one image to the next
-	back   bool      // positions are of x and the images are of y
-	taps   bool      // the outer index is channel and tap, positions are summed over
-	look   *outlook  // what packs it on AVX-512
+	step   int       // stride between images
+	back   bool      // positions are of x, and images are y
+	taps   bool      // the outer index is (channel, tap), and the inner index is the position
+	look   *outlook  // tables for packing with AVX-512
 }
 
-// newColumns is for images that are still to be named.
+// newColumns makes columns without images; see of.
 func newColumns(c *Convolution, step int, back, taps bool) columns {
 	m := columns{Convolution: c, step: step, back: back, taps: taps}
 	if wide() && c.Stride[2] <= 2 {
@@ -71,7 +67,7 @@ func newColumns(c *Convolution, step int, back, taps bool) columns {
 	return m
 }
 
-// of is the same for these images.
+// of is m for the given images.
 func (m columns) of(images []float32) *columns {
 	m.images = images
 	return &m
@@ -93,7 +89,7 @@ func (m *columns) Pack(dst []float32, i0, i1, p0, p1, w int) {
 		m.fill(dst, p0, p1, i0, i1, w)
 		return
 	}
-	// What a tap sees lies together. It is brought to columns after.
+	// Gather rows of taps, which are contiguous in the image, then transpose.
 	rows := tapRows.Get()
 	m.fill(rows[:], i0, i1, p0, p1, p1-p0)
 	packRows(dst, rows[:], i1-i0, p1-p0, p1-p0, w)
@@ -102,9 +98,8 @@ func (m *columns) Pack(dst []float32, i0, i1, p0, p1, w int) {
 
 var tapRows workspace[[maxCols * BlockK]float32]
 
-// fill writes rows [r0, r1) (channel and tap) and positions [q0, q1): element
-// (r, q) goes to (r − r0)·ld + q − q0. What a tap sees of a run of positions on
-// one line is found once for all channels.
+// fill writes rows [r0, r1), numbered by (channel, tap), of positions [q0, q1): element (r, q) goes
+// to (r − r0)·ld + q − q0. The span of a tap along a line is computed once for all channels.
 func (m *columns) fill(dst []float32, r0, r1, q0, q1, ld int) {
 	positions, seen := m.Out, m.In
 	if m.back {
@@ -137,8 +132,8 @@ func (m *columns) fill(dst []float32, r0, r1, q0, q1, ld int) {
 	}
 }
 
-// shifted is fill where both sides are alike: a tap sees the whole image, moved
-// by so many elements, but for the positions that it moves beyond an edge.
+// shifted is fill for stride 1 and equal sizes: a tap reads the whole image shifted by an offset,
+// except for positions that are shifted beyond an edge.
 func (m *columns) shifted(dst []float32, r0, r1, q0, q1, ld int) {
 	taps, size, line := Volume(m.Kernel), Volume(m.In), m.In[2]
 	var room [64][2]int
@@ -173,8 +168,8 @@ func (m *columns) shifted(dst []float32, r0, r1, q0, q1, ld int) {
 	}
 }
 
-// blind appends the ranges of n positions from at on that see nothing through
-// a tap that looks so far along each axis.
+// blind appends the ranges of n positions from at on where a tap with the given offsets reads
+// padding.
 func (m *columns) blind(list [][2]int, at, n int, by [3]int) [][2]int {
 	line := m.In[2]
 	for i := 0; i < n; {
@@ -197,7 +192,7 @@ func (m *columns) blind(list [][2]int, at, n int, by [3]int) [][2]int {
 	return list
 }
 
-// sees is where position o of an axis lands through tap k, if inside.
+// sees is the element that position o of an axis reads with tap k; false if it is padding.
 func (m *columns) sees(axis, o, k, size int) (int, bool) {
 	var i int
 	if m.back {
@@ -214,12 +209,11 @@ func (m *columns) sees(axis, o, k, size int) (int, bool) {
 	return i, i >= 0 && i < size
 }
 
-// span is what a tap sees of a run of positions: count elements of the image,
-// fromStep apart from from on, at every toStep-th position from to on. The
-// other positions see nothing.
+// span is what a tap reads for a run of positions: count elements of the image at from, from +
+// fromStep, …, for positions to, to + toStep, …. The other positions read nothing.
 type span struct{ to, toStep, from, fromStep, count int }
 
-// span of n positions from x on, on a line of an image that is so long.
+// span returns the span of n positions from x on, on a line of an image of the given length.
 func (m *columns) span(x, n, k, length int) span {
 	stride := m.Stride[2]
 	if !m.back {
@@ -236,7 +230,7 @@ func (m *columns) span(x, n, k, length int) span {
 	return span{lo, stride, from, 1, max(0, min(ceil(n-lo, stride), length-from))}
 }
 
-// copy brings what is seen to n positions.
+// copy writes the elements of n positions, 0 for those that read nothing.
 func (s span) copy(dst, image []float32, n int) {
 	if s.count < n {
 		clear(dst[:n])
@@ -264,7 +258,7 @@ func (s span) copy(dst, image []float32, n int) {
 	}
 }
 
-// copyRows copies so many rows of n elements, which lie apart on both sides.
+// copyRows copies rows of n elements at strides dstStep and srcStep.
 func copyRows(dst, src []float32, rows, n, dstStep, srcStep int) {
 	if vectors && n >= 8 {
 		copyRows8(dst, src, rows, n, dstStep, srcStep)
@@ -275,12 +269,12 @@ func copyRows(dst, src []float32, rows, n, dstStep, srcStep int) {
 	}
 }
 
-// turned is the filters of a group, [outer, inner, taps], as an operand: the
-// outer index is inner, and outer and taps are summed over.
+// turned is the filters of a group, [outer, inner, taps], as an operand whose outer index is inner
+// and whose inner index is (outer, tap).
 type turned struct {
 	data        []float32
 	inner, taps int
-	of          []int // the taps that take part; nil: all
+	of          []int // the taps to use; nil means all
 }
 
 // Pack is of Operand.
@@ -305,8 +299,7 @@ func (t turned) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	}
 }
 
-// stacked joins operands along the index that is summed over, each of the same
-// length.
+// stacked concatenates operands of equal length along the inner index.
 type stacked struct {
 	length int
 	part   func(i int) Matrix
@@ -322,9 +315,8 @@ func (s stacked) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	}
 }
 
-// fast computes one side from the other in one product for each group, over
-// the positions of all images: channels of the side, size positions each,
-// depth products for every element.
+// fast computes one side from the other with one product for each group, over the positions of all
+// images. channels, size and depth are the rows, columns (per image) and terms of the product.
 func (c *Convolution) fast(par Parallel, dst, bias []float32, channels, size, depth int, a func(g int) Operand, b func(g int) Operand) {
 	for i := range c.N * c.Group * channels {
 		if bias == nil {
@@ -396,13 +388,13 @@ func (c *Convolution) Filters(par Parallel, x, y, w []float32) {
 	}
 }
 
-// phases is the way back where strides leave gaps: positions of x that are
-// whole strides apart see the same taps, so each such phase is a convolution
-// without stride over its own taps, and nothing is multiplied by the gaps.
+// phases is Backward with strides: positions of x that are a stride apart are connected by the same
+// taps, so each phase is a convolution without stride over its own taps, and no zeros are
+// multiplied.
 func (c *Convolution) phases(par Parallel, y, w, bias, x []float32) {
 	size, taps := Volume(c.In), Volume(c.Kernel)
 	if bias == nil {
-		clear(x) // a phase may see no tap at all
+		clear(x) // a phase may have no taps
 	}
 	for i := range c.N * c.Group * c.Inner {
 		if bias == nil {
@@ -426,8 +418,8 @@ func (c *Convolution) phases(par Parallel, y, w, bias, x []float32) {
 	}
 }
 
-// phase is the convolution that the positions at, at + stride, … of x take part
-// in, the taps that they see, and where they are.
+// phase returns the convolution of positions at, at + stride, … of x, its taps, and the offsets of
+// the positions.
 func (c *Convolution) phase(at [3]int) (p *Convolution, of, spots []int) {
 	q := *c
 	q.Stride = Ones
@@ -442,7 +434,7 @@ func (c *Convolution) phase(at [3]int) (p *Convolution, of, spots []int) {
 		if q.Kernel[a] = len(seen[a]); q.Kernel[a] == 0 {
 			return &q, nil, nil
 		}
-		// Position u sees output u + pad − j·dilation by the j-th of them.
+		// Tap j of the phase connects position u to output u + pad − j·dilation.
 		output := func(j int) int { return (at[a] + c.Pad[a] - seen[a][j]*c.Dilation[a]) / c.Stride[a] }
 		q.Pad[a], q.Dilation[a] = output(0), 0
 		if len(seen[a]) > 1 {

@@ -1,12 +1,11 @@
 package f32
 
-// A convolution that filters each channel by itself is too little for a
-// product of matrices: it goes line by line instead.
+// Depthwise convolutions have too few terms for a matrix product, and are computed line by line.
 
-// single says that it is such a one.
+// single reports whether the convolution is depthwise.
 func (c *Convolution) single() bool { return c.Inner == 1 && c.Outer == 1 }
 
-// channel is what channel i of all images has of x, w and y.
+// channel returns the parts of x, w and y for channel i, numbered over all images.
 func (c *Convolution) channel(i int, x, w, y []float32) (xi, wi, yi []float32) {
 	ins, taps, outs, g := Volume(c.In), Volume(c.Kernel), Volume(c.Out), i%c.Group
 	return x[i*ins : (i+1)*ins], w[g*taps : (g+1)*taps], y[i*outs : (i+1)*outs]
@@ -21,7 +20,7 @@ func (c *Convolution) channels(par Parallel, f func(i int)) {
 	})
 }
 
-// startWith fills a channel with its bias, which sums are then added to.
+// startWith initializes a channel with its bias.
 func (c *Convolution) startWith(y, bias []float32, i int) {
 	clear(y)
 	if bias != nil {
@@ -55,7 +54,7 @@ func (c *Convolution) singleBackward(par Parallel, y, w, bias, x []float32) {
 	})
 }
 
-// singleFilters sums over the images in order: a channel is one worker's.
+// singleFilters sums over the images in order; workers divide the channels.
 func (c *Convolution) singleFilters(par Parallel, x, y, w []float32) {
 	par(c.Group, 1, func(lo, hi int) {
 		sum := make([]float64, Volume(c.Kernel))

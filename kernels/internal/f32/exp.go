@@ -2,15 +2,15 @@ package f32
 
 import "math"
 
-// Transcendental functions over rows, each with a vector form and, for machines without
-// vectors, one that is made of Exp. The relative error of each is below 2·10⁻⁶ (of those
-// that pass 0 or 1 steeply: the error against 1).
+// Transcendental functions over rows, each as a vector loop and, for machines without vectors,
+// in terms of Exp. The relative error is below 2·10⁻⁶ (absolute error for functions that cross 0
+// or approach 1).
 
-// BlockLen is the length of the pieces that rows are computed in, so that
-// intermediate results stay in the first cache.
+// BlockLen is the length of the blocks in which rows are computed, so that intermediate results
+// stay in the L1 cache.
 const BlockLen = 256
 
-// InBlocks calls f for pieces of [0, n).
+// InBlocks calls f for blocks of [0, n).
 func InBlocks(n int, f func(lo, hi int)) {
 	for lo := 0; lo < n; lo += BlockLen {
 		f(lo, min(lo+BlockLen, n))
@@ -55,7 +55,7 @@ func exp32(x float32) float32 {
 	case x != x:
 		return x
 	}
-	const magic = 3 << 22 // adding it rounds to a whole number
+	const magic = 3 << 22 // adding it rounds to an integer
 	k := x*log2e + magic - magic
 	r := x - k*ln2Hi - k*ln2Lo
 	p := float32(expC0)
@@ -65,13 +65,13 @@ func exp32(x float32) float32 {
 	p = p*r + expC4
 	p = p*r + expC5
 	p = p*(r*r) + r + 1
-	// In two steps, for k may be 128.
+	// In two steps, as k may be 128.
 	half := int32(k) >> 1
 	return p * scale2(half) * scale2(int32(k)-half)
 }
 
-// Choose is a if first, else b. It goes by bits, which the compiler moves without a branch:
-// signs come at random, and a wrong guess costs more than all the rest.
+// Choose is a if first, else b. It works on bits, for which the compiler emits a conditional move:
+// branches on signs are mispredicted.
 func Choose(first bool, a, b float32) float32 {
 	p, q := math.Float32bits(a), math.Float32bits(b)
 	if first {
@@ -103,7 +103,7 @@ func Sigmoid(y, x []float32) {
 	})
 }
 
-// Tanh is 1 − 2/(e^2x + 1), and near 0, where that cancels, a polynomial.
+// Tanh is 1 − 2/(e^2x + 1), and a polynomial near 0, where that cancels.
 func Tanh(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
@@ -126,8 +126,8 @@ func Tanh(y, x []float32) {
 	})
 }
 
-// upperTail makes q the chance that a normal number is above |x|, and e the
-// exponential e^(−x²/2), by Abramowitz and Stegun 7.1.26 (error 8·10⁻⁸).
+// upperTail computes q, the probability that a normal variable exceeds |x|, and e = e^(−x²/2), by
+// Abramowitz and Stegun 7.1.26 (error 8·10⁻⁸).
 func upperTail(q, e, x []float32) {
 	q, e = q[:len(x)], e[:len(x)]
 	for i, v := range x {
@@ -141,7 +141,7 @@ func upperTail(q, e, x []float32) {
 	}
 }
 
-// Erf is erf x by the upper tail, and a series where that would cancel.
+// Erf is erf x: by the upper tail, or by a series near 0, where that cancels.
 func Erf(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
@@ -241,7 +241,7 @@ func SwishSlope(dx, dy, x []float32, alpha float32) {
 	})
 }
 
-// GeluTanh is Gelu's approximation, 0.5·(1 + tanh u) being sigmoid(2u).
+// GeluTanh is the tanh approximation of Gelu, x·sigmoid(2u), as 0.5·(1 + tanh u) = sigmoid(2u).
 func GeluTanh(y, x []float32) {
 	if vectors {
 		a := mapping(y, x)
@@ -284,7 +284,7 @@ func geluTanhInner(e, x []float32) {
 	Exp(e, e)
 }
 
-// The numbers of Gelu's approximation: u = GeluScale·(x + GeluCubic·x³).
+// The constants of Gelu's approximation: u = GeluScale·(x + GeluCubic·x³).
 const (
 	GeluScale = 0.7978845608028654 // √(2/π)
 	GeluCubic = 0.044715

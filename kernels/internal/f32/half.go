@@ -34,11 +34,11 @@ func Halves(data []uint16, si, sp int, scale float32, brain bool) Operand {
 	return half{data, si, sp, scale, WidenHalf}
 }
 
-// WidenBrain is a bfloat16 as float32.
+// WidenBrain converts a bfloat16 to float32.
 func WidenBrain(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// WidenHalf is a float16 as float32. It moves the bits to their place and puts the exponent right by a
-// product, which also makes numbers below the least normal one right.
+// WidenHalf converts a float16 to float32. It shifts the bits and corrects the exponent by a multiplication, which also
+// handles subnormal numbers.
 func WidenHalf(h uint16) float32 {
 	sign, bits := uint32(h>>15)<<31, uint32(h&0x7fff)<<13
 	if h&0x7c00 == 0x7c00 {

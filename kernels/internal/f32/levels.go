@@ -2,8 +2,7 @@ package f32
 
 import "slices"
 
-// Levels are the kinds of instructions that loops and products are written for and
-// this machine has, best first: "avx512", "avx2", "go".
+// Levels lists the supported instruction sets of this machine, best first: "avx512", "avx2", "go".
 func Levels() (names []string) {
 	for _, t := range tiles {
 		names = append(names, t.name)
@@ -11,8 +10,8 @@ func Levels() (names []string) {
 	return names
 }
 
-// UseLevel holds everything to a level that Levels names, as a lesser machine would run
-// it, and gives what brings the present one back. Tests call it, while nothing runs.
+// UseLevel restricts this package to a level of Levels, and returns a function that restores the
+// current one. It is for tests, and must not be called while anything runs.
 func UseLevel(name string) (restore func()) {
 	was := tiles
 	tiles = tiles[slices.IndexFunc(tiles, func(t tile) bool { return t.name == name }):]

@@ -2,7 +2,7 @@ package f32
 
 import "unsafe"
 
-// Norm is y = (x − m)·s·scale + bias, each scale for run elements.
+// Norm is y = (x − m)·s·scale + bias; each element of scale and bias applies to run elements.
 func Norm(y, x []float32, m, s float32, scale, bias []float32, run int) {
 	y = y[:len(x)]
 	switch {
@@ -65,9 +65,8 @@ func NormAffineRun(dy, x []float32, m float32) (sumDN, sumD float64) {
 	return sumDN, sumD
 }
 
-// NormSlope is dx of Norm for a row with that mean and inverse deviation; a row that was
-// not centred has no mean taken away. Sums of products are float32 in short pieces,
-// float64 between them.
+// NormSlope is dx of Norm for a row with the given mean and inverse deviation; without centred, no
+// mean is subtracted. Sums are float32 over short pieces and float64 over these.
 func NormSlope(dx, dy, x []float32, mean, inv float64, scale []float32, run int, centred bool) {
 	m, s := float32(mean), float32(inv)
 	var sumG, sumGN float64

@@ -1,22 +1,22 @@
 package f32
 
-// Packing for AVX-512. What a tap of a convolution sees of sixteen positions
-// that lie side by side is one masked load, wherever the edges are; a block of
-// sixteen rows becomes columns in registers.
+// Packing with AVX-512. The elements that a tap of a convolution reads for sixteen adjacent
+// positions are one masked load, wherever the edges are. Blocks of sixteen rows are transposed in
+// registers.
 
-// wide says that this CPU has the loops of this file.
+// wide reports whether this CPU has the loops of this file.
 func wide() bool { return vectors && lanes == 16 }
 
-// outlook is what the taps of a convolution see of an image, for all images. The
-// last axis has stride 1 or 2.
+// outlook has tables of what the taps of a convolution read of an image. The last axis has stride 1
+// or 2.
 type outlook struct {
 	positions, seen [3]int
 	taps            int
-	run             int      // so many positions see elements stride apart: an image, or a line
-	stride          [3]int   // from what a position sees to what the next one of an axis does
-	at              []int    // by tap: from what tap 0 would see without padding
-	bits            []uint64 // by tap: a bit for each position, whether the tap sees anything; then a row of zeros
-	words           int      // of a row of bits
+	run             int      // number of positions that read elements at a constant stride: an image, or a line
+	stride          [3]int   // between the elements that adjacent positions of an axis read
+	at              []int    // by tap: offset from the element that tap 0 reads without padding
+	bits            []uint64 // by tap: a bit for each position that does not read padding; then a row of zeros
+	words           int      // length of a row of bits
 }
 
 func newOutlook(c *Convolution, back bool) *outlook {
@@ -29,7 +29,7 @@ func newOutlook(c *Convolution, back bool) *outlook {
 	}
 	l.words = Volume(l.positions)/64 + 2
 	l.at, l.bits = make([]int, l.taps), make([]uint64, (l.taps+1)*l.words)
-	// see is from where on a tap sees something along an axis, and how far.
+	// see returns a tap's offset along an axis, and the positions [lo, hi) that do not read padding.
 	see := func(axis, k int) (first, lo, hi int) {
 		stride := c.Stride[axis]
 		if first = k*c.Dilation[axis] - c.Pad[axis]; back {
@@ -64,13 +64,13 @@ func setBits(row []uint64, lo, hi int) {
 	}
 }
 
-// sees is which of sixteen positions see something through a tap.
+// sees is the mask of sixteen positions that do not read padding with a tap.
 func (l *outlook) sees(tap, at int) uint16 {
 	row := l.bits[tap*l.words+at/64:]
 	return uint16(row[0]>>(at%64) | row[1]<<(64-at%64))
 }
 
-// place is what tap 0 sees from a position without padding.
+// place is the element that tap 0 reads for a position without padding.
 func (l *outlook) place(at int) int {
 	if l.run > l.positions[2] {
 		return at
@@ -79,16 +79,16 @@ func (l *outlook) place(at int) int {
 	return (z*l.stride[0]*l.seen[1]+y*l.stride[1])*l.seen[2] + x*l.stride[2]
 }
 
-// sight is what one tap sees of a run of positions, for channels on end: from
-// and to are where it lies and goes, of sixteen elements those that are there
-// and those that are to be written. The assembly knows where the fields lie.
+// sight is what one tap reads for sixteen positions, for consecutive channels: source and
+// destination offsets, and masks of the elements to load and to store. The assembly depends on the
+// layout of the fields.
 type sight struct {
 	from, to     int
 	channels     int32
 	sees, writes uint16
 }
 
-// packWide is pack for positions on one side and taps on the other.
+// packWide is Pack with positions as the outer index.
 func (m *columns) packWide(dst []float32, i0, i1, p0, p1, w int) {
 	l := m.look
 	all, size := Volume(l.positions), Volume(l.seen)
@@ -108,7 +108,7 @@ func (m *columns) packWide(dst []float32, i0, i1, p0, p1, w int) {
 		base, mine := q/all*m.step+l.place(at)-lane*l.stride[2], uint16(1<<run-1)
 		writes := mine << lane
 		if lane == 0 {
-			writes = 1<<16 - 1 // zeros too; who comes after writes over them
+			writes = 1<<16 - 1 // write zeros beyond the end, too; later stores overwrite them
 		}
 		channels, more := (p1-p0)/l.taps, (p1-p0)%l.taps
 		channel, tap := p0/l.taps, p0%l.taps
@@ -132,16 +132,15 @@ func (m *columns) packWide(dst []float32, i0, i1, p0, p1, w int) {
 	flush()
 }
 
-// turning is sixteen rows that become columns: where each begins, in elements
-// from base on, and in bytes where its bits are; and the lanes to be written.
-// The assembly knows where the fields lie.
+// turning transposes sixteen rows: the offset of each in elements from base, the offset of its bits
+// in bytes, and the lanes to store. The assembly depends on the layout of the fields.
 type turning struct {
 	from, seen [16]int
 	base       int
 	lanes      uint16
 }
 
-// turnWide is pack for taps on one side and positions on the other.
+// turnWide is Pack with (channel, tap) as the outer index.
 func (m *columns) turnWide(dst []float32, i0, i1, p0, p1, w int) {
 	l := m.look
 	all, size := Volume(l.positions), Volume(l.seen)
@@ -173,10 +172,10 @@ func (m *columns) turnWide(dst []float32, i0, i1, p0, p1, w int) {
 	}
 }
 
-// firstLanes are the first n of sixteen lanes.
+// firstLanes is the mask of the first n of sixteen lanes.
 func firstLanes(n int) uint16 { return uint16(1<<min(n, 16) - 1) }
 
-// turnRows turns n rows of k floats into columns.
+// turnRows transposes n rows of k floats.
 func turnRows(dst, src []float32, n, k, ld, w int) {
 	for i := 0; i < n; i += 16 {
 		t := turning{base: i * ld, lanes: firstLanes(n - i)}
@@ -187,7 +186,7 @@ func turnRows(dst, src []float32, n, k, ld, w int) {
 	}
 }
 
-// turnTaps is pack for filters of several taps, or of some of at most mostTaps.
+// turnTaps is Pack for filters with several taps, or with a subset of at most mostTaps taps.
 func (f turned) turnTaps(dst []float32, i0, i1, p0, p1, w int) {
 	t := turning{lanes: firstLanes(i1 - i0)}
 	for r := range t.from {
@@ -215,5 +214,5 @@ func (f turned) turnTaps(dst []float32, i0, i1, p0, p1, w int) {
 	}
 }
 
-// mostTaps is how many taps filters may have of which only some take part.
+// mostTaps is the most taps of filters of which turnTaps can pack a subset.
 const mostTaps = 16

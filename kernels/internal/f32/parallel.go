@@ -1,7 +1,7 @@
 package f32
 
-// Parallel calls f for ranges that make up [0, n), each of grain at least where there
-// are so many, and returns when all are done. Ranges may run side by side.
+// Parallel calls f for ranges that partition [0, n), each of at least grain elements if there are
+// that many, and returns when all are done. Ranges may run concurrently.
 type Parallel func(n, grain int, f func(lo, hi int))
 
 // Serial is the Parallel of one worker.
@@ -10,6 +10,6 @@ func Serial(n, _ int, f func(lo, hi int)) { f(0, n) }
 // Grain is the least number of cheap element operations worth a worker.
 const Grain = 16 << 10
 
-// WholeWork is the work of one product from which on all workers share it;
-// smaller ones of a batch are dealt out whole.
+// WholeWork is the work from which on all workers share one product of a batch; smaller products
+// are computed by one worker each.
 const WholeWork = 8 << 20

@@ -2,34 +2,33 @@ package f32
 
 // The float32 matrix product: C[m, n] = A[m, k] · B[k, n], or C += that.
 //
-// Blocks of A and B are copied into panels (tile.rows or tile.cols wide, k
-// running slowest), which a micro-kernel reads in one straight line, keeping a
-// tile of C in registers (Goto and van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication", 2008). An operand only has to fill
-// panels, so a convolution hands in its image and never lays it out as a matrix.
+// Blocks of A and B are packed into panels (tile.rows or tile.cols wide, k running slowest), which
+// a micro-kernel reads sequentially while it keeps a tile of C in registers (Goto and van de Geijn,
+// "Anatomy of High-Performance Matrix Multiplication", 2008). An operand only has to pack panels,
+// so a convolution passes its image and never stores it as a matrix.
 //
-// Every element of C is summed over k in one order, whatever the worker count.
+// Every element of C is summed over k in a fixed order, whatever the number of workers.
 
-// The most that a block has of k, rows and columns: a panel of B (288 × 32 floats) stays in the first cache while the
-// panels of a block of A stream past it from the second.
+// The largest block: a panel of B (288 × 32 floats) stays in the L1 cache while the panels of a block of A stream from the
+// L2 cache.
 const (
 	BlockK = 288
 	BlockM = 960
 	BlockN = 1024
 )
 
-// tile is the shape of what a micro-kernel holds in registers. rows divides
-// BlockM, cols divides BlockN.
+// tile is a micro-kernel and the shape of C that it holds in registers. rows divides BlockM, cols
+// divides BlockN.
 type tile struct {
 	name       string
 	rows, cols int
-	less       []int // of rows that run can leave it at, the least first
-	// run computes so many rows of a tile from the panels a and b: rows of c
-	// are ldc floats apart, their right halves right floats from the left ones.
+	less       []int // smaller numbers of rows that run supports, ascending
+	// run computes rows of a tile from the panels a and b. Rows of c are at stride ldc,
+	// their right halves at offset right from the left ones.
 	run func(rows, k int, a, b, c []float32, ldc, right int, add bool)
 }
 
-// fit is the least number of rows that run can do which has n.
+// fit is the smallest number of rows ≥ n that run supports.
 func (t *tile) fit(n int) int {
 	if n == 0 {
 		return 0
@@ -42,28 +41,28 @@ func (t *tile) fit(n int) int {
 	return t.rows
 }
 
-// The most rows and columns that a tile has.
+// The most rows and columns of a tile.
 const maxRows, maxCols = 12, 32
 
-// tiles lists the micro-kernels that this machine can run, best first.
+// tiles lists the micro-kernels that this machine supports, best first.
 var tiles = append(fastTiles(), tile{"go", 2, 4, nil, tileGo})
 
 // Operand is a matrix with an outer index i (a row of A, a column of B) and
 // the index p that is summed over.
 type Operand interface {
-	// pack copies i in [i0, i1) and p in [p0, p1) to dst, w wide: element
-	// (i, p) goes to (p − p0)·w + i − i0, and what is beyond i1 is 0.
+	// Pack copies i in [i0, i1) and p in [p0, p1) to a panel of width w: element
+	// (i, p) goes to dst[(p−p0)·w + i−i0], and the rest of the width is zeroed.
 	Pack(dst []float32, i0, i1, p0, p1, w int)
 }
 
-// Matrix is an operand that lies in memory: element (i, p) is at i·I + p·P.
+// Matrix is a strided matrix: element (i, p) is at i·I + p·P.
 type Matrix struct {
 	Data  []float32
 	I, P  int
 	Scale float32
 }
 
-// Pack is of Operand.
+// Pack implements Operand.
 func (d Matrix) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	n := i1 - i0
 	if n < w {
@@ -90,7 +89,7 @@ func (d Matrix) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	}
 }
 
-// packRows turns n rows of k floats into columns, eight or four at a time.
+// packRows transposes n rows of k floats, eight or four at a time.
 func packRows(dst, src []float32, n, k, ld, w int) {
 	if wide() {
 		turnRows(dst, src, n, k, ld, w)
@@ -123,23 +122,22 @@ func packRows(dst, src []float32, n, k, ld, w int) {
 	}
 }
 
-// panels is the memory that packed blocks need, 1.1 MB for each product that
-// is under way at one time.
+// panels is the memory of packed blocks: 1.1 MB for each worker on a product.
 type panels struct {
 	a    [BlockM * BlockK]float32
 	b    [maxCols * BlockK]float32
-	edge [maxRows * maxCols]float32 // a tile that is not whole
+	edge [maxRows * maxCols]float32 // a partial tile
 }
 
 var blocks workspace[panels]
 
-// Multiply is the product by the best micro-kernel there is.
+// Multiply is the product with the best micro-kernel.
 func Multiply(par Parallel, m, n, k int, a, b Operand, c []float32, ldc int, add bool) {
 	tiles[0].multiply(par, m, n, k, a, b, result{c, ldc, n, 0, nil}, add)
 }
 
-// result is where C lies: rows ld apart, and columns in parts of so many that
-// are step apart. spots, if there are any, say where in a part its columns are.
+// result is the layout of C: rows at stride ld, and columns in parts of part columns at stride step.
+// spots, if not nil, are the offsets of the columns in a part.
 type result struct {
 	data     []float32
 	ld, part int
@@ -147,7 +145,7 @@ type result struct {
 	spots    []int
 }
 
-// at is where column j of row 0 is.
+// at is the offset of column j in row 0.
 func (r result) at(j int) int {
 	if r.spots != nil {
 		return j/r.part*r.step + r.spots[j%r.part]
@@ -172,10 +170,9 @@ func (t *tile) multiply(par Parallel, m, n, k int, a, b Operand, c result, add b
 		t.block(0, m, 0, n, k, a, b, c, add)
 		return
 	}
-	// Shares are done side by side, each with panels of its own: workers that
-	// share panels wait for one another twice a block, and waking one takes as
-	// long as a good part of it. Shares of the same rows that one worker has in
-	// a row are done as one.
+	// C is split into shares that are computed in parallel, each with its own panels: with
+	// common panels workers would synchronize twice a block, which takes as long as a good
+	// part of it. Consecutive shares of the same rows are computed as one.
 	rows, cols := shares(m, 256, t.rows), shares(n, 128, t.cols)
 	par(rows*cols, 1, func(lo, hi int) {
 		for lo < hi {
@@ -189,13 +186,11 @@ func (t *tile) multiply(par Parallel, m, n, k int, a, b Operand, c result, add b
 	})
 }
 
-// aShare is the work, in steps of a micro-kernel, from which on a product is
-// dealt out in shares.
+// aShare is the work, in micro-kernel steps, from which on a product is split into shares.
 const aShare = 8 << 10
 
-// shares is in how many shares n rows or columns are dealt out: powers of two
-// where they are few, which few workers share evenly, but none so small that
-// packing the other factor again is much work beside it.
+// shares is the number of shares of n rows or columns: a power of two if they are few, so that few
+// workers divide them evenly, but not so many that packing the other factor again dominates.
 func shares(n, least, tile int) int {
 	parts := n / 512
 	if parts < 8 {
@@ -209,7 +204,7 @@ func shares(n, least, tile int) int {
 	return min(parts, ceil(n, tile))
 }
 
-// shareOf is what shares [first, last) of so many have of n, in whole tiles.
+// shareOf returns the part of n that shares [first, last) have, in whole tiles.
 func shareOf(n, tile, first, last, shares int) (lo, hi int) {
 	tiles := ceil(n, tile)
 	return tiles * first / shares * tile, min(n, tiles*last/shares*tile)
@@ -238,8 +233,7 @@ func (t *tile) block(m0, m1, n0, n1, k int, a, b Operand, c result, add bool) {
 	}
 }
 
-// column adds up rows [i0, i1) of the columns of a packed panel of B, which
-// are from j on and below j1.
+// column computes rows [i0, i1) of columns [j, j1), which are a packed panel of B.
 func (t *tile) column(buf *panels, k, i0, i1, j, j1 int, c result, add bool) {
 	half, at, width := t.cols/2, c.at(j), min(t.cols, j1-j)
 	right, whole := half, false
@@ -266,7 +260,7 @@ func (t *tile) column(buf *panels, k, i0, i1, j, j1 int, c result, add bool) {
 	}
 }
 
-// place brings sums to where they belong in a row of C.
+// place stores sums at the given places of a row of C.
 func place(row, sums []float32, places []int, add bool) {
 	places = places[:len(sums)]
 	if add {
@@ -280,8 +274,7 @@ func place(row, sums []float32, places []int, add bool) {
 	}
 }
 
-// tileGo is the micro-kernel for every machine: 2 × 4 sums, which is what the
-// compiler can hold in scalar registers, and four steps in one turn.
+// tileGo is the portable micro-kernel: 2 × 4 sums, which fit scalar registers, unrolled by four.
 func tileGo(_, k int, a, b, c []float32, ldc, right int, add bool) {
 	var c00, c01, c02, c03, c10, c11, c12, c13 float32
 	a, b = a[:2*k], b[:4*k]
@@ -352,11 +345,11 @@ func tileGo(_, k int, a, b, c []float32, ldc, right int, add bool) {
 	}
 }
 
-// DepthOf is how much of a sum over k is done before the next part is added. Sums that
-// are taken apart at multiples of it have the same bits.
+// DepthOf is the length of the parts in which a sum over k is computed. Sums that are split at
+// multiples of it have the same bits.
 func DepthOf(k int) int { return ceil(k, ceil(k, BlockK)) }
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// Dense is a Matrix: element (i, p) is at i·si + p·sp, and counts scale times.
+// Dense is a Matrix with strides si and sp, multiplied by scale.
 func Dense(data []float32, si, sp int, scale float32) Matrix { return Matrix{data, si, sp, scale} }

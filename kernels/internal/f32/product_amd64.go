@@ -17,8 +17,7 @@ func tileAVX2(k int, a, b, c *float32, ldc, right int, add bool)
 //go:noescape
 func turnAVX2(dst, src *float32, k, ld, w int)
 
-// turn8 brings eight rows of k floats, a multiple of 8, ld apart, to columns w
-// apart.
+// turn8 transposes eight rows of k floats (a multiple of 8) at stride ld to columns at stride w.
 func turn8(dst, src []float32, k, ld, w int) {
 	turnAVX2(&dst[:(k-1)*w+8][0], &src[:7*ld+k][0], k, ld, w)
 }
@@ -26,12 +25,12 @@ func turn8(dst, src []float32, k, ld, w int) {
 //go:noescape
 func copyRowsAVX2(dst, src *float32, rows, n, dstStep, srcStep int)
 
-// copyRows8 is copyRows for rows of eight elements at least.
+// copyRows8 is copyRows for rows of at least eight elements.
 func copyRows8(dst, src []float32, rows, n, dstStep, srcStep int) {
 	copyRowsAVX2(&dst[:(rows-1)*dstStep+n][0], &src[:(rows-1)*srcStep+n][0], rows, n, dstStep, srcStep)
 }
 
-// fastTiles lists the assembly micro-kernels that this CPU has.
+// fastTiles lists the assembly micro-kernels that this CPU supports.
 func fastTiles() (ts []tile) {
 	if cpu.X86.HasAVX512F {
 		ts = append(ts, tile{"avx512", 12, 32, []int{4, 8}, func(rows, k int, a, b, c []float32, ldc, right int, add bool) {

@@ -86,14 +86,13 @@ func Scale(z, x []float32, y float32) {
 func Drop(y, x []float32, draws []uint32, bound uint64, scale float32) {
 	y, x = y[:len(draws)], x[:len(draws)]
 	for i, w := range draws {
-		// All ones where the element stays: no branch that chance would break.
+		// A mask instead of an unpredictable branch: all ones where the element is kept.
 		stays := uint32((int64(bound) - 1 - int64(w)) >> 63)
 		y[i] = math.Float32frombits(math.Float32bits(x[i]*scale) & stays)
 	}
 }
 
-// Finite reports whether all numbers are finite: only of those is the difference with
-// itself 0.
+// Finite reports whether all numbers are finite: only then x − x is 0.
 func Finite(xs []float32) bool {
 	sum := float32(0)
 	for _, x := range xs {

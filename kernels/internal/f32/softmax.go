@@ -59,7 +59,7 @@ func SoftmaxSlopeBy(dx, dy, y []float32, dot float32) {
 	}
 }
 
-// sumOfExp is the sum of e^(x−shift), added up in float64.
+// sumOfExp is Σ e^(x−shift) in float64.
 func sumOfExp(x []float32, shift float32) float64 {
 	var e [BlockLen]float32
 	sum := 0.0
@@ -88,7 +88,7 @@ func ExpSum(y, x []float32, shift float32) float64 {
 	return Sum(0, y)
 }
 
-// Max is the greatest number of a row. NaN is passed over: exponentials show it anyway.
+// Max is the maximum of a row, ignoring NaNs: callers' exponentials propagate them anyway.
 func Max(x []float32) float32 {
 	if vectors && len(x) >= WorthVectors {
 		var s rowSums

@@ -4,8 +4,7 @@ import (
 	"unsafe"
 )
 
-// Sum is acc + Σ x, by four running sums, so that additions need not wait for each
-// other; the order depends on the length alone.
+// Sum is acc + Σ x, with four independent accumulators; the order depends on the length alone.
 func Sum(acc float64, xs []float32) float64 {
 	if vectors && len(xs) >= WorthVectors {
 		var s rowSums
@@ -27,8 +26,7 @@ func Sum(acc float64, xs []float32) float64 {
 	return acc + ((a + b) + (c + d))
 }
 
-// SumRows adds rows, which begin step apart, to acc, one by one. Each is fetched four
-// rows ahead: memory is slower than the additions.
+// SumRows adds rows at stride step to acc, one by one. Rows are prefetched four ahead.
 func SumRows(acc []float64, xs []float32, rows, step int) {
 	full := 0
 	if vectors {
@@ -50,7 +48,7 @@ func SumRows(acc []float64, xs []float32, rows, step int) {
 	}
 }
 
-// SumNear is Sum for results that are rounded to float32: lanes add a few numbers in
+// SumNear is a less exact Sum, for results that are rounded to float32: lanes add a few numbers in
 // float32 first.
 func SumNear(x []float32) float64 {
 	if !vectors || len(x) < WorthVectors {
@@ -106,7 +104,7 @@ func Dot(x, y []float32) float64 {
 // Spread is Σ (x − mean)², in the order of Sum.
 func Spread(xs []float32, mean float64) float64 {
 	if vectors && len(xs) >= WorthVectors {
-		// About the mean as a float32, and what that is off put right after.
+		// Use the mean rounded to float32, and correct the result for the difference.
 		var s rowSums
 		m := float32(mean)
 		a := mapping(xs, xs)
@@ -129,9 +127,8 @@ func Spread(xs []float32, mean float64) float64 {
 	return (a + b) + (c + d)
 }
 
-// Moments is the mean and Σ (x − mean)², in one pass if it can: about the
-// first element, and what that is off put right after. If it is so far off that
-// digits would be lost, there is a second pass about the mean.
+// Moments returns the mean and Σ (x − mean)². It makes one pass with sums about the first element,
+// corrected afterwards; if that loses digits, a second pass about the mean.
 func Moments(x []float32) (mean, spread float64) {
 	n := float64(len(x))
 	if !vectors || len(x) < WorthVectors {

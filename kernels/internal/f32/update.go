@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// Rules of optimizers: p is updated in place from the gradient g, which is
-// taken scale times, and so are running means.
+// Update rules of optimizers: p and its states are updated in place from scale times the gradient g.
 
 // SGD is p − lr·(scale·g + wd·p).
 func SGD(p, g []float32, lr, scale, wd float32) {
@@ -39,7 +38,7 @@ func Momentum(p, g, buf []float32, scale, wd, old, keep, lr float32) {
 	}
 }
 
-// Nesterov is Momentum but for p, which becomes p − lr·(d + mu·buf).
+// Nesterov is Momentum with p − lr·(d + mu·buf).
 func Nesterov(p, g, buf []float32, scale, wd, old, keep, mu, lr float32) {
 	g, buf = g[:len(p)], buf[:len(p)]
 	for i, x := range p {

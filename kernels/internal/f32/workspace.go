@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// workspace lends blocks that are worked in for a moment: one for each product that is
-// under way at one time. It keeps them, so that it can say how much they are.
+// workspace is a pool of blocks for temporary use. It never frees them, so that their total size is
+// known.
 type workspace[T any] struct {
 	lock sync.Mutex
 	free []*T
@@ -38,5 +38,5 @@ func (w *workspace[T]) Bytes() int64 {
 	return int64(w.made) * int64(unsafe.Sizeof(*new(T)))
 }
 
-// WorkspaceBytes is what this process holds of such blocks.
+// WorkspaceBytes is the total size of the pools of this process.
 func WorkspaceBytes() int64 { return blocks.Bytes() + tapRows.Bytes() }
