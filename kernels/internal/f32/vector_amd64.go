@@ -70,7 +70,7 @@ func tanhAVX2(a *rowArgs, n int)
 //go:noescape
 func tanhAVX512(a *rowArgs, n int)
 
-// tanh: y = 1 − 2/(e²ˣ + 1), and near 0, where that cancels, a polynomial
+// tanh: y = 1 − 2/(e²ˣ + 1), or a polynomial near 0, where that cancels
 func (a *rowArgs) tanh(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {
@@ -101,7 +101,7 @@ func erfAVX2(a *rowArgs, n int)
 //go:noescape
 func erfAVX512(a *rowArgs, n int)
 
-// erf: y = erf x by its tail, and a series where that would cancel
+// erf: y = erf x from its tail, or a series near 0, where that cancels
 func (a *rowArgs) erf(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {
@@ -566,7 +566,7 @@ func sumNearAVX2(a *rowArgs, n int)
 //go:noescape
 func sumNearAVX512(a *rowArgs, n int)
 
-// sumNear: Σ x, nearly
+// sumNear: Σ x, partly in float32
 func (a *rowArgs) sumNear(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {
@@ -690,7 +690,7 @@ func greatestAVX2(a *rowArgs, n int)
 //go:noescape
 func greatestAVX512(a *rowArgs, n int)
 
-// greatest: the greatest x
+// greatest: max x
 func (a *rowArgs) greatest(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {
@@ -721,7 +721,7 @@ func expSumAVX2(a *rowArgs, n int)
 //go:noescape
 func expSumAVX512(a *rowArgs, n int)
 
-// expSum: y = e^(x−s) and Σ y; no x is above s
+// expSum: y = e^(x−s) and Σ y, for x ≤ s
 func (a *rowArgs) expSum(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {
@@ -1000,7 +1000,7 @@ func sumRowsAVX2(a *rowArgs, n int)
 //go:noescape
 func sumRowsAVX512(a *rowArgs, n int)
 
-// sumRows: acc += x, acc of float64; in 1 is a later row
+// sumRows: acc += x, with acc in float64; input 1 is a later row to prefetch
 func (a *rowArgs) sumRows(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {

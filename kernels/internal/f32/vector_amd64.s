@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// The numbers of all loops, each eight times.
+// The constants of all loops, each eight times.
 DATA rowNumbers<>+0(SB)/8, $0xc2d20000c2d20000
 DATA rowNumbers<>+8(SB)/8, $0xc2d20000c2d20000
 DATA rowNumbers<>+16(SB)/8, $0xc2d20000c2d20000
@@ -421,7 +421,7 @@ sigmoidAVX512Loop:
 	RET
 
 // func tanhAVX2(a *rowArgs, n int)
-// y = 1 − 2/(e²ˣ + 1), and near 0, where that cancels, a polynomial
+// y = 1 − 2/(e²ˣ + 1), or a polynomial near 0, where that cancels
 TEXT ·tanhAVX2(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -490,7 +490,7 @@ tanhAVX2Loop:
 	RET
 
 // func tanhAVX512(a *rowArgs, n int)
-// y = 1 − 2/(e²ˣ + 1), and near 0, where that cancels, a polynomial
+// y = 1 − 2/(e²ˣ + 1), or a polynomial near 0, where that cancels
 TEXT ·tanhAVX512(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -559,7 +559,7 @@ tanhAVX512Loop:
 	RET
 
 // func erfAVX2(a *rowArgs, n int)
-// y = erf x by its tail, and a series where that would cancel
+// y = erf x from its tail, or a series near 0, where that cancels
 TEXT ·erfAVX2(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -637,7 +637,7 @@ erfAVX2Loop:
 	RET
 
 // func erfAVX512(a *rowArgs, n int)
-// y = erf x by its tail, and a series where that would cancel
+// y = erf x from its tail, or a series near 0, where that cancels
 TEXT ·erfAVX512(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -1972,7 +1972,7 @@ sumAllAVX512Done:
 	RET
 
 // func sumNearAVX2(a *rowArgs, n int)
-// Σ x, nearly
+// Σ x, partly in float32
 TEXT ·sumNearAVX2(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -2028,7 +2028,7 @@ sumNearAVX2Done:
 	RET
 
 // func sumNearAVX512(a *rowArgs, n int)
-// Σ x, nearly
+// Σ x, partly in float32
 TEXT ·sumNearAVX512(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -2612,7 +2612,7 @@ dotAVX512Done:
 	RET
 
 // func greatestAVX2(a *rowArgs, n int)
-// the greatest x
+// max x
 TEXT ·greatestAVX2(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -2662,7 +2662,7 @@ greatestAVX2Done:
 	RET
 
 // func greatestAVX512(a *rowArgs, n int)
-// the greatest x
+// max x
 TEXT ·greatestAVX512(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -2722,7 +2722,7 @@ greatestAVX512Done:
 	RET
 
 // func expSumAVX2(a *rowArgs, n int)
-// y = e^(x−s) and Σ y; no x is above s
+// y = e^(x−s) and Σ y, for x ≤ s
 TEXT ·expSumAVX2(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -2854,7 +2854,7 @@ expSumAVX2Done:
 	RET
 
 // func expSumAVX512(a *rowArgs, n int)
-// y = e^(x−s) and Σ y; no x is above s
+// y = e^(x−s) and Σ y, for x ≤ s
 TEXT ·expSumAVX512(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -3767,7 +3767,7 @@ channelSlopeAVX512Loop:
 	RET
 
 // func sumRowsAVX2(a *rowArgs, n int)
-// acc += x, acc of float64; in 1 is a later row
+// acc += x, with acc in float64; input 1 is a later row to prefetch
 TEXT ·sumRowsAVX2(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
@@ -3794,7 +3794,7 @@ sumRowsAVX2Loop:
 	RET
 
 // func sumRowsAVX512(a *rowArgs, n int)
-// acc += x, acc of float64; in 1 is a later row
+// acc += x, with acc in float64; input 1 is a later row to prefetch
 TEXT ·sumRowsAVX512(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// isa is a kind of vectors.
+// isa is a vector instruction set: lanes per register, number of registers, and the
+// letter of their names.
 type isa struct {
 	name  string
 	lanes int
@@ -17,10 +18,10 @@ type isa struct {
 
 var isas = []isa{{"AVX2", 8, 16, "Y"}, {"AVX512", 16, 32, "Z"}}
 
-// Where things lie in rowArgs, in bytes.
+// Byte offsets in rowArgs.
 const (
 	insAt, outsAt, sumsAt, scalarsAt = 0, 32, 64, 72
-	topAt                            = 2 * 16 * 8 // in rowSums, behind two sums
+	topAt                            = 2 * 16 * 8 // in rowSums, after two sums
 )
 
 var (
@@ -28,8 +29,8 @@ var (
 	outRegs = []string{"R12", "R13", "DI", "SI"}
 )
 
-// table is all constants, each eight times, so that AVX2 can use one from
-// memory as AVX-512 uses the first of them.
+// table holds the constants of all loops, each eight times: AVX2 reads a full vector from
+// memory; AVX-512 broadcasts the first.
 type table struct{ bits []uint32 }
 
 func (t *table) at(bits uint32) int {
@@ -40,23 +41,24 @@ func (t *table) at(bits uint32) int {
 	return 32 * i
 }
 
-// emitter writes one kernel for one kind of vectors.
+// emitter writes one kernel for one instruction set.
 type emitter struct {
 	isa
 	k     *kernel
 	table *table
 	out   bytes.Buffer
-	where map[*value]int // registers
-	last  map[*value]int // the turn after which a value is not needed
+	where map[*value]int // register of each live value
+	last  map[*value]int // index of a value's last use
 	free  []int
 	ahead int // bytes from BX to this turn's elements
-	// turn of turns in one round of the loop, and registers of sums within it.
+	// The loop is unrolled turns times, turn is the current copy, and partial has the
+	// float32 register of each sum within an iteration.
 	turn, turns int
 	partial     map[int]int
 	failed      bool
 }
 
-// emit tries with as many constants in registers as there is room for.
+// emit keeps as many constants in registers as fit.
 func emit(k *kernel, s isa, t *table) string {
 	for hoisted := len(k.consts); ; hoisted-- {
 		if hoisted < 0 {
@@ -116,8 +118,8 @@ func (e *emitter) run(hoisted int) string {
 	return e.out.String()
 }
 
-// loop writes the body once for each set of totals, one behind the other, until
-// BX is what end holds.
+// loop writes a loop whose body is unrolled once per set of totals. It ends when BX
+// reaches end.
 func (e *emitter) loop(label, end string, sets ...totals) {
 	fmt.Fprintf(&e.out, "\n%s%s%s:\n", e.k.name, e.name, label)
 	e.partial = map[int]int{}
@@ -132,15 +134,15 @@ func (e *emitter) loop(label, end string, sets ...totals) {
 	e.line("JLT  %s%s%s", e.k.name, e.name, label)
 }
 
-// totals are registers of sums and of the greatest.
+// totals are the accumulator registers of the sums and the maximum.
 type totals struct {
 	sums []string
 	top  string
 }
 
-// summing is the loop of a kernel with totals. Additions would wait for each
-// other, so several sets of totals take turns; what is left over at the end
-// goes to the first, and then the others do.
+// summing writes the loop of a reduction. Several independent sets of accumulators hide
+// the latency of additions; a second loop adds the remainder to the first set, and then
+// the other sets are added to it.
 func (e *emitter) summing() {
 	k, sets := e.k, make([]totals, map[string]int{"Y": 2, "Z": 4}[e.reg])
 	e.line("MOVQ %d(AX), BX", sumsAt)
@@ -182,7 +184,7 @@ func (e *emitter) summing() {
 		for _, t := range sets[1:] {
 			e.line("VMAXPS %s, %s, %[2]s", t.top, first.top)
 		}
-		// The greatest of all lanes comes to the first.
+		// Reduce the maximum across lanes.
 		at := func(kind string) string { return kind + first.top[1:] }
 		other := e.nameOf(e.take())
 		half := func(kind string) string { return kind + other[1:] }
@@ -201,11 +203,11 @@ func (e *emitter) summing() {
 	}
 }
 
-// sumAt is where register i of the sums lies in rowSums: a sum has two.
+// sumAt is the byte offset in rowSums of register i of the sums; a sum has two registers.
 func (e *emitter) sumAt(i int) int { return i/2*16*8 + i%2*4*e.lanes }
 
-// need is how much a constant wants a register: the places where it cannot be
-// read from memory first.
+// need ranks constants for registers: by uses, and first those used where an instruction
+// cannot read an operand from memory.
 func (e *emitter) need(c *value) (n int) {
 	for _, v := range e.k.values {
 		for i, a := range v.args {
@@ -221,7 +223,7 @@ func (e *emitter) need(c *value) (n int) {
 	return n
 }
 
-// place is ahead as an address begins, for elements of a width.
+// place is the displacement of this turn's elements, for an element width in units of 4 bytes.
 func (e *emitter) place(width int) string {
 	if e.ahead == 0 {
 		return ""
@@ -256,8 +258,8 @@ func (e *emitter) dies(v *value, turn int) bool {
 	return v.op != "const" && v.op != "scalar" && e.last[v] == turn
 }
 
-// operand is how an instruction reads its last source: a register, or a
-// constant from memory, for which its name has a suffix.
+// operand is an instruction's last source: a register, or a constant in memory, which
+// AVX-512 broadcasts if the mnemonic has a suffix.
 func (e *emitter) operand(v *value) (suffix, text string) {
 	if e.inReg(v) {
 		return "", e.at(v)
@@ -268,8 +270,7 @@ func (e *emitter) operand(v *value) (suffix, text string) {
 	return "", fmt.Sprintf("%d(DX)", e.table.at(v.bits))
 }
 
-// register is where a value can be read as any source; done gives it back if
-// it was only lent.
+// register is a register with a value; done frees it if it was loaded only for this use.
 func (e *emitter) register(v *value) (reg string, done func()) {
 	if e.inReg(v) {
 		return e.at(v), func() {}
@@ -279,8 +280,8 @@ func (e *emitter) register(v *value) (reg string, done func()) {
 	return e.nameOf(r), func() { e.give(r) }
 }
 
-// value emits one value. The registers of arguments that die are free for the
-// result.
+// value emits one value. The result may reuse the registers of arguments whose last use
+// this is.
 func (e *emitter) value(turn int, v *value, sums []string, top string) {
 	var dead []*value
 	for _, a := range v.args {
@@ -351,7 +352,7 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 			e.line("VSCALEFPS %s, %s, %s", n, p, result())
 			break
 		}
-		// 2^(n/2) · 2^(n − n/2): n may be beyond one exponent.
+		// 2^(n/2) · 2^(n − n/2), as 2ⁿ alone may overflow the exponent.
 		s, t := e.take(), e.take()
 		half, rest := e.nameOf(s), e.nameOf(t)
 		bias := fmt.Sprintf("%d(DX)", e.table.at(127))
@@ -399,7 +400,7 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 		}
 		e.give(t)
 	case "greatest":
-		e.line("VMAXPS %s, %s, %[1]s", top, e.at(v.args[0])) // NaN is passed over
+		e.line("VMAXPS %s, %s, %[1]s", top, e.at(v.args[0])) // ignores NaN
 	default:
 		panic("rowgen: no operation " + v.op)
 	}
@@ -408,8 +409,8 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 	}
 }
 
-// near adds to a sum: the turns of a round in float32, rounds in float64. The
-// last turn's set gets it.
+// near adds to a sum: the turns of one iteration in float32, iterations in float64, in the
+// last turn's accumulators.
 func (e *emitter) near(sum int, from string, sums []string) {
 	switch {
 	case e.turns == 1:
@@ -437,7 +438,7 @@ func (e *emitter) near(sum int, from string, sums []string) {
 	}
 }
 
-// halves brings both halves of a register into t as float64, one at a time.
+// halves converts the lower and the upper half of a register to float64, one at a time, in t.
 func (e *emitter) halves(from string, t int) [2]func() {
 	to := e.nameOf(t)
 	return [2]func(){
@@ -449,7 +450,7 @@ func (e *emitter) halves(from string, t int) [2]func() {
 	}
 }
 
-// fused emits ±a·b + c in the form that overwrites what is not needed after.
+// fused emits ±a·b + c in the form that overwrites an operand whose last use this is.
 func (e *emitter) fused(turn int, v *value, dead *[]*value) {
 	a, b, c := v.args[0], v.args[1], v.args[2]
 	keep := func(over *value) {
@@ -473,7 +474,7 @@ func (e *emitter) fused(turn int, v *value, dead *[]*value) {
 		e.line("V%s231PS%s %s, %s, %s", v.op, suffix, m, e.at(a), e.at(c))
 		keep(c)
 	default:
-		// A copy of c is what the sum overwrites.
+		// Every operand is still needed: overwrite a copy of c.
 		r := e.take()
 		if e.inReg(c) {
 			e.line("VMOVAPS %s, %s", e.at(c), e.nameOf(r))
@@ -490,7 +491,7 @@ func (e *emitter) fused(turn int, v *value, dead *[]*value) {
 
 const warning = "// Code generated by rowgen from internal/rowgen/table.go. DO NOT EDIT.\n"
 
-// files are what is written, by name.
+// files returns the generated files by name.
 func files() map[string][]byte {
 	var code strings.Builder
 	var amd64, other strings.Builder
@@ -533,7 +534,7 @@ func (a *rowArgs) %[1]sFull(n int) {
 		fmt.Fprintf(&other, "\nfunc (*rowArgs) %s(int) { panic(noVectors) }\n", l.name)
 	}
 	var asm strings.Builder
-	asm.WriteString(warning + "\n#include \"textflag.h\"\n\n// The numbers of all loops, each eight times.\n")
+	asm.WriteString(warning + "\n#include \"textflag.h\"\n\n// The constants of all loops, each eight times.\n")
 	for i, b := range numbers.bits {
 		for j := range 4 {
 			fmt.Fprintf(&asm, "DATA rowNumbers<>+%d(SB)/8, $0x%08x%08x\n", 32*i+8*j, b, b)

@@ -2,24 +2,24 @@ package main
 
 import "math"
 
-// kernel is one loop: values in the order in which they are computed.
+// kernel is one loop's body: values in order of computation.
 type kernel struct {
 	name, doc string
 	ins, outs int
 	values    []*value
-	consts    []*value // each once
+	consts    []*value // without duplicates
 	scalars   []*value
-	sums      int // of float64, two registers each
+	sums      int // float64 accumulators, two registers each
 	top       bool
 	ahead     bool
 }
 
-// value is a vector register's worth of an element, or an effect.
+// value is a vector value, or an operation with an effect.
 type value struct {
 	op   string
 	args []*value
-	i    int    // of an input, output, scalar or sum
-	bits uint32 // of a constant
+	i    int    // index of an input, output, scalar or sum
+	bits uint32 // a constant's bits
 }
 
 func (k *kernel) put(op string, i int, args ...*value) *value {
@@ -28,7 +28,7 @@ func (k *kernel) put(op string, i int, args ...*value) *value {
 	return v
 }
 
-// in is the element of input i, as it was before any output of the turn.
+// in is the element of input i, read before this turn's outputs are stored.
 func (k *kernel) in(i int) *value {
 	k.ins = max(k.ins, i+1)
 	return k.put("in", i)
@@ -40,7 +40,7 @@ func (k *kernel) out(i int, v *value) {
 	k.put("out", i, v)
 }
 
-// num is a constant.
+// num returns a constant.
 func (k *kernel) num(x float64) *value { return k.bits(math.Float32bits(float32(x))) }
 
 func (k *kernel) bits(b uint32) *value {
@@ -54,7 +54,7 @@ func (k *kernel) bits(b uint32) *value {
 	return c
 }
 
-// scalar is number i that the caller gives.
+// scalar is parameter i of the loop.
 func (k *kernel) scalar(i int) *value {
 	for len(k.scalars) <= i {
 		k.scalars = append(k.scalars, &value{op: "scalar", i: len(k.scalars)})
@@ -73,33 +73,32 @@ func (k *kernel) or(a, b *value) *value      { return k.put("or", 0, a, b) }
 func (k *kernel) fma(a, b, c *value) *value  { return k.put("FMADD", 0, a, b, c) }  // a·b + c
 func (k *kernel) fnma(a, b, c *value) *value { return k.put("FNMADD", 0, a, b, c) } // c − a·b
 
-// min and max give b where one of both is NaN.
+// min and max are b if either is NaN.
 func (k *kernel) min(a, b *value) *value { return k.put("MINPS", 0, a, b) }
 func (k *kernel) max(a, b *value) *value { return k.put("MAXPS", 0, a, b) }
 
-// less is x where a < b, else y.
+// less is x if a < b, else y.
 func (k *kernel) less(a, b, x, y *value) *value { return k.put("less", 0, a, b, x, y) }
 
-// scale is p·2ⁿ for a whole n.
+// scale is p·2ⁿ for an integral n.
 func (k *kernel) scale(p, n *value) *value { return k.put("scale", 0, p, n) }
 
-// sum adds v, sumOf a·b, to sum i, in float64; greatest keeps the greatest.
+// sum adds v, and sumOf a·b, to sum i in float64; greatest keeps the maximum.
 func (k *kernel) sum(i int, v *value)      { k.sums = max(k.sums, i+1); k.put("sum", i, v) }
 func (k *kernel) sumOf(i int, a, b *value) { k.sums = max(k.sums, i+1); k.put("sumOf", i, a, b) }
 func (k *kernel) greatest(v *value)        { k.top = true; k.put("greatest", 0, v) }
 
-// near is sum, but a few neighbours are added in float32 first.
+// near is sum, except that a few neighbours are first added in float32.
 func (k *kernel) near(i int, v *value) { k.sums = max(k.sums, i+1); k.put("near", i, v) }
 
-// next fetches the row behind input 0's into the cache, an element for an
-// element: while this row is computed the memory has time for it. There may be
-// one output.
+// next prefetches the row after input 0's while this row is computed. It takes an output's
+// register, so the loop may have only one output.
 func (k *kernel) next() { k.ahead = true; k.put("ahead", 0) }
 
-// fetch brings input i into the cache, of which nothing else is asked.
+// fetch prefetches input i, which the loop does not read otherwise.
 func (k *kernel) fetch(i int) { k.ins = max(k.ins, i+1); k.put("fetch", i) }
 
-// wide adds v to output i, which is float64; input i must be the same memory.
+// wide adds v to output i, which is float64 and must be the same memory as input i.
 func (k *kernel) wide(i int, v *value) { k.outs = max(k.outs, i+1); k.put("wide", i, v) }
 
 // poly is c[0]·xⁿ + … + c[n].

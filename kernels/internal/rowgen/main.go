@@ -1,12 +1,11 @@
 // Command rowgen writes the vector forms of package f32's loops over rows:
-// vector_amd64.s, vector_amd64.go and vector_noasm.go. A loop is a function of
-// table.go over the values of one element; this program makes it as wide as
-// the registers of AVX2 and of AVX-512 are. A test keeps what is committed as
-// it is written here.
+// vector_amd64.s, vector_amd64.go and vector_noasm.go. table.go writes a loop as a
+// function of one element; this program vectorizes it for AVX2 and AVX-512. A test checks
+// that the committed files are up to date.
 //
-//	kernel.go  what a loop is made of
+//	kernel.go  the operations of a loop
 //	table.go   the loops
-//	emit.go    from a loop to instructions: registers, forms, constants
+//	emit.go    code generation: registers, instruction forms, constants
 package main
 
 import (

@@ -2,18 +2,18 @@ package main
 
 import "math"
 
-// loop is a row of the table: a kernel and how its element is computed.
+// loop is a row of the table: a kernel's name, its doc comment, and its computation for one element.
 type loop struct {
 	name, doc string
 	body      func(k *kernel)
 }
 
-// loops lists what is written, in order.
+// loops lists the loops in the order of the generated files.
 var loops = []loop{
 	{"exp", "y = eˣ", func(k *kernel) { k.out(0, k.exp(k.in(0))) }},
 	{"sigmoid", "y = 1/(1 + e⁻ˣ)", func(k *kernel) { k.out(0, k.sigmoid(k.in(0))) }},
-	{"tanh", "y = 1 − 2/(e²ˣ + 1), and near 0, where that cancels, a polynomial", tanh},
-	{"erf", "y = erf x by its tail, and a series where that would cancel", erf},
+	{"tanh", "y = 1 − 2/(e²ˣ + 1), or a polynomial near 0, where that cancels", tanh},
+	{"erf", "y = erf x from its tail, or a series near 0, where that cancels", erf},
 	{"gelu", "y = x·Φ(x)", func(k *kernel) {
 		x := k.in(0)
 		phi, _ := k.normal(x)
@@ -55,7 +55,7 @@ var loops = []loop{
 	{"scale", "y = x·s", func(k *kernel) { k.out(0, k.mul(k.in(0), k.scalar(0))) }},
 	{"shift", "y = (x − m)·g + b", func(k *kernel) { k.out(0, k.fma(k.sub(k.in(0), k.scalar(0)), k.scalar(1), k.scalar(2))) }},
 	{"sumAll", "Σ x", func(k *kernel) { k.sum(0, k.in(0)) }},
-	{"sumNear", "Σ x, nearly", func(k *kernel) { k.near(0, k.in(0)) }},
+	{"sumNear", "Σ x, partly in float32", func(k *kernel) { k.near(0, k.in(0)) }},
 	{"sumAbout", "Σ (x − m) and Σ (x − m)²", func(k *kernel) {
 		k.next()
 		d := k.sub(k.in(0), k.scalar(0))
@@ -67,8 +67,8 @@ var loops = []loop{
 		k.near(0, k.mul(d, d))
 	}},
 	{"dot", "Σ x·y", func(k *kernel) { k.sumOf(0, k.in(0), k.in(1)) }},
-	{"greatest", "the greatest x", func(k *kernel) { k.greatest(k.in(0)) }},
-	{"expSum", "y = e^(x−s) and Σ y; no x is above s", func(k *kernel) {
+	{"greatest", "max x", func(k *kernel) { k.greatest(k.in(0)) }},
+	{"expSum", "y = e^(x−s) and Σ y, for x ≤ s", func(k *kernel) {
 		k.next()
 		y := k.fall(k.sub(k.in(0), k.scalar(0)))
 		k.near(0, y)
@@ -105,7 +105,7 @@ var loops = []loop{
 		d := k.fma(k.sub(k.in(1), k.scalar(0)), k.scalar(2), k.scalar(3))
 		k.out(0, k.fma(k.in(0), k.scalar(1), d))
 	}},
-	{"sumRows", "acc += x, acc of float64; in 1 is a later row", func(k *kernel) {
+	{"sumRows", "acc += x, with acc in float64; input 1 is a later row to prefetch", func(k *kernel) {
 		k.fetch(1)
 		k.wide(0, k.in(0))
 	}},
@@ -133,8 +133,8 @@ var loops = []loop{
 	}},
 }
 
-// exp is 2ⁿ·e^r with |r| ≤ ln(2)/2, e^r a polynomial (Cephes). Beyond the ends
-// the scale says 0 and +Inf by itself.
+// exp is 2ⁿ·eʳ with |r| ≤ ln(2)/2 and eʳ a polynomial (Cephes). Scaling by 2ⁿ underflows
+// to 0 and overflows to +Inf as it should.
 func (k *kernel) exp(x *value) *value {
 	x = k.max(k.num(-105), k.min(k.num(89), x))
 	n := k.round(k.mul(x, k.num(1.44269504088896341)))
@@ -145,9 +145,8 @@ func (k *kernel) exp(x *value) *value {
 	return k.scale(p, n)
 }
 
-// fall is eˣ for x ≤ 0 in fewer steps: ln(2) in one piece, for n·1.9·10⁻⁹ is
-// what it is off, and that matters only where eˣ is next to nothing, and a
-// polynomial one shorter (its error is 9·10⁻⁸).
+// fall is a cheaper eˣ for x ≤ 0. It uses ln(2) as one float32, whose error of n·1.9·10⁻⁹
+// matters only where eˣ is nearly 0, and a polynomial of one degree less (error 9·10⁻⁸).
 func (k *kernel) fall(x *value) *value {
 	x = k.max(k.num(-105), x)
 	n := k.round(k.mul(x, k.num(1.44269504088896341)))
@@ -167,8 +166,8 @@ func tanh(k *kernel) {
 	k.out(0, k.less(z, k.num(0.390625), near, far))
 }
 
-// tail is 2·(1 − Φ(√2·|x|)) over e^(−x²), by Abramowitz and Stegun 7.1.26;
-// rate is 0.3275911 in the measure of x.
+// tail is erfc(|x|)/e^(−x²), by Abramowitz and Stegun 7.1.26; rate is the formula's
+// p = 0.3275911, or scaled if x is.
 func (k *kernel) tail(x *value, rate float64) *value {
 	t := k.inverse(k.fma(k.abs(x), k.num(rate), k.num(1)))
 	return k.mul(k.poly(t, 1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592), t)

@@ -2,16 +2,15 @@ package spirv
 
 import "slices"
 
-// Buffers by their addresses. Where a function sees a buffer that is bound, it takes an
-// address from behind the push constants, where they stand in the order of bindings. A
-// driver need not look up a buffer then, nor whether an index is within it, and no limit
-// says how much of a buffer there is to see.
+// Buffers by device address. Bound storage buffers are replaced by 64-bit addresses, which
+// follow the push constants in order of bindings. Drivers then need no descriptor lookup
+// and no bounds check, and the limit on a binding's range does not apply.
 
-// What the edit looks at beside the opcodes of instruction.go, and what it writes.
+// Constants of SPIR-V beside those of instruction.go.
 const (
 	opMemoryModel         = 14
 	opCapability          = 17
-	opTypeVoid            = 19 // the first of the types
+	opTypeVoid            = 19 // the first type opcode
 	opTypeInt             = 21
 	opTypeVector          = 23
 	opTypeArray           = 28
@@ -32,28 +31,28 @@ const (
 
 	capabilityInt8      = 39
 	capabilityAddresses = 5347
-	modelAddresses      = 5348 // of 64 bits
+	modelAddresses      = 5348 // PhysicalStorageBuffer64
 	operandAligned      = 2
 	addressBytes        = 8
 )
 
-// addressing is a module on the way to its form for addresses.
+// addressing rewrites a module to use addresses.
 type addressing struct {
-	next     uint32                 // the first number that is free
-	made     map[uint32]instruction // types, constants and variables, by their number
-	strides  map[uint32]uint32      // of arrays
-	bindings map[uint32]uint32      // of buffers
-	bytewise bool                   // one of them has bytes
-	push     uint32                 // the constants, and what they are
+	next     uint32                 // the first unused id
+	made     map[uint32]instruction // types, constants and variables by id
+	strides  map[uint32]uint32      // array strides
+	bindings map[uint32]uint32      // buffers' bindings
+	bytewise bool                   // the module has 8-bit integers
+	push     uint32                 // the push constants' variable, and its structure
 	pushed   instruction
-	offsets  []instruction // of their members
-	// Types: a word, an address of two, and a pointer to that among the constants.
+	offsets  []instruction // of the structure's members
+	// Types: uint, uvec2 (an address), and a push constant pointer to that.
 	word, pair, place uint32
-	members           []uint32 // constants: which member is the address, by binding
+	members           []uint32 // by binding, the constant that is its address's member index
 }
 
-// Addressed is a module that finds its buffers by address, or nil if the module has no
-// push constants.
+// Addressed returns a module that accesses its buffers by address, or nil if the module
+// has no push constants.
 func Addressed(code []byte) []byte {
 	words := wordsOf(code)
 	if len(words) == 0 {
@@ -87,7 +86,7 @@ func (a *addressing) fresh() uint32 {
 	return a.next - 1
 }
 
-// survey notes what there is.
+// survey records the global declarations.
 func (a *addressing) survey(globals []instruction) {
 	for _, in := range globals {
 		switch {
@@ -120,7 +119,7 @@ func (a *addressing) survey(globals []instruction) {
 	}
 }
 
-// bytes is the size of a type in memory.
+// bytes is a type's size in memory.
 func (a *addressing) bytes(t uint32) uint32 {
 	switch in := a.made[t]; in.op {
 	case opTypeVector:
@@ -132,8 +131,8 @@ func (a *addressing) bytes(t uint32) uint32 {
 	}
 }
 
-// globals is what stands before the functions: without buffers, and with constants
-// that end in addresses, behind all types.
+// globals rewrites the declarations before the functions: buffers are removed, and push
+// constants are declared anew, after all types.
 func (a *addressing) globals(all []instruction) (out []instruction) {
 	bound, gone := uint32(0), map[uint32]bool{a.push: true}
 	for id, binding := range a.bindings {
@@ -145,7 +144,7 @@ func (a *addressing) globals(all []instruction) (out []instruction) {
 		switch {
 		case in.op == opCapability && i == 0:
 			if out = append(out, in, newInstruction(opCapability, capabilityAddresses)); a.bytewise {
-				out = append(out, newInstruction(opCapability, capabilityInt8)) // pointers to bytes are cast to
+				out = append(out, newInstruction(opCapability, capabilityInt8)) // for casts to byte pointers
 			}
 			continue
 		case in.op == opMemoryModel:
@@ -167,7 +166,7 @@ func (a *addressing) globals(all []instruction) (out []instruction) {
 	return append(out, types...)
 }
 
-// addresses declares the constants anew, with an address for each binding.
+// addresses declares the push constants with an address appended for each binding.
 func (a *addressing) addresses(bound, structure, pointer uint32) (decors, types []instruction) {
 	members, end := slices.Clone(a.pushed.words[2:]), uint32(0)
 	for i, t := range members {
@@ -198,11 +197,11 @@ func (a *addressing) addresses(bound, structure, pointer uint32) (decors, types 
 		newInstruction(opVariable, pointer, a.push, pushConstant))
 }
 
-// function is one that takes the addresses of the buffers that it sees, before
-// anything else, and says how what lies there is aligned.
+// function rewrites a function: it loads the addresses of its buffers first, and its loads
+// and stores state their alignment.
 func (a *addressing) function(code []instruction) (out []instruction) {
 	var take []instruction
-	taken := map[uint32]uint32{} // by buffer: where it is
+	taken := map[uint32]uint32{} // by buffer, its address
 	pointers := map[uint32]uint32{}
 	for i, in := range code {
 		in.words = slices.Clone(in.words)
@@ -239,7 +238,7 @@ func (a *addressing) function(code []instruction) (out []instruction) {
 	return slices.Concat(code[:begin], take, code[begin:])
 }
 
-// alignment is that of what a pointer points to.
+// alignment is the alignment of a pointer's target: the largest power of two that divides its size.
 func (a *addressing) alignment(pointer uint32) uint32 {
 	size := a.bytes(a.made[pointer].words[3])
 	return size & -size

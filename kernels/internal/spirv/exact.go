@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Exact arithmetic. A driver may compute a·b + c with one rounding or with two, as it likes, in one
-// shader so and in another otherwise, unless each operation is marked. So all
-// are: two kernels that write the same sum in the same order have the same bits
-// on any device. A kernel that wants one rounding says fma.
+// Exact arithmetic. A driver may contract a·b + c to a fused operation in one shader and
+// not in another, unless operations are decorated NoContraction. So all are: shaders that
+// compute the same sum in the same order agree bit for bit on any device. A shader that
+// wants a single rounding calls fma.
 
-// The words of SPIR-V that are looked at.
+// Constants of SPIR-V.
 const (
 	opExtInst       = 12
 	opFAdd          = 129
@@ -23,15 +23,15 @@ const (
 	noContraction   = 42
 )
 
-// rounds reports whether an instruction computes floats that a driver might fuse
-// with others, or take apart.
+// rounds reports whether an instruction is a floating-point operation that a driver might
+// contract or expand.
 func (i instruction) rounds() bool {
 	return slices.Contains([]int{opFAdd, opFSub, opFMul, opFDiv, opVectorByScale, opDot}, i.op) || i.fuses()
 }
 
 func (i instruction) fuses() bool { return i.op == opExtInst && i.words[4] == extFma }
 
-// unmarked are the instructions that compute floats without a mark.
+// unmarked returns the floating-point operations without NoContraction.
 func unmarked(all []instruction) []instruction {
 	marks := map[uint32]bool{}
 	for _, i := range all {
@@ -42,7 +42,7 @@ func unmarked(all []instruction) []instruction {
 	return slices.DeleteFunc(slices.Clone(all), func(i instruction) bool { return !i.rounds() || marks[i.words[2]] })
 }
 
-// Exact is a module in which every operation on floats stands for itself.
+// Exact returns the module with NoContraction on every floating-point operation.
 func Exact(code []byte) []byte {
 	words := wordsOf(code)
 	all := instructions(words)
@@ -56,8 +56,7 @@ func Exact(code []byte) []byte {
 	return slices.Insert(slices.Clone(code), 4*all[first].at, marks...)
 }
 
-// Roundings counts the operations on floats in a module, and those that a driver may
-// fuse or take apart.
+// Roundings counts the floating-point operations of a module, and those without NoContraction.
 func Roundings(code []byte) (all, loose int) {
 	list := instructions(wordsOf(code))
 	for _, i := range list {
@@ -68,7 +67,7 @@ func Roundings(code []byte) (all, loose int) {
 	return all, len(unmarked(list))
 }
 
-// Fuses reports whether a module asks for a product and a sum with one rounding.
+// Fuses reports whether a module uses fma.
 func Fuses(code []byte) bool {
 	return slices.ContainsFunc(instructions(wordsOf(code)), instruction.fuses)
 }

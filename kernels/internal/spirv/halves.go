@@ -13,13 +13,12 @@ var (
 	floatBuffers = map[string]bool{"float": true, "vec4": true}
 )
 
-// TypesConstant is the number of the constant that says by binding, in two bits each,
-// what a buffer holds: float32, float16, bfloat16.
+// TypesConstant is the id of the specialization constant with the buffers' element types,
+// two bits per binding: float32, float16, bfloat16.
 const TypesConstant = 20
 
-// halfPreamble is between 16-bit floats and float32: float16 is 1, bfloat16 2.
-// What is no even split is rounded to the even neighbour; drivers' own packing
-// need not do that.
+// halfPreamble converts between 16-bit floats (float16 is 1, bfloat16 is 2) and float32,
+// rounding to nearest even, which packHalf2x16 need not do.
 const halfPreamble = `
 layout(constant_id = 20) const uint TYPES = 0; // what a buffer holds, two bits for each binding
 float widened(uint kind, uint h) { return kind == 2 ? uintBitsToFloat(h << 16) : unpackHalf2x16(h & 0xffffu).x; }
@@ -33,9 +32,9 @@ uint narrowed(uint kind, float v) {
 }
 `
 
-// Halves makes of a shader's text its form for 16-bit floats: float buffers
-// become words, and what is loaded from them and stored to them goes through
-// functions. Invocations that own half of a word each change only that half.
+// Halves rewrites a shader's text for 16-bit floats: float buffers become buffers of
+// 32-bit words, accessed through functions. A store changes only its half of a word, as
+// the other half may belong to another invocation.
 func Halves(text string, args []string) string {
 	kindOf := bufferKinds(args)
 	text = commentText.ReplaceAllString(text, "")
@@ -65,7 +64,7 @@ func Halves(text string, args []string) string {
 	return rewriteHalves(text[:at], names) + halfPreamble + rewriteHalves(text[at:], names)
 }
 
-// bufferKinds is what a shader's names for element types mean.
+// bufferKinds resolves a shader's element type macros, which args define.
 func bufferKinds(args []string) func(string) string {
 	defines := map[string]string{}
 	for _, a := range args {
@@ -80,7 +79,7 @@ func bufferKinds(args []string) func(string) string {
 	}
 }
 
-// FloatBindings are those that a shader declares as floats.
+// FloatBindings returns the bindings that a shader declares as float buffers.
 func FloatBindings(text string, args []string) map[int]bool {
 	kindOf, floats := bufferKinds(args), map[int]bool{}
 	for _, m := range bufferLine.FindAllStringSubmatch(text, -1) {
@@ -124,7 +123,7 @@ const (
 
 var indexedName = regexp.MustCompile(`\b(\w+)\[`)
 
-// rewriteHalves replaces name[i] by a load, and name[i] = x; by a store.
+// rewriteHalves replaces name[i] by a call that loads, and name[i] = x; by one that stores.
 func rewriteHalves(text string, names map[string]bool) string {
 	var b strings.Builder
 	for {
@@ -159,10 +158,10 @@ func rewriteHalves(text string, names map[string]bool) string {
 	}
 }
 
-// assignment is what follows an element that is stored to, and one byte more.
+// assignment matches what follows the element in an assignment.
 var assignment = regexp.MustCompile(`^ ([-+*/]?)= `)
 
-// closing is where the bracket that was opened before from is closed.
+// closing is the index of the bracket that closes the one opened before from.
 func closing(text string, from int) int {
 	depth := 1
 	for i := from; ; i++ {

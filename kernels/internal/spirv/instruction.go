@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The opcodes that are looked at.
+// Opcodes.
 const (
 	opSource            = 3
 	opSourceExtension   = 4
@@ -34,7 +34,7 @@ const (
 	spirvHeader   = 5  // words
 )
 
-// instruction is one of a module: its place, opcode and words.
+// instruction is an instruction of a module: its offset in words, opcode and words.
 type instruction struct {
 	at, op int
 	words  []uint32
@@ -61,7 +61,7 @@ func wordsOf(code []byte) []uint32 {
 	return words
 }
 
-// result is the value that an instruction of a function makes, or 0.
+// result is the id of an instruction's result, or 0. The instruction must be in a function.
 func (i instruction) result() uint32 {
 	switch {
 	case i.op == opLabel:
@@ -72,7 +72,7 @@ func (i instruction) result() uint32 {
 	return i.words[2]
 }
 
-// spirvText is a string: four characters a word, up to a zero.
+// spirvText decodes a literal string: four bytes per word, ended by a zero.
 func spirvText(words []uint32) string {
 	var b []byte
 	for _, w := range words {
@@ -90,9 +90,9 @@ func bytesOf(words []uint32) []byte {
 	return out
 }
 
-// withoutInterfaces is an entry point that does not name what is gone.
+// withoutInterfaces removes the variables in gone from an entry point's interface.
 func withoutInterfaces(in instruction, gone map[uint32]bool) instruction {
-	name := 3 // the words of the name end with one that has a zero
+	name := 3 // the name's last word ends in a zero byte
 	for in.words[name]>>24 != 0 {
 		name++
 	}

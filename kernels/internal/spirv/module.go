@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Module is a module that was compiled without optimization: its functions have names.
+// Module is a module that was compiled without optimization, so that its functions have names.
 type Module struct {
 	header    [spirvHeader]uint32
-	globals   []instruction // all before the first function
+	globals   []instruction // all instructions before the first function
 	functions []function
-	named     map[string]int // function, by its name in GLSL
+	named     map[string]int // functions by their names in GLSL
 	byID      map[uint32]int
-	float     uint32 // the type
+	float     uint32 // id of the type
 }
 
 type function struct {
@@ -21,7 +21,7 @@ type function struct {
 	code        []instruction
 }
 
-// Read takes a module apart.
+// Read parses a module.
 func Read(code []byte) *Module {
 	m := &Module{named: map[string]int{}, byID: map[uint32]int{}}
 	words := wordsOf(code)
@@ -50,23 +50,22 @@ func Read(code []byte) *Module {
 	return m
 }
 
-// Edit is a module in which functions get other bodies: calls of others, one
-// after another.
+// Edit is a copy of a module in which functions get new bodies: sequences of calls.
 type Edit struct {
 	*Module
-	next      uint32 // the first number that is free
-	numbers   map[uint32]uint32
-	constants []instruction // of the numbers
+	next      uint32            // the first unused id
+	numbers   map[uint32]uint32 // by bits, a constant's id
+	constants []instruction
 	bodies    map[int][]instruction
-	at        int // the function that is written
+	at        int // the function that is being written
 }
 
-// Edit begins an edit; the module stays as it is.
+// Edit starts an edit, which does not change the module.
 func (m *Module) Edit() *Edit {
 	return &Edit{Module: m, next: m.header[3], numbers: map[uint32]uint32{}, bodies: map[int][]instruction{}}
 }
 
-// function is the number of one. One that is not there is our own mistake.
+// function is the index of a function; a missing one is a bug.
 func (m *Module) function(name string) int {
 	i, ok := m.named[name]
 	if !ok {
@@ -80,7 +79,7 @@ func (e *Edit) fresh() uint32 {
 	return e.next - 1
 }
 
-// Write begins the body of a function, and gives its parameters.
+// Write starts a new body of a function and returns its parameters.
 func (e *Edit) Write(name string) (parameters []uint32) {
 	e.at = e.function(name)
 	code := e.functions[e.at].code
@@ -95,14 +94,14 @@ func (e *Edit) Write(name string) (parameters []uint32) {
 	return parameters
 }
 
-// Call appends a call and gives what it returns.
+// Call appends a call and returns its result.
 func (e *Edit) Call(name string, args ...uint32) uint32 {
 	f, id := e.functions[e.function(name)], e.fresh()
 	e.bodies[e.at] = append(e.bodies[e.at], newInstruction(opFunctionCall, append([]uint32{f.returns, id, f.id}, args...)...))
 	return id
 }
 
-// Number is a float32 as a constant, by its bits.
+// Number returns a float32 constant with these bits.
 func (e *Edit) Number(bits uint32) uint32 {
 	id, ok := e.numbers[bits]
 	if !ok {
@@ -113,7 +112,7 @@ func (e *Edit) Number(bits uint32) uint32 {
 	return id
 }
 
-// code is a function's, as it is now.
+// code is the current code of function i.
 func (e *Edit) code(i int) []instruction {
 	if body, ok := e.bodies[i]; ok {
 		return append(slices.Clip(body), newInstruction(opReturn), newInstruction(opFunctionEnd))
@@ -121,7 +120,7 @@ func (e *Edit) code(i int) []instruction {
 	return e.functions[i].code
 }
 
-// reached is the functions that main calls, and the variables that those see.
+// reached finds the functions that main calls, directly or not, and the variables they use.
 func (e *Edit) reached() (called []bool, seen map[uint32]bool) {
 	called, seen = make([]bool, len(e.functions)), map[uint32]bool{}
 	for list := []int{e.function("main")}; len(list) > 0; {
@@ -142,11 +141,11 @@ func (e *Edit) reached() (called []bool, seen map[uint32]bool) {
 	return called, seen
 }
 
-// Code is the whole module, without what nobody calls and buffers that nobody sees.
+// Code returns the edited module without unused functions and buffers.
 func (e *Edit) Code() []byte {
 	called, seen := e.reached()
 	var code []instruction
-	made := map[uint32]bool{} // in functions that stay
+	made := map[uint32]bool{} // results of remaining functions
 	for i := range e.functions {
 		if called[i] {
 			for _, in := range e.code(i) {

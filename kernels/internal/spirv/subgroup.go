@@ -2,13 +2,11 @@ package spirv
 
 import "fmt"
 
-// Subgroups looks for instructions that ask a whole subgroup for something where only
-// some of its lanes may have come: under a condition that differs between lanes. It is
-// undefined there. Drivers for the processor give what was meant all the same; those of
-// graphics processors do not. A condition differs if it may depend on the lane's number,
-// on a scan, or on memory at an address that does. asked counts the instructions for
-// subgroups, and partly describes those under such a condition. Calls are not followed:
-// what is optimized has none.
+// Subgroups finds subgroup operations in non-uniform control flow, where they are
+// undefined: CPU drivers still do what was meant, but GPU drivers do not. A condition is
+// non-uniform if it may depend on the lane's index, on a scan, or on memory at an address
+// that does. asked counts the subgroup operations, and partly describes those under such a
+// condition. Calls are not followed, as optimized modules have none.
 func Subgroups(code []byte) (asked int, partly []string) {
 	s := readBlocks(code)
 	s.spread()
@@ -18,14 +16,14 @@ func Subgroups(code []byte) (asked int, partly []string) {
 				continue
 			}
 			if asked++; s.partly[b] {
-				partly = append(partly, fmt.Sprintf("instruction %d of block %%%d runs under a condition that lanes do not share", in.op, block.label))
+				partly = append(partly, fmt.Sprintf("opcode %d in block %%%d runs under a condition that differs between lanes", in.op, block.label))
 			}
 		}
 	}
 	return asked, partly
 }
 
-// Instructions of SPIR-V that the analysis tells from others.
+// Opcodes that the analysis distinguishes.
 const (
 	opVectorShuffle     = 79
 	opCompositeExtract  = 81
@@ -45,12 +43,12 @@ const (
 	builtIn             = 11 // a decoration
 )
 
-// wantsAll reports whether an instruction is for all lanes at once.
+// wantsAll reports whether an instruction needs all lanes.
 func (in instruction) wantsAll() bool {
 	return in.op >= opElect && in.op <= opLastSubgroup || in.op == opControlBarrier || in.op >= opFirstCooperative && in.op <= opLastCooperative
 }
 
-// reads lists the values that an instruction's result is made of.
+// reads lists the ids that an instruction's result depends on.
 func (in instruction) reads() []uint32 {
 	w := in.words
 	switch in.op {
@@ -70,13 +68,13 @@ func (in instruction) reads() []uint32 {
 	return w[3:]
 }
 
-// same reports whether all lanes have the same result whatever they put in.
+// same reports whether the result is uniform whatever the operands are.
 func (in instruction) same() bool {
 	switch {
 	case in.op > opElect && in.op <= opBallot: // all, any, equal, broadcasts, the ballot
 		return true
 	case in.op >= opFirstArithmetic && in.op <= opLastArithmetic:
-		return in.words[4] == 0 // a reduction, no scan
+		return in.words[4] == 0 // a reduction rather than a scan
 	}
 	return false
 }
@@ -87,11 +85,11 @@ type basicBlock struct {
 	next  []int
 }
 
-// analyzed is a module's one function, and which of its values and blocks differ between lanes.
+// analyzed is a module's only function, with the values and blocks that differ between lanes.
 type analyzed struct {
 	blocks  []*basicBlock
 	differs map[uint32]bool
-	partly  []bool // by block: only some lanes may come
+	partly  []bool // by block: only some lanes may enter
 }
 
 func readBlocks(code []byte) *analyzed {
@@ -102,7 +100,7 @@ func readBlocks(code []byte) *analyzed {
 		switch {
 		case in.op == opDecorate && in.words[2] == builtIn:
 			switch in.words[3] {
-			case 27, 28, 29, 41: // the invocation's place in its group and in all, its index, its lane
+			case 27, 28, 29, 41: // LocalInvocationId, GlobalInvocationId, LocalInvocationIndex, SubgroupLocalInvocationId
 				s.differs[in.words[1]] = true
 			}
 		case in.op == opLabel:
@@ -135,7 +133,7 @@ func readBlocks(code []byte) *analyzed {
 	return s
 }
 
-// spread works out what differs, until nothing new does.
+// spread propagates non-uniformity to a fixed point.
 func (s *analyzed) spread() {
 	meets := s.meet()
 	for changed := true; changed; {
@@ -189,7 +187,7 @@ func (s *analyzed) markPhis(b int, mark func(uint32)) {
 	}
 }
 
-// before is the blocks that lanes may come to from a block before they meet.
+// before returns the blocks that are reachable from b before lanes meet again.
 func (s *analyzed) before(b, meet int) map[int]bool {
 	found := map[int]bool{}
 	var visit func(int)
@@ -208,12 +206,12 @@ func (s *analyzed) before(b, meet int) map[int]bool {
 	return found
 }
 
-// meet works out, for each block, where lanes that part at it meet again: the first block that
-// all ways to the end come through, its immediate postdominator; -1 is the end. That is the merge which
-// the block declares, unless lanes leave by break or continue.
+// meet computes each block's immediate postdominator, where lanes that diverge at the block
+// reconverge; -1 is the end. It is the block's declared merge, unless lanes leave by break
+// or continue.
 func (s *analyzed) meet() []int {
 	n := len(s.blocks)
-	rank, order := make([]int, n), []int(nil) // by the reverse of the graph, from the end
+	rank, order := make([]int, n), []int(nil) // of the reversed graph, from the end
 	from := make([][]int, n)
 	for b, block := range s.blocks {
 		rank[b] = -1
