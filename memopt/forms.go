@@ -8,6 +8,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/planner"
+	"memopt/planner/cluster"
 	"memopt/planner/forms"
 )
 
@@ -97,9 +98,9 @@ func requestOf(c configs.Config) planner.Request {
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
 	for _, q := range c.Requests {
-		want := planner.ClusterRequest{ID: q.Cluster, Strategy: q.Strategy, Count: q.Count, Where: q.Pos.String() + ": "}
+		want := cluster.Request{ID: q.Cluster, Type: q.Strategy, Count: q.Count, Where: q.Pos.String() + ": "}
 		for _, l := range q.Layers {
-			want.Places = append(want.Places, planner.Places{First: int(l.First), Last: int(l.Last)})
+			want.Places = append(want.Places, cluster.Places{First: int(l.First), Last: int(l.Last)})
 		}
 		r.Clusters = append(r.Clusters, want)
 	}

@@ -18,7 +18,7 @@ func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
 		return nil
 	}
 	a := p.Analysis
-	asked := requested(p)
+	asked := p.Request.Clusters
 	lines, err := a.Table(asked, m.sizes())
 	if err != nil {
 		return err
@@ -134,18 +134,6 @@ func (m *Model) simulate(a *cluster.Analysis, choices []cluster.Choice) (r simul
 		r.at = o.Nodes[r.lives.At].Name
 	}
 	return r, err
-}
-
-// requested is the plan's clusters as the table takes them.
-func requested(p *planner.Plan) (list []cluster.Request) {
-	for _, c := range p.Request.Clusters {
-		r := cluster.Request{ID: c.ID, Type: c.Strategy, Count: c.Count}
-		for _, l := range c.Places {
-			r.Places = append(r.Places, cluster.Places(l))
-		}
-		list = append(list, r)
-	}
-	return list
 }
 
 // planFile is where the clusters were asked for; a level asks for itself.

@@ -5,6 +5,7 @@ import (
 
 	"memopt/memopt/zoo"
 	"memopt/planner"
+	"memopt/planner/cluster"
 )
 
 // TestBindRequests: a plan that is read back knows what was asked of clusters.
@@ -25,7 +26,7 @@ func TestBindRequests(t *testing.T) {
 			break
 		}
 	}
-	p, err := planner.Make(g, planner.Request{Dims: dims, Clusters: []planner.ClusterRequest{{ID: id, Strategy: 1, Count: 2}}})
+	p, err := planner.Make(g, planner.Request{Dims: dims, Clusters: []cluster.Request{{ID: id, Type: 1, Count: 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}

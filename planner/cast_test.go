@@ -7,6 +7,7 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/planner"
+	"memopt/planner/cluster"
 )
 
 // wide is a step whose backward pass reads a cast's result; its source is
@@ -39,7 +40,7 @@ func TestCastCompromise(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 8}, Boundary: true,
-				Clusters: []planner.ClusterRequest{{ID: "Cast+", Strategy: 2, Count: -1}}})
+				Clusters: []cluster.Request{{ID: "Cast+", Type: 2, Count: -1}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"memopt/planner/cluster"
 )
 
 // configText is requests in ONNX Runtime's spelling, with layer sets in ours.
-func configText(requests ...ClusterRequest) string {
+func configText(requests ...cluster.Request) string {
 	var parts []string
 	for _, r := range requests {
 		count := fmt.Sprint(r.Count)
@@ -22,18 +24,18 @@ func configText(requests ...ClusterRequest) string {
 			}
 			count = "{" + strings.Join(places, ",") + "}"
 		}
-		parts = append(parts, fmt.Sprintf("%s:%d:%s", r.ID, r.Strategy, count))
+		parts = append(parts, fmt.Sprintf("%s:%d:%s", r.ID, r.Type, count))
 	}
 	return strings.Join(parts, ",")
 }
 
 // parseConfig reads what configText wrote. The IDs of clusters hold no colon.
-func parseConfig(s string) (requests []ClusterRequest, err error) {
+func parseConfig(s string) (requests []cluster.Request, err error) {
 	for s != "" {
 		id, rest, _ := strings.Cut(s, ":")
 		strategy, rest, ok := strings.Cut(rest, ":")
-		r := ClusterRequest{ID: id}
-		if r.Strategy, err = strconv.Atoi(strategy); err != nil || !ok {
+		r := cluster.Request{ID: id}
+		if r.Type, err = strconv.Atoi(strategy); err != nil || !ok {
 			return nil, fmt.Errorf("the request %q is not ID:strategy:count", s)
 		}
 		if set, isSet := strings.CutPrefix(rest, "{"); isSet {
@@ -49,7 +51,7 @@ func parseConfig(s string) (requests []ClusterRequest, err error) {
 				if err1 != nil || err2 != nil || !ok {
 					return nil, fmt.Errorf("the request %q should name layers like {0-3,7}", s)
 				}
-				r.Places = append(r.Places, Places{from, to})
+				r.Places = append(r.Places, cluster.Places{First: from, Last: to})
 			}
 			s = strings.TrimPrefix(rest, ",")
 		} else {

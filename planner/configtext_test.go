@@ -5,22 +5,24 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"memopt/planner/cluster"
 )
 
 // TestConfigText: what a plan file says of requests is read back.
 func TestConfigText(t *testing.T) {
-	want := []ClusterRequest{
-		{ID: "BiasGelu+", Strategy: 1, Count: -1},
-		{ID: "Add+Gelu+", Strategy: 2, Count: 3},
-		{ID: "MatMul+", Strategy: 1, Count: -1, Places: []Places{{0, 3}, {7, 7}}},
-		{ID: "Cast+", Strategy: 1, Count: 1},
+	want := []cluster.Request{
+		{ID: "BiasGelu+", Type: 1, Count: -1},
+		{ID: "Add+Gelu+", Type: 2, Count: 3},
+		{ID: "MatMul+", Type: 1, Count: -1, Places: []cluster.Places{{First: 0, Last: 3}, {First: 7, Last: 7}}},
+		{ID: "Cast+", Type: 1, Count: 1},
 	}
 	for n := range len(want) + 1 {
 		got, err := parseConfig(configText(want[:n]...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(slices.Clone(want[:n]), append([]ClusterRequest{}, got...)); d != "" {
+		if d := cmp.Diff(slices.Clone(want[:n]), append([]cluster.Request{}, got...)); d != "" {
 			t.Error(d)
 		}
 	}

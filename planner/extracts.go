@@ -25,7 +25,7 @@ type Extract struct {
 // Wants reports whether a setting asks for an entry of an extract.
 func (r Request) Wants(id string, entry int) bool {
 	for _, w := range r.Clusters {
-		if w.ID == id && w.Strategy == cluster.Compromise && w.wants(entry) {
+		if w.ID == id && w.Type == cluster.Compromise && w.Wants(entry) {
 			return true
 		}
 	}
@@ -61,7 +61,7 @@ func (s *search) extractRows(again []bool, plain, here form) (rows []Cluster, er
 		row.Saving, row.Bytes = cluster.Formula(all), s.m.size(all)
 		_, row.BatchIndependent = all.Const()
 		for _, w := range p.Request.Clusters {
-			if w.ID == e.ID && w.Strategy == cluster.Compromise {
+			if w.ID == e.ID && w.Type == cluster.Compromise {
 				row.Requested = w.Count
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/planner"
+	"memopt/planner/cluster"
 )
 
 // TestPlans runs the cases of testdata: comment lines, a request, a graph,
@@ -106,7 +107,7 @@ func parseRequest(t *testing.T, words []string, r *planner.Request) {
 			if err != nil {
 				t.Fatalf("%q: %v", w, err)
 			}
-			r.Clusters = append(r.Clusters, planner.ClusterRequest{ID: id, Strategy: 1, Count: c})
+			r.Clusters = append(r.Clusters, cluster.Request{ID: id, Type: 1, Count: c})
 		default:
 			r.Dims[key] = int64(n)
 		}

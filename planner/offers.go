@@ -138,7 +138,7 @@ func (m *model) negligible(k *cluster.Key, all int64) bool {
 
 // names reports whether a setting asks for a key.
 func (r Request) names(k cluster.Key) bool {
-	return slices.ContainsFunc(r.Clusters, func(w ClusterRequest) bool { return w.ID == k.Parts[0].ID && w.Strategy == k.Parts[0].Type })
+	return slices.ContainsFunc(r.Clusters, func(w cluster.Request) bool { return w.ID == k.Parts[0].ID && w.Type == k.Parts[0].Type })
 }
 
 // turnChoices marks the nodes of chosen options.
@@ -197,11 +197,7 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 	}
 	by := make([]string, len(o.a.Plans)) // who asks for each place
 	for _, w := range r.Clusters {
-		want := cluster.Request{ID: w.ID, Type: w.Strategy, Count: w.Count}
-		for _, p := range w.Places {
-			want.Places = append(want.Places, cluster.Places(p))
-		}
-		asked = append(asked, want)
+		asked = append(asked, w)
 		if r.Compat == "" {
 			warnings = append(warnings, o.remarks(w, by, r.extracted(w.ID))...)
 		}
@@ -216,14 +212,14 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 }
 
 // asORT are remarks on what ONNX Runtime makes of a request, in silence: later are the requests behind it.
-func (o *offers) asORT(w ClusterRequest, later []ClusterRequest, matched int) []string {
+func (o *offers) asORT(w cluster.Request, later []cluster.Request, matched int) []string {
 	say := func(format string, args ...any) []string { return []string{w.Where + fmt.Sprintf(format, args...)} }
 	text := configText(w)
-	wins := slices.IndexFunc(later, func(x ClusterRequest) bool { return x.ID == w.ID })
+	wins := slices.IndexFunc(later, func(x cluster.Request) bool { return x.ID == w.ID })
 	switch {
 	case wins >= 0:
 		return say("%q is not heeded: in ONNX Runtime %q, which comes later, takes its place", text, configText(later[wins]))
-	case w.Strategy == 0 && slices.Contains(o.a.Spellings(), w.ID):
+	case w.Type == 0 && slices.Contains(o.a.Spellings(), w.ID):
 		return nil
 	case matched == 0:
 		return []string{o.unmatched(w)}
@@ -241,29 +237,29 @@ func (o *offers) asORT(w ClusterRequest, later []ClusterRequest, matched int) []
 
 // remarks are on one request: what its spelling means, places that another request asks for too, and what there is none
 // of. Some values of the ID can be kept in less, which strategy 2 means too.
-func (o *offers) remarks(w ClusterRequest, by []string, extracts int) (out []string) {
+func (o *offers) remarks(w cluster.Request, by []string, extracts int) (out []string) {
 	say := func(format string, args ...any) { out = append(out, w.Where+fmt.Sprintf(format, args...)) }
 	text := configText(w)
-	kinds := []int{w.Strategy}
-	if w.Strategy == 0 {
+	kinds := []int{w.Type}
+	if w.Type == 0 {
 		kinds = []int{cluster.Full, cluster.Compromise}
 	}
 	matched := 0
-	if w.Strategy == cluster.Compromise {
+	if w.Type == cluster.Compromise {
 		matched = extracts
 	}
 	var others []string
 	for _, kind := range kinds {
 		choices, spellings := o.a.Match(w.ID, kind)
 		matched += len(choices)
-		if w.Strategy == 0 {
+		if w.Type == 0 {
 			continue
 		}
 		if len(spellings) > 0 {
 			say("cluster %q means %s too: the same nodes in another order, or with what they need", w.ID, quotedList(spellings))
 		}
 		for i, c := range choices {
-			if !w.wants(i) {
+			if !w.Wants(i) {
 				continue
 			}
 			if other := by[c.Plan]; other != "" && other != text && !slices.Contains(others, other) {
@@ -290,7 +286,7 @@ func (o *offers) remarks(w ClusterRequest, by []string, extracts int) (out []str
 func (o *offers) counts(r Request) map[cluster.Choice]int {
 	counts := map[cluster.Choice]int{}
 	for _, w := range r.Clusters {
-		choices, _ := o.a.Match(w.ID, w.Strategy)
+		choices, _ := o.a.Match(w.ID, w.Type)
 		for _, c := range choices {
 			if r.Compat == "" || o.a.ID(o.a.Option(c)) == w.ID {
 				counts[c] = w.Count
@@ -301,9 +297,9 @@ func (o *offers) counts(r Request) map[cluster.Choice]int {
 }
 
 // unmatched says why a request comes to nothing.
-func (o *offers) unmatched(w ClusterRequest) string {
+func (o *offers) unmatched(w cluster.Request) string {
 	if slices.Contains(o.a.Spellings(), w.ID) {
-		if w.Strategy == cluster.Compromise {
+		if w.Type == cluster.Compromise {
 			return fmt.Sprintf("%scluster %q has no compromise (strategy 2); it is left off, and strategy 1 would compute it again", w.Where, w.ID)
 		}
 		return fmt.Sprintf("%scluster %q can only be had as a compromise (strategy 2); it is left off", w.Where, w.ID)

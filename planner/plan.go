@@ -30,7 +30,7 @@ type Request struct {
 	// Level 1 and 2 turn on every cluster, as ONNX Runtime's levels do.
 	Level int
 	// Clusters turns single clusters on.
-	Clusters []ClusterRequest
+	Clusters []cluster.Request
 	// Extracts is what of the graph could be kept in less, or is.
 	Extracts []Extract
 	// Plain is the step that this one is another form of: extra cost, its limit and shares of bytes are told against
@@ -69,27 +69,6 @@ func (s Size) of(base int64) int64 {
 		return int64(min(max(float64(base)*s.Percent/100, 1), mostShare))
 	}
 	return s.Bytes
-}
-
-// ClusterRequest turns on the first Count entries of a cluster in execution order, −1 being all of them, or the entries
-// in Places if that is not empty.
-type ClusterRequest struct {
-	ID       string
-	Strategy int
-	Count    int
-	Places   []Places
-	Where    string // of a setting, for warnings
-}
-
-// Places is a range of a cluster's entries, both ends included.
-type Places struct{ First, Last int }
-
-// wants reports whether the request turns on entry i.
-func (r ClusterRequest) wants(i int) bool {
-	if len(r.Places) == 0 {
-		return r.Count < 0 || i < r.Count
-	}
-	return slices.ContainsFunc(r.Places, func(p Places) bool { return p.First <= i && i <= p.Last })
 }
 
 // Plan is the decisions for one graph under one binding of its dims.

@@ -46,7 +46,7 @@ func TestRowsAreSimulated(t *testing.T) {
 				return small
 			}
 			// plan is one under requests, of the form in which some keys are on.
-			plan := func(requests []planner.ClusterRequest, on map[string]bool, again ...string) *planner.Plan {
+			plan := func(requests []cluster.Request, on map[string]bool, again ...string) *planner.Plan {
 				t.Helper()
 				now := make([]bool, len(lossy))
 				for i, c := range lossy {
@@ -95,11 +95,11 @@ func TestRowsAreSimulated(t *testing.T) {
 			}
 			checked := 0
 			// Some rows are on: every third that runs again, and one that is rounded.
-			var asked []planner.ClusterRequest
+			var asked []cluster.Request
 			rounded := map[string]bool{keys[len(keys)-1].ID: true}
 			for i, r := range plain.Clusters {
 				if r.How == "" && i%3 == 0 && !strings.Contains(r.Key, ",") {
-					asked = append(asked, planner.ClusterRequest{ID: r.ID, Strategy: r.Strategy, Count: -1})
+					asked = append(asked, cluster.Request{ID: r.ID, Type: r.Strategy, Count: -1})
 				}
 			}
 			some := tabulated(plan(asked, rounded))
@@ -113,7 +113,7 @@ func TestRowsAreSimulated(t *testing.T) {
 				if strings.Contains(r.Key, ",") {
 					continue
 				}
-				one := planner.ClusterRequest{ID: r.ID, Strategy: r.Strategy, Count: -1}
+				one := cluster.Request{ID: r.ID, Type: r.Strategy, Count: -1}
 				alone, other, sign := (*planner.Plan)(nil), (*planner.Plan)(nil), int64(1)
 				if r.Applied > 0 {
 					sign = -1
@@ -126,14 +126,14 @@ func TestRowsAreSimulated(t *testing.T) {
 					flipped[r.ID] = r.Applied == 0
 					alone, other = plan(nil, map[string]bool{r.ID: true}), plan(nil, flipped, ranAgain(some)...)
 				} else {
-					only := plan([]planner.ClusterRequest{one}, rounded)
+					only := plan([]cluster.Request{one}, rounded)
 					if len(only.Asked) != r.Freq {
 						continue // the ID means other places too
 					}
 					alone = plan(nil, nil, ranAgain(only)...)
-					var left []planner.ClusterRequest
+					var left []cluster.Request
 					for _, a := range asked {
-						if a.ID != r.ID || a.Strategy != r.Strategy {
+						if a.ID != r.ID || a.Type != r.Strategy {
 							left = append(left, a)
 						}
 					}

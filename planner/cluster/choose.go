@@ -9,13 +9,14 @@ type Request struct {
 	Count int // number of places, the first in execution order; −1: all
 	// Places selects places by number, from 0, instead.
 	Places []Places
+	Where  string // of a setting, for warnings
 }
 
 // Places is the places from First to Last, both included.
 type Places struct{ First, Last int }
 
-// wants reports whether place i is asked for.
-func (r Request) wants(i int) bool {
+// Wants reports whether place i is asked for.
+func (r Request) Wants(i int) bool {
 	if len(r.Places) > 0 {
 		return slices.ContainsFunc(r.Places, func(p Places) bool { return p.First <= i && i <= p.Last })
 	}
@@ -76,7 +77,7 @@ func (a *Analysis) Choose(requests []Request) Chosen {
 			for n, c := range places {
 				old := option[c.Plan]
 				switch {
-				case !r.wants(n):
+				case !r.Wants(n):
 				case r.Type == 0:
 					option[c.Plan] = -1
 				case old < 0 || a.Option(c).Ratio > a.Plans[c.Plan].Options[old].Ratio:
@@ -120,7 +121,7 @@ func (a *Analysis) chooseAsORT(requests []Request) Chosen {
 		seen[i]++
 		spared := r.Count == 0 && place == chosen.Tallies[i].Matched-1
 		if len(r.Places) > 0 {
-			spared = !r.wants(place)
+			spared = !r.Wants(place)
 		}
 		if !spared {
 			chosen.Tallies[i].Applied++
