@@ -1,10 +1,8 @@
 package planner
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"slices"
 
@@ -81,13 +79,8 @@ func (x *replayed) agrees(p *Plan) error {
 	if err := x.costs(p); err != nil {
 		return err
 	}
-	for _, limit := range []struct {
-		size        Size
-		base, needs int64
-	}{{r.Budget, fixed + p.Baseline.Arena, fixed}, {r.ActivationBudget, p.Baseline.Arena, 0}} {
-		if room := limit.size.of(limit.base) - limit.needs; !limit.size.isZero() && p.Arena > room {
-			return wrong("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
-		}
+	if room, limited := r.room(fixed, p.Baseline.Arena); limited && p.Arena > room {
+		return wrong("the plan has budgets that leave %d bytes for an arena, and one of %d bytes", room, p.Arena)
 	}
 	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
 		return wrong("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)
@@ -139,27 +132,26 @@ type priced struct {
 }
 
 // prices works out what each node costs: operations and bytes moved by the balance of the device, or in proportion to
-// that what was measured of it. What was not measured has the rate of all that was.
+// that what was measured of it. What was not measured has the rate of all that was. Nodes that are alike cost the same,
+// which tests do not take for granted.
 func (f *facts) prices() (x priced, err error) {
 	x.of = make([]price, len(f.g.Nodes))
 	units, times := 0.0, 0.0
-	known := map[uint64]price{} // by kind of node
+	like := newAlike(f.g)
 	for i, n := range f.g.Nodes {
 		stop.Poll(f.r.Context)
 		if n.Op.View {
 			continue
 		}
-		kind, is := f.kind(n)
-		of, met := known[kind]
-		if !is || !met {
-			failed := graph.Try(func() { of.flops, of.moved, err = f.work(n) })
-			if err = cmp.Or(err, failed); err != nil {
+		if k := like.first(n); k != n.ID && !checking {
+			x.of[i] = x.of[k]
+		} else {
+			of, err := work(n, f.binding, f.bytes)
+			if err != nil {
 				return x, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 			}
-			of.moved = float64(of.flops)*f.g.BytesPerFlop()/4 + of.moved/4
-			known[kind] = of
+			x.of[i] = price{of.flops, float64(of.flops)*f.g.BytesPerFlop()/4 + of.moved/4}
 		}
-		x.of[i] = of
 		if rate, known := f.r.Costs[n.Name]; known {
 			units, times = units+x.of[i].moved, times+rate*x.of[i].moved
 		}
@@ -175,68 +167,6 @@ func (f *facts) prices() (x priced, err error) {
 		x.sum.flops, x.sum.moved = x.sum.flops+x.of[i].flops, x.sum.moved+x.of[i].moved
 	}
 	return x, nil
-}
-
-// kind is the same for nodes that cost the same: those of an operator, with the same attributes, on the same shapes. It
-// is not told of a node that is given contents, or attributes of other kinds.
-func (f *facts) kind(n *graph.Node) (kind uint64, is bool) {
-	kind = maphash.Comparable(hashSeed, n.Op)
-	for _, a := range n.Attrs {
-		switch v := a.Value.(type) {
-		case int64:
-			kind = mix(kind, uint64(v))
-		case float64, string:
-			kind = mix(kind, maphash.Comparable(hashSeed, v))
-		default:
-			return 0, false
-		}
-		kind = mix(kind, maphash.String(hashSeed, a.Name))
-	}
-	for _, vs := range [...][]*graph.Value{n.Inputs, n.Outputs} {
-		kind = mix(kind, uint64(len(vs)))
-		for _, v := range vs {
-			if v == nil {
-				kind = mix(kind, 1)
-				continue
-			}
-			if v.Ints != nil {
-				return 0, false
-			}
-			kind = mix(kind, uint64(v.Type)<<8|uint64(len(f.shapes[v.ID])))
-			for _, size := range f.shapes[v.ID] {
-				kind = mix(kind, uint64(size))
-			}
-		}
-	}
-	return kind, true
-}
-
-// work is the operations of a node, and the bytes that it reads and writes.
-func (f *facts) work(n *graph.Node) (flops int64, moved float64, err error) {
-	if n.Op.Flops != nil {
-		if flops, err = f.binding.Eval(n.Op.Flops(n)); err != nil {
-			return 0, 0, err
-		}
-	}
-	for i, v := range n.Inputs {
-		switch {
-		case v == nil:
-		case n.Op.Reads == nil:
-			moved += float64(f.bytes[v.ID])
-		default:
-			elements, err := f.binding.Eval(n.Op.Reads(n, i))
-			if err != nil {
-				return 0, 0, err
-			}
-			moved += float64(elements) * float64(v.Type.Size())
-		}
-	}
-	for _, v := range n.Outputs {
-		if v != nil {
-			moved += float64(f.bytes[v.ID])
-		}
-	}
-	return flops, moved, nil
 }
 
 // checkChained replays a schedule with chains, and gives the lives that are left: each range from the launch that
@@ -540,7 +470,7 @@ func (c *checker) apart(l *Launch) error {
 			}
 			same := w.Offset == r.Offset && w.Bytes == r.Bytes
 			over := i < len(l.Out) && n.Op.Overwrites != nil && n.Op.Overwrites[i] == k
-			inPlace := i < len(l.Out) && (i == 0 || l.Parts != nil) && overInput(n, k)
+			inPlace := i < len(l.Out) && (i == 0 || l.Parts != nil) && n.OverInput(k)
 			if !same || !over && !inPlace {
 				return fmt.Errorf("%s is written over input %d (%s)", name(i), k, r.Value.Name)
 			}

@@ -8,12 +8,6 @@ import (
 	"memopt/memopt/graph"
 )
 
-// price is what a node takes, before it is weighed: operations, and bytes read and written.
-type price struct {
-	flops int64
-	moved float64 // a node may read what is large many times
-}
-
 // flops is a node's operations.
 func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].flops }
 
@@ -26,64 +20,17 @@ func (m *model) plainCost(node int32) float64 {
 // price evaluates what a node that is no view takes, once for those that are alike, and its work space.
 func (m *model) price(n *graph.Node) (scratch int64, err error) {
 	k := m.like.first(n)
-	if m.kind[n.ID] = m.kind[k]; k == n.ID {
-		var p price
-		if n.Op.Flops != nil {
-			if p.flops, err = m.eval(func() graph.Dim { return n.Op.Flops(n) }); err != nil {
-				return 0, err
-			}
+	if k == n.ID {
+		p, err := work(n, m.binding, m.bytes)
+		if err != nil {
+			return 0, err
 		}
-		for i, v := range n.Inputs {
-			bytes := int64(0)
-			switch {
-			case v == nil:
-			case n.Op.Reads == nil:
-				bytes = m.bytes[v.ID]
-			default:
-				if bytes, err = m.binding.Eval(readBytes(n, i)); err != nil {
-					return 0, err
-				}
-			}
-			p.moved += float64(bytes)
-		}
-		for _, v := range n.Outputs {
-			if v != nil {
-				p.moved += float64(m.bytes[v.ID])
-			}
-		}
-		m.kind[n.ID], m.prices = int32(len(m.prices)), append(m.prices, p)
+		m.kind[k], m.prices = int32(len(m.prices)), append(m.prices, p)
 	}
-	if k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
+	if m.kind[n.ID] = m.kind[k]; k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
 		return m.p.Work[m.op[k]], nil
 	}
-	return m.workSpace(n)
-}
-
-// eval evaluates a formula of an operator.
-func (m *model) eval(of func() graph.Dim) (n int64, err error) {
-	if failed := graph.Try(func() { n, err = m.binding.Eval(of()) }); failed != nil {
-		return 0, failed
-	}
-	return n, err
-}
-
-// readBytes is what a node reads of an input, where that need not be all.
-func readBytes(n *graph.Node, input int) graph.Dim {
-	return n.Op.Reads(n, input).Mul(graph.Num(n.Inputs[input].Type.Size()))
-}
-
-// workSpace is the bytes that a node needs besides its outputs: what its kernels do where those run, else what the
-// processor does.
-func (m *model) workSpace(n *graph.Node) (int64, error) {
-	if m.lowered {
-		if l, err := graph.Lower(n, m.binding, graph.PlanLimits); err != nil || l.Refused == "" {
-			return l.Scratch, err
-		}
-	}
-	if n.Op.Scratch == nil {
-		return 0, nil
-	}
-	return m.eval(func() graph.Dim { return n.Op.Scratch(n) })
+	return workSpace(n, m.binding, m.lowered)
 }
 
 // spaceFormula is work space as a formula; what kernels need is a number.

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -51,14 +50,10 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
 		last = v
-		bytes := uint64(v.Type.Size())
-		for _, n := range f.shapes[i] {
-			over, low := bits.Mul64(bytes, uint64(n))
-			if bytes = low; n < 0 || over != 0 || low > mostBytes {
-				return nil, fmt.Errorf("value %q of the shape %v takes more than %d bytes", v.Name, f.shapes[i], int64(mostBytes))
-			}
+		if f.bytes[i], err = bytesOf(v, f.shapes[i], f.binding); err != nil {
+			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
-		f.bytes[i], f.shows[i], f.place[i] = int64(bytes), v, v
+		f.shows[i], f.place[i] = v, v
 	}
 	for i, n := range g.Nodes {
 		stop.Poll(r.Context)
@@ -73,7 +68,7 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 			}
 		}
 		f.reads[i], f.writes[i] = f.touched(n.Inputs), f.touched(n.Outputs)
-		if f.scratch[i], err = f.workSpace(n); err != nil {
+		if f.scratch[i], err = workSpace(n, f.binding, r.Lowered); err != nil {
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 		}
 	}
@@ -103,63 +98,20 @@ func (f *facts) touched(values []*graph.Value) (places []*graph.Value) {
 	return places
 }
 
-// workSpace is the bytes that a node needs besides its outputs: of its kernels where those run, else of the processor.
-func (f *facts) workSpace(n *graph.Node) (bytes int64, err error) {
-	if f.r.Lowered {
-		l, err := graph.Lower(n, f.binding, graph.PlanLimits)
-		if err != nil {
-			return 0, err
-		}
-		if l.Refused == "" {
-			return l.Scratch, nil
-		}
-	}
-	if n.Op.Scratch == nil {
-		return 0, nil
-	}
-	if failed := graph.Try(func() { bytes, err = f.binding.Eval(n.Op.Scratch(n)) }); failed != nil {
-		err = failed
-	}
-	return bytes, err
-}
-
-// over lists the places that a node may write its first output over if they die there: inputs that the operator allows,
-// as large, read through no other input, and not held outside the graph up to the node.
+// over lists the places that a node may write its first output over if they die there: as large, and not held outside
+// the graph up to the node.
 func (f *facts) over(n *graph.Node) (places []*graph.Value) {
 	out := n.Outputs[0]
-	if out == nil || len(n.Op.InPlace) == 0 || f.place[out.ID] != out || !arena(out) || f.bytes[out.ID] == 0 {
+	if out == nil || f.place[out.ID] != out || !arena(out) || f.bytes[out.ID] == 0 {
 		return nil
 	}
-	for _, i := range n.Op.InPlace {
-		for k := i; k < len(n.Inputs) && overInput(n, k) && (k == i || variadic(n, i)); k++ {
-			v := n.Inputs[k]
-			if v == nil {
-				continue
-			}
-			p := f.place[v.ID]
-			twice := 0
-			for _, w := range n.Inputs {
-				if w != nil && f.place[w.ID] == p {
-					twice++
-				}
-			}
-			if arena(p) && twice == 1 && f.bytes[v.ID] == f.bytes[out.ID] && f.bytes[p.ID] == f.bytes[out.ID] && f.until[p.ID] < n.ID {
-				places = append(places, p)
-			}
+	for _, v := range graph.Overwritable(n, func(v *graph.Value) *graph.Value { return f.place[v.ID] }) {
+		p := f.place[v.ID]
+		if arena(p) && f.bytes[v.ID] == f.bytes[out.ID] && f.bytes[p.ID] == f.bytes[out.ID] && f.until[p.ID] < n.ID {
+			places = append(places, p)
 		}
 	}
 	return places
-}
-
-// overInput reports whether the operator may write output 0 over input k.
-func overInput(n *graph.Node, k int) bool {
-	return slices.ContainsFunc(n.Op.InPlace, func(i int) bool { return i == k || i < k && variadic(n, i) })
-}
-
-// variadic reports whether input i is the first of any number.
-func variadic(n *graph.Node, i int) bool {
-	ports, _ := n.Op.Ports()
-	return i < len(ports) && ports[i].Variadic
 }
 
 // held is, by place, the step before which it stays as it was made first, whatever runs again: the end for what lasts.

@@ -163,7 +163,7 @@ func (f *Formulas) conditions(sizes []polynomial) {
 			continue
 		}
 		for k, v := range n.Inputs {
-			if v != nil && !m.fixed[m.owner[v.ID]] && overInput(n, k) {
+			if v != nil && !m.fixed[m.owner[v.ID]] && n.OverInput(k) {
 				compare(v.ID, out.ID)
 				compare(m.owner[v.ID], out.ID)
 				if m.bytes[out.ID] == 0 && m.bytes[v.ID] == 0 {

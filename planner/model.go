@@ -3,8 +3,6 @@ package planner
 import (
 	"context"
 	"fmt"
-	"math"
-	"math/bits"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -96,12 +94,16 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 }
 
 // values evaluates the bytes of all values, and gives those that are not computed their places outside the arena.
-func (m *model) values() (err error) {
+func (m *model) values() error {
 	sizes, room := map[uint64]int64{}, int64(mostBytes)
 	for i, v := range m.g.Values {
 		bytes, met := sizes[m.like.look[i]]
 		if !met {
-			if bytes, err = m.bytesOf(v); err != nil {
+			shape, err := m.binding.Shape(v.Shape)
+			if err == nil {
+				bytes, err = bytesOf(v, shape, m.binding)
+			}
+			if err != nil {
 				return fmt.Errorf("value %q: %w", v.Name, err)
 			}
 			sizes[m.like.look[i]] = bytes
@@ -123,24 +125,6 @@ func (m *model) values() (err error) {
 		*space = align(*space) + bytes
 	}
 	return nil
-}
-
-// bytesOf is what a value takes. A product of numbers is quicker than a formula, which says what is wrong with one that
-// is too large.
-func (m *model) bytesOf(v *graph.Value) (int64, error) {
-	shape, err := m.binding.Shape(v.Shape)
-	if err != nil {
-		return 0, err
-	}
-	product := uint64(v.Type.Size())
-	for _, n := range shape {
-		high, low := bits.Mul64(product, uint64(n))
-		if high != 0 || low > math.MaxInt64 {
-			return m.binding.Eval(v.Bytes())
-		}
-		product = low
-	}
-	return int64(product), nil
 }
 
 // operators prices the nodes and makes p of them.
@@ -255,37 +239,21 @@ func (m *model) until(v int32) int32 {
 	return m.p.Until[v]
 }
 
-// overwritable adds the values of p whose bytes output 0 may be written over once they die: inputs that the operator
-// allows, as large, read through no other input, and not held up to the node.
+// overwritable adds the values of p whose bytes output 0 may be written over once they die: as large as it, and not held
+// up to the node.
 func (m *model) overwritable(all []int32, n *graph.Node, op int32) []int32 {
 	out := n.Outputs[0]
-	if len(n.Op.InPlace) == 0 || out == nil || m.owner[out.ID] != out.ID || m.fixed[out.ID] || m.bytes[out.ID] == 0 {
+	if out == nil || m.owner[out.ID] != out.ID || m.fixed[out.ID] || m.bytes[out.ID] == 0 {
 		return all
 	}
 	size := m.bytes[out.ID]
-	for _, i := range n.Op.InPlace {
-		to := i
-		if variadic(n, i) {
-			to = len(n.Inputs) - 1
-		}
-		for k := i; k <= min(to, len(n.Inputs)-1); k++ {
-			v := n.Inputs[k]
-			if v == nil {
-				continue
-			}
-			o := m.owner[v.ID]
-			twice := slices.ContainsFunc(n.Inputs[:k], m.isOf(o)) || slices.ContainsFunc(n.Inputs[k+1:], m.isOf(o))
-			if !m.fixed[o] && m.bytes[v.ID] == size && m.bytes[o] == size && !twice && m.until(m.number[o]) <= op {
-				all = append(all, m.number[o])
-			}
+	for _, v := range graph.Overwritable(n, func(v *graph.Value) int32 { return m.owner[v.ID] }) {
+		o := m.owner[v.ID]
+		if !m.fixed[o] && m.bytes[v.ID] == size && m.bytes[o] == size && m.until(m.number[o]) <= op {
+			all = append(all, m.number[o])
 		}
 	}
 	return all
-}
-
-// isOf tells the values whose owner is o.
-func (m *model) isOf(o int32) func(v *graph.Value) bool {
-	return func(v *graph.Value) bool { return v != nil && m.owner[v.ID] == o }
 }
 
 // problem is p with bytes in whole units. forced names, by node, what must run again; nil is nothing.

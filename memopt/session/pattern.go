@@ -265,34 +265,10 @@ func (t *pattern) list(vs []*graph.Value) []*graph.Tensor {
 // overwritable is the life of an input that dies here, over which output 0 may be written: as large, and read through no
 // other input. −1 is that there is none.
 func (t *pattern) overwritable(n *graph.Node, at int32, last []int32) int32 {
-	out := n.Outputs[0]
-	if len(n.Op.InPlace) == 0 || t.bytes(out) == 0 {
-		return -1
-	}
-	owner := t.p.owner
-	ins, _ := n.Op.Ports()
-	for _, i := range n.Op.InPlace {
-		to := i
-		if i < len(ins) && ins[i].Variadic {
-			to = len(n.Inputs) - 1
-		}
-		for k := i; k <= min(to, len(n.Inputs)-1); k++ {
-			v := n.Inputs[k]
-			if v == nil {
-				continue
-			}
-			o := owner[v.ID]
-			l := t.life[o.ID]
-			if l < 0 || last[o.ID] != at || t.bytes(v) != t.bytes(out) || t.lives[l].bytes != t.bytes(out) {
-				continue
-			}
-			shared := false
-			for j, w := range n.Inputs {
-				shared = shared || j != k && w != nil && owner[w.ID] == o
-			}
-			if !shared {
-				return l
-			}
+	for _, v := range graph.Overwritable(n, func(v *graph.Value) *graph.Value { return t.p.owner[v.ID] }) {
+		o, size := t.p.owner[v.ID], t.bytes(n.Outputs[0])
+		if l := t.life[o.ID]; size > 0 && l >= 0 && last[o.ID] == at && t.bytes(v) == size && t.lives[l].bytes == size {
+			return l
 		}
 	}
 	return -1
