@@ -49,13 +49,6 @@ func TestCosts(t *testing.T) {
 			t.Errorf("at one rate for all %s costs %v of the step, not %v", row.Key, a, b)
 		}
 	}
-	f, err := p.Formulas()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if share, ok := f.OverheadAt(r.Dims); !ok || math.Abs(share-p.Result.Overhead) > 1e-9 {
-		t.Errorf("the formula of the overhead says %v, the plan %v", share, p.Result.Overhead)
-	}
 	dear := map[string]float64{}
 	for name := range units {
 		dear[name] = 1e-9

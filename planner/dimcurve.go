@@ -19,15 +19,10 @@ type line struct {
 
 func (t *terms) along(dim string, b *graph.Binding) *line {
 	l := &line{terms: newTerms(), dim: dim, known: map[int64][]int64{}}
-	for _, p := range t.products {
+	for i := range t.products {
 		var row polynomial
 		err := graph.Try(func() {
-			d := graph.Num(1)
-			for _, f := range p.factors {
-				for range f.pow {
-					d = d.Mul(t.bases[f.base].dim)
-				}
-			}
+			d := t.dim(append(make(polynomial, i), 1))
 			numbers := map[string]graph.Dim{}
 			for _, name := range d.Names() {
 				if n, err := b.Eval(graph.Sym(name)); err == nil && name != dim {
@@ -105,34 +100,19 @@ func (l *line) fits(c polynomial, at, to int64) int64 {
 	return at + int64(sort.Search(int(to-at), func(i int) bool { _, ok := l.at(c, at+int64(i)+1); return !ok }))
 }
 
-// stays is the sizes around at over which a curve stays 0.
-func (l *line) stays(c polynomial, at, from, to int64) (int64, int64) {
-	if !moves(c) {
-		return from, to
-	}
-	zero := func(x int64) bool { y, ok := l.at(c, x); return ok && y == 0 }
-	lo, hi := at, at
-	for lo > from && zero(lo-1) {
-		lo--
-	}
-	for hi < to && zero(hi+1) {
-		hi++
-	}
-	return lo, hi
-}
-
-// avoids is the sizes around at over which a curve is never 0.
-func (l *line) avoids(c polynomial, at, from, to int64) (int64, int64) {
+// around is the sizes around at over which a curve is 0 if zero is true, and is not 0 otherwise.
+func (l *line) around(c polynomial, zero bool, at, from, to int64) (int64, int64) {
 	negative := polynomial(nil).plus(c, -1)
-	var root func(lo, hi int64, last bool) (int64, bool)
-	root = func(lo, hi int64, last bool) (int64, bool) {
+	// end is the first size from lo to hi, or the last, for which that is not so: halves are passed over that are proven
+	// to have none.
+	var end func(lo, hi int64, last bool) (int64, bool)
+	end = func(lo, hi int64, last bool) (int64, bool) {
 		if lo > hi {
 			return 0, false
 		}
-		if up, ok := l.between(c, lo, hi); ok && up < 0 {
-			return 0, false
-		}
-		if up, ok := l.between(negative, lo, hi); ok && up < 0 {
+		up, known := l.between(c, lo, hi)
+		down, also := l.between(negative, lo, hi)
+		if zero && known && also && up == 0 && down == 0 || !zero && (known && up < 0 || also && down < 0) {
 			return 0, false
 		}
 		if lo == hi {
@@ -143,15 +123,15 @@ func (l *line) avoids(c polynomial, at, from, to int64) (int64, int64) {
 		if last {
 			first, second = second, first
 		}
-		if x, found := root(first[0], first[1], last); found {
+		if x, found := end(first[0], first[1], last); found {
 			return x, true
 		}
-		return root(second[0], second[1], last)
+		return end(second[0], second[1], last)
 	}
-	if x, found := root(from, at-1, true); found {
+	if x, found := end(from, at-1, true); found {
 		from = x + 1
 	}
-	if x, found := root(at+1, to, false); found {
+	if x, found := end(at+1, to, false); found {
 		to = x - 1
 	}
 	return from, to

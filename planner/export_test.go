@@ -129,15 +129,6 @@ func (f *Formulas) PeakAt(dims map[string]int64) (peak int64, ok bool) {
 	return f.peakAt(v)
 }
 
-// OverheadAt is the extra cost under dims, as a share of the plain step's.
-func (f *Formulas) OverheadAt(dims map[string]int64) (share float64, ok bool) {
-	v, ok := f.values(dims)
-	if !ok {
-		return 0, false
-	}
-	return f.overheadAt(v), true
-}
-
 func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
 	b, err := graph.Bind(dims)
 	if err != nil || f.m.g.CheckBinding(b) != nil {

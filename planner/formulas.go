@@ -8,9 +8,9 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Formulas is a plan's peak and cost as functions of the dims: one solve for every size. They hold wherever the same
-// results may be written over the same inputs as under the plan's own dims, which Valid tells; Ranges says it for each
-// dim alone.
+// Formulas is a plan's peak and operations as functions of the dims: one solve for every size. They hold wherever the
+// same results may be written over the same inputs as under the plan's own dims; Ranges says where that is, for each dim
+// alone.
 type Formulas struct {
 	// Peaks are the formulas of which the peak is the largest.
 	Peaks []PeakFormula `json:"peak"`
@@ -23,7 +23,6 @@ type Formulas struct {
 	terms        *terms
 	peaks        []polynomial
 	same, differ []polynomial // differences of sizes that are 0 under the plan's dims, and that are not
-	extra, plain []float64    // cost by product
 	pinned       bool         // the work space of kernels, or that they need none, is known for the plan's own dims alone
 }
 
@@ -74,8 +73,10 @@ func (m *model) formulas(t *timeline) (f *Formulas, err error) {
 			return
 		}
 		if err = f.profile(t, sizes); err == nil {
-			f.conditions(sizes)
-			err = f.costs(t, sizes)
+			err = f.conditions(sizes)
+		}
+		if err == nil {
+			err = f.costs(t)
 		}
 	}); failed != nil {
 		err = failed
@@ -141,8 +142,9 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	return nil
 }
 
-// conditions collects what decides whether results are written over inputs: sizes being equal, and more than nothing.
-func (f *Formulas) conditions(sizes []polynomial) {
+// conditions collects what shapes take for granted of the dims, and what decides whether results are written over inputs:
+// sizes being equal, and more than nothing.
+func (f *Formulas) conditions(sizes []polynomial) error {
 	m := f.m
 	note := func(list *[]polynomial, d polynomial) {
 		if !d.equal(nil) && !slices.ContainsFunc(*list, func(p polynomial) bool { return p.equal(d) }) {
@@ -172,105 +174,59 @@ func (f *Formulas) conditions(sizes []polynomial) {
 			}
 		}
 	}
+	names := m.g.Names()
+	for _, e := range m.g.Assumed {
+		difference := e.A.Sub(e.B)
+		if slices.ContainsFunc(difference.Names(), func(n string) bool { return !slices.Contains(names, n) }) {
+			continue // another name for a dim that has one
+		}
+		p, err := f.terms.of(difference)
+		if err != nil {
+			return err
+		}
+		note(&f.same, p)
+	}
+	return nil
 }
 
-// costs sums flops and prices over the plain step and over what runs again, and what the step's form takes beyond the
-// plain one.
-func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
-	var own, again tally
+// costs sums operations over the plain step and over what runs again, and what the step's form takes beyond the plain
+// one.
+func (f *Formulas) costs(t *timeline) error {
+	var own, again polynomial
 	for _, s := range t.steps {
-		to := &own
-		if s.Again {
-			to = &again
-		}
-		if err := f.add(to, f.m, f.m.g.Nodes[s.Node], sizes); err != nil {
+		n, err := f.flops(f.m.g.Nodes[s.Node])
+		if err != nil {
 			return err
+		}
+		if s.Again {
+			again = again.plus(n, 1)
+		} else {
+			own = own.plus(n, 1)
 		}
 	}
 	plain := own
 	if other := f.m.plain; other != nil {
-		sizes, err := f.sizes(other.g)
-		if err != nil {
-			return err
-		}
-		plain = tally{}
+		plain = nil
 		for _, id := range other.nodes {
-			if err := f.add(&plain, other, other.g.Nodes[id], sizes); err != nil {
+			n, err := f.flops(other.g.Nodes[id])
+			if err != nil {
 				return err
 			}
+			plain = plain.plus(n, 1)
 		}
-		again.plus(own, 1)
-		again.plus(plain, -1)
+		again = again.plus(own, 1).plus(plain, -1)
 	}
-	f.plain, f.extra = plain.cost, again.cost
-	f.Flops, f.ExtraFlops = f.terms.text(plain.flops), f.terms.text(again.flops)
+	f.Flops, f.ExtraFlops = f.terms.text(plain), f.terms.text(again)
 	return nil
 }
 
-// tally is flops and a price, by product. A price that was measured stays in proportion to the price by flops and
-// bytes.
-type tally struct {
-	flops polynomial
-	cost  []float64
-}
-
-// add counts a node.
-func (f *Formulas) add(to *tally, m *model, n *graph.Node, sizes []polynomial) error {
-	stop.Poll(m.ctx)
-	var own polynomial
-	if n.Op.Flops != nil {
-		var err error
-		if own, err = f.terms.of(n.Op.Flops(n)); err != nil {
-			return err
-		}
+// flops is the operations of a node.
+func (f *Formulas) flops(n *graph.Node) (polynomial, error) {
+	stop.Poll(f.m.ctx)
+	if n.Op.Flops == nil {
+		return nil, nil
 	}
-	moved, err := f.transfers(n, sizes)
-	if err != nil {
-		return err
-	}
-	weight := m.rateOf(n)
-	to.flops = to.flops.plus(own, 1)
-	to.cost = weighted(weighted(to.cost, own, weight*f.m.flop), moved, weight/4)
-	return nil
-}
-
-// plus adds k times another.
-func (t *tally) plus(o tally, k int64) {
-	t.flops, t.cost = t.flops.plus(o.flops, k), weighted(t.cost, o.cost, float64(k))
-}
-
-// weighted is sum with k times a row added.
-func weighted[T int64 | float64](sum []float64, row []T, k float64) []float64 {
-	for len(sum) < len(row) {
-		sum = append(sum, 0)
-	}
-	for i, c := range row {
-		sum[i] += k * float64(c)
-	}
-	return sum
-}
-
-// transfers is the bytes that a node reads and writes.
-func (f *Formulas) transfers(n *graph.Node, sizes []polynomial) (moved polynomial, err error) {
-	for i, v := range n.Inputs {
-		switch {
-		case v == nil:
-		case n.Op.Reads == nil:
-			moved = moved.plus(sizes[v.ID], 1)
-		default:
-			read, err := f.terms.of(readBytes(n, i))
-			if err != nil {
-				return moved, err
-			}
-			moved = moved.plus(read, 1)
-		}
-	}
-	for _, v := range n.Outputs {
-		if v != nil {
-			moved = moved.plus(sizes[v.ID], 1)
-		}
-	}
-	return moved, nil
+	return f.terms.of(n.Op.Flops(n))
 }
 
 func (f *Formulas) peakAt(v []int64) (peak int64, ok bool) {
@@ -282,19 +238,6 @@ func (f *Formulas) peakAt(v []int64) (peak int64, ok bool) {
 		peak = max(peak, x)
 	}
 	return peak, true
-}
-
-func (f *Formulas) overheadAt(v []int64) float64 {
-	sum := func(cs []float64) (s float64) {
-		for i, c := range cs {
-			s += c * float64(v[i])
-		}
-		return s
-	}
-	if plain := sum(f.plain); plain > 0 {
-		return sum(f.extra) / plain
-	}
-	return 0
 }
 
 // farthest is the largest size of a dim that ranges speak of.
@@ -329,40 +272,14 @@ func (f *Formulas) along(dim string) (r Range, ok bool) {
 		r.To = min(r.To, l.fits(c, at, r.To))
 	}
 	for _, c := range same {
-		r.From, r.To = l.stays(c, at, r.From, r.To)
+		r.From, r.To = l.around(c, true, at, r.From, r.To)
 	}
 	for _, c := range differ {
-		r.From, r.To = l.avoids(c, at, r.From, r.To)
-	}
-	for _, e := range f.m.g.Assumed {
-		r.From, r.To = f.assumed(e, dim, at, r.From, r.To)
+		r.From, r.To = l.around(c, false, at, r.From, r.To)
 	}
 	pieces, ok := l.piecewise(peaks, r.From, r.To)
 	for _, p := range pieces {
 		r.Pieces = append(r.Pieces, Piece{p.from, p.to, f.Peaks[p.of].Formula, f.Peaks[p.of].Node})
 	}
 	return r, ok
-}
-
-// assumed is the sizes over which what shapes take for granted of a dim goes on to hold.
-func (f *Formulas) assumed(e graph.Assume, dim string, at, from, to int64) (int64, int64) {
-	names := f.m.g.Names()
-	unknown := func(n string) bool { return !slices.Contains(names, n) }
-	if slices.ContainsFunc(e.A.Names(), unknown) || slices.ContainsFunc(e.B.Names(), unknown) {
-		return from, to // another name for a dim that has one
-	}
-	if !e.A.Uses(dim) && !e.B.Uses(dim) {
-		return from, to
-	}
-	var p polynomial
-	var err error
-	if try := graph.Try(func() { p, err = f.terms.of(e.A.Sub(e.B)) }); try != nil || err != nil {
-		return at, at
-	}
-	l := f.terms.along(dim, f.m.binding) // it may have products that are new
-	c, ok := l.curve(p)
-	if !ok {
-		return at, at
-	}
-	return l.stays(c, at, from, to)
 }

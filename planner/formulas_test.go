@@ -2,7 +2,6 @@ package planner_test
 
 import (
 	"maps"
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -153,8 +152,21 @@ func agree(t *testing.T, p *planner.Plan, f *planner.Formulas, dims map[string]i
 	if ok && peak != q.Result.Peak {
 		t.Errorf("%v: the formula says %d, the simulation %d", dims, peak, q.Result.Peak)
 	}
-	if share, _ := f.OverheadAt(dims); math.Abs(share-q.Result.Overhead) > 1e-9 {
-		t.Errorf("%v: the overhead is %v, the simulation's %v", dims, share, q.Result.Overhead)
+	b, err := graph.Bind(dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flops := range []struct {
+		text string
+		is   int64
+	}{{f.Flops, q.Baseline.Flops}, {f.ExtraFlops, q.Result.ExtraFlops}} {
+		formula, err := graph.ParseDim(flops.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := b.Eval(formula); err != nil || n != flops.is {
+			t.Errorf("%v: %s is %d operations, %v; the simulation's are %d", dims, flops.text, n, err, flops.is)
+		}
 	}
 }
 

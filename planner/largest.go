@@ -65,13 +65,9 @@ type largest struct {
 	// floored is about where the floor comes to the room, by the last size that fits.
 	floored int64
 	planned bool // sizes are planned; of long programs none more fits
-	// first and apart are the first size that the shapes take, and how far from it the second is, once they are
-	// counted.
-	first, apart int64
-	counted      bool
 }
 
-// decisions are a plan's, with the formulas of their peak and cost.
+// decisions are a plan's, with the formulas of their peak.
 type decisions struct {
 	steps []Step
 	f     *Formulas
@@ -248,7 +244,7 @@ func (l *largest) reach(w decisions) int64 {
 			return true
 		}
 		v, ok := w.f.terms.values(b)
-		if !ok || l.r.MaxOverhead > 0 && w.f.overheadAt(v) > l.r.MaxOverhead {
+		if !ok {
 			return true
 		}
 		fixed, ok := l.fixed(b)

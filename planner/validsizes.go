@@ -27,10 +27,11 @@ func (l *largest) takes(size int64) bool {
 	return err == nil && l.g.CheckBinding(b) == nil
 }
 
-// nearby is how far from one size the next is looked for that the shapes take.
-const nearby = 512
+// nearby is how far from one size the next is looked for that the shapes take. Mostly they ask for multiples, and of few
+// numbers as large.
+const nearby = 1 << 13
 
-// nearest is the size nearest to another, between above and below, that the shapes take; 0 if none is known.
+// nearest is the size nearest to another, between above and below, that the shapes take; 0 if none is nearby.
 func (l *largest) nearest(size, above, below int64) int64 {
 	for d := range int64(nearby) {
 		down, up := size-d, size+d
@@ -41,45 +42,6 @@ func (l *largest) nearest(size, above, below int64) int64 {
 			return down
 		case up > above && up < below && l.takes(up):
 			return up
-		}
-	}
-	return l.nearestFar(size, above, below)
-}
-
-// nearestFar is nearest where no size is nearby. Mostly shapes ask for multiples, and all sizes that they take are as
-// far from each other as the first two. Of shapes that ask for something else, none is known where they do not take
-// what is looked at by that.
-func (l *largest) nearestFar(size, above, below int64) int64 {
-	if !l.counted {
-		l.counted = true
-		if l.first = l.next(1); l.first > 0 {
-			l.apart = l.next(l.first+1) - l.first
-		}
-	}
-	if l.apart <= 0 {
-		return 0
-	}
-	down := l.first + max(size-l.first, 0)/l.apart*l.apart
-	up := down + l.apart
-	if up-size < size-down {
-		down, up = up, down
-	}
-	for _, far := range []int64{down, up} {
-		if far > above && far < below && l.takes(far) {
-			return far
-		}
-	}
-	return 0
-}
-
-// mostCounted is how many sizes are looked at one by one for the next that the shapes take.
-const mostCounted = 1 << 16
-
-// next is the first size from another on that the shapes take; 0 if there is none near.
-func (l *largest) next(from int64) int64 {
-	for size := from; size < from+mostCounted; size++ {
-		if l.takes(size) {
-			return size
 		}
 	}
 	return 0
