@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"memopt/memopt/whole"
 )
 
@@ -46,25 +48,7 @@ var everyPlan = []string{"model.fingerprint", "model.nodes", "dims", "request.bu
 
 // complete refuses a file, read from data, that lacks what every plan has.
 func (f *File) complete(data []byte) error {
-	var parts map[string]json.RawMessage
-	if err := json.Unmarshal(data, &parts); err != nil {
-		return err
-	}
-	var missing []string
-	for _, field := range everyPlan {
-		part, inner, nested := strings.Cut(field, ".")
-		value, has := parts[part]
-		if nested && has {
-			var fields map[string]json.RawMessage
-			if err := json.Unmarshal(value, &fields); err != nil {
-				return err
-			}
-			_, has = fields[inner]
-		}
-		if !has {
-			missing = append(missing, field)
-		}
-	}
+	missing := slices.DeleteFunc(slices.Clone(everyPlan), func(field string) bool { return gjson.GetBytes(data, field).Exists() })
 	switch {
 	case len(missing) > 0:
 		return fmt.Errorf("it has no %s", strings.Join(missing, ", "))

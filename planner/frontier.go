@@ -27,7 +27,6 @@ type Point struct {
 	Overhead           float64 // extra cost as a share of the plain step's
 	Again              int     // launches that run again
 	Knee               bool    // the best trade: nearest to no cost and least memory
-	steps              []Step
 }
 
 // Frontier is the curve of a graph. Budgets, limits of cost and strategies in the request do not shape it.
@@ -155,12 +154,8 @@ func (s *search) fill(v *solver, found []*candidate) []*candidate {
 }
 
 func (s *search) point(name string, c *candidate) Point {
-	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), Overhead: s.m.overhead(c.cost), steps: c.t.steps}
-	for _, st := range c.t.steps {
-		if st.Again {
-			p.Again++
-		}
-	}
+	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), Overhead: s.m.overhead(c.cost)}
+	_, _, p.Again = s.m.again(c.t.steps)
 	return p
 }
 
