@@ -196,24 +196,7 @@ func (s *Schedule) each(yield func(i int, l *Launch) error) error {
 }
 
 func (p *Plan) checker(s *Schedule) *checker {
-	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1), far: map[*graph.Value]*graph.Value{}}
-}
-
-// owner is what a range that holds a value is tagged with: of a view, what it is of. Of a view of a view it is
-// remembered, so that a long row of views is passed once.
-func (c *checker) owner(v *graph.Value) *graph.Value {
-	isView := func(v *graph.Value) bool { return v.Def != nil && v.Def.Op.View }
-	if !isView(v) {
-		return v
-	}
-	of := v.Def.Inputs[0]
-	if !isView(of) {
-		return of
-	}
-	if c.far[v] == nil {
-		c.far[v] = c.owner(of)
-	}
-	return c.far[v]
+	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1)}
 }
 
 type checker struct {
@@ -221,15 +204,17 @@ type checker struct {
 	s      *Schedule
 	spaces [3]memory
 	height int64
-	now    int32                         // the launch at hand
-	change []int64                       // by launch: bytes of the arena in use, beyond the launch before
-	writes []*Ref                        // scratch
-	lives  *[]Life                       // where those that have ended go, if anywhere
-	far    map[*graph.Value]*graph.Value // by view of a view: its owner, once it was asked for
-	held   map[*graph.Value]*first       // values held outside the graph
+	now    int32                   // the launch at hand
+	change []int64                 // by launch: bytes of the arena in use, beyond the launch before
+	writes []*Ref                  // scratch
+	lives  *[]Life                 // where those that have ended go, if anywhere
+	held   map[*graph.Value]*first // values held outside the graph
 	ends   map[*graph.Node][]*graph.Value
 	behind bool // no border is to come
 }
+
+// owner is what a range that holds a value is tagged with: of a view, what it is of.
+func (c *checker) owner(v *graph.Value) *graph.Value { return c.s.shows[v.ID] }
 
 // first is where a value was written first.
 type first struct {

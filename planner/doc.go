@@ -12,8 +12,8 @@
 // Make plans, in this order; each is one file unless others are named:
 //
 //   - model.go binds the dims, and takes the names off the step: operators and values as planner/recompute has them, with
-//     their bytes, work space and prices (costs.go), worked out once for those that are alike (alike.go). replace.go says
-//     which may run again. A model does not change once it is priced.
+//     their bytes, work space and prices (operators.go, costs.go), worked out once for those that are alike (alike.go).
+//     replace.go says which may run again. A model does not change once it is priced.
 //   - prospect.go looks at a request: what everything kept takes, and what any plan costs at least.
 //   - search.go turns on what settings ask for by name, level or cluster (offers.go), and calls a strategy from its
 //     table. Fixed strategies turn nodes on that then run before the first backward step that needs them. The one for
@@ -26,9 +26,10 @@
 //     extracts.go) is more of the same simulation.
 //   - evidence.go has the floor, the bound and the gap of a plan; passes.go signs it: Plan.Search says which pass made
 //     the choice, which placed it, what each tried and took. Request.Without leaves passes out, to measure them.
-//   - check.go holds the plan against the graph. It shares nothing with the model: facts.go works out bytes, work space
-//     and who reads what last from shapes and operators, schedule.go makes launches of that with the steps and places,
-//     and these are replayed on a picture of memory (memory.go). A device gets the very list that was checked.
+//   - check.go holds the plan against the graph. It shares nothing with the model but what a single operator says:
+//     facts.go works out bytes, work space and who reads what last from shapes and operators, schedule.go makes launches
+//     of that with the steps and places, and these are replayed on a picture of memory (memory.go). A device gets the
+//     very list that was checked.
 //
 // A Plan carries its evidence, can be saved and read (file.go, fileread.go, claims.go), drawn (picture.go), exported as
 // a graph (rewrite.go) or as an edit of the file that the graph was read from (rewriteoutline.go).

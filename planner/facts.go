@@ -9,8 +9,8 @@ import (
 )
 
 // facts is what a graph comes to under a binding of its dims, worked out from its nodes, shapes and operators alone.
-// The list of launches is made of them, and Check holds plans against them: nothing here is shared with the model that
-// plans are made on.
+// The list of launches is made of them, and Check holds plans against them: nothing here comes from the model
+// that plans are made on.
 type facts struct {
 	g       *graph.Graph
 	r       Request

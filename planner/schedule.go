@@ -58,6 +58,7 @@ type Schedule struct {
 	Lives []Life
 
 	classes map[*graph.Value]class // of states that begin as zeros
+	shows   []*graph.Value         // by value: itself, or for a view what that is of
 }
 
 // SameStates reports whether two schedules have the same parameters, constants and states at the same places.
@@ -114,7 +115,7 @@ type launcher struct {
 
 // schedule is a plan's schedule without launches, and what makes those. Outputs are known when they are made.
 func (f *facts) schedule(p *Plan) (*Schedule, *launcher) {
-	s := &Schedule{Arena: p.Arena, Binding: f.binding}
+	s := &Schedule{Arena: p.Arena, Binding: f.binding, shows: f.shows}
 	l := &launcher{facts: f, s: s, steps: p.Steps, offsets: p.Offsets, current: slices.Repeat([]int32{-1}, len(f.g.Values)),
 		held: f.held(p.Steps), lives: make([]Life, 0, len(p.Offsets))}
 	l.dies = f.dies(p.Steps, l.held)

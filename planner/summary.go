@@ -45,18 +45,15 @@ type Memory struct {
 // dominant is the three largest values alive at the peak.
 func (m *model) dominant(t *timeline) []Holding {
 	const most = 3
-	top := make([]Holding, 0, most+1)
-	for _, l := range t.lives {
-		if !l.alive(t.at) || len(top) == most && l.bytes <= top[most-1].Bytes {
-			continue
-		}
+	alive := slices.DeleteFunc(slices.Clone(t.lives), func(l life) bool { return !l.alive(t.at) })
+	slices.SortStableFunc(alive, func(a, b life) int { return cmp.Compare(b.bytes, a.bytes) })
+	top := []Holding{}
+	for _, l := range alive[:min(most, len(alive))] {
 		name := "work space"
 		if !l.scratch {
 			name = m.g.Values[l.owner].Name
 		}
-		behind, _ := slices.BinarySearchFunc(top, l.bytes, func(h Holding, bytes int64) int { return cmp.Or(cmp.Compare(bytes, h.Bytes), -1) })
-		top = slices.Insert(top, behind, Holding{name, l.bytes, m.heldAt(t, &l, t.at)})
-		top = top[:min(most, len(top))]
+		top = append(top, Holding{name, l.bytes, m.heldAt(t, &l, t.at)})
 	}
 	return top
 }

@@ -54,7 +54,11 @@ func (t *Trains) String() string {
 		s += "; not trained: " + strings.Join(not, ", ")
 	}
 	if n := len(t.Statistics); n > 0 {
-		s += fmt.Sprintf("; %s the batches (%s)", map[bool]string{true: "1 running statistic follows", false: fmt.Sprintf("%d running statistics follow", n)}[n == 1], Some(t.Statistics))
+		follow := "follow"
+		if n == 1 {
+			follow = "follows"
+		}
+		s += fmt.Sprintf("; %s %s the batches (%s)", howMany(n, "running statistic"), follow, Some(t.Statistics))
 	}
 	return s
 }
