@@ -10,7 +10,7 @@ import (
 // lowest of all.
 
 // solves is the solver of the search and its staircase, which are made once.
-func (s *search) solves() *solver {
+func (s *Prospect) solves() *solver {
 	if s.solver == nil {
 		v := s.newSolver()
 		s.solver = v
@@ -21,7 +21,7 @@ func (s *search) solves() *solver {
 
 // find is the cheapest plan within a limit, or nil. Where one is known already a long program is sketched for the limit
 // alone.
-func (s *search) find(limit int64) *candidate {
+func (s *Prospect) find(limit int64) *candidate {
 	if s.known == nil || slices.Contains(s.forced, true) {
 		return s.stairs.within(limit)
 	}
@@ -36,7 +36,7 @@ func (s *search) find(limit int64) *candidate {
 
 // withinLimits answers a budget with the cheapest plan that is found within it, or a limit of extra cost with the
 // lowest.
-func withinLimits(s *search, limit int64, limited bool) (*candidate, error) {
+func withinLimits(s *Prospect, limit int64, limited bool) (*candidate, error) {
 	worth, overhead := s.plan.Request.Worth, s.plan.Request.MaxOverhead
 	most := s.m.allows(overhead)
 	if !limited && overhead == 0 || s.base.cost > most { // running more again costs more
@@ -75,7 +75,7 @@ func withinLimits(s *search, limit int64, limited bool) (*candidate, error) {
 
 // hopeless reports whether it is proven that no plan comes to what the request asks for, of those that have to fit in
 // limit bytes too, if they are limited, and may cost so much extra; or whether it looks so at a glance.
-func (s *search) hopeless(w Worth, limit int64, limited bool, most float64) bool {
+func (s *Prospect) hopeless(w Worth, limit int64, limited bool, most float64) bool {
 	v := s.solver
 	if w == (Worth{}) {
 		return false
@@ -94,7 +94,7 @@ func (s *search) hopeless(w Worth, limit int64, limited bool, most float64) bool
 }
 
 // last is the lowest plan found, for a request below every plan. Its arena is a limit that has a plan.
-func (s *search) last(limit int64) *candidate {
+func (s *Prospect) last(limit int64) *candidate {
 	v := s.solver
 	if c := s.lastSoon(limit); c != nil {
 		return c
@@ -107,7 +107,7 @@ func (s *search) last(limit int64) *candidate {
 }
 
 // lastSoon is the lowest plan without the descent to it, where that takes long or hardly leads any lower; or nil.
-func (s *search) lastSoon(limit int64) *candidate {
+func (s *Prospect) lastSoon(limit int64) *candidate {
 	v := s.solver
 	n, floor := v.operators(), v.floor
 	if n <= midProgram && limit >= floor {
@@ -137,7 +137,7 @@ const (
 )
 
 // lowestWithin is the plan with the least arena whose extra cost is within most.
-func (s *search) lowestWithin(most float64) *candidate {
+func (s *Prospect) lowestWithin(most float64) *candidate {
 	v, stairs := s.solver, s.stairs
 	best := v.base
 	// take reports whether there is a plan that is not too dear, and keeps it if it is lower.

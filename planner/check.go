@@ -80,7 +80,7 @@ func (x *replayed) agrees(p *Plan) error {
 		return err
 	}
 	if room, limited := r.room(fixed, p.Baseline.Arena); limited && p.Arena > room {
-		return wrong("the plan has budgets that leave %d bytes for an arena, and one of %d bytes", room, p.Arena)
+		return wrong("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
 	}
 	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
 		return wrong("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)

@@ -244,9 +244,9 @@ func TestCheckRules(t *testing.T) {
 		{"operations of what runs again", func(p *planner.Plan) { p.Result.ExtraFlops-- }, "operations and the plan"},
 		{"cost of what runs again", func(p *planner.Plan) { p.Result.Overhead /= 2 }, "of the plain step more, not"},
 		{"cost in measured times", func(p *planner.Plan) { p.Request.Costs = map[string]float64{"h": 2, "y": 1} }, "of the plain step more, not"},
-		{"a budget of all binds", func(p *planner.Plan) { p.Request.Budget.Bytes = p.Memory.Total - 1 }, "the plan has budgets that leave"},
-		{"a budget of the arena binds", func(p *planner.Plan) { p.Request.ActivationBudget.Bytes = p.Arena - 1 }, "the plan has budgets that leave"},
-		{"a share binds", func(p *planner.Plan) { p.Request.ActivationBudget.Percent = 10 }, "the plan has budgets that leave"},
+		{"a budget of all binds", func(p *planner.Plan) { p.Request.Budget.Bytes = p.Memory.Total - 1 }, "the plan has a budget that leaves"},
+		{"a budget of the arena binds", func(p *planner.Plan) { p.Request.ActivationBudget.Bytes = p.Arena - 1 }, "the plan has a budget that leaves"},
+		{"a share binds", func(p *planner.Plan) { p.Request.ActivationBudget.Percent = 10 }, "the plan has a budget that leaves"},
 		{"a limit of cost binds", func(p *planner.Plan) { p.Request.MaxOverhead = p.Result.Overhead / 2 }, "over its limit of"},
 		{"work space is the device's", func(p *planner.Plan) { p.Request.Lowered = true }, "the plan is wrong"},
 		{"a hold lasts", func(p *planner.Plan) {

@@ -99,11 +99,11 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.m.begin(r).planOf(p.Steps), nil
+	return x.begin().planOf(p.Steps), nil
 }
 
 // planOf is a whole plan of steps that were chosen elsewhere.
-func (s *search) planOf(steps []Step) *Plan {
+func (s *Prospect) planOf(steps []Step) *Plan {
 	c := s.m.candidateOf(steps, given)
 	return s.complete(c, c.placed.Height)
 }
@@ -180,7 +180,7 @@ func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
 			steps = slices.Insert(steps, at, Step{may[a[1]%len(may)], true})
 		}
 	}
-	return m.begin(Request{Dims: dims}).planOf(steps)
+	return (&Prospect{m: m, r: Request{Dims: dims}}).begin().planOf(steps)
 }
 
 // Again is, by node, what the plan runs again.

@@ -278,8 +278,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := x.m.begin(r)
-	p := rows.plan
+	p := x.begin().plan
 	p.Strategy, p.Steps, p.Offsets, p.Arena = f.Strategy, slices.Clone(f.Steps), f.Offsets, f.Result.Arena
 	replayed, err := p.replay()
 	if err != nil {
@@ -288,11 +287,11 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	c := &candidate{t: x.m.simulate(p.Steps), placed: pack.Solution{Offsets: f.Offsets, Height: p.Arena, Bound: f.Result.PackBound}}
 	c.cost, _, _ = x.m.again(p.Steps)
 	p.adopt(c)
-	if err := rows.turnOn(make([]bool, len(g.Nodes))); err != nil {
+	if err := x.turnOn(make([]bool, len(g.Nodes))); err != nil {
 		return nil, err
 	}
 	p.Warnings = nil // they were said when the plan was made
-	if p.Clusters, err = rows.rows(); err != nil {
+	if p.Clusters, err = x.rows(); err != nil {
 		return nil, err
 	}
 	p.Bound = f.Bound

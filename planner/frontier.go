@@ -32,11 +32,10 @@ type Point struct {
 // Frontier is the curve of a graph. Budgets, limits of cost and strategies in the request do not shape it.
 func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
-	x, err := Look(g, r)
-	if err != nil {
-		return nil, err
+	s, err := Look(g, r)
+	if err == nil {
+		err = s.prepare()
 	}
-	s, err := x.search()
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +80,7 @@ const (
 )
 
 // descent is plans from everything kept downwards.
-func (s *search) descent() []*candidate {
+func (s *Prospect) descent() []*candidate {
 	v, steps := s.newSolver(), len(s.base.t.steps)
 	sketchy, first, then := steps > 2*shortSteps, usual, usual
 	if sketchy {
@@ -124,7 +123,7 @@ func (s *search) descent() []*candidate {
 }
 
 // fill adds plans halfway down the widest jumps between some, in bytes and in cost.
-func (s *search) fill(v *solver, found []*candidate) []*candidate {
+func (s *Prospect) fill(v *solver, found []*candidate) []*candidate {
 	sorted := func() {
 		slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(b.placed.Height, a.placed.Height) })
 	}
@@ -153,7 +152,7 @@ func (s *search) fill(v *solver, found []*candidate) []*candidate {
 	return found
 }
 
-func (s *search) point(name string, c *candidate) Point {
+func (s *Prospect) point(name string, c *candidate) Point {
 	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), Overhead: s.m.overhead(c.cost)}
 	_, _, p.Again = s.m.again(c.t.steps)
 	return p
@@ -190,7 +189,7 @@ func knee(points []Point) int {
 }
 
 // references are what people do without a planner.
-func (s *search) references(c *Curve) {
+func (s *Prospect) references(c *Curve) {
 	add := func(name string, again []bool) {
 		c.References = append(c.References, s.point(name, s.m.candidate(again)))
 	}

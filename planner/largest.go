@@ -168,16 +168,15 @@ const narrow = 8
 
 // try solves a size. If it fits, the same decisions are followed as far as they go, but not beyond most.
 func (l *largest) try(size, most int64) (fits bool, err error) {
-	x, err := Look(l.g, l.question(size))
+	s, err := Look(l.g, l.question(size))
 	if err != nil {
 		return false, nil // the model has no such size
 	}
-	room, _ := l.r.room(x.m.fixedBytes(), 0)
-	if x.m.floor().Peak > room {
+	room, _ := l.r.room(s.m.fixedBytes(), 0)
+	if s.m.floor().Peak > room {
 		return false, nil
 	}
-	s, err := x.search()
-	if err != nil {
+	if err := s.prepare(); err != nil {
 		return false, err
 	}
 	c, err := l.choose(s, room)
@@ -199,7 +198,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 
 // choose is some plan of a size within the room and the limit of cost, nil for none. Clusters that settings ask for run
 // again in it, and a strategy that they name is followed.
-func (l *largest) choose(s *search, room int64) (c *candidate, err error) {
+func (l *largest) choose(s *Prospect, room int64) (c *candidate, err error) {
 	most := s.m.allows(l.r.MaxOverhead)
 	c = s.base
 	limits := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == byLimits

@@ -103,7 +103,7 @@ type Plan struct {
 
 	m *model
 	t *timeline
-	s *search // for the table; nil once that is made
+	s *Prospect // for the table; nil once that is made
 }
 
 // Make plans a training graph.

@@ -3,19 +3,28 @@ package planner
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"memopt/memopt/graph"
 )
 
-// Prospect is a request that was looked at, and can be planned. What any plan costs at least is known soon, so who
+// Prospect is a request that was looked at, and the search for its plan. What any plan costs at least is known soon, so who
 // compares forms of a step begins with the one that promises most.
 type Prospect struct {
 	m     *model
 	r     Request
-	known []Step  // a plan within the request, if one is known
-	s     *search // once what keeping everything takes was asked for
+	known []Step // a plan within the request, if one is known
 	took  time.Duration
+
+	// Once what keeping everything takes was asked for:
+	base   *candidate // that, with what settings turn on
+	plan   *Plan      // which has no steps yet
+	forced []bool     // by node: what settings turn on
+	offer  *offers    // once they were analysed
+	solver *solver    // of the staircase, which both are made when they are needed first
+	stairs *staircase
+	target int64 // arena bytes asked for; the plan's own if nothing was
 }
 
 // Look looks at a training graph.
@@ -29,10 +38,10 @@ func Look(g *graph.Graph, r Request) (*Prospect, error) {
 }
 
 // With is the prospect of the same step under another request, for the same dims, device and costs.
-func (x *Prospect) With(r Request) *Prospect { return &Prospect{m: x.m, r: r, took: x.took} }
+func (s *Prospect) With(r Request) *Prospect { return &Prospect{m: s.m, r: r, took: s.took} }
 
 // InBytes is a request with its budgets in bytes: shares are those of the step with everything kept.
-func (x *Prospect) InBytes(r Request) Request { return x.m.inBytes(r) }
+func (s *Prospect) InBytes(r Request) Request { return s.m.inBytes(r) }
 
 // Beside is the request for another form of a step that was looked at, which is its plain one.
 func (r Request) Beside(plain *Prospect) Request {
@@ -40,33 +49,37 @@ func (r Request) Beside(plain *Prospect) Request {
 	return r
 }
 
-// search is the search for a plan, with everything kept to begin with.
-func (x *Prospect) search() (*search, error) {
-	if x.s == nil {
-		begin := time.Now()
-		s := x.m.begin(x.r)
-		if err := s.prepare(); err != nil {
-			return nil, err
-		}
-		s.known = x.known
-		x.s = s
-		x.took += time.Since(begin)
+// prepare finds what keeping everything takes, and what settings turn on.
+func (s *Prospect) prepare() (err error) {
+	if s.plan != nil {
+		return nil
 	}
-	return x.s, nil
+	start := time.Now()
+	s.begin()
+	if s.forced, err = s.requested(); err != nil {
+		s.plan = nil
+		return err
+	}
+	if slices.Contains(s.forced, true) {
+		s.base = s.m.candidate(s.forced)
+	}
+	s.took += time.Since(start)
+	return nil
 }
 
-// begin is a search whose plan has no steps yet, with what keeping everything is.
-func (m *model) begin(r Request) *search {
-	base := m.keepAll()
-	p := &Plan{Graph: m.g, Request: r, m: m, Floor: m.floor(), Whole: m.summary(base)}
-	if p.Baseline = p.Whole; m.plain != nil {
-		p.Baseline = m.plain.summary(m.plain.keepAll())
+// begin is the prospect with a plan that has no steps yet, and with everything kept.
+func (s *Prospect) begin() *Prospect {
+	m := s.m
+	s.base = m.keepAll()
+	s.plan = &Plan{Graph: m.g, Request: s.r, m: m, Floor: m.floor(), Whole: m.summary(s.base)}
+	if s.plan.Baseline = s.plan.Whole; m.plain != nil {
+		s.plan.Baseline = m.plain.summary(m.plain.keepAll())
 	}
-	return &search{m: m, base: base, plan: p}
+	return s
 }
 
 // complete makes a candidate the plan, with a bound for a limit of the arena, and holds that against the graph.
-func (s *search) complete(c *candidate, limit int64) *Plan {
+func (s *Prospect) complete(c *candidate, limit int64) *Plan {
 	p := s.plan
 	p.adopt(c)
 	p.Search = Search{Choice: c.by, Placement: placing + c.placed.By, Tries: c.tries, Passes: s.m.log.passes()}
@@ -81,21 +94,19 @@ func (s *search) complete(c *candidate, limit int64) *Plan {
 }
 
 // Own is what the step costs with everything kept, as Plan.Cost tells it.
-func (x *Prospect) Own() float64 { return x.m.total + x.m.own }
+func (s *Prospect) Own() float64 { return s.m.total + s.m.own }
 
 // Arena is what everything kept takes of it.
-func (x *Prospect) Arena() (int64, error) {
-	s, err := x.search()
-	if err != nil {
+func (s *Prospect) Arena() (int64, error) {
+	if err := s.prepare(); err != nil {
 		return 0, err
 	}
 	return s.base.placed.Height, nil
 }
 
 // Fits reports whether everything can be kept, as far as settings do not ask for more.
-func (x *Prospect) Fits() (bool, error) {
-	s, err := x.search()
-	if err != nil {
+func (s *Prospect) Fits() (bool, error) {
+	if err := s.prepare(); err != nil {
 		return false, err
 	}
 	limit, limited := s.plan.Room()
@@ -104,14 +115,13 @@ func (x *Prospect) Fits() (bool, error) {
 
 // Least is what any plan costs at least, and what the plain step does with everything kept, both as Plan.Cost tells
 // them. Infinity is that there is no plan.
-func (x *Prospect) Least() (least, plain float64, err error) {
-	fits, err := x.Fits()
+func (s *Prospect) Least() (least, plain float64, err error) {
+	fits, err := s.Fits()
 	if err != nil {
 		return 0, 0, err
 	}
-	s := x.s
 	if fits || s.strategy() != byLimits {
-		return x.Own() + s.base.cost, x.m.total, nil
+		return s.Own() + s.base.cost, s.m.total, nil
 	}
 	begin := time.Now()
 	limit, _ := s.plan.Room()
@@ -119,8 +129,8 @@ func (x *Prospect) Least() (least, plain float64, err error) {
 	if !ok {
 		least = math.Inf(1)
 	}
-	x.took += time.Since(begin)
-	return x.Own() + least, x.m.total, nil
+	s.took += time.Since(begin)
+	return s.Own() + least, s.m.total, nil
 }
 
 // Apart is what a step has beside another one: nodes, values that no node makes, and bytes that the other keeps less of
@@ -133,9 +143,8 @@ type Apart struct {
 
 // LeastApart is at least what any plan of the other step costs, under the same budget: what this one's do with room for
 // all that it has apart, without the cost of that.
-func (x *Prospect) LeastApart(a Apart) (float64, error) {
-	s, err := x.search()
-	if err != nil || s.strategy() != byLimits {
+func (s *Prospect) LeastApart(a Apart) (float64, error) {
+	if err := s.prepare(); err != nil || s.strategy() != byLimits {
 		return 0, err
 	}
 	limit, limited := s.plan.Room()
@@ -144,8 +153,8 @@ func (x *Prospect) LeastApart(a Apart) (float64, error) {
 	}
 	room, work, cost := limit+min(a.Bytes, mostBytes), int64(0), 0.0
 	add := func(v *graph.Value) {
-		if v != nil && x.m.owner[v.ID] == v.ID {
-			room = min(room, mostBytes) + x.m.align(x.m.bytes[v.ID])
+		if v != nil && s.m.owner[v.ID] == v.ID {
+			room = min(room, mostBytes) + s.m.align(s.m.bytes[v.ID])
 		}
 	}
 	for _, v := range a.Values {
@@ -155,27 +164,26 @@ func (x *Prospect) LeastApart(a Apart) (float64, error) {
 		for _, v := range n.Outputs {
 			add(v)
 		}
-		if k := x.m.op[n.ID]; !n.Op.View {
-			work, cost = max(work, x.m.p.Work[k]), cost+x.m.p.Cost[k]
+		if k := s.m.op[n.ID]; !n.Op.View {
+			work, cost = max(work, s.m.p.Work[k]), cost+s.m.p.Cost[k]
 		}
 	}
 	if room += work; room >= s.base.placed.Height {
-		return x.Own() - cost, nil
+		return s.Own() - cost, nil
 	}
 	least, ok := s.solves().least(room)
 	if !ok {
 		least = math.Inf(1)
 	}
-	return x.Own() - cost + least, nil
+	return s.Own() - cost + least, nil
 }
 
 // Plan plans the request, if that comes to something of worth.
-func (x *Prospect) Plan(w Worth) (*Plan, error) {
-	if x.Own() > w.Limit() {
+func (s *Prospect) Plan(w Worth) (*Plan, error) {
+	if s.Own() > w.Limit() {
 		return nil, worthless(Floor{})
 	}
-	s, err := x.search()
-	if err != nil {
+	if err := s.prepare(); err != nil {
 		return nil, err
 	}
 	begin, p := time.Now(), s.plan
@@ -185,7 +193,7 @@ func (x *Prospect) Plan(w Worth) (*Plan, error) {
 		return nil, err
 	}
 	s.complete(chosen, s.target)
-	p.Took = x.took + time.Since(begin)
+	p.Took = s.took + time.Since(begin)
 	return p, nil
 }
 

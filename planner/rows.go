@@ -108,7 +108,7 @@ func (p *Plan) ClusterIDs() []string {
 }
 
 // rows is the plan table: every cluster, largest saving first.
-func (s *search) rows() ([]Cluster, error) {
+func (s *Prospect) rows() ([]Cluster, error) {
 	o, err := s.offered()
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s *search) rows() ([]Cluster, error) {
 		return nil, err
 	}
 	plain := whole.formOf(s.m, nil)
-	t := &tabulation{search: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, again: again, whole: whole, plain: plain.peak}
+	t := &tabulation{Prospect: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, again: again, whole: whole, plain: plain.peak}
 	rows := []Cluster{}
 	for i := range o.keys {
 		rows = append(rows, t.row(&o.keys[i]))
@@ -152,7 +152,7 @@ func (s *search) rows() ([]Cluster, error) {
 
 // tabulation is what rows of clusters are told from.
 type tabulation struct {
-	*search
+	*Prospect
 	o       *offers
 	applied []int                  // by plan: the option that is on, or −1
 	counts  map[cluster.Choice]int // what settings ask for
@@ -210,7 +210,7 @@ func (t *tabulation) row(k *cluster.Key) Cluster {
 }
 
 // keptFor lists the storage in the arena that options need to be kept instead.
-func (s *search) keptFor(options []*cluster.Option) (owners []int32) {
+func (s *Prospect) keptFor(options []*cluster.Option) (owners []int32) {
 	for _, option := range options {
 		for _, name := range option.Keeps {
 			if v := s.m.g.ByName(name); v != nil && !s.m.fixed[s.m.owner[v.ID]] {
@@ -231,7 +231,7 @@ func (m *model) size(d graph.Dim) int64 {
 }
 
 // offered analyses the program once.
-func (s *search) offered() (*offers, error) {
+func (s *Prospect) offered() (*offers, error) {
 	if s.offer == nil {
 		o, err := s.m.offers(s.plan.Request)
 		if err != nil {
@@ -244,7 +244,7 @@ func (s *search) offered() (*offers, error) {
 }
 
 // turnOn marks the nodes that levels and clusters of a request ask for.
-func (s *search) turnOn(on []bool) error {
+func (s *Prospect) turnOn(on []bool) error {
 	r := s.plan.Request
 	if r.Level == 0 && len(r.Clusters) == 0 {
 		return nil
@@ -261,7 +261,7 @@ func (s *search) turnOn(on []bool) error {
 }
 
 // otherBoundary is the peak of the request's level with layers switched the other way.
-func (s *search) otherBoundary() int64 {
+func (s *Prospect) otherBoundary() int64 {
 	r := s.plan.Request
 	r.Boundary = !r.Boundary
 	o, err := s.m.offers(r)
@@ -275,7 +275,7 @@ func (s *search) otherBoundary() int64 {
 }
 
 // whole is the step in which no value is kept in less.
-func (s *search) whole() (*model, error) {
+func (s *Prospect) whole() (*model, error) {
 	all := s.plan.Request.Extracts
 	on := slices.IndexFunc(all, func(e Extract) bool { return slices.Contains(e.On, true) })
 	if on < 0 {

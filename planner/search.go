@@ -25,22 +25,9 @@ type BudgetError struct {
 
 func (e *BudgetError) Error() string { return e.Msg }
 
-// search finds the candidate that a request asks for.
-type search struct {
-	m      *model
-	base   *candidate
-	plan   *Plan
-	offer  *offers
-	forced []bool
-	solver *solver
-	stairs *staircase
-	known  []Step // a plan within the request, if one is known
-	target int64  // arena bytes asked for; the plan's own if nothing was
-}
-
-// run is that candidate, once the search is prepared. Where a plan is known, which keeps the request, that is it if the
+// run finds the candidate that a prepared request asks for. Where a plan is known, which keeps the request, that is it if the
 // request's strategy or clusters have none.
-func (s *search) run() (*candidate, error) {
+func (s *Prospect) run() (*candidate, error) {
 	c, err := s.choose()
 	var short *BudgetError
 	if s.known == nil || !errors.As(err, &short) {
@@ -52,7 +39,7 @@ func (s *search) run() (*candidate, error) {
 }
 
 // choose is run by the request's strategy.
-func (s *search) choose() (*candidate, error) {
+func (s *Prospect) choose() (*candidate, error) {
 	r := s.plan.Request
 	limit, limited := s.plan.Room() // less than nothing where what lies outside the arena is over the budget
 	name := s.strategy()
@@ -90,19 +77,8 @@ func (s *search) choose() (*candidate, error) {
 	return c, nil
 }
 
-// prepare turns on what settings ask for.
-func (s *search) prepare() (err error) {
-	if s.forced, err = s.requested(); err != nil {
-		return err
-	}
-	if slices.Contains(s.forced, true) {
-		s.base = s.m.candidate(s.forced)
-	}
-	return nil
-}
-
 // strategy is the name of the one that the request asks for.
-func (s *search) strategy() string {
+func (s *Prospect) strategy() string {
 	r := s.plan.Request
 	if r.Strategy != "" && r.Strategy != "auto" {
 		return r.Strategy
@@ -140,7 +116,7 @@ func (m *model) inBytes(r Request) Request {
 }
 
 // cannot is the error for a limit that was not reached.
-func (s *search) cannot(limit int64, best *candidate, hint string) error {
+func (s *Prospect) cannot(limit int64, best *candidate, hint string) error {
 	fixed := s.m.fixedBytes()
 	f := s.plan.Floor
 	left := fmt.Sprintf("budget cannot be met: %s are left for the arena,", bytesText(limit))
@@ -163,7 +139,7 @@ func (s *search) cannot(limit int64, best *candidate, hint string) error {
 }
 
 // requested is the nodes that settings turn on by name, level or cluster.
-func (s *search) requested() ([]bool, error) {
+func (s *Prospect) requested() ([]bool, error) {
 	r := s.plan.Request
 	on := make([]bool, len(s.m.g.Nodes))
 	byName := map[string]*graph.Node{}
@@ -199,17 +175,17 @@ func bytesText(n int64) string {
 // strategy is one way to choose what runs again.
 type strategy struct {
 	name, doc string
-	choose    func(s *search, limit int64, limited bool) (*candidate, error)
+	choose    func(s *Prospect, limit int64, limited bool) (*candidate, error)
 }
 
 // strategies is the table; plan --strategy takes the names, and auto takes keep-all without a budget and greedy with
 // one.
 var strategies = []strategy{
-	{"keep-all", "nothing runs again", func(s *search, _ int64, _ bool) (*candidate, error) { return s.base, nil }},
-	{"recompute-cheap", "every bandwidth-bound node whose output would be kept runs again", func(s *search, _ int64, _ bool) (*candidate, error) {
+	{"keep-all", "nothing runs again", func(s *Prospect, _ int64, _ bool) (*candidate, error) { return s.base, nil }},
+	{"recompute-cheap", "every bandwidth-bound node whose output would be kept runs again", func(s *Prospect, _ int64, _ bool) (*candidate, error) {
 		return s.recompute(false, func(n *graph.Node) bool { return n.Op.Recompute == graph.Cheap })
 	}},
-	{"recompute-all", "every node that may runs again if its output would be kept, but for what crosses from layer to layer", func(s *search, _ int64, _ bool) (*candidate, error) {
+	{"recompute-all", "every node that may runs again if its output would be kept, but for what crosses from layer to layer", func(s *Prospect, _ int64, _ bool) (*candidate, error) {
 		return s.recompute(true, func(*graph.Node) bool { return true })
 	}},
 	{byLimits, "what cuts, repairs and swaps find cheapest within the budget, with a proven bound", withinLimits},
@@ -233,7 +209,7 @@ func strategyNames() string {
 
 // recompute turns on everything that can be computed again from nodes that all pass. What layers keep for each other
 // stays: without it the first node of the backward pass would bring the whole forward pass back.
-func (s *search) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, error) {
+func (s *Prospect) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, error) {
 	r := s.plan.Request
 	r.Compat, r.Boundary = "", r.Boundary && layers
 	o, err := s.m.analyse(r)

@@ -97,7 +97,7 @@ func (v *solver) solve(limit int64, ask recompute.Ask) (recompute.Answer, bool) 
 	return a.Answer, a.ok
 }
 
-func (s *search) newSolver() *solver {
+func (s *Prospect) newSolver() *solver {
 	p := s.m.problem(s.m.unit, s.forced)
 	r := s.m.solverOf(p)
 	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}

@@ -227,7 +227,7 @@ func TestNearTheFloor(t *testing.T) {
 }
 
 // searchOf is the search for a plan of a small model's step.
-func searchOf(t *testing.T, spec zoo.Spec) *search {
+func searchOf(t *testing.T, spec zoo.Spec) *Prospect {
 	t.Helper()
 	g, err := zoo.New(spec, kernels.Library)
 	if err == nil {
@@ -236,11 +236,10 @@ func searchOf(t *testing.T, spec zoo.Spec) *search {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := Look(g, Request{Dims: map[string]int64{"batch": 4, "seq": 24}})
-	if err != nil {
-		t.Fatal(err)
+	s, err := Look(g, Request{Dims: map[string]int64{"batch": 4, "seq": 24}})
+	if err == nil {
+		err = s.prepare()
 	}
-	s, err := x.search()
 	if err != nil {
 		t.Fatal(err)
 	}
