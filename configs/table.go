@@ -46,6 +46,9 @@ var (
 
 //go:generate go -C ../plugin run ./internal/gen tables
 
+// OptimizerGroup is the heading of the settings of updates.
+const OptimizerGroup = "Optimizer"
+
 // aParameter is what the lists of parameters hold.
 const aParameter = "the name of a parameter or a pattern like encoder.*"
 
@@ -98,7 +101,7 @@ var rows = slices.Concat(
 		row("lossy", func(c *Config) *string { return &c.Lossy }, choice(lossies, map[string]string{"f16": "fp16", "f8": "fp8"}), "off", stepping,
 			"Keep activations for the backward pass in a smaller type: gradients are no longer exact, and train prints by how much. Under a budget those that it takes, else those that config names, or all.", shapes),
 	),
-	group("Optimizer",
+	group(OptimizerGroup,
 		row("optimizer", func(c *Config) *string { return &c.Optimizer }, choice(optimizers, nil), "adamw", checking,
 			"Update rule; its states are part of the memory.", shapes),
 		row("lr", func(c *Config) *float64 { return &c.LR }, real(positive), 1e-3, training,

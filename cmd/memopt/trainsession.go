@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"memopt/configs"
@@ -62,9 +61,8 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 
 // idleInBridge warns of settings that are of updates, which a bridge leaves to its host.
 func idleInBridge(m *memopt.Model) (out []string) {
-	of := []string{"optimizer", "momentum", "nesterov", "beta1", "beta2", "epsilon", "weight_decay", "lr_decay", "clip_norm", "accumulate", "loss_scale", "scale_window", "lr", "warmup"}
 	for _, s := range m.Config.NonDefaults() {
-		if slices.Contains(of, s.Name) {
+		if r, _ := configs.Find(s.Name); r.Group == configs.OptimizerGroup {
 			out = append(out, fmt.Sprintf("%s: %s is not heeded: the host of a bridge updates the weights", s.Source, s.Name))
 		}
 	}
@@ -92,22 +90,19 @@ func portsOf(tensors []plugin.Tensor) (ports []memopt.Port, err error) {
 		}
 		elems := int64(1)
 		for _, n := range t.Shape {
-			if n < 0 || n > mostElems || elems > mostElems {
+			if n < 0 || n > mostElems/elems {
 				return nil, asInput(fmt.Errorf("tensor %q cannot have the shape %v", t.Name, t.Shape))
 			}
 			elems *= max(n, 1)
 			p.Shape = append(p.Shape, int(n))
-		}
-		if elems > mostElems {
-			return nil, asInput(fmt.Errorf("tensor %q cannot have the shape %v", t.Name, t.Shape))
 		}
 		ports = append(ports, p)
 	}
 	return ports, nil
 }
 
-// mostElems is more than any tensor has; twice as many dims of it are still a number.
-const mostElems = 1 << 31 << 9
+// mostElems bounds a tensor's elements.
+const mostElems = 1 << 40
 
 // Bind implements plugin.Session.
 func (t *training) Bind(ctx context.Context, inputs []plugin.Tensor, progress plugin.Progress) (plugin.Bound, error) {

@@ -12,9 +12,37 @@ import (
 	"testing"
 	"time"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/plugin"
 )
+
+// TestPortShapes: a shape whose number of elements overflows is refused like one that is too large.
+func TestPortShapes(t *testing.T) {
+	for _, c := range []struct {
+		shape []int64
+		ok    bool
+	}{
+		{[]int64{2, 3}, true}, {nil, true}, {[]int64{0, 1 << 40}, true}, {[]int64{1 << 20, 1 << 20}, true},
+		{[]int64{-1}, false}, {[]int64{1<<40 + 1}, false}, {[]int64{1 << 21, 1 << 20}, false},
+		{[]int64{1 << 40, 1 << 40}, false}, {[]int64{1 << 32, 1 << 32, 1}, false}, {[]int64{1 << 40, 1 << 24}, false},
+	} {
+		if _, err := portsOf([]plugin.Tensor{{Name: "x", Type: "f32", Shape: c.shape}}); (err == nil) != c.ok {
+			t.Errorf("%v: %v", c.shape, err)
+		}
+	}
+}
+
+// TestIdleInBridge: a bridge's host is told of every setting of updates, and of no other.
+func TestIdleInBridge(t *testing.T) {
+	cfg, _, err := configs.Asked{Command: "train", Settings: map[string]string{"loss_scale_window": "5", "lr": "0.5", "warmup": "3", "seed": "3"}}.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := idleInBridge(&memopt.Model{Config: cfg}); len(got) != 3 {
+		t.Errorf("warnings %q", got)
+	}
+}
 
 // trainer is a host of one session that does what bytes say: much of it wrong.
 type trainer struct {
