@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Asked is settings as somebody gives them to a command, from whichever face.
+// Asked is settings as a user gives them to a command, on any face.
 type Asked struct {
-	Command  string            // that is to heed them; "" for one that only shows them
+	Command  string            // the command that uses them; "": only to show them
 	Settings map[string]string // by name, as text
 	Face     Face              // where they were given
-	Folder   Folder            // where relative paths begin
+	Folder   Folder            // base of relative paths
 	Environ  []string          // NAME=value, as os.Environ has them
 }
 
-// Config merges what was given with the environment and with files. A setting that was
-// given and that the command does not heed is an error; one of the environment or of a
-// file, which are for other commands too, is left at its default and listed in Unheeded.
+// Config merges the given settings with the environment and with files. A given setting that the
+// command does not use is an error; one from the environment or a file, which may be meant for
+// other commands, is left at its default and listed in Unheeded.
 func (a Asked) Config() (c Config, warnings []string, err error) {
 	flags := Config{}
 	var file Config
@@ -46,7 +46,7 @@ func (a Asked) Config() (c Config, warnings []string, err error) {
 		}
 	}
 	environ := map[string]string{}
-	for _, entry := range slices.Backward(a.Environ) { // of two the first counts, as for os.Getenv
+	for _, entry := range slices.Backward(a.Environ) { // of duplicates the first wins, as in os.Getenv
 		name, value, _ := strings.Cut(entry, "=")
 		environ[name] = value
 	}
@@ -67,16 +67,16 @@ func (a Asked) Config() (c Config, warnings []string, err error) {
 	return c, append(warnings, StrayEnv(a.Environ)...), nil
 }
 
-// Unheeded says that a command does not heed the setting, and which do.
+// Unheeded is the message that a command does not use the setting, and which commands do.
 func (r Row) Unheeded(command string) string {
 	do := "does"
 	if len(r.Commands) > 1 {
 		do = "do"
 	}
-	return fmt.Sprintf("memopt %s does not heed it, %s %s", command, and(r.Commands), do)
+	return fmt.Sprintf("memopt %s does not use it, %s %s", command, and(r.Commands), do)
 }
 
-// only is the config with what a command does not heed at its default.
+// only resets settings that a command does not use to their defaults.
 func (c Config) only(command string) Config {
 	kept := c
 	kept.given, kept.unheeded = maps.Clone(c.given), nil
@@ -90,6 +90,5 @@ func (c Config) only(command string) Config {
 	return kept
 }
 
-// Unheeded lists what files and the environment set and the command that asked for the
-// config does not heed.
+// Unheeded lists settings from files and the environment that the command does not use.
 func (c Config) Unheeded() []Setting { return c.unheeded }

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Budget is a limit on memory, either in bytes or as a share of something the
-// caller knows. The zero Budget is no limit.
+// Budget is a limit on memory, in bytes or as a share of a total that the caller knows. The zero
+// Budget is no limit.
 type Budget struct {
 	Bytes   int64
 	Percent float64
 }
 
-// units are what may stand behind a number, in lower case. A letter alone is binary.
+// units maps suffixes of numbers, in lower case, to bytes. A letter alone is binary.
 var units = map[string]int64{
 	"b": 1,
 	"k": 1 << 10, "kib": 1 << 10, "kb": 1e3,
@@ -25,11 +25,12 @@ var units = map[string]int64{
 	"p": 1 << 50, "pib": 1 << 50, "pb": 1e15,
 }
 
-// sizeForms says how a size is written, for messages.
+// sizeForms completes error messages about sizes.
 const sizeForms = "write 6GiB, 512MiB, 6GB, 6442450944 or 60%"
 
-// ParseBudget reads a size: 6GiB, 6GB, 1.5 GiB, 6442450944, 60%, or 0.6 for the
-// same share. Units are read without regard to case, and spaces around. Fractions of a byte are rounded down: a budget is a limit.
+// ParseBudget reads a size: 6GiB, 6GB, 1.5 GiB, 6442450944, 60%, or 0.6 for the same share. Case
+// does not matter in units, nor do spaces around them. Fractions of a byte are rounded down, as a
+// budget is a limit.
 func ParseBudget(s string) (Budget, error) {
 	return parseBudget(textValue(&text{name: "budget", s: s, flat: true}))
 }
@@ -80,7 +81,7 @@ func percent(x *big.Rat) Budget {
 	return Budget{Percent: p}
 }
 
-// splitNumber cuts a number off the front of s. What follows, spaces aside, is the unit.
+// splitNumber splits a number from its unit.
 func splitNumber(s string) (number, unit string) {
 	sc := scanner{s: s}
 	if len(s) == 0 || !isDigit(s[0]) || sc.digits() != nil {
@@ -89,8 +90,7 @@ func splitNumber(s string) (number, unit string) {
 	return s[:sc.i], strings.TrimLeft(s[sc.i:], " ")
 }
 
-// exact reads a decimal number without rounding. Numbers whose text is long enough
-// to make that expensive are not sizes.
+// exact reads a decimal number without rounding. Texts so long that this would be slow are refused.
 func exact(digits string) (*big.Rat, bool) {
 	if len(digits) > 64 {
 		return nil, false
@@ -103,8 +103,8 @@ func exact(digits string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(digits)
 }
 
-// Of returns the budget in bytes where the whole is base, at most the largest
-// int64. The zero Budget, no limit, is 0.
+// Of returns the budget in bytes, shares being shares of base; at most the largest int64. It is 0
+// for the zero Budget.
 func (b Budget) Of(base int64) int64 {
 	if b.Percent == 0 {
 		return b.Bytes
@@ -124,8 +124,8 @@ func (b Budget) Of(base int64) int64 {
 // IsZero reports whether there is no limit.
 func (b Budget) IsZero() bool { return b == Budget{} }
 
-// String prints the budget so that ParseBudget reads the same one, as short as
-// that can be: 6GiB, 6GB, 1000001. No limit prints as nothing.
+// String prints the budget in the shortest form that ParseBudget reads: 6GiB, 6GB, 1000001; "" for
+// no limit.
 func (b Budget) String() string {
 	switch {
 	case b.IsZero():
@@ -145,7 +145,7 @@ func (b Budget) String() string {
 	return short
 }
 
-// exactUnits is the units that String prints, the preferred first.
+// exactUnits lists the units that String prints, in the order of preference.
 var exactUnits = []struct {
 	name  string
 	bytes int64
@@ -156,8 +156,8 @@ var exactUnits = []struct {
 
 var binaryUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 
-// FormatBytes prints a number of bytes for people: 1.50 GiB, 12 KiB, 1023 B. Whole
-// numbers of a unit have no decimals, others two, rounded.
+// FormatBytes prints a number of bytes for people: 1.50 GiB, 12 KiB, 1023 B. Multiples of a unit
+// have no decimals, other numbers two, rounded.
 func FormatBytes(n int64) string {
 	sign, u := "", uint64(n)
 	if n < 0 {
@@ -167,7 +167,7 @@ func FormatBytes(n int64) string {
 		return fmt.Sprintf("%s%d B", sign, u)
 	}
 	unit, scale := 0, uint64(1)
-	// A unit more as soon as two decimals would round up to 1024.00.
+	// Take the next unit if two decimals would round up to 1024.00.
 	for unit < len(binaryUnits)-1 && float64(u)/float64(scale) >= 1023.995 {
 		scale *= 1024
 		unit++

@@ -2,9 +2,9 @@ package configs
 
 import "strings"
 
-// NearestCluster is Nearest for cluster IDs. Beyond slips of the finger it knows
-// operators that are shortened, missing or too many: of the IDs that share half
-// of their operators with the word it returns the one that shares most.
+// NearestCluster is Nearest for cluster IDs. Besides typing errors it handles abbreviated, missing
+// and extra operators: of the IDs that share at least half of their operators with the word it
+// returns the one that shares most.
 func NearestCluster(word string, known []string) (string, bool) {
 	if near, ok := Nearest(word, known); ok {
 		return near, true
@@ -35,12 +35,12 @@ func NearestCluster(word string, known []string) (string, bool) {
 	return best, found
 }
 
-// operators parts an ID.
+// operators splits an ID.
 func operators(id string) []string {
 	return strings.FieldsFunc(strings.ToLower(id), func(r rune) bool { return r == '+' || r == ' ' || r == '@' })
 }
 
-// sameOperator reports whether one may have been written for the other.
+// sameOperator reports whether one is probably meant by the other.
 func sameOperator(a, b string) bool {
 	const shortest = 3
 	if a == "" || b == "" {

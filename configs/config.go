@@ -9,30 +9,30 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Config is all settings, and for each that was given, by whom. Default is the one
-// to start from; the zero Config gives nothing and can take part in a Merge.
+// Config is all settings, and the source of each that was given. Default is the one to start from;
+// the zero Config gives nothing and can take part in a Merge.
 type Config struct {
-	Preset string // none, selective, full or auto; empty for none of them
+	Preset string // none, selective, full or auto; "": no preset
 
 	Strategy         string // auto, keep-all, recompute-cheap, recompute-all or greedy
 	Level            int    // 0, 1 or 2
 	Requests         []Request
 	Budget           Budget
 	ActivationBudget Budget
-	MaxOverhead      float64 // fraction of the step's work; 0: no limit, where one of 0 that is given is next to it
+	MaxOverhead      float64 // fraction of the step's work; 0: no limit (0% is stored as a tiny fraction)
 	Boundary         bool
 	Compat           string // "1.19", or empty
 	Dims             map[string]int64
 
 	Device        string // auto, cpu or vulkan
 	ServiceBudget Budget
-	FastPaths     []string // auto, none, or those that a Vulkan device is to take
+	FastPaths     []string // auto, none, or names of a Vulkan device's fast paths
 	Optimize      string   // off, clean or fuse
-	Shrink        string   // on, off or auto: keep exact extracts of values instead of them
-	ChunkLoss     string   // on, off or auto: a loss of many classes so many rows at a time
-	Flash         string   // on, rows, off or auto: attention by tiles, or some queries at a time
-	FuseChains    string   // on, off or auto: elementwise launches as one
-	Lossy         string   // off, bf16, fp16 or fp8: keep activations as these
+	Shrink        string   // on, off or auto: keep exact extracts instead of values
+	ChunkLoss     string   // on, off or auto: compute a loss of many classes some rows at a time
+	Flash         string   // on, rows, off or auto: attention in tiles, or some queries at a time
+	FuseChains    string   // on, off or auto: run elementwise chains as one launch
+	Lossy         string   // off, bf16, fp16 or fp8: type to keep activations in
 	Loss          string
 	Trainable     []string
 	Frozen        []string
@@ -62,15 +62,15 @@ type Config struct {
 	ArenaStrategy       string // planned, kNextPowerOfTwo or kSameAsRequested
 	CPUArena            bool
 	MemoryPattern       bool
-	MaxPatterns         int   // 0: as many as the graph's size allows
-	InitialChunk        int64 // bytes of the arena's first region; 0: the default, as below
+	MaxPatterns         int   // 0: depends on the graph's size
+	InitialChunk        int64 // bytes of the arena's first region; 0: the arena's default, also below
 	InitialGrowth       int64
 	MaxDead             int64
 	MaxPowerOfTwo       int64
 	Threads             int
 	OptimizedModelPath  string
-	OptimizedModelFile  string // of its weights; "": inside
-	OptimizedModelFrom  int64  // bytes
+	OptimizedModelFile  string // file of its weights; "": inside
+	OptimizedModelFrom  int64  // least bytes of a weight in that file
 	WeightType          string // int8 or uint8
 	PerChannel          bool
 	ReduceRange         bool
@@ -81,7 +81,7 @@ type Config struct {
 	ActivationSymmetric bool
 	MatMulConstBOnly    bool
 	EnableSubgraph      bool
-	ForceQuantize       bool // a Transpose of a weight too
+	ForceQuantize       bool // quantize a Transpose of a weight, too
 	FoldTransposes      bool
 	MinimumRealRange    float64
 	ExternalData        bool
@@ -89,13 +89,13 @@ type Config struct {
 	Log          string // debug, devinfo, info, warn, error or fatal
 	SaveONNXPath string
 
-	given    map[string]Source // by name; never written to, only replaced
-	files    []string          // that were read for it
-	face     Face              // of whoever asked
-	unheeded []Setting         // by the command that asked
+	given    map[string]Source // by name; replaced, never modified
+	files    []string          // config files read
+	face     Face              // face of the user
+	unheeded []Setting         // given, but not used by the command
 }
 
-// Origin is who gave a setting, weakest first.
+// Origin is the kind of a setting's source, weakest first.
 type Origin uint8
 
 // The origins of a setting.
@@ -107,8 +107,8 @@ const (
 	OriginFlag
 )
 
-// Source is where a setting was given. Name is the flag, variable or preset; a file
-// that a variable names has both a Name and a Pos.
+// Source is where a setting was given. Name is the flag, variable or preset; a file named by a
+// variable has both a Name and a Pos.
 type Source struct {
 	Origin Origin
 	Name   string
@@ -139,22 +139,22 @@ func Default() Config {
 	return c
 }
 
-// Source returns where a setting was given, and whether it was.
+// Source returns where a setting was given, if it was.
 func (c Config) Source(name string) (Source, bool) {
 	s, ok := c.given[name]
 	return s, ok
 }
 
-// Exact is the settings of the same step with nothing rounded and everything
-// kept: what a lossy step is compared with.
+// Exact is the settings of the same step with nothing rounded and everything kept, for comparison
+// with a lossy step.
 func (c Config) Exact() Config {
 	c.Lossy, c.Shrink, c.Strategy, c.Level, c.Requests = "off", "off", "keep-all", 0, nil
 	c.Budget, c.ActivationBudget, c.MaxOverhead = Budget{}, Budget{}, 0
 	return c
 }
 
-// Set reads one setting from text, as of a flag, and notes its source. A list or an
-// object may also be JSON, for names with commas.
+// Set reads one setting from text, as of a flag, and records its source. Lists and objects may also
+// be JSON, for names with commas.
 func (c *Config) Set(name, s string, from Source) error {
 	r, ok := Find(name)
 	if !ok {
@@ -171,7 +171,7 @@ func (c *Config) Set(name, s string, from Source) error {
 	return nil
 }
 
-// give notes the source of a setting without touching other copies of c.
+// give records the source of a setting without changing other copies of c.
 func (c *Config) give(name string, s Source) {
 	given := maps.Clone(c.given)
 	if given == nil {
@@ -181,7 +181,7 @@ func (c *Config) give(name string, s Source) {
 	c.given = given
 }
 
-// unknownField says that there is no such setting, and which one was meant.
+// unknownField is the message about an unknown setting, with the most similar one.
 func unknownField(name string) string {
 	known := rowNames()
 	if strings.HasSuffix(name, "+") {
@@ -193,9 +193,9 @@ func unknownField(name string) string {
 	return fmt.Sprintf("unknown field %s, known are %s", quote(name), strings.Join(known, ", "))
 }
 
-// Merge puts layers of settings together. For each setting the strongest origin
-// wins, and between equals the layer named first; what nobody gave is at its
-// default. The settings of the preset that wins are filled in.
+// Merge merges layers of settings. For each setting the strongest origin wins, and of equal origins
+// the first layer; settings that no layer gives are at their defaults. The settings of the preset
+// that wins are filled in.
 func Merge(layers ...Config) Config {
 	c := overlay(layers)
 	if c.Preset == "" {
@@ -208,7 +208,7 @@ func Merge(layers ...Config) Config {
 	return overlay(append([]Config{preset}, layers...))
 }
 
-// overlay is Merge without regard to what a preset is.
+// overlay is Merge without presets.
 func overlay(layers []Config) Config {
 	c := Default()
 	for _, layer := range layers {
@@ -227,7 +227,7 @@ func overlay(layers []Config) Config {
 	return c
 }
 
-// Files are the paths of the files that settings were read from.
+// Files lists the files that settings were read from.
 func (c Config) Files() []string { return slices.Concat(c.files, listFiles(c.Trainable, c.Frozen)) }
 
 // Setting is one setting for printing.
@@ -237,7 +237,7 @@ type Setting struct {
 	Source Source
 }
 
-// NonDefaults lists the settings that were given and differ from their defaults, by name.
+// NonDefaults lists the settings that were given with a value other than the default, by name.
 func (c Config) NonDefaults() []Setting {
 	def := Default()
 	var list []Setting
@@ -251,7 +251,7 @@ func (c Config) NonDefaults() []Setting {
 	return list
 }
 
-// Value is the value of a setting as text that Set reads; "" for none of that name.
+// Value is the value of a setting in the form that Set reads; "" for an unknown name.
 func (c Config) Value(name string) string {
 	r, known := Find(name)
 	if !known {
@@ -260,7 +260,7 @@ func (c Config) Value(name string) string {
 	return r.print(&c)
 }
 
-// Given is the value of a setting as text that Set reads, if it was given.
+// Given is Value, if the setting was given.
 func (c Config) Given(name string) (string, bool) {
 	r, known := Find(name)
 	if _, ok := c.given[name]; !ok || !known {

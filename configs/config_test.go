@@ -92,7 +92,7 @@ func TestCopiesAreIndependent(t *testing.T) {
 	}
 }
 
-// The table and the struct say the same: each field of Config belongs to one row.
+// Each field of Config belongs to one row of the table, and each row has a field.
 func TestEverySettingHasOneRow(t *testing.T) {
 	typ := reflect.TypeFor[Config]()
 	owner := map[string]string{}
@@ -156,7 +156,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// What a row prints, it reads back.
+// A row reads back the values that it prints.
 func TestDefaultsReadBack(t *testing.T) {
 	def := Default()
 	for _, f := range rows {
@@ -199,7 +199,7 @@ func TestBudgetOf(t *testing.T) {
 		base int64
 		want int64
 	}{
-		{"1KiB", 100, 1024}, // bytes are bytes, whatever the base
+		{"1KiB", 100, 1024}, // bytes do not depend on the base
 		{"60%", 100, 60},
 		{"0.6", 1000, 600},
 		{"50%", 3, 1},

@@ -8,11 +8,11 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// dimForms says how dims are written, for messages.
+// dimForms completes error messages about dims.
 const dimForms = "write name=size as in batch=8,seq=1024"
 
-// ParseDims reads sizes of named dims, "batch=8,seq=1024". Each is at least 1.
-// Nothing is no dims.
+// ParseDims reads sizes of named dims, "batch=8,seq=1024". Each is at least 1. An empty text is no
+// dims.
 func ParseDims(s string) (map[string]int64, error) {
 	return parseDims(textValue(&text{name: "dims", s: s, flat: true}))
 }
@@ -34,7 +34,7 @@ func parseDims(v value) (map[string]int64, error) {
 		name, size = strings.TrimSpace(name), strings.TrimSpace(size)
 		switch {
 		case strings.TrimSpace(part) == "":
-			return nil, v.failAt(at, "nothing between two commas, %s", dimForms)
+			return nil, v.failAt(at, "an entry is empty, %s", dimForms)
 		case !ok:
 			return nil, v.failAt(at, "%s has no size, %s", quote(part), dimForms)
 		}
@@ -61,13 +61,13 @@ func objectDims(v value) (dims map[string]int64, err error) {
 	return dims, err
 }
 
-// addDim enters one dim; at is where a mistake in it is to be reported.
+// addDim adds a dim; at is its position for error messages.
 func addDim(dims map[string]int64, v value, at int, name, size string) error {
 	if name == "" {
-		return v.failAt(at, "a size without a name, %s", dimForms)
+		return v.failAt(at, "a size has no name, %s", dimForms)
 	}
 	if !IsDimName(name) {
-		return v.failAt(at, "%s has characters that no dim has", quote(name))
+		return v.failAt(at, "%s has characters that a dim's name cannot have", quote(name))
 	}
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil || n < 1 || strconv.FormatInt(n, 10) != size {
@@ -83,8 +83,7 @@ func addDim(dims map[string]int64, v value, at int, name, size string) error {
 	return nil
 }
 
-// IsDimName reports whether a dim may be called so: what would be read as another, or
-// as several, is no name.
+// IsDimName reports whether a dim may have this name: it must be read back as one name.
 func IsDimName(name string) bool { return isOneLine(name) && !strings.ContainsAny(name, "=,") }
 
 // FormatDims is the inverse of ParseDims, in the order of names.

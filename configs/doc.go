@@ -1,11 +1,11 @@
-// Package configs reads settings: a config file, environment variables, the text
-// of command-line flags, and ready-made presets. It knows what a setting is called,
-// how it is written and where it came from; what it does is not known here.
+// Package configs reads settings: config files, environment variables, texts of command-line flags,
+// and presets. It knows the names of settings, how their values are written, and where they were
+// given; what a setting does is not known here.
 //
-// Each setting is one row of the table in table.go and one field of Config. Its flag and
-// help, its environment variable, its field of a config file and of the JSON Schema, its
-// entry in the service's map and its keyword in Python are made from the row, and so is
-// which commands heed it. Asked.Config is how a face of the program gets settings:
+// Each setting is one row of the table in table.go and one field of Config. The row defines its
+// flag and help, its environment variable, its field in config files and in the JSON Schema, its
+// entry in the service's map, its keyword in Python, and which commands use it. Asked.Config is how
+// a face of the program gets settings:
 //
 //	c, warnings, err := configs.Asked{
 //		Command:  "plan",
@@ -13,7 +13,7 @@
 //		Environ:  os.Environ(),
 //	}.Config()
 //
-// What it is made of:
+// It consists of these steps:
 //
 //	file, err := configs.ParseFile("plan.json")
 //	env, warnings, err := configs.FromEnv(os.LookupEnv)
@@ -24,26 +24,26 @@
 //		fmt.Println(s.Name, s.Value, s.Source) // budget 6GiB --budget
 //	}
 //
-// A flag beats the environment, which beats a config file, which beats a preset,
-// which beats the default.
+// A flag beats the environment, which beats a config file, which beats a preset, which beats the
+// default.
 //
 // # The file
 //
-// A config file is JSON, at most 1 MiB: either ONNX Runtime's array of cluster
-// strings, or an object with any of the fields that Schema describes.
+// A config file is JSON, at most 1 MiB: either ONNX Runtime's array of cluster strings, or an
+// object with any of the fields that Schema describes.
 //
 //	["BiasGelu+:1:-1", "Dropout+:1:3"]
 //
 //	{"config": ["BiasGelu+:1:-1"], "budget": "6GiB", "dims": {"batch": 8}}
 //
-// Where a flag or variable names a file, ParseConfig takes its JSON, or cluster
-// strings alone, in its place.
+// Where a flag or variable takes the path of a file, ParseConfig also accepts the JSON itself, or
+// cluster strings.
 //
-// Parsing is strict. An unknown field, a wrong type, a strategy that does not exist,
-// a number with something behind it: each is an error that names the file, the line, the
-// column, and what would work. ONNX Runtime accepts most of these and then does something else.
+// Parsing is strict. An unknown field, a wrong type, an unknown strategy or text behind a number is
+// an error that names the file, the line, the column, and what would work. ONNX Runtime accepts
+// most of these and then does something else.
 //
-// A byte order mark in front is skipped, as ONNX Runtime does.
+// A leading byte order mark is skipped, as in ONNX Runtime.
 //
 // # Cluster strings
 //
@@ -52,16 +52,16 @@
 //	count   = "-1" | "0" | positive | "{" range { "," range } "}"
 //	range   = layer [ "-" layer ]
 //
-// The id is as plan prints it, "BiasGelu+". The strategy is 0 (off), 1 (compute
-// again) or 2 (compute again with a compromise). The count is how many of the
-// cluster's occurrences take part, in execution order, -1 for all; or the set of them in braces, from 0.
+// The id is as plan prints it, "BiasGelu+". The strategy is 0 (off), 1 (recompute) or 2 (recompute
+// with a compromise). The count is the number of the cluster's occurrences to use, in execution
+// order, -1 for all; or the set of them in braces, from 0.
 //
-// A cluster stands in one request, or in one of each strategy with layers that do not
-// overlap. The same request twice is refused like two that contradict each other: ONNX
-// Runtime would take the last one without a word, and one of them was meant otherwise.
+// A cluster may have one request, or one of each strategy with layers that do not overlap. Repeated
+// and contradicting requests are errors: ONNX Runtime would silently use the last one, and at least
+// one of them is a mistake.
 //
 // # Sizes
 //
-// 6GiB and 6G are 6·2³⁰ bytes, 6GB is 6·10⁹, 60% and 0.6 are a share of whatever the
-// caller measures against, and a whole number is bytes.
+// 6GiB and 6G are 6·2³⁰ bytes, 6GB is 6·10⁹, 60% and 0.6 are shares of a total that the caller
+// knows, and an integer is bytes.
 package configs

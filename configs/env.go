@@ -9,22 +9,23 @@ import (
 	"strings"
 )
 
-// configVariable names a config file, or before ONNX Runtime 1.19 held the requests themselves.
+// configVariable names a config file; before ONNX Runtime 1.19 it held the cluster strings
+// themselves.
 const configVariable = "ORTMODULE_MEMORY_OPT_CONFIG"
 
-// probeVariable was ONNX Runtime's until 1.16.
+// probeVariable was used by ONNX Runtime until 1.16.
 const probeVariable = "ORTMODULE_MEMORY_OPT_PROBE_RECOMPUTE_LEVEL"
 
-// FromEnv reads the settings in the environment; os.LookupEnv is the usual lookup. Every
-// setting has a variable, MEMOPT_ and its name in capitals; where ONNX Runtime has one for
-// it too, ours wins. A variable that is set but empty counts as not set. What a config
-// file named there says is a file's word: weaker than the variables, and weaker than a
-// file named before it in Merge.
+// FromEnv reads the settings in the environment; lookup is usually os.LookupEnv. Every setting has
+// a variable: MEMOPT_ and its name in capitals. If ONNX Runtime has one for it too, ours wins. A
+// variable that is set but empty counts as not set. Settings from a config file named by a variable
+// have the origin of a file: they are weaker than variables, and weaker than a file given before it
+// to Merge.
 func FromEnv(lookup func(string) (string, bool)) (Config, []string, error) {
 	return Folder("").FromEnv(lookup)
 }
 
-// FromEnv is that of an environment there.
+// FromEnv is like the function FromEnv, with relative paths beginning at the folder.
 func (f Folder) FromEnv(lookup func(string) (string, bool)) (Config, []string, error) {
 	c := Default()
 	var warnings []string
@@ -55,7 +56,7 @@ func (f Folder) FromEnv(lookup func(string) (string, bool)) (Config, []string, e
 				file.give(setting, from)
 			}
 			if bare && name == configVariable {
-				warnings = append(warnings, configVariable+" holds cluster strings, ONNX Runtime's form before 1.19; it takes the path of a JSON file with them too")
+				warnings = append(warnings, configVariable+" holds cluster strings, ONNX Runtime's form before 1.19; it also takes the path of a JSON file that holds them")
 			}
 			c = overlay([]Config{c, file})
 		default:
@@ -70,9 +71,8 @@ func (f Folder) FromEnv(lookup func(string) (string, bool)) (Config, []string, e
 	return c, warnings, nil
 }
 
-// StrayEnv warns of variables, spelled NAME=value as os.Environ gives them, that look as
-// if they were to set something and do not because they are mistyped. Others with such a
-// prefix, as of tests, are none of its business.
+// StrayEnv warns of variables, spelled NAME=value as in os.Environ, whose names are probably
+// mistyped names of settings. Other variables with such a prefix, as of tests, are ignored.
 func StrayEnv(environ []string) (warnings []string) {
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(entry, "=")
@@ -85,9 +85,9 @@ func StrayEnv(environ []string) (warnings []string) {
 	return warnings
 }
 
-// stray warns of a variable that is called by a prefix and a word, if it should.
+// stray warns if a prefix and a word are a mistyped name of a variable.
 func stray(prefix, word string) []string {
-	// Words are compared without the prefix: it is long, and alike in all.
+	// Words are compared without the common prefix, which would make all of them similar.
 	var words []string
 	for _, r := range rows {
 		for _, known := range []string{r.ort.name, r.Variable(), probeVariable} {
@@ -100,14 +100,15 @@ func stray(prefix, word string) []string {
 		return nil
 	}
 	if near, ok := Nearest(word, words); ok {
-		return []string{fmt.Sprintf("%s%s is not heeded, did you mean %s%s?", prefix, word, prefix, near)}
+		return []string{fmt.Sprintf("%s%s is ignored, did you mean %s%s?", prefix, word, prefix, near)}
 	}
 	return nil
 }
 
-// ParseConfig reads what a flag or variable holds that names a config: the path of a file, beginning at the folder, or, if
-// there is none, the JSON itself, or cluster strings, which have colons. The folder may have colons too, so strings are read
-// without it. Bare reports whether it was these, as before ONNX Runtime 1.19. Name is the flag or variable.
+// ParseConfig reads the value of a flag or variable that names a config: the path of a file
+// relative to the folder, or, if there is no such file, JSON or cluster strings (which contain
+// colons; the folder's path may, too, so it is not prepended for this test). Bare reports cluster
+// strings, the form before ONNX Runtime 1.19. Name is the flag or variable.
 func (f Folder) ParseConfig(s, name string) (c Config, bare bool, err error) {
 	path := f.Path(s)
 	_, err = os.Stat(path)

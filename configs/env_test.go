@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestStrayEnv: slips are told with what was meant; variables of ours that hold no
-// setting, and those of ONNX Runtime that it alone heeds, are left alone.
+// TestStrayEnv: mistyped names are reported with the name that was meant; variables that are not
+// settings, and those that only ONNX Runtime uses, are ignored.
 func TestStrayEnv(t *testing.T) {
 	got := StrayEnv([]string{
 		"PATH=/bin", "MEMOPT_BUDGET=1GiB", "MEMOPT_DEVICE=", "ORTMODULE_MEMORY_OPT_LEVEL=1", "ORTMODULE_MEMORY_OPT_PROBE_RECOMPUTE_LEVEL=1",
@@ -17,9 +17,9 @@ func TestStrayEnv(t *testing.T) {
 		"MEMOPT_LR=1", "MEMOPT_CONFIG=x", "MEMOPT_LEVEL=1", "memopt_budget=1",
 	})
 	want := []string{
-		"MEMOPT_BUGDET is not heeded, did you mean MEMOPT_BUDGET?",
-		"MEMOPT_DEVCE is not heeded, did you mean MEMOPT_DEVICE?",
-		"ORTMODULE_MEMORY_OPT_CONFG is not heeded, did you mean ORTMODULE_MEMORY_OPT_CONFIG?",
+		"MEMOPT_BUGDET is ignored, did you mean MEMOPT_BUDGET?",
+		"MEMOPT_DEVCE is ignored, did you mean MEMOPT_DEVICE?",
+		"ORTMODULE_MEMORY_OPT_CONFG is ignored, did you mean ORTMODULE_MEMORY_OPT_CONFIG?",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Face is where somebody meets the settings, and so how messages to them spell one.
+// Face is the interface that a user gives settings through, and so how messages spell them.
 type Face uint8
 
 // The faces.
@@ -14,7 +14,7 @@ const (
 	Python                  // max_overhead="10%"
 )
 
-// Name spells a setting alone.
+// Name spells the name of a setting.
 func (f Face) Name(setting string) string {
 	if r, ok := Find(setting); ok && f == CommandLine {
 		return "--" + r.Flag
@@ -22,7 +22,7 @@ func (f Face) Name(setting string) string {
 	return setting
 }
 
-// Say spells a setting with a value, to be pasted.
+// Say spells a setting with a value, ready to paste.
 func (f Face) Say(setting, value string) string {
 	if f == CommandLine {
 		return f.Name(setting) + " " + ShellWord(value)
@@ -42,7 +42,7 @@ func (f Face) Say(setting, value string) string {
 	return setting + "=" + jsonText(value)
 }
 
-// Together spells several settings that are given at once.
+// Together joins the spellings of several settings.
 func (f Face) Together(said []string) string {
 	if f == CommandLine {
 		return strings.Join(said, " ")
@@ -50,7 +50,7 @@ func (f Face) Together(said []string) string {
 	return strings.Join(said, ", ")
 }
 
-// jsonText is strings as JSON on one line, which are literals of Python too.
+// jsonText is JSON on one line, which for strings is also Python.
 func jsonText[T string | []string](v T) string {
 	var out strings.Builder
 	enc := json.NewEncoder(&out)
@@ -61,16 +61,16 @@ func jsonText[T string | []string](v T) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// Name spells a setting for whoever asked for the config.
+// Name spells the name of a setting for the user who gave the config.
 func (c Config) Name(setting string) string { return c.face.Name(setting) }
 
-// Say spells a setting with a value for whoever asked for the config.
+// Say spells a setting with a value for the user who gave the config.
 func (c Config) Say(setting, value string) string { return c.face.Say(setting, value) }
 
-// Together spells several settings for whoever asked for the config.
+// Together joins the spellings of several settings for the user who gave the config.
 func (c Config) Together(said []string) string { return c.face.Together(said) }
 
-// Quantize spells the request that makes a model's form with weights of 8 bits.
+// Quantize spells the command or call that quantizes a model's weights to 8 bits.
 func (f Face) Quantize(path string) string {
 	to := strings.TrimSuffix(path, ".onnx") + ".int8.onnx"
 	if f == CommandLine {
@@ -79,5 +79,5 @@ func (f Face) Quantize(path string) string {
 	return "memopt.ort.quantize_dynamic(" + jsonText(path) + ", " + jsonText(to) + ")"
 }
 
-// Quantize is the face's.
+// Quantize spells it for the user who gave the config.
 func (c Config) Quantize(path string) string { return c.face.Quantize(path) }

@@ -2,11 +2,11 @@ package configs
 
 import "path/filepath"
 
-// Folder is the current folder of whoever gives settings, where this process is in
-// another: relative paths in them begin there. The empty Folder is this process's own.
+// Folder is the current folder of the user who gives settings, if this process runs in another one:
+// relative paths begin there. The empty Folder is this process's current folder.
 type Folder string
 
-// Path is a path as it is meant there.
+// Path resolves a path relative to the folder.
 func (f Folder) Path(path string) string {
 	if path == "" || f == "" || filepath.IsAbs(path) {
 		return path

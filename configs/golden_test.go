@@ -23,8 +23,8 @@ func withoutComments(t *testing.T, file string, run func(input string) string) {
 	})
 }
 
-// lines runs each line of a case by itself and puts the answers beside them. A line
-// in quotes is unquoted, for what cannot be seen otherwise.
+// lines runs each line of a case by itself and puts the answers beside them. A line in quotes is
+// unquoted, for invisible characters.
 func lines(run func(string) string) func(string) string {
 	return func(input string) string {
 		width := 0

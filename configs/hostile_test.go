@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// many is a mebibyte of text at most, made of numbered pieces.
+// many is at most a mebibyte of numbered pieces of text.
 func many(open, piece, sep, end string) string {
 	var b strings.Builder
 	b.WriteString(open)
@@ -62,8 +62,8 @@ var hostile = []struct{ name, src, want string }{
 	{"a wide layer range", `["A+:1:{0-2147483647}"]`, ""},
 }
 
-// Hostile text gives a short error on one line, at once, out of memory that is a
-// small multiple of its own size.
+// Hostile text gives a short error on one line, quickly, with memory that is a small multiple of
+// its size.
 func TestHostileJSON(t *testing.T) {
 	for _, c := range hostile {
 		var before, after runtime.MemStats
@@ -85,7 +85,7 @@ func TestHostileJSON(t *testing.T) {
 	}
 }
 
-// checkError holds every error to the form all have.
+// checkError checks the form of an error.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	msg := err.Error()
@@ -113,7 +113,7 @@ func FuzzParseJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		// The scanner accepts exactly JSON, but for encoding and depth.
+		// Apart from encoding and depth, the scanner accepts exactly JSON.
 		if e := scan(string(src)); e == nil {
 			if !json.Valid(src) || !gjson.ValidBytes(src) {
 				t.Fatalf("accepted %q", src)

@@ -9,13 +9,13 @@ import (
 	files "memopt/memopt/whole"
 )
 
-// maxSize bounds a config file. One that plan writes has a few KiB.
+// maxSize bounds a config file. A typical one has a few KiB.
 const maxSize = 1 << 20
 
-// rootForms says what a config file holds, for messages.
+// rootForms completes error messages about a file's content.
 const rootForms = `need an array of cluster strings like ["BiasGelu+:1:-1"] or an object of settings`
 
-// schemaKey is the field by which editors find the schema of a file. It sets nothing.
+// schemaKey is the field by which editors find the schema of a file. It is not a setting.
 const schemaKey = "$schema"
 
 // ParseFile reads a config file.
@@ -29,12 +29,12 @@ func ParseFile(path string) (Config, error) {
 	return c, err
 }
 
-// unmarked is a text without the byte order mark that editors may have put in front.
-// ONNX Runtime's reader skips it too. Places are counted behind it, as editors do.
+// unmarked removes a byte order mark, which some editors add and ONNX Runtime's reader skips, too.
+// Positions are counted behind it, as in editors.
 func unmarked(s string) string { return strings.TrimPrefix(s, "\ufeff") }
 
-// ParseJSON reads a config: ONNX Runtime's array of cluster strings, or an object
-// of settings. Name is what errors call it.
+// ParseJSON reads a config: ONNX Runtime's array of cluster strings, or an object of settings.
+// Errors call the source name.
 func ParseJSON(src []byte, name string) (Config, error) {
 	if len(src) > maxSize {
 		return Config{}, &Error{Pos{File: name}, fmt.Sprintf("more than the %d bytes a config may have", maxSize)}
@@ -77,7 +77,7 @@ func (c *Config) readObject(t *text, root gjson.Result) (err error) {
 	return err
 }
 
-// read reads the setting called name from a JSON value; messages call it label.
+// read reads the setting called name from a JSON value; errors call it label.
 func (c *Config) read(t *text, name, label string, val gjson.Result) error {
 	r, _ := Find(name)
 	pos := t.pos(val.Index)

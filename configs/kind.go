@@ -13,12 +13,12 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// kind is how settings of one type are written: the JSON types it takes, its
-// parser, its printer (which the parser reads back) and its JSON Schema.
+// kind is a type of settings: the JSON types that it accepts, its parser, its printer (whose output
+// the parser reads back) and its JSON Schema.
 type kind[T any] struct {
 	form    Form
-	metavar string   // what stands for a value in help
-	words   []string // that a value may be
+	metavar string   // placeholder of a value in help
+	words   []string // values to complete
 	takes   []gjson.Type
 	want    string // completes "need …"
 	parse   func(value) (T, error)
@@ -35,7 +35,7 @@ var (
 	asStrings = []gjson.Type{gjson.JSON, gjson.String}
 )
 
-// choice is one of some words, in any case. Aliases are other words for them.
+// choice is one of some words, in any case. Aliases map other words to them.
 func choice(words []string, aliases map[string]string) kind[string] {
 	want := or(words)
 	return kind[string]{
@@ -62,7 +62,7 @@ func choice(words []string, aliases map[string]string) kind[string] {
 	}
 }
 
-// deviceName is the kind of a device, and maybe which of that kind.
+// deviceName is a kind of device, vulkan optionally with a number or name of the device.
 func deviceName() kind[string] {
 	k := choice(devices, nil)
 	k.form, k.metavar = Text, k.metavar+"|vulkan:N"
@@ -99,7 +99,7 @@ func whole(low, high int) kind[int] {
 	}
 }
 
-// switchOr is on, off or one more word; a JSON switch will do too.
+// switchOr is on, off or one of more words; JSON's true and false are accepted, too.
 func switchOr(words ...string) kind[string] {
 	words = append([]string{"on", "off"}, words...)
 	k := choice(words, map[string]string{"true": "on", "false": "off"})
@@ -111,7 +111,7 @@ func switchOr(words ...string) kind[string] {
 	return k
 }
 
-// seed is any unsigned number.
+// seed is any 64-bit unsigned integer.
 func seed() kind[uint64] {
 	const want = "an integer from 0 to 18446744073709551615"
 	return kind[uint64]{
@@ -130,7 +130,7 @@ func seed() kind[uint64] {
 	}
 }
 
-// interval is a range of real numbers: the words for it, the test, the schema.
+// interval is a range of real numbers: its description, its test, its schema.
 type interval struct {
 	want string
 	has  func(float64) bool
@@ -146,7 +146,7 @@ var (
 		map[string]any{"type": "number", "minimum": 0, "exclusiveMaximum": 1}}
 )
 
-// real is a finite number of an interval.
+// real is a finite number in an interval.
 func real(in interval) kind[float64] {
 	return kind[float64]{
 		form: Number, metavar: "X",
@@ -164,7 +164,7 @@ func real(in interval) kind[float64] {
 	}
 }
 
-// finite reads a decimal number: no hexadecimal, no NaN, no overflow, nothing else that strconv takes.
+// finite reads a decimal number: no hexadecimal, NaN, overflow or other forms that strconv accepts.
 func finite(s string) (float64, bool) {
 	sc := scanner{s: s}
 	if sc.number() != nil || sc.i != len(s) {
@@ -174,12 +174,10 @@ func finite(s string) (float64, bool) {
 	return x, err == nil
 }
 
-// trifle is what a share of 0 is held as: a limit that allows nothing to speak of,
-// where 0 in a Config is no limit.
+// trifle stands for a limit of 0%, since 0 in a Config is no limit.
 const trifle = 1e-12
 
-// share is a part of something, as a fraction: "10%" and 0.1 are the same, and off
-// is no limit.
+// share is a fraction: "10%" and 0.1 are the same, and off is no limit.
 func share() kind[float64] {
 	const want = "a share like 10% or 0.1"
 	return kind[float64]{
@@ -221,7 +219,7 @@ func share() kind[float64] {
 	}
 }
 
-// quoteless is a short number from a user, for use in a suggestion.
+// quoteless shortens a number from the user for a suggestion.
 func quoteless(s string) string { return s[:min(len(s), 20)] }
 
 // size is a budget.
@@ -266,7 +264,7 @@ func onOff() kind[bool] {
 	}
 }
 
-// name is some text on one line: a path, a value's name.
+// name is text on one line: a path, or a name of a value.
 func name(want string) kind[string] {
 	return kind[string]{
 		form: Text, metavar: "NAME",
@@ -293,7 +291,7 @@ func filePath(want string) kind[string] {
 	return k
 }
 
-// lowerCase is the words under their names in lower case.
+// lowerCase maps words in lower case to words.
 func lowerCase(words []string) map[string]string {
 	by := map[string]string{}
 	for _, w := range words {
@@ -302,7 +300,7 @@ func lowerCase(words []string) map[string]string {
 	return by
 }
 
-// bytes is a size that is no share of anything; 0 is the default.
+// bytes is a size in bytes, not a share; 0 is the default.
 func bytes() kind[int64] {
 	k := size()
 	const want = "a size: 6GiB, 512MiB, 6GB or 6442450944"
@@ -340,7 +338,7 @@ func isOneLine(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
 }
 
-// names is a list: an array of strings, or one string with commas.
+// names is a list: an array of strings, or a string with commas.
 func names(want string) kind[[]string] {
 	one := name(want)
 	return kind[[]string]{
@@ -395,7 +393,7 @@ func names(want string) kind[[]string] {
 	}
 }
 
-// printNames joins names by commas; as JSON where those would not be read as the same.
+// printNames joins names with commas, or prints JSON if those would not be read back.
 func printNames(list []string) string {
 	text := strings.Join(list, ",")
 	if slices.ContainsFunc(list, func(s string) bool { return s != strings.TrimSpace(s) || strings.Contains(s, ",") }) || scan(text) == nil {
@@ -404,7 +402,7 @@ func printNames(list []string) string {
 	return text
 }
 
-// someOf is some words as a list, or one that stands alone.
+// someOf is a list of some words, or one of the words alone that cannot be combined.
 func someOf(words []string, alone ...string) kind[[]string] {
 	all := choice(slices.Concat(alone, words), nil)
 	want := strings.TrimPrefix(all.want, "a string: ")
@@ -439,7 +437,7 @@ func someOf(words []string, alone ...string) kind[[]string] {
 	return k
 }
 
-// sizes is the dims of a model.
+// sizes is sizes of dims.
 func sizes() kind[map[string]int64] {
 	return kind[map[string]int64]{
 		form: Sizes, metavar: "SIZES",
@@ -469,12 +467,12 @@ func clusters() kind[[]Request] {
 	}
 }
 
-// requestArray is the schema of ONNX Runtime's form of a config.
+// requestArray is the schema of a config in ONNX Runtime's form.
 var requestArray = map[string]any{"type": "array", "items": map[string]any{
 	"type": "string", "pattern": `^([^\s:,{}]+:[012]:(-1|[0-9]+|\{[0-9,-]+\})(,|$))*$`,
 }}
 
-// typeName is what a message calls a JSON value's type.
+// typeName describes a JSON value's type in messages.
 func typeName(r gjson.Result) string {
 	switch {
 	case r.IsArray():

@@ -8,14 +8,13 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// LossScale is what the loss is multiplied by: nothing (the zero one), a number,
-// or one that finds itself.
+// LossScale is the factor of the loss: none (the zero LossScale), a number, or automatic.
 type LossScale struct {
 	Auto   bool
-	Factor float64 // 0 if there is none, or if it finds itself
+	Factor float64 // 0: none, or automatic
 }
 
-// String prints the scale as it is read.
+// String prints the scale in the form that is read.
 func (l LossScale) String() string {
 	switch {
 	case l.Auto:
@@ -26,7 +25,7 @@ func (l LossScale) String() string {
 	return strconv.FormatFloat(l.Factor, 'g', -1, 64)
 }
 
-// lossScale is auto, off, or a number that float32 holds.
+// lossScale is auto, off, or a number in the range of float32.
 func lossScale() kind[LossScale] {
 	const want = "auto, off or a number above 0"
 	return kind[LossScale]{

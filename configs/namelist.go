@@ -10,16 +10,16 @@ import (
 	files "memopt/memopt/whole"
 )
 
-// listFile marks an entry of a list of names as the name of a file that holds more.
+// listFile marks an entry of a list of names as the path of a file that holds names.
 const listFile = "@"
 
-// The most that a file of names may hold.
+// Limits of a file of names.
 const (
 	maxListSize = 16 << 20
 	maxNames    = 1 << 20
 )
 
-// lists are entries whose files are named from there.
+// lists makes paths of files in entries relative to the folder.
 func (f Folder) lists(entries []string) (out []string) {
 	for _, entry := range entries {
 		pattern := strings.TrimPrefix(entry, "!")
@@ -31,8 +31,8 @@ func (f Folder) lists(entries []string) (out []string) {
 	return out
 }
 
-// ReadNames puts the names that files hold in the place of the entries that name
-// the files; an exclamation mark in front of such an entry is for all of them.
+// ReadNames replaces entries that name files by the names in these files; an exclamation mark in
+// front of the entry applies to all of them.
 func ReadNames(list []string) (all []string, err error) {
 	for _, entry := range list {
 		path, not := strings.CutPrefix(entry, "!")
@@ -55,8 +55,8 @@ func ReadNames(list []string) (all []string, err error) {
 	return all, nil
 }
 
-// readNames reads a file of names: a JSON array of strings, or one a line, where
-// lines that begin with # are comments.
+// readNames reads a file of names: a JSON array of strings, or one a line, where lines that begin
+// with # are comments.
 func readNames(path string) (names []string, err error) {
 	src, err := files.Read(path, "that a list of names", maxListSize)
 	if err != nil {
@@ -91,7 +91,7 @@ func readNames(path string) (names []string, err error) {
 	return names, nil
 }
 
-// listFiles are the files that entries name.
+// listFiles lists the files that entries name.
 func listFiles(lists ...[]string) (paths []string) {
 	for _, entry := range slices.Concat(lists...) {
 		if path, is := strings.CutPrefix(strings.TrimPrefix(entry, "!"), listFile); is {

@@ -2,12 +2,13 @@ package configs
 
 import "strings"
 
-// Nearest returns the known word that word was most likely meant to be, and whether
-// there is one: the fewest edits (a letter more, less, other, or two swapped; case does
-// not count) if they are few for its length, else the shortest that contains it, else what
-// it ends in behind a hyphen or a line. The first in known wins a draw. Of very short words the first letter must be right: gpu is not cpu.
+// Nearest returns the known word that word was most likely meant to be, if there is one: the one at
+// the smallest edit distance (insertion, deletion, substitution, or swap of neighbours; case is
+// ignored) if that is small for its length; else the shortest that contains it; else one that ends
+// like it after a hyphen or an underscore. Ties go to the first in known. Of words below four
+// letters the first letter must match: gpu is not meant as cpu.
 func Nearest(word string, known []string) (string, bool) {
-	const longest = 256 // nobody's slip of the finger
+	const longest = 256 // longer words are not typing errors
 	w := strings.ToLower(word)
 	if len(w) == 0 || len(w) > longest {
 		return "", false
@@ -48,8 +49,8 @@ func Nearest(word string, known []string) (string, bool) {
 	return best, found
 }
 
-// edits counts the edits between two words, a swap of neighbours being one (the
-// optimal string alignment distance, three rows at a time).
+// edits is the edit distance of two words, a swap of neighbours counting as one edit (optimal
+// string alignment, with three rows of the table in memory).
 func edits(a, b string) int {
 	var rows [3][]int
 	for i := range rows {

@@ -10,15 +10,15 @@ import (
 //go:embed presets/*.json
 var presetFiles embed.FS
 
-// presetNames is the presets by how much is computed again.
+// presetNames lists the presets by how much they recompute.
 var presetNames = []string{"none", "selective", "full", "auto"}
 
-// Preset returns ready-made settings:
+// Preset returns the settings of a preset:
 //
-//	none       everything is kept
-//	selective  what is cheap is computed again
-//	full       everything that may be is computed again
-//	auto       whatever the budget asks for, at the least extra computation
+//	none       keep everything
+//	selective  recompute what is cheap
+//	full       recompute everything that may be
+//	auto       recompute what the budget requires, at the least extra computation
 func Preset(name string) (Config, error) {
 	v := textValue(&text{name: "preset", s: name, flat: true})
 	word, err := choice(presetNames, nil).parse(v)

@@ -11,20 +11,20 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Request asks for one cluster to be computed again, the way ONNX Runtime writes
-// it: BiasGelu+:1:-1. Instead of a count it may name layers: BiasGelu+:1:{0-3,7}.
+// Request asks to recompute a cluster, written as ONNX Runtime does: BiasGelu+:1:-1. It may list
+// layers instead of a count: BiasGelu+:1:{0-3,7}.
 type Request struct {
 	Cluster  string  // the cluster's id, BiasGelu+
-	Strategy int     // 0 off, 1 compute again, 2 compute again with a compromise
-	Count    int     // the first so many in execution order; -1 for all, and where Layers is given
-	Layers   []Range // which occurrences, from 0; rising and apart. Empty: by Count
-	Pos      Pos     // where it was written
+	Strategy int     // 0 off, 1 recompute, 2 recompute with a compromise
+	Count    int     // number of occurrences, the first in execution order; -1: all, or those in Layers
+	Layers   []Range // occurrences, from 0, ascending and disjoint; empty: use Count
+	Pos      Pos     // where it is written
 }
 
 // Range is the numbers from First to Last, both included.
 type Range struct{ First, Last int }
 
-// String prints the request as it is written.
+// String prints the request in the form that is read.
 func (r Request) String() string {
 	if len(r.Layers) == 0 {
 		return fmt.Sprintf("%s:%d:%d", r.Cluster, r.Strategy, r.Count)
@@ -39,15 +39,15 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s:%d:{%s}", r.Cluster, r.Strategy, strings.Join(parts, ","))
 }
 
-// requestForms says how a request is written, for messages.
+// requestForms completes error messages about requests.
 const requestForms = "write id:strategy:count as in BiasGelu+:1:-1"
 
-// maxItems bounds a list of any kind. Models have tens of clusters; more than this
-// is a mistake or an attack.
+// maxItems bounds lists of any kind. Models have tens of clusters; more entries are a mistake or an
+// attack.
 const maxItems = 4096
 
-// ParseRequests reads requests separated by commas, as ONNX Runtime took them
-// before 1.19. Where is what errors call the source. Nothing is no requests.
+// ParseRequests reads requests separated by commas, ONNX Runtime's form before 1.19. Errors call
+// the source where. An empty text is no requests.
 func ParseRequests(src, where string) ([]Request, error) {
 	if len(src) > maxSize {
 		return nil, &Error{Pos{File: where}, fmt.Sprintf("%d bytes, need at most %d", len(src), maxSize)}
@@ -60,7 +60,7 @@ func ParseRequests(src, where string) ([]Request, error) {
 	return list.all, nil
 }
 
-// parseRequests reads a comma string or an array of them.
+// parseRequests reads a string of requests or an array of them.
 func parseRequests(v value) ([]Request, error) {
 	var list requests
 	if !v.json.IsArray() {
@@ -85,7 +85,7 @@ func parseRequests(v value) ([]Request, error) {
 	return list.all, err
 }
 
-// requests gathers what one setting asks for.
+// requests collects the requests of a setting.
 type requests struct {
 	all  []Request
 	seen map[string][]Request // by cluster, at most one of each strategy
@@ -122,13 +122,12 @@ func (l *requests) add(v value) error {
 	}
 }
 
-// notInRequest tells characters that have no place in a cluster string.
+// notInRequest reports characters that a cluster string cannot have.
 func notInRequest(r rune) bool {
 	return r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`"'[]`, r)
 }
 
-// requestEnd finds the comma or the end that closes the request at start; commas
-// between braces belong to it.
+// requestEnd finds the comma or the end after the request at start, skipping commas in braces.
 func requestEnd(v value, start int) (int, error) {
 	open := -1
 	for i := start; i < len(v.s); i++ {
@@ -187,7 +186,7 @@ func parseRequest(v value, start, end int) (Request, error) {
 	return r, nil
 }
 
-// parseLayers reads {0-3,7}, which stands at v.s[at:].
+// parseLayers reads {0-3,7} at v.s[at:].
 func parseLayers(v value, at int, set string) ([]Range, error) {
 	inner, ok := strings.CutSuffix(set[1:], "}")
 	if !ok {
@@ -216,14 +215,14 @@ func parseLayers(v value, at int, set string) ([]Range, error) {
 	return layers, nil
 }
 
-// integer reads a number that is nothing but a number, written the shortest way.
+// integer reads a number in its shortest form.
 func integer(s string) (int, bool) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	return int(n), err == nil && strconv.FormatInt(n, 10) == s
 }
 
-// enter adds a request. A cluster has one request, or one of each strategy for
-// layers that do not overlap: ONNX Runtime would take the last one it reads for all.
+// enter adds a request. A cluster may have one request, or one of each strategy for layers that do
+// not overlap: ONNX Runtime would use the last one for all.
 func (l *requests) enter(v value, at int, r Request) error {
 	for _, first := range l.seen[r.Cluster] {
 		switch {
@@ -245,8 +244,8 @@ func (l *requests) enter(v value, at int, r Request) error {
 	return nil
 }
 
-// contradicts reports whether two requests of different strategies are for the same
-// occurrences of a cluster. One with a count is for the cluster as a whole.
+// contradicts reports whether two requests of different strategies share occurrences of a cluster.
+// One with a count is for all of them.
 func (r Request) contradicts(other Request) bool {
 	if len(r.Layers) == 0 || len(other.Layers) == 0 {
 		return true

@@ -7,32 +7,31 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Row is one setting: everything that is known of it. Its flag and help, its
-// environment variable, its field of a config file and of the schema, its entry in the
-// service's map and its keyword in Python are all made from here.
+// Row is one setting. Its flag and help, its environment variable, its field in config files and
+// the schema, its entry in the service's map and its keyword in Python are all made from here.
 type Row struct {
-	Name     string   // in files, in the service's map and in Python
-	Flag     string   // on a command line, without dashes
-	Doc      string   // the one help text
-	Group    string   // what it is listed under
+	Name     string   // in config files, the service's map and Python
+	Flag     string   // without dashes
+	Doc      string   // the help text everywhere
+	Group    string   // heading in help
 	Form     Form     // how its values are written
-	Takes    string   // what stands for a value in help: SIZE, on|off|auto
-	Words    []string // values that a shell completes
-	Default  string   // as text; "" where nothing is set
-	Commands []string // that heed it; nil for every one
-	Alias    string   // an earlier name in Python, still taken
-	Shapes   bool     // the training step is made from it, so a plan file carries it
+	Takes    string   // placeholder in help: SIZE, on|off|auto
+	Words    []string // values for shell completion
+	Default  string   // as text; "": nothing is set
+	Commands []string // commands that use it; nil: all
+	Alias    string   // an earlier name in Python, still accepted
+	Shapes   bool     // changes the training step, so plan files store it
 
-	ort   variable // ONNX Runtime's own
+	ort   variable // ONNX Runtime's variable
 	takes []gjson.Type
 	want  string
 	json  map[string]any // its schema
 
 	reset func(*Config)              // to the default
 	parse func(*Config, value) error // sets it
-	copy  func(to, from *Config)     // sets it as in another
+	copy  func(to, from *Config)
 	print func(*Config) string
-	in    func(*Config, Folder) // of a path: where it begins
+	in    func(*Config, Folder) // makes paths relative to a folder
 }
 
 // Form is how the values of a setting are written. Python's types are made from it.
@@ -41,26 +40,26 @@ type Form string
 // The forms.
 const (
 	Word      Form = "word"      // one of Words
-	Switch    Form = "switch"    // on, off, or another of Words
+	Switch    Form = "switch"    // on, off, or one of Words
 	Whole     Form = "whole"     // an integer
 	Number    Form = "number"    // a real number
 	Size      Form = "size"      // bytes, or a share
-	Share     Form = "share"     // a part of something
+	Share     Form = "share"     // a fraction
 	Text      Form = "text"      // a name
-	Path      Form = "path"      // of a file or folder
+	Path      Form = "path"      // the path of a file or folder
 	Names     Form = "names"     // a list
 	Sizes     Form = "sizes"     // numbers by name
-	Elsewhere Form = "elsewhere" // settings that stand elsewhere: the path of a file, its text, or clusters
+	Elsewhere Form = "elsewhere" // more settings: the path of a config file, its text, or cluster strings
 	Scale     Form = "scale"     // a number, or one of Words
 )
 
-// variable is an environment variable that somebody else gave its name.
+// variable is an environment variable of ONNX Runtime.
 type variable struct {
 	name  string
-	words []string // where it takes only these
+	words []string // its values; nil: any
 }
 
-// row makes a row of its kind, its place in Config, its default, and facets.
+// row makes a row of a name, its field in Config, its kind, its default and its facets.
 func row[T any](name string, at func(*Config) *T, k kind[T], def T, commands []string, doc string, facets ...func(*Row)) Row {
 	r := Row{
 		Name: name, Flag: strings.ReplaceAll(name, "_", "-"), Doc: doc, Commands: commands,
@@ -91,24 +90,24 @@ func row[T any](name string, at func(*Config) *T, k kind[T], def T, commands []s
 	return r
 }
 
-// shapes is the facet of settings that a training step is made from.
+// shapes is the facet of settings that change the training step.
 func shapes(r *Row) { r.Shapes = true }
 
 // flag is the facet of a setting whose flag has another name.
 func flag(name string) func(*Row) { return func(r *Row) { r.Flag = name } }
 
-// ort is the facet of a setting that ONNX Runtime has a variable for.
+// ort is the facet of a setting that has a variable of ONNX Runtime.
 func ort(name string, words ...string) func(*Row) {
 	return func(r *Row) { r.ort = variable{name, words} }
 }
 
-// metavar is the facet of a setting whose values are called otherwise than its kind's.
+// metavar is the facet of a setting with its own placeholder in help.
 func metavar(word string) func(*Row) { return func(r *Row) { r.Takes = word } }
 
-// alias is the facet of a setting that had another name in Python.
+// alias is the facet of a setting with an earlier name in Python.
 func alias(name string) func(*Row) { return func(r *Row) { r.Alias = name } }
 
-// group puts rows under a title.
+// group sets the heading of rows.
 func group(title string, rows ...Row) []Row {
 	for i := range rows {
 		rows[i].Group = title
@@ -116,19 +115,18 @@ func group(title string, rows ...Row) []Row {
 	return rows
 }
 
-// Variable is the environment variable that holds the setting.
+// Variable is the name of the setting's environment variable.
 func (r Row) Variable() string { return "MEMOPT_" + strings.ToUpper(r.Name) }
 
-// Heeds reports whether a command heeds the setting.
+// Heeds reports whether a command uses the setting.
 func (r Row) Heeds(command string) bool {
 	return r.Commands == nil || slices.Contains(r.Commands, command)
 }
 
-// Listed reports whether the setting may be given several times on a command line, and
-// all of them count.
+// Listed reports whether the flag may be repeated, all of its values counting.
 func (r Row) Listed() bool { return r.Form == Names || r.Form == Sizes }
 
-// Help is the text of a flag: what it does, and the default.
+// Help is the help text: what the setting does, and its default.
 func (r Row) Help() string {
 	if r.Default == "" {
 		return r.Doc
@@ -144,10 +142,10 @@ func (r Row) read(c *Config, v value) error {
 	return r.parse(c, v)
 }
 
-// Rows is the table: every setting, in the order of help texts.
+// Rows lists every setting, in the order of help texts.
 func Rows() []Row { return slices.Clone(rows) }
 
-// Find returns the row of a name.
+// Find returns the row of a setting.
 func Find(name string) (Row, bool) {
 	i := slices.IndexFunc(rows, func(r Row) bool { return r.Name == name })
 	if i < 0 {
@@ -156,7 +154,7 @@ func Find(name string) (Row, bool) {
 	return rows[i], true
 }
 
-// Shaping is the names of the settings that a training step is made from.
+// Shaping lists the settings that change the training step.
 func Shaping() (names []string) {
 	for _, r := range rows {
 		if r.Shapes {
@@ -166,7 +164,7 @@ func Shaping() (names []string) {
 	return names
 }
 
-// rowNames is the names of all settings, in the order of the table.
+// rowNames lists the names of all settings, in the order of the table.
 func rowNames() []string {
 	names := make([]string, len(rows))
 	for i, r := range rows {

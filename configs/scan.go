@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// gjson reads JSON fast and leniently, and can say that a text is not valid JSON but
-// not where. This scanner says where and why, and accepts nothing that JSON does not allow.
+// gjson is fast and lenient: it can tell that a text is not valid JSON, but not where. This scanner
+// says where and why, and accepts only what JSON allows.
 
-// maxDepth is how deep a config may nest. Ours need three levels.
+// maxDepth is how deep a config may nest. The settings need three levels.
 const maxDepth = 8
 
 // scanner walks JSON text.
@@ -19,13 +19,13 @@ type scanner struct {
 	depth int
 }
 
-// syntaxError is what is wrong with JSON text, and at which byte.
+// syntaxError is a mistake in JSON text, and its offset.
 type syntaxError struct {
 	off int
 	msg string
 }
 
-// scan checks that s is one JSON value in UTF-8, not nested deeply.
+// scan checks that s is one JSON value in UTF-8, nested at most maxDepth deep.
 func scan(s string) *syntaxError {
 	sc := scanner{s: s}
 	if err := sc.encoding(); err != nil {
@@ -49,7 +49,7 @@ func (sc *scanner) fail(format string, args ...any) *syntaxError {
 	return &syntaxError{sc.i, fmt.Sprintf(format, args...)}
 }
 
-// encoding finds what is not UTF-8.
+// encoding checks for UTF-8.
 func (sc *scanner) encoding() *syntaxError {
 	switch {
 	case strings.HasPrefix(sc.s, "\xff\xfe"), strings.HasPrefix(sc.s, "\xfe\xff"):
@@ -72,7 +72,7 @@ func (sc *scanner) space() {
 	}
 }
 
-// peek is the next byte, 0 at the end. A real 0 is not allowed anywhere, so they never mix.
+// peek is the next byte, 0 at the end. JSON has no byte 0, so there is no ambiguity.
 func (sc *scanner) peek() byte {
 	if sc.i < len(sc.s) {
 		return sc.s[sc.i]
@@ -80,7 +80,7 @@ func (sc *scanner) peek() byte {
 	return 0
 }
 
-// take steps over c if it is next.
+// take skips c if it is the next byte.
 func (sc *scanner) take(c byte) bool {
 	if sc.peek() != c {
 		return false
@@ -89,7 +89,7 @@ func (sc *scanner) take(c byte) bool {
 	return true
 }
 
-// word shows what is next, up to where it might end.
+// word quotes the next word for a message.
 func (sc *scanner) word() string {
 	rest := sc.s[sc.i:]
 	if rest == "" {
@@ -127,7 +127,7 @@ func (sc *scanner) value() *syntaxError {
 
 var literals = []string{"true", "false", "null"}
 
-// noValue explains a value that is none, with an eye on what people write by habit.
+// noValue explains text that is not a value, with hints for common habits.
 func (sc *scanner) noValue() *syntaxError {
 	word := sc.word()
 	bare := strings.Trim(word, `"`)
@@ -145,7 +145,7 @@ func (sc *scanner) noValue() *syntaxError {
 	return sc.fail("%s where a value should be", word)
 }
 
-// nested walks an array or object up to its closing byte.
+// nested scans an array or object up to its closing byte.
 func (sc *scanner) nested(end byte, item func() *syntaxError) *syntaxError {
 	if sc.depth++; sc.depth > maxDepth {
 		return sc.fail("nested more than %d levels deep", maxDepth)
@@ -180,7 +180,7 @@ func (sc *scanner) nested(end byte, item func() *syntaxError) *syntaxError {
 	}
 }
 
-// member walks one field of an object.
+// member scans one field of an object.
 func (sc *scanner) member() *syntaxError {
 	if sc.peek() != '"' {
 		return sc.fail("%s where a field name in double quotes should be", sc.word())
@@ -196,7 +196,7 @@ func (sc *scanner) member() *syntaxError {
 	return sc.value()
 }
 
-// text walks a string.
+// text scans a string.
 func (sc *scanner) text() *syntaxError {
 	open := sc.i
 	for sc.i++; sc.i < len(sc.s); sc.i++ {
@@ -218,12 +218,12 @@ func (sc *scanner) text() *syntaxError {
 	return &syntaxError{open, "string is never closed"}
 }
 
-// escape walks the backslash and what it escapes but for the last byte.
+// escape scans an escape sequence, except for its last byte.
 func (sc *scanner) escape() *syntaxError {
 	rest := sc.s[sc.i+1:]
 	switch {
 	case rest == "":
-		return nil // the string is never closed, which text will say
+		return nil // text reports the unclosed string
 	case strings.IndexByte(`"\/bfnrt`, rest[0]) >= 0:
 		sc.i++
 		return nil
@@ -234,7 +234,7 @@ func (sc *scanner) escape() *syntaxError {
 	return sc.fail(`a backslash in a string is followed by one of "\/bfnrt or by u and four hex digits`)
 }
 
-// number walks a number of JSON's form.
+// number scans a JSON number.
 func (sc *scanner) number() *syntaxError {
 	start := sc.i
 	sc.take('-')
@@ -248,7 +248,7 @@ func (sc *scanner) number() *syntaxError {
 	return sc.digits()
 }
 
-// digits walks an unsigned decimal number: digits, fraction, exponent.
+// digits scans an unsigned decimal number: digits, fraction, exponent.
 func (sc *scanner) digits() *syntaxError {
 	for isDigit(sc.peek()) {
 		sc.i++
@@ -261,7 +261,7 @@ func (sc *scanner) digits() *syntaxError {
 			sc.i++
 		}
 	}
-	// An e that no digit follows is not an exponent but the start of what comes next.
+	// An e without digits behind it is not an exponent, but begins what follows.
 	if c := sc.peek(); c == 'e' || c == 'E' {
 		j := sc.i + 1
 		if j < len(sc.s) && (sc.s[j] == '+' || sc.s[j] == '-') {

@@ -5,9 +5,9 @@ import (
 	"maps"
 )
 
-// Schema returns the JSON Schema (draft 2020-12) of a config file, made from the
-// table the parser reads by. The parser is stricter in what a schema cannot say, and
-// takes words in any case where the schema has them in lower case.
+// Schema returns the JSON Schema (draft 2020-12) of a config file, made from the table of settings.
+// The parser checks more than a schema can express, and ignores the case of words, which the schema
+// has in lower case.
 func Schema() []byte {
 	properties := map[string]any{
 		schemaKey: map[string]any{"type": "string", "description": "Where an editor finds this schema."},

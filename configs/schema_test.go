@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// accepts is a JSON Schema validator for the words that Schema uses. An unknown
-// word is an error, so that a schema cannot grow past its test.
+// accepts is a JSON Schema validator for the keywords that Schema uses. An unknown keyword is an
+// error, so that the schema cannot use one that is not tested.
 func accepts(schema map[string]any, v any) bool {
 	for word, arg := range schema {
 		check, ok := schemaWords[word]
@@ -106,13 +106,12 @@ func init() {
 	}
 }
 
-// notInSchema is what the parser refuses and a schema cannot say: names given twice,
-// what only arithmetic finds, names that could not be written as text, and integers
-// spelt as fractions.
-var notInSchema = []string{"given twice", "second time", "contradicts", "control characters", "without a name", "characters that no dim has", "is not a share", `"1.0" is not an integer`, `"1e0" is not an integer`}
+// notInSchema lists what the parser refuses and a schema cannot express: duplicate names, limits
+// that need arithmetic, names that could not be written as text, and integers spelled as fractions.
+var notInSchema = []string{"given twice", "second time", "contradicts", "control characters", "has no name", "characters that a dim", "is not a share", `"1.0" is not an integer`, `"1e0" is not an integer`}
 
-// Whatever the parser takes, the schema takes; whatever it refuses, bar the above,
-// the schema refuses. The texts are those of json.txt.
+// The schema accepts what the parser accepts, and refuses what it refuses except for notInSchema.
+// The texts are those of json.txt.
 func TestSchemaAgreesWithTheParser(t *testing.T) {
 	var schema map[string]any
 	if err := json.Unmarshal(Schema(), &schema); err != nil {

@@ -7,8 +7,8 @@ import (
 	"memopt/memopt/visible"
 )
 
-// ShellWord is a text as one word of a shell's command line: names of dims and files are
-// anybody's.
+// ShellWord quotes a text as one word of a shell's command line, as names of dims and files may
+// have any characters.
 func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-+=./:,%@", r)
@@ -17,7 +17,7 @@ func ShellWord(s string) string {
 		return s
 	}
 	if visible.Line(s) != s {
-		// $'…' of bash, zsh and POSIX has escapes, in which all bytes can be named.
+		// Control characters need $'…', which bash and zsh have, with octal escapes.
 		var sb strings.Builder
 		for _, b := range []byte(s) {
 			if b < ' ' || b > '~' || b == '\'' || b == '\\' {

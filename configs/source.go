@@ -8,8 +8,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Pos is a place in a text: line and column from 1, columns in characters. Line 0
-// stands for the whole of a flag or variable.
+// Pos is a position in a text: line and column from 1, columns in characters. Line 0 stands for the
+// whole value of a flag or variable.
 type Pos struct {
 	File      string
 	Line, Col int
@@ -23,26 +23,26 @@ func (p Pos) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
 }
 
-// Error is a mistake in a setting, and where it is. Its text is one line.
+// Error is a mistake in a setting and its position. Its text is one line.
 type Error struct {
 	Pos Pos
 	Msg string
 }
 
-// Error prints the package, the place and the message.
+// Error prints the position and the message.
 func (e *Error) Error() string { return e.Pos.String() + ": " + e.Msg }
 
-// text is a source of settings with a name. It turns offsets into places, fast when
-// they are asked for in order, which parsers do.
+// text is a source of settings with a name. It turns offsets into positions, fast if they are asked
+// for in ascending order.
 type text struct {
 	name string
 	s    string
-	flat bool // a flag or variable: places have no line
+	flat bool // a flag or variable: positions have no line
 
-	off, line, bol, col int // of the last answer; bol is where its line begins
+	off, line, bol, col int // the last position; bol is the offset of its line
 }
 
-// pos returns the place of an offset.
+// pos returns the position of an offset.
 func (t *text) pos(off int) Pos {
 	if t.flat {
 		return Pos{File: t.name}
@@ -64,14 +64,14 @@ func (t *text) pos(off int) Pos {
 	return Pos{File: t.name, Line: t.line, Col: t.col}
 }
 
-// value is one setting as it was written: a flag's text, or a JSON value.
+// value is the text of one setting: a flag's, or a JSON value.
 type value struct {
 	from  *text
-	off   int    // where it begins in from
-	s     string // the text; of a JSON string, what it says
-	at    int    // where s begins in from
-	plain bool   // s stands in from letter by letter, so offsets into it are known
-	field string // the name, for messages of a file that holds several
+	off   int    // offset in from
+	s     string // the text; of a JSON string, unescaped
+	at    int    // offset of s in from
+	plain bool   // s has no escapes, so offsets into it are known
+	field string // the setting's name, if the file holds several
 	json  gjson.Result
 }
 
@@ -83,7 +83,7 @@ func jsonValue(t *text, field string, r gjson.Result) value {
 	v := value{from: t, off: r.Index, field: field, json: r, s: r.Raw, at: r.Index, plain: true}
 	if r.Type == gjson.String {
 		v.s, v.at = r.Str, r.Index+1
-		v.plain = len(r.Raw) == len(r.Str)+2 // no escapes: letter by letter
+		v.plain = len(r.Raw) == len(r.Str)+2 // no escapes
 	}
 	return v
 }
@@ -91,7 +91,7 @@ func jsonValue(t *text, field string, r gjson.Result) value {
 // isJSON reports whether the value has a JSON type to check.
 func (v value) isJSON() bool { return v.json.Exists() }
 
-// pos is the place of the i-th byte of s, or of the value where that is not known.
+// pos is the position of the i-th byte of s, or of the value if that is not known.
 func (v value) pos(i int) Pos {
 	if !v.plain {
 		return v.from.pos(v.off)
@@ -104,7 +104,7 @@ func (v value) fail(format string, args ...any) error {
 	return v.failPos(v.from.pos(v.off), format, args...)
 }
 
-// failAt is an error about what stands at the i-th byte of s.
+// failAt is an error about the i-th byte of s.
 func (v value) failAt(i int, format string, args ...any) error {
 	return v.failPos(v.pos(i), format, args...)
 }
@@ -117,7 +117,7 @@ func (v value) failPos(p Pos, format string, args ...any) error {
 	return &Error{Pos: p, Msg: msg}
 }
 
-// quote shows a user's text in a message: one line, not long, whatever it holds.
+// quote quotes a user's text in a message, on one line and shortened.
 func quote(s string) string {
 	const most = 60
 	if len(s) <= most {
@@ -130,10 +130,10 @@ func quote(s string) string {
 	return fmt.Sprintf("%q…", s[:cut])
 }
 
-// or lists words as a sentence does: a, b or c.
+// or joins words: a, b or c.
 func or(words []string) string { return listed(words, " or ") }
 
-// and lists words as a sentence does: a, b and c.
+// and joins words: a, b and c.
 func and(words []string) string { return listed(words, " and ") }
 
 func listed(words []string, last string) string {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The words of the choices.
+// Values of the choices.
 var (
 	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"}
 	optimizes  = []string{"off", "clean", "fuse"}
@@ -21,27 +21,27 @@ var (
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
 )
 
-// Who heeds a setting: the commands that take it as a flag. Every other command refuses
-// the flag and leaves alone what a file or the environment says.
+// Which commands use a setting, and so take it as a flag. All others refuse the flag, and ignore
+// the setting in files and the environment.
 var (
-	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                            // they make a training step
-	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                        // they choose one plan of it
-	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                               // they hold a plan to it
-	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}                   // they make the step or compare it
-	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"}       // they read the model by it
-	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize", "load"} // they rewrite the model by it
-	drawing   = []string{"plan", "train"}                                                             // they write graphs
-	training  = []string{"train"}                                                                     // it runs the step
-	serving   = []string{"serve"}                                                                     // they answer a trainer
-	opening   = []string{"train", "leaks", "run", "devices", "load"}                                  // they open devices
-	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run", "load"}    // they take sizes of dims
-	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load"}             // they plan for a device
-	seeding   = []string{"plan", "train", "leaks", "run"}                                             // they draw numbers
-	running   = []string{"run"}                                                                       // they run forward programs
-	holding   = []string{"run", "load"}                                                               // they hold weights under a limit
-	loading   = []string{"load"}                                                                      // they load weights and nothing else
-	outside   = []string{"optimize", "quantize"}                                                      // they write models
-	rounding  = []string{"quantize"}                                                                  // it rounds weights to integers
+	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                            // make a training step
+	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                        // choose one plan of it
+	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                               // plan or check under limits
+	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}                   // make the step or compare it
+	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"}       // read a model to train
+	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize", "load"} // rewrite the graph
+	drawing   = []string{"plan", "train"}                                                             // write graphs
+	training  = []string{"train"}                                                                     // runs the step
+	serving   = []string{"serve"}                                                                     // answers a trainer
+	opening   = []string{"train", "leaks", "run", "devices", "load"}                                  // open devices
+	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run", "load"}    // bind dims
+	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load"}             // plan for a device
+	seeding   = []string{"plan", "train", "leaks", "run"}                                             // draw random numbers
+	running   = []string{"run"}                                                                       // runs forward programs
+	holding   = []string{"run", "load"}                                                               // hold weights under a limit
+	loading   = []string{"load"}                                                                      // only loads weights
+	outside   = []string{"optimize", "quantize"}                                                      // write models
+	rounding  = []string{"quantize"}                                                                  // quantizes weights
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables
@@ -49,57 +49,57 @@ var (
 // OptimizerGroup is the heading of the settings of updates.
 const OptimizerGroup = "Optimizer"
 
-// aParameter is what the lists of parameters hold.
+// aParameter describes an entry of a list of parameters.
 const aParameter = "the name of a parameter or a pattern like encoder.*"
 
-// rows is every setting: one row, and one field of Config. Nothing else names it but the
-// code that heeds it.
+// rows lists every setting: one row, and one field of Config. Only the code that uses a setting
+// names it elsewhere.
 var rows = slices.Concat(
 	group("Model",
 		row("dims", func(c *Config) *map[string]int64 { return &c.Dims }, sizes(), nil, sizing,
 			"Sizes of the model's named dims, as in batch=8,seq=1024."),
 		row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output, or of a loss to add"), "", reading,
-			"Output to minimize, needed if several outputs are scalars; or a loss to add: cross-entropy, mse, l1, bce-with-logits, mean, or cross-entropy:OUTPUT. The input that this adds is called labels or targets.", shapes),
+			"Output to minimize, needed if several outputs are scalars; or a loss to append: cross-entropy, mse, l1, bce-with-logits, mean, or cross-entropy:OUTPUT. Its new input is called labels or targets.", shapes),
 		row("trainable", func(c *Config) *[]string { return &c.Trainable }, names(aParameter), nil, reading,
-			"Parameters to train, by name or pattern like encoder.*; without it all that the file says are parameters. !encoder.* excludes, and @names.txt takes the names from a file, one a line or a JSON array. A buffer is trained if its full name is given.", shapes),
+			"Parameters to train, by name or pattern like encoder.*; by default all parameters of the file. !encoder.* excludes, @names.txt reads names from a file, one a line or a JSON array. A buffer is trained if its full name is given.", shapes),
 		row("frozen", func(c *Config) *[]string { return &c.Frozen }, names(aParameter), nil, reading,
-			"Parameters to leave as they are, by name, pattern or @names.txt; !encoder.* takes that back.", shapes),
+			"Parameters not to train, by name, pattern or @names.txt; !encoder.* excludes from the list.", shapes),
 		row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse", rewriting,
-			"Passes over the forward graph before anything else: none, those that keep every bit, or fusions too.", shapes),
+			"Passes over the forward graph: none (off), those that keep every bit (clean), or fusions, too (fuse).", shapes),
 	),
 	group("Limits",
 		row("budget", func(c *Config) *Budget { return &c.Budget }, size(), Budget{}, limiting,
-			"Most memory that the step may hold, weights and optimizer included: 6GiB, 6GB, or 60% of what it takes with everything kept.", alias("memory_budget")),
+			"Most memory that the step may hold, weights and optimizer included: 6GiB, 6GB, or 60% of the memory with everything kept.", alias("memory_budget")),
 		row("activation_budget", func(c *Config) *Budget { return &c.ActivationBudget }, size(), Budget{}, limiting,
-			"Most memory for the arena alone: activations, gradients in flight and workspace."),
+			"Most memory for the arena: activations, gradients in flight and workspace."),
 		row("max_overhead", func(c *Config) *float64 { return &c.MaxOverhead }, share(), 0, limiting,
 			"Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it."),
 	),
 	group("What is recomputed",
 		row("preset", func(c *Config) *string { return &c.Preset }, choice(presetNames, nil), "", choosing,
-			"Ready-made settings to start from; anything else that is set goes before them."),
+			"Ready-made settings to start from; any other setting that is given overrides them."),
 		row("strategy", func(c *Config) *string { return &c.Strategy }, choice(strategies, nil), "auto", choosing,
-			"How the values to recompute are chosen: none, the cheap ones, all, by the simulated peak (greedy), or as the limits ask (auto)."),
+			"How the values to recompute are chosen: none, the cheap ones, all, by the simulated peak (greedy), or as the limits require (auto)."),
 		row("level", func(c *Config) *int { return &c.Level }, whole(0, 2), 0, choosing,
-			"ONNX Runtime's level: 0 the clusters that config names, 1 all clusters of each transformer layer, 2 compromises too.", ort("ORTMODULE_MEMORY_OPT_LEVEL")),
+			"ONNX Runtime's level: 0 the clusters in config, 1 all clusters of each transformer layer, 2 also compromises.", ort("ORTMODULE_MEMORY_OPT_LEVEL")),
 		row("config", func(c *Config) *[]Request { return &c.Requests }, clusters(), nil, stepping,
 			"JSON file of settings, or of ONNX Runtime's array of clusters; or the JSON itself, or clusters: BiasGelu+:1:-1,Dropout+:1:{0-3,7}. In such a file: the clusters.", ort(configVariable)),
 		row("boundary", func(c *Config) *bool { return &c.Boundary }, onOff(), true, stepping,
 			"End clusters at the boundaries of transformer layers."),
 		row("compat", func(c *Config) *string { return &c.Compat }, choice(compats, nil), "", stepping,
-			"ONNX Runtime release whose clusters and choices are followed to the letter, defects included.", metavar("1.19")),
+			"ONNX Runtime release whose clusters and choices are reproduced exactly, including defects.", metavar("1.19")),
 	),
 	group("Form of the step",
 		row("shrink", func(c *Config) *string { return &c.Shrink }, switchOr("auto"), "auto", stepping,
-			"Keep only the sign, mask or index of a value for the backward pass where nothing else of it is used; exact. Auto: under a budget or at level 2, if it helps.", shapes),
+			"Keep only the sign, mask or index of a value for the backward pass if that is all it uses; exact. Auto: under a budget or at level 2, if it helps.", shapes),
 		row("chunk_loss", func(c *Config) *string { return &c.ChunkLoss }, switchOr("auto"), "auto", stepping,
-			"Compute the scores of a cross entropy some rows at a time, and again for the backward pass, instead of keeping them; the same bits. Auto: under a budget, if it helps.", shapes),
+			"Compute the scores of a cross entropy some rows at a time, and recompute them for the backward pass instead of keeping them; the same bits. Auto: under a budget, if it helps.", shapes),
 		row("flash_attention", func(c *Config) *string { return &c.Flash }, switchOr("auto", "rows"), "auto", stepping,
-			"Compute attention in pieces, and again for the backward pass, instead of keeping its probabilities. Rows: some queries at a time, the same bits. On: tiles, less memory, other rounding in the last digits. Auto: rows under a budget, if it helps.", shapes),
+			"Compute attention in pieces, and recompute them for the backward pass instead of keeping probabilities. Rows: some queries at a time, the same bits. On: tiles, less memory, the last digits are rounded differently. Auto: rows under a budget, if it helps.", shapes),
 		row("fuse_chains", func(c *Config) *string { return &c.FuseChains }, switchOr("auto"), "auto", stepping,
-			"Run chains of elementwise operators as one; the same bits. Auto: on devices that run kernels."),
+			"Run chains of elementwise operators as one launch; the same bits. Auto: on devices that run kernels."),
 		row("lossy", func(c *Config) *string { return &c.Lossy }, choice(lossies, map[string]string{"f16": "fp16", "f8": "fp8"}), "off", stepping,
-			"Keep activations for the backward pass in a smaller type: gradients are no longer exact, and train prints by how much. Under a budget those that it takes, else those that config names, or all.", shapes),
+			"Keep activations for the backward pass in a smaller type: gradients are no longer exact, and train prints their error. Under a budget as many as it requires, else those in config, or all.", shapes),
 	),
 	group(OptimizerGroup,
 		row("optimizer", func(c *Config) *string { return &c.Optimizer }, choice(optimizers, nil), "adamw", checking,
@@ -107,11 +107,11 @@ var rows = slices.Concat(
 		row("lr", func(c *Config) *float64 { return &c.LR }, real(positive), 1e-3, training,
 			"Learning rate."),
 		row("warmup", func(c *Config) *int { return &c.Warmup }, whole(0, math.MaxInt32), 0, training,
-			"Updates over which the learning rate climbs to lr, in even steps. Adam's first updates are as long as the rate whatever the gradients are; at full rate they can throw the loss far up."),
+			"Updates over which the learning rate rises linearly to lr. Adam's first updates are as long as the rate, however small the gradients; at the full rate they can make the loss jump."),
 		row("momentum", func(c *Config) *float64 { return &c.Momentum }, real(below1), 0.9, stepping,
 			"Momentum: decay of the velocity.", shapes),
 		row("nesterov", func(c *Config) *bool { return &c.Nesterov }, onOff(), false, stepping,
-			"Momentum: take Nesterov's step.", shapes),
+			"Momentum: use Nesterov's variant.", shapes),
 		row("beta1", func(c *Config) *float64 { return &c.Beta1 }, real(below1), 0.9, stepping,
 			"Adam, AdamW and LAMB: decay of the mean gradient.", shapes),
 		row("beta2", func(c *Config) *float64 { return &c.Beta2 }, real(below1), 0.999, stepping,
@@ -123,89 +123,89 @@ var rows = slices.Concat(
 		row("lr_decay", func(c *Config) *float64 { return &c.LRDecay }, real(atLeast0), 0, stepping,
 			"Adagrad: the learning rate is divided by 1 + lr_decay × updates done.", shapes),
 		row("clip_norm", func(c *Config) *float64 { return &c.ClipNorm }, real(atLeast0), 0, stepping,
-			"Largest norm of all gradients together; 0 does not clip.", shapes),
+			"Largest norm of all gradients together; 0: no clipping.", shapes),
 		row("loss_scale", func(c *Config) *LossScale { return &c.LossScale }, lossScale(), LossScale{}, stepping,
-			"Factor on the loss in the backward pass, for models of 16-bit floats. Auto starts at 65536 and halves when gradients overflow, whose update is skipped.", shapes),
+			"Factor on the loss in the backward pass, for models of 16-bit floats. Auto starts at 65536; when gradients overflow it halves and the update is skipped.", shapes),
 		row("loss_scale_window", func(c *Config) *int { return &c.ScaleWindow }, whole(1, math.MaxInt32), 2000, stepping,
 			"Updates without an overflow before an automatic loss scale doubles.", shapes),
 		row("accumulate", func(c *Config) *int { return &c.Accumulate }, whole(1, math.MaxInt32), 1, stepping,
-			"Micro-batches whose gradients are added up for one update.", shapes),
+			"Micro-batches whose gradients are summed for one update.", shapes),
 	),
 	group("Quantization",
 		row("weight_type", func(c *Config) *string { return &c.WeightType }, choice(integers, map[string]string{"qint8": "int8", "quint8": "uint8"}), "int8", rounding,
-			"What weights are rounded to. Activations are uint8."),
+			"Integer type of weights. Activations are uint8."),
 		row("per_channel", func(c *Config) *bool { return &c.PerChannel }, onOff(), false, rounding,
-			"A scale for each output channel of a product instead of one for the tensor."),
+			"One scale per output channel of a product instead of one per tensor."),
 		row("reduce_range", func(c *Config) *bool { return &c.ReduceRange }, onOff(), false, rounding,
 			"Round weights to 7 bits, for processors whose sums of 8-bit products saturate."),
 		row("op_types", func(c *Config) *[]string { return &c.OpTypes }, names("the name of an operator"), nil, rounding,
-			"Operators to quantize; without it MatMul, Gemm, Conv, Gather, Transpose, LSTM, and ONNX Runtime's Attention and EmbedLayerNormalization."),
+			"Operators to quantize; by default MatMul, Gemm, Conv, Gather, Transpose, LSTM, and ONNX Runtime's Attention and EmbedLayerNormalization."),
 		row("nodes", func(c *Config) *[]string { return &c.Nodes }, names("the name of a node"), nil, rounding,
-			"The only nodes to quantize, by name; @names.txt takes the names from a file."),
+			"Quantize these nodes only, by name; @names.txt reads names from a file."),
 		row("exclude", func(c *Config) *[]string { return &c.Exclude }, names("the name of a node"), nil, rounding,
-			"Nodes to leave as they are, by name or @names.txt."),
+			"Nodes not to quantize, by name or @names.txt."),
 		row("weight_symmetric", func(c *Config) *string { return &c.WeightSymmetric }, switchOr("auto"), "auto", rounding,
-			"Ranges of weights that have zero in the middle. Auto: of int8."),
+			"Quantize weights symmetrically around zero. Auto: if they are int8."),
 		row("activation_symmetric", func(c *Config) *bool { return &c.ActivationSymmetric }, onOff(), false, rounding,
-			"The same of tables that are read as activations, as by a Gather."),
+			"Quantize tables that are read as activations, as by a Gather, symmetrically."),
 		row("matmul_const_b_only", func(c *Config) *bool { return &c.MatMulConstBOnly }, onOff(), true, rounding,
-			"Leave a MatMul alone whose second factor the model computes."),
+			"Do not quantize a MatMul whose second factor is computed."),
 		row("enable_subgraph", func(c *Config) *bool { return &c.EnableSubgraph }, onOff(), false, rounding,
-			"Quantize the branches and bodies of If, Loop and Scan too."),
+			"Quantize the branches and bodies of If, Loop and Scan, too."),
 		row("force_quantize_no_input_check", func(c *Config) *bool { return &c.ForceQuantize }, onOff(), false, rounding,
-			"Quantize a Transpose of a weight, and no other; without it one that reads what is in 8 bits."),
+			"Quantize a Transpose if it reads a weight; off: if it reads a quantized value."),
 		row("fold_transposes", func(c *Config) *bool { return &c.FoldTransposes }, onOff(), false, rounding,
-			"Take the Transpose of a weight for a weight, as in models that PyTorch exported without optimizing; ONNX Runtime's quantize_dynamic does after quant_pre_process."),
+			"Treat the Transpose of a weight as a weight, for models that PyTorch exported without optimizing; ONNX Runtime's quantize_dynamic does so after quant_pre_process."),
 		row("minimum_real_range", func(c *Config) *float64 { return &c.MinimumRealRange }, real(atLeast0), 0, rounding,
-			"Least range of floats that a scale is made for."),
+			"Smallest range of floats to compute a scale for."),
 		row("external_data", func(c *Config) *bool { return &c.ExternalData }, onOff(), false, outside,
-			"Write weights to FILE.data beside the model, where they lie aligned and can be mapped; above 2 GB they always are."),
+			"Write weights to FILE.data beside the model, aligned for mapping; above 2 GB always."),
 	),
 	group("Run",
 		row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 10, training,
-			"Updates to do."),
+			"Number of updates."),
 		row("seed", func(c *Config) *uint64 { return &c.Seed }, seed(), 0, seeding,
 			"Seed of all random numbers: the same seed gives the same run."),
 		row("device", func(c *Config) *string { return &c.Device }, deviceName(), "auto", placing,
-			"Where the step runs; vulkan:1 and vulkan:llvmpipe name one of several."),
+			"Device to run on; vulkan:1 and vulkan:llvmpipe name one of several."),
 		row("fast_paths", func(c *Config) *[]string { return &c.FastPaths }, someOf(fastPaths, "auto", "none"), []string{"auto"}, opening,
-			"Faster ways of a Vulkan device to take, of those that memopt devices lists. Some sum in another order; a recomputed value still has the bits of the first."),
+			"Fast paths of a Vulkan device to use, as listed by memopt devices. Some sum in another order; a recomputed value still has the same bits as the first."),
 		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
-			"Most memory that the service takes for itself, whatever is asked of it: what does not fit is refused. Tensors that it shares with the trainer are the trainer's."),
+			"Most memory that the service may allocate; a request that does not fit is refused. Tensors shared with the trainer do not count."),
 		row("load_mode", func(c *Config) *string { return &c.LoadMode }, choice(loadModes, nil), "streamed", loading,
-			"How weights get to the device: in pieces through a ring; each read before and dropped once it is there; all of them held until the end; straight into memory that the processor sees; or every way, one after the other.", flag("mode")),
+			"How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All: every mode in turn.", flag("mode")),
 		row("chunk", func(c *Config) *int64 { return &c.Chunk }, bytes(), 16<<20, loading,
-			"The ring that weights stream through."),
+			"Size of the ring buffer that weights stream through."),
 		row("reloads", func(c *Config) *int { return &c.Reloads }, whole(0, math.MaxInt32), 20, loading,
-			"How often to load the model again and drop it, to see whether anything is left."),
+			"Times to reload and drop the model, to check that no memory is left."),
 		row("repeats", func(c *Config) *int { return &c.Repeats }, whole(1, 100), 3, loading,
-			"How often to measure the load: the least, the middle and the most are shown."),
+			"Times to measure the load; the least, the median and the most are shown."),
 		row("mem_limit", func(c *Config) *int64 { return &c.MemoryLimit }, bytes(), 0, holding,
-			"Most memory that all of it may hold: weights, the arena, copies of inputs, and results; of a load weights, their copies and the ring, and activations."),
+			"Most memory for weights, the arena, copies of inputs, and results; when loading, for weights, their copies, the ring buffer and activations."),
 		row("arena_extend_strategy", func(c *Config) *string { return &c.ArenaStrategy }, choice(arenas, lowerCase(arenas)), "planned", running,
-			"How the arena grows: to the largest plan and no further, by regions that double, or by what is asked for."),
+			"How the arena grows: to the size of the largest plan, by regions of doubling size, or by the bytes requested."),
 		row("enable_mem_pattern", func(c *Config) *bool { return &c.MemoryPattern }, onOff(), true, running,
-			"Place all values of a run in one block, planned for its shapes; off has the arena lend them one by one."),
+			"Place all values of a run in one block, planned for its shapes; off: allocate them in the arena one by one."),
 		row("max_patterns", func(c *Config) *int { return &c.MaxPatterns }, whole(0, 1<<16), 0, running,
-			"Shapes whose plans are kept, those of the latest runs; 0 is as many as the graph's size allows."),
+			"Number of input shapes whose plans are cached, those of the latest runs; 0: as many as the graph's size allows."),
 		row("enable_cpu_mem_arena", func(c *Config) *bool { return &c.CPUArena }, onOff(), true, running,
-			"Keep memory in an arena from run to run; off takes it from the system each time."),
+			"Keep memory in an arena between runs; off: allocate it from the system each time."),
 		row("initial_chunk_size_bytes", func(c *Config) *int64 { return &c.InitialChunk }, bytes(), 0, running,
-			"Size of the arena's first region; 1 MiB without it."),
+			"Size of the arena's first region; by default 1 MiB."),
 		row("initial_growth_chunk_size_bytes", func(c *Config) *int64 { return &c.InitialGrowth }, bytes(), 0, running,
-			"Size of the arena's next region after it was shrunk; 2 MiB without it."),
+			"Size of the arena's next region after it was shrunk; by default 2 MiB."),
 		row("max_dead_bytes_per_chunk", func(c *Config) *int64 { return &c.MaxDead }, bytes(), 0, running,
-			"A chunk is lent whole if less than this would be left of it; 128 MiB without it."),
+			"A chunk is not split if less than this would be left of it; by default 128 MiB."),
 		row("max_power_of_two_extend_bytes", func(c *Config) *int64 { return &c.MaxPowerOfTwo }, bytes(), 0, running,
-			"Size up to which regions of kNextPowerOfTwo double; 1 GiB without it."),
+			"Size up to which regions of kNextPowerOfTwo double; by default 1 GiB."),
 		row("threads", func(c *Config) *int { return &c.Threads }, whole(0, 1<<12), 0, running,
-			"Threads that share the work of an operator, with the same bits; 0 is one for each processor."),
+			"Threads per operator, with the same bits for any number; 0: one per processor."),
 		row("optimized_model_filepath", func(c *Config) *string { return &c.OptimizedModelPath }, filePath("a file"), "", running,
-			"File to write the graph to that is run (ONNX)."),
+			"ONNX file to write the optimized graph to."),
 		row("optimized_weights_file", func(c *Config) *string { return &c.OptimizedModelFile }, name("the name of a file"), "", running,
-			"File beside that one for its weights; without it they are inside."),
+			"File in the same folder for its weights; by default they are inside."),
 		row("optimized_weights_from", func(c *Config) *int64 { return &c.OptimizedModelFrom }, bytes(), 0, running,
-			"Least bytes of a weight that goes to that file; 1 KiB without it."),
+			"Least bytes of a weight that goes to that file; by default 1 KiB."),
 		row("log", func(c *Config) *string { return &c.Log }, choice(logLevels, logAliases), "warn", nil,
 			"Lowest level that is logged.", flag("log-level"), ort("ORTMODULE_LOG_LEVEL", "VERBOSE", "DEVINFO", "INFO", "WARNING", "ERROR", "FATAL")),
 		row("save_onnx_path", func(c *Config) *string { return &c.SaveONNXPath }, folder(), "", drawing,

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestUpstream runs testdata/upstream.txt: plan files and variables that ONNX
-// Runtime 1.19.2 rejects without a reason, takes for something else, or drops in
-// silence. The comments are what it was seen to do, the output what happens
-// here, the same whether a flag or a variable names the file.
+// TestUpstream runs testdata/upstream.txt: plan files and variables that ONNX Runtime 1.19.2
+// rejects without a reason, misunderstands, or silently drops. The comments say what it was
+// observed to do, the output is what memopt does, the same whether a flag or a variable names the
+// file.
 func TestUpstream(t *testing.T) {
 	variable := regexp.MustCompile(`^[A-Z_]+=`)
 	withoutComments(t, "upstream.txt", func(input string) string {

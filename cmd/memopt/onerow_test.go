@@ -100,7 +100,7 @@ func TestOneRow(t *testing.T) {
 	wrong, _ := memopt("plan", "m.onnx", "--made-up", "mch").CombinedOutput()
 	has("mistake", string(wrong), `--made-up: "mch" is not known, did you mean much?`)
 	other, _ := memopt("check", "p.json", "m.onnx", "--made-up", "much").CombinedOutput()
-	has("another command", string(other), "--made-up: memopt check does not heed it, plan and train do")
+	has("another command", string(other), "--made-up: memopt check does not use it, plan and train do")
 
 	code := in(dir, python, "-c", `
 import inspect, memopt

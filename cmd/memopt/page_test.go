@@ -30,7 +30,7 @@ func TestServicePage(t *testing.T) {
 	if got := strings.Replace(read("b.html"), `<td class="soft mono">dims</td>`, `<td class="soft mono">--dims</td>`, 1); got != want {
 		t.Errorf("the service's page is\n%s\nthe command line's\n%s", got, want)
 	}
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with(`{"batch=2,other": 2}`)}); err == nil || !strings.Contains(err.Error(), "characters that no dim has") {
+	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with(`{"batch=2,other": 2}`)}); err == nil || !strings.Contains(err.Error(), "characters that a dim") {
 		t.Errorf("a dim with the size of another in its name: %v", err)
 	}
 	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), HTML: "none/b.html"}); err == nil {

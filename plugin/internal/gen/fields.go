@@ -10,7 +10,7 @@ import (
 
 const fields = "python/memopt/_fields.py"
 
-// fieldsSource is the JSON of a plan as Python's type checkers see it: a class for each of its objects.
+// fieldsSource is Python classes for the objects in the JSON of a plan, for type checkers.
 func fieldsSource() string {
 	g := &classes{made: map[reflect.Type]bool{}}
 	g.class(reflect.TypeFor[planner.File](), "Plan")
@@ -25,7 +25,7 @@ from ._section import Section
 ` + g.text.String()
 }
 
-// classes is a class for each struct, those of its fields first.
+// classes generates a class for each struct, after those of its fields.
 type classes struct {
 	text strings.Builder
 	made map[reflect.Type]bool
@@ -49,14 +49,14 @@ func (g *classes) lines(t reflect.Type) string {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && name != "-" && name != "from" { // a word of Python's: by item alone
+		if name != "" && name != "-" && name != "from" { // from is a keyword in Python: only plan["from"] works
 			fmt.Fprintf(&lines, "    %s: %s\n", name, g.python(f.Type))
 		}
 	}
 	return lines.String()
 }
 
-// python is the type of a Go type's JSON.
+// python is the Python type of a Go type's JSON.
 func (g *classes) python(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

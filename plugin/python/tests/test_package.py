@@ -147,7 +147,7 @@ class Arguments(unittest.TestCase):
             memopt.info(timeout="3")  # type: ignore[arg-type]
 
     def test_names(self) -> None:
-        for wrong, why in {"bugdet": "did you mean 'budget'", "lr": "memopt plan does not heed it, train does", "cache": "unexpected keyword argument 'cache'$"}.items():
+        for wrong, why in {"bugdet": "did you mean 'budget'", "lr": "memopt plan does not use it, train does", "cache": "unexpected keyword argument 'cache'$"}.items():
             with self.subTest(wrong), self.assertRaisesRegex(TypeError, f"unexpected keyword argument '{wrong}'.*{why}" if "unexpected" not in why else why):
                 memopt.plan("m.onnx", **{wrong: 1})  # type: ignore[arg-type]
         with self.assertRaisesRegex(TypeError, "both 'budget' and 'memory_budget'"):
