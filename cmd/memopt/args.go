@@ -10,9 +10,8 @@ import (
 	"memopt/configs"
 )
 
-// order puts flags in front of other arguments, because cli stops reading
-// flags at the first argument that is none and would ignore the rest silently.
-// After -- nothing is moved.
+// order moves flags in front of other arguments, because package cli stops reading flags at the
+// first argument that is not one, and would silently ignore the rest. After -- nothing is moved.
 func order(args []string) ([]string, error) {
 	if len(args) < 2 {
 		return args, nil
@@ -27,7 +26,7 @@ func order(args []string) ([]string, error) {
 		}
 		return args, nil
 	case strings.HasPrefix(name, "-"):
-		return nil, usage("%s stands where a command should; flags follow the command, as in memopt plan MODEL --budget 60%%", name)
+		return nil, usage("%s is not a command; flags follow the command, as in memopt plan MODEL --budget 60%%", name)
 	}
 	command := find(name)
 	if command == nil {
@@ -44,9 +43,9 @@ func order(args []string) ([]string, error) {
 	return append(append(out, "--"), rest...), nil
 }
 
-// split tells a command's flags and their values from its other arguments.
+// split separates a command's flags and their values from its other arguments.
 func split(command *cli.Command, args []string) (flags, rest []string, err error) {
-	list := map[string]int{} // where the value of a flag that takes a list is
+	list := map[string]int{} // by name: the flag's index in flags
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		if a == "--" {
@@ -82,8 +81,8 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 	return flags, rest, nil
 }
 
-// isSwitch reports whether a flag alone means that it is on: one that is on or off and
-// nothing else.
+// isSwitch reports whether a flag takes on or off and nothing else, so that the flag alone means
+// on.
 func isSwitch(c *cli.Command, name string) bool {
 	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool {
 		s, ok := f.(settingFlag)
@@ -91,13 +90,13 @@ func isSwitch(c *cli.Command, name string) bool {
 	})
 }
 
-// switches reports whether what follows such a flag belongs to it.
+// switches reports whether the argument after such a flag is its value.
 func switches(word string) bool {
 	return slices.Contains([]string{"on", "off", "true", "false"}, word)
 }
 
-// gathers reports whether a flag may be given several times and means all of them. Of
-// others the last counts, so that a script's choice can be overruled.
+// gathers reports whether the values of a repeated flag are joined. Of other flags the last one
+// counts, so that a flag in a script can be overridden.
 func gathers(c *cli.Command, name string) bool {
 	for _, f := range c.Flags {
 		if s, ok := f.(settingFlag); ok && s.Name == name {
@@ -107,7 +106,7 @@ func gathers(c *cli.Command, name string) bool {
 	return name == "only" || name == "with"
 }
 
-// helpFlags are what every command knows without saying so.
+// helpFlags lists the flags that cli adds to every command.
 var helpFlags = []string{"help", "h"}
 
 func find(name string) *cli.Command {
@@ -160,7 +159,7 @@ func unknownFlag(c *cli.Command, a string) error {
 	return usage("memopt %s has no flag %s; memopt %s --help lists those it has", c.Name, word, c.Name)
 }
 
-// plainly puts an error of package flag into our words.
+// plainly rephrases an error of package flag.
 func plainly(c *cli.Context, err error) error {
 	var value, name string
 	msg := err.Error()
@@ -169,12 +168,12 @@ func plainly(c *cli.Context, err error) error {
 		return usage("--%s is %s, not %q", name, numberForm(c.Command, name), value)
 	}
 	if _, scan := fmt.Sscanf(msg, "invalid boolean value %q for -%s", &value, &name); scan == nil {
-		return usage("--%s takes no value, and %q is one", strings.TrimSuffix(name, ":"), value)
+		return usage("--%s takes no value, but was given %q", strings.TrimSuffix(name, ":"), value)
 	}
 	return asInput(err)
 }
 
-// numberForm says what a flag's numbers look like.
+// numberForm describes the numbers that a flag takes.
 func numberForm(c *cli.Command, name string) string {
 	for _, f := range c.Flags {
 		if !slices.Contains(f.Names(), name) {

@@ -15,7 +15,7 @@ import (
 var benchCommand = &cli.Command{
 	Name:      "bench",
 	Category:  "This machine",
-	Usage:     "measure this build; next to a peer or a baseline where there is one",
+	Usage:     "measure this build, compared with a peer or a baseline if there is one",
 	ArgsUsage: "WHAT",
 	UsageText: "memopt bench cpu --quick\n" +
 		"memopt bench cpu --only matmul,mlp --python .venv/bin/python\n" +
@@ -24,13 +24,13 @@ var benchCommand = &cli.Command{
 		"memopt bench vulkan --device vulkan:llvmpipe --only steps,budgets",
 	Description: benchList(),
 	Flags: common(
-		&cli.StringFlag{Name: "only", Usage: "`GROUPS` only these, such as matmul,mlp"},
-		&cli.StringFlag{Name: "with", Usage: "`FILES` planner: joint graphs and MiniMalloc CSVs to plan and pack too"},
-		&cli.StringFlag{Name: "without", Usage: "`PASSES` planner: what these earn on the corpus, or \"each\" of them; --only names steps"},
+		&cli.StringFlag{Name: "only", Usage: "`GROUPS` measure only these, such as matmul,mlp"},
+		&cli.StringFlag{Name: "with", Usage: "`FILES` planner: also plan and pack these joint graphs and MiniMalloc CSVs"},
+		&cli.StringFlag{Name: "without", Usage: "`PASSES` planner: measure what these passes, or \"each\", contribute on the corpus; --only selects steps"},
 		&cli.BoolFlag{Name: "quick", Usage: "a few short rounds: rough figures in seconds"},
 		&cli.StringFlag{Name: "device", Usage: "`NAME` vulkan: vulkan:1 or vulkan:PART-OF-NAME (default the best)"},
-		&cli.IntFlag{Name: "threads", Usage: "`N` this number of threads only (default 1 and all cores)"},
-		&cli.StringFlag{Name: "python", Usage: "`PATH` of a Python that has the peers (default MEMOPT_PYTHON, else python3)"},
+		&cli.IntFlag{Name: "threads", Usage: "`N` use N threads (default: measure 1 and all cores)"},
+		&cli.StringFlag{Name: "python", Usage: "`PATH` Python interpreter with the peers installed (default MEMOPT_PYTHON, else python3)"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "WHAT")
@@ -61,10 +61,10 @@ var benchCommand = &cli.Command{
 	},
 }
 
-// benchRun measures what the flags ask for, and gives it as text and as JSON.
+// benchRun runs a bench, and returns functions that print the result as text and as JSON.
 type benchRun func(c *cli.Context, only []string, progress func(what string)) (text func(io.Writer), file func(bench.Head) any, err error)
 
-// benchKinds are the benches that are more than a table of cases.
+// benchKinds lists the benches that are not tables of cases.
 var benchKinds = map[string]benchRun{"planner": benchPlanner, "plugin": benchPlugin, "torch": benchTorch, "vulkan": benchVulkan}
 
 // benchCases runs a table of cases.
@@ -87,7 +87,7 @@ func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.W
 	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }
 
-// benchList is what can be measured, for the help.
+// benchList lists the benches for the help.
 func benchList() string {
 	var s strings.Builder
 	for _, b := range bench.Benches {
@@ -117,7 +117,7 @@ func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io
 	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }
 
-// benchPlugin runs the service's bench, on this binary's.
+// benchPlugin runs the service's bench with this executable.
 func benchPlugin(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
 	for _, flag := range []string{"device", "threads", "python"} {
 		if c.IsSet(flag) {
@@ -135,7 +135,7 @@ func benchPlugin(c *cli.Context, only []string, progress func(string)) (func(io.
 	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }
 
-// benchVulkan runs Vulkan's bench, on one device.
+// benchVulkan runs the bench of a Vulkan device.
 func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
 	kind, which, _ := strings.Cut(c.String("device"), ":")
 	if c.IsSet("device") && kind != "vulkan" {
@@ -167,7 +167,7 @@ func benchTorch(c *cli.Context, only []string, progress func(string)) (func(io.W
 	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }
 
-// benchPython is the flag's, else the environment's, else the first on the path.
+// benchPython is the interpreter of the flag, else of the environment, else the first on the path.
 func benchPython(flag string) string {
 	if flag != "" {
 		return flag

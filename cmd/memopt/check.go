@@ -18,8 +18,8 @@ var checkCommand = &cli.Command{
 	Usage:     "verify a plan against its model: order, overlap, peak",
 	ArgsUsage: "PLAN MODEL",
 	UsageText: "memopt check gpt.plan.json gpt.onnx",
-	Description: "The settings that the step was made with are in the plan. What is given here the plan must keep: " +
-		"other dims, a smaller limit or another step make it fail.",
+	Description: "The plan has the settings of its step. Settings given here are checked against it: " +
+		"other dims, a smaller limit or another step are errors.",
 	Flags: settingFlags("check"),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN MODEL")
@@ -40,7 +40,7 @@ var checkCommand = &cli.Command{
 	},
 }
 
-// checked is what a plan file says of a model, worked out again.
+// checked loads a plan file and checks it against its model.
 func checked(ctx context.Context, plan, model string, cfg configs.Config) (answer, error) {
 	p, err := memopt.LoadPlan(ctx, plan, model, cfg)
 	if err != nil {
@@ -48,7 +48,7 @@ func checked(ctx context.Context, plan, model string, cfg configs.Config) (answe
 	}
 	return answer{map[string]any{"format": "memopt.check/1", "ok": true, "peak": p.Result.Peak,
 		"arena": p.Arena, "steps": len(p.Steps), "recomputed_nodes": p.Result.Again}, func(w io.Writer) {
-		fmt.Fprintf(w, "ok: %d steps, %d of them again, peak %s, arena %s\n",
+		fmt.Fprintf(w, "ok: %d steps, %d of them recomputations, peak %s, arena %s\n",
 			len(p.Steps), p.Result.Again, report.Bytes(p.Result.Peak), report.Bytes(p.Arena))
 	}}, nil
 }

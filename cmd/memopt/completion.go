@@ -10,13 +10,12 @@ import (
 	"memopt/configs"
 )
 
-// completionCommand prints what a shell needs to know to complete commands,
-// flags and those of their values that are from a list. It is made from the
-// table of commands, so nothing has to be added to it for a new one.
+// completionCommand prints a shell script that completes commands, flags and values from a list. It
+// is made from the table of commands.
 var completionCommand = &cli.Command{
 	Name:      "completion",
 	Category:  "Service and shell",
-	Usage:     "print what bash, zsh or fish needs to complete commands and flags",
+	Usage:     "print the script by which bash, zsh or fish completes commands and flags",
 	ArgsUsage: "SHELL",
 	UsageText: "source <(memopt completion bash)    # in ~/.bashrc; zsh in ~/.zshrc\n" +
 		"memopt completion fish > ~/.config/fish/completions/memopt.fish",
@@ -24,7 +23,7 @@ var completionCommand = &cli.Command{
 }
 
 func init() {
-	completionCommand.Action = func(c *cli.Context) error { // it reads the table that it stands in
+	completionCommand.Action = func(c *cli.Context) error { // not a literal: it refers to commands, which contains this command
 		asJSON, err := begin(c, "SHELL")
 		if err != nil {
 			return err
@@ -40,7 +39,7 @@ func init() {
 		case "fish":
 			completeFish(&text)
 		default:
-			return usage("memopt completion knows bash, zsh and fish, not %q", shell)
+			return usage("memopt completion supports bash, zsh and fish, not %q", shell)
 		}
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.completion/1", "shell": shell, "script": text.String()})
@@ -50,7 +49,7 @@ func init() {
 	}
 }
 
-// completeBash writes a function for bash. Where it has no words bash completes files.
+// completeBash writes a function for bash, which completes files where the function has no words.
 func completeBash(w io.Writer) {
 	var names []string
 	for _, c := range commands {
@@ -97,8 +96,8 @@ func completeFish(w io.Writer) {
 	}
 }
 
-// choices are the words that a flag takes: a setting's, or those that its usage lists,
-// `text|json`. Those in capitals stand for something else.
+// choices lists the words that a flag takes: those of a setting, or those in its usage,
+// `text|json`. Words in capitals are placeholders.
 func choices(f cli.Flag) (words []string) {
 	if s, ok := f.(settingFlag); ok {
 		return s.row.Words

@@ -12,7 +12,7 @@ import (
 var configCommand = &cli.Command{
 	Name:      "config",
 	Category:  "This machine",
-	Usage:     "show the settings in force, and where each came from",
+	Usage:     "show the settings in force, and where each was given",
 	ArgsUsage: " ",
 	UsageText: "memopt config\n" +
 		"memopt config --config settings.json\n" +

@@ -16,11 +16,10 @@ import (
 	"memopt/memopt/whole"
 )
 
-// destination is a file that will be written, and what names it: a flag, or the
-// argument of a request.
+// destination is a file to be written, and the flag, or argument of a request, that names it.
 type destination struct{ name, path string }
 
-// files are those that are written there: a model may have its weights beside it.
+// files lists the files that are written there: a model may have its weights in a second file.
 func (d destination) files() []string {
 	if strings.TrimPrefix(d.name, "--") == "emit" {
 		return onnx.Written(d.path)
@@ -28,7 +27,7 @@ func (d destination) files() []string {
 	return []string{d.path}
 }
 
-// destinations are the files that flags name to be written, checked.
+// destinations returns the files that flags name, checked by writable.
 func destinations(c *cli.Context, cfg configs.Config, flags ...string) (all []destination, err error) {
 	for _, flag := range flags {
 		if path := c.String(flag); path != "" {
@@ -43,14 +42,13 @@ func destinations(c *cli.Context, cfg configs.Config, flags ...string) (all []de
 	return all, writable(all, append(sources(c, flags), cfg.Files()...))
 }
 
-// writable checks, before any work is done, that files can be written: a run that
-// ends with nowhere to put its result is lost time. Nor may one of them be what is
-// read, or two of them the same.
+// writable checks, before any work is done, that files can be written, so that no run ends without
+// a place for its result; that none of them is read by the command; and that no two are the same.
 func writable(all []destination, read []string) error {
 	var taken []destination
 	for _, to := range all {
 		if to.path == "-" {
-			return usage("%s: standard output is no file that appears whole; name one (./- for one called -)", to.name)
+			return usage("%s: cannot write to standard output; name a file (./- for one called -)", to.name)
 		}
 		if info, err := os.Stat(to.path); err == nil && !info.Mode().IsRegular() {
 			return usage("%s: %s is not a file that can be replaced", to.name, to.path)
@@ -75,7 +73,7 @@ func writable(all []destination, read []string) error {
 	return nil
 }
 
-// spares reports a file to be written that is one of those which are read.
+// spares returns an error if a file to be written is one that is read.
 func spares(to destination, read []string) error {
 	for _, file := range to.files() {
 		for _, source := range read {
@@ -87,8 +85,8 @@ func spares(to destination, read []string) error {
 	return nil
 }
 
-// oneFile is whether two paths lead to one file, through links and hard links, there
-// already or to be made.
+// oneFile reports whether two paths lead to the same file, through symbolic or hard links, whether
+// it exists or not.
 func oneFile(a, b string) bool {
 	if x, err := os.Stat(a); err == nil {
 		y, err := os.Stat(b)
@@ -108,8 +106,8 @@ func overwrites(to destination, file string) error {
 	return usage("%s: %s is read, and would be overwritten; choose another name", to.name, file)
 }
 
-// spareModel is spares for the files of a model, which are known once it is open: it
-// may have its weights beside it.
+// spareModel is spares for the files of a model, which are known once it is open: its weights may
+// lie in files of their own.
 func spareModel(all []destination, m *memopt.Model) error {
 	for _, to := range all {
 		for _, file := range to.files() {
@@ -121,8 +119,8 @@ func spareModel(all []destination, m *memopt.Model) error {
 	return nil
 }
 
-// sources are the files that a command reads, beside those of its settings. A checkpoint that is resumed is
-// none of them: it may well be where the next one goes.
+// sources lists the files that a command reads, except those of its settings. A checkpoint to
+// resume from is not one of them: the next checkpoint may replace it.
 func sources(c *cli.Context, written []string) []string {
 	paths := c.Args().Slice()
 	for _, flag := range []string{"data", "check", "profile"} {
@@ -133,7 +131,7 @@ func sources(c *cli.Context, written []string) []string {
 	return paths
 }
 
-// reason is why no file can be made at a path.
+// reason says why a file cannot be created at a path.
 func reason(path string, err error) string {
 	if to, err := whole.Target(path); err == nil {
 		path = to
@@ -142,16 +140,16 @@ func reason(path string, err error) string {
 	_, absent := os.Stat(dir)
 	switch {
 	case os.IsNotExist(err) && absent == nil: // as of /proc
-		return "the folder " + dir + " takes no files"
+		return "no files can be created in the folder " + dir
 	case os.IsNotExist(err):
 		return "there is no folder " + dir
 	case os.IsPermission(err):
 		return "the folder " + dir + " cannot be written to"
 	}
-	return "in the folder " + dir + " nothing can be written: " + underlying(err)
+	return "cannot write in the folder " + dir + ": " + underlying(err)
 }
 
-// underlying is an error without the name of a file that the user never chose.
+// underlying is the error without its path, which may be a temporary name.
 func underlying(err error) string {
 	if p, ok := err.(*os.PathError); ok {
 		return p.Err.Error()
@@ -159,12 +157,12 @@ func underlying(err error) string {
 	return err.Error()
 }
 
-// writeText is writeFile of a text that is for a screen.
+// writeText writes a text for people, with control characters made visible.
 func writeText(ctx context.Context, path string, data []byte) error {
 	return writeFile(ctx, path, visible.Bytes(data))
 }
 
-// writeFile writes a file that appears whole or not at all.
+// writeFile writes a file that appears complete or not at all.
 func writeFile(ctx context.Context, path string, data []byte) error {
 	if err := whole.BytesContext(ctx, path, data); err != nil {
 		return usage("%s: %s", path, err)

@@ -8,7 +8,7 @@ import (
 	"memopt/memopt/report"
 )
 
-// deviceMemory writes what a driver was asked for and gave, if there is one.
+// deviceMemory prints the bytes requested from and granted by a driver, if there is one.
 func deviceMemory(w io.Writer, m *memopt.DeviceMemory) {
 	if m == nil {
 		return

@@ -15,7 +15,7 @@ import (
 var devicesCommand = &cli.Command{
 	Name:      "devices",
 	Category:  "This machine",
-	Usage:     "list what a step can run on, and what --device auto takes",
+	Usage:     "list the devices that a step can run on, and what --device auto selects",
 	ArgsUsage: " ",
 	UsageText: "memopt devices",
 	Flags:     settingFlags("devices"),
@@ -70,7 +70,7 @@ var devicesCommand = &cli.Command{
 	},
 }
 
-// pathText is what a fast path does, and whether it is taken.
+// pathText says what a fast path does, and whether it is used.
 func pathText(f memopt.DevicePath) string {
 	if f.Taken {
 		return "taken: " + f.Does
@@ -78,8 +78,7 @@ func pathText(f memopt.DevicePath) string {
 	return "not taken, " + f.Why + ": " + f.Does
 }
 
-// heapsText is the heaps' sizes, and what of them the driver leaves to this
-// process.
+// heapsText is the sizes of heaps, and the bytes that the driver leaves to this process.
 func heapsText(heaps []memopt.DeviceHeap) string {
 	var all []string
 	for _, h := range heaps {

@@ -16,7 +16,7 @@ import (
 var diffCommand = &cli.Command{
 	Name:      "diff",
 	Category:  "Inspect",
-	Usage:     "compare two plans: figures, clusters, what only one of them recomputes or keeps",
+	Usage:     "compare two plans: figures, clusters, and nodes that only one recomputes or values that only one keeps",
 	ArgsUsage: "PLAN PLAN",
 	UsageText: "memopt diff before.json after.json",
 	Flags:     common(),
@@ -45,12 +45,12 @@ var diffCommand = &cli.Command{
 	},
 }
 
-// diffFile is the JSON of diff: A is the first plan's, B the second's.
+// diffFile is the JSON of diff: A is of the first plan, B of the second.
 type diffFile struct {
 	Format    string        `json:"format"`
 	SameModel bool          `json:"same_model"`
 	Figures   []figureFile  `json:"figures"`
-	Clusters  []clusterFile `json:"clusters"` // those of which the plans run different numbers again
+	Clusters  []clusterFile `json:"clusters"` // those recomputed at different numbers of places
 	Again     onlyFile      `json:"again"`
 	Saved     onlyFile      `json:"saved"`
 }
@@ -62,7 +62,7 @@ type figureFile struct {
 	unit func(float64) string
 }
 
-// inLimit is inBytes of what 0 is none of.
+// inLimit is inBytes of a limit, of which 0 is none.
 func inLimit(x float64) string {
 	if x == 0 {
 		return none
@@ -70,7 +70,7 @@ func inLimit(x float64) string {
 	return inBytes(x)
 }
 
-// none stands for what is not there.
+// none is the placeholder of a missing figure.
 const none = "–"
 
 type clusterFile struct {
@@ -80,7 +80,7 @@ type clusterFile struct {
 	B    int    `json:"b"`
 }
 
-// onlyFile is what one of two lists has and the other has not.
+// onlyFile lists the names that are in one of two lists only.
 type onlyFile struct {
 	A []string `json:"a"`
 	B []string `json:"b"`
@@ -203,5 +203,5 @@ func (d *diffFile) print(w io.Writer) {
 	}
 }
 
-// maxNames is how many names of a list are shown.
+// maxNames is the number of names shown of a list.
 const maxNames = 12

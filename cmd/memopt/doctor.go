@@ -21,11 +21,11 @@ import (
 var doctorCommand = &cli.Command{
 	Name:      "doctor",
 	Category:  "This machine",
-	Usage:     "check what is installed, and say what to do about what is not",
+	Usage:     "check the installation, and say how to get what is missing",
 	ArgsUsage: " ",
 	UsageText: "memopt doctor",
 	Flags: common(
-		&cli.StringFlag{Name: "findings", Usage: "what python -m memopt has found, as JSON", Hidden: true},
+		&cli.StringFlag{Name: "findings", Usage: "findings of python -m memopt, as JSON", Hidden: true},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
@@ -64,7 +64,7 @@ var doctorCommand = &cli.Command{
 	},
 }
 
-// finding is one thing looked at.
+// finding is the result of one examination.
 type finding struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -72,7 +72,7 @@ type finding struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// examinations is the table of what doctor looks at, beside Python.
+// examinations is the table of examinations, except for Python's.
 var examinations = []func() finding{lookProgram, lookMachine, lookMemory, lookOperators, lookVulkan, lookSockets}
 
 func lookProgram() finding {
@@ -112,7 +112,7 @@ func lookOperators() finding {
 	return finding{Name: "operators", OK: true, Found: fmt.Sprintf("%d forms in the library (memopt ops lists them)", len(kernels.Library.All()))}
 }
 
-// lookVulkan lists devices; none is fine, for the processor does it all.
+// lookVulkan lists Vulkan devices. None is no problem, as the CPU device runs everything.
 func lookVulkan() finding {
 	f := finding{Name: "vulkan", Found: "no device"}
 	all, missing := memopt.ListDevices(nil)

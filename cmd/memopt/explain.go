@@ -20,13 +20,13 @@ import (
 var explainCommand = &cli.Command{
 	Name:      "explain",
 	Category:  "Inspect",
-	Usage:     "show what each choice of a plan frees and costs, and what blocks a lower peak",
+	Usage:     "show what each choice of a plan frees and costs, and what prevents a lower peak",
 	ArgsUsage: "PLAN",
 	UsageText: "memopt explain gpt.plan.json\n" +
 		"memopt explain gpt.plan.json --node transformer.h.0.mlp.act",
 	Flags: common(
 		&cli.StringFlag{Name: "node", Usage: "`NAME` explain one node instead"},
-		htmlFlag("also write the ledger as a page that stands alone"),
+		htmlFlag("also write it as a self-contained HTML page"),
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN")
@@ -34,7 +34,7 @@ var explainCommand = &cli.Command{
 			return err
 		}
 		if c.IsSet("node") && c.IsSet("html") {
-			return usage("--html is a page about a whole plan, and --node asks for one node")
+			return usage("--html writes a page about the whole plan; leave out --node")
 		}
 		if _, err := destinations(c, configs.Config{}, "html"); err != nil {
 			return err
@@ -47,8 +47,7 @@ var explainCommand = &cli.Command{
 	},
 }
 
-// explanation is that of a plan file, or of a node in it; the page is written if it has
-// a path.
+// explanation explains a plan file, or a node in it, and writes the page if html is a path.
 func explanation(ctx context.Context, path, node, html, command string) (answer, error) {
 	f, err := memopt.ReadPlan(path)
 	if err != nil {
@@ -67,7 +66,7 @@ func explanation(ctx context.Context, path, node, html, command string) (answer,
 	return answer{&bare, func(w io.Writer) { explainPlan(w, f) }}, nil
 }
 
-// carried are the settings that a plan's graph was made with.
+// carried lists the settings of the plan's step.
 func carried(f *planner.File, path string) (out []report.Setting) {
 	for name, value := range f.Settings {
 		out = append(out, report.Setting{Name: name, Value: value, Source: path})
@@ -85,23 +84,23 @@ func explainPlan(w io.Writer, f *planner.File) {
 	}
 	rows = append(rows, report.Largest(f.Dominant, f.Result.Peak)...)
 	if above := f.Result.Peak - f.Floor.Peak; above > 0 {
-		rows = append(rows, []string{"blocks", fmt.Sprintf("%s more than the floor are alive at %s; lower takes one of the rows below that are kept", report.Bytes(above), f.Result.PeakNode)})
+		rows = append(rows, []string{"blocks", fmt.Sprintf("%s more than the floor are alive at %s; to lower the peak, recompute a kept row below", report.Bytes(above), f.Result.PeakNode)})
 	} else {
-		rows = append(rows, []string{"blocks", fmt.Sprintf("the peak is the floor: %s reads, writes and holds this much whatever is computed again", f.Floor.Node)})
+		rows = append(rows, []string{"blocks", fmt.Sprintf("the peak is the floor: %s reads, writes and holds this much whatever is recomputed", f.Floor.Node)})
 	}
 	report.Table(w, "lt", rows)
-	fmt.Fprintln(w, "\nComputed again; without it the peak would be higher by")
+	fmt.Fprintln(w, "\nRecomputed; without it the peak would be higher by")
 	ledger(w, f, func(c planner.Cluster) bool { return c.Applied > 0 })
-	fmt.Fprintln(w, "\nKept; computed again, the peak would be lower by")
+	fmt.Fprintln(w, "\nKept; if recomputed, the peak would be lower by")
 	ledger(w, f, func(c planner.Cluster) bool { return c.Applied == 0 })
 	if f.Formulas != nil && len(f.Formulas.Ranges) > 0 {
-		fmt.Fprintln(w, "\nFor other sizes the same choices have this peak")
+		fmt.Fprintln(w, "\nPeak of the same choices for other sizes")
 		report.Ranges(w, f.Formulas)
 	}
 }
 
-// notTaken says why what would lower the peak was left alone: nobody asked for less,
-// or what was chosen is cheaper for what it frees.
+// notTaken says why a cluster that would lower the peak is kept: no limit requires it, or other
+// clusters cost less per byte freed.
 func notTaken(f *planner.File, c planner.Cluster) string {
 	limited := f.Request.Budget > 0 || f.Request.ActivationBudget > 0 || f.Request.MaxOverhead > 0
 	price := func(c planner.Cluster) float64 { return c.Cost / float64(max(c.PeakEffect, 1)) }
@@ -116,18 +115,18 @@ func notTaken(f *planner.File, c planner.Cluster) string {
 	perMiB := func(p float64) string { return fmt.Sprintf("%.3g %% a MiB", 100*p*mebibyte) }
 	switch {
 	case !limited:
-		return "nothing asks for less"
+		return "no limit requires it"
 	case worst >= 0 && price(c) > worst:
-		return fmt.Sprintf("dearer: %s, against at most %s of those above", perMiB(price(c)), perMiB(worst))
+		return fmt.Sprintf("costs more: %s, against at most %s of those above", perMiB(price(c)), perMiB(worst))
 	case f.Request.MaxOverhead > 0 && f.Result.Overhead+c.Cost > f.Request.MaxOverhead:
 		return "over the limit of extra compute"
 	case fits:
 		return "the budget is met without it"
 	}
-	return "with what is on already, others were better"
+	return "others were better, given what is recomputed already"
 }
 
-// ledger lists clusters with what each does for the peak and costs.
+// ledger lists clusters with their effect on the peak and their cost.
 func ledger(w io.Writer, f *planner.File, show func(planner.Cluster) bool) {
 	rows := [][]string{{"", "peak", "cost", "bytes", "again", "cluster", ""}}
 	for _, c := range f.Clusters {
@@ -139,7 +138,7 @@ func ledger(w io.Writer, f *planner.File, show func(planner.Cluster) bool) {
 		case c.Applied > 0 && c.PeakEffect <= 0:
 			effect, verdict = "–", "the peak would be the same"
 		case c.PeakEffect < 0:
-			effect, verdict = "–", "the peak would be higher: what it reads would be kept longer"
+			effect, verdict = "–", "the peak would be higher: its inputs would be kept longer"
 		case c.PeakEffect == 0:
 			effect, verdict = "–", "it is not alive at the peak"
 			if slices.ContainsFunc(f.Model.Holds, func(h planner.FileHold) bool { return slices.Contains(c.Nodes, h.Maker) }) {
@@ -157,7 +156,7 @@ func ledger(w io.Writer, f *planner.File, show func(planner.Cluster) bool) {
 	report.Table(w, "=lrrr2r1nt", rows)
 }
 
-// explainNode tells when a node runs and in which cluster it is.
+// explainNode shows when a node runs, and its clusters.
 func explainNode(f *planner.File, name string) (answer, error) {
 	node := -1
 	var names []string
@@ -199,8 +198,8 @@ func explainNode(f *planner.File, name string) (answer, error) {
 		"held": held, "is_peak": f.Result.PeakNode == name, "is_floor": f.Floor.Node == name}, func(w io.Writer) { printNode(w, f, node, first, again, in, held) }}, nil
 }
 
-// printNode writes when a node runs first and again, the clusters that it is in, and how
-// long what it makes is held.
+// printNode prints when a node runs first and again, the clusters that it heads, and how long the
+// program holds its outputs.
 func printNode(w io.Writer, f *planner.File, node int, first, again []int, in []string, held []planner.FileHold) {
 	name := planner.ParseLine(f.Program[node]).Name
 	visible.Fprintf(w, "%s\n", f.Program[node])
@@ -216,7 +215,7 @@ func printNode(w io.Writer, f *planner.File, node int, first, again []int, in []
 		visible.Fprintf(w, "heads the cluster %s\n", strings.Join(in, ", "))
 	}
 	for _, h := range held {
-		visible.Fprintf(w, "the program holds %s until %s has run, whatever a plan does\n", h.Value, h.Until)
+		visible.Fprintf(w, "the program holds %s until %s has run, whatever the plan\n", h.Value, h.Until)
 	}
 	if f.Result.PeakNode == name {
 		fmt.Fprintln(w, "the peak is here")

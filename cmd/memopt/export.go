@@ -64,7 +64,7 @@ var exportCommand = &cli.Command{
 			return printJSON(c.App.Writer, e)
 		}
 		w := c.App.Writer
-		if to == "" { // the file is the result; what to set for it stands beside
+		if to == "" { // the file is the result, so notes go to standard error
 			fmt.Fprint(w, file.String())
 			if w = c.App.ErrWriter; c.Bool("quiet") {
 				w = io.Discard
@@ -80,7 +80,7 @@ var exportCommand = &cli.Command{
 	},
 }
 
-// exported writes the file that each tool reads.
+// exported prints the file for each tool.
 var exported = map[string]func(io.Writer, memopt.Export) error{
 	"ort":     func(w io.Writer, e memopt.Export) error { return printJSON(w, e.Config) },
 	"pytorch": func(w io.Writer, e memopt.Export) error { return printJSON(w, e) },
@@ -89,7 +89,7 @@ var exported = map[string]func(io.Writer, memopt.Export) error{
 		fmt.Fprintln(w, "\n# Values are named with jax.ad_checkpoint.checkpoint_name(x, NAME).")
 		fmt.Fprintln(w, "policy = jax.checkpoint_policies.save_only_these_names(")
 		for _, name := range e.Save {
-			fmt.Fprintf(w, "    %s,\n", strconv.Quote(name)) // Python reads what Go does
+			fmt.Fprintf(w, "    %s,\n", strconv.Quote(name)) // Go's quotes are valid in Python
 		}
 		_, err := fmt.Fprintln(w, ")")
 		return err

@@ -18,11 +18,11 @@ import (
 	"memopt/plugin"
 )
 
-// runner is a forward session as the service has it.
+// runner is a forward session of the service.
 type runner struct {
 	s     *session.Session
 	cfg   configs.Config
-	slots map[uint64]bool // buffers that it made
+	slots map[uint64]bool // buffers created by this session
 }
 
 func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, error) {
@@ -75,7 +75,7 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 	return plugin.Opened{Session: &runner{s, cfg, map[uint64]bool{}}, Inputs: ports(sig.Inputs), Outputs: ports(sig.Outputs), Device: s.Device(), JSON: string(data), Warnings: warnings}, nil
 }
 
-// signatureJSON is what a host is told of a model beside its inputs and outputs.
+// signatureJSON is the JSON description of a model for a host.
 func signatureJSON(s *session.Session) any {
 	sig := s.Signature
 	type port struct {
@@ -83,7 +83,7 @@ func signatureJSON(s *session.Session) any {
 		Type  string   `json:"type"` // as ONNX writes it
 		Shape []string `json:"shape"`
 		Rank  bool     `json:"ranked"`
-		For   []string `json:"denotations"` // of dims
+		For   []string `json:"denotations"` // by dim
 	}
 	list := func(ps []onnx.Port) []port {
 		all := []port{}
@@ -110,7 +110,7 @@ func signatureJSON(s *session.Session) any {
 		sig.Producer, sig.Domain, sig.Doc, sig.Graph, sig.GraphDoc, sig.Version, sig.Metadata}
 }
 
-// ports are inputs or outputs in the protocol's words.
+// ports converts inputs or outputs to the protocol's type.
 func ports(in []onnx.Port) (out []plugin.Value) {
 	for _, p := range in {
 		v := plugin.Value{Name: p.Name, Type: p.Type, Shape: p.Shape}
@@ -122,7 +122,7 @@ func ports(in []onnx.Port) (out []plugin.Value) {
 	return out
 }
 
-// tensorsIn are tensors of a host, in its arena.
+// tensorsIn converts tensors of a host, whose bytes are in its arena.
 func tensorsIn(in []plugin.Tensor) (map[string]*graph.Tensor, error) {
 	all := map[string]*graph.Tensor{}
 	for _, t := range in {
@@ -141,7 +141,7 @@ func tensorsIn(in []plugin.Tensor) (map[string]*graph.Tensor, error) {
 func tensorIn(t plugin.Tensor) (*graph.Tensor, error) {
 	of, ok := graph.ParseDType(t.Type)
 	if !ok {
-		return nil, fmt.Errorf("tensor %q has element type %q, which is not run here", t.Name, t.Type)
+		return nil, fmt.Errorf("tensor %q has element type %q, which is not supported", t.Name, t.Type)
 	}
 	if t.Bytes == nil {
 		return nil, fmt.Errorf("tensor %q has no span", t.Name)
@@ -169,7 +169,8 @@ func tensorOutOf(name string, x *graph.Tensor) plugin.Tensor {
 	return t
 }
 
-// Bind says what a run of these shapes gives: sizes of outputs that follow from numbers are −1.
+// Bind returns the shapes of the outputs for given shapes of inputs; −1 is a size that depends on
+// values.
 func (r *runner) Bind(ctx context.Context, inputs []plugin.Tensor, _ plugin.Progress) (b plugin.Bound, err error) {
 	shapes := map[string][]int{}
 	for _, t := range inputs {
@@ -190,10 +191,11 @@ func (r *runner) Bind(ctx context.Context, inputs []plugin.Tensor, _ plugin.Prog
 	return b, nil
 }
 
-// Place has nothing to place: a run says where its tensors are.
+// Place does nothing: each run says where its tensors are.
 func (r *runner) Place(uint64, [][]byte) error { return nil }
 
-// Run runs with inputs in the arena. What has no span goes to the room, and what does not fit there is kept.
+// Run runs the session on inputs in the arena. Outputs without a span go to the request's room;
+// those that do not fit are kept by the session.
 func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.RunReply, err error) {
 	o, err := runOptions(q.Options)
 	if err != nil {
@@ -272,19 +274,19 @@ func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.Run
 	return reply, err
 }
 
-// boundFor is the span that a host has for an output.
+// boundFor is the host's span for an output.
 func boundFor(t plugin.Tensor, x *graph.Tensor, n int64) ([]byte, error) {
 	if t.Type != "" && t.Type != x.Type.String() {
-		return nil, fmt.Errorf("it is %s, and was bound as %s", x.Type, t.Type)
+		return nil, fmt.Errorf("it is %s, but is bound as %s", x.Type, t.Type)
 	}
-	if t.Role == "atmost" { // its shape is the most that it may be
+	if t.Role == "atmost" { // t.Shape bounds the shape
 		for i := range t.Shape {
 			if len(t.Shape) != len(x.Shape) || int64(x.Shape[i]) > t.Shape[i] {
-				return nil, fmt.Errorf("it is %s%v, and at most %v was bound for it", x.Type, x.Shape, t.Shape)
+				return nil, fmt.Errorf("it is %s%v, but at most %v is bound for it", x.Type, x.Shape, t.Shape)
 			}
 		}
 		if n > int64(len(t.Bytes)) {
-			return nil, fmt.Errorf("it is %s%v of %d bytes, and at most %d were bound for it", x.Type, x.Shape, n, len(t.Bytes))
+			return nil, fmt.Errorf("it is %s%v of %d bytes, but %d bytes are bound for it", x.Type, x.Shape, n, len(t.Bytes))
 		}
 		return t.Bytes[:n:n], nil
 	}
@@ -294,13 +296,13 @@ func boundFor(t plugin.Tensor, x *graph.Tensor, n int64) ([]byte, error) {
 			same = same && t.Shape[i] == int64(x.Shape[i])
 		}
 		if !same {
-			return nil, fmt.Errorf("it is %s%v, and the tensor bound for it has shape %v and %d bytes", x.Type, x.Shape, t.Shape, len(t.Bytes))
+			return nil, fmt.Errorf("it is %s%v, but the tensor bound for it has shape %v and %d bytes", x.Type, x.Shape, t.Shape, len(t.Bytes))
 		}
 	}
 	return t.Bytes, nil
 }
 
-// runOptions are those of one run, by ONNX Runtime's names.
+// runOptions parses the options of a run, by ONNX Runtime's names.
 func runOptions(in map[string]string) (o session.RunOptions, err error) {
 	for name, value := range in {
 		switch name {
@@ -308,13 +310,13 @@ func runOptions(in map[string]string) (o session.RunOptions, err error) {
 			if o.Shrink = value != ""; o.Shrink {
 				for part := range strings.SplitSeq(value, ";") {
 					if device, number, ok := strings.Cut(part, ":"); !ok || device != "cpu" && device != "gpu" || number != "0" {
-						return o, fmt.Errorf("%s: %q is no arena; there are cpu:0 and gpu:0", name, part)
+						return o, fmt.Errorf("%s: %q is not an arena; use cpu:0 or gpu:0", name, part)
 					}
 				}
 			}
-		case "only_execute_path_to_fetches": // no run does more
+		case "only_execute_path_to_fetches": // every run does
 		default:
-			return o, fmt.Errorf("no option of a run is called %q", name)
+			return o, fmt.Errorf("unknown run option %q", name)
 		}
 	}
 	return o, nil
@@ -331,10 +333,10 @@ func runJSON(r *session.Result) any {
 	}{r.CopiedIn, r.CopiedOut, r.Known, r.Height, r.Bound, r.Returned}
 }
 
-// Sync brings results that did not fit to where the host has room for them now.
+// Sync copies results that did not fit into the room to spans that the host has now.
 func (r *runner) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toService bool) error {
 	if toService {
-		return asInput(fmt.Errorf("a forward session takes its inputs with each run"))
+		return asInput(fmt.Errorf("a forward session takes its inputs with each run; Sync to the service is for training sessions"))
 	}
 	for _, t := range tensors {
 		if t.Buffer != 0 {
@@ -365,7 +367,7 @@ func (r *runner) Stats(shrink bool) (plugin.Answer, error) {
 	}
 	data, err := json.Marshal(struct {
 		session.Stats
-		Returned int64 `json:"returned"` // by the shrink that was asked for
+		Returned int64 `json:"returned"` // by the requested shrink
 	}{r.s.Stats(), returned})
 	return plugin.Answer{JSON: string(data)}, err
 }
@@ -375,10 +377,10 @@ func (r *runner) Close() error {
 	return r.s.Close()
 }
 
-// buffers are those of all forward sessions of the service.
+// buffers holds the device buffers of all forward sessions of the service.
 var buffers session.Slots
 
-// slot is the buffer of a number, which the session has from then on.
+// slot finds or creates the buffer of an ID; a new one belongs to this session.
 func (r *runner) slot(id uint64) *session.Slot {
 	s, made := buffers.Make(id)
 	if made {
@@ -387,7 +389,7 @@ func (r *runner) slot(id uint64) *session.Slot {
 	return s
 }
 
-// Drop lets go of buffers, whichever session made them.
+// Drop frees buffers, whichever session created them.
 func (r *runner) Drop(ids []uint64) {
 	if len(ids) == 0 {
 		return
@@ -399,7 +401,7 @@ func (r *runner) Drop(ids []uint64) {
 	r.s.Tidy()
 }
 
-// seen is where the device sees a span that stays what it is for.
+// seen is the device's address of a span that is bound permanently, if the device can access it.
 func (r *runner) seen(t plugin.Tensor) (session.Place, bool) {
 	if !t.Bound {
 		return session.Place{}, false
@@ -407,7 +409,8 @@ func (r *runner) seen(t plugin.Tensor) (session.Place, bool) {
 	return r.s.Seen(t.Bytes)
 }
 
-// inputs are those of a run, and the places of those that the device reads where they are.
+// inputs converts the inputs of a run, and returns the places of those that the device reads
+// directly.
 func (r *runner) inputs(all []plugin.Tensor) (map[string]*graph.Tensor, map[string]session.Place, error) {
 	spans, places := make([]plugin.Tensor, 0, len(all)), map[string]session.Place{}
 	in := map[string]*graph.Tensor{}
@@ -425,7 +428,7 @@ func (r *runner) inputs(all []plugin.Tensor) (map[string]*graph.Tensor, map[stri
 		case err != nil:
 			return nil, nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		case !known:
-			return nil, nil, fmt.Errorf("tensor %q has element type %q, which is not run here", t.Name, t.Type)
+			return nil, nil, fmt.Errorf("tensor %q has element type %q, which is not supported", t.Name, t.Type)
 		case t.Bytes != nil:
 			return nil, nil, fmt.Errorf("tensor %q has a span and buffer %d; give one", t.Name, t.Buffer)
 		case in[t.Name] != nil:

@@ -14,13 +14,12 @@ import (
 	"memopt/plugin"
 )
 
-// front is what the service serves: the same settings, plan and texts as the
-// command line's.
+// front implements the service: the same settings, plans and texts as the command line.
 type front struct{}
 
 func (front) Info(context.Context) (plugin.Info, error) {
 	info := plugin.Info{Version: memopt.Version, Features: append([]string{"plan", "frontier", "maxbatch", "explain", "check", "quantize", "load"}, modes()...), Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
-	all, _ := memopt.ListDevices(nil) // why there are none is for memopt devices to say
+	all, _ := memopt.ListDevices(nil) // memopt devices explains missing ones
 	for _, d := range all {
 		memory := int64(0)
 		for _, h := range d.Heaps {
@@ -39,7 +38,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, 
 	return stop.When(ctx, func() (plugin.PlanReply, error) { return makePlan(ctx, r) })
 }
 
-// makePlan does what a host asks for. Files appear at the very end, and not if the host has
+// makePlan answers a request for a plan. Files appear at the very end, and only if the host has not
 // given up by then.
 func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
 	show, err := stagesOf(strings.Join(r.Show, ","))
@@ -56,7 +55,7 @@ func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply
 	if err != nil {
 		return reply, refusedRequest(err)
 	}
-	defer p.model.Close() // the service stays; what it maps it would keep
+	defer p.model.Close() // unmap now, as the service keeps running
 	p.tell(warnings)
 	if err := p.write(); err != nil {
 		return reply, err
@@ -77,8 +76,8 @@ func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply
 	return reply, asInput(j.commit())
 }
 
-// hosted is the job of a host: its settings as the command takes them, in the host's own
-// environment and folder.
+// hosted is the job of a host's request: the settings of a command, in the host's environment and
+// folder.
 func hosted(ctx context.Context, command, model string, settings map[string]string, host plugin.Caller, files []destination) (job, []string, error) {
 	environ := os.Environ()
 	if host.Environment != nil {

@@ -204,7 +204,7 @@ func TestServiceQuestions(t *testing.T) {
 		t.Errorf("explain: %s, %v", answer.JSON, err)
 	}
 	if _, err = (front{}).Explain(t.Context(), plugin.Question{Model: "p.json", Settings: with("batch=2"), Caller: plugin.Caller{Folder: there}}); err == nil {
-		t.Error("explain heeds dims")
+		t.Error("explain uses dims")
 	}
 	answer, err = front{}.Frontier(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Folder: there, Environment: map[string]string{"MEMOPT_BUDGET": "1GiB"}}})
 	if err != nil || gjson.Get(answer.JSON, "points.#").Int() < 1 || len(answer.Warnings) != 1 {
@@ -344,7 +344,7 @@ func TestServiceTellsOfStrayVariables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := strings.Contains(strings.Join(reply.Warnings, "\n"), "MEMOPT_BUDGE is not heeded, did you mean MEMOPT_BUDGET?")
+		told := strings.Contains(strings.Join(reply.Warnings, "\n"), "MEMOPT_BUDGE is ignored, did you mean MEMOPT_BUDGET?")
 		if told != mistyped || strings.Contains(strings.Join(reply.Warnings, "\n"), "BUGDET") {
 			t.Errorf("%v: %q", request.Environment, reply.Warnings)
 		}

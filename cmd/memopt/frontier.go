@@ -36,7 +36,7 @@ var frontierCommand = &cli.Command{
 	}, "svg"),
 }
 
-// frontier finds every plan there is.
+// frontier plans the frontier.
 func (j job) frontier() (answer, error) {
 	for _, s := range j.cfg.Unheeded() {
 		if r, _ := configs.Find(s.Name); r.Heeds("plan") {
@@ -82,13 +82,12 @@ func (j job) frontier() (answer, error) {
 	}}, nil
 }
 
-// notHeeded warns of a setting that picks a plan out of all.
+// notHeeded is the warning about a setting that would choose one of the plans.
 func notHeeded(s configs.Setting) string {
-	return fmt.Sprintf("%s: %s is not heeded: a frontier is of every plan there is", s.Source, s.Name)
+	return fmt.Sprintf("%s: %s is ignored: a frontier covers all plans", s.Source, s.Name)
 }
 
-// runsAgain is whether a request is for clusters that run again; strategy 2 shapes the
-// step that the frontier is of.
+// runsAgain reports whether a request is about recomputation; strategy 2 changes the step itself.
 func runsAgain(r configs.Request) bool { return r.Strategy != 2 }
 
 // frontierFile is the JSON of frontier.
@@ -97,7 +96,7 @@ type frontierFile struct {
 	Model      string           `json:"model"`
 	Dims       map[string]int64 `json:"dims"`
 	Floor      planner.Floor    `json:"floor"`
-	Fixed      int64            `json:"fixed"` // outside the arena, of points that do not say otherwise
+	Fixed      int64            `json:"fixed"` // bytes outside the arena, unless a point has its own
 	Points     []pointFile      `json:"points"`
 	References []pointFile      `json:"references"`
 	MS         float64          `json:"ms"`
@@ -108,7 +107,7 @@ type pointFile struct {
 	Form     string  `json:"form,omitempty"`
 	Peak     int64   `json:"peak"`
 	Arena    int64   `json:"arena"`
-	Fixed    *int64  `json:"fixed,omitempty"` // where the form has constants of its own
+	Fixed    *int64  `json:"fixed,omitempty"` // if the form differs in constants
 	Total    int64   `json:"total"`
 	Overhead float64 `json:"overhead"`
 	Again    int     `json:"recomputed_nodes"`
@@ -130,8 +129,8 @@ func frontierJSON(c *planner.Curve, path string, dims map[string]int64, took tim
 	return f
 }
 
-// pointJSON is a point of a curve whose points have so many bytes outside the arena,
-// but for those of other forms.
+// pointJSON converts a point. fixed is the curve's bytes outside the arena; points of other forms
+// may differ.
 func pointJSON(p planner.Point, fixed int64) pointFile {
 	f := pointFile{Name: p.Name, Form: p.Form, Peak: p.Peak, Arena: p.Arena, Total: p.Total, Overhead: p.Overhead, Again: p.Again, Knee: p.Knee}
 	if own := p.Total - p.Arena; own != fixed {

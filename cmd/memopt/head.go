@@ -6,7 +6,8 @@ import (
 	"memopt/configs"
 )
 
-// onModel is a command that takes a model and settings. What cannot be met is told with what would fit.
+// onModel makes the action of a command that takes a model and settings. A request that cannot be
+// met is reported with what would fit.
 func onModel(do func(c *cli.Context, cfg configs.Config, asJSON bool) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		asJSON, err := begin(c, "MODEL")
@@ -21,7 +22,8 @@ func onModel(do func(c *cli.Context, cfg configs.Config, asJSON bool) error) cli
 	}
 }
 
-// onStep is a command that plans a model's step, and the flags that name files it writes.
+// onStep makes the action of a command that plans a model's step; files lists the flags that name
+// files to write.
 func onStep(do func(c *cli.Context, j job, asJSON bool) error, files ...string) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		asJSON, err := begin(c, "MODEL")
@@ -36,7 +38,7 @@ func onStep(do func(c *cli.Context, j job, asJSON bool) error, files ...string) 
 	}
 }
 
-// written is the file of -o that a command writes its model to.
+// written is the file of -o, which a command writes its model to.
 func written(c *cli.Context, cfg configs.Config) (string, error) {
 	if c.String("output") == "" {
 		return "", usage("memopt %s needs -o FILE, to write the model to", c.Command.Name)

@@ -23,12 +23,12 @@ func init() {
 	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "memopt version", c.App.Version) }
 }
 
-// firstSteps are what memopt --help opens with.
+// firstSteps is the example in memopt --help.
 const firstSteps = "memopt new gpt -o gpt.onnx --data gpt.npz --seq 64\n" +
 	"memopt plan gpt.onnx --dims batch=8,seq=64 --budget 60%\n" +
 	"memopt train gpt.onnx --dims batch=8,seq=64 --budget 60% --data gpt.npz"
 
-// helpAll lists the commands, in groups.
+// helpAll prints the list of commands, in groups.
 func helpAll(w io.Writer, app *cli.App) {
 	report.Text(w, 2, "memopt: %s\n", app.Usage)
 	examples(w, firstSteps)
@@ -47,7 +47,7 @@ func helpAll(w io.Writer, app *cli.App) {
 	report.Text(w, 0, "memopt COMMAND --help shows examples of a command and all its flags.\n")
 }
 
-// helpCommand is an example of a command, what it does, and its flags.
+// helpCommand prints an example of a command, its usage and its flags.
 func helpCommand(w io.Writer, c *cli.Command) {
 	report.Text(w, 2, "memopt %s: %s\n", c.Name, c.Usage)
 	examples(w, c.UsageText)
@@ -74,8 +74,7 @@ func helpCommand(w io.Writer, c *cli.Command) {
 	}
 }
 
-// examples are commands to type, which are not broken: a terminal does that, and a
-// shell takes them as they are.
+// examples prints commands to type. They are not wrapped, so that they can be copied.
 func examples(w io.Writer, lines string) {
 	fmt.Fprintln(w)
 	for line := range strings.Lines(lines + "\n") {
@@ -83,7 +82,7 @@ func examples(w io.Writer, lines string) {
 	}
 }
 
-// helpFlag is a flag's names and what it takes, and under them or behind them what it does.
+// helpFlag prints a flag's names and placeholder, and its usage behind or below them.
 func helpFlag(w io.Writer, f cli.Flag) {
 	const indent = 28
 	takes, usage := described(f)
@@ -114,8 +113,8 @@ func helpFlag(w io.Writer, f cli.Flag) {
 	}
 }
 
-// described is what a flag takes, and what it does. What it takes stands in backquotes
-// at the beginning of its usage.
+// described splits a flag's usage into the placeholder, in backquotes at its beginning, and the
+// text.
 func described(f cli.Flag) (takes, usage string) {
 	usage = f.(cli.DocGenerationFlag).GetUsage()
 	if rest, ok := strings.CutPrefix(usage, "`"); ok {
@@ -124,7 +123,7 @@ func described(f cli.Flag) (takes, usage string) {
 	return takes, usage
 }
 
-// The groups of flags that are no settings.
+// Groups of flags that are not settings.
 const (
 	flagsTitle  = "Flags"
 	outputTitle = "Output"
@@ -141,7 +140,7 @@ func category(f cli.Flag) string {
 	return flagsTitle
 }
 
-// outputFlags are those that every command has.
+// outputFlags lists the flags of every command.
 var outputFlags = []string{"format", "columns", "quiet", "log-level"}
 
 type group[T any] struct {

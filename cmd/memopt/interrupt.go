@@ -9,20 +9,19 @@ import (
 	"memopt/memopt/whole"
 )
 
-// interrupts ends the program at a signal that asks for it, at once and with nothing
-// left of files that are being written; or calls what a command has it call instead,
-// once.
+// interrupts ends the program at an interrupt, and removes files that are being written; or calls a
+// function that a command has set, once.
 type interrupts struct {
 	mu      sync.Mutex
 	signals chan os.Signal
 	instead func()
 }
 
-// ending are the interrupts of this process.
+// ending handles the interrupts of this process.
 var ending interrupts
 
-// listen begins, for signals that whoever started the program does not have it ignore,
-// as nohup does.
+// listen begins to handle signals, except those that the parent process has set to be ignored, as
+// nohup does.
 func (n *interrupts) listen() {
 	n.signals = make(chan os.Signal, 1)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
@@ -42,14 +41,14 @@ func (n *interrupts) listen() {
 	}()
 }
 
-// leave has signals do what they do to any program.
+// leave restores the default handling of signals.
 func (n *interrupts) leave() {
 	if n.signals != nil {
 		signal.Stop(n.signals)
 	}
 }
 
-// take has the next signal call something instead, and gives what it was to call.
+// take sets the function that the next interrupt calls, and returns the previous one.
 func (n *interrupts) take(instead func()) (before func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

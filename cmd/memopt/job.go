@@ -17,38 +17,37 @@ import (
 	"memopt/planner"
 )
 
-// job is a model to be planned, whoever asks for it: the command line or a host of the
-// service.
+// job is a request to plan a model, from the command line or a host of the service.
 type job struct {
-	ctx     context.Context // ends it
-	commit  func() error    // gives files their names, if they wait for that
+	ctx     context.Context
+	commit  func() error // renames the written files to their names; nil without together
 	model   string
 	cfg     configs.Config
-	profile string        // of whose times plans count in
-	to      []destination // checked by writable
-	command string        // as it was typed, for a page
+	profile string        // file of measured times to plan by
+	to      []destination // files to write, checked by writable
+	command string        // as typed, for a page
 	busy    func(doing string) (done func())
 	warn    func(...string)
-	phases  *memopt.Phases // that opening and planning are noted in; nil if they are not
+	phases  *memopt.Phases // recorder of phases, or nil
 }
 
-// together has the files that the job writes appear together, at a commit; close removes
-// them if there is none.
+// together makes the files that the job writes appear together, at a commit; close removes them if
+// there is none.
 func (j job) together() (_ job, close func()) {
 	j.ctx, j.commit, close = whole.Together(j.ctx)
 	return j, close
 }
 
-// planned is what comes of a job: its model, which the caller closes, and its plan.
+// planned is the result of a job: its model, which the caller closes, and its plan.
 type planned struct {
 	job
 	model    *memopt.Model
 	plan     *planner.Plan
-	made     *planner.File // by file
+	made     *planner.File // cache of file
 	warnings []string
 }
 
-// open reads the model, if none of the files that will be written is one of its own.
+// open reads the model, after checking that no file to be written is one of its own.
 func (j job) open() (*memopt.Model, error) {
 	if j.model == "" {
 		return nil, usage("MODEL is empty; give a path")
@@ -103,7 +102,7 @@ func (j job) make() (made *planned, err error) {
 	return p, nil
 }
 
-// file is the plan's file, which takes as long as planning: it is made when it is first asked for.
+// file is the plan's file, made at the first call, as this may take as long as planning.
 func (p *planned) file() (_ *planner.File, err error) {
 	if p.made == nil {
 		p.made, err = fileOf(p.model, p.plan)
@@ -111,7 +110,7 @@ func (p *planned) file() (_ *planner.File, err error) {
 	return p.made, err
 }
 
-// fileOf is a plan's file, in which is the fingerprint of the model's graph.
+// fileOf is a plan's file; it contains the fingerprint of the model's graph.
 func fileOf(m *memopt.Model, p *planner.Plan) (f *planner.File, err error) {
 	err = m.Guarded(func() error {
 		f = p.File(m.Path)
@@ -120,13 +119,13 @@ func fileOf(m *memopt.Model, p *planner.Plan) (f *planner.File, err error) {
 	return f, err
 }
 
-// tell passes warnings on, and keeps them for the JSON.
+// tell prints warnings, and keeps them for the JSON.
 func (p *planned) tell(warnings []string) {
 	p.warn(warnings...)
 	p.warnings = append(p.warnings, warnings...)
 }
 
-// write writes what the job names: the plan, the training graph under it, a page.
+// write writes the job's files: the plan, the training graph, a page, a picture.
 func (p *planned) write() (err error) {
 	for _, to := range p.to {
 		switch strings.TrimPrefix(to.name, "--") {
@@ -152,7 +151,7 @@ func (p *planned) write() (err error) {
 	return nil
 }
 
-// draw writes the page of the plan, or a part of it.
+// draw writes a page of the plan, or a part of one.
 func (p *planned) draw(write func(context.Context, string, report.Page) error, path string) error {
 	page, err := p.page()
 	if err != nil {
@@ -161,7 +160,7 @@ func (p *planned) draw(write func(context.Context, string, report.Page) error, p
 	return write(p.ctx, path, page)
 }
 
-// page is the page of the plan.
+// page is the content of the plan's page.
 func (p *planned) page() (report.Page, error) {
 	file, err := p.file()
 	if err != nil {
@@ -170,7 +169,7 @@ func (p *planned) page() (report.Page, error) {
 	return report.Page{Title: filepath.Base(p.model.Path), File: file, Settings: shownSettings(p.model, p.profile), Command: p.command, Picture: p.plan.Picture()}, nil
 }
 
-// text prints the stages that are to be shown and the plan.
+// text prints the requested stages and the plan.
 func (p *planned) text(w io.Writer, show []stage) error {
 	for _, s := range show {
 		if err := p.ctx.Err(); err != nil {
@@ -194,17 +193,17 @@ func (p *planned) text(w io.Writer, show []stage) error {
 	return nil
 }
 
-// ownBytes says whose bytes a plan is in, where another program carries it out.
+// ownBytes says which allocator a plan's bytes are of, if another program executes it.
 func ownBytes(g *graph.Graph) string {
 	for _, r := range g.Recorded {
 		if r.Name == graph.Allocator {
-			return fmt.Sprintf("These bytes are of what is alive at once, with work space as it was recorded. Where it lies is left to the allocator of %s, which rounds up and keeps blocks.", r.Value)
+			return fmt.Sprintf("These bytes are the tensors alive at once and the recorded work space. The allocator of %s places them; it rounds sizes up and caches blocks.", r.Value)
 		}
 	}
-	return "These bytes are of memopt's own runtime. In PyTorch and ONNX Runtime the allocator rounds up and keeps blocks, and kernels have other work space."
+	return "These bytes are of memopt's own runtime. In PyTorch and ONNX Runtime the allocator rounds sizes up and caches blocks, and kernels have other work space."
 }
 
-// json is the plan as JSON, with all that was warned of.
+// json is the plan as JSON, with all warnings.
 func (p *planned) json() (*planner.File, error) {
 	file, err := p.file()
 	if err != nil {

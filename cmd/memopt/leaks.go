@@ -19,19 +19,19 @@ var leaksCommand = &cli.Command{
 	Name:      "leaks",
 	Category:  "Inspect",
 	Before:    thrifty,
-	Usage:     "load, train and unload a model again and again; show what grows, by owner",
+	Usage:     "load, train and unload a model repeatedly; show memory that grows, by owner",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt leaks gpt.onnx --dims batch=8,seq=64\n" +
 		"memopt leaks gpt.onnx --dims batch=8,seq=64 --device vulkan --cycles 50",
 	Description: "Each cycle opens the model, plans it, runs two steps on made-up numbers and closes it. The first quarter of the cycles " +
-		"does not count. The exit code is 1 if anything grows.",
+		"are not counted. The exit code is 1 if anything grows.",
 	Flags: settingFlags("leaks",
-		&cli.IntFlag{Name: "cycles", Value: 20, Usage: "`N` how often, 8 or more (default 20)"},
+		&cli.IntFlag{Name: "cycles", Value: 20, Usage: "`N` number of cycles, 8 or more (default 20)"},
 	),
 	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		n := c.Int("cycles")
 		if n < 8 || n > 1<<20 {
-			return usage("--cycles is a number from 8, not %d: fewer do not show what grows", n)
+			return usage("--cycles is at least 8, not %d: fewer cannot show growth", n)
 		}
 		s, since := newStatus(c), time.Now()
 		found, err := memopt.FindLeaks(c.Context, c.Args().First(), cfg, n, func(cycle int) { s.show("%s", bar(cycle, n, time.Since(since))) })

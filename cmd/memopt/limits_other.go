@@ -4,8 +4,8 @@ package main
 
 import "os"
 
-// fitLimits has no limits to fit.
+// fitLimits does nothing: there are no limits of the shell.
 func fitLimits() error { return nil }
 
-// unread is not known here before something is written.
+// unread cannot be determined here before writing.
 func unread(*os.File) bool { return false }

@@ -15,19 +15,17 @@ import (
 	"memopt/memopt"
 )
 
-// What the program needs to start: descriptors for the Go runtime, which ends in a
-// trace without them, and files; and address space, of which the runtime takes
-// pieces of 64 MiB.
+// What the program needs to start: file descriptors for the Go runtime, which panics without them,
+// and for files; and address space, which the runtime reserves in blocks of 64 MiB.
 const (
 	leastFiles = 8
 	leastSpace = 384 << 20
 )
 
-// fitLimits makes errors of what limits of the shell would end the program with,
-// and refuses limits too low to begin.
+// fitLimits turns signals about limits into errors, and refuses limits of the shell too low to run
+// with.
 func fitLimits() error {
-	// A pipe that nobody reads and a file that becomes too large are errors of
-	// writing then.
+	// Writing to a closed pipe or beyond the limit of file sizes then returns an error.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGXFSZ)
 	if err := roomForFiles(); err != nil {
 		return err
@@ -39,8 +37,8 @@ func fitLimits() error {
 	if room < leastSpace {
 		return fmt.Errorf("the limit of address space (ulimit -v) leaves %d MiB; memopt needs %d MiB to start, and more for models", room>>20, leastSpace>>20)
 	}
-	// Collect garbage before the limit is reached: an allocation beyond it ends a
-	// Go program, and says where all goroutines are unless it is told not to.
+	// Collect garbage before the limit is reached: an allocation beyond it ends a Go program, with
+	// a dump of all goroutines unless GOTRACEBACK turns that off.
 	debug.SetMemoryLimit(room * 3 / 4)
 	if os.Getenv(traceback) == "" {
 		if self, err := os.Executable(); err == nil {
@@ -52,7 +50,7 @@ func fitLimits() error {
 
 const traceback = "GOTRACEBACK"
 
-// roomForFiles opens files without the runtime's help.
+// roomForFiles checks the limit of open files by opening some without Go's runtime.
 func roomForFiles() error {
 	var open []int
 	defer func() {
@@ -73,7 +71,7 @@ func roomForFiles() error {
 	return nil
 }
 
-// unread is whether nobody can read what is written to a pipe.
+// unread reports whether f is a pipe whose reader has closed it.
 func unread(f *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 	n, err := unix.Poll(fds, 0)

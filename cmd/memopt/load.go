@@ -21,12 +21,12 @@ var loadCommand = &cli.Command{
 	Name:      "load",
 	Category:  "Run",
 	Before:    thrifty,
-	Usage:     "bring a forward model's weights to a device and away again, and show what each phase takes",
+	Usage:     "load a forward model's weights to a device and unload them, and show the memory of each phase",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt load gpt.onnx --dims batch=1,seq=128\n" +
 		"memopt load gpt.onnx --dims batch=1,seq=128 --mode all --device vulkan",
-	Description: "W is all weights, w the largest, A the activations of a run, c the ring that weights stream through. " +
-		"What is promised is worked out before; what is measured is the book of what was asked for, and what the operating system says of the process.",
+	Description: "W is the bytes of all weights, w of the largest, A of the activations of a run, c of the ring buffer that weights stream through. " +
+		"Promised figures are computed before the load; measured ones are the allocations made, and the process as the operating system counts it.",
 	Flags: settingFlags("load"),
 	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		path := c.Args().First()
@@ -44,7 +44,7 @@ func (front) Load(ctx context.Context, r plugin.Question) (plugin.Answer, error)
 	return ask(ctx, r, func(j job) (answer, error) { return loaded(j.ctx, j.model, j.cfg) }, "load")
 }
 
-// loaded is a load in one mode, or in all one after the other.
+// loaded loads a model in one mode, or in each in turn.
 func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error) {
 	modes := []string{cfg.LoadMode}
 	if cfg.LoadMode == "all" {
@@ -89,7 +89,7 @@ func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error
 	return answer{map[string]any{"format": "memopt.loads/1", "loads": loads, "eager_to_streamed": ratios(loads), "left_out": leftOut(unsuited)}, text}, nil
 }
 
-// leftOut is the modes that a device has no use for, and why.
+// leftOut lists the modes that do not suit the device, and why.
 func leftOut(unsuited []*loader.UnsuitedError) map[loader.Mode]string {
 	all := map[loader.Mode]string{}
 	for _, e := range unsuited {
@@ -98,7 +98,7 @@ func leftOut(unsuited []*loader.UnsuitedError) map[loader.Mode]string {
 	return all
 }
 
-// loadText is one load.
+// loadText prints one load.
 func loadText(w io.Writer, model string, l *memopt.Loaded) {
 	fmt.Fprintf(w, "%s on %s, %s\n", model, l.Device, l.Mode)
 	report.Text(w, 2, "W %s in %d weights, largest w %s, A %s, c %s\n\n", report.Bytes(l.W), l.Weights, report.Bytes(l.Largest), report.Bytes(l.A), report.Bytes(l.C))
@@ -113,11 +113,11 @@ func loadText(w io.Writer, model string, l *memopt.Loaded) {
 	head := []string{"", "promised", "least", "middle", "most", fmt.Sprintf("of %d loads", l.Repeats)}
 	report.Table(w, "=lrrrrt", [][]string{head,
 		row("device", report.Bytes(l.DevicePromised), l.Spread.Device, "at most; "+driverText(l)),
-		row("device and host", report.Bytes(l.Promised), l.Spread.Both, l.Formula+", of weights and activations, by the book"),
+		row("device and host", report.Bytes(l.Promised), l.Spread.Both, l.Formula+", of weights and activations, as allocated"),
 		row("process", "", l.Spread.System, "at most, above P1; "+l.Rule),
-		row("host", "", l.Spread.HostGrowth, "anonymous memory at most, above P1 and without the device"),
+		row("host", "", l.Spread.HostGrowth, "most anonymous memory above P1, without the device"),
 	})
-	report.Text(w, 2, "left: %s on the device after %d reloads; each left %s in the process\n", report.Bytes(l.LeftDevice), l.Reloads, report.Signed(l.LeftHost))
+	report.Text(w, 2, "left after %d reloads: %s on the device; each added %s to the process\n", report.Bytes(l.LeftDevice), l.Reloads, report.Signed(l.LeftHost))
 }
 
 func unlessUnknown(n int64) string {
@@ -127,7 +127,7 @@ func unlessUnknown(n int64) string {
 	return report.Bytes(n)
 }
 
-// driverText is what the driver says at the end of the load.
+// driverText is the driver's count at the end of the load.
 func driverText(l *memopt.Loaded) string {
 	for _, p := range l.Phases {
 		if p.Name == "P7" && p.Driver != nil {
@@ -137,7 +137,7 @@ func driverText(l *memopt.Loaded) string {
 	return "driver: not reported"
 }
 
-// modesText compares loads.
+// modesText prints a comparison of loads in several modes.
 func modesText(w io.Writer, loads []*memopt.Loaded) {
 	rows := [][]string{{"mode", "device", "device and host", "promised", "process", "formula"}}
 	for _, l := range loads {
@@ -153,7 +153,7 @@ func modesText(w io.Writer, loads []*memopt.Loaded) {
 	}
 }
 
-// ratio is a figure of the eager load by that of the streamed one.
+// ratio is a figure of the eager load divided by that of the streamed one.
 type ratio struct {
 	Of    string  `json:"of"`
 	Ratio float64 `json:"ratio"`

@@ -1,9 +1,8 @@
 // Command memopt plans the memory of training steps and runs them.
 //
-// One file holds one command: its flags, and a function that reads them, calls
-// package memopt and prints. Results go to standard output, everything else to
-// standard error. Exit codes: 0 done, 1 the request cannot be met, 2 bad usage
-// or input, 130 interrupted, 141 nobody reads standard output.
+// Each file has one command: its flags, and a function that reads them, calls package memopt and
+// prints. Results go to standard output, everything else to standard error. Exit codes: 0 done, 1
+// the request cannot be met, 2 bad usage or input, 130 interrupted, 141 standard output was closed.
 package main
 
 import (
@@ -86,15 +85,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return memopt.Code(err)
 }
 
-// exitUnread is how shells count a program whose output nobody reads any more.
+// exitUnread is the exit code of a program ended by SIGPIPE, by the convention of shells.
 const exitUnread = 128 + 13
 
-// quiet is whether an error says no more than that nobody reads the output.
+// quiet reports whether an error only says that standard output was closed.
 func quiet(err error) bool {
 	return err == nil || errors.Is(err, syscall.EPIPE) || memopt.Code(err) == memopt.ExitStopped
 }
 
-// shortened is a message without the middle of what a file made too long to read.
+// shortened cuts the middle out of a message that a file made too long.
 func shortened(msg string) string {
 	const first, last = 2000, 500
 	if len(msg) <= first+last {
@@ -111,7 +110,7 @@ func (e usageError) ExitCode() int { return memopt.ExitInput }
 
 func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// common is the flags of every command.
+// common adds the flags of every command.
 func common(flags ...cli.Flag) []cli.Flag {
 	flags = append(flags,
 		&cli.StringFlag{Name: "format", Value: "text", Usage: "`text|json` how results are printed (default text)"},
@@ -145,11 +144,11 @@ func begin(c *cli.Context, want string) (json bool, err error) {
 	names := strings.Fields(want)
 	switch n := c.Args().Len(); {
 	case n < len(names):
-		return false, usage("memopt %s needs %s; memopt %s --help says more", c.Command.Name, strings.Join(names, " and "), c.Command.Name)
+		return false, usage("memopt %s needs %s; see memopt %s --help", c.Command.Name, strings.Join(names, " and "), c.Command.Name)
 	case n > len(names) && len(names) == 0:
-		return false, usage("memopt %s takes no arguments, and %q is one", c.Command.Name, c.Args().First())
+		return false, usage("memopt %s takes no arguments, but was given %q", c.Command.Name, c.Args().First())
 	case n > len(names):
-		return false, usage("memopt %s takes %s, and %q is one too many", c.Command.Name, strings.Join(names, " and "), c.Args().Get(len(names)))
+		return false, usage("memopt %s takes %s, but was also given %q", c.Command.Name, strings.Join(names, " and "), c.Args().Get(len(names)))
 	}
 	for i, name := range names {
 		if c.Args().Get(i) == "-" && slices.Contains(fileNames, name) {
@@ -162,15 +161,15 @@ func begin(c *cli.Context, want string) (json bool, err error) {
 	return c.String("format") == "json", nil
 }
 
-// fileNames are the names of arguments that are files.
+// fileNames lists the names of arguments that are files.
 var fileNames = []string{"MODEL", "PLAN", "PROBLEM.csv"}
 
-// logLevels are ONNX Runtime's words as slog's levels.
+// logLevels maps ONNX Runtime's log levels to slog's.
 var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "devinfo": slog.LevelDebug, "info": slog.LevelInfo,
 	"warn": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError + 4}
 
-// logLevel is the flag's, else the environment's. A mistake in the environment
-// is for commands that read settings to report.
+// logLevel is the level of the flag, else of the environment. Mistakes in the environment are
+// reported by commands that read settings.
 func logLevel(flag string) (slog.Level, error) {
 	cfg := configs.Default()
 	if flag != "" {
@@ -193,7 +192,7 @@ func warn(c *cli.Context, msgs ...string) {
 	}
 }
 
-// asInput gives an error of reading or writing files the exit code of input.
+// asInput gives an error the exit code of bad input, unless it has a code.
 func asInput(err error) error {
 	var coded interface{ ExitCode() int }
 	if err == nil || errors.As(err, &coded) {

@@ -30,7 +30,7 @@ var maxbatchCommand = &cli.Command{
 		profileFlag(),
 		&cli.StringFlag{Name: "dim", Usage: "`NAME` the dim to enlarge (default batch)"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
-		&cli.BoolFlag{Name: "measure", Usage: "run two steps of that size under the plan, on made-up numbers, and show promised beside measured memory"},
+		&cli.BoolFlag{Name: "measure", Usage: "run two steps of that size under the plan, on made-up numbers, and show promised and measured memory"},
 	),
 	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
 		answer, err := j.maxbatch(c.String("dim"), c.Bool("measure"))
@@ -45,21 +45,21 @@ var maxbatchCommand = &cli.Command{
 	}, "output"),
 }
 
-// largest is the answer of maxbatch.
+// largest is the answer of maxbatch, and the last row.
 type largest struct {
 	answer
 	last memopt.Rung
 }
 
-// maxbatch finds the largest size of a dim, batch if it is empty, that fits. Measure has
-// steps of that size run.
+// maxbatch finds the largest size of a dim that fits, batch if dim is empty. With measure it runs
+// steps of that size.
 func (j job) maxbatch(dim string, measure bool) (largest, error) {
 	for _, b := range []struct {
 		name    string
 		percent float64
 	}{{"budget", j.cfg.Budget.Percent}, {"activation-budget", j.cfg.ActivationBudget.Percent}} {
 		if b.percent > 0 {
-			return largest{}, usage("--%s is a size in bytes here: a share of what a batch takes does not bind the batch", b.name)
+			return largest{}, usage("--%s must be in bytes here: a share of a batch's memory does not limit the batch", b.name)
 		}
 	}
 	if j.cfg.Budget.IsZero() && j.cfg.ActivationBudget.IsZero() {
@@ -100,7 +100,7 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 			return largest{}, notRun(dim, last.Size, err)
 		}
 		lines := report.Lines(last.Plan, r.Trace)
-		found.Measured = &measuredFile{r.Device, float64(r.Median().Microseconds()) / 1000, memoryJSON(last.Plan, lines, r.Trace, r.Memory, nil)} // the process holds the plans of all rows beside the step
+		found.Measured = &measuredFile{r.Device, float64(r.Median().Microseconds()) / 1000, memoryJSON(last.Plan, lines, r.Trace, r.Memory, nil)} // no anonymous memory: the process also holds the plans of all rows
 		show = func(w io.Writer) {
 			visible.Fprintf(w, "\n%s %d on %s, %d steps of %s ms:\n\n", dim, last.Size, r.Device, measuredSteps, millis(r.Median()))
 			measured(w, lines, r.Trace, nil)
@@ -113,9 +113,9 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 	}}, last}, nil
 }
 
-// notRun says that the plan's answer could not be run.
+// notRun is the error that a step of the size found could not be run.
 func notRun(dim string, size int64, err error) error {
-	said := fmt.Sprintf("%s %d is what the plan allows, and running it failed", dim, size)
+	said := fmt.Sprintf("the plan allows %s %d, but running it failed", dim, size)
 	var memory *memopt.MemoryError
 	if errors.As(err, &memory) {
 		memory.Err = fmt.Errorf("%s: %w", said, memory.Err)
@@ -124,10 +124,10 @@ func notRun(dim string, size int64, err error) error {
 	return fmt.Errorf("%s: %w", said, err)
 }
 
-// measuredSteps are enough to see that the second step takes no more than the first.
+// measuredSteps is enough to see that the second step needs no more than the first.
 const measuredSteps = 2
 
-// printLadder writes a row for each limit of extra compute.
+// printLadder prints a row for each limit of extra compute.
 func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung) {
 	var limits []string
 	if b := m.Config.Budget; b.Bytes > 0 {
@@ -150,7 +150,7 @@ func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung)
 		}
 		note := ""
 		if r.Plan.SearchEnded {
-			note = "the largest that is looked for"
+			note = "search limit reached"
 		}
 		p := r.Plan
 		rows = append(rows, []string{allowed, fmt.Sprint(r.Size), report.Extra(p.Result.Overhead, 2), report.Bytes(p.Memory.Total), report.Bytes(p.Arena), fmt.Sprint(p.Result.Again), note})
@@ -158,7 +158,7 @@ func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung)
 	report.Table(w, "=lrrrr2r1t", rows)
 }
 
-// planCommandOf is how one would ask for the plan of a rung alone.
+// planCommandOf is the command that makes the plan of a row.
 func planCommandOf(c *cli.Context, r memopt.Rung) string {
 	words := []string{"memopt", "plan"}
 	for _, a := range c.Args().Slice() {
@@ -174,7 +174,7 @@ func planCommandOf(c *cli.Context, r memopt.Rung) string {
 	return strings.Join(words, " ")
 }
 
-// maxbatchFile is the JSON of maxbatch: the last rung, and all of them.
+// maxbatchFile is the JSON of maxbatch: the last row, and all of them.
 type maxbatchFile struct {
 	Format string `json:"format"`
 	Dim    string `json:"dim"`
@@ -183,7 +183,7 @@ type maxbatchFile struct {
 	MS     float64          `json:"ms"`
 	Ladder []rungFile       `json:"ladder"`
 	Plan   *planner.File    `json:"plan"`
-	// Measured is of steps that were run with it, if that was asked for.
+	// Measured is of the steps that --measure ran.
 	Measured *measuredFile `json:"measured,omitempty"`
 }
 
@@ -195,7 +195,7 @@ type measuredFile struct {
 
 type rungFile struct {
 	MaxOverhead *float64 `json:"max_overhead"` // null for any
-	Size        int64    `json:"size"`         // 0 where none fits
+	Size        int64    `json:"size"`         // 0: none fits
 	SearchEnded bool     `json:"search_ended"`
 	Total       int64    `json:"total"`
 	Arena       int64    `json:"arena"`

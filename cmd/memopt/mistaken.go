@@ -12,8 +12,8 @@ import (
 	"memopt/configs"
 )
 
-// mistaken reports a plan where a command takes a model, or the reverse, and what to type.
-// Whatever else is wrong with a file is for who reads it to say.
+// mistaken reports a plan given for a model, or the reverse, with the right command. Other mistakes
+// are left to the readers of the files.
 func mistaken(command string, names, args []string) error {
 	for i, name := range names {
 		path := configs.ShellWord(args[i])
@@ -23,13 +23,13 @@ func mistaken(command string, names, args []string) error {
 		case name == "PLAN" && is == modelFile:
 			return usage("%s is a model, not a plan; memopt plan %s -o %s writes its plan (add --dims and --budget), then: memopt %s %s", args[i], path, planOf(path), command, planOf(path))
 		case name == "MODEL" && is == planFile:
-			return usage("%s is a plan, not a model; memopt explain %s shows it, and memopt %s takes the model that it was made of", args[i], path, command)
+			return usage("%s is a plan, not a model; memopt explain %s shows it, and memopt %s takes the plan's model", args[i], path, command)
 		}
 	}
 	return nil
 }
 
-// planOf is a name for the plan of a model.
+// planOf is a name for a model's plan.
 func planOf(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".plan.json"
 }
@@ -42,7 +42,7 @@ const (
 	planFile
 )
 
-// kindOf is what a file seems to be by its first bytes.
+// kindOf guesses the kind of a file by its first bytes.
 func kindOf(path string) fileKind {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -60,15 +60,15 @@ func kindOf(path string) fileKind {
 	case bytes.HasPrefix(head, []byte("{")) && bytes.Contains(head, []byte(`"memopt.plan/`)):
 		return planFile
 	case bytes.HasPrefix(head, []byte("{")) && bytes.Contains(head, []byte(`"memopt-fx-joint/`)), bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return modelFile // a recorded step, as it is or compressed
+		return modelFile // a recorded step, plain or compressed
 	case bytes.HasPrefix(head, []byte{0x08}):
-		return modelFile // ONNX begins with field 1, the version of its form
+		return modelFile // ONNX begins with field 1, ir_version
 	}
 	return otherFile
 }
 
-// ofFiles is the text of an error, with what the system says of a file in our form: the
-// file, then what is wrong with it.
+// ofFiles is the text of an error, in which an error of the system has the form "file: what is
+// wrong".
 func ofFiles(err error, msg string) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

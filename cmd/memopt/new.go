@@ -22,7 +22,7 @@ import (
 var newCommand = &cli.Command{
 	Name:      "new",
 	Category:  "Models",
-	Usage:     "write a small ONNX model to try things on: gpt, bert, llama, resnet or mlp",
+	Usage:     "write a small ONNX model for experiments: gpt, bert, llama, resnet or mlp",
 	ArgsUsage: "FAMILY",
 	UsageText: "memopt new gpt -o gpt.onnx --layers 4 --data gpt.npz --seq 64",
 	Flags:     common(newFlags()...),
@@ -34,7 +34,7 @@ var newCommand = &cli.Command{
 		spec := zoo.Spec{Family: c.Args().First(), Dropout: c.Float64("dropout"), Untied: c.Bool("untied"), Gelu: c.String("gelu"), Seed: c.Uint64("seed")}
 		for _, n := range zoo.Numbers() {
 			if *n.Of(&spec) = c.Int(n.Name); c.IsSet(n.Name) && c.Int(n.Name) == 0 {
-				return usage("--%s is at least 1; leave it out for the family's default", n.Name)
+				return usage("--%s must be at least 1; leave it out for the family's default", n.Name)
 			}
 		}
 		if c.IsSet("seq") {
@@ -76,17 +76,17 @@ var newCommand = &cli.Command{
 	},
 }
 
-// newFlags are the numbers of a model, and where to write it.
+// newFlags lists the flags of sizes and files.
 func newFlags() []cli.Flag {
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (default FAMILY.onnx)"},
-		&cli.Uint64Flag{Name: "seed", Usage: "`N` what initial values and data are drawn from (default 0)"},
+		&cli.Uint64Flag{Name: "seed", Usage: "`N` seed of initial values and data (default 0)"},
 		&cli.Float64Flag{Name: "dropout", Usage: "`P` probability of dropout (default 0: none)"},
-		&cli.BoolFlag{Name: "untied", Usage: "give the head a matrix of its own"},
+		&cli.BoolFlag{Name: "untied", Usage: "do not share the head's matrix with the embedding"},
 		&cli.StringFlag{Name: "gelu", Usage: "`FORM` of gelu: none (exact) or tanh"},
 		&cli.StringFlag{Name: "data", Usage: "`FILE` also write training data (npz)"},
 		&cli.IntFlag{Name: "samples", Value: 256, Usage: "`N` rows of the data (default 256)"},
-		&cli.IntFlag{Name: "seq", Usage: "`N` tokens in a row of the data; the model takes as many"},
+		&cli.IntFlag{Name: "seq", Usage: "`N` tokens in a row of the data; the model gets as many positions"},
 	}
 	for _, n := range zoo.Numbers() {
 		flags = append(flags, &cli.IntFlag{Name: n.Name, Usage: "`N` " + n.Doc, Category: "Sizes (each family has its defaults)"})
@@ -94,12 +94,11 @@ func newFlags() []cli.Flag {
 	return flags
 }
 
-// longEnough gives a model the positions that sequences of --seq need, where it
-// has fewer by default.
+// longEnough gives a model as many positions as --seq needs, if it has fewer by default.
 func longEnough(c *cli.Context, spec *zoo.Spec) error {
 	seq := c.Int("seq")
 	if seq < 1 {
-		return usage("--seq is at least 1, not %d", seq)
+		return usage("--seq must be at least 1, not %d", seq)
 	}
 	for _, f := range zoo.Families() {
 		switch {
@@ -113,7 +112,7 @@ func longEnough(c *cli.Context, spec *zoo.Spec) error {
 	return nil
 }
 
-// newData makes the data that --data asks for; nil if it does not.
+// newData makes the data for --data; nil without it.
 func newData(c *cli.Context, spec zoo.Spec, g *graph.Graph) (*tensorfile.Set, error) {
 	for _, v := range g.Values {
 		if n, ok := v.Bytes().Const(); ok && v.Kind == graph.Param {
@@ -149,7 +148,7 @@ func newData(c *cli.Context, spec zoo.Spec, g *graph.Graph) (*tensorfile.Set, er
 	return &tensorfile.Set{Tensors: arrays, Names: slices.Sorted(maps.Keys(arrays))}, nil
 }
 
-// dimsOf are sizes under which a model takes its data, in batches of a few rows.
+// dimsOf is the sizes of dims for training on the data, with a small batch.
 func dimsOf(g *graph.Graph, data *tensorfile.Set) string {
 	const few = 8
 	sizes := map[string]int64{}

@@ -16,12 +16,12 @@ import (
 var opsCommand = &cli.Command{
 	Name:      "ops",
 	Category:  "This machine",
-	Usage:     "list the operators: types, gradients, what may be recomputed",
+	Usage:     "list the operators: types, gradients, whether they may be recomputed",
 	ArgsUsage: " ",
 	UsageText: "memopt ops\n" +
 		"memopt ops --format json",
 	Flags: common(
-		&cli.StringFlag{Name: "verify", Usage: "`DIR` run the ONNX project's node tests in it, or in a zip of it"},
+		&cli.StringFlag{Name: "verify", Usage: "`DIR` run the ONNX project's node tests in this folder, or a zip of it"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
@@ -50,7 +50,7 @@ type opRow struct {
 	Name      string   `json:"name"`
 	Domain    string   `json:"domain"`
 	Since     int      `json:"since"`
-	Opsets    []int    `json:"opsets"` // whose forms are read
+	Opsets    []int    `json:"opsets"` // opsets whose form of it can be read
 	Types     []string `json:"types"`
 	Inputs    string   `json:"inputs"`
 	Outputs   string   `json:"outputs"`
@@ -64,7 +64,7 @@ type opRow struct {
 	Doc       string   `json:"doc"`
 }
 
-// describeAll has a row for each operator, described by its newest form.
+// describeAll describes the newest form of each operator.
 func describeAll() []opRow {
 	var rows []opRow
 	for _, op := range kernels.Library.All() {
@@ -84,7 +84,7 @@ func describe(op *graph.Op) opRow {
 	}
 	switch {
 	case op.Rewrite != nil:
-		// Others stand in for it, and it has what they have.
+		// Its facets are those of the operators that replace it.
 		r.Gradient, r.Recompute, r.InPlace = "rewritten", "rewritten", "rewritten"
 	case op.NoGrad:
 		r.Gradient = "none flows"
@@ -102,7 +102,7 @@ func describe(op *graph.Op) opRow {
 	return r
 }
 
-// opsets lists those whose form of the operator is in the library.
+// opsets lists the opsets whose form of the operator is in the library.
 func opsets(op *graph.Op) []int {
 	return slices.DeleteFunc(onnx.Forms(op.Domain, op.Name), func(n int) bool {
 		return kernels.Library.Find(op.Domain, op.Name, n) == nil
@@ -118,7 +118,7 @@ func yes(is bool) string {
 
 func joinInts(ns []int) string { return strings.Trim(fmt.Sprint(ns), "[]") }
 
-// typeNames are sets of types that have a name of their own.
+// typeNames names sets of types.
 var typeNames = []struct {
 	name  string
 	types []string
@@ -130,7 +130,7 @@ var typeNames = []struct {
 	{"integers", []string{"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}},
 }
 
-// typesText says types in few words.
+// typesText abbreviates a list of types.
 func typesText(types []string) string {
 	left, words := slices.Clone(types), []string{}
 	for _, set := range typeNames {

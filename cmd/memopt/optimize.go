@@ -18,7 +18,7 @@ var optimizeCommand = &cli.Command{
 	Usage:       "fold constants, clean up and fuse a forward graph, and save it",
 	ArgsUsage:   "MODEL",
 	UsageText:   "memopt optimize gpt.onnx -o gpt.clean.onnx",
-	Description: "The same is done to a model before it is planned; parameters, inputs and outputs keep their names.",
+	Description: "Planning applies the same passes; parameters, inputs and outputs keep their names.",
 	Flags: settingFlags("optimize",
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (ONNX)"},
 	),
@@ -37,7 +37,7 @@ var optimizeCommand = &cli.Command{
 		warn(c, r.Warnings...)
 		if !asJSON {
 			if r.Passes != nil && r.InFile != r.Before {
-				fmt.Fprintf(c.App.Writer, "%-10s%6d nodes, %d as they are read\n", "file", r.InFile, r.Before)
+				fmt.Fprintf(c.App.Writer, "%-10s%6d nodes, %d after reading\n", "file", r.InFile, r.Before)
 			}
 			report.Text(c.App.Writer, 26, "%s", visible.Lines(r.Report.String()))
 			return nil

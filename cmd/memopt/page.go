@@ -13,7 +13,7 @@ import (
 	"memopt/memopt/report"
 )
 
-// htmlFlag names the page that a command writes beside its result.
+// htmlFlag is the flag for an HTML page.
 func htmlFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "html", Usage: "`FILE` " + usage}
 }
@@ -27,7 +27,7 @@ func writePage(ctx context.Context, to string, p report.Page) error {
 	return writeText(ctx, to, page.Bytes())
 }
 
-// writeStepSVG draws memory over the step of a plan that was just made.
+// writeStepSVG writes a picture of memory over the step of a new plan.
 func writeStepSVG(ctx context.Context, to string, p report.Page) error {
 	var svg bytes.Buffer
 	if err := report.StepSVG(&svg, p); err != nil {
@@ -36,8 +36,8 @@ func writeStepSVG(ctx context.Context, to string, p report.Page) error {
 	return writeFile(ctx, to, svg.Bytes())
 }
 
-// typed is the command again, as a shell takes it: with the settings of the
-// environment in front, and without what only says where results go.
+// typed is the command as typed, for a shell: with settings of the environment in front, and
+// without flags that only say where results go.
 func typed(c *cli.Context, cfg configs.Config) string {
 	var words []string
 	for _, s := range cfg.NonDefaults() {
@@ -70,6 +70,6 @@ func typed(c *cli.Context, cfg configs.Config) string {
 	return strings.Join(words, " ")
 }
 
-// aside are flags that do not change what is planned, trained or measured.
+// aside lists flags that do not change what is planned, trained or measured.
 var aside = map[string]bool{"html": true, "svg": true, "output": true, "emit": true, "show": true, "format": true, "quiet": true, "log-level": true,
 	"save": true, "save-every": true, "record": true, "python": true}

@@ -9,14 +9,14 @@ import (
 	"memopt/memopt/visible"
 )
 
-// writePartings lists the values at which a step parts from another device's.
+// writePartings lists the values at which a step on one device differs from the same on another.
 func writePartings(w io.Writer, device string, limit float64, all []compare.Parting) {
 	if len(all) == 0 {
-		visible.Fprintf(w, "\nno value parts from %s's by more than %g, relative\n", device, limit)
+		visible.Fprintf(w, "\nno value differs from that on %s by more than %g, relative\n", device, limit)
 		return
 	}
 	const few = 10
-	rows := [][]string{{fmt.Sprintf("parts from %s", device), "operator", "relative", "elements off"}}
+	rows := [][]string{{fmt.Sprintf("differs from %s", device), "operator", "relative", "elements off"}}
 	for _, p := range all[:min(few, len(all))] {
 		n := 1
 		for _, d := range p.Shape {

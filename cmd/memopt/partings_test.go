@@ -14,16 +14,16 @@ import (
 func TestPartingsText(t *testing.T) {
 	var out strings.Builder
 	writePartings(&out, "cpu", 1e-4, nil)
-	if want := "\nno value parts from cpu's by more than 0.0001, relative\n"; out.String() != want {
+	if want := "\nno value differs from that on cpu by more than 0.0001, relative\n"; out.String() != want {
 		t.Errorf("got %q", out.String())
 	}
 	out.Reset()
 	all := []compare.Parting{{Value: "r", Node: "n", Op: "Relu", Shape: []int{2, 64}, RelErr: 0.01869, Off: 1}, {Value: "loss", Op: "ReduceMean", RelErr: math.NaN(), Off: 1}}
 	writePartings(&out, "cpu", 1e-4, all)
 	const want = `
-parts from cpu  operator    relative  elements off
-r               Relu        1.87e-02      1 of 128
-loss            ReduceMean       NaN        1 of 1
+differs from cpu  operator    relative  elements off
+r                 Relu        1.87e-02      1 of 128
+loss              ReduceMean       NaN        1 of 1
 `
 	if out.String() != want {
 		t.Errorf("got\n%s", out.String())

@@ -27,8 +27,8 @@ var planCommand = &cli.Command{
 		profileFlag(),
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
-		htmlFlag("write a page that stands alone: figures, memory over the step, the arena as a picture"),
-		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, this plan in front of the step with everything kept"},
+		htmlFlag("write a self-contained page: figures, memory over the step, a picture of the arena"),
+		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, in front of the step with everything kept"},
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ", ")},
 	),
 	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
@@ -60,7 +60,7 @@ var planCommand = &cli.Command{
 	}, "output", "emit", "html", "svg"),
 }
 
-// newJob is the job that a command line asks for; flags name the files that it writes.
+// newJob is the job of a command line; flags lists the flags that name files to write.
 func newJob(c *cli.Context, flags ...string) (job, error) {
 	cfg, err := settings(c)
 	if err != nil {
@@ -74,7 +74,7 @@ func newJob(c *cli.Context, flags ...string) (job, error) {
 		busy: func(doing string) func() { return busy(c, doing) }, warn: func(warnings ...string) { warn(c, warnings...) }}, nil
 }
 
-// stage is something that --show can print.
+// stage is what --show can print.
 type stage struct {
 	name  string
 	print func(io.Writer, *memopt.Model, *planner.Plan) error
@@ -106,7 +106,7 @@ var stages = []stage{
 			return err
 		}
 		if file.Formulas == nil {
-			_, err := fmt.Fprintln(w, "the formulas are too large to be of use")
+			_, err := fmt.Fprintln(w, "the formulas are too long to print")
 			return err
 		}
 		report.Formulas(w, file.Formulas)
@@ -114,12 +114,12 @@ var stages = []stage{
 	}},
 }
 
-// ofPlan prints what a plan alone can say.
+// ofPlan is a stage that needs the plan only.
 func ofPlan(print func(io.Writer, *planner.Plan) error) func(io.Writer, *memopt.Model, *planner.Plan) error {
 	return func(w io.Writer, _ *memopt.Model, p *planner.Plan) error { return print(w, p) }
 }
 
-// talkative are the log levels at which ONNX Runtime prints its plan table.
+// talkative lists the log levels at which ONNX Runtime prints its plan table.
 var talkative = map[string]bool{"info": true, "devinfo": true, "debug": true}
 
 func stageNames() (names []string) {
@@ -144,7 +144,7 @@ next:
 		if near, ok := configs.Nearest(name, stageNames()); ok {
 			return nil, usage("there is no stage %q to show; did you mean %q?", name, near)
 		}
-		return nil, usage("there is no stage %q to show; there are %s", name, strings.Join(stageNames(), ", "))
+		return nil, usage("there is no stage %q to show; use %s", name, strings.Join(stageNames(), ", "))
 	}
 	return out, nil
 }

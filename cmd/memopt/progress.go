@@ -11,15 +11,14 @@ import (
 	"memopt/memopt/visible"
 )
 
-// patience is how long work may take without a word; pace is how often a word
-// is worth reading.
+// patience is how long a command works before it shows progress; pace is the least time between
+// updates.
 const (
 	patience = time.Second
 	pace     = 100 * time.Millisecond
 )
 
-// status is the one line of a terminal that shows what is going on. Elsewhere,
-// and under --quiet, it shows nothing.
+// status is the progress line of a terminal. Elsewhere, and with --quiet, it shows nothing.
 type status struct {
 	to    *screen
 	since time.Time
@@ -34,7 +33,7 @@ func newStatus(c *cli.Context) *status {
 	return &status{to: to, since: time.Now(), on: to.live && !c.Bool("quiet")}
 }
 
-// show replaces the line, once there has been patience enough.
+// show replaces the line, after patience.
 func (s *status) show(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +43,7 @@ func (s *status) show(format string, args ...any) {
 	}
 }
 
-// clear makes room for other output.
+// clear erases the line, for other output.
 func (s *status) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +53,7 @@ func (s *status) clear() {
 	}
 }
 
-// busy shows what takes its time until the function it returns is called.
+// busy shows what a command is doing until done is called.
 func busy(c *cli.Context, what string) (done func()) {
 	s := newStatus(c)
 	if !s.on {
@@ -78,7 +77,7 @@ func busy(c *cli.Context, what string) (done func()) {
 	return func() { close(stop); <-stopped }
 }
 
-// bar draws how much is done, and how long the rest will take at this pace.
+// bar is a progress bar with the estimated time left.
 func bar(done, all int, took time.Duration) string {
 	const width = 24
 	full := width * done / max(all, 1)

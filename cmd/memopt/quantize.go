@@ -18,12 +18,12 @@ import (
 var quantizeCommand = &cli.Command{
 	Name:      "quantize",
 	Category:  "Models",
-	Usage:     "round the weights of a forward model to 8-bit integers",
+	Usage:     "quantize the weights of a forward model to 8-bit integers",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt quantize gpt.onnx -o gpt.int8.onnx\n" +
 		"memopt quantize gpt.onnx -o q.onnx --per-channel --exclude /lm_head/MatMul",
-	Description: "As ONNX Runtime's quantize_dynamic: products run on integers, and activations are rounded while the model runs. " +
-		"What was left alone is listed with the reason.",
+	Description: "Like ONNX Runtime's quantize_dynamic: products run on integers, and activations are quantized when the model runs. " +
+		"Tensors and nodes that are not quantized are listed with the reason.",
 	Flags: settingFlags("quantize",
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (ONNX)"},
 	),
@@ -55,7 +55,7 @@ func (front) Quantize(ctx context.Context, r plugin.Question) (plugin.Answer, er
 	}, "quantize", destination{"save_to", r.SaveTo})
 }
 
-// quantized writes the model and tells what of it was rounded.
+// quantized writes the quantized model and returns a report.
 func quantized(ctx context.Context, path, to string, cfg configs.Config) (answer, []string, error) {
 	q, err := memopt.Quantize(ctx, path, to, cfg)
 	if err != nil {
@@ -78,7 +78,7 @@ func quantizeText(w io.Writer, q memopt.Quantized) {
 	}
 	scales := "one scale a tensor"
 	if q.PerChannel {
-		scales = "a scale a channel where the operator has it"
+		scales = "one scale a channel if the operator supports it"
 	}
 	bits := ""
 	if q.ReduceRange {
@@ -86,15 +86,15 @@ func quantizeText(w io.Writer, q memopt.Quantized) {
 	}
 	rows := [][]string{
 		{"weights", fmt.Sprintf("%s%s, %s: %d tensors of %d", q.Report.Weights, bits, scales, len(q.Tensors), len(q.Tensors)+len(q.Skipped))},
-		{"nodes", fmt.Sprintf("%d of %d that have a quantized form", nodes, len(q.Nodes))},
+		{"nodes", fmt.Sprintf("%d of %d with a quantized form", nodes, len(q.Nodes))},
 		{"bytes", fmt.Sprintf("%s → %s%s", report.Bytes(q.Before), report.Bytes(q.After), shrunk(q.Before, q.After))},
 	}
 	if len(q.Tensors) > 0 {
-		rows = append(rows, []string{"worst", fmt.Sprintf("a weight was moved by %.3g", q.WorstError)})
+		rows = append(rows, []string{"worst", fmt.Sprintf("largest change of a weight %.3g", q.WorstError)})
 	}
 	report.Table(w, "lt", rows)
 	if len(q.Tensors) > 0 {
-		rows = [][]string{{"tensor", "shape", "as", "bytes", "to", "moved by"}}
+		rows = [][]string{{"tensor", "shape", "as", "bytes", "to", "max error"}}
 		for _, t := range q.Tensors {
 			as := t.Type
 			if t.Scales > 1 {
@@ -108,7 +108,7 @@ func quantizeText(w io.Writer, q memopt.Quantized) {
 		fmt.Fprintln(w)
 		report.Table(w, "=nl1lrrr2", rows)
 	}
-	// Tensors that were left alone for one reason are one line.
+	// Tensors skipped for the same reason share a row.
 	type why struct {
 		tensors int
 		bytes   int64
@@ -123,14 +123,14 @@ func quantizeText(w io.Writer, q memopt.Quantized) {
 		left[s.Reason].bytes += s.Bytes
 	}
 	if len(order) > 0 {
-		rows = [][]string{{"left alone", "bytes", "why"}}
+		rows = [][]string{{"not quantized", "bytes", "why"}}
 		for _, reason := range order {
 			rows = append(rows, []string{fmt.Sprint(left[reason].tensors), report.Bytes(left[reason].bytes), reason})
 		}
 		fmt.Fprintln(w)
 		report.Table(w, "=rrt", rows)
 	}
-	// So are nodes.
+	// So do nodes.
 	type reason struct{ op, why string }
 	nodesLeft, first, kinds := map[reason]int{}, map[reason]string{}, []reason{}
 	for _, n := range q.Nodes {
@@ -143,7 +143,7 @@ func quantizeText(w io.Writer, q memopt.Quantized) {
 		}
 	}
 	if len(kinds) > 0 {
-		rows = [][]string{{"left alone", "op", "why", "as"}}
+		rows = [][]string{{"not quantized", "op", "why", "such as"}}
 		for _, key := range kinds {
 			why := key.why
 			if strings.HasPrefix(why, "is computed") {
@@ -156,7 +156,7 @@ func quantizeText(w io.Writer, q memopt.Quantized) {
 	}
 }
 
-// shrunk is how many times less a number is than another.
+// shrunk is the ratio of two sizes.
 func shrunk(before, after int64) string {
 	if before <= 0 || after <= 0 || before == after {
 		return ""

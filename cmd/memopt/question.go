@@ -15,13 +15,13 @@ import (
 	"memopt/plugin"
 )
 
-// answer is what a command finds: its JSON, and what it prints for people.
+// answer is the result of a command: its JSON, and its text.
 type answer struct {
 	json any
 	text func(io.Writer)
 }
 
-// print writes the one or the other.
+// print prints the JSON or the text.
 func (a answer) print(c *cli.Context, asJSON bool) error {
 	if asJSON {
 		return printJSON(c.App.Writer, a.json)
@@ -60,8 +60,8 @@ func (front) Check(ctx context.Context, r plugin.Question) (plugin.Answer, error
 	}, "check")
 }
 
-// ask answers a host as the command of the same name answers people. Its files appear at
-// the very end, and not if the host has given up by then.
+// ask answers a host's request with the result of the command of the same name. Files appear at the
+// very end, and only if the host has not given up by then.
 func ask(ctx context.Context, r plugin.Question, do func(job) (answer, error), command string, files ...destination) (plugin.Answer, error) {
 	return stop.When(ctx, func() (reply plugin.Answer, err error) {
 		j, warnings, err := hosted(ctx, command, r.Model, r.Settings, r.Caller, files)

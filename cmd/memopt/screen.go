@@ -15,21 +15,21 @@ import (
 	"memopt/memopt/visible"
 )
 
-// screen is standard output or standard error: how wide its lines may be, and whether
-// it shows colours.
+// screen is standard output or standard error: the width of its lines, and whether it shows
+// colours.
 type screen struct {
 	*visible.Writer
 	width   int
-	known   bool // it has a width of its own, or somebody gave it one
-	live    bool // lines of it can be written over
+	known   bool // the width is a terminal's, or was given
+	live    bool // a terminal on which lines can be overwritten
 	colours bool
 }
 
-// narrowest is the least width that text is made to fit.
+// narrowest is the least width that text is wrapped to.
 const narrowest = 40
 
-// newScreen is where w leads: to a terminal, or to a file or a program, which see the
-// same wherever they run.
+// newScreen makes a screen for a terminal, or for a file or program, whose text does not depend on
+// the terminal.
 func newScreen(w io.Writer) *screen {
 	s := &screen{Writer: visible.NewWriter(w), width: report.UsualWidth}
 	if f, is := w.(*os.File); is && term.IsTerminal(int(f.Fd())) {
@@ -54,7 +54,7 @@ func newScreen(w io.Writer) *screen {
 func (s *screen) Width() int    { return s.width }
 func (s *screen) Colours() bool { return s.colours }
 
-// Write shows text, with what package report marks as strong in bold.
+// Write writes text, with text marked by report.Strong in bold.
 func (s *screen) Write(p []byte) (int, error) {
 	if !s.colours || !bytes.ContainsAny(p, report.Strong+report.Plain) {
 		return s.Writer.Write(p)
@@ -82,15 +82,14 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a terminal is told.
+// Control sequences.
 const (
 	bold      = "\x1b[1m"
 	plain     = "\x1b[0m"
 	eraseLine = "\r\x1b[K"
 )
 
-// note writes an error or a warning: on one line for programs, and for people in lines
-// that fit.
+// note writes an error or a warning: on one line for programs, wrapped for people.
 func (s *screen) note(msg string) {
 	if s.known {
 		msg = report.Wrap(msg, s.width, 2)
@@ -101,8 +100,7 @@ func (s *screen) note(msg string) {
 	fmt.Fprintln(s, msg)
 }
 
-// replace writes a text over the line at hand of a terminal, as much of it as is
-// one line.
+// replace overwrites the current line of a terminal with as much of a text as fits.
 func (s *screen) replace(text string) {
 	if r := []rune(text); s.width > 0 && len(r) >= s.width {
 		text = string(r[:s.width-1])
@@ -111,12 +109,12 @@ func (s *screen) replace(text string) {
 	fmt.Fprint(s, text)
 }
 
-// columnsFlag is the width of text.
+// columnsFlag is the flag for the width of text.
 func columnsFlag() cli.Flag {
 	return &cli.IntFlag{Name: "columns", Usage: "`N` longest line of text; 0 is no limit (default: COLUMNS, else the terminal's, else 100)"}
 }
 
-// setColumns heeds that flag.
+// setColumns applies that flag.
 func setColumns(c *cli.Context) error {
 	if !c.IsSet("columns") {
 		return nil

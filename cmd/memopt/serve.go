@@ -11,7 +11,7 @@ var serveCommand = &cli.Command{
 	Name:      "serve",
 	Category:  "Service and shell",
 	Before:    thrifty,
-	Usage:     "run the service behind the Python package, which starts it itself",
+	Usage:     "run the service of the Python package, which starts it automatically",
 	ArgsUsage: " ",
 	UsageText: "memopt serve",
 	Flags: settingFlags("serve",

@@ -8,7 +8,7 @@ import (
 	"memopt/plugin"
 )
 
-// openers hold a model open, each by the mode that a host asks for.
+// openers lists the modes of sessions that a host can ask for.
 var openers = []struct {
 	mode string
 	open func(context.Context, plugin.OpenRequest) (plugin.Opened, error)
@@ -31,5 +31,5 @@ func (front) Open(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 			return o.open(ctx, r)
 		}
 	}
-	return plugin.Opened{}, asInput(fmt.Errorf("session mode %q: there are %s", r.Mode, strings.Join(modes(), ", ")))
+	return plugin.Opened{}, asInput(fmt.Errorf("unknown session mode %q, use %s", r.Mode, strings.Join(modes(), ", ")))
 }

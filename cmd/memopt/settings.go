@@ -10,7 +10,7 @@ import (
 	"memopt/memopt/report"
 )
 
-// settingFlag is a flag that is a row of the table of settings.
+// settingFlag is the flag of a setting.
 type settingFlag struct {
 	*cli.StringFlag
 	row configs.Row
@@ -20,8 +20,8 @@ func newSettingFlag(r configs.Row) cli.Flag {
 	return settingFlag{&cli.StringFlag{Name: r.Flag, Usage: "`" + r.Takes + "` " + r.Help(), Category: r.Group}, r}
 }
 
-// settingFlags are the settings that a command heeds, and its other flags. Every command
-// with settings takes files of them.
+// settingFlags lists the flags of the settings that a command uses, and its other flags. Every
+// command with settings takes config files.
 func settingFlags(command string, more ...cli.Flag) (flags []cli.Flag) {
 	for _, r := range configs.Rows() {
 		if r.Commands != nil && (r.Heeds(command) || r.Form == configs.Elsewhere) {
@@ -31,12 +31,12 @@ func settingFlags(command string, more ...cli.Flag) (flags []cli.Flag) {
 	return common(append(flags, more...)...)
 }
 
-// profileFlag has time counted as it was measured.
+// profileFlag is the flag for measured times.
 func profileFlag() cli.Flag {
-	return &cli.StringFlag{Name: "profile", Usage: "`FILE` count time as train --record measured it, instead of flops and bytes"}
+	return &cli.StringFlag{Name: "profile", Usage: "`FILE` plan with times measured by train --record, instead of flops and bytes"}
 }
 
-// given are the settings that flags hold, by name.
+// given is the settings that flags give, by name.
 func given(c *cli.Context) map[string]string {
 	all := map[string]string{}
 	for _, f := range c.Command.Flags {
@@ -50,7 +50,7 @@ func given(c *cli.Context) map[string]string {
 // settings merges flags, environment and files by precedence.
 func settings(c *cli.Context) (configs.Config, error) {
 	asked := configs.Asked{Command: c.Command.Name, Settings: given(c), Environ: os.Environ()}
-	if c.Command.Name == "config" { // it shows every setting, whoever heeds it
+	if c.Command.Name == "config" { // config shows every setting
 		asked.Command = ""
 	}
 	cfg, warnings, err := asked.Config()
@@ -61,7 +61,7 @@ func settings(c *cli.Context) (configs.Config, error) {
 	return cfg, nil
 }
 
-// shownSettings lists what was set and by whom, and what time is counted in.
+// shownSettings lists the settings that were given and their sources, and the source of times.
 func shownSettings(m *memopt.Model, profile string) []report.Setting {
 	out := nonDefaults(m.Config)
 	if m.LossInput != "" {
@@ -73,7 +73,7 @@ func shownSettings(m *memopt.Model, profile string) []report.Setting {
 	return out
 }
 
-// nonDefaults lists what was set and by whom.
+// nonDefaults lists the settings that were given and their sources.
 func nonDefaults(cfg configs.Config) []report.Setting {
 	var out []report.Setting
 	for _, s := range cfg.NonDefaults() {

@@ -14,9 +14,9 @@ import (
 	"memopt/plugin"
 )
 
-// Stats says what the service's process holds.
+// Stats reports the memory of the service's process.
 func (front) Stats(context.Context) (plugin.Answer, error) {
-	debug.FreeOSMemory() // what nothing refers to is not held
+	debug.FreeOSMemory() // do not count garbage
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
 	w, anonymous := weights.Snapshot(), memopt.AnonymousMemory()

@@ -26,23 +26,23 @@ var trainCommand = &cli.Command{
 	Name:      "train",
 	Category:  "Train",
 	Before:    thrifty,
-	Usage:     "run training steps under a plan; show promised and measured memory",
+	Usage:     "run training steps under a plan, and show promised and measured memory",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --budget 60%\n" +
 		"memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --save gpt.st\n" +
 		"memopt train gpt.onnx --dims batch=2,seq=16 --check reference.npz",
 	Flags: settingFlags("train",
 		profileFlag(),
-		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input, in batches along the first dim"},
+		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input; the first dim is split into batches"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the model with its trained weights (ONNX)"},
 		&cli.StringFlag{Name: "save", Usage: "`FILE` write parameters and optimizer states (safetensors)"},
 		&cli.IntFlag{Name: "save-every", Usage: "`N` also save after every N steps"},
-		&cli.StringFlag{Name: "resume", Usage: "`FILE` go on from what --save wrote"},
-		&cli.StringFlag{Name: "record", Usage: "`FILE` write what each node took (median), for --profile"},
+		&cli.StringFlag{Name: "resume", Usage: "`FILE` continue from a file written by --save"},
+		&cli.StringFlag{Name: "record", Usage: "`FILE` write the median time of each node, for --profile"},
 		phasesFlag(),
-		htmlFlag("write a page that stands alone: the loss, promised beside measured, and the plan as plan --html shows it"),
+		htmlFlag("write a self-contained page: the loss, promised and measured memory, and the page of plan --html"),
 		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss, gradients and running statistics of one step with an npz (input.*, loss, grad.*, after.*)"},
-		&cli.StringFlag{Name: "against", Usage: "`DEVICE` do one step on two devices, with everything kept, and list the values at which they part"},
+		&cli.StringFlag{Name: "against", Usage: "`DEVICE` run one step on two devices, with everything kept, and list the values that differ"},
 		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check and --against allow (default 1e-4)"},
 		&cli.StringFlag{Name: "dump", Usage: "`FILE` write inputs, loss and gradients of one step (npz)"},
 	),
@@ -64,28 +64,28 @@ var trainCommand = &cli.Command{
 	}, "output", "save", "dump", "record", "html"),
 }
 
-// oneStep reports whether a flag asks for one step without an update.
+// oneStep reports whether a flag asks for a single step without an update.
 func oneStep(c *cli.Context) bool { return c.IsSet("check") || c.IsSet("dump") || c.IsSet("against") }
 
-// trainFlags finds flags that have no effect beside others.
+// trainFlags checks for combinations of flags without effect.
 func trainFlags(c *cli.Context) error {
 	for _, flag := range []string{"output", "save", "save-every", "resume", "record", "html", "phases"} {
 		if oneStep(c) && c.IsSet(flag) {
-			return usage("--%s has no place beside --check, --dump and --against, which run one step without an update", flag)
+			return usage("--%s has no effect with --check, --dump or --against, which run one step without an update", flag)
 		}
 	}
 	if oneStep(c) && c.IsSet("steps") {
-		warn(c, "--check, --dump and --against run one step without an update, whatever --steps says")
+		warn(c, "--steps has no effect: --check, --dump and --against run one step without an update")
 	}
 	switch t := c.Float64("tolerance"); {
 	case c.IsSet("tolerance") && !c.IsSet("check") && !c.IsSet("against"):
-		return usage("--tolerance is for --check and --against, of which none is given")
+		return usage("--tolerance has no effect without --check or --against")
 	case !(t >= 0):
 		return usage("--tolerance is a relative error like 1e-4, not %v", t)
 	case c.Bool("phases") && c.IsSet("record"):
-		return usage("--phases and --record are not for one run: what is recorded is timed launch by launch, and takes memory for that")
+		return usage("--phases and --record cannot be combined: recording times every launch, and needs memory for that")
 	case c.IsSet("save-every") && c.Int("save-every") < 1:
-		return usage("--save-every is at least 1, not %d", c.Int("save-every"))
+		return usage("--save-every must be at least 1, not %d", c.Int("save-every"))
 	case c.IsSet("save-every") && c.String("save") == "":
 		return usage("--save-every needs --save, which names the file")
 	}
@@ -128,7 +128,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	}
 	lines := report.Lines(plan, result.Trace)
 	if n := len(result.Skipped); n > 0 {
-		warn(c, fmt.Sprintf("%d of %d updates were left out because a gradient was infinite or no number; the loss scale is %g now", n, len(result.Losses), result.LossScale))
+		warn(c, fmt.Sprintf("%d of %d updates were skipped because a gradient was infinite or NaN; the loss scale is now %g", n, len(result.Losses), result.LossScale))
 	}
 	if to := c.String("html"); to != "" {
 		page, err := p.page()
@@ -166,8 +166,8 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	return stopped(c, result)
 }
 
-// measured writes what was promised and measured: of the device, and of the process
-// as the system counts it.
+// measured prints promised and measured memory: of the device, and of the process as the system
+// counts it.
 func measured(w io.Writer, lines []report.Line, t planner.Trace, a *memopt.Anonymous) {
 	if a != nil {
 		lines = append(slices.Clip(lines), report.Anonymous(a.Promised, a.Measured))
@@ -175,11 +175,11 @@ func measured(w io.Writer, lines []report.Line, t planner.Trace, a *memopt.Anony
 	report.Measured(w, lines)
 	report.Workspace(w, t)
 	if a != nil && a.Data > 0 {
-		fmt.Fprintf(w, "%s bytes of the data are on the heap: packed arrays, or arrays in another order, cannot be mapped\n", report.Thousands(a.Data))
+		fmt.Fprintf(w, "%s bytes of the data are on the heap: compressed arrays, and arrays in Fortran order, cannot be mapped\n", report.Thousands(a.Data))
 	}
 }
 
-// trained is what a page tells of a run.
+// trained is the page's part about a run.
 func trained(r *memopt.Result, lines []report.Line) *report.Trained {
 	t := &report.Trained{Device: r.Device, FirstStep: r.FirstStep, Losses: r.Losses, MedianMS: float64(r.Median().Microseconds()) / 1000, Lines: lines, Workspace: r.Trace.Workspace}
 	if r.Phases != nil {
@@ -194,17 +194,17 @@ func trained(r *memopt.Result, lines []report.Line) *report.Trained {
 	return t
 }
 
-// stopped says why there are fewer steps than asked for, and what is saved.
+// stopped is the reason why training ended early, and how to continue it.
 func stopped(c *cli.Context, r *memopt.Result) error {
 	if r.Stopped != nil && memopt.Code(r.Stopped) == memopt.ExitStopped && c.String("save") != "" {
-		return fmt.Errorf("%w; --resume %s goes on from there", r.Stopped, c.String("save"))
+		return fmt.Errorf("%w; --resume %s continues it", r.Stopped, c.String("save"))
 	}
 	return r.Stopped
 }
 
-// stopper ends training after the step at hand: at the first interrupt, when the
-// terminal is gone, but under nohup, or when nobody reads the output. A second
-// interrupt ends the program at once, as an interrupt does.
+// stopper ends training after the current step: at the first interrupt, when the terminal is closed
+// (except under nohup), or when standard output is closed. A second interrupt ends the program at
+// once.
 type stopper struct {
 	stopped chan struct{}
 	once    sync.Once
@@ -213,7 +213,7 @@ type stopper struct {
 func newStopper(c *cli.Context) *stopper {
 	s := &stopper{stopped: make(chan struct{})}
 	ending.take(func() {
-		warn(c, "interrupted; this step is the last, and a second interrupt ends at once")
+		warn(c, "interrupted; stopping after this step, or at once at a second interrupt")
 		s.stop()
 	})
 	return s
@@ -223,13 +223,13 @@ func (s *stopper) stop() { s.once.Do(func() { close(s.stopped) }) }
 
 func (s *stopper) release() { ending.take(nil) }
 
-// steps prints a line for each of few steps, for every twentieth part of many,
-// and all of them on one line of a terminal.
+// steps prints a line for each step if there are few, else about twenty in all, and shows a
+// progress line on a terminal.
 type steps struct {
 	c      *cli.Context
 	status *status
 	quiet  bool
-	stop   func() // is called once nobody reads the lines
+	stop   func() // called when standard output is closed
 	head   string
 	count  int
 }
@@ -238,7 +238,7 @@ func newSteps(c *cli.Context, asJSON bool, stop func(), head string) *steps {
 	return &steps{c: c, status: newStatus(c), quiet: asJSON || c.Bool("quiet"), stop: stop, head: head}
 }
 
-// done is a step that was done, of so many; steps before a resumed run count.
+// done reports step number step of of; both include the steps before a resumed run.
 func (s *steps) done(step, of int, loss float64, took time.Duration) {
 	s.count++
 	all := of - step + s.count // of this run
@@ -257,7 +257,7 @@ func (s *steps) done(step, of int, loss float64, took time.Duration) {
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
-// gradientStep is train --check, --dump and --against: one step without an update.
+// gradientStep is train --check, --dump and --against: a single step without an update.
 func gradientStep(c *cli.Context, j job, asJSON bool) error {
 	reference := c.String("check")
 	if reference == "" {
@@ -280,7 +280,7 @@ func gradientStep(c *cli.Context, j job, asJSON bool) error {
 	warn(c, check.Plan.Warnings...)
 	if c.IsSet("check") {
 		if !check.HasLoss && len(check.Params)+len(check.After)+len(check.Missing) == 0 {
-			return usage("%s has nothing to compare with: it should have loss, or grad.NAME for parameters", reference)
+			return usage("%s has nothing to compare with; it needs loss, or grad.NAME for parameters", reference)
 		}
 		if n := len(check.Unchecked); n > 0 {
 			warn(c, fmt.Sprintf("the reference has no gradient for %d of the model's parameters: %s", n, some(check.Unchecked)))
@@ -349,7 +349,7 @@ func gradientStep(c *cli.Context, j job, asJSON bool) error {
 	return nil
 }
 
-// mistakes says by what a step differs from its reference; nothing if it does not.
+// mistakes lists how a step differs from its reference; "" if it does not.
 func mistakes(check *memopt.Check, limit float64) string {
 	var parts []string
 	if !(check.LossRelErr <= limit) {
@@ -380,7 +380,7 @@ func mistakes(check *memopt.Check, limit float64) string {
 	return strings.Join(parts, "; ")
 }
 
-// some is the first few of a list.
+// some lists the first few names.
 func some(names []string) string {
 	const few = 3
 	if len(names) <= few {

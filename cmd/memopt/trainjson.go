@@ -15,11 +15,11 @@ type trainFile struct {
 	Format    string          `json:"format"`
 	Device    string          `json:"device"`
 	Steps     int             `json:"steps"`
-	FirstStep int             `json:"first_step"` // done before, by a resumed run
+	FirstStep int             `json:"first_step"` // steps before a resumed run
 	Trains    *planner.Trains `json:"trains,omitempty"`
 	Loss      []number        `json:"loss"`
 	StepMS    []float64       `json:"step_ms"`
-	Skipped   []int           `json:"skipped,omitempty"` // steps whose update was left out
+	Skipped   []int           `json:"skipped,omitempty"` // steps whose update was skipped
 	LossScale float64         `json:"loss_scale,omitempty"`
 	Memory    trainMemory     `json:"memory"`
 	Chains    *chainsFile     `json:"chains,omitempty"`
@@ -31,27 +31,26 @@ type trainFile struct {
 	Warnings []string `json:"warnings"`
 }
 
-// trainMemory is the total and its parts, by the space of the device they lie
-// in and by what they are for.
+// trainMemory is the total and its parts, by memory space of the device and by owner.
 type trainMemory struct {
 	Promised int64 `json:"promised"`
 	Measured int64 `json:"measured"`
-	// Workspace is the device's own, beside these.
+	// Workspace is the device's work space, not included above.
 	Workspace int64              `json:"workspace"`
 	BySpace   map[string]besides `json:"by_space"`
 	ByOwner   map[string]int64   `json:"by_owner"`
-	// Anonymous is the memory of the process that no file is behind; absent where the
-	// system does not tell it.
+	// Anonymous is the process's memory without a file behind it; nil if the system does not report
+	// it.
 	Anonymous *anonymousFile `json:"anonymous,omitempty"`
-	// Device is what the driver was asked for and gave.
+	// Device is the driver's memory.
 	Device *memopt.DeviceMemory `json:"device,omitempty"`
 }
 
-// anonymousFile has a promise of 0 where the driver's own memory is part of it.
+// anonymousFile has a promise of 0 if the driver's own memory is part of it.
 type anonymousFile struct {
 	Promised int64 `json:"promised"`
 	Measured int64 `json:"measured"`
-	Data     int64 `json:"data"` // of it, data that could not be mapped
+	Data     int64 `json:"data"` // part of it: data that could not be mapped
 }
 
 func anonymousJSON(a *memopt.Anonymous) *anonymousFile {
@@ -66,12 +65,12 @@ type besides struct {
 	Measured int64 `json:"measured"`
 }
 
-// lossyFile is how far a step that keeps rounded values is from the exact one.
+// lossyFile is the error of a step with rounded values, relative to the exact step.
 type lossyFile struct {
 	Type       string    `json:"type"`
-	Values     int       `json:"values"` // how many are rounded
+	Values     int       `json:"values"` // number of rounded values
 	LossRelErr number    `json:"loss_rel_err"`
-	Worst      paramFile `json:"worst"` // of the gradients
+	Worst      paramFile `json:"worst"` // gradient
 }
 
 func lossyJSON(l *compare.Rounding) *lossyFile {
@@ -81,8 +80,8 @@ func lossyJSON(l *compare.Rounding) *lossyFile {
 	return &lossyFile{l.Type, l.Values, number(l.LossRelErr), paramJSON(l.Worst)}
 }
 
-// chainsFile is how many elementwise launches run as how many, and the bytes that
-// are not moved for that in a step.
+// chainsFile is the number of elementwise launches before and after fusing, and the memory traffic
+// that this saves in a step.
 type chainsFile struct {
 	Launches int   `json:"launches"`
 	As       int   `json:"as"`
@@ -97,7 +96,7 @@ func chainsJSON(c *planner.Chains) *chainsFile {
 	return &chainsFile{before, after, c.Saved}
 }
 
-// partingsFile is where two devices part.
+// partingsFile is the values that differ between two devices.
 type partingsFile struct {
 	Device    string        `json:"device"`
 	Tolerance number        `json:"tolerance"`
@@ -130,7 +129,7 @@ type paramFile struct {
 	RelErr number `json:"rel_err"`
 }
 
-// number is null in JSON where it is none.
+// number is null in JSON if it is infinite or NaN.
 type number float64
 
 func (x number) MarshalJSON() ([]byte, error) {

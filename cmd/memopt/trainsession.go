@@ -15,11 +15,11 @@ import (
 	"memopt/plugin"
 )
 
-// training is a step that a host has open.
+// training is a training session of a host.
 type training struct {
 	*memopt.Held
 	job   job
-	texts map[*memopt.Binding]plugin.Bound // of those that are kept
+	texts map[*memopt.Binding]plugin.Bound // of the bindings that Held keeps
 }
 
 // openTraining opens a model as `memopt train` does, with the same settings.
@@ -59,11 +59,11 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 	return out, err
 }
 
-// idleInBridge warns of settings that are of updates, which a bridge leaves to its host.
+// idleInBridge warns of settings of updates, which a bridge leaves to its host.
 func idleInBridge(m *memopt.Model) (out []string) {
 	for _, s := range m.Config.NonDefaults() {
 		if r, _ := configs.Find(s.Name); r.Group == configs.OptimizerGroup {
-			out = append(out, fmt.Sprintf("%s: %s is not heeded: the host of a bridge updates the weights", s.Source, s.Name))
+			out = append(out, fmt.Sprintf("%s: %s is ignored: the host of a bridge updates the weights", s.Source, s.Name))
 		}
 	}
 	return out
@@ -80,13 +80,13 @@ func valuesOf(vs []*graph.Value) (out []plugin.Value) {
 	return out
 }
 
-// portsOf reads tensors that a host names.
+// portsOf converts tensors of a host.
 func portsOf(tensors []plugin.Tensor) (ports []memopt.Port, err error) {
 	for _, t := range tensors {
 		p := memopt.Port{Name: t.Name, Place: t.Bytes}
 		var known bool
 		if p.Type, known = graph.ParseDType(t.Type); !known {
-			return nil, asInput(fmt.Errorf("tensor %q has the type %q, which is none", t.Name, t.Type))
+			return nil, asInput(fmt.Errorf("tensor %q has the unknown type %q", t.Name, t.Type))
 		}
 		elems := int64(1)
 		for _, n := range t.Shape {
@@ -175,7 +175,7 @@ func (t *training) Show(ctx context.Context, id uint64, r plugin.ShowRequest) (t
 	return visible.Text(shown.String()), warnings, err
 }
 
-// save writes the graphs of a binding, without weights: those of a bridge are its host's.
+// save writes the graphs of a binding, without weights: a bridge's host owns these.
 func (t *training) save(b *memopt.Binding, r plugin.ShowRequest) ([]string, error) {
 	files := []destination{{"save_before", r.SaveBefore}, {"save_after", r.SaveAfter}}
 	for i, to := range files {

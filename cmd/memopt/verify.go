@@ -12,8 +12,8 @@ import (
 	"memopt/memopt/verify"
 )
 
-// verifyOps is ops --verify: the ONNX project's node tests, in a folder or a
-// zip. Failed ones are what the library got wrong.
+// verifyOps is ops --verify: it runs the ONNX project's node tests in a folder or a zip. Failed are
+// tests where the library's result is wrong.
 func verifyOps(c *cli.Context, path string, asJSON bool) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -21,7 +21,7 @@ func verifyOps(c *cli.Context, path string, asJSON bool) error {
 	}
 	zipped := strings.HasSuffix(path, ".zip")
 	if !zipped && !info.IsDir() {
-		return usage("--verify takes a folder of node tests or a zip of it, and %s is a file", path)
+		return usage("--verify takes a folder of node tests or a zip of it, not the file %s", path)
 	}
 	var cases fs.FS = os.DirFS(path)
 	if zipped {
@@ -49,7 +49,7 @@ func verifyOps(c *cli.Context, path string, asJSON bool) error {
 	return err
 }
 
-// cannot is a request that was understood and is not met.
+// cannot is a request that is understood but cannot be met.
 type cannot struct{ msg string }
 
 func (e cannot) Error() string { return e.msg }
