@@ -15,22 +15,22 @@ import (
 // arenaVariable names the descriptor of the host's arena.
 const arenaVariable = "MEMOPT_ARENA_FD"
 
-// arena is the memory file of the host's in which tensors travel. The host grows it and says what lies where; nothing is
-// allocated here.
+// arena is the host's memory file, which holds tensors. The host grows it and decides what lies
+// where; this process allocates nothing in it.
 type arena struct {
-	fd     int // -1 where the host has none
+	fd     int // -1: the host has none
 	mu     sync.Mutex
 	blocks []block
 }
 
-// block is a stretch of the file that is mapped. A stretch stays where it is: what was handed out lies in it.
+// block is a mapped part of the file. It is never unmapped, as slices of it were handed out.
 type block struct {
 	offset int64
 	bytes  []byte
 }
 
-// openArena takes the descriptor that the environment names. A file that its maker could shrink is refused: to read
-// behind its end would end this process.
+// openArena opens the descriptor named in the environment. A file that could be shrunk is refused,
+// because reading behind its end would kill this process.
 func openArena() (*arena, error) {
 	text := os.Getenv(arenaVariable)
 	if text == "" {
@@ -47,13 +47,13 @@ func openArena() (*arena, error) {
 	return &arena{fd: fd}, nil
 }
 
-// bytes is a stretch of the arena. What a host asks for is checked against the file as it is.
+// bytes is a span of the arena. Spans are checked against the current size of the file.
 func (a *arena) bytes(offset, n int64) ([]byte, error) {
 	switch {
 	case a.fd < 0:
 		return nil, refusal("the host has no arena")
 	case offset < 0 || n < 0 || offset > maxArena-n:
-		return nil, refusal(fmt.Sprintf("span of %d bytes at %d is outside any arena", n, offset))
+		return nil, refusal(fmt.Sprintf("span of %d bytes at %d is out of range", n, offset))
 	case n == 0:
 		return nil, nil
 	}
@@ -71,7 +71,8 @@ func (a *arena) bytes(offset, n int64) ([]byte, error) {
 	if offset+n > stat.Size {
 		return nil, refusal(fmt.Sprintf("span of %d bytes at %d ends behind the arena's %d bytes", n, offset, stat.Size))
 	}
-	// The new stretch begins where the mapped ones end, unless the span does not: then it is mapped a second time.
+	// Map from the end of the mapped blocks, or, if the span begins before it, from there: some
+	// pages are then mapped twice.
 	from := a.end()
 	if offset < from {
 		from = offset - offset%int64(os.Getpagesize())
@@ -92,5 +93,5 @@ func (a *arena) end() (end int64) {
 	return end &^ int64(os.Getpagesize()-1)
 }
 
-// maxArena is more than any machine has.
+// maxArena is more memory than any machine has.
 const maxArena = 1 << 46

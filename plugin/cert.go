@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// WriteClientCert writes a new client certificate and its key as PEM, certificate first: what a host without a
-// cryptography library of its own needs. The certificate goes into PLUGIN_CLIENT_CERT, the key stays with the host.
+// WriteClientCert writes a new client certificate and its key as PEM, certificate first, for hosts
+// without a cryptography library. The certificate goes into PLUGIN_CLIENT_CERT, the key stays with
+// the host.
 func WriteClientCert(w io.Writer) error {
 	der, key, err := newCert()
 	if err != nil {
@@ -33,8 +34,9 @@ func WriteClientCert(w io.Writer) error {
 	return nil
 }
 
-// newCert makes a self-signed certificate for one run. P-256 on purpose: BoringSSL, inside the Python registry's grpcio,
-// verifies no P-521 signature and cannot be told to. Everything else is as in go-plugin's own certificate.
+// newCert makes a self-signed certificate for one run. It is P-256 because BoringSSL, inside the
+// Python registry's grpcio, cannot verify P-521 signatures. Everything else is as in go-plugin's
+// own certificate.
 func newCert() (der []byte, key *ecdsa.PrivateKey, err error) {
 	key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -63,10 +65,11 @@ func newCert() (der []byte, key *ecdsa.PrivateKey, err error) {
 	return der, key, nil
 }
 
-// serverTLS lets in nobody but the holder of the key to clientPEM. It also returns the certificate for the handshake.
+// serverTLS accepts only clients that hold the key to clientPEM. It also returns the server's
+// certificate for the handshake.
 func serverTLS(clientPEM string) (*tls.Config, []byte, error) {
 	if clientPEM == "" {
-		return nil, nil, refusal("memopt serve: no PLUGIN_CLIENT_CERT, and without it the service would talk to anyone: " +
+		return nil, nil, refusal("memopt serve: no PLUGIN_CLIENT_CERT, without which the service would accept any client: " +
 			"switch the host's AutoMTLS on")
 	}
 	clients := x509.NewCertPool()

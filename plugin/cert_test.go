@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// BoringSSL verifies no P-521, and the Go and Debian libraries that do would hide it.
+// BoringSSL cannot verify P-521; the libraries of Go and Debian can, and would hide a mistake.
 func TestCertificatesAreP256(t *testing.T) {
 	var client bytes.Buffer
 	if err := WriteClientCert(&client); err != nil {

@@ -2,9 +2,9 @@ package plugin
 
 import "context"
 
-// Front is what the service serves. Its errors reach the host by their exit code, as on the command line: an error with
-// `ExitCode() int` of 1 says that the request cannot be met, 2 that the request or its input is wrong. One with `Refusal() string` has JSON of
-// format memopt.refusal/1 for hosts that act on it.
+// Front is what the service serves. Errors have the exit codes of the command line: `ExitCode()
+// int` of 1 means that the request cannot be met, 2 that the request or its input is wrong. An
+// error with `Refusal() string` has JSON of format memopt.refusal/1 for hosts that react to it.
 type Front interface {
 	Info(ctx context.Context) (Info, error)
 	Plan(ctx context.Context, r PlanRequest) (PlanReply, error)
@@ -15,7 +15,7 @@ type Front interface {
 	Quantize(ctx context.Context, r Question) (Answer, error)
 	Load(ctx context.Context, r Question) (Answer, error)
 	Open(ctx context.Context, r OpenRequest) (Opened, error)
-	// Stats is of the process: what its sessions and itself hold.
+	// Stats reports the memory of the process and of its sessions.
 	Stats(ctx context.Context) (Answer, error)
 }
 
@@ -30,7 +30,7 @@ type Info struct {
 type Device struct {
 	Name   string
 	Kind   string // "cpu", "vulkan"
-	Memory int64  // bytes; 0 where unknown
+	Memory int64  // bytes; 0: unknown
 }
 
 // PlanRequest asks for a plan; the zero value of a field is "not given".
@@ -45,31 +45,33 @@ type PlanRequest struct {
 	Caller
 }
 
-// Caller is the trainer at the time of a call.
+// Caller is the trainer's environment at the time of a call.
 type Caller struct {
-	// Environment holds its MEMOPT_* and ORTMODULE_* variables. It stands for the environment of this process, which is as
-	// old as the service, unless it is nil: then the host sent none.
+	// Environment is its MEMOPT_* and ORTMODULE_* variables, used instead of this process's, which
+	// may be outdated; nil: the host sent none.
 	Environment map[string]string
-	// Folder is where its relative paths begin; "" where the host sent none. This process is in the one where it was started.
+	// Folder is its current folder, where relative paths begin, which may differ from this
+	// process's; "": the host sent none.
 	Folder string
-	// Progress is told how the call goes on.
+	// Progress receives the progress of the call.
 	Progress Progress `json:"-"`
 }
 
-// Question asks what a command of the command line answers; the zero value of a field is "not given".
+// Question is the request of a command such as frontier or explain; the zero value of a field is
+// "not given".
 type Question struct {
-	Model    string            // of Explain a plan file
+	Model    string            // path; of Explain: of a plan file
 	Settings map[string]string // by name, as text: those that the command has flags for
-	Dim      string            // of MaxBatch: which to enlarge
-	Node     string            // of Explain: the one to explain, instead of all
+	Dim      string            // of MaxBatch: the dim to enlarge
+	Node     string            // of Explain: the node to explain, instead of all
 	SVG      string            // of Frontier: file to draw the curve to
 	SaveTo   string            // of MaxBatch: plan file to write; of Quantize: the model
 	HTML     string            // of Explain: page to write
-	Plan     string            // of Check: plan file, to be held against the model
+	Plan     string            // of Check: plan file to check against the model
 	Caller
 }
 
-// Answer is what the command prints.
+// Answer is the output of the command.
 type Answer struct {
 	JSON     string // with --format json
 	Text     string

@@ -10,8 +10,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 )
 
-// Handshake is what a go-plugin host must agree on. The cookie only tells a person who runs `memopt serve` from a host;
-// the protocol version changes when old hosts could no longer talk to a new service.
+// Handshake is what a go-plugin host must agree on. The cookie tells a host from a person who runs
+// `memopt serve`; the protocol version changes when old hosts cannot talk to the new service.
 var Handshake = goplugin.HandshakeConfig{
 	ProtocolVersion:  2,
 	MagicCookieKey:   "MEMOPT_PLUGIN_COOKIE",

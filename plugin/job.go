@@ -11,30 +11,30 @@ import (
 	"memopt/plugin/pb"
 )
 
-// Progress is told what a call does at the moment, and how much of that is done: from 0 to 1, and 0 where nobody knows.
+// Progress receives what a call is doing, and which fraction of that is done, 0 if unknown.
 type Progress func(phase string, done float64)
 
-// maxJobs is how many jobs may run or be waited for at once; maxJobName how long the name of one is.
+// maxJobs bounds the jobs that run or are watched at once; maxJobName the length of a name.
 const (
 	maxJobs    = 1024
 	maxJobName = 256
 )
 
-// jobs are the calls that somebody watches or could watch, by the name that their host gave them.
+// jobs is the calls that can be watched, by the names that the host gave them.
 type jobs struct {
 	mu    sync.Mutex
 	known map[string]*job
 }
 
-// job is what is known of one. A watcher may come before the call, or while it runs.
+// job is the state of a call. A watcher may come before the call, or while it runs.
 type job struct {
 	users   int // the call and its watchers
 	note    *pb.ProgressNote
 	ended   bool
-	changed chan struct{} // closed at each change, and made anew
+	changed chan struct{} // closed and replaced at each change
 }
 
-// take finds a job or makes it; leave forgets it with its last user.
+// take finds or creates a job; leave removes it after its last user.
 func (j *jobs) take(name string) (*job, error) {
 	if len(name) > maxJobName {
 		return nil, status.Errorf(codes.InvalidArgument, "the name of a job has %d bytes; at most %d", len(name), maxJobName)
@@ -72,7 +72,7 @@ func (j *jobs) change(x *job, change func()) {
 	x.changed = make(chan struct{})
 }
 
-// begin is the start of a call that its host named; end is to be called at its end. One without a name has no watchers.
+// begin registers a call that the host named; end ends it. A call without a name cannot be watched.
 func (j *jobs) begin(name string) (tell Progress, end func(), err error) {
 	if name == "" {
 		return func(string, float64) {}, func() {}, nil
@@ -91,7 +91,7 @@ func (j *jobs) begin(name string) (tell Progress, end func(), err error) {
 	}, nil
 }
 
-// Progress sends a job's newest note whenever there is another, and ends with the job.
+// Progress streams a job's latest note whenever it changes, and ends with the job.
 func (s *service) Progress(in *pb.ProgressRequest, stream grpc.ServerStreamingServer[pb.ProgressNote]) error {
 	if in.GetJob() == "" {
 		return status.Error(codes.InvalidArgument, "no job given")

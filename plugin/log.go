@@ -12,8 +12,8 @@ import (
 	"memopt/memopt/visible"
 )
 
-// newLogger writes what the caller's logger would let through, one JSON object a line, because a program reads it:
-// the host. The handler keeps today's standard error, whatever os.Stderr becomes later.
+// newLogger logs at the level of the default logger, one JSON object a line, for the host to parse.
+// The handler keeps the current standard error, whatever os.Stderr becomes later.
 func newLogger() *slog.Logger {
 	level := slog.LevelError
 	for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
@@ -25,8 +25,8 @@ func newLogger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(visible.NewWriter(os.Stderr), &slog.HandlerOptions{Level: level}))
 }
 
-// hclogTo is the logger go-plugin asks for. Everything goes on to slog; failed also gets the text of each error, which
-// is the only way go-plugin tells why it did not start.
+// hclogTo is the logger for go-plugin. Messages are forwarded to slog; failed also gets the text of
+// each error, the only way to learn why go-plugin did not start.
 func hclogTo(logger *slog.Logger, failed func(string)) hclog.Logger {
 	h := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Trace})
 	h.RegisterSink(&sink{logger, failed})
@@ -46,7 +46,7 @@ var slogLevels = map[hclog.Level]slog.Level{
 	hclog.Error: slog.LevelError,
 }
 
-// Accept takes one message of go-plugin; its key, value list is slog's too.
+// Accept forwards a message of go-plugin; its key-value list has slog's form.
 func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	s.to.Log(context.Background(), slogLevels[level], msg, args...)
 	if level == hclog.Error {

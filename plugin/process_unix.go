@@ -8,5 +8,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alive tells whether the process exists; one that we may not signal does.
+// alive reports whether a process exists, also one that this process may not signal.
 func alive(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

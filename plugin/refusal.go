@@ -2,15 +2,15 @@ package plugin
 
 import "strings"
 
-// refusal is why the service does not start. It is bad usage, so its exit code is 2.
+// refusal is the reason why the service does not start. It is bad usage: exit code 2.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// Lines are the lines of what byHand says.
+// Lines splits the text into lines.
 func (r refusal) Lines() []string { return strings.Split(string(r), "\n") }
 
-// ExitCode is 2: bad usage.
+// ExitCode is that of bad usage.
 func (refusal) ExitCode() int { return 2 }
 
 const byHand refusal = `memopt serve: this command is started by a trainer, not by hand

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealed is nil if nobody can shrink the file of a descriptor.
+// sealed returns an error if the descriptor's file could be shrunk.
 func sealed(fd int) error {
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {

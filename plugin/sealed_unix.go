@@ -2,5 +2,5 @@
 
 package plugin
 
-// sealed is nil: these systems have no seals, and the file lies in the host's private folder.
+// sealed returns nil: these systems have no seals, and the file lies in the host's private folder.
 func sealed(int) error { return nil }

@@ -16,9 +16,10 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 )
 
-// Serve serves front to the host that started this process, until the host says so or is gone. It takes over standard
-// output, the default logger and the environment's PLUGIN_* variables, so it is the last thing a process does. An error
-// with `ExitCode() int` of 2 says why it did not start: by hand, without a certificate, or in a folder that is not private.
+// Serve serves front to the host that started this process, until the host shuts it down or ends.
+// It takes over standard output, the default logger and the PLUGIN_* environment variables, so it
+// should be the last call of a process. An error with `ExitCode() int` of 2 says why it did not
+// start: by hand, without a certificate, or in a folder that is not private.
 func Serve(front Front) error {
 	if os.Getenv(Handshake.MagicCookieKey) != Handshake.MagicCookieValue {
 		return byHand
@@ -44,18 +45,18 @@ func Serve(front Front) error {
 	stdout, stderr := os.Stdout, os.Stderr
 	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
 
-	// A log line to a dead host must not end this process before it has cleaned up, and Ctrl-C is for the trainer:
-	// go-plugin sees to that too, but only after its handshake line.
+	// Writing a log line to a dead host must not end this process before it has cleaned up, and
+	// Ctrl-C is for the trainer. go-plugin handles both, but only after its handshake line.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGINT)
 	socket := make(chan string, 1) // its address, once there is one
 	leave := func(code int, removeFolder bool) {
 		select {
 		case address := <-socket:
 			os.Remove(address)
-		case <-time.After(200 * time.Millisecond): // longer than go-plugin takes from its start to its line
+		case <-time.After(200 * time.Millisecond): // go-plugin prints its line sooner
 		}
 		if removeFolder {
-			os.Remove(folder) // only if empty: never what is not ours
+			os.Remove(folder) // fails unless empty
 		}
 		os.Exit(code)
 	}
@@ -75,7 +76,7 @@ func Serve(front Front) error {
 			_, err = stdout.WriteString(line)
 		}
 		if err == nil {
-			// What C libraries print goes to descriptor 1, which the host reads for one line only.
+			// C libraries print to descriptor 1, from which the host reads a single line.
 			err = redirect(int(stderr.Fd()), int(stdout.Fd()))
 		}
 		handshake <- err
@@ -100,9 +101,9 @@ func Serve(front Front) error {
 	return err
 }
 
-// printToStderr sends what is printed from now on to the real standard error. go-plugin has by then pointed os.Stdout and
-// os.Stderr at pipes that block when nobody asks for its stdio service; the variables are in use by other goroutines, so
-// the descriptors under them are replaced.
+// printToStderr redirects further prints to the real standard error. By then go-plugin has pointed
+// os.Stdout and os.Stderr at pipes that block unless the host uses its stdio service. Other
+// goroutines use these variables, so their descriptors are replaced instead.
 func printToStderr(stderr *os.File) {
 	for _, f := range []*os.File{os.Stdout, os.Stderr} {
 		if err := redirect(int(stderr.Fd()), int(f.Fd())); err != nil {
@@ -111,7 +112,7 @@ func printToStderr(stderr *os.File) {
 	}
 }
 
-// onTerminate runs leave on SIGTERM, whose default would leave the socket's file behind.
+// onTerminate runs leave on SIGTERM, which would leave the socket's file behind.
 func onTerminate(leave func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM)

@@ -4,8 +4,7 @@ package plugin
 
 import "runtime"
 
-// Serve serves front to the host that started this process. Here it only says why not: the service listens on nothing
-// but a socket in a private folder.
+// Serve returns an error here: the service needs a socket in a private folder.
 func Serve(Front) error {
 	return refusal("memopt serve: needs unix sockets, which " + runtime.GOOS + " does not have in a form go-plugin uses")
 }

@@ -21,16 +21,17 @@ import (
 	"memopt/plugin/pb"
 )
 
-// serviceName is the one plugin a host can ask go-plugin for.
+// serviceName is the only plugin that a host can ask go-plugin for.
 const serviceName = "memopt"
 
-// Models travel as paths, so requests are small; a reply carries a whole plan and has no limit on our side.
+// Models are passed as paths, so requests are small; a reply contains a whole plan, and is not
+// limited here.
 const maxRequest = 64 << 20
 
-// maxMessage bounds the text of an error: it travels in a header, where peers allow little.
+// maxMessage bounds the text of an error, which is sent in a header, where peers allow little.
 const maxMessage = 32 << 10
 
-// adapter is the form in which go-plugin takes a service, and gives a Go host its client.
+// adapter makes the service a go-plugin plugin, and gives a Go host its client.
 type adapter struct {
 	goplugin.NetRPCUnsupportedPlugin
 	front Front
@@ -46,7 +47,7 @@ func (adapter) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.
 	return pb.NewMemOptClient(conn), nil
 }
 
-// service turns messages into the front's types and back.
+// service converts messages to the front's types and back.
 type service struct {
 	pb.UnimplementedMemOptServer
 	front    Front
@@ -157,7 +158,8 @@ func (s *service) ask(ctx context.Context, name string, in *pb.Question, answer 
 	return out, nil
 }
 
-// known refuses a request with fields of another release, which this one would leave out in silence.
+// known refuses a request with fields that a host of another release has set, instead of ignoring
+// them.
 func known(name string, in proto.Message) error {
 	if unknown := in.ProtoReflect().GetUnknown(); len(unknown) > 0 {
 		return status.Errorf(codes.InvalidArgument, "%s: the request has fields that this memopt does not know; install the package and the binary from one release", name)
@@ -165,8 +167,8 @@ func known(name string, in proto.Message) error {
 	return nil
 }
 
-// caller is who sent a request. A trainer without variables, for which an empty map arrives as nil, is told from a host
-// that sends none.
+// caller is the sender of a request. An empty environment arrives as nil; EnvironmentSent tells it
+// from a host that sends none.
 func caller(in interface {
 	GetEnvironment() map[string]string
 	GetEnvironmentSent() bool
@@ -179,31 +181,31 @@ func caller(in interface {
 	return c
 }
 
-// exitCodes gives the front's errors the status that a host can act on.
+// exitCodes maps the front's exit codes to statuses.
 var exitCodes = map[int]codes.Code{
 	1: codes.FailedPrecondition, // cannot be met
 	2: codes.InvalidArgument,    // wrong request or input
 }
 
-// refusalTrailer is where an error's refusal travels; -bin is gRPC's word for values of any bytes.
+// refusalTrailer is the trailer of an error's refusal; gRPC requires -bin for arbitrary bytes.
 const refusalTrailer = "memopt-refusal-bin"
 
-// tellRefusal sends the refusal of an error, if it has one, beside the error.
+// tellRefusal sends the refusal of an error in a trailer, if it has one.
 func tellRefusal(ctx context.Context, err error) {
 	var refusal interface{ Refusal() string }
 	if !errors.As(err, &refusal) {
 		return
 	}
-	// One too long for a header costs the host the fields, not the message.
+	// If it is too long for a header, the host gets the message only.
 	if text := refusal.Refusal(); len(text) <= maxMessage {
 		grpc.SetTrailer(ctx, metadata.Pairs(refusalTrailer, text))
 	}
 }
 
-// kindTrailer is where the word travels that tells errors of one code apart.
+// kindTrailer is the trailer that tells errors of one code apart.
 const kindTrailer = "memopt-kind"
 
-// tellKind sends what kind an error of a model is, if it says so.
+// tellKind sends the kind of a model's error, if it has one.
 func tellKind(ctx context.Context, err error) {
 	var kind interface{ Kind() string }
 	if errors.As(err, &kind) {
@@ -212,7 +214,7 @@ func tellKind(ctx context.Context, err error) {
 }
 
 func grpcError(ctx context.Context, err error) error {
-	if ctx.Err() != nil { // the host has left; whatever the front says is about that
+	if ctx.Err() != nil { // the host has given up, and err is a consequence
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	code := codes.Unknown
@@ -225,7 +227,7 @@ func grpcError(ctx context.Context, err error) error {
 	return status.Error(code, shorten(visible.Error(err)))
 }
 
-// valid makes any bytes (a node's name in a hostile file) fit a protobuf string.
+// valid replaces bytes that protobuf strings cannot have, as in node names of hostile files.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func shorten(s string) string {
@@ -239,7 +241,7 @@ func shorten(s string) string {
 	return fmt.Sprintf("%s … (%d more bytes)", s[:cut], len(s)-cut)
 }
 
-// newServer makes the gRPC server go-plugin serves on. before runs at the start of each call.
+// newServer makes the gRPC server for go-plugin. before runs at the start of each call.
 func newServer(before func(), logger *slog.Logger) func([]grpc.ServerOption) *grpc.Server {
 	return func(options []grpc.ServerOption) *grpc.Server {
 		return grpc.NewServer(append(options,
@@ -257,7 +259,7 @@ func newServer(before func(), logger *slog.Logger) func([]grpc.ServerOption) *gr
 	}
 }
 
-// recovered turns a panic of one call into that call's error: one bad model must not end a trainer's service.
+// recovered turns a panic in a call into an error of that call, so that the service survives.
 func recovered(logger *slog.Logger, method string, err *error) {
 	if p := recover(); p != nil {
 		logger.Error("panic", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

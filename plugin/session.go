@@ -17,17 +17,17 @@ import (
 // OpenRequest asks for a session; the zero value of a field is "not given".
 type OpenRequest struct {
 	Model    string            // path
-	Bytes    []byte            // or the model itself, in the arena: it is the front's until Open returns
+	Bytes    []byte            // or the model itself, in the arena; valid until Open returns
 	Mode     string            // bridge, resident or forward
 	Settings map[string]string // by name, as text
 	Outputs  []string          // of a bridge: the results whose gradients the host gives
-	Grads    []string          // of a bridge: the inputs whose gradients it wants
-	Given    []Tensor          // initializers that the host brings
-	Arena    string            // of a forward session: a name; sessions that say the same one share an arena
+	Grads    []string          // of a bridge: the inputs whose gradients the host wants
+	Given    []Tensor          // initializers given by the host
+	Arena    string            // of a forward session: sessions with the same name share an arena
 	Caller
 }
 
-// Opened is a model held open.
+// Opened is the result of opening a model.
 type Opened struct {
 	Session                          Session
 	Inputs, Outputs, Params, Buffers []Value
@@ -36,14 +36,14 @@ type Opened struct {
 	Warnings                         []string
 }
 
-// Value is a tensor before its dims have numbers.
+// Value is a tensor whose dims need not be numbers.
 type Value struct {
 	Name, Type string
 	Shape      []string
 }
 
-// Tensor is a stretch of the arena and what is in it. Bytes is nil where the host gave no span. Buffer, At and Bound are
-// described in memopt.proto.
+// Tensor is a span of the arena and its content. Bytes is nil if the host gave no span. Buffer, At
+// and Bound are described in memopt.proto.
 type Tensor struct {
 	Name, Type, Role string
 	Shape            []int64
@@ -55,13 +55,13 @@ type Tensor struct {
 
 // Session is a model held open. Its methods are called one at a time; Close is the last.
 type Session interface {
-	// Bind makes a plan for the shapes of inputs, or finds the one made before.
+	// Bind plans for the shapes of inputs, or finds an earlier plan.
 	Bind(ctx context.Context, inputs []Tensor, progress Progress) (Bound, error)
-	// Place says where each of Bound.Tensors lies in the arena, from now on.
+	// Place sets the spans of Bound.Tensors in the arena.
 	Place(binding uint64, places [][]byte) error
-	// Sync copies tensors that the session holds by name, to it or to the arena.
+	// Sync copies tensors of the session, by name, from or to the arena.
 	Sync(ctx context.Context, binding uint64, tensors []Tensor, toService bool) error
-	// Stats gives idle memory back before, if it is to shrink.
+	// Stats reports the session's memory; with shrink it frees idle memory first.
 	Stats(shrink bool) (Answer, error)
 	Close() error
 }
@@ -74,10 +74,11 @@ type Trainer interface {
 	Step(ctx context.Context, r StepRequest) (StepReply, error)
 }
 
-// Shower is a session that tells more of a plan than Bind does.
+// Shower is a session that can print and save more of a plan than Bind does.
 type Shower interface {
 	Session
-	// Show writes the step as it was and under the plan to files, where they are named, and gives what the stages print.
+	// Show writes the graphs before and after planning to files, if named, and returns the text of
+	// stages.
 	Show(ctx context.Context, binding uint64, r ShowRequest) (shown string, warnings []string, err error)
 }
 
@@ -90,7 +91,7 @@ type ShowRequest struct {
 // Runner is a session that was opened as forward.
 type Runner interface {
 	Session
-	// Drop lets go of buffers.
+	// Drop frees buffers.
 	Drop(buffers []uint64)
 	Run(ctx context.Context, r RunRequest) (RunReply, error)
 }
@@ -132,8 +133,8 @@ type RunRequest struct {
 	Options         map[string]string
 }
 
-// RunReply has the outputs in the order asked for. At says where in the arena one lies that went to the room, -1 that it
-// is in the span the host gave, -2 that it did not fit.
+// RunReply has the outputs in the order of the request. At is an output's offset in the arena if it
+// went to the room, else InSpan or Nowhere.
 type RunReply struct {
 	Outputs []Tensor
 	At      []int64
@@ -141,16 +142,16 @@ type RunReply struct {
 	JSON    string
 }
 
-// Places of outputs that did not go to the room.
+// Places of outputs outside the room: in the host's span, or kept because it did not fit.
 const (
 	InSpan  = -1
 	Nowhere = -2
 )
 
-// maxSessions is how many one host may hold open.
+// maxSessions bounds the open sessions of a host.
 const maxSessions = 1024
 
-// sessions are those of one service, by the number that the host knows.
+// sessions is the open sessions, by ID.
 type sessions struct {
 	mu   sync.Mutex
 	open map[uint64]*held
@@ -177,13 +178,13 @@ func (s *sessions) add(x Session) (uint64, error) {
 	return s.last, nil
 }
 
-// with runs f on a session while no other call does.
+// with runs f on a session, excluding other calls.
 func (s *sessions) with(ctx context.Context, id uint64, f func(Session) error) error {
 	s.mu.Lock()
 	h := s.open[id]
 	s.mu.Unlock()
 	if h == nil {
-		return status.Errorf(codes.NotFound, "no session %d is open; there are %v", id, s.ids())
+		return status.Errorf(codes.NotFound, "no session %d is open; open are %v", id, s.ids())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -312,7 +313,7 @@ func (s *service) Bind(ctx context.Context, in *pb.BindRequest) (*pb.BindRespons
 		}
 		y, ok := x.(Shower)
 		if !ok {
-			return refusal(fmt.Sprintf("session %d was opened to run forward only: show and save are of sessions that train", in.GetSession()))
+			return refusal(fmt.Sprintf("session %d is a forward session: show and save need a training session", in.GetSession()))
 		}
 		shown, warnings, err := y.Show(ctx, b.ID, ShowRequest{Stages: in.GetShow(), SaveBefore: in.GetSaveBefore(), SaveAfter: in.GetSaveAfter(), Folder: in.GetFolder()})
 		out.Shown, out.Warnings = valid(shown), append(out.Warnings, lines(warnings)...)
@@ -337,7 +338,7 @@ func (s *service) step(ctx context.Context, in *pb.StepRequest, name string, do 
 	return out, s.sessions.with(ctx, in.GetSession(), func(x Session) error {
 		t, ok := x.(Trainer)
 		if !ok {
-			return refusal(fmt.Sprintf("session %d was opened to run forward only: %s is of sessions that train", in.GetSession(), name))
+			return refusal(fmt.Sprintf("session %d is a forward session: %s needs a training session", in.GetSession(), name))
 		}
 		r, err := do(t, ctx, StepRequest{
 			Binding: in.GetBinding(), Changed: in.GetChanged(), Seed: in.GetSeed(), Step: in.GetStep(),
@@ -353,7 +354,7 @@ func (s *service) Run(ctx context.Context, in *pb.RunRequest) (*pb.RunResponse, 
 	return out, s.sessions.with(ctx, in.GetSession(), func(x Session) error {
 		f, ok := x.(Runner)
 		if !ok {
-			return refusal(fmt.Sprintf("session %d was opened to train: Run is of sessions that run forward only", in.GetSession()))
+			return refusal(fmt.Sprintf("session %d is a training session: Run needs a forward session", in.GetSession()))
 		}
 		r := RunRequest{RoomAt: in.GetRoom().GetOffset(), Options: in.GetOptions()}
 		var err error
@@ -424,7 +425,7 @@ func grpcErrorOf(ctx context.Context, err error) error {
 	return grpcError(ctx, err)
 }
 
-// span is a stretch of the arena; nil is none.
+// span is a span of the arena; nil: none.
 func (s *service) span(in *pb.Span) ([]byte, error) {
 	if in == nil {
 		return nil, nil

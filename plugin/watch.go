@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// parentVariable holds the process id of a host that also promises a pipe on our standard input.
+// parentVariable holds the process ID of a host that also connects a pipe to our standard input.
 const parentVariable = "MEMOPT_PARENT_PID"
 
-// watchHost calls gone when the process that started this one has ended, however it ended. More than one call may come.
+// watchHost calls gone, possibly more than once, when the process that started this one has ended
+// for any reason.
 //
-// Watched are the parent and the process that parentVariable names. They are the same, unless a wrapper stands between
-// them, or the host died before this process looked: then the name still tells. Standard input closing means the same,
-// but is no substitute: a forked worker of the host may hold the pipe open for hours.
+// It watches the parent and the process named by parentVariable. They are the same, unless there is
+// a wrapper between them, or the host ended before this process looked: then only the name tells. A
+// closed standard input means the same, but is not sufficient, as a forked worker of the host may
+// hold the pipe open for hours.
 func watchHost(gone func()) {
 	watchProcess(os.Getppid(), gone)
 	named, err := strconv.Atoi(os.Getenv(parentVariable))

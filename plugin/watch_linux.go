@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchProcess calls gone when the process ends: within milliseconds, by a pidfd. Never PR_SET_PDEATHSIG, which
-// fires when the thread that started us ends, though its process lives.
+// watchProcess calls gone within milliseconds after the process ends, by a pidfd. PR_SET_PDEATHSIG
+// would not do: it fires when the thread that started this process ends, even if its process lives.
 func watchProcess(pid int, gone func()) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {

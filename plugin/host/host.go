@@ -18,10 +18,11 @@ import (
 	"memopt/plugin/pb"
 )
 
-// name is what the one plugin of the service is called.
+// name is the name of the service's only plugin.
 const name = "memopt"
 
-// Connect starts a service, with mutual TLS or without, and connects to it. The caller kills the client, also after an error.
+// Connect starts a service and connects to it, with mutual TLS or without. The caller kills the
+// client, even after an error.
 func Connect(cmd *exec.Cmd, mtls bool) (*goplugin.Client, pb.MemOptClient, error) {
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  plugin.Handshake,

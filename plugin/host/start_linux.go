@@ -11,7 +11,7 @@ import (
 	"memopt/plugin/pb"
 )
 
-// Host is a service that runs, and the arena that it shares with this program.
+// Host is a running service, and the arena that it shares with this program.
 type Host struct {
 	pb.MemOptClient
 	Arena  []byte
@@ -19,7 +19,7 @@ type Host struct {
 	cmd    *exec.Cmd
 }
 
-// Start starts a service with an arena of n bytes, which are all there.
+// Start starts a service with an arena of n bytes, all allocated.
 func Start(cmd *exec.Cmd, n int64) (h *Host, err error) {
 	fd, err := unix.MemfdCreate("arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -44,11 +44,11 @@ func Start(cmd *exec.Cmd, n int64) (h *Host, err error) {
 	return h, nil
 }
 
-// Pid is the process of the service.
+// Pid is the service's process ID.
 func (h *Host) Pid() int { return h.cmd.Process.Pid }
 
 // Close ends the service.
 func (h *Host) Close() {
 	h.client.Kill()
-	_ = unix.Munmap(h.Arena) // fails for what is no mapping, which it is
+	_ = unix.Munmap(h.Arena) // cannot fail: Arena is a mapping, or empty
 }

@@ -1,5 +1,5 @@
-// Package echo is a service for tests of the transport: the real Serve over a front that plans nothing. Its answer repeats
-// the request; the name of the model asks for a fault.
+// Package echo is a service for tests of the transport: the real Serve with a front that plans
+// nothing. Its answer repeats the request; some names of models cause a fault.
 package echo
 
 import (
@@ -55,7 +55,7 @@ type exitError struct {
 func (e exitError) Error() string { return e.text }
 func (e exitError) ExitCode() int { return e.code }
 
-// refusedError is one of a budget that cannot be met.
+// refusedError is an error about a budget that cannot be met.
 type refusedError struct {
 	exitError
 	refusal string
@@ -63,7 +63,7 @@ type refusedError struct {
 
 func (e refusedError) Refusal() string { return e.refusal }
 
-// faults are what models of these names do instead of being answered.
+// faults maps names of models to their faults.
 var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 	"cannot.onnx": func(context.Context, plugin.PlanRequest) error {
 		return refusedError{exitError{1, "no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""},
