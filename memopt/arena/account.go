@@ -9,35 +9,35 @@ import (
 	"sync"
 )
 
-// Account is what a session holds, by owner, and the limit of all of it.
+// Account is the bytes that a session holds, by owner, and their limit.
 type Account struct {
 	mu    sync.Mutex
 	limit int64 // 0: none
 	held  map[string]int64
 	total int64
 	high  int64
-	// arenas say who holds their chunks.
+	// arenas is the arenas on the account, which know the owners of their chunks.
 	arenas []*Arena
 	watch  Watch
 }
 
-// Watch is told of bytes that come and, below zero, go: those that somebody asked for, and those taken of the system for
-// them. Of an arena these are its chunks, and its regions.
+// Watch is called for memory that is taken or (below zero) given back: the bytes requested, and the
+// bytes taken from the system. For an arena the former are chunks and the latter regions.
 type Watch func(owner string, requested, granted int64)
 
-// NewAccount has a limit in bytes; 0 is none.
+// NewAccount makes an account with a limit in bytes; 0: none.
 func NewAccount(limit int64) *Account {
 	return &Account{limit: max(limit, 0), held: map[string]int64{}}
 }
 
-// Watch has all that comes and goes from now on be told; what is told must not ask the account.
+// Watch sets the function to call from now on; it must not use the account.
 func (a *Account) Watch(w Watch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.watch = w
 }
 
-// Note tells of bytes whose number on the account stays as it is.
+// Note calls the watch for bytes that do not change the account.
 func (a *Account) Note(owner string, requested, granted int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,16 +51,16 @@ func (a *Account) note(owner string, requested, granted int64) {
 	}
 }
 
-// moved tells of bytes that were taken or given. The lock is held.
+// moved calls the watch for bytes that were taken or given back. The lock is held.
 func (a *Account) moved(owner string, n int64) {
 	if slices.ContainsFunc(a.arenas, func(r *Arena) bool { return r.options.Name == owner }) {
-		a.note(owner, 0, n) // what is asked of an arena are chunks
+		a.note(owner, 0, n) // regions; chunks are noted when they are allocated
 		return
 	}
 	a.note(owner, n, n)
 }
 
-// Take enters n bytes of an owner's, or refuses them.
+// Take enters n bytes of an owner, or returns an error if the limit does not allow them.
 func (a *Account) Take(owner string, n int64) error {
 	if err := a.take(owner, n); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (a *Account) Take(owner string, n int64) error {
 	return nil
 }
 
-// take is Take with the error's own type.
+// take is Take with a typed error.
 func (a *Account) take(owner string, n int64) *OutOfMemory {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,19 +82,19 @@ func (a *Account) take(owner string, n int64) *OutOfMemory {
 	return nil
 }
 
-// Short is the error of memory that the account allows and that cannot be had.
+// Short is the error about memory that the account allows, but the system does not have.
 func (a *Account) Short(owner string, n int64, cause error) *OutOfMemory {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &OutOfMemory{Requested: n, For: owner, InUse: a.total, Reserved: a.total, Limit: a.limit, Largest: a.largest(), Cause: cause}
 }
 
-// Give takes n bytes of an owner's out again.
+// Give removes n bytes of an owner.
 func (a *Account) Give(owner string, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.held[owner] -= n; a.held[owner] < 0 {
-		panic(fmt.Sprintf("arena: %q gives back more than it took", owner))
+		panic(fmt.Sprintf("arena: owner %q gives back more than it took", owner))
 	}
 	if a.held[owner] == 0 {
 		delete(a.held, owner)
@@ -103,10 +103,10 @@ func (a *Account) Give(owner string, n int64) {
 	a.moved(owner, -n)
 }
 
-// most is more bytes than any machine has, and far from where sums of them end.
+// most is more bytes than any machine has, yet sums of a few do not overflow.
 const most = 1 << 62
 
-// room is how many more bytes there may be. The lock is held.
+// room is the bytes that the limit leaves. The lock is held.
 func (a *Account) room() int64 {
 	if a.limit == 0 {
 		return most - a.total
@@ -114,37 +114,38 @@ func (a *Account) room() int64 {
 	return max(a.limit-a.total, 0)
 }
 
-// Room is how many more bytes there may be.
+// Room is the bytes that the limit leaves.
 func (a *Account) Room() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.room()
 }
 
-// Limit is the account's; 0 is none.
+// Limit is the account's limit; 0: none.
 func (a *Account) Limit() int64 { return a.limit }
 
-// Held is what is held now and was held at most.
+// Held is the bytes held now, and the most so far.
 func (a *Account) Held() (now, high int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.total, a.high
 }
 
-// Owners is what each holds now.
+// Owners is the bytes held now, by owner.
 func (a *Account) Owners() map[string]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.held)
 }
 
-// Owned is bytes and whose they are.
+// Owned is bytes and their owner.
 type Owned struct {
 	Owner string
 	Bytes int64
 }
 
-// largest are the three owners who hold most; an arena's are those of its chunks. The lock is held.
+// largest is the three owners that hold most; an arena counts by the owners of its chunks. The lock
+// is held.
 func (a *Account) largest() []Owned {
 	by := maps.Clone(a.held)
 	for _, r := range a.arenas {
@@ -161,19 +162,19 @@ func (a *Account) largest() []Owned {
 	return all[:min(len(all), 3)]
 }
 
-// OutOfMemory says what could not be had, and what is in the way.
+// OutOfMemory is the error of a request that cannot be met, with the state of the memory.
 type OutOfMemory struct {
 	Requested int64
 	For       string
-	InUse     int64 // of the arena's chunks
-	Reserved  int64 // all that is held
-	Hole      int64 // the largest in the arena
+	InUse     int64 // bytes of the arena's chunks
+	Reserved  int64 // all bytes held
+	Hole      int64 // largest free chunk of the arena
 	Limit     int64 // 0: none, the system has no more
 	Largest   []Owned
-	Cause     error // the system's; nil where the limit refused
+	Cause     error // the system's; nil: the limit is exceeded
 }
 
-// Error tells all of it on one line.
+// Error is all of it on one line.
 func (e *OutOfMemory) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "out of memory: %d bytes requested for %s, %d in use, %d reserved, the largest hole is %d", e.Requested, e.For, e.InUse, e.Reserved, e.Hole)
@@ -194,7 +195,7 @@ func (e *OutOfMemory) Error() string {
 	return b.String()
 }
 
-// Unwrap is the system's error.
+// Unwrap returns the system's error.
 func (e *OutOfMemory) Unwrap() error { return e.Cause }
 
 // ExitCode is that of a request that cannot be met.

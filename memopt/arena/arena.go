@@ -14,8 +14,8 @@ type Strategy string
 // The strategies.
 const (
 	NextPowerOfTwo  Strategy = "kNextPowerOfTwo"  // regions double
-	SameAsRequested Strategy = "kSameAsRequested" // a region is what was asked for
-	Planned         Strategy = "planned"          // the same, and idle regions go first
+	SameAsRequested Strategy = "kSameAsRequested" // a region has the requested size
+	Planned         Strategy = "planned"          // the same, after freeing idle regions
 )
 
 // Strategies lists them.
@@ -23,43 +23,44 @@ func Strategies() []string {
 	return []string{string(Planned), string(NextPowerOfTwo), string(SameAsRequested)}
 }
 
-// Options of an arena. What is 0 is the default, which is ONNX Runtime's.
+// Options of an arena. 0 stands for ONNX Runtime's default, which is given here.
 type Options struct {
 	Name               string // in accounts; "" is arena
 	Strategy           Strategy
-	InitialChunkBytes  int64 // of the first region: 1 MiB
-	InitialGrowthBytes int64 // of regions after a shrink: 2 MiB
-	MaxDeadBytes       int64 // a chunk is handed out whole if less than this would be left of it: 128 MiB
-	MaxPowerOfTwoBytes int64 // up to which regions double without need: 1 GiB
-	Off                bool  // nothing is kept: each chunk is memory of its own
+	InitialChunkBytes  int64 // first region: 1 MiB
+	InitialGrowthBytes int64 // first region after a shrink: 2 MiB
+	MaxDeadBytes       int64 // a chunk is not split if less than this would be left: 128 MiB
+	MaxPowerOfTwoBytes int64 // largest region made by doubling alone: 1 GiB
+	Off                bool  // allocate each chunk from the system
 	Account            *Account
-	Memory             Memory // nil is the system's
+	Memory             Memory // nil: System
 }
 
-// Memory is where regions come from. Bytes may be nil, of memory that is not seen from here.
+// Memory is where regions come from. Take may return nil for memory that the processor cannot
+// address.
 type Memory interface {
 	Take(n int64) ([]byte, error)
 	Give(b []byte, n int64)
 }
 
 const (
-	unit    = 256 // of chunks
+	unit    = 256 // chunk sizes are multiples
 	bins    = 21
-	topBits = 20 // of the last bin: 256 MiB and more
+	topBits = 20 // the last bin: 256 MiB and more
 )
 
-// Chunk is memory that is lent.
+// Chunk is an allocation.
 type Chunk struct {
-	Bytes     []byte // as many as were asked for
+	Bytes     []byte // the requested number
 	Requested int64
 	size      int64 // granted
 	offset    int64 // in the region
 	owner     string
 	free      bool
-	region    *region // nil: memory of its own
+	region    *region // nil: outside all regions
 	own       []byte
 	prev      *Chunk
-	next      *Chunk // its neighbours in the region
+	next      *Chunk // neighbours in the region
 }
 
 // Size is the bytes granted.
@@ -68,32 +69,32 @@ func (c *Chunk) Size() int64 { return c.size }
 type region struct {
 	bytes []byte
 	size  int64
-	order int // when it was taken: addresses in accounts of memory that is not seen
+	order int // number; orders regions, which may have no addresses
 	first *Chunk
 	used  int64
 }
 
-// Arena lends chunks of regions.
+// Arena allocates chunks in regions.
 type Arena struct {
 	options Options
 	mu      sync.Mutex
 	regions []*region
-	free    [bins][]*Chunk // by size and place
-	grow    int64          // the next region's bytes where regions double
-	taken   int            // regions so far
-	apart   map[*Chunk]bool
-	users   sync.Mutex // of by, which an account reads while the arena may be locked
-	by      map[string]int64
+	free    [bins][]*Chunk   // sorted by size and position
+	grow    int64            // size of the next region, if regions double
+	taken   int              // number of regions taken
+	apart   map[*Chunk]bool  // chunks outside all regions; true: on the arena's account
+	users   sync.Mutex       // guards by, which an account reads while the arena may be locked
+	by      map[string]int64 // bytes of chunks by owner
 	stats   Stats
-	highest int64 // since the mark
+	highest int64 // most requested bytes since Mark
 }
 
-// Stats are what ONNX Runtime tells of an arena, and what was asked for.
+// Stats is ONNX Runtime's statistics of an arena, and the requested bytes.
 type Stats struct {
 	Limit              int64 // 0: none
 	InUse              int64 // granted
 	RequestedInUse     int64
-	TotalAllocated     int64 // regions, and chunks with memory of their own
+	TotalAllocated     int64 // regions, and chunks outside them
 	MaxTotalAllocated  int64
 	MaxInUse           int64
 	NumAllocs          int64
@@ -104,7 +105,7 @@ type Stats struct {
 	LargestHole        int64
 }
 
-// New has no memory yet.
+// New makes an arena without memory.
 func New(o Options) *Arena {
 	o = o.Filled()
 	if o.Memory == nil {
@@ -121,7 +122,7 @@ func New(o Options) *Arena {
 	return a
 }
 
-// Alloc lends n bytes; what is in them is anything. The owner is for errors.
+// Alloc allocates n bytes of any content. The owner is for errors.
 func (a *Arena) Alloc(n int64, owner string) (*Chunk, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,8 +158,8 @@ func (a *Arena) Alloc(n int64, owner string) (*Chunk, error) {
 	return c, nil
 }
 
-// Reserve lends n bytes outside of all regions, for what stays: it goes back to the system when it is freed. The
-// account has it under the owner's name.
+// Reserve allocates n bytes outside all regions, for long-lived memory: Free gives them back to the
+// system. They are on the account under the owner's name.
 func (a *Arena) Reserve(n int64, owner string) (*Chunk, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,7 +170,7 @@ func (a *Arena) Reserve(n int64, owner string) (*Chunk, error) {
 	return c, err
 }
 
-// alone is a chunk with memory of its own.
+// alone allocates a chunk outside all regions.
 func (a *Arena) alone(n int64, owner, account string) (*Chunk, error) {
 	b, wrong := a.take(n, account)
 	if wrong != nil {
@@ -182,7 +183,8 @@ func (a *Arena) alone(n int64, owner, account string) (*Chunk, error) {
 	return c, nil
 }
 
-// take has memory from the system, if the account allows it. Idle regions make room for it.
+// take takes memory from the system, if the account allows it. If it fails, idle regions are freed
+// first.
 func (a *Arena) take(n int64, account string) ([]byte, *OutOfMemory) {
 	err := a.options.Account.take(account, n)
 	if err != nil && a.shrink(0) > 0 {
@@ -205,7 +207,7 @@ func (a *Arena) take(n int64, account string) ([]byte, *OutOfMemory) {
 	return b, nil
 }
 
-// lent counts a chunk that is handed out.
+// lent counts an allocated chunk.
 func (a *Arena) lent(c *Chunk) {
 	a.count(c.owner, c.size)
 	a.asked(c, c.Requested)
@@ -218,7 +220,8 @@ func (a *Arena) lent(c *Chunk) {
 	s.MaxAllocSize = max(s.MaxAllocSize, c.size)
 }
 
-// asked tells of bytes asked for as a chunk, unless the account has told of it by the owner's name.
+// asked calls the watch for the requested bytes of a chunk, unless Take has done so under the
+// owner's name.
 func (a *Arena) asked(c *Chunk, n int64) {
 	if c.region != nil || a.apart[c] {
 		a.options.Account.Note(a.options.Name, n, 0)
@@ -233,20 +236,20 @@ func (a *Arena) count(owner string, n int64) {
 	}
 }
 
-// owners are those of chunks of regions.
+// owners is the bytes of chunks by owner.
 func (a *Arena) owners() map[string]int64 {
 	a.users.Lock()
 	defer a.users.Unlock()
 	all := map[string]int64{}
 	for owner, n := range a.by {
-		if a.options.Account.held[owner] == 0 { // else the account has it itself
+		if a.options.Account.held[owner] == 0 { // else the owner is on the account itself
 			all[owner] = n
 		}
 	}
 	return all
 }
 
-// Free takes a chunk back. Its bytes are nobody's any more.
+// Free frees a chunk, whose bytes must not be used any more.
 func (a *Arena) Free(c *Chunk) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -283,7 +286,7 @@ func (a *Arena) Free(c *Chunk) {
 	a.insert(c)
 }
 
-// join takes the neighbour behind out of the list.
+// join unlinks the next chunk, which was merged into c.
 func (c *Chunk) join(n *Chunk) {
 	if c.next = n.next; c.next != nil {
 		c.next.prev = c
@@ -296,7 +299,7 @@ func (a *Arena) giveBack(b []byte, n int64, account string) {
 	a.stats.TotalAllocated -= n
 }
 
-// binOf is the list that a free chunk is in.
+// binOf is the bin of a free chunk.
 func binOf(size int64) int { return min(bits.Len64(uint64(size/unit))-1, topBits) }
 
 func compare(x, y *Chunk) int {
@@ -325,7 +328,7 @@ func (a *Arena) remove(c *Chunk) {
 	*list = slices.Delete(*list, at, at+1)
 }
 
-// find is the smallest chunk that fits, of the first list that has one.
+// find is the smallest chunk that fits, in the first bin that has one.
 func (a *Arena) find(size int64) *Chunk {
 	for b := binOf(size); b < bins; b++ {
 		for _, c := range a.free[b] {
@@ -337,8 +340,8 @@ func (a *Arena) find(size int64) *Chunk {
 	return nil
 }
 
-// Region is how large a region is that has room for size bytes, and where the next begins to double, by where this one
-// does.
+// Region is the size of a new region with room for size bytes, and the next one's size by doubling,
+// given this one's.
 func (o Options) Region(next, size int64) (bytes, then int64) {
 	if o.Strategy != NextPowerOfTwo {
 		return size, next
@@ -353,7 +356,7 @@ func (o Options) Region(next, size int64) (bytes, then int64) {
 	return next, then
 }
 
-// Filled is the options with defaults in place of what is 0.
+// Filled replaces zero options by their defaults.
 func (o Options) Filled() Options {
 	def := func(n *int64, is int64) {
 		if *n <= 0 {
@@ -374,14 +377,14 @@ func (o Options) Filled() Options {
 	return o
 }
 
-// extend takes a region that has room for size bytes.
+// extend takes a region with room for size bytes.
 func (a *Arena) extend(size int64, owner string) *OutOfMemory {
 	o := a.options
 	if o.Strategy == Planned {
 		a.shrink(0)
 	}
 	want, then := o.Region(a.grow, size)
-	// What the limit leaves is taken if the request fits in it.
+	// If the limit does not allow the region, take as much as it leaves.
 	room := o.Account.Room()
 	if room < size && a.shrink(0) > 0 {
 		room = o.Account.Room()
@@ -391,7 +394,7 @@ func (a *Arena) extend(size int64, owner string) *OutOfMemory {
 	}
 	b, err := a.take(want, o.Name)
 	const least = 8 << 10
-	for err != nil && err.Cause != nil && want > size { // the system has less in one piece
+	for err != nil && err.Cause != nil && want > size { // the system has no block of this size
 		want = int64(float64(want)*0.9) / unit * unit
 		if want = max(want, size); want < least {
 			break
@@ -433,8 +436,8 @@ func (a *Arena) hole() int64 {
 	return 0
 }
 
-// Shrink gives regions back that nothing lies in, and says how many bytes that are. Where regions double the first
-// stays; the next is of the size of growth after a shrink.
+// Shrink frees idle regions and returns their bytes. If regions double, the first one is kept, and
+// the next one has the size of growth after a shrink.
 func (a *Arena) Shrink() (returned int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -448,7 +451,7 @@ func (a *Arena) Shrink() (returned int64) {
 	return returned
 }
 
-// shrink gives back idle regions but for the first ones.
+// shrink frees idle regions, except for the first keep ones.
 func (a *Arena) shrink(keep int) (returned int64) {
 	kept := a.regions[:0]
 	for i, r := range a.regions {
@@ -456,7 +459,7 @@ func (a *Arena) shrink(keep int) (returned int64) {
 			kept = append(kept, r)
 			continue
 		}
-		a.remove(r.first) // one chunk, as all are free and joined
+		a.remove(r.first) // its only chunk, as all are free and merged
 		a.giveBack(r.bytes, r.size, a.options.Name)
 		returned += r.size
 	}
@@ -465,7 +468,7 @@ func (a *Arena) shrink(keep int) (returned int64) {
 	return returned
 }
 
-// Stats are the arena's now.
+// Stats returns the current statistics.
 func (a *Arena) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -474,8 +477,7 @@ func (a *Arena) Stats() Stats {
 	return s
 }
 
-// Mark begins a stretch of time, and Highest is what was lent at most since then, of what was asked for. It says what is lent
-// now.
+// Mark resets Highest, and returns the requested bytes in use.
 func (a *Arena) Mark() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -483,14 +485,14 @@ func (a *Arena) Mark() int64 {
 	return a.highest
 }
 
-// Highest is described at Mark.
+// Highest is the most requested bytes in use at once since Mark.
 func (a *Arena) Highest() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.highest
 }
 
-// Untouched is how many bytes the arena has that take no memory yet, as nobody has written to them.
+// Untouched is the bytes of the arena that take no physical memory, as they were never written.
 func (a *Arena) Untouched() (n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -503,7 +505,7 @@ func (a *Arena) Untouched() (n int64) {
 	return max(n, 0)
 }
 
-// Close gives everything back. Chunks that are lent are a mistake of their owners', who are named.
+// Close frees all regions. Chunks still in use are an error that names their owners.
 func (a *Arena) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -514,7 +516,7 @@ func (a *Arena) Close() error {
 	a.shrink(0)
 	if len(left) > 0 {
 		slices.Sort(left)
-		return fmt.Errorf("chunks are lent at the end: %s", strings.Join(left, ", "))
+		return fmt.Errorf("arena closed while chunks are in use: %s", strings.Join(left, ", "))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counted is memory without bytes, of which there is so much.
+// counted is a limited amount of memory without bytes.
 type counted struct{ left int64 }
 
 func (c *counted) Take(n int64) ([]byte, error) {
@@ -30,7 +30,7 @@ const (
 	mB  = 1000 * 1000
 )
 
-// TestGrowth is the trace of ONNX Runtime's rule: what regions double to, and when.
+// TestGrowth: sizes of regions follow ONNX Runtime's rule.
 func TestGrowth(t *testing.T) {
 	a := New(Options{Strategy: NextPowerOfTwo, Memory: &counted{most}})
 	for i, step := range []struct{ request, region, next, total int64 }{
@@ -43,7 +43,7 @@ func TestGrowth(t *testing.T) {
 		{2100 * miB, 4096 * miB, 4096 * miB, 6159 * miB},
 		{100, 4096 * miB, 1024 * miB, 10255 * miB},
 	} {
-		// The trace is of requests that found no room in the regions before.
+		// Each request of the trace found no room in the regions before it.
 		for hole := a.Stats().LargestHole; hole > 0; hole = a.Stats().LargestHole {
 			if _, err := a.Alloc(hole, "filling"); err != nil {
 				t.Fatal(err)
@@ -60,12 +60,13 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestSplit: a chunk is cut where at least as much is left of it, or more than may be dead.
+// TestSplit: a chunk is split if at least the requested size would be left, or more than
+// MaxDeadBytes.
 func TestSplit(t *testing.T) {
 	a := New(Options{Strategy: SameAsRequested, MaxDeadBytes: 10 * kiB, Memory: &counted{most}})
 	whole, _ := a.Alloc(16*kiB, "x")
 	a.Free(whole)
-	most, _ := a.Alloc(9*kiB, "x") // less than twice, and 7 KiB are no more than may be dead
+	most, _ := a.Alloc(9*kiB, "x") // less than twice the size, and 7 KiB is below MaxDeadBytes
 	if most.Size() != 16*kiB {
 		t.Errorf("granted %d", most.Size())
 	}
@@ -80,7 +81,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestShrink: idle regions go, the first stays only where regions double, and growth begins anew.
+// TestShrink: idle regions are freed, the first is kept only if regions double, and growth
+// restarts.
 func TestShrink(t *testing.T) {
 	for _, s := range []struct {
 		strategy Strategy
@@ -115,7 +117,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// TestLimit: what is within the limit is had, to the byte, and nothing that is not, whoever asks.
+// TestLimit: requests within the limit succeed, to the byte, and others fail.
 func TestLimit(t *testing.T) {
 	for _, strategy := range Strategies() {
 		for _, limit := range []int64{1, 255, 256, 4096, 10 * kiB, 10*kiB - 1, 3 * miB} {
@@ -141,7 +143,7 @@ func TestLimit(t *testing.T) {
 						}
 						a.Free(c)
 					}
-					if limit >= 4096 { // the next request is served
+					if limit >= 4096 { // the next request succeeds
 						if c, err = a.Alloc(4096, "x"); err != nil {
 							t.Fatal(err)
 						}
@@ -153,7 +155,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestReserveIsChecked: what is reserved counts against the limit, and more than it leaves no room that wraps around.
+// TestReserveIsChecked: reserved memory counts against the limit, and too much of it does not wrap
+// around.
 func TestReserveIsChecked(t *testing.T) {
 	for _, strategy := range Strategies() {
 		account := NewAccount(10 * kiB)
@@ -196,7 +199,8 @@ func TestReserveIsChecked(t *testing.T) {
 	}
 }
 
-// TestSystem: where the system has less, regions are smaller; where it has too little, that is said and nothing is lost.
+// TestSystem: if the system has less memory, regions are smaller; if it has too little, the error
+// says so and nothing is lost.
 func TestSystem(t *testing.T) {
 	m := &counted{5 * miB}
 	a := New(Options{Strategy: NextPowerOfTwo, InitialChunkBytes: 8 * miB, Memory: m})
@@ -211,12 +215,12 @@ func TestSystem(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	a.Free(c)
-	if _, err := a.Alloc(5*miB, "y"); err != nil { // the idle region goes
+	if _, err := a.Alloc(5*miB, "y"); err != nil { // the idle region is freed
 		t.Error(err)
 	}
 }
 
-// TestHeldByPlans: an arena of plans holds the largest of them and no more.
+// TestHeldByPlans: with strategy planned an arena holds no more than the largest block.
 func TestHeldByPlans(t *testing.T) {
 	a := New(Options{Strategy: Planned, Memory: &counted{most}})
 	for range 3 {
@@ -233,8 +237,8 @@ func TestHeldByPlans(t *testing.T) {
 	}
 }
 
-// TestChunksAreApart: whatever is asked for and given back, chunks that are lent have no byte in common, free ones are
-// joined, and the account has what the regions have.
+// TestChunksAreApart: after any allocations and frees chunks do not overlap, free ones are merged,
+// and the account has the bytes of the regions.
 func TestChunksAreApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(0, 8*miB).Draw(t, "limit")

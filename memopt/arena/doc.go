@@ -1,21 +1,19 @@
-// Package arena lends memory for values whose lives nobody has placed, and keeps one
-// account of all that a session holds.
+// Package arena allocates memory for values that no plan has placed, and keeps an account of
+// everything that a session holds.
 //
-// An Arena takes regions of memory, cuts chunks from them and joins those again when they
-// are given back. Regions stay until Shrink, or until memory is short. How large they are
-// is the strategy: kNextPowerOfTwo and kSameAsRequested are ONNX Runtime's, with its names
-// for what can be set; planned is for users that ask for one block of a plan's height at a
-// time, and holds no more than the largest of them.
+// An Arena takes regions of memory, splits them into chunks, and merges freed chunks. Regions are
+// kept until Shrink, or until memory runs out. The strategy decides on their sizes: kNextPowerOfTwo
+// and kSameAsRequested are ONNX Runtime's, and have its options; planned is for users that allocate
+// one block of a plan's height at a time, and holds no more than the largest of them.
 //
 //	account := arena.NewAccount(limit)
-//	err := account.Take("weights", n)     // nothing that a session holds is outside of it
+//	err := account.Take("weights", n)     // memory outside the arena is entered by hand
 //	a := arena.New(arena.Options{Account: account})
 //	c, err := a.Alloc(n, "activations")
 //	… c.Bytes …
 //	a.Free(c)
 //	returned := a.Shrink()
 //
-// An account has one limit, which every byte is checked against before it is had. What is
-// over it is an error that tells what was asked for, what is held and by whom, and leaves
-// everything as it was.
+// An account has one limit, which is checked before memory is taken. Exceeding it is an error that
+// says what was requested, what is held and by which owners, and changes nothing.
 package arena

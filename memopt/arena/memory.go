@@ -7,14 +7,16 @@ var (
 	fault  atomic.Pointer[func(n int64) error]
 )
 
-// Map is n zero bytes outside the Go heap, or an error if there are none to be had. As a part of the heap they would
-// count as what lives, and the collector would let as much garbage pile up beside them.
+// Map allocates n zero bytes outside the Go heap, or returns an error. In the heap they would count
+// as live, and the collector would let as much garbage accumulate.
 func Map(n int64) ([]byte, error) { return had(n, pages) }
 
-// Reserve is n bytes of address space, which nobody may touch before Commit; Unmap ends them.
+// Reserve reserves n bytes of address space, which must not be accessed before Commit. Unmap
+// releases them.
 func Reserve(n int64) ([]byte, error) { return had(n, addresses) }
 
-// Commit has a range of what was reserved hold zeros, in whole pages, and tells how many bytes these are.
+// Commit makes whole pages around a reserved range accessible, filled with zeros, and returns their
+// bytes.
 func Commit(b []byte, from, to int64) (int64, error) {
 	if err := faulty(to - from); err != nil {
 		return 0, err
@@ -22,16 +24,17 @@ func Commit(b []byte, from, to int64) (int64, error) {
 	return touchable(b, from, to)
 }
 
-// Unmap ends what was mapped or reserved. Nothing may look at it any more.
+// Unmap releases mapped or reserved memory, which must not be accessed any more.
 func Unmap(b []byte) {
 	mapped.Add(-int64(len(b)))
 	unmap(b)
 }
 
-// Mapped is the bytes that are mapped or reserved now.
+// Mapped is the bytes mapped or reserved now.
 func Mapped() int64 { return mapped.Load() }
 
-// Fault is for tests: f is asked before memory is had, of how many bytes, and its error is what comes of it. Nil ends that.
+// Fault is for tests: f is called with the bytes of each request, and its error makes the request
+// fail. Nil ends this.
 func Fault(f func(n int64) error) {
 	if f == nil {
 		fault.Store(nil)

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// pages is n zero bytes, or an error if there are none to be had, as far as Go lets us know.
+// pages is n zero bytes, or an error, as far as Go reports a lack of memory.
 func pages(n int64) (b []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -26,5 +26,5 @@ func pages(n int64) (b []byte, err error) {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n), nil
 }
 
-// unmap leaves them to the garbage collector.
+// unmap leaves the bytes to the garbage collector.
 func unmap([]byte) {}

@@ -4,8 +4,8 @@ package arena
 
 func addresses(n int64) ([]byte, error) { return pages(n) }
 
-// touchable does nothing: what was reserved is there.
+// touchable does nothing: reserved bytes are accessible.
 func touchable(_ []byte, from, to int64) (int64, error) { return max(0, to-from), nil }
 
-// Resident is what was mapped.
+// Resident is the mapped bytes.
 func Resident(b []byte) int64 { return int64(len(b)) }

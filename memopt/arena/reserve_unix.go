@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addresses is n bytes that nobody may touch.
+// addresses reserves n bytes that cannot be accessed.
 func addresses(n int64) ([]byte, error) {
 	switch {
 	case n == 0:
@@ -21,7 +21,8 @@ func addresses(n int64) ([]byte, error) {
 	return unix.Mmap(-1, 0, int(n), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 }
 
-// Resident is how many bytes of what was mapped or reserved take memory now; all of them where the system does not tell.
+// Resident is the bytes of mapped or reserved memory that are in physical memory; all of them if
+// the system does not say.
 func Resident(b []byte) int64 {
 	if len(b) == 0 {
 		return 0
@@ -37,7 +38,7 @@ func Resident(b []byte) int64 {
 	return n * int64(page)
 }
 
-// touchable has a range of addresses hold zeros, in whole pages.
+// touchable makes whole pages around a range accessible, filled with zeros.
 func touchable(b []byte, from, to int64) (int64, error) {
 	if from >= to {
 		return 0, nil

@@ -2,28 +2,28 @@ package loader
 
 import "memopt/memopt/arena"
 
-// Host is the device whose memory is the process's own.
+// Host is a device whose memory is the process's own.
 type Host struct{}
 
-// NewHost gives it.
+// NewHost makes one.
 func NewHost() Host { return Host{} }
 
-// hostMemory is a mapping outside Go's heap, which goes back to the system at once.
+// hostMemory is a mapping outside Go's heap, which is returned to the system at once.
 type hostMemory []byte
 
-// Bytes are the block's.
+// Bytes is the block's memory.
 func (m hostMemory) Bytes() []byte { return m }
 
-// Granted is its size.
+// Granted is the block's size.
 func (m hostMemory) Granted() int64 { return int64(len(m)) }
 
-// Free gives it back.
+// Free unmaps the block.
 func (m hostMemory) Free() { arena.Unmap(m) }
 
-// Name is cpu.
+// Name returns "cpu".
 func (Host) Name() string { return "cpu" }
 
-// Unified is true.
+// Unified returns true.
 func (Host) Unified() bool { return true }
 
 // Take maps memory.
@@ -35,7 +35,7 @@ func (Host) Take(n int64) (Memory, error) {
 // Stage maps memory.
 func (h Host) Stage(n int64) (Memory, error) { return h.Take(n) }
 
-// Copy copies.
+// Copy copies bytes.
 func (Host) Copy(moves []Move) error {
 	for _, m := range moves {
 		copy(m.To.Bytes()[m.ToAt:m.ToAt+m.Bytes], m.From.Bytes()[m.FromAt:m.FromAt+m.Bytes])
@@ -43,7 +43,7 @@ func (Host) Copy(moves []Move) error {
 	return nil
 }
 
-// Driver says nothing.
+// Driver returns false: there is no driver.
 func (Host) Driver() (usage, budget int64, ok bool) { return 0, 0, false }
 
 // Close does nothing.

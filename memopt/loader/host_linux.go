@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// resident is the process's memory as the system counts it.
+// resident is the process's resident memory as the system counts it.
 type resident struct{ anon, file, shmem int64 }
 
 func hostNow() (m resident) {
@@ -25,13 +25,13 @@ func hostNow() (m resident) {
 	return m
 }
 
-// highWater is the most that was resident since the last reset.
+// highWater is the peak of resident memory since the last reset.
 func highWater() int64 { return status()["VmHWM"] << 10 }
 
-// resetHighWater begins a new mark; where the system does not let it the old one stays.
+// resetHighWater resets the peak, if the system allows it.
 func resetHighWater() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
-// status are the sizes of /proc/self/status, in KiB.
+// status is the sizes in /proc/self/status, in KiB.
 func status() map[string]int64 {
 	sizes := map[string]int64{}
 	data, err := os.ReadFile("/proc/self/status")
@@ -47,14 +47,14 @@ func status() map[string]int64 {
 	return sizes
 }
 
-// goHeap is what Go's heap takes: the mappings near one of its objects.
+// goHeap is the anonymous memory of Go's heap: of mappings near one of its objects.
 func goHeap() (bytes int64) {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
-	const near = 40 // bits: the runtime puts nothing else there
+	const near = 40 // bits: only the runtime uses these addresses
 	object := uint64(uintptr(unsafe.Pointer(new([64]byte)))) >> near
 	inside := false
 	for lines := bufio.NewScanner(f); lines.Scan(); {

@@ -4,7 +4,7 @@ package loader
 
 type resident struct{ anon, file, shmem int64 }
 
-// What the process takes is only asked of Linux.
+// The process's memory is measured on Linux only.
 
 func hostNow() resident { return resident{} }
 func highWater() int64  { return 0 }

@@ -1,18 +1,18 @@
-// Package loader brings weights from their files to a device, in one of four modes, and
-// counts what that takes: the table of phases of a load.
+// Package loader loads weights from their files to a device, in one of four modes, and measures the
+// memory of each phase of a load.
 //
 //	d := loader.NewHost()                      // or a Vulkan device's memory
 //	r := loader.NewRecorder(d)
 //	w, err := loader.Upload(ctx, d, weights, loader.Options{Mode: loader.Streamed}, r)
 //	defer w.Free()
 //
-// W is all weights, w the largest, A the activations, c the ring that weights stream through. What a load takes
-// at most, device and host together:
+// W is the bytes of all weights, w of the largest, A of activations, c of the ring buffer that
+// weights stream through. The most memory of device and host together during a load:
 //
-//	eager     2W + A + w           everything is read, activations are there first, copies are dropped at the end
-//	lazy      max(W + A, W + 2w)   everything is read, each weight's copy is dropped once it is uploaded
-//	streamed  max(W + A, W + c)    pieces of the mapped file go through the ring; the host holds nothing
-//	inplace   W + A                read into memory that the processor sees too
+//	eager     2W + A + w           all weights are read first, activations are allocated before, copies are freed at the end
+//	lazy      max(W + A, W + 2w)   all weights are read first, each copy is freed after its upload
+//	streamed  max(W + A, W + c)    chunks of the mapped file pass through the ring; the host holds nothing
+//	inplace   W + A                weights are read into device memory that the processor can address
 package loader
 
 import (
@@ -25,7 +25,7 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Mode is how weights get to the device.
+// Mode is how weights reach the device.
 type Mode string
 
 // The modes.
@@ -36,18 +36,18 @@ const (
 	InPlace  Mode = "inplace"
 )
 
-// modes is the table of them.
+// modes is the table of modes.
 var modes = []struct {
 	mode Mode
-	// formula is the most that device and host hold together, and high works it out.
+	// formula is the most memory of device and host together; high evaluates it.
 	formula string
 	high    func(s Sizes) int64
-	// device is the most of it that the device holds.
+	// device is the most memory of the device.
 	device func(s Sizes) int64
 	upload func(u *upload) error
-	// first says that activations are there before weights.
+	// first: activations are allocated before weights.
 	first bool
-	// reads says that all weights are read into memory before.
+	// reads: all weights are read into memory first.
 	reads bool
 }{
 	{Streamed, "max(W + A, W + c)", func(s Sizes) int64 { return max(s.W+s.A, s.W+s.C) }, func(s Sizes) int64 { return max(s.W+s.A, s.W+s.C) }, (*upload).streamed, false, false},
@@ -56,7 +56,7 @@ var modes = []struct {
 	{InPlace, "W + A", func(s Sizes) int64 { return s.W + s.A }, func(s Sizes) int64 { return s.W + s.A }, (*upload).inPlace, false, false},
 }
 
-// Modes are the names of all modes.
+// Modes lists the names of all modes.
 func Modes() (names []string) {
 	for _, m := range modes {
 		names = append(names, string(m.mode))
@@ -73,34 +73,34 @@ func (m Mode) row() int {
 	panic("loader: no mode is named " + string(m))
 }
 
-// Formula is the most that device and host hold together while a mode loads.
+// Formula is the most memory of device and host together in a mode.
 func (m Mode) Formula() string { return modes[m.row()].formula }
 
-// ActivationsFirst says that activations are bound before weights are uploaded.
+// ActivationsFirst reports whether activations are allocated before weights are uploaded.
 func (m Mode) ActivationsFirst() bool { return modes[m.row()].first }
 
-// Sizes are what the formulas are of, in bytes as they lie on the device.
+// Sizes are the variables of the formulas, in bytes on the device.
 type Sizes struct {
 	W       int64 // all weights
 	Largest int64 // w
 	A       int64 // activations, inputs and work space
 	C       int64 // the ring; no larger than W
-	Rise    int64 // of weights that come one by one, the most with what each passes through: at most W + w
+	Rise    int64 // most bytes when weights are uploaded one by one through staging memory of their size: at most W + w
 }
 
-// High is the most that device and host hold together.
+// High is the most memory of device and host together.
 func (m Mode) High(s Sizes) int64 { return modes[m.row()].high(s) }
 
-// Device is the most that the device holds.
+// Device is the most memory of the device.
 func (m Mode) Device(s Sizes) int64 { return modes[m.row()].device(s) }
 
-// align is where weights begin: a multiple of it.
+// align is the alignment of weights.
 const align = 256
 
-// aligned is the room that n bytes take.
+// aligned rounds n up to it.
 func aligned(n int64) int64 { return (n + align - 1) / align * align }
 
-// Weight is the numbers of one, which a file mostly holds. From may have a method ReleasePages.
+// Weight is one weight; From, usually a file, may have a method ReleasePages.
 type Weight struct {
 	Name  string
 	Bytes int64
@@ -109,7 +109,7 @@ type Weight struct {
 	}
 }
 
-// release lets go of the pages of the file that reading brought in.
+// release releases the pages of the file that were read.
 func (w Weight) release() {
 	if p, ok := w.From.(interface{ ReleasePages() }); ok {
 		p.ReleasePages()
@@ -123,7 +123,7 @@ func (w Weight) read(p []byte, off int64) error {
 	return nil
 }
 
-// SizesOf are those of weights, with a ring of c bytes.
+// SizesOf computes the sizes of weights, with a ring of c bytes.
 func SizesOf(ws []Weight, activations, c int64) Sizes {
 	s := Sizes{A: activations}
 	for _, w := range ws {
@@ -135,9 +135,9 @@ func SizesOf(ws []Weight, activations, c int64) Sizes {
 	return s
 }
 
-// Memory is a block of it.
+// Memory is a block of memory.
 type Memory interface {
-	Bytes() []byte // as the processor sees it; nil where it does not
+	Bytes() []byte // nil: the processor cannot address it
 	Granted() int64
 	Free()
 }
@@ -151,28 +151,30 @@ type Move struct {
 	Bytes  int64
 }
 
-// Device is where weights go.
+// Device is the device to load to.
 type Device interface {
 	Name() string
-	// Unified says that its memory is the machine's own, where the process's is too.
+	// Unified reports whether its memory is the machine's own, like the process's.
 	Unified() bool
-	// Take gives memory of the device's, and Stage such that the processor writes and the device copies from.
+	// Take allocates memory of the device; Stage memory that the processor writes and the device
+	// copies from.
 	Take(n int64) (Memory, error)
 	Stage(n int64) (Memory, error)
-	// Copy carries moves out and waits for them.
+	// Copy executes moves and waits for them.
 	Copy([]Move) error
-	// Driver is what the driver says that this process uses, and may use; ok is false where it does not say.
+	// Driver is the driver's count of this process's memory, and its budget; ok is false if it does
+	// not say.
 	Driver() (usage, budget int64, ok bool)
 	Close() error
 }
 
-// DefaultChunk is the ring of streamed loads.
+// DefaultChunk is the default size of the ring.
 const DefaultChunk = 16 << 20
 
 // Options of a load.
 type Options struct {
 	Mode  Mode
-	Chunk int64 // bytes of the ring; 0 is DefaultChunk
+	Chunk int64 // bytes of the ring; 0: DefaultChunk
 }
 
 func (o Options) chunk() int64 {
@@ -182,22 +184,22 @@ func (o Options) chunk() int64 {
 	return max(o.Chunk, LeastChunk)
 }
 
-// LeastChunk is the least ring: below that each copy is more call than copy.
+// LeastChunk is the least size of the ring: in smaller chunks the calls would dominate.
 const LeastChunk = 64 << 10
 
-// Loaded is weights on a device.
+// Loaded is loaded weights.
 type Loaded struct {
 	places []place // in the order of the weights
 	blocks []*held
 }
 
-// place is where a weight is.
+// place is the position of a weight.
 type place struct {
 	In        Memory
 	At, Bytes int64
 }
 
-// Free gives the memory back.
+// Free frees the memory.
 func (l *Loaded) Free() {
 	for _, b := range l.blocks {
 		b.free()
@@ -205,10 +207,10 @@ func (l *Loaded) Free() {
 	l.blocks, l.places = nil, nil
 }
 
-// HostCopies are weights as the modes that read everything hold them.
+// HostCopies is copies of all weights in host memory, for modes that read everything first.
 type HostCopies struct{ copies []*held }
 
-// upload is one load going on.
+// upload is a load in progress.
 type upload struct {
 	ctx    context.Context
 	d      Device
@@ -219,13 +221,13 @@ type upload struct {
 	out    *Loaded
 }
 
-// ReadAll reads all weights into memory, where the mode does that before anything else; nil where it does not.
+// ReadAll reads all weights into memory if the mode requires it, else it returns nil.
 func ReadAll(ctx context.Context, ws []Weight, m Mode, r *Recorder) (*HostCopies, error) {
 	if !modes[m.row()].reads {
 		return nil, nil
 	}
 	h, read := &HostCopies{}, false
-	defer func() { // by an error, or by whoever ends the context
+	defer func() { // after an error, or a panic when the context ends
 		if !read {
 			h.Free()
 		}
@@ -245,7 +247,7 @@ func ReadAll(ctx context.Context, ws []Weight, m Mode, r *Recorder) (*HostCopies
 	return h, nil
 }
 
-// Free gives back those that are left.
+// Free frees the remaining copies.
 func (h *HostCopies) Free() {
 	if h == nil {
 		return
@@ -256,7 +258,7 @@ func (h *HostCopies) Free() {
 	h.copies = nil
 }
 
-// inPieces calls f for pieces of a weight one after the other, and lets go of the file's pages after each.
+// inPieces calls f for consecutive pieces of a weight, and releases the file's pages after each.
 func inPieces(w Weight, f func(at, n int64) error) error {
 	const most = 4 << 20
 	for at := int64(0); at < w.Bytes; at += most {
@@ -268,12 +270,13 @@ func inPieces(w Weight, f func(at, n int64) error) error {
 	return nil
 }
 
-// Upload brings weights to the device. copies are what ReadAll gave. Where it fails nothing is left there.
+// Upload loads weights to the device. copies is the result of ReadAll. If it fails, nothing is left
+// on the device.
 func Upload(ctx context.Context, d Device, ws []Weight, o Options, copies *HostCopies, r *Recorder) (*Loaded, error) {
 	u := &upload{ctx: ctx, d: d, ws: ws, o: o, r: r, copies: copies, out: &Loaded{}}
 	defer copies.Free()
 	loaded := false
-	defer func() { // by an error, or by whoever ends the context
+	defer func() { // after an error, or a panic when the context ends
 		if !loaded {
 			u.out.Free()
 		}
@@ -285,7 +288,7 @@ func Upload(ctx context.Context, d Device, ws []Weight, o Options, copies *HostC
 	return u.out, nil
 }
 
-// whole takes one block for all weights, each at its place.
+// whole allocates one block for all weights.
 func (u *upload) whole() (*held, error) {
 	total := int64(0)
 	for _, w := range u.ws {
@@ -303,7 +306,8 @@ func (u *upload) whole() (*held, error) {
 	return b, nil
 }
 
-// streamed sends pieces through the two halves of a ring: while one is copied the other is filled.
+// streamed uploads chunks through the two halves of a ring: one is filled while the other is
+// copied.
 func (u *upload) streamed() (err error) {
 	to, err := u.whole()
 	if err != nil {
@@ -322,10 +326,10 @@ func (u *upload) streamed() (err error) {
 	u.r.uploading()
 	room := ring.Bytes()
 	if room == nil {
-		return errors.New("the processor does not see the memory that weights are staged in")
+		return errors.New("the processor cannot address the memory for staging weights")
 	}
 	var moves []Move
-	at, used := int64(0), int64(0) // of the half being filled
+	at, used := int64(0), int64(0) // of the half that is being filled
 	copied := make(chan error, 1)
 	copied <- nil // the other half is free
 	flush := func() error {
@@ -341,7 +345,7 @@ func (u *upload) streamed() (err error) {
 		moves, at, used = nil, half-at, 0
 		return nil
 	}
-	defer func() { err = errors.Join(err, <-copied) }() // nothing may copy from memory that is given back
+	defer func() { err = errors.Join(err, <-copied) }() // wait: the copy reads from the ring
 	for i, w := range u.ws {
 		for off := int64(0); off < w.Bytes; {
 			stop.Poll(u.ctx)
@@ -363,7 +367,7 @@ func (u *upload) streamed() (err error) {
 	return flush()
 }
 
-// inPlace reads straight into the device's memory.
+// inPlace reads into the device's memory.
 func (u *upload) inPlace() error {
 	to, err := u.whole()
 	if err != nil {
@@ -372,7 +376,7 @@ func (u *upload) inPlace() error {
 	u.r.uploading()
 	room := to.Bytes()
 	if room == nil {
-		return &UnsuitedError{InPlace, u.d.Name() + " has memory that the processor does not see, and in place is only where it does; take mode streamed"}
+		return &UnsuitedError{InPlace, u.d.Name() + " has memory that the processor cannot address, as mode inplace requires; use mode streamed"}
 	}
 	for i, w := range u.ws {
 		at := u.out.places[i].At
@@ -386,7 +390,7 @@ func (u *upload) inPlace() error {
 	return nil
 }
 
-// lazy takes memory of the device weight by weight, and drops each one's copy at once.
+// lazy allocates device memory weight by weight, and frees each copy after its upload.
 func (u *upload) lazy() error {
 	u.r.uploading()
 	for i, w := range u.ws {
@@ -407,7 +411,7 @@ func (u *upload) lazy() error {
 	return nil
 }
 
-// eager has memory of the device for all weights, and drops the copies at the end.
+// eager allocates device memory for all weights, and frees the copies at the end.
 func (u *upload) eager() error {
 	all, err := u.whole()
 	if err != nil {
@@ -424,7 +428,7 @@ func (u *upload) eager() error {
 	return nil
 }
 
-// staged brings the copy of a weight to its place by memory of its own size.
+// staged uploads a weight through staging memory of its size.
 func (u *upload) staged(i int, place func() (*held, int64, error)) (*held, error) {
 	stage, err := u.r.stage(aligned(u.ws[i].Bytes))
 	if err != nil {
@@ -439,7 +443,7 @@ func (u *upload) staged(i int, place func() (*held, int64, error)) (*held, error
 	return to, u.d.Copy([]Move{{stage.Memory, 0, to.Memory, at, u.ws[i].Bytes}})
 }
 
-// UnsuitedError says why a device has no use for a mode.
+// UnsuitedError is the error that a mode does not suit a device.
 type UnsuitedError struct {
 	Mode Mode
 	Why  string

@@ -11,7 +11,7 @@ import (
 	"memopt/memopt/stop"
 )
 
-// made are weights of random bytes.
+// made makes weights of random bytes.
 func made(sizes ...int64) (ws []Weight, all [][]byte) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i, n := range sizes {
@@ -25,7 +25,7 @@ func made(sizes ...int64) (ws []Weight, all [][]byte) {
 	return ws, all
 }
 
-// hidden is a device whose memory the processor does not see.
+// hidden is a device whose memory the processor cannot address.
 type hidden struct{ Host }
 
 type unseen struct{ hostMemory }
@@ -44,7 +44,7 @@ func (h hidden) Copy(moves []Move) error {
 	return nil
 }
 
-// short is a device that gives so many blocks and no more.
+// short is a device with a limited number of blocks.
 type short struct {
 	Host
 	left *int
@@ -61,8 +61,8 @@ func (s short) Take(n int64) (Memory, error) {
 
 func (s short) Stage(n int64) (Memory, error) { return s.Take(n) }
 
-// TestEveryModeLoadsEveryByte: odd sizes, weights larger than the ring, smaller and empty ones; and what the book counts
-// stays within what the mode promises, to the byte.
+// TestEveryModeLoadsEveryByte: odd sizes, weights larger and smaller than the ring, and empty ones;
+// and the counted memory stays within the mode's formula, to the byte.
 func TestEveryModeLoadsEveryByte(t *testing.T) {
 	for _, sizes := range [][]int64{
 		{1, 3, 0, 4097, 300_001, 5, 70_000, 70_000},
@@ -143,7 +143,7 @@ func TestEveryModeLoadsEveryByte(t *testing.T) {
 	}
 }
 
-// TestFailuresLeaveNothing: a device that refuses any one of its blocks holds nothing afterwards.
+// TestFailuresLeaveNothing: if any of its allocations fails, a device holds nothing afterwards.
 func TestFailuresLeaveNothing(t *testing.T) {
 	ws, _ := made(100_000, 5, 70_000)
 	for _, name := range Modes() {

@@ -10,20 +10,20 @@ import (
 	"memopt/memopt/arena"
 )
 
-// Counts are bytes of one owner.
+// Counts is the bytes of one owner.
 type Counts struct {
 	Owner     string `json:"owner"`
 	Requested int64  `json:"requested"`
 	Granted   int64  `json:"granted"`
 }
 
-// Gauge is a figure at the end of a phase and the most of it inside.
+// Gauge is a figure at the end of a phase, and its peak during the phase.
 type Gauge struct {
 	Point int64 `json:"point"`
 	High  int64 `json:"high"`
 }
 
-// Driver is what the driver of a device says of this process.
+// Driver is the driver's count of this process's memory, and its budget.
 type Driver struct {
 	Usage  int64 `json:"usage"`
 	Budget int64 `json:"budget"`
@@ -33,43 +33,46 @@ type Driver struct {
 type Phase struct {
 	Name string `json:"phase"`
 	What string `json:"what"`
-	// Device is what was asked of the device, by the book; to the byte. The point of an upload is where it begins.
+	// Device is the bytes requested from the device, as counted here. For an upload, Point is where
+	// it begins.
 	Device  Gauge    `json:"device"`
 	Granted Gauge    `json:"device_granted"`
 	Owners  []Counts `json:"owners"`           // at the end of the phase
-	Driver  *Driver  `json:"driver,omitempty"` // nil where the driver does not tell
-	// Copies is what the host holds of weights, by the book.
+	Driver  *Driver  `json:"driver,omitempty"` // nil: the driver does not say
+	// Copies is the host's copies of weights, as counted here.
 	Copies Gauge `json:"host_copies"`
-	// Both is device and host copies together.
+	// Both is device memory and host copies together.
 	Both Gauge `json:"both"`
-	// What the operating system says of the process.
+	// The following is what the operating system says of the process.
 	Anon Gauge `json:"host_anon"`
-	// System is what no file is behind: anonymous memory and what is shared, which drivers for the processor have
-	// for device memory.
+	// System is memory without a file behind it: anonymous memory, and shared memory, which drivers
+	// of CPU devices use for device memory.
 	System Gauge `json:"host_system"`
 	File   int64 `json:"host_file"`
 	Shmem  int64 `json:"host_shmem"`
 	RSS    Gauge `json:"host_rss"`
-	// Of System, Heap is what lives in Go's heap, Go what the heap takes with garbage and goroutines'
-	// stacks, On the device's memory, and Rest all else but copies of weights: the program's data, what Go's runtime and the
-	// driver hold for themselves (compiled kernels, descriptors), and threads' stacks.
+	// Parts of System: Heap is live objects in Go's heap, Go the heap with garbage and goroutine
+	// stacks, On the device's memory, and Rest everything else but copies of weights: the program's
+	// data, memory of Go's runtime and of the driver (compiled kernels, descriptors), and thread
+	// stacks.
 	Heap int64 `json:"go_heap"`
 	Go   int64 `json:"go"`
 	On   int64 `json:"host_device"`
 	Rest int64 `json:"host_rest"`
-	// Promised is the most that the device should hold; −1 where nothing is promised.
+	// Promised is the most that the device should hold; −1: not promised.
 	Promised int64 `json:"promised"`
-	// PromisedHost is the most that System should come to; 0 where nothing is promised.
+	// PromisedHost is the most that System should be; 0: not promised.
 	PromisedHost int64 `json:"promised_host,omitempty"`
 }
 
-// Classes of owners, in the order of tables. Other is the device's own, which no plan counts.
+// Classes lists the owners in the order of tables. Other is memory of the device that no plan
+// counts.
 var Classes = []string{"weights", "gradients", "optimizer", "activations", "staging", "imported", Other}
 
-// Other is what no plan counts.
+// Other is memory that no plan counts.
 const Other = "other"
 
-// Owned is what a class has.
+// Owned is the counts of a class.
 func (p Phase) Owned(class string) Counts {
 	for _, o := range p.Owners {
 		if o.Owner == class {
@@ -79,37 +82,38 @@ func (p Phase) Owned(class string) Counts {
 	return Counts{Owner: class}
 }
 
-// Recorder keeps the book of a load, and makes the table.
+// Recorder counts the memory of a load, and makes the table of phases.
 type Recorder struct {
 	device Device
 	driven Driven
 	phases []Phase
-	open   *Phase // goes on
+	open   *Phase // the current phase
 	watch  *watch
-	// limit is of all that the book has; fits refuses what the machine does not have.
+	// limit binds all counted memory; fits refuses what the machine does not have.
 	limit *arena.Account
 	fits  func(int64) error
 
 	mu      sync.Mutex
 	owners  map[string]*Counts
-	now     Gauge // requested of the device
+	now     Gauge // requested from the device
 	granted Gauge
 	copies  Gauge
 	both    Gauge
-	begun   int64 // what the device held when an upload began; −1: none did
+	begun   int64 // bytes on the device when an upload began; −1: none has
 }
 
-// NewRecorder begins a table; the device may come later.
+// NewRecorder begins a table; the device may be set later.
 func NewRecorder() *Recorder {
 	return &Recorder{owners: map[string]*Counts{}, limit: arena.NewAccount(0), fits: func(int64) error { return nil }}
 }
 
-// Limit binds what device and host hold together by the book, 0 for none. Fits is asked before memory of the machine is taken.
+// Limit limits device and host memory together, as counted here; 0: no limit. Fits is called before
+// memory of the machine is taken.
 func (r *Recorder) Limit(bytes int64, fits func(int64) error) {
 	r.limit, r.fits = arena.NewAccount(bytes), fits
 }
 
-// Use is the device whose memory is counted from now on, or nil.
+// Use sets the device whose memory is counted from now on, or nil.
 func (r *Recorder) Use(d Device) {
 	r.device, r.driven = d, nil
 	if d != nil {
@@ -117,24 +121,25 @@ func (r *Recorder) Use(d Device) {
 	}
 }
 
-// Driven is what a driver tells of a device.
+// Driven is what a driver reports of a device.
 type Driven interface {
-	// Unified says that its memory is the machine's own, where the process's is too.
+	// Unified reports whether its memory is the machine's own, like the process's.
 	Unified() bool
-	// Driver is what the driver says that this process uses, and may use; ok is false where it does not say.
+	// Driver is the driver's count of this process's memory, and its budget; ok is false if it does
+	// not say.
 	Driver() (usage, budget int64, ok bool)
 }
 
-// Watch is the device that somebody else takes memory of, and counts it.
+// Watch sets a device whose memory the caller allocates and counts.
 func (r *Recorder) Watch(d Driven) { r.driven = d }
 
-// held is memory in the book.
+// held is counted memory.
 type held struct {
 	Memory
 	r         *Recorder
 	owner     string
 	requested int64
-	granted   int64 // which a block that was given back does not tell
+	granted   int64 // a freed block does not know it
 	once      sync.Once
 }
 
@@ -164,7 +169,7 @@ func (r *Recorder) enter(owner string, n int64, get func(int64) (Memory, error))
 	return h, nil
 }
 
-// host takes memory of the process for a copy.
+// host allocates memory of the process for a copy.
 func (r *Recorder) host(n int64) (*held, error) {
 	if err := r.limit.Take(ownerHost, n); err != nil {
 		return nil, err
@@ -182,13 +187,13 @@ func (r *Recorder) host(n int64) (*held, error) {
 	return h, nil
 }
 
-// refused gives back what the account has of memory that could not be had, and tells what there is.
+// refused takes memory that could not be allocated off the account, and returns the error.
 func (r *Recorder) refused(owner string, n int64, err error) error {
 	r.limit.Give(owner, n)
 	return r.limit.Short(owner, n, err)
 }
 
-// ownerHost is what the book calls copies in the host's memory.
+// ownerHost is the owner of copies in host memory.
 const ownerHost = "host"
 
 func (h *held) free() {
@@ -199,20 +204,20 @@ func (h *held) free() {
 	})
 }
 
-// Activations takes memory for them.
+// Activations allocates memory for activations.
 func (r *Recorder) Activations(n int64) (free func(), err error) {
 	h, err := r.take("activations", n)
 	if err != nil {
 		return nil, err
 	}
-	// Memory is there when it is touched.
+	// Touch each page, so that it takes memory.
 	for b, i := h.Bytes(), 0; i < len(b); i += os.Getpagesize() {
 		b[i] = 0
 	}
 	return h.free, nil
 }
 
-// Count enters memory of the device, or takes it out where bytes are below zero.
+// Count adds memory of the device, or removes it if bytes are negative.
 func (r *Recorder) Count(owner string, requested, granted int64) { r.count(owner, requested, granted) }
 
 func (r *Recorder) count(owner string, n, granted int64) {
@@ -242,14 +247,14 @@ func (g *Gauge) add(n int64) {
 	g.High = max(g.High, g.Point)
 }
 
-// uploading notes the moment at which an upload has its memory and begins.
+// uploading marks the moment when an upload has its memory and begins.
 func (r *Recorder) uploading() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.begun = r.now.Point
 }
 
-// Do is one phase: what happens in it, and what the device should hold at most; −1 promises nothing.
+// Do runs one phase. promised is the most that the device should hold; −1: not promised.
 func (r *Recorder) Do(name, what string, promised int64, f func() error) error {
 	r.Begin(name, what, promised)
 	if err := f(); err != nil {
@@ -261,7 +266,7 @@ func (r *Recorder) Do(name, what string, promised int64, f func() error) error {
 	return nil
 }
 
-// Begin is where a phase begins, and the one before ends.
+// Begin ends the current phase and begins another.
 func (r *Recorder) Begin(name, what string, promised int64) {
 	r.End()
 	r.mu.Lock()
@@ -275,14 +280,14 @@ func (r *Recorder) Begin(name, what string, promised int64) {
 	r.watch = newWatch()
 }
 
-// Promise sets what the phase that goes on should hold at most.
+// Promise sets what device and host should hold at most in the current phase.
 func (r *Recorder) Promise(device, host int64) {
 	if r.open != nil {
 		r.open.Promised, r.open.PromisedHost = device, host
 	}
 }
 
-// End is where a phase ends; none may go on.
+// End ends the current phase, if there is one.
 func (r *Recorder) End() {
 	if p := r.open; p != nil {
 		r.open = nil
@@ -292,7 +297,7 @@ func (r *Recorder) End() {
 	}
 }
 
-// point fills in what there is now.
+// point fills in the figures at the end of a phase.
 func (r *Recorder) point(p *Phase) {
 	high := highWater()
 	debug.FreeOSMemory()
@@ -330,25 +335,24 @@ func (r *Recorder) point(p *Phase) {
 		p.On = p.Granted.Point
 		if d, tells := r.driven.(interface{ Resident() int64 }); tells {
 			p.On = d.Resident()
-		} else if p.Shmem > 0 { // where such drivers have it, as it is touched
+		} else if p.Shmem > 0 { // such drivers use shared memory, which counts when touched
 			p.On = min(p.On, p.Shmem)
 		}
 	}
 	p.Rest = p.System.Point - p.Go - p.Copies.Point - p.On
 }
 
-// Phases is the table.
+// Phases returns the table.
 func (r *Recorder) Phases() []Phase { return r.phases }
 
-// Held is what the device holds now.
+// Held is the bytes on the device now.
 func (r *Recorder) Held() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now.Point
 }
 
-// watch looks at the process's own memory again and again: the system keeps a high-water mark of all resident
-// memory alone.
+// watch samples the process's memory, since the system keeps a peak for all resident memory only.
 type watch struct {
 	stop, done   chan struct{}
 	anon, system int64
@@ -385,10 +389,10 @@ func (w *watch) end() (anon, system int64) {
 	return w.anon, w.system
 }
 
-// Rule says how the memory of a device and of the process are combined.
+// Rule says how device memory relates to resident memory.
 func Rule(unified bool) string {
 	if unified {
-		return "device memory is the machine's: it is part of what is resident"
+		return "device memory is the machine's: resident memory includes it"
 	}
-	return "device memory is its own: resident memory and device are added"
+	return "the device has its own memory: resident memory does not include it"
 }

@@ -7,9 +7,9 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// replaceProducts makes a MatMul, and an Add if there is a third input, of each Gemm that is a plain product, in
-// the innermost of the graphs and those in its nodes. A second factor that it reads transposed is turned around
-// in the file, unless somebody else reads it too: then a turned copy is added.
+// replaceProducts replaces each Gemm that is a plain product by a MatMul, and an Add if it has a
+// bias, in the innermost of the graphs and in graphs of its nodes. A second factor that is read
+// transposed is transposed in the file; if it has other readers, a transposed copy is added.
 func replaceProducts(graphs []*onnx.DraftGraph, q *quantizer) {
 	g := graphs[len(graphs)-1]
 	var nodes []*onnx.DraftNode
@@ -28,7 +28,7 @@ func isProduct(n *onnx.DraftNode) bool {
 	return n.Op == "Gemm" && n.Domain == "" && len(n.Inputs) >= 2 && len(n.Outputs) == 1 && is(n, "alpha", 1) && is(n, "beta", 1) && is(n, "transA", 0)
 }
 
-// is reports whether an attribute is a number, or is not given.
+// is reports whether an attribute has a value, or is absent.
 func is(n *onnx.DraftNode, name string, want float64) bool {
 	switch x := n.Attr(name).(type) {
 	case nil:
@@ -41,7 +41,7 @@ func is(n *onnx.DraftNode, name string, want float64) bool {
 	return false
 }
 
-// product is the nodes that stand for one.
+// product is the nodes that replace a node.
 func (q *quantizer) product(graphs []*onnx.DraftGraph, n *onnx.DraftNode) []*onnx.DraftNode {
 	if !isProduct(n) {
 		return []*onnx.DraftNode{n}
@@ -70,7 +70,7 @@ func (q *quantizer) product(graphs []*onnx.DraftGraph, n *onnx.DraftNode) []*onn
 	return nodes
 }
 
-// turned is the name of an initializer's transpose.
+// turned is the name of an initializer's transpose, which it makes at the first call.
 func (q *quantizer) turned(graphs []*onnx.DraftGraph, name string) (string, bool) {
 	if as, is := q.transposes[name]; is {
 		return as, true
@@ -101,7 +101,7 @@ func (q *quantizer) turned(graphs []*onnx.DraftGraph, name string) (string, bool
 	return "", false
 }
 
-// places are where a graph's initializers are, by name.
+// places is the indices of a graph's initializers, by name.
 func (q *quantizer) places(g *onnx.DraftGraph) map[string]int {
 	if q.at[g] == nil {
 		q.at[g] = map[string]int{}
@@ -112,7 +112,8 @@ func (q *quantizer) places(g *onnx.DraftGraph) map[string]int {
 	return q.at[g]
 }
 
-// others counts the readers of each value that do not read it as the transposed factor of a plain product.
+// others counts the readers of each value, except for products that read it as their transposed
+// factor.
 func (q *quantizer) others() map[string]int {
 	if q.uses == nil {
 		q.uses = map[string]int{}
@@ -136,7 +137,7 @@ func (q *quantizer) others() map[string]int {
 	return q.uses
 }
 
-// foldable counts the products whose second factor is a weight behind a Transpose.
+// foldable counts the products whose second factor is the Transpose of a weight.
 func (q *quantizer) foldable(g *onnx.DraftGraph) {
 	turned := map[string]bool{}
 	for _, n := range g.Nodes {
@@ -177,7 +178,7 @@ func (q *quantizer) weightTurned(g *onnx.DraftGraph, n *onnx.DraftNode) (*onnx.D
 	return g.Tensors[i], len(perm) == last+1
 }
 
-// fold makes initializers of such nodes, under the names of what they give.
+// fold replaces these nodes by initializers with the names of their results.
 func (q *quantizer) fold(g *onnx.DraftGraph) {
 	outputs := map[string]bool{}
 	for _, v := range g.Outputs {

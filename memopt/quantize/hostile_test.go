@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestBrokenFiles: a file with any of its bytes changed or its end cut off gives a model or an error, and no file beside
-// an error.
+// TestBrokenFiles: a file with changed bytes, or cut off, gives a model, or an error and no file.
 func TestBrokenFiles(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "m.onnx"), filepath.Join(dir, "q.onnx")

@@ -16,7 +16,7 @@ import (
 	"memopt/memopt/weights"
 )
 
-// anonymous is the process's own memory.
+// anonymous is the process's anonymous memory.
 func anonymous(t *testing.T) (n int64) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -32,8 +32,8 @@ func anonymous(t *testing.T) (n int64) {
 	return 0
 }
 
-// TestWeightsAreNeverInMemory: quantizing 192 MiB of weights, those that are turned around too, takes no more of the
-// process's own memory than pieces of them.
+// TestWeightsAreNeverInMemory: quantizing 192 MiB of weights, some transposed, needs memory for
+// pieces of them only.
 func TestWeightsAreNeverInMemory(t *testing.T) {
 	b := graph.NewBuilder(graph.New(kernels.Library, "large"))
 	x, err := b.Define(graph.Input, "x", graph.Float32, graph.Dims(1, 4096))

@@ -10,12 +10,12 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// numbers are the floats of a weight in the order in which they are written: the file's, or
-// that of its matrices transposed.
+// numbers is the floats of a weight in the order in which they are written: that of the file, or
+// with its matrices transposed.
 type numbers struct {
 	tensor *onnx.DraftTensor
 	shape  []int64
-	// Of transposed ones: matrices of rows × cols in the file.
+	// If transposed: matrices of rows × cols in the file.
 	transposed bool
 	rows, cols int64
 }
@@ -30,10 +30,10 @@ func transposed(t *onnx.DraftTensor) *numbers {
 	return &numbers{tensor: t, shape: shape, transposed: true, rows: t.Shape[last-1], cols: t.Shape[last]}
 }
 
-// piece is how many numbers are in memory at a time.
+// piece is the number of elements in memory at a time.
 const piece = 1 << 16
 
-// each calls f with all numbers, some at a time. The slice is used again.
+// each calls f with all elements, in pieces. The slice is reused.
 func (x *numbers) each(f func(from int64, some []float32) error) error {
 	data, err := x.tensor.Numbers()
 	if err != nil {
@@ -84,7 +84,7 @@ func (x *numbers) each(f func(from int64, some []float32) error) error {
 	return nil
 }
 
-// write writes the floats themselves.
+// write writes the floats.
 func (x *numbers) write(w io.Writer) error {
 	var out []byte
 	return x.each(func(_ int64, some []float32) error {
@@ -97,23 +97,23 @@ func (x *numbers) write(w io.Writer) error {
 	})
 }
 
-// scheme is how the floats of a tensor become integers.
+// scheme is how the floats of a tensor are quantized.
 type scheme struct {
 	typ       graph.DType
 	symmetric bool
 	reduced   bool
-	least     float64 // range of a scale
+	least     float64 // smallest range of a channel
 	channels  int64
-	channel   func(i int64) int64 // of a number; nil where there is one
+	channel   func(i int64) int64 // of an element; nil: there is only one
 }
 
-// scale and zero point of one channel, and the farthest that rounding moved a number.
+// rounding is the scale and zero point of one channel.
 type rounding struct {
 	scale float32
 	zero  int32
 }
 
-// limits are the integers that the range of the floats is spread over.
+// limits is the range of integers that the range of floats is mapped to.
 func (s *scheme) limits() (low, high float64) {
 	switch {
 	case s.reduced && s.typ == graph.Int8:
@@ -159,7 +159,7 @@ func (s *scheme) roundings(x *numbers) ([]rounding, error) {
 	return all, nil
 }
 
-// rounding of a range that includes zero. The arithmetic is double, as upstream's is.
+// rounding computes the scale for a range that includes zero, in double precision as upstream does.
 func (s *scheme) rounding(low, high float32) rounding {
 	qlow, qhigh := s.limits()
 	if s.least > 0 {
@@ -181,7 +181,7 @@ func (s *scheme) rounding(low, high float32) rounding {
 	return rounding{float32(scale), int32(zero)}
 }
 
-// write writes the integers. worst gets the largest error that rounding made.
+// write writes the integers. worst is set to the largest error.
 func (s *scheme) write(w io.Writer, x *numbers, by []rounding, worst *float64) error {
 	low, high := float32(-128), float32(127)
 	if s.typ == graph.Uint8 {

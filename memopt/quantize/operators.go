@@ -9,16 +9,16 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// operator is how nodes of an operator are quantized. quantize adds the nodes that stand for one, or
-// gives a skip and adds nothing.
+// operator is how nodes of an operator are quantized. quantize adds the nodes that replace one, or
+// returns a skip and adds nothing.
 type operator struct {
 	domain   string
 	quantize func(s *scope, n *onnx.DraftNode) error
 }
 
-// operators is ONNX Runtime's table of dynamic quantization (its registries of integer
-// operators): a fixed one, by the names that files have. What is added for them, products of
-// integers, scales and casts, has the names that ONNX Runtime gives it.
+// operators is ONNX Runtime's table of dynamic quantization (its registries of integer operators),
+// a fixed list of names in files. Added nodes, integer products, scales and casts, have the names
+// that ONNX Runtime gives them.
 var operators map[string]operator
 
 func init() {
@@ -33,8 +33,8 @@ func init() {
 	}
 }
 
-// Operators are the names of those that can be quantized: a Gemm as the product that it is
-// rewritten to.
+// Operators lists the operators that can be quantized; a Gemm is quantized as the product that
+// replaces it.
 func Operators() []string {
 	names := []string{"Gemm"}
 	for name := range operators {
@@ -49,7 +49,8 @@ func (s *scope) factors(n *onnx.DraftNode, perAxis bool) (a, b quantized, err er
 	if len(n.Inputs) < 2 {
 		return a, b, skip{why: "has no second input"}
 	}
-	// The weight first: where it cannot be rounded nothing is added. Upstream has the nodes of the activation in front.
+	// Quantize the weight first: if that fails, nothing is added. Upstream puts the activation's
+	// nodes in front.
 	before := len(s.nodes)
 	if b, err = s.weight(n.Inputs[1], s.o.weights(), -1, perAxis && s.o.PerChannel, true); err != nil {
 		return a, b, err
@@ -63,7 +64,7 @@ func (s *scope) factors(n *onnx.DraftNode, perAxis bool) (a, b quantized, err er
 	return a, b, nil
 }
 
-// scaled adds what makes floats of the integers that a node gives: result named out.
+// scaled adds the nodes that scale a node's integer result to floats, under the name out.
 func (s *scope) scaled(n *onnx.DraftNode, name, integers string, a, b quantized, out string) {
 	cast := integers + "_cast_output"
 	s.add(onnx.NewNode("Cast", integers+"_cast", []string{integers}, []string{cast}, graph.Attr{Name: "to", Value: int64(graph.Float32)}))
@@ -90,7 +91,7 @@ func suffixed(name, suffix string) string {
 
 func matMul(s *scope, n *onnx.DraftNode) error {
 	if len(n.Inputs) != 2 || len(n.Outputs) != 1 {
-		return skip{why: "has not two inputs and one output"}
+		return skip{why: "does not have two inputs and one output"}
 	}
 	_, t := s.initializer(n.Inputs[1])
 	if t == nil && !s.o.AnyProduct {
@@ -113,7 +114,7 @@ func matMul(s *scope, n *onnx.DraftNode) error {
 
 func conv(s *scope, n *onnx.DraftNode) error {
 	if len(n.Inputs) < 2 || len(n.Outputs) != 1 {
-		return skip{why: "has not two inputs and one output"}
+		return skip{why: "does not have two inputs and one output"}
 	}
 	for _, in := range n.Inputs[:2] {
 		if why := s.floats(in); why != "" {
@@ -153,7 +154,7 @@ func conv(s *scope, n *onnx.DraftNode) error {
 	return nil
 }
 
-// moved notes that a node moves 8-bit values: its result has the scale of what it reads.
+// moved adds a node that only moves 8-bit values: its result has the scale of its input.
 func (s *scope) moved(n *onnx.DraftNode, q quantized) {
 	out := n.Outputs[0]
 	s.done[out] = quantized{value: out + "_quantized", scale: q.scale, zero: q.zero}
@@ -163,7 +164,7 @@ func (s *scope) moved(n *onnx.DraftNode, q quantized) {
 
 func gather(s *scope, n *onnx.DraftNode) error {
 	if len(n.Inputs) != 2 || len(n.Outputs) != 1 {
-		return skip{why: "has not two inputs and one output"}
+		return skip{why: "does not have two inputs and one output"}
 	}
 	if t := s.tensors[n.Inputs[0]]; t == nil {
 		return skip{n.Inputs[0], "is computed, and is the table"}
@@ -186,12 +187,12 @@ func gather(s *scope, n *onnx.DraftNode) error {
 
 func transpose(s *scope, n *onnx.DraftNode) error {
 	if len(n.Inputs) != 1 || len(n.Outputs) != 1 {
-		return skip{why: "has not one input and one output"}
+		return skip{why: "does not have one input and one output"}
 	}
 	var q quantized
 	if s.o.Unasked {
 		if s.tensors[n.Inputs[0]] == nil {
-			return skip{why: "what it reads is computed"}
+			return skip{why: "its input is computed"}
 		}
 		if why := s.floats(n.Inputs[0]); why != "" {
 			return skip{n.Inputs[0], why}
@@ -206,7 +207,7 @@ func transpose(s *scope, n *onnx.DraftNode) error {
 			q, is = at.done[n.Inputs[0]]
 		}
 		if !is {
-			return skip{why: "what it reads is not in 8 bits"}
+			return skip{why: "its input is not quantized"}
 		}
 	}
 	if q.perAxis {
@@ -220,10 +221,10 @@ func transpose(s *scope, n *onnx.DraftNode) error {
 // lstm quantizes the weights of an LSTM, always to int8.
 func lstm(s *scope, n *onnx.DraftNode) error {
 	if len(n.Inputs) < 3 {
-		return skip{why: "has not three inputs"}
+		return skip{why: "has fewer than three inputs"}
 	}
 	if layout, ok := n.Attr("layout").(int64); ok && layout != 0 {
-		return skip{why: "has its batch first, which the quantized form has not"}
+		return skip{why: "has layout 1 (batch first), which the quantized form lacks"}
 	}
 	inputs := slices.Clone(n.Inputs)
 	for len(inputs) < 8 {
@@ -238,7 +239,7 @@ func lstm(s *scope, n *onnx.DraftNode) error {
 			return skip{name, why}
 		}
 		if len(t.Shape) != 3 {
-			return skip{name, "has not three dims"}
+			return skip{name, "does not have three dims"}
 		}
 		if _, is := s.done[name]; is {
 			return skip{name, "is quantized for another node"}
@@ -274,7 +275,7 @@ func lstm(s *scope, n *onnx.DraftNode) error {
 	return nil
 }
 
-// foreign adds a node of an operator of ONNX Runtime's own.
+// foreign adds a node of an operator of ONNX Runtime.
 func (s *scope) foreign(n *onnx.DraftNode) {
 	s.add(n)
 	if !slices.Contains(s.report.Foreign, n.Op) {
@@ -287,7 +288,7 @@ func attention(s *scope, n *onnx.DraftNode) error {
 		return skip{why: "has no bias"}
 	}
 	if n.Attr("qkv_hidden_sizes") != nil {
-		return skip{why: "has sizes of its own for queries, keys and values"}
+		return skip{why: "has the attribute qkv_hidden_sizes"}
 	}
 	for _, in := range n.Inputs[:2] {
 		if why := s.floats(in); why != "" {
@@ -317,7 +318,7 @@ func embedding(s *scope, n *onnx.DraftNode) error {
 		return skip{why: "has three outputs"}
 	}
 	if len(n.Inputs) < 7 {
-		return skip{why: "has not seven inputs"}
+		return skip{why: "has fewer than seven inputs"}
 	}
 	values, scales, zeros := []string{n.Inputs[0], n.Inputs[1]}, []string{}, []string{}
 	for _, in := range n.Inputs[2:7] {

@@ -1,14 +1,14 @@
-// Package quantize makes of a forward model one whose products are of 8-bit integers, as
-// ONNX Runtime's dynamic quantization does: weights are rounded in the file, activations while the
-// model runs, tensor by tensor.
+// Package quantize rewrites a forward model to compute products with 8-bit integers, as ONNX
+// Runtime's dynamic quantization does: weights are quantized in the file, activations when the
+// model runs, with one scale a tensor.
 //
 //	report, err := quantize.File(ctx, "model.onnx", "model.int8.onnx", quantize.Options{})
 //
-// The file is rewritten node by node under upstream's names: a MatMul becomes
-// DynamicQuantizeLinear, MatMulInteger, Cast and two Muls; a Gemm that is a plain product
-// becomes a MatMul and an Add first. What is not quantized stays byte for byte. Weights are read from
-// the mapped file twice, for their range and while the new file is written, and are never
-// in memory as a whole.
+// The file is rewritten node by node, with the names that upstream uses: a MatMul becomes
+// DynamicQuantizeLinear, MatMulInteger, Cast and two Muls; a Gemm that is a plain product first
+// becomes a MatMul and an Add. Everything else stays byte for byte. Weights are read from the
+// mapped file twice, for their range and while the new file is written, and are never in memory as
+// a whole.
 package quantize
 
 import (
@@ -20,24 +20,24 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// Options say what is quantized and how. The zero value is upstream's default: int8 weights, symmetric,
-// one scale a tensor, every operator that can be quantized.
+// Options select what is quantized and how. The zero value is upstream's default: int8 weights,
+// symmetric, one scale a tensor, all operators that can be quantized.
 type Options struct {
-	Weights      graph.DType // Int8 or Uint8; Invalid is Int8
+	Weights      graph.DType // Int8 or Uint8; Invalid: Int8
 	PerChannel   bool        // a scale for each output channel of a product
 	ReduceRange  bool        // 7 bits, for processors whose 8-bit sums saturate
-	Ops          []string    // operators to quantize; nil is all that can be
-	Nodes        []string    // names of the only nodes to quantize
-	Exclude      []string    // names of nodes to leave as they are
-	Symmetric    *bool       // ranges of weights; nil: of signed types
-	Activations  bool        // symmetric ranges of tables that nodes read as activations
-	AnyProduct   bool        // quantize a MatMul whose second factor is computed too
+	Ops          []string    // operators to quantize; nil: all that can be
+	Nodes        []string    // names of nodes to quantize; nil: all
+	Exclude      []string    // names of nodes not to quantize
+	Symmetric    *bool       // whether ranges of weights are; nil: those of signed types
+	Activations  bool        // ranges of tables that nodes read as activations are symmetric
+	AnyProduct   bool        // also quantize a MatMul whose second factor is computed
 	Subgraphs    bool        // quantize graphs in attributes
-	Unasked      bool        // quantize a Transpose of a weight too
-	MinRealRange float64     // least range that a scale is made for
-	Fold         bool        // take the Transpose of a weight for a weight
-	External     bool        // write weights to a file beside the model, whatever its size
-	// Types tells the element types of values that the file does not say; it is only asked where that matters.
+	Unasked      bool        // quantize a Transpose if it reads a weight, not if it reads a quantized value
+	MinRealRange float64     // smallest range to compute a scale for
+	Fold         bool        // treat the Transpose of a weight as a weight
+	External     bool        // write weights to a file beside the model, also of small models
+	// Types returns element types that the file does not have; it is called only if they matter.
 	Types func() map[string]graph.DType
 }
 
@@ -48,7 +48,7 @@ func (o *Options) weights() graph.DType {
 	return o.Weights
 }
 
-// symmetric is whether ranges of tensors that are rounded to a type are made symmetric.
+// symmetric reports whether ranges of tensors quantized to a type are symmetric.
 func (o *Options) symmetric(t graph.DType) bool {
 	switch {
 	case t != o.weights():
@@ -62,8 +62,8 @@ func (o *Options) symmetric(t graph.DType) bool {
 // oldestOpset is the first opset with DynamicQuantizeLinear.
 const oldestOpset = 11
 
-// File quantizes the model at path into the file at to. What it reports are the
-// tensors, those that were left alone with the reason.
+// File quantizes the model at path into the file at to. The report lists the quantized tensors, and
+// the others with the reason.
 func File(ctx context.Context, path, to string, o Options) (report *Report, err error) {
 	d, err := onnx.OpenDraft(ctx, path)
 	if err != nil {
@@ -107,20 +107,20 @@ func File(ctx context.Context, path, to string, o Options) (report *Report, err 
 	return q.report, nil
 }
 
-// OpsetError says that a file is for an opset without the operators that quantizing needs.
+// OpsetError is the error that a file's opset lacks the operators that quantizing needs.
 type OpsetError struct {
 	Path  string
 	Opset int
 }
 
 func (e *OpsetError) Error() string {
-	return fmt.Sprintf("%s is for opset %d, and quantizing needs %d or later", e.Path, e.Opset, oldestOpset)
+	return fmt.Sprintf("%s is for opset %d, but quantizing needs %d or later", e.Path, e.Opset, oldestOpset)
 }
 
 // microsoft is the domain of ONNX Runtime's own operators.
 const microsoft = "com.microsoft"
 
-// chosen reports why a node is not quantized by what was asked for; "" if it is.
+// chosen says why the options exclude a node; "" if they do not.
 func (o *Options) chosen(n *onnx.DraftNode, was string) string {
 	named := func(list []string) bool {
 		return n.Name != "" && (slices.Contains(list, n.Name) || was != "" && slices.Contains(list, was))

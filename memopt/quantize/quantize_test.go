@@ -17,7 +17,7 @@ import (
 
 func symmetric(on bool) *bool { return &on }
 
-// options are those of testdata/record.py, by name.
+// options lists those of testdata/record.py, by name.
 var options = map[string]Options{
 	"int8":       {},
 	"uint8":      {Weights: graph.Uint8},
@@ -39,8 +39,8 @@ func made(t *testing.T, model, option string) (path string, r *Report) {
 	return path, r
 }
 
-// TestNodesAndWeightsEqualUpstream: of every model and option the nodes, their names, and every bit of the
-// scales, zero points and integers are those that onnxruntime's quantize_dynamic writes.
+// TestNodesAndWeightsEqualUpstream: for every model and option the nodes, their names, and every
+// bit of scales, zero points and integers equal those written by onnxruntime's quantize_dynamic.
 func TestNodesAndWeightsEqualUpstream(t *testing.T) {
 	for _, model := range models {
 		for option := range options {
@@ -62,7 +62,7 @@ func TestNodesAndWeightsEqualUpstream(t *testing.T) {
 	}
 }
 
-// spelled is all of a model's nodes and initializers, a line each.
+// spelled is a model's nodes and initializers, one a line.
 func spelled(t *testing.T, path string) (lines []string) {
 	t.Helper()
 	d, err := onnx.OpenDraft(context.Background(), path)
@@ -96,7 +96,7 @@ func spelled(t *testing.T, path string) (lines []string) {
 	return lines
 }
 
-// TestOutputsEqualONNXRuntime: the quantized model computes here what onnxruntime computes with it.
+// TestOutputsEqualONNXRuntime: the quantized model computes the same here as in onnxruntime.
 func TestOutputsEqualONNXRuntime(t *testing.T) {
 	for _, model := range []string{"mlp", "text", "conv", "branches"} { // the LSTM becomes an operator of onnxruntime's own
 		for option := range options {
@@ -145,7 +145,7 @@ func TestOutputsEqualONNXRuntime(t *testing.T) {
 	}
 }
 
-// difference is the largest of two tensors, of the largest number in one.
+// difference is the largest difference of two tensors, relative to the largest element of one.
 func difference(got, want *graph.Tensor) float64 {
 	if !slices.Equal(got.Shape, want.Shape) {
 		return math.Inf(1)
@@ -157,7 +157,8 @@ func difference(got, want *graph.Tensor) float64 {
 	return worst / largest
 }
 
-// TestErrorsAreMeasured: a weight is moved by half a step of its scale at most, and by something.
+// TestErrorsAreMeasured: the reported error of a weight is above zero, and at most half a step of
+// its scale.
 func TestErrorsAreMeasured(t *testing.T) {
 	path, r := made(t, "mlp", "int8")
 	if len(r.Tensors) != 3 || r.WorstError <= 0 {
@@ -192,7 +193,7 @@ func TestSkippedHaveReasons(t *testing.T) {
 	for _, s := range r.Skipped {
 		why[s.Name] = s.Reason
 	}
-	for name, want := range map[string]string{"w3": "is excluded", "b1": "Add has no quantized form", "w4": "alpha = beta = 1", "b4": "no plain product"} {
+	for name, want := range map[string]string{"w3": "is excluded", "b1": "Add has no quantized form", "w4": "alpha = beta = 1", "b4": "not a plain product"} {
 		if !strings.Contains(why[name], want) {
 			t.Errorf("%s: %q does not say %q", name, why[name], want)
 		}

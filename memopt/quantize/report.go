@@ -8,7 +8,7 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// Report is what quantizing a file did.
+// Report says what was quantized.
 type Report struct {
 	Weights     string    `json:"weight_type"`
 	PerChannel  bool      `json:"per_channel"`
@@ -19,17 +19,17 @@ type Report struct {
 	Tensors     []*Tensor `json:"tensors"`
 	Skipped     []Skipped `json:"skipped"`
 	Nodes       []Node    `json:"nodes"`
-	Foreign     []string  `json:"-"` // operators of ONNX Runtime's own that the model has now
-	Foldable    int       `json:"-"` // products whose weight is behind a Transpose
+	Foreign     []string  `json:"-"` // ONNX Runtime's own operators in the new model
+	Foldable    int       `json:"-"` // products of a transposed weight
 
 	byName  map[string]*Tensor
 	reasons map[*onnx.DraftNode]skip
 	readers map[string][]reader
 	floats  []*onnx.DraftTensor
-	folded  map[string]string // names that transposes of weights got
+	folded  map[string]string // by weight: the name of its folded transpose
 }
 
-// Tensor is a weight that was rounded.
+// Tensor is a quantized weight.
 type Tensor struct {
 	Name       string  `json:"name"`
 	Shape      []int64 `json:"shape"`
@@ -37,11 +37,11 @@ type Tensor struct {
 	Scales     int64   `json:"scales"`
 	Before     int64   `json:"bytes_before"`
 	After      int64   `json:"bytes_after"`
-	WorstError float64 `json:"worst_error"`    // farthest that a number was moved
-	Kept       bool    `json:"kept,omitempty"` // as floats too, for a node that is not quantized
+	WorstError float64 `json:"worst_error"`    // largest change of an element
+	Kept       bool    `json:"kept,omitempty"` // also as floats, for a node that is not quantized
 }
 
-// Skipped is a float initializer that was left alone.
+// Skipped is a float initializer that is not quantized.
 type Skipped struct {
 	Name   string  `json:"name"`
 	Shape  []int64 `json:"shape"`
@@ -55,7 +55,7 @@ type Node struct {
 	Name      string `json:"name"`
 	Op        string `json:"op"`
 	Quantized bool   `json:"quantized"`
-	Value     string `json:"value,omitempty"` // that the reason is about
+	Value     string `json:"value,omitempty"` // the value that the reason is about
 	Reason    string `json:"reason,omitempty"`
 }
 
@@ -64,7 +64,7 @@ type reader struct {
 	op, name string
 }
 
-// before notes the initializers and who reads them, while nodes are still what they were.
+// before notes the initializers before nodes are replaced.
 func (r *Report) before(g *onnx.DraftGraph) {
 	for _, t := range g.Tensors {
 		r.Before += bytesOf(t)
@@ -100,13 +100,13 @@ func bytesOf(t *onnx.DraftTensor) int64 {
 	return t.Len()
 }
 
-// node notes what became of a node; no reason is that it was quantized.
+// node adds a node; an empty reason means that it is quantized.
 func (r *Report) node(where string, n *onnx.DraftNode, op, name string, reason skip) {
 	r.reasons[n] = reason
 	r.Nodes = append(r.Nodes, Node{Name: where + name, Op: op, Quantized: reason == skip{}, Value: reason.value, Reason: reason.why})
 }
 
-// word is a type as options call it.
+// word is the name of a type in options.
 func word(t graph.DType) string {
 	if t == graph.Uint8 {
 		return "uint8"
@@ -114,7 +114,7 @@ func word(t graph.DType) string {
 	return "int8"
 }
 
-// tensor begins the row of a weight.
+// tensor adds the row of a quantized weight.
 func (r *Report) tensor(where string, t *onnx.DraftTensor, p *scheme) *Tensor {
 	row := &Tensor{Name: where + t.Name, Shape: t.Shape, Type: word(p.typ), Scales: p.channels,
 		Before: t.Len(), After: t.Len()/4 + p.channels*5}
@@ -123,7 +123,7 @@ func (r *Report) tensor(where string, t *onnx.DraftTensor, p *scheme) *Tensor {
 	return row
 }
 
-// finish notes what is left, and why.
+// finish adds the tensors that are not quantized, and why.
 func (r *Report) finish(top *onnx.DraftGraph) {
 	there := map[string]bool{}
 	var count func(g *onnx.DraftGraph)
@@ -146,8 +146,8 @@ func (r *Report) finish(top *onnx.DraftGraph) {
 	}
 }
 
-// reason is why an initializer was left alone: what its first reader of an operator that can be quantized says, else who
-// reads it.
+// reason is why an initializer is not quantized: the reason of its first reader of an operator that
+// can be quantized, else the operator that reads it.
 func (r *Report) reason(name string) string {
 	readers := r.readers[name]
 	if len(readers) == 0 {
@@ -155,7 +155,7 @@ func (r *Report) reason(name string) string {
 	}
 	i := slices.IndexFunc(readers, func(at reader) bool { return r.reasons[at.node] != skip{} })
 	if i < 0 {
-		return readers[0].op + " has no quantized form of it"
+		return readers[0].op + " has no quantized form"
 	}
 	at := r.reasons[readers[i].node]
 	if at.value == name {
@@ -164,14 +164,14 @@ func (r *Report) reason(name string) string {
 	return fmt.Sprintf("%s: %s", readers[i].op, at.why)
 }
 
-// measure fills in what is only known once the file is written.
+// measure fills in figures that are known after the file is written.
 func (r *Report) measure() {
 	for _, t := range r.Tensors {
 		r.WorstError = max(r.WorstError, t.WorstError)
 	}
 }
 
-// Names are the nodes that could be quantized, as the file has them.
+// Names lists the nodes that could be quantized, as named in the file.
 func (r *Report) Names() (names []string) {
 	for _, n := range r.Nodes {
 		names = append(names, n.Name)
@@ -179,7 +179,7 @@ func (r *Report) Names() (names []string) {
 	return names
 }
 
-// Has is whether one of them is named so, in the file or since a Gemm was taken apart.
+// Has reports whether one of them has this name, in the file or after its Gemm was replaced.
 func (r *Report) Has(name string) bool {
 	return slices.ContainsFunc(r.Nodes, func(n Node) bool { return n.Name == name || n.Name == name+"_MatMul" })
 }

@@ -13,40 +13,41 @@ import (
 	"memopt/memopt/stop"
 )
 
-// quantizer is one file being quantized.
+// quantizer is the state of quantizing a file.
 type quantizer struct {
 	ctx    context.Context
 	o      *Options
 	d      *onnx.Draft
 	report *Report
-	was    map[string]string // names of nodes before Gemm was taken apart, by the new one
+	was    map[string]string // by new name of a node: its Gemm's name
 	types  map[string]graph.DType
 
-	numbers    map[*onnx.DraftTensor]*numbers // of tensors that are turned around
-	transposes map[string]string              // their names
+	numbers    map[*onnx.DraftTensor]*numbers // of transposed tensors
+	transposes map[string]string              // by tensor: the transpose's name
 	at         map[*onnx.DraftGraph]map[string]int
 	uses       map[string]int
 }
 
-// quantized is a value in 8 bits: the names of its integers, their scale and their zero point.
+// quantized is a value in 8 bits: the names of its integers, scale and zero point.
 type quantized struct {
 	value, scale, zero string
 	perAxis            bool
 	axis               int64
 }
 
-// scope is one graph while its nodes are replaced; those in attributes see their parent's values.
+// scope is a graph whose nodes are being replaced; graphs in attributes see the values of their
+// parent.
 type scope struct {
 	*quantizer
 	g       *onnx.DraftGraph
 	parent  *scope
 	where   string
 	tensors map[string]*onnx.DraftTensor
-	known   map[string]bool // values of this graph that no initializer is
+	known   map[string]bool // values of this graph other than initializers
 	done    map[string]quantized
-	made    map[string]bool // values that inputs and new nodes give
+	made    map[string]bool // inputs, and outputs of new nodes
 	nodes   []*onnx.DraftNode
-	named   map[string]*onnx.DraftNode // of nodes
+	named   map[string]*onnx.DraftNode // nodes by name
 }
 
 func (q *quantizer) scope(g *onnx.DraftGraph, parent *scope, where string) *scope {
@@ -56,7 +57,7 @@ func (q *quantizer) scope(g *onnx.DraftGraph, parent *scope, where string) *scop
 	return s
 }
 
-// index notes what the graph has, once its Gemms are taken apart.
+// index collects the graph's values, after its Gemms are replaced.
 func (s *scope) index() {
 	for _, t := range s.g.Tensors {
 		s.tensors[t.Name] = t
@@ -125,11 +126,11 @@ func nameOf(n *onnx.DraftNode) string {
 	return n.Name
 }
 
-// node quantizes one node, or says why not.
+// node quantizes a node, or says why not.
 func (s *scope) node(n *onnx.DraftNode) (reason skip, err error) {
 	op, can := operators[n.Op]
 	if n.Op == "Gemm" {
-		return skip{why: "is no plain product: only a Gemm with alpha = beta = 1 and transA = 0 is"}, nil
+		return skip{why: "is not a plain product: alpha = beta = 1 and transA = 0 are needed"}, nil
 	}
 	if !can || n.Domain != op.domain {
 		return skip{why: "has no quantized form"}, nil
@@ -145,13 +146,13 @@ func (s *scope) node(n *onnx.DraftNode) (reason skip, err error) {
 	return skip{}, err
 }
 
-// skip is why a node stays as it is, and which of its values it is about, if it is about one.
+// skip is why a node is not quantized, and the value that this is about, if any.
 type skip struct{ value, why string }
 
 func (s skip) Error() string { return strings.TrimSpace(s.value + " " + s.why) }
 
-// plain adds a node as it is, and before it what makes floats of those inputs that are only
-// there in 8 bits.
+// plain adds a node unchanged, after nodes that dequantize its inputs if these exist in 8 bits
+// only.
 func (s *scope) plain(n *onnx.DraftNode) {
 	for _, in := range n.Inputs {
 		s.dequantize(in)
@@ -176,7 +177,7 @@ func (s *scope) add(nodes ...*onnx.DraftNode) {
 	}
 }
 
-// dequantize makes floats of a value, unless something does.
+// dequantize adds a node that converts a value to floats, if there is none.
 func (s *scope) dequantize(name string) {
 	q, is := s.done[name]
 	if !is || s.made[name] {
@@ -189,7 +190,7 @@ func (s *scope) dequantize(name string) {
 	s.add(onnx.NewNode("DequantizeLinear", name+"_DequantizeLinear", []string{q.value, q.scale, q.zero}, []string{name}, attrs...))
 }
 
-// initializer finds a tensor in the graph or around it.
+// initializer finds a tensor in the graph or its parents.
 func (s *scope) initializer(name string) (*scope, *onnx.DraftTensor) {
 	for at := s; at != nil; at = at.parent {
 		if t := at.tensors[name]; t != nil {
@@ -202,26 +203,26 @@ func (s *scope) initializer(name string) (*scope, *onnx.DraftTensor) {
 	return nil, nil
 }
 
-// floats says why a value cannot be rounded; "" if it can.
+// floats says why a value cannot be quantized; "" if it can.
 func (s *scope) floats(name string) string {
 	if _, t := s.initializer(name); t != nil {
 		switch t.Type {
 		case graph.Float32:
 			return ""
 		case graph.Float16, graph.BFloat16, graph.Float64:
-			return "is " + t.Type.String() + ", and activations are rounded from f32 alone"
+			return "is " + t.Type.String() + ", and only f32 can be quantized"
 		}
-		return "is no float"
+		return "is not a float"
 	}
 	switch t := s.typeOf(name); t {
 	case graph.Float32, graph.Invalid:
 		return ""
 	default:
-		return "is " + t.String() + ", and activations are rounded from f32 alone"
+		return "is " + t.String() + ", and only f32 can be quantized"
 	}
 }
 
-// typeOf is the element type of a value that no initializer is; Invalid if nobody knows.
+// typeOf is the element type of a value other than an initializer; Invalid if unknown.
 func (s *scope) typeOf(name string) graph.DType {
 	for at := s; at != nil; at = at.parent {
 		for _, list := range [][]onnx.DraftValue{at.g.Inputs, at.g.Outputs, at.g.Infos} {
@@ -236,7 +237,7 @@ func (s *scope) typeOf(name string) graph.DType {
 	return s.quantizer.types[name]
 }
 
-// weight quantizes an initializer, or a value that the model computes.
+// weight quantizes an initializer, or a computed value.
 func (s *scope) weight(name string, typ graph.DType, axis int64, perAxis, reduced bool) (quantized, error) {
 	if q, is := s.done[name]; is {
 		return q, nil
@@ -248,12 +249,12 @@ func (s *scope) weight(name string, typ graph.DType, axis int64, perAxis, reduce
 		return s.activation(name), nil
 	}
 	if s.parent == nil {
-		return quantized{}, skip{name, "is made by nothing"}
+		return quantized{}, skip{name, "is not computed by any node"}
 	}
 	return s.parent.weight(name, typ, axis, perAxis, reduced)
 }
 
-// activation quantizes a value while the model runs.
+// activation adds the node that quantizes a value when the model runs.
 func (s *scope) activation(name string) quantized {
 	q := quantized{value: name + "_quantized", scale: name + "_scale", zero: name + "_zero_point"}
 	s.add(onnx.NewNode("DynamicQuantizeLinear", name+"_QuantizeLinear", []string{name}, []string{q.value, q.scale, q.zero}))
@@ -261,7 +262,7 @@ func (s *scope) activation(name string) quantized {
 	return q
 }
 
-// input quantizes what a node reads as an activation: uint8, whatever weights are.
+// input quantizes a value that is read as an activation: to uint8, whatever the type of weights.
 func (s *scope) input(name string) (quantized, error) {
 	return s.weight(name, graph.Uint8, 0, false, false)
 }
@@ -315,7 +316,7 @@ func (s *scope) put(t *onnx.DraftTensor, x *numbers, p *scheme, q quantized, sha
 	return nil
 }
 
-// clean takes out initializers that nothing reads, of this graph and those in it.
+// clean removes unread initializers of the graph and its inner graphs.
 func (s *scope) clean() {
 	read := map[string]bool{}
 	readBy(s.g, read)
@@ -356,7 +357,7 @@ func dropUnread(g *onnx.DraftGraph, read map[string]bool) {
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.DraftValue) bool { return gone[v.Name] })
 }
 
-// sorted puts the nodes of a graph after what they read, and leaves them in their order otherwise.
+// sorted sorts the nodes of a graph topologically, and stably.
 func sorted(g *onnx.DraftGraph) error {
 	maker := map[string]int{}
 	for i, n := range g.Nodes {
@@ -375,7 +376,7 @@ func sorted(g *onnx.DraftGraph) error {
 		case done:
 			return nil
 		case waiting:
-			return errors.New("node " + nameOf(g.Nodes[i]) + " needs its own result")
+			return errors.New("node " + nameOf(g.Nodes[i]) + " is part of a cycle")
 		}
 		state[i] = waiting
 		read := map[string]bool{}
