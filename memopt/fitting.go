@@ -23,6 +23,9 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	f := m.fitting(dims)
 	f.price(wrong.Changes)
 	if f.found = wrong.Changes; wrong.Want > 0 {
+		if b := f.config.Budget.Bytes; b == 0 || m.Config.Accumulate > 1 || wrong.Fixed+m.trains().Bytes < b { // sums are as large as what is trained
+			f.accumulates()
+		}
 		f.settings()
 	}
 	wrong.Changes = f.found

@@ -180,7 +180,7 @@ func TestStepFits(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"budget", "dims", "level"} {
+	for _, name := range []string{"budget", "dims", "level", "accumulate"} {
 		if !all[name] {
 			t.Errorf("%s is never named, only %v", name, all)
 		}

@@ -65,14 +65,20 @@ func (f *fitting) within(bytes int64) {
 	if p != nil {
 		f.found = append(f.found, planner.Change{Set: []planner.Setting{budget}, Note: costNote(p)})
 	}
+	rows, beside := f.m.batchDim(), []planner.Setting{budget}
 	for _, dim := range f.m.Graph.Names() {
 		if f.config.Dims[dim] < 2 {
 			continue
 		}
-		if !f.dim(dim, budget, true) && p == nil {
+		free := f.dim(dim, budget, true)
+		if !free && p == nil {
 			f.dim(dim, budget, false)
 		}
+		if free && dim == rows {
+			beside = nil
+		}
 	}
+	f.accumulates(beside...)
 	f.levels()
 	if p == nil && len(f.found) == 0 && !f.m.steps.Brought() && f.config.Compat == "" && f.config.Lossy == "off" {
 		lossy := planner.Setting{Name: "lossy", Value: "bf16"}

@@ -17,7 +17,12 @@ import (
 func (m *Model) derive(o autograd.Options) error {
 	forward, cleaned, passes := m.Graph, m.cleaned, m.Passes
 	cleaned.Cleaned = m.samples == nil // or else outputs were added since
-	return m.take(forms.Derive(m.ctx, func(pieces []graph.Pieces) (forms.Forward, error) {
+	m.again = func(o autograd.Options) *forms.Steps { return m.derived(forward, cleaned, passes, o) }
+	return m.take(m.again(o))
+}
+
+func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes graph.Report, o autograd.Options) *forms.Steps {
+	return forms.Derive(m.ctx, func(pieces []graph.Pieces) (forms.Forward, error) {
 		if len(pieces) == 0 {
 			return forms.Forward{Graph: forward, Passes: passes}, nil
 		}
@@ -28,7 +33,7 @@ func (m *Model) derive(o autograd.Options) error {
 			return nil, m.unparted(input(m.hintLoss(err)))
 		}
 		return g, nil
-	}))
+	})
 }
 
 // inPieces is a clean forward graph with operators that compute in pieces, as far as it has
@@ -57,11 +62,14 @@ func (m *Model) take(steps *forms.Steps) error {
 	return err
 }
 
-// with is the model under other settings that do not change what is trained, or how.
+// with is the model under other settings that do not change what is trained, or how, but for the runs that share an update.
 func (m *Model) with(c configs.Config) (*Model, error) {
 	other := *m
 	other.Config = c
-	return &other, other.take(m.steps)
+	if steps := m.steps; max(c.Accumulate, 1) == max(m.Config.Accumulate, 1) || m.again == nil {
+		return &other, other.take(steps)
+	}
+	return &other, other.take(m.again(other.stepOptions()))
 }
 
 // clusterSetting names clusters: it makes the graph too, where it names what can be kept in

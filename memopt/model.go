@@ -28,18 +28,19 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
-	bytes    []byte                   // the model itself, where it is no file; Path is then a name and a folder
-	given    map[string]*graph.Tensor // initializers instead of the file's
-	held     bool                     // its files may go once they were read: see unchanged
-	ctx      context.Context          // ends whatever is asked of the model
-	phases   *Phases                  // that reading it is noted in; nil if it is not
-	source   *onnx.Source             // nil if the file has no weights
-	initials []initial                // the float initializers that were read
-	selected autograd.Selection       // of them, by settings
-	samples  map[string]string        // outputs that only a comparison needs, by running statistic
-	loss     string                   // the value that is to be lowered; "" is the only scalar
-	cleaned  graph.CleanOptions       // as the forward graph was
-	steps    *forms.Steps             // the step in every form that it may take
-	kept     []string                 // values that are kept in less, whatever settings say; nil leaves that to them
-	costs    map[string]float64       // by node
+	bytes    []byte                              // the model itself, where it is no file; Path is then a name and a folder
+	given    map[string]*graph.Tensor            // initializers instead of the file's
+	held     bool                                // its files may go once they were read: see unchanged
+	ctx      context.Context                     // ends whatever is asked of the model
+	phases   *Phases                             // that reading it is noted in; nil if it is not
+	again    func(autograd.Options) *forms.Steps // derives the step anew; nil where the file has it
+	source   *onnx.Source                        // nil if the file has no weights
+	initials []initial                           // the float initializers that were read
+	selected autograd.Selection                  // of them, by settings
+	samples  map[string]string                   // outputs that only a comparison needs, by running statistic
+	loss     string                              // the value that is to be lowered; "" is the only scalar
+	cleaned  graph.CleanOptions                  // as the forward graph was
+	steps    *forms.Steps                        // the step in every form that it may take
+	kept     []string                            // values that are kept in less, whatever settings say; nil leaves that to them
+	costs    map[string]float64                  // by node
 }

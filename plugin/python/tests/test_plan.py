@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -35,9 +36,11 @@ class Plans(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.model = os.path.join(cls.folder.name, "gpt.onnx")
-        made = command("new", "gpt", "--layers", "2", "-o", cls.model)
-        if made.returncode != 0:
-            raise AssertionError(made.stderr)
+        cls.mlp = os.path.join(cls.folder.name, "mlp.onnx")
+        for words in (["gpt", "--layers", "2", "-o", cls.model], ["mlp", "--layers", "4", "--width", "16", "--inputs", "8", "--classes", "4", "-o", cls.mlp]):
+            made = command("new", *words)
+            if made.returncode != 0:
+                raise AssertionError(made.stderr)
         cls.addClassCleanup(memopt.close)
         patch = mock.patch.dict(os.environ, environment(MEMOPT_PLUGIN_PATH=BINARY), clear=True)
         patch.start()
@@ -77,6 +80,20 @@ class Plans(unittest.TestCase):
         self.assertRegex(str(caught.exception), r'would fit: budget=("[\d.]+MiB"|\d+)')
         self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.changes[0].settings["budget"]).memory.total, e.best + e.fixed + (1 << 20))
         self.assertEqual(memopt.plan(self.model, dims=DIMS).format, "memopt.plan/1")
+
+    def test_rows_in_several_runs(self) -> None:
+        """What an error says of accumulate, as it spells it, fits."""
+        for budget in (2048, "12%"):
+            with self.assertRaises(memopt.BudgetError) as caught:
+                memopt.plan(self.mlp, dims={"batch": 64}, activation_budget=budget)
+            change = next(c for c in caught.exception.changes if "accumulate" in c.settings)
+            said = re.match(r'(accumulate=\d+, dims=\{"batch": \d+\}.*?) \(\d+ runs of batch=\d+ for an update, the same 64 rows; ', change.setting)
+            assert said is not None, change.setting
+            given = eval(f"dict({said[1]})")
+            self.assertEqual(given["accumulate"] * given["dims"]["batch"], 64)
+            limit = 2048 if budget == 2048 else int(given["activation_budget"])
+            plan = memopt.plan(self.mlp, **{"activation_budget": budget, **given})
+            self.assertLessEqual(plan.result.arena, limit)
 
     def test_wrong_input(self) -> None:
         text = os.path.join(self.folder.name, "text.onnx")

@@ -1,0 +1,115 @@
+package memopt
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"memopt/autograd"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// accumulates looks for the fewest runs for each update among which the rows of a batch can be shared out equally, so that
+// the step fits. beside are settings that come with that.
+func (f *fitting) accumulates(beside ...planner.Setting) {
+	dim := f.m.batchDim()
+	rows, now := f.config.Dims[dim], max(f.config.Accumulate, 1)
+	if dim == "" || rows < 2 || f.m.again == nil || f.config.Optimizer == "" {
+		return
+	}
+	var parts []int64
+	for k := int64(2); k <= rows && k*int64(now) <= math.MaxInt32; k++ {
+		if rows%k == 0 {
+			parts = append(parts, k)
+		}
+	}
+	for _, budget := range []struct {
+		setting string
+		percent float64
+		bytes   int64
+	}{{"budget", f.m.Config.Budget.Percent, f.config.Budget.Bytes}, {"activation_budget", f.m.Config.ActivationBudget.Percent, f.config.ActivationBudget.Bytes}} {
+		if budget.percent > 0 && budget.bytes > 0 { // a share of a smaller step would be less
+			set := budgetSetting(budget.bytes)
+			set.Name = budget.setting
+			beside = append(beside, set)
+		}
+	}
+	changes := func(k int64) []planner.Setting {
+		return append([]planner.Setting{{Name: "accumulate", Value: fmt.Sprint(int64(now) * k)}, {Name: "dims", Value: fmt.Sprintf("%s=%d", dim, rows/k)}}, beside...)
+	}
+	plans := map[int64]*planner.Plan{}
+	fits := func(k int64) bool {
+		if _, tried := plans[k]; !tried {
+			_, plans[k] = f.plan(changes(k)...)
+		}
+		return plans[k] != nil
+	}
+	if size := f.sizeFound(dim); size > 0 { // sums of gradients take a little more than what that is for
+		parts = slices.DeleteFunc(parts, func(k int64) bool { return rows/k > size })
+		if len(parts) > 2 && !fits(parts[0]) && !fits(parts[len(parts)-1]) { // nor do those between them
+			return
+		}
+		parts = parts[max(0, slices.IndexFunc(parts, fits)):]
+	} else {
+		at, _ := slices.BinarySearchFunc(parts, true, func(k int64, _ bool) int {
+			if fits(k) {
+				return 0
+			}
+			return -1
+		})
+		parts = parts[at:]
+	}
+	if len(parts) == 0 || !fits(parts[0]) {
+		return
+	}
+	k := parts[0]
+	note := fmt.Sprintf("%d runs of %s=%d for an update, the same %d rows; %s", int64(now)*k, dim, rows/k, rows*int64(now), costNote(plans[k]))
+	if f.m.normalizesBatches() {
+		note += "; each run normalizes by its own rows"
+	}
+	f.found = append(f.found, planner.Change{Set: changes(k), Share: float64(k), Note: note})
+}
+
+// sizeFound is the size of a dim under which the step fits, if one was found.
+func (f *fitting) sizeFound(dim string) int64 {
+	for _, c := range f.found {
+		if len(c.Set) > 0 && c.Set[0].Name == "dims" {
+			var size int64
+			if n, _ := fmt.Sscanf(c.Set[0].Value, dim+"=%d", &size); n == 1 {
+				return size
+			}
+		}
+	}
+	return 0
+}
+
+// batchDim is the dim that counts the rows of all inputs, of which steps may take fewer; "" if there is none.
+func (m *Model) batchDim() (dim string) {
+	for _, v := range m.Graph.Inputs {
+		if v.Name == autograd.LearningRate || v.Name == autograd.MicroBatch {
+			continue
+		}
+		if v.Rank() == 0 {
+			return ""
+		}
+		name, is := nameOf(v.Shape[0])
+		if !is || dim != "" && name != dim {
+			return ""
+		}
+		dim = name
+		for _, d := range v.Shape[1:] {
+			if slices.Contains(d.Names(), dim) {
+				return ""
+			}
+		}
+	}
+	return dim
+}
+
+// normalizesBatches reports whether a node computes with statistics of the rows of its batch.
+func (m *Model) normalizesBatches() bool {
+	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
+		return n.Phase == graph.Forward && len(n.Op.Running) > 0 && (n.Op.UsesRunning == nil || !n.Op.UsesRunning(n))
+	})
+}
