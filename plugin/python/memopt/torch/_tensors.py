@@ -111,3 +111,12 @@ def opaque(t: torch.Tensor) -> bool:
 def alias(t: torch.Tensor) -> torch.Tensor:
     """A tensor over the same storage that keeps nothing else alive: a detached view would keep its base."""
     return View(t).of(t.untyped_storage())
+
+
+def counter(t: torch.Tensor) -> torch.Tensor:
+    """A tensor whose _version goes on counting the writes into another, and that keeps nothing of it alive."""
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        same = t.detach()
+        if not opaque(t):
+            same.data = torch.empty(0, dtype=t.dtype, device=t.device)
+    return same

@@ -163,8 +163,11 @@ class _Lifetimes:
         place = {op: i for i, op in enumerate(r.ops)}
         end_of_forward = max((i for i, op in enumerate(r.ops) if not op.backward), default=0)
         calls = [op.calls[0] if op.backward else op.calls[-1] for op in placed]
+        op_of = {call: op for op in placed for call in op.calls}
 
         def at_call(call: int) -> int:
+            if call in op_of:  # of an operator that a later call wrote into, which stands at that one's place
+                return place[op_of[call]]
             i = bisect.bisect_right(calls, call) - 1
             return place[placed[i]] if i >= 0 else 0
 
@@ -190,7 +193,7 @@ class _Lifetimes:
         if r.within is not None and r.within.dropping:
             saved |= r.within.pinned  # held by the recorder
         for v in r.values:
-            if v.maker is None or not v.last:
+            if v.maker is None or v.next is not None:
                 continue
             if v.died:
                 until = at_time(v.died)

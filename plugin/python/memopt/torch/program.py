@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .again import OUTSIDE
 from .record import Recording
 from .recorder import Op, Value
 
@@ -26,7 +27,7 @@ class Action:
     """What to do at one operator call."""
 
     func: Any
-    reads: list[int]
+    reads: list[int]  # of each tensor operand: the value that its storage carries, or OUTSIDE
     captured: bool = False  # its arguments are kept for a second run
     makes: list[tuple[int, int]] = field(default_factory=list)  # tensors of the result by position: watched values
     writes: list[tuple[int, int]] = field(default_factory=list)  # tensor operands by position: the values they are afterwards
@@ -110,7 +111,8 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
     p.watched.update(saves[i].value.number for i in range(len(saves)) if not p.kept[i])
     shown: set[int] = set()  # values whose storages carry their number already
     for i, call in enumerate(recording.calls):
-        action = Action(call.func, call.reads, i in captured)
+        reads = [v.number if v.number in shown and v.number in p.watched else OUTSIDE for v in call.reads]
+        action = Action(call.func, reads, i in captured)
         for at, value in call.writes:
             action.writes.append((at, value.number))
             shown.add(value.number)

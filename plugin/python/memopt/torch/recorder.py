@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from ._tensors import alias, local, opaque, operands, pieces, referred, tensors
-from .again import OUTSIDE, run_again
+from .again import run_again
 from .measure import device_of, profiled
 from .results import Results, plain_results
 from .spent import gradient
@@ -55,13 +55,21 @@ class Value:
     source: str = ""
     address: int = 0  # of the storage
     call: int = 0  # the call that made or wrote it
-    last: bool = True  # no later version is in its storage
+    next: Value | None = None  # the version that took its place in the storage
     read: bool = False
     showing: int = 0  # tensors of the forward pass that show it and are still there
     released: int = 0  # the call in or after which the last of those that are gone went, or BETWEEN
     died: int = 0  # when the allocator got it back, if that is known from the start
     held: Op | None = None  # its first bytes live at least until this has run
     name: str = ""
+
+    @property
+    def latest(self) -> Value:
+        """What its storage holds now."""
+        value = self
+        while value.next is not None:
+            value = value.next
+        return value
 
 
 @dataclass(eq=False)
@@ -87,7 +95,7 @@ class Call:
     """An operator call of the forward pass, as the dispatcher sees it."""
 
     func: Any
-    reads: list[int]  # the value of each tensor operand, by number; OUTSIDE for inputs of the step
+    reads: list[Value]  # of each tensor operand
     makes: list[tuple[int, Value]]  # tensors of the result by position, and the values that they are
     writes: list[tuple[int, Value]]  # tensor operands by position, and the values that they are afterwards
 
@@ -393,7 +401,7 @@ class Recorder(TorchDispatchMode):
 
     def _note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         read, written = operands(func, args, kwargs)
-        numbers = [OUTSIDE if (v := self.value(t)).maker is None else v.number for t in pieces((args, kwargs))]
+        shown = [self.value(t) for t in pieces((args, kwargs))]
         op = self._node(func)
         for t in read:
             value = self.value(t)
@@ -424,7 +432,7 @@ class Recorder(TorchDispatchMode):
                 self.ops.remove(op)  # no bytes of its own
             elif not op.once:
                 op.once = func.namespace in _COLLECTIVE or _unwritten(func) or _draws(func, args, kwargs) or not self._repeats(func, args, kwargs, out, written)
-            self.calls.append(Call(func, numbers, makes, writes))
+            self.calls.append(Call(func, shown, makes, writes))
             if self.within is not None:
                 self.within.after(op)
 
@@ -476,7 +484,7 @@ class Recorder(TorchDispatchMode):
                 self.ops.append(op)
             self._group = group
             for save in self._waiting:
-                save.used = op
+                save.used, save.value = op, save.value.latest  # a part that was written beside is read where it lies
                 if save.value not in op.inputs:
                     op.inputs.append(save.value)
             self._waiting = []
@@ -525,7 +533,7 @@ class Recorder(TorchDispatchMode):
         op.outputs.append(value)
         if old not in op.inputs:
             op.inputs.append(old)
-        old.read, old.last = True, False  # a saved tensor that shows it is spoiled
+        old.read, old.next = True, value
         if not op.backward:
             self._only_once(old)
         return op, value
