@@ -245,7 +245,7 @@ func (h *anyOrder) run(i int) {
 	if err != nil {
 		said := err.Error()
 		switch {
-		case strings.Contains(said, "inputs are missing"), strings.Contains(said, "was bound as"), strings.Contains(said, "out of memory"),
+		case strings.Contains(said, "inputs are missing"), strings.Contains(said, "is bound as"), strings.Contains(said, "out of memory"),
 			strings.Contains(said, "both are bound to buffers"), strings.Contains(said, "it takes"):
 		default:
 			h.t.Errorf("%s: %v", h.what, err)

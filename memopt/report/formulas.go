@@ -10,8 +10,8 @@ import (
 	"memopt/planner"
 )
 
-// Formulas prints a plan's peak and cost as functions of the dims, and where
-// they hold.
+// Formulas prints a plan's peak and cost as functions of the dims, and the sizes for which they
+// hold.
 func Formulas(w io.Writer, f *planner.Formulas) {
 	fmt.Fprintln(w, "the peak is the largest of")
 	for _, p := range f.Peaks {
@@ -24,12 +24,12 @@ func Formulas(w io.Writer, f *planner.Formulas) {
 		fmt.Fprintln(w)
 		Ranges(w, f)
 	case slices.ContainsFunc(f.Peaks, named):
-		Text(w, 0, "\nthey are known to hold for the planned dims alone: for other sizes kernels may need other work space, or values may not share their places\n")
+		Text(w, 0, "\nthey are known to hold for the planned dims only: for other sizes kernels may need other work space, or values may be unable to share memory\n")
 	}
 }
 
-// Ranges prints over which sizes of each dim, the others being as planned, a
-// plan's decisions hold, and which formula is its peak where.
+// Ranges prints the sizes of each dim, with the others as planned, for which a plan's decisions
+// hold, and the formula of its peak in each part of that range.
 func Ranges(w io.Writer, f *planner.Formulas) {
 	for _, r := range f.Ranges {
 		Text(w, 2, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)

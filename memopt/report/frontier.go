@@ -11,8 +11,8 @@ import (
 	"memopt/planner"
 )
 
-// Frontier writes peak against extra cost: a table and a plot, with what
-// others would do on the same axes.
+// Frontier prints peak against extra cost as a table and a plot, with the results of other methods
+// on the same axes.
 func Frontier(w io.Writer, c *planner.Curve) {
 	rows := [][]string{{"peak", "arena", "total", "extra", "run again", ""}}
 	add := func(p planner.Point, note string) {
@@ -39,8 +39,8 @@ func Frontier(w io.Writer, c *planner.Curve) {
 	plot(w, c)
 }
 
-// marks are how references look on a plot; the curve's points are *, its knee K,
-// and what costs more than the plot shows is ^.
+// marks are the references' symbols in a plot; the curve's points are *, its knee K, and points
+// above the plot ^.
 const marks = "12LR"
 
 // The size of a plot.
@@ -48,13 +48,13 @@ const (
 	mostWidth   = 72
 	leastWidth  = 24
 	plotHeight  = 18
-	besideWidth = 12 // what stands left of it
+	besideWidth = 12 // width of the labels on the left
 )
 
-// axes are the ranges of a plot: arena to the right, extra cost upwards. Plans
-// next to the floor may cost several steps, and would press all others into a
-// line: what costs more than a whole step lies on the upper edge if others cost less.
-// Another form of the step may cost less than the plain one, so the axis may begin below 0.
+// axes are the ranges of a plot: arena to the right, extra cost upwards. Points above 100 % extra
+// are drawn at the upper edge, as plans near the floor may cost several steps and would flatten the
+// rest, unless all cost that much. The axis may begin below 0, as a form of the step may cost less
+// than the plain one.
 type axes struct{ left, right, bottom, top float64 }
 
 func axesOf(c *planner.Curve) axes {
@@ -84,7 +84,7 @@ func axesOf(c *planner.Curve) axes {
 	return a
 }
 
-// place is where a point lies, both from 0 to 1, and whether it costs more.
+// place is a point's position, both coordinates from 0 to 1, and whether it is above the plot.
 func (a axes) place(p planner.Point) (x, y float64, above bool) {
 	return (float64(p.Arena) - a.left) / (a.right - a.left), min(1, (p.Overhead-a.bottom)/(a.top-a.bottom)), p.Overhead > a.top
 }
@@ -138,7 +138,7 @@ func plot(w io.Writer, c *planner.Curve) {
 	}
 }
 
-// FrontierSVG draws the curve. The file stands alone.
+// FrontierSVG draws the curve as a self-contained file.
 func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 	const width, height, margin = 760.0, 460.0, 70.0
 	a := axesOf(c)
@@ -160,7 +160,7 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">arena</text>`+"\n", width/2, height-margin+40)
 	fmt.Fprintf(&b, `<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">extra compute</text>`+"\n", height/2, height/2)
-	// Between two plans there is none: what is asked for there costs what the lower one does.
+	// A curve of steps: a budget between two plans costs as much as the lower plan.
 	var path strings.Builder
 	for i, p := range c.Points {
 		x, y, _ := at(p)
@@ -200,12 +200,12 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 			}
 		}
 		x, y, _ := at(p)
-		side, anchor := 8.0, "start" // away from the curve, unless the picture ends there
+		side, anchor := 8.0, "start" // right of the point, unless the picture ends there
 		if x > width-3*margin {
 			side, anchor = -side, "end"
 		}
 		l := label{x, y + 4}
-		for _, m := range labels { // no two on each other
+		for _, m := range labels { // do not overlap other labels
 			if math.Abs(m.x-l.x) < width/4 && math.Abs(m.y-l.y) < 12 {
 				l.y = m.y + math.Copysign(12, l.y-m.y)
 			}

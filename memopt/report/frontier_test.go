@@ -32,12 +32,11 @@ func TestFrontier(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
 	}
-	// One point, and nothing to compare it with.
+	// A single point, without references.
 	Frontier(io.Discard, &planner.Curve{Points: curve.Points[:1]})
 }
 
-// TestFrontierBeyond: a plan that costs several steps does not press the others
-// into a line.
+// TestFrontierBeyond: a plan that costs several steps does not flatten the others.
 func TestFrontierBeyond(t *testing.T) {
 	far := *curve
 	far.Points = append(slices.Clone(curve.Points), planner.Point{Peak: 900, Arena: 900, Total: 1900, Overhead: 3.1, Again: 99})
@@ -55,7 +54,7 @@ func TestFrontierBeyond(t *testing.T) {
 	if !strings.Contains(b.String(), ">+310 %</text>") || strings.Contains(b.String(), "310.0 %</text>") {
 		t.Errorf("a plan at +310 %% is not told apart in\n%s", b.String())
 	}
-	// Where all cost that much, all are shown.
+	// If all cost that much, all are shown.
 	far.Points, far.References = far.Points[3:], nil
 	b.Reset()
 	if Frontier(&b, &far); !strings.Contains(b.String(), " +310.0 % |*\n") {
@@ -88,7 +87,7 @@ func TestFrontierBelow(t *testing.T) {
 	Frontier(io.Discard, &less)
 }
 
-// TestFrontierSVG: the drawing is XML, whatever names hold.
+// TestFrontierSVG: the drawing is valid XML with any names.
 func TestFrontierSVG(t *testing.T) {
 	var b strings.Builder
 	if err := FrontierSVG(&b, curve, "<model>"); err != nil {

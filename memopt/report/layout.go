@@ -11,26 +11,26 @@ import (
 	"memopt/planner"
 )
 
-// The plane that plots are drawn in; a page stretches it to its own width.
+// Size of the coordinate plane of plots; a page scales it to its own width.
 const (
 	planeWidth  = 10000
 	planeHeight = 4000
 )
 
-// The most of each that a drawing holds, so that pages of long programs stay
-// small: columns of a curve, places to point at, rectangles with names and without.
+// Limits that keep pages of long programs small: columns of a curve, tooltips, rectangles with and
+// without names.
 const (
 	maxColumns = 2000
 	maxPoints  = 300
 	maxNamed   = 2500
 	maxPlain   = 12000
-	maxEdged   = 600 // rectangles in all, up to which they have edges
+	maxEdged   = 600 // number of rectangles up to which they have edges
 )
 
 // view is a page laid out.
 type view struct {
 	Page
-	Saved               float64 // share of the peak that the plan takes off
+	Saved               float64 // reduction of the peak by the plan, as a share
 	Rows                []planner.Cluster
 	Peaks               []planner.PeakFormula
 	Owners              []share
@@ -49,19 +49,19 @@ type share struct {
 	Percent   float64
 }
 
-// mark is a tick or a line: where, in percent of the plane, and what it says.
+// mark is a tick or line: its position in percent of the plane, and its text.
 type mark struct {
 	At   float64
 	Text string
 }
 
-// band is a stretch of launches.
+// band is a range of launches.
 type band struct {
 	Name        string
 	From, Width float64 // percent
 }
 
-// point is a stretch of launches to point at.
+// point is a range of launches with a tooltip.
 type point struct {
 	X, Width int
 	Text     visible.Lines
@@ -74,7 +74,7 @@ type timelineView struct {
 	Points          []point
 	PeakX, PeakY    float64
 	Lines           []lineMark
-	Unseen          []string // limits that lie above the drawing
+	Unseen          []string // limits above the drawing
 	Launches, Again int
 	// Remade and Updating mark launches below the curve.
 	Remade, Updating string
@@ -96,7 +96,7 @@ type arenaView struct {
 	PeakX   float64
 	Lives   int
 	Dropped int
-	Dense   bool // so that edges would hide what they are around
+	Dense   bool // edges would hide the rectangles
 }
 
 type rectangle struct {
@@ -111,7 +111,7 @@ type plainPath struct {
 	Path  string
 }
 
-// classShare is what a class holds of the peak.
+// classShare is a class's part of the peak.
 type classShare struct {
 	Class planner.Class
 	Lives int
@@ -161,12 +161,12 @@ func layout(p Page) view {
 
 func round(x float64) float64 { return math.Round(1000*x) / 1000 }
 
-// percentOf is a launch's place from left to right.
+// percentOf is a launch's horizontal position.
 func percentOf(i, n int) float64 { return round(100 * float64(i) / float64(n)) }
 
 func column(i, n int) int { return i * planeWidth / n }
 
-// height is how far from the bottom a number of bytes lies.
+// height is the vertical distance of a number of bytes from the bottom.
 func height(bytes int64, top float64) int {
 	return int(math.Round(float64(bytes) / top * planeHeight))
 }
@@ -247,7 +247,7 @@ func timeline(f *planner.File, pic *planner.Picture) *timelineView {
 	return t
 }
 
-// columns parts launches into at most so many stretches.
+// columns divides launches into at most most ranges.
 func columns(n, most int) []struct{ from, to int } {
 	k := min(n, most)
 	out := make([]struct{ from, to int }, k)
@@ -257,8 +257,8 @@ func columns(n, most int) []struct{ from, to int } {
 	return out
 }
 
-// bands are the passes of the step, one after the other. What runs again does so
-// for the backward pass, and updates may stand between its launches.
+// bands divides the step into its passes. Recomputed launches belong to the backward pass, and
+// updates may lie between its launches.
 func bands(pic *planner.Picture) (out []band) {
 	n := len(pic.Launches)
 	border, end, mixed := n, 0, false
@@ -291,7 +291,7 @@ func bands(pic *planner.Picture) (out []band) {
 	return out
 }
 
-// rug is the launches of a kind, as marks on a line.
+// rug draws marks for launches of a kind.
 func rug(pic *planner.Picture, is func(planner.PictureLaunch) bool) string {
 	n := len(pic.Launches)
 	var path strings.Builder
@@ -303,7 +303,7 @@ func rug(pic *planner.Picture, is func(planner.PictureLaunch) bool) string {
 	return path.String()
 }
 
-// ticks are round sizes, few enough to read.
+// ticks chooses a few round sizes.
 func ticks(top float64) (out []mark) {
 	step := math.Exp2(math.Ceil(math.Log2(math.Max(top, 1) / 6)))
 	for x := 0.0; x <= 0.97*top; x += math.Max(step, 1) {
@@ -314,7 +314,7 @@ func ticks(top float64) (out []mark) {
 
 func arena(f *planner.File, pic *planner.Picture) *arenaView {
 	n := len(pic.Launches)
-	highest := max(f.Result.Arena, 1) // or above that, where lives have no places
+	highest := max(f.Result.Arena, 1) // more if live ranges were not placed
 	for _, l := range pic.Lives {
 		highest = max(highest, l.Offset+l.Bytes)
 	}
@@ -373,8 +373,7 @@ func arena(f *planner.File, pic *planner.Picture) *arenaView {
 	return a
 }
 
-// losses is the curve of a run. Where there are more steps than columns a point
-// is the mean of several.
+// losses is the curve of a run. With more steps than columns, a point is the mean of several.
 func losses(t *Trained) *lossView {
 	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 	n := len(t.Losses)
@@ -392,7 +391,7 @@ func losses(t *Trained) *lossView {
 				v.Broken++
 			}
 		}
-		means[i] = sum / float64(k) // of none it is no number
+		means[i] = sum / float64(k) // NaN if there are none
 		if k > 0 {
 			low, high = min(low, means[i]), max(high, means[i])
 		}

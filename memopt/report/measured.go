@@ -7,22 +7,22 @@ import (
 	"memopt/planner"
 )
 
-// Line is one promise beside its measurement.
+// Line is a promised figure and its measurement.
 type Line struct {
 	Name               string
 	Space              string // of the device, as JSON calls it; "" for the total
 	Promised, Measured int64
-	// Most says that the promise is a bound, which is met from below; 0 promises nothing.
+	// Most: the promise is an upper bound; 0 then means no promise.
 	Most bool
 }
 
-// Anonymous is the line of what the operating system counts.
+// Anonymous is the line of the process's anonymous memory.
 func Anonymous(promised, measured int64) Line {
 	return Line{Name: "anonymous memory", Promised: promised, Measured: measured, Most: true}
 }
 
-// Lines compares what a plan promises, which is what budgets bind, with what a
-// device used. Equal is the promise on our own devices.
+// Lines compares the memory promised by a plan, which budgets bind, with the memory that a device
+// used. On our own devices the two are equal.
 func Lines(p *planner.Plan, t planner.Trace) []Line {
 	m := p.Memory
 	return []Line{
@@ -33,15 +33,15 @@ func Lines(p *planner.Plan, t planner.Trace) []Line {
 	}
 }
 
-// Workspace writes what a device worked in beside its spaces, if anything. It
-// does not grow with the model: budgets leave it out.
+// Workspace prints the device's own work space, if any. It does not grow with the model, so budgets
+// do not include it.
 func Workspace(w io.Writer, t planner.Trace) {
 	if t.Workspace > 0 {
-		Text(w, 2, "work space of the device, which no budget counts: %s bytes\n", Thousands(t.Workspace))
+		Text(w, 2, "work space of the device, which budgets do not include: %s bytes\n", Thousands(t.Workspace))
 	}
 }
 
-// Measured writes promised beside measured.
+// Measured prints promised and measured memory.
 func Measured(w io.Writer, lines []Line) {
 	rows := [][]string{{"bytes", "promised", "measured", ""}}
 	for _, l := range lines {

@@ -17,31 +17,31 @@ import (
 	"memopt/planner"
 )
 
-// Page is what a report page tells: a plan's file, and what is known beside it.
+// Page is the content of an HTML page: a plan's file and additional data.
 type Page struct {
 	Title    string
 	File     *planner.File
 	Settings []Setting
-	Command  string           // that makes the page again; "" leaves it out
-	Picture  *planner.Picture // nil leaves the drawings out: a plan file alone does not have them
-	Trained  *Trained         // nil for a page about a plan
+	Command  string           // that makes the page; "": not shown
+	Picture  *planner.Picture // nil: no drawings, as a plan file has no picture
+	Trained  *Trained         // nil: a page about a plan only
 }
 
-// Trained is what a run under the plan measured.
+// Trained is the measurements of a run under the plan.
 type Trained struct {
 	Device    string
 	FirstStep int
 	Losses    []float64
 	MedianMS  float64
 	Lines     []Line
-	Workspace int64 // of the device, beside these
+	Workspace int64 // of the device, not in Lines
 	Stopped   string
 	Lossy     string
-	Phases    []loader.Phase // none if nobody asked
-	Rule      string         // how host and device are combined in them
+	Phases    []loader.Phase // if requested
+	Rule      string         // how host and device memory are related
 }
 
-// The most rows of each kind; the JSON has all.
+// Limits of rows; the JSON has all.
 const (
 	maxPageRows  = 200
 	maxPagePeaks = 40
@@ -50,8 +50,8 @@ const (
 //go:embed page.html
 var pageText string
 
-// HTML writes a page that stands alone: no script, no font and no picture from
-// elsewhere. The same page is the same bytes.
+// HTML writes a self-contained page, without scripts, fonts or pictures from elsewhere. Equal input
+// gives equal bytes.
 func HTML(w io.Writer, p Page) error {
 	doc, err := document(p.File)
 	if err != nil {
@@ -67,8 +67,8 @@ func HTML(w io.Writer, p Page) error {
 	return nil
 }
 
-// parsed is a template whose texts are shown as one line each, whatever names in
-// them hold, unless they are Lines. What is HTML already is made of our own words.
+// parsed parses a template that prints each text on one line, whatever names in it contain, unless
+// it is a visible.Lines. Values of type HTML come from this package.
 func parsed(name, text string, functions template.FuncMap) (*template.Template, error) {
 	functions[spelled] = func(x any) any {
 		switch x := x.(type) {
@@ -86,7 +86,7 @@ func parsed(name, text string, functions template.FuncMap) (*template.Template, 
 	return t, err
 }
 
-// spellNames ends everything that a template prints with the function spelled.
+// spellNames appends the function spelled to all pipelines that print.
 func spellNames(n parse.Node) {
 	switch n := n.(type) {
 	case *parse.ListNode:
@@ -116,8 +116,8 @@ func spellBranches(n *parse.BranchNode) {
 // spelled is the name of a template function.
 const spelled = "spelled"
 
-// figures is the plan's JSON, which every figure of the page is taken from by
-// its path. The page repeats the path, so that a reader, or a test, can compare.
+// figures is the plan's JSON, from which all figures of the page are taken by path. The page
+// contains the paths, so that readers and tests can compare.
 type figures struct{ json gjson.Result }
 
 func document(f *planner.File) (figures, error) {
@@ -148,15 +148,15 @@ func (f figures) functions() template.FuncMap {
 		"minus":   func(a, b int) int { return a - b },
 		"color":   func(c planner.Class) string { return fmt.Sprintf("c%d", c) },
 		"verdict": verdict,
-		// How much a share that is given with its sign comes to.
+		// The absolute value of a share, in percent.
 		"percentage":  func(x float64) float64 { return math.Abs(100 * x) },
 		"planeWidth":  func() int { return planeWidth },
 		"planeHeight": func() int { return planeHeight },
 	}
 }
 
-// as is a function of templates: the parts of a path in, an element out that
-// shows the figure there and holds its exact value.
+// as makes a template function: its arguments are the parts of a path, its result an element that
+// shows the figure and contains the exact value.
 func (f figures) as(show func(gjson.Result) string) func(...any) (template.HTML, error) {
 	return func(parts ...any) (template.HTML, error) {
 		var words []string
@@ -168,7 +168,7 @@ func (f figures) as(show func(gjson.Result) string) func(...any) (template.HTML,
 		if r.Type != gjson.Number {
 			return "", fmt.Errorf("the plan's JSON has no number at %s", path)
 		}
-		// A path is made of our own words and of indices, a number of digits.
+		// Paths consist of our own words and of indices.
 		return template.HTML(fmt.Sprintf(`<data value="%s" data-at="%s" title="%s">%s</data>`, r.Raw, path, r.Raw, show(r))), nil
 	}
 }

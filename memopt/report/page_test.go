@@ -19,8 +19,8 @@ import (
 	"memopt/planner"
 )
 
-// planned is a small step under a budget, with clusters on and off, and a name
-// that would break out of a page.
+// planned is a small step under a budget, with clusters on and off, and a name that contains
+// markup.
 func planned(t *testing.T, r planner.Request) *planner.Plan {
 	t.Helper()
 	g, err := graph.Parse(kernels.Library, `
@@ -73,9 +73,8 @@ func TestPage(t *testing.T) {
 
 var figure = regexp.MustCompile(`<data value="([^"]*)" data-at="([^"]*)" title="[^"]*">([^<]*)</data>`)
 
-// TestPageFigures: every figure of the page is the one that the plan's JSON has
-// at the place it names, exactly and as it is shown; the curves' heights are the
-// peaks.
+// TestPageFigures: every figure of the page equals the figure in the plan's JSON at the path given,
+// exactly and as shown; the curves reach as high as the peaks.
 func TestPageFigures(t *testing.T) {
 	page := tiny(t)
 	data, err := json.Marshal(page.File)
@@ -121,7 +120,7 @@ func TestPageFigures(t *testing.T) {
 	}
 }
 
-// highest is how far a path of steps reaches above the bottom of its plane.
+// highest is the height that a path of steps reaches.
 func highest(t *testing.T, text, class string) float64 {
 	t.Helper()
 	m := regexp.MustCompile(`<path class="` + class + `" d="([^"]*)"`).FindStringSubmatch(text)
@@ -137,8 +136,7 @@ func highest(t *testing.T, text, class string) float64 {
 	return 4000 - least
 }
 
-// TestPageHostile: names are text wherever they stand, and a page asks for
-// nothing from elsewhere.
+// TestPageHostile: names are shown as text everywhere, and a page loads nothing from elsewhere.
 func TestPageHostile(t *testing.T) {
 	const name = `</title></style></svg><script src=//evil>alert("1")</script>'&{{.}}`
 	page := tiny(t)
@@ -172,8 +170,7 @@ func TestPageHostile(t *testing.T) {
 	}
 }
 
-// TestPageEdges: plans with nothing in them, and figures at the ends of what
-// there is, make a page.
+// TestPageEdges: empty plans, and extreme figures, make a page.
 func TestPageEdges(t *testing.T) {
 	const most = math.MaxInt64
 	for name, p := range map[string]report.Page{
@@ -195,8 +192,8 @@ func TestPageEdges(t *testing.T) {
 	}
 }
 
-// TestPageLong: a step of 40,000 launches with as many lives fits a page of less
-// than two megabytes, and what is left out is said.
+// TestPageLong: a page about 40,000 launches with as many live ranges has less than two megabytes,
+// and says what it leaves out.
 func TestPageLong(t *testing.T) {
 	const n = 40_000
 	page := tiny(t)

@@ -9,7 +9,8 @@ import (
 	"memopt/memopt/loader"
 )
 
-// Phases writes the table of phases: what the device holds in all and by owner, and what the system counts of the process.
+// Phases prints the table of phases: the device's memory in total and by owner, and the process's
+// as the system counts it.
 func Phases(w io.Writer, rows []loader.Phase) {
 	classes := usedClasses(rows)
 	device := [][]string{{"device", "", "point", "high", "promised", "granted", "driver"}}
@@ -38,14 +39,14 @@ func Phases(w io.Writer, rows []loader.Phase) {
 	Table(w, "=lrrrrrrr4r3r2r1", host)
 }
 
-// usedClasses are the classes of owners that have anything.
+// usedClasses lists the classes of owners that have memory.
 func usedClasses(rows []loader.Phase) []string {
 	return slices.DeleteFunc(slices.Clone(loader.Classes), func(c string) bool {
 		return !slices.ContainsFunc(rows, func(p loader.Phase) bool { return p.Owned(c).Requested > 0 })
 	})
 }
 
-// unlessBelow is bytes, or nothing below a least.
+// unlessBelow prints bytes, or nothing if they are below a minimum.
 func unlessBelow(n, least int64) string {
 	if n < least {
 		return ""
@@ -53,7 +54,7 @@ func unlessBelow(n, least int64) string {
 	return Bytes(n)
 }
 
-// Signed is bytes that may be below zero.
+// Signed prints bytes that may be negative.
 func Signed(n int64) string {
 	if n < 0 {
 		return "−" + Bytes(-n)

@@ -4,8 +4,8 @@ import (
 	"memopt/memopt/loader"
 )
 
-// phasesView is the chart of phases: for each a column of the device's memory by owner and one of the process's, with
-// what was promised as a line on it.
+// phasesView is the chart of phases: for each phase a column of the device's memory by owner, and
+// one of the process's, with lines at the promised memory.
 type phasesView struct {
 	Rows   []phaseColumn
 	Bars   []phaseBar
@@ -16,7 +16,7 @@ type phasesView struct {
 	Table  []loader.Phase
 }
 
-// phaseColumn is the room of a phase, in percent.
+// phaseColumn is the horizontal range of a phase, in percent.
 type phaseColumn struct {
 	Name, What  string
 	From, Width float64
@@ -29,7 +29,7 @@ type phaseBar struct {
 	Text       string
 }
 
-// phaseMark is a promise.
+// phaseMark is the line of a promise.
 type phaseMark struct {
 	X, Y, W int
 	Text    string
@@ -37,7 +37,7 @@ type phaseMark struct {
 
 type phaseKey struct{ Class, Name string }
 
-// colours of owners' classes, of the page's, and of what the system sees of a process.
+// phaseColours maps classes of owners to colours of the page.
 var phaseColours = map[string]string{"weights": "c4", "gradients": "c2", "optimizer": "c3", "activations": "c0", "staging": "c1", "imported": "c1", loader.Other: "c5"}
 
 func phases(rows []loader.Phase, rule string) *phasesView {
@@ -67,7 +67,7 @@ func phases(rows []loader.Phase, rule string) *phasesView {
 			bar(1, 5, p.Owned(c).Requested, phaseColours[c], c)
 		}
 		stack = 0
-		bar(5, 9, p.System.High, "seen", "the process, at most")
+		bar(5, 9, p.System.High, "seen", "peak of the process")
 		promise := func(from, to int, bytes int64, name string) {
 			if bytes > 0 {
 				v.Marks = append(v.Marks, phaseMark{at(from), planeHeight - height(bytes, top), at(to) - at(from), p.Name + ": promised " + name + ", at most " + Bytes(bytes)})
@@ -79,6 +79,6 @@ func phases(rows []loader.Phase, rule string) *phasesView {
 	for _, c := range usedClasses(rows) {
 		v.Legend = append(v.Legend, phaseKey{phaseColours[c], c})
 	}
-	v.Legend = append(v.Legend, phaseKey{"seen", "the process as the system sees it, at most"})
+	v.Legend = append(v.Legend, phaseKey{"seen", "peak of the process, as the system counts it"})
 	return v
 }

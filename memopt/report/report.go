@@ -1,5 +1,5 @@
-// Package report puts what was promised beside what was measured: the plan
-// table for people, and one line for each owner of memory.
+// Package report prints plans and measurements: the plan table for people, promised beside measured
+// memory, and HTML pages.
 package report
 
 import (
@@ -12,15 +12,14 @@ import (
 	"memopt/planner"
 )
 
-// Setting is a non-default setting and where it came from.
+// Setting is a non-default setting and its source.
 type Setting struct{ Name, Value, Source string }
 
-// maxRows is how many clusters the table shows before it says how many more
-// there are; the JSON has all.
+// maxRows is the number of clusters shown in the table; the JSON has all.
 const maxRows = 24
 
-// Plan writes the plan table. Rows and columns are those ONNX Runtime's users
-// know; what it saves at the peak stands above.
+// Plan prints the plan table. Its rows and columns are those of ONNX Runtime; above them are the
+// plan's own figures.
 func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	head := [][]string{{"model", fmt.Sprintf("%s: %d nodes, %d of them forward", model, len(p.Graph.Nodes), forward(p))}}
 	if len(p.Request.Dims) > 0 {
@@ -28,7 +27,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	}
 	head = append(head, []string{"strategy", strategy(p)})
 	if p.Whole != p.Baseline {
-		head = append(head, []string{"form", fmt.Sprintf("another than the plain step: %s and %s compute with everything kept", Bytes(p.Whole.Peak), Extra(p.FormOverhead(), 2))})
+		head = append(head, []string{"form", fmt.Sprintf("differs from the plain step: %s and %s compute with everything kept", Bytes(p.Whole.Peak), Extra(p.FormOverhead(), 2))})
 	}
 	for _, s := range settings {
 		if s.Name != "dims" {
@@ -50,7 +49,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	if p.Result.Again == 0 {
 		totals = append(totals, extra)
 	} else {
-		extra[3] = Extra(p.Bound.Overhead, 2) // within the arena asked for
+		extra[3] = Extra(p.Bound.Overhead, 2) // the bound for this arena
 		totals = append(totals, extra, []string{"above that minimum", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
 	}
 	totals = append(totals, []string{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""})
@@ -58,7 +57,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	Table(w, "=lrrr", totals)
 
 	peak := [][]string{{"peak at", p.Result.PeakNode}}
-	if p.Result.PeakFormula != fmt.Sprint(p.Result.Peak) { // with no dims the formula is the number above
+	if p.Result.PeakFormula != fmt.Sprint(p.Result.Peak) { // without named dims the formula is the number above
 		peak = append(peak, []string{"", clip(p.Result.PeakFormula, 300)})
 	}
 	fmt.Fprintln(w)
@@ -81,7 +80,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	fmt.Fprintf(w, "\nplanned in %.1f ms\n", ms(p.Took))
 }
 
-// Largest are the rows that say which values take the most of a peak.
+// Largest lists the values that take the most of a peak.
 func Largest(largest []planner.Holding, peak int64) (rows [][]string) {
 	for _, h := range largest {
 		why := ""
@@ -96,22 +95,22 @@ func Largest(largest []planner.Holding, peak int64) (rows [][]string) {
 	return rows
 }
 
-// strategy is the one used, and whether settings turned on more.
+// strategy is the strategy in use, and whether settings turn on clusters, too.
 func strategy(p *planner.Plan) string {
 	if p.Request.Level > 0 || len(p.Request.Clusters) > 0 {
-		return p.Strategy + ", and the clusters that settings ask for"
+		return p.Strategy + ", and the clusters that settings turn on"
 	}
 	return p.Strategy
 }
 
-// Owner is who holds how much at the peak.
+// Owner is one owner's part of the memory at the peak.
 type Owner struct {
 	Name  string
-	Key   string // as JSON calls it
+	Key   string // in JSON
 	Bytes int64
 }
 
-// Owners splits the total that a budget binds.
+// Owners splits the total that budgets bind by owner.
 func Owners(p *planner.Plan) []Owner {
 	m := p.Memory
 	return []Owner{{"parameters and constants", "weights", m.Weights}, {"optimizer states", "optimizer", m.Optimizer},
@@ -148,7 +147,7 @@ func clusters(w io.Writer, p *planner.Plan) {
 	selection(w, p)
 }
 
-// fall is what is taken off a peak.
+// fall is a reduction of the peak, with its sign.
 func fall(n int64) string {
 	switch {
 	case n > 0:
@@ -159,7 +158,7 @@ func fall(n int64) string {
 	return "0 B"
 }
 
-// selection is what the rows that are on come to.
+// selection summarizes the rows that are on.
 func selection(w io.Writer, p *planner.Plan) {
 	s := p.Selection
 	if s.Rows == 0 {
@@ -169,10 +168,10 @@ func selection(w io.Writer, p *planner.Plan) {
 	if drop < 0 {
 		way, drop = "rises", -drop
 	}
-	Text(w, 0, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, for %s compute\n",
+	Text(w, 0, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, at %s compute\n",
 		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop), Extra(s.Cost, 1))
 	if s.Bytes > 0 && s.PeakDrop <= 0 {
-		Text(w, 0, "the selection lowers the sum of what is kept, but not the peak: something else is alive there\n")
+		Text(w, 0, "the selection saves stored bytes, but does not lower the peak, where other values are alive\n")
 	}
 	if s.OtherBoundary == 0 {
 		return
@@ -216,7 +215,7 @@ func clip(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// Bytes is a size with three digits and its unit.
+// Bytes prints a size with three digits and its unit.
 func Bytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	x, i := float64(n), 0
@@ -229,8 +228,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.2f %s", x, units[i])
 }
 
-// Extra is more or less work as a share of a step's, in percent. What rounds to
-// nothing has no minus.
+// Extra prints more or less work as a share of a step's, in percent, and never −0.
 func Extra(share float64, digits int) string {
 	text := fmt.Sprintf("%+.*f %%", digits, 100*share)
 	if strings.Trim(text, "-0. %") == "" {
@@ -239,7 +237,7 @@ func Extra(share float64, digits int) string {
 	return text
 }
 
-// Thousands is a number with commas.
+// Thousands prints a number with commas.
 func Thousands(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

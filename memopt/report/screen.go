@@ -9,11 +9,11 @@ import (
 	"memopt/memopt/visible"
 )
 
-// UsualWidth is the width of lines on a writer that does not say how wide it is, such
-// as a file: what programs read does not depend on anybody's window.
+// UsualWidth is the width of lines on writers without a width, such as files: output for programs
+// does not depend on a terminal.
 const UsualWidth = 100
 
-// Width is how many columns lines on w may take; 0 is no limit.
+// Width is the width of lines on w; 0: unlimited.
 func Width(w io.Writer) int {
 	if s, is := w.(interface{ Width() int }); is {
 		return s.Width()
@@ -21,14 +21,14 @@ func Width(w io.Writer) int {
 	return UsualWidth
 }
 
-// Strong and Plain stand around what a screen with colours shows strongly. They are
-// characters that no text has, and that only a writer with colours is given.
+// Strong and Plain mark the beginning and end of strong text on a screen with colours. They are
+// noncharacters, which text does not contain, and are written to screens with colours only.
 const (
 	Strong = "\ufdd0"
 	Plain  = "\ufdd1"
 )
 
-// Headline is a text as a headline on w.
+// Headline formats a headline for w.
 func Headline(w io.Writer, text string) string {
 	if s, is := w.(interface{ Colours() bool }); is && s.Colours() && text != "" {
 		return Strong + text + Plain
@@ -36,16 +36,14 @@ func Headline(w io.Writer, text string) string {
 	return text
 }
 
-// Text writes a text in lines that fit w, with its arguments spelled as visible.Fprintf
-// does. Lines after the first of each of its own
-// are indented by hang more than that one.
+// Text prints a text wrapped to the width of w, with its arguments escaped as in visible.Fprintf.
+// Continuation lines are indented by hang more than the first.
 func Text(w io.Writer, hang int, format string, args ...any) {
 	fmt.Fprint(w, Wrap(visible.Sprintf(format, args...), Width(w), hang))
 }
 
-// Wrap breaks lines at spaces so that they have at most width characters, as far as
-// words are that short; 0 is no limit. What is broken off is indented like the
-// line, and by hang more.
+// Wrap breaks lines at spaces to at most width characters, if words are short enough; 0: do not
+// wrap. Continuation lines are indented like the line, and by hang more.
 func Wrap(text string, width, hang int) string {
 	if width <= 0 {
 		return text

@@ -11,8 +11,9 @@ import (
 	"memopt/planner"
 )
 
-// Search prints how a plan came about: which passes chose what runs again and placed it, and where they are in the
-// source; what each pass tried for that choice; and what all passes did for all limits and placings on the way.
+// Search prints how a plan was found: the passes that chose what to recompute and placed it, with
+// their place in the source; the passes tried for that choice; and the work of all passes over all
+// limits and placements.
 func Search(w io.Writer, p *planner.Plan) error {
 	s, passes := p.Search, planner.Passes()
 	find := func(name string) planner.Pass {
@@ -30,7 +31,8 @@ func Search(w io.Writer, p *planner.Plan) error {
 	made("chosen by", find(s.Choice))
 	made("placed by", find(s.Placement))
 	if len(s.Tries) > 0 {
-		// The limit of the choice may be below the budget: what an arena of the budget did not hold was chosen once more for less.
+		// The limit may be below the budget: if an arena of the budget did not suffice, the choice
+		// was repeated for less.
 		fmt.Fprintf(w, "\nThe choice, for a limit of %s; the plain step takes %s\n", Bytes(s.Tries[0].Limit), Bytes(p.Whole.Peak))
 		rows := [][]string{{"pass", "extra", "at least", "peak", "", "ms", "source"}}
 		for _, t := range s.Tries {

@@ -19,7 +19,7 @@ func Clusters(w io.Writer, p *planner.Plan) error {
 	return nil
 }
 
-// Lives prints the stretches of the arena in the order of their steps.
+// Lives prints the live ranges in the arena in the order of their steps.
 func Lives(w io.Writer, p *planner.Plan) error {
 	s, err := p.Schedule()
 	if err != nil {
@@ -33,7 +33,7 @@ func Lives(w io.Writer, p *planner.Plan) error {
 	return nil
 }
 
-// Arena prints every launch with the places of what it reads and writes.
+// Arena prints every launch with the places of its inputs and outputs.
 func Arena(w io.Writer, p *planner.Plan) error {
 	s, err := p.Schedule()
 	if err != nil {
@@ -66,8 +66,7 @@ func Arena(w io.Writer, p *planner.Plan) error {
 	return nil
 }
 
-// Chains prints which elementwise launches run as one where those are fused, and
-// what that is for.
+// Chains prints which elementwise launches are fused, and the bytes this saves.
 func Chains(w io.Writer, p *planner.Plan) error {
 	_, c, err := p.Chained()
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 	stepLeft, stepTop     = 90, 80
 	stepWidth, stepHeight = 750, 240
 	stepBottom            = stepTop + stepHeight
-	stepKeyWidth          = 375 // two legend entries a row
+	stepKeyWidth          = 375 // two entries in a row
 )
 
 // stepKey is one entry of the legend.
@@ -28,13 +28,13 @@ type stepKey struct {
 	X, End, Y, TextX, TextY int
 }
 
-// StepSVG draws the bytes alive over one training step: the plan in front of the
-// step with everything kept, with budget and floor as lines. The file stands alone
-// and follows the reader's light or dark colours.
+// StepSVG draws the bytes alive over one training step: the plan in front of the step with
+// everything kept, with budget and floor as lines. The file is self-contained and follows the
+// reader's light or dark colours.
 func StepSVG(w io.Writer, p Page) error {
 	v := layout(p)
 	if v.Timeline == nil {
-		return errors.New("a plan that was not just made has no launches to draw")
+		return errors.New("a plan read from a file has no launches to draw")
 	}
 	r := p.File.Result
 	subtitle := fmt.Sprintf("bytes alive at each of %s launches, %s of them run again: %s extra compute",
@@ -72,12 +72,12 @@ func StepSVG(w io.Writer, p Page) error {
 	}{v, p.Title, subtitle, keys})
 }
 
-// BeforeArea is the line of the step with everything kept, closed for filling.
+// BeforeArea is the curve of the step with everything kept, closed for filling.
 func (t *timelineView) BeforeArea() string {
 	return strings.Replace(t.Before, "M0 ", fmt.Sprintf("M0 %dV", planeHeight), 1) + fmt.Sprintf("V%dZ", planeHeight)
 }
 
-// kept says what the line of everything kept is, which is drawn in the form that was taken.
+// kept labels the curve of everything kept, which is of the plan's form.
 func kept(f *planner.File) string {
 	if f.Form == nil {
 		return "everything kept: peak " + Bytes(f.Baseline.Peak)

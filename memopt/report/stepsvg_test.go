@@ -10,8 +10,8 @@ import (
 	"memopt/memopt/report"
 )
 
-// TestStepSVG: the drawing of a small step, byte for byte, and well formed XML even
-// where a name would break out of it.
+// TestStepSVG: the drawing of a small step, byte for byte, and valid XML even with markup in a
+// name.
 func TestStepSVG(t *testing.T) {
 	var b strings.Builder
 	if err := report.StepSVG(&b, tiny(t)); err != nil {

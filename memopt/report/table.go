@@ -10,17 +10,17 @@ import (
 	"memopt/memopt/visible"
 )
 
-// Table writes rows in columns two spaces apart, in lines that fit w. In layout a
-// letter stands for each column:
+// Table prints rows in columns separated by two spaces, in lines that fit w. In layout a letter
+// stands for each column:
 //
-//	l  to the left
-//	r  to the right
-//	n  a name, to the left: without its middle where there is no room for it
-//	t  text, to the left: in several lines where there is no room for it
+//	l  left-aligned
+//	r  right-aligned
+//	n  a name, left-aligned; its middle is cut out if necessary
+//	t  text, left-aligned; wrapped if necessary
 //
-// A digit after the letter is for a column that is left out where there is no room, 1
-// before 2; a line under the table says which. With = in front of all the first row
-// is the head of the others. A cell is one line of text, whatever names in it hold; one that says nothing takes no space at the end of a line.
+// A digit after the letter marks a column that may be left out, 1 before 2; a line under the table
+// lists those. A leading = marks the first row as the head. A cell is one line, whatever names in
+// it contain; empty cells take no space at the end of a line.
 func Table(w io.Writer, layout string, rows [][]string) {
 	layout, headed := strings.CutPrefix(layout, "=")
 	t := table{fields: fieldsOf(layout)}
@@ -56,7 +56,7 @@ func Table(w io.Writer, layout string, rows [][]string) {
 	}
 }
 
-// table is rows and how they are set.
+// table is rows and their layout.
 type table struct {
 	fields []field
 	rows   [][]string
@@ -64,9 +64,9 @@ type table struct {
 
 type field struct {
 	letter  byte
-	rank    byte // 0 for a column that is never left out
+	rank    byte // 0: never left out
 	natural int  // characters of the longest cell
-	word    int  // and of the longest word
+	word    int  // characters of the longest word
 	width   int
 	out     bool
 }
@@ -82,8 +82,7 @@ func fieldsOf(layout string) (all []field) {
 	return all
 }
 
-// least is the characters below which a column is left out rather than pressed
-// together; all of it for those that cannot be.
+// least is the width below which a column is left out rather than narrowed.
 func (c field) least() int {
 	switch c.letter {
 	case 'n':
@@ -96,8 +95,7 @@ func (c field) least() int {
 
 const gap = 2
 
-// fit gives columns their widths, the first that may be left out none, as far as
-// needed to keep lines as short as limit.
+// fit sets the widths of columns, leaving out columns as necessary.
 func (t *table) fit(limit int) {
 	for i := range t.fields {
 		t.fields[i].width = t.fields[i].natural
@@ -117,7 +115,7 @@ func (t *table) fit(limit int) {
 
 func (c field) full() int { return c.natural }
 
-// need is how long lines are if columns have so many characters.
+// need is the length of lines with the given widths.
 func (t *table) need(width func(field) int) (n int) {
 	for _, c := range t.fields {
 		if !c.out {
@@ -127,7 +125,7 @@ func (t *table) need(width func(field) int) (n int) {
 	return max(0, n-gap)
 }
 
-// nextOut is the column to leave out next, negative if all others have to stay.
+// nextOut is the column to leave out next; negative: none.
 func (t *table) nextOut() int {
 	next := -1
 	for i, c := range t.fields {
@@ -138,7 +136,7 @@ func (t *table) nextOut() int {
 	return next
 }
 
-// press shares what room lines have among columns that can do with less than they would take.
+// press distributes the available width among columns that can be narrowed.
 func (t *table) press(limit int) {
 	var soft []int
 	room := limit - t.need(func(c field) int {
@@ -159,7 +157,7 @@ func (t *table) press(limit int) {
 	}
 	for k, i := range soft {
 		c := &t.fields[i]
-		more := room / (len(soft) - k) // less than nothing where all are pressed further
+		more := room / (len(soft) - k) // negative if all must be narrower than least
 		c.width = min(c.natural, max(scant, c.least()+more))
 		room -= c.width - c.least()
 	}
@@ -167,7 +165,7 @@ func (t *table) press(limit int) {
 
 func (c field) soft() bool { return c.letter == 'n' || c.letter == 't' }
 
-// lines are a row, which takes several where its texts do.
+// lines formats a row, in several lines if texts are wrapped.
 func (t *table) lines(row []string) (lines []string) {
 	cells := make([][]string, len(row))
 	height := 1
@@ -208,8 +206,8 @@ func (t *table) lines(row []string) (lines []string) {
 	return lines
 }
 
-// middle is a name without its middle, so that it has at most n characters: names of
-// one model begin alike, and say at their end what they are.
+// middle cuts the middle out of a name to at most n characters: names of one model begin alike and
+// differ at the end.
 func middle(name string, n int) string {
 	r := []rune(name)
 	if len(r) <= n || n < 3 {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sheet is a writer of a width.
+// sheet is a writer with a width.
 type sheet struct {
 	strings.Builder
 	width int
@@ -18,8 +18,8 @@ type sheet struct {
 
 func (s *sheet) Width() int { return s.width }
 
-// TestTable: where there is no room columns are left out by rank, names lose their
-// middle and texts take several lines.
+// TestTable: in narrow lines columns are left out by rank, names lose their middle and texts are
+// wrapped.
 func TestTable(t *testing.T) {
 	rows := [][]string{
 		{"name", "bytes", "again", "what it does"},
@@ -62,8 +62,8 @@ transf….h.0.mlp.act  y = gelu(x)
 	}
 }
 
-// TestTablesFit: lines are as short as they are to be, whatever is in the cells, as long as
-// rigid columns may be left out and words are short.
+// TestTablesFit: lines fit the width with any cells, if rigid columns may be left out and words are
+// short.
 func TestTablesFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &sheet{width: rapid.IntRange(40, 120).Draw(t, "width")}
@@ -84,7 +84,7 @@ func TestTablesFit(t *testing.T) {
 	})
 }
 
-// TestWrap: the words of a text are the same in any width, and lines are indented alike.
+// TestWrap: a text has the same words at any width, and lines are indented alike.
 func TestWrap(t *testing.T) {
 	const text = "  label  some words, and\n  more of them\n\n/a/path/that/is/longer/than/any/line is there\n"
 	const want = "  label  some words,\n    and\n  more of them\n\n/a/path/that/is/longer/than/any/line\n  is there\n"

@@ -8,7 +8,7 @@ import (
 	"memopt/memopt/session"
 )
 
-// BenchmarkRun is what a run costs beside its operators.
+// BenchmarkRun measures the cost of a run apart from its operators.
 func BenchmarkRun(b *testing.B) {
 	s, err := session.Open(context.Background(), session.Model{Path: "testdata/overridable.onnx"}, session.Options{Pattern: true})
 	if err != nil {

@@ -9,31 +9,32 @@ import (
 	"memopt/memopt/graph"
 )
 
-// When is when memory of the host's that is bound is copied, on a device that has memory of its own.
+// When says when bound memory of the host is copied, on a device with its own memory.
 type When string
 
-// The times. On the processor nothing is copied, whichever it is.
+// The choices. On the processor nothing is ever copied.
 const (
-	Import When = "import" // never: the device sees it where it is, or it is refused
+	Import When = "import" // never: the device accesses it in place, or binding fails
 	AtRun  When = "run"    // at each run
-	AtBind When = "bind"   // now; what is written there later is not seen
-	Auto   When = "auto"   // never where it can be imported, else at each run
+	AtBind When = "bind"   // when it is bound; later changes have no effect
+	Auto   When = "auto"   // never if it can be imported, else at each run
 )
 
 // Whens lists them.
 func Whens() []string { return []string{string(Auto), string(Import), string(AtRun), string(AtBind)} }
 
-// Policy is which shapes of an output go where it is bound.
+// Policy says which shapes of an output are allowed where it is bound.
 type Policy string
 
 // The policies.
 const (
-	Exact   Policy = "exact"   // the one that was bound
-	AtMost  Policy = "at most" // as many bytes as were bound, or fewer, of no dim larger
-	Dynamic Policy = "dynamic" // any: the session makes room, and room anew where it is too small
+	Exact   Policy = "exact"   // the bound shape
+	AtMost  Policy = "at most" // the bound shape, or one with smaller dims
+	Dynamic Policy = "dynamic" // any: the session allocates memory, again if it is too small
 )
 
-// Binding has inputs and outputs of a session bound by name, run after run. It is for one goroutine at a time.
+// Binding keeps inputs and outputs of a session bound by name for many runs. It is for one
+// goroutine at a time.
 type Binding struct {
 	s       *Session
 	inputs  map[string]*input
@@ -43,26 +44,27 @@ type Binding struct {
 }
 
 type input struct {
-	x      *graph.Tensor // its type and shape, and the host's bytes where those are copied at each run
-	place  Place         // without a buffer: nowhere yet
-	fallen string        // why it is copied though it was to be imported if possible
+	x      *graph.Tensor // type and shape, and the host's bytes if they are copied at each run
+	place  Place         // no buffer: copied at each run
+	fallen string        // why it could not be imported
 }
 
 type output struct {
-	x      *graph.Tensor // type and shape; nil where any will do
+	x      *graph.Tensor // type and shape; nil: any
 	policy Policy
-	place  Place  // of one that is not dynamic
-	host   []byte // where it is copied to; nil: nowhere
-	slot   *Slot  // of a dynamic one; nil: the session keeps it
+	place  Place  // unless dynamic
+	host   []byte // memory to copy it to; nil: none
+	slot   *Slot  // if dynamic; nil: the session keeps it
 	fallen string
 }
 
-// NewBinding has nothing bound. It is to be cleared before the session is closed.
+// NewBinding makes an empty binding. Clear it before closing the session.
 func (s *Session) NewBinding() *Binding {
 	return &Binding{s: s, inputs: map[string]*input{}, outputs: map[string]*output{}}
 }
 
-// Host binds an input to memory of the host's, which must stay until another is bound or all are cleared.
+// Host binds an input to memory of the host, which must stay valid until the input is bound again
+// or cleared.
 func (b *Binding) Host(name string, x *graph.Tensor, when When) error {
 	if err := b.known(name, x); err != nil {
 		return err
@@ -72,7 +74,7 @@ func (b *Binding) Host(name string, x *graph.Tensor, when When) error {
 	}
 	in := &input{x: x}
 	switch {
-	case b.s.device == nil || len(x.Bytes) == 0: // nothing is copied anyway
+	case b.s.device == nil || len(x.Bytes) == 0: // nothing to copy
 		in.place.Buffer = &hostBuffer{bytes: x.Bytes, users: 1}
 	case when == AtBind:
 		buffer, err := b.s.NewBuffer(int64(len(x.Bytes)))
@@ -94,13 +96,13 @@ func (b *Binding) Host(name string, x *graph.Tensor, when When) error {
 			in.fallen = fmt.Sprintf("input %q is copied at each run: %v", name, err)
 		}
 	case when != AtRun:
-		return fmt.Errorf("input %q: memory is copied at %q; there are %v", name, when, Whens())
+		return fmt.Errorf("input %q: unknown time of copying %q, use one of %v", name, when, Whens())
 	}
 	b.set(name, in)
 	return nil
 }
 
-// Device binds an input to a place in a buffer. The binding keeps a use of the buffer.
+// Device binds an input to a place in a buffer, which the binding retains.
 func (b *Binding) Device(name string, x *graph.Tensor, place Place) error {
 	if err := b.known(name, x); err != nil {
 		return err
@@ -117,14 +119,14 @@ func (b *Binding) Device(name string, x *graph.Tensor, place Place) error {
 	return nil
 }
 
-// Update writes other numbers to where an input is bound.
+// Update overwrites a bound input.
 func (b *Binding) Update(name string, bytes []byte) error {
 	in := b.inputs[name]
 	if in == nil {
 		return fmt.Errorf("no input %q is bound", name)
 	}
 	if n, _ := sizeOf(in.x); n != int64(len(bytes)) {
-		return fmt.Errorf("input %q has %d bytes, and %d are given", name, n, len(bytes))
+		return fmt.Errorf("input %q has %d bytes, but %d are given", name, n, len(bytes))
 	}
 	if in.place.Buffer == nil {
 		copy(in.x.Bytes, bytes)
@@ -156,7 +158,8 @@ func (in *input) drop() {
 	}
 }
 
-// OutputHost binds an output to memory of the host's, of the type and shape of x, or of fewer bytes.
+// OutputHost binds an output to memory of the host for the type and shape of x, or, by policy,
+// smaller shapes.
 func (b *Binding) OutputHost(name string, x *graph.Tensor, policy Policy, when When) error {
 	if err := b.output(name, x, policy); err != nil {
 		return err
@@ -178,13 +181,14 @@ func (b *Binding) OutputHost(name string, x *graph.Tensor, policy Policy, when W
 			out.fallen = fmt.Sprintf("output %q is copied at each run: %v", name, err)
 		}
 	} else if when != AtRun {
-		return fmt.Errorf("output %q: there is nothing to copy when it is bound; memory is copied at %q", name, AtRun)
+		return fmt.Errorf("output %q: an output cannot be copied when it is bound; use %q", name, AtRun)
 	}
 	b.setOutput(name, out)
 	return nil
 }
 
-// OutputDevice binds an output to a place in a buffer, of the type and shape of x, or of fewer bytes.
+// OutputDevice binds an output to a place in a buffer for the type and shape of x, or, by policy,
+// smaller shapes.
 func (b *Binding) OutputDevice(name string, x *graph.Tensor, place Place, policy Policy) error {
 	if err := b.output(name, x, policy); err != nil {
 		return err
@@ -199,7 +203,7 @@ func (b *Binding) OutputDevice(name string, x *graph.Tensor, place Place, policy
 	return nil
 }
 
-// Output binds an output to room that the session makes for its shape.
+// Output binds an output of any shape to memory that the session allocates.
 func (b *Binding) Output(name string, room Room) error {
 	if err := b.output(name, nil, Dynamic); err != nil {
 		return err
@@ -217,11 +221,11 @@ func (b *Binding) output(name string, x *graph.Tensor, policy Policy) error {
 	case !hasPort(b.s.Signature.Outputs, name):
 		return fmt.Errorf("the model has no output %q; it has %s", name, names(portNames(b.s.Signature.Outputs)))
 	case policy == Dynamic && x != nil:
-		return fmt.Errorf("output %q is of any shape, and is bound to memory of one; bind it as %q or %q", name, Exact, AtMost)
+		return fmt.Errorf("output %q is bound to memory of one shape, but with a policy for any shape; use policy %q or %q", name, Exact, AtMost)
 	case policy != Dynamic && x == nil:
 		return fmt.Errorf("output %q is bound without a type and a shape", name)
 	case policy != Dynamic && policy != Exact && policy != AtMost:
-		return fmt.Errorf("output %q: no policy is called %q; there are %q, %q and %q", name, policy, Exact, AtMost, Dynamic)
+		return fmt.Errorf("output %q: unknown policy %q, use %q, %q or %q", name, policy, Exact, AtMost, Dynamic)
 	}
 	return nil
 }
@@ -243,13 +247,13 @@ func (o *output) drop() {
 	o.slot.Drop()
 }
 
-// fits is an error if an output's shape is not for where it is bound.
+// fits returns an error if the policy does not allow an output's shape.
 func (o *output) fits(x *graph.Tensor) error {
 	if o.x == nil {
 		return nil
 	}
 	if o.x.Type != x.Type {
-		return fmt.Errorf("it is %s, and was bound as %s", x.Type, o.x.Type)
+		return fmt.Errorf("it is %s, but is bound as %s", x.Type, o.x.Type)
 	}
 	same := slices.Equal(o.x.Shape, x.Shape)
 	if o.policy == AtMost {
@@ -259,13 +263,13 @@ func (o *output) fits(x *graph.Tensor) error {
 		}
 	}
 	if !same {
-		return fmt.Errorf("it is %s%v, and was bound as %s%v, %s", x.Type, x.Shape, o.x.Type, o.x.Shape, o.policy)
+		return fmt.Errorf("it is %s%v, but is bound as %s%v, %s", x.Type, x.Shape, o.x.Type, o.x.Shape, o.policy)
 	}
 	return nil
 }
 
-// Run runs the program on what is bound. Outputs that are not are kept, as Session.Run has them. Fell says what is copied
-// that could have been imported.
+// Run runs the program on the bound inputs. Outputs that are not bound are kept by the session.
+// Fell lists memory that is copied since it could not be imported.
 func (b *Binding) Run(ctx context.Context, o RunOptions) (r *Result, fell []string, err error) {
 	in, places := map[string]*graph.Tensor{}, map[string]Place{}
 	for _, name := range slices.Sorted(maps.Keys(b.inputs)) {
@@ -312,8 +316,8 @@ func (b *Binding) Run(ctx context.Context, o RunOptions) (r *Result, fell []stri
 	return r, slices.DeleteFunc(fell, func(why string) bool { return why == "" }), nil
 }
 
-// Value is the type and shape of an output that the last run wrote, and the buffer that it is in, if it is bound to one:
-// to be bound as an input of a session of the same device, this one's next run among them.
+// Value is the type and shape of an output of the last run, and the buffer that it is bound to, if
+// any, which can be bound as an input of sessions on the same device.
 func (b *Binding) Value(name string) (x *graph.Tensor, place Place, ok bool) {
 	x, ok = b.ran[name]
 	if !ok {
@@ -331,10 +335,10 @@ func (b *Binding) Value(name string) (x *graph.Tensor, place Place, ok bool) {
 func (b *Binding) Read(name string, to []byte) error {
 	x, place, ok := b.Value(name)
 	if !ok {
-		return fmt.Errorf("no run has written output %q", name)
+		return fmt.Errorf("output %q was not computed by a run", name)
 	}
 	if n := bytesOf(x); n != int64(len(to)) {
-		return fmt.Errorf("output %q has %d bytes, and there is room for %d", name, n, len(to))
+		return fmt.Errorf("output %q has %d bytes, but there is room for %d", name, n, len(to))
 	}
 	switch out := b.outputs[name]; {
 	case place.Buffer != nil:
@@ -346,10 +350,10 @@ func (b *Binding) Read(name string, to []byte) error {
 	return b.s.readKept(name, to)
 }
 
-// Sync waits until outputs are written, which they are when a run ends.
+// Sync waits until outputs are written, which is always so after a run.
 func (b *Binding) Sync() error { return nil }
 
-// ClearInputs lets go of all inputs, and of what the session keeps of their buffers.
+// ClearInputs unbinds all inputs, and drops patterns that used their buffers.
 func (b *Binding) ClearInputs() {
 	for _, in := range b.inputs {
 		in.drop()
@@ -358,7 +362,7 @@ func (b *Binding) ClearInputs() {
 	b.s.Tidy()
 }
 
-// ClearOutputs lets go of all outputs.
+// ClearOutputs unbinds all outputs.
 func (b *Binding) ClearOutputs() {
 	for _, out := range b.outputs {
 		out.drop()

@@ -15,27 +15,30 @@ import (
 	"memopt/planner"
 )
 
-// Buffer is memory that inputs are read from and outputs written to where it is: of a device, or the host's own.
+// Buffer is memory of a device or the host that inputs are read from and outputs are written to in
+// place.
 type Buffer interface {
 	Len() int64
-	Bytes() []byte // where the processor sees it, or nil
+	Bytes() []byte // nil: the processor cannot address it
 	Imported() bool
 	ReadAt(to []byte, at int64) error
 	WriteAt(from []byte, at int64) error
 	Retain()
-	Drop() // the last gives the memory back
+	Drop() // the last use frees the memory
 }
 
-// DeviceMemory is what buffers are made of.
+// DeviceMemory makes buffers on a device.
 type DeviceMemory interface {
-	// Need is what a schedule takes for its values, and for inputs that are copied to the device, where others are bound.
+	// Need is the bytes of a schedule's values, and of inputs that are copied to the device, if
+	// others are bound to places.
 	Need(s *planner.Schedule, places Places) (arena, inputs int64, err error)
 	NewBuffer(bytes int64) (Buffer, error) // of zeros
-	// Import has the device see the host's memory where it is, until the buffer is dropped.
+	// Import lets the device access the host's memory in place, until the buffer is dropped.
 	Import(host []byte) (Buffer, error)
-	// ImportAlignment is what address and size of that are multiples of; 0: the device imports none.
+	// ImportAlignment is the alignment of address and size of imported memory; 0: the device cannot
+	// import.
 	ImportAlignment() int64
-	Unified() bool // it is the machine's own memory
+	Unified() bool // the device uses the machine's own memory
 	Close()
 }
 
@@ -45,10 +48,10 @@ type Place struct {
 	At     int64
 }
 
-// Places are those of inputs and outputs, by the names of their values in the graph.
+// Places is the places of inputs and outputs, by names of values in the graph.
 type Places struct{ Inputs, Outputs map[string]Place }
 
-// key tells places from others, as long as the buffers are there.
+// key is unique among places whose buffers exist.
 func (p Places) key() string {
 	var b strings.Builder
 	for i, all := range []map[string]Place{p.Inputs, p.Outputs} {
@@ -67,23 +70,23 @@ func (p Places) each(do func(Buffer)) {
 	}
 }
 
-// within is an error if a place has not so many bytes.
+// within returns an error if a place has fewer than the given bytes.
 func (p Place) within(bytes int64) error {
 	if p.Buffer == nil {
-		return fmt.Errorf("it is bound to no buffer")
+		return fmt.Errorf("it is not bound to a buffer")
 	}
 	if n := p.Buffer.Len(); p.At < 0 || p.At > n || bytes > n-p.At {
-		return fmt.Errorf("it takes %d bytes, and the buffer of %d bytes has %d from %d on", bytes, n, max(n-max(p.At, 0), 0), p.At)
+		return fmt.Errorf("it takes %d bytes, but the buffer of %d bytes has %d from offset %d", bytes, n, max(n-max(p.At, 0), 0), p.At)
 	}
 	return nil
 }
 
-// counted is a buffer that is on a session's account, and knows how often it is used.
+// counted is a buffer on a session's account, with a count of its uses.
 type counted struct {
 	Buffer
 	mu    sync.Mutex
 	users int
-	pins  map[*Session]int // of those, patterns of sessions
+	pins  map[*Session]int // uses by patterns, by session
 	gone  func()
 }
 
@@ -93,8 +96,8 @@ func (b *counted) Retain() {
 	b.users++
 }
 
-// Drop ends a use. Where only patterns are left that have it, they go, too: those of a session that is not running now, and
-// of others before they run next.
+// Drop ends a use. If only patterns still use the buffer, they are dropped, too: at once in
+// sessions that are not running, in others before their next run.
 func (b *counted) Drop() {
 	b.mu.Lock()
 	b.users--
@@ -119,7 +122,7 @@ func (b *counted) Drop() {
 	}
 }
 
-// pinned is how many patterns have it. The lock is held.
+// pinned is the number of uses by patterns. The lock is held.
 func (b *counted) pinned() (n int) {
 	for _, k := range b.pins {
 		n += k
@@ -127,7 +130,7 @@ func (b *counted) pinned() (n int) {
 	return n
 }
 
-// pin adds the use of a pattern.
+// pin adds a use by a pattern.
 func (s *Session) pin(b Buffer) {
 	if c, is := b.(*counted); is {
 		c.mu.Lock()
@@ -151,7 +154,7 @@ func (s *Session) unpin(b Buffer) {
 	b.Drop()
 }
 
-// pinned reports whether nobody but patterns has the buffer.
+// pinned reports whether only patterns use the buffer.
 func pinned(b Buffer) bool {
 	c, is := b.(*counted)
 	if !is {
@@ -162,7 +165,7 @@ func pinned(b Buffer) bool {
 	return c.pinned() == c.users
 }
 
-// Base is the device's own buffer behind one of a session's.
+// Base is the device's buffer behind a session's.
 func Base(b Buffer) Buffer {
 	if c, is := b.(*counted); is {
 		return c.Buffer
@@ -170,17 +173,18 @@ func Base(b Buffer) Buffer {
 	return b
 }
 
-// onHost reports whether a buffer is the processor's alone, from which a device with memory of its own is fed as ever.
+// onHost reports whether a buffer is in the process's memory, from which a device copies inputs as
+// usual.
 func onHost(b Buffer) bool {
 	_, is := Base(b).(*hostBuffer)
 	return is
 }
 
-// Unified says that the session's device has no memory but the machine's own.
+// Unified reports whether the session's device uses the machine's own memory.
 func (s *Session) Unified() bool { return s.device == nil || s.device.Unified() }
 
-// NewBuffer has memory on the session's device, of zeros, on the session's account until it is dropped. It may outlive the
-// session, and be bound in others of the device.
+// NewBuffer allocates a buffer of zeros on the session's device. It is on the session's account
+// until it is dropped; it may outlive the session, and be bound in other sessions on the device.
 func (s *Session) NewBuffer(bytes int64) (Buffer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,13 +216,13 @@ func (s *Session) newBuffer(bytes int64) (Buffer, error) {
 	return &counted{Buffer: b, users: 1, gone: func() { account.Give(ownBuffers, bytes) }}, nil
 }
 
-// takeBuffer has a buffer on the account, for which patterns that are not in use make room.
+// takeBuffer enters a buffer on the account. Unused patterns are dropped if needed.
 func (s *Session) takeBuffer(bytes int64) error {
 	return s.withRoom(0, func() error { return s.account.Take(ownBuffers, bytes) })
 }
 
-// withRoom has something taken, for which patterns of a device make room that were used last the longest ago, but for so many
-// of the others.
+// withRoom calls take; while it fails for memory on a device, the least recently used patterns are
+// dropped, except for keep ones.
 func (s *Session) withRoom(keep int, take func() error) error {
 	for {
 		err := take()
@@ -230,7 +234,7 @@ func (s *Session) withRoom(keep int, take func() error) error {
 	}
 }
 
-// BufferBytes is what a buffer for so many bytes takes: of the host's memory, whole units of what the device imports.
+// BufferBytes is the bytes of a buffer for n bytes: in host memory, rounded up for importing.
 func (s *Session) BufferBytes(r Room, bytes int64) int64 {
 	if s.device == nil || r != OnHost {
 		return bytes
@@ -239,8 +243,8 @@ func (s *Session) BufferBytes(r Room, bytes int64) int64 {
 	return max((bytes+unit-1)/unit*unit, unit)
 }
 
-// NewHostBuffer is NewBuffer of the host's own memory, which the session's device sees where it is. Its bytes are a multiple
-// of what the device imports.
+// NewHostBuffer is NewBuffer in the host's memory, which the session's device accesses in place.
+// Its size is rounded up for importing.
 func (s *Session) NewHostBuffer(bytes int64) (Buffer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +261,7 @@ func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
 	}
 	unit := m.ImportAlignment()
 	if unit == 0 {
-		_, err := m.Import(nil) // which says so
+		_, err := m.Import(nil) // returns the error
 		return nil, err
 	}
 	if bytes < 0 || bytes > math.MaxInt64-unit {
@@ -283,8 +287,9 @@ func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
 	return nil, err
 }
 
-// Import has the session's device read and write memory of the host's where it is. On a device with memory of its own
-// address and size are multiples of ImportAlignment; the memory is not Go's and outlives the buffer.
+// Import lets the session's device access memory of the host in place. On a device with its own
+// memory, address and size are multiples of ImportAlignment; the memory must not be Go's, and must
+// outlive the buffer.
 func (s *Session) Import(host []byte) (Buffer, error) {
 	m := s.device
 	if m == nil {
@@ -297,7 +302,7 @@ func (s *Session) Import(host []byte) (Buffer, error) {
 	return &counted{Buffer: b, users: 1, gone: func() {}}, nil
 }
 
-// ImportAlignment is what address and size of imported memory are multiples of; 0 says that the device imports none.
+// ImportAlignment is the alignment of imported memory; 0: the device cannot import.
 func (s *Session) ImportAlignment() int64 {
 	if m := s.device; m != nil {
 		return m.ImportAlignment()
@@ -305,12 +310,12 @@ func (s *Session) ImportAlignment() int64 {
 	return 1
 }
 
-// mostImports is how many stretches of memory a session keeps imported.
+// mostImports is the number of memory ranges that a session keeps imported.
 const mostImports = 64
 
-// Seen is where the session's device sees memory of the host's: the whole units of what it imports are taken in which that
-// lies, which must be mapped as they are until the session is closed. It is for devices that share the machine's memory;
-// others have it copied faster than they read it from there, and ok is false.
+// Seen is the device's place for memory of the host: the aligned range around it is imported, and
+// must stay mapped until the session is closed. ok is false for devices with their own memory,
+// which copy it faster than they would read it in place.
 func (s *Session) Seen(host []byte) (p Place, ok bool) {
 	if s.device == nil || !s.device.Unified() || len(host) == 0 {
 		return p, false
@@ -331,13 +336,13 @@ func (s *Session) Seen(host []byte) (p Place, ok bool) {
 	key := fmt.Sprintf("%p %d", unsafe.SliceData(around), n)
 	b, known := s.imports.get(key)
 	if !known {
-		b, _ = s.Import(around) // nil: the driver does not take it, which it need not be asked again
+		b, _ = s.Import(around) // nil: the driver refused; do not try again
 		s.imports.put(key, b)
 	}
 	return Place{b, int64(skip)}, b != nil
 }
 
-// tidy drops patterns whose buffers nobody but patterns has any more.
+// tidy drops patterns with buffers that only patterns use.
 func (s *Session) tidy() {
 	for e := s.patterns.order.Front(); e != nil; {
 		next, dead := e.Next(), false
@@ -349,7 +354,7 @@ func (s *Session) tidy() {
 	}
 }
 
-// Tidy lets go of what the session keeps of buffers that nobody else has any more.
+// Tidy drops what the session keeps for buffers that have no other user.
 func (s *Session) Tidy() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -358,12 +363,12 @@ func (s *Session) Tidy() {
 	}
 }
 
-// hostBuffer is a buffer of the processor.
+// hostBuffer is a buffer in the process's memory.
 type hostBuffer struct {
 	bytes []byte
 	mu    sync.Mutex
 	users int
-	free  func([]byte) // nil where the memory is somebody else's
+	free  func([]byte) // nil: the memory is the caller's
 }
 
 func newHostBuffer(m arena.Memory, bytes int64) (Buffer, error) {
@@ -412,5 +417,5 @@ func (b *hostBuffer) Drop() {
 	}
 }
 
-// bytesOf is what a tensor takes.
+// bytesOf is the bytes of a tensor.
 func bytesOf(x *graph.Tensor) int64 { return int64(x.Len()) * x.Type.Size() }

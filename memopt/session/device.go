@@ -10,8 +10,8 @@ import (
 	"memopt/planner"
 )
 
-// planOnDevice makes the pattern of a device that has memory of its own, but for the device: the planner's schedule of the
-// whole program.
+// planOnDevice plans a pattern for a device with its own memory: a schedule of the whole program.
+// The device comes later.
 func (s *Session) planOnDevice(ctx context.Context, p *program, b *graph.Binding, in map[string]*graph.Tensor, fetched []*graph.Value) (*pattern, error) {
 	t := &pattern{p: p, binding: b, results: fetched, tensors: make([]*graph.Tensor, len(p.g.Values))}
 	for _, v := range fetched {
@@ -36,7 +36,7 @@ func (s *Session) planOnDevice(ctx context.Context, p *program, b *graph.Binding
 	return t, nil
 }
 
-// opened finds the pattern of a plan for places of inputs and outputs, or makes it.
+// opened finds or makes the pattern of a plan for given places of inputs and outputs.
 func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, known bool, err error) {
 	key += places.key()
 	if t, ok := s.patterns.get(key); ok {
@@ -55,7 +55,7 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 	}
 	own := t.block.bytes
 	if t.block.users > 1 {
-		own = 0 // that of the other
+		own = 0 // the block exists
 	}
 	s.begin(WeighStage, -t.inputs-own, 0)
 	if t.device, err = s.options.Device(s.device, t.schedule, with, own, places, func() { s.begin(BindStage, 0, 0) }); err != nil {
@@ -65,7 +65,7 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 	}
 	places.each(s.pin)
 	t.p.roots++
-	for e := s.patterns.order.Back(); e != nil && own > 0 && s.options.Arena.Strategy == arena.Planned; { // smaller blocks go
+	for e := s.patterns.order.Back(); e != nil && own > 0 && s.options.Arena.Strategy == arena.Planned; { // drop smaller blocks
 		next := e.Prev()
 		if o := e.Value.(*entry[*pattern]).value; o.p == t.p && o.block.bytes < t.block.bytes {
 			s.patterns.remove(e)
@@ -76,7 +76,8 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 	return t, false, nil
 }
 
-// placesOf asks where inputs and outputs of a run are bound. What is not in the graph is nowhere.
+// placesOf collects the places of a run's inputs and outputs. Inputs that the graph does not have
+// are left out.
 func (t *pattern) placesOf(s *Session, inputs map[string]Place, fetches []Fetch) (places Places, err error) {
 	for _, v := range t.p.g.Inputs {
 		if p, is := inputs[v.Name]; is && !onHost(p.Buffer) {
@@ -100,22 +101,22 @@ func (t *pattern) placesOf(s *Session, inputs map[string]Place, fetches []Fetch)
 			places.Outputs = map[string]Place{}
 		}
 		if _, twice := places.Outputs[v.Name]; twice {
-			return places, fmt.Errorf("output %q is another output, too, and both are bound to buffers; bind one of them", f.Name)
+			return places, fmt.Errorf("output %q is the same value as another output, and both are bound to buffers; bind one of them", f.Name)
 		}
 		places.Outputs[v.Name] = p
 	}
 	return places, nil
 }
 
-// block is memory of a device that patterns of a program have their values in, one at a time.
+// block is memory of a device for the values of a program's patterns, one pattern at a time.
 type block struct {
 	bytes int64
 	users int
 }
 
-// roomOnDevice has memory on the account for a pattern: a block for its values if no other pattern has one that is large
-// enough, its inputs, and the weights if no other has them. Patterns of other shapes make room, first those that were
-// used last the longest ago.
+// roomOnDevice enters a pattern's memory on the account: its inputs, a block for its values unless
+// there is one of sufficient size, and the weights unless another pattern has them. If needed, the
+// least recently used patterns are dropped.
 func (s *Session) roomOnDevice(t *pattern) (with Device, weights int64, err error) {
 	exact := false
 	for {
@@ -153,7 +154,7 @@ func (s *Session) roomOnDevice(t *pattern) (with Device, weights int64, err erro
 	}
 }
 
-// leaveDevice takes a pattern's memory off the account.
+// leaveDevice removes a pattern's memory from the account.
 func (s *Session) leaveDevice(t *pattern) {
 	s.account.Give(ownDevice, t.inputs)
 	if t.block.users--; t.block.users == 0 {
@@ -161,7 +162,7 @@ func (s *Session) leaveDevice(t *pattern) {
 	}
 }
 
-// shrinkDevice drops the patterns but the one that was used last, and says how many bytes that returns.
+// shrinkDevice drops all patterns but the last used one, and returns the freed bytes.
 func (s *Session) shrinkDevice() int64 {
 	before, _ := s.account.Held()
 	s.tidy()
@@ -173,7 +174,7 @@ func (s *Session) shrinkDevice() int64 {
 	return before - after
 }
 
-// deviceOf is a device that has the program's weights, with the smallest block of its that is high enough; nil if there
+// deviceOf is a device with the program's weights, and its smallest sufficient block; nil if there
 // is none.
 func (s *Session) deviceOf(p *program, height int64) (d Device, b *block) {
 	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
@@ -191,7 +192,7 @@ func (s *Session) deviceOf(p *program, height int64) (d Device, b *block) {
 	return d, b
 }
 
-// onDevice is the run on a device.
+// onDevice runs the pattern on a device.
 func (x *execution) onDevice() error {
 	if err := x.find(); err != nil || x.s.options.dry {
 		return err
@@ -205,7 +206,7 @@ func (x *execution) onDevice() error {
 			x.r.CopiedIn += int64(len(x.in[v.Name].Bytes))
 		}
 	}
-	x.t.fed = nil // until the run is over, who knows
+	x.t.fed = nil // unknown until the run has succeeded
 	var err error
 	if x.trace, err = x.t.device.Run(planner.Run{Inputs: x.in, Same: same, Seed: x.s.options.Seed, Step: x.s.runs}); err != nil {
 		return err
@@ -229,14 +230,14 @@ func (x *execution) onDevice() error {
 			return err
 		}
 		if len(w.rest) > 0 {
-			return fmt.Errorf("output %q has %d bytes too few", x.fetches[k].Name, len(w.rest))
+			return fmt.Errorf("output %q is %d bytes short", x.fetches[k].Name, len(w.rest))
 		}
 		x.r.CopiedOut += int64(len(x.places[k]))
 	}
 	return nil
 }
 
-// into writes to memory that is there.
+// into writes to a slice.
 type into struct{ rest []byte }
 
 func (w *into) Write(p []byte) (int, error) {

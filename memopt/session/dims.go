@@ -9,17 +9,17 @@ import (
 	"memopt/memopt/graph"
 )
 
-// solve gives names of dims the sizes that inputs have.
+// solve finds the sizes of named dims from the shapes of inputs.
 func solve(g *graph.Graph, in map[string]*graph.Tensor) (map[string]int64, error) {
 	dims := map[string]int64{}
 	note := func(v *graph.Value, name string, n int64) error {
 		if was, known := dims[name]; known && was != n {
-			return fmt.Errorf("input %q: %s is %d, and %d in another place", v.Name, name, n, was)
+			return fmt.Errorf("input %q: %s is %d, but %d elsewhere", v.Name, name, n, was)
 		}
 		dims[name] = n
 		return nil
 	}
-	for _, formulas := range []bool{false, true} { // what is only part of a formula may be known by itself
+	for _, formulas := range []bool{false, true} { // plain names first: a name in a formula may also stand alone
 		for _, v := range g.Inputs {
 			x := in[v.Name]
 			for i, d := range v.Shape {
@@ -29,7 +29,7 @@ func solve(g *graph.Graph, in map[string]*graph.Tensor) (map[string]int64, error
 				}
 				n := int64(x.Shape[i]) - off
 				if _, known := dims[name]; formulas && (known || n%coef != 0) {
-					continue // what it must be is checked when all are known
+					continue // bind checks the formula when all names are known
 				}
 				if err := note(v, name, n/coef); err != nil {
 					return nil, err
@@ -40,7 +40,7 @@ func solve(g *graph.Graph, in map[string]*graph.Tensor) (map[string]int64, error
 	return dims, nil
 }
 
-// linear writes a dim as coef × name + off, if it is that.
+// linear writes a dim as coef × name + off, if possible.
 func linear(d graph.Dim) (name string, coef, off int64, ok bool) {
 	names := d.Names()
 	if len(names) != 1 {
@@ -60,7 +60,7 @@ func linear(d graph.Dim) (name string, coef, off int64, ok bool) {
 	return name, coef, off, ok && err == nil
 }
 
-// bind gives the graph's dims the sizes of a run and holds them against all that is said of them.
+// bind binds the graph's dims to the sizes of a run, and checks all shapes and assumptions.
 func bind(g *graph.Graph, in map[string]*graph.Tensor) (*graph.Binding, error) {
 	dims, err := solve(g, in)
 	if err != nil {
@@ -76,7 +76,7 @@ func bind(g *graph.Graph, in map[string]*graph.Tensor) (*graph.Binding, error) {
 			return nil, fmt.Errorf("input %q: %w", v.Name, err)
 		}
 		if x := in[v.Name]; !slices.Equal(shape, x.Shape) {
-			return nil, fmt.Errorf("input %q is %s%v, and the model takes %s%s", v.Name, x.Type, x.Shape, v.Type, v.Shape)
+			return nil, fmt.Errorf("input %q is %s%v, but the model takes %s%s", v.Name, x.Type, x.Shape, v.Type, v.Shape)
 		}
 	}
 	if err := g.CheckBinding(b); err != nil {
@@ -85,7 +85,7 @@ func bind(g *graph.Graph, in map[string]*graph.Tensor) (*graph.Binding, error) {
 	return b, nil
 }
 
-// keyOf is the shapes of inputs in full.
+// keyOf is a key of the shapes of all inputs.
 func keyOf(in map[string]*graph.Tensor) string {
 	var sb strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(in)) {

@@ -13,13 +13,13 @@ import (
 	"memopt/planner"
 )
 
-// OpenDry opens a model as Open does, but that it takes no memory: what would be held is on the account. Bytes of the
-// model are the caller's until the session is closed, and the session is for DryRun alone.
+// OpenDry opens a model like Open, but only counts memory on the account. Bytes of the model belong
+// to the caller until the session is closed, and the session supports DryRun only.
 func OpenDry(ctx context.Context, m Model, o Options) (*Session, error) {
 	return Open(ctx, m, o.dried())
 }
 
-// dried is the options of a session that only counts.
+// dried is the options of a session that only counts memory.
 func (o Options) dried() Options {
 	o.dry, o.Fits, o.Share, o.SaveTo, o.Memory, o.Watch = true, nil, nil, "", nil, Watch{}
 	if o.Device != nil {
@@ -30,9 +30,10 @@ func (o Options) dried() Options {
 	return o
 }
 
-// DryRun is the most that a session would hold which this program is run in once, under other options: memory is asked
-// of an arena as in Run, and neither touched nor is anything computed. Inputs need no bytes where the program does not
-// depend on their numbers. What the limit refuses is an error, as of Run.
+// DryRun computes the most memory that a session with other options would hold if it ran this
+// program once: memory is requested from an arena as in Run, but neither touched nor used. Inputs
+// need bytes only if the program depends on their values. Exceeding the limit is an error as in
+// Run.
 func (s *Session) DryRun(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, change func(*Options)) (most int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +105,7 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 	return most, nil
 }
 
-// dryDevice stands for one whose memory is only counted.
+// dryDevice is a device whose memory is only counted.
 type dryDevice struct{}
 
 func (dryDevice) Name() string                           { return "dry" }
@@ -112,5 +113,6 @@ func (dryDevice) Run(planner.Run) (planner.Trace, error) { panic("session: a dry
 func (dryDevice) WriteOutput(io.Writer, string) error    { panic("session: a dry device has no results") }
 func (dryDevice) Close() error                           { return nil }
 
-// Copied reports whether a run copies an input on the processor, because its elements do not lie aligned.
+// Copied reports whether a run on the processor copies an input, because its elements are not
+// aligned.
 func Copied(x *graph.Tensor) bool { return !isAligned(x.Bytes, x.Type) }

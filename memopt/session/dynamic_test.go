@@ -35,7 +35,7 @@ func run(t *testing.T, s *session.Session, in map[string]*graph.Tensor) map[stri
 	return out
 }
 
-// both opens a model from its file and from its bytes, which are gone after that.
+// both opens a model from its file, and from bytes that are overwritten afterwards.
 func both(t *testing.T, path string, o session.Options, f func(t *testing.T, s *session.Session)) {
 	t.Run("file", func(t *testing.T) { f(t, open(t, path, o)) })
 	t.Run("bytes", func(t *testing.T) {
@@ -53,7 +53,7 @@ func both(t *testing.T, path string, o session.Options, f func(t *testing.T, s *
 	})
 }
 
-// TestEmptyInputs: dims of size 0, which no name can have, are read as numbers.
+// TestEmptyInputs: dims of size 0, which names cannot stand for, are read as numbers.
 func TestEmptyInputs(t *testing.T) {
 	g, err := graph.Parse(kernels.Library, "x f32[batch, 2] = input\ny = Relu(x)\noutput y")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestEmptyInputs(t *testing.T) {
 	})
 }
 
-// TestShapesOfNumbers: results whose shapes follow from the numbers of inputs, run after run.
+// TestShapesOfNumbers: results whose shapes depend on values of inputs, in several runs.
 func TestShapesOfNumbers(t *testing.T) {
 	both(t, "testdata/above.onnx", session.Options{Pattern: true}, func(t *testing.T, s *session.Session) {
 		for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestShapesOfNumbers(t *testing.T) {
 	})
 }
 
-// TestOverridable: an input that has an initializer may be fed, and need not be.
+// TestOverridable: an input with an initializer may be given or not.
 func TestOverridable(t *testing.T) {
 	both(t, "testdata/overridable.onnx", session.Options{Pattern: true}, func(t *testing.T, s *session.Session) {
 		x := tensor([]int{1, 3}, 10, 20, 30)
@@ -143,7 +143,8 @@ func TestOverridable(t *testing.T) {
 	})
 }
 
-// TestReadAgain: a model of bytes is kept without the weights that the session has anyway, and read again with them.
+// TestReadAgain: a model given as bytes is kept without the weights that the session has, and read
+// again with them.
 func TestReadAgain(t *testing.T) {
 	both(t, dense(t, 64, 3), session.Options{Pattern: true}, func(t *testing.T, s *session.Session) {
 		want := run(t, s, batch(3, 64))["y"]
@@ -163,7 +164,7 @@ func TestReadAgain(t *testing.T) {
 	})
 }
 
-// TestPlannedAhead: a model whose inputs have one shape is planned when it is opened.
+// TestPlannedAhead: a model with fixed shapes is planned when it is opened.
 func TestPlannedAhead(t *testing.T) {
 	g, err := graph.Parse(kernels.Library, "x f32[3, 2] = input\ny = Relu(x)\nz = Exp(y)\noutput z")
 	if err != nil {
@@ -180,12 +181,12 @@ func TestPlannedAhead(t *testing.T) {
 	if r, err := s.Run(context.Background(), map[string]*graph.Tensor{"x": graph.NewTensor(graph.Float32, 3, 2)}, nil, session.RunOptions{}); err != nil || !r.Known {
 		t.Errorf("%v, %v", r, err)
 	}
-	if _, err := s.Run(context.Background(), map[string]*graph.Tensor{"x": graph.NewTensor(graph.Float32, 4, 2)}, nil, session.RunOptions{}); err == nil || !strings.Contains(err.Error(), "dim 0 of it is 3") {
+	if _, err := s.Run(context.Background(), map[string]*graph.Tensor{"x": graph.NewTensor(graph.Float32, 4, 2)}, nil, session.RunOptions{}); err == nil || !strings.Contains(err.Error(), "dim 0 is 3") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestNodeCases: the ONNX project's node tests, each as a session that is run twice.
+// TestNodeCases: the ONNX project's node tests, each in a session that runs twice.
 func TestNodeCases(t *testing.T) {
 	const zip = "../verify/testdata/onnx-node-1.23.2.zip"
 	cases, closer, err := verify.OpenZip(zip)
@@ -246,7 +247,7 @@ func TestNodeCases(t *testing.T) {
 	}
 }
 
-// differs is how a tensor differs from another by more than the node tests allow.
+// differs says how tensors differ by more than the node tests allow.
 func differs(got, want *graph.Tensor) string {
 	if got.Type != want.Type || !slices.Equal(got.Shape, want.Shape) {
 		return fmt.Sprintf("is %s%v, not %s%v", got.Type, got.Shape, want.Type, want.Shape)

@@ -15,7 +15,7 @@ import (
 	"memopt/memopt/zoo"
 )
 
-// TestFiles: external data is taken from where the caller has it, and gives the numbers that the files give.
+// TestFiles: external data from the caller's memory gives the same results as from files.
 func TestFiles(t *testing.T) {
 	g, err := zoo.New(zoo.Spec{Family: "mlp", Seed: 1}, kernels.Library)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"memopt/memopt/stop/stoptest"
 )
 
-// dense is a chain of products, batch × width, with a branch that lives on.
+// dense is a chain of products, batch × width, with a long-lived branch.
 func dense(t *testing.T, width, layers int, opts ...onnx.Option) string {
 	t.Helper()
 	g := graph.New(kernels.Library, "dense")
@@ -59,8 +59,8 @@ func batch(rows, width int) map[string]*graph.Tensor {
 	return map[string]*graph.Tensor{"x": x}
 }
 
-// TestLimits: with a limit of what a session needs it runs, with a byte less it says what is in the way, and serves the
-// next request that fits. What it needs is what it held.
+// TestLimits: a session runs with a limit of exactly what it needs; with a byte less the error
+// names what is in the way, and the next request that fits succeeds.
 func TestLimits(t *testing.T) {
 	path := dense(t, 64, 3)
 	for _, strategy := range arena.Strategies() {
@@ -134,8 +134,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestManyShapes: a thousand runs of 64 shapes hold no more than the first pass over them did, and no more patterns than
-// are allowed.
+// TestManyShapes: a thousand runs of 64 shapes hold no more memory than the first pass over them,
+// and no more patterns than allowed.
 func TestManyShapes(t *testing.T) {
 	path := dense(t, 32, 4)
 	for _, strategy := range arena.Strategies() {
@@ -184,7 +184,7 @@ func TestManyShapes(t *testing.T) {
 	}
 }
 
-// live is what the Go heap holds.
+// live is the live bytes of the Go heap.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -193,7 +193,7 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// TestDropped: sessions that are opened and dropped leave nothing behind, nor do runs.
+// TestDropped: opening and closing sessions, and running them, leaks nothing.
 func TestDropped(t *testing.T) {
 	path := dense(t, 64, 3, onnx.External)
 	cycle := func() {
@@ -225,7 +225,7 @@ func TestDropped(t *testing.T) {
 	stoptest.Ended(t, goroutines)
 }
 
-// resident is the process's anonymous memory; 0 where the system does not tell it.
+// resident is the process's anonymous memory; 0 if unknown.
 func resident(t *testing.T) (n int64) {
 	t.Helper()
 	runtime.GC()
@@ -241,8 +241,8 @@ func resident(t *testing.T) (n int64) {
 	return n << 10
 }
 
-// TestWeightsStayInTheirFile: weights of a large model are mapped, once for all shapes, and what another file takes the
-// place of stays as it was.
+// TestWeightsStayInTheirFile: weights of a large model are mapped once for all shapes, and keep
+// their content if the file is replaced.
 func TestWeightsStayInTheirFile(t *testing.T) {
 	const width, layers = 1024, 6
 	path := dense(t, width, layers, onnx.External)
@@ -275,7 +275,7 @@ func TestWeightsStayInTheirFile(t *testing.T) {
 	if err != nil || string(r.Outputs[0].Bytes) != string(want) {
 		t.Errorf("after another file took its place: %v", err)
 	}
-	// A file that is written to in its place is told.
+	// A file that is modified in place is an error.
 	path = dense(t, width, layers, onnx.External)
 	s = open(t, path, session.Options{Pattern: true})
 	if err := os.Truncate(path+".data", 1<<20); err != nil {

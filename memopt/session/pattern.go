@@ -9,40 +9,41 @@ import (
 	"memopt/planner/pack"
 )
 
-// pattern is how a program runs for some shapes and results: its steps, and where each value lies.
+// pattern is a program prepared for some shapes and results: its steps, and the place of each
+// value.
 type pattern struct {
 	p       *program
 	binding *graph.Binding
 	steps   []step
-	tensors []*graph.Tensor // by value; nil of what nobody needs
+	tensors []*graph.Tensor // by value; nil: not needed
 	lives   []life
-	life    []int32 // by value that owns bytes: its life; −1 of what is not in the arena
-	direct  []int32 // by value: which result its bytes are; −1 for none
+	life    []int32 // by owner of bytes: index in lives; −1: not in the arena
+	direct  []int32 // by value: index of the result that it is computed into; −1: none
 	results []*graph.Value
 	key     string
 	height  int64
 	bound   int64 // most bytes alive at once
-	inputs  int64 // bytes of inputs that are read
+	inputs  int64 // bytes of the inputs in use
 	outputs int64
 	// Of a device:
 	schedule *planner.Schedule
 	places   Places          // where inputs and outputs are bound
-	device   Device          // that the steps run on; nil is the processor
-	block    *block          // its values on the device
+	device   Device          // nil: the processor
+	block    *block          // memory of its values
 	state    int64           // bytes of weights on the device
-	fed      map[string]bool // inputs that are on the device
+	fed      map[string]bool // inputs whose values are on the device
 }
 
 // step is one node.
 type step struct {
 	call    graph.Call
 	run     func(*graph.Call)
-	scratch int32 // its life; −1 for none
+	scratch int32 // index in lives; −1: none
 	begins  []int32
-	ends    []int32 // lives
+	ends    []int32 // lives that end here
 }
 
-// life is bytes that are alive over some steps.
+// life is the live range of some bytes, in steps.
 type life struct {
 	first, last int32
 	bytes       int64
@@ -50,7 +51,7 @@ type life struct {
 	name        string
 }
 
-// align is that of places in a pattern: a cache line.
+// align is the alignment of values in a pattern: a cache line.
 const align = 64
 
 func aligned(n int64) int64 { return (n + align - 1) / align * align }
@@ -91,7 +92,7 @@ func (s *Session) plan(ctx context.Context, p *program, b *graph.Binding, fetche
 	return t, nil
 }
 
-// needed marks the nodes that results depend on.
+// needed lists the nodes that the results depend on.
 func (t *pattern) needed() []*graph.Node {
 	live := make([]bool, len(t.p.g.Values))
 	for _, v := range t.results {
@@ -122,7 +123,7 @@ func (t *pattern) needed() []*graph.Node {
 	return nodes
 }
 
-// shape gives every value that the nodes touch its shape, and constants their numbers.
+// shape sets the shapes of all values that the nodes use, and the content of constants.
 func (t *pattern) shape(nodes []*graph.Node) error {
 	const mostBytes = 1 << 60
 	room := int64(mostBytes)
@@ -148,7 +149,7 @@ func (t *pattern) shape(nodes []*graph.Node) error {
 			return fmt.Errorf("value %q: %w", v.Name, err)
 		}
 		if room -= n; room < 0 {
-			return fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", v.Name, int64(mostBytes))
+			return fmt.Errorf("value %q: it and the values before it take more than %d bytes, the maximum", v.Name, int64(mostBytes))
 		}
 		t.tensors[v.ID] = &graph.Tensor{Type: v.Type, Shape: shape}
 		return nil
@@ -175,16 +176,16 @@ func (t *pattern) shape(nodes []*graph.Node) error {
 	return nil
 }
 
-// bytes is what a value takes.
+// bytes is the bytes of a value.
 func (t *pattern) bytes(v *graph.Value) int64 {
 	x := t.tensors[v.ID]
 	return int64(x.Len()) * x.Type.Size()
 }
 
-// place makes steps of nodes and finds from when to when their values are alive.
+// place makes steps of nodes, and finds the live ranges of their values.
 func (t *pattern) place(nodes []*graph.Node) {
 	owner := t.p.owner
-	last := make([]int32, len(t.p.g.Values)) // by owner: the step that reads it last
+	last := make([]int32, len(t.p.g.Values)) // by owner: the last step that reads it
 	steps := int32(0)
 	for _, n := range nodes {
 		if n.Op.View {
@@ -197,7 +198,7 @@ func (t *pattern) place(nodes []*graph.Node) {
 		}
 		steps++
 	}
-	// A result is written where it is wanted, if its bytes are nobody else's.
+	// A result is computed in its final place, unless it shares its bytes with another value.
 	for k, v := range t.results {
 		o := owner[v.ID]
 		last[o.ID] = steps
@@ -262,8 +263,8 @@ func (t *pattern) list(vs []*graph.Value) []*graph.Tensor {
 	return out
 }
 
-// overwritable is the life of an input that dies here, over which output 0 may be written: as large, and read through no
-// other input. −1 is that there is none.
+// overwritable is the live range of an input that ends here and that output 0 may be computed into:
+// of the same size, and read through no other input. −1: none.
 func (t *pattern) overwritable(n *graph.Node, at int32, last []int32) int32 {
 	for _, v := range graph.Overwritable(n, func(v *graph.Value) *graph.Value { return t.p.owner[v.ID] }) {
 		o, size := t.p.owner[v.ID], t.bytes(n.Outputs[0])

@@ -18,31 +18,31 @@ import (
 	"memopt/memopt/weights"
 )
 
-// program is the model as it was read for some knowledge of its inputs.
+// program is the model as read with some knowledge of its inputs.
 type program struct {
 	g      *graph.Graph
 	source *onnx.Source
-	// outputs are the graph's by the names that the file has for them.
+	// outputs is the graph's outputs, by their names in the file.
 	outputs map[string]*graph.Value
-	fixed   []*graph.Tensor // by value: numbers that no shape changes
-	owner   []*graph.Value  // by value: whose bytes it is seen in
-	owned   int64           // bytes of fixed that are this program's, and no other's of the session
+	fixed   []*graph.Tensor // by value: content that does not depend on shapes
+	owner   []*graph.Value  // by value: the value whose bytes it views, or itself
+	owned   int64           // bytes of fixed that no other program of the session uses
 	held    []*weights.Shared[contents]
-	roots   int // devices that have its weights together
-	// computed is bytes of what was computed while it was read.
+	roots   int // number of devices that share its weights
+	// computed is the bytes of values computed while reading.
 	computed int64
 	passes   graph.Report
 }
 
-// A model is read for what is needed of its inputs, and no more.
+// Levels of knowledge of the inputs. A model is read at the lowest level that works.
 const (
 	byNames  = iota // dims are names
 	byShapes        // dims are numbers
-	byWhole         // and inputs of whole numbers are constants
-	byAll           // all inputs are
+	byWhole         // and integer inputs are constants
+	byAll           // and all inputs are constants
 )
 
-// from is what a reading at a level is told. Inputs that have an initializer are given instead of that.
+// from is the options for reading at a level. Inputs with an initializer replace it.
 func (s *Session) from(level int, in map[string]*graph.Tensor) onnx.From {
 	given := s.given
 	if s.stripped {
@@ -83,7 +83,7 @@ func (s *Session) known(level int, x *graph.Tensor) bool {
 	return level == byAll || level == byWhole && !x.Type.IsReal()
 }
 
-// reading is what a reading at a level is kept under; "" is the first.
+// reading is the cache key of reading at a level; "" for the first program.
 func (s *Session) reading(level int, in map[string]*graph.Tensor) string {
 	key, numbers := "", sha256.New()
 	hashed := false
@@ -103,11 +103,11 @@ func (s *Session) reading(level int, in map[string]*graph.Tensor) string {
 	return key
 }
 
-// read reads the model at a level, and cleans it up.
+// read reads the model at a level, and optimizes it.
 func (s *Session) read(ctx context.Context, level int, in map[string]*graph.Tensor) (p *program, err error) {
 	defer weights.Guard(&err)()
 	if s.bytes == nil && s.model.Path == "" {
-		return nil, fmt.Errorf("the model was opened from bytes that are gone, and would have to be read again for these inputs")
+		return nil, fmt.Errorf("the model was opened from bytes that are gone, but has to be read again for these inputs")
 	}
 	if s.file != nil && s.first != nil {
 		if err := s.file.Unchanged(); err != nil {
@@ -148,15 +148,15 @@ func (s *Session) read(ctx context.Context, level int, in map[string]*graph.Tens
 	return p, nil
 }
 
-// prepare makes a forward program of a graph.
+// prepare makes a program of a graph.
 func (s *Session) prepare(ctx context.Context, p *program) error {
 	for name := range s.given {
 		if !slices.Contains(p.source.Taken, name) {
-			return fmt.Errorf("the model has no initializer %q to take what was given for", name)
+			return fmt.Errorf("the model has no initializer %q, for which a tensor is given", name)
 		}
 	}
 	if len(p.g.Outputs) != len(s.Signature.Outputs) {
-		return fmt.Errorf("the graph has %d outputs, and the file %d", len(p.g.Outputs), len(s.Signature.Outputs))
+		return fmt.Errorf("the graph has %d outputs, but the file has %d", len(p.g.Outputs), len(s.Signature.Outputs))
 	}
 	s.begin(OptimizeStage, 0, 0)
 	p.clean(ctx, s.options.Optimize)
@@ -166,7 +166,7 @@ func (s *Session) prepare(ctx context.Context, p *program) error {
 	return p.settle(s)
 }
 
-// clean runs the passes that a level of optimization has.
+// clean runs the passes of an optimization level.
 func (p *program) clean(ctx context.Context, level string) {
 	o := graph.CleanOptions{Context: ctx}
 	switch level {
@@ -179,7 +179,7 @@ func (p *program) clean(ctx context.Context, level string) {
 	p.passes = p.g.Clean(o)
 }
 
-// settle finds whose bytes values are, and the numbers that shapes do not change.
+// settle finds the owners of bytes, and content that does not depend on shapes.
 func (p *program) settle(s *Session) error {
 	p.fixed, p.owner = make([]*graph.Tensor, len(p.g.Values)), make([]*graph.Value, len(p.g.Values))
 	for _, v := range p.g.Values {
@@ -211,10 +211,10 @@ func (p *program) settle(s *Session) error {
 			continue
 		}
 		if v.Data == nil && slices.ContainsFunc(v.Ints, func(d graph.Dim) bool { _, number := d.Const(); return !number }) {
-			continue // contents are formulas
+			continue // its content depends on shapes
 		}
 		if block, is := v.Data.(*weights.Block); is && s.options.Device != nil && block.Kind() == weights.KindMapped {
-			continue // it goes from the file to the device
+			continue // it is uploaded from the file
 		}
 		x, err := v.Tensor(none)
 		if err != nil {
@@ -230,12 +230,13 @@ func (p *program) settle(s *Session) error {
 	return nil
 }
 
-// keyOfWeight tells the numbers of a file's values apart.
+// keyOfWeight is the key of a weight's content.
 func keyOfWeight(v *graph.Value, bytes int64) string {
 	return fmt.Sprintf("%s %d %d", v.Name, v.Type, bytes)
 }
 
-// weight is the numbers of a value that the session has once for all programs, or those that are the program's own.
+// weight is the content of a value, shared by all programs of the session if it is in the file or
+// given by the caller.
 func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Tensor, error) {
 	if len(x.Bytes) == 0 || v.Data == nil {
 		return x, nil
@@ -260,26 +261,26 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 		return x, nil
 	}
 	if p.computed > 0 && key == "" {
-		return x.Aligned(), nil // it is on the account
+		return x.Aligned(), nil // on the account already
 	}
 	return s.hold(p, v.Name, key, x, block)
 }
 
-// contents is numbers of weights that sessions of this process have together.
+// contents is a weight's content, which sessions of this process share.
 type contents struct {
 	bytes []byte
-	block *weights.Block // whose they are, in a file; nil: they are in memory
-	own   bool           // of the system's memory, to be given back
+	block *weights.Block // in a file; nil: in memory
+	own   bool           // mapped memory, to be freed
 }
 
-// held are the weights of all sessions.
+// held is the weights of all sessions.
 var held weights.Store[contents]
 
-// shareable is how many bytes a weight has at least that is looked for among those of other sessions.
+// shareable is the least size of weights to share among sessions.
 const shareable = 1 << 10
 
-// hold has a weight's numbers once for all sessions: where they lie in the file, or in memory if they do not lie aligned
-// there, are few, or were computed.
+// hold stores a weight once for all sessions: in the mapped file, or in memory if it is not aligned
+// there, if the weights are small, or if it was computed.
 func (s *Session) hold(p *program, name, key string, x *graph.Tensor, block *weights.Block) (*graph.Tensor, error) {
 	n := int64(len(x.Bytes))
 	if err := s.account.Take(ownWeights, n); err != nil {
@@ -316,11 +317,11 @@ func (s *Session) hold(p *program, name, key string, x *graph.Tensor, block *wei
 			arena.Unmap(c.bytes)
 		}
 	}
-	// What is in a file may change under those who map it, and not under others.
+	// Content of a mapped file may change; content in memory does not.
 	same := func(c contents) bool { return (c.block != nil) == mapped && bytes.Equal(c.bytes, x.Bytes) }
 	sum, store := weights.Probe(x.Bytes), &held
 	if n < shareable || s.options.dry {
-		store = new(weights.Store[contents]) // of its own
+		store = new(weights.Store[contents]) // not shared
 	}
 	h, made, err := store.Hold(sum, n, same, make, free)
 	if err != nil {
@@ -330,7 +331,7 @@ func (s *Session) hold(p *program, name, key string, x *graph.Tensor, block *wei
 	if inFile && !(made && mapped) {
 		block.ReleasePages()
 	}
-	if key != "" && (mapped || !made) { // no memory was taken for it
+	if key != "" && (mapped || !made) { // it takes no memory
 		s.account.Note(ownWeights, 0, -n)
 	}
 	x = &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: h.Value.bytes}
@@ -352,7 +353,7 @@ func (s *Session) hold(p *program, name, key string, x *graph.Tensor, block *wei
 	return x, nil
 }
 
-// isAligned reports whether elements of a type can be read where they lie.
+// isAligned reports whether elements of a type are aligned.
 func isAligned(b []byte, t graph.DType) bool {
 	return len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(max(t.Size(), 1)) == 0
 }
@@ -366,7 +367,7 @@ func within(a, b []byte) bool {
 	return at >= from && at < from+uintptr(len(b))
 }
 
-// overlap reports whether two stretches of memory have a byte in common.
+// overlap reports whether two slices share memory.
 func overlap(a, b []byte) bool { return within(a, b) || within(b, a) }
 
 func (p *program) close(s *Session) {
@@ -383,8 +384,8 @@ func (p *program) close(s *Session) {
 	p.source.Close()
 }
 
-// fixable reports whether a model that cannot be read by names may be read with more knowledge: what is in the way is a
-// rule of an operator, and not something that graphs do not have.
+// fixable reports whether a model that cannot be read by names may be readable with more knowledge:
+// the error is of a rule of an operator, not of a feature that is not supported at all.
 func fixable(err error) bool {
 	var u *onnx.UnsupportedError
 	if !errors.As(err, &u) {

@@ -18,8 +18,9 @@ import (
 	"memopt/memopt/session"
 )
 
-// TestRandomGraphs: graphs of operators that write over inputs, of views and of results that are read on give the numbers
-// of the definition, whatever is fetched, wherever results lie and however memory is lent.
+// TestRandomGraphs: graphs of in-place operators, views and results with further readers compute
+// what the definition says, whatever is fetched, wherever results lie, and however memory is
+// allocated.
 func TestRandomGraphs(t *testing.T) {
 	folder := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,10 +2,10 @@ package session
 
 import "container/list"
 
-// recent is what was used last, up to a number of entries.
+// recent is a cache of the most recently used entries.
 type recent[T any] struct {
 	most    int
-	order   *list.List // front: used last
+	order   *list.List // front: most recent
 	entries map[string]*list.Element
 	drop    func(T)
 	dropped int64

@@ -22,24 +22,24 @@ import (
 	"memopt/planner"
 )
 
-// Fetch is a result to give.
+// Fetch is a result to compute.
 type Fetch struct {
 	Name string
-	// Place is asked where its bytes are to lie, once their number is known and before anything runs. Nil, or nil
-	// from it, has the session keep them.
+	// Place, if not nil, returns the memory for it, before anything runs. If Place or its result is
+	// nil, the session keeps it.
 	Place func(x *graph.Tensor, bytes int64) ([]byte, error)
-	// OnDevice leaves it where it was made, on a device with memory of its own, until somebody reads it. Place is not asked.
+	// OnDevice leaves it on a device with its own memory until it is read. Place is not called.
 	OnDevice bool
-	// Bound is asked for a place in a buffer instead, which the program then writes to.
+	// Bound returns a place in a buffer to compute it into instead.
 	Bound func(x *graph.Tensor, bytes int64) (Place, error)
-	// Slot has a buffer made for it, of its size.
+	// Slot is a slot to allocate a buffer of its size in.
 	Slot *Slot
 }
 
-// buffered reports whether it goes to a buffer.
+// buffered reports whether the result goes to a buffer.
 func (f *Fetch) buffered() bool { return f.Bound != nil || f.Slot != nil }
 
-// place is the place in a buffer where it goes.
+// place is the result's place in a buffer.
 func (f *Fetch) place(s *Session, x *graph.Tensor) (p Place, err error) {
 	n := bytesOf(x)
 	if f.Slot != nil {
@@ -53,36 +53,38 @@ func (f *Fetch) place(s *Session, x *graph.Tensor) (p Place, err error) {
 	return p, nil
 }
 
-// RunOptions are those of one run.
+// RunOptions are the options of one run.
 type RunOptions struct {
-	Shrink bool // the arena, at the end
-	// Same names inputs whose numbers are those of the last run: what a device has is not copied to it again.
+	Shrink bool // shrink the arena at the end
+	// Same names inputs with the values of the last run, which need not be copied to the device
+	// again.
 	Same map[string]bool
-	// Inputs are places in buffers of inputs that are read where they are. Their tensors have a type and a shape.
+	// Inputs is the places of inputs that are read in place. Their tensors have a type and a shape
+	// only.
 	Inputs map[string]Place
 }
 
-// Result is what a run gave.
+// Result is the result of a run.
 type Result struct {
 	Outputs []Output
 	Took    time.Duration
-	// CopiedIn and CopiedOut are bytes that were copied because they could not be used where they were.
+	// CopiedIn and CopiedOut are the bytes copied because they could not be used in place.
 	CopiedIn, CopiedOut int64
-	Copies              []string // why, of what is bound
-	Known               bool     // the shapes were seen before
-	Height              int64    // of the pattern's block; 0 without one
+	Copies              []string // why bound memory was copied
+	Known               bool     // the pattern was in the cache
+	Height              int64    // of the pattern's block; 0: none
 	Bound               int64    // most bytes alive at once
-	Returned            int64    // by shrinking
+	Returned            int64    // bytes freed by shrinking
 	Promised, Measured  Memory
 	Device              string
 }
 
-// Memory is what a run takes, in bytes.
+// Memory is the bytes that a run takes.
 type Memory struct {
 	Weights int64 `json:"weights"`
-	Values  int64 `json:"values"`  // in the arena at once
-	Inputs  int64 `json:"inputs"`  // copies of them
-	Results int64 `json:"results"` // that the session keeps
+	Values  int64 `json:"values"`  // most in the arena at once
+	Inputs  int64 `json:"inputs"`  // copies of inputs
+	Results int64 `json:"results"` // kept by the session
 	Total   int64 `json:"total"`
 }
 
@@ -90,12 +92,12 @@ type Memory struct {
 type Output struct {
 	Name string
 	*graph.Tensor
-	Kept bool // by the session, until the next run
+	Kept bool // kept by the session until the next run
 }
 
 var errClosed = errors.New("the session is closed")
 
-// Run runs the program. No fetches are all outputs.
+// Run runs the program. No fetches mean all outputs.
 func (s *Session) Run(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, o RunOptions) (*Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +165,8 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	return r, nil
 }
 
-// show gives inputs that are bound the bytes of their places, where the processor sees those or has to know them, and says
-// how many were copied for that.
+// show sets the bytes of bound inputs if the processor can address them or needs their values, and
+// returns the bytes copied for that.
 func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (map[string]*graph.Tensor, int64, error) {
 	if len(places) == 0 {
 		return in, 0, nil
@@ -174,7 +176,7 @@ func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (ma
 	for name, p := range places {
 		x := in[name]
 		if x == nil {
-			return nil, 0, fmt.Errorf("input %q is bound, and has no type and shape", name)
+			return nil, 0, fmt.Errorf("input %q is bound without a type and a shape", name)
 		}
 		n, err := sizeOf(x)
 		if err == nil {
@@ -186,7 +188,7 @@ func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (ma
 		y := &graph.Tensor{Type: x.Type, Shape: x.Shape}
 		if all := p.Buffer.Bytes(); all != nil {
 			y.Bytes = all[p.At : p.At+n : p.At+n]
-		} else if s.device == nil || s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may follow from its numbers
+		} else if s.device == nil || s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may depend on its values
 			y.Bytes = make([]byte, n)
 			if err := p.Buffer.ReadAt(y.Bytes, p.At); err != nil {
 				return nil, 0, fmt.Errorf("input %q: %w", name, err)
@@ -198,23 +200,23 @@ func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (ma
 	return in, copied, nil
 }
 
-// sizeOf is what a tensor of a type and shape takes.
+// sizeOf is the bytes of a tensor.
 func sizeOf(x *graph.Tensor) (int64, error) {
 	n := x.Type.Size()
 	for _, d := range x.Shape {
 		if d < 0 {
-			return 0, fmt.Errorf("it is %s%v, and no size is negative", x.Type, x.Shape)
+			return 0, fmt.Errorf("it is %s%v, which has a negative size", x.Type, x.Shape)
 		}
 		high, low := bits.Mul64(uint64(n), uint64(d))
 		if high != 0 || low > math.MaxInt64 {
-			return 0, fmt.Errorf("%s%v is more than any memory has", x.Type, x.Shape)
+			return 0, fmt.Errorf("%s%v is larger than any memory", x.Type, x.Shape)
 		}
 		n = int64(low)
 	}
 	return n, nil
 }
 
-// openedFor is a plan made ready for where a run's inputs and outputs are bound.
+// openedFor prepares a plan for the places of a run's inputs and outputs.
 func (s *Session) openedFor(plan *pattern, in map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
 	if n := s.grows(plan, fetches); n > 0 {
 		s.begin(OutputStage, n, 0)
@@ -232,7 +234,7 @@ func (s *Session) openedFor(plan *pattern, in map[string]*graph.Tensor, fetches 
 	return t, known, err
 }
 
-// checkInputs holds what is fed against what the model takes.
+// checkInputs checks inputs against the model.
 func (s *Session) checkInputs(in map[string]*graph.Tensor, bound map[string]Place) error {
 	if err := s.checkShapes(in); err != nil {
 		return err
@@ -248,7 +250,7 @@ func (s *Session) checkInputs(in map[string]*graph.Tensor, bound map[string]Plac
 	return nil
 }
 
-// checkShapes is checkInputs for what has no bytes yet.
+// checkShapes is checkInputs for inputs without bytes.
 func (s *Session) checkShapes(in map[string]*graph.Tensor) error {
 	var missing []string
 	for _, p := range s.Signature.Inputs {
@@ -257,17 +259,17 @@ func (s *Session) checkShapes(in map[string]*graph.Tensor) error {
 		case x == nil:
 			missing = append(missing, p.Name)
 		case !p.Of.Valid():
-			return fmt.Errorf("input %q is %s, which is not run here", p.Name, p.Type)
+			return fmt.Errorf("input %q is %s, which is not supported", p.Name, p.Type)
 		case x.Type != p.Of:
-			return fmt.Errorf("input %q is %s, and the model takes %s", p.Name, x.Type, p.Of)
+			return fmt.Errorf("input %q is %s, but the model takes %s", p.Name, x.Type, p.Of)
 		case p.Ranked && len(x.Shape) != len(p.Shape):
-			return fmt.Errorf("input %q has %d dims, and the model takes %d: %s[%s]", p.Name, len(x.Shape), len(p.Shape), p.Of, strings.Join(p.Shape, ", "))
+			return fmt.Errorf("input %q has %d dims, but the model takes %d: %s[%s]", p.Name, len(x.Shape), len(p.Shape), p.Of, strings.Join(p.Shape, ", "))
 		case slices.ContainsFunc(x.Shape, func(n int) bool { return n < 0 }):
-			return fmt.Errorf("input %q is %s%v, and no size is negative", p.Name, x.Type, x.Shape)
+			return fmt.Errorf("input %q is %s%v, which has a negative size", p.Name, x.Type, x.Shape)
 		}
 		for i, d := range p.Shape {
 			if x != nil && d != "" && d[0] >= '0' && d[0] <= '9' && d != fmt.Sprint(x.Shape[i]) {
-				return fmt.Errorf("input %q is %s%v, and dim %d of it is %s in the model", p.Name, x.Type, x.Shape, i, d)
+				return fmt.Errorf("input %q is %s%v, but dim %d is %s in the model", p.Name, x.Type, x.Shape, i, d)
 			}
 		}
 	}
@@ -277,7 +279,7 @@ func (s *Session) checkShapes(in map[string]*graph.Tensor) error {
 	for name, x := range in {
 		if i := slices.IndexFunc(s.Signature.Overridable, func(p onnx.Port) bool { return p.Name == name }); i >= 0 {
 			if p := s.Signature.Overridable[i]; x.Type != p.Of {
-				return fmt.Errorf("input %q is %s, and the model takes %s", name, x.Type, p.Of)
+				return fmt.Errorf("input %q is %s, but the model takes %s", name, x.Type, p.Of)
 			}
 			continue
 		}
@@ -288,7 +290,7 @@ func (s *Session) checkShapes(in map[string]*graph.Tensor) error {
 	return nil
 }
 
-// pattern finds the pattern for a run, or makes it, with no more knowledge of the inputs than a level has.
+// pattern finds or makes the pattern of a run, reading the model at a level of at most most.
 func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, most int) (t *pattern, known bool, err error) {
 	var key strings.Builder
 	key.WriteString(keyOf(in))
@@ -297,11 +299,11 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 	}
 	var first error
 	if s.first != nil {
-		most = min(most, byShapes) // numbers tell nothing that names do not
+		most = min(most, byShapes) // values are not needed if the model can be read by names
 	}
 	cache := s.patterns
 	if s.options.Device != nil {
-		cache = s.plans // of which patterns are made for places
+		cache = s.plans // from which patterns are made for places
 	}
 	for level := s.level; level <= most; level++ {
 		part := s.reading(level, in)
@@ -332,7 +334,7 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 	return nil, false, first
 }
 
-// planAt makes a pattern of the program that is read at a level.
+// planAt makes a pattern of the program read at a level.
 func (s *Session) planAt(ctx context.Context, level int, part string, in map[string]*graph.Tensor, fetches []Fetch) (*pattern, error) {
 	p := s.first
 	if part != "" {
@@ -359,7 +361,7 @@ func (s *Session) planAt(ctx context.Context, level int, part string, in map[str
 	return s.plan(ctx, p, b, results)
 }
 
-// execution is one run under way.
+// execution is a run in progress.
 type execution struct {
 	s          *Session
 	t          *pattern
@@ -368,16 +370,16 @@ type execution struct {
 	same       map[string]bool
 	fetches    []Fetch
 	r          *Result
-	chunks     []*arena.Chunk // given back at the end
-	lent       []*arena.Chunk // by life, where there is no block
+	chunks     []*arena.Chunk // freed at the end
+	lent       []*arena.Chunk // by life, if there is no block
 	places     [][]byte       // by result
 	later      []int          // results that are copied at the end
-	trace      planner.Trace  // of a device
-	beside     int64          // bytes of results that are made elsewhere first
-	lentBefore int64          // of the arena, to other sessions that share it
+	trace      planner.Trace  // if on a device
+	beside     int64          // bytes of results that are computed elsewhere and copied
+	lentBefore int64          // bytes of the arena in use by other sessions that share it
 }
 
-// do is the run.
+// do runs the pattern.
 func (x *execution) do() error {
 	stay, pass := x.takes()
 	if x.t.device != nil {
@@ -397,7 +399,7 @@ func (x *execution) do() error {
 	return nil
 }
 
-// tell sets what the run took beside what the pattern said that it would.
+// tell sets the promised and measured memory of the run.
 func (x *execution) tell() {
 	p, m := &x.r.Promised, &x.r.Measured
 	own := x.s.account.Owners()
@@ -431,7 +433,7 @@ func (x *execution) tell() {
 	m.Total = m.Weights + m.Values + m.Inputs + m.Results
 }
 
-// lend is memory of the arena until the end of the run.
+// lend allocates memory in the arena until the end of the run.
 func (x *execution) lend(n int64, owner string) ([]byte, error) {
 	c, err := x.s.arena.Alloc(n, owner)
 	if err != nil {
@@ -441,7 +443,7 @@ func (x *execution) lend(n int64, owner string) ([]byte, error) {
 	return c.Bytes, nil
 }
 
-// feed shows inputs to the program, where they are if they lie aligned.
+// feed sets the bytes of inputs, in place if they are aligned.
 func (x *execution) feed() error {
 	for _, v := range x.t.p.g.Inputs {
 		to := x.t.tensors[v.ID]
@@ -465,12 +467,13 @@ func (x *execution) feed() error {
 	return nil
 }
 
-// fetch finds places for results.
+// fetch sets the bytes of results.
 func (x *execution) fetch() error {
 	if err := x.find(); err != nil {
 		return err
 	}
-	// What is written in place must not be read by the program meanwhile, nor be two results.
+	// A result can be computed in its final place unless the program reads that memory, or another
+	// result has it.
 	for k, place := range x.places {
 		o := x.t.p.owner[x.t.results[k].ID]
 		if x.t.direct[o.ID] != int32(k) {
@@ -491,7 +494,7 @@ func (x *execution) fetch() error {
 	return nil
 }
 
-// find asks where results are to lie.
+// find finds the memory for results.
 func (x *execution) find() error {
 	x.places = make([][]byte, len(x.fetches))
 	for k, f := range x.fetches {
@@ -511,7 +514,7 @@ func (x *execution) find() error {
 				out.Bytes = all[p.At : p.At+n : p.At+n]
 				x.places[k] = out.Bytes
 			} else if x.t.device == nil {
-				return fmt.Errorf("output %q is bound to memory of a device, and the session runs on the processor, which does not see it", f.Name)
+				return fmt.Errorf("output %q is bound to memory of a device, which the processor, where the session runs, cannot address", f.Name)
 			}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out})
 			continue
@@ -528,7 +531,7 @@ func (x *execution) find() error {
 				return fmt.Errorf("output %q: %w", f.Name, err)
 			}
 			if at != nil && int64(len(at)) != n {
-				return fmt.Errorf("output %q takes %d bytes, and %d were given for it", f.Name, n, len(at))
+				return fmt.Errorf("output %q takes %d bytes, but %d were given for it", f.Name, n, len(at))
 			}
 		}
 		place := at
@@ -536,7 +539,7 @@ func (x *execution) find() error {
 			k := x.s.kept[f.Name]
 			if k.c == nil {
 				var c *arena.Chunk
-				err := x.s.withRoom(1, func() (err error) { // the one is this run's
+				err := x.s.withRoom(1, func() (err error) { // keep this run's
 					c, err = x.s.arena.Reserve(n, ownResults)
 					return err
 				})
@@ -555,7 +558,7 @@ func (x *execution) find() error {
 	return nil
 }
 
-// conflicts reports whether a place has bytes of an input, of another result or of a given initializer.
+// conflicts reports whether a place overlaps an input, another result or a given initializer.
 func (x *execution) conflicts(k int, place []byte) bool {
 	for _, in := range x.in {
 		if overlap(place, in.Bytes) {
@@ -575,7 +578,7 @@ func (x *execution) conflicts(k int, place []byte) bool {
 	return false
 }
 
-// block has the pattern's memory and shows values where they lie in it.
+// block allocates the pattern's block, and sets the bytes of values in it.
 func (x *execution) block() error {
 	t := x.t
 	if x.s.options.Pattern && t.height > 0 {
@@ -601,7 +604,7 @@ func (x *execution) block() error {
 	return nil
 }
 
-// steps runs them.
+// steps runs the steps.
 func (x *execution) steps() error {
 	t := x.t
 	if x.s.crew == nil && !x.s.options.dry {
@@ -638,7 +641,7 @@ func (x *execution) steps() error {
 	return nil
 }
 
-// lendOne has memory for what begins with a step.
+// lendOne allocates memory for the live ranges that begin with a step.
 func (x *execution) lendOne(st *step) error {
 	t := x.t
 	for _, l := range st.begins {
@@ -663,7 +666,7 @@ func (x *execution) lendOne(st *step) error {
 	return nil
 }
 
-// view shows a value in the bytes of its owner.
+// view sets the bytes of a view.
 func (t *pattern) view(v *graph.Value) {
 	if v == nil {
 		return
@@ -673,7 +676,7 @@ func (t *pattern) view(v *graph.Value) {
 	}
 }
 
-// views shows all of them.
+// views sets the bytes of all views.
 func (t *pattern) views() {
 	for _, v := range t.p.g.Values {
 		if t.tensors[v.ID] != nil {
@@ -682,7 +685,7 @@ func (t *pattern) views() {
 	}
 }
 
-// copyOut copies results that could not be written where they are wanted.
+// copyOut copies results that could not be computed in their final place.
 func (x *execution) copyOut() error {
 	for _, k := range x.later {
 		o := x.t.p.owner[x.t.results[k].ID]
@@ -692,7 +695,7 @@ func (x *execution) copyOut() error {
 	return nil
 }
 
-// end gives back what the run had, and forgets where it was.
+// end frees the memory of the run.
 func (x *execution) end() {
 	for _, c := range x.lent {
 		if c != nil {

@@ -10,7 +10,7 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// save writes the graph after the passes, of operators that other runtimes have too.
+// save writes the optimized graph, with operators that other runtimes have, too.
 func (s *Session) save(ctx context.Context, to string) error {
 	g, source, err := s.from(byNames, nil).Read(ctx, kernels.AsRead())
 	if err != nil {

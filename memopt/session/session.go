@@ -20,54 +20,56 @@ import (
 	"memopt/planner"
 )
 
-// Model is what to open: a file, or bytes, which are the caller's again once Open returns.
+// Model is the model to open: a file, or bytes, which the session does not use after Open returns.
 type Model struct {
-	Path  string // where there are Bytes: beside which external data lies, "" for none
+	Path  string // with Bytes: the file in whose folder external data lies, "": none
 	Bytes []byte
-	Name  string // for errors; "" is the path's
-	// Given are initializers to take instead of the model's. Their bytes are shared until the session is closed.
+	Name  string // for errors; "": the path
+	// Given replaces initializers. Their bytes are shared until the session is closed.
 	Given map[string]*graph.Tensor
-	// Files are contents of files of external data, by the model's names for them, shared in the same way.
+	// Files is the contents of files with external data, by their names in the model, shared in the
+	// same way.
 	Files map[string][]byte
-	// Arena names one that sessions share; "" is an arena of the session's own.
+	// Arena names an arena that sessions share; "": an arena of the session's own.
 	Arena string
 }
 
 // Options of a session.
 type Options struct {
-	Optimize string // passes over the graph: off, clean, fuse; "" is fuse
-	Pattern  bool   // values lie where a pattern has them; else the arena lends them one by one
-	Patterns int    // how many are kept; 0 is as many as the graph's size allows
-	// MemoryLimit binds all that the session holds; 0 is none.
+	Optimize string // passes over the graph: off, clean, fuse; "": fuse
+	Pattern  bool   // place values by a pattern, else allocate them one by one
+	Patterns int    // size of the cache of patterns; 0: depends on the graph's size
+	// MemoryLimit limits everything that the session holds; 0: no limit.
 	MemoryLimit int64
 	Arena       arena.Options
-	// Fits refuses what the machine has no memory for; nil refuses nothing.
+	// Fits returns an error if the machine has too little memory; nil: do not check.
 	Fits    func(bytes int64) error
-	Seed    uint64 // of random operators
-	Threads int    // that share an operator's work; 0 is one for each processor
-	// Device makes one for a schedule, with parameters and constants together with another of the same program, if there
-	// is one, and inputs and outputs where they are bound.
-	// arena is how large its arena is to be; 0 has that of the other. nil runs on the processor, where nothing is copied.
-	// loaded is called when weights are there, and values are not.
+	Seed    uint64 // seed of random operators
+	Threads int    // threads per operator; 0: one per processor
+	// Device makes a device for a schedule, which shares parameters and constants with another of
+	// the same program, if there is one, and has inputs and outputs bound to places. arena is the
+	// size of its arena; 0: share that of the other. loaded is called when weights are there and
+	// values are not. A nil Device runs on the processor, where nothing is copied.
 	Device func(m DeviceMemory, s *planner.Schedule, with Device, arena int64, places Places, loaded func()) (Device, error)
-	// Memory opens that device's, for all that one session has of it.
+	// Memory opens the memory of that device for a session.
 	Memory func() (DeviceMemory, error)
-	// Lowered says that it runs kernels.
+	// Lowered: the device runs kernels.
 	Lowered bool
-	Kind    string // what the device is called; "" is cpu
-	// Share gives an arena that other sessions have, too, instead of one of the session's own, and what is to be called
-	// when the session is closed. MemoryLimit does not bind it.
+	Kind    string // name of the device; "": cpu
+	// Share returns an arena that other sessions use, too, and a function to call when the session
+	// is closed. MemoryLimit does not apply to it. Nil: the session has its own arena.
 	Share  func() (*arena.Arena, func() error)
-	SaveTo string // file to write the graph to that is run; "" is none
-	// SaveBeside is the name of a file beside it for weights of at least SaveFrom bytes; "" has them inside.
+	SaveTo string // file to write the optimized graph to; "": none
+	// SaveBeside is the name of a file in the same folder for weights of at least SaveFrom bytes;
+	// "": weights are inside.
 	SaveBeside string
 	SaveFrom   int64
 	Watch      Watch
 
-	dry bool // memory is counted and not touched, and nothing is computed
+	dry bool // only count memory
 }
 
-// Device runs one schedule, time after time.
+// Device runs one schedule repeatedly.
 type Device interface {
 	Name() string
 	Run(planner.Run) (planner.Trace, error)
@@ -88,48 +90,49 @@ const (
 	ownBuffers  = "buffers"
 )
 
-// Session is a forward program held open. Its methods may be called from several goroutines; one runs at a time.
+// Session is an open forward program. Its methods may be called from several goroutines; one runs
+// at a time.
 type Session struct {
 	Signature onnx.Signature
 
 	mu       sync.Mutex
 	model    Model
 	options  Options
-	bytes    []byte // the model, where it must be read again; nil: it is in its file
+	bytes    []byte // the model, to read it again; nil: it is in its file
 	given    map[string]*graph.Tensor
 	account  *arena.Account
 	arena    *arena.Arena
-	unshare  func() error // of an arena that is not its own
+	unshare  func() error // of a shared arena
 	crew     *cpu.Crew
-	file     *weights.File // that the model was opened from
+	file     *weights.File // the model's file
 	closed   bool
-	stripped bool // bytes is without the weights that are held
-	copies   bool // weights are copied out of their files, as they are few
+	stripped bool // bytes lacks weights that the session has
+	copies   bool // weights are copied from their files, as they are small
 
-	level    int // the least that the model can be read with
+	level    int // lowest level at which the model can be read
 	first    *program
 	programs *recent[*program]
 	patterns *recent[*pattern]
-	plans    *recent[*pattern] // of a device: before they are ready for places
-	// Of a device:
+	plans    *recent[*pattern] // on a device: plans, without places
+	// For a device:
 	device     DeviceMemory
-	imports    *recent[Buffer] // by the memory that the device sees; nil of what it does not
-	grow       int64           // where the next block begins to double
+	imports    *recent[Buffer] // by address range; nil: cannot be imported
+	grow       int64           // size of the next block, if blocks double
 	extensions int64
 
 	weights                             map[string]weight
 	held                                []*weights.Shared[contents]
 	owned                               [][]byte
 	mappedBytes, copiedBytes, hostBytes int64
-	unalignedBytes                      int64 // of those copied, because of their place in the file
+	unalignedBytes                      int64 // part of copiedBytes that is not aligned in its file
 
-	kept  map[string]kept // results that nobody has taken yet
+	kept  map[string]kept // results that the session keeps
 	runs  uint64
 	stats counters
 	told  ledger
 }
 
-// weight is an initializer's numbers, which all programs have together.
+// weight is an initializer that all programs share.
 type weight struct {
 	*graph.Tensor
 	name string
@@ -138,11 +141,11 @@ type weight struct {
 // counters of all runs.
 type counters struct {
 	hits, misses        int64
-	fallback            int64 // bytes that were lent beside a pattern
+	fallback            int64 // bytes allocated value by value
 	copiedIn, copiedOut int64
 }
 
-// kept is a result in the session's memory, or on the device that made it.
+// kept is a result in the session's memory, or on a device.
 type kept struct {
 	x  *graph.Tensor
 	c  *arena.Chunk
@@ -150,10 +153,11 @@ type kept struct {
 	v  *graph.Value
 }
 
-// smallFile is the most bytes of weights that are copied out of their files, which may then be written anew.
+// smallFile is the bytes of weights up to which they are copied from their files, which may then be
+// modified.
 const smallFile = 16 << 20
 
-// Programs that are kept beside the first.
+// mostPrograms is the number of cached programs besides the first.
 const mostPrograms = 8
 
 // Open reads a model.
@@ -200,7 +204,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 			return nil, err
 		}
 	}
-	s.bytes = m.Bytes // while it is open
+	s.bytes = m.Bytes // until keepBytes
 	s.first, err = s.read(ctx, byNames, nil)
 	var short *arena.OutOfMemory
 	switch {
@@ -225,11 +229,11 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	return s, s.keepBytes()
 }
 
-// mostPatterns is how many are kept: fewer of large graphs.
+// mostPatterns is the default size of the cache of patterns, smaller for large graphs.
 func (s *Session) mostPatterns() int {
 	p := s.first
 	if s.options.Device != nil {
-		return 8 // each has memory of its own
+		return 8 // each takes memory on the device
 	}
 	const values = 1 << 18
 	if p == nil {
@@ -238,7 +242,7 @@ func (s *Session) mostPatterns() int {
 	return min(max(values/max(len(p.g.Values), 1), 4), 128)
 }
 
-// signature is what the file says of its inputs and outputs.
+// signature reads the model's inputs and outputs.
 func (s *Session) signature() (sig onnx.Signature, err error) {
 	if s.model.Bytes != nil {
 		return onnx.ParseSignature(s.model.Bytes)
@@ -250,7 +254,7 @@ func (s *Session) signature() (sig onnx.Signature, err error) {
 	return onnx.ParseSignature(s.file.Bytes())
 }
 
-// planAhead makes the pattern of a model that takes inputs of one shape only.
+// planAhead makes the pattern of a model whose inputs have fixed shapes.
 func (s *Session) planAhead(ctx context.Context) error {
 	in := map[string]*graph.Tensor{}
 	for _, p := range s.Signature.Inputs {
@@ -265,7 +269,7 @@ func (s *Session) planAhead(ctx context.Context) error {
 		in[p.Name] = x
 	}
 	if s.first == nil || s.checkShapes(in) != nil {
-		return nil // a run says what is wrong
+		return nil // a run reports the error
 	}
 	var fetches []Fetch
 	for _, p := range s.Signature.Outputs {
@@ -278,7 +282,7 @@ func (s *Session) planAhead(ctx context.Context) error {
 	return err
 }
 
-// fits asks whether the machine has so many bytes, where it is worth asking.
+// fits checks whether the machine has enough memory, for sizes that matter.
 func (s *Session) fits(bytes int64) error {
 	const worth = 1 << 20
 	if s.options.Fits == nil || bytes < worth {
@@ -287,7 +291,7 @@ func (s *Session) fits(bytes int64) error {
 	return s.options.Fits(bytes)
 }
 
-// memory is the system's for a session.
+// memory allocates system memory for a session.
 type memory struct{ *Session }
 
 func (s memory) Take(n int64) ([]byte, error) {
@@ -299,7 +303,7 @@ func (s memory) Take(n int64) ([]byte, error) {
 
 func (s memory) Give(b []byte, _ int64) { arena.Unmap(b) }
 
-// keepBytes keeps a model of bytes, if it may have to be read again.
+// keepBytes keeps the bytes of a model, in case it has to be read again.
 func (s *Session) keepBytes() error {
 	src := s.bytes
 	s.bytes, s.model.Bytes = nil, nil
@@ -340,7 +344,7 @@ func (s *Session) forget(t *pattern) {
 			delete(s.kept, name)
 		}
 	}
-	if t.p.roots--; t.p.roots == 0 { // with the last of them the weights go, too
+	if t.p.roots--; t.p.roots == 0 { // the last device frees the weights
 		s.account.Give(ownLoaded, t.state)
 	}
 	t.device.Close()
@@ -349,7 +353,7 @@ func (s *Session) forget(t *pattern) {
 	t.places.each(s.unpin)
 }
 
-// drop ends a program and its patterns.
+// drop closes a program and drops its patterns.
 func (s *Session) drop(p *program) {
 	for e := s.patterns.order.Front(); e != nil; {
 		next := e.Next()
@@ -368,7 +372,7 @@ func (s *Session) drop(p *program) {
 	p.close(s)
 }
 
-// Close gives everything back. Closing twice does nothing.
+// Close frees everything. Closing twice does nothing.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -414,7 +418,7 @@ func (s *Session) Close() error {
 	return err
 }
 
-// release gives back results that are kept.
+// release frees kept results.
 func (s *Session) release() {
 	for name, k := range s.kept {
 		if k.c != nil {
@@ -424,8 +428,8 @@ func (s *Session) release() {
 	}
 }
 
-// Kept is the type and shape of a result of the last run that the session keeps, until the next run or until it is
-// released, and what copies its bytes.
+// Kept is the type and shape of a kept result of the last run, and a function that copies its
+// bytes.
 func (s *Session) Kept(name string) (x *graph.Tensor, read func(to []byte) error, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -441,10 +445,10 @@ func (s *Session) readKept(name string, to []byte) error {
 	defer s.mu.Unlock()
 	k, ok := s.kept[name]
 	if !ok {
-		return fmt.Errorf("no result %q is kept", name)
+		return fmt.Errorf("no result %q of the last run is kept", name)
 	}
 	if n := int64(k.x.Len()) * k.x.Type.Size(); int64(len(to)) != n {
-		return fmt.Errorf("result %q has %d bytes, and there is room for %d", name, n, len(to))
+		return fmt.Errorf("result %q has %d bytes, but there is room for %d", name, n, len(to))
 	}
 	s.stats.copiedOut += int64(len(to))
 	if k.on == nil {
@@ -454,15 +458,15 @@ func (s *Session) readKept(name string, to []byte) error {
 	return k.on.device.WriteOutput(&into{to}, k.v.Name)
 }
 
-// Release gives back the results that the session keeps.
+// Release frees the results that the session keeps.
 func (s *Session) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release()
 }
 
-// Shrink gives idle memory of the arena back, and says how many bytes that are. Of a device it is what patterns of other
-// shapes have than the last run's.
+// Shrink frees idle memory of the arena, on a device that of all patterns but the last used one,
+// and returns its bytes.
 func (s *Session) Shrink() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -476,7 +480,7 @@ func (s *Session) shrink() int64 {
 	return s.arena.Shrink()
 }
 
-// Path is the file that the model was opened from; "" is of one of bytes.
+// Path is the file that the model was opened from; "": it was given as bytes.
 func (s *Session) Path() string {
 	if s.file == nil {
 		return ""
@@ -484,10 +488,10 @@ func (s *Session) Path() string {
 	return s.model.Path
 }
 
-// Device names where the session runs.
+// Device is the name of the session's device.
 func (s *Session) Device() string { return cmp.Or(s.options.Kind, "cpu") }
 
-// names quotes some names.
+// names quotes and joins names.
 func names(all []string) string {
 	quoted := make([]string, len(all))
 	for i, n := range all {

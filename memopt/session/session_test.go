@@ -32,7 +32,7 @@ func zooModel(t *testing.T, family string) string {
 	return path
 }
 
-// feed makes numbers up for the inputs of a model, for sizes of its dims.
+// feed makes up inputs of a model for sizes of its dims.
 func feed(t *testing.T, g *graph.Graph, dims map[string]int64, seed uint64) map[string]*graph.Tensor {
 	t.Helper()
 	b, err := graph.Bind(dims)
@@ -59,7 +59,7 @@ func feed(t *testing.T, g *graph.Graph, dims map[string]int64, seed uint64) map[
 	return in
 }
 
-// reference runs a model under a plan that keeps everything, each value where the planner has it, as training does.
+// reference runs a model under the planner's keep-all plan, as in training.
 func reference(t *testing.T, path string, dims map[string]int64, in map[string]*graph.Tensor, fuse bool) map[string]*graph.Tensor {
 	t.Helper()
 	g, source, err := onnx.From{Path: path, Forward: true}.Read(context.Background(), kernels.Library)
@@ -113,7 +113,8 @@ func equal(a, b *graph.Tensor) bool {
 	return a != nil && b != nil && a.Type == b.Type && fmt.Sprint(a.Shape) == fmt.Sprint(b.Shape) && bytes.Equal(a.Bytes, b.Bytes)
 }
 
-// TestZoo: every family gives the bits of the reference, with patterns and without, fused and not.
+// TestZoo: every family computes the bits of the reference, with patterns and without, fused and
+// not.
 func TestZoo(t *testing.T) {
 	for _, f := range zoo.Families() {
 		for _, fuse := range []bool{false, true} {

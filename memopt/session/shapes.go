@@ -10,8 +10,8 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Shapes makes the pattern for a run of all outputs, and says what their types and shapes will be. A dim that follows
-// from numbers is −1, and a shape is nil if not even its rank is known.
+// Shapes plans a run of all outputs, and returns their types and shapes. A dim that depends on
+// values of inputs is −1; a shape is nil if its rank is unknown.
 func (s *Session) Shapes(ctx context.Context, inputs map[string][]int) (out []Output, known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

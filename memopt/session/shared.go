@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/arena"
 )
 
-// Arenas are those that sessions share, by name.
+// Arenas is the arenas that sessions share, by name.
 type Arenas struct {
 	mu sync.Mutex
 	by map[string]*sharedArena
@@ -17,8 +17,9 @@ type sharedArena struct {
 	users int
 }
 
-// Use is the arena of a name: the one that open sessions have, or a new one with these options and this limit. What it
-// returns besides is to be called when a session is closed; the last to do so ends the arena.
+// Use is the arena of a name: that of open sessions, or a new one with these options and this
+// limit. The returned function must be called when the session is closed; the last call closes the
+// arena.
 func (a *Arenas) Use(name string, limit int64, o Options) (*arena.Arena, func() error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

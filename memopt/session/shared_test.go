@@ -11,7 +11,8 @@ import (
 	"memopt/memopt/zoo"
 )
 
-// TestSharedArena: sessions that share an arena run side by side, within one limit, and the last to be closed ends it.
+// TestSharedArena: sessions that share an arena run concurrently within one limit, and the last one
+// to be closed frees it.
 func TestSharedArena(t *testing.T) {
 	path := zooModel(t, "mlp")
 	g, err := zoo.New(zoo.Spec{Family: "mlp", Seed: 1}, kernels.Library)

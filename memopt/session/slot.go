@@ -5,31 +5,32 @@ import (
 	"sync"
 )
 
-// Room is where a session makes room for an output.
+// Room is where a session allocates memory for an output.
 type Room uint8
 
 // The rooms.
 const (
 	Kept     Room = iota // in the session's memory, until the next run
 	OnDevice             // in a buffer of the device
-	OnHost               // in a buffer of the host's memory, which the device writes to where it is
+	OnHost               // in a buffer in host memory, which the device writes to directly
 )
 
-// Slot is a buffer for an output of any shape, which a session makes when it runs, and makes anew where it has another size.
+// Slot is a buffer for an output of any shape, which a session allocates when it runs, and again if
+// the size does not fit.
 type Slot struct {
 	Room   Room
 	mu     sync.Mutex
 	buffer Buffer
 }
 
-// Buffer is the slot's own, nil before a run.
+// Buffer is the slot's buffer, nil before a run.
 func (o *Slot) Buffer() Buffer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buffer
 }
 
-// Drop lets go of the buffer.
+// Drop frees the buffer.
 func (o *Slot) Drop() {
 	if o == nil {
 		return
@@ -42,14 +43,14 @@ func (o *Slot) Drop() {
 	}
 }
 
-// pageBytes is what a buffer may be too large by, whatever it is for.
+// pageBytes is the slack that a buffer may always have.
 const pageBytes = 64 << 10
 
 // place is where a run writes n bytes. The session's lock is held.
 func (o *Slot) place(s *Session, n int64) (Place, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if b := o.buffer; b != nil && (b.Len() < n || b.Len() > 2*n+pageBytes) { // nor is the largest ever seen kept for what is small
+	if b := o.buffer; b != nil && (b.Len() < n || b.Len() > 2*n+pageBytes) { // too small, or much too large
 		b.Drop()
 		o.buffer = nil
 		s.tidy()
@@ -68,13 +69,13 @@ func (o *Slot) place(s *Session, n int64) (Place, error) {
 	return Place{Buffer: o.buffer}, nil
 }
 
-// Slots are buffers by numbers that a host chooses, of all its sessions.
+// Slots is buffers by IDs that a host chooses, for all its sessions.
 type Slots struct {
 	mu sync.Mutex
 	by map[uint64]*Slot
 }
 
-// Make is the slot of a number, and whether it is new.
+// Make finds or creates the slot of an ID.
 func (a *Slots) Make(id uint64) (s *Slot, made bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +89,7 @@ func (a *Slots) Make(id uint64) (s *Slot, made bool) {
 	return s, made
 }
 
-// Find is the buffer of a number, which a run has written.
+// Find is the buffer of an ID that a run has written to.
 func (a *Slots) Find(id uint64) (Buffer, error) {
 	a.mu.Lock()
 	s := a.by[id]
@@ -101,7 +102,7 @@ func (a *Slots) Find(id uint64) (Buffer, error) {
 	return nil, fmt.Errorf("there is no buffer %d", id)
 }
 
-// Drop lets go of buffers. What there is not is no mistake.
+// Drop frees buffers, ignoring unknown IDs.
 func (a *Slots) Drop(ids ...uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

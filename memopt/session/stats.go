@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Stats are what a session holds, and what its runs came to.
+// Stats is a session's memory, and counts of its runs.
 type Stats struct {
 	Format   string           `json:"format"`
 	Device   string           `json:"device"`
@@ -18,37 +18,37 @@ type Stats struct {
 	Arena    arena.Stats      `json:"arena"`
 	Patterns Patterns         `json:"patterns"`
 	Runs     uint64           `json:"runs"`
-	// CopiedIn and CopiedOut are bytes of all runs.
+	// CopiedIn and CopiedOut are the bytes copied by all runs.
 	CopiedIn  int64 `json:"copied_in"`
 	CopiedOut int64 `json:"copied_out"`
-	// Shared is what operators of this process work in, whose session it may be.
+	// Shared is the work space that operators of this process share.
 	Shared int64 `json:"shared_work_space"`
 }
 
-// Weights is where their bytes are.
+// Weights is the bytes of weights by where they are.
 type Weights struct {
 	Mapped int64 `json:"mapped"` // in the model's files
 	Copied int64 `json:"copied"` // in memory: small, or not aligned in the file
 	Host   int64 `json:"host"`   // given by the caller, and shared
 	Folded int64 `json:"folded"` // computed from others
-	// Of those: copied as they do not lie aligned, those that other sessions have, too, and those whose file could not be
-	// mapped (of all of this process).
+	// Unaligned is the part of Copied that is not aligned in its file, Shared the bytes shared with
+	// other sessions, Unmapped the bytes (of this process) whose file could not be mapped.
 	Unaligned int64 `json:"unaligned"`
 	Shared    int64 `json:"shared"`
 	Unmapped  int64 `json:"unmapped"`
 }
 
-// Patterns is what is known of shapes.
+// Patterns is the state of the cache of patterns.
 type Patterns struct {
 	Kept     int   `json:"kept"`
 	Most     int   `json:"most"`
 	Hits     int64 `json:"hits"`
 	Misses   int64 `json:"misses"`
 	Dropped  int64 `json:"dropped"`
-	Fallback int64 `json:"fallback_bytes"` // that the arena lent value by value
+	Fallback int64 `json:"fallback_bytes"` // allocated value by value
 }
 
-// Stats are the session's now.
+// Stats returns the current statistics.
 func (s *Session) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Session) Stats() Stats {
 	}
 }
 
-// sharedBytes is what weights take that other sessions have, too, here or on the device.
+// sharedBytes is the bytes of weights shared with other sessions, in memory or on the device.
 func (s *Session) sharedBytes() (n int64) {
 	lists := [][]*weights.Shared[contents]{s.held}
 	if s.first != nil {
@@ -94,10 +94,10 @@ func (s *Session) sharedBytes() (n int64) {
 	return n
 }
 
-// HeldWeights is what weights of all sessions of this process take in its memory.
+// HeldWeights is the memory of weights of all sessions of this process.
 func HeldWeights() weights.StoreStats { return held.Stats() }
 
-// deviceStats adds what lies on a device.
+// deviceStats adds memory on a device.
 func (s *Session) deviceStats(a arena.Stats) arena.Stats {
 	seen := map[*block]bool{}
 	for e := s.patterns.order.Front(); e != nil; e = e.Next() {

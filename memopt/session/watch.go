@@ -7,46 +7,47 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Stage is what a session is about to do.
+// Stage is a stage of a session's work.
 type Stage uint8
 
-// The stages, in the order of a session's first run on the processor. A device with memory of its own has its weights
-// once a plan is made for it.
+// The stages, in the order of a session's first run on the processor. On a device with its own
+// memory weights are uploaded after planning.
 const (
 	OpenStage     Stage = iota // the model's file is read
 	OptimizeStage              // passes over the graph
-	WeighStage                 // weights come to where the program reads them
-	PlanStage                  // values get their places
-	OutputStage                // outputs that are bound get their buffers
-	BindStage                  // values get their memory
+	WeighStage                 // weights are loaded
+	PlanStage                  // values are placed
+	OutputStage                // buffers of bound outputs are allocated
+	BindStage                  // memory of values is allocated
 	RunStage
 	CloseStage
 )
 
-// Watch is told of what a session does, and of the memory that it takes for that. What is nil is not told.
+// Watch is functions that are called for stages and memory of a session; nil ones are not.
 type Watch struct {
-	// Begin is where a stage begins. By the end of it the session is to hold so many bytes, and so many at most while it goes on.
+	// Begin is called when a stage begins, with the bytes that the session should hold at its end,
+	// and at most during it.
 	Begin func(s Stage, end, most int64)
-	// Count is told of memory that comes and, below zero, goes.
+	// Count is called for memory that is taken or (below zero) freed.
 	Count arena.Watch
-	// Arena is told which one the session has.
+	// Arena is called with the session's arena.
 	Arena func(*arena.Arena)
 }
 
-// Owners that Watch.Count tells of, beside those of the account. Of a device owners are the device's: weights, activations and
-// staging, and other for what no plan counts.
+// Owners in Watch.Count besides those of the account. A device counts under its own: weights,
+// activations, staging, and other for memory that no plan counts.
 const (
 	OwnBuffers = ownBuffers
-	OwnHost    = "host" // what lies in the host's memory beside a device's: weights that the device has too, and results
+	OwnHost    = "host" // host memory of a session on a device: copies of weights, and results
 )
 
-// ledger is what a session has told its watch, which is taken back when it is closed.
+// ledger is the sum of all calls of Watch.Count, which is reversed when the session is closed.
 type ledger struct {
 	mu sync.Mutex
 	by map[string][2]int64
 }
 
-// watched has the account tell the watch what it takes.
+// watched connects the account to the watch.
 func (s *Session) watched() {
 	count := s.options.Watch.Count
 	if count == nil {
@@ -57,7 +58,7 @@ func (s *Session) watched() {
 		if s.options.Device != nil {
 			switch owner {
 			case ownDevice, ownLoaded:
-				return // the device tells of these
+				return // the device counts these
 			case ownWeights, ownComputed, ownResults, ownModel:
 				owner = OwnHost
 			}
@@ -70,7 +71,7 @@ func (s *Session) watched() {
 	})
 }
 
-// untold takes back what is left.
+// untold reverses what is left.
 func (s *Session) untold() {
 	s.account.Watch(nil)
 	s.told.mu.Lock()
@@ -81,7 +82,8 @@ func (s *Session) untold() {
 	s.told.by = nil
 }
 
-// begin tells of a stage in which the session takes so many bytes beside what it holds: those that stay, and others.
+// begin reports a stage in which the session takes bytes besides those that it holds: stay until
+// after it, and pass during it.
 func (s *Session) begin(stage Stage, stay, pass int64) {
 	if begin := s.options.Watch.Begin; begin != nil {
 		held := s.holds()
@@ -89,16 +91,16 @@ func (s *Session) begin(stage Stage, stay, pass int64) {
 	}
 }
 
-// holds is what the session has of its device's memory, by the account.
+// holds is the session's bytes of its device's memory.
 func (s *Session) holds() (n int64) {
 	for owner, bytes := range s.account.Owners() {
 		switch {
-		case owner == s.options.Arena.Name: // what lies in it
-		case s.options.Device == nil || owner == ownDevice || owner == ownLoaded || owner == ownBuffers: // else the host's
+		case owner == s.options.Arena.Name: // its chunks are counted under other owners
+		case s.options.Device == nil || owner == ownDevice || owner == ownLoaded || owner == ownBuffers: // other owners are in host memory
 			n += bytes
 		}
 	}
-	if s.unshare != nil && s.options.Device == nil { // results are on the account of the arena that is shared
+	if s.unshare != nil && s.options.Device == nil { // results are on the shared arena's account
 		for _, k := range s.kept {
 			n += k.c.Size()
 		}
@@ -106,7 +108,7 @@ func (s *Session) holds() (n int64) {
 	return n
 }
 
-// weighs is what the numbers of a graph take in memory or in the model's file, but for those that the session has.
+// weighs is the bytes of a graph's weights that the session does not have yet.
 func (s *Session) weighs(p *program) (n int64) {
 	for _, v := range p.g.Values {
 		if v.Kind == graph.Computed || v.Kind == graph.Input || v.Data == nil {
@@ -120,7 +122,7 @@ func (s *Session) weighs(p *program) (n int64) {
 	return n
 }
 
-// takes is what a run takes: for outputs, which stay, and for all else.
+// takes is the bytes that a run takes: for outputs, which stay, and for everything else.
 func (x *execution) takes() (stay, pass int64) {
 	t := x.t
 	if stay = x.s.grows(t, x.fetches); t.device != nil {
@@ -142,7 +144,7 @@ func (x *execution) takes() (stay, pass int64) {
 	return stay, pass
 }
 
-// grows is how many bytes more slots for outputs have once the outputs are there.
+// grows is the bytes that slots for outputs will grow by.
 func (s *Session) grows(t *pattern, fetches []Fetch) (more int64) {
 	for k, f := range fetches {
 		if f.Slot == nil {
