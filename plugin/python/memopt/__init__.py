@@ -5,7 +5,7 @@
     print(plan)             # the table
     plan.result.peak        # bytes
 
-The work is done by the memopt binary, started on the first call and gone with this process. Importing this package
+The work is done by the memopt binary, which is started at the first call and ends with this process. Importing this package
 loads neither grpc nor protobuf.
 """
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m memopt` and the script `memopt` of a wheel become the memopt binary."""
+"""The command line: `python -m memopt` and a wheel's script `memopt` run the memopt binary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execv(binary, [binary, *arguments])  # the same process from here on: its exit code and its signals
+        os.execv(binary, [binary, *arguments])  # replaces this process, so exit code and signals are the binary's
     except OSError as e:
         sys.exit(f"memopt: cannot start {binary}: {e}")
 

@@ -1,4 +1,4 @@
-"""What callers give, as the fields of a request: checked, with the argument's name in what is wrong."""
+"""Arguments of callers as fields of a request; errors name the argument."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Path = str | os.PathLike[str]
 Size = str | int | float
 
 
-# Of what a deadline can be, in seconds: later ones are past it already, to some versions of grpc.
+# The longest timeout in seconds: some versions of grpc take longer ones for past deadlines.
 LONGEST = 10 * 365 * 24 * 3600.0
 
 
 def absolute(name: str, path: Path | None) -> str:
-    """The service's working folder is where this process once was; its paths must not depend on it."""
+    """The absolute path, since the service may run in another folder than this process."""
     if path is None:
         return ""
     if not isinstance(path, (str, bytes, os.PathLike)):
@@ -31,12 +31,12 @@ def absolute(name: str, path: Path | None) -> str:
 def current_folder() -> str:
     try:
         return os.getcwd()
-    except FileNotFoundError:  # it was removed: no relative path means anything
+    except FileNotFoundError:  # the folder was removed, so there are no relative paths
         return ""
 
 
 def setting(name: str, value: Any, row: Setting) -> str:
-    """A setting's value as text, for the service to read; what is of a wrong type is an error with the name in it."""
+    """A setting's value as text for the service; a wrong type is an error that names the setting."""
     return _FORMS[row.form](name, value, row.words)
 
 
@@ -54,7 +54,7 @@ def sizes(name: str, value: Any, words: Sequence[str] = ()) -> str:
 
 
 def size(name: str, value: Any, words: Sequence[str] = ()) -> str:
-    """Bytes, text for the service to read, or a share between 0 and 1."""
+    """A size as text for the service: bytes, text, or a share between 0 and 1."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -99,7 +99,7 @@ def switch(name: str, value: Any, words: Sequence[str] = ()) -> str:
 def whole(name: str, value: Any, words: Sequence[str] = ()) -> str:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} is {value!r}; give an integer")
-    return str(int(value))  # the service knows which of these there are
+    return str(int(value))  # the service checks the range
 
 
 def number(name: str, value: Any, words: Sequence[str] = ()) -> str:
@@ -138,7 +138,7 @@ def config(name: str, value: Any, words: Sequence[str] = ()) -> str:
     try:
         return json.dumps(dict(value) if isinstance(value, Mapping) else list(value), allow_nan=False)
     except (TypeError, ValueError) as e:
-        raise TypeError(f"{name} is {value!r}, which JSON cannot say ({e}); {forms}") from None
+        raise TypeError(f"{name} is {value!r}, which cannot be written as JSON ({e}); {forms}") from None
 
 
 def show(stages: Iterable[str] | str | None) -> list[str]:
@@ -155,9 +155,9 @@ def timeout(seconds: float | None) -> float | None:
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, numbers.Real):
-        raise TypeError(f"timeout is {seconds!r}; give seconds, or None to wait for ever")
-    if not seconds >= 0:  # not a number is neither
-        raise ValueError(f"timeout is {seconds!r}; give seconds from 0 up, or None to wait for ever")
+        raise TypeError(f"timeout is {seconds!r}; give seconds, or None to wait forever")
+    if not seconds >= 0:  # also false for NaN
+        raise ValueError(f"timeout is {seconds!r}; give seconds from 0 up, or None to wait forever")
     return None if seconds == float("inf") else min(float(seconds), LONGEST)
 
 

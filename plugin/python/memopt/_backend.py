@@ -1,6 +1,6 @@
-"""torch.compile(model, backend="memopt") where the package is imported, but not installed: the entry point that a wheel has.
+"""torch.compile(model, backend="memopt") if the package is imported but not installed: provides the entry point of a wheel.
 
-PyTorch looks for backends among the entry points of all distributions when the first module is compiled. Nothing of
+PyTorch searches the entry points of all distributions for backends when it compiles the first module. Nothing of
 PyTorch is imported here.
 """
 
@@ -14,7 +14,7 @@ _GROUP = "[torch_dynamo_backends]\nmemopt = memopt.torch.compile:memopt\n"
 
 
 class Uninstalled:
-    """A finder that finds no modules, and one distribution if there is no other of its name."""
+    """A finder that finds no modules, and one distribution, unless memopt is installed."""
 
     def find_spec(self, *_: Any) -> None:
         return None

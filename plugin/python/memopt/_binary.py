@@ -1,4 +1,4 @@
-"""Where the memopt binary is."""
+"""Finds the memopt binary."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ VARIABLE = "MEMOPT_PLUGIN_PATH"
 def find(explicit: str | os.PathLike[str] | None = None) -> str:
     """Returns the absolute path of the binary: explicit, MEMOPT_PLUGIN_PATH, packaged, checkout, PATH.
 
-    The first two are somebody's wish: if such a path does not run, that is an error and not a reason to look further.
+    The first two are explicit: if such a path cannot be run, that is an error, and no other path is tried.
     """
     for source, wish in (("the binary given", explicit), (VARIABLE, os.environ.get(VARIABLE))):
         if wish:
             path = os.path.abspath(os.path.expanduser(os.fspath(wish)))
             if not _runs(path):
                 raise MemoptError(
-                    f"{source} is {path}, {_why_not(path)}", code="NOT_FOUND", binary=path, hint="name a memopt binary that can be run"
+                    f"{source} is {path}, {_why_not(path)}", code="NOT_FOUND", binary=path, hint="give the path of an executable memopt binary"
                 )
             return path
 
@@ -52,11 +52,11 @@ def _runs(path: str) -> bool:
 def _why_not(path: str) -> str:
     if not os.path.exists(path):
         return "which does not exist"
-    return "which is not a file that can be run"
+    return "which is not an executable file"
 
 
 def _is_ours(path: str) -> bool:
-    """Whether this is the script that starts Python to look for the binary."""
+    """Whether this is the Python script that looks for the binary."""
     with open(path, "rb") as f:
         return f.read(2) == b"#!" and b"memopt.__main__" in f.read(1000)
 

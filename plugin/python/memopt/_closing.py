@@ -1,7 +1,7 @@
 """Closes sessions of the service that a program has dropped.
 
-A session may be dropped at any moment, also while gRPC holds its locks in the same thread; so who drops one only says so,
-and a thread does the call.
+A session may be dropped at any moment, also while gRPC holds its locks in the same thread, so dropping only queues it,
+and a thread makes the call.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 class _Closer:
     def __init__(self) -> None:
-        self._dropped: queue.SimpleQueue[tuple[_host.Host, int]] = queue.SimpleQueue()  # its put may interrupt itself
+        self._dropped: queue.SimpleQueue[tuple[_host.Host, int]] = queue.SimpleQueue()  # put is reentrant
         self._thread: threading.Thread | None = None
 
     def watch(self, owner: Any, host: _host.Host, session: int) -> weakref.finalize[Any, Any]:
-        """Closes the session once its owner is gone, or when what this returns is called."""
+        """Closes the session when its owner is collected, or when the returned finalizer is called."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="memopt-closer", daemon=True)
             self._thread.start()
         watched = weakref.finalize(owner, self._dropped.put, (host, session))
-        watched.atexit = False  # the service ends then
+        watched.atexit = False  # at exit the service ends anyway
         return watched
 
     def drain(self) -> None:
-        """Closes what was dropped so far, so that a new session finds its memory free."""
+        """Closes the sessions dropped so far, so that their memory is free for a new one."""
         try:
             while True:
                 _close(*self._dropped.get_nowait())
@@ -52,7 +52,7 @@ def _close(host: _host.Host, session: int) -> None:
     try:
         host.call("Close", _messages.SessionRequest(session=session), 60)
     except MemoptError:
-        pass  # the service has gone, and its sessions with it
+        pass  # the service has ended, and its sessions with it
 
 
 closer = _Closer()

@@ -1,4 +1,4 @@
-"""What of the service's standard error is worth showing once it has ended."""
+"""The part of the service's standard error that is worth showing after it has ended."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 
 LINES = 20
 
-# Go's runtime says first why a process ends, then lists goroutines and registers, more than anybody wants to read.
+# Go's runtime prints why a process ends, then goroutines and registers, which are too long to show.
 _CRASH = re.compile(r"panic: |fatal error: |SIG[A-Z]+: ")
-_BEFORE = ("runtime: ", "runtime/cgo: ", "unexpected fault address ")  # a line of its own, in front of that
+_BEFORE = ("runtime: ", "runtime/cgo: ", "unexpected fault address ")  # on a line before that
 _NO_MEMORY = ("out of memory", "cannot allocate memory")
 
 
 class LastWords:
-    """The last lines that were written, or of a crash the first."""
+    """The last lines of output, or the first of a crash."""
 
     def __init__(self) -> None:
         self._last: collections.deque[str] = collections.deque(maxlen=LINES)

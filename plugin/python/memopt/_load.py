@@ -1,4 +1,4 @@
-"""memopt.load: a forward model brought to a device and away again by the service, phase by phase."""
+"""memopt.load: the service loads a forward model to a device and unloads it, and measures each phase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Gauge(Section):
-    """A figure at the end of a phase, and the most of it inside."""
+    """A figure at the end of a phase, and its peak during the phase."""
 
     point: int
     high: int
@@ -43,7 +43,7 @@ class LoadPhase(Section):
 
 
 class Spread(Section):
-    """The least, the middle and the most of repeated measurements, in bytes."""
+    """The least, the median and the most of repeated measurements, in bytes."""
 
     min: int
     median: int
@@ -51,7 +51,7 @@ class Spread(Section):
 
 
 class LoadSpread(Section):
-    """How far apart repeated loads measured."""
+    """The spread of repeated loads."""
 
     device: Spread
     both: Spread
@@ -60,7 +60,7 @@ class LoadSpread(Section):
 
 
 class Loaded(Answer):
-    """A load: its JSON (memopt.load/1) by attribute or by item, and its table as str(). Of mode "all": loads, one of each."""
+    """A load: its JSON (memopt.load/1) by attribute or by item, and its table as str(). With mode "all" it has loads, one for each mode."""
 
     mode: str
     device: str
@@ -84,10 +84,10 @@ class Loaded(Answer):
 
 
 def load(model: Path, *, timeout: float | None = 3600.0, progress: Asked = None, **settings: Unpack[LoadSettings]) -> Loaded:
-    """Brings the weights of an ONNX model to a device and away again, and tells what each phase takes.
+    """Loads the weights of an ONNX model to a device and unloads them, and reports the memory of each phase.
 
     timeout, progress
-        As of memopt.plan.
+        As for memopt.plan.
 
     Settings are the flags of `memopt load` by their names in JSON: load_mode, chunk, reloads, repeats, dims, device.
     """

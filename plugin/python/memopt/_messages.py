@@ -1,7 +1,7 @@
 """The messages of memopt.proto, built at run time from a descriptor in a private pool.
 
-No generated module is shipped: generated code refuses to load under a protobuf runtime older than its generator or two
-major versions newer, and the runtime is the user's choice. The private pool keeps our names out of everybody's way.
+No generated module is shipped: generated code does not load under a protobuf runtime older than its generator or two
+major versions newer, and the user chooses the runtime. The private pool avoids conflicts of names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ._schema import DESCRIPTOR_SET
 
 
 class Method(NamedTuple):
-    """A call of the service: its messages, and whether it answers with a stream of them."""
+    """A method of the service: its messages, and whether it streams responses."""
 
     request: Any
     response: Any

@@ -39,17 +39,17 @@ def plan(
     """Plans one training step of the ONNX model at path.
 
     save_to, emit, html, svg
-        Files to write: the plan, the rewritten graph, the report page, a picture of memory over the step.
+        Files to write: the plan, the rewritten graph, an HTML page, a picture of memory over the step.
     show
         Stages to print before the table, as `memopt plan --show` does.
     timeout
-        Seconds; None waits for ever.
+        Seconds; None waits forever.
     progress
-        True shows a line of what is being done, False does not, a function is called with (phase, share done). None shows
-        the line on a terminal and in a notebook, when planning takes over a second.
+        True shows a progress line, False does not, a function is called with (phase, share done). None shows
+        the line on a terminal and in a notebook if planning takes over a second.
 
-    Settings go before the environment (MEMOPT_ and the name in capitals), which goes before files of config; None
-    is not given.
+    Settings override the environment (MEMOPT_ and the name in capitals), which overrides files of config; None
+    means not given.
     """
     fields: dict[str, Any] = {
         "model": _arguments.absolute("path", path),
@@ -65,7 +65,7 @@ def plan(
 
 
 def call(method: str, message: str, fields: dict[str, Any], timeout: float | None, progress: Asked = None) -> Any:
-    """A call of the service, with the environment and the folder of this process; warnings are logged."""
+    """Calls the service with the environment and the folder of this process, and logs warnings."""
     from . import _messages
 
     fields["environment"] = {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))}
@@ -85,7 +85,7 @@ def call(method: str, message: str, fields: dict[str, Any], timeout: float | Non
 
 
 def texts(function: str, settings: Mapping[str, Any], rows: Mapping[str, Setting] = SETTINGS) -> dict[str, str]:
-    """Settings by name as the service takes them; an unknown name is the error that Python makes of one."""
+    """Settings by name as text for the service; an unknown name is a TypeError as of any function."""
     made: dict[str, str] = {}
     for given, value in settings.items():
         name = ALIASES.get(given, given)
@@ -109,7 +109,7 @@ def _meant(name: str, rows: Mapping[str, Setting]) -> str:
 
 
 def _describe() -> None:
-    """Gives plan the signature and the docstring that its settings make."""
+    """Adds the settings to plan's signature and docstring."""
     function: Any = plan
     signature = inspect.signature(plan)
     first, *others = (p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD)
@@ -126,7 +126,7 @@ def _describe() -> None:
             group = row.group
             lines += ["", f"{group}:", ""]
         lines += [name, textwrap.fill(row.help, 100, initial_indent="    ", subsequent_indent="    ")]
-    lines += ["", "Raises BudgetError if no plan can meet the request, MemoptError for everything else that goes wrong."]
+    lines += ["", "Raises BudgetError if no plan can meet the request, MemoptError for all other errors."]
     function.__doc__ = "\n".join(lines)
 
 
@@ -134,15 +134,15 @@ _describe()
 
 
 class Device(Section):
-    """Where plans can run."""
+    """A device that plans can run on."""
 
     name: str
     kind: str  # cpu or vulkan
-    memory: int  # bytes; 0 where nobody knows
+    memory: int  # bytes; 0 if unknown
 
 
 class Info(Section):
-    """Which service this process has."""
+    """The service of this process."""
 
     version: str
     protocol: int
@@ -153,7 +153,7 @@ class Info(Section):
 
 
 def info(timeout: float | None = 30.0) -> Info:
-    """Says which service this process has: version, protocol, pid, binary, features, devices."""
+    """Describes the service of this process: version, protocol, pid, binary, features, devices."""
     from . import _messages
 
     timeout = _arguments.timeout(timeout)
@@ -171,7 +171,7 @@ def info(timeout: float | None = 30.0) -> Info:
 
 
 def stats(timeout: float | None = 30.0) -> Stats:
-    """What the service of this process holds: its memory, weights by kind, goroutines."""
+    """Statistics of the service of this process: its memory, weights by kind, goroutines."""
     from . import _messages
     from ._questions import Stats
 

@@ -1,4 +1,4 @@
-"""What a call does while it takes its time: on a terminal one line, which is gone at the end; or told to a function."""
+"""Progress of a call: a line on a terminal, which is erased at the end, or calls of a function."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ._visible import line
 if TYPE_CHECKING:
     from ._host import Host
 
-PATIENCE = 1.0  # seconds that a call may take without a word
-PACE = 0.25  # seconds between two looks of the line
+PATIENCE = 1.0  # seconds before the line appears
+PACE = 0.25  # seconds between updates of the line
 
 Asked = bool | Callable[[str, float], Any] | None
 
 
 class Watch:
-    """Follows one call of the service, which is sent with job; as a context it ends with the call.
+    """Follows a call of the service that is sent with job; a context manager around the call.
 
-    asked is a function of phase and share done (from 0 to 1, and 0 where nobody knows), True for the line, False for
-    nothing, None for the line where somebody sees it: on a terminal or in a notebook, of the first rank.
+    asked is a function of phase and share done (from 0 to 1; 0 if unknown), True for the line, False for
+    nothing, None for the line on a terminal or in a notebook, on the first rank.
     """
 
     def __init__(self, host: Host, asked: Asked) -> None:
@@ -88,5 +88,5 @@ def _seen() -> bool:
         return False
     try:
         return sys.stderr.isatty() or "ipykernel" in sys.modules
-    except (AttributeError, ValueError):  # no stream, or a closed one
+    except (AttributeError, ValueError):  # stderr is missing or closed
         return False

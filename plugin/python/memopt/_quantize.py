@@ -1,4 +1,4 @@
-"""memopt.quantize: weights rounded to 8-bit integers, by the service."""
+"""memopt.quantize: the service quantizes weights to 8-bit integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RoundedTensor(Section):
-    """A weight that was rounded."""
+    """A quantized weight."""
 
     name: str
     shape: list[int]
@@ -32,7 +32,7 @@ class RoundedTensor(Section):
 
 
 class SkippedTensor(Section):
-    """A float weight that was left alone."""
+    """A float weight that is not quantized."""
 
     name: str
     shape: list[int]
@@ -42,7 +42,7 @@ class SkippedTensor(Section):
 
 
 class QuantizableNode(Section):
-    """A node of an operator that has a quantized form; of one left alone, why."""
+    """A node of an operator with a quantized form, and why it is not quantized, if it is not."""
 
     name: str
     op: str
@@ -50,7 +50,7 @@ class QuantizableNode(Section):
 
 
 class Quantized(Answer):
-    """What memopt.quantize did: its JSON (memopt.quantize/1) by attribute or by item, and its tables as str()."""
+    """The result of memopt.quantize: its JSON (memopt.quantize/1) by attribute or by item, and its tables as str()."""
 
     path: str
     weight_type: str
@@ -66,12 +66,12 @@ class Quantized(Answer):
 
 
 def quantize(model: Path, to: Path, *, timeout: float | None = 3600.0, progress: Asked = None, **settings: Unpack[QuantizeSettings]) -> Quantized:
-    """Writes the ONNX model with its weights rounded to 8-bit integers, as ONNX Runtime's quantize_dynamic does.
+    """Writes the ONNX model with its weights quantized to 8-bit integers, like ONNX Runtime's quantize_dynamic.
 
     to
         The file to write.
     timeout, progress
-        As of memopt.plan.
+        As for memopt.plan.
 
     Settings are the flags of `memopt quantize`: weight_type, per_channel, exclude and so on.
     """

@@ -1,4 +1,4 @@
-"""memopt.frontier, max_batch, max_seq, explain and check: of files by the service, of modules by memopt.torch."""
+"""memopt.frontier, max_batch, max_seq, explain and check: the service answers for files, memopt.torch for modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Answer(Section):
-    """What a command found: its JSON by attribute or by item, and what it prints for people as str()."""
+    """The result of a command: its JSON by attribute or by item, and its text as str()."""
 
     __slots__ = ("_text",)
     _text: str
@@ -43,7 +43,7 @@ class Answer(Section):
 class Point(Section):
     """A plan of a frontier."""
 
-    name: str  # of references alone
+    name: str  # of references only
     form: str
     peak: int
     arena: int
@@ -55,7 +55,7 @@ class Point(Section):
 
 
 class Frontier(Answer):
-    """Every plan worth having of a file's step, and what well-known ways of choosing come to."""
+    """The Pareto-optimal plans of a file's step, and the results of well-known methods for comparison."""
 
     format: str
     model: str
@@ -68,10 +68,10 @@ class Frontier(Answer):
 
 
 class Rung(Section):
-    """The largest size at a cost."""
+    """The largest size within a limit of extra compute."""
 
-    max_overhead: float | None  # None for any
-    size: int  # 0 where none fits
+    max_overhead: float | None  # None: no limit
+    size: int  # 0: none fits
     search_ended: bool
     total: int
     arena: int
@@ -100,16 +100,16 @@ class Largest(Answer):
 
 
 class Explanation(Answer, _fields.Plan):
-    """A plan as its file has it, and what is said of it."""
+    """The fields of a plan file, and the explanation as str()."""
 
 
 class NodeExplanation(Answer):
-    """What a plan does with one node."""
+    """How a plan treats one node."""
 
     format: str
     node: str
     program: str  # the node, as text
-    steps: list[int]  # at which it runs
+    steps: list[int]  # the steps at which it runs
     is_peak: bool
     is_floor: bool
     held: list[Section]
@@ -118,7 +118,7 @@ class NodeExplanation(Answer):
 
 
 class Checked(Answer):
-    """A plan that is right, as it was worked out again."""
+    """The figures of a plan that was checked and is correct."""
 
     format: str
     ok: bool
@@ -140,15 +140,15 @@ class Weights(Section):
 
 
 class Store(Section):
-    """Weights that several sessions of the service have in common."""
+    """Weights that sessions of the service share."""
 
     blocks: int
     bytes: int
-    shared: int  # bytes that lie there once and would lie there again otherwise
+    shared: int  # bytes saved by sharing
 
 
 class Stats(Answer):
-    """What the service holds, in bytes."""
+    """The memory of the service, in bytes."""
 
     format: str
     version: str
@@ -163,7 +163,7 @@ _A = TypeVar("_A", bound=Answer)
 
 
 def ask(kind: type[_A], model: Path, settings: Mapping[str, Any], timeout: float | None, dim: str = "", node: str = "", **files: Path | None) -> _A:
-    """An answer of the service about a file."""
+    """Asks the service about a file."""
     method, function = _METHODS[kind]
     settings = dict(settings)
     progress = settings.pop("progress", None)
@@ -185,9 +185,9 @@ def frontier(model: Path, *, svg: Path | None = None, timeout: float | None = 60
 def frontier(model: torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> FrontierOfModule: ...
 
 def frontier(model: Path | torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> Any:
-    """Every plan worth having: peak memory against extra compute, from everything kept down to the floor.
+    """Peak memory against extra compute, from everything kept down to the floor: all Pareto-optimal plans.
 
-    model    an ONNX file or a recorded step; given are settings then, as memopt.plan takes them. Or a torch.nn.Module:
+    model    an ONNX file or a recorded step, with the settings of memopt.plan as given. Or a torch.nn.Module:
              its step with these inputs is recorded. given may have loss=, a function of the model's output, and
              optimizer=, whose states are counted
     svg      a file to draw the curve to
@@ -213,20 +213,20 @@ def max_batch(
 ) -> Any:
     """The largest batch that fits in a budget.
 
-    model        an ONNX file, whose dim is enlarged; given are settings, as memopt.plan takes them, and save_to is a file
+    model        an ONNX file, whose dim is enlarged; given is the settings of memopt.plan, and save_to a file
                  for the plan. Or a torch.nn.Module
-    make_sample  of a module: a function that makes the inputs of a step of n samples, as memopt.optimize takes them
-    budget       all that a step may hold, as memopt.optimize takes it
-    given        of a module: activation_budget, loss, optimizer, reserve, loss_chunks, and most, the largest that is tried
+    make_sample  for a module: a function of n that makes the inputs of a step of n samples, as for memopt.optimize
+    budget       the most memory of a step, as for memopt.optimize
+    given        for a module: activation_budget, loss, optimizer, reserve, loss_chunks, and most, the largest batch to try
 
-    Small batches of a module are recorded, the bytes of larger ones follow from them; the answer is checked by a step
-    under its plan. No step is run that does not fit.
+    Small batches of a module are recorded, and the bytes of larger ones extrapolated; the answer is checked by a step
+    under its plan. Only steps that fit are run.
     """
     if isinstance(model, (str, os.PathLike)):
         if make_sample is not None and budget is None:
             make_sample, budget = None, make_sample
         if make_sample is not None:
-            raise TypeError("max_batch: make_sample is for modules; a file has dims")
+            raise TypeError("max_batch: make_sample is for modules; give dims for a file")
         return ask(Largest, model, {"budget": budget, **given}, timeout, dim=dim, save_to=save_to)
     from .torch.largest import max_batch
 
@@ -255,12 +255,12 @@ def explain(plan: torch.nn.Module, *batch: Any, node: None = None, html: Path | 
 @overload
 def explain(plan: torch.nn.Module, *batch: Any, node: str, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> NodeExplanation: ...
 def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None = None, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> Any:
-    """What a plan keeps, what it runs again, what each choice frees and costs, and what stands in the way of less.
+    """What a plan keeps and recomputes, what each choice frees and costs, and what prevents a lower peak.
 
-    plan   a plan file, a plan, or a torch.nn.Module: one that memopt.optimize has planned, or any with the inputs of a
+    plan   a plan file, a plan, or a torch.nn.Module: one planned by memopt.optimize, or any other with the inputs of a
            step. given may then have loss=, a function of the model's output
-    node   explain this one instead
-    html   a file for the same as a page
+    node   explain this node instead
+    html   an HTML file to write, too
     """
     if isinstance(plan, Report):
         _no_batch("explain", batch)
@@ -277,11 +277,11 @@ def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None
 
 
 def check(plan: Path | Report, model: Path, *, timeout: float | None = 600.0, **given: Any) -> Checked:
-    """Holds a plan against its model, by another way than the planner's: order, overlap, bytes and cost.
+    """Checks a plan against its model, independently of the planner: order, overlap, bytes and cost.
 
-    plan   a plan, or the file of one
-    model  the ONNX file or the recorded step that it is of
-    given  settings that the plan must keep: dims, and limits that it must not exceed
+    plan   a plan, or a plan file
+    model  its ONNX file or recorded step
+    given  settings that the plan must satisfy: dims, and limits
 
     Raises MemoptError if the plan is wrong or of another model.
     """
@@ -295,4 +295,4 @@ def check(plan: Path | Report, model: Path, *, timeout: float | None = 600.0, **
 
 def _no_batch(function: str, batch: tuple[Any, ...]) -> None:
     if batch:
-        raise TypeError(f"{function}: inputs are for modules; settings of a file are given by name")
+        raise TypeError(f"{function}: inputs are for modules; give settings of a file by name")

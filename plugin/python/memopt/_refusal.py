@@ -1,4 +1,4 @@
-"""Why a budget cannot be met, as the service tells it beside the message: JSON of format memopt.refusal/1."""
+"""The service's structured error about a budget that cannot be met: JSON of format memopt.refusal/1."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TRAILER = "memopt-refusal-bin"
 
 
 def fields(trailers: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields of a BudgetError; none of what is not a budget's, or is of another version of the service."""
+    """The fields of a BudgetError; empty for other errors, or if the service has another version."""
     told = dict(trailers).get(TRAILER)
     try:
         return {} if told is None else _fields(json.loads(told))
-    except (AttributeError, KeyError, TypeError, ValueError):  # of another version: the message says it all
+    except (AttributeError, KeyError, TypeError, ValueError):  # another version; the message suffices
         return {}
 
 

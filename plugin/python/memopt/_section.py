@@ -1,4 +1,4 @@
-"""Objects of JSON by attribute."""
+"""JSON objects with attributes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._visible import line
 
 
 class Section(Mapping[str, Any]):
-    """An object of the plan's JSON: s.peak and s["peak"] are the same; a name that is also a method needs the second."""
+    """An object of the plan's JSON: s.peak and s["peak"] are the same; use the second for names of methods."""
 
     __slots__ = ("_fields",)
     _fields: Mapping[str, Any]
@@ -24,7 +24,7 @@ class Section(Mapping[str, Any]):
     if not TYPE_CHECKING:  # the fields have types in _fields.py
 
         def __getattr__(self, name):
-            if name.startswith("_"):  # copy and pickle ask before there are fields
+            if name.startswith("_"):  # copy and pickle look these up before there are fields
                 raise AttributeError(name)
             try:
                 return self[name]

@@ -1,8 +1,8 @@
-"""Text without characters that cannot be seen or that steer a terminal, as the service spells them: \\u202e."""
+"""Escapes invisible characters and terminal controls as the service does: \\u202e."""
 
 from __future__ import annotations
 
-# Marks and letters that are shown as nothing; str.isprintable calls them printable.
+# Marks and letters without a glyph; str.isprintable calls them printable.
 _BLANK = [(0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF)]
 
 

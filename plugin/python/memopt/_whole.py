@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import shutil
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a file under another name and renames it. One that was there keeps its permissions, a link what it points to."""
+    """Writes a temporary file and renames it. An existing file keeps its permissions, a link its target."""
     path = os.path.realpath(os.fsdecode(path))
-    temporary = os.path.join(os.path.dirname(path), f".memopt-{os.getpid()}.tmp")  # short, whatever the file is called
+    temporary = os.path.join(os.path.dirname(path), f".memopt-{os.getpid()}.tmp")  # short, as names have a maximum length
     try:
         with open(temporary, "wb") as f:
             f.write(data)

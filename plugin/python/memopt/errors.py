@@ -1,4 +1,4 @@
-"""What memopt raises."""
+"""The exceptions of memopt."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ._visible import line, lines
 
 
 class MemoptError(Exception):
-    """Something memopt was asked for did not happen.
+    """A request to memopt failed.
 
-    message     what went wrong, as the service or the host says it
-    kind        of a model: "broken", "graph", "external" or "unsupported"; "" where that is not known
-    code        gRPC's name for the kind ("INVALID_ARGUMENT", "UNAVAILABLE", …), or "NOT_STARTED", "NOT_FOUND"
-    returncode  how the service ended, if it did: its exit code, or minus the signal
-    stderr      the last lines it wrote, or the first of a crash, where they can help
+    message     what went wrong
+    kind        if a model is at fault: "broken", "graph", "external" or "unsupported"; else ""
+    code        gRPC's status code ("INVALID_ARGUMENT", "UNAVAILABLE", …), or "NOT_STARTED", "NOT_FOUND"
+    returncode  if the service has ended: its exit code, or minus the signal
+    stderr      its last lines of output, or the first of a crash, if they can help
     binary      the path of the service
     hint        what to try
     """
@@ -49,51 +49,51 @@ class MemoptError(Exception):
             lines += ["  " + line for line in self.stderr]
         return "\n".join(lines)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # keyword arguments would be lost on the way to another process
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle would lose keyword arguments
         return _rebuild, (type(self), self.message, {k: v for k, v in vars(self).items() if k != "message"})
 
 
 class Floor(NamedTuple):
-    """What no plan goes below."""
+    """The lower bound of the peak of any plan."""
 
     peak: int  # bytes of the arena
-    node: str  # that holds it
+    node: str  # the node that needs it
     op: str = ""  # its operator
-    module: str = ""  # and the part of the model that it belongs to, "" if that is not known
+    module: str = ""  # its part of the model, "" if unknown
 
 
 class Change(NamedTuple):
-    """A change of the request under which there is a plan."""
+    """A change of the request that makes a plan possible."""
 
-    setting: str  # as arguments of memopt.plan: 'budget="65MiB"', with what comes with it
+    setting: str  # as arguments of memopt.plan: 'budget="65MiB"', with other settings that it needs
     share: float  # how large a change that is
-    settings: dict[str, str]  # the same by name, as memopt.plan takes them; of dims those that change
+    settings: dict[str, str]  # the same by name; of dims only those that change
 
 
 class Memory(NamedTuple):
-    """What a limit, an arena or a device said that has too little memory, in bytes."""
+    """The state of memory that does not suffice, in bytes."""
 
     requested: int
-    for_: str  # what was to have it
-    in_use: int  # of the arena's chunks, or of the device
-    reserved: int  # all that is held
-    largest_hole: int  # of the arena
-    limit: int  # 0: none, the system has no more
-    largest_owners: tuple[tuple[str, int], ...]  # the three who hold most, or of a step the parts that take most
+    for_: str  # what the memory was requested for
+    in_use: int  # in chunks of the arena, or on the device
+    reserved: int  # all memory held
+    largest_hole: int  # largest free chunk of the arena
+    limit: int  # 0: no limit, the system is out of memory
+    largest_owners: tuple[tuple[str, int], ...]  # the three owners that hold most, or the largest parts of a step
 
 
 class BudgetError(MemoptError):
-    """No plan can do what was asked, or there is too little memory; the message has the floor and what holds it. For code it is in fields:
+    """No plan meets the request, or there is too little memory. The message names the floor and the node that needs it; the fields are:
 
-    want     bytes of the arena that budgets leave
-    best     those of the lowest plan found; 0 if it is not for bytes that there is none
-    fixed    bytes beside the arena: parameters, optimizer states, inputs
-    floor    what no plan goes below, a Floor, or None where none is known
-    changes  what would fit, one of them each: a tuple of Change
-    note     what may have been meant, or was not computed
-    memory   what refused, where that is no budget but memory: a Memory, else None
-    binds    of a module's step: what sets the floor, "loss", "block", "gradients" or "parameters"
-    module   its path, and op, its operator
+    want     bytes that the budgets leave for the arena
+    best     bytes of the lowest plan found; 0 if the request fails for another reason than bytes
+    fixed    bytes outside the arena: parameters, optimizer states, inputs
+    floor    the lower bound of any plan, a Floor, or None if unknown
+    changes  changes of the request, each of which would fit: a tuple of Change
+    note     a hint at a mistake, or at what was not computed
+    memory   if memory did not suffice: a Memory, else None
+    binds    for a module's step: what sets the floor, "loss", "block", "gradients" or "parameters"
+    module   the path of the module there, and op, its operator
     """
 
     def __init__(

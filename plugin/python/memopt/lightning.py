@@ -30,12 +30,12 @@ else:
 class MemoptCallback(Callback):
     """Keeps the training steps of a LightningModule within a budget.
 
-    budget     as for memopt.optimize, which takes the other settings too. Optimizer states are counted
-    module     a module, or its name in the LightningModule, whose forward pass alone is planned. Without it all of
-               training_step is
+    budget     as for memopt.optimize, whose other settings are accepted, too. Optimizer states count
+    module     a module, or its name in the LightningModule, to plan the forward pass of only; by default all of
+               training_step is planned
 
-    The first step of training is the sample. The promised and the measured peak are logged once they are known. When
-    training ends the module is as it was before.
+    The first training step is recorded. The promised and the measured peak are logged when they are known. When
+    training ends the module is restored.
     """
 
     def __init__(self, budget: Size | None = None, *, module: str | torch.nn.Module | None = None, **settings: Any) -> None:
@@ -48,7 +48,7 @@ class MemoptCallback(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if getattr(pl_module, "_compiler_ctx", None) is not None:
-            raise ValueError("memopt.lightning.MemoptCallback plans steps of eager mode, and a compiled LightningModule has none: take one of the two out")
+            raise ValueError("memopt.lightning.MemoptCallback plans eager steps, but the LightningModule is compiled: remove the callback or the compilation")
         if self.module is not None:
             planned = pl_module.get_submodule(self.module) if isinstance(self.module, str) else self.module
             self._planned = inner_module(planned)
@@ -63,7 +63,7 @@ class MemoptCallback(Callback):
         optimize(self._planned, optimizer=trainer.optimizers, **self.settings)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Drops the last step's gradients before the forward pass, where Lightning would hold them until it is over."""
+        """Frees the last step's gradients before the forward pass; Lightning would keep them until after it."""
         if not pl_module.automatic_optimization or batch_idx % trainer.accumulate_grad_batches or _sees_zero_grad(trainer, pl_module):
             return
         for optimizer in inner_optimizers(trainer.optimizers):
@@ -97,7 +97,7 @@ class MemoptCallback(Callback):
 
 
 def _sees_zero_grad(trainer: Any, pl_module: Any) -> bool:
-    """Whether somebody has a hook where gradients are dropped, and may look at them there."""
+    """Whether a hook around zero_grad may read gradients."""
     own = any(getattr(type(pl_module), name) is not getattr(LightningModule, name) for name in ("on_before_zero_grad", "optimizer_zero_grad"))
     return own or any(type(c).on_before_zero_grad is not Callback.on_before_zero_grad for c in trainer.callbacks)
 
@@ -105,8 +105,8 @@ def _sees_zero_grad(trainer: Any, pl_module: Any) -> bool:
 class _TrainingStep(torch.nn.Module):
     """training_step as the forward pass of a module.
 
-    Two things are no part of what is planned: the number of the batch, which is another each time; and log, which runs
-    other operators in the first step than in later ones.
+    The plan does not cover the number of the batch, which changes each time, and log, which runs
+    other operators in the first step than later.
     """
 
     def __init__(self, module: Any) -> None:
@@ -132,7 +132,7 @@ class _TrainingStep(torch.nn.Module):
         return training_step
 
     def take_out(self) -> None:
-        """Gives the module its own methods back."""
+        """Restores the module's own methods."""
         for name, method in self.replaced.items():
             self.module.__dict__.pop(name, None)
             if method is not None:

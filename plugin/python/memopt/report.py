@@ -1,4 +1,4 @@
-"""A plan as Python sees it."""
+"""The class of plans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNTRAINED = {
 
 
 class Report(_Plan):
-    """A plan: its JSON (memopt.plan/1) by attribute or by item, and the table `memopt plan` prints as str()."""
+    """A plan: its JSON (memopt.plan/1) by attribute or by item, and the table of `memopt plan` as str()."""
 
     __slots__ = ("_json", "_text")
     _json: str
@@ -43,11 +43,11 @@ class Report(_Plan):
 
     @property
     def text(self) -> str:
-        """The table as `memopt plan` prints it."""
+        """The table of `memopt plan`."""
         return lines(str(self._text))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan file, byte for byte as the service made it; it appears whole or not at all."""
+        """Writes the plan file as made by the service; it appears complete or not at all."""
         write(path, self._json.encode())
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -26,23 +26,23 @@ from .torch.wrapped import inner_module
 class TrainerCallback(transformers.TrainerCallback):
     """Keeps the steps of a transformers.Trainer within a budget.
 
-    budget     as for memopt.optimize, which takes the other settings too. Optimizer states are counted
-    sample     a batch as the model takes it, a dict: the plan is then made, and refused if nothing fits, before training
-               begins. Without it the first step of training is the sample
+    budget     as for memopt.optimize, whose other settings are accepted, too. Optimizer states count
+    sample     a batch as the model takes it, a dict: the plan is then made, or refused if nothing fits, before training
+               begins. By default the first training step is recorded
 
-    The promised and the measured peak are logged once they are known. When training ends the model is as it was before.
+    The promised and the measured peak are logged when they are known. When training ends the model is restored.
 
-    With auto_find_batch_size=True the batch is the largest whose steps fit under a plan, found by memopt.max_batch before
+    With auto_find_batch_size=True the batch is the largest that fits under a plan, found by memopt.max_batch before
     training begins instead of by running out of memory.
     """
 
     def __init__(self, budget: Size | None = None, **settings: Any) -> None:
         if settings.get("optimizer_in_backward"):
-            raise TypeError("optimizer_in_backward frees gradients in the backward pass, and transformers.Trainer reads the norm of all of them behind it: leave it out")
+            raise TypeError("optimizer_in_backward frees gradients in the backward pass, but transformers.Trainer reads the norm of all gradients after it: leave it out")
         self.settings = {"budget": budget, **settings}
         self.report: StepReport | None = None
         self._model: torch.nn.Module | None = None
-        self._waits = False  # for the optimizer's states, whose bytes nobody knows before its first step
+        self._waits = False  # for the optimizer's states, whose bytes are unknown before its first step
         self._checkpointing: list[torch.nn.Module] = []
         self._logged: tuple[Any, ...] | None = None
         self._largest: int | None = None
