@@ -3,8 +3,8 @@
 import logging
 import os
 
-# The profiler's library writes to standard error that it starts, that it stops and that there is no GPU; the counter
-# of flops, that there is no Triton.
+# The profiler's library logs that it starts, stops and finds no GPU; the counter
+# of flops logs that there is no Triton.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 

@@ -1,4 +1,4 @@
-"""Bytes: what a module holds beside a step's peak, what a device has free, and budgets as people write them."""
+"""Bytes: memory of a module outside a step's peak, free memory of a device, and the parser of budgets."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def parse(name: str, size: Size, whole: int) -> int:
 
 
 def is_share(size: Size | None) -> bool:
-    """Whether a size is a share of something else."""
+    """Whether a size is a share."""
     return isinstance(size, str) and "%" in size or isinstance(size, float) and 0 < size <= 1
 
 
 class Fixed(NamedTuple):
-    """What a training run holds beside the peak of a step."""
+    """The memory of a training run outside the peak of a step."""
 
     bytes: int  # parameters, buffers and optimizer states
     to_come: int  # states that the optimizer has not made yet
@@ -70,7 +70,7 @@ def fixed_bytes(model: torch.nn.Module, optimizer: Any) -> Fixed:
 
 
 def _slots(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
-    """How many tensors of a parameter's size an optimizer keeps for it."""
+    """The number of tensors of a parameter's size that an optimizer keeps for it."""
     name = type(optimizer).__name__
     if name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
         return 3 if group.get("amsgrad") else 2
@@ -89,7 +89,7 @@ def _slots(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
 
 
 def growth(model: torch.nn.Module, fixed: Fixed, eager: int | None, *, budget: Size | None, activation_budget: Size | None, reserve: Size) -> int | None:
-    """The bytes that a step may take beside what is there before; None where they are a share of what is not known yet, or not limited."""
+    """The bytes that a step may take beyond those in use before it; None if unlimited, or a share of an unknown total."""
     if eager is None and (is_share(budget) or is_share(activation_budget)):
         return None
     if activation_budget is not None:
@@ -102,7 +102,7 @@ def growth(model: torch.nn.Module, fixed: Fixed, eager: int | None, *, budget: S
 
 
 def exhausted(fixed: Fixed, eager: int, limit: int) -> BudgetError:
-    """Nothing is left for the step."""
+    """The error that nothing is left for the step."""
     return BudgetError(
         f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
         f"the step takes {show_bytes(eager)} more with everything kept",
@@ -111,7 +111,7 @@ def exhausted(fixed: Fixed, eager: int, limit: int) -> BudgetError:
 
 
 def free_bytes(model: torch.nn.Module, reserve: Size | None) -> int:
-    """What the module's device has free, less the reserve, if there is one; on a processor the least of the machine's and the cgroup's."""
+    """Free memory of the module's device, less the reserve, if any; on a CPU the lesser of the machine's and the cgroup's."""
     device = device_of(model)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
@@ -122,7 +122,7 @@ def free_bytes(model: torch.nn.Module, reserve: Size | None) -> int:
 
 
 def _machine() -> tuple[int, int]:
-    """Free and all memory of the machine, or of the cgroup; half of it counts as free where the system does not say."""
+    """Free and total memory of the machine, or of the cgroup; half of it counts as free if the system does not say."""
     fields = {}
     try:
         with open("/proc/meminfo") as f:

@@ -2,8 +2,8 @@
 
     torch.compile(model, backend="memopt", options={"activation_budget": "60%"})
 
-AOTAutograd hands over the forward and the backward pass as one graph. It is planned as any step is, and split as the plan
-says. The halves are run as they are, operator by operator ("inductor": False, which needs no compiler), or by Inductor.
+AOTAutograd passes the forward and the backward pass as one graph. It is planned like any step, and split as the plan
+says. The halves are run operator by operator ("inductor": False, which needs no compiler), or compiled by Inductor.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ OPTIONS = ("budget", "activation_budget", "max_overhead", "optimizer", "reserve"
 
 
 def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
-    """The backend. Its options, beside those of Inductor:
+    """The backend. Its options, besides those of Inductor:
 
-    budget             what a step holds: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%" of
-                       what it is with everything kept, or "auto", the default: what the device has free, less the reserve
-    activation_budget  the growth of one forward and backward pass alone
+    budget             the most memory of a step: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%" of
+                       the memory with everything kept, or "auto", the default: the device's free memory, less the reserve
+    activation_budget  the most growth of memory during one forward and backward pass
     max_overhead       extra compute allowed, instead of a budget
-    optimizer          whose states are counted in the budget
-    reserve            what "auto" leaves free
-    inductor           False runs the graphs operator by operator. Without it Inductor is used where there is a compiler for it
+    optimizer          an optimizer whose states count in the budget
+    reserve            memory that "auto" leaves free
+    inductor           False runs the graphs operator by operator. By default Inductor is used if it has a compiler
 
-    The memory of one graph is planned, as it is with its results alive and their gradients made at once. What runs outside of
-    it is not known here: memopt.optimize(model, mode="compile", sample=...) runs a step, and plans all that it holds.
+    Each graph's memory is planned with its results alive and their gradients computed immediately. What runs outside of
+    it is unknown here: memopt.optimize(model, mode="compile", sample=...) runs a step, and plans all of its memory.
     """
     given = dict(options or {})
     request = {name: given.pop(name) for name in OPTIONS if name in given}
@@ -57,7 +57,7 @@ def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mappin
 
 
 def compiler_for(inputs: Sequence[Any]) -> str | None:
-    """Why Inductor cannot be used for these inputs, or None if it can."""
+    """The reason why Inductor cannot be used for these inputs, or None."""
     devices = {t.device.type for t in inputs if isinstance(t, torch.Tensor)}
     if devices - {"cpu", "meta"}:
         from torch.utils._triton import has_triton
@@ -75,9 +75,9 @@ def compiler_for(inputs: Sequence[Any]) -> str | None:
 def build(
     gm: fx.GraphModule, inputs: Sequence[Any], split: Split, inductor: Mapping[str, Any] | None, wrap: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Compiles a graph that split cuts in two: with Inductor and options of it, or to run as it is.
+    """Compiles a graph that split divides in two: with Inductor and its options, or to run operator by operator.
 
-    wrap is given instead of a compiler to graphs that are to be run as they are.
+    wrap is used instead of a compiler for graphs to run operator by operator.
     """
     if inductor is None:
         from torch._dynamo.backends.common import aot_autograd
@@ -104,7 +104,7 @@ def build(
 
 
 def joint_of(gm: fx.GraphModule, forward_outputs: int, static: Sequence[int] | None, fused: bool) -> Joint:
-    """A joint graph with all that its nodes do not say. In a session of PyTorch's profiler, work space stays unknown."""
+    """A joint graph with measured facts that its nodes lack. Under PyTorch's profiler, work space stays unknown."""
     joint = Joint(gm, forward_outputs, static or (), fused)
     if not fused and not torch.autograd._profiler_enabled():
         workspace.fill(joint.ops)
@@ -112,7 +112,7 @@ def joint_of(gm: fx.GraphModule, forward_outputs: int, static: Sequence[int] | N
 
 
 def planned(w: Writer, document: dict[str, Any], **limits: Any) -> tuple[Report, list[partition.Steps]]:
-    """The plan of a step, and what it says of each graph."""
+    """The plan of a step, and its part for each graph."""
     report = plan_of_graph(document, **limits)
     steps: list[partition.Steps] = [[] for _ in w.joints]
     for step in report.to_dict()["steps"]:
@@ -189,7 +189,7 @@ _sessions: dict[int, _Session] = {}
 
 
 def _frame() -> tuple[Any, int]:
-    """Which piece of code is compiled, and how often it was before."""
+    """The code that is compiled, and the number of times it was compiled before."""
     found = torch._guards.CompileContext.current_compile_id()
     return (None, 0) if found is None else (found.frame_id, found.frame_compile_id)
 

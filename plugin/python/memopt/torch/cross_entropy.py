@@ -1,11 +1,11 @@
-"""Cross entropy of a linear layer's scores, by chunks of rows: the scores are never there as a whole.
+"""Cross entropy of a linear layer's scores in chunks of rows, without ever having all scores in memory.
 
-The scores of a language model, rows times vocabulary, are often the largest tensors of a step by far, three or four of
-them at once where the loss goes backward. Here a chunk of rows is multiplied, turned into losses and gradients, and
+The scores of a language model, rows times vocabulary, are often by far the largest tensors of a step, with three or four of
+them alive in the loss's backward pass. Here a chunk of rows is multiplied, turned into losses and gradients, and
 dropped, before the next. The gradients are made at once, so nothing is computed twice; only for losses without a
 reduction, whose gradients are not known before the backward pass, the scores are made a second time.
 
-To the dispatcher all of it is one operator: a recorder sees its operands, its results and the most that it held.
+To the dispatcher this is one operator: a recorder sees its operands, its results and its peak memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _by_rows(
     label_smoothing: float,
     wanted: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss of each row, and the gradients wanted of their sum weighted by upstream; those not wanted are empty."""
+    """The loss of each row, and the requested gradients of their sum weighted by upstream; others are empty."""
     n, classes = hidden.shape[0], weight.shape[0]
     exact = torch.promote_types(hidden.dtype, torch.float32)  # half precision adds up in single
     losses = hidden.new_empty(n, dtype=exact)
@@ -103,7 +103,7 @@ def _is_one(grad: Tensor) -> bool:
 
 
 class _Reduced(torch.autograd.Function):
-    """One number: its gradients are made with it, but for a factor."""
+    """A reduced loss: its gradients are computed with it, except for a factor."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, class_weight: Tensor | None, upstream: Tensor, *how: Any) -> Tensor:
@@ -128,7 +128,7 @@ class _Reduced(torch.autograd.Function):
 
 
 class _Each(torch.autograd.Function):
-    """A loss for each row: the scores are made once more for the gradients."""
+    """A loss for each row: the scores are recomputed for the gradients."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, class_weight: Tensor | None, *how: Any) -> Tensor:
@@ -158,16 +158,16 @@ def chunked_cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The cross entropy of hidden @ weight.T + bias, in chunks of rows, without the scores as a whole in memory.
+    """The cross entropy of hidden @ weight.T + bias in chunks of rows, without ever having all scores in memory.
 
-    hidden     (…, features), what the last linear layer reads
-    weight     (classes, features), that layer's; bias (classes)
-    target     (…), classes by number
-    rows       of a chunk; None: as many as have the bytes of hidden
-    The others are those of torch.nn.functional.cross_entropy, whose weight is class_weight here.
+    hidden     (…, features), the input of the last linear layer
+    weight     (classes, features), the layer's weight; bias (classes)
+    target     (…), indices of classes
+    rows       rows of a chunk; None: as many as have the bytes of hidden
+    The other arguments are those of torch.nn.functional.cross_entropy, whose weight is class_weight here.
 
     The same loss and gradients as torch.nn.functional.cross_entropy(torch.nn.functional.linear(hidden, weight, bias), target)
-    but for rounding: sums over rows are added chunk by chunk, in single precision for operands of half.
+    except for rounding: sums over rows are added chunk by chunk, in single precision for half-precision operands.
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction!r} is not a valid value for reduction; give 'mean', 'sum' or 'none'")
@@ -202,7 +202,7 @@ def chunked_cross_entropy(
 
 
 def chunk_rows(n: int, weight: Tensor, chunks: int | None) -> int:
-    """Rows of a chunk: of so many chunks, or so that two buffers of scores have the bytes of what the layer reads."""
+    """Rows of a chunk: for the given number of chunks, or so that two buffers of scores have the bytes of the layer's input."""
     if chunks is None:
         classes, features = weight.shape
         chunks = max(1, min(-(-2 * classes // features), n // 16))

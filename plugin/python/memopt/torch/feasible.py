@@ -1,4 +1,4 @@
-"""memopt.feasible: what a step would take, before any of it is allocated."""
+"""memopt.feasible: the memory of a step, before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .wrapped import inner_module
 
 @dataclass
 class Feasible:
-    """What a step would take. Provisional: of tensors without bytes, so work space of kernels is left out. True if the budget can be met."""
+    """The memory of a step, provisional as it excludes work space of kernels. True if the budget can be met."""
 
     fixed: int  # parameters, buffers and optimizer states
     eager_peak: int  # with them, everything kept
@@ -65,12 +65,12 @@ def feasible(
     device: str | torch.device | None = None,
     **kwargs: Any,
 ) -> Feasible:
-    """Says whether a training step of model(*batch, **kwargs) can be planned into a budget, without allocating any of it.
+    """Whether a training step of model(*batch, **kwargs) fits a budget under a plan, without allocating anything.
 
-    The module may be on the meta device, and so may the inputs: nothing has values, so a step that depends on values cannot
-    be seen this way. The answer is provisional: memopt.optimize records a real step and measures it.
+    The module and the inputs may be on the meta device: tensors have no values, so a step that depends on values cannot
+    be analysed. The answer is provisional: memopt.optimize records a real step and measures it.
 
-    device   where the step would run; that of the module, or the processor for one on the meta device
+    device   the device to run on; by default the module's, or the CPU for a module on the meta device
     """
     model = inner_module(model)
     recording = fake_recording(model, *inputs_of(batch, kwargs), loss, device)

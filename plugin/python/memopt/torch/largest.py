@@ -1,4 +1,4 @@
-"""memopt.max_batch and memopt.max_seq: the largest step that fits, without running one that does not."""
+"""memopt.max_batch and memopt.max_seq: the largest step that fits, found without running larger ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_RECORDINGS = 7
 
 @dataclass
 class Largest:
-    """The largest size that fits, as int() too. Bytes of peaks are of activations, gradients and work space."""
+    """The largest size that fits, also as int(). Peaks are bytes of activations, gradients and work space."""
 
     what: str
     size: int
@@ -204,7 +204,7 @@ def _with_sample(loss: Callable[..., torch.Tensor], sample: Any, out: Any) -> to
 
 
 def _recordings(run: _Runs, degree: int, first: Sequence[int], most: int, room: int, what: str) -> Sizes:
-    """Records small sizes, and larger ones until they are foreseen; none that does not fit."""
+    """Records small sizes, and larger ones until their peaks are predicted; only sizes that fit."""
     sizes = Sizes(degree)
     size = first[0]
     for count in range(MOST_RECORDINGS):

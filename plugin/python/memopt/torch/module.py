@@ -1,4 +1,4 @@
-"""memopt.Module: a PyTorch module whose training step runs in the memopt service."""
+"""memopt.Module: runs the training step of a PyTorch module in the memopt service."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _MOST = 8  # graphs that are kept for one module
 class Module(torch.nn.Module):
     """A module whose forward and backward pass run in the memopt service, under a plan, on its device.
 
-        model = memopt.Module(model)                             # the model returns its loss, or a loss follows
-        model = memopt.Module(model, loss="cross-entropy")       # model(inputs, targets) is the loss then
+        model = memopt.Module(model)                             # the model returns its loss, or you compute it from the output
+        model = memopt.Module(model, loss="cross-entropy")       # model(inputs, targets) returns the loss
         model = memopt.Module(model, loss=..., mode="resident", optimizer="adamw")   # model.step(inputs, targets, lr=…)
 
     loss      a function of the model's output and of targets, or a name: cross-entropy, mse, l1, bce-with-logits, mean. With a loss
-              the module is called with what the model is called with (a tensor, a tuple of positional or a dict of named arguments)
+              the module is called with the model's arguments (a tensor, a tuple of positional or a dict of named arguments)
               and the targets
-    mode      "bridge": gradients come back, and the optimizer is PyTorch's. "resident": weights and optimizer live in the service;
-              step() trains, sync() brings the weights back
-    fallback  what happens where the step cannot be run there: "warn" says why once and goes on with the model itself, "raise"
-              raises. A budget that cannot be met, and a service that ends during a step, raise always
-    settings  as memopt.plan takes them: budget, device, level, …; of the resident mode also those of the optimizer
+    mode      "bridge": gradients are returned to PyTorch, which updates. "resident": weights and optimizer live in the service;
+              step() trains, sync() copies the weights back
+    fallback  if the service cannot run the step: "warn" says why once and runs the model itself, "raise"
+              raises. A budget that cannot be met, and a service that ends during a step, always raise
+    settings  those of memopt.plan: budget, device, level, …; with mode "resident" also those of the optimizer
 
-    Parameters, buffers, state_dict, hooks and everything else are the model's own, with its names. Only training runs
+    Parameters, buffers, state_dict, hooks and all other attributes are the model's, with its names. Only training runs
     in the service: eval() and no_grad() run the model itself.
     """
 
@@ -73,7 +73,7 @@ class Module(torch.nn.Module):
 
     @property
     def original(self) -> torch.nn.Module:
-        """The module that was given."""
+        """The wrapped module."""
         return self.__dict__["_model"]
 
     @property
@@ -136,14 +136,14 @@ class Module(torch.nn.Module):
         return sorted({*super().__dir__(), *dir(self.original)})
 
     def _looking(self) -> Look | None:
-        """Who wants to know more of plans: then all dims that may change have names from the first step on."""
+        """Requests more information about plans; all dims that may change then have names from the first step on."""
         return None
 
     # What is run.
 
     @property
     def forward(self) -> Callable[..., Any]:  # type: ignore[override]
-        """What a call runs. Without a loss it takes what the model takes, and says so to trainers that look."""
+        """The forward of a call. Without a loss it has the model's signature, for trainers that inspect it."""
         replaced: Callable[..., Any] | None = self.__dict__.get("_replaced")
         if replaced is not None:
             return replaced
@@ -167,9 +167,9 @@ class Module(torch.nn.Module):
         return self._plain(args, kwargs) if found is None else found[0]
 
     def step(self, *args: Any, lr: float | None = None, **kwargs: Any) -> torch.Tensor:
-        """One step of training in the service, the update included, of a resident module. Returns the loss.
+        """Runs one training step in the service, including the update, and returns the loss; mode "resident" only.
 
-        Arguments are those of a call. lr is the learning rate of this update, and stays for those to come.
+        Arguments are those of a call. lr is the learning rate of this and later updates.
         """
         steps: _Steps = self.__dict__["_steps"]
         if steps.resident is None:
@@ -184,7 +184,7 @@ class Module(torch.nn.Module):
         return step.train(self.__dict__["_lr"])
 
     def sync(self) -> None:
-        """Brings the weights, the running statistics and the optimizer's states of a resident module back from the service."""
+        """Copies weights, running statistics and optimizer states of a resident module back from the service."""
         resident: Resident | None = self.__dict__["_resident"]
         if resident is not None:
             with torch.no_grad():
@@ -197,7 +197,7 @@ class Module(torch.nn.Module):
         return {name: t.clone() for name, t in resident.states.items()}
 
     def load_optimizer_state(self, states: Mapping[str, torch.Tensor]) -> None:
-        """Goes on from states that optimizer_state() gave."""
+        """Restores states returned by optimizer_state()."""
         resident = self._is_resident("load_optimizer_state")
         self.sync()
         resident.load(states)
@@ -209,14 +209,14 @@ class Module(torch.nn.Module):
         return resident
 
     def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The model itself. Without targets it gives its output when it is not trained."""
+        """Calls the model itself. Without targets it returns the output, if it is not trained."""
         loss = self.__dict__["_loss"]
         if loss is not None and len(args) < 2 and not self.training:
             loss, args, kwargs = None, *_called(args, kwargs)
         return call(self.original, loss, args, kwargs)
 
     def _without_cache(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Models of transformers return what only generation needs, unless they are told."""
+        """Turns off caches for generation, which models of transformers return by default."""
         config = getattr(self.original, "config", None)
         if getattr(config, "use_cache", False) is True and "use_cache" not in kwargs and "use_cache" in _parameters_of(self.original.forward):
             return {**kwargs, "use_cache": False}
@@ -224,11 +224,11 @@ class Module(torch.nn.Module):
 
     @property
     def report(self) -> ServedReport | None:
-        """What the plan of the last step's shapes promises, and what was measured; None before there was a step, or where the model runs itself."""
+        """The promised and the measured memory for the last step's shapes; None before the first step, or if the model runs itself."""
         return self.__dict__["_steps"].report
 
     def close(self) -> None:
-        """Gives back what the service holds for this module; the next step takes it again."""
+        """Frees the service's memory for this module; the next step allocates it again."""
         self.sync()
         self.__dict__["_steps"].close()
 
@@ -238,7 +238,7 @@ def _remade(model: torch.nn.Module, made_with: dict[str, Any]) -> Module:
 
 
 def _called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of the model alone, of a call that has a loss."""
+    """The model's arguments in a call with a loss."""
     if not args:
         return args, kwargs
     (given,) = args
@@ -257,7 +257,7 @@ def _parameters_of(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 class _Step:
-    """A step that is about to run: a graph, its session, the plan for the shapes at hand, and the batch."""
+    """A step to run: a graph, its session, the plan for the current shapes, and the batch."""
 
     def __init__(self, steps: _Steps, held: _Held, tensors: Sequence[torch.Tensor], kind: Any, call: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
         self.steps, self.held, self.tensors, self.kind, self.call = steps, held, tensors, kind, call
@@ -271,7 +271,7 @@ class _Step:
         self.report = steps.report = report
 
     def run(self) -> tuple[Any] | None:
-        """What the module returns; None if the graph of a first step turns out to be another function than the module."""
+        """Runs the step; None if the graph of a first step computes another function than the module."""
         exported = self.held.exported
         want = self.steps.first(self.held, self.call)
         before = {name: exported.stored[name].clone() for name in exported.updated} if want is not None else {}
@@ -317,14 +317,14 @@ class _Held:
         self._session: Session | None = None
 
     def session(self, steps: _Steps) -> Session:
-        """The session, opened anew if its service has ended."""
+        """The session, opened again if its service has ended."""
         if self._session is None or not self._session.alive():
             self.reports.clear()
             self._session = Session(self.exported, steps.mode, steps.settings | self._loss(steps), self.grads, steps.look)
         return self._session
 
     def _loss(self, steps: _Steps) -> dict[str, str]:
-        """Which result to lower, where the service has to know."""
+        """The result to minimize, if the service needs it."""
         if steps.mode == "bridge":
             return {}
         for r in self.exported.results:
@@ -340,7 +340,7 @@ class _Held:
 
 
 class _Steps:
-    """The steps of one module: a graph for each kind of call, made when such a call first comes."""
+    """The steps of one module: a graph for each kind of call, made at the first such call."""
 
     def __init__(self, module: Module) -> None:
         own = module.__dict__
@@ -357,7 +357,7 @@ class _Steps:
         self._given_up: dict[Any, str] = {}
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step | None:
-        """The step of a call, or None where the model has to run it."""
+        """The step of a call, or None if the model has to run it."""
         leaves, spec = _pytree.tree_flatten((args, kwargs))
         tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
         kind = self._kind(leaves, spec)
@@ -410,7 +410,7 @@ class _Steps:
         return held
 
     def _kind(self, leaves: Sequence[Any], spec: Any) -> Any:
-        """All of a call that the graph depends on, except shapes; None if nothing is trained."""
+        """Everything in a call that the graph depends on, except shapes; None if nothing is trained."""
         tensors = [*self.model.named_parameters(remove_duplicate=False), *self.model.named_buffers(remove_duplicate=False)]
         if not any(t.requires_grad for _, t in tensors):
             return None
@@ -419,7 +419,7 @@ class _Steps:
         return given, spec, state, tuple(m.training for m in self.model.modules()), torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled()
 
     def first(self, held: _Held, call: tuple[tuple[Any, ...], dict[str, Any]]) -> list[torch.Tensor] | None:
-        """What the module itself gives for the first step of a graph; None for the others."""
+        """The module's own results of the first step of a graph; None for later steps."""
         if held.checked:
             return None
         held.checked = True
@@ -437,7 +437,7 @@ class _Steps:
         self._given_up[kind] = str(e)
 
     def seed(self, exported: Exported) -> int:
-        """A seed for the random operators of a step, of PyTorch's generator."""
+        """A seed for the random operators of a step, drawn from PyTorch's generator."""
         return int(torch.randint(0, 2**63 - 1, (), dtype=torch.int64)) if exported.random else 0
 
     def close(self) -> None:

@@ -60,36 +60,36 @@ def optimize(
     verbose: bool = True,
     mode: Literal["auto", "eager", "compile", "aot_eager"] = "auto",
 ) -> StepReport | None:
-    """Makes the training steps of a module fit in the bytes named, in place, at the least extra time, bit for bit.
+    """Changes a module in place so that its training steps fit a budget, at the least extra time, with bit-identical results.
 
-    budget             all that a step holds: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%"
-                       of what eager mode takes, or "auto": what the device has free, less the reserve. "auto" is the default
-    activation_budget  the growth of one forward and backward pass alone
-    max_overhead       extra compute allowed, instead of a budget: the lowest peak for it
+    budget             the most memory of a step: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%"
+                       of the memory in eager mode, or "auto", the default: the device's free memory, less the reserve
+    activation_budget  the most growth of memory during one forward and backward pass
+    max_overhead       extra compute allowed, instead of a budget: the plan is the one with the lowest peak
     sample             inputs of a step: a tensor, a tuple of arguments, or a dict of keyword arguments. The step is run
                        once to record it and once to check it. Without a sample the first step of training is recorded as it
-                       runs, with everything kept, and the plan holds from the second step on
+                       runs, with everything kept, and the plan applies from the second step on
     loss               a function of the model's output that returns one number, for a sample of a model that does not
                        return its loss
-    optimizer          whose states are counted in the budget, also those that it has not made yet; or several
-    reserve            what "auto" leaves free
-    loss_chunks        the cross entropy of a torch.nn.Linear's scores in so many chunks of rows, or "auto": the scores are never in
-                       memory as a whole. The loss and gradients are then those of eager mode but for rounding
+    optimizer          an optimizer, or several, whose states count in the budget, even before they are created
+    reserve            memory that "auto" leaves free
+    loss_chunks        the number of chunks of rows, or "auto", for the cross entropy of a torch.nn.Linear's scores, which are then never in
+                       memory as a whole. The loss and gradients equal those of eager mode except for rounding
     optimizer_in_backward
-                       the optimizer takes each parameter's gradient as soon as it is there, and frees it: gradients of the whole model are
-                       never there at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
-    strict             a step that runs other operators than the recorded one raises; otherwise it keeps what follows, and
-                       the next is recorded again
-    verbose            tells on the first rank what is promised, and what was measured once a planned step of training has run:
-                       through the logger "memopt", or on standard error where no logging is set up
-    mode               "eager" plans the module as it is; "compile" compiles its forward pass and plans the graphs, by Inductor where it
-                       has a compiler, else operator by operator, which "aot_eager" asks for. "auto" compiles what torch.compile
-                       was called for, and is "eager" for the rest. The first inputs are the sample of a compiled module
+                       the optimizer applies each parameter's gradient as soon as it is computed, and frees it: gradients of the whole model
+                       never exist at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
+    strict             a step that runs other operators than the recorded one raises; otherwise it keeps everything from there on, and
+                       the next step is recorded again
+    verbose            reports the promised peak, and after the first planned step the measured one, on the first rank:
+                       through the logger "memopt", or on standard error if logging is not configured
+    mode               "eager" plans the module as it is; "compile" compiles its forward pass and plans the graphs, with Inductor if it
+                       has a compiler, else run operator by operator, as with "aot_eager". "auto" compiles a module for which torch.compile
+                       was called, else it is "eager". A compiled module takes its first inputs as the sample
 
-    Returns a report, or None without a sample: then report(model) has it after the first step. Only forward passes with
+    Returns a report, or None without a sample: then report(model) returns it after the first step. Only forward passes with
     gradients in training mode are planned. restore(model) undoes everything.
 
-    Raises BudgetError, with the floor and what sets it, where nothing fits; the module is then as it was.
+    Raises BudgetError, with the floor and what sets it, if nothing fits; the module is then unchanged.
     """
     if budget is None and activation_budget is None and max_overhead is None:
         budget = "auto"
@@ -126,7 +126,7 @@ def optimize(
 
 
 def restore(model: torch.nn.Module) -> None:
-    """Gives a module its own forward pass back."""
+    """Restores a module's own forward pass."""
     model = inner_module(model)
     if (compiled := standing(model)) is not None:
         compiled.remove()
@@ -154,19 +154,19 @@ def optimized(model: torch.nn.Module, budget: Size | None = None, **settings: An
 
 
 def report(model: torch.nn.Module) -> StepReport | None:
-    """The report of the plan that was made last, if there is one."""
+    """The report of the latest plan, or None."""
     forward = standing(inner_module(model)) or planned_forward(inner_module(model))
     return forward.last if forward is not None else None
 
 
 def own_forward(model: torch.nn.Module) -> Callable[..., Any]:
-    """The forward of a module, whether it is planned or not."""
+    """The module's own forward, whether it is planned or not."""
     ours: Any = standing(model) or planned_forward(model)
     return ours.original if ours is not None else model.forward  # type: ignore[no-any-return]
 
 
 def planned_forward(model: torch.nn.Module) -> PlannedForward | None:
-    """Ours, also where somebody, as Accelerate does, has put a forward around it."""
+    """Our forward of a module, also if it is wrapped by another, as Accelerate does."""
     forward = model.__dict__.get("forward")
     while forward is not None and not isinstance(forward, PlannedForward):
         forward = getattr(forward, "__wrapped__", None)
@@ -195,7 +195,7 @@ class _Request:
 
 @dataclass
 class _Made:
-    """What is known of the steps with one key."""
+    """The state of steps with one key."""
 
     program: Program | None  # None: everything is kept
     report: StepReport
@@ -213,7 +213,7 @@ _busy = threading.local()
 
 
 class PlannedForward:
-    """Stands in for a module's forward: runs it under the plan for the shapes of its inputs, or records it."""
+    """Replaces a module's forward: runs it under the plan for the shapes of its inputs, or records it."""
 
     def __init__(self, model: torch.nn.Module, request: _Request) -> None:
         self.model = model
@@ -248,7 +248,7 @@ class PlannedForward:
         return forward if self.chunks is None else self.chunks.around(self.model, forward)  # type: ignore[no-any-return]
 
     def end(self) -> None:
-        """Nothing of it holds any more."""
+        """Discards all plans and recordings."""
         if self.early is not None:
             self.early.detach()
             self.early = None
@@ -281,7 +281,7 @@ class PlannedForward:
             _busy.on = False
 
     def _failed(self, recording: Recording, e: RuntimeError) -> None:
-        """An error of a step that was recorded: one of memory tells what would fit."""
+        """Handles an error of a recorded step: if memory ran out, it says what would fit."""
         if is_of_memory(e) and not hasattr(e, "memopt"):
             fixed = self._fixed()
             explain(e, recording, room(self.model, fixed), fixed, self.request.taken)
@@ -309,18 +309,18 @@ class PlannedForward:
         return out
 
     def _measured(self, found: StepReport, before: int, peak: int) -> None:
-        """A planned step of training took so much, beside what was gathered for it before."""
+        """Notes the memory of a planned training step, not counting earlier gradients."""
         found.measured(before + peak, "a step of training")
         self._say("measured", f"memopt: measured {show_bytes(found.measured_peak or 0)} in a step of training, {show_bytes(found.promised_peak)} promised")
 
     def _say(self, about: str, text: str) -> None:
-        """Tells once."""
+        """Reports once."""
         if self.request.verbose and about not in self.told:
             self.told.add(about)
             say(text)
 
     def _count_passes(self) -> None:
-        """Forward passes that wait for one backward pass together share the budget."""
+        """Divides the budget among forward passes that share a backward pass."""
         self.waiting.append(1 + sum(map(_waits, self.steps)))
         passes = max(self.waiting)  # a forward pass whose backward pass never comes counts for _LATELY passes only
         if passes == self.passes:
@@ -331,13 +331,13 @@ class PlannedForward:
         self._plan_again()
 
     def _plan_again(self) -> None:
-        """Plans all recorded steps anew: what they may take, or what may run again, has changed."""
+        """Plans all recorded steps again, after the budget or the set of repeatable operators has changed."""
         with self.lock:
             for key, made in list(self.made.items()):
                 self.made[key] = self._plan(made.recording)
 
     def _forget(self, key: Any, why: str) -> None:
-        """Has the steps of a key recorded again, unless that was done often."""
+        """Discards the recording of a key, unless that was done often."""
         with self.lock:
             self.looks = 0
             self.made.pop(key, None)
@@ -348,7 +348,7 @@ class PlannedForward:
                 self._tell(f"no plan holds for steps with inputs of these shapes, and no budget: {why}. {n} blocks run under torch.utils.checkpoint instead")
 
     def _audited(self, at: int, what: str) -> None:
-        """A value that was made again has other bits than it had."""
+        """Handles a recomputed value with other bits than the original."""
         self._tell(
             f"{what} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode; its results are kept from now on", RuntimeWarning
         )
@@ -360,7 +360,7 @@ class PlannedForward:
             self._plan_again()
 
     def _first(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Records a step as it runs; its plan is made when its backward pass is done."""
+        """Records a step as it runs, and plans it after its backward pass."""
         give_up()  # a recording whose backward pass has not come
         refuse_flattened(self.model)
         for text in traps(self.model):
@@ -442,7 +442,7 @@ class PlannedForward:
         return made.report
 
     def _found(self, key: Any) -> _Made | None:
-        """The plan for steps with a key: with gradients there already, they are held from the first operator on."""
+        """The plan for steps with a key; existing gradients are held from the first operator on."""
         if not self._gradients():
             return self.made.get(key)
         held = (key, "gradients")
@@ -451,11 +451,11 @@ class PlannedForward:
         return self.made.get(held)
 
     def _gradients(self) -> bool:
-        """Whether gradients are there before a step."""
+        """Whether gradients exist before a step."""
         return any(p.grad is not None for p in self.parameters if p.requires_grad)
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a recorded step depends on, beside the module's own code."""
+        """Everything that a recorded step depends on, apart from the module's code."""
         shapes = tuple((t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors((args, kwargs)))
         autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
         if self.looks % _LOOK == 0 or type(self.model) is not self.kind:  # walking the modules costs more than reading their flags
@@ -471,7 +471,7 @@ class PlannedForward:
         self.parameters, self.modules = parameters_of(self.model, self.units), list(self.model.modules())
 
     def _join(self) -> None:
-        """Notes who reduces the gradients: its buckets count from now on."""
+        """Notes the wrapper that reduces gradients, whose buckets count from now on."""
         running = torch.nn.parallel.DistributedDataParallel._active_ddp_module
         if running is None or running is self.wrapper() or data_parallel(self.model) is None:
             return
@@ -485,7 +485,7 @@ class PlannedForward:
         return found if found is not None else contextlib.nullcontext()
 
     def _nothing(self) -> None:
-        """Tells other ranks, where they wait, that there is nothing to plan."""
+        """Tells waiting ranks that there is nothing to plan."""
         with self._meeting() as together:
             if together is not None:
                 together.absent()
@@ -497,7 +497,7 @@ class PlannedForward:
         return smaller_batch(self.model, *sample, limit, loss=self.request.loss, loss_chunks=self.request.loss_chunks)
 
     def _plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None) -> _Made:
-        """The plan of a recorded step, for the budget of the request; together with other ranks, the same on all that ran the same."""
+        """The plan of a recorded step within the budget; with several ranks, the same on all that ran the same step."""
         r = self.request
         eager, fixed = recording.measured_peak, self._fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
@@ -531,14 +531,14 @@ class PlannedForward:
         return _Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
 
     def _others(self, recording: Recording, fixed: Fixed) -> int:
-        """What else the device's allocator had given out when the step began: the batch, work space of libraries, other models."""
+        """Other memory of the device's allocator at the beginning of the step: the batch, work space of libraries, other models."""
         if recording.before is None:
             return 0
         gradients = sum(local(p.grad).nbytes for p in self.parameters if p.grad is not None) if recording.accumulates else 0
         return max(0, recording.before - (fixed.bytes - fixed.to_come) - gradients)
 
     def _limit(self, fixed: Fixed, eager: int | None) -> int | None:
-        """The bytes that a step may take beside what is there before; None where they are a share of what is not known yet, or not limited."""
+        """The bytes that a step may take beyond those in use before it; None if unlimited, or a share of an unknown total."""
         r = self.request
         return growth(self.model, fixed, eager, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
 
@@ -547,7 +547,7 @@ class PlannedForward:
         return fixed._replace(bytes=fixed.bytes + bucket_bytes(self.wrapper(), self.model))
 
     def _recording_limit(self) -> int:
-        """A step that is recorded stays within its budget if it can, and within what the device has."""
+        """The limit of a step while it is recorded: its budget if possible, and the device's memory."""
         fixed = self._fixed()
         limit, free = self._limit(fixed, None), free_bytes(self.model, "20%")
         return max(0, free if limit is None else min(limit, free))
@@ -556,7 +556,7 @@ class PlannedForward:
         self._tell(f"{op.op} of {op.module or 'the model'} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode", RuntimeWarning)
 
     def _check(self, made: _Made, call: Callable[[Callable[[Callable[[], Any]], Any]], Any]) -> bool:
-        """Runs the step once under the plan: the same bits as in eager mode, and the bytes promised. False if an operator is kept from now on."""
+        """Runs the step once under the plan, and checks for the bits of eager mode and the promised bytes. False if an operator must be kept from now on."""
         assert made.program is not None
         recording = made.recording
         drifted: list[Op] = []
@@ -615,7 +615,7 @@ def _unpickled(model: torch.nn.Module, request: _Request) -> PlannedForward:
 
 
 def _scalars(x: Any) -> Any:
-    """Arguments that are no tensors: another value may be another program."""
+    """Arguments other than tensors: another value may mean another program."""
     if isinstance(x, torch.Tensor):
         return None
     if isinstance(x, (list, tuple)):

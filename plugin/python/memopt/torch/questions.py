@@ -41,7 +41,7 @@ class Point:
 
 @dataclass
 class Frontier:
-    """Every plan worth having, from everything kept down to the floor."""
+    """All Pareto-optimal plans, from everything kept down to the floor."""
 
     model: str
     eager_peak: int
@@ -84,7 +84,7 @@ def frontier(
     timeout: float | None = 600.0,
     **kwargs: Any,
 ) -> Frontier:
-    """Records the step of these inputs once, and finds what every budget costs."""
+    """Records the step of these inputs once, and finds the extra compute of every budget."""
     recording = recorded(model, batch, kwargs, loss, loss_chunks)
     with as_file(recording.graph) as path:
         curve = ask(FrontierOfFile, path, {}, timeout, svg=svg)
@@ -96,7 +96,7 @@ def frontier(
 
 
 def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, loss_chunks: Any = None) -> Recording:
-    """The step of a module with its own forward pass, whether it is planned or not."""
+    """Records the step of a module with its own forward pass, whether it is planned or not."""
     from .optimize import own_forward
 
     model = inner_module(model)
@@ -117,7 +117,7 @@ def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, 
 
 @dataclass(frozen=True)
 class Alive:
-    """What a module and an operator have in memory at the peak."""
+    """The memory of a module and an operator at the peak."""
 
     module: str
     op: str
@@ -127,7 +127,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class Share:
-    """What a plan does with the activations of like modules."""
+    """A plan's treatment of the activations of similar modules."""
 
     modules: str  # blocks.*.fc
     kept: int
@@ -137,7 +137,7 @@ class Share:
 
 @dataclass
 class Explanation:
-    """What is alive at the peak of a step, what is kept and what is not, and what stands in the way of less."""
+    """The values alive at the peak of a step, what is kept and recomputed, and what prevents a lower peak."""
 
     model: str
     eager_peak: int
@@ -204,7 +204,7 @@ def explain(
 
 
 def explanation(model: str, recording: Recording, made: Report, details: ExplanationOfFile, taken: Sequence[str] = ()) -> Explanation:
-    """What a plan does to a recorded step."""
+    """Explains a plan of a recorded step."""
     step = Step(recording.graph)
     steps = made.to_dict()["steps"]
     lives = step.lives(steps)
@@ -218,7 +218,7 @@ def explanation(model: str, recording: Recording, made: Report, details: Explana
 
 
 def _at_peak(step: Step, steps: Sequence[Mapping[str, Any]], lives: Iterable[Life]) -> tuple[int, int, list[Alive]]:
-    """The step with the most bytes, how many, and whose they are."""
+    """The operator at the peak, the bytes, and their owners."""
     change = [0] * (len(steps) + 2)
     for life in lives:
         change[life.first] += life.value.bytes
@@ -243,7 +243,7 @@ def _at_peak(step: Step, steps: Sequence[Mapping[str, Any]], lives: Iterable[Lif
 
 
 def _shares(step: Step, steps: Sequence[Mapping[str, Any]], lives: Iterable[Life]) -> list[Share]:
-    """What is kept for the backward pass and what is not, by modules that differ in numbers alone."""
+    """What is kept for the backward pass and what is not, grouped by modules whose names differ in numbers only."""
     boundary = next((i for i, s in enumerate(steps) if step.nodes[int(s["node"])]["is_backward"]), len(steps))
     wanted = {name for i, node in enumerate(step.nodes) if node["is_backward"] for name in step.reads[i] if not step.nodes[step.values[name].made]["is_backward"]}
     kept: Counter[str] = Counter()
@@ -270,7 +270,7 @@ def _plain(op: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows in columns, the first of them the head; numbers stand to the right."""
+    """A table whose first row is the head; numbers are right-aligned."""
     if not rows:
         return []
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

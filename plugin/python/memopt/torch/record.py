@@ -1,4 +1,4 @@
-"""memopt.record: one real training step of a module, written down for ``memopt plan``."""
+"""memopt.record: records a training step of a module for ``memopt plan``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .units import Unit, Windows, pin
 
 @dataclass
 class Recording:
-    """A recorded step. str() sums it up; save() writes what ``memopt plan`` reads."""
+    """A recorded step. str() summarizes it; save() writes a file for ``memopt plan``."""
 
     graph: dict[str, Any]
     measured_peak: int  # growth of the allocator's bytes over forward and backward, at its highest
@@ -48,18 +48,18 @@ class Recording:
         return sum(n["outputs"][0]["bytes"] for n in self.graph["nodes"] if n.get("kind") == "param")
 
     def save(self, to: str | os.PathLike[str]) -> None:
-        """Writes the joint graph, gzipped if the name ends in .gz. The file appears whole or not at all."""
+        """Writes the joint graph, gzipped if the name ends in .gz. The file appears complete or not at all."""
         path = os.path.expanduser(os.fspath(to))
         text = text_of(self.graph)
         write(path, gzip.compress(text, mtime=0) if path.endswith(".gz") else text)
 
     @property
     def accumulates(self) -> bool:
-        """Whether the step adds to gradients that were there before, and makes none."""
+        """Whether the step adds to existing gradients instead of creating them."""
         return not any(self.graph["outputs"][self.graph["num_fwd_outputs"] :])
 
     def accumulating(self) -> Recording:
-        """The same step where gradients are there before: what it makes of them is added to those and freed."""
+        """The same step with existing gradients: its own gradients are added to them and freed."""
         n = self.graph["num_fwd_outputs"]
         gradients = set(filter(None, self.graph["outputs"][n:]))
         nodes = [_unheld(node) if node["name"] in gradients else node for node in self.graph["nodes"]]
@@ -67,7 +67,7 @@ class Recording:
         return dataclasses.replace(self, graph={**self.graph, "nodes": nodes, "outputs": outputs}, digests={})
 
     def keep(self, op: Op) -> None:
-        """Has an operator never run again."""
+        """Excludes an operator from recomputation."""
         op.once = True
         for node in self.graph["nodes"]:
             if node["name"] == op.name:
@@ -84,10 +84,10 @@ class Recording:
 def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str | os.PathLike[str] | None = None, **kwargs: Any) -> Recording:
     """Runs one training step of model(*args, **kwargs) and writes its joint graph to a file.
 
-    loss   a function of the model's output that returns one number; without it the output, its .loss or its ["loss"]
+    loss   a function of the model's output that returns one number; by default the output itself, its .loss or its ["loss"]
     to     the file, JSON; gzipped if its name ends in .gz
 
-    Parameters, buffers, gradients, also of the arguments, and the random state are afterwards what they were.
+    Parameters, buffers, gradients (also of arguments) and the random state are restored afterwards.
     """
     args, kwargs = inputs_of(args, kwargs)
     with gradients_kept((args, kwargs)):
@@ -98,8 +98,8 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
 
 
 def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], Any]], Any]], Any], loss: Loss | None, limit: int | None = None) -> Recording:
-    """Records one training step, in no more than limit where that is possible. run calls the model, with what it is given
-    around the part that is to be recorded."""
+    """Records one training step, within limit if possible. run calls the model, with its argument
+    as context manager around the part to record."""
     recorder = Recorder(model, limit)
     with state_kept(model):
         try:
@@ -119,13 +119,13 @@ def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], An
 
 
 def text_of(graph: dict[str, Any]) -> bytes:
-    """A joint graph as the text of its file."""
+    """The text of a joint graph's file."""
     return json.dumps(graph, separators=(",", ":"), allow_nan=False).encode()
 
 
 @contextlib.contextmanager
 def as_file(graph: dict[str, Any], text: bytes | None = None) -> Iterator[str]:
-    """A joint graph as a file that the service reads, named after the model and gone with the block."""
+    """Writes a joint graph to a temporary file for the service, named after the model."""
     with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
         path = os.path.join(folder, f"{graph['model']}.json")
         with open(path, "wb") as f:
@@ -138,7 +138,7 @@ def _unheld(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded(recorder: Recorder) -> Recording:
-    """What a recorder that is done has seen."""
+    """The recording of a finished recorder."""
     pin(recorder)
     graph = graph_of(recorder)
     return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves, recorder.lasting, recorder.before, recorder.windows)

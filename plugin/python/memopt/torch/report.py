@@ -24,8 +24,8 @@ from .record import Recording, as_file
 class StepReport:
     """What the plan of a step promises, and what was measured.
 
-    Peaks and the floor are in bytes of what the budget was given for: with `counted` bytes of parameters, buffers and
-    optimizer states for budget=, and for activation_budget= the growth of one forward and backward pass alone.
+    Peaks and the floor count the same memory as the budget: for budget= they include `counted` bytes of parameters, buffers and
+    optimizer states, for activation_budget= they are the growth during one forward and backward pass.
     """
 
     eager_peak: int
@@ -52,7 +52,7 @@ class StepReport:
         return cls(eager, found.result.peak + counted, None, found.floor.peak + counted, found.floor.node, found.result.overhead, gap, fixed, found, recording, counted, taken)
 
     def measured(self, growth: int, on: str) -> None:
-        """Fills in what a step took."""
+        """Fills in the measured memory of a step."""
         self.measured_peak, self.measured_on = growth + self.counted, on
 
     @functools.cached_property
@@ -76,7 +76,7 @@ class StepReport:
         )
 
     def _offer(self) -> str:
-        """The best offer, where the plan is at its floor so that it matters."""
+        """The most useful change of arguments, if the plan is at its floor."""
         offers = [o for o in self.binds.offers if o.saves > self.floor // 20]
         if self.plan is None or not offers or self.promised_peak > 1.05 * self.floor:
             return ""
@@ -97,7 +97,7 @@ class StepReport:
         self._again(html=os.path.abspath(os.path.expanduser(os.fspath(path))))
 
     def _again(self, html: str | None = None, svg: str | None = None) -> None:
-        """Plans the recorded step once more, with files to write."""
+        """Plans the recorded step again, with files to write."""
         settings: dict[str, Any] = {}
         if self.plan is not None:
             asked = self.plan.to_dict()["request"]
@@ -129,7 +129,7 @@ class StepReport:
 
 
 def say(text: str) -> None:
-    """Tells people on the first rank: through the logger "memopt", or on standard error where nobody has set up logging."""
+    """Prints a message on the first rank: through the logger "memopt", or on standard error if logging is not configured."""
     rank = torch.distributed.get_rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else int(os.environ.get("RANK") or 0)
     if rank != 0:
         return
