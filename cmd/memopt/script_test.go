@@ -82,7 +82,7 @@ var masks = []struct {
 	{regexp.MustCompile(`(loss +|loss |, )([0-9]+\.[0-9]{2})[0-9]+`), "$1${2}_"},
 	{regexp.MustCompile(`[0-9.]+e-[0-9]+`), "_e-_"},
 	{regexp.MustCompile(`(?m)^(anonymous memory +).*`), "${1}_"},
-	{regexp.MustCompile(`(no budget counts: )[0-9,]+`), "${1}_"},
+	{regexp.MustCompile(`(budgets do not include: )[0-9,]+`), "${1}_"},
 	{regexp.MustCompile(`(amd64|arm64), [0-9]+ workers`), "_, _ workers"},
 	{regexp.MustCompile(`(?m)^(ok|–)  ( *)(memopt|cpu device|memory|operators|vulkan|python|service folder)( .*)?(\n {20}.*)*$`), "_   $2$3 _"},
 }
