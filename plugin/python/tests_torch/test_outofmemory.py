@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import unittest
+import warnings
 from unittest import mock
 
 import torch
 
 import memopt
+from memopt.torch.measure import watched
 
 
 class Net(torch.nn.Module):
@@ -24,7 +27,73 @@ class Net(torch.nn.Module):
         return x.square().mean()
 
 
+class Late(torch.autograd.Function):
+    """Is nothing but in its backward pass, which may want more memory than there is."""
+
+    wants = 0
+
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        if Late.wants:
+            torch.empty(Late.wants)
+        return grad * 1
+
+
+class LateNet(Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = Late.apply(self.layers[0](x))
+        for layer in self.layers[1:]:
+            x = torch.nn.functional.gelu(layer(x))
+        return x
+
+
 class OutOfMemory(unittest.TestCase):
+    def test_ordinary_backward(self) -> None:
+        """In operators of the backward pass that run once, of the module or of a loss behind it, whether the plan drops anything or not;
+        errors of other backward passes, and PyTorch behind the last step, are left as they are."""
+        engine = torch.autograd._engine_run_backward
+        for budget in ({"activation_budget": "70%"}, {"budget": "1GiB"}):
+            model, x = LateNet(), torch.randn(256, 64)
+            memopt.optimize(model, sample=x, loss=lambda out: out.square().mean(), **budget)
+            for _ in range(5):  # those that are audited and measured
+                model(x).square().mean().backward()
+            for name in ("module", "loss", "grad", "elsewhere", "other"):
+                with self.subTest(name, **budget):
+                    out = model(x)
+                    loss = out.square().mean()
+                    if name == "loss":
+                        loss = loss.expand(1 << 45)[0]  # whose gradient is too much
+                    if name == "elsewhere":
+                        loss = torch.ones((), requires_grad=True).expand(1 << 45)[0]
+                    Late.wants = 1 << 60 if name in ("module", "grad") else 0
+                    wrong: type[Exception] = RuntimeError
+                    if name == "other":
+                        loss.register_hook(lambda grad: grad.reshape(7, 7))
+                    try:
+                        with self.assertRaises(wrong) as caught:
+                            torch.autograd.grad(loss, list(model.parameters())) if name == "grad" else loss.backward()
+                    finally:
+                        Late.wants = 0
+                    told = getattr(caught.exception, "memopt", None)
+                    if name in ("elsewhere", "other"):
+                        self.assertIsNone(told)
+                        self.assertFalse(hasattr(caught.exception, "__notes__"))
+                    else:
+                        assert isinstance(told, memopt.BudgetError)
+                        self.assertIn("What would fit: budget=", str(told))
+                        self.assertEqual(caught.exception.__notes__, [f"memopt: {told}"])
+                    caught.exception.__traceback__ = None
+                    del out, loss, caught
+                    model(x).square().mean().backward()  # the next step is served
+            memopt.restore(model)
+        del model
+        gc.collect()
+        self.assertIs(torch.autograd._engine_run_backward, engine)
+
     def test_what_would_fit(self) -> None:
         for error in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")):
             model, x = Net(), torch.randn(256, 64)
@@ -41,6 +110,45 @@ class OutOfMemory(unittest.TestCase):
             model.fails = None
             memopt.restore(model)
             self.assertLess(memopt.optimize(model, sample=x, budget=budget).promised_peak, report.eager_peak)
+
+    def test_rows_in_several_runs(self) -> None:
+        """The equal parts of a batch that an error names fit, each of them, and give the gradients of the whole; larger parts do not."""
+        torch.manual_seed(0)
+        model, x = Net(), torch.randn(256, 64)
+        weights = sum(p.nbytes for p in model.parameters())
+        model(x).backward()
+        want = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        model.zero_grad()
+        limit = 300 << 10
+        with self.assertRaises(memopt.BudgetError) as caught:
+            memopt.optimize(model, sample=x, budget=limit)
+        change = next(c for c in caught.exception.changes if "accumulate" in c.settings)
+        runs, part = int(change.settings["accumulate"]), int(change.settings["batch"])
+        self.assertIn(f"gradients of {runs} batches of {part} added up before a step of the optimizer, the same 256 rows", str(caught.exception))
+        self.assertEqual(runs * part, 256)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            memopt.optimize(model, sample=x[:part], budget=limit)
+            for i, rows in enumerate(x.split(part)):
+                with watched() as seen:
+                    (model(rows) / runs).backward()
+                self.assertLessEqual(seen.peak, limit - weights * (2 if i else 1), i)
+        for p, g in zip(model.parameters(), want, strict=True):
+            torch.testing.assert_close(p.grad, g)
+        memopt.restore(model)
+        with self.assertRaises(memopt.BudgetError):
+            model.zero_grad()
+            memopt.optimize(model, sample=x[: 2 * part], budget=limit)
+            self.fits_added_up(model, x, 2 * part)
+
+    def fits_added_up(self, model: torch.nn.Module, x: torch.Tensor, part: int) -> None:
+        """A second run, whose gradients are added: one that does not fit warns, and goes on."""
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for rows in x.split(part):
+                model(rows).backward()
+        if any("do not fit" in str(w.message) for w in said):
+            raise memopt.BudgetError("it does not fit")
 
     def test_what_runs_again(self) -> None:
         """In the backward pass, too, where an operator that runs again finds no memory."""

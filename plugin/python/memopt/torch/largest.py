@@ -144,6 +144,11 @@ def _largest(
     )  # fmt: skip
 
 
+def recorded_step(model: torch.nn.Module, make_sample: Callable[[int], Any], size: int, loss: Callable[..., torch.Tensor] | None, loss_chunks: Any) -> Recording:
+    """The step of a size, recorded."""
+    return _Runs(inner_module(model), make_sample, loss, Chunks(loss_chunks) if loss_chunks is not None else None).record(size)
+
+
 class _Runs:
     """Steps of the model, of any size."""
 

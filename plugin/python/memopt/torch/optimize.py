@@ -23,7 +23,7 @@ from . import measuring
 from ._tensors import local, tensors
 from .budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
 from .early import EarlyStep
-from .live import await_backward, give_up
+from .live import await_backward, give_up, tell_errors
 from .measure import ProfilerBusy, step_peak
 from .outofmemory import explain, is_of_memory, room
 from .plans import plan_of
@@ -31,10 +31,11 @@ from .program import Program, build
 from .ranks import Meeting, bucket_bytes, crossing, data_parallel, meeting, refuse_flattened, traps
 from .record import Recording, record_call, recorded
 from .recorder import Op, Recorder
-from .refused import refused, smaller_batch
+from .refused import Smaller, refused, smaller_batch
 from .regions import checkpointed, regions_of
 from .replay import Step, planned
 from .report import StepReport, say
+from .results import plain_results
 from .scores import Chunks
 from .standin import form_of, standing
 from .step import Loss, Sample, arguments, gradients_kept, through
@@ -203,6 +204,10 @@ class _Made:
     audits: int = 0  # planned steps whose dropped values are still to be compared with those made again
 
 
+class _Kept:
+    """A step that keeps everything."""
+
+
 _MOST_RECORDINGS = 3  # of one key, where steps leave the recorded way
 _AUDITS = 2
 _LATELY = 16  # forward passes that tell how many share a backward pass
@@ -271,7 +276,7 @@ class PlannedForward:
                 return self._first(key, args, kwargs)
             self.last = made.report
             if made.program is None:
-                return self.original(*args, **kwargs)
+                return self._kept(made, args, kwargs)
             return self._planned(key, made, args, kwargs)
         except RuntimeError as e:
             if made is not None:
@@ -285,6 +290,16 @@ class PlannedForward:
         if is_of_memory(e) and not hasattr(e, "memopt"):
             fixed = self._fixed()
             explain(e, recording, room(self.model, fixed), fixed, self.request.taken)
+
+    def _kept(self, made: _Made, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs the forward pass as it is, which fits. Errors of memory in its backward pass tell what would fit all the same."""
+        out = self.original(*args, **kwargs)
+        step = _Kept()
+        for t in tensors(plain_results(out)):
+            if t.grad_fn is not None:
+                t.grad_fn.metadata["memopt"] = step  # which is there as long as the graph
+        tell_errors(step, out, functools.partial(self._failed, made.recording))
+        return out
 
     def _planned(self, key: Any, made: _Made, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the forward pass under its plan."""
@@ -306,6 +321,7 @@ class PlannedForward:
             if measured is not None and why is None:
                 measured.behind(out, functools.partial(self._measured, made.report, gathered))
         self.steps = [s for s in self.steps if s() is not None] + [weakref.ref(run.step)]
+        tell_errors(run.step, out, run.step.failed)
         return out
 
     def _measured(self, found: StepReport, before: int, peak: int) -> None:
@@ -490,11 +506,13 @@ class PlannedForward:
             if together is not None:
                 together.absent()
 
-    def _smaller(self, sample: Sample | None, limit: int) -> tuple[int, int] | None:
-        """The largest part of a sample that fits, and its rows."""
-        if sample is None:
+    def _smaller(self, sample: Sample | None, limit: int) -> Smaller | None:
+        """The part of a sample that fits."""
+        if sample is None or limit <= 0:
             return None
-        return smaller_batch(self.model, *sample, limit, loss=self.request.loss, loss_chunks=self.request.loss_chunks)
+        r = self.request
+        gradients = None if r.optimizer_in_backward else sum(local(p).nbytes for p in self.parameters if p.requires_grad)
+        return smaller_batch(self.model, *sample, limit, gradients, loss=r.loss, loss_chunks=r.loss_chunks)
 
     def _plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None) -> _Made:
         """The plan of a recorded step within the budget; with several ranks, the same on all that ran the same step."""

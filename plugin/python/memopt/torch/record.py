@@ -62,7 +62,11 @@ class Recording:
         """The same step with existing gradients: its own gradients are added to them and freed."""
         n = self.graph["num_fwd_outputs"]
         gradients = set(filter(None, self.graph["outputs"][n:]))
-        nodes = [_unheld(node) if node["name"] in gradients else node for node in self.graph["nodes"]]
+        held: dict[str, set[int]] = {name: {0} for name in gradients}  # outputs, by node: those that a gradient is picked of, too
+        for node in self.graph["nodes"]:
+            if node["name"] in gradients and "alias_of" in node and "index" in node:
+                held.setdefault(node["alias_of"], set()).add(node["index"])
+        nodes = [_unheld(node, held[node["name"]]) if node["name"] in held else node for node in self.graph["nodes"]]
         outputs = self.graph["outputs"][:n] + [None] * (len(self.graph["outputs"]) - n)
         return dataclasses.replace(self, graph={**self.graph, "nodes": nodes, "outputs": outputs}, digests={})
 
@@ -133,8 +137,8 @@ def as_file(graph: dict[str, Any], text: bytes | None = None) -> Iterator[str]:
         yield path
 
 
-def _unheld(node: dict[str, Any]) -> dict[str, Any]:
-    return {**node, "outputs": [{k: v for k, v in o.items() if k != "held_until"} for o in node["outputs"]]}
+def _unheld(node: dict[str, Any], which: set[int]) -> dict[str, Any]:
+    return {**node, "outputs": [{k: v for k, v in o.items() if k != "held_until" or i not in which} for i, o in enumerate(node["outputs"])]}
 
 
 def recorded(recorder: Recorder) -> Recording:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..errors import BudgetError, Change
 from ..report import show_bytes
 from .floor import binding
+from .plans import plan_of
 from .record import Recording
-from .step import Sample
+from .step import Loss, Sample
 
 
-def refused(e: BudgetError, recording: Recording, limit: int, counted: int, taken: Sequence[str], batch: Callable[[], tuple[int, int] | None]) -> BudgetError:
+class Smaller(NamedTuple):
+    """What fits of a batch."""
+
+    fits: int  # rows, at most
+    rows: int  # of the whole batch
+    part: int  # rows of the largest equal part that fits where gradients of the others are kept; 0 for none
+
+
+def refused(e: BudgetError, recording: Recording, limit: int, counted: int, taken: Sequence[str], batch: Callable[[], Smaller | None]) -> BudgetError:
     """The error of the planner, in words of the module.
 
     limit    bytes that are left beside those counted: parameters, buffers and optimizer states
-    batch    finds the largest batch that fits, of how many
+    batch    finds the part of the batch that fits
     """
     if e.floor is None or e.best <= 0:
         return e  # not for bytes
@@ -32,7 +42,11 @@ def refused(e: BudgetError, recording: Recording, limit: int, counted: int, take
         changes.append(Change(offer.argument, 0.0, dict(_pair(a) for a in offer.argument.split(", "))))
     smaller = batch()
     if smaller is not None:
-        changes.append(Change(f"a batch of {smaller[0]} instead of {smaller[1]}", 1 - smaller[0] / smaller[1], {"batch": str(smaller[0])}))
+        changes.append(Change(f"a batch of {smaller.fits} instead of {smaller.rows}", 1 - smaller.fits / smaller.rows, {"batch": str(smaller.fits)}))
+        if smaller.part:
+            runs = smaller.rows // smaller.part
+            text = f"gradients of {runs} batches of {smaller.part} added up before a step of the optimizer, the same {smaller.rows} rows"
+            changes.append(Change(text, float(runs), {"batch": str(smaller.part), "accumulate": str(runs)}))
     left = f"{show_bytes(limit)} are left beside {show_bytes(counted)} of parameters, buffers and optimizer states" if counted else f"{show_bytes(limit)} are given"
     text = (
         f"budget cannot be met: {left}, and no plan of {recording.graph['model']}'s step goes below {show_bytes(e.floor.peak)}, set by {binds}; "
@@ -51,8 +65,11 @@ def _pair(argument: str) -> tuple[str, str]:
     return name, value.strip('"')
 
 
-def smaller_batch(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int, **given: Any) -> tuple[int, int] | None:
-    """The largest part of a sample that fits, if all of its tensors have one first dimension: how many rows, of how many."""
+def smaller_batch(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int, gradients: int | None, loss: Loss | None, loss_chunks: Any
+) -> Smaller | None:
+    """What of a sample fits in so many bytes, if all of its tensors have one first dimension. gradients are the bytes of those of a step;
+    None says that they are not kept."""
     found = [t for t in [*args, *kwargs.values()] if isinstance(t, torch.Tensor)]
     rows = found[0].shape[0] if found and found[0].ndim else 0
     if rows < 2 or any(t.ndim == 0 or t.shape[0] != rows for t in found) or len(found) < sum(not isinstance(v, (int, float, str, bool, type(None))) for v in [*args, *kwargs.values()]):
@@ -64,10 +81,15 @@ def smaller_batch(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[st
     def sample(n: int) -> Any:
         return Sample(tuple(part(a, n) for a in args), {k: part(v, n) for k, v in kwargs.items()})
 
-    from .largest import max_batch
+    from .largest import max_batch, recorded_step
 
     try:
-        return max_batch(model, sample, activation_budget=limit, most=rows - 1, **given).size, rows
+        fits = max_batch(model, sample, activation_budget=limit, most=rows - 1, loss=loss, loss_chunks=loss_chunks).size
     except Exception:  # a loss that knows the whole batch, a model that wants so many rows: nothing to say about them
         return None
-
+    if gradients is not None:
+        for n in (n for n in range(fits, 0, -1) if rows % n == 0):
+            with contextlib.suppress(BudgetError):
+                plan_of(recorded_step(model, sample, n, loss, loss_chunks).accumulating(), activation_budget=limit - gradients)
+                return Smaller(fits, rows, n)
+    return Smaller(fits, rows, 0)
