@@ -11,19 +11,19 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Builder appends to a graph. Rules (Infer, Grad, Rewrite) use the methods
-// that panic; Try turns the panic into an error at the stage's entry.
+// Builder appends to a graph. Operators' rules (Infer, Grad, Rewrite) use the methods
+// that panic; Try turns these panics into errors at the entry of a stage.
 type Builder struct {
 	Graph   *Graph
 	Phase   Phase           // given to new nodes
 	Scope   string          // prefix of generated names
 	Context context.Context // polled at each node; nil is none
-	// Eager computes each node whose inputs are constants at once, and asks for the bytes of its outputs first: what
-	// only the numbers tell is then known to the rules of all that follows. nil: nothing is computed.
+	// Eager, if not nil, makes Node evaluate nodes whose inputs are all constants, so that the rules of later nodes
+	// know their contents. It is called with the bytes of the outputs first, and may refuse them.
 	Eager  func(bytes int64) error
 	serial int
-	text   []byte            // of a name that is looked up
-	once   map[string]*Value // what Once made
+	text   []byte            // buffer for names
+	once   map[string]*Value // results of Once
 }
 
 // New makes an empty graph over a library.
@@ -34,8 +34,7 @@ func New(lib *Library, name string) *Graph {
 // NewBuilder starts appending to g.
 func NewBuilder(g *Graph) *Builder { return &Builder{Graph: g} }
 
-// Try runs f and returns what a rule in it reported. A broken invariant of
-// ours still panics.
+// Try runs f and returns the error that a rule in it reported. Other panics, which are bugs, pass through.
 func Try(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -52,7 +51,7 @@ func Try(f func()) (err error) {
 	return nil
 }
 
-// Define adds a value that no node makes. Names are unique; "" makes one up.
+// Define adds a value that no node makes. Names are unique; "" generates one.
 func (b *Builder) Define(kind Kind, name string, t DType, s Shape) (*Value, error) {
 	if name == "" {
 		name = b.Fresh(kind.String())
@@ -67,7 +66,7 @@ func (b *Builder) Define(kind Kind, name string, t DType, s Shape) (*Value, erro
 	return v, nil
 }
 
-// Reserve makes room for so many more nodes, and values that they make.
+// Reserve allocates memory for that many more nodes and values.
 func (b *Builder) Reserve(nodes, values int) {
 	g := b.Graph
 	g.Nodes, g.Values = slices.Grow(g.Nodes, nodes), slices.Grow(g.Values, values)
@@ -82,7 +81,7 @@ func (b *Builder) insert(v *Value) {
 	b.Graph.byName[v.Name] = v
 }
 
-// must is for definitions under fresh names, which cannot fail.
+// must defines a value under a generated name, which cannot fail.
 func (b *Builder) must(kind Kind, t DType, s Shape) *Value {
 	v, err := b.Define(kind, "", t, s)
 	if err != nil {
@@ -106,7 +105,7 @@ func (b *Builder) Fresh(hint string) string {
 	return string(name)
 }
 
-// Const adds numbers; small integers are also known as formulas.
+// Const adds a constant; the contents of small integer tensors are also kept as formulas (Value.Ints).
 func (b *Builder) Const(name string, x *Tensor) (*Value, error) {
 	s := make(Shape, len(x.Shape))
 	for i, d := range x.Shape {
@@ -133,7 +132,7 @@ func IntsOf(x *Tensor) []Dim {
 	return ds
 }
 
-// Ints is a Const of int64 formulas: a shape that a node is to be given.
+// Ints is an int64 Const of formulas, such as a shape operand.
 func (b *Builder) Ints(ds ...Dim) *Value {
 	v := b.must(Const, Int64, Dims(int64(len(ds))))
 	v.Ints = append([]Dim{}, ds...) // known, even if there are none
@@ -157,17 +156,17 @@ func (b *Builder) Num(t DType, x float64) *Value {
 	return v
 }
 
-// Op appends a node and returns its first output. For rules: it panics.
+// Op appends a node and returns its first output. It is for rules, and panics on errors.
 func (b *Builder) Op(name string, attrs A, in ...*Value) *Value {
 	return b.Ops(name, attrs, 1, in...)[0]
 }
 
-// Ops appends a node with a number of outputs. For rules: it panics. The
-// newest form of the operator is taken; name may carry a domain ("memopt.X").
+// Ops appends a node with a number of outputs. It takes the operator's newest form; name may
+// have a domain ("memopt.X"). It is for rules, and panics on errors.
 func (b *Builder) Ops(name string, attrs A, outputs int, in ...*Value) []*Value {
 	op := b.lookup(name)
 	if op == nil {
-		panic(fmt.Sprintf("graph: a rule asks for operator %q, which is not in the library", name))
+		panic(fmt.Sprintf("graph: a rule uses operator %q, which is not in the library", name))
 	}
 	return b.Apply(op, attrs, outputs, in...)
 }
@@ -181,7 +180,7 @@ func (b *Builder) lookup(name string) *Op {
 	return b.Graph.Lib.Find("", name, 0)
 }
 
-// Apply appends a node for an operator at hand. For rules: it panics.
+// Apply appends a node of an operator. It is for rules, and panics on errors.
 func (b *Builder) Apply(op *Op, attrs A, outputs int, in ...*Value) []*Value {
 	names := unnamed[:]
 	if outputs > len(names) {
@@ -198,11 +197,11 @@ func (b *Builder) Apply(op *Op, attrs A, outputs int, in ...*Value) []*Value {
 	return outs
 }
 
-// unnamed are outputs without a name.
+// unnamed is a list of empty output names.
 var unnamed [8]string
 
-// Once is Apply for one output, but where it was asked for the same before it gives that:
-// what turns of a loop have in common. For rules: it panics.
+// Once is Apply for one output, but returns the earlier result for an equal call: unrolled
+// iterations of a loop share what does not change. It is for rules, and panics on errors.
 func (b *Builder) Once(op *Op, attrs A, in ...*Value) *Value {
 	key := fmt.Appendf(nil, "%s %d %d", op.FullName(), op.Since, b.Phase)
 	for _, a := range attrs.list() {
@@ -233,8 +232,8 @@ func (b *Builder) Once(op *Op, attrs A, in ...*Value) *Value {
 	return v
 }
 
-// Sweep removes what was made since there were so many nodes and values, but for what the
-// values to keep depend on. Nobody else may have any of it.
+// Sweep removes the nodes and values from these indexes on that no value of keep depends on.
+// Nothing else may refer to them.
 func (b *Builder) Sweep(nodes, values int, keep []*Value) {
 	g := b.Graph
 	live, used := make([]bool, len(g.Values)-values), make([]bool, len(g.Nodes)-nodes)
@@ -273,13 +272,13 @@ func (b *Builder) Sweep(nodes, values int, keep []*Value) {
 	}
 	clear(g.Nodes[len(done):])
 	g.Nodes = done
-	b.once = nil // its keys are of IDs that were
+	b.once = nil // its keys contain old IDs
 }
 
 // Node appends a node after checking it against the operator's declaration
-// and inferring its outputs. An output named "" gets a fresh name, or is left
-// out (nil) if its port is optional and the node is named. An operator with a
-// Rewrite is replaced by what that builds.
+// and inferring its outputs. An output named "" gets a generated name, or is omitted
+// (nil) if its port is optional and the node is named. An operator with a
+// Rewrite is replaced by the result of that.
 func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []string) (made []*Value, err error) {
 	stop.Poll(b.Context)
 	generated := name == ""
@@ -320,7 +319,7 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 	}
 	for i, v := range n.Inputs {
 		if v != nil && v.Kind == Ragged {
-			n.Fail("input %d has rows whose number is only known when the step runs", i)
+			n.Fail("the number of rows of input %d is only known when the step runs", i)
 		}
 	}
 
@@ -346,12 +345,12 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 				n.Fail("output %d would have a dim of %d", i, lo)
 			}
 		}
-		// A size that does not fit 64 bits is found here, at its node.
+		// Detect sizes beyond 64 bits here, where the node is known.
 		if like := v.shareShape(n.Inputs); like == nil || like.Kind != Computed || like.Type.Size() < v.Type.Size() {
 			v.Bytes()
 		}
 	}
-	// Given names come before those that are made up.
+	// Register given names before names are generated.
 	given := false
 	for _, v := range n.Outputs {
 		if v != nil && v.Name != "" {
@@ -378,8 +377,8 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 	return n.Outputs, nil
 }
 
-// Copy appends a node of another graph under its own names, for inputs of the
-// types and shapes that it has there: nothing needs to be inferred.
+// Copy appends a copy of another graph's node under the same names. The inputs must have the
+// types and shapes of the original's, so nothing is inferred.
 func (b *Builder) Copy(n *Node, in []*Value) []*Value {
 	c, values := newNode(len(n.Outputs))
 	outputs := c.Outputs
@@ -396,8 +395,8 @@ func (b *Builder) Copy(n *Node, in []*Value) []*Value {
 	return outputs
 }
 
-// newNode is a node with room for its outputs. Nearly all have one, and long
-// programs have many: a node and its output are one piece of memory.
+// newNode allocates a node and its outputs. Nearly all nodes have one output; these take a
+// single allocation.
 func newNode(outputs int) (*Node, []Value) {
 	if outputs != 1 {
 		return &Node{Outputs: make([]*Value, outputs)}, make([]Value, outputs)
@@ -411,8 +410,8 @@ func newNode(outputs int) (*Node, []Value) {
 	return &x.node, x.values[:]
 }
 
-// shareShape has a value of the same shape as another take that one's memory:
-// shapes never change. It gives the other, or nil.
+// shareShape lets v share the memory of an equal shape, as shapes are immutable. It returns
+// the value that has it, or nil.
 func (v *Value) shareShape(with []*Value) *Value {
 	for _, w := range with {
 		if w != nil && len(v.Shape) > 0 && v.Shape.Equal(w.Shape) {
@@ -430,7 +429,7 @@ func (b *Builder) freshOutput(node, port string) string {
 	return b.Fresh(node + ":" + port)
 }
 
-// rewrite builds what stands in for n and gives its results n's names.
+// rewrite builds n's replacement and gives its results the names of n's outputs.
 func (b *Builder) rewrite(n *Node, by func(*Builder, *Node) []*Value, outs []string) []*Value {
 	scope, before, given := b.Scope, int32(len(b.Graph.Values)), n.Outputs
 	b.Scope = n.Name
@@ -452,7 +451,7 @@ func (b *Builder) rewrite(n *Node, by func(*Builder, *Node) []*Value, outs []str
 		if v.Kind == Sequence || v.Kind == Ragged || v.ID < before || v.Name == name || slices.Contains(outs[:i], v.Name) {
 			continue
 		}
-		// The rewrite may have made the name up for something else.
+		// The rewrite may have generated this name for another value.
 		if other := b.Graph.byName[name]; other != nil {
 			b.Graph.Rename(other, b.Fresh(name))
 		}
@@ -461,7 +460,7 @@ func (b *Builder) rewrite(n *Node, by func(*Builder, *Node) []*Value, outs []str
 	return got
 }
 
-// Rename gives a value a name that is not in use.
+// Rename renames a value, and its node if that has the name of its output 0. The new name must be unused.
 func (g *Graph) Rename(v *Value, name string) {
 	if g.byName[name] != nil {
 		panic(fmt.Sprintf("graph: renaming %q: %q is in use", v.Name, name))
@@ -495,7 +494,7 @@ func port(ps []Port, i int) Port {
 	return Port{}
 }
 
-// checkCall compares arity and attributes with the declaration.
+// checkCall checks arity and attributes against the declaration.
 func (n *Node) checkCall(outputs int) error {
 	fail := func(format string, args ...any) error {
 		return &NodeError{n.Name, n.Op.FullName(), fmt.Sprintf(format, args...)}

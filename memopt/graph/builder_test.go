@@ -98,8 +98,8 @@ func TestRulesFail(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	y := b.Op("Any", nil, g.ByName("x"))
-	panics(t, `graph: a rule asks for operator "Nothing", which is not in the library`, func() { b.Op("Nothing", nil) })
-	panics(t, `graph: a rule asks for operator "com.example.Relu", which is not in the library`, func() { b.Op("com.example.Relu", nil) })
+	panics(t, `graph: a rule uses operator "Nothing", which is not in the library`, func() { b.Op("Nothing", nil) })
+	panics(t, `graph: a rule uses operator "com.example.Relu", which is not in the library`, func() { b.Op("com.example.Relu", nil) })
 	panics(t, `graph: attribute i has type uint8`, func() { b.Op("Any", A{"i": uint8(1)}, y) })
 	panics(t, `graph: renaming "rule/Any": "x" is in use`, func() { g.Rename(y, "x") })
 	panics(t, `graph: operator Any does not declare attribute "z"`, func() { y.Def.Int("z") })

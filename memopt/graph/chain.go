@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Chain is a node that does the work of several: pointwise ones, in running
-// order, an element at a time, so that what they make for each other need not go
-// through memory. in is what they read of others, out what others want of them;
-// shape gives the numbers of dims. The node is in a graph of its own, whose
-// values have the names of those.
+// Chain fuses pointwise nodes, in running order, into one node that computes them element by
+// element, without intermediate values in memory. in are the values that they read from
+// others, out those that others read; shape evaluates a value's dims. The node is in a graph
+// of its own, where values keep their names.
 //
 // Its operator is the library's RoleChain. Attribute steps has a line of the text
-// form for each node, where inputs are x0, x1, … and what is made y0, y1, …;
-// results names the outputs.
+// form for each node, with inputs x0, x1, … and results y0, y1, …; attribute results names
+// the outputs.
 func Chain(lib *Library, nodes []*Node, in, out []*Value, shape func(*Value) []int) (*Node, error) {
 	names := map[*Value]string{}
 	b := NewBuilder(New(lib, ""))
@@ -47,14 +46,14 @@ func Chain(lib *Library, nodes []*Node, in, out []*Value, shape func(*Value) []i
 	return b.Graph.Nodes[0], nil
 }
 
-// ChainOperands is the most that a chain may read and make together. Kernels of
-// norms see as many buffers, so no device that runs those is asked for more.
+// ChainOperands limits the inputs and outputs of a chain together. Kernels of normalizations
+// bind as many buffers, so chains ask no more of a device.
 const ChainOperands = 10
 
-// ChainInput is the name that steps of a chain give to its inputs.
+// ChainInput is the name of a chain's input i in its steps.
 func ChainInput(i int) string { return fmt.Sprintf("x%d", i) }
 
-// spelled is a node's operator and attributes on inputs of those names.
+// spelled is the text of a node's call on inputs with these names.
 func (n *Node) spelled(names map[*Value]string) string {
 	var sb strings.Builder
 	p := &printer{&sb}

@@ -2,8 +2,8 @@ package graph
 
 import "fmt"
 
-// Check states what is true of every graph between stages, the plain way, and
-// names the first offender. It does not use the builder's checks.
+// Check verifies the invariants of a graph between stages and reports the first violation. It
+// is independent of the builder's checks.
 func (g *Graph) Check() (err error) {
 	if sizeErr := Try(func() { err = g.check() }); sizeErr != nil {
 		return sizeErr
@@ -13,7 +13,7 @@ func (g *Graph) Check() (err error) {
 
 func (g *Graph) check() error {
 	bad := func(format string, args ...any) error { return fmt.Errorf(format, args...) }
-	known := make([]bool, len(g.Values)) // made before the node at hand
+	known := make([]bool, len(g.Values)) // made before the current node
 	named := g.namesHold()
 	for i, v := range g.Values {
 		switch {
@@ -141,8 +141,7 @@ func (g *Graph) check() error {
 	return nil
 }
 
-// namesHold reports whether every value is found under its name. A walk through the table takes less time than looking
-// each name up.
+// namesHold reports whether the table of names is right. Iterating over it is faster than looking up each name.
 func (g *Graph) namesHold() bool {
 	for name, v := range g.byName {
 		if v == nil || v.Name != name || uint(v.ID) >= uint(len(g.Values)) || g.Values[v.ID] != v {
@@ -152,8 +151,7 @@ func (g *Graph) namesHold() bool {
 	return len(g.byName) == len(g.Values)
 }
 
-// CheckTypes infers every node again and compares: the shapes in the graph
-// are those that the operators give.
+// CheckTypes infers every node again and compares types and shapes with the graph's.
 func (g *Graph) CheckTypes() error {
 	for _, n := range g.Nodes {
 		m := *n

@@ -2,9 +2,9 @@ package graph
 
 import "slices"
 
-// FoldInts turns every node whose outputs are all known as formulas into
+// FoldInts replaces every node whose outputs are all known as formulas by
 // Consts: chains of Shape, Gather, Mul and Concat that only compute shapes
-// disappear, and what is left says the shape itself.
+// disappear.
 func (g *Graph) FoldInts() {
 	foldable := func(v *Value) bool {
 		return v == nil || v.Ints != nil && !v.Type.IsFloat() && !slices.Contains(g.Outputs, v)
@@ -25,11 +25,11 @@ func (g *Graph) FoldInts() {
 	g.Prune()
 }
 
-// Prune removes nodes that nothing observable depends on, values that nobody
-// reads, and optional outputs that nobody reads; IDs are dense again after it.
-// Inputs stay: they are the graph's signature. A hold of what is gone, or until that, is none.
+// Prune removes nodes that no result depends on, and values and optional outputs that nobody
+// reads, and makes IDs dense again. Inputs stay: they are the graph's signature. Holds that
+// refer to something removed go with it.
 func (g *Graph) Prune() {
-	live := make([]bool, len(g.Values)) // by ID, as it was
+	live := make([]bool, len(g.Values)) // by old ID
 	mark := func(v *Value) {
 		if v != nil {
 			live[v.ID] = true
@@ -86,8 +86,7 @@ func (g *Graph) Prune() {
 	g.keepValues(0, live)
 }
 
-// keepValues removes the values behind the first ones that are not live, and gives
-// the others dense IDs again.
+// keepValues removes the values from index first on that are not live, and makes IDs dense again.
 func (g *Graph) keepValues(first int, live []bool) {
 	kept := g.Values[:first]
 	for i, v := range g.Values[first:] {
@@ -105,7 +104,7 @@ func (g *Graph) keepValues(first int, live []bool) {
 // Clone copies the graph; initializers' bytes are shared.
 func (g *Graph) Clone() *Graph { return g.CloneFor(0, 0) }
 
-// CloneFor is a copy with room for so many more nodes, and values that they make.
+// CloneFor is Clone with memory reserved for that many more nodes and values.
 func (g *Graph) CloneFor(moreNodes, moreValues int) *Graph {
 	c := *g
 	values := make([]Value, len(g.Values))
@@ -126,7 +125,7 @@ func (g *Graph) CloneFor(moreNodes, moreValues int) *Graph {
 	for _, n := range g.Nodes {
 		count += len(n.Inputs) + len(n.Outputs)
 	}
-	room := make([]*Value, count) // for all lists
+	room := make([]*Value, count) // one allocation for all lists
 	list := func(vs []*Value) []*Value {
 		out := room[:len(vs):len(vs)]
 		room = room[len(vs):]

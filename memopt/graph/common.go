@@ -8,10 +8,9 @@ import (
 	"strconv"
 )
 
-// common lets equal nodes of a phase be one: the same operator, attributes and
-// inputs give the same bits. Constants of the same contents are one before
-// that. Random nodes differ by name, and what writes over its input or must
-// not run twice was not meant to be one.
+// common is common subexpression elimination within a phase: nodes with the same operator,
+// attributes and inputs give the same bits. Equal constants are merged first. Random nodes
+// differ by name; nodes that overwrite an input or must not run twice are not merged.
 func common(g *Graph, o CleanOptions) map[string]int {
 	mergeConstants(g)
 	e := newEdit(o.Context, g)
@@ -36,7 +35,7 @@ func common(g *Graph, o CleanOptions) map[string]int {
 	return e.made
 }
 
-// appendKey appends what is equal for nodes that compute the same.
+// appendKey appends a key that is equal for nodes that compute the same.
 func (n *Node) appendKey(b []byte) []byte {
 	b = append(b, n.Op.Domain...)
 	b = append(b, '.')
@@ -70,10 +69,10 @@ func (n *Node) appendKey(b []byte) []byte {
 	return b
 }
 
-// smallConstant is the most bytes of a constant that are compared.
+// smallConstant limits the bytes of constants that are compared.
 const smallConstant = 1 << 10
 
-// mergeConstants lets readers of equal constants read the first of them.
+// mergeConstants redirects readers of equal constants to the first of them.
 func mergeConstants(g *Graph) {
 	kept, changed := g.results(), g.replaced()
 	first, to := map[string]*Value{}, map[*Value]*Value{}

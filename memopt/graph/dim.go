@@ -10,15 +10,14 @@ import (
 	"sync/atomic"
 )
 
-// Dim is a whole number or a formula of named dims: sums, products, floor and
-// ceiling division, max and min. It is a value: it never changes, and the zero
-// Dim is the number 0.
+// Dim is an integer or a formula of named dims: sums, products, floor and
+// ceiling division, max and min. Dims are immutable, and the zero Dim is the number 0.
 //
-// Every Dim is kept in one normal form, a polynomial with integer coefficients
-// over atoms (a name, or a division, max or min that does not come out even),
-// so equal formulas have the same terms, and print the same text.
+// Every Dim is in a normal form: a polynomial with integer coefficients over atoms (names, and
+// divisions, max and min that do not simplify). So equal formulas have the same terms and
+// print the same text.
 //
-// Names stand for sizes of real tensors. Simplification assumes that each is
+// Names stand for sizes of tensors. Simplification assumes that each is
 // at least 1; Binding refuses anything else.
 type Dim struct {
 	num  int64
@@ -28,7 +27,7 @@ type Dim struct {
 // poly is a sum of terms, highest degree first; never a plain constant.
 type poly struct {
 	terms []term
-	text  atomic.Pointer[string] // once it was asked for
+	text  atomic.Pointer[string] // cached by String
 }
 
 // term is coef × the product of its factors, which are sorted by atom text. Terms share their factors, which never change.
@@ -60,8 +59,8 @@ const (
 	opMin
 )
 
-// DimError is the panic value of arithmetic that leaves the range of int64.
-// Builder turns it into an error that names the node.
+// DimError is the panic value of arithmetic that overflows int64, divides by 0, or makes a
+// formula too large. Try returns it as an error.
 type DimError struct{ Msg string }
 
 func (e *DimError) Error() string { return e.Msg }
@@ -78,7 +77,7 @@ func ofAtom(a *atom) Dim {
 	return ofTerm(term{1, []factor{{a, 1}}})
 }
 
-// ofTerms sorts, merges and drops terms into normal form. It owns its argument.
+// ofTerms brings terms into normal form. It takes over its argument.
 func ofTerms(ts []term) Dim {
 	slices.SortStableFunc(ts, cmpTerms)
 	out := ts[:0]
@@ -100,7 +99,7 @@ func ofTerms(ts []term) Dim {
 	return Dim{poly: (&poly{terms: slices.Clip(out)}).checked()}
 }
 
-// ofTerm is ofTerms of one, which has factors unless it is a number.
+// ofTerm is ofTerms of a single term.
 func ofTerm(t term) Dim {
 	if t.coef == 0 || len(t.factors) == 0 {
 		return Dim{num: t.coef}
@@ -113,9 +112,9 @@ func ofTerm(t term) Dim {
 	return Dim{poly: x.poly.checked()}
 }
 
-// checked refuses what is too long: a name may be as long as a file makes it; what is made of names may not.
+// checked refuses formulas with too long a text. A single name may be as long as a file makes it.
 func (p *poly) checked() *poly {
-	most := 0 // of the text
+	most := 0 // bound on the text's length
 	for _, t := range p.terms {
 		most += 24
 		for _, f := range t.factors {
@@ -141,8 +140,8 @@ func (p *poly) String() string {
 	return text
 }
 
-// cmpTerms orders by falling degree, then by the factors' texts; coefficients
-// do not count, so terms that compare equal can be merged.
+// cmpTerms orders by descending degree, then by the factors' texts. It ignores coefficients,
+// so terms that compare equal can be merged.
 func cmpTerms(a, b term) int {
 	if c := cmp.Compare(b.degree(), a.degree()); c != 0 {
 		return c
@@ -281,12 +280,12 @@ func (t term) mul(u term) term {
 	return p
 }
 
-// What bounds a formula, so that a hostile file cannot make one of unbounded
-// size, or one that takes for ever, out of a few bytes.
+// Limits on a formula, so that a few bytes of a hostile file cannot make one that is huge or
+// takes forever.
 const (
 	maxTerms  = 256
 	maxDegree = 64
-	maxArgs   = 16 // of max and min, where each is compared with each
+	maxArgs   = 16 // of max and min, which compare all pairs
 	maxText   = 1 << 13
 )
 
@@ -323,7 +322,7 @@ func divide(op atomOp, a, b Dim) Dim {
 		return divide(op, a.Neg(), b.Neg())
 	}
 	if n, ok := b.Const(); ok {
-		// Terms that come out even leave the division: (n·x + r)/n = x + r/n.
+		// Divisible terms leave the division: (n·x + r)/n = x + r/n.
 		var even, rest []term
 		for _, t := range a.terms() {
 			if t.coef%n == 0 {
@@ -342,7 +341,7 @@ func divide(op atomOp, a, b Dim) Dim {
 			}
 		}
 	}
-	// A factor common to both cancels.
+	// Cancel a common factor.
 	if g := gcdInt(a.content(), b.content()); g > 1 {
 		return divide(op, a.scaleDown(g), b.scaleDown(g))
 	}
@@ -396,7 +395,7 @@ func (d Dim) asAtom() (*atom, bool) {
 	return nil, false
 }
 
-// content is the greatest number that divides every coefficient.
+// content is the greatest common divisor of the coefficients.
 func (d Dim) content() int64 {
 	var g int64
 	for _, t := range d.terms() {
@@ -413,8 +412,8 @@ func (d Dim) scaleDown(g int64) Dim {
 	return ofTerms(ts)
 }
 
-// exactDiv divides polynomials by their leading terms; it gives up at the
-// first remainder, and where a step on the way leaves the range.
+// exactDiv divides polynomials by their leading terms. It fails at the first remainder, or if
+// a step overflows.
 func exactDiv(a, b Dim) (q Dim, ok bool) {
 	defer giveUp(func() { q, ok = Dim{}, false })
 	lead := b.terms()[0]
@@ -436,8 +435,7 @@ func exactDiv(a, b Dim) (q Dim, ok bool) {
 	}
 }
 
-// giveUp is deferred where arithmetic is only tried: leaving the range then says
-// nothing about the result.
+// giveUp is deferred where arithmetic may overflow: it recovers a DimError and calls undo.
 func giveUp(undo func()) {
 	if r := recover(); r != nil {
 		if _, is := r.(*DimError); !is {
@@ -491,7 +489,7 @@ func extreme(op atomOp, ds ...Dim) Dim {
 	if len(args) > maxArgs {
 		panic(errTooLarge)
 	}
-	// Drop each argument that another is proven to beat.
+	// Drop each argument that is dominated by another.
 	beaten := make([]bool, len(args))
 	for i, a := range args {
 		for j, b := range args[:i] {
@@ -502,7 +500,7 @@ func extreme(op atomOp, ds ...Dim) Dim {
 			if op == opMin {
 				least, most = most, least
 			}
-			beaten[i] = most // the first of equals stays
+			beaten[i] = most // keep the first of equal ones
 			beaten[j] = least && !most
 		}
 	}
@@ -519,8 +517,7 @@ func extreme(op atomOp, ds ...Dim) Dim {
 	return ofAtom(opAtom(op, kept...))
 }
 
-// order reports what is proven for all allowed values of the names: that d is at
-// least b, and that it is at most b.
+// order reports whether d ≥ b, and whether d ≤ b, is proven for all allowed values of the names.
 func (d Dim) order(b Dim) (least, most bool) {
 	if d.poly == nil && b.poly == nil {
 		return d.num >= b.num, d.num <= b.num
@@ -557,9 +554,8 @@ func (d Dim) Compare(b Dim) (order int, known bool) {
 	return 0, false
 }
 
-// lower finds a proven lower bound: every atom x with a known least value m is
-// written as m + x', x' ≥ 0; if no term in the x' is negative, the constant is
-// the bound. (Terms of one product may cancel: that only loses precision.)
+// lower finds a proven lower bound: every atom x with a known minimum m is written as m + x'
+// with x' ≥ 0; if no coefficient of a term in the x' is negative, the constant is the bound.
 func (d Dim) lower() (lo int64, ok bool) {
 	if d.poly == nil {
 		return d.num, true
@@ -624,7 +620,7 @@ func (a *atom) lower() (int64, bool) {
 	return best, any
 }
 
-// Grows reports whether it is proven that d never falls as a name grows.
+// Grows reports whether d is proven not to decrease as a name grows.
 func (d Dim) Grows(name string) (grows bool) {
 	inside := func(f factor) bool { return f.atom.op != opName && f.atom.uses(name) }
 	if !slices.ContainsFunc(d.terms(), func(t term) bool { return slices.ContainsFunc(t.factors, inside) }) {
@@ -725,7 +721,7 @@ func (a *atom) subst(by map[string]Dim) Dim {
 	}
 }
 
-// Checked int64 arithmetic: formulas come from files, so every step is suspect.
+// Checked int64 arithmetic, as formulas come from files.
 
 func addInt(a, b int64) int64 {
 	s := a + b

@@ -438,7 +438,7 @@ func TestDimErrors(t *testing.T) {
 	}
 	for range 20 { // the same name is blamed every time
 		_, err = Bind(map[string]int64{"a": 0, "b": -1, "c": 0})
-		if err == nil || err.Error() != "dim a=0: sizes are at least 1" {
+		if err == nil || err.Error() != "dim a=0: sizes must be at least 1" {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -453,7 +453,7 @@ func TestBindingShape(t *testing.T) {
 	if err != nil || fmt.Sprint(got) != "[3 4 0]" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err = b.Shape(Shape{Sym("n").Sub(Num(4))}); err == nil || err.Error() != "a dim cannot be n - 4 = -1" {
+	if _, err = b.Shape(Shape{Sym("n").Sub(Num(4))}); err == nil || err.Error() != "dim n - 4 = -1 is out of range" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -50,7 +50,7 @@ func printTerms(ts []term) string {
 	return sb.String()
 }
 
-// quoteName prints a name bare if the grammar can read it back so.
+// quoteName quotes a name unless the grammar can read it without.
 func quoteName(s string) string {
 	if isIdent(s) && s != "floor" && s != "ceil" && s != "max" && s != "min" {
 		return s
@@ -93,7 +93,7 @@ func (l *lexer) sum(depth int) Dim {
 	if !l.tok.is("+") && !l.tok.is("-") {
 		return first
 	}
-	// All terms are merged at once: a long sum takes no longer than its text.
+	// Merge all terms at once, so that long sums do not take quadratic time.
 	ts := slices.Clone(first.terms())
 	for l.tok.is("+") || l.tok.is("-") {
 		minus := l.tok.is("-")
@@ -103,7 +103,7 @@ func (l *lexer) sum(depth int) Dim {
 	return ofTerms(ts)
 }
 
-// product reads factors; minus negates the whole.
+// product reads factors; minus negates the product.
 func (l *lexer) product(depth int, minus bool) Dim {
 	d := Dim{}
 	if minus && l.isLeast() {
@@ -127,7 +127,7 @@ func (l *lexer) product(depth int, minus bool) Dim {
 	return d
 }
 
-// factor reads signs, which bind less than ** and more than the rest.
+// factor reads signs, which bind less tightly than ** and more than the other operators.
 func (l *lexer) factor(depth int) Dim {
 	minus := false
 	for l.tok.is("-") {
@@ -143,7 +143,7 @@ func (l *lexer) factor(depth int) Dim {
 	return d
 }
 
-// The least int64 has no positive counterpart, so it is read with its sign.
+// The smallest int64 has no positive counterpart, so it is read together with its sign.
 
 func (l *lexer) isLeast() bool {
 	return l.tok.kind == tokNumber && l.tok.text == "9223372036854775808"
@@ -166,7 +166,7 @@ func (l *lexer) power(depth int) Dim {
 	}
 	n, err := strconv.Atoi(l.tok.text)
 	if l.tok.kind != tokNumber || err != nil || n > most {
-		l.fail("an exponent is a whole number up to %d, not %s", most, l.tok)
+		l.fail("an exponent must be an integer of at most %d, not %s", most, l.tok)
 	}
 	l.next()
 	d := Num(1)
@@ -185,7 +185,7 @@ func (l *lexer) primary(depth int) Dim {
 	case t.kind == tokNumber:
 		n, err := strconv.ParseInt(t.text, 10, 64)
 		if err != nil {
-			l.fail("%s is not a whole number that fits 64 bits", t)
+			l.fail("%s is not a 64-bit integer", t)
 		}
 		l.next()
 		return Num(n)
@@ -201,7 +201,7 @@ func (l *lexer) primary(depth int) Dim {
 		}
 		return l.call(t.text, depth)
 	}
-	l.fail("a number, a name or ( expected, not %s", t)
+	l.fail("expected a number, a name or (, not %s", t)
 	panic("unreachable")
 }
 
@@ -209,11 +209,11 @@ func (l *lexer) call(fn string, depth int) Dim {
 	l.next()
 	switch fn {
 	case "floor":
-		d := l.sum(depth + 1) // division rounds down by itself
+		d := l.sum(depth + 1) // division rounds down anyway
 		l.expect(")")
 		return d
 	case "ceil":
-		// The argument is read as one quotient, so that it can be rounded up.
+		// Read the argument as one quotient, to round it up.
 		a, b := l.numerator(depth+1), Num(1)
 		if l.tok.is("/") || l.tok.is("//") {
 			l.next()
@@ -237,7 +237,7 @@ func (l *lexer) call(fn string, depth int) Dim {
 		l.expect(")")
 		return extreme(op, args...)
 	}
-	l.fail("unknown function %q; there are floor, ceil, max and min", fn)
+	l.fail("unknown function %q; available: floor, ceil, max, min", fn)
 	panic("unreachable")
 }
 
@@ -251,7 +251,7 @@ func (l *lexer) numerator(depth int) Dim {
 	return d
 }
 
-// Binding gives numbers to names and evaluates formulas under them.
+// Binding assigns numbers to names and evaluates formulas.
 type Binding struct {
 	values map[string]int64
 	memo   map[*poly]int64
@@ -261,13 +261,13 @@ type Binding struct {
 func Bind(values map[string]int64) (*Binding, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if v := values[name]; v < 1 {
-			return nil, fmt.Errorf("dim %s=%d: sizes are at least 1", name, v)
+			return nil, fmt.Errorf("dim %s=%d: sizes must be at least 1", name, v)
 		}
 	}
 	return &Binding{values: values, memo: map[*poly]int64{}}, nil
 }
 
-// UnboundError says which name has no value.
+// UnboundError reports a name without a value.
 type UnboundError struct{ Name, Formula string }
 
 func (e *UnboundError) Error() string {
@@ -306,7 +306,7 @@ func (b *Binding) Shape(s Shape) ([]int, error) {
 			return nil, err
 		}
 		if n < 0 || int64(int(n)) != n {
-			return nil, fmt.Errorf("a dim cannot be %s = %d", d, n)
+			return nil, fmt.Errorf("dim %s = %d is out of range", d, n)
 		}
 		out[i] = int(n)
 	}

@@ -1,17 +1,16 @@
-// Package graph is the program: values, nodes, dims and operators as data. It
-// knows nothing else of memopt; every other room speaks in its words.
+// Package graph represents programs: values, nodes, dims and operators. It depends on no other
+// package of memopt except stop, and all others use its types.
 //
-// # Words
+// # Terms
 //
-// A Value has a type and a Shape but no numbers; a Tensor is numbers. A Node
-// is one use of an Op. Nodes stand in an order in which they can run, and each
-// belongs to a Phase: forward, backward or update. A Dim is a number, a name
-// or a formula of those, so a graph is planned once for every batch size.
+// A Value has a type and a Shape; a Tensor has numbers. A Node is one use of an Op. Nodes are in
+// a valid running order, and each belongs to a Phase: forward, backward or update. A Dim is a
+// number, a name or a formula of those, so that a graph is planned once for all batch sizes.
 //
 // # Text
 //
-// A graph prints as text, and Parse reads the text back; tests are written in
-// it. A line defines one thing:
+// A graph prints as text, and Parse reads the text back; tests use it. A line
+// defines one thing:
 //
 //	graph gpt
 //	recorded threads "4"
@@ -38,19 +37,18 @@
 //
 // # Known contents
 //
-// Small integer values carry their contents as formulas (Value.Ints), so that
-// exports which compute shapes at run time (Shape → Gather → Mul → Concat →
-// Reshape) have symbolic shapes everywhere. FoldInts then removes the chains.
+// Small integer values have their contents as formulas (Value.Ints), so that models that
+// compute shapes at run time (Shape → Gather → Mul → Concat → Reshape) have symbolic shapes
+// everywhere. FoldInts then removes these chains.
 //
 // # Passes
 //
-// Clean is a table of passes, one file each, run in rounds until none finds
-// anything; the table says why each is there, and another what must run before
-// what. A pass knows no operator: it reads the facets NoOp, Simplify, Unfold
-// and Fuse. Names of inputs, results and parameters stay.
+// Clean runs a table of passes, one file each, in rounds until none finds anything; another
+// table says which must run before which, and why. Passes know no operators: they use the
+// rules NoOp, Simplify, Unfold and Fuse. Names of inputs, results and parameters stay.
 //
 // # Library
 //
-// Operators are values of type Op in a Library. No stage asks for one by name:
-// a planner reads Recompute and InPlace, autograd reads Grad, a device Eval.
+// Operators are values of type Op in a Library. Stages do not look them up by name: the
+// planner reads Recompute and InPlace, autograd reads Grad, a device Eval.
 package graph

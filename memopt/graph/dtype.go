@@ -20,16 +20,15 @@ const (
 	Uint64   DType = 13
 	BFloat16 DType = 16
 
-	// Floats in a byte: numbers are stored so, to be cast to what is computed in.
-	// FN has no infinities, UZ no negative zero.
+	// 8-bit floats are only for storage: values are cast before they are computed with.
+	// FN types have no infinities, UZ types no negative zero.
 	Float8E4M3FN   DType = 17
 	Float8E4M3FNUZ DType = 18
 	Float8E5M2     DType = 19
 	Float8E5M2FNUZ DType = 20
 )
 
-// dtypes is all that is known of each type; a type that is not here cannot be
-// read from a file.
+// dtypes describes each type; other types cannot be read from files.
 var dtypes = [...]struct {
 	name  string
 	size  int64
@@ -74,14 +73,14 @@ func (t DType) Size() int64 {
 	return dtypes[t].size
 }
 
-// IsFloat reports whether gradients can flow through values of this type.
-// Nothing is computed in 8-bit floats, so they are none of these.
+// IsFloat reports whether gradients can flow through values of this type. 8-bit floats
+// do not count, as nothing is computed in them.
 func (t DType) IsFloat() bool { return t.Valid() && dtypes[t].float }
 
-// IsFloat8 reports whether t is a float in a byte.
+// IsFloat8 reports whether t is an 8-bit float.
 func (t DType) IsFloat8() bool { return t >= Float8E4M3FN && t <= Float8E5M2FNUZ }
 
-// IsReal reports whether t holds numbers that are not whole: a float of any size.
+// IsReal reports whether t is a float of any size.
 func (t DType) IsReal() bool { return t.IsFloat() || t.IsFloat8() }
 
 // IsInt reports whether t is a signed or unsigned integer; Bool is not.

@@ -7,17 +7,16 @@ import (
 	"memopt/memopt/stop"
 )
 
-// edit is one walk over the nodes, in order, that puts other values in the
-// place of what they make. Readers further on see the new values at once; what
-// nobody reads any more goes at the end.
+// edit is one pass over the nodes, in order, that replaces their outputs by other values.
+// Later nodes read the replacements at once; what is no longer read is removed at the end.
 type edit struct {
 	g       *Graph
 	b       *Builder
-	to      []*Value        // by ID of a value that was there: what stands for it now
-	result  map[*Value]bool // looked at from outside: keeps its name
+	to      []*Value        // by ID of an original value, its replacement
+	result  map[*Value]bool // visible from outside: keeps its name
 	assumed map[[2]string]bool
 	order   []*Node
-	// Made counts the operators of new nodes.
+	// made counts the operators of new nodes.
 	made map[string]int
 	// changed counts the nodes that were replaced.
 	changed int
@@ -32,7 +31,7 @@ func newEdit(ctx context.Context, g *Graph) *edit {
 	return e
 }
 
-// results is the values that are looked at from outside the graph.
+// results returns the values that are visible from outside the graph.
 func (g *Graph) results() map[*Value]bool {
 	seen := map[*Value]bool{}
 	for _, v := range g.Outputs {
@@ -50,7 +49,7 @@ func (g *Graph) results() map[*Value]bool {
 	return seen
 }
 
-// replaced is the values that a step leaves changed for the next.
+// replaced returns the values that a step updates.
 func (g *Graph) replaced() map[*Value]bool {
 	changed := map[*Value]bool{}
 	for _, u := range g.Updates {
@@ -59,12 +58,11 @@ func (g *Graph) replaced() map[*Value]bool {
 	return changed
 }
 
-// each asks f of every node what stands for its outputs; nil leaves it. A nil
-// in the list leaves an output that nobody may be reading. What f built in
-// vain is taken back.
+// each calls f for every node to get replacements of its outputs; nil keeps the node. What f
+// built is removed if the replacements do not fit.
 func (e *edit) each(f func(n *Node) []*Value) {
 	g := e.g
-	all := g.Nodes // what is made stands behind them
+	all := g.Nodes // new nodes are appended
 	e.order = make([]*Node, 0, len(all)+len(all)/16)
 	for _, n := range all {
 		stop.Poll(e.b.Context)
@@ -98,7 +96,7 @@ func (e *edit) each(f func(n *Node) []*Value) {
 	e.finish()
 }
 
-// now is what stands for a value.
+// now is a value's replacement, or the value itself.
 func (e *edit) now(v *Value) *Value {
 	if v != nil && int(v.ID) < len(e.to) && e.to[v.ID] != nil {
 		return e.to[v.ID]
@@ -106,9 +104,8 @@ func (e *edit) now(v *Value) *Value {
 	return v
 }
 
-// fits reports whether the values can stand for n's outputs: the same types
-// and shapes, nothing assumed of dims that was not before, and no name lost
-// that is known outside.
+// fits reports whether the values can replace n's outputs: they have the same types and shapes,
+// add no assumption about dims, and no name that is visible from outside is lost.
 func (e *edit) fits(n *Node, with []*Value, values, assumed int) bool {
 	for _, a := range e.g.Assumed[assumed:] {
 		if !e.assumed[[2]string{a.A.String(), a.B.String()}] {
@@ -133,8 +130,8 @@ func (e *edit) fits(n *Node, with []*Value, values, assumed int) bool {
 	return true
 }
 
-// replace puts w in the place of v. A new w takes v's name, and so does an old
-// one if the name is known outside. What makes output 0 takes the name of the node.
+// replace replaces v by w. A new w takes v's name, and so does an existing one if v is visible
+// from outside. A new node takes the name of the node that it replaces.
 func (e *edit) replace(v, w *Value, isNew bool) {
 	if isNew && v.Out == 0 && w.Out == 0 && w.Def != nil {
 		w.Def.Name = v.Def.Name
@@ -148,7 +145,7 @@ func (e *edit) replace(v, w *Value, isNew bool) {
 		e.g.Rename(v, e.b.Fresh(name))
 		e.g.Rename(w, name)
 		if w.Def != nil {
-			w.Def.Name = def // a node keeps its name: random ones are known by it
+			w.Def.Name = def // an existing node keeps its name, on which random numbers depend
 		}
 	}
 	if e.result[v] {
@@ -161,7 +158,7 @@ func (e *edit) replace(v, w *Value, isNew bool) {
 	e.to[v.ID] = w
 }
 
-// finish makes the edit the graph.
+// finish applies the edit to the graph.
 func (e *edit) finish() {
 	g := e.g
 	g.Nodes = e.order

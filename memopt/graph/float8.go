@@ -2,22 +2,20 @@ package graph
 
 import "math"
 
-// float8 is a type of floats in a byte: a sign, an exponent, and a significand
-// of some bits. Nothing is computed in it; numbers are stored so.
+// float8 describes an 8-bit floating-point format.
 type float8 struct {
-	digits int  // of the significand, without the one in front
+	digits int  // explicit bits of the significand
 	bias   int  // of the exponent
-	most   byte // the greatest number
+	most   byte // encoding of the largest number
 	nan    byte
 	inf    byte // 0 if there is none
-	// unsigned says that zero has no sign, and that the byte of its negative is
-	// the one that is no number.
+	// unsigned says that there is no negative zero; its encoding is NaN.
 	unsigned bool
 
-	numbers [256]float32 // by byte
+	numbers [256]float32 // by encoding
 }
 
-// floats8 is the 8-bit floats by their types.
+// floats8 lists the formats by type.
 var floats8 = [...]*float8{
 	Float8E4M3FN:   {digits: 3, bias: 7, most: 0x7e, nan: 0x7f},
 	Float8E4M3FNUZ: {digits: 3, bias: 8, most: 0x7f, nan: 0x80, unsigned: true},
@@ -33,7 +31,7 @@ func init() {
 	}
 }
 
-// number is what a byte stands for.
+// number decodes a byte.
 func (f *float8) number(b byte) float32 {
 	abs := b & 0x7f
 	sign := math.Float32frombits(uint32(b>>7)<<31 | math.Float32bits(1))
@@ -50,8 +48,7 @@ func (f *float8) number(b byte) float32 {
 	return sign * float32(math.Ldexp(frac, max(exp, 1)-f.bias-f.digits))
 }
 
-// Floats8 is what the bytes of a type of 8-bit floats stand for; nil for other
-// types.
+// Floats8 is the table that decodes an 8-bit float type; nil for other types.
 func Floats8(t DType) *[256]float32 {
 	if !t.IsFloat8() {
 		return nil
@@ -59,9 +56,8 @@ func Floats8(t DType) *[256]float32 {
 	return &floats8[t].numbers
 }
 
-// F32ToF8 rounds to the nearest number of a type of 8-bit floats, ties to even.
-// What is greater than all of them is the greatest if saturate is set, and else
-// infinite, or no number where the type has no infinity.
+// F32ToF8 rounds to the nearest 8-bit float, ties to even. Values that are too large become
+// the largest number if saturate is set, else infinity, or NaN if the type has no infinity.
 func F32ToF8(t DType, x float32, saturate bool) byte {
 	f := floats8[t]
 	bits := math.Float32bits(x)
@@ -73,7 +69,7 @@ func F32ToF8(t DType, x float32, saturate bool) byte {
 		}
 	}
 	var code byte
-	normal := uint32(128-f.bias) << 23 // the least number that has a one in front
+	normal := uint32(128-f.bias) << 23 // the smallest normal number
 	switch {
 	case abs > 0x7f800000:
 		code = f.nan

@@ -2,17 +2,17 @@ package graph
 
 import "memopt/memopt/stop"
 
-// A fold may hold at most this many bytes more than the constants that die
-// with it, and may take so much work.
+// Limits of a fold: by how many bytes its results may exceed the constants that it replaces,
+// their size, and the work.
 const (
 	foldGrowth = 1 << 10
 	foldBytes  = 16 << 20
 	foldFlops  = 1 << 23
 )
 
-// foldConstants computes what depends on constants alone, now and not in every
-// step, where that does not cost memory: a constant is held all the time, what
-// is computed only for a while. Parameters change and are no constants.
+// foldConstants evaluates nodes that depend only on constants, unless that costs memory: a
+// constant is held all the time, a computed value only for a while. Parameters are not
+// constants.
 func foldConstants(g *Graph, o CleanOptions) map[string]int {
 	readers := make([]int, len(g.Values))
 	for _, n := range g.Nodes {
@@ -38,15 +38,15 @@ func foldConstants(g *Graph, o CleanOptions) map[string]int {
 }
 
 type folder struct {
-	readers []int // how often nodes that are left read a value, by ID
+	readers []int // by value ID, how often remaining nodes read it
 	kept    map[*Value]bool
 	changed map[*Value]bool
 	binding *Binding
-	made    map[*Value][]byte // numbers of constants that folds made
-	spare   map[int][][]byte  // of those that died, by size: a chain of folds holds two values and not all
+	made    map[*Value][]byte // contents of constants that folds made
+	spare   map[int][][]byte  // memory of unused ones by size, so that a chain of folds holds only two values
 }
 
-// tensor is room for a result.
+// tensor allocates a zeroed result, reusing spare memory.
 func (f *folder) tensor(t DType, shape []int) *Tensor {
 	x := &Tensor{Type: t, Shape: shape}
 	size := x.Len() * int(t.Size())
@@ -59,7 +59,7 @@ func (f *folder) tensor(t DType, shape []int) *Tensor {
 	return NewTensor(t, shape...)
 }
 
-// fold makes a node's outputs constants, if it can be and pays.
+// fold makes a node's outputs constants if possible and worthwhile.
 func (f *folder) fold(n *Node) bool {
 	if n.Op.Random || n.Op.Recompute == Never || n.Op.Overwrites != nil || n.Op.Eval == nil {
 		return false
@@ -103,7 +103,7 @@ func (f *folder) fold(n *Node) bool {
 	made := evaluate(n, f.binding, f.tensor, func(v *Value) *Tensor {
 		x, err := v.Tensor(f.binding)
 		if err != nil {
-			return nil // contents that are formulas, or a file that cannot be read
+			return nil // contents are formulas, or a file cannot be read
 		}
 		return x
 	})
@@ -126,8 +126,8 @@ func (f *folder) fold(n *Node) bool {
 	return true
 }
 
-// drop takes the room of a constant that no node reads any more, if a fold made it and no result lies in it. Small
-// values are not worth it.
+// drop reclaims the memory of a constant that no node reads any more, if a fold made it and no result shares its
+// memory. Small values are not worth it.
 func (f *folder) drop(v *Value, results []*Tensor) {
 	b := f.made[v]
 	if f.readers[v.ID] > 0 || len(b) <= foldGrowth {
@@ -139,15 +139,14 @@ func (f *folder) drop(v *Value, results []*Tensor) {
 		}
 	}
 	delete(f.made, v)
-	v.Data = nil // whoever asks is told
+	v.Data = nil // reading it is an error from now on
 	f.spare[len(b)] = append(f.spare[len(b)], b)
 }
 
 func newTensor(t DType, shape []int) *Tensor { return NewTensor(t, shape...) }
 
-// evaluate runs a node now on what contents gives for its inputs, with room for what it makes. It is nil if
-// that is nil for one of them, or if the node fails: an index out of range is
-// said when the step runs.
+// evaluate runs a node on the contents of its inputs, with outputs allocated by room. It returns nil if contents does
+// for an input, or if the node fails: errors such as an index out of range are reported when the step runs.
 func evaluate(n *Node, b *Binding, room func(DType, []int) *Tensor, contents func(*Value) *Tensor) []*Tensor {
 	c := &Call{Node: n, Parallel: func(n, _ int, f func(lo, hi int)) { f(0, n) },
 		In: make([]*Tensor, len(n.Inputs)), Out: make([]*Tensor, len(n.Outputs))}
@@ -176,7 +175,7 @@ func evaluate(n *Node, b *Binding, room func(DType, []int) *Tensor, contents fun
 	return c.Out
 }
 
-// computedNow makes a node's outputs constants, if its inputs are.
+// computedNow makes a node's outputs constants if its inputs are; ask may refuse their bytes.
 func (n *Node) computedNow(ask func(bytes int64) error) bool {
 	if n.Op.Random || n.Op.Eval == nil {
 		return false
@@ -208,7 +207,7 @@ func (n *Node) computedNow(ask func(bytes int64) error) bool {
 		return x
 	})
 	if made == nil {
-		return false // what is wrong is said when it runs
+		return false // errors are reported when it runs
 	}
 	for i, v := range n.Outputs {
 		if v != nil {
@@ -219,16 +218,15 @@ func (n *Node) computedNow(ask func(bytes int64) error) bool {
 	return true
 }
 
-// Contents looks into values of at most so many elements, made from constants
-// by at most so many nodes; a file may ask for more than it is worth.
+// Contents evaluates values of at most contentsElems elements with at most contentsNodes nodes,
+// as a hostile file could ask for more.
 const (
 	contentsElems = 1 << 10
 	contentsNodes = 1 << 8
 )
 
-// Contents is what a small value holds before anything runs, or nil: what
-// depends on constants alone can be known to a rule that needs it, even if it
-// is no integer that formulas follow.
+// Contents is the contents of a small value that depends only on constants, or nil. Unlike
+// Value.Ints it is not limited to integers.
 func (v *Value) Contents() *Tensor {
 	p := &peek{binding: &Binding{memo: map[*poly]int64{}}, left: contentsNodes}
 	return p.contents(v)
@@ -236,7 +234,7 @@ func (v *Value) Contents() *Tensor {
 
 type peek struct {
 	binding *Binding
-	left    int // nodes that may still be run
+	left    int // nodes that may still run
 }
 
 func (p *peek) contents(v *Value) *Tensor {

@@ -1,8 +1,7 @@
 package graph
 
-// fuse puts one node in the place of many, as the Fuse rules of operators ask.
-// A rule's result may be the piece of another, so walks follow one another
-// until nothing is found.
+// fuse replaces patterns of nodes by one node, by operators' Fuse rules. A result may be a
+// piece of another pattern, so passes repeat until none matches.
 func fuse(g *Graph, o CleanOptions) map[string]int {
 	var rules []*Op
 	for _, op := range g.Lib.All() {

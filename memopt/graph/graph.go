@@ -12,56 +12,55 @@ import (
 	"strings"
 )
 
-// Graph is a program: nodes in an order in which they can run, and the values
-// they make. IDs are dense: g.Nodes[n.ID] is n and g.Values[v.ID] is v, so a
-// pass keeps its own facts in slices indexed by ID and drops them at its end.
+// Graph is a program: nodes in a valid running order, and their values. IDs are dense:
+// g.Nodes[n.ID] is n and g.Values[v.ID] is v, so passes keep per-node data in slices.
 type Graph struct {
 	Name    string
 	Lib     *Library
 	Nodes   []*Node
 	Values  []*Value
-	Inputs  []*Value // fed anew in every step
+	Inputs  []*Value // fed in every step
 	Outputs []*Value
 	Loss    *Value   // one of Outputs, if the graph has a loss
-	Updates []Update // what replaces what at the end of a step
-	Grads   []Grad   // which value is the gradient of which parameter
-	Holds   []Hold   // what somebody outside the graph holds
-	// Recorded is what a program that was recorded elsewhere was recorded under, and is to
-	// run under for its bytes to be true.
+	Updates []Update
+	Grads   []Grad
+	Holds   []Hold
+	// Recorded are the conditions under which a recorded program ran. It must run under the
+	// same for its sizes to be right.
 	Recorded []Recorded
-	Assumed  []Assume // what the shapes need to be true
+	Assumed  []Assume
 
 	byName map[string]*Value
 }
 
-// Update says that New is the next step's State: a parameter, an optimizer's
-// slot or a running statistic.
+// Update says that New replaces State at the end of a step: a parameter, optimizer slot or
+// running statistic.
 type Update struct{ State, New *Value }
 
-// Grad pairs a parameter with its whole gradient.
+// Grad pairs a parameter with its total gradient.
 type Grad struct{ Param, Grad *Value }
 
-// Hold says that somebody outside the graph holds Value, or what it is a view of, until
-// Until has run for the first time: the bytes that its node wrote when it first ran stay
-// till then, whoever reads them.
+// Hold says that code outside the graph holds Value, or the value that it is a view of, until
+// Until has run for the first time: the bytes that Value's node wrote in its first run must
+// stay until then.
 type Hold struct {
 	Value *Value
 	Until *Node
 }
 
-// Recorded is one condition: a number of threads, a layout of memory.
+// Recorded is one condition, such as a number of threads or a memory layout.
 type Recorded struct{ Name, Value string }
 
-// Allocator is the name of the condition that whoever runs the program has an allocator of
-// his own, which its value names. He is to be told when values live, and not where.
+// Allocator is the name of the condition that the program runs with an allocator of its own,
+// which the value names. A plan then gives lifetimes of values, not their addresses.
 const Allocator = "allocator"
 
-// FlopsPerByte is the name of the condition that the device of whoever runs the program does
-// that many flops in the time of a byte that moves.
+// FlopsPerByte is the name of the condition that the program's device does that many flops in
+// the time that it moves a byte.
 const FlopsPerByte = "flops_per_byte"
 
-// BytesPerFlop is how many bytes move in the time of a flop: 4, about the balance of a
-// processor, where the graph does not say it of its device.
+// BytesPerFlop is how many bytes move in the time of a flop, by condition FlopsPerByte; the
+// default is 4.
 func (g *Graph) BytesPerFlop() float64 {
 	for _, r := range g.Recorded {
 		if r.Name == FlopsPerByte {
@@ -88,11 +87,11 @@ const (
 	Computed    Kind = iota // an output of a node
 	Input                   // fed in every step
 	Param                   // an initializer that is trained
-	ModelBuffer             // one that belongs to the model and is not: only a running statistic ever changes
+	ModelBuffer             // an initializer that is not trained; only running statistics change
 	Const                   // an initializer or number that never changes
 	State                   // kept from step to step: optimizer slots, counters
-	Sequence                // a list of values, only while a file is read
-	Ragged                  // rows whose number is known when the step runs, only while a file is read
+	Sequence                // a list of values; exists only while a file is read
+	Ragged                  // rows whose number is known only when the step runs; exists only while a file is read
 )
 
 // String is the word used in the text form.
@@ -100,7 +99,7 @@ func (k Kind) String() string {
 	return [...]string{"computed", "input", "param", "buffer", "const", "state", "sequence", "ragged"}[k]
 }
 
-// Stored reports whether the numbers of such a value come with the model.
+// Stored reports whether the contents of such values come with the model.
 func (k Kind) Stored() bool { return k == Param || k == ModelBuffer || k == Const }
 
 // Phase is the part of the step that a node belongs to.
@@ -131,7 +130,7 @@ func Dims(ns ...int64) Shape {
 // Elems is the number of elements.
 func (s Shape) Elems() Dim { return s.times(1) }
 
-// times is the number of elements × n. Numbers are multiplied first, which makes no formulas.
+// times is the number of elements × n. It multiplies numbers first, which makes fewer formulas.
 func (s Shape) times(n int64) Dim {
 	of, number := Num(1), int64(1)
 	for _, d := range s {
@@ -159,14 +158,14 @@ func (s Shape) String() string {
 	return string(append(b, ']'))
 }
 
-// Data is where the bytes of an initializer are. Package weights has the
-// implementations; a mapped file is not read before Bytes is called.
+// Data provides the bytes of an initializer. Package weights has implementations; mapped files
+// are not read before Bytes is called.
 type Data interface {
 	Len() int64
 	Bytes() ([]byte, error)
 }
 
-// Bytes is Data that is simply there.
+// Bytes is Data in memory.
 type Bytes []byte
 
 // Len is the number of bytes.
@@ -175,7 +174,8 @@ func (b Bytes) Len() int64 { return int64(len(b)) }
 // Bytes returns b.
 func (b Bytes) Bytes() ([]byte, error) { return b, nil }
 
-// Value is what a node makes or a step is given: type and shape, no numbers.
+// Value is an output of a node, or an input or stored value of a step. It has a type and a
+// shape; only stored values have numbers.
 type Value struct {
 	ID    int32
 	Out   int32 // which output of Def
@@ -183,21 +183,21 @@ type Value struct {
 	Type  DType
 	Name  string
 	Shape Shape
-	// Ints is the contents, as formulas, of an integer value that can be a
-	// shape; nil when they are not known. Row-major, any rank.
+	// Ints is the contents of a small integer value as formulas, in row-major order; nil if
+	// unknown.
 	Ints []Dim
 	Def  *Node // nil unless Computed
-	// Data is the numbers of a Param, Buffer, Const or State. A Const without Data
+	// Data is the contents of a Param, ModelBuffer, Const or State. A Const without Data
 	// has Ints; a State without Data starts as zeros.
 	Data Data
-	Seq  []*Value // of a Sequence; of a Ragged the value whose rows they are, first row and end
+	Seq  []*Value // a Sequence's elements; for a Ragged the value with its rows, the first row and the end
 }
 
 // Bytes is the size of the value.
 func (v *Value) Bytes() Dim { return v.Shape.times(v.Type.Size()) }
 
-// Tensor is the numbers of a Param, Buffer, Const or State. Contents known only as
-// formulas are evaluated; others share the bytes of Data.
+// Tensor is the contents of a Param, ModelBuffer, Const or State. Formulas are evaluated;
+// otherwise the tensor shares the bytes of Data.
 func (v *Value) Tensor(b *Binding) (*Tensor, error) {
 	shape, err := b.Shape(v.Shape)
 	if err != nil {
@@ -238,23 +238,23 @@ type Node struct {
 	Phase   Phase
 	Op      *Op
 	Name    string
-	Attrs   []Attr   // set ones only, sorted by name
+	Attrs   []Attr   // only those that are set, sorted by name
 	Inputs  []*Value // nil where an optional input is omitted
 	Outputs []*Value // nil where an optional output is omitted
-	// Body is the nodes that a chain stands for, in a graph of their own; Infer
-	// makes it of the attributes. nil for others.
+	// Body has the nodes of a chain in a graph of their own; Infer makes it from the
+	// attributes. nil for other operators.
 	Body *Graph
 
-	inferredBy *Builder // while it is
+	inferredBy *Builder // set during Infer
 }
 
-// GradientScope is the scope of the names of the nodes that the node's gradient is made of.
+// GradientScope is the scope of the names of the nodes that compute n's gradient.
 func (n *Node) GradientScope() string { return gradients + n.Name }
 
 const gradients = "grad/"
 
-// GradientOf reports whether a node is part of the gradient of one of some, which are
-// given by their GradientScope.
+// GradientOf reports whether n is part of the gradient of one of the nodes with these
+// GradientScopes.
 func (n *Node) GradientOf(scopes map[string]bool) bool {
 	if n.Phase == Forward || !strings.HasPrefix(n.Name, gradients) {
 		return false
@@ -267,7 +267,7 @@ func (n *Node) GradientOf(scopes map[string]bool) bool {
 	return false
 }
 
-// In is input i, or nil if it is omitted or beyond the last.
+// In is input i, or nil if it is omitted or does not exist.
 func (n *Node) In(i int) *Value {
 	if i < len(n.Inputs) {
 		return n.Inputs[i]
@@ -275,7 +275,7 @@ func (n *Node) In(i int) *Value {
 	return nil
 }
 
-// Output is output i, or nil if it is omitted or beyond the last.
+// Output is output i, or nil if it is omitted or does not exist.
 func (n *Node) Output(i int) *Value {
 	if i < len(n.Outputs) {
 		return n.Outputs[i]
@@ -316,8 +316,8 @@ func (n *Node) Ints(name string) []int64 { v, _ := n.Attr(name).([]int64); retur
 // Floats is a list attribute; nil if it is absent.
 func (n *Node) Floats(name string) []float64 { v, _ := n.Attr(name).([]float64); return v }
 
-// Identity keys what a random node draws: its attribute seed, or else its
-// name. It is not the ID, so a graph that is edited draws what it drew before.
+// Identity seeds the numbers of a random node: its attribute seed, or else a hash of its
+// name. It does not depend on the ID, so editing the graph does not change the numbers.
 func (n *Node) Identity() uint64 {
 	if n.Op.spec("seed") != nil && n.Has("seed") {
 		return uint64(n.Int("seed"))
@@ -325,14 +325,14 @@ func (n *Node) Identity() uint64 {
 	return NameIdentity(n.Name)
 }
 
-// NameIdentity is the Identity of a node of that name without a seed.
+// NameIdentity is the Identity of a node with that name and no seed.
 func NameIdentity(name string) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, name) // a hash does not fail
 	return h.Sum64()
 }
 
-// NodeError is an error that belongs to a node.
+// NodeError is an error about a node.
 type NodeError struct {
 	Node, Op string
 	Msg      string
@@ -342,32 +342,31 @@ func (e *NodeError) Error() string {
 	return fmt.Sprintf("node %q (%s): %s", e.Node, e.Op, e.Msg)
 }
 
-// Fail leaves a rule with an error about the node.
+// Fail panics with an error about the node.
 func (n *Node) Fail(format string, args ...any) {
 	panic(&NodeError{n.Name, n.Op.FullName(), fmt.Sprintf(format, args...)})
 }
 
-// Set gives output i its type and shape, if the output is wanted.
+// Set sets the type and shape of output i, if it is not omitted.
 func (n *Node) Set(i int, t DType, s Shape) {
 	if v := n.Output(i); v != nil {
 		v.Type, v.Shape = t, s
 	}
 }
 
-// SetInts gives output i its contents, if it is wanted and small enough to be
-// of use as a shape.
+// SetInts sets the contents of output i, if it is not omitted and small enough.
 func (n *Node) SetInts(i int, ds []Dim) {
 	if v := n.Output(i); v != nil && len(ds) <= MaxInts {
 		v.Ints = ds
 	}
 }
 
-// MaxInts is the most elements of an integer value whose contents are kept as
-// formulas: enough for every shape, too few for data.
+// MaxInts limits the elements of integer values whose contents are kept as formulas. It is
+// enough for shapes.
 const MaxInts = 64
 
-// Same asserts that two dims are equal: wrong if they are known to differ,
-// noted in Graph.Assumed if that cannot be told.
+// Same asserts that two dims are equal. It fails if they are known to differ, and adds to
+// Graph.Assumed if neither is proven.
 func (n *Node) Same(x, y Dim, what string) {
 	if x.Equal(y) {
 		return
@@ -401,9 +400,8 @@ func (g *Graph) Names() []string {
 	return names
 }
 
-// CheckBinding evaluates what was assumed about dims. What is said of a name
-// that no value uses is checked only if the name has a size: it is another name
-// for a dim that has one.
+// CheckBinding checks the assumptions about dims. An assumption about a name that no value
+// uses is checked only if the name is bound, as it then is another name of some dim.
 func (g *Graph) CheckBinding(b *Binding) error {
 	var used []string
 	eval := func(a Assume, d Dim) (n int64, known bool, err error) {
@@ -438,21 +436,21 @@ func (g *Graph) CheckBinding(b *Binding) error {
 	return nil
 }
 
-// Fingerprint identifies the program: every name, type and attribute, but not
-// the numbers of large initializers.
+// Fingerprint is a hash of the program: of all names, types and attributes, but not of
+// the contents of large initializers.
 func (g *Graph) Fingerprint() string {
 	h := sha256.New()
 	g.Print(h)
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Uses is who reads each value, in order of position: uses.Of(v).
+// Uses lists the readers of each value, in running order.
 type Uses struct {
 	start []int32
 	nodes []*Node
 }
 
-// Uses lists the consumers of every value. A node that reads a value twice is
+// Uses finds the readers of every value. A node that reads a value twice is
 // listed once.
 func (g *Graph) Uses() *Uses {
 	u := &Uses{start: make([]int32, len(g.Values)+2)}
@@ -477,5 +475,5 @@ func (g *Graph) Uses() *Uses {
 	return u
 }
 
-// Of lists the consumers of v.
+// Of lists the readers of v.
 func (u *Uses) Of(v *Value) []*Node { return u.nodes[u.start[v.ID]:u.start[v.ID+1]] }

@@ -2,8 +2,8 @@ package graph
 
 import "slices"
 
-// Kept reports whether the backward pass needs v, or what v is a view of, for other
-// nodes than the pieces. The gradients of its neighbours are built to see what they read.
+// Kept reports whether the backward pass needs v, or the value that v is a view of, for nodes
+// other than the pieces. It builds the gradients of v's maker and readers to see what they read.
 func (m *Match) Kept(v *Value) bool {
 	for v.Def != nil && v.Def.Op.View {
 		v = v.Def.Inputs[0]
@@ -24,8 +24,7 @@ func (m *Match) readBack(v *Value) bool {
 	})
 }
 
-// gradientReads reports whether the gradients that n's inputs may be asked for read v,
-// which is an input or an output of n.
+// gradientReads reports whether a gradient of n's inputs reads v, an input or output of n.
 func (m *Match) gradientReads(n *Node, v *Value) bool {
 	if n.Op.Grad == nil || n.Op.NoGrad {
 		return false

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// lexer splits the text form into tokens; Parse and ParseDim share it. Errors
-// leave by panic and become ordinary errors in rescue.
+// lexer splits the text form into tokens for Parse and ParseDim. Errors are panics, which
+// rescue turns into ordinary errors.
 type lexer struct {
 	src string
 	pos int
@@ -56,7 +56,7 @@ func (l *lexer) fail(format string, args ...any) {
 	panic(&syntaxError{l.where() + fmt.Sprintf(format, args...)})
 }
 
-// where is the line and column of the token at hand.
+// where is the line and column of the current token.
 func (l *lexer) where() string {
 	before := l.src[:min(l.tok.pos, len(l.src))]
 	line := 1 + strings.Count(before, "\n")
@@ -64,7 +64,7 @@ func (l *lexer) where() string {
 	return fmt.Sprintf("%d:%d: ", line, col)
 }
 
-// rescue turns the panics of reading into an error.
+// rescue turns panics of the lexer and of dims into an error.
 func (l *lexer) rescue(err *error) {
 	switch r := recover().(type) {
 	case nil:

@@ -6,24 +6,22 @@ import (
 	"slices"
 )
 
-// Lowering is one node on the way to a device that runs kernels: shapes are
-// numbers, and the operator's Lower appends dispatches, as data. A device
-// binds each buffer to the bytes that the plan gives its value, and keeps
-// the dispatches in order where one reads what another writes.
+// Lowering translates one node to kernel dispatches for a device. Shapes are numbers, and
+// the operator's Lower appends the dispatches. A device binds each buffer to the bytes that
+// the plan gives its value, and orders dispatches that depend on each other.
 //
-// A dispatch computes each element in one fixed order and writes no byte
-// twice, so a recomputed value has the same bits as the first.
+// A dispatch computes each element in one fixed order and writes no byte twice, so that
+// recomputed values have the same bits.
 type Lowering struct {
 	Node    *Node
 	In, Out []*Operand // nil where omitted
 	Limits  Limits
 
 	Dispatches []Dispatch
-	// Scratch is the bytes of work space that the dispatches share. It must
-	// not depend on Limits: a plan holds on every device.
+	// Scratch is the bytes of workspace that the dispatches share. It must not depend on
+	// Limits, as a plan is valid for every device.
 	Scratch int64
-	// Refused says why the node has no kernels, if it has none: its element
-	// types, or a form that is too rare.
+	// Refused says why the node has no kernels, for example its element types; "" if it has.
 	Refused string
 
 	binding *Binding
@@ -44,23 +42,23 @@ func (o *Operand) Len() int {
 	return n
 }
 
-// Limits are what a lowering may ask of the device.
+// Limits are a device's limits and features.
 type Limits struct {
-	Subgroup  int    // lanes that run together: 8 and more
-	Range     int64  // bytes that a kernel sees of one buffer
-	Groups    [3]int // of one dispatch
+	Subgroup  int    // lanes of a subgroup, at least 8
+	Range     int64  // bytes of a buffer that a kernel can bind
+	Groups    [3]int // workgroups of a dispatch
 	Int64     bool   // 64-bit integers
-	Int8      bool   // bytes in buffers
-	Shared    bool   // groups have memory of their own that is worth a barrier
-	Addressed bool   // kernels may find buffers by addresses
-	Far       bool   // and those that must see more than Range of one do
-	// Matrix is the rows, columns and terms of what a subgroup multiplies at once of
-	// float16, summed in float32; zeros if it is not to.
+	Int8      bool   // 8-bit storage
+	Shared    bool   // shared memory is fast enough to be worth a barrier
+	Addressed bool   // kernels may access buffers by address
+	Far       bool   // kernels that need more than Range of a buffer use addresses
+	// Matrix is the shape M, N, K of cooperative float16 matrix products with float32
+	// accumulators; zeros if they are not to be used.
 	Matrix [3]int
 }
 
-// PlanLimits are what a plan is made with: nothing is refused for a device's
-// sake, so the work space that a plan has is enough for all.
+// PlanLimits are the limits for planning. Nothing is refused because of a device, so that a
+// plan's workspace is enough for all.
 var PlanLimits = Limits{Subgroup: 8, Range: math.MaxInt64, Groups: [3]int{math.MaxInt32, math.MaxInt32, math.MaxInt32}, Int64: true, Int8: true}
 
 // Kernel is a compute shader: SPIR-V for Vulkan 1.2, with storage buffers at
@@ -68,21 +66,19 @@ var PlanLimits = Limits{Subgroup: 8, Range: math.MaxInt64, Groups: [3]int{math.M
 type Kernel struct {
 	Name string
 	Code []byte
-	// Bound, if it is not nil, is the form of the kernel that has bindings. This one has
-	// none: the addresses of its buffers, of two words each, stand behind its push
-	// constants.
+	// Bound, if not nil, is the variant of the kernel with bindings. This one has none:
+	// the addresses of its buffers, two words each, follow its push constants.
 	Bound *Kernel
-	// Joined, if it is not nil, does at once what several dispatches of the kernel do
-	// that agree in all but their first push constant, their groups, which are in
-	// line, and where their buffers are. Its first push constant is their number, and
-	// it has one more buffer, with a row for each: how many groups those before have,
-	// the first push constant, and by binding how many words its buffer begins behind
-	// what is bound for all.
+	// Joined, if not nil, does several dispatches of the kernel in one. They may differ only
+	// in the first push constant, the number of groups (along x only), and the offsets of
+	// their buffers. Its first push constant is their number, and it has one more buffer, with
+	// a row for each dispatch: the number of groups before it, its first push constant, and by
+	// binding its buffer's offset in words from the common binding.
 	Joined *Kernel
 }
 
-// AddressedPush is the most bytes of push constants, with its addresses, that a kernel
-// has which is picked for Limits.Addressed.
+// AddressedPush limits the bytes of push constants, including addresses, of kernels that are
+// picked for Limits.Addressed.
 const AddressedPush = 4*32 + 8*5
 
 // Dispatch is one run of a kernel.
@@ -94,12 +90,12 @@ type Dispatch struct {
 	Groups  [3]int
 }
 
-// Place says whose bytes a buffer is.
+// Place says what memory a buffer is in.
 type Place uint8
 
 // The places. Run is 16 bytes that the device sets before each run: seed and
-// step, low words first. None is for a binding that a dispatch has no use for;
-// Writes says whether the shader declares that it might write there.
+// step, low words first. None is for a binding that a dispatch does not use;
+// Writes then says whether the shader declares it as writable.
 const (
 	PlaceIn Place = iota
 	PlaceOut
@@ -111,8 +107,8 @@ const (
 // RunBytes is the size of PlaceRun.
 const RunBytes = 16
 
-// Buffer is a range of an operand's or the scratch's bytes. Bytes 0 means all
-// that follows At.
+// Buffer is a range of the bytes of an operand or of the workspace. Bytes 0 means everything
+// from At on.
 type Buffer struct {
 	Place     Place
 	Index     int // of In or Out
@@ -120,7 +116,7 @@ type Buffer struct {
 	Writes    bool
 }
 
-// Seen is how many bytes of its buffer b a dispatch sees.
+// Seen is the number of bytes of b.
 func (l *Lowering) Seen(b Buffer) int64 {
 	if b.Bytes > 0 {
 		return b.Bytes
@@ -140,8 +136,7 @@ func (l *Lowering) Seen(b Buffer) int64 {
 	return int64(o.Len())*o.Type.Size() - b.At
 }
 
-// TooFar finds a buffer of which a dispatch would see more than the device shows; −1
-// is none.
+// TooFar finds a binding that exceeds the device's Range; −1 is none.
 func (l *Lowering) TooFar(d Dispatch) int {
 	if d.Kernel.Bound != nil {
 		return -1
@@ -149,7 +144,7 @@ func (l *Lowering) TooFar(d Dispatch) int {
 	return slices.IndexFunc(d.Buffers, func(b Buffer) bool { return l.Seen(b) > l.Limits.Range })
 }
 
-// Refuse says why there are no kernels for the node.
+// Refuse records why there are no kernels for the node and drops its dispatches.
 func (l *Lowering) Refuse(format string, args ...any) {
 	if l.Refused == "" {
 		l.Refused = fmt.Sprintf(format, args...)
@@ -157,10 +152,10 @@ func (l *Lowering) Refuse(format string, args ...any) {
 	l.Dispatches = nil
 }
 
-// Ints is the contents of an input that is known while planning.
+// Ints is the contents of an input, if they are known before the run.
 func (l *Lowering) Ints(i int) ([]int64, bool) { return l.contents(l.Node.In(i)) }
 
-// OutInts is the contents of an output that is known while planning.
+// OutInts is the contents of an output, if they are known before the run.
 func (l *Lowering) OutInts(i int) ([]int64, bool) { return l.contents(l.Node.Output(i)) }
 
 func (l *Lowering) contents(v *Value) ([]int64, bool) {
@@ -178,14 +173,13 @@ func (l *Lowering) contents(v *Value) ([]int64, bool) {
 	return out, true
 }
 
-// With is a lowering of the same node whose operands are seen as others: of
-// another element type, say. Its dispatches and scratch are its own.
+// With is a lowering of the same node with other operands, for example of another element
+// type. Its dispatches and scratch are its own.
 func (l *Lowering) With(in, out []*Operand) *Lowering {
 	return &Lowering{Node: l.Node, In: in, Out: out, Limits: l.Limits, binding: l.binding}
 }
 
-// Lower gives a node's dispatches; shapes are its values' under b. It says why
-// there are none in Refused.
+// Lower lowers a node, with shapes evaluated under b. If there are no kernels, Refused says why.
 func Lower(n *Node, b *Binding, limits Limits) (*Lowering, error) {
 	l := &Lowering{Node: n, Limits: limits, binding: b}
 	operands := func(vs []*Value) ([]*Operand, error) {

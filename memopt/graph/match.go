@@ -2,24 +2,22 @@ package graph
 
 import "slices"
 
-// Match is one try to see an operator in pieces. A Fuse rule walks from Node,
-// the last piece, back through Piece, builds the one node with Builder, and
-// returns what stands for Node's outputs; nil says that it is not there. Every
-// output of a piece but the last must be read by pieces alone: what somebody
-// else needs has to be computed anyway, and then two things would be held where
-// one was. The driver sees to that, not the rule.
+// Match is an attempt to match a pattern of nodes. A Fuse rule walks back from Node, the last
+// piece, with Piece, builds the fused node with Builder, and returns the replacements of
+// Node's outputs, or nil if the pattern does not match. Outputs of all other pieces must be
+// read only by pieces: a value that others read is computed anyway, and fusing would then hold
+// more. The caller checks that, not the rule.
 type Match struct {
 	Builder *Builder
 	Node    *Node
 
 	uses    *Uses
 	result  map[*Value]bool
-	changed map[*Value]bool // is another number in the next step
+	changed map[*Value]bool // updated by the step
 	pieces  []*Node
 }
 
-// Piece takes the node that makes v as output 0 into the pattern, if it is of
-// that operator and in the phase of Node; else it gives nil.
+// Piece is Maker, and adds the node to the pattern.
 func (m *Match) Piece(v *Value, op string) *Node {
 	n := m.Maker(v, op)
 	if n != nil && !slices.Contains(m.pieces, n) {
@@ -28,8 +26,7 @@ func (m *Match) Piece(v *Value, op string) *Node {
 	return n
 }
 
-// Maker is the node that makes v as output 0, if it is of that operator and in
-// the phase of Node. It is not taken into the pattern.
+// Maker is the node whose output 0 is v if it has that operator and the phase of Node, else nil.
 func (m *Match) Maker(v *Value, op string) *Node {
 	if v == nil || v.Def == nil || v.Out != 0 || m.isNew(v) || v.Def.Phase != m.Node.Phase || v.Def.Op.FullName() != op {
 		return nil
@@ -37,7 +34,7 @@ func (m *Match) Maker(v *Value, op string) *Node {
 	return v.Def
 }
 
-// Inner is Piece for a value that a single node reads.
+// Inner is Piece for a value with a single reader.
 func (m *Match) Inner(v *Value, op string) *Node {
 	if m.Maker(v, op) == nil || v.Def != m.Node && (m.result[v] || len(m.Readers(v)) != 1) {
 		return nil
@@ -45,7 +42,7 @@ func (m *Match) Inner(v *Value, op string) *Node {
 	return m.Piece(v, op)
 }
 
-// Readers lists the nodes that read v; nil if they are not known yet.
+// Readers lists the nodes that read v; nil if v is new and they are not known yet.
 func (m *Match) Readers(v *Value) []*Node {
 	if m.isNew(v) {
 		return nil
@@ -53,15 +50,15 @@ func (m *Match) Readers(v *Value) []*Node {
 	return m.uses.Of(v)
 }
 
-// IsResult reports whether v is looked at from outside the graph.
+// IsResult reports whether v is visible from outside the graph.
 func (m *Match) IsResult(v *Value) bool { return m.result[v] }
 
-// isNew: v was made in this walk and its readers are counted in the next.
+// isNew reports whether v was made in this pass; its readers are counted in the next.
 func (m *Match) isNew(v *Value) bool { return int(v.ID)+2 >= len(m.uses.start) }
 
-// KeepsSums reports whether the gradients of a value that the pieces read still add up
-// in their order, and so to the same bits, where one node reads it in the place of
-// Node: nothing else reads it in between, or they are two at most.
+// KeepsSums reports whether v's gradient is still summed in the same order, and so has the same
+// bits, if one node in the place of Node replaces the pieces that read v: no other node reads v
+// in between, or the gradient has at most two terms.
 func (m *Match) KeepsSums(v *Value) bool {
 	if v == nil || v.Kind == Const || v.Kind == ModelBuffer || v.Kind == Input || !v.Type.IsFloat() {
 		return true // it has no gradient
@@ -83,8 +80,8 @@ func (m *Match) KeepsSums(v *Value) bool {
 	return own > 0 && all <= 2 || own == 1 && !between
 }
 
-// Either tries alternatives in turn; what one of them took in vain is
-// forgotten. It reports whether one succeeded.
+// Either tries alternatives in turn, dropping the pieces of those that fail. It reports whether
+// one succeeded.
 func (m *Match) Either(tries ...func() bool) bool {
 	taken := len(m.pieces)
 	for _, try := range tries {
@@ -96,8 +93,7 @@ func (m *Match) Either(tries ...func() bool) bool {
 	return false
 }
 
-// Number is the one number that v is: a constant, or an initializer that is
-// not trained.
+// Number is v's single element, if v is a constant or an initializer that is not trained.
 func (m *Match) Number(v *Value) (x float64, ok bool) {
 	if v == nil || v.Kind != Const && v.Kind != ModelBuffer || m.changed[v] || !v.Shape.Elems().Is(1) {
 		return 0, false
@@ -112,7 +108,7 @@ func (m *Match) Number(v *Value) (x float64, ok bool) {
 	return t.Float(0), true
 }
 
-// closed reports whether nothing else reads what is between the pieces.
+// closed reports whether values inside the pattern are read only by its pieces.
 func (m *Match) closed() bool {
 	for _, p := range m.pieces {
 		if p == m.Node {

@@ -1,7 +1,7 @@
 package graph
 
-// noOps takes out nodes whose output is their input. One that no gradient flows
-// through stays: it does what it is there for when gradients are made.
+// noOps removes nodes whose output is their input, except those that stop gradients, which
+// matter to autograd.
 func noOps(g *Graph, o CleanOptions) map[string]int {
 	e := newEdit(o.Context, g)
 	e.each(func(n *Node) []*Value {
@@ -19,6 +19,5 @@ func (n *Node) same() bool {
 	return x != nil && y != nil && x.Type == y.Type && x.Shape.Equal(y.Shape) && (n.Op.View || n.Op.NoOp != nil && n.Op.NoOp(n))
 }
 
-// StopsGradient reports whether no gradient flows through the node and it does nothing
-// else: its output is its input.
+// StopsGradient reports whether the node only stops the gradient: its output is its input.
 func (n *Node) StopsGradient() bool { return n.Op.NoGrad && n.same() }

@@ -8,199 +8,196 @@ import (
 	"strings"
 )
 
-// Op is all that is known of an operator. Packages outside the operator
-// library never ask for an operator by name; they read these facets.
+// Op describes an operator. Packages outside the operator library never look for an operator's
+// name; they use these fields.
 type Op struct {
 	Name   string
 	Domain string // "" is ONNX's own
-	Since  int    // first opset of Domain whose form this is; 0 means any
-	Doc    string // one line; what is computed
+	Since  int    // first opset of Domain with this form; 0 means any
+	Doc    string // one line: what is computed
 
 	// In and Out name the ports: "X, W, B?" has an optional last one,
 	// "data..." takes any number. Attrs declares attributes with kind and
 	// default: "axis int=-1, perm ints, mode string=constant".
 	In, Out, Attrs string
 
-	// Infer sets type, shape and, for integer values small enough to be
-	// shapes, the contents of every output. It panics through Node.Fail.
+	// Infer sets the types and shapes of all outputs, and the contents of integer outputs
+	// that are small enough to be shapes. It reports errors by Node.Fail.
 	Infer func(n *Node)
-	// Rewrite, if set, stands in for the node: the operator is defined by
-	// others. Older forms of an operator and sequence operators are such.
+	// Rewrite, if set, replaces the node: the operator is defined by others, like older
+	// forms of an operator and sequence operators.
 	Rewrite func(b *Builder, n *Node) []*Value
-	// Ragged gives what stands for a node some of whose rows (along dim 0) are in a number
-	// that is only known when the step runs: inputs are Ragged, or its outputs are to be.
-	// nil: the node has no such rows.
+	// Ragged replaces a node with Ragged inputs or outputs, whose number of rows (along dim
+	// 0) is only known when the step runs. It returns nil for a node without such rows.
 	Ragged func(b *Builder, n *Node) []*Value
-	// Grad gives the gradient of each input from those of the outputs, as
-	// nodes. dy holds nil where none flows; nil in the result says the same.
+	// Grad builds the gradients of the inputs from those of the outputs. nil, in dy and in
+	// the result, is no gradient.
 	Grad func(b *Builder, n *Node, dy []*Value) []*Value
 	// NoGrad says that no gradient flows through the node, for a reason other
 	// than element types: Shape, comparisons, ArgMax.
 	NoGrad bool
-	// Fixed lists inputs whose gradient Grad does not give though there is one:
-	// weights of classes, tables of angles. Steps that would need it are refused.
+	// Fixed lists differentiable inputs for which Grad has no gradient, such as class
+	// weights or tables of angles. Steps that need it are refused.
 	Fixed []int
 
-	// NoOp says of a node that output 0 is input 0, bit for bit. What differs in
-	// type or shape is none anyway, and a View that does not is always one.
+	// NoOp reports whether output 0 equals input 0 bit for bit. It is called only if type and
+	// shape agree, and not for Views, which then are always no-ops.
 	NoOp func(n *Node) bool
-	// Simplify gives what stands for the outputs with less work and the same
-	// bits, or nil: a pair of casts, a view of a view.
+	// Simplify returns cheaper replacements of the outputs with the same bits, or nil: for
+	// pairs of casts, or views of views.
 	Simplify func(b *Builder, n *Node) []*Value
-	// Unfold gives what stands for the outputs in pieces, or nil, where the node hides
-	// between them what a plan would rather keep than its inputs.
+	// Unfold replaces the node by several, or returns nil. It is for nodes with an internal
+	// value that is cheaper to keep for the backward pass than the inputs.
 	Unfold func(b *Builder, n *Node) []*Value
-	// Fuse sees this operator in pieces of which m.Node is the last. It gives
-	// what stands for that node's outputs, or nil; see Match.
+	// Fuse matches a pattern that this operator can replace and whose last node is m.Node.
+	// It returns the replacements of that node's outputs, or nil; see Match.
 	Fuse func(m *Match) []*Value
 
-	// Shrink lists what a node of the backward pass can do with less of, bit for
-	// bit: see Smaller. It may be empty for a node.
+	// Shrink lists inputs of a node of the backward pass that it can replace by a smaller
+	// extract, with the same bits; see Smaller.
 	Shrink func(n *Node) []Smaller
-	// Whole says between what the numbers of an output lie, if they are whole, by
-	// what is known of inputs. Index says it of an input: of other numbers the node
-	// makes an error. nil, or false: nothing is said.
+	// Whole returns the range of an output's numbers if they are integers, from what is known
+	// of the inputs. Index returns the range of an input's: the node fails for other numbers.
+	// nil, or false, is no information.
 	Whole func(n *Node, output int, of func(v *Value) (Whole, bool)) (w Whole, known bool)
 	Index func(n *Node, input int) (w Whole, known bool)
 
-	// Eval is what is true, written plainly. Fast is the CPU device's quick
-	// form; it must agree with Eval and must not depend on the worker count.
+	// Eval is the reference implementation. Fast is the CPU device's; it must agree with
+	// Eval and must not depend on the number of workers.
 	Eval, Fast func(c *Call)
-	// Scratch is the bytes Fast needs beside its outputs.
+	// Scratch is the bytes of workspace that Fast needs.
 	Scratch func(n *Node) Dim
-	// Lower says how the node runs on a device that runs kernels; see Lowering.
-	// nil: such a device leaves it to the processor.
+	// Lower lowers the node to kernels of a device; see Lowering. nil: the node runs on the
+	// CPU.
 	Lower func(l *Lowering)
 
-	// Flops prices one run; bytes moved come from the shapes.
+	// Flops is the work of one run; the bytes moved follow from the shapes.
 	Flops func(n *Node) Dim
-	// Reads is how many elements of an input a run reads; nil: all. A lookup
-	// reads the rows that it picks, not the table.
+	// Reads is how many elements of an input a run reads; nil: all. A lookup reads the
+	// selected rows, not the table.
 	Reads func(n *Node, input int) Dim
-	// Recompute says whether and how gladly the planner may run it again.
+	// Recompute says whether the planner may run the node again, and at what cost.
 	Recompute Class
-	// InPlace lists inputs whose bytes output 0 may be written over, if
-	// nobody reads them later and the sizes agree.
+	// InPlace lists inputs that output 0 may overwrite if their sizes agree and nobody reads
+	// them later.
 	InPlace []int
-	// Pointwise: there is one output, and an element of it depends on one element
-	// of each input, broadcast. Such nodes can run as one; see Chain.
+	// Pointwise: there is one output, each element of which depends on one element of each
+	// input, after broadcasting. Such nodes can be fused; see Chain.
 	Pointwise bool
-	// Elementwise: the same of operators on any types, which need not have kernels that
-	// run as one. What is Pointwise is Elementwise.
+	// Elementwise is Pointwise for operators on any types, which need not be fusible.
+	// Pointwise operators are elementwise.
 	Elementwise bool
 	// View: output 0 is input 0 under another shape; nothing runs.
 	View bool
-	// Overwrites gives, per output, the input that it replaces in place: the
-	// updated parameter is where the parameter was. nil for most operators.
+	// Overwrites is, for each output, the input that it overwrites: an updated parameter has
+	// the address of the parameter. nil for most operators.
 	Overwrites []int
-	// Running lists the inputs that hold running statistics.
+	// Running lists the inputs that are running statistics.
 	Running []Running
-	// Random: draws from the counter (seed, step, node, element).
+	// Random: the node draws random numbers, from the counter (seed, step, node, element).
 	Random bool
-	// Border: the forward pass is what this node needs, itself included; all
-	// else is the backward pass. A graph has one such node at most.
+	// Border: the forward pass consists of this node and the nodes that it depends on; the
+	// rest is the backward pass. A graph has at most one such node.
 	Border bool
 
-	// Pieces says that the operator computes in pieces what is then never there whole.
+	// Pieces says that the operator computes a large intermediate value in pieces, so that it
+	// never exists as a whole.
 	Pieces Pieces
-	// UsesRunning reports whether a node computes with its running statistics as they
-	// are, as a model does that is evaluated; nil: no node does.
+	// UsesRunning reports whether a node normalizes with its running statistics, as in
+	// evaluation; nil: no node does.
 	UsesRunning func(n *Node) bool
 
-	// Role marks the few operators that other stages build with.
+	// Role marks operators that other stages build with.
 	Role Role
-	// Optimizer is the name users give to an update rule. Its ports are
-	// param, grad, lr, scale, step, then one state for each slot; its outputs
-	// the new param and the new states. A negative scale leaves all as it is.
+	// Optimizer is the user-visible name of an update rule. Its inputs are param, grad, lr,
+	// scale, step, then one state per slot; its outputs the new param and the new states. A
+	// negative scale leaves everything unchanged.
 	Optimizer string
 
-	// OnlyCUDA: ONNX Runtime has the operator for CUDA and not for the processor.
+	// OnlyCUDA: ONNX Runtime has the operator for CUDA but not for the CPU.
 	OnlyCUDA bool
 
-	// Samples feed the conformance test; kernels documents their form.
+	// Samples are for the conformance test; package kernels documents their form.
 	Samples []string
-	// Tests is what tests must know of the operator beside that.
+	// Tests is further information for tests.
 	Tests Tests
 
 	in, out []Port
 	attrs   []AttrSpec
 }
 
-// Tests is what tests must know of an operator to test it; no stage reads it.
+// Tests is information that only tests read.
 type Tests struct {
-	// Work counts the operations of a run by walking over the elements of its tensors:
-	// another way than Flops to the same number. What an element takes is stated; which
-	// elements it is taken for is what is easily wrong: a reduction works on what it
-	// reads, a broadcast on what it writes.
+	// Work counts the operations of a run by iterating over tensors' elements, independently
+	// of Flops. It checks which elements are counted, which is easily wrong: a reduction's
+	// work depends on what it reads, a broadcast's on what it writes.
 	Work func(n *Node, in []*Tensor) int64
-	// NoScalars: the operator needs an axis, and has no input that could broadcast, so
-	// no sample has single numbers.
+	// NoScalars: the operator needs an axis and has no input that could broadcast, so no
+	// sample has scalars.
 	NoScalars bool
-	// Places: integers of input 1 say where elements are read or written, one by one or
-	// by a last dim of them. Some sample has a place twice.
+	// Places: input 1 has indices at which elements are read or written. Some sample has a
+	// duplicate index.
 	Places Places
-	// NotPointwise is why an operator is not Pointwise though its kernels are.
+	// NotPointwise says why an operator is not Pointwise although its kernels are.
 	NotPointwise string
-	// Large are samples of what small operands do not show: operands laid out anew,
-	// sums in parts.
+	// Large are samples for what small operands do not exercise, such as packed operands
+	// and split reductions.
 	Large []string
-	// Pieces are samples whose operands have more than 4 KiB, which devices that show a
-	// kernel no more than that do in pieces.
+	// Pieces are samples with operands of more than 4 KiB, to test devices whose binding
+	// range is limited to that.
 	Pieces []string
 }
 
-// Places is how integers name places.
+// Places is the form of indices.
 type Places uint8
 
-// The ways to name a place.
+// The forms of indices.
 const (
 	NoPlaces    Places = iota
-	PlaceEach          // each is one
-	PlaceTuples        // each row of the last dim is one
+	PlaceEach          // each integer is an index
+	PlaceTuples        // each row of the last dim is an index
 )
 
-// Smaller is a form of a node that reads an extract of an input instead of the
-// input, which then need not be kept: the signs of an activation for its
-// gradient, the places of the greatest elements for a pool's. Both parts build
-// nodes.
+// Smaller is a variant of a node that reads an extract of an input, so that the input need not
+// be kept: the signs of an activation for its gradient, the argmax of a pooling's windows.
+// Keep and Read build nodes.
 type Smaller struct {
 	Input int
 	// Keep makes the extract from x, the input.
 	Keep func(b *Builder, x *Value) *Value
-	// Read gives what stands for the node's outputs, with the node's inputs as
-	// they are in b's graph; in[Input] is nil.
+	// Read builds the replacements of the node's outputs. in is the node's inputs in b's
+	// graph, with in[Input] nil.
 	Read func(b *Builder, in []*Value, kept *Value) []*Value
 }
 
-// Running is an input that holds a running statistic, and the output that is its next
-// value in training. Sample builds the next value by the statistic of the sample, as
-// PyTorch's variance is, where the output is by that of the batch; nil where they are one.
+// Running is an input that is a running statistic, and the output with its next value in
+// training. Sample builds the next value with the unbiased variance, as PyTorch does, if the
+// output uses the biased one; nil if they agree.
 type Running struct {
 	In, Out int
 	Sample  func(b *Builder, n *Node) *Value
 }
 
-// Whole says of all numbers of a value that they are whole and in [Lo, Hi], and
-// that no zero among them is negative.
+// Whole says that all numbers of a value are integers in [Lo, Hi] and not negative zeros.
 type Whole struct {
 	Lo, Hi int64
 	Why    string
 }
 
-// Class is the planner's licence to run a node again.
+// Class says whether the planner may recompute a node.
 type Class uint8
 
 // The recompute classes.
 const (
-	Never Class = iota // updates and whatever has effects
-	Heavy              // matrix products, convolutions: possible but dear
-	Cheap              // bandwidth-bound: normally worth repeating
+	Never Class = iota // updates and other side effects
+	Heavy              // expensive: matrix products, convolutions
+	Cheap              // bandwidth-bound: usually worth recomputing
 )
 
 // String is the class as ops prints it.
 func (c Class) String() string { return [...]string{"never", "heavy", "cheap"}[c] }
 
-// Role names what another stage needs an operator for.
+// Role is what other stages need an operator for.
 type Role uint8
 
 // The roles.
@@ -211,30 +208,30 @@ const (
 	RoleClip               // (max norm, gradients…) → factor ≤ 1 for all of them
 	RoleCount              // (step, scale?) → step + 1, in place; step if the scale is negative
 	RoleScale              // (value, factor) → product with a scalar
-	RoleLossSeed           // (loss scale) → the loss's gradient by itself, of attributes to and rank
-	RoleUnscale            // (loss scale, factor?, gradients…) → factor ≥ 0 that takes the scale off, or −1: no update
+	RoleLossSeed           // (loss scale) → the initial gradient, with type and rank by attributes to and rank
+	RoleUnscale            // (loss scale, factor?, gradients…) → factor ≥ 0 that undoes the scale, or −1 to skip the update
 	RoleNextLossScale      // (loss scale, good updates, factor) → both for the next update, in place
-	RoleBranch             // (condition, value, value) → the first where it holds, else the second
-	RoleStack              // values of one type and shape → all of them along a new first dim
-	RoleElement            // (value, place) → what is there along dim 0, or attribute axis
+	RoleBranch             // (condition, value, value) → the first value if true, else the second
+	RoleStack              // values of one type and shape → their concatenation along a new first dim
+	RoleElement            // (value, index) → the element along dim 0, or attribute axis
 	RoleBorder             // (results…) → the gradients that the user gives for those without a mark; see Op.Border
-	RoleChain              // (what the steps read…) → those of their values that results names; see Chain
-	RoleCast               // (value) → the value in the type that attribute to names
-	RolePackFloat8         // (value) → the value in 8 bits, and a power of two for each block of them
-	RoleUnpackFloat8       // (both of those) → the value in the type that attribute to names
+	RoleChain              // (inputs of the steps…) → the values named by attribute results; see Chain
+	RoleCast               // (value) → the value in the type of attribute to
+	RolePackFloat8         // (value) → 8-bit floats, and a power of two per block
+	RoleUnpackFloat8       // (both of those) → the value in the type of attribute to
 )
 
-// Pieces is what an operator computes in pieces, and again for the backward pass. Such
-// operators stand for others only in forms of a step that settings or the planner
-// choose: package planner/forms has a row for each kind.
+// Pieces is what an operator computes in pieces, which it recomputes in the backward pass. Such
+// operators replace others only in forms of a step that settings or the planner choose: package
+// planner/forms has a row for each kind.
 type Pieces uint8
 
 // The kinds of pieces.
 const (
 	NoPieces         Pieces = iota
-	LossInChunks            // a loss and the product under it, some rows at a time; the bits are those of the operators
-	AttentionInRows         // attention, some queries at a time; the bits are those of the operators
-	AttentionInTiles        // attention, some queries and some keys at a time, which rounds otherwise
+	LossInChunks            // a loss and the matrix product before it, in blocks of rows; same bits
+	AttentionInRows         // attention in blocks of queries; same bits
+	AttentionInTiles        // attention in blocks of queries and keys; rounds differently
 )
 
 // Port is one input or output.
@@ -277,7 +274,7 @@ type Attr struct {
 	Value any
 }
 
-// A is attributes as rules write them; int and float32 are taken too.
+// A is attributes as rules write them; values may also be int and float32.
 type A map[string]any
 
 // Ports returns the declared inputs and outputs.
@@ -286,7 +283,7 @@ func (op *Op) Ports() (in, out []Port) { return op.in, op.out }
 // AttrSpecs returns the declared attributes.
 func (op *Op) AttrSpecs() []AttrSpec { return op.attrs }
 
-// FullName is the name with the domain in front, if there is one.
+// FullName is the name, prefixed by the domain if there is one.
 func (op *Op) FullName() string { return fullName(op.Domain, op.Name) }
 
 func fullName(domain, name string) string {
@@ -315,8 +312,7 @@ type Library struct {
 
 type opKey struct{ domain, name string }
 
-// Define adds an operator. A malformed declaration is our own mistake and
-// panics.
+// Define adds an operator. It panics on a malformed declaration, which is a bug.
 func (lib *Library) Define(op Op) *Op {
 	o := &op
 	o.in, o.out = parsePorts(o, o.In), parsePorts(o, o.Out)
@@ -341,7 +337,7 @@ func (lib *Library) Define(op Op) *Op {
 	return o
 }
 
-// With is the library with other definitions of some of its forms.
+// With is the library with some forms redefined.
 func (lib *Library) With(forms ...Op) *Library {
 	other := &Library{maps.Clone(lib.ops), maps.Clone(lib.roles), maps.Clone(lib.optimizers)}
 	for _, form := range forms {
@@ -352,8 +348,7 @@ func (lib *Library) With(forms ...Op) *Library {
 	return other
 }
 
-// Find returns the form of an operator that holds in an opset, or nil.
-// Opset 0 asks for the newest.
+// Find returns an operator's form in an opset, or nil. Opset 0 is the newest.
 func (lib *Library) Find(domain, name string, opset int) *Op {
 	if domain == "ai.onnx" {
 		domain = ""
@@ -382,7 +377,7 @@ func (lib *Library) Optimizers() []string {
 	return names
 }
 
-// All lists the operators by domain, name and falling Since.
+// All lists the operators by domain, name and descending Since.
 func (lib *Library) All() []*Op {
 	var all []*Op
 	for _, forms := range lib.ops {
@@ -487,7 +482,7 @@ func (k AttrKind) String() string {
 	return "attribute"
 }
 
-// list turns attributes as written by a rule into sorted ones.
+// list converts and sorts a rule's attributes.
 func (a A) list() []Attr {
 	if len(a) == 0 {
 		return nil
@@ -514,15 +509,14 @@ func (a A) list() []Attr {
 	return out
 }
 
-// Call is one run of an operator on tensors. Outputs have their shapes and
-// bytes; Eval fills them.
+// Call is one run of an operator on tensors. Outputs are allocated; Eval fills them.
 type Call struct {
 	Node    *Node
 	In, Out []*Tensor // nil where omitted
 	Scratch []byte
-	// Parallel runs f over [0, n) in ranges. How the ranges fall may differ
-	// from machine to machine, so f must compute each item by itself.
+	// Parallel runs f over [0, n) in ranges, which differ between machines, so f must compute
+	// each item independently.
 	Parallel func(n, grain int, f func(lo, hi int))
-	// Seed and Step key the counter of random operators.
+	// Seed and Step are part of the counter of random operators.
 	Seed, Step uint64
 }

@@ -1,13 +1,13 @@
 package graph
 
-// Outline is a training program as its file spells it: every node under its
-// own name, operator form and domain, nothing folded, rewritten or inferred
-// beyond what the file records. ONNX Runtime's clusters are defined on it, and
-// a program that is to be written back node for node is edited in it.
+// Outline is a training program exactly as its file has it: every node with its name, operator
+// form and domain, and nothing folded, rewritten or inferred beyond what the file records. ONNX
+// Runtime's clusters are defined on it, and programs that are written back node for node are
+// edited in it.
 type Outline struct {
 	Nodes   []OutlineNode
 	Values  map[string]OutlineValue // type and shape of the values that have them
-	Inputs  []string                // fed values and weights alike: what no node makes
+	Inputs  []string                // values that no node makes: inputs and weights
 	Outputs []string
 }
 
@@ -17,7 +17,7 @@ type OutlineNode struct {
 	Since            int // first opset whose form of the operator this is
 	Inputs, Outputs  []string
 	Attrs            []Attr
-	// Of is the place in Nodes of the node this is a copy of, or −1.
+	// Of is the index in Nodes of the node that this is a copy of, or −1.
 	Of int
 }
 
@@ -25,9 +25,9 @@ type OutlineNode struct {
 type OutlineValue struct {
 	Type  DType
 	Shape Shape
-	// Spelled is the dims as the file writes them; "" for one that has neither
+	// Spelled is the dims as written in the file; "" for one that has neither
 	// a number nor a name. nil if there is no file.
 	Spelled []string
-	// Known says that there is a shape, be it that of a scalar.
+	// Known says that the shape is known, as an empty Shape may be a scalar's.
 	Known bool
 }

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Parse reads the text form. Types on the left of a node may be left out;
-// where they stand they must be what the operator infers. Errors name line
-// and column.
+// Parse reads the text form. Types on the left of a node may be left out, and must else
+// be those that the operator infers. Errors name line and column.
 func Parse(lib *Library, src string) (g *Graph, err error) {
 	l := &lexer{src: src}
 	p := &parser{lexer: l, b: NewBuilder(New(lib, ""))}
@@ -104,7 +103,7 @@ func (p *parser) statement() {
 	p.assignment()
 }
 
-// nodeNamed is the node of a name, the last if there are several.
+// nodeNamed is the node with a name, the last if there are several.
 func (p *parser) nodeNamed() *Node {
 	at, name := p.tok, p.name()
 	for _, n := range slices.Backward(p.b.Graph.Nodes) {
@@ -341,7 +340,7 @@ func (p *parser) attr() any {
 	return p.number()
 }
 
-// emptyList is the list that [] stands for, which only the declaration tells.
+// emptyList is the value of [], whose type only the attribute's declaration tells.
 func emptyList(s *AttrSpec) any {
 	switch {
 	case s != nil && s.Kind == AttrFloats:
@@ -361,7 +360,7 @@ func (p *parser) number() any {
 	return p.float(at, s)
 }
 
-// literal is a number as it is written.
+// literal is a number's text.
 func (p *parser) literal() string {
 	sign := ""
 	if p.tok.is("-") || p.tok.is("+") {

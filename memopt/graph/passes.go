@@ -10,52 +10,52 @@ import (
 	"memopt/memopt/stop"
 )
 
-// passes is how a graph is cleaned up, in running order. Each leaves a graph
-// that Check passes, computes the same and has the same results by name.
+// passes lists the passes of Clean in running order. Each leaves a graph that passes Check,
+// computes the same, and has results of the same names.
 var passes = []cleanup{
-	{"dead", deadNodes, "what nobody needs is not computed"},
-	{"shapes", foldShapes, "chains that only compute shapes are formulas"},
-	{"no-ops", noOps, "an output that is the input needs no node"},
-	{"unfold", unfold, "an operator that hides what a plan would keep is its pieces"},
-	{"simplify", simplify, "pairs of casts and of views are one or none"},
-	{"constants", foldConstants, "what depends on constants alone is computed once, if bytes do not grow"},
-	{"common", common, "what is computed twice alike is computed once"},
-	{"fuse", fuse, "an operator in pieces is one node, whose gradient keeps less"},
+	{"dead", deadNodes, "removes nodes whose results are not used"},
+	{"shapes", foldShapes, "replaces computations of shapes by formulas"},
+	{"no-ops", noOps, "removes nodes whose output is their input"},
+	{"unfold", unfold, "splits nodes with an internal value that is cheaper to keep than their inputs"},
+	{"simplify", simplify, "reduces pairs of casts and of views"},
+	{"constants", foldConstants, "folds constants, if that takes no more bytes"},
+	{"common", common, "merges nodes that compute the same"},
+	{"fuse", fuse, "fuses nodes into one whose gradient keeps less"},
 }
 
-// passOrder is what must stand before what, and why.
+// passOrder lists which pass must run before which, and why.
 var passOrder = [][3]string{
-	{"dead", "no-ops", "an output that nobody reads is left out, and only then is the rest of a node a no-op"},
-	{"dead", "fuse", "a dead reader is a reader"},
-	{"shapes", "constants", "a shape that is a formula has no numbers yet"},
-	{"no-ops", "common", "the same behind an Identity looks like another"},
-	{"no-ops", "fuse", "an Identity between two pieces hides one from the other"},
+	{"dead", "no-ops", "a node may be a no-op only after an unused output is omitted"},
+	{"dead", "fuse", "a dead reader prevents a match"},
+	{"shapes", "constants", "shapes that are formulas have no numbers to fold"},
+	{"no-ops", "common", "equal nodes may differ by an Identity before an input"},
+	{"no-ops", "fuse", "an Identity between two pieces prevents a match"},
 	{"simplify", "fuse", "so does a pair of casts"},
-	{"unfold", "fuse", "what was hidden may be a piece of another"},
+	{"unfold", "fuse", "the parts may be pieces of a pattern"},
 	{"constants", "common", "folded constants may be equal"},
-	{"constants", "fuse", "the factor of a scale may be computed, as the root of another"},
-	{"common", "fuse", "exporters write x - mean twice; a piece has one maker"},
+	{"constants", "fuse", "the factor of a scale may be computed, as the square root of a constant"},
+	{"common", "fuse", "exporters compute x - mean twice, but a pattern has it once"},
 }
 
 type cleanup struct {
 	name string
-	run  func(*Graph, CleanOptions) map[string]int // operators of new nodes
+	run  func(*Graph, CleanOptions) map[string]int // counts operators of new nodes
 	why  string
 }
 
 // CleanOptions says what Clean may do.
 type CleanOptions struct {
-	// Fuse picks the operators that may stand for pieces; nil fuses nothing,
-	// and then the graph gives the same bits as before.
+	// Fuse selects the operators that may replace patterns; nil fuses nothing, so that
+	// results keep their bits.
 	Fuse func(*Op) bool
 	// Unfold says that there will be a backward pass: see Op.Unfold.
 	Unfold bool
-	// Cleaned says that the graph was cleaned before, with other operators to fuse: Clean
-	// begins with fusing, and is done if that finds nothing.
+	// Cleaned says that the graph was cleaned before with other operators to fuse: Clean
+	// starts with fusing, and returns if that finds nothing.
 	Cleaned bool
-	// Context ends Clean, which polls it as package stop says; nil is none.
+	// Context cancels Clean; see package stop. nil is none.
 	Context context.Context
-	// After is called behind every pass: tests look at the graph there.
+	// After is called after every pass, for tests.
 	After func(pass string)
 }
 
@@ -65,10 +65,10 @@ type Report struct {
 	Passes        []PassReport
 }
 
-// PassReport is one pass in all rounds.
+// PassReport sums up a pass over all rounds.
 type PassReport struct {
 	Name, Why string
-	Gone      int    // how many nodes there are less
+	Gone      int    // net number of nodes removed
 	Made      []Made // by operator
 }
 
@@ -84,7 +84,7 @@ func init() {
 	}
 }
 
-// checkOrder holds the table against what its order must be.
+// checkOrder checks passes against passOrder.
 func checkOrder(passes []cleanup, order [][3]string) error {
 	at := map[string]int{}
 	for i, p := range passes {
@@ -106,7 +106,7 @@ func checkOrder(passes []cleanup, order [][3]string) error {
 	return nil
 }
 
-// Clean runs the passes, round after round until none finds anything. Names of
+// Clean runs the passes in rounds until none finds anything. Names of
 // inputs, results and parameters stay.
 func (g *Graph) Clean(o CleanOptions) Report {
 	r := Report{Before: len(g.Nodes)}
@@ -147,7 +147,7 @@ func (g *Graph) Clean(o CleanOptions) Report {
 	return r
 }
 
-// Then is what was done where the graph was cleaned once more.
+// Then adds the report of another Clean of the same graph.
 func (r Report) Then(more Report) Report {
 	r.Passes, r.After = slices.Clone(r.Passes), more.After
 	for i, p := range more.Passes {
@@ -168,7 +168,7 @@ func inOrder(made map[string]int) (all []Made) {
 	return all
 }
 
-// String is a table of the passes that did something.
+// String is a table of the passes that changed the graph.
 func (r Report) String() string {
 	if r.Passes == nil {
 		return "no pass has run, the graph is as it was read\n"

@@ -200,8 +200,8 @@ output y
 	if r.Before != 5 || r.After != 2 || len(g.Nodes) != 2 {
 		t.Errorf("%d nodes, then %d\n%s", r.Before, r.After, g)
 	}
-	want := `no-ops        -1 nodes  an output that is the input needs no node
-fuse          -2 nodes  an operator in pieces is one node, whose gradient keeps less
+	want := `no-ops        -1 nodes  removes nodes whose output is their input
+fuse          -2 nodes  fuses nodes into one whose gradient keeps less
                         1 × Sub
                         1 × Twist
 all            5 nodes, now 2

@@ -69,7 +69,7 @@ func (n *Node) String() string {
 }
 
 type printer struct {
-	w interface { // which keeps its errors to itself
+	w interface { // a bufio.Writer or strings.Builder: errors need no checks
 		io.StringWriter
 		io.ByteWriter
 	}
@@ -89,7 +89,7 @@ func name(s string) string {
 	return quote(s)
 }
 
-// quote is strconv.Quote, which takes long; nearly all names need no more than quotes.
+// quote is a faster strconv.Quote for the usual names, which need no escapes.
 func quote(s string) string {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -119,7 +119,7 @@ func (p *printer) definition(v *Value) {
 	p.w.WriteByte('\n')
 }
 
-// contents is a constant's numbers, if they are few, else the word data.
+// contents is a constant's numbers if they are few, else the word data.
 func (v *Value) contents() string {
 	if v.Ints != nil {
 		return braces(len(v.Ints), func(i int) string { return v.Ints[i].String() })
@@ -184,8 +184,7 @@ func (p *printer) node(n *Node) {
 	p.w.WriteByte('\n')
 }
 
-// call is a node's operator with inputs, under the names they are to have, and
-// attributes.
+// call prints a node's operator, its inputs under the given names, and its attributes.
 func (p *printer) call(n *Node, named func(*Value) string) {
 	p.w.WriteString(n.Op.FullName())
 	p.w.WriteByte('(')
@@ -242,7 +241,7 @@ func attrText(v any) string {
 	panic("graph: attribute of unknown kind")
 }
 
-// floatText always shows a point or an exponent, so that the kind is seen.
+// floatText always has a point or an exponent, to be told from an integer.
 func floatText(x float64) string {
 	s := strconv.FormatFloat(x, 'g', -1, 64)
 	if strings.ContainsAny(s, ".eEIN") { // Inf and NaN are floats by themselves

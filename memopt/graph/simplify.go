@@ -2,13 +2,12 @@ package graph
 
 import "context"
 
-// simplify lets operators say the same with less: a pair of casts, a view of a
-// view.
+// simplify applies operators' Simplify rules: pairs of casts, views of views.
 func simplify(g *Graph, o CleanOptions) map[string]int {
 	return g.rewriteEach(o.Context, func(op *Op) func(*Builder, *Node) []*Value { return op.Simplify })
 }
 
-// rewriteEach puts in the place of each node what a facet of its operator gives, if it does.
+// rewriteEach replaces each node by the result of one of its operator's rules, if any.
 func (g *Graph) rewriteEach(ctx context.Context, facet func(*Op) func(*Builder, *Node) []*Value) map[string]int {
 	e := newEdit(ctx, g)
 	e.each(func(n *Node) []*Value {

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Tensor is actual numbers: little-endian bytes in row-major order. Its bytes
-// may lie in an arena; whoever made it says how long they live.
+// Tensor is the contents of a value: little-endian bytes in row-major order. They may be in
+// an arena, and live as long as its maker documents.
 type Tensor struct {
 	Type  DType
 	Shape []int
@@ -21,7 +21,7 @@ func NewTensor(t DType, shape ...int) *Tensor {
 	for _, d := range shape {
 		n *= d
 	}
-	// Eight-byte words, so that every element type is aligned.
+	// Allocate 8-byte words to align every element type.
 	words := make([]uint64, (n+7)/8)
 	var b []byte
 	if len(words) > 0 {
@@ -45,8 +45,8 @@ func TensorOf[E Elem](t DType, data []E, shape ...int) *Tensor {
 	return x
 }
 
-// View is the tensor's elements as a Go slice over the same bytes. E must be
-// as wide as the element type; float16 and bfloat16 are seen as uint16.
+// View is the tensor's elements as a Go slice over the same bytes. E must have the size of
+// the element type; float16 and bfloat16 are viewed as uint16.
 func View[E Elem](x *Tensor) []E {
 	var e E
 	if int64(unsafe.Sizeof(e)) != x.Type.Size() {
@@ -62,8 +62,8 @@ func View[E Elem](x *Tensor) []E {
 	return unsafe.Slice((*E)(p), len(x.Bytes)/int(unsafe.Sizeof(e)))
 }
 
-// Aligned is the tensor, or a copy of it, whose elements View can show: those of a file
-// lie at any address.
+// Aligned is the tensor, or a copy of it that is aligned for View, as data in a file may be at
+// any address.
 func (x *Tensor) Aligned() *Tensor {
 	if len(x.Bytes) == 0 || uintptr(unsafe.Pointer(&x.Bytes[0]))%8 == 0 {
 		return x
@@ -136,8 +136,7 @@ func (x *Tensor) Int(i int) int64 {
 	return int64(x.Float(i))
 }
 
-// SetFloat writes element i from a float64, rounding to the element type; what
-// is too large for an 8-bit float becomes the largest.
+// SetFloat writes element i from a float64, rounding to the element type; 8-bit floats saturate.
 func (x *Tensor) SetFloat(i int, v float64) {
 	switch x.Type {
 	case Float32:
@@ -182,7 +181,7 @@ func (x *Tensor) SetInt(i int, v int64) {
 	}
 }
 
-// F16ToF32 widens an IEEE half.
+// F16ToF32 converts an IEEE half to float32.
 func F16ToF32(h uint16) float32 {
 	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10&0x1f), uint32(h&0x3ff)
 	switch exp {

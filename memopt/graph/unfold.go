@@ -1,6 +1,6 @@
 package graph
 
-// unfold puts operators in pieces, where those can be kept better.
+// unfold splits operators by their Unfold rules.
 func unfold(g *Graph, o CleanOptions) map[string]int {
 	if !o.Unfold {
 		return nil
