@@ -21,7 +21,7 @@ type Graph struct {
 	Values  []*Value
 	Inputs  []*Value // fed in every step
 	Outputs []*Value
-	Loss    *Value   // one of Outputs, if the graph has a loss
+	Loss    *Value // one of Outputs, if the graph has a loss
 	Updates []Update
 	Grads   []Grad
 	Holds   []Hold
