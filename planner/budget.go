@@ -73,8 +73,8 @@ func withinLimits(s *Prospect, limit int64, limited bool) (*candidate, error) {
 	return c, nil
 }
 
-// hopeless reports whether it is proven that no plan comes to what the request asks for, of those that have to fit in
-// limit bytes too, if they are limited, and may cost so much extra; or whether it looks so at a glance.
+// hopeless reports whether it is proven that no plan within a limit, if there is one, and for at most so much extra cost
+// comes to what is of worth; or, if a glance is enough, whether one quick solve finds none.
 func (s *Prospect) hopeless(w Worth, limit int64, limited bool, most float64) bool {
 	v := s.solver
 	if w == (Worth{}) {
@@ -106,7 +106,8 @@ func (s *Prospect) last(limit int64) *candidate {
 	return lows[len(lows)-1]
 }
 
-// lastSoon is the lowest plan without the descent to it, where that takes long or hardly leads any lower; or nil.
+// lastSoon is the lowest plan that is found without a descent, where a descent would take long or hardly lead lower; else
+// nil.
 func (s *Prospect) lastSoon(limit int64) *candidate {
 	v := s.solver
 	n, floor := v.operators(), v.floor
@@ -129,8 +130,8 @@ func (s *Prospect) lastSoon(limit int64) *candidate {
 	return c
 }
 
-// shares are the parts of the plain arena that the lowest plan within a cost is looked for at; so many below where any
-// plan is found, the cheapest is looked for.
+// shares is how many parts of the plain arena there are, at which the lowest plan within a cost is looked for. The lowest
+// part with any plan is found first, and then the cheapest plans are looked for from closer parts below it.
 const (
 	shares = 8 * gridLimits
 	closer = 16

@@ -30,9 +30,7 @@ type facts struct {
 func arena(place *graph.Value) bool { return place.Kind == graph.Computed }
 
 // placed reports whether lives get places: else the step runs under an allocator of its own.
-func (f *facts) placed() bool {
-	return !slices.ContainsFunc(f.g.Recorded, func(r graph.Recorded) bool { return r.Name == graph.Allocator })
-}
+func (f *facts) placed() bool { return !allocated(f.g) }
 
 func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 	f = &facts{g: g, r: r, bytes: make([]int64, len(g.Values)), shapes: make([][]int, len(g.Values)),

@@ -138,9 +138,9 @@ func (v *solver) fully(limit int64) (c *candidate) {
 	return c
 }
 
-// find is a plan within limit that costs less than some other or about as much, and infinity; or nil, and what all plans
-// cost at least that would be found, if that is as much. A tighter plan that is cheaper than a looser one that could
-// not be placed is chance, and is not taken, so that none needs to be placed that costs too much.
+// find looks for a plan within a limit that costs less than other, or hardly more. If there is none, found.from is the
+// cost, other or above, from which on plans were not placed. A tighter plan that is cheaper than a looser one that could
+// not be placed is rejected: it would break monotonicity.
 func (v *solver) find(limit int64, other float64) found {
 	f := v.by(usual, limit, math.Inf(1), other)
 	f.least, _ = v.least(limit)
@@ -155,7 +155,7 @@ func (v *solver) at(limit int64, most float64, w way) *candidate {
 	return v.by(w, limit, most, 0).plan
 }
 
-// by is at by some way of solving, or find if other is not 0.
+// by does the work of at and of find, for which other is not 0.
 func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 	f.from = math.Inf(1)
 	top := v.m.useful(limit)
@@ -163,7 +163,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 	if v.operators() > nestedProgram {
 		aim -= limit / nestedLoss
 	}
-	whole := false              // the top itself was aimed at
+	whole := false              // whether the top itself was aimed at
 	unplaced := 0.0             // the cost of the last plan that was not placed
 	var missed recompute.Answer // that plan
 	for i := range placings {
@@ -217,7 +217,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 	return f
 }
 
-// lower solves a limit that is hardly below that of a plan that was not placed. That plan may lead to one as good.
+// lower solves a limit that is a little below that of a plan which could not be placed, first by repairs of that plan.
 func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.Answer, bool) {
 	if !w.rough() {
 		if a, ok := v.solve(limit, recompute.Ask{Effort: recompute.Sketch, From: &missed, Only: true}); ok {
@@ -227,8 +227,8 @@ func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.A
 	return v.solve(limit, w.Ask)
 }
 
-// between is the cheapest plan within a limit that is found between one that is and one that missed it when it was
-// placed, halfway each time.
+// between bisects the peaks between those of a plan that was placed within a limit and of a cheaper one that was not, and
+// is the cheapest plan that it places.
 func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answer, times int) *candidate {
 	low, high := c.t.peak, missed.Peak
 	for range times {
@@ -251,9 +251,9 @@ func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answ
 	return c
 }
 
-// placedSoon is what is placed at once: the plan of an answer, or one for an aim below that costs about as much, where
-// both are so near their bounds that they were found soon, too. A search for places within the last bytes takes longer
-// than all of that.
+// placedSoon places the plan of an answer without a search for places, or else that of a lower aim, if it costs about the
+// same. It is for answers near their bounds, which are found so soon that another takes less time than a search for
+// places within the last bytes.
 func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool) {
 	if w.rough() || a.Extra > a.Bound+soon*v.m.total {
 		return nil, false
@@ -267,15 +267,15 @@ func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *c
 	return nil, false
 }
 
-// placed is the plan of an answer whose lives have places, and whether those are within a limit. A search for them may
-// look at so much.
+// placed is the plan of an answer with places for its lives, and whether these are within a limit. looks bounds the search
+// for them.
 func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidate, fits bool) {
 	c, fits = v.m.place(v.candidate(a, limit), limit, looks)
 	c.answer, c.answer.Launches = a, nil
 	return c, fits
 }
 
-// descend is plans from the first, which is the lowest that a grid limit has, down to the floor.
+// descend is plans between first, that of the lowest grid limit that has one, and the floor.
 func (v *solver) descend(first *candidate) (all []*candidate) {
 	floor, n, lowest := v.floor, v.operators(), first.placed.Height
 	add := func(c *candidate) bool {
@@ -304,8 +304,8 @@ func (v *solver) descend(first *candidate) (all []*candidate) {
 	return all
 }
 
-// surely is the plan with the lowest peak that is found, whatever it costs, or nil. Where the peak is below some arena
-// it is worth some effort to place it there.
+// surely is the plan with the lowest peak that is found, whatever it costs, or nil. If that peak is below some arena and
+// the first placement is not, the lowest placement is searched for.
 func (v *solver) surely(below int64) *candidate {
 	if !v.sought {
 		v.lowest, v.sought = v.lowestFound(v.floor), true
@@ -348,8 +348,8 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 	return v.under(*found, v.m.align(floor))
 }
 
-// under leads from a plan to lower ones, each a little below the one before, down to the floor. Plans found for limits
-// far below are no lower: from a plan at hand repairs lead farther.
+// under repairs a plan to lower ones, each a little below the one before, down to the floor. That leads farther than
+// solving limits far below.
 func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
 		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
@@ -365,8 +365,8 @@ func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	return &a
 }
 
-// stair is limits on the way down to a floor, each a width below what the last plan takes. Where one has no plan those
-// that follow are closer, a few times.
+// stair is the limits of a descent to a floor, each a width below what the last plan takes. Where one has no plan the
+// width is halved, a few times.
 type stair struct {
 	height, floor, width int64
 	halved               int // how often the width was

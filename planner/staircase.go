@@ -40,9 +40,9 @@ const (
 
 // limits are the questions of a staircase, which a *solver answers.
 type limits interface {
-	// least bounds what a plan within a limit costs, and tells whether there may be one; early is that as it was at
-	// first, so that it does not depend on what was asked. excludes reports whether it is known at once that nothing
-	// costs less.
+	// least is a bound of what plans within a limit cost, and whether there may be any. early is the first such bound,
+	// which does not depend on what was asked before. excludes reports whether it is already known that no plan costs
+	// less than so much.
 	least(limit int64) (cost float64, may bool)
 	early(limit int64) (cost float64, may bool)
 	excludes(limit int64, cost float64) bool
@@ -58,9 +58,9 @@ type limits interface {
 	wide(cost, bound float64) bool
 }
 
-// found is what solving found for a limit: a plan or nil, and a bound for it and all below. Without a plan, what might
-// be found for it costs from so much on: that is above what the caller asked for. Plans above were to be within the
-// limit, but their arenas are not.
+// found is what solving found for a limit: a plan or nil, and least, a bound for this limit and all below it. If there
+// is no plan, others for the limit cost from or more, which is no less than the caller asked for. above are plans that
+// were solved for the limit, but whose arenas are above it.
 type found struct {
 	plan  *candidate
 	above []*candidate
@@ -286,10 +286,10 @@ func (s *staircase) has(k int64) bool {
 	return s.onGrid(k) != nil
 }
 
-// bottom is the plans below all grid limits that have one, highest first, each dearer than the one before it; the first
-// is that of the lowest of those limits. They do not depend on any limit, and what is cheaper than the first is none of
-// them: so the plan of a limit costs no less than those of higher ones here, too. There is none if no grid limit is as
-// low as those that are taken to have one.
+// bottom is the plan of the lowest grid limit that has one, and plans below it, by falling height. They do not depend on
+// the limit that is asked for. A plan that is not cheaper than one below it is dropped, and so is one that is cheaper than
+// the first: so less memory never costs less here, too. There is none if the lowest grid limit that should have a plan has
+// none.
 func (s *staircase) bottom() []*candidate {
 	if s.lows != nil {
 		return s.lows

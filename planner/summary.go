@@ -85,8 +85,8 @@ func (m *model) candidateOf(steps []Step, by string) *candidate {
 	return c
 }
 
-// into is a candidate in an arena of so many bytes, or as it was if it has no places there. Who was solved for that
-// room has: the lowest arena that is found without one may end above it.
+// into places a candidate in an arena of so many bytes if it is higher; if no such places are found, it is as it was. The
+// lowest arena that is found without a capacity may end above one that has places.
 func (m *model) into(c *candidate, room int64) *candidate {
 	if c.placed.Height <= room || c.t.peak > room {
 		return c
