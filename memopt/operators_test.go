@@ -92,8 +92,8 @@ func TestLoopOverBags(t *testing.T) {
 
 // TestLoopWantsSizes: what is missing is said with the flag that gives it.
 func TestLoopWantsSizes(t *testing.T) {
-	for name, want := range map[string]string{"bagmean_ts": "it has bags turns: their number must be known while the file is read; give bags a size (--dims bags=N)",
-		"bagmean": "whether there is a turn"} {
+	for name, want := range map[string]string{"bagmean_ts": "the number of iterations, bags, must be known while the file is read; give bags a size (--dims bags=N)",
+		"bagmean": "the condition of iteration"} {
 		_, err := Open("testdata/operators/"+name+".onnx", configs.Default())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)

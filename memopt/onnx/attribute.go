@@ -12,15 +12,14 @@ import (
 // attribute is an AttributeProto.
 type attribute struct {
 	name  string
-	ref   string // the attribute of the enclosing function that it stands for
-	value any    // as graph.Attr has it; nil if there is none
-	body  []byte // of a subgraph
-	home  *scope // where the names in the subgraph are looked up
+	ref   string // the attribute of the enclosing function that it refers to
+	value any    // as in graph.Attr; nil if there is none
+	body  []byte // a subgraph
+	home  *scope // scope of the names in the subgraph
 	bad   string // why it is not supported
 }
 
-// The kinds of attributes that graphs do not have, and the one that says
-// nothing.
+// The unspecified attribute type, and that of subgraphs.
 const (
 	kindUnknown = 0
 	kindGraph   = 5
@@ -111,7 +110,7 @@ func (r *reader) attribute(m *message, where func() string) attribute {
 	case kindUnknown:
 		missing()
 	default:
-		a.bad = "is of a kind that is not read"
+		a.bad = "has an unsupported type"
 		if k := otherKinds[kind]; k != "" {
 			a.bad = "is " + k
 		}
@@ -119,8 +118,7 @@ func (r *reader) attribute(m *message, where func() string) attribute {
 	return a
 }
 
-// resolve turns the attributes of a node into the graph's: references to the
-// enclosing function's attributes are followed. Complaints are about the node.
+// resolve converts the attributes of a node to the graph's. ok is false if one is unsupported.
 func (r *reader) resolve(s *scope, n *node) (attrs []graph.Attr, ok bool) {
 	ok = true
 	for i := range n.attrs {
@@ -149,8 +147,8 @@ func (r *reader) resolve(s *scope, n *node) (attrs []graph.Attr, ok bool) {
 	return attrs, ok
 }
 
-// bind replaces references by what the call of the enclosing function gives.
-// An attribute that is not given is as good as absent.
+// bind replaces references by the attributes of the enclosing function's call. Attributes that
+// the call does not set are removed.
 func (n *node) bind(s *scope) error {
 	kept := n.attrs[:0]
 	for _, a := range n.attrs {

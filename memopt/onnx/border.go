@@ -7,16 +7,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Files of ONNX Runtime's trainer hold a forward and a backward pass. A border,
-// a node of an operator that says so, ends the forward pass: that is what the
-// border needs, and all else is backward. The nodes themselves do not say, but
-// for a mark on some.
+// Files of ONNX Runtime's trainer have a forward and a backward pass, separated by a border: a
+// node of an operator with Op.Border. The forward pass is the border and the nodes that it
+// depends on; the rest is the backward pass. Nodes do not say which they are in, except for
+// marks on some.
 
-// gradSuffix ends the name of the gradient of the input before it.
+// gradSuffix is appended to an input's name to name its gradient.
 const gradSuffix = "_grad"
 
-// marks are attributes that exporters leave on nodes and no operator reads: the
-// pass that made the node, and the PyTorch function that it was.
+// marks are attributes of exporters that no operator reads: the pass that made the node, and
+// its PyTorch function.
 var marks = []string{"__backwardpass", "operator", "overload_name"}
 
 // withoutMarks drops the marks that the operator does not declare.
@@ -45,8 +45,8 @@ func (r *reader) border() *graph.Node {
 	return border
 }
 
-// borderFacts is what a border says: its inputs are the results of the forward
-// pass, the first that is one number the loss.
+// borderFacts derives outputs, loss and gradients from a border. Its inputs are the results of
+// the forward pass, and the first scalar one is the loss.
 func (r *reader) borderFacts(top *scope) {
 	border := r.border()
 	if border == nil {
@@ -74,8 +74,8 @@ func (r *reader) borderFacts(top *scope) {
 	}
 }
 
-// part gives the nodes around a border their phases and puts the forward pass in
-// front. A file of ours says the phases itself.
+// part sets the phases of nodes by the border and moves the forward pass to the front. Files
+// written by memopt have phases in their metadata.
 func (r *reader) part() {
 	border := r.border()
 	if _, ours := r.model.metadata[metaLoss]; ours || border == nil {

@@ -6,10 +6,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// DimOf reads a dim_param. Exporters write formulas (2*seq + 1, floor(s0/2)) and
-// names that are not identifiers (sequence-length, unk__12, N.1): what has no
-// spaces and only letters, digits and joining marks is one name, what parses is
-// a formula, and all else is a name too.
+// DimOf reads a dim_param. Exporters write formulas (2*seq + 1, floor(s0/2)) and names that
+// are not identifiers (sequence-length, unk__12, N.1). Text of only letters, digits and
+// connecting punctuation is a name; other text is a formula if it parses, else a name too.
 func DimOf(param string) graph.Dim {
 	if isName(param) {
 		return graph.Sym(param)
@@ -30,8 +29,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// paramOf is the dim_param that reads back as d: a plain name as it is, else the
-// formula.
+// paramOf is the dim_param for d: a name, or else the formula.
 func paramOf(d graph.Dim) string {
 	if names := d.Names(); len(names) == 1 && DimOf(names[0]).Equal(d) {
 		return names[0]

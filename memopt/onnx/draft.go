@@ -16,34 +16,34 @@ import (
 	"memopt/memopt/whole"
 )
 
-// Draft is a model's file taken apart by names, to be changed and written back: nodes, initializers,
-// opsets. What no field of it tells stays byte for byte. Nothing is inferred, and no operator need be known.
+// Draft is a parsed model file that can be changed and written back: nodes, initializers, opsets. Everything that
+// has no field here is copied byte for byte. Nothing is inferred, and operators need not be known.
 //
-// Numbers stay in the files, which are mapped until Close.
+// Weights stay in the files, which are mapped until Close.
 type Draft struct {
-	Opsets map[string]int // by domain, "" is ONNX's own; a domain that is added is written
+	Opsets map[string]int // by domain, "" is ONNX's own; domains may be added
 	Graph  *DraftGraph
 
 	file   string
-	beside string // a file that holds tensors of attributes
+	beside string // an external file with tensors of attributes
 	opsets map[string]int
 	rest   []byte // the model's other fields
 	r      *reader
 	mapped *weights.File
 }
 
-// DraftGraph is the main graph, or one in an attribute.
+// DraftGraph is the main graph or a subgraph.
 type DraftGraph struct {
 	Nodes   []*DraftNode
 	Tensors []*DraftTensor // initializers
 	Inputs  []DraftValue
 	Outputs []DraftValue
-	Infos   []DraftValue // what the file says of other values
+	Infos   []DraftValue // value_info of other values
 
 	rest []byte
 }
 
-// DraftValue is what a file says of a value. Type is graph.Invalid where it is no tensor of a graph's.
+// DraftValue is a ValueInfoProto. Type is graph.Invalid if it is not a tensor of a supported type.
 type DraftValue struct {
 	Name string
 	Type graph.DType
@@ -63,11 +63,11 @@ type DraftNode struct {
 type draftAttr struct {
 	name  string
 	body  []byte
-	graph *DraftGraph // of an attribute that is a graph
+	graph *DraftGraph // subgraph
 	list  []*DraftGraph
 }
 
-// DraftTensor is an initializer. Its numbers are Data, or what Write writes when their turn comes: Len bytes.
+// DraftTensor is an initializer. Its contents are Data, or the Len bytes that Write writes.
 type DraftTensor struct {
 	Name  string
 	Type  graph.DType
@@ -75,18 +75,18 @@ type DraftTensor struct {
 	Data  graph.Data
 	Write func(io.Writer) error
 
-	body []byte // as the file has it; nil if it is new
-	head []byte // of body: what is not the numbers
+	body []byte // message in the file; nil if new
+	head []byte // body without the contents
 	lazy func() (graph.Data, error)
 }
 
-// Len is how many bytes the numbers take.
+// Len is the size of the contents in bytes.
 func (t *DraftTensor) Len() int64 {
 	n, _ := byteSize(t.Shape, t.Type.Size())
 	return n
 }
 
-// Numbers are the tensor's bytes in the file; typed fields are decoded.
+// Numbers is the tensor's contents; typed fields are decoded.
 func (t *DraftTensor) Numbers() (graph.Data, error) {
 	if t.Data == nil && t.lazy != nil {
 		d, err := t.lazy()
@@ -98,7 +98,7 @@ func (t *DraftTensor) Numbers() (graph.Data, error) {
 	return t.Data, nil
 }
 
-// OpenDraft takes the model at path apart.
+// OpenDraft parses the model at path.
 func OpenDraft(ctx context.Context, path string) (d *Draft, err error) {
 	f, err := openModel(path)
 	if err != nil {
@@ -137,7 +137,7 @@ func OpenDraft(ctx context.Context, path string) (d *Draft, err error) {
 	return d, nil
 }
 
-// Close gives the files back.
+// Close unmaps the files.
 func (d *Draft) Close() {
 	for _, b := range d.r.blocks {
 		b.Drop()
@@ -149,10 +149,10 @@ func (d *Draft) Close() {
 	d.mapped.Close()
 }
 
-// Files are the paths of the model and of the external data that was looked at.
+// Files lists the paths of the model and of the external data that was read.
 func (d *Draft) Files() []string { return d.r.source.Files() }
 
-// Unchanged is an error if one of the files is another than it was when it was opened.
+// Unchanged returns an error if one of the files has changed since it was opened.
 func (d *Draft) Unchanged() error { return d.r.source.Unchanged() }
 
 func (d *Draft) graph(what string, b []byte) *DraftGraph {
@@ -247,7 +247,7 @@ func (d *Draft) attr(b []byte) *draftAttr {
 			}
 		}
 	}
-	if plain { // it can be read, then, when it is asked for
+	if plain { // check now that Attr can read it
 		d.r.attribute(d.r.message("an attribute", b), func() string { return "a node" })
 	}
 	return a
@@ -282,7 +282,7 @@ func (d *Draft) tensor(b []byte) *DraftTensor {
 	return out
 }
 
-// Attr is the value of an attribute, as graph.Attr has it; nil if the node has none of that name, or one of another kind.
+// Attr is the value of an attribute as in graph.Attr; nil if there is none, or if it is a graph.
 func (n *DraftNode) Attr(name string) any {
 	for _, a := range n.attrs {
 		if a.name == name && a.graph == nil && a.list == nil {
@@ -292,17 +292,17 @@ func (n *DraftNode) Attr(name string) any {
 	return nil
 }
 
-// SetAttr gives the node an attribute.
+// SetAttr adds an attribute.
 func (n *DraftNode) SetAttr(name string, value any) {
 	n.attrs = append(n.attrs, &draftAttr{name: name, body: appendAttr(nil, graph.Attr{Name: name, Value: value})})
 }
 
-// DropAttr takes an attribute away.
+// DropAttr removes an attribute.
 func (n *DraftNode) DropAttr(name string) {
 	n.attrs = slices.DeleteFunc(n.attrs, func(a *draftAttr) bool { return a.name == name })
 }
 
-// Same is a node of another operator with this one's attributes.
+// Same is a node of another operator with n's attributes.
 func (n *DraftNode) Same(domain, op, name string, inputs, outputs []string) *DraftNode {
 	return &DraftNode{Name: name, Domain: domain, Op: op, Inputs: inputs, Outputs: outputs, attrs: slices.Clone(n.attrs), rest: n.rest, r: n.r}
 }
@@ -316,7 +316,7 @@ func NewNode(op, name string, inputs, outputs []string, attrs ...graph.Attr) *Dr
 	return n
 }
 
-// Graphs are the graphs in the node's attributes, by the name of the attribute.
+// Graphs returns the subgraphs in the node's attributes, with the attributes' names.
 func (n *DraftNode) Graphs() (names []string, graphs []*DraftGraph) {
 	for _, a := range n.attrs {
 		if a.graph != nil {
@@ -333,7 +333,7 @@ func (n *DraftNode) Graphs() (names []string, graphs []*DraftGraph) {
 func (d *Draft) Save(path string, opts ...Option) error {
 	o := optionsOf(opts)
 	if d.beside != "" && !sameFolder(path, d.file) {
-		return fmt.Errorf("%s: numbers of attributes lie beside %s, in %s; write into that folder", path, d.file, quote(d.beside))
+		return fmt.Errorf("%s: attributes of %s are in the external file %s beside it; write to that folder", path, d.file, quote(d.beside))
 	}
 	extern := o.layout(path)
 	s, err := d.model(extern)
@@ -473,7 +473,7 @@ func (d *Draft) nodeStream(n *DraftNode) (*stream, error) {
 	return s, nil
 }
 
-// stream is the tensor's message. One that typed fields hold is left as it is, unless it goes to another file.
+// stream is the tensor's message. Typed fields are copied unless the contents go to another file.
 func (t *DraftTensor) stream(extern *layout) (*stream, error) {
 	s := &stream{}
 	outside := extern != nil && t.Type != graph.Invalid && t.Len() >= extern.from

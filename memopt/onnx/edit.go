@@ -12,21 +12,18 @@ import (
 	"memopt/memopt/stop"
 )
 
-// WriteEdited writes the model at from with its nodes as in an outline of it
-// that was edited, in the given order, to path. The outline's first nodes are
-// the file's, one for one; the rest are copies of them. Where inputs, outputs
-// or names differ, or an attribute was added, the node is changed; all else of
-// the file, down to what no outline tells, stays byte for byte. What copies
-// make is recorded beside the file's other values, with the type and shape of
-// what the original makes.
+// WriteEdited writes the model at from to path with its nodes as in an edited outline of
+// it, in the given order. The outline's first nodes are those of the file; the rest are
+// copies of them. Nodes are changed where inputs, outputs or names differ or attributes
+// were added; the rest of the file is copied byte for byte. Outputs of copies get a
+// value_info with the type and shape of the original's.
 //
-// One thing more is changed. Operators of a runtime's own that ONNX has taken up
-// since are refused by checkers under the file's opset; where every node means
-// the same under the later one, the file says that. Strange are the operators
-// that a checker refuses all the same.
+// The opset may also change: checkers refuse operators of a runtime that ONNX has adopted
+// in a later opset, so the file gets that opset if all nodes mean the same in it. strange
+// lists the operators that a checker still refuses.
 //
-// The file appears by rename. Weights that lie in files of their own stay there,
-// so such a model is only written into its own folder.
+// The file is written atomically, by rename. External weights stay where they are, so such
+// a model can only be written to its own folder.
 func WriteEdited(path, from string, o *graph.Outline, order []int, opts ...Option) (strange []string, err error) {
 	f, err := openModel(from)
 	if err != nil {
@@ -43,10 +40,10 @@ func WriteEdited(path, from string, o *graph.Outline, order []int, opts ...Optio
 		return nil, err
 	}
 	if s.size > maxMessage {
-		return nil, fmt.Errorf("%s: the rewritten model takes %d bytes, and a file at most %d", path, s.size, maxMessage)
+		return nil, fmt.Errorf("%s: the rewritten model has %d bytes, but the limit is %d", path, s.size, maxMessage)
 	}
 	if e.external != "" && !sameFolder(path, from) {
-		return nil, fmt.Errorf("%s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
+		return nil, fmt.Errorf("%s: weights of %s are in the external file %s beside it; write to that folder", path, from, quote(e.external))
 	}
 	return e.strange, replace(optionsOf(opts).ctx, path, func(w io.Writer) error {
 		if err := s.writeTo(w); err != nil {
@@ -64,13 +61,12 @@ type editor struct {
 	r        *reader
 	o        *graph.Outline
 	nodes    [][]byte
-	infos    map[string][]byte // by value
-	external string            // a file that holds weights
-	strange  []string          // operators that no checker knows
+	infos    map[string][]byte // value_info by name
+	external string            // an external file with weights
+	strange  []string          // operators that checkers refuse
 }
 
-// raw is the field at hand with its tag; before is what was left when it was
-// not read yet.
+// raw is the current field with its tag; before is m.rest from before it was read.
 func (m *message) raw(before []byte) []byte { return before[:len(before)-len(m.rest)] }
 
 func (e *editor) model(order []int) (s *stream, err error) {
@@ -98,7 +94,7 @@ func (e *editor) model(order []int) (s *stream, err error) {
 	return s, nil
 }
 
-// opset is an OperatorSetIdProto with another version if it is of ONNX's domain.
+// opset is an OperatorSetIdProto, with the version replaced if it is of ONNX's domain.
 func (e *editor) opset(m *message, version int) []byte {
 	imported := map[string]int{}
 	e.r.opset(m, imported)
@@ -115,7 +111,7 @@ func (e *editor) opset(m *message, version int) []byte {
 	return appendInt(b, opsetVersion, int64(version))
 }
 
-// graph is the main graph with its nodes where the first of them was.
+// graph is the main graph with all nodes at the position of the first.
 func (e *editor) graph(b []byte, order []int) *stream {
 	s := &stream{}
 	placed := false
@@ -145,7 +141,7 @@ func (e *editor) graph(b []byte, order []int) *stream {
 	return s
 }
 
-// look finds the nodes and what is recorded of values.
+// look collects nodes, value_infos and external files.
 func (e *editor) look(b []byte) {
 	for m := e.r.message("the graph", b); m.next(); {
 		switch m.num {
@@ -168,11 +164,11 @@ func (e *editor) look(b []byte) {
 		}
 	}
 	if len(e.o.Nodes) < len(e.nodes) {
-		fail("holds %d nodes, and the outline %d", len(e.nodes), len(e.o.Nodes))
+		fail("has %d nodes, but the outline has %d", len(e.nodes), len(e.o.Nodes))
 	}
 }
 
-// renamed is a ValueInfoProto for another value of the same type.
+// renamed is a ValueInfoProto with another name.
 func (e *editor) renamed(info []byte, name string) []byte {
 	b := appendText(nil, valueName, name)
 	m := e.r.message("a value", info)
@@ -184,8 +180,7 @@ func (e *editor) renamed(info []byte, name string) []byte {
 	return b
 }
 
-// backward reports whether a file of ours says of a node that it is of the
-// backward pass.
+// backward reports whether memopt's metadata says that a node is in the backward pass.
 func (e *editor) backward(b []byte) bool {
 	if _, ours := e.r.model.metadata[metaLoss]; !ours {
 		return false
@@ -195,8 +190,8 @@ func (e *editor) backward(b []byte) bool {
 	return n.phase != graph.Forward
 }
 
-// node is a NodeProto of the file, or of a copy, as the outline has it. Copies
-// behind the forward pass of a file of ours say so.
+// node is node i of the outline as a NodeProto. In files written by memopt, copies after the
+// forward pass get metadata that says so.
 func (e *editor) node(i int, behind bool) []byte {
 	n := e.o.Nodes[i]
 	at := i

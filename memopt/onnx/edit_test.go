@@ -156,7 +156,7 @@ func TestWriteEditedKeeps(t *testing.T) {
 		t.Error(err)
 	}
 	to = filepath.Join(t.TempDir(), "b.onnx")
-	if err := rewrite(); err == nil || !strings.Contains(err.Error(), "write into that folder") {
+	if err := rewrite(); err == nil || !strings.Contains(err.Error(), "write to that folder") {
 		t.Errorf("weights were left behind: %v", err)
 	}
 	if _, err := os.Stat(to); err == nil {
@@ -165,7 +165,7 @@ func TestWriteEditedKeeps(t *testing.T) {
 	if _, err := onnx.WriteEdited(to, filepath.Join(dir, "none.onnx"), &graph.Outline{}, nil); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Error(err)
 	}
-	if _, err := onnx.WriteEdited(filepath.Join(dir, "c.onnx"), from, &graph.Outline{}, nil); err == nil || !strings.Contains(err.Error(), "nodes, and the outline 0") {
+	if _, err := onnx.WriteEdited(filepath.Join(dir, "c.onnx"), from, &graph.Outline{}, nil); err == nil || !strings.Contains(err.Error(), "nodes, but the outline has 0") {
 		t.Error(err)
 	}
 }

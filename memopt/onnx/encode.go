@@ -18,7 +18,7 @@ import (
 // maxMessage is the largest model that protobuf allows in one message.
 const maxMessage = math.MaxInt32
 
-// Encode writes the model, weights inside.
+// Encode writes the model with its weights inside.
 func Encode(w io.Writer, g *graph.Graph) error {
 	e, err := newEncoder(optionsOf(nil), g, nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func Encode(w io.Writer, g *graph.Graph) error {
 	}
 	s := e.model()
 	if s.size > maxMessage {
-		return fmt.Errorf("the model takes %d bytes, and a file without external data at most %d", s.size, maxMessage)
+		return fmt.Errorf("the model has %d bytes, but the limit without external data is %d", s.size, maxMessage)
 	}
 	if err := s.writeTo(w); err != nil {
 		return err
@@ -34,19 +34,19 @@ func Encode(w io.Writer, g *graph.Graph) error {
 	return nil
 }
 
-// encoder is one graph being written.
+// encoder writes one graph.
 type encoder struct {
 	g      *graph.Graph
-	names  map[*graph.Value]string // of values that get another name in the file
-	taken  map[string]bool         // made-up names
-	extern *layout                 // where weights go, if not inside
+	names  map[*graph.Value]string // of values with another name in the file
+	taken  map[string]bool         // generated names
+	extern *layout                 // the external file; nil if weights are inside
 
 	opsets []opset
 	nodes  stream
 	inits  stream
 	inputs []*graph.Value
-	order  []*graph.Value // that no node makes, as reading will find them
-	extra  []*graph.Value // outputs of the file that are not the graph's
+	order  []*graph.Value // inputs and initializers in the order that reading will find them
+	extra  []*graph.Value // outputs of the file that the graph does not have
 }
 
 type opset struct {
@@ -58,7 +58,7 @@ func newEncoder(o options, g *graph.Graph, extern *layout) (*encoder, error) {
 	e := &encoder{g: g, names: map[*graph.Value]string{}, taken: map[string]bool{}, extern: extern, opsets: []opset{{"", writtenOpset}}}
 	for _, v := range g.Values {
 		if !utf8.ValidString(v.Name) {
-			return nil, fmt.Errorf("value %q: names in a file are UTF-8", v.Name)
+			return nil, fmt.Errorf("value %q: names must be UTF-8", v.Name)
 		}
 	}
 	e.chooseOutputs()
@@ -104,9 +104,8 @@ func newEncoder(o options, g *graph.Graph, extern *layout) (*encoder, error) {
 	return e, nil
 }
 
-// chooseOutputs decides which values are outputs of the file beside the graph's
-// own: next values under the name "<state>.new", and gradients that no node
-// reads.
+// chooseOutputs chooses further outputs of the file beside the graph's own: next values, named
+// "<state>.new", and gradients that no node reads.
 func (e *encoder) chooseOutputs() {
 	g := e.g
 	is := map[*graph.Value]bool{}
@@ -149,7 +148,7 @@ func (e *encoder) name(v *graph.Value) string {
 	return v.Name
 }
 
-// fresh makes up a name.
+// fresh generates a name.
 func (e *encoder) fresh(hint string) string {
 	name := hint
 	for i := 1; e.g.ByName(name) != nil || e.taken[name]; i++ {
@@ -159,7 +158,7 @@ func (e *encoder) fresh(hint string) string {
 	return name
 }
 
-// use notes that an operator's form needs an opset.
+// use raises a domain's opset to the one that an operator's form needs.
 func (e *encoder) use(domain string, since int) {
 	i := slices.IndexFunc(e.opsets, func(o opset) bool { return o.domain == domain })
 	if i < 0 {
@@ -169,7 +168,7 @@ func (e *encoder) use(domain string, since int) {
 	e.opsets[i].version = max(e.opsets[i].version, since)
 }
 
-// model is the whole file. What is small comes first.
+// model is the whole file, with small fields first.
 func (e *encoder) model() *stream {
 	g := e.g
 	b := appendInt(nil, modelIR, writtenIR)
@@ -286,13 +285,13 @@ func (e *encoder) initializer(v *graph.Value) error {
 		size, ok := v.Bytes().Const()
 		switch {
 		case !ok:
-			return fmt.Errorf("%s %s: an initializer has a shape of numbers", v.Kind, v)
+			return fmt.Errorf("%s %s: the shape of an initializer must be numbers", v.Kind, v)
 		case v.Kind == graph.State:
 			p = part{zeros: size}
 		case v.Ints != nil:
 			b, err := graph.Bind(nil)
 			if err != nil {
-				panic(err) // nothing is bound
+				panic(err) // cannot fail: no names are bound
 			}
 			x, err := v.Tensor(b)
 			if err != nil {
@@ -325,7 +324,7 @@ func (e *encoder) tensorHead(t graph.DType, s graph.Shape) []byte {
 	return appendInt(head, tensorType, int64(t))
 }
 
-// addTensor adds an initializer whose numbers follow, or go to the other file.
+// addTensor adds an initializer with its contents inside or in the external file.
 func (e *encoder) addTensor(head []byte, p part) {
 	body := &stream{}
 	if e.extern != nil && p.len() >= e.extern.from {
@@ -356,7 +355,7 @@ func (e *encoder) node(n *graph.Node) ([]byte, error) {
 		b = appendText(b, nodeDomain, n.Op.Domain)
 	}
 	if !utf8.ValidString(n.Name) {
-		return nil, fmt.Errorf("node %q: names in a file are UTF-8", n.Name)
+		return nil, fmt.Errorf("node %q: names must be UTF-8", n.Name)
 	}
 	if n.Phase != graph.Forward {
 		b = appendEntry(b, nodeMetadata, metaPhase, n.Phase.String())

@@ -4,10 +4,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What is inlined: calls of model-local functions, branches, and the turns of loops
-// (loop.go). All build nodes in a scope of their own.
+// Inlining of calls of model-local functions, branches, and iterations of loops (loop.go). Each
+// builds nodes in a scope of its own.
 
-// maxDepth is the most calls and branches inside each other.
+// maxDepth limits the nesting of calls and branches.
 const maxDepth = 64
 
 type funcKey struct{ domain, name, overload string }
@@ -105,7 +105,7 @@ func (r *reader) call(s *scope, n *node, f *function, in []*graph.Value) {
 	r.body(s, n, inner, f.nodes, f.outputs, n.out)
 }
 
-// enter opens the scope of what a node stands for.
+// enter opens the scope of an inlined node.
 func (r *reader) enter(s *scope, n *node) *scope {
 	if s.depth == maxDepth {
 		fail("node %s (%s): functions and branches are nested more than %d deep", quote(n.name), n.fullOp(), maxDepth)
@@ -113,8 +113,7 @@ func (r *reader) enter(s *scope, n *node) *scope {
 	return &scope{caller: s, depth: s.depth + 1, values: map[string]*graph.Value{}, export: map[string]string{}}
 }
 
-// body builds what is inlined and hands its outputs to the caller's names, as far as
-// there are any.
+// body builds the inlined nodes and binds their outputs to the caller's names; "" is none.
 func (r *reader) body(s *scope, n *node, inner *scope, nodes [][]byte, outputs, names []string) {
 	inner.copied = s.copied || inner.called != nil
 	inner.turn = inner.turn || s.turn
@@ -125,10 +124,10 @@ func (r *reader) body(s *scope, n *node, inner *scope, nodes [][]byte, outputs, 
 		r.inlined += 1 + len(nodes)
 	}
 	if r.inlined > r.limit {
-		fail("node %s (%s): inlining functions would make more than %d nodes of this file", quote(n.name), n.fullOp(), r.limit)
+		fail("node %s (%s): inlining functions would make more than %d nodes", quote(n.name), n.fullOp(), r.limit)
 	}
 	if r.unrolled > maxUnrolled {
-		fail("node %s (%s): the turns of loops would make more than %d nodes of this file", quote(n.name), n.fullOp(), maxUnrolled)
+		fail("node %s (%s): unrolling loops would make more than %d nodes", quote(n.name), n.fullOp(), maxUnrolled)
 	}
 	for i, name := range names {
 		if name != "" && outputs[i] != "" && !inner.has(outputs[i]) {
@@ -151,8 +150,8 @@ func (r *reader) body(s *scope, n *node, inner *scope, nodes [][]byte, outputs, 
 
 const thenBranch, elseBranch = "then_branch", "else_branch"
 
-// branches are the graphs of a node that chooses between two; any operator that
-// has both is one.
+// branches returns the two subgraphs of a conditional node, which is a node of any operator
+// with both attributes.
 func (n *node) branches() (then, otherwise *attribute) {
 	for i := range n.attrs {
 		a := &n.attrs[i]
@@ -169,8 +168,8 @@ func (n *node) branches() (then, otherwise *attribute) {
 	return then, otherwise
 }
 
-// branch builds the branch that the condition takes; both, if that is only known when
-// the step runs.
+// branch builds the branch that is taken, or both if the condition is only known when the step
+// runs.
 func (r *reader) branch(s *scope, n *node, in []*graph.Value, then, otherwise *attribute) {
 	cond := in[0]
 	if cond == poison {
@@ -194,7 +193,7 @@ func (r *reader) branch(s *scope, n *node, in []*graph.Value, then, otherwise *a
 		return
 	}
 	values := func(taken *attribute) []*graph.Value {
-		out := make([]string, len(n.out)) // neither has the node's names
+		out := make([]string, len(n.out)) // unnamed: the node's names are for the chosen values
 		return r.arm(s, n, taken, out)
 	}
 	yes, no := values(then), values(otherwise)
@@ -215,8 +214,7 @@ func (r *reader) branch(s *scope, n *node, in []*graph.Value, then, otherwise *a
 	}
 }
 
-// arm builds one branch, and gives what it makes; names are those of the outputs in s,
-// or "".
+// arm builds one branch and returns its outputs; names are the outputs' names in s, or "".
 func (r *reader) arm(s *scope, n *node, taken *attribute, names []string) []*graph.Value {
 	op := n.fullOp()
 	inner := r.enter(s, n)
@@ -239,8 +237,8 @@ func (r *reader) arm(s *scope, n *node, taken *attribute, names []string) []*gra
 	return values
 }
 
-// sharedInitializers are those of a graph in a node, which are read once however often
-// the node is built.
+// sharedInitializers reads a subgraph's initializers. They are read once, however often the
+// node is built.
 func (r *reader) sharedInitializers(inner *scope, g body) {
 	for _, b := range g.inits {
 		m := r.message("initializer", b)
@@ -260,13 +258,13 @@ func (r *reader) sharedInitializers(inner *scope, g body) {
 	}
 }
 
-// innerValue is a value under the name that a graph in a node has for it.
+// innerValue is an initializer of a subgraph.
 type innerValue struct {
 	name string
 	v    *graph.Value
 }
 
-// outputsOf are the names of a graph's outputs.
+// outputsOf lists the names of a graph's outputs.
 func (r *reader) outputsOf(g body) []string {
 	outputs := make([]string, len(g.outputs))
 	for i, b := range g.outputs {

@@ -6,17 +6,16 @@ import (
 	"memopt/memopt/graph"
 )
 
-// ParseKnown is Parse with numbers for some inputs, by name: such an input is a
-// constant of the graph. Axes, pads and target shapes have to be known while a
-// step is planned; a model that takes them as inputs is read for one choice of
-// them at a time.
+// ParseKnown is Parse with contents of some inputs, which become constants of the graph. Axes,
+// pads and target shapes must be known for planning, so a model that takes them as inputs is
+// read for one choice of them.
 func ParseKnown(src []byte, name string, lib *graph.Library, known map[string]*graph.Tensor) (*graph.Graph, error) {
 	r := newReader(src, name, "", lib, nil)
 	r.known = known
 	return r.run()
 }
 
-// constant adds an input whose numbers are known.
+// constant adds an input whose contents are known.
 func (r *reader) constant(top *scope, in *valueInfo, x *graph.Tensor) {
 	if x.Type != in.dtype || len(x.Shape) != len(in.shape) {
 		fail("%s is %s%s, but its numbers are %s%v", in.what, in.dtype, in.shape, x.Type, x.Shape)
@@ -33,8 +32,8 @@ func (r *reader) constant(top *scope, in *valueInfo, x *graph.Tensor) {
 	top.values[in.name] = v
 }
 
-// ParseTensor reads a TensorProto, as data sets for tests are kept, and the
-// name it carries. The tensor has bytes of its own.
+// ParseTensor reads a TensorProto and its name, for test data. The tensor does not share src's
+// bytes.
 func ParseTensor(src []byte) (name string, x *graph.Tensor, err error) {
 	defer func() {
 		if wrong := caught(recover(), ""); wrong != nil {
@@ -55,16 +54,16 @@ func ParseTensor(src []byte) (name string, x *graph.Tensor, err error) {
 	return t.name, x, nil
 }
 
-// Outline is what a model says of itself, whether it can be read or not.
+// Outline summarizes a model, whether it can be read or not.
 type Outline struct {
 	Opsets  map[string]int // by domain; "" is ONNX's own
-	Ops     []string       // of the main graph's nodes, in their order, domain in front
-	Inputs  []string       // those without numbers in the file
+	Ops     []string       // operators of the main graph's nodes in order, with domains
+	Inputs  []string       // those without an initializer
 	Outputs []string
-	Foreign []string // what of the inputs and outputs is no tensor of a graph's
+	Foreign []string // inputs and outputs that are not supported tensors
 }
 
-// ParseOutline reads a model as far as its outline.
+// ParseOutline reads the Outline of a model.
 func ParseOutline(src []byte) (o Outline, err error) {
 	defer func() {
 		if wrong := caught(recover(), ""); wrong != nil {

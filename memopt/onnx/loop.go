@@ -9,21 +9,20 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Loops are unrolled: the nodes in them are built once for each turn, whose number must
-// be known while the file is read. It may be a formula of dims whose sizes are given.
-// What the turns make is stacked by an operator of the library, which makes it for all
-// turns at once where it can.
+// Loops are unrolled: their nodes are built once per iteration. The number of iterations must be
+// known while the file is read; it may be a formula of dims with given sizes. The results of
+// iterations are stacked by an operator of the library, which computes them all at once if it can.
 
 const (
 	loopBody = "body"
-	// maxUnrolled is the most nodes that turns make of a file.
+	// maxUnrolled limits the nodes of all unrolled iterations of a file.
 	maxUnrolled = 1 << 18
 )
 
-// scanInputs is the attribute of a loop over the elements of some inputs.
+// scanInputs is an attribute of Scan, a loop over the elements of some inputs.
 const scanInputs = "num_scan_inputs"
 
-// turns is the body of a node that runs one more than once.
+// turns is the body of a loop node, or nil.
 func (n *node) turns() *attribute {
 	for i := range n.attrs {
 		if a := &n.attrs[i]; a.body != nil && a.name == loopBody {
@@ -33,17 +32,17 @@ func (n *node) turns() *attribute {
 	return nil
 }
 
-// looping is a loop while it is built.
+// looping is the state of unrolling a loop.
 type looping struct {
 	n      *node
 	body   body
-	shared *scope // the body's initializers, which all turns read
+	shared *scope // the body's initializers, shared by all iterations
 	home   *scope
 
-	count   int64          // turns, or −1: until the condition says no
-	cond    *graph.Value   // nil: there is none
-	state   []*graph.Value // handed from turn to turn
-	scanned []*graph.Value // of which a turn gets an element
+	count   int64          // iterations, or −1: until the condition is false
+	cond    *graph.Value   // nil if there is none
+	state   []*graph.Value // loop-carried values
+	scanned []*graph.Value // each iteration reads an element
 	stacked [][]*graph.Value
 
 	axes, outAxes         []int64
@@ -51,7 +50,7 @@ type looping struct {
 	isScan                bool
 }
 
-// loop builds all turns.
+// loop builds all iterations.
 func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 	if slices.Contains(in, poison) {
 		s.poison(n)
@@ -59,14 +58,14 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 	}
 	for _, role := range []graph.Role{graph.RoleStack, graph.RoleElement} {
 		if r.lib.Role(role) == nil {
-			r.bad.foreign(n.name, n.fullOp(), "the library has nothing for loops")
+			r.bad.foreign(n.name, n.fullOp(), "the library does not support loops")
 			s.poison(n)
 			return
 		}
 	}
-	const oldest = 9 // what goes over inputs had batches before
+	const oldest = 9 // Scan had a batch dim before
 	if s.opsets[n.domain] < oldest {
-		r.bad.foreign(n.name, n.fullOp(), "loops are read since opset %d, the file is for opset %d", oldest, s.opsets[n.domain])
+		r.bad.foreign(n.name, n.fullOp(), "loops are supported from opset %d, but the file is for opset %d", oldest, s.opsets[n.domain])
 		s.poison(n)
 		return
 	}
@@ -88,7 +87,7 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 		goes, known := l.goes()
 		if !known {
 			if !r.sized() {
-				r.bad.node(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read: %s", turn, r.missing(r.names()))
+				r.bad.node(n.name, n.fullOp(), "the condition of iteration %d is not known while the file is read: %s", turn, r.missing(r.names()))
 			}
 			s.poison(n)
 			return
@@ -102,7 +101,7 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 		}
 	}
 	r.leaveLoop(s, l)
-	// What the turns made and nobody reads makes room for other loops.
+	// Remove unused nodes, so that they do not count for the limit of other loops.
 	var keep []*graph.Value
 	for _, name := range n.out {
 		if v := s.values[name]; name != "" && v != poison {
@@ -118,7 +117,7 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 	r.unrolled = unrolled + len(r.b.Graph.Nodes) - nodes
 }
 
-// goes says whether there is another turn.
+// goes reports whether there is another iteration, if that is known.
 func (l *looping) goes() (goes, known bool) {
 	if l.cond == nil {
 		return true, true
@@ -131,8 +130,8 @@ func (l *looping) goes() (goes, known bool) {
 	return v != 0, known
 }
 
-// numberOf is what a single number comes to that is computed from constants, floats
-// included: shapes are formulas of integers only, and the ends of a range need not be.
+// numberOf evaluates a scalar that is computed from constants. Unlike Value.Ints, the
+// computation may involve floats, as for the end of a Range.
 func numberOf(v *graph.Value) (n int64, known bool) {
 	x := computed(v, 0)
 	if x == nil || x.Len() != 1 || x.Type.IsFloat() {
@@ -141,7 +140,7 @@ func numberOf(v *graph.Value) (n int64, known bool) {
 	return x.Int(0), true
 }
 
-// computed is what a value of few elements comes to, or nil.
+// computed evaluates a small value, or returns nil.
 func computed(v *graph.Value, depth int) *graph.Tensor {
 	const deepest = 50
 	shape := make([]int, len(v.Shape))
@@ -196,15 +195,14 @@ func computed(v *graph.Value, depth int) *graph.Tensor {
 	return x
 }
 
-// sized reports whether formulas of named dims can be told by sizes that are given: then
-// the file is read again, with the sizes for the names. The graph holds for those only,
-// as it has what is in the loop so often.
+// sized reports whether sizes of dims are given. The file is then read again with sizes in
+// place of names, and the graph is valid only for these sizes.
 func (r *reader) sized() bool {
 	r.wantsSizes = r.wantsSizes || len(r.dims) > 0
 	return r.wantsSizes
 }
 
-// enterLoop reads what the node is given; why it cannot be read, or "".
+// enterLoop reads the node's inputs and attributes; why says why it is unsupported, or "".
 func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
 	n := l.n
 	ints := map[string][]int64{}
@@ -233,14 +231,14 @@ func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
 				axis += int64(v.Rank())
 			}
 			if axis < 0 || axis >= int64(v.Rank()) {
-				return fmt.Sprintf("input %d has no axis %d to go along", i+len(l.state), at(l.axes, i))
+				return fmt.Sprintf("input %d has no axis %d", i+len(l.state), at(l.axes, i))
 			}
 			turns, why := r.turnsOf(n, v.Shape[axis])
 			if why != "" {
 				return why
 			}
 			if l.count >= 0 && turns != l.count {
-				return fmt.Sprintf("inputs have %d and %d elements to go along", l.count, turns)
+				return fmt.Sprintf("scanned inputs have different lengths, %d and %d", l.count, turns)
 			}
 			l.count = turns
 		}
@@ -253,7 +251,7 @@ func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
 			if len(most.Ints) != 1 {
 				turns, known := numberOf(most)
 				if !known {
-					return "the number of turns is only known when the step runs"
+					return "the number of iterations is only known when the step runs"
 				}
 				most = r.b.Int(graph.Num(turns))
 			}
@@ -262,20 +260,20 @@ func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
 			}
 		}
 		if l.cond = in[1]; l.cond == nil && l.count < 0 {
-			return "it has neither a number of turns nor a condition"
+			return "the loop has neither a number of iterations nor a condition"
 		}
 		l.state = in[2:]
 		if slices.Contains(l.state, nil) {
 			return "an initial value is missing"
 		}
 	}
-	head, tail := 2, 1 // turn and condition; condition
+	head, tail := 2, 1 // inputs: iteration, condition; outputs: condition
 	if l.isScan {
 		head, tail = 0, 0
 	}
 	results := len(l.body.outputs) - tail
 	if len(l.body.inputs) != head+len(l.state)+len(l.scanned) || results < len(l.state) || len(n.out) > results {
-		fail("node %s (%s): the loop's graph has %d inputs and %d outputs for %d and %d of the node",
+		fail("node %s (%s): the loop's body has %d inputs and %d outputs, but the node needs %d and %d",
 			quote(n.name), n.fullOp(), len(l.body.inputs), len(l.body.outputs), len(n.in), len(n.out))
 	}
 	l.state = slices.Clone(l.state)
@@ -291,7 +289,7 @@ func at(list []int64, i int) int64 {
 	return 0
 }
 
-// turnsOf is a number of turns, by the sizes of dims that are given.
+// turnsOf evaluates a number of iterations; why says why it is unknown.
 func (r *reader) turnsOf(n *node, d graph.Dim) (turns int64, why string) {
 	if turns, known := d.Const(); known {
 		return turns, ""
@@ -299,10 +297,10 @@ func (r *reader) turnsOf(n *node, d graph.Dim) (turns int64, why string) {
 	if r.sized() {
 		return 0, ""
 	}
-	return 0, fmt.Sprintf("it has %s turns: their number must be known while the file is read; %s", d, r.missing(d.Names()))
+	return 0, fmt.Sprintf("the number of iterations, %s, must be known while the file is read; %s", d, r.missing(d.Names()))
 }
 
-// names are the dims of the inputs.
+// names lists the names of dims of the inputs.
 func (r *reader) names() (names []string) {
 	for _, v := range r.b.Graph.Inputs {
 		for _, d := range v.Shape {
@@ -316,7 +314,7 @@ func (r *reader) names() (names []string) {
 	return names
 }
 
-// missing says which dims would have to have sizes.
+// missing says which dims need sizes.
 func (r *reader) missing(names []string) string {
 	if len(names) == 0 {
 		return "it depends on the data"
@@ -324,8 +322,8 @@ func (r *reader) missing(names []string) string {
 	return fmt.Sprintf("give %s a size (--dims %s=N)", strings.Join(names, " and "), strings.Join(names, "=N,"))
 }
 
-// withNumbers is a reader that reads the file anew with the sizes of dims that are given
-// for their names, if a loop wants them.
+// withNumbers is a reader that reads the file again with the given sizes in place of names of
+// dims, if a loop needs that, or else nil.
 func (r *reader) withNumbers() *reader {
 	if !r.wantsSizes {
 		return nil
@@ -339,7 +337,7 @@ func (r *reader) withNumbers() *reader {
 	return again
 }
 
-// turn builds one turn, and reports whether all its results could be made.
+// turn builds one iteration and reports whether all its results could be built.
 func (r *reader) turn(s *scope, l *looping, turn int64) bool {
 	n := l.n
 	inner := r.enter(s, n)
@@ -390,7 +388,7 @@ func (r *reader) turn(s *scope, l *looping, turn int64) bool {
 	return true
 }
 
-// leaveLoop gives the node's outputs their values.
+// leaveLoop sets the node's outputs.
 func (r *reader) leaveLoop(s *scope, l *looping) {
 	n := l.n
 	for i, name := range n.out {
@@ -405,7 +403,7 @@ func (r *reader) leaveLoop(s *scope, l *looping) {
 		parts := l.stacked[k]
 		s.values[name] = poison
 		if len(parts) == 0 {
-			r.bad.node(n.name, n.fullOp(), "it has no turns, so that output %d has no shape", i)
+			r.bad.node(n.name, n.fullOp(), "the loop has no iterations, so the shape of output %d is unknown", i)
 			continue
 		}
 		if at(l.outBackward, k) != 0 {

@@ -9,9 +9,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What ONNX has no word for is kept as metadata, so that a written graph reads
-// back as it was. metaLoss is in every file that we write, "" for no loss; it
-// tells such files from others.
+// Metadata for what ONNX cannot express, so that a written graph reads back the same. Every
+// file that memopt writes has metaLoss, "" for no loss, and is recognized by it.
 const (
 	metaName    = "memopt.name"    // model: the graph's name, where ONNX forbids it
 	metaLoss    = "memopt.loss"    // model: a value
@@ -20,13 +19,13 @@ const (
 	metaGrads   = "memopt.grads"   // model: pairs of parameter and gradient
 	metaRenamed = "memopt.renamed" // model: pairs of name in the file and in the graph
 	metaAssumed = "memopt.assumed" // model: triples of dim, dim and node
-	metaOrder   = "memopt.order"   // model: values that no node makes, if not inputs first
+	metaOrder   = "memopt.order"   // model: order of inputs and initializers, if not inputs first
 	metaKind    = "memopt.kind"    // initializer: param, buffer, const or state
 	metaPhase   = "memopt.phase"   // node: backward or update
-	metaFloat   = "memopt.float."  // node: a float attribute in full
+	metaFloat   = "memopt.float."  // node: a float attribute in double precision
 )
 
-// newSuffix marks an output as the next value of the initializer before it.
+// newSuffix is appended to an initializer's name to name its next value.
 const newSuffix = ".new"
 
 var kindsByWord = map[string]graph.Kind{
@@ -37,7 +36,7 @@ var phasesByWord = map[string]graph.Phase{
 	graph.Backward.String(): graph.Backward, graph.Updating.String(): graph.Updating,
 }
 
-// readFacts sets what is known of the graph beyond its nodes.
+// readFacts reads the loss, updates, gradients and so on from metadata.
 func (r *reader) readFacts(top *scope) {
 	g := r.b.Graph
 	loss, ours := r.model.metadata[metaLoss]
@@ -68,7 +67,7 @@ func (r *reader) readFacts(top *scope) {
 		}
 		g.Rename(v, p[1])
 		if v.Def != nil {
-			v.Def.Name = node // it is in the file in full
+			v.Def.Name = node // the file has the node's name
 		}
 	}
 	if s, ok := r.model.metadata[metaOutputs]; ok {
@@ -108,8 +107,7 @@ func (r *reader) tuples(key string, n int) [][]string {
 	return list
 }
 
-// readAssumed takes the file's list, in its order, and adds what inference has
-// found beyond it.
+// readAssumed takes the file's assumptions in order, and appends others that inference found.
 func (r *reader) readAssumed() {
 	g := r.b.Graph
 	found := g.Assumed
@@ -133,7 +131,7 @@ func (r *reader) readAssumed() {
 	}
 }
 
-// guessFacts is for files that are not ours.
+// guessFacts finds updates and the loss by name and type, in files that memopt did not write.
 func (r *reader) guessFacts(top *scope) {
 	g := r.b.Graph
 	var losses []*graph.Value
@@ -160,8 +158,8 @@ func (r *reader) guessFacts(top *scope) {
 	g.Assumed = append(g.Assumed, r.same...)
 }
 
-// restoreOrder puts the values that no node makes into the order in which they
-// were written, which FoldInts could not know.
+// restoreOrder restores the order of inputs and initializers that the file records, after
+// FoldInts.
 func (r *reader) restoreOrder() {
 	s, ok := r.model.metadata[metaOrder]
 	if !ok {

@@ -8,18 +8,17 @@ import (
 	"memopt/memopt/graph"
 )
 
-// In a file that does not say which initializers are parameters, names decide.
-// PyTorch's older exporter (dynamo=False) keeps the names of the state dict and
-// makes up others for what it has folded, most others do alike. A name that is
-// nobody's own is of something folded, and what reads it says what it was; a name
-// of the list below is a buffer's; every other float initializer is a parameter.
-// --trainable and --frozen correct that.
+// In a file that does not say which initializers are parameters, names decide. PyTorch's older
+// exporter (dynamo=False), like most others, keeps the names of the state dict and generates
+// names for folded values. A generated name is of a folded value, which its readers classify;
+// a name of the list below is a buffer's; every other float initializer is a parameter.
+// --trainable and --frozen override that.
 
-// bufferName is the end of the names of a buffer, whole words between dots.
+// bufferName is a suffix of buffers' names, of whole words between dots.
 type bufferName struct {
 	name  string // patterns as in path.Match
-	rank  int    // the fewest dims: a bias of one is a parameter
-	where string // who registers it
+	rank  int    // minimum rank, as a vector of that name may be a parameter
+	where string // libraries that register it
 }
 
 // bufferNames are names under which libraries register float buffers.
@@ -126,14 +125,14 @@ func isBufferName(name string, rank int) bool {
 	})
 }
 
-// constantNames are how exporters and optimizers name the numbers that stood in a
-// program. A node's output is called after the node.
+// constantNames are patterns of exporters' and optimizers' names of literals in a program. A
+// node's output is named after the node.
 var constantNames = []string{
 	"*/Constant_output_0", "*/Constant_*_output_0", "Constant_output_0", "Constant_*_output_0", // PyTorch, once nodes are initializers
 	"Constant_[0-9]*", "Const__[0-9]*", "*/Const:0", "*/Const_[0-9]*:0", "*/[xy]:0", // TensorFlow
 }
 
-// madeUpNames are how they name what they have folded.
+// madeUpNames are patterns of their names of folded values.
 var madeUpNames = []string{
 	"onnx::*", "*_output_[0-9]", // PyTorch, dynamo=False
 	"val_[0-9]*", "_val_[0-9]*", // PyTorch, dynamo=True
@@ -143,8 +142,7 @@ var madeUpNames = []string{
 
 func isConstantName(name string) bool { return matchesAny(constantNames, name) }
 
-// isMadeUp reports whether a name is no word of the model's author. Numbers are
-// the names of PyTorch's oldest exporters.
+// isMadeUp reports whether a name was generated. PyTorch's oldest exporters used numbers.
 func isMadeUp(name string) bool {
 	return matchesAny(madeUpNames, name) || strings.Trim(name, "0123456789") == ""
 }
@@ -157,23 +155,22 @@ func matchesAny(patterns []string, name string) bool {
 	})
 }
 
-// weighing operators have weights among their inputs: what they read beside an
-// activation was folded from parameters, transposed or joined.
+// weighing lists operators with weights among their inputs: a folded value that they read is
+// made of parameters, for example transposed or concatenated ones.
 var weighing = []string{
 	"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "RNN", "GRU", "LSTM", "Gather", "PRelu",
 	"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization",
 }
 
-// joining operators mostly read positions, class tokens and biases: parameters.
+// joining lists operators whose folded inputs are mostly parameters: position embeddings, class
+// tokens and biases.
 var joining = []string{"Add", "Sum", "Concat", "Expand"}
 
-// byReaders decides what a folded value was of which the file says nothing. One
-// number is a constant. What a product or a normalization weighs with is a
-// parameter. For the rest the rule is only more often right than wrong, and
-// --trainable and --frozen have the last word: positions are added and masks of a
-// softmax are too, but those are buffers; a factor for each channel is a parameter
-// and a table of factors, as rotary embeddings have, a buffer; what is subtracted,
-// divided by or chosen from is a buffer.
+// byReaders classifies a folded value by its readers. A scalar is a constant, and a weight of
+// a product or normalization is a parameter. The other rules are heuristics, which --trainable
+// and --frozen override: values that are added are parameters (position embeddings), unless
+// a softmax follows (masks); a factor per channel is a parameter, a table of factors (rotary
+// embeddings) a buffer; values that are subtracted, divided by or selected are buffers.
 func byReaders(v *graph.Value, uses *graph.Uses) (graph.Kind, Origin) {
 	if v.Rank() == 0 {
 		return graph.Const, Origin{}
@@ -191,7 +188,7 @@ func byReaders(v *graph.Value, uses *graph.Uses) (graph.Kind, Origin) {
 	return kind, Origin{Folded: true, Unsure: !sure}
 }
 
-// seenBy lists the nodes that read v, itself or through views.
+// seenBy lists the nodes that read v, directly or through views.
 func seenBy(v *graph.Value, uses *graph.Uses, depth int) (nodes []*graph.Node) {
 	const deepest = 8
 	for _, n := range uses.Of(v) {
@@ -208,7 +205,7 @@ func feedsSoftmax(n *graph.Node, uses *graph.Uses) bool {
 	return slices.ContainsFunc(uses.Of(n.Outputs[0]), func(n *graph.Node) bool { return n.Op.Name == "Softmax" })
 }
 
-// wideDims is how many dims are not 1.
+// wideDims counts the dims that are not 1.
 func wideDims(v *graph.Value) (n int) {
 	for _, d := range v.Shape {
 		if !d.Is(1) {

@@ -2,10 +2,9 @@ package onnx
 
 import "strings"
 
-// sorted puts nodes into an order in which each comes after those that make its
-// inputs, and which is theirs wherever that allows it. ONNX demands sorted
-// files; this is for those that are not. Names that no node of the list makes
-// are left for the caller to find.
+// sorted sorts nodes topologically, keeping their order where possible. ONNX requires sorted
+// files; this is for files that are not. Inputs that no node of the list makes are ignored
+// here; the caller looks them up.
 func (r *reader) sorted(nodes [][]byte) [][]byte {
 	type links struct{ in, out []string }
 	all := make([]links, len(nodes))
@@ -69,8 +68,7 @@ func (r *reader) sorted(nodes [][]byte) [][]byte {
 	return out
 }
 
-// links lists the names that a node reads, those in its subgraphs included, and
-// those that it makes.
+// links lists the names that a node, including its subgraphs, reads, and those that it makes.
 func (r *reader) links(b []byte, depth int, in, out func(string)) {
 	if depth > maxDepth {
 		fail("graphs are nested more than %d deep", maxDepth)

@@ -294,7 +294,7 @@ func TestUnsupported(t *testing.T) {
   node "l" (Late): the library has this operator since opset 22, the file is for opset 20
   node "s" (Scale): attribute "bye" is not known; known are by, note, per, tags
   node "r" (Reshape): the shape is not known ahead
-  node "loop" (Loop): the library has nothing for loops
+  node "loop" (Loop): the library does not support loops
   node "c" (Choose): the condition is not known ahead`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Error(diff)

@@ -228,7 +228,7 @@ grad v = gv
 func TestWriteErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"w f32[2] = param\nx f32[2] = input\noutput x\n", `param "w" has no numbers to write`},
-		{"x f32[n] = input\ns f32[n] = state\noutput x\n", `state s f32[n]: an initializer has a shape of numbers`},
+		{"x f32[n] = input\ns f32[n] = state\noutput x\n", `state s f32[n]: the shape of an initializer must be numbers`},
 		{"x f32[2] = input\nc i64[1] = const {k}\no = Pair(c)\noutput o\n", `const "c": no input has a dim that tells "k"`},
 	} {
 		g, err := graph.Parse(testLibrary, test.text)
@@ -348,7 +348,7 @@ output d
 func TestTooLargeForOneMessage(t *testing.T) {
 	g := parseText(t, "x f32[2] = input\ns f32[600000000] = state\ny = Relu(s)\noutput y\n")
 	err := Encode(&bytes.Buffer{}, g)
-	if want := "and a file without external data at most 2147483647"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "but the limit without external data is 2147483647"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error is %v, not … %s", err, want)
 	}
 }
