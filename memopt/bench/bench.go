@@ -14,13 +14,13 @@ type Bench struct {
 	Cases     []Case
 }
 
-// Benches lists what can be measured.
+// Benches lists the benches.
 var Benches = []Bench{cpuBench}
 
-// Case is one thing that both sides do.
+// Case is one measurement of both sides.
 type Case struct {
 	Group, Name string
-	// Work is what one step does, in units: 2.7e8 of FLOP, say.
+	// Work is the work of a step in units, such as 2.7e8 FLOP.
 	Work  float64
 	Unit  string
 	Ours  func(threads int) (Side, error)
@@ -28,25 +28,23 @@ type Case struct {
 	Bar   Bar
 }
 
-// Rival is who a case is measured beside: a case of a peer's script, or a
-// baseline in Go.
+// Rival is the other side of a case: a case of a peer's script, or a baseline in Go.
 type Rival struct {
 	Name string
-	// Script is a file of peers/, Open what its case is told. They are read if
-	// there is no Side.
+	// Script is a file in peers/, Open the arguments of its case; used if Side is nil.
 	Script string
 	Open   map[string]any
 	Side   func(threads int) (Side, error)
 }
 
-// Bar says how near to the rival is near enough. One of its two is set, or
-// none where a figure is only shown, as speed.
+// Bar is the least performance relative to the rival. One of its fields is set, or none to show the
+// figure as speed only.
 type Bar struct {
-	Speed float64 // at least so much of its speed
-	Time  float64 // at most so much of its time
+	Speed float64 // least share of its speed
+	Time  float64 // most multiple of its time
 }
 
-// ratio is our figure against the rival's as the bar counts it.
+// ratio is our figure relative to the rival's, as the bar counts it.
 func (b Bar) ratio(ours, rival float64) float64 {
 	if b.Time > 0 {
 		return ours / rival
@@ -74,12 +72,12 @@ func (b Bar) String() string {
 	return fmt.Sprintf("≤ %.2f time", b.Time)
 }
 
-// Options say what to measure, and how long.
+// Options select what is measured, and for how long.
 type Options struct {
-	Only     []string // groups; none is all
+	Only     []string // groups; none: all
 	Quick    bool     // a few short rounds
-	Python   string   // that has the peers
-	Threads  []int    // none is one and all cores
+	Python   string   // interpreter with the peers installed
+	Threads  []int    // none: 1 and all cores
 	Progress func(what string)
 }
 
@@ -89,20 +87,20 @@ type Report struct {
 	Rows    []Row
 	Peers   []Found
 	Missing []Missing
-	Unset   []string // variables that peers did not get: see choosing
+	Unset   []string // variables that were withheld from peers: see choosing
 }
 
 // Row is a case on a number of threads.
 type Row struct {
 	Case
 	Threads     int
-	Here, There Figure // There is zero if there is no rival
+	Here, There Figure // There is zero without a rival
 	Ratio       float64
 	Met         bool
 }
 
-// Found is a peer that answered: what it calls itself, the kernels that its library
-// chose for this processor, and the numbers of threads that it ran with.
+// Found is a peer that answered: its name, the kernels that its library chose for this processor,
+// and its numbers of threads.
 type Found struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -110,14 +108,14 @@ type Found struct {
 	Threads []int  `json:"threads"`
 }
 
-// Missing is a peer that did not, and what to do about it.
+// Missing is a peer that did not answer, and how to install it.
 type Missing struct {
 	Name   string `json:"name"`
 	Why    string `json:"why"`
 	Advice string `json:"advice"`
 }
 
-// Find is the bench of a name.
+// Find finds a bench by name.
 func Find(name string) (Bench, error) {
 	var names []string
 	for _, b := range Benches {
@@ -126,7 +124,7 @@ func Find(name string) (Bench, error) {
 		}
 		names = append(names, b.Name)
 	}
-	names = append(names, "planner", "plugin", "torch", "vulkan") // which are more than cases
+	names = append(names, "planner", "plugin", "torch", "vulkan") // these are not tables of cases
 	return Bench{}, fmt.Errorf("no bench is called %q; there are %s", name, strings.Join(names, ", "))
 }
 
@@ -140,7 +138,7 @@ func (b Bench) Groups() (names []string) {
 	return names
 }
 
-// noGroup says which of the groups asked for a bench does not have.
+// noGroup returns an error for groups that a bench does not have.
 func noGroup(bench string, groups, only []string) error {
 	for _, name := range only {
 		if !slices.Contains(groups, name) {
@@ -150,7 +148,7 @@ func noGroup(bench string, groups, only []string) error {
 	return nil
 }
 
-// pick is the cases that the options ask for.
+// pick selects the cases of the requested groups.
 func (b Bench) pick(only []string) (cases []Case, err error) {
 	if err := noGroup(b.Name, b.Groups(), only); err != nil {
 		return nil, err
@@ -163,12 +161,12 @@ func (b Bench) pick(only []string) (cases []Case, err error) {
 	return cases, nil
 }
 
-// untilAsleep is how long a side's idle threads may still spin. OpenBLAS's do
-// for 2²⁶ ticks of a clock; a rest of 40 ms was too short for them where it was
-// tried, and of 150 ms as good as telling them to sleep.
+// untilAsleep is the time after which a side's idle threads have stopped spinning. OpenBLAS's spin
+// for 2²⁶ ticks of a clock; a rest of 40 ms was too short in an experiment, and 150 ms as good as
+// telling them to sleep.
 const untilAsleep = 150 * time.Millisecond
 
-// Run measures.
+// Run runs the bench.
 func (b Bench) Run(o Options) (*Report, error) {
 	cases, err := b.pick(o.Only)
 	if err != nil {
@@ -233,7 +231,7 @@ func (c Case) measure(threads int, all *peers, length rounds) (row Row, err erro
 	return row, nil
 }
 
-// clock is the time that counts; see the package comment.
+// clock is the time that counts, see the package comment.
 func (r Row) clock(f Figure) float64 {
 	if r.Threads == 1 && f.CPU > 0 {
 		return f.CPU
@@ -241,7 +239,7 @@ func (r Row) clock(f Figure) float64 {
 	return f.Wall
 }
 
-// side is nil if the peer is not there.
+// side opens the rival's side; nil if the peer is missing.
 func (r Rival) side(threads int, all *peers) (Side, error) {
 	if r.Side != nil {
 		return r.Side(threads)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// counting is a side whose steps take as long as they say.
+// counting is a side whose steps take a given time.
 type counting struct {
 	step  Time
 	steps int
@@ -25,8 +25,8 @@ func (c *counting) Run(n int) (Time, error) {
 
 func (c *counting) Close() {}
 
-// TestRounds: figures are of one step whatever a turn is filled with, and the
-// sides take turns of the same length.
+// TestRounds: figures are per step whatever the number of steps in a turn, and turns of both sides
+// have the same length.
 func TestRounds(t *testing.T) {
 	quick, slow := &counting{step: Time{1e-5, 2e-5}}, &counting{step: Time{0.5, 0.25}}
 	figures, err := rounds{count: 3, least: 10 * time.Millisecond}.measure(quick, slow)
@@ -72,7 +72,7 @@ func TestCases(t *testing.T) {
 			}
 			names[name] = true
 			if c.Group == "rows" && c.Name != "Add" {
-				continue // alike, and large
+				continue // similar to others, and large
 			}
 			side, err := c.Ours(2)
 			if err != nil {
@@ -86,7 +86,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestMissingPeers: our figures stand, and the report says what to do.
+// TestMissingPeers: our figures are measured, and the report says how to install the peers.
 func TestMissingPeers(t *testing.T) {
 	fake := filepath.Join(t.TempDir(), "python")
 	script := "#!/bin/sh\necho '{\"absent\": \"numpy\"}'\n"
@@ -113,7 +113,7 @@ func TestMissingPeers(t *testing.T) {
 	}
 }
 
-// TestPeer talks to the scripts with what Python there is.
+// TestPeer runs the scripts with the available Python.
 func TestPeer(t *testing.T) {
 	python := os.Getenv("MEMOPT_PYTHON")
 	if python == "" {
@@ -144,8 +144,8 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestPeersChoose: what would have a peer's library choose other kernels than it does by
-// itself does not reach it, and the report says so.
+// TestPeersChoose: variables that would make a peer's library choose other kernels are withheld
+// from it, and the report says so.
 func TestPeersChoose(t *testing.T) {
 	t.Setenv("OPENBLAS_CORETYPE", "Haswell")
 	t.Setenv("OPENBLAS_L2_SIZE", "64")

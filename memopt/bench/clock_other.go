@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processTime is not known here; wall time is all there is.
+// processTime is unknown here; only wall time is available.
 func processTime() time.Duration { return 0 }
 
-// mostMemory is not known here.
+// mostMemory is unknown here.
 func mostMemory(*os.ProcessState) int64 { return 0 }

@@ -20,7 +20,7 @@ func processTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// mostMemory is the most memory that a process had.
+// mostMemory is the peak memory of a process.
 func mostMemory(s *os.ProcessState) int64 {
 	u, is := s.SysUsage().(*syscall.Rusage)
 	switch {

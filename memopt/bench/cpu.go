@@ -9,14 +9,14 @@ import (
 	"memopt/memopt/zoo"
 )
 
-// cpuBench is what the CPU device is measured by.
+// cpuBench measures the CPU device.
 var cpuBench = Bench{
 	Name:  "cpu",
 	Doc:   "products, training steps and single operators of the CPU device",
 	Cases: slices.Concat(products, steps, rows, halves),
 }
 
-// products are C = op(A)·op(B) of square matrices beside OpenBLAS.
+// products are C = op(A)·op(B) of square matrices, against OpenBLAS.
 var products = func() (cases []Case) {
 	for _, n := range []int{256, 512, 1024} {
 		for _, trans := range []string{"NN", "NT", "TN", "TT"} {
@@ -38,7 +38,7 @@ var products = func() (cases []Case) {
 	return cases
 }()
 
-// steps are whole training steps beside PyTorch's.
+// steps are whole training steps, against PyTorch's.
 var steps = []Case{
 	{
 		Group: "mlp", Name: "784-512-512-10, batch 64, SGD", Work: 1, Unit: "step",
@@ -65,11 +65,10 @@ func torch(name string, open map[string]any) Rival {
 	return Rival{Name: "PyTorch", Script: "torch", Open: open}
 }
 
-// Rows of operators that do little but read and write; tensors are [lines,
-// width] and of no use to any cache.
+// Shape of the tensors of operators that mainly read and write; too large for any cache.
 const lines, width = 8192, 1024
 
-// rows are operators by the bytes that they read and write, beside a copy.
+// rows are operators measured by the bytes that they read and write, against a copy.
 var rows = func() (cases []Case) {
 	const wide, narrow = 4 * lines * width, 4 * width
 	for _, r := range []struct {
@@ -98,7 +97,7 @@ var rows = func() (cases []Case) {
 	return append(cases, Case{Group: "rows", Name: "Adam", Work: 7 * wide, Unit: "B", Ours: program(adam, cpu.Options{}), Rival: copying(7 * wide), Bar: Bar{Speed: 0.5}})
 }()
 
-// updateText is one update of n parameters by a rule of Adam's kind.
+// updateText is one update of n parameters by an optimizer like Adam.
 func updateText(rule string, n int) string {
 	return fmt.Sprintf(`lr f32[] = const {0.001}
 t i64[] = const {3}
@@ -113,9 +112,9 @@ update m = m2
 update v = v2`, n, rule)
 }
 
-// copying is the machine's memory as the baseline: as many bytes are read and
-// written by copies, by all threads. A copy of less than a tensor goes on where
-// the last one ended, so that it is not the cache that is measured.
+// copying is the baseline of memory bandwidth: copies that read and write as many bytes, on all
+// threads. A copy of less than a tensor continues where the last one ended, so that it does not
+// measure the cache.
 func copying(bytes float64) Rival {
 	return Rival{Name: "copy", Side: func(threads int) (Side, error) {
 		n := int(bytes) / 2
@@ -143,7 +142,7 @@ func copying(bytes float64) Rival {
 	}}
 }
 
-// halves are products of 16-bit floats beside the plain reference.
+// halves are products of 16-bit floats, against the plain reference.
 var halves = func() (cases []Case) {
 	const n = 128
 	for _, t := range []string{"f16", "bf16"} {

@@ -31,7 +31,7 @@ func onDevice(j job, o cpu.Options) (Side, error) {
 	return local{step, func() { d.Close() }}, nil
 }
 
-// training is our side of a training step of a model of the zoo.
+// training is our side of a training step of a zoo model.
 func training(spec zoo.Spec, optimizer string, dims map[string]int64) func(threads int) (Side, error) {
 	return func(threads int) (Side, error) {
 		j, err := zooStep(spec, optimizer, dims)
@@ -42,8 +42,8 @@ func training(spec zoo.Spec, optimizer string, dims map[string]int64) func(threa
 	}
 }
 
-// program is our side of a graph that is written as text. Its parameters are
-// drawn, so that nothing but its nodes is in a step.
+// program is our side of a graph given as text. Its parameters are random, so that a step has its
+// nodes only.
 func program(text string, o cpu.Options) func(threads int) (Side, error) {
 	return func(threads int) (Side, error) {
 		g, err := graph.Parse(kernels.Library, text)
@@ -65,7 +65,7 @@ func program(text string, o cpu.Options) func(threads int) (Side, error) {
 	}
 }
 
-// draw fills a tensor with normal numbers, the same ones always.
+// draw fills a tensor with normal random numbers from a fixed seed.
 func draw(x *graph.Tensor) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	some := make([]float64, 1<<12)

@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// Head is what a figure is worth nothing without: what was run, on what machine,
-// when. Every bench's JSON begins with it.
+// Head is the context of figures: what was run, on what machine, when. Every bench's JSON begins
+// with it.
 type Head struct {
 	Format  string  `json:"format"`
 	Bench   string  `json:"bench"`
 	Command string  `json:"command"`
 	Version string  `json:"version"` // of memopt
-	Date    string  `json:"date"`    // of the end of the run, in UTC
+	Date    string  `json:"date"`    // end of the run, in UTC
 	Machine Machine `json:"machine"`
 }
 
-// Machine is what figures depend on.
+// Machine is the machine that figures depend on.
 type Machine struct {
-	Processor string `json:"processor"` // as the system calls it
-	// Model is the numbers that tell processors of one name apart; "" where the
-	// system has none.
+	Processor string `json:"processor"` // as named by the system
+	// Model is the numbers that distinguish processors of one name; "" if unknown.
 	Model string `json:"model,omitempty"`
-	Cores int    `json:"cores"` // that this process may use
+	Cores int    `json:"cores"` // available to this process
 	OS    string `json:"os"`
 	Arch  string `json:"arch"`
 	Go    string `json:"go"`
@@ -45,8 +44,7 @@ func thisMachine() Machine {
 	return m
 }
 
-// identify takes the processor's name and numbers from Linux's description of the
-// first one.
+// identify reads the name and numbers of the first processor in Linux's cpuinfo.
 func (m *Machine) identify(cpuinfo string) {
 	first, _, _ := strings.Cut(cpuinfo, "\n\n")
 	fields := map[string]string{}

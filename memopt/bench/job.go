@@ -14,7 +14,7 @@ type job struct {
 	inputs map[string]*graph.Tensor
 }
 
-// zooStep is a training step of a model of the zoo.
+// zooStep is a training step of a zoo model.
 func zooStep(spec zoo.Spec, optimizer string, dims map[string]int64) (job, error) {
 	g, err := zoo.New(spec, kernels.Library)
 	if err != nil {

@@ -16,8 +16,8 @@ type AnyFile struct {
 	Torch   *TorchReport   `json:"torch,omitempty"`
 }
 
-// Markdown writes files of several runs, as --format json has them, as the tables of
-// docs/measurements.md: the machines, then each case with its range over all runs.
+// Markdown writes JSON files of several runs as the tables of docs/measurements.md: the machines,
+// then each case with its range over all runs.
 func Markdown(w io.Writer, files []AnyFile) {
 	fmt.Fprint(w, "## Runs\n\n| runs | date | machine | command | peers |\n|---|---|---|---|---|\n")
 	seen := map[string]int{}
@@ -42,7 +42,7 @@ func Markdown(w io.Writer, files []AnyFile) {
 	for _, f := range files {
 		for _, row := range f.Rows {
 			if f.Planner != nil && row.Unit == "plan" && row.Group != "scale" {
-				continue // planTable has them
+				continue // shown by planTable
 			}
 			group := f.Bench + ", " + row.Group
 			if groups[group] == nil {
@@ -78,7 +78,7 @@ func Markdown(w io.Writer, files []AnyFile) {
 	torchTables(w, models)
 }
 
-// planTable is the plans of one run: they are the same on every machine.
+// planTable is the plans of one run, which are the same on every machine.
 func planTable(w io.Writer, f AnyFile) {
 	fmt.Fprint(w, "\n## planner, plans\n\n| model | way | peak | extra compute | above the proven bound | time of one core |\n|---|---|---|---|---|---|\n")
 	for _, r := range slices.Concat(f.Planner.Models, f.Planner.Joint) {
@@ -93,7 +93,7 @@ func planTable(w io.Writer, f AnyFile) {
 	}
 }
 
-// spread is one case over several runs.
+// spread is the range of one case over several runs.
 type spread struct {
 	name, rival, of, bar string
 	threads              int
@@ -139,7 +139,7 @@ func (s *spread) ratio() string {
 	return span(slices.Min(s.ratios), slices.Max(s.ratios)) + " × its " + s.of
 }
 
-// span is a range, or a number where both ends look the same.
+// span prints a range, or one number if both ends print alike.
 func span(lo, hi float64) string {
 	a, b := digits(lo), digits(hi)
 	if a == b {
@@ -148,7 +148,7 @@ func span(lo, hi float64) string {
 	return a + "–" + b
 }
 
-// digits is a number with three digits that count.
+// digits prints a number with three significant digits.
 func digits(x float64) string {
 	if x >= 100 {
 		return fmt.Sprintf("%.0f", x)

@@ -17,18 +17,18 @@ import (
 //go:embed peers/*.py
 var scripts embed.FS
 
-// peers holds the children of one run: one for each script and number of
-// threads, for libraries read that number when they start.
+// peers holds the child processes of a run: one for each script and number of threads, as libraries
+// read that number when they start.
 type peers struct {
 	python  string
-	running map[string]*peer // nil where there is none to be had
+	running map[string]*peer // nil: not available
 	found   []Found
 	missing []Missing
 }
 
 func newPeers(python string) *peers { return &peers{python: python, running: map[string]*peer{}} }
 
-// open makes a case of a peer ready; nil if the peer is not there.
+// open prepares a case of a peer; nil if the peer is missing.
 func (p *peers) open(r Rival, threads int) (Side, error) {
 	key := fmt.Sprint(r.Script, " ", threads)
 	child, started := p.running[key]
@@ -83,12 +83,12 @@ func (p *peers) close() {
 	}
 }
 
-// absentPackage says that Python runs but has not what a script needs.
+// absentPackage is the error that Python lacks a package that a script needs.
 type absentPackage struct{ name string }
 
 func (e *absentPackage) Error() string { return "package " + e.name + " is not installed" }
 
-// peer is a child that answers lines of JSON with lines of JSON.
+// peer is a child process that answers lines of JSON with lines of JSON.
 type peer struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -101,14 +101,14 @@ type peer struct {
 type hello struct {
 	Version, Kernels string
 	Threads          int
-	Absent           string // the package that it lacks
+	Absent           string // name of a missing package
 }
 
-// choosing are the variables that have a peer's library choose other kernels or blocks
-// than it would by itself. Peers do not get them.
+// choosing lists variables that make a peer's library choose other kernels or block sizes than by
+// default. They are withheld from peers.
 var choosing = []string{"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "NPY_DISABLE_CPU_FEATURES"}
 
-// unset are those of them that this process has.
+// unset lists the variables in choosing that are set in this process.
 func unset() (names []string) {
 	for _, name := range choosing {
 		if _, set := os.LookupEnv(name); set {
@@ -166,11 +166,11 @@ func (p *peer) Run(n int) (t Time, err error) {
 	return t, err
 }
 
-// Close leaves the child to the next case; stop ends it.
+// Close keeps the child for the next case; stop ends it.
 func (p *peer) Close() {}
 
 func (p *peer) stop() {
-	p.in.Close() // the end of its loop
+	p.in.Close() // ends its loop
 	p.cmd.Wait()
 }
 
@@ -200,7 +200,7 @@ func (p *peer) answer(to any) error {
 	return json.Unmarshal(line, to)
 }
 
-// gone says why a child does not answer, in its own last words.
+// gone is the error that a child does not answer, with the end of its output.
 func (p *peer) gone(err error) error {
 	p.in.Close()
 	p.cmd.Wait()
@@ -210,7 +210,7 @@ func (p *peer) gone(err error) error {
 	return fmt.Errorf("it ended: %w", err)
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the text written to it.
 type tail struct{ bytes []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

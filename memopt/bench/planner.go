@@ -19,24 +19,23 @@ import (
 	"memopt/planner/pack"
 )
 
-// PlannerDoc says what the planner's bench shows.
+// PlannerDoc describes the planner's bench.
 const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups files, models, scale, plan, questions, corpus, packing"
 
-// PlannerOptions say what to plan.
+// PlannerOptions select what to plan.
 type PlannerOptions struct {
-	Only     []string // groups; none is all
-	Without  []string // passes to leave out, or "each": what they earn on the corpus instead of groups, and Only names steps
-	Quick    bool     // each once, and nothing of the longest programs
-	Binary   string   // memopt, whose commands the group plan runs
+	Only     []string // groups; none: all
+	Without  []string // passes to leave out, or "each": measures their contribution on the corpus instead of groups; Only then selects steps
+	Quick    bool     // one round each, without the longest programs
+	Binary   string   // memopt's executable, for the group plan
 	Files    []string // joint graphs and MiniMalloc CSVs
 	Progress func(what string)
 }
 
-// PlannerReport is the figures of one run. Rows stand in groups: models is five
-// training steps under each way of saving memory, scale is long programs under
-// half their arena, plan the command as a whole, questions what takes many plans to answer, corpus recorded
-// steps at six budgets, packing problems that others publish, files what was
-// given by path.
+// PlannerReport is the figures of one run, in groups: models is five training steps under each
+// method of saving memory; scale is long programs at half their arena; plan is the whole command;
+// questions need many plans; corpus is recorded steps at six budgets; packing is published
+// problems; files are given by path.
 type PlannerReport struct {
 	Models    []PlannerRow `json:"models"`
 	Scale     []PlannerRow `json:"scale"`
@@ -50,17 +49,16 @@ type PlannerReport struct {
 	Pack      []PackRow    `json:"pack"`
 }
 
-// PlannerRow is one plan. A plan without a bound, or no plan at all, says so in
-// Note.
+// PlannerRow is one plan. Note says if there is no bound, or no plan.
 type PlannerRow struct {
 	Model    string  `json:"model"`
 	Way      string  `json:"way"`
 	Nodes    int     `json:"nodes"`
 	Peak     int64   `json:"peak"`
 	Arena    int64   `json:"arena"`
-	Share    float64 `json:"share"` // of the peak with everything kept
+	Share    float64 `json:"share"` // share of the peak with everything kept
 	Overhead float64 `json:"overhead"`
-	Gap      float64 `json:"gap"` // above the proven bound; −1 is not known
+	Gap      float64 `json:"gap"` // above the proven bound; −1: unknown
 	Note     string  `json:"note"`
 	Clock
 }
@@ -69,7 +67,7 @@ type PlannerRow struct {
 type PackRow struct {
 	Problem  string `json:"problem"`
 	Buffers  int    `json:"buffers"`
-	Capacity int64  `json:"capacity"` // 0 asks for the lowest arena there is
+	Capacity int64  `json:"capacity"` // 0: find the lowest arena
 	Height   int64  `json:"height"`
 	Bound    int64  `json:"bound"`
 	By       string `json:"by"` // the pass that placed the highest part
@@ -89,8 +87,8 @@ var plannerModels = []struct {
 	{"MLP, 16 layers", zoo.Spec{Family: "mlp", Layers: 16}, map[string]int64{"batch": 4096}},
 }
 
-// plannerScale are long programs: layers that make about so many nodes, and how
-// many milliseconds a plan may take.
+// plannerScale lists long programs: the approximate number of nodes, and the milliseconds that a
+// plan may take.
 var plannerScale = []struct {
 	name  string
 	spec  zoo.Spec
@@ -105,13 +103,13 @@ var plannerScale = []struct {
 	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 100_000, 300},
 }
 
-// The shares of the arena that rows ask for, in percent.
+// Shares of the arena to plan for, in percent.
 var (
 	modelBudgets = []float64{75, 50, 35}
 	jointBudgets = []float64{90, 80, 70, 60, 50, 40, 30}
 )
 
-// Planner measures.
+// Planner runs the bench.
 func Planner(o PlannerOptions) (*PlannerReport, error) {
 	b := &plannerBench{o: o, rounds: 3, report: &PlannerReport{Models: []PlannerRow{}, Scale: []PlannerRow{}, Whole: []WholeRow{},
 		Questions: []AnswerRow{}, Corpus: []CorpusRow{}, Earned: []EarnedRow{}, Packing: []PackRow{}, Joint: []PlannerRow{}, Pack: []PackRow{}}}
@@ -125,7 +123,7 @@ func Planner(o PlannerOptions) (*PlannerReport, error) {
 		name string
 		run  func() error
 	}
-	// Files first: what is wrong with them shows before anything is measured.
+	// Files first, so that errors in them appear before anything is measured.
 	groups := []group{{"files", b.files}, {"models", b.models}, {"scale", b.scale}, {"plan", b.whole}, {"questions", b.questions}, {"corpus", b.corpus}, {"packing", b.packing}}
 	var all []string
 	for _, g := range groups {
@@ -166,7 +164,7 @@ func trainingStep(s zoo.Spec) (*graph.Graph, error) {
 	return autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
 }
 
-// upstream asks for what ONNX Runtime 1.19's level does, its layers included.
+// upstream is a request for ONNX Runtime 1.19's level, including its layers.
 func upstream(level int) planner.Request {
 	return planner.Request{Level: level, Boundary: true, Compat: "1.19"}
 }
@@ -201,7 +199,7 @@ func (b *plannerBench) models() error {
 				return err
 			}
 			if w.r.ActivationBudget == (planner.Size{}) {
-				row.Gap = -1 // nothing was asked for that a bound could be of
+				row.Gap = -1 // no limit, so no bound
 			}
 			b.report.Models = append(b.report.Models, row)
 		}
@@ -209,7 +207,7 @@ func (b *plannerBench) models() error {
 	return nil
 }
 
-// plan plans a few times; bar is the milliseconds that it may take, 0 for any.
+// plan measures planning in a few rounds; bar is the milliseconds allowed, 0: any.
 func (b *plannerBench) plan(model, way string, g *graph.Graph, r planner.Request, bar float64) (row PlannerRow, err error) {
 	row = PlannerRow{Model: model, Way: way, Nodes: len(g.Nodes)}
 	row.Clock, err = b.clock(bar, func() error {
@@ -249,7 +247,7 @@ func (b *plannerBench) scale() error {
 	return nil
 }
 
-// ofNodes is a model with as many layers as make about so many nodes.
+// ofNodes is a model with the number of layers that gives about that many nodes.
 func ofNodes(s zoo.Spec, nodes int) (*graph.Graph, error) {
 	sizes := [2]int{}
 	for i := range sizes {
@@ -307,7 +305,7 @@ func (b *plannerBench) packed(path string) error {
 	return err
 }
 
-// packingBar is the milliseconds that all problems of a capacity may take together.
+// packingBar is the milliseconds allowed for all problems of a capacity together.
 const packingBar = 2000
 
 func (b *plannerBench) packing() error {
@@ -331,7 +329,7 @@ func (b *plannerBench) packing() error {
 	return nil
 }
 
-// pack places a few times.
+// pack measures placing in a few rounds.
 func (b *plannerBench) pack(p pack.Instance) (row PackRow, err error) {
 	row = PackRow{Problem: p.Name, Buffers: len(p.Buffers), Capacity: p.Capacity}
 	row.Clock, err = b.clock(0, func() error {

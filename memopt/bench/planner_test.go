@@ -9,7 +9,7 @@ import (
 	"memopt/memopt/zoo"
 )
 
-// TestPlanner plans what is given by path, and packs.
+// TestPlanner plans and packs files given by path.
 func TestPlanner(t *testing.T) {
 	csv := filepath.Join(t.TempDir(), "two.csv")
 	if err := os.WriteFile(csv, []byte("id,lower,upper,size\na,0,2,10\nb,1,3,20\n"), 0o666); err != nil {
@@ -53,8 +53,7 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
-// TestPlannerQuestions: groups that need no file have their rows, and bars that
-// say whether they are met.
+// TestPlannerQuestions: groups without files have their rows, and bars with verdicts.
 func TestPlannerQuestions(t *testing.T) {
 	r, err := Planner(PlannerOptions{Quick: true, Only: []string{"questions", "packing"}})
 	if err != nil {
@@ -87,7 +86,7 @@ func TestPlannerQuestions(t *testing.T) {
 	}
 }
 
-// TestClock: a bar is of the lesser time, and of bytes.
+// TestClock: a bar applies to the lesser time, and to bytes.
 func TestClock(t *testing.T) {
 	for _, x := range []struct {
 		c    Clock
@@ -107,7 +106,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestOfNodes: programs are about as long as they are asked to be.
+// TestOfNodes: programs have about the requested number of nodes.
 func TestOfNodes(t *testing.T) {
 	for _, s := range []zoo.Spec{plannerScale[0].spec, plannerScale[1].spec} {
 		g, err := ofNodes(s, 1500)

@@ -10,10 +10,9 @@ import (
 	"memopt/memopt/report"
 )
 
-// Clock is what it takes to answer something once: the quickest of the rounds,
-// and the most bytes allocated beyond what was there. CPU time is of all threads.
-// A bar is of the lesser time: a machine that does nothing else takes no more
-// than either.
+// Clock is the time and memory of one answer: the fastest of the rounds, and the most bytes
+// allocated above the start. CPU time is of all threads. A bar applies to the lesser of wall and
+// CPU time, as on an idle machine neither is exceeded.
 type Clock struct {
 	MS    float64 `json:"ms"`
 	CPUMS float64 `json:"cpu_ms"`
@@ -22,10 +21,10 @@ type Clock struct {
 	Met   *bool   `json:"met,omitempty"`
 }
 
-// heapBar is the bytes that whatever has a bar may allocate.
+// heapBar is the bytes that anything with a bar may allocate.
 const heapBar = 200_000_000
 
-// judge sets a bar, 0 for none.
+// judge sets a bar; 0: none.
 func (c *Clock) judge(bar float64) {
 	if bar > 0 {
 		met := min(c.MS, c.CPUMS) <= bar && c.Heap <= heapBar
@@ -33,7 +32,7 @@ func (c *Clock) judge(bar float64) {
 	}
 }
 
-// columns are times, bytes, bar and verdict as text.
+// columns formats times, bytes, bar and verdict.
 func (c *Clock) columns() []string {
 	line := []string{fmt.Sprintf("%.1f", c.MS), fmt.Sprintf("%.1f", c.CPUMS), report.Bytes(c.Heap), "", ""}
 	if c.Met != nil {
@@ -42,7 +41,7 @@ func (c *Clock) columns() []string {
 	return line
 }
 
-// clock runs something a few times.
+// clock measures a function in a few rounds.
 func (b *plannerBench) clock(bar float64, run func() error) (c Clock, err error) {
 	c.MS, c.CPUMS = math.Inf(1), math.Inf(1)
 	for range b.rounds {
@@ -60,8 +59,8 @@ func (b *plannerBench) clock(bar float64, run func() error) (c Clock, err error)
 	return c, nil
 }
 
-// watchHeap samples the heap until the function it returns is called, which
-// gives the most that was allocated beyond what was there. It stops nobody.
+// watchHeap samples the heap until the returned function is called, which returns the most bytes
+// allocated above the start. It does not stop goroutines.
 func watchHeap() func() int64 {
 	runtime.GC()
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}

@@ -14,26 +14,26 @@ import (
 	"memopt/planner/pack"
 )
 
-// CorpusRow is the plan of a step of the corpus within one budget, and the placing of its lives.
+// CorpusRow is the plan of a corpus step at one budget, and the placement of its live ranges.
 type CorpusRow struct {
 	Step   string  `json:"step"`
 	Nodes  int     `json:"nodes"`
-	Share  int64   `json:"share"` // of the way from the floor to all kept, in percent
+	Share  int64   `json:"share"` // between the floor (0) and everything kept (100)
 	Limit  int64   `json:"limit"`
 	Found  bool    `json:"found"`
-	Lowest int64   `json:"lowest,omitempty"` // arena that was found instead
-	Cost   float64 `json:"cost"`             // share of the step's
+	Lowest int64   `json:"lowest,omitempty"` // lowest arena found, if the budget is not met
+	Cost   float64 `json:"cost"`             // share of the step's cost
 	Bound  float64 `json:"bound"`
 	Peak   int64   `json:"peak"`
-	Height int64   `json:"height"` // of the lives, placed as low as they come
-	Least  int64   `json:"least"`  // that no placing goes below
+	Height int64   `json:"height"` // of the placed live ranges
+	Least  int64   `json:"least"`  // lower bound of the height
 	Choice string  `json:"choice"` // the pass that chose what runs again
 	Placer string  `json:"placer"` // the pass that placed the lives
 	MS     float64 `json:"cpu_ms"` // of the plan
 	PackMS float64 `json:"pack_cpu_ms"`
 }
 
-// corpusPlan is a row, what it was made from, and the passes that took part.
+// corpusPlan is a row, its input, and the passes that took part.
 type corpusPlan struct {
 	CorpusRow
 	g      *graph.Graph
@@ -55,7 +55,7 @@ func (b *plannerBench) corpus() error {
 	return err
 }
 
-// corpusPlans is a plan for each step and budget.
+// corpusPlans makes a plan for each step and budget.
 func (b *plannerBench) corpusPlans(steps []corpus.Step) (plans []*corpusPlan, err error) {
 	shares := corpus.Shares
 	if b.o.Quick {
@@ -83,7 +83,7 @@ func (b *plannerBench) corpusPlans(steps []corpus.Step) (plans []*corpusPlan, er
 	return plans, nil
 }
 
-// plan makes the row with passes left out, and notes which of the others ran.
+// plan makes the row without some passes, and notes which of the others ran.
 func (p *corpusPlan) plan(without []string) error {
 	begin := processTime()
 	made, err := planner.Make(p.g, planner.Request{Dims: p.dims, ActivationBudget: planner.Size{Bytes: p.Limit}, Without: without})
@@ -102,13 +102,13 @@ func (p *corpusPlan) plan(without []string) error {
 		p.ran[row.Pass] = true
 	}
 	p.lives = pack.Problem{}
-	for _, l := range made.Picture().Lives { // also where whoever runs the step places them
+	for _, l := range made.Picture().Lives { // also of steps that another program places
 		p.lives.Buffers = append(p.lives.Buffers, pack.Buffer{First: int32(l.First), Last: int32(l.Last), Size: l.Bytes})
 	}
 	return p.place(nil)
 }
 
-// place places the lives with passes left out, and notes which of the others ran.
+// place places the live ranges without some passes, and notes which of the others ran.
 func (p *corpusPlan) place(without []string) error {
 	off := map[string]bool{}
 	for _, name := range without {
@@ -130,17 +130,17 @@ func (p *corpusPlan) place(without []string) error {
 	return nil
 }
 
-// packing is what begins the names of passes that place.
+// packing is the prefix of the names of placement passes.
 const packing = "pack/"
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// above is how far a height is above the least that there can be.
+// above is a height relative to the lower bound.
 func above(height, least int64) string {
 	return fmt.Sprintf("%+.3f %%", 100*float64(height-least)/float64(max(least, 1)))
 }
 
-// corpusText writes rows as lines, with times or without: nothing else differs from run to run.
+// corpusText prints rows as lines, with or without times, which alone differ from run to run.
 func corpusText(w io.Writer, rows []CorpusRow, times bool) {
 	table := [][]string{{"step", "budget", "extra", "bound", "peak", "height", "chosen by", "placed by"}}
 	layout := "=lrrrrrll"

@@ -8,8 +8,9 @@ import (
 	"memopt/memopt/report"
 )
 
-// TestCorpus: every step of the corpus at every budget is planned and placed as memopt/corpus/plans.txt has it, by the
-// passes that it names, and so are problems that others recorded. A change of the planner shows there: look at what it costs, then rewrite it with -update.
+// TestCorpus: every corpus step at every budget is planned and placed as in
+// memopt/corpus/plans.txt, by the passes named there, and so are published problems. A change of
+// the planner changes the file: consider its cost, then rewrite the file with -update.
 func TestCorpus(t *testing.T) {
 	r, err := Planner(PlannerOptions{Only: []string{"corpus"}})
 	if err != nil {
@@ -38,8 +39,8 @@ func TestCorpus(t *testing.T) {
 	t.Logf("plans took %.0f s of processor time, placings %.0f s", plans, placings)
 }
 
-// TestEarned: passes are told from all others, one by one and together, and a plan that they took no part in is the
-// same without them.
+// TestEarned: passes are left out one by one and together, and plans in which they took no part do
+// not change.
 func TestEarned(t *testing.T) {
 	earned := func(without ...string) *PlannerReport {
 		r, err := Planner(PlannerOptions{Quick: true, Only: []string{"gpt-2L", "resnet18", "minimalloc-G"}, Without: without})

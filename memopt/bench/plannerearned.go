@@ -13,25 +13,25 @@ import (
 	"memopt/planner/pack"
 )
 
-// EarnedRow is what passes of the planner earn on the corpus: the plans and the placings of all steps without them, beside
-// those with all passes. A cost is a share of a step's, a height a share of the least that there can be; positive is what
-// is lost without the passes.
+// EarnedRow is the contribution of passes on the corpus: all plans and placements without them,
+// compared with those with all passes. Costs are shares of a step's cost, heights shares of the
+// lower bound; positive is the loss without the passes.
 type EarnedRow struct {
 	Without  []string `json:"without"`
 	Doc      string   `json:"doc,omitempty"` // of a single pass
-	Plans    int      `json:"plans"`         // that the passes took part in
-	Missing  int      `json:"missing"`       // plans that are not found without
+	Plans    int      `json:"plans"`         // plans in which the passes took part
+	Missing  int      `json:"missing"`       // plans that are not found without the passes
 	Cost     Earned   `json:"cost"`
 	Bound    Earned   `json:"bound"`
-	MS       float64  `json:"cpu_ms"` // that all plans take longer with the passes
+	MS       float64  `json:"cpu_ms"` // time of the passes in all plans
 	Placings int      `json:"placings"`
 	Height   Earned   `json:"height"`
 	PackMS   float64  `json:"pack_cpu_ms"`
 	Changed  []Change `json:"changed"`
 }
 
-// Earned is what is lost without passes: all together, where it is most, and where it is least, which is below 0 where
-// something is better without.
+// Earned is the loss without passes: in total, the most, and the least, which is negative if
+// something improves.
 type Earned struct {
 	Sum   float64 `json:"sum"`
 	Most  float64 `json:"most"`
@@ -48,10 +48,10 @@ type Change struct {
 	Without CorpusRow `json:"without"`
 }
 
-// eachPass asks for a row a pass.
+// eachPass stands for a row for each pass.
 const eachPass = "each"
 
-// earned plans the corpus, and once more without passes whatever those took part in.
+// earned plans the corpus, and plans again without passes where these took part.
 func (b *plannerBench) earned() error {
 	var rows []EarnedRow
 	for _, pass := range planner.Passes() {
@@ -93,7 +93,7 @@ func (b *plannerBench) earned() error {
 	return nil
 }
 
-// chosen is the steps and the problems of others that are asked for by name; without names all.
+// chosen selects corpus steps and published problems by name; all without names.
 func (b *plannerBench) chosen() (steps []corpus.Step, instances []pack.Instance, err error) {
 	all, err := corpus.Placings()
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *EarnedRow) compare(plans []*corpusPlan) error {
 	return nil
 }
 
-// earnedText writes a line for each row, and for a single one what changed.
+// earnedText prints a line for each row, and the changes if there is only one.
 func earnedText(w io.Writer, rows []EarnedRow) {
 	points := func(x float64) string { return fmt.Sprintf("%+.3f", 100*x) }
 	table := [][]string{{"without", "plans", "lost", "extra: sum", "most", "least", "bound: most", "CPU s", "placings", "height: sum", "most", "least", "CPU s"}}

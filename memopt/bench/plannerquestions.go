@@ -9,7 +9,7 @@ import (
 	"memopt/planner"
 )
 
-// question is something that takes many plans to answer.
+// question is a question that needs many plans.
 type question struct {
 	name string
 	ask  func(g *graph.Graph, dims map[string]int64) (answer string, err error)
@@ -21,11 +21,10 @@ var (
 	cheapBatch   = question{"largest batch within 4 GiB, 10 % extra", func(g *graph.Graph, dims map[string]int64) (string, error) { return askLargest(g, dims, 0.1) }}
 )
 
-// questionDims are the sizes of the programs that are asked about.
+// questionDims is the sizes of the programs' dims.
 var questionDims = map[string]int64{"batch": 8, "seq": 128}
 
-// plannerQuestions are the programs, what is asked of them, and how many
-// milliseconds an answer may take.
+// plannerQuestions lists programs, questions, and the milliseconds that an answer may take.
 var plannerQuestions = []struct {
 	name string
 	spec zoo.Spec

@@ -81,7 +81,7 @@ func (r *PlannerReport) Text(w io.Writer) {
 	fmt.Fprintln(w, "The quickest rounds count. A bar is of the lesser of wall and CPU time: a machine that does nothing else takes no more than either.")
 }
 
-// PlannerFile is the report as JSON: rows as any bench has, and all that was found.
+// PlannerFile is the report as JSON: rows as of any bench, and all details.
 type PlannerFile struct {
 	File
 	Planner *PlannerReport `json:"planner"`

@@ -15,22 +15,22 @@ import (
 	"memopt/memopt/report"
 )
 
-// WholeRow is `memopt plan` as a whole: what its process takes to read a model, derive its step in the forms that are
-// worth it, plan that and print the plan.
+// WholeRow is `memopt plan` as a whole: its process reads a model, derives the forms of its step
+// that are worth it, plans, and prints the plan.
 type WholeRow struct {
 	Layers int `json:"layers"`
 	Nodes  int `json:"nodes"`
-	Clock      // Heap is the most memory that the process had
+	Clock      // Heap is the process's peak memory
 }
 
-// wholeSizes are GPTs, whose steps have about 1 000, 20 000 and 90 000 nodes, and the milliseconds of CPU time that
-// planning each may take.
+// wholeSizes lists GPTs whose steps have about 1,000, 20,000 and 90,000 nodes, and the milliseconds
+// of CPU time that planning may take.
 var wholeSizes = []struct {
 	layers int
 	bar    float64
 }{{13, 150}, {270, 500}, {1220, 1500}}
 
-// longWhole is the layers from which on a quick run leaves a model out.
+// longWhole is the number of layers from which on quick runs skip a model.
 const longWhole = 1000
 
 var nodesOf = regexp.MustCompile(`: (\d+) nodes`)
@@ -71,7 +71,7 @@ func (b *plannerBench) whole() error {
 	return nil
 }
 
-// runSelf runs a command of this binary.
+// runSelf runs a command of this executable.
 func runSelf(binary string, args ...string) (out []byte, state *os.ProcessState, err error) {
 	if binary == "" {
 		return nil, nil, fmt.Errorf("memopt %s: no binary to run", args[0])

@@ -23,13 +23,13 @@ import (
 	"memopt/plugin/pb"
 )
 
-// PluginDoc says what the service's bench shows.
+// PluginDoc describes the service's bench.
 const PluginDoc = "the service as a Go host sees it, over mutual TLS and with tensors in the shared arena; groups start, calls, arena, steps"
 
-// PluginOptions say what to measure, and how long.
+// PluginOptions select what is measured, and for how long.
 type PluginOptions struct {
-	Binary   string   // whose service and command line are measured
-	Only     []string // groups; none is all
+	Binary   string   // executable whose service and command line are measured
+	Only     []string // groups; none: all
 	Quick    bool     // a few short rounds
 	Progress func(what string)
 }
@@ -37,19 +37,19 @@ type PluginOptions struct {
 // PluginReport is the figures of one run.
 type PluginReport struct{ Rows []PluginRow }
 
-// PluginRow is what one thing takes, beside what it is measured with, if anything.
+// PluginRow is one measurement, and its rival's, if any.
 type PluginRow struct {
 	Group, Case string
-	Unit        string // what there is one of: call, start, step, copy
+	Unit        string // call, start, step or copy
 	Here, There Figure
 	Rival       string
-	MS          float64 // of wall time, at most; 0 where Bar judges
+	MS          float64 // most wall time; 0: Bar applies
 	Bar         Bar
 	Ratio       float64
 	Met         bool
 }
 
-// pluginGroups are the groups, and what measures them.
+// pluginGroups lists the groups and their functions.
 var pluginGroups = []struct {
 	name string
 	run  func(*pluginBench) error
@@ -67,7 +67,7 @@ type pluginBench struct {
 	report PluginReport
 }
 
-// Plugin measures.
+// Plugin runs the bench.
 func Plugin(o PluginOptions) (*PluginReport, error) {
 	var names []string
 	for _, g := range pluginGroups {
@@ -99,7 +99,7 @@ func Plugin(o PluginOptions) (*PluginReport, error) {
 	return &b.report, nil
 }
 
-// row measures a side, beside another if there is one.
+// row measures a side, against another if given.
 func (b *pluginBench) row(r PluginRow, ours, rival Side) error {
 	sides := []Side{ours}
 	if rival != nil {
@@ -119,7 +119,7 @@ func (b *pluginBench) row(r PluginRow, ours, rival Side) error {
 	return nil
 }
 
-// timed is a side that says itself what counts of its steps.
+// timed is a side that measures its own steps.
 type timed func(n int) (time.Duration, error)
 
 func (t timed) Run(n int) (Time, error) {
@@ -129,8 +129,8 @@ func (t timed) Run(n int) (Time, error) {
 
 func (t timed) Close() {}
 
-// start is how long a host waits for a service that does not run yet. It is not repeated for longer than that: a start is
-// a process.
+// start measures how long a host waits for a service to start. Each start is a process, so it is
+// not repeated to fill a turn.
 func (b *pluginBench) start() error {
 	return b.row(PluginRow{Group: "start", Case: "start to the first answer", Unit: "start", MS: 30}, timed(func(n int) (took time.Duration, err error) {
 		for range n {
@@ -150,7 +150,7 @@ func (b *pluginBench) start() error {
 	}), nil)
 }
 
-// held is a session of a host, with its tensors laid out in the arena.
+// held is a host's session, with its tensors laid out in the arena.
 type held struct {
 	*host.Host
 	session, binding uint64
@@ -158,10 +158,10 @@ type held struct {
 	all              []int32 // places of parameters
 }
 
-// size is the bytes of an element of a type that models here have.
+// size is the bytes of an element of the types in these models.
 func size(of string) int64 { return map[string]int64{"f32": 4, "i64": 8}[of] }
 
-// open opens a model and lays its tensors out.
+// openOn opens a model and lays out its tensors.
 func openOn(h *host.Host, path, mode string, settings map[string]string, shapes map[string][]int64) (*held, error) {
 	ctx := context.Background()
 	o, err := h.Open(ctx, &pb.OpenRequest{Model: path, Mode: mode, Settings: settings, EnvironmentSent: true})
@@ -201,7 +201,7 @@ func openOn(h *host.Host, path, mode string, settings map[string]string, shapes 
 	return s, err
 }
 
-// bytes is where the arena has a tensor.
+// at is a tensor's bytes in the arena.
 func (s *held) at(role, name string) []byte {
 	for _, t := range s.tensors {
 		if t.GetRole() == role && t.GetName() == name {
@@ -211,7 +211,7 @@ func (s *held) at(role, name string) []byte {
 	return nil
 }
 
-// forward and backward are the passes of a bridge, of which all parameters have changed.
+// forward and backward are the passes of a bridge, with all parameters marked as changed.
 func (s *held) forward() (uint64, error) {
 	r, err := s.Forward(context.Background(), &pb.StepRequest{Session: s.session, Binding: s.binding, Changed: s.all})
 	return r.GetRun(), err
@@ -222,7 +222,7 @@ func (s *held) backward(run uint64) error {
 	return err
 }
 
-// calls is the round trip of a call that does nothing, and of a pass that does next to nothing.
+// calls measures the round trip of a call that does nothing, and of a trivial pass.
 func (b *pluginBench) calls() error {
 	path, err := b.reader(16)
 	if err != nil {
@@ -252,7 +252,7 @@ func (b *pluginBench) calls() error {
 	}}, nil)
 }
 
-// reader writes a model that takes n numbers and looks at the first of them alone.
+// reader writes a model that takes n numbers and reads the first one only.
 func (b *pluginBench) reader(n int64) (path string, err error) {
 	g := graph.New(kernels.Library, "reader")
 	err = graph.Try(func() {
@@ -260,7 +260,7 @@ func (b *pluginBench) reader(n int64) (path string, err error) {
 		x, wrong := make.Define(graph.Input, "x", graph.Float32, graph.Shape{graph.Num(n)})
 		w, failed := make.Define(graph.Param, "w", graph.Float32, graph.Shape{graph.Num(1)})
 		if wrong != nil || failed != nil {
-			panic(fmt.Sprint(wrong, failed)) // the names are free
+			panic(fmt.Sprint(wrong, failed)) // the names are unique
 		}
 		one := graph.TensorOf(graph.Float32, []float32{1}, 1)
 		w.Data = graph.Bytes(one.Bytes)
@@ -277,7 +277,7 @@ func (b *pluginBench) reader(n int64) (path string, err error) {
 // arenaBytes is the tensor of the group arena.
 const arenaBytes = 64 << 20
 
-// arena is a large tensor that lies in the arena already, and one that is brought there first.
+// arena compares a large tensor in the arena with one that is first copied there.
 func (b *pluginBench) arena() error {
 	path, err := b.reader(arenaBytes / 4)
 	if err != nil {
@@ -311,7 +311,7 @@ func (b *pluginBench) arena() error {
 	}})
 }
 
-// steps is a GPT's training step in the service beside the same step of the command line.
+// steps compares a GPT's training step in the service with the command line's.
 func (b *pluginBench) steps() error {
 	model, data := filepath.Join(b.folder, "gpt.onnx"), filepath.Join(b.folder, "gpt.npz")
 	sizes := strings.Fields("--layers 4 --width 256 --heads 8 --vocab 2048 --seq 64 --samples 8")
@@ -348,7 +348,7 @@ func (b *pluginBench) steps() error {
 			return 0, err
 		}
 		took := 0.0
-		for _, ms := range said.StepMS[min(2, len(said.StepMS)):] { // behind those that warm up
+		for _, ms := range said.StepMS[min(2, len(said.StepMS)):] { // skip warm-up steps
 			took += ms
 		}
 		return time.Duration(took * float64(time.Millisecond)), nil
@@ -376,7 +376,7 @@ func (b *pluginBench) steps() error {
 	}}, train)
 }
 
-// command runs the binary, in an environment without settings.
+// command runs the executable in an environment without settings.
 func (b *pluginBench) command(args ...string) ([]byte, error) {
 	cmd := exec.Command(b.o.Binary, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MEMOPT_") || strings.HasPrefix(v, "ORTMODULE_") })

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Side can repeat one step, and says how long that took.
+// Side repeats a step and measures it.
 type Side interface {
 	Run(n int) (Time, error)
 	Close()
@@ -14,12 +14,10 @@ type Side interface {
 // Time is seconds by two clocks.
 type Time struct{ Wall, CPU float64 }
 
-// Figure is what rounds say about one step: the quickest by each clock, and the
-// median of wall time.
+// Figure is the time of one step: the fastest by each clock, and the median of wall time.
 type Figure struct{ Wall, CPU, Median float64 }
 
-// rounds is how often sides take turns, how long a turn is at least, and how
-// long a rest before it.
+// rounds is the number of turns of each side, their least length, and the rest before each.
 type rounds struct {
 	count       int
 	least, rest time.Duration
@@ -53,7 +51,7 @@ func (r rounds) measure(sides ...Side) ([]Figure, error) {
 	return figures, nil
 }
 
-// steps finds how many steps fill a turn. The first run only warms up.
+// steps finds the number of steps in a turn. The first run is a warm-up.
 func (r rounds) steps(s Side) (int, error) {
 	if _, err := s.Run(1); err != nil {
 		return 0, err

@@ -41,8 +41,7 @@ func (r *Report) Text(w io.Writer) {
 	}
 }
 
-// rate is a figure as work in a second, or as time where a step is all that is
-// done.
+// rate is a figure as work per second, or as time if the work is one step.
 func (r Row) rate(f Figure) string {
 	t := r.clock(f)
 	switch r.Unit {
@@ -62,8 +61,8 @@ type File struct {
 	Unset   []string  `json:"unset"`
 }
 
-// FileRow is a row in it. Seconds are of one step; what counts is named by
-// clock. Rival is absent if it is not there.
+// FileRow is a row in it. Seconds are per step; clock names the time that counts. Rival is absent
+// if missing.
 type FileRow struct {
 	Group   string    `json:"group"`
 	Case    string    `json:"case"`
@@ -87,7 +86,7 @@ type FileSide struct {
 	Median float64 `json:"median_wall_s"`
 }
 
-// FileBar is a bar, if there is one: of the rival's speed or time, or milliseconds.
+// FileBar is a bar, if any: of the rival's speed or time, or milliseconds.
 type FileBar struct {
 	Speed float64 `json:"speed_at_least,omitempty"`
 	Time  float64 `json:"time_at_most,omitempty"`
@@ -120,7 +119,7 @@ func (r *Report) File(h Head) File {
 
 func fileSide(name string, f Figure) FileSide { return FileSide{name, f.Wall, f.CPU, f.Median} }
 
-// finite keeps a ratio of times that no clock could tell from zero out of JSON.
+// finite replaces ratios that JSON cannot represent, of times too short for the clock.
 func finite(x float64) float64 {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onThread runs something and says how much processor time its thread took.
+// onThread runs a function and returns its thread's CPU time.
 func onThread(f func() error) (time.Duration, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -4,7 +4,7 @@ package bench
 
 import "time"
 
-// onThread runs something; without a clock of threads it takes the wall's.
+// onThread runs a function and returns wall time, as threads have no clock here.
 func onThread(f func() error) (time.Duration, error) {
 	begin := time.Now()
 	err := f()

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// TorchDoc says what PyTorch's bench shows.
+// TorchDoc describes PyTorch's bench.
 const TorchDoc = "training steps of PyTorch modules under budgets, beside checkpointing by hand and PyTorch's knob; groups are models: all but the large ones unless --only names them"
 
-// TorchOptions say what to measure.
+// TorchOptions select what is measured.
 type TorchOptions struct {
-	Only     []string // models; none is all but the large ones
+	Only     []string // models; none: all but the large ones
 	Quick    bool     // few budgets, few rounds
-	Python   string   // that has PyTorch and memopt's package
+	Python   string   // interpreter with PyTorch and memopt's package
 	Progress func(what string)
 }
 
@@ -28,7 +28,7 @@ var torchModels = []struct {
 	{"resnet18-112", true}, {"bert-6L", true}, {"llama-8L", true}, {"gpt-6L", true},
 }
 
-// TorchModels lists what Only may name.
+// TorchModels lists the models for Only.
 func TorchModels() (names []string) {
 	for _, m := range torchModels {
 		names = append(names, m.name)
@@ -36,22 +36,23 @@ func TorchModels() (names []string) {
 	return names
 }
 
-// TorchReport is the figures of one run. CPU time counts, of one thread.
+// TorchReport is the figures of one run. The clock is CPU time of one thread.
 type TorchReport struct {
 	PyTorch string       `json:"pytorch"` // its version
 	Models  []TorchModel `json:"models"`
 }
 
-// TorchModel is one module's step, run in every way, the first in eager mode.
+// TorchModel is one module's step, run in every way, first in eager mode.
 type TorchModel struct {
 	Model  string     `json:"model"`
 	Large  bool       `json:"large,omitempty"`
-	Blocks int        `json:"blocks,omitempty"` // that checkpointing by hand takes
-	Error  string     `json:"error,omitempty"`  // why there is no more
+	Blocks int        `json:"blocks,omitempty"` // number of blocks, for checkpointing by hand
+	Error  string     `json:"error,omitempty"`  // why the model has no further rows
 	Rows   []TorchRow `json:"rows"`
 }
 
-// TorchRow is one way to run the step. Bytes are the growth over forward and backward, gradients included, at its highest.
+// TorchRow is one way of running the step. Bytes are the peak growth over forward and backward,
+// including gradients.
 type TorchRow struct {
 	Kind          string   `json:"kind"` // eager, checkpoint, knob, memopt, memopt compiled
 	Name          string   `json:"name"`
@@ -72,13 +73,14 @@ type TorchRow struct {
 	BesideMS      float64  `json:"beside_ms,omitempty"` // CPU time of that beside a step in eager mode
 	Error         string   `json:"error,omitempty"`
 	Told          string   `json:"told,omitempty"` // a warning
-	// Checkpoint and Knob name the quickest of their kind that keep to the bytes asked for, and have the right gradients.
+	// Checkpoint and Knob name the fastest rivals of their kind that meet the budget and compute
+	// the right gradients.
 	Checkpoint string     `json:"checkpoint,omitempty"`
 	Knob       string     `json:"knob,omitempty"`
 	Bars       []TorchBar `json:"bars,omitempty"`
 }
 
-// TorchBar is one promise, and whether it was kept.
+// TorchBar is a promise, and whether it was kept.
 type TorchBar struct {
 	Name string `json:"name"`
 	Met  bool   `json:"met"`
@@ -98,7 +100,7 @@ func (e *NoTorchError) Error() string {
 // ExitCode is that of a request that cannot be met.
 func (e *NoTorchError) ExitCode() int { return 1 }
 
-// Torch measures, each model in a process of its own. One that fails says so in its place.
+// Torch runs the bench, each model in its own process. A model that fails is reported in its place.
 func Torch(o TorchOptions) (*TorchReport, error) {
 	for _, name := range o.Only {
 		if !slices.Contains(TorchModels(), name) {

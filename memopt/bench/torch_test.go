@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// fakeTorch is a Python that answers as the script would.
+// fakeTorch is a Python that prints the script's answers.
 func fakeTorch(t *testing.T, lines string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")
@@ -22,7 +22,7 @@ func fakeTorch(t *testing.T, lines string) string {
 	return path
 }
 
-// TestTorchModels: the models that the command knows are those that the script has.
+// TestTorchModels: the command and the script have the same models.
 func TestTorchModels(t *testing.T) {
 	entry := regexp.MustCompile(`(?m)^    "([^"]+)": \w+,$|"([^"]+)": \w+[,}]`)
 	table := regexp.MustCompile(`(?ms)^(?:SMALL|LARGE|MODELS): [^\n]* = \{.*?\}$`)
@@ -58,7 +58,8 @@ const torchLines = `{"version": "2.15.0"}
  {"kind": "memopt", "name": "40 %", "asked": 400000, "error": "RuntimeError: no"},
  {"kind": "memopt compiled", "name": "50 %", "asked": 500000, "promised": 400000, "measured": 400000, "extra": 0.1, "ratio": 1.1, "bits": false, "error_of_values": 1e-7}]}}`
 
-// TestTorchBars: each promise is judged by its own bar, and rivals are those that fit and compute the right gradients.
+// TestTorchBars: each promise has its own bar, and rivals are those that fit and compute the right
+// gradients.
 func TestTorchBars(t *testing.T) {
 	var said []string
 	lines := strings.Split(torchLines, "\n")
@@ -101,7 +102,8 @@ func TestTorchBars(t *testing.T) {
 	}
 }
 
-// TestTorchRefuses: what is missing is said with what installs it, and a model whose process ends is a row that says why.
+// TestTorchRefuses: errors say how to install what is missing, and a model whose process fails is a
+// row with the reason.
 func TestTorchRefuses(t *testing.T) {
 	var none *NoTorchError
 	_, err := Torch(TorchOptions{Only: []string{"vit"}, Python: fakeTorch(t, `{"absent": "torch"}`)})
@@ -123,7 +125,7 @@ func TestTorchRefuses(t *testing.T) {
 	}
 }
 
-// TestTorch runs a small model for real: promises are kept, and the file can be read.
+// TestTorch runs a small model: promises are kept, and the file can be read.
 func TestTorch(t *testing.T) {
 	python := os.Getenv("MEMOPT_TORCH_PYTHON")
 	if python == "" {

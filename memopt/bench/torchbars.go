@@ -9,14 +9,14 @@ import (
 
 // The bars of PyTorch's bench.
 const (
-	promiseShare = 1e-3     // promised to measured bytes, in eager mode
-	promiseBytes = 64 << 10 // beside that share
-	extraPoints  = 1e-3     // promised to counted FLOPs
-	timeBar      = 1.03     // time to the best of PyTorch's that keeps to the same budget
-	tinyBar      = 2.2      // time of a step of tiny operators to eager mode's
+	promiseShare = 1e-3     // difference of promised and measured bytes, in eager mode
+	promiseBytes = 64 << 10 // allowed besides that share
+	extraPoints  = 1e-3     // difference of promised and counted FLOPs
+	timeBar      = 1.03     // time relative to PyTorch's best within the same budget
+	tinyBar      = 2.2      // time of a step of tiny operators relative to eager mode
 	deepBar      = 3000.0   // milliseconds to record and to plan a deep model
 	roundingBar  = 1e-6     // error of values, compiled
-	wrongValues  = 1e-3     // what computes other gradients than this is no rival
+	wrongValues  = 1e-3     // a rival's gradients may differ by this much
 )
 
 // judge finds the rivals of each planned row, and whether the promises were kept.
@@ -77,12 +77,12 @@ func (r *TorchRow) bar(name string, met bool, format string, args ...any) {
 	r.Bars = append(r.Bars, b)
 }
 
-// best is the quickest rival of a kind that keeps to the bytes that a row was asked for, and whose gradients are right.
+// best is the fastest rival of a kind that meets a row's budget and computes the right gradients.
 func (m *TorchModel) best(r *TorchRow, kind string) *TorchRow {
 	return m.least(r, kind, func(x *TorchRow) float64 { return x.Ratio })
 }
 
-// cheapest is the one of the least FLOPs.
+// cheapest is the one with the least FLOPs.
 func (m *TorchModel) cheapest(r *TorchRow, kind string) *TorchRow {
 	return m.least(r, kind, func(x *TorchRow) float64 { return x.Extra })
 }

@@ -8,12 +8,12 @@ import (
 	"memopt/memopt/report"
 )
 
-// torchChart is the model of the chart, and what is said of it.
+// torchChart is the model in the chart.
 const torchChart = "gpt2"
 
-// TorchSVG draws the bytes that a model's step was asked to keep to against those that were measured: under memopt, by
-// checkpointing blocks by hand, and by PyTorch's knob. The file stands alone and follows the reader's light or dark colours.
-// It reports whether the model was measured.
+// TorchSVG draws measured bytes of a model's step against the budget: under memopt, by
+// checkpointing blocks by hand, and with PyTorch's knob. The file is self-contained and follows the
+// reader's light or dark colours. It reports whether the model was measured.
 func TorchSVG(w io.Writer, f AnyFile) (bool, error) {
 	if f.Torch == nil {
 		return false, nil
@@ -39,12 +39,12 @@ const chartHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 420"
 <rect class="paper" width="860" height="420" rx="6"/>
 `
 
-// point is bytes asked for and bytes measured.
+// point is a budget and the bytes measured.
 type point struct{ asked, measured int64 }
 
 func (m TorchModel) chart(version string) string {
 	const left, right, top, bottom = 90.0, 620.0, 70.0, 370.0
-	version, _, _ = strings.Cut(version, "+") // how it was built
+	version, _, _ = strings.Cut(version, "+") // drop the build's suffix
 	eager := m.Rows[0].Measured
 	var planned, hand, knob []point
 	for _, r := range m.Rows {
@@ -110,7 +110,8 @@ func (m TorchModel) chart(version string) string {
 	return b.String()
 }
 
-// byHand is what checkpointing comes to that keeps to a budget at the least compute, else the lowest that it comes to.
+// byHand is the peak of checkpointing by hand within a budget at the least compute, else its lowest
+// peak.
 func (m TorchModel) byHand(budget int64) int64 {
 	if found := m.cheapest(&TorchRow{Asked: budget}, "checkpoint"); found != nil {
 		return found.Measured

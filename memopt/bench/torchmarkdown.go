@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// torchTables is the steps of PyTorch modules.
+// torchTables writes the steps of PyTorch modules.
 func torchTables(w io.Writer, models []TorchModel) {
 	if len(models) == 0 {
 		return

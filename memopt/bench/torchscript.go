@@ -16,7 +16,7 @@ import (
 //go:embed torch/*.py
 var torchFiles embed.FS
 
-// torchScript is the Python program that runs one model, in a folder.
+// torchScript is the Python program that runs one model, in a temporary folder.
 type torchScript struct{ python, folder, version string }
 
 func newTorchScript(python string) (*torchScript, error) {
@@ -44,7 +44,7 @@ func newTorchScript(python string) (*torchScript, error) {
 
 func (s *torchScript) close() { os.RemoveAll(s.folder) }
 
-// run runs one model. The service that plans is this program.
+// run runs one model, with this executable as the service.
 func (s *torchScript) run(model string, quick bool, progress func(string)) (found TorchModel, err error) {
 	args := []string{filepath.Join(s.folder, "run.py"), model}
 	if quick {

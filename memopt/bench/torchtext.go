@@ -42,7 +42,7 @@ func (m TorchModel) title() string {
 	return fmt.Sprintf("%s: %s and %.3g ms in eager mode", m.Model, report.Bytes(e.Measured), e.CPUMS)
 }
 
-// table is the rows as cells, the first of them the head.
+// table is the rows as cells, the first being the head.
 func (m TorchModel) table() [][]string {
 	table := [][]string{{"way", "", "asked", "promised", "measured", "extra FLOPs", "promised", "time", "checkpointing", "knob", "bars"}}
 	for _, r := range m.Rows[1:] {
@@ -72,7 +72,7 @@ func (m TorchModel) rival(kind, name string) string {
 	return ""
 }
 
-// verdicts says what of a row's bars is not met; of a rival's, what is wrong with it.
+// verdicts lists the bars that a row misses, or what is wrong with a rival.
 func (r TorchRow) verdicts() string {
 	var short []string
 	for _, b := range r.Bars {

@@ -12,15 +12,15 @@ import (
 	"memopt/planner"
 )
 
-// VulkanDoc says what Vulkan's bench shows.
+// VulkanDoc describes Vulkan's bench.
 const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, chains, paths, steps, launches, budgets"
 
-// VulkanOptions say what to measure, and on which device.
+// VulkanOptions select what is measured, and on which device.
 type VulkanOptions struct {
-	Device   string   // a number or a part of a name; "" is the best
-	Only     []string // groups; none is all
+	Device   string   // a number or a part of a name; "": the best
+	Only     []string // groups; none: all
 	Quick    bool     // a few short rounds
-	Python   string   // that has the peers
+	Python   string   // interpreter with the peers installed
 	Progress func(what string)
 }
 
@@ -30,11 +30,11 @@ type VulkanReport struct {
 	Kernels  Report // also whole steps
 	Launches []LaunchRow
 	Budgets  []BudgetRow
-	// Notes say what a reader must know to judge a figure.
+	// Notes are facts needed to judge the figures.
 	Notes []string
 }
 
-// VulkanDevice is what the figures are of.
+// VulkanDevice is the device that was measured.
 type VulkanDevice struct {
 	Number int    `json:"number"`
 	Name   string `json:"name"`
@@ -43,8 +43,7 @@ type VulkanDevice struct {
 	API    string `json:"api"`
 }
 
-// NoDeviceError says why there is no Vulkan device to measure, and what to
-// install or to say instead.
+// NoDeviceError says why there is no Vulkan device to measure, and what to install or specify.
 type NoDeviceError struct{ err error }
 
 func (e *NoDeviceError) Error() string { return e.err.Error() }
@@ -55,8 +54,7 @@ func (e *NoDeviceError) Unwrap() error { return e.err }
 // ExitCode is that of a request that cannot be met.
 func (e *NoDeviceError) ExitCode() int { return 1 }
 
-// vulkanGroups lists the groups that are no tables of cases, after those that
-// are.
+// vulkanGroups lists the groups that are not tables of cases.
 var vulkanGroups = []struct {
 	name string
 	run  func(*vulkanBench) error
@@ -65,7 +63,7 @@ var vulkanGroups = []struct {
 	{"budgets", (*vulkanBench).budgets},
 }
 
-// VulkanGroups lists what Only may name.
+// VulkanGroups lists the groups for Only.
 func VulkanGroups() (names []string) {
 	for _, c := range vulkanCases {
 		if !slices.Contains(names, c.group) {
@@ -85,11 +83,11 @@ type vulkanBench struct {
 	length rounds
 	peers  *peers
 	report *VulkanReport
-	// baselines are sides that many cases are measured beside, by name.
+	// baselines is sides used by many cases, by name.
 	baselines map[string]Side
 }
 
-// Vulkan measures.
+// Vulkan runs the bench.
 func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 	if err := noGroup("vulkan", VulkanGroups(), o.Only); err != nil {
 		return nil, err
@@ -127,7 +125,7 @@ func (b *vulkanBench) wants(group string) bool {
 	return len(b.o.Only) == 0 || slices.Contains(b.o.Only, group)
 }
 
-// offers reports whether the device has a fast path, and notes why not; "" is none.
+// offers reports whether the device has a fast path, and notes why not; "": no path.
 func (b *vulkanBench) offers(path string) bool {
 	if path == "" {
 		return true
@@ -160,11 +158,11 @@ func (b *vulkanBench) close() {
 	b.peers.close()
 }
 
-// software says that the device is a driver for the processor, whose work is
-// seen on this process's own clock.
+// software reports whether the device runs on the processor, so that this process's clock measures
+// its work.
 func (b *vulkanBench) software() bool { return b.gpu.Kind == vk.CPU }
 
-// open makes the device ready for a job under a plan, launch by launch.
+// open prepares the device for a job under a plan, launch by launch.
 func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Schedule, *vulkan.Device, error) {
 	r.Dims, r.Lowered = j.dims, true
 	p, err := planner.Make(j.graph, r)
@@ -179,8 +177,7 @@ func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Sc
 	return p, s, d, err
 }
 
-// ours is the device's side of a job, with everything kept and launches in chains,
-// by those fast paths.
+// ours is the device's side of a job, with everything kept, fused chains and the given fast paths.
 func (b *vulkanBench) ours(what string, j job, fastPaths ...string) (Side, error) {
 	p, err := planner.Make(j.graph, planner.Request{Dims: j.dims, Lowered: true, Strategy: "keep-all"})
 	if err != nil {
@@ -215,9 +212,8 @@ func run(d *vulkan.Device, j job) error {
 	return err
 }
 
-// threads lists the numbers of threads that a case is measured on: with one,
-// what counts is the processor time that all threads of a software driver
-// spend together, so a figure is a thread's. Hardware has only the clock.
+// threads lists the numbers of threads for a case. With one, the CPU time of all threads of a
+// software driver counts, so a figure is per thread. Hardware is measured by the wall clock only.
 func (b *vulkanBench) threads(c *vulkanCase) []int {
 	most := runtime.GOMAXPROCS(0)
 	switch {
@@ -229,7 +225,7 @@ func (b *vulkanBench) threads(c *vulkanCase) []int {
 	return []int{1}
 }
 
-// kernel measures one case beside all its rivals, which take turns with it.
+// kernel measures one case against all its rivals.
 func (b *vulkanBench) kernel(c *vulkanCase) error {
 	for _, threads := range b.threads(c) {
 		if err := b.kernelOn(threads, c); err != nil {
@@ -239,7 +235,7 @@ func (b *vulkanBench) kernel(c *vulkanCase) error {
 	return nil
 }
 
-// kernelOn does so on a number of threads.
+// kernelOn is kernel with a number of threads.
 func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
 	b.says("%s %s", c.group, c.name)
 	j, err := c.job()
@@ -279,7 +275,7 @@ func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
 		row := row
 		row.Rival, row.Bar, row.There = r, bars[i], figures[i+1]
 		if !b.software() {
-			row.Bar = Bar{} // bars are of software drivers, which share the rivals' processor
+			row.Bar = Bar{} // bars apply to software drivers, which share the rivals' processor
 		}
 		row.Ratio = row.Bar.ratio(row.clock(row.Here), row.clock(row.There))
 		row.Met = row.Bar.met(row.Ratio)
@@ -291,7 +287,7 @@ func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
 	return nil
 }
 
-// byWall is a side whose processor time says nothing.
+// byWall is a side whose CPU time is meaningless.
 type byWall struct{ Side }
 
 func (w byWall) Run(n int) (Time, error) {
@@ -299,8 +295,8 @@ func (w byWall) Run(n int) (Time, error) {
 	return Time{Wall: t.Wall}, err
 }
 
-// share is a side that does another amount of work than the case: its times
-// count times the factor. It stays open for others.
+// share is a side that does another amount of work than the case: its times are multiplied by the
+// factor. It stays open for other cases.
 type share struct {
 	side   Side
 	factor float64

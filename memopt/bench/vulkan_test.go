@@ -61,8 +61,7 @@ func testDevice(t *testing.T) *vulkanBench {
 	return b
 }
 
-// TestVulkanBudgets: the bytes are those planned, the losses the same; a budget
-// below the floor says so.
+// TestVulkanBudgets: bytes are as planned and losses equal; a budget below the floor is reported.
 func TestVulkanBudgets(t *testing.T) {
 	b := testDevice(t)
 	if err := b.budgetsOf(budgetModels[1].name, budgetModels[1].job); err != nil {
@@ -88,8 +87,8 @@ func TestVulkanBudgets(t *testing.T) {
 	}
 }
 
-// TestVulkanBench: kernels stand beside rivals that do as much, launches have
-// their times, and the report says what is missing.
+// TestVulkanBench: kernels have rivals with the same work, launches have times, and the report
+// lists what is missing.
 func TestVulkanBench(t *testing.T) {
 	b := testDevice(t)
 	for _, c := range vulkanCases {
@@ -130,8 +129,7 @@ func TestVulkanBench(t *testing.T) {
 	}
 }
 
-// TestVulkanRequests: groups are known, and no device is a request that cannot
-// be met.
+// TestVulkanRequests: groups are checked, and a missing device is a request that cannot be met.
 func TestVulkanRequests(t *testing.T) {
 	if _, err := Vulkan(VulkanOptions{Only: []string{"matmull"}}); err == nil || !strings.Contains(err.Error(), strings.Join(VulkanGroups(), ", ")) {
 		t.Errorf("%v", err)
@@ -148,7 +146,7 @@ func TestVulkanRequests(t *testing.T) {
 	}
 }
 
-// TestShare: a side's time counts times the factor, and it stays open.
+// TestShare: a side's time is multiplied by the factor, and the side stays open.
 func TestShare(t *testing.T) {
 	s := share{&counting{step: Time{1, 2}}, 0.5}
 	if got, err := s.Run(2); err != nil || got != (Time{1, 2}) {
@@ -159,7 +157,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestBarless: without a bar a row shows speed, and is not judged.
+// TestBarless: a row without a bar shows speed, and is not judged.
 func TestBarless(t *testing.T) {
 	row := Row{Case: Case{Group: "g", Name: "n", Work: 1, Unit: "step"}, Threads: 2, Here: Figure{Wall: 2, Median: 2}, There: Figure{Wall: 1, Median: 1}}
 	row.Ratio = row.Bar.ratio(2, 1)

@@ -13,17 +13,16 @@ import (
 	"memopt/planner"
 )
 
-// BudgetRow is a plan under a share of the arena that keeping everything
-// takes. Predicted and measured are step times against the step that keeps
-// everything, in the same run; the prediction counts what nodes took on this
-// device.
+// BudgetRow is a plan at a share of the arena with everything kept. Predicted and measured are step
+// times relative to the step with everything kept, in the same run; the prediction uses times of
+// nodes measured on this device.
 type BudgetRow struct {
 	Model     string  `json:"model"`
 	Percent   float64 `json:"percent"` // 100 keeps everything
 	Arena     int64   `json:"arena"`
 	Again     int     `json:"again"`
-	Fits      bool    `json:"fits"`      // what the device touched and was granted is what was planned, and within the budget
-	SameBits  bool    `json:"same_bits"` // of the losses of some steps
+	Fits      bool    `json:"fits"`      // the device's bytes equal the plan's and are within the budget
+	SameBits  bool    `json:"same_bits"` // of the losses of lossSteps steps
 	Predicted float64 `json:"predicted"` // 1 + extra time
 	Measured  float64 `json:"measured"`
 	StepMS    float64 `json:"step_ms"`
@@ -33,7 +32,7 @@ type BudgetRow struct {
 // vulkanBudgets are the shares, in percent.
 var vulkanBudgets = []float64{80, 60, 40}
 
-// lossSteps is how many steps' losses are compared.
+// lossSteps is the number of steps whose losses are compared.
 const lossSteps = 5
 
 var budgetModels = []struct {
@@ -118,8 +117,8 @@ func (b *vulkanBench) budgetsOf(model string, source func() (job, error)) error 
 	return nil
 }
 
-// of is the time of a figure that says most: of a driver for the processor its
-// processor time, which others on the machine do not lengthen.
+// of is the more meaningful time of a figure: on software drivers CPU time, which other processes
+// do not affect.
 func (b *vulkanBench) of(f Figure) float64 {
 	if b.software() && f.CPU > 0 {
 		return f.CPU
@@ -127,7 +126,7 @@ func (b *vulkanBench) of(f Figure) float64 {
 	return f.Wall
 }
 
-// losses are the bits of the loss over some steps from where the device is.
+// losses is the bits of the loss over some steps.
 func losses(d *vulkan.Device, j job) (bits []uint32, err error) {
 	for step := range lossSteps {
 		if _, err := d.Run(planner.Run{Inputs: j.inputs, Step: uint64(step)}); err != nil {
@@ -142,7 +141,7 @@ func losses(d *vulkan.Device, j job) (bits []uint32, err error) {
 	return bits, nil
 }
 
-// fits runs a step and holds the bytes against what was planned.
+// fits runs a step and compares its bytes with the plan.
 func fits(p *planner.Plan, s *planner.Schedule, d *vulkan.Device, j job, budget int64) (bool, error) {
 	t, err := d.Run(planner.Run{Inputs: j.inputs})
 	if err != nil {
@@ -152,8 +151,7 @@ func fits(p *planner.Plan, s *planner.Schedule, d *vulkan.Device, j job, budget 
 	return planned && d.Memory().Requested == s.Arena+s.State+s.Staging, nil
 }
 
-// profile is what a unit of each node's work takes on the device, by the
-// quickest of some steps.
+// profile is the time per unit of each node's work on the device, from the fastest of some steps.
 func (b *vulkanBench) profile(p *planner.Plan, s *planner.Schedule, d *vulkan.Device, j job) (map[string]float64, error) {
 	least := make([]time.Duration, len(s.Launches))
 	for i := range 2 * b.length.count {

@@ -13,26 +13,26 @@ import (
 	"memopt/planner"
 )
 
-// vulkanCase is one step that the device does beside others.
+// vulkanCase is one step on the device, and its rivals.
 type vulkanCase struct {
 	group, name string
 	work        float64
 	unit        string
-	bytes       float64 // that must be read and written
-	path        string  // "", or the fast path that is measured
-	byClock     bool    // with all threads too, where a thread's processor time is known
+	bytes       float64 // bytes read and written
+	path        string  // "", or the fast path to measure
+	byClock     bool    // also measure with all threads, by wall time
 	job         func() (job, error)
 	rivals      []vulkanRival
 }
 
-// vulkanRival is somebody who does the same, or a baseline that does as much.
+// vulkanRival is another implementation, or a baseline with the same work.
 type vulkanRival struct {
 	name string
 	bar  Bar
 	side func(b *vulkanBench, c *vulkanCase, threads int) (Side, error)
 }
 
-// paths are the fast paths that a case asks for.
+// paths lists the fast paths of a case.
 func (c *vulkanCase) paths() []string {
 	if c.path == "" {
 		return nil
@@ -47,8 +47,7 @@ var vulkanCases = func() (cases []*vulkanCase) {
 	return cases
 }()
 
-// ofPeer is a case of a Python script. Beside a graphics processor PyTorch is asked
-// to use one too.
+// ofPeer is a case of a Python script. If the device is a GPU, PyTorch uses one, too.
 func ofPeer(r Rival, bar Bar) vulkanRival {
 	return vulkanRival{r.Name, bar, func(b *vulkanBench, _ *vulkanCase, threads int) (Side, error) {
 		if r.Script == "torch" && !b.software() {
@@ -62,12 +61,12 @@ func ofPeer(r Rival, bar Bar) vulkanRival {
 // onProcessor is our CPU device.
 var onProcessor = vulkanRival{name: "memopt's CPU device", side: processor}
 
-// openBLAS is a bar for software drivers: nine tenths of what the fastest
-// style of shader that is known reaches beside OpenBLAS on lavapipe 25.0.7.
+// openBLAS is a bar for software drivers: nine tenths of what the fastest known style of shader
+// reaches relative to OpenBLAS on lavapipe 25.0.7.
 var openBLAS = Bar{Speed: 0.19}
 
-// vulkanProducts are C = op(A)·op(B) of square matrices. Those of odd sizes stand
-// beside one whose lines begin at even places.
+// vulkanProducts are C = op(A)·op(B) of square matrices. Odd sizes are compared with a size whose
+// rows are aligned.
 func vulkanProducts() (cases []*vulkanCase) {
 	for _, n := range []int{512, 1024, 333, 1001} {
 		for _, trans := range []string{"NN", "NT", "TN"} {
@@ -94,7 +93,7 @@ func productText(n int, trans string) string {
 	return text + "\noutput c"
 }
 
-// asProduct is a product of the same device that does as many operations.
+// asProduct is a product with as many operations on the same device.
 func asProduct(bar Bar) vulkanRival {
 	return vulkanRival{"product 512", bar, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 		const n = 512
@@ -109,12 +108,11 @@ func asProduct(bar Bar) vulkanRival {
 	}}
 }
 
-// copiedBytes is the size of what the baselines copy: of no use to any cache.
+// copiedBytes is the size of copies in baselines, too large for any cache.
 const copiedBytes = 32 << 20
 
-// byShader and byCommand are the device's own memory as baselines: as many bytes
-// are read and written by a shader that does nothing else, and by the driver's
-// copy of a buffer.
+// byShader and byCommand are baselines of the device's memory bandwidth: as many bytes are copied
+// by a shader, and by the driver's buffer copy.
 func byShader(bar Bar) vulkanRival {
 	return vulkanRival{"copy shader", bar, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 		s, err := b.baseline("shader", func() (Side, error) {
@@ -179,7 +177,7 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 			{"gradient of w", "z = memopt.ConvGradW(y, x, ws)"},
 		} {
 			if c.in == 3 && side.name == "gradient of x" {
-				continue // nobody asks for an image's
+				continue // gradients of images are not needed
 			}
 			cases = append(cases, &vulkanCase{group: "conv", name: side.name + size,
 				work: 2 * float64(c.batch*c.out*c.in/c.group*c.kernel*c.kernel*places*places), unit: "FLOP", bytes: bytes,
@@ -189,8 +187,8 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 	return cases
 }
 
-// vulkanAttention is attention of eight heads, forward and with its gradients, in
-// pieces, in rows and by tiles; causal, too, whose work is counted as if all keys were seen.
+// vulkanAttention is attention of eight heads, forward and with gradients, as separate operators,
+// in rows and in tiles; also causal, whose work is counted as if all keys were read.
 func vulkanAttention() (cases []*vulkanCase) {
 	const heads, tokens, width = 8, 256, 64
 	operand := fmt.Sprintf(" f32[%d,%d,%d] = param\n", heads, tokens, width)
@@ -216,8 +214,7 @@ func vulkanAttention() (cases []*vulkanCase) {
 	return cases
 }
 
-// vulkanRows are operators that do little but read and write, as the CPU's are,
-// and the losses and optimizers.
+// vulkanRows are operators that mainly read and write, like the CPU's, and losses and optimizers.
 func vulkanRows() (cases []*vulkanCase) {
 	const wide, narrow = 4 * lines * width, 4 * width
 	half := Bar{Speed: 0.5}
@@ -243,7 +240,7 @@ func vulkanRows() (cases []*vulkanCase) {
 	return append(cases, &vulkanCase{group: "rows", name: "AdamW", work: 7 * wide, unit: "B", bytes: 7 * wide, job: written(adamw), rivals: []vulkanRival{byShader(half), onProcessor}})
 }
 
-// oneByOne is the same plan with no launches in chains.
+// oneByOne is the same plan without fused chains.
 var oneByOne = vulkanRival{name: "one by one", side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 	j, err := c.job()
 	if err != nil {
@@ -256,7 +253,7 @@ var oneByOne = vulkanRival{name: "one by one", side: func(b *vulkanBench, c *vul
 	return stepsOn(d, j), nil
 }}
 
-// vulkanChains are elementwise operators that follow one another, as one launch.
+// vulkanChains are successive elementwise operators, fused into one launch.
 func vulkanChains() (cases []*vulkanCase) {
 	const wide = 4 * lines * width
 	shorter := oneByOne
@@ -280,11 +277,10 @@ func vulkanChains() (cases []*vulkanCase) {
 		}})
 }
 
-// The bars of steps are what 15 ms are on lavapipe 25.0.7 with two threads
-// where PyTorch takes 1.44 and 0.97 ms.
+// Bars of steps: 15 ms on lavapipe 25.0.7 with two threads, where PyTorch takes 1.44 and 0.97 ms.
 var stepBars = struct{ mlp, block Bar }{Bar{Time: 15 / 1.44}, Bar{Time: 15 / 0.97}}
 
-// vulkanPaths are launches by a fast path, beside the same without any.
+// vulkanPaths are launches with a fast path, against the same without.
 func vulkanPaths() (cases []*vulkanCase) {
 	without := vulkanRival{name: "without fast paths", side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 		j, err := c.job()
@@ -363,7 +359,7 @@ d2 = Mul(d, d)
 mean = ReduceMean(d2) keepdims=0
 output mean`, "sgd")
 
-// written is a job that is a graph as text, its parameters drawn.
+// written is a job of a graph given as text, with random parameters.
 func written(text string) func() (job, error) {
 	return func() (job, error) {
 		g, err := graph.Parse(kernels.Library, text)
@@ -407,8 +403,7 @@ func writtenStep(text, optimizer string) func() (job, error) {
 	}
 }
 
-// drawSmall fills a tensor with numbers that no step of ours drives out of
-// bounds: small ones, or labels.
+// drawSmall fills a tensor with small numbers, or labels, for which no step overflows.
 func drawSmall(x *graph.Tensor) {
 	some := graph.NewTensor(x.Type, min(x.Len(), 1<<12))
 	draw(some)
@@ -424,7 +419,7 @@ func drawSmall(x *graph.Tensor) {
 	}
 }
 
-// causal lets a token see those before it.
+// causal is a mask by which a token sees earlier ones only.
 func causal(x *graph.Tensor) {
 	n := x.Shape[1]
 	for i := range x.Len() {

@@ -13,29 +13,27 @@ import (
 	"memopt/planner"
 )
 
-// LaunchRow is what a step costs beside its kernels. Times are the smallest of
-// the rounds.
+// LaunchRow is the overhead of a step besides its kernels. Times are the least of the rounds.
 type LaunchRow struct {
 	Program  string  `json:"program"`
 	Launches int     `json:"launches"`
-	HostUS   float64 `json:"host_us"`   // of the calling thread's processor time for each launch: all of a step but what its inputs take
-	StepUS   float64 `json:"step_us"`   // of the calling thread's processor time, for a step that is submitted again
-	InputsUS float64 `json:"inputs_us"` // of that, for the step's inputs to be brought to the device
-	BareUS   float64 `json:"bare_us"`   // what of that the driver takes for one list that runs as long: see bare
-	OwnUS    float64 `json:"own_us"`    // for each launch, of what is left
-	WallUS   float64 `json:"wall_us"`   // of the clock, for each launch: the kernels and the driver too
-	RecordUS float64 `json:"record_us"` // of the calling thread, for each launch when commands are recorded anew
-	OpenMS   float64 `json:"open_ms"`   // from the schedule to commands that are ready
-	FirstMS  float64 `json:"first_ms"`  // the first step, where drivers compile
+	HostUS   float64 `json:"host_us"`   // CPU time of the calling thread per launch, without inputs
+	StepUS   float64 `json:"step_us"`   // CPU time of the calling thread, for resubmitting a step
+	InputsUS float64 `json:"inputs_us"` // part of it for uploading the step's inputs
+	BareUS   float64 `json:"bare_us"`   // part of it for the driver: see bare
+	OwnUS    float64 `json:"own_us"`    // the rest, per launch
+	WallUS   float64 `json:"wall_us"`   // wall time per launch, including kernels and driver
+	RecordUS float64 `json:"record_us"` // CPU time of the calling thread per launch, for recording commands
+	OpenMS   float64 `json:"open_ms"`   // from the schedule to recorded commands
+	FirstMS  float64 `json:"first_ms"`  // the first step, in which drivers compile
 	Met      bool    `json:"met"`
 }
 
-// hostBar is the most microseconds of the host that a launch may take, with its share
-// of what the driver takes for the step's submission. Inputs are apart: to bring them
-// takes as long as they are large, whatever is launched.
+// hostBar is the most microseconds of the host per launch, including its share of the driver's
+// submission. Inputs are excluded, as their time depends on their size only.
 const hostBar = 1
 
-// chain is a program that is nothing but launches, each waiting for the last.
+// chain is a program of launches that each wait for the previous one.
 func chain(n int) func() (job, error) {
 	var text strings.Builder
 	text.WriteString("x0 f32[1024] = param\nz f32[1024] = param\n")
@@ -61,7 +59,7 @@ func (b *vulkanBench) launches() error {
 	return nil
 }
 
-// launchRow is the best of some devices for a program.
+// launchRow is the best result of several devices for a program.
 func (b *vulkanBench) launchRow(name string, source func() (job, error)) (LaunchRow, error) {
 	row := LaunchRow{Program: name}
 	for _, least := range []*float64{&row.StepUS, &row.InputsUS, &row.BareUS, &row.WallUS, &row.RecordUS, &row.OpenMS, &row.FirstMS} {
@@ -78,7 +76,7 @@ func (b *vulkanBench) launchRow(name string, source func() (job, error)) (Launch
 	return row, nil
 }
 
-// launch measures on a device of its own, for commands are recorded once.
+// launch measures with a new device, as commands are recorded once.
 func (b *vulkanBench) launch(row *LaunchRow, source func() (job, error)) error {
 	j, err := source()
 	if err != nil {
@@ -109,7 +107,7 @@ func (b *vulkanBench) launch(row *LaunchRow, source func() (job, error)) error {
 	}
 	defer end()
 	for range 10 * b.length.count {
-		// What is measured comes behind a whole step: caches are full of that.
+		// Run a whole step before the measurement, so that caches have its content.
 		if err := run(d, j); err != nil {
 			return err
 		}
@@ -127,8 +125,7 @@ func (b *vulkanBench) launch(row *LaunchRow, source func() (job, error)) error {
 			}
 		}
 	}
-	// A run without updates records commands of its own when it is first asked
-	// for; the second only submits them.
+	// A run without updates records its own commands at first; the second run only submits them.
 	partial := func() error {
 		_, err := d.Run(planner.Run{Inputs: j.inputs, Accumulate: true})
 		return err
@@ -151,14 +148,12 @@ func (b *vulkanBench) launch(row *LaunchRow, source func() (job, error)) error {
 	return nil
 }
 
-// leastBare is the least that a fill of a bare submission writes: shorter ones are
-// too many.
+// leastBare is the least bytes of a fill in a bare submission, to limit their number.
 const leastBare = 1 << 20
 
-// bare is the driver's own part of a step that has so many bytes and takes so long:
-// one list of fills of as many bytes, which cost the calling thread nothing, is
-// submitted and waited for. The thread sleeps as long as in the step and finds its
-// caches as cold.
+// bare measures the driver's part of a step with as many bytes and the same duration: it submits
+// one list of fills of as many bytes, which cost the calling thread nothing, and waits. The thread
+// sleeps as long as in the step, and finds its caches as cold.
 func (b *vulkanBench) bare(bytes int64, took time.Duration) (submit func() error, end func(), err error) {
 	i, err := vk.Load(false)
 	if err != nil {
@@ -210,7 +205,7 @@ func (b *vulkanBench) bare(bytes int64, took time.Duration) (submit func() error
 	return submit, end, err
 }
 
-// bring takes a step's inputs to the device, as a step does.
+// bring uploads a step's inputs, as a step does.
 func bring(d *vulkan.Device, j job) error {
 	for name, x := range j.inputs {
 		if err := d.SetState(name, x); err != nil {
