@@ -117,7 +117,7 @@ func loadText(w io.Writer, model string, l *memopt.Loaded) {
 		row("process", "", l.Spread.System, "at most, above P1; "+l.Rule),
 		row("host", "", l.Spread.HostGrowth, "most anonymous memory above P1, without the device"),
 	})
-	report.Text(w, 2, "left after %d reloads: %s on the device; each added %s to the process\n", report.Bytes(l.LeftDevice), l.Reloads, report.Signed(l.LeftHost))
+	report.Text(w, 2, "left after %d reloads: %s on the device; each added %s to the process\n", l.Reloads, report.Bytes(l.LeftDevice), report.Signed(l.LeftHost))
 }
 
 func unlessUnknown(n int64) string {
