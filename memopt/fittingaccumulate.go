@@ -18,6 +18,9 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 	if dim == "" || rows < 2 || f.m.again == nil || f.config.Optimizer == "" {
 		return
 	}
+	left := f.left
+	defer func() { f.left = left }() // what else is looked for has as much time as before
+	f.left = mostFitting
 	var parts []int64
 	for k := int64(2); k <= rows && k*int64(now) <= math.MaxInt32; k++ {
 		if rows%k == 0 {

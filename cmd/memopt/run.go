@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ var runCommand = &cli.Command{
 		&cli.StringFlag{Name: "beside", Usage: "`MODELS` to run in turn with it, on made-up numbers: they share an arena (on the processor) and equal weights"},
 		&cli.BoolFlag{Name: "shrink", Usage: "give idle memory back at the end, and tell how many bytes that is"},
 		phasesFlag(),
+		htmlFlag("write a page that stands alone: promised beside measured, and memory by phase"),
 		&cli.IntFlag{Name: "repeat", Value: 1, Usage: "`N` run so often, and tell the median of the times (default 1)"},
 	),
 	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
@@ -48,7 +50,7 @@ var runCommand = &cli.Command{
 		if how := c.String("bind"); how != "" && !slices.Contains(memopt.Binds(), how) {
 			return usage("--bind is %s, not %q", strings.Join(memopt.Binds(), ", "), how)
 		}
-		if _, err := destinations(c, cfg, "output"); err != nil {
+		if _, err := destinations(c, cfg, "output", "html"); err != nil {
 			return err
 		}
 		if to := cfg.OptimizedModelPath; to != "" {
@@ -80,7 +82,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		arena = "run"
 	}
 	var phases *memopt.Phases
-	if c.Bool("phases") {
+	if c.Bool("phases") || c.String("html") != "" {
 		var err error
 		if phases, err = memopt.NewForwardPhases(cfg.Device); err != nil {
 			return err
@@ -135,7 +137,20 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 			return err
 		}
 	}
-	a := ranAnswer(path, c.String("bind"), c.Bool("shrink"), r, of, phases.Close(r.Device))
+	table := phases.Close(r.Device)
+	if to := c.String("html"); to != "" {
+		var page bytes.Buffer
+		if err := report.RunsHTML(&page, filepath.Base(path), ranText(path, r), ranLines(r), table.Rows, table.Rule); err != nil {
+			return err
+		}
+		if err := writeText(c.Context, to, page.Bytes()); err != nil {
+			return err
+		}
+		if !c.Bool("phases") {
+			table = nil
+		}
+	}
+	a := ranAnswer(path, c.String("bind"), c.Bool("shrink"), r, of, table)
 	if err := a.print(c, asJSON); err != nil {
 		return err
 	}
@@ -168,6 +183,29 @@ func summaries(outputs []session.Output) (all []outputFile) {
 		all = append(all, o)
 	}
 	return all
+}
+
+// ranText says where the program ran, and how long.
+func ranText(path string, r *memopt.Ran) string {
+	times := fmt.Sprintf("a run takes %s ms", millis(median(r.Times)))
+	if len(r.Times) > 1 {
+		times = fmt.Sprintf("%d runs, the first %s ms with planning, then %s ms (median)", len(r.Times), millis(r.Times[0]), millis(median(r.Times[1:])))
+	}
+	return fmt.Sprintf("%s on %s: %s", filepath.Base(path), r.Device, times)
+}
+
+// ranLines are what was promised of runs, and measured.
+func ranLines(r *memopt.Ran) []report.Line {
+	p, m := r.Promised, r.Measured
+	lines := []report.Line{
+		{Name: "weights", Promised: p.Weights, Measured: m.Weights}, {Name: "values", Promised: p.Values, Measured: m.Values},
+		{Name: "copies of inputs", Promised: p.Inputs, Measured: m.Inputs}, {Name: "results", Promised: p.Results, Measured: m.Results},
+		{Name: "total", Promised: p.Total, Measured: m.Total},
+	}
+	if a := r.Anonymous; a != nil {
+		lines = append(lines, report.Anonymous(a.Promised, a.Measured))
+	}
+	return lines
 }
 
 // ranAnswer is what a run is told of; phases is nil if nobody asked.
@@ -214,21 +252,8 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFi
 	}
 	return answer{json: file, text: func(w io.Writer) {
 		report.Table(w, "=lllrrr", rows)
-		times := fmt.Sprintf("a run takes %s ms", millis(median(r.Times)))
-		if len(r.Times) > 1 {
-			times = fmt.Sprintf("%d runs, the first %s ms with planning, then %s ms (median)", len(r.Times), millis(r.Times[0]), millis(median(r.Times[1:])))
-		}
-		visible.Fprintf(w, "\n%s on %s: %s\n\n", filepath.Base(path), r.Device, times)
-		p, m := r.Promised, r.Measured
-		lines := []report.Line{
-			{Name: "weights", Promised: p.Weights, Measured: m.Weights}, {Name: "values", Promised: p.Values, Measured: m.Values},
-			{Name: "copies of inputs", Promised: p.Inputs, Measured: m.Inputs}, {Name: "results", Promised: p.Results, Measured: m.Results},
-			{Name: "total", Promised: p.Total, Measured: m.Total},
-		}
-		if a := r.Anonymous; a != nil {
-			lines = append(lines, report.Anonymous(a.Promised, a.Measured))
-		}
-		report.Measured(w, lines)
+		visible.Fprintf(w, "\n%s\n\n", ranText(path, r))
+		report.Measured(w, ranLines(r))
 		n := report.Thousands
 		a, o := stats.Arena, stats.Weights
 		report.Text(w, 2, "\nweights: %s bytes mapped, %s copied, of them %s as they do not lie aligned, %s folded; %s shared with other sessions\n",

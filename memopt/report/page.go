@@ -67,6 +67,19 @@ func HTML(w io.Writer, p Page) error {
 	return nil
 }
 
+// RunsHTML writes a page that stands alone about runs of a forward program.
+func RunsHTML(w io.Writer, title, about string, lines []Line, rows []loader.Phase, rule string) error {
+	t, err := parsed("page", pageText, figures{}.functions())
+	if err != nil {
+		return err
+	}
+	return t.ExecuteTemplate(w, "runs", struct {
+		Title, About string
+		Lines        []Line
+		Phases       *phasesView
+	}{title, about, lines, phases(rows, rule)})
+}
+
 // parsed parses a template that prints each text on one line, whatever names in it contain, unless
 // it is a visible.Lines. Values of type HTML come from this package.
 func parsed(name, text string, functions template.FuncMap) (*template.Template, error) {
@@ -81,7 +94,9 @@ func parsed(name, text string, functions template.FuncMap) (*template.Template, 
 	}
 	t, err := template.New(name).Funcs(functions).Parse(text)
 	if err == nil {
-		spellNames(t.Tree.Root)
+		for _, part := range t.Templates() {
+			spellNames(part.Tree.Root)
+		}
 	}
 	return t, err
 }

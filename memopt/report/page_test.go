@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -15,6 +16,7 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/golden"
 	"memopt/memopt/graph"
+	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -220,5 +222,26 @@ func TestPageLong(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q", want)
 		}
+	}
+}
+
+// TestRunsPage: the page of runs has a bar for each figure of its phases, what was promised, and no name that ends an element.
+func TestRunsPage(t *testing.T) {
+	rows := []loader.Phase{
+		{Name: "P3a", What: "weights in", Device: loader.Gauge{Point: 100, High: 100}, Promised: 128, Owners: []loader.Counts{{Owner: "weights", Requested: 100}}, System: loader.Gauge{Point: 900, High: 1000}},
+		{Name: "R1", What: `first run, </title><script>x`, Device: loader.Gauge{Point: 100, High: 164}, Promised: 164, PromisedHost: 2000, Owners: []loader.Counts{{Owner: "weights", Requested: 100}, {Owner: "activations", Requested: 64}}, System: loader.Gauge{Point: 900, High: 1064}},
+	}
+	var page bytes.Buffer
+	if err := report.RunsHTML(&page, "m</title>.onnx", "m.onnx on cpu: a run takes 1.00 ms", []report.Line{{Name: "total", Promised: 164, Measured: 164}}, rows, "added"); err != nil {
+		t.Fatal(err)
+	}
+	text := page.String()
+	for want, n := range map[string]int{"<rect": 5, `class="promise"`: 3, "<script": 0, "</html>": 1, "<td>R1</td>": 1, ">164</td>": 2, "Made by": 0} {
+		if got := strings.Count(text, want); got != n {
+			t.Errorf("the page has %q %d times, not %d", want, got, n)
+		}
+	}
+	if strings.Count(text, "</title>") != 1+strings.Count(text, "<rect")+strings.Count(text, `class="promise"`) || !strings.HasSuffix(text, "</html>\n") {
+		t.Errorf("a spoiled page:\n%s", text)
 	}
 }
