@@ -7,14 +7,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Which initializers are parameters the file says itself, or their names do; it
-// is never guessed from the numbers.
+// Whether an initializer is a parameter follows from the file's metadata or else from its name,
+// never from its contents.
 //
-// PyTorch's exporter (torch.onnx.export with dynamo=True) writes three things:
-// the kind of each initializer as metadata of its value, the program's signature
-// as metadata of the graph, with a line for each parameter and buffer, and at what
-// its optimizer has folded the names of all that went into it. In files without
-// these, names decide: see names.go.
+// PyTorch's exporter (torch.onnx.export with dynamo=True) writes three kinds of metadata:
+// the kind of each initializer, at its value; the program's signature, at the graph, with a line
+// for each parameter and buffer; and, at values that its optimizer folded, the names of all values
+// that went into it. In files without these, names decide: see names.go.
 
 // The exporter's metadata keys.
 const (
@@ -23,28 +22,28 @@ const (
 	foldedKey    = "pkg.onnxscript.optimizer.folded_from"
 )
 
-// torchKinds is what the exporter's kinds are here.
+// torchKinds translates the exporter's kinds.
 var torchKinds = map[string]graph.Kind{
 	"PARAMETER": graph.Param, "BUFFER": graph.ModelBuffer, "CONSTANT_TENSOR": graph.Const,
 }
 
 // Origin is what is known of a float initializer beyond its kind.
 type Origin struct {
-	// From names the parameters and buffers that it was folded from, as far as the
-	// file says; Folded says that it was, if not from what.
+	// Folded says that it is the result of constant folding, and From names the parameters
+	// and buffers that it was folded from, as far as the file says.
 	From   []string
 	Folded bool
-	// Unsure: the file does not say what it was; what reads it decided.
+	// Unsure says that its kind was guessed from its readers.
 	Unsure bool
 }
 
-// origins is what the exporter says of the initializers.
+// origins is the exporter's metadata about initializers.
 type origins struct {
 	kinds     map[string]graph.Kind // by name
-	folded    map[string][]string   // what a value was folded from
-	signature map[string]graph.Kind // by name in the model, of all parameters and buffers
-	targets   []string              // those, in order
-	found     map[string]source     // what sources found, by name
+	folded    map[string][]string   // by name, what a value was folded from
+	signature map[string]graph.Kind // all parameters and buffers, by name in the model
+	targets   []string              // their names in order
+	found     map[string]source     // cache of sources
 }
 
 func (r *reader) readOrigins(g *body) *origins {
@@ -84,8 +83,8 @@ func (o *origins) info(m *message) {
 	}
 }
 
-// line reads one of a signature: p_wte_weight: PARAMETER target='wte.weight'. Those
-// of inputs and outputs have no target or another kind.
+// line reads a line of a signature: p_wte_weight: PARAMETER target='wte.weight'. Lines of
+// inputs and outputs have no target or another kind.
 func (o *origins) line(line string) {
 	_, spec, ok := strings.Cut(line, ": ")
 	word, rest, _ := strings.Cut(spec, " ")
@@ -100,7 +99,7 @@ func (o *origins) line(line string) {
 	}
 }
 
-// pythonStrings are the string literals in a text of Python's, as in ['a', "b's"].
+// pythonStrings lists the string literals in Python source, as in ['a', "b's"].
 func pythonStrings(s string) (list []string) {
 	for {
 		at := strings.IndexAny(s, `'"`)
@@ -120,7 +119,7 @@ func pythonStrings(s string) (list []string) {
 	}
 }
 
-// says is the kind of an initializer that the exporter gave one.
+// says is the kind that the exporter recorded for an initializer.
 func (o *origins) says(name string) (graph.Kind, bool) {
 	if k, ok := o.kinds[name]; ok {
 		return k, true
@@ -129,24 +128,24 @@ func (o *origins) says(name string) (graph.Kind, bool) {
 	return k, ok
 }
 
-// known reports whether the exporter says which initializers are parameters.
+// known reports whether the file says which initializers are parameters.
 func (o *origins) known() bool { return len(o.kinds) > 0 || len(o.signature) > 0 }
 
 // source is what a value was folded from.
 type source struct {
-	kind graph.Kind // a buffer's if one went into it, else a parameter's, else a constant's
-	from []string   // the parameters and buffers, the first few
+	kind graph.Kind // ModelBuffer if folded from any buffer, else Param if from any parameter, else Const
+	from []string   // the first few parameters and buffers
 }
 
-// sources finds what a value was folded from. What the exporter's list names
-// besides were steps in between, which have lists of their own, and numbers.
+// sources finds what a value was folded from. The exporter's list also has intermediate values,
+// which have lists of their own, and constants.
 func (o *origins) sources(name string) source {
 	const most = 8
 	if s, ok := o.found[name]; ok {
 		return s
 	}
 	s := source{kind: graph.Const}
-	o.found[name] = s // a list that leads back to itself says nothing
+	o.found[name] = s // ends cycles
 	for _, part := range o.folded[name] {
 		of := source{from: []string{part}}
 		var said bool
@@ -175,9 +174,8 @@ type stored struct {
 	value *graph.Value
 }
 
-// tellKinds makes a parameter, a buffer or a constant of each float initializer. A
-// file of ours says what they are, and in one with a border, whose parameters are
-// inputs, nothing is trained by us.
+// tellKinds makes each float initializer a parameter, a buffer or a constant. Files written by
+// memopt have kinds in their metadata, and files with a border have their parameters as inputs.
 func (r *reader) tellKinds(top *scope) {
 	if _, ours := r.model.metadata[metaLoss]; ours || r.border() != nil {
 		return
@@ -220,7 +218,7 @@ func (r *reader) kindOf(s stored, uses *graph.Uses) (graph.Kind, Origin) {
 }
 
 // findAbsent lists parameters of the signature that are not in the file: the
-// exporter merged equal ones, fused them into others, or left them out.
+// exporter merged equal ones, fused them, or omitted them.
 func (r *reader) findAbsent(top *scope) {
 	used, seen := map[string]bool{}, map[string]bool{}
 	for name := range r.origins.folded {

@@ -8,9 +8,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// ReadOutline reads the nodes of the model at path as the file spells them:
-// no operator need be known, nothing is folded or inferred. Weights are not
-// looked at.
+// ReadOutline reads the nodes of the model at path exactly as the file has them: operators
+// need not be known, and nothing is folded or inferred. Weights are not read.
 func ReadOutline(path string) (*graph.Outline, error) {
 	f, err := openModel(path)
 	if err != nil {
@@ -25,8 +24,7 @@ func ReadOutline(path string) (*graph.Outline, error) {
 	return o, err
 }
 
-// OutlineOf is ReadOutline from bytes; name is for errors. The outline has
-// bytes of its own.
+// OutlineOf is ReadOutline from bytes, which the outline does not share; name is for errors.
 func OutlineOf(src []byte, name string) (o *graph.Outline, err error) {
 	defer func() {
 		if wrong := caught(recover(), name); wrong != nil {
@@ -97,8 +95,8 @@ func (r *reader) outline() *graph.Outline {
 	return o
 }
 
-// outlineNode reads a node and notes what it makes. Attributes share no bytes
-// with the file.
+// outlineNode reads a node and adds its outputs to given. Attributes share no bytes with the
+// file.
 func (r *reader) outlineNode(b []byte, given map[string]bool) graph.OutlineNode {
 	n := &node{}
 	r.node(b, n)
@@ -119,7 +117,7 @@ func (r *reader) outlineNode(b []byte, given map[string]bool) graph.OutlineNode 
 	for _, a := range n.attrs {
 		switch x := a.value.(type) {
 		case nil:
-			// A graph or a reference: the passes around it are whole without it.
+			// A graph or a reference, which no reader of outlines needs.
 		case *graph.Tensor:
 			own := graph.NewTensor(x.Type, x.Shape...)
 			copy(own.Bytes, x.Bytes)

@@ -4,8 +4,7 @@ import "google.golang.org/protobuf/encoding/protowire"
 
 type fieldNum = protowire.Number
 
-// Field numbers of onnx.proto, for reading and writing. Those that are not here
-// are skipped: doc strings, the producer.
+// Field numbers of onnx.proto, for reading and writing. Other fields are skipped.
 const (
 	modelIR         fieldNum = 1
 	modelProducer   fieldNum = 2
@@ -85,7 +84,7 @@ const (
 	funcOverload    fieldNum = 13
 )
 
-// The opsets of the default domain that are read, and the least that is written.
+// The opsets of the default domain that are read, and the minimum that is written.
 const (
 	oldestOpset  = 1
 	newestOpset  = 28
@@ -93,7 +92,7 @@ const (
 	writtenIR    = 10
 )
 
-// elemNames are ONNX's element types that graphs do not have, for messages.
+// elemNames names ONNX's element types that are not supported.
 var elemNames = map[int64]string{
 	0: "undefined", 8: "string", 14: "complex64", 15: "complex128", 21: "uint4", 22: "int4", 23: "float4e2m1", 24: "float8e8m0",
 	25: "uint2", 26: "int2",

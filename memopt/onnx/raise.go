@@ -6,17 +6,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// A runtime may have operators of its own under ONNX's domain, and ONNX may have
-// taken one up in a later opset. A file that uses it under an older opset is
-// refused by every checker, although the same nodes under the later opset mean
-// what they meant. raised is that later opset.
+// A runtime may define operators in ONNX's domain, which ONNX adopts in a later opset. Checkers
+// refuse files that use them with an older opset, although the same nodes are valid, and mean the
+// same, in the later one. raised is that later opset.
 
-// adopted lists, by operator that ONNX took up as it was, the attributes that it
-// took up with it.
+// adopted lists, by operator that ONNX adopted unchanged, its attributes in ONNX.
 var adopted = map[string][]string{"LayerNormalization": {"axis", "epsilon", "stash_type"}}
 
-// widened lists, by operator, the opsets whose form only takes more than the one
-// before: more types, or an attribute whose default is what was before.
+// widened lists, by operator, the opsets whose form only extends the previous one: by types, or by
+// attributes whose default is the previous behaviour.
 var widened = opsets(widenedText)
 
 // Of opsets 14 to 17.
@@ -45,8 +43,8 @@ Shape 15
 Sub 14
 Where 16`
 
-// Strange lists the operators of a graph that are under ONNX's domain, and that
-// ONNX has not: a checker refuses the file that they are written to.
+// Strange lists the operators of a graph that are in ONNX's domain but not defined by ONNX.
+// Checkers refuse files with them.
 func Strange(g *graph.Graph) (ops []string) {
 	for _, n := range g.Nodes {
 		if n.Op.Domain == "" && forms()[n.Op.Name] == nil && !slices.Contains(ops, n.Op.Name) {
@@ -56,20 +54,20 @@ func Strange(g *graph.Graph) (ops []string) {
 	return ops
 }
 
-// raising looks for the opset that a file may say of ONNX's own domain.
+// raising finds the opset of ONNX's own domain that a file can have.
 type raising struct {
 	r       *reader
 	values  map[string]graph.OutlineValue
 	from    int
 	to      int
-	strange []string // operators that ONNX has in no form
-	taken   []string // those that it has by then
-	stays   bool     // an operator would become another
+	strange []string // operators that ONNX does not define
+	taken   []string // operators that it has adopted
+	stays   bool     // raising the opset would change an operator
 }
 
-// raised is the opset of ONNX's domain under which all nodes of a file mean what
-// they do, and those are known that ONNX has taken up: mostly the file's own. The
-// operators that ONNX has not even then are strange.
+// raised is the opset of ONNX's domain in which all nodes of a file keep their meaning and the
+// adopted operators are defined; usually the file's own. strange lists the operators that ONNX
+// does not define even then.
 func (r *reader) raised(nodes [][]byte, values map[string]graph.OutlineValue) (opset int, strange []string) {
 	a := &raising{r: r, values: values, from: r.model.opsets[""]}
 	a.to = a.from
@@ -86,7 +84,7 @@ func (r *reader) raised(nodes [][]byte, values map[string]graph.OutlineValue) (o
 	return a.from, append(a.strange, a.taken...)
 }
 
-// each calls f for each node of ONNX's domain, those of branches included.
+// each calls f for each node of ONNX's domain, including those of branches.
 func (a *raising) each(nodes [][]byte, top bool, f func(n *node, top bool)) {
 	for _, b := range nodes {
 		n := &node{}
@@ -102,7 +100,7 @@ func (a *raising) each(nodes [][]byte, top bool, f func(n *node, top bool)) {
 	}
 }
 
-// want raises the opset to what a node needs.
+// want raises the opset to the one that a node needs.
 func (a *raising) want(n *node, top bool) {
 	known, list := forms()[n.op], &a.strange
 	switch {
@@ -117,7 +115,7 @@ func (a *raising) want(n *node, top bool) {
 	}
 }
 
-// check finds out whether a node would be another under the new opset.
+// check checks whether the new opset would change a node.
 func (a *raising) check(n *node, top bool) {
 	for _, f := range forms()[n.op] {
 		if f <= a.from || f > a.to {
@@ -131,8 +129,8 @@ func (a *raising) check(n *node, top bool) {
 	}
 }
 
-// alike reports whether an adopted node says no more than ONNX lets it: the
-// attributes that were taken up, and floats of one type.
+// alike reports whether a node of an adopted operator is valid in ONNX: it has only attributes that
+// were adopted, and inputs of one type.
 func (a *raising) alike(n *node) bool {
 	for _, attr := range n.attrs {
 		if !slices.Contains(adopted[n.op], attr.name) {

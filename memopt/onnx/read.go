@@ -19,41 +19,39 @@ func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
 	return OpenAt(context.Background(), path, lib, nil)
 }
 
-// OpenAt is Open that polls a context, as package stop says, with sizes of dims, for loops
-// whose number of turns they are: the graph has as many copies of what is in the loop, and
-// holds for those sizes only.
+// OpenAt is Open with a context (see package stop) and sizes of dims. Loops whose number of
+// iterations depends on these dims are unrolled, and the graph is then valid for these sizes only.
 func OpenAt(ctx context.Context, path string, lib *graph.Library, dims map[string]int64) (*graph.Graph, *Source, error) {
 	return From{Path: path, Dims: dims}.Read(ctx, lib)
 }
 
-// From says what model to read, and what is known of its inputs and initializers.
+// From says which model to read, and what is known of its inputs and initializers.
 type From struct {
-	// Path is the model's file; or Bytes are the model, which the graph shares, and Path is only the folder's
-	// whose external data it may have, and a name for errors.
+	// Path is the model's file. If Bytes is set, it is the model, which the graph shares; Path is then only the base
+	// of external data and a name for errors.
 	Path  string
 	Bytes []byte
-	// Dims are sizes of dims, as OpenAt takes them.
+	// Dims are sizes of dims, as for OpenAt.
 	Dims map[string]int64
-	// Shapes are those of inputs in numbers. The graph holds for those only.
+	// Shapes are shapes of inputs. The graph is valid for these only.
 	Shapes map[string][]int
-	// Known are numbers of inputs: such an input is a constant of the graph, as ParseKnown has it.
+	// Known are contents of inputs, which become constants as in ParseKnown.
 	Known map[string]*graph.Tensor
-	// Given are initializers to take instead of the model's, by name: of the same type and shape. Their bytes are
-	// shared, and those of the model, or the file that they lie in, are not read. An input that has an initializer
-	// may be given one, too.
+	// Given are replacements of initializers by name, of the same type and shape. The graph shares their bytes and
+	// does not read the model's. They may also replace inputs with an initializer.
 	Given map[string]*graph.Tensor
-	// Files are contents of files of external data, by the names that the model has for them, instead of those in its
-	// folder. Their bytes are shared.
+	// Files are contents of external data by the model's file names, instead of files in its folder. The graph shares
+	// their bytes.
 	Files map[string][]byte
-	// Forward reads the file as a program that is run and not trained: no initializer is a parameter, no output the
-	// loss or the next value of a statistic.
+	// Forward reads the model for inference: no initializer is a parameter, and no output is the loss or the next
+	// value of a statistic.
 	Forward bool
-	// Eager computes what depends on constants alone while it is read, so that shapes may follow from it: with
-	// numbers for all inputs that is everything. It is asked for the bytes of each result. nil computes nothing.
+	// Eager, if not nil, evaluates what depends only on constants while the model is read, so that shapes may depend
+	// on it; see graph.Builder.
 	Eager func(bytes int64) error
 }
 
-// Read reads the model. Where that is a file, weights stay in it, which is mapped until the source is closed.
+// Read reads the model. Weights of a file stay in it, which is mapped until the source is closed.
 func (from From) Read(ctx context.Context, lib *graph.Library) (*graph.Graph, *Source, error) {
 	src, mapped := from.Bytes, (*weights.File)(nil)
 	if src == nil {
@@ -69,7 +67,7 @@ func (from From) Read(ctx context.Context, lib *graph.Library) (*graph.Graph, *S
 	r.ctx, r.dims, r.known, r.shapes, r.given = ctx, from.Dims, from.Known, from.Shapes, from.Given
 	r.forward, r.eager, r.files = from.Forward, from.Eager, from.Files
 	g, err := r.run()
-	// What is wrong with bytes that somebody changes meanwhile is not the model's fault.
+	// If the file changed meanwhile, report that rather than an error that it may have caused.
 	if changed := r.source.Unchanged(); changed != nil {
 		if err == nil {
 			r.source.Close()
@@ -94,50 +92,50 @@ func openModel(path string) (*weights.File, error) {
 	return f, nil
 }
 
-// Parse reads a model from bytes, which the graph shares; name is for errors.
-// There is no folder that external data could lie in, so it is refused.
+// Parse reads a model from bytes, which the graph shares; name is for errors. External data is
+// refused.
 func Parse(src []byte, name string, lib *graph.Library) (*graph.Graph, error) {
 	return newReader(src, name, "", lib, nil).run()
 }
 
-// reader is one file being read.
+// reader reads one file.
 type reader struct {
 	file   string // for errors
-	path   string // beside which external data lies; "" refuses it
+	path   string // base of external data; "" refuses it
 	src    []byte // capacity = length: see message.broken
 	lib    *graph.Library
 	ctx    context.Context // polled at each node; nil is none
-	mapped *weights.File   // what src is the mapping of, if it is one
+	mapped *weights.File   // the file that src maps, if any
 
 	b          *graph.Builder
 	model      model
 	functions  map[funcKey]*function
 	bad        complaints
 	inlined    int // nodes made by inlining so far
-	limit      int // and how many there may be
+	limit      int // of inlined
 	externals  map[string]*weights.File
 	blocks     []*weights.Block
 	source     *Source
 	lent       map[*byte]graph.Data
-	words      map[string]string    // operator names and domains, one copy each
-	inside     map[*byte]innerValue // the initializers of graphs in nodes
+	words      map[string]string    // interned operator names and domains
+	inside     map[*byte]innerValue // initializers of subgraphs
 	known      map[string]*graph.Tensor
-	shapes     map[string][]int         // of inputs, where they are known
-	given      map[string]*graph.Tensor // initializers that are not the file's
-	files      map[string][]byte        // of external data, that are not the folder's
+	shapes     map[string][]int         // see From
+	given      map[string]*graph.Tensor // see From
+	files      map[string][]byte        // see From
 	forward    bool
 	eager      func(int64) error
 	origins    *origins             // of initializers
 	stored     []stored             // float initializers
-	sizes      map[string]graph.Dim // by name of a dim: another that is the same size
-	same       []graph.Assume       // those equations
-	dims       map[string]int64     // sizes of dims, as far as they are given
-	wantsSizes bool                 // a loop's turns are a formula of dims that have sizes
-	unrolled   int                  // nodes made by turns of loops so far
-	reads      int                  // before this one, for the sake of sizes
+	sizes      map[string]graph.Dim // replacements of dims by name
+	same       []graph.Assume       // these as equations
+	dims       map[string]int64     // given sizes of dims
+	wantsSizes bool                 // a loop's number of iterations depends on given sizes
+	unrolled   int                  // nodes made by unrolling so far
+	reads      int                  // how often the file was read before, to merge dims
 }
 
-// model is a ModelProto as it lies in the file.
+// model is a ModelProto with unparsed parts.
 type model struct {
 	ir        int64
 	producer  string
@@ -147,13 +145,13 @@ type model struct {
 	metadata  map[string]string
 }
 
-// body is a GraphProto as it lies in the file.
+// body is a GraphProto with unparsed parts.
 type body struct {
 	name                          string
 	nodes, inits, inputs, outputs [][]byte
-	infos                         [][]byte // of values that are no inputs or outputs
+	infos                         [][]byte // of values other than inputs and outputs
 	sparse                        int
-	signature                     string // what the exporter says of the parameters and buffers
+	signature                     string // PyTorch's list of parameters and buffers
 }
 
 func newReader(src []byte, file, path string, lib *graph.Library, mapped *weights.File) *reader {
@@ -173,7 +171,7 @@ func newReader(src []byte, file, path string, lib *graph.Library, mapped *weight
 	}
 }
 
-// run is the whole of reading.
+// run reads the file.
 func (r *reader) run() (g *graph.Graph, err error) {
 	defer func() {
 		for _, f := range r.externals {
@@ -223,7 +221,7 @@ func (r *reader) message(what string, b []byte) *message {
 	return &message{what: what, total: len(r.src), rest: b}
 }
 
-// word keeps one copy of a name that appears in many nodes.
+// word interns a name.
 func (r *reader) word(m *message) string {
 	if w, ok := r.words[string(m.bytes())]; ok {
 		return w
@@ -285,7 +283,7 @@ func (r *reader) opset(m *message, into map[string]int) {
 	into[domain] = int(version)
 }
 
-// plainDomain is the one way to write ONNX's own domain.
+// plainDomain normalizes ONNX's own domain to "".
 func plainDomain(domain string) string {
 	if domain == "ai.onnx" {
 		return ""
@@ -299,9 +297,8 @@ func (r *reader) checkOpset(what string, opsets map[string]int) {
 	}
 }
 
-// smallestNode is the fewest bytes that an operator's name takes. Nodes without
-// one are refused before they are listed: a list of them would be many times
-// larger than the file.
+// smallestNode is the minimum size of a node with an operator. Smaller nodes are refused before
+// they are listed, as the list would be many times larger than a hostile file.
 const smallestNode = 3
 
 func (r *reader) readBody(what string, b []byte) body {
@@ -334,15 +331,14 @@ func (r *reader) readBody(what string, b []byte) body {
 	return g
 }
 
-// The bound on what inlining may make of a file: 20000 nodes and 200 for each
-// node that it holds. Functions that call each other twice, twenty deep, are a
-// million nodes in a kilobyte.
+// Inlining may make inlineBase nodes and inlineRatio for each node of the file. Functions that call
+// each other twice, twenty deep, would make a million nodes of a kilobyte.
 const (
 	inlineBase  = 20_000
 	inlineRatio = 200
 )
 
-// readGraph builds the main graph. The outputs are those that could be made.
+// readGraph builds the main graph, with the outputs that could be made.
 func (r *reader) readGraph() *scope {
 	g := r.readBody("the graph", r.model.graph)
 	r.b = graph.NewBuilder(graph.New(r.lib, g.name))
@@ -355,7 +351,7 @@ func (r *reader) readGraph() *scope {
 		r.bad.file("%d sparse initializers; only dense ones are read", g.sparse)
 	}
 	inputs := make([]valueInfo, len(g.inputs))
-	given := make(map[string]bool, len(g.inputs)) // by name: the file has its numbers
+	given := make(map[string]bool, len(g.inputs)) // by name: there is an initializer
 	for i, b := range g.inputs {
 		inputs[i] = r.valueInfo("input", b)
 		if _, twice := given[inputs[i].name]; twice {
@@ -363,8 +359,7 @@ func (r *reader) readGraph() *scope {
 		}
 		given[inputs[i].name] = false
 	}
-	// An input that is also an initializer is the older way to write an
-	// initializer.
+	// Before IR version 4 initializers had to be inputs, too.
 	for _, b := range g.inits {
 		for m := r.message("an initializer", b); m.next(); {
 			if m.num == tensorName {
@@ -394,7 +389,7 @@ func (r *reader) readGraph() *scope {
 	return top
 }
 
-// input adds an Input. Dims without a number or a name get one of their own.
+// input adds an Input. Dims without a number or a name get a generated name.
 func (r *reader) input(top *scope, in *valueInfo) {
 	if shape, known := r.shapes[in.name]; in.bad == "" && !in.hasShape && known {
 		in.shape = make(graph.Shape, len(shape))
@@ -429,7 +424,7 @@ func (r *reader) input(top *scope, in *valueInfo) {
 	top.values[in.name] = v
 }
 
-// inNumbers gives an input its shape in numbers, where that is known.
+// inNumbers sets an input's shape to the given one, if any.
 func (r *reader) inNumbers(in *valueInfo) {
 	shape, known := r.shapes[in.name]
 	if !known {
@@ -449,12 +444,12 @@ func (r *reader) inNumbers(in *valueInfo) {
 // valueInfo is a ValueInfoProto.
 type valueInfo struct {
 	what, name string
-	elem       int64  // ONNX's number of the element type
-	kind       string // what it is where it is no tensor
+	elem       int64  // ONNX's element type
+	kind       string // ONNX's type if it is not a tensor
 	dtype      graph.DType
 	shape      graph.Shape
-	spelled    []string // by dim; "" for neither a number nor a name
-	denoted    []string // by dim: what it is for, DATA_BATCH
+	spelled    []string // dims as written; "" for neither a number nor a name
+	denoted    []string // denotations of dims, such as DATA_BATCH
 	hasShape   bool
 	bad        string
 }
@@ -514,7 +509,7 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 		case dimValue:
 			n := d.int()
 			if n < 0 {
-				fail("%s: dim %d is %d; a size that is not known is a name (dim_param)", info.what, i, n)
+				fail("%s: dim %d is %d; unknown sizes must be names (dim_param)", info.what, i, n)
 			}
 			dim, spelled = graph.Num(n), strconv.FormatInt(n, 10)
 		case dimParam:
@@ -546,8 +541,7 @@ func (r *reader) output(top *scope, b []byte) {
 		r.bad.file("output %s has rows whose number is only known when the step runs", quote(name))
 		return
 	}
-	// A node that is only another name for a value is not in the graph; the
-	// output's name is the one people know.
+	// If an Identity was dropped, keep the output's name.
 	if v.Kind == graph.Computed && v.Name != name && g.ByName(name) == nil && !slices.Contains(g.Outputs, v) {
 		g.Rename(v, name)
 	}

@@ -7,26 +7,26 @@ import (
 	"memopt/memopt/graph"
 )
 
-// scope is the names of one graph, branch or function call while it is read.
+// scope has the names of a graph, branch or function call while it is read.
 type scope struct {
 	values  map[string]*graph.Value // nil is an omitted argument of a call
-	outer   *scope                  // whose names a branch sees
+	outer   *scope                  // enclosing scope of a branch
 	opsets  map[string]int
 	outputs []string // of the main graph, as named in the file
 
-	// Of what is inlined:
-	caller *scope               // where the call stands; nil for the main graph
+	// If the scope is inlined:
+	caller *scope               // scope of the inlined node; nil for the main graph
 	called *function            // the function, if it is one
-	prefix string               // before the names of nodes and values
+	prefix string               // of the names of nodes and values
 	export map[string]string    // own name → name in the caller
-	attrs  map[string]attribute // what the call gives
-	turn   bool                 // in a loop, whose nodes are built at every turn
-	copied bool                 // in a function, whose nodes may be built many times
+	attrs  map[string]attribute // attributes of the call
+	turn   bool                 // in a loop
+	copied bool                 // in a function, which may be inlined many times
 	depth  int
 }
 
-// poison stands for values that could not be made. The reason is noted, and
-// what depends on them is passed over in silence.
+// poison stands for values that could not be made. The reason has been recorded, so nodes that
+// depend on them are skipped silently.
 var poison = &graph.Value{Name: "(not made)"}
 
 func (s *scope) has(name string) bool { _, ok := s.values[name]; return ok }
@@ -40,8 +40,8 @@ func (s *scope) lookup(name string) (*graph.Value, bool) {
 	return nil, false
 }
 
-// nameFor is the name in the graph of a value that the scope is about to make.
-// The file's own names win over made-up ones.
+// nameFor is the name in the graph for a new value of the scope. The file's names take precedence
+// over generated ones.
 func (r *reader) nameFor(s *scope, name string) string {
 	for s.caller != nil {
 		outside, ok := s.export[name]
@@ -63,13 +63,13 @@ func (r *reader) nameFor(s *scope, name string) string {
 // node is a NodeProto.
 type node struct {
 	name, op, domain, overload string
-	in, out                    []string // in only while the file is read
+	in, out                    []string // in shares the file's bytes
 	attrs                      []attribute
 	phase                      graph.Phase
-	exact                      map[string]float64 // attributes that float32 cannot hold
+	exact                      map[string]float64 // float attributes in double precision
 }
 
-// fullOp is the operator as messages name it.
+// fullOp is the operator's name with its domain.
 func (n *node) fullOp() string {
 	if n.domain == "" {
 		return n.op
@@ -77,7 +77,7 @@ func (n *node) fullOp() string {
 	return n.domain + "." + n.op
 }
 
-// node reads a NodeProto into n, whose lists are used again.
+// node reads a NodeProto into n, reusing its lists.
 func (r *reader) node(b []byte, n *node) {
 	*n = node{in: n.in[:0], out: n.out[:0], attrs: n.attrs[:0]}
 	hasAttrs := false
@@ -119,8 +119,7 @@ func (r *reader) node(b []byte, n *node) {
 	}
 }
 
-// nodes builds a list of nodes. If an input is not there yet, what is left of
-// the list is sorted, once.
+// nodes builds a list of nodes. If an input is missing, the rest of the list is sorted, once.
 func (r *reader) nodes(s *scope, list [][]byte) {
 	sorted := false
 	n := &node{}
@@ -135,7 +134,7 @@ func (r *reader) nodes(s *scope, list [][]byte) {
 	}
 }
 
-// ready reports whether everything that the node reads is there.
+// ready reports whether all inputs of the node exist.
 func (r *reader) ready(s *scope, n *node, b []byte) bool {
 	for _, name := range n.in {
 		if name != "" {
@@ -159,7 +158,7 @@ func (r *reader) ready(s *scope, n *node, b []byte) bool {
 	return true
 }
 
-// build adds what one node stands for to the graph.
+// build builds one node, inlining calls, branches and loops.
 func (r *reader) build(s *scope, n *node) {
 	op := n.fullOp()
 	if err := n.bind(s); err != nil {
@@ -187,7 +186,7 @@ func (r *reader) build(s *scope, n *node) {
 		n.name = s.prefix + n.name
 	}
 	if n.name == "" {
-		n.name = r.b.Fresh(n.op) // it makes nothing that has a name
+		n.name = r.b.Fresh(n.op) // no output has a name
 	}
 	if f := r.functions[funcKey{n.domain, n.op, n.overload}]; f != nil {
 		r.call(s, n, f, in)
@@ -238,7 +237,7 @@ func (r *reader) build(s *scope, n *node) {
 	}
 }
 
-// find looks the operator up and notes what is wrong if it is not there.
+// find looks up the operator, or records why it is not supported.
 func (r *reader) find(s *scope, n *node) *graph.Op {
 	version, imported := s.opsets[n.domain]
 	if !imported {
@@ -257,7 +256,7 @@ func (r *reader) find(s *scope, n *node) *graph.Op {
 	return op
 }
 
-// checkAttrs is what can be said of a node whose inputs could not be made.
+// checkAttrs checks a node whose inputs could not be made.
 func (r *reader) checkAttrs(n *node, op *graph.Op, attrs []graph.Attr) {
 	for _, a := range attrs {
 		known := false
@@ -278,7 +277,7 @@ func (s *scope) poison(n *node) {
 	}
 }
 
-// fact reads one of our metadata entries of a node.
+// fact reads memopt's metadata of a node.
 func (n *node) fact(key, value string) {
 	if key == metaPhase {
 		n.phase = phasesByWord[value]

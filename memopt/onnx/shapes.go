@@ -8,10 +8,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// ONNX cannot say that a constant is batch*seq. Such contents are written as
-// nodes that compute them from the shapes of the inputs, which reading folds
-// back into formulas. This is the one place of the package that needs operators
-// by name; all are ONNX's own and older than the opset that is written.
+// ONNX has no constants like batch*seq. They are written as nodes that compute them from the shapes
+// of the inputs, which reading folds back to formulas. This is the only place of the package that
+// uses operators by name.
 const (
 	opShape   = "Shape"   // one dim of an input
 	opAdd     = "Add"     // a + b
@@ -22,17 +21,17 @@ const (
 	opMax     = "Max"     // max(a, b, …)
 	opMin     = "Min"     // min(a, b, …)
 	opConcat  = "Concat"  // all the elements
-	opReshape = "Reshape" // into other than a list
-	opCast    = "Cast"    // into other than int64
+	opReshape = "Reshape" // for ranks other than 1
+	opCast    = "Cast"    // for types other than int64
 )
 
-// chain makes such nodes. Everything in between is int64[1].
+// chain writes such nodes. Intermediate values are int64[1].
 type chain struct {
 	e    *encoder
-	made map[string]string // what has been made: formula or number → name
+	made map[string]string // by formula or number, the name of its value
 }
 
-// value makes the nodes of a constant whose contents are formulas.
+// value writes the nodes of a constant whose contents are formulas.
 func (c *chain) value(v *graph.Value) error {
 	last := v.Name
 	elems := make([]string, len(v.Ints))
@@ -81,7 +80,7 @@ func (c *chain) node(op, out string, in []string, attrs ...graph.Attr) {
 	c.e.addNode(b)
 }
 
-// op makes a node under a name of its own, once for the same inputs.
+// op writes a node with a generated name, or returns an equal one's.
 func (c *chain) op(op string, in ...string) string {
 	key := op + "\x00" + strings.Join(in, "\x00")
 	if name, ok := c.made[key]; ok {
@@ -93,7 +92,7 @@ func (c *chain) op(op string, in ...string) string {
 	return name
 }
 
-// ints is an initializer of int64 numbers.
+// ints writes an int64 initializer.
 func (c *chain) ints(ns []int64) string {
 	key := fmt.Sprint(ns)
 	if name, ok := c.made[key]; ok {
@@ -109,8 +108,8 @@ func (c *chain) ints(ns []int64) string {
 
 func (c *chain) number(n int64) string { return c.ints([]int64{n}) }
 
-// symbol finds a name in the shapes of the inputs: a dim that is the name, or a
-// multiple of it and a number.
+// symbol computes a name's size from the shapes of the inputs: from a dim that is a linear
+// function of it.
 func (c *chain) symbol(name string) (string, error) {
 	key := "name\x00" + name
 	if made, ok := c.made[key]; ok {
@@ -132,7 +131,7 @@ func (c *chain) symbol(name string) (string, error) {
 		}
 	}
 	if best == nil {
-		return "", fmt.Errorf("no input has a dim that tells %q", name)
+		return "", fmt.Errorf("no input has a dim that determines %q", name)
 	}
 	out := c.e.fresh("shape/" + name)
 	c.node(opShape, out, []string{c.e.name(best.in)},
@@ -147,7 +146,7 @@ func (c *chain) symbol(name string) (string, error) {
 	return out, nil
 }
 
-// linear writes d as coef × name + off, if it is that.
+// linear decomposes d into coef × name + off, if possible.
 func linear(d graph.Dim, name string, sym graph.Dim) (coef, off int64, ok bool) {
 	if names := d.Names(); len(names) != 1 || names[0] != name {
 		return 0, 0, false
@@ -162,7 +161,7 @@ func linear(d graph.Dim, name string, sym graph.Dim) (coef, off int64, ok bool) 
 	return coef, off, ok && err == nil
 }
 
-// dim makes the nodes of a formula, from its text.
+// dim writes the nodes of a formula, parsing its text.
 func (c *chain) dim(d graph.Dim) (name string, err error) {
 	if n, ok := d.Const(); ok {
 		return c.number(n), nil
@@ -184,8 +183,7 @@ func (c *chain) dim(d graph.Dim) (name string, err error) {
 	return name, nil
 }
 
-// formula walks the printed form of a dim (graph.Dim.String), which is the one
-// thing to be known of its structure: terms joined by + and -, factors by *,
+// formula parses the printed form of a dim (graph.Dim.String): terms with + and -, factors with *,
 // powers, floor(a/b), ceil(a/b), max(…), min(…).
 type formula struct {
 	*chain
@@ -304,8 +302,8 @@ func (f *formula) list(op string) string {
 	return f.op(op, in...)
 }
 
-// quotient is the inside of floor or ceil. ONNX rounds towards 0, which is down
-// only if nothing is negative.
+// quotient writes the argument of floor or ceil. ONNX's division rounds towards 0, which is down
+// only if both operands are not negative.
 func (f *formula) quotient(up bool) string {
 	start := f.at
 	a := f.product()

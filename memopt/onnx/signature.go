@@ -7,10 +7,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Signature is what a model says to those who call it, as its file spells it.
+// Signature describes a model's inputs, outputs and metadata as written in its file.
 type Signature struct {
 	Inputs, Outputs []Port
-	// Overridable are inputs that the file has an initializer for.
+	// Overridable lists the inputs that have an initializer.
 	Overridable  []Port
 	Initializers []string // in order
 	Producer     string
@@ -25,18 +25,18 @@ type Signature struct {
 // Port is an input or output as the file declares it.
 type Port struct {
 	Name string
-	// Type is ONNX's word: tensor(float), tensor(string), seq(tensor), "" where the file says nothing.
+	// Type is in ONNX's notation: tensor(float), tensor(string), seq(tensor), or "" if unknown.
 	Type string
-	// Of is the element type; Invalid where graphs have none like it.
+	// Of is the element type; Invalid if it is not supported.
 	Of graph.DType
-	// Shape is dims as they are spelled: a number, a name, or "" for neither; Ranked is that there is one.
+	// Shape is dims as written: a number, a name, or "" for neither. Ranked says that there is a shape.
 	Shape  []string
 	Ranked bool
-	// Denoted are what dims are for, as DATA_BATCH; "" where the file does not say.
+	// Denoted is the denotations of dims, such as DATA_BATCH, or "".
 	Denoted []string
 }
 
-// ParseSignature reads no more of a model than what it says of its inputs and outputs.
+// ParseSignature reads only the signature of a model.
 func ParseSignature(src []byte) (s Signature, err error) {
 	defer func() {
 		if wrong := caught(recover(), ""); wrong != nil {
@@ -111,7 +111,7 @@ func (r *reader) port(what string, b []byte) Port {
 	return p
 }
 
-// typeWord is what ONNX calls an element type.
+// typeWord is ONNX's name of an element type.
 func typeWord(elem int64) string {
 	if elem > 0 && elem < int64(len(typeWords)) && typeWords[elem] != "" {
 		return typeWords[elem]
@@ -124,5 +124,5 @@ var typeWords = [...]string{
 	12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8e4m3fn", 18: "float8e4m3fnuz", 19: "float8e5m2", 20: "float8e5m2fnuz",
 }
 
-// typeKinds are the types that are no tensors.
+// typeKinds names the types other than tensors.
 var typeKinds = map[fieldNum]string{4: "seq(tensor)", 5: "map", 8: "sparse_tensor", 9: "optional"}

@@ -7,12 +7,11 @@ import (
 	"sync"
 )
 
-// forms lists, by operator of ONNX's own domain, the opsets that gave it a new
-// form. Operators of other domains have one form.
+// forms lists, by operator of ONNX's own domain, the opsets that changed it. Operators of other
+// domains have one form.
 var forms = opsets(formsText)
 
-// opsets reads a table, each line an operator and opsets, when it is first asked
-// for.
+// opsets parses a table lazily. Each line has an operator and opsets.
 func opsets(text string) func() map[string][]int {
 	return sync.OnceValue(func() map[string][]int {
 		table := map[string][]int{}
@@ -21,7 +20,7 @@ func opsets(text string) func() map[string][]int {
 			for _, f := range fields[1:] {
 				n, err := strconv.Atoi(f)
 				if err != nil {
-					panic(err) // the tables are ours
+					panic(err) // the tables are constants
 				}
 				table[fields[0]] = append(table[fields[0]], n)
 			}
@@ -30,8 +29,8 @@ func opsets(text string) func() map[string][]int {
 	})
 }
 
-// since is the opset that gave an operator the form that holds in opset. What is
-// not in the table, or not yet in that opset, is some runtime's own, form 1.
+// since is the opset that introduced an operator's form in opset. Operators that are not in the
+// table, or not yet in that opset, are a runtime's own and have form 1.
 func since(domain, op string, opset int) int {
 	form := 1
 	if domain == "" {
@@ -44,8 +43,8 @@ func since(domain, op string, opset int) int {
 	return form
 }
 
-// Forms lists the opsets that gave an operator a new form. An operator of a
-// domain that is not ONNX's own has form 1 alone.
+// Forms lists the opsets that changed an operator. Operators of domains other than ONNX's own
+// have only form 1.
 func Forms(domain, op string) []int {
 	if f := forms()[op]; domain == "" && f != nil {
 		return slices.Clone(f)

@@ -6,17 +6,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Exporters name every dim of every input by itself: input_ids_dim0,
-// labels_dim0. The graph runs only if some of them are the same size, which its
-// equations say (Graph.Assumed). Such dims get one name, the first in the order
-// of the inputs, so that fewer sizes need to be given and formulas add up.
+// Exporters give every dim of every input a name of its own: input_ids_dim0, labels_dim0. If the
+// graph's equations (Graph.Assumed) require equal sizes, these dims get one name, the first in the
+// order of the inputs, so that fewer sizes need to be given and formulas simplify.
 
-// rereads bounds how often a file is read for that: joining names can show
-// further ones that are alike, but hardly more than once.
+// rereads limits how often a file is read for that: merging names can reveal further equal ones.
 const rereads = 3
 
-// withSizes is a reader that reads the file anew with fewer names, or nil if
-// there is nothing to join. Files of ours are read as they were written.
+// withSizes is a reader that reads the file again with fewer names, or nil if there is nothing to
+// merge. Files written by memopt keep their names.
 func (r *reader) withSizes() *reader {
 	if _, ours := r.model.metadata[metaLoss]; ours || r.reads == rereads {
 		return nil
@@ -57,7 +55,7 @@ func (r *reader) withSizes() *reader {
 	return again
 }
 
-// anew is a reader of the same file, which has not begun.
+// anew is a new reader of the same file.
 func (r *reader) anew() *reader {
 	for _, b := range r.blocks {
 		b.Drop()
@@ -71,10 +69,10 @@ func (r *reader) anew() *reader {
 	return again
 }
 
-// joined is, by name, another name for the same size that comes first.
+// joined maps a name to an earlier name of the same size (a union-find forest).
 type joined map[string]string
 
-// first is the name that stands for all that are joined with one.
+// first is the representative of a name.
 func (j joined) first(name string) string {
 	for {
 		to, ok := j[name]
@@ -82,13 +80,13 @@ func (j joined) first(name string) string {
 			return name
 		}
 		if further, ok := j[to]; ok {
-			j[name] = further // the next way is shorter
+			j[name] = further // path compression
 		}
 		name = to
 	}
 }
 
-// dim is a formula in first names.
+// dim replaces the names of a formula by their representatives.
 func (j joined) dim(d graph.Dim) graph.Dim {
 	by := map[string]graph.Dim{}
 	for _, name := range d.Names() {
@@ -99,10 +97,9 @@ func (j joined) dim(d graph.Dim) graph.Dim {
 	return d.Subst(by)
 }
 
-// alike pairs the names of two formulas that are to be equal, if they are the
-// same formula but for names of inputs' dims, and in one way only: b*s − b and
-// m*n − m pair b with m and s with n, but b*s and m*n do not tell. Names that
-// both have are not paired.
+// alike pairs the names of two formulas that must be equal, if a unique renaming of inputs' dims
+// makes them the same: b*s − b and m*n − m pair b with m and s with n, but b*s and m*n are
+// ambiguous. Names that occur in both are not paired.
 func alike(a, b graph.Dim, order map[string]int) [][2]string {
 	own := func(d, other graph.Dim) []string {
 		return slices.DeleteFunc(d.Names(), func(n string) bool { return slices.Contains(other.Names(), n) })
@@ -139,7 +136,7 @@ func alike(a, b graph.Dim, order map[string]int) [][2]string {
 	return found
 }
 
-// permute calls f with every order of a list.
+// permute calls f with every permutation of a list.
 func permute(list []string, f func([]string)) {
 	var step func(i int)
 	step = func(i int) {

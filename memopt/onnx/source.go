@@ -6,23 +6,23 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Source is the files that a graph was read from. Its weights lie in them, mapped
-// until the source is closed; whoever asks a Block for its bytes after that is told
-// so by a panic. Slices taken before have nothing behind them.
+// Source is the files that a graph was read from. Its weights are in them, mapped
+// until the source is closed. After that, reading a Block panics, and slices taken
+// before are invalid.
 type Source struct {
-	// Nodes is how many the model has in its file, of which reading may make more or fewer.
+	// Nodes is the number of nodes in the model's file.
 	Nodes int
-	// Origins is what is known of float initializers beyond their kind, by the name of the value.
+	// Origins describes float initializers, by the name of the value.
 	Origins map[string]Origin
-	// Absent are parameters that the exporter lists and the file does not have, nor anything made of them.
+	// Absent lists parameters of the exporter's list that are not in the file, even as part of folded values.
 	Absent []string
-	// Taken are the initializers that were given instead of the file's.
+	// Taken lists the initializers that were replaced by From.Given.
 	Taken []string
 	files []*weights.File
-	uses  []*weights.Block // one for each use that the graph's values have of them
+	uses  []*weights.Block // one per use by the graph's values
 }
 
-// Files are the paths of the model and of its external data.
+// Files lists the paths of the model and of its external data.
 func (s *Source) Files() []string {
 	var paths []string
 	for _, f := range s.files {
@@ -31,9 +31,9 @@ func (s *Source) Files() []string {
 	return paths
 }
 
-// Unchanged is an error if one of the files is another than it was when it was
-// opened. What is made of a graph's numbers is good only if this is nil after they
-// were read. The nil source never changes.
+// Unchanged returns an error if one of the files has changed since it was opened. Results that
+// depend on weights are valid only if this returns nil after the weights were read. A nil source
+// never changes.
 func (s *Source) Unchanged() error {
 	if s == nil {
 		return nil
@@ -46,13 +46,13 @@ func (s *Source) Unchanged() error {
 	return nil
 }
 
-// holds reports whether a file of that path is one of the source's.
+// holds reports whether the source has a file of that path.
 func (s *Source) holds(path string) bool {
 	return slices.ContainsFunc(s.files, func(f *weights.File) bool { return f.Name() == path })
 }
 
-// Close gives the mappings back. Closing twice does nothing, nor does closing the
-// nil source of a graph that has no weights.
+// Close unmaps the files. It may be called twice, and on the nil source of a graph without
+// weights.
 func (s *Source) Close() {
 	if s == nil {
 		return
@@ -63,8 +63,8 @@ func (s *Source) Close() {
 	s.uses = nil
 }
 
-// Intact is an error if one of the files was written to in its place since it was opened: what is mapped of it is not
-// what it was. A file that another took the place of, or that is gone, is still mapped as it was.
+// Intact returns an error if one of the files was modified in place since it was opened, which changes the mapping.
+// Replacing or removing a file does not.
 func (s *Source) Intact() error {
 	if s == nil {
 		return nil

@@ -5,11 +5,10 @@ import "memopt/memopt/graph"
 // torchProducer is the producer of PyTorch's exporters.
 const torchProducer = "pytorch"
 
-// runningUpdates adds the updates of running statistics that the file makes and
-// nobody reads: PyTorch's older exporter writes batch norm in training with the
-// new statistics as outputs of the node and not of the graph. There the
-// variance is the sample's, as in the model that was exported. A layer that is
-// called twice goes on from what its first call has left.
+// runningUpdates adds updates of running statistics for node outputs that nobody reads:
+// PyTorch's older exporter does not make the new statistics of batch normalization outputs of
+// the graph. There the variance is the unbiased one, as in the exported model. If a layer is
+// called twice, the second call updates the result of the first.
 func (r *reader) runningUpdates() {
 	g := r.b.Graph
 	last := map[*graph.Value]int{} // by state: its update
@@ -26,7 +25,7 @@ func (r *reader) runningUpdates() {
 			}
 			at, again := last[state]
 			if again && at < given {
-				continue // the file says what replaces it
+				continue // the file has an update
 			}
 			if again {
 				n.Inputs[s.In] = g.Updates[at].New
@@ -44,7 +43,7 @@ func (r *reader) runningUpdates() {
 	}
 }
 
-// behind runs a rule whose nodes are to stand right behind node i.
+// behind runs a rule and moves its nodes right after node i.
 func (r *reader) behind(i int, rule func() *graph.Value) (v *graph.Value) {
 	g := r.b.Graph
 	before := len(g.Nodes)

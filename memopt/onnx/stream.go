@@ -10,16 +10,15 @@ import (
 	"memopt/memopt/graph"
 )
 
-// stream is a message that is yet to be written: bytes, and between them numbers
-// that are fetched from where they lie only when their turn comes. Its length is
-// known from the start, as length-prefixed messages need.
+// stream is a message to be written: bytes, interleaved with contents of tensors that are only
+// read when they are written. Its length is known in advance, as length-prefixed messages need.
 type stream struct {
 	parts []part
 	size  int64
 }
 
-// part is bytes, or numbers, or a count of zeros, or so many bytes that are made when
-// their turn comes.
+// part is bytes, a tensor's contents, a number of zeros, or a number of bytes that a function
+// writes.
 type part struct {
 	bytes  []byte
 	data   graph.Data
@@ -40,7 +39,7 @@ func (p part) len() int64 {
 	return int64(len(p.bytes)) + p.zeros + p.writes
 }
 
-// append puts another stream behind this one.
+// append appends another stream.
 func (s *stream) append(other *stream) {
 	s.parts = append(s.parts, other.parts...)
 	s.size += other.size
@@ -57,10 +56,10 @@ func field(num fieldNum, body *stream) *stream {
 
 var noughts [1 << 16]byte
 
-// writeTo writes the part. Pages of a mapped file are let go when they have been
-// written, so that a model larger than memory can be copied.
+// writeTo writes the part. It releases pages of mapped files after writing them, so that models
+// larger than memory can be copied.
 func (p part) writeTo(w io.Writer) error {
-	if to, streams := p.data.(io.WriterTo); streams { // from where they are, without a copy of all of them
+	if to, streams := p.data.(io.WriterTo); streams { // without a copy of everything
 		p.write = func(w io.Writer) error {
 			_, err := to.WriteTo(w)
 			return err
@@ -104,14 +103,14 @@ func (p part) writeTo(w io.Writer) error {
 	return nil
 }
 
-// make writes bytes that are made now, which have to be as many as was said.
+// make calls the part's function and checks the number of bytes.
 func (p part) make(w io.Writer) error {
 	count := &counter{w: w}
 	if err := p.write(count); err != nil {
 		return err
 	}
 	if count.n != p.writes {
-		return fmt.Errorf("%d bytes of a tensor, which takes %d", count.n, p.writes)
+		return fmt.Errorf("%d bytes written of a tensor of %d", count.n, p.writes)
 	}
 	return nil
 }
@@ -127,9 +126,9 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// inPieces writes bytes in pieces that a buffered writer copies: a page of a
-// mapped file that is gone is then a fault here, and not an obscure error of the system
-// call that was to read it.
+// inPieces writes bytes in pieces small enough for a buffered writer to copy. A missing page of a
+// truncated file then faults here, which is caught, rather than in a system call, whose error
+// would be obscure.
 func inPieces(w io.Writer, b []byte) error {
 	for piece := range slices.Chunk(b, len(noughts)) {
 		if _, err := w.Write(piece); err != nil {

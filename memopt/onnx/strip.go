@@ -2,8 +2,8 @@ package onnx
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Strip is a model without the numbers of some initializers, which it was read with before: to be read again it has to
-// be given others for them (From.Given).
+// Strip removes the contents of some initializers from a valid model. To read the result, they must be replaced
+// (From.Given).
 func Strip(src []byte, names map[string]bool) []byte {
 	return rewritten(src, modelGraph, func(g []byte) []byte {
 		return rewritten(g, graphInit, func(t []byte) []byte {
@@ -29,7 +29,7 @@ func Strip(src []byte, names map[string]bool) []byte {
 	})
 }
 
-// rewritten is a message with another form of its fields of a number.
+// rewritten is a message with its fields of one number rewritten.
 func rewritten(src []byte, which fieldNum, form func([]byte) []byte) []byte {
 	var out []byte
 	each(src, func(num fieldNum, field, value []byte) {
@@ -43,7 +43,7 @@ func rewritten(src []byte, which fieldNum, form func([]byte) []byte) []byte {
 	return out
 }
 
-// each shows the fields of a message that was read before: the whole of one, and what is in it if it has bytes.
+// each calls show for the fields of a valid message, with the whole field, and its value if it is bytes.
 func each(src []byte, show func(num fieldNum, field, value []byte)) {
 	for len(src) > 0 {
 		num, typ, n := protowire.ConsumeTag(src)

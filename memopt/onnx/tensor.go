@@ -12,7 +12,7 @@ import (
 	"memopt/memopt/weights"
 )
 
-// tensor is a TensorProto: what its numbers are and where they lie.
+// tensor is a TensorProto without its contents.
 type tensor struct {
 	what     func(*tensor) string // for errors
 	name     string
@@ -33,8 +33,8 @@ type tensor struct {
 
 const maxRank = 64
 
-// readTensor walks a TensorProto without touching its numbers. The shape is
-// checked to stand for a number of bytes that fits.
+// readTensor parses a TensorProto without reading its contents. It checks that the size of the
+// shape does not overflow.
 func readTensor(m *message, what func(*tensor) string) *tensor {
 	t := &tensor{what: what, body: *m, length: -1}
 	elem := int64(0)
@@ -80,7 +80,7 @@ func (t *tensor) fail(format string, args ...any) {
 	fail("%s: %s", t.what(t), fmt.Sprintf(format, args...))
 }
 
-// misplaced fails because of a file of external data.
+// misplaced fails with an error about external data.
 func (t *tensor) misplaced(format string, args ...any) {
 	panic(&fault{fmt.Sprintf("%s: %s", t.what(t), fmt.Sprintf(format, args...)), KindExternal})
 }
@@ -110,8 +110,8 @@ func (t *tensor) entry(key, value string) {
 	}
 }
 
-// byteSize is the size of a shape. A product that leaves the range of int64 is
-// refused even if a further dim is 0, because formulas would refuse it too.
+// byteSize is the size of a shape in bytes. A product that overflows int64 is refused even if
+// another dim is 0, as formulas refuse it, too.
 func byteSize(dims []int64, elem int64) (int64, bool) {
 	n, empty := uint64(elem), false
 	for _, d := range dims {
@@ -134,9 +134,8 @@ func byteSize(dims []int64, elem int64) (int64, bool) {
 	return int64(n), true
 }
 
-// typedFields says which field holds the numbers of a type when raw_data does
-// not, and the width of one there; 0 is a varint. The low bytes of each number
-// are the element.
+// typedFields is the field with a type's numbers if raw_data is not used, and the width of a
+// number in it; 0 is a varint. The low bytes of each number are the element.
 var typedFields = map[graph.DType]struct {
 	num   fieldNum
 	width int
@@ -165,8 +164,8 @@ func (t *tensor) eachTyped(f func(uint64)) {
 	}
 }
 
-// data is where the tensor's numbers are, whose length has been compared with
-// the shape. Nothing is allocated before that.
+// data returns the tensor's contents. Their length is compared with the shape before anything
+// is allocated.
 func (r *reader) data(t *tensor) graph.Data {
 	switch {
 	case t.external:
@@ -199,7 +198,7 @@ func (r *reader) data(t *tensor) graph.Data {
 	return r.keep(weights.Heap(out))
 }
 
-// cut is the tensor's part of a file as a block of its mapping.
+// cut is the tensor's block of a mapped file.
 func (r *reader) cut(f *weights.File, off int64, t *tensor) graph.Data {
 	b, err := f.Block(off, t.size)
 	if err != nil {
@@ -213,8 +212,7 @@ func (r *reader) keep(b *weights.Block) graph.Data {
 	return b
 }
 
-// externalData is a block of a file in the model's folder. Each file is opened
-// once.
+// externalData is the tensor's block of a file in the model's folder. Each file is opened once.
 func (r *reader) externalData(t *tensor) graph.Data {
 	if t.length >= 0 && t.length != t.size {
 		t.fail("%d bytes of external data, but %s%v takes %d", t.length, t.dtype, t.dims, t.size)
@@ -238,14 +236,14 @@ func (r *reader) externalData(t *tensor) graph.Data {
 			t.misplaced("%s", err)
 		}
 		r.externals[t.location] = f
-		if !r.source.holds(f.Name()) { // a file may be read twice, for its sizes
+		if !r.source.holds(f.Name()) { // the model may be read several times; see sizes.go
 			r.source.files = append(r.source.files, f)
 		}
 	}
 	return r.cut(f, t.offset, t)
 }
 
-// maxExternals bounds the files that one model can make us open.
+// maxExternals limits the files that a model can make us open.
 const maxExternals = 4096
 
 func initializerName(t *tensor) string { return "initializer " + quote(t.name) }
@@ -293,14 +291,14 @@ func (r *reader) initializer(s *scope, m *message) {
 	}
 }
 
-// givenOr is the data of an initializer: what was given instead of the file's, or that.
+// givenOr is the contents of an initializer: those of From.Given, or else the file's.
 func (r *reader) givenOr(s *scope, t *tensor) graph.Data {
 	x := r.given[t.name]
 	if x == nil || s.outer != nil {
 		return r.data(t)
 	}
 	if shape := t.shape(); x.Type != t.dtype || !slices.Equal(x.Shape, shape) {
-		panic(&fault{fmt.Sprintf("%s: is %s%v, and what was given for it is %s%v", t.what(t), t.dtype, shape, x.Type, x.Shape), KindGiven})
+		panic(&fault{fmt.Sprintf("%s: is %s%v, but its replacement is %s%v", t.what(t), t.dtype, shape, x.Type, x.Shape), KindGiven})
 	}
 	r.source.Taken = append(r.source.Taken, t.name)
 	return graph.Bytes(x.Bytes)

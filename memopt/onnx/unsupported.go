@@ -8,21 +8,21 @@ import (
 	"memopt/memopt/graph"
 )
 
-// UnsupportedError lists everything in a file that is sound but cannot be read.
+// UnsupportedError lists everything in a valid file that is not supported.
 type UnsupportedError struct {
 	File  string
 	Items []Unsupported
-	More  int // items left out of a list that is too long to be of use
+	More  int // number of items omitted from a long list
 }
 
-// Unsupported is one thing that cannot be read, with the nodes it concerns.
+// Unsupported is one thing that is not supported, with the nodes it concerns.
 type Unsupported struct {
-	Op    string   // the operator, domain in front; "" for inputs and initializers
+	Op    string   // the operator with its domain; "" for inputs and initializers
 	Nodes []string // the first few nodes
-	Count int      // all nodes it concerns
+	Count int      // number of all nodes it concerns
 	Msg   string
-	// Foreign: graphs have no such thing, whatever the operator is. Else it is
-	// what an operator of the library says of its inputs and attributes.
+	// Foreign: graphs cannot express it. Otherwise it is an error that an operator of the
+	// library reports about its inputs or attributes.
 	Foreign bool
 }
 
@@ -49,7 +49,7 @@ func (u Unsupported) String() string {
 	return fmt.Sprintf("%d nodes (%s): %s: %s%s", u.Count, u.Op, u.Msg, strings.Join(names, ", "), more)
 }
 
-// Kind is KindUnsupported if inputs, outputs or initializers are not read, KindGraph if it is about nodes alone.
+// Kind is KindUnsupported if an input, output or initializer is not supported, KindGraph if only nodes are not.
 func (e *UnsupportedError) Kind() string {
 	for _, u := range e.Items {
 		if u.Foreign && u.Op == "" {
@@ -59,10 +59,10 @@ func (e *UnsupportedError) Kind() string {
 	return KindGraph
 }
 
-// Error is the lines together.
+// Error joins the lines.
 func (e *UnsupportedError) Error() string { return strings.Join(e.Lines(), "\n") }
 
-// Lines is one line for one item, else a summary and a line for each.
+// Lines is one line for a single item, else a summary and a line for each.
 func (e *UnsupportedError) Lines() []string {
 	if len(e.Items) == 1 && e.More == 0 {
 		return []string{fmt.Sprintf("%s: %s", e.File, e.Items[0])}
@@ -77,8 +77,7 @@ func (e *UnsupportedError) Lines() []string {
 	return lines
 }
 
-// complaints collects what becomes the UnsupportedError. What is said of
-// several nodes in the same words is one item.
+// complaints collects the items of an UnsupportedError, merging equal messages about several nodes.
 type complaints struct {
 	items []Unsupported
 	at    map[complaint]int
@@ -87,7 +86,7 @@ type complaints struct {
 
 type complaint struct{ op, msg string }
 
-// node notes that a node cannot be read.
+// node records that a node is not supported.
 func (c *complaints) node(name, op, format string, args ...any) {
 	k := complaint{op, fmt.Sprintf(format, args...)}
 	if i, ok := c.at[k]; ok {
@@ -102,7 +101,7 @@ func (c *complaints) node(name, op, format string, args ...any) {
 	}
 }
 
-// foreign notes that a node holds what graphs do not have.
+// foreign records that a node has something that graphs cannot express.
 func (c *complaints) foreign(name, op, format string, args ...any) {
 	c.node(name, op, format, args...)
 	if i, ok := c.at[complaint{op, fmt.Sprintf(format, args...)}]; ok {
@@ -110,7 +109,7 @@ func (c *complaints) foreign(name, op, format string, args ...any) {
 	}
 }
 
-// nodeError notes what an operator says of a node.
+// nodeError records an operator's error about a node.
 func (c *complaints) nodeError(name, op string, err error) {
 	var ne *graph.NodeError
 	if errors.As(err, &ne) {
@@ -120,12 +119,12 @@ func (c *complaints) nodeError(name, op string, err error) {
 	c.node(name, op, "%v", err)
 }
 
-// file notes something that belongs to no node.
+// file records something unsupported that is not about a node.
 func (c *complaints) file(format string, args ...any) {
 	c.add(Unsupported{Msg: fmt.Sprintf(format, args...), Foreign: true})
 }
 
-// open notes something that would be settled by more knowledge of the inputs.
+// open records something that is unsupported only because too little is known of the inputs.
 func (c *complaints) open(format string, args ...any) {
 	c.add(Unsupported{Msg: fmt.Sprintf(format, args...)})
 }
@@ -146,7 +145,7 @@ func (c *complaints) err(file string) error {
 	return &UnsupportedError{File: file, Items: c.items, More: c.more}
 }
 
-// OpsetError says that a file is for an opset that is not read.
+// OpsetError says that a file's opset is not supported.
 type OpsetError struct {
 	What   string // the model, or a function
 	Opset  int

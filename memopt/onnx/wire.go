@@ -13,9 +13,8 @@ import (
 	"memopt/memopt/weights"
 )
 
-// message walks the fields of one protobuf message over the bytes of the file.
-// After next, the field at hand is read by one of the typed methods. Faults
-// leave by panic and become ordinary errors in Parse.
+// message iterates over the fields of a protobuf message in the file. After next, one of the typed
+// methods reads the current field. Errors are panics, which caught turns into ordinary errors.
 type message struct {
 	what  string // what the message is, for errors
 	total int    // length of the whole file
@@ -23,31 +22,31 @@ type message struct {
 
 	num  protowire.Number
 	typ  protowire.Type
-	bits uint64 // of a number
-	data []byte // of bytes, strings, messages and packed lists
+	bits uint64 // value of a number
+	data []byte // value of bytes, strings, messages and packed lists
 }
 
-// fault is what is wrong with a file; what is after the file's name in the error.
+// fault is an error in a file, without the file's name.
 type fault struct{ msg, kind string }
 
 func (f *fault) Error() string { return f.msg }
 
-// Kind is a word for hosts that tell errors apart: one of those below.
+// Kind classifies the error for callers in other languages.
 func (f *fault) Kind() string { return f.kind }
 
 // Kinds of errors.
 const (
-	KindBroken      = "broken"      // the bytes are no ONNX
-	KindGraph       = "graph"       // the graph is wrong
-	KindGiven       = "given"       // what is given for an initializer is not like it
-	KindExternal    = "external"    // weights are not where the model says
-	KindUnsupported = "unsupported" // the graph is right, and not read here
+	KindBroken      = "broken"      // not an ONNX file
+	KindGraph       = "graph"       // the graph is invalid
+	KindGiven       = "given"       // a replacement does not match its initializer
+	KindExternal    = "external"    // external data is not where the model says
+	KindUnsupported = "unsupported" // the graph is valid but not supported
 )
 
 func fail(format string, args ...any) { panic(&fault{fmt.Sprintf(format, args...), KindGraph}) }
 
-// caught is what recover gave as an error: nil if nothing was wrong with the
-// bytes and none of their pages was gone. Any other panic goes on. file may be "".
+// caught turns a recovered panic into an error: a fault in the file, or a missing page of its
+// mapping. It is nil for no panic, and panics again for others. file may be "".
 func caught(p any, file string) error {
 	at := ""
 	if file != "" {
@@ -68,7 +67,7 @@ func caught(p any, file string) error {
 	}
 }
 
-// next goes to the next field, or says that there is none.
+// next advances to the next field and reports whether there is one.
 func (m *message) next() bool {
 	if len(m.rest) == 0 {
 		return false
@@ -106,8 +105,8 @@ func (m *message) next() bool {
 	return true
 }
 
-// broken names the place: a slice keeps its capacity up to the end of the file,
-// so the capacity tells the offset.
+// broken fails with an offset in the file, computed from the capacity of at, which extends to the
+// end of the file.
 func (m *message) broken(at []byte, format string, args ...any) {
 	panic(&fault{fmt.Sprintf("broken at byte %d, in %s: %s", m.total-cap(at), m.what, fmt.Sprintf(format, args...)), KindBroken})
 }
@@ -124,7 +123,7 @@ func (m *message) bytes() []byte {
 	return m.data
 }
 
-// text is a copied string; ONNX's strings are UTF-8.
+// text is a copy of a string, which must be UTF-8.
 func (m *message) text() string {
 	b := m.bytes()
 	if !utf8.Valid(b) {
@@ -133,7 +132,7 @@ func (m *message) text() string {
 	return string(b)
 }
 
-// view is text that must not outlive the reading: it lies in the file.
+// view is text without the copy: it is invalid once the file is unmapped.
 func (m *message) view() string {
 	b := m.bytes()
 	if !utf8.Valid(b) {
@@ -152,7 +151,7 @@ func (m *message) float() float64 {
 	return float64(math.Float32frombits(uint32(m.bits)))
 }
 
-// sub starts to walk a message in the field at hand.
+// sub iterates over the message in the current field.
 func (m *message) sub(what string) *message {
 	return &message{what: what, total: m.total, rest: m.bytes()}
 }
@@ -209,7 +208,7 @@ func (m *message) entry() (key, value string) {
 	return key, value
 }
 
-// quote shows a name on one line, however hostile it is.
+// quote prints any name on one line, shortened if it is long.
 func quote(s string) string {
 	const most = 120
 	if len(s) > most {

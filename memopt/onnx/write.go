@@ -18,8 +18,8 @@ type Option func(*options)
 
 type options struct {
 	external bool
-	name     string // of the file of weights; "" is the model's and .data
-	from     int64  // weights of fewer bytes stay in the model; 0 is the default
+	name     string // of the external file; "" is the model's name with .data
+	from     int64  // smaller weights stay in the model; 0 is the default
 	brought  bool
 	ctx      context.Context
 }
@@ -27,12 +27,12 @@ type options struct {
 // External puts weights into "<name>.data" beside the model, whatever its size.
 func External(o *options) { o.external = true }
 
-// Beside puts weights of at least that many bytes into a file of that name beside the model.
+// Beside puts weights of at least from bytes into a file of that name beside the model.
 func Beside(name string, from int64) Option {
 	return func(o *options) { o.external, o.name, o.from = true, name, from }
 }
 
-// layout is the file of weights of a model, nil if they are to be inside.
+// layout is the external file's layout, nil if weights are inside the model.
 func (o options) layout(path string) *layout {
 	if !o.external {
 		return nil
@@ -47,24 +47,23 @@ func (o options) layout(path string) *layout {
 	return l
 }
 
-// Brought makes parameters and buffers inputs, as trainers write the steps that they run: the file has no weights.
+// Brought makes parameters and buffers inputs, as in the files of ONNX Runtime's trainer: the file has no weights.
 func Brought(o *options) { o.brought = true }
 
-// Until has the writing end with a context, which it polls as package stop says.
+// Until sets a context that cancels writing; see package stop.
 func Until(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
-// Written are the files that Write may write: the model, and its weights beside it.
+// Written lists the files that Write may write: the model, and its weights beside it.
 func Written(path string) []string { return []string{path, path + ".data"} }
 
-// Write writes the model to path, over what is there. Weights are inside, or in
-// "<name>.data" beside it if they are asked to be or do not fit. Both files
-// appear together, by rename; a file that is being read stays as it is for its
-// reader.
+// Write writes the model to path, replacing any file there. Weights are inside, or in
+// "<name>.data" beside it if an option says so or they do not fit. Both files are replaced
+// by rename, so readers of old files are not affected.
 func Write(path string, g *graph.Graph, opts ...Option) error {
 	o := optionsOf(opts)
 	extern := o.layout(path)
 	if extern != nil && (extern.name != filepath.Base(extern.name) || extern.name == "." || extern.name == ".." || extern.name == filepath.Base(path)) {
-		return fmt.Errorf("%s: its weights cannot be in %s; give the name of another file, without a folder", path, quote(extern.name))
+		return fmt.Errorf("%s: weights cannot be in %s; give another file name, without a folder", path, quote(extern.name))
 	}
 	e, err := newEncoder(o, g, extern)
 	if err != nil {
@@ -98,8 +97,8 @@ func optionsOf(opts []Option) (o options) {
 	return o
 }
 
-// replace writes a file over what is at path. Files that are read for it must
-// stay as they are until the end; else nothing is replaced.
+// replace writes a file and renames it to path. If a file that it reads changes meanwhile,
+// nothing is replaced.
 func replace(ctx context.Context, path string, write func(io.Writer) error) error {
 	err := whole.WriteContext(ctx, path, func(w io.Writer) (err error) {
 		defer weights.Guard(&err)()
@@ -115,10 +114,10 @@ func replace(ctx context.Context, path string, write func(io.Writer) error) erro
 	return nil
 }
 
-// layout is the file of weights: where each tensor goes.
+// layout is the external file: where each tensor goes.
 type layout struct {
 	name  string
-	from  int64 // the fewest bytes of a tensor in it
+	from  int64 // minimum bytes of a tensor in it
 	size  int64
 	parts []placed
 }
@@ -130,12 +129,12 @@ type placed struct {
 
 const (
 	externalFrom = 1 << 10 // smaller tensors stay in the model
-	pageFrom     = 1 << 20 // larger ones begin at a page, so that they can be mapped alone
+	pageFrom     = 1 << 20 // larger ones are page-aligned, so that they can be mapped alone
 	pageSize     = 4096
 	lineSize     = 64
 )
 
-// place gives a tensor its place and finishes its message.
+// place assigns a tensor its offset and completes its message.
 func (l *layout) place(head []byte, p part) []byte {
 	align := int64(lineSize)
 	if p.len() > pageFrom {

@@ -229,7 +229,7 @@ func TestWriteErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"w f32[2] = param\nx f32[2] = input\noutput x\n", `param "w" has no numbers to write`},
 		{"x f32[n] = input\ns f32[n] = state\noutput x\n", `state s f32[n]: the shape of an initializer must be numbers`},
-		{"x f32[2] = input\nc i64[1] = const {k}\no = Pair(c)\noutput o\n", `const "c": no input has a dim that tells "k"`},
+		{"x f32[2] = input\nc i64[1] = const {k}\no = Pair(c)\noutput o\n", `const "c": no input has a dim that determines "k"`},
 	} {
 		g, err := graph.Parse(testLibrary, test.text)
 		if err != nil {
