@@ -29,7 +29,7 @@ var planCommand = &cli.Command{
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
 		htmlFlag("write a self-contained page: figures, memory over the step, a picture of the arena"),
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, in front of the step with everything kept"},
-		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ", ")},
+		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ", ") + "; search lists what each pass of the planner tried, with file and line"},
 	),
 	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
 		show, err := stagesOf(c.String("show"))

@@ -250,11 +250,11 @@ func costOf(p *planner.Plan) float64 {
 // piecesText is the warning about a plan in pieces: what the pieces cost, and what is known of
 // plans without them.
 func (f *Form) piecesText(p *planner.Plan, without string) string {
-	alone := fmt.Sprintf("that alone costs %s of the extra %s", percent(p.FormOverhead()), percent(p.Result.Overhead))
+	cost := fmt.Sprintf("takes %s more compute, of %s more in all", percent(p.FormOverhead()), percent(p.Result.Overhead))
 	if own := p.FormOverhead(); own < 0 {
-		alone = fmt.Sprintf("that alone saves %.2f %%", -100*own)
+		cost = fmt.Sprintf("saves %.2f %% of compute", -100*own)
 	}
-	return fmt.Sprintf("%s: %s; %s with %s", f.Does(), alone, without, f.plainlyText())
+	return fmt.Sprintf("%s, which %s; with %s %s", f.Does(), cost, f.Without(), without)
 }
 
 // Does describes the pieces that the form computes and settings left to the planner.
@@ -275,11 +275,6 @@ func (f *Form) Without() string {
 	return f.each(" ", func(r Row) string { return f.ask.Say(r.Setting, off) })
 }
 
-// plainlyText describes the step without the pieces, and the settings for it.
-func (f *Form) plainlyText() string {
-	return fmt.Sprintf("%s (%s)", f.each(" and ", func(r Row) string { return r.Plainly }), f.Without())
-}
-
 // each joins a text of each row in taken.
 func (f *Form) each(between string, say func(Row) string) string {
 	var parts []string
@@ -294,10 +289,10 @@ func without(plain *planner.Plan, none error, look *planner.Prospect) string {
 	var wrong *planner.BudgetError
 	switch {
 	case plain != nil:
-		return "it would be " + percent(plain.Result.Overhead)
+		return "a plan takes " + percent(plain.Result.Overhead)
 	case errors.As(none, &wrong) && wrong.Best == 0: // the search for the lowest plan was cut short
 		if least, of, err := look.Least(); err == nil && !math.IsInf(least, 1) {
-			return "it would be at least " + percent(least/of-1)
+			return "a plan takes at least " + percent(least/of-1)
 		}
 	}
 	return notFound

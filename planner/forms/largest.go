@@ -27,7 +27,7 @@ func (s *Steps) Largest(ask Ask, dim string) (*planner.Plan, error) {
 	}
 	if wrong == nil {
 		if best != own {
-			p.Warnings = append(p.Warnings, best.Does()+": that allows more than "+best.plainlyText())
+			p.Warnings = append(p.Warnings, best.Does()+", which allows more than "+best.Without())
 		}
 		if wrong = p.Tabulate(); wrong == nil {
 			best.describe(p)

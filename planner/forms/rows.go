@@ -11,7 +11,6 @@ type Row struct {
 	Name           string // in tables, as of a frontier's points
 	Setting, Value string // the setting that asks for it, and its value; "" is any but off and auto
 	Doc            string // what it does to a step, as a main clause
-	Plainly        string // the step without it
 	// Pieces is the facet of the operators that compute the pieces; NoPieces: the choice is about
 	// storing less of values.
 	Pieces graph.Pieces
@@ -24,20 +23,17 @@ type Row struct {
 // first, since the graph they make has the values that can be stored smaller.
 var Rows = []Row{
 	{Name: "loss in chunks", Setting: "chunk_loss", Value: "on", Pieces: graph.LossInChunks,
-		Doc:     "the loss is computed some rows at a time, and its scores are recomputed for the backward pass",
-		Plainly: "all scores at once"},
+		Doc: "the loss is computed some rows at a time, and its scores are recomputed for the backward pass"},
 	{Name: "attention in rows", Setting: "flash_attention", Value: "rows", Pieces: graph.AttentionInRows,
-		Doc:     "attention is computed some queries at a time, and its scores are recomputed for the backward pass",
-		Plainly: "all queries at once"},
+		Doc: "attention is computed some queries at a time, and its scores are recomputed for the backward pass"},
 	{Name: "attention in tiles", Setting: "flash_attention", Value: "on", Pieces: graph.AttentionInTiles,
-		Doc:     "attention is computed some queries and keys at a time",
-		Plainly: "all queries at once", Rounds: "the last digits are rounded differently"},
+		Doc:    "attention is computed some queries and keys at a time",
+		Rounds: "the last digits are rounded differently"},
 	{Name: "extracts", Setting: "shrink", Value: "on",
-		Doc:     "exact extracts of some values are kept for the backward pass, which are smaller",
-		Plainly: "all values whole"},
+		Doc: "exact extracts of some values are kept for the backward pass, which are smaller"},
 	{Name: "rounding", Setting: "lossy",
-		Doc:     "some values are rounded for the backward pass",
-		Plainly: "all values whole", Rounds: "gradients are not exact"},
+		Doc:    "some values are rounded for the backward pass",
+		Rounds: "gradients are not exact"},
 }
 
 // inPieces are the rows that compute something in pieces.

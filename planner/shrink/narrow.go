@@ -29,7 +29,7 @@ func (p *proofs) narrow(v *graph.Value) (c Candidate, ok bool) {
 	}
 	for _, t := range narrows {
 		if t.least <= w.Lo && w.Hi <= t.most && t.to.Size() < v.Type.Size() {
-			c = Candidate{ID: v.Def.Op.Name + "+", Value: v, As: t.to, How: fmt.Sprintf("%s, as all are from %d to %d: %s", t.to, w.Lo, w.Hi, w.Why),
+			c = Candidate{ID: v.Def.Op.Name + "+", Value: v, As: t.to, How: fmt.Sprintf("%s: all of them are from %d to %d (%s)", t.to, w.Lo, w.Hi, w.Why),
 				Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(t.to.Size()))}
 			return c, c.casts(p.uses, p.last) && len(c.Readers) > 0
 		}

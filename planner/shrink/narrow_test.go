@@ -66,7 +66,7 @@ one i64[] = const {1}
 table f32[200, 4] = param
 from = Sub(ids, one)
 x = Gather(table, from)
-`, "Sub+", `i16, as all are from -200 to 199: node "x" picks from 200 rows by them`},
+`, "Sub+", `i16: all of them are from -200 to 199 (node "x" picks from 200 rows by them)`},
 		{"labels that are ids too", `
 ids i64[batch, 9] = input
 table f32[100, 4] = param
@@ -80,7 +80,7 @@ other f32[300, 4] = param
 y = Gather(other, next)
 s = ReduceMean(x) keepdims=0
 z = Add(y, s)
-`, "Slice+", `i8, as all are from -100 to 99: node "x" picks from 100 rows by them`},
+`, "Slice+", `i8: all of them are from -100 to 99 (node "x" picks from 100 rows by them)`},
 		{"a shape that is read in the forward pass alone", `
 w f32[8] = param
 y f32[4, 8] = input
@@ -97,7 +97,7 @@ size i64[] = const {50}
 table f32[200, 4] = param
 at = Mod(ids, size)
 x = Gather(table, at)
-`, "Mod+", "u8, as all are from 0 to 49: remainders by at most 50"},
+`, "Mod+", "u8: all of them are from 0 to 49 (remainders by at most 50)"},
 		{"a sum", `
 ids u8[batch, 8] = input
 by i64[] = const {3}
@@ -105,7 +105,7 @@ table f32[2000, 4] = param
 long = Cast(ids) to=7
 at = Add(long, by)
 x = Gather(table, at)
-`, "Add+", "u16, as all are from 3 to 258: made of u8"},
+`, "Add+", "u16: all of them are from 3 to 258 (made of u8)"},
 		{"a mask of floats", `
 mask bool[batch, 64] = input
 w f32[64] = param
@@ -113,7 +113,7 @@ one f32[] = const {1}
 m = Cast(mask) to=1
 not = Sub(one, m)
 x = Mul(w, not)
-`, "Sub+", "u8, as all are from 0 to 1: bools as numbers"},
+`, "Sub+", "u8: all of them are from 0 to 1 (bools as numbers)"},
 		{"a mask that was made wider, which is a compromise", `
 mask bool[batch, 64] = input
 w f32[64] = param
