@@ -70,6 +70,15 @@ class TestEarly(unittest.TestCase):
                     self.assertTrue(all(p.grad is None for p in early.parameters()))
                     memopt.restore(early)
 
+    def test_whole_budget(self):
+        """A limit on all that the step holds counts no gradient that the optimizer has taken."""
+        plain, early = copy.deepcopy(self.model), copy.deepcopy(self.model)
+        pairs = [(m, torch.optim.AdamW(m.parameters(), 1e-2)) for m in (plain, early)]
+        self.plan(pairs[1][1], early, activation_budget=None, budget="90%", sample=None)
+        for a, b in self.train(pairs, steps=3):
+            self.assertEqual(a, b)
+        self.assertIsNotNone(report(early).plan)
+
     def test_gradients_are_gone(self):
         """They are not in the peak, recorded and measured, and the report offers what that saves."""
         optimizer = torch.optim.SGD(self.model.parameters(), 1e-2)

@@ -37,6 +37,7 @@ from .replay import Step, planned
 from .report import StepReport, say
 from .results import plain_results
 from .scores import Chunks
+from .spent import gradient
 from .standin import form_of, standing
 from .step import Loss, Sample, arguments, gradients_kept, through
 from .units import Unit, parameters_of, release, units_of
@@ -468,7 +469,10 @@ class PlannedForward:
 
     def _gradients(self) -> bool:
         """Whether gradients exist before a step."""
-        return any(p.grad is not None for p in self.parameters if p.requires_grad)
+        return any(gradient(p) is not None for p in self.parameters if p.requires_grad)
+
+    def _gradient_bytes(self) -> int:
+        return sum(local(grad).nbytes for p in self.parameters if (grad := gradient(p)) is not None)
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything that a recorded step depends on, apart from the module's code."""
@@ -524,7 +528,7 @@ class PlannedForward:
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
             wrapper = self.wrapper()
             if wrapper is None or not wrapper.gradient_as_bucket_view:  # else they are among what is fixed
-                limit -= sum(local(p.grad).nbytes for p in self.parameters if p.grad is not None)
+                limit -= self._gradient_bytes()
         if limit is not None:
             limit //= self.passes
         if together is not None:
@@ -552,7 +556,7 @@ class PlannedForward:
         """Other memory of the device's allocator at the beginning of the step: the batch, work space of libraries, other models."""
         if recording.before is None:
             return 0
-        gradients = sum(local(p.grad).nbytes for p in self.parameters if p.grad is not None) if recording.accumulates else 0
+        gradients = self._gradient_bytes() if recording.accumulates else 0
         return max(0, recording.before - (fixed.bytes - fixed.to_come) - gradients)
 
     def _limit(self, fixed: Fixed, eager: int | None) -> int | None:
