@@ -1,4 +1,4 @@
-"""ONNX Runtime's Python surface over the memopt service: a program for it runs with its import changed.
+"""ONNX Runtime's Python API on the memopt service: programs for ONNX Runtime run with a changed import.
 
     import memopt.ort as onnxruntime
     session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])

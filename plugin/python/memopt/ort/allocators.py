@@ -60,7 +60,7 @@ class OrtArenaCfg:
 
 
 def settings(cfg: OrtArenaCfg) -> dict[str, str]:
-    """What of it is not the default, as the service takes it."""
+    """The settings that are not the default, for the service."""
     told: dict[str, str] = {}
     for name in _FIELDS:
         value = getattr(cfg, name)
@@ -82,8 +82,8 @@ _registered: dict[bool, tuple[int, dict[str, str]]] = {}  # by whether it is a G
 
 
 def create_and_register_allocator(mem_info: OrtMemoryInfo, arena_cfg: OrtArenaCfg | None = None) -> None:
-    """Says how the arena is to be that sessions have whose entry session.use_env_allocators is 1. Registering again is for
-    sessions that are opened later."""
+    """Configures the arena shared by sessions whose entry session.use_env_allocators is 1. Registering again affects
+    sessions opened later."""
     checks.instance("create_and_register_allocator()", mem_info, OrtMemoryInfo)
     if mem_info.device_type != OrtMemoryInfoDeviceType.CPU:
         raise RuntimeError(
@@ -115,7 +115,7 @@ def _register(gpu: bool, mem_info: OrtMemoryInfo, arena_cfg: OrtArenaCfg | None)
 
 
 def registered(gpu: bool) -> tuple[str, dict[str, str]] | None:
-    """The arena that was registered for GPUs, or for the processor, if one was: a name of it, and its settings."""
+    """The arena registered for GPUs or for the processor, if any: its name and settings."""
     with _lock:
         if gpu not in _registered:
             return None

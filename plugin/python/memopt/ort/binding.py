@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class IOBinding:
-    """The inputs and outputs of a session, bound by name. Bound memory is read and written anew at each run."""
+    """The inputs and outputs of a session, bound by name. Bound memory is read and written by every run."""
 
     def __init__(self, session: Session | _Compiled) -> None:
         self._session = session._opened
@@ -30,7 +30,7 @@ class IOBinding:
         self._outputs: dict[str, OrtValue | str] = {}  # a str: the device where room is made at the first run
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
-        """Binds an input to an array: to itself where its elements follow one another, else to a copy."""
+        """Binds an input to an array, or to a copy if the array is not contiguous."""
         import numpy
 
         if not isinstance(arr_on_cpu, numpy.ndarray):
@@ -41,7 +41,7 @@ class IOBinding:
         self._inputs[name] = OrtValue(*plain(arr_on_cpu))
 
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int) -> None:
-        """Binds an input to memory at an address, which must be there as long as it is bound."""
+        """Binds an input to memory at an address, which must stay valid while it is bound."""
         value = _at(device_type, device_id, element_type, shape, buffer_ptr)
         self._known_input(name, f"Error when binding input: Failed to find input name in the mapping: {name}")
         self._inputs[name] = value
@@ -61,7 +61,7 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Binds an output to memory at an address; without one to room that the first run makes, and that later runs write to again."""
+        """Binds an output to memory at an address; without an address, to memory that the first run allocates and later runs reuse."""
         checks.text("bind_output()", name)
         device = OrtDevice.make(device_type, device_id)
         if buffer_ptr is None:
@@ -83,7 +83,7 @@ class IOBinding:
         """Nothing to wait for: a run ends when its outputs are written."""
 
     def get_outputs(self) -> list[OrtValue]:
-        """The outputs, in the order in which they were bound. One that no run has written yet has no value."""
+        """The outputs, in the order in which they were bound. Before the first run they have no value."""
         return [_Unwritten(name) if isinstance(value, str) else value for name, value in self._outputs.items()]
 
     def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
@@ -95,11 +95,11 @@ class IOBinding:
         return [value.numpy().copy() for value in self.get_outputs()]
 
     def clear_binding_inputs(self) -> None:
-        """Lets go of all inputs."""
+        """Unbinds all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Lets go of all outputs."""
+        """Unbinds all outputs."""
         self._outputs.clear()
 
     def _known_input(self, name: str, otherwise: str) -> None:
@@ -150,7 +150,7 @@ def _value(method: str, value: Any) -> OrtValue:
 
 
 def _at(device_type: str | OrtDevice, device_id: int, element_type: Any, shape: Sequence[int], address: int) -> OrtValue:
-    """The value that memory at an address is."""
+    """A value over memory at an address."""
     import numpy
 
     device = OrtDevice.make(device_type, device_id)

@@ -1,4 +1,4 @@
-"""Arguments of the types that ONNX Runtime's compiled classes take; anything else is a TypeError that says what would do."""
+"""Checks arguments as ONNX Runtime's compiled classes do; other types are a TypeError that says what is accepted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def integer(what: str, value: Any, low: int = -(2**63), high: int = 2**63 - 1) -> int:
-    """A whole number: anything that Python can use as an index."""
+    """An integer, or anything that Python accepts as an index."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -20,12 +20,12 @@ def integer(what: str, value: Any, low: int = -(2**63), high: int = 2**63 - 1) -
 
 
 def int32(what: str, value: Any) -> int:
-    """A whole number of 32 bits."""
+    """A 32-bit integer."""
     return integer(what, value, -(2**31), 2**31 - 1)
 
 
 def boolean(what: str, value: Any) -> bool:
-    """True or False; numbers and None stand for them."""
+    """A bool, or a number or None as one."""
     if value is None or isinstance(value, (bool, int)) or (type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")):
         return bool(value)
     raise TypeError(f"{what} takes a bool, not {value!r} of type {type(value).__name__}")
@@ -39,7 +39,7 @@ def text(what: str, value: Any) -> str:
 
 
 def instance(what: str, value: Any, kind: type[T]) -> T:
-    """A thing of one class."""
+    """An instance of a class."""
     if not isinstance(value, kind):
         raise TypeError(f"{what} takes {'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}, not {value!r} of type {type(value).__name__}")
     return value

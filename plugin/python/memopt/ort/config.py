@@ -1,4 +1,4 @@
-"""Configuration entries: pairs of strings that sessions and runs carry."""
+"""Configuration entries: pairs of strings of sessions and runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _LONGEST_KEY = 1024  # ONNX Runtime's
 
 
 class Entries:
-    """The entries of one set of options."""
+    """The entries of an options object."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._entries: dict[str, str] = {}
 
     def add(self, method: str, key: str, value: str) -> None:
-        """Sets one; another value for the same key is told to the log."""
+        """Sets an entry; replacing another value is logged."""
         checks.text(method, key)
         checks.text(method, value)
         if not 0 < len(key.encode()) <= _LONGEST_KEY:
@@ -30,17 +30,17 @@ class Entries:
         self._entries[key] = value
 
     def get(self, key: str) -> str:
-        """The value of one that was set."""
+        """The value of an entry that was set."""
         if key not in self._entries:
             raise RuntimeError(f"{self._owner} does not have configuration with key: {key}")
         return self._entries[key]
 
     def copy(self) -> Entries:
-        """The same entries, to be changed apart."""
+        """An independent copy of the entries."""
         made = Entries(self._owner)
         made._entries = dict(self._entries)
         return made
 
     def items(self) -> dict[str, str]:
-        """All of them."""
+        """All entries."""
         return dict(self._entries)

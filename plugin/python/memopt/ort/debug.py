@@ -1,4 +1,4 @@
-"""What ORTModule tells, and which graphs it saves: its options, read without PyTorch."""
+"""ORTModule's options for logging and for saving graphs; does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SAVE_PATH = "ORTMODULE_SAVE_ONNX_PATH"
 
 
 class SettingError(MemoptError, ValueError):
-    """A variable of ORTModule's has a value that it cannot have."""
+    """An environment variable of ORTModule has an invalid value."""
 
 
 class LogLevel(enum.IntEnum):
-    """What is told: WARNING a line of whether the memory optimizer is on, INFO its table, DEVINFO a report by nodes too."""
+    """The log level: WARNING prints whether the memory optimizer is on, INFO also its table, DEVINFO also a report by nodes."""
 
     VERBOSE = 0
     DEVINFO = 1
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 class SaveOptions:
-    """Whether graphs are saved, where, and what their names begin with."""
+    """Whether and where graphs are saved, and the prefix of their names."""
 
     def __init__(self, save: bool, name_prefix: str) -> None:
         self.save = bool(save)
@@ -54,7 +54,7 @@ class SaveOptions:
 
 
 class LoggingOptions:
-    """The level at which is told what is done; the environment goes before the program."""
+    """The log level; the environment overrides the program."""
 
     def __init__(self, log_level: LogLevel) -> None:
         named = os.environ.get(_LOG_LEVEL)
@@ -64,12 +64,12 @@ class LoggingOptions:
 
 
 class DebugOptions:
-    """What ORTModule tells, and which graphs it saves.
+    """ORTModule's logging, and the graphs that it saves.
 
-    log_level    ORTMODULE_LOG_LEVEL goes before it
+    log_level    overridden by ORTMODULE_LOG_LEVEL
     save_onnx    saves PREFIX_optimized_training.onnx, the step before it is planned, and PREFIX_execution_model_training.onnx,
                  the step as it runs, in the folder that ORTMODULE_SAVE_ONNX_PATH names or the current one
-    onnx_prefix  what their names begin with
+    onnx_prefix  the prefix of their names
     """
 
     def __init__(self, log_level: LogLevel = LogLevel.WARNING, save_onnx: bool = False, onnx_prefix: str = "") -> None:

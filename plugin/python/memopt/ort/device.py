@@ -1,7 +1,7 @@
-"""Devices and descriptions of memory, by the names that ONNX Runtime's programs use.
+"""Devices and descriptions of memory, with the names used by programs for ONNX Runtime.
 
-Programs name the devices of other vendors' libraries; here each of them that is a GPU is Vulkan's, and the processor
-where there is no Vulkan.
+Programs name devices of other vendors' libraries; here all GPUs among them mean the Vulkan device, or the processor
+if there is no Vulkan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEVICES = {
 
 
 class OrtDevice:
-    """A device: its kind, its number and who made it."""
+    """A device: its kind, number and vendor."""
 
     __slots__ = ("_id", "_memory", "_name", "_type", "_vendor")
 
@@ -50,7 +50,7 @@ class OrtDevice:
 
     @property
     def name(self) -> str:
-        """The name that it was made by."""
+        """The name that it was created with."""
         return self._name
 
     def on_host(self) -> bool:
@@ -66,7 +66,7 @@ class OrtDevice:
         return self._type
 
     def device_vendor_id(self) -> int:
-        """Who made it."""
+        """Its vendor."""
         return self._vendor
 
     vendor_id = device_vendor_id
@@ -129,7 +129,7 @@ _MEMORIES = {
 
 
 class OrtMemoryInfo:
-    """Which memory an allocator hands out."""
+    """The memory of an allocator."""
 
     def __init__(self, name: str, allocator_type: OrtAllocatorType, device_id: int, mem_type: OrtMemType) -> None:
         if name not in _MEMORIES:
@@ -153,7 +153,7 @@ class OrtMemoryInfo:
         alignment: int,
         allocator_type: OrtAllocatorType,
     ) -> OrtMemoryInfo:
-        """One with a name of the program's own. The alignment is at least that of this machine, whatever is asked for."""
+        """A description with a name chosen by the program. The alignment is at least this machine's."""
         checks.integer("alignment", alignment)
         made = OrtMemoryInfo.__new__(OrtMemoryInfo)
         made.name = name

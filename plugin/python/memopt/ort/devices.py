@@ -1,4 +1,4 @@
-"""The devices of this machine as ONNX Runtime's programs ask for them, and what is set for the whole process."""
+"""The devices of this machine in ONNX Runtime's terms, and process-wide settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get_available_providers() -> list[str]:
 
 
 def get_all_providers() -> list[str]:
-    """Every name that is known, also of devices that are not here."""
+    """All known names, including devices that this machine lacks."""
     return providers.every()
 
 
@@ -45,12 +45,12 @@ def get_ep_devices() -> list[OrtEpDevice]:
 
 
 def get_version_string() -> str:
-    """The release of ONNX Runtime whose behaviour this is."""
+    """The release of ONNX Runtime whose behaviour is implemented."""
     return VERSION
 
 
 def get_build_info() -> str:
-    """What answers in ONNX Runtime's place."""
+    """A description of this implementation of ONNX Runtime's API."""
     return f"ORT Build Info: memopt {_memopt_version}, with the surface of ONNX Runtime {VERSION}"
 
 
@@ -60,14 +60,14 @@ def has_collective_ops() -> bool:
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """How much the logger memopt.ort tells: 0 all, 1 infos, 2 warnings, 3 errors, 4 what is fatal."""
+    """Sets the level of the logger memopt.ort: 0 all, 1 info, 2 warnings, 3 errors, 4 fatal errors."""
     if not 0 <= checks.integer("set_default_logger_severity()", severity) <= 4:
         raise RuntimeError("Invalid logging severity. 0:Verbose, 1:Info, 2:Warning, 3:Error, 4:Fatal")
     logging.getLogger("memopt.ort").setLevel(_LEVELS[severity])
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:
-    """Taken for programs that call it: there is one verbose level."""
+    """Accepted without effect: there is one verbose level."""
     checks.integer("set_default_logger_verbosity()", verbosity)
 
 
@@ -75,7 +75,7 @@ _seed: int | None = None
 
 
 def set_seed(seed: int) -> None:
-    """The seed of random operators in sessions that are opened from now on."""
+    """Sets the seed of random operators in sessions opened from now on."""
     global _seed
     _seed = checks.integer("set_seed()", seed)
 
@@ -86,35 +86,35 @@ def seed() -> int | None:
 
 
 def set_global_thread_pool_sizes(intra_op: int, inter_op: int) -> None:
-    """Taken for programs that call it: the service has threads of its own, one for each processor."""
+    """Accepted without effect: the service has one thread per processor."""
     checks.int32("set_global_thread_pool_sizes()", intra_op)
     checks.int32("set_global_thread_pool_sizes()", inter_op)
 
 
 def enable_telemetry_events() -> None:
-    """Nothing: nothing is ever sent."""
+    """Does nothing: no telemetry is ever sent."""
 
 
 def disable_telemetry_events() -> None:
-    """Nothing: nothing is ever sent."""
+    """Does nothing: no telemetry is ever sent."""
 
 
 def register_execution_provider_library(name: str, path: str) -> None:
-    """Refused: devices of another library cannot run in the service."""
+    """Raises: devices of another library cannot run in the service."""
     raise errors.status(errors.NotImplemented, f"{name}: libraries of execution providers are not supported; there are {', '.join(providers.available())}")
 
 
 def unregister_execution_provider_library(name: str) -> None:
-    """Refused: none can be registered."""
+    """Raises: no library can be registered."""
     raise errors.status(errors.InvalidArgument, f"Execution provider library: {name} was not registered.")
 
 
 def preload_dlls(*_: Any, **__: Mapping[str, Any]) -> None:
-    """Nothing: there are no CUDA libraries to load."""
+    """Does nothing: there are no CUDA libraries to load."""
 
 
 def print_debug_info() -> None:
-    """Prints what answers in ONNX Runtime's place."""
+    """Prints a description of this implementation of ONNX Runtime's API."""
     import platform
 
     print(get_build_info())

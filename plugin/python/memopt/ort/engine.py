@@ -1,7 +1,7 @@
-"""Sessions of the service that run forward: opens them, feeds them through the arena, and has them closed.
+"""Forward sessions of the service: opens them, passes tensors through the arena, and closes them.
 
-An input that lies in the arena is used where it is, any other is copied there; results lie in the arena and are given out
-as they are. Every byte that is copied is counted.
+Inputs in the arena are used in place, others are copied there; results lie in the arena and are returned
+without a copy. Every copied byte is counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def devices() -> dict[str, str]:
 
 
 class Given(NamedTuple):
-    """What the program brings instead of an initializer of the model's, or of a file of it."""
+    """The program's replacement of an initializer, or of a file of the model."""
 
     name: str
     element_type: ElementType | None  # None: the contents of a file
@@ -46,7 +46,7 @@ class Given(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """An input. A stamp that is not 0 names its numbers. What is bound is given in the same place run after run."""
+    """An input. A stamp other than 0 identifies its content. A bound input is in the same place in every run."""
 
     name: str
     value: OrtValue
@@ -66,7 +66,7 @@ class Fetch(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """An output: its numbers, or the value that stays on the device."""
+    """An output: its content, or the value that stays on the device."""
 
     element_type: ElementType
     array: Array | Any  # None of what stays
@@ -84,7 +84,7 @@ _ALIGNMENT = 64  # of outputs in the room
 
 
 class Engine:
-    """One session of the service. When the service has gone, the next call opens it again in another."""
+    """One session of the service. If the service has ended, the next call opens the session again in a new one."""
 
     # path is the model's file; where there is data, a name in the folder of the files that it has beside it.
     def __init__(self, path: str, data: bytes | None, settings: Mapping[str, str], given: Sequence[Given], arena: str = "") -> None:
@@ -146,7 +146,7 @@ class Engine:
         self._end = _closing.closer.watch(self, host, self._id)
 
     def close(self) -> None:
-        """Ends the session; nothing is run after it."""
+        """Closes the session."""
         if self._end is not None:
             self._end()
             _closing.closer.drain()
@@ -209,7 +209,7 @@ class Engine:
             return [self._fetched(*each) for each in zip(fetches, places, reply.outputs, strict=True)]
 
     def bring(self, value: Resident) -> None:
-        """Reads a value that stayed on the device."""
+        """Reads a value from the device."""
         self._ready()
         with self._lock:
             if not value._fresh:
@@ -335,7 +335,7 @@ class Engine:
 
 
 def _reach(array: Array) -> Array:
-    """The array itself if it lies in the arena, else room for a copy."""
+    """The array itself if it is in the arena, else memory for a copy."""
     arena = _arena.current()
     if array.nbytes and arena.find(array.ctypes.data, array.nbytes) is not None:
         return array

@@ -1,4 +1,4 @@
-"""The enumerations of ONNX Runtime's Python surface: same names, same numbers, equal to the numbers as there."""
+"""The enumerations of ONNX Runtime's Python API, with the same names and numbers, which also compare equal to ints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Enum(IntEnum):
 
 
 class GraphOptimizationLevel(_Enum):
-    """How far the graph of a model is rewritten before it runs."""
+    """How much the graph of a model is optimized before it runs."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -24,14 +24,14 @@ class GraphOptimizationLevel(_Enum):
 
 
 class ExecutionMode(_Enum):
-    """Whether nodes run one after another."""
+    """Whether nodes run sequentially."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(_Enum):
-    """In which order nodes run."""
+    """The order in which nodes run."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -47,7 +47,7 @@ class OrtAllocatorType(_Enum):
 
 
 class OrtMemType(_Enum):
-    """What a tensor's memory is for."""
+    """The purpose of a tensor's memory."""
 
     CPU_INPUT = -2
     CPU_OUTPUT = -1
@@ -56,7 +56,7 @@ class OrtMemType(_Enum):
 
 
 class OrtDeviceMemoryType(_Enum):
-    """Whether the host sees a device's memory."""
+    """Whether the host can access a device's memory."""
 
     DEFAULT = 0
     HOST_ACCESSIBLE = 5
@@ -72,14 +72,14 @@ class OrtMemoryInfoDeviceType(_Enum):
 
 
 class ArenaExtendStrategy(_Enum):
-    """How an arena grows: by doubling, or by what is asked for."""
+    """How an arena grows: by doubling, or by the requested size."""
 
     kNextPowerOfTwo = 0
     kSameAsRequested = 1
 
 
 class OrtSparseFormat(_Enum):
-    """Formats of sparse tensors, none of which sessions of memopt take."""
+    """Formats of sparse tensors, which memopt's sessions do not support."""
 
     ORT_SPARSE_UNDEFINED = 0
     ORT_SPARSE_COO = 1
@@ -96,7 +96,7 @@ class OrtHardwareDeviceType(_Enum):
 
 
 class OrtExecutionProviderDevicePolicy(_Enum):
-    """Which device a session prefers that names no provider."""
+    """The device that a session without providers prefers."""
 
     DEFAULT = 0
     PREFER_CPU = 1
@@ -108,7 +108,7 @@ class OrtExecutionProviderDevicePolicy(_Enum):
 
 
 class OrtDeviceVendorId(IntEnum):
-    """Who made a device, by its number on the PCI bus."""
+    """The vendor of a device, by PCI vendor ID."""
 
     NONE = 0x0000
     AMD = 0x1002

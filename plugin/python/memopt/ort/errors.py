@@ -1,4 +1,4 @@
-"""The exceptions of ONNX Runtime's Python surface. Like there, none of them is a RuntimeError."""
+"""The exceptions of ONNX Runtime's Python API. As there, none is a RuntimeError."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _HOME = "memopt.ort.capi.onnxruntime_pybind11_state"
 
 
 class Status(Exception):
-    """An error with the number and the name that ONNX Runtime gives it."""
+    """An error with ONNX Runtime's number and name."""
 
     code = 1
     status = "FAIL"
@@ -17,17 +17,17 @@ class Status(Exception):
 
 
 class Fail(Status):
-    """A model cannot be opened, or a run cannot be done."""
+    """A model cannot be opened or run."""
 
 
 class InvalidArgument(Status):
-    """What was given does not go with the model."""
+    """An argument does not match the model."""
 
     code, status = 2, "INVALID_ARGUMENT"
 
 
 class NoSuchFile(Status):
-    """There is no such model file."""
+    """The model file does not exist."""
 
     code, status = 3, "NO_SUCHFILE"
 
@@ -45,7 +45,7 @@ class EngineError(Status):
 
 
 class RuntimeException(Status):
-    """A node failed while it ran."""
+    """A node failed when it ran."""
 
     code, status = 6, "RUNTIME_EXCEPTION"
 
@@ -57,13 +57,13 @@ class InvalidProtobuf(Status):
 
 
 class ModelLoaded(Status):
-    """A model was loaded before."""
+    """A model is loaded already."""
 
     code, status = 8, "MODEL_LOADED"
 
 
 class NotImplemented(Status):
-    """An operator, a type or a call that memopt has not."""
+    """An operator, type or call is not supported by memopt."""
 
     code, status = 9, "NOT_IMPLEMENTED"
 
@@ -81,7 +81,7 @@ class EPFail(Status):
 
 
 class ModelLoadCanceled(Status):
-    """Loading was given up."""
+    """Loading was cancelled."""
 
     code, status = 12, "MODEL_LOAD_CANCELED"
 
@@ -93,7 +93,7 @@ class ModelRequiresCompilation(Status):
 
 
 class NotFound(Status):
-    """Something that was named is not there."""
+    """Something named does not exist."""
 
     code, status = 14, "NOT_FOUND"
 
@@ -111,12 +111,12 @@ ALL: tuple[type[Status], ...] = (
 
 
 def status(kind: type[Status], message: str) -> Status:
-    """An exception whose text begins as ONNX Runtime's do, which programs match."""
+    """An exception whose text begins like ONNX Runtime's, as programs match it."""
     made = kind(f"[ONNXRuntimeError] : {kind.code} : {kind.status} : {message}")
     made.message = message
     return made
 
 
 def unpicklable(value: object) -> TypeError:
-    """What pickle is told of a thing that belongs to this process."""
+    """The error of pickling an object that belongs to this process."""
     return TypeError(f"cannot pickle '{type(value).__module__}.{type(value).__qualname__}' object")

@@ -1,4 +1,4 @@
-"""What a session tells of its model: inputs and outputs, and who made it."""
+"""A session's description of its model: inputs, outputs and metadata."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class NodeArg:
-    """An input or output of a model. A dim is a number, a name, or None where the model says nothing."""
+    """An input or output of a model. A dim is a number, a name, or None if unknown."""
 
     __slots__ = ("name", "shape", "type")
 
@@ -20,7 +20,7 @@ class NodeArg:
 
 
 class ModelMetadata(NamedTuple):
-    """Who made a model, for what, and what else its file says."""
+    """The metadata in a model's file: producer, description and others."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -32,7 +32,7 @@ class ModelMetadata(NamedTuple):
 
     @staticmethod
     def of(told: dict[str, Any]) -> ModelMetadata:
-        """As the service tells it."""
+        """Parses the service's description."""
         return ModelMetadata(
             told.get("producer", ""),
             told.get("graph", ""),

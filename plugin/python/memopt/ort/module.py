@@ -1,4 +1,4 @@
-"""ORTModule and its options over memopt.Module: code written for ONNX Runtime's trainer runs with its import changed.
+"""ORTModule and its options on memopt.Module: code for ONNX Runtime's trainer runs with a changed import.
 
     from memopt.ort import DebugOptions, LogLevel, ORTModule
     model = ORTModule(model, DebugOptions(log_level=LogLevel.INFO))
@@ -37,13 +37,13 @@ _log = logging.getLogger("memopt.ort")
 class ORTModule(Module):
     """A module whose training step runs under ONNX Runtime's memory optimizer, in the memopt service.
 
-    ORTMODULE_MEMORY_OPT_LEVEL   0 the clusters that the next names, 1 all clusters of each transformer layer, 2 compromises too
-    ORTMODULE_MEMORY_OPT_CONFIG  the path of a JSON file like ["BiasGelu+:1:-1"], or the clusters with commas between
+    ORTMODULE_MEMORY_OPT_LEVEL   0 the clusters in the config, 1 all clusters of each transformer layer, 2 also compromises
+    ORTMODULE_MEMORY_OPT_CONFIG  the path of a JSON file like ["BiasGelu+:1:-1"], or the clusters separated by commas
     ORTMODULE_LOG_LEVEL, ORTMODULE_SAVE_ONNX_PATH   see DebugOptions
-    ORTMODULE_FALLBACK_POLICY    FALLBACK_DISABLE raises where the step cannot run in the service; otherwise the module runs in PyTorch then
+    ORTMODULE_FALLBACK_POLICY    FALLBACK_DISABLE raises if the step cannot run in the service; otherwise the module then runs in PyTorch
 
-    They are read when the module is made. So are memopt's own, MEMOPT_BUDGET for one, when it first trains. Names in state_dict and
-    everything else are the module's own; evaluation is PyTorch's.
+    They are read when the module is created; memopt's own variables, such as MEMOPT_BUDGET, at the first training step. Names in state_dict and
+    all other attributes are the module's own; evaluation runs in PyTorch.
     """
 
     def __init__(self, module: torch.nn.Module, debug_options: DebugOptions | None = None) -> None:
@@ -62,7 +62,7 @@ class ORTModule(Module):
 
     @property
     def module(self) -> torch.nn.Module:
-        """The module that was given."""
+        """The wrapped module."""
         return self.original
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ class ORTModule(Module):
 
 
 class _Look:
-    """What is asked of a plan beside the plan, and what becomes of the answer."""
+    """Requests additional output about a plan, and prints or saves it."""
 
     def __init__(self, options: DebugOptions) -> None:
         self._level = options.log_level
@@ -103,7 +103,7 @@ class _Look:
 
 
 def _say(text: str) -> None:
-    """Logs a text where somebody listens, and prints it on standard error otherwise, as ONNX Runtime does."""
+    """Logs a text if logging is configured, else prints it on standard error, as ONNX Runtime does."""
     text = lines(text)
     logger: logging.Logger | None = _log
     while logger is not None:
@@ -115,7 +115,7 @@ def _say(text: str) -> None:
 
 
 def _policy() -> set[str]:
-    """What ORTMODULE_FALLBACK_POLICY says."""
+    """The policy in ORTMODULE_FALLBACK_POLICY."""
     known = (
         "FALLBACK_DISABLE", "FALLBACK_FORCE_TORCH_FORWARD", "FALLBACK_FORCE_TORCH_BACKWARD", "FALLBACK_UNSUPPORTED_DEVICE", "FALLBACK_UNSUPPORTED_DATA",
         "FALLBACK_UNSUPPORTED_TORCH_MODEL", "FALLBACK_UNSUPPORTED_ONNX_MODEL", "FALLBACK_BAD_INITIALIZATION",
@@ -128,7 +128,7 @@ def _policy() -> set[str]:
 
 
 def _check() -> None:
-    """Has the binary read the variables: what is wrong with one is an error here, and not a reason to train without it."""
+    """Lets the binary check the variables: a mistake in one is an error, not a reason to train without it."""
     binary = _binary.find()
     try:
         done = subprocess.run([binary, "config", "--format", "json"], capture_output=True, text=True, errors="replace", timeout=60)

@@ -1,4 +1,4 @@
-"""A model that is held open: what it takes and gives, and the runs of it. InferenceSession is the face of one."""
+"""An open model: its inputs and outputs, and its runs. InferenceSession is its public class."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Opened:
         self.metadata = ModelMetadata.of(more)
 
     def names(self, asked: Sequence[str] | None) -> list[str]:
-        """The outputs to fetch: all if none is asked for."""
+        """The outputs to fetch: all if none are named."""
         if not asked:
             return list(self.outputs)
         if isinstance(asked, str) or not all(isinstance(n, str) for n in asked):
@@ -60,12 +60,12 @@ class Opened:
         return list(asked)
 
     def missing(self, given: Iterable[str]) -> list[str]:
-        """The required inputs that are not among these."""
+        """The required inputs that are missing."""
         names = set(given)
         return [a.name for a in self.required if a.name not in names]
 
     def check_input(self, name: str, value: OrtValue) -> None:
-        """Refuses a value that the model does not take."""
+        """Raises for a value that the model does not accept."""
         arg = self.inputs.get(name)
         if arg is None:
             raise errors.status(errors.InvalidArgument, f"Invalid input name: {name}; the model has {', '.join(self.inputs)}")
@@ -76,7 +76,7 @@ class Opened:
         _check_shape("input", arg, value.shape())
 
     def check_output(self, name: str, value: OrtValue) -> None:
-        """Refuses memory that an output cannot be written to."""
+        """Raises for memory that an output cannot be written to."""
         arg = self.outputs[name]
         if value.data_type() != arg.type:
             raise errors.status(
@@ -87,7 +87,7 @@ class Opened:
             raise errors.status(errors.InvalidArgument, f"output {name} is bound to an array that cannot be written to")
 
     def run(self, feeds: Mapping[str, OrtValue], fetches: Sequence[Fetch], options: RunOptions | None, bound: bool = False) -> list[Fetched]:
-        """Runs the model for values that fit."""
+        """Runs the model on checked values."""
         told: dict[str, str] = {}
         if options is not None:
             if options.terminate:
@@ -139,7 +139,7 @@ class Opened:
 
 
 def _arg(port: dict[str, Any], overrides: dict[str, int]) -> NodeArg:
-    """An input or output as the service tells it, with the numbers that the program gives dims."""
+    """An input or output as described by the service, with the program's numbers for dims."""
     dims: list[int | str | None] = []
     for spelled, denoted in zip(port["shape"], port["denotations"], strict=True):
         if spelled.isdecimal():
@@ -170,7 +170,7 @@ def _check_shape(what: str, arg: NodeArg, shape: Sequence[int]) -> None:
 
 
 def _check_file(path: str, data: bytes | None) -> None:
-    """Tells what ONNX Runtime tells of a model before it is read."""
+    """Raises ONNX Runtime's errors about a model's path."""
     where = f"Load model from {path} failed:" if data is None else ""
     if data is None and not os.path.exists(path):
         raise errors.status(errors.NoSuchFile, f"{where}Load model {path} failed. File doesn't exist")
@@ -206,7 +206,7 @@ def opening(e: MemoptError, text: str, path: str) -> Exception:
 
 
 def running(e: MemoptError) -> Exception:
-    """What ONNX Runtime raises where the service cannot run a model."""
+    """ONNX Runtime's exception for an error of the service in a run."""
     if e.code == "INVALID_ARGUMENT":
         return errors.status(errors.InvalidArgument, str(e))
     if e.code == "UNIMPLEMENTED":
@@ -217,7 +217,7 @@ def running(e: MemoptError) -> Exception:
 
 
 def _respelled(e: MemoptError, text: str) -> str:
-    """The message with what would fit as this face spells it. The exception's cause has it as data."""
+    """The message, with changes that would fit spelled for this API. The exception's cause has them as data."""
     if not isinstance(e, BudgetError):
         return text
     for change in e.changes:

@@ -1,4 +1,4 @@
-"""SessionOptions and RunOptions: what a program sets before it opens a session, and before a run."""
+"""SessionOptions and RunOptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Option(Generic[T]):
-    """An attribute with a default that takes only values of its type."""
+    """An attribute with a default that accepts only values of its type."""
 
     def __init__(self, default: T, check: Callable[[str, Any], T], doc: str) -> None:
         self._default = default
@@ -57,7 +57,7 @@ class _Options:
 
 
 class SessionOptions(_Options):
-    """How a session is opened. Sessions take what it says then; later changes are for the next ones."""
+    """Options of a session. A session copies them when it is opened; later changes affect later sessions."""
 
     __slots__ = ("_dims", "_external", "_files", "_initializers", "_providers")
 
@@ -95,7 +95,7 @@ class SessionOptions(_Options):
         return self._entries.get(key)
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
-        """Adds a device for sessions that are not given providers of their own."""
+        """Adds a device for sessions that are opened without providers."""
         checks.text("add_provider()", name)
         if not providers.known(name):
             raise RuntimeError(f"Unknown Provider Type: {name}")
@@ -106,14 +106,14 @@ class SessionOptions(_Options):
         self.add_provider(name, options or {})
 
     def add_provider_for_devices(self, devices: Sequence[Any], options: Mapping[str, str]) -> None:
-        """The same, of a device that get_ep_devices told of."""
+        """The same, for devices from get_ep_devices."""
         names = {device.ep_name for device in devices}
         if len(names) != 1:
             raise errors.status(errors.InvalidArgument, "All OrtEpDevice values in ep_devices must have the same execution provider.")
         self.add_provider(names.pop(), options)
 
     def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:
-        """Chooses the device by what matters: the GPU for PREFER_GPU and MAX_PERFORMANCE, else the processor."""
+        """Chooses the device by a policy: the GPU for PREFER_GPU and MAX_PERFORMANCE, else the processor."""
         policies = OrtExecutionProviderDevicePolicy
         checks.instance("set_provider_selection_policy()", policy, policies)
         self._providers = {}
@@ -126,11 +126,11 @@ class SessionOptions(_Options):
         return bool(self._providers)
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Gives a named dim of the model's inputs a number."""
+        """Sets the size of a named dim of the model's inputs."""
         self._override("name", name, size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """Gives every dim of the model's inputs that has this denotation a number."""
+        """Sets the size of all dims of the model's inputs with this denotation."""
         self._override("denotation", denotation, size)
 
     def _override(self, kind: str, name: str, size: int) -> None:
@@ -146,7 +146,7 @@ class SessionOptions(_Options):
         self._initializers[name] = value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[OrtValue]) -> None:
-        """Gives initializers values that the model keeps in files."""
+        """Replaces initializers that the model has in files."""
         if len(names) != len(values):
             raise RuntimeError(f"Expecting names and ort_values lists to have equal length, not {len(names)} and {len(values)}")
         for name, value in zip(names, values, strict=True):
@@ -156,7 +156,7 @@ class SessionOptions(_Options):
             self._external[name] = value
 
     def add_external_initializers_from_files_in_memory(self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]) -> None:
-        """Gives the contents of files in which the model keeps initializers, by the names that the model has for them."""
+        """Provides the contents of files with initializers, by their names in the model."""
         if not len(names) == len(buffers) == len(lengths):
             raise RuntimeError(
                 "add_external_initializers_from_files_in_memory() takes as many names as buffers and lengths,"
@@ -178,21 +178,21 @@ class SessionOptions(_Options):
             raise RuntimeError(str(errors.status(errors.InvalidArgument, f"An OrtValue for this name has already been added: {name}")))
 
     def register_custom_ops_library(self, path: str) -> None:
-        """Refused: operators of another library cannot run in the service."""
+        """Raises: operators of another library cannot run in the service."""
         path = checks.text("register_custom_ops_library()", path)
         if not os.path.exists(path):
             raise errors.status(errors.Fail, f"Failed to load library {path} with error: {path}: no such file")
         raise errors.status(errors.NotImplemented, f"{path}: libraries of operators are not supported; `memopt ops` lists the operators there are")
 
     def set_load_cancellation_flag(self, cancel: bool) -> None:
-        """Taken for programs that call it: a session is open when its constructor returns."""
+        """Accepted without effect: a session is open when its constructor returns."""
         if checks.boolean("set_load_cancellation_flag()", cancel):
             self._values["cancelled"] = True
         else:
             self._values.pop("cancelled", None)
 
     def _snapshot(self) -> SessionOptions:
-        """The options as they are now, for a session to keep."""
+        """A copy of the options, for a session."""
         made = SessionOptions()
         made._values = dict(self._values)
         made._entries = self._entries.copy()
@@ -205,7 +205,7 @@ class SessionOptions(_Options):
 
 
 class RunOptions(_Options):
-    """How one run is done."""
+    """Options of one run."""
 
     __slots__ = ("_calls",)
 
@@ -220,7 +220,7 @@ class RunOptions(_Options):
 
     @property
     def terminate(self) -> bool:
-        """Whether runs that have these options are ended, and others refused."""
+        """Whether running runs with these options are ended, and new ones refused."""
         return bool(self._values.get("terminate", False))
 
     @terminate.setter
@@ -231,7 +231,7 @@ class RunOptions(_Options):
                 call.cancel()
 
     def _begun(self, call: Any) -> None:
-        """A run has begun, which terminate may end."""
+        """Registers a run that terminate may end."""
         self._calls = [c for c in self._calls if not c.done()] + [call]
         if self.terminate:
             call.cancel()
@@ -245,5 +245,5 @@ class RunOptions(_Options):
         return self._entries.get(key)
 
     def add_active_adapter(self, adapter: object) -> None:
-        """Refused: there are no adapters."""
+        """Raises: adapters are not supported."""
         raise errors.status(errors.NotImplemented, "adapters are not supported: merge their weights into the model")

@@ -10,7 +10,7 @@ from datetime import datetime
 
 
 class Profile:
-    """What is written at the end: one event for the opening and for each run."""
+    """Events for opening the session and for each run, written at the end."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -20,7 +20,7 @@ class Profile:
         self.began_ns = time.time_ns()
 
     def add(self, category: str, name: str, begin: float) -> None:
-        """Notes something that began then and ends now."""
+        """Adds an event that began at a given time and ends now."""
         now = time.perf_counter()
         event = {
             "cat": category,
@@ -36,7 +36,7 @@ class Profile:
             self._events.append(event)
 
     def write(self) -> str:
-        """Writes the file and says its name."""
+        """Writes the file and returns its name."""
         at = datetime.fromtimestamp(self.began_ns / 1e9)
         path = f"{self._prefix}_{at:%Y-%m-%d_%H-%M-%S}_{at.microsecond // 1000:03d}.json"
         with self._lock, open(path, "w", encoding="utf-8") as f:

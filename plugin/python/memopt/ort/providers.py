@@ -1,4 +1,4 @@
-"""Execution providers by name: which there are, and what a name that programs use stands for here.
+"""Execution providers: the available ones, and the meaning of names that programs use.
 
 The service has two devices: the processor, and a GPU through Vulkan. Names of other GPU libraries stand for Vulkan, or for
 the processor where there is no Vulkan, and the log says so once.
@@ -55,24 +55,24 @@ def known(name: str) -> bool:
 
 
 def of_gpu(name: str) -> bool:
-    """Whether it is a provider of GPUs."""
+    """Whether a provider is for GPUs."""
     return _NAMES[name]
 
 
 def every() -> list[str]:
-    """The names that are known."""
+    """All known names."""
     return list(_NAMES)
 
 
 def available() -> list[str]:
-    """The devices that the service has here, best first."""
+    """The devices of the service, best first."""
     from .engine import devices
 
     return [VULKAN, CPU] if "vulkan" in devices() else [CPU]
 
 
 def check_and_normalize_provider_args(providers: Any, provider_options: Any, available_provider_names: Sequence[str]) -> tuple[list[str], list[dict[str, str]]]:
-    """The names and the options that a program gave, as ONNX Runtime's function of this name gives them."""
+    """The names and options that a program gave, as returned by ONNX Runtime's function of this name."""
     pairs = normalize(providers, provider_options)
     for name, _ in pairs:
         if name not in available_provider_names:
@@ -88,7 +88,7 @@ class Choice(NamedTuple):
 
 
 def normalize(providers: Any, provider_options: Any) -> list[tuple[str, dict[str, str]]]:
-    """What a program gave, as pairs of a name and its options."""
+    """The program's providers as pairs of a name and its options."""
     if providers is None:
         return []
     if isinstance(providers, str) or not isinstance(providers, Sequence):
@@ -122,7 +122,7 @@ def normalize(providers: Any, provider_options: Any) -> list[tuple[str, dict[str
 
 
 def choose(asked: list[tuple[str, dict[str, str]]]) -> Choice:
-    """The devices that a session runs on for what was asked."""
+    """The devices that a session runs on for the requested providers."""
     names: list[str] = []
     options: dict[str, dict[str, str]] = {}
     gpu = None
@@ -164,7 +164,7 @@ _DEVICES = {"cuda": "CUDAExecutionProvider", "dml": "DmlExecutionProvider", "roc
 
 
 def tell_of_device(name: str) -> None:
-    """Tells, once, what a device of another library is here: a program that holds values there is told before it opens a session."""
+    """Logs once what a device of another library means here, also for a program that creates values before sessions."""
     provider = _DEVICES.get(name)
     if provider is not None:
         choose([(provider, {})])

@@ -1,4 +1,4 @@
-"""An output that stays on a device with memory of its own until somebody looks at it."""
+"""An output that stays on a device with its own memory until it is read."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class Resident(OrtValue):
         weakref.finalize(self, _dropped.append, (host, self.number)).atexit = False
 
     def is_with(self, host: Any) -> bool:
-        """Whether a host has its numbers, and nobody here may have written others."""
+        """Whether the device's content is current, as nobody here can have changed the value."""
         return self._host is host and not self.lent() and not self._fresh
 
     def lent(self) -> bool:
-        """Whether somebody has the address of its room, which runs then have to write to."""
+        """Whether the program has the address of its memory, which runs then have to write to."""
         return not self._stamp
 
     def ran(self) -> None:
-        """A run has left new numbers on the device."""
+        """Notes that a run has written new content on the device."""
         self._fresh = False
         self._written()
 

@@ -1,4 +1,4 @@
-"""InferenceSession: ONNX Runtime's class over a session of the memopt service."""
+"""InferenceSession: ONNX Runtime's class on a session of the memopt service."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A model that is held open and can be run."""
+    """An open model that can be run."""
 
     _opened: Opened
     _profile: profiling.Profile | None
 
     @property
     def _sess(self) -> _Compiled:
-        """What ONNX Runtime's class holds the compiled one as."""
+        """The compiled session, under ONNX Runtime's name."""
         return _Compiled(self)
 
     def get_session_options(self) -> SessionOptions:
-        """The options as they were when the session was opened."""
+        """The options with which the session was opened."""
         return self._opened.options
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that a run must be given."""
+        """The required inputs of a run."""
         return list(self._opened.required)
 
     def get_outputs(self) -> list[NodeArg]:
@@ -53,11 +53,11 @@ class Session:
         return list(self._opened.outputs.values())
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """The inputs that have a value in the model, which a run may be given another for."""
+        """The inputs with a default value in the model."""
         return list(self._opened.overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
-        """Who made the model, for what, and what else its file says."""
+        """The model's metadata."""
         return self._opened.metadata
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
@@ -85,24 +85,24 @@ class Session:
         return list(self._opened.choice.names)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """The options of each of them."""
+        """The options of each provider."""
         return {name: dict(options) for name, options in self._opened.choice.options.items()}
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Opens the model anew on other devices. Bindings of the session are no longer of use."""
+        """Opens the model again on other devices. Bindings of the session become invalid."""
         self._reopen(providers, provider_options)
 
     def _reopen(self, providers: Any, provider_options: Any) -> None:
         raise NotImplementedError
 
     def disable_fallback(self) -> None:
-        """Has a run that fails on a device not be tried on the processor. So it is always: a failure is raised."""
+        """Turns off retries of failed runs on the processor, which memopt never does: failures are raised."""
 
     def enable_fallback(self) -> None:
-        """Taken for programs that call it: a run that fails is not tried elsewhere, where it would have other limits."""
+        """Accepted without effect: failed runs are not retried on another device, where other limits apply."""
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Array]:
-        """Runs the model for arrays, lists or values by name, and gives an array for each output asked for; for all if none is."""
+        """Runs the model on arrays, lists or values by name, and returns an array for each named output, by default for all."""
         feeds, names = self._feeds(input_feed, output_names, run_options)
         return [OrtValue(f.array, f.element_type).numpy() for f in self._run(feeds, [Fetch(name) for name in names], run_options)]
 
@@ -124,7 +124,7 @@ class Session:
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Runs the model in another thread, which calls callback(results, user_data, error): the error is empty if all went well."""
+        """Runs the model in another thread, which calls callback(results, user_data, error); error is empty on success."""
         feeds, names = self._feeds(input_feed, output_names, run_options)
 
         def work() -> None:
@@ -139,7 +139,7 @@ class Session:
         threading.Thread(target=work, name="memopt-run-async").start()
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Runs the model from the memory that its inputs are bound to, into the memory that its outputs are bound to."""
+        """Runs the model on bound inputs, into bound outputs."""
         if iobinding._session is not self._opened:
             raise ValueError("IOBinding must be used with the session that created it.")
         _options(run_options)
@@ -182,7 +182,7 @@ class Session:
         fetches: list[OrtValue],
         fetch_devices: Sequence[Any],
     ) -> None:
-        """Runs the model for values, and puts the outputs at the end of a list."""
+        """Runs the model on values, and appends the outputs to a list."""
         fetches.extend(self.run_with_ort_values(fetch_names, dict(zip(feed_names, feeds, strict=True)), run_options))
 
     def _feeds(self, given: Mapping[str, Any], names: Sequence[str] | None, options: RunOptions | None) -> tuple[dict[str, OrtValue], list[str]]:
@@ -233,7 +233,7 @@ class Session:
     def create_ortvalue_from_shape_and_type(
         self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0, vendor_id: int | OrtDeviceVendorId = -1
     ) -> OrtValue:
-        """A value in the arena that the service sees."""
+        """A value in the arena shared with the service."""
         return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
 
     def get_profiling_start_time_ns(self) -> int:
@@ -241,12 +241,12 @@ class Session:
         return self._profile.began_ns if self._profile is not None else time.time_ns()
 
     def end_profiling(self) -> str:
-        """Writes the times of the runs so far, for chrome://tracing, and says where; an empty text without enable_profiling."""
+        """Writes the times of all runs for chrome://tracing and returns the file's path; "" without enable_profiling."""
         profile, self._profile = self._profile, None
         return profile.write() if profile is not None else ""
 
     def get_memory_stats(self) -> dict[str, Any]:
-        """What the session holds, by owner, what its arena and its patterns did, and the bytes that runs copied. Not in ONNX Runtime."""
+        """The session's memory by owner, statistics of its arena and patterns, and the bytes copied by runs. Not in ONNX Runtime."""
         try:
             return self._opened.engine.stats()
         except MemoptError as e:
@@ -261,7 +261,7 @@ class Session:
             raise running(e) from e
 
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
-        """Refused: devices have no options that change while a model is open."""
+        """Raises: options of devices cannot change while a model is open."""
         raise errors.status(errors.NotImplemented, "set_ep_dynamic_options: devices have no options that change while a model is open")
 
     def get_tuning_results(self) -> list[Any]:
@@ -273,7 +273,7 @@ class Session:
 
 
 class _Compiled:
-    """A session with the methods of the class that ONNX Runtime compiles, and their order of arguments."""
+    """A session with the methods and argument order of ONNX Runtime's compiled class."""
 
     def __init__(self, session: Session) -> None:
         self._opened = session._opened
@@ -289,7 +289,7 @@ class _Compiled:
 
 
 class InferenceSession(Session):
-    """A model that is held open in the memopt service, to run it as often as is wanted."""
+    """A model opened in the memopt service for any number of runs."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a program sets for a session, as the service takes it."""
+"""A session's options as settings of the service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROVIDER = ("gpu_mem_limit", "arena_extend_strategy", "device_id")
 
 
 def of(options: SessionOptions, choice: providers.Choice) -> dict[str, str]:
-    """The settings of a session with these options on these devices."""
+    """The settings for a session with these options on these devices."""
     first = choice.names[0]
     told = {"device": "cpu", "optimize": _LEVELS[options.graph_optimization_level]}
     if not options.enable_mem_pattern or options.execution_mode == ExecutionMode.ORT_PARALLEL:

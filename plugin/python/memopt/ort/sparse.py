@@ -1,4 +1,4 @@
-"""SparseTensor: there for programs that name it; sessions take dense tensors."""
+"""SparseTensor: exists for programs that name it; sessions support dense tensors only."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from . import errors
 
 
 class SparseTensor:
-    """A tensor of mostly zeros, which is refused however it is made."""
+    """A sparse tensor; creating one raises."""
 
     def __init__(self, *_: Any) -> None:
         raise errors.status(errors.NotImplemented, "sparse tensors are not supported: give the dense array")
 
     @classmethod
     def sparse_coo_from_numpy(cls, *_: Any) -> SparseTensor:
-        """Refused."""
+        """Raises: sparse tensors are not supported."""
         return cls()
 
     @classmethod
     def sparse_csr_from_numpy(cls, *_: Any) -> SparseTensor:
-        """Refused."""
+        """Raises: sparse tensors are not supported."""
         return cls()

@@ -1,4 +1,4 @@
-"""Element types: ONNX's number, ONNX Runtime's name, the service's name and NumPy's type of each."""
+"""Element types with ONNX's number, ONNX Runtime's name, the service's name and NumPy's type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class ElementType(NamedTuple):
-    """One of ONNX's element types."""
+    """An element type of ONNX."""
 
     onnx: int
     name: str  # as in tensor(float)
@@ -20,7 +20,7 @@ class ElementType(NamedTuple):
         return f"tensor({self.name})"
 
     def storage(self) -> Any:
-        """The NumPy type that holds the bytes."""
+        """The NumPy type to store the bytes."""
         import numpy
 
         return numpy.dtype(self.numpy or f"u{self.size}")
@@ -55,7 +55,7 @@ _BY_NUMPY = {t.numpy: t for t in ELEMENT_TYPES if t.numpy}
 
 
 def by_number(number: int) -> ElementType:
-    """The type that ONNX numbers so."""
+    """The type of an ONNX number."""
     found = _BY_NUMBER.get(int(number))
     if found is None:
         raise RuntimeError(f"tensor type {number} is not supported")
@@ -63,7 +63,7 @@ def by_number(number: int) -> ElementType:
 
 
 def by_service(name: str) -> ElementType:
-    """The type that the service names so."""
+    """The type of a name of the service."""
     return _BY_SERVICE[name]
 
 
@@ -92,7 +92,7 @@ _BY_ML_DTYPES = {
 
 
 def asked_for(element_type: Any) -> ElementType:
-    """The type that a program names by ONNX's number or by anything that NumPy takes for a type."""
+    """The type of ONNX's number, or of anything that NumPy accepts as a type."""
     import numpy
 
     if isinstance(element_type, (int, numpy.integer)) and not isinstance(element_type, bool):

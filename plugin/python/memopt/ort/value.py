@@ -1,7 +1,7 @@
-"""OrtValue: a tensor that a program holds for sessions to read and write.
+"""OrtValue: a tensor of the program that sessions read and write.
 
-On the processor a value made from an array is that array: what is written to one is seen in the other. A value that memopt
-makes room for lies in the arena that the service sees, and is not copied on its way to a session or back.
+On the processor a value made from an array shares its memory. A value that memopt
+allocates lies in the arena shared with the service, and is not copied to or from sessions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _stamps = itertools.count(1)
 
 
 class OrtValue:
-    """A tensor of any of ONNX's element types but strings."""
+    """A tensor of any element type of ONNX except strings."""
 
     __slots__ = ("__weakref__", "_array", "_copy", "_device", "_stamp", "_type")
 
@@ -44,7 +44,7 @@ class OrtValue:
     def ortvalue_from_numpy(
         cls, numpy_obj: Array, /, device_type: str | OrtDevice = "cpu", device_id: int = 0, vendor_id: int | OrtDeviceVendorId = -1
     ) -> OrtValue:
-        """The array itself on the processor, a copy of it elsewhere. A copy of one whose elements do not follow one another."""
+        """A value over the array on the processor, a copy on other devices; also a copy if the array is not contiguous."""
         device = OrtDevice.make(device_type, device_id, vendor_id)
         array, element_type = plain(numpy_obj)
         if not device.on_host():
@@ -76,7 +76,7 @@ class OrtValue:
         vendor_id: int | OrtDeviceVendorId = -1,
         memory_info: OrtMemoryInfo | None = None,
     ) -> OrtValue:
-        """A value of zeros, in the arena that the service sees."""
+        """A value of zeros in the arena shared with the service."""
         if memory_info is not None:
             kind = checks.instance("memory_info", memory_info, OrtMemoryInfo).device_type
             device_type, device_id, vendor_id = ("cpu" if kind == OrtMemoryInfoDeviceType.CPU else "gpu"), memory_info.device_id, -1
@@ -95,7 +95,7 @@ class OrtValue:
 
     @classmethod
     def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> OrtValue:
-        """Refused: sessions take dense tensors."""
+        """Raises: sessions support dense tensors only."""
         raise errors.status(errors.NotImplemented, "sparse tensors are not supported: give the dense array")
 
     @classmethod
@@ -133,7 +133,7 @@ class OrtValue:
         return self._array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """That of the processor: the memory is always its own."""
+        """The processor: the memory is always the process's."""
         return (1, 0)
 
     def data_ptr(self) -> int:
@@ -166,7 +166,7 @@ class OrtValue:
         return True
 
     def is_tensor(self) -> bool:
-        """True: there is nothing else."""
+        """True: there are no other kinds of values."""
         return True
 
     def is_sparse_tensor(self) -> bool:
@@ -178,11 +178,11 @@ class OrtValue:
         return False
 
     def as_sparse_tensor(self) -> Any:
-        """Refused: it is dense."""
+        """Raises: it is dense."""
         raise RuntimeError(f"This OrtValue does not contain SparseTensor. It is a {self._type.tensor}")
 
     def numpy(self) -> Array:
-        """An array over the same memory; a copy of what is on a device."""
+        """An array over the same memory; a copy if the value is on a device."""
         if not self._type.numpy:
             raise RuntimeError(f"No corresponding Numpy type for Tensor Type. {self._type.name}")
         return self._array.view() if self._device == "cpu" else self._array.copy()
@@ -198,7 +198,7 @@ class OrtValue:
         return array if dtype is None else numpy.asarray(array, dtype=dtype)
 
     def update_inplace(self, data: Any) -> None:
-        """Copies other numbers of the same type and count to where it lies."""
+        """Overwrites it with elements of the same type and number."""
         import numpy
 
         if isinstance(data, OrtValue):
@@ -225,7 +225,7 @@ class OrtValue:
             self._written()
 
     def _written(self) -> None:
-        """The numbers are others now."""
+        """Notes that the content has changed."""
         if self._stamp:
             self._stamp = next(_stamps)
 
@@ -299,7 +299,7 @@ def plain(array: Any) -> tuple[Array, ElementType]:
 
 
 def room(shape: Sequence[int], element_type: ElementType) -> Array:
-    """An array in the arena; what it holds is unsaid."""
+    """An uninitialized array in the arena."""
     count = element_type.size
     for n in shape:
         count *= n
@@ -323,7 +323,7 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def is_dlpack_uint8_tensor(data: Any) -> bool:
-    """Whether a capsule of DLPack holds unsigned numbers of a byte. It is not taken by that."""
+    """Whether a DLPack capsule has type uint8. The capsule is not consumed."""
     import ctypes
 
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

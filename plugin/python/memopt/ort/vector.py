@@ -9,7 +9,7 @@ from .value import OrtValue
 
 
 class OrtValueVector(list[OrtValue]):
-    """Values that a program collects for a run, or that a run gave."""
+    """Values for a run, or from one."""
 
     def __init__(self, values: Iterable[OrtValue] = ()) -> None:
         super().__init__(values)
@@ -25,7 +25,7 @@ class OrtValueVector(list[OrtValue]):
         """Nothing to do."""
 
     def bool_tensor_indices(self) -> list[int]:
-        """Which of the values are truths."""
+        """The indices of bool values."""
         return [i for i, value in enumerate(self) if value.data_type() == "tensor(bool)"]
 
     def dlpack_at(self, index: int) -> Any:

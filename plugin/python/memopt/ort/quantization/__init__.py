@@ -1,4 +1,4 @@
-"""ONNX Runtime's quantize_dynamic over the memopt service: the same nodes, names, scales and integers.
+"""ONNX Runtime's quantize_dynamic on the memopt service, with the same nodes, names, scales and integers.
 
 Static quantization, which needs a calibration, is not here.
 """
@@ -127,10 +127,10 @@ def quantize_dynamic(
     use_external_data_format: bool = False,
     extra_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a model whose products are of 8-bit integers: weights are rounded now, activations while it runs.
+    """Writes a model with 8-bit integer products: weights are quantized now, activations when it runs.
 
     model_input is the path of a model, or an onnx.ModelProto; the other arguments are ONNX Runtime's.
-    memopt.quantize does the same and says what was rounded, what was not, and why.
+    memopt.quantize does the same and reports what was quantized, what was not, and why.
     """
     kind = getattr(weight_type, "name", str(weight_type))
     if kind not in ("QInt8", "QUInt8"):
