@@ -10,7 +10,7 @@ import torch
 
 
 class Unmade(torch.Tensor):
-    """A tensor without bytes, that stands for what others will be made into."""
+    """A tensor without storage that stands for a future value."""
 
     def sources(self) -> list[torch.Tensor]:
         """Those others."""
@@ -78,7 +78,7 @@ def operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], lis
 
 
 def referred(ref: weakref.ref[Any]) -> Any:
-    """What a weak reference to a tensor or a storage shows, if it is still there."""
+    """The tensor or storage of a weak reference, if it is still alive."""
     x = ref()
     if x is not None:
         x._fix_weakref()  # or it is no longer there when PyTorch alone held it and lets go

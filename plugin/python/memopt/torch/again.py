@@ -1,4 +1,4 @@
-"""Operators run again: their operands as references to values, and their results as storages."""
+"""Recomputation of operators: operands as references to values, results as storages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def modified(shape: Any, now: int, then: int) -> RuntimeError:
 
 
 class Captured(NamedTuple):
-    """An operator call that can run again."""
+    """A call of an operator that can be repeated."""
 
     func: Any
     args: Any
@@ -62,7 +62,7 @@ class Captured(NamedTuple):
 
 
 def captured(func: Any, args: Any, kwargs: Any, number: Callable[[torch.Tensor], int | None]) -> tuple[list[int], Captured]:
-    """A call as it can run again, and which values it reads, by number or OUTSIDE."""
+    """A repeatable call, and the values that it reads, by number or OUTSIDE."""
     read: list[int] = []
     call = Captured(func, [_refs(a, number, read) for a in args], {k: _refs(v, number, read) for k, v in kwargs.items()} if kwargs else kwargs, torch.is_grad_enabled())
     return read, call
@@ -83,7 +83,7 @@ def _refs(x: Any, number: Callable[[torch.Tensor], int | None], read: list[int])
 
 
 def run_op(op: Op, calls: Mapping[int, Captured], recorded: Sequence[Call], storages: Storages) -> dict[int, torch.UntypedStorage]:
-    """Runs a recorded operator again and returns what it makes, by value."""
+    """Repeats a recorded operator and returns its results, by value."""
     made: dict[int, torch.UntypedStorage] = {}
     own = {v.number for v in op.outputs}
 
@@ -114,7 +114,7 @@ _STATISTICS = {"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"}
 
 
 def run_again(func: Any, args: Any, kwargs: Any, grad: bool) -> Any:
-    """Runs an operator once more: below autograd and autocast, unseen by modes, without side effects on statistics.
+    """Repeats an operator below autograd and autocast, invisible to modes, without side effects on statistics.
 
     grad is whether gradients were enabled the first time: kernels of recurrent layers ask for it.
     """
@@ -128,7 +128,7 @@ def run_again(func: Any, args: Any, kwargs: Any, grad: bool) -> Any:
 
 
 def digest(storage: torch.UntypedStorage) -> int:
-    """The bits of a storage in one number: the sum of its words, which takes no memory."""
+    """A digest of a storage: the sum of its words, which needs no memory."""
     size = storage.nbytes()
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         words = torch.empty(0, dtype=torch.int64, device=storage.device).set_(storage, 0, (size // 8,))

@@ -1,6 +1,6 @@
-"""Whether a graph computes what its module does: its first results held against the module's own.
+"""Checks that a graph computes the same as its module, by comparing its first results with the module's.
 
-Exporters have dropped arguments of operators without a word. A step that draws random numbers has none to compare.
+Exporters have silently dropped arguments of operators. Steps that draw random numbers cannot be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OFF = {torch.float64: 1e-4, torch.float32: 1e-2, torch.float16: 5e-2, torch.bfl
 
 
 def plain_results(model: torch.nn.Module, loss: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The tensors that a call of the module gives, with nothing of the module or of random generators changed."""
+    """The tensors that a call of the module returns; the module and random generators are restored."""
     leaves, spec = _pytree.tree_flatten((args, kwargs))
     step = Step(model, loss, leaves, spec)
     buffers = {name: t.clone() for name, t in step.named_buffers()}
@@ -29,7 +29,7 @@ def plain_results(model: torch.nn.Module, loss: Callable[..., Any] | None, args:
 
 
 def check(of: Sequence[Result], results: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> None:
-    """Raises if a result is another than the module's."""
+    """Raises if a result differs from the module's."""
     for r, got, plain in zip(of, results, want, strict=True):
         allowed = _OFF.get(plain.dtype)
         if allowed is None or plain.numel() == 0:

@@ -1,4 +1,4 @@
-"""A compiled step that ran once, with everything kept: what stands between the passes of its graphs, from the allocator's events.
+"""A compiled step that ran once with everything kept: the memory between the passes of its graphs, from the allocator's events.
 
 Inside of a graph its nodes tell what lives how long. Outside there are the loss, what dynamo did not compile, the engine that
 accumulates gradients, and Python, which holds results. The events tell when each of these bytes came and went.
@@ -21,7 +21,7 @@ SPAN = "memopt pass "
 
 @dataclass
 class Ran:
-    """A pass of a graph that ran: where the storages of its inputs and results lay."""
+    """A pass of a graph that ran: the addresses of the storages of its inputs and results."""
 
     graph: int
     backward: bool
@@ -53,7 +53,7 @@ def address(t: Any) -> int:
 
 
 def pair(ran: Sequence[Ran]) -> None:
-    """Numbers the calls of graphs, and gives each backward pass the number of its forward pass: that whose tensors it reads."""
+    """Numbers the calls of graphs; a backward pass gets the number of the forward pass whose tensors it reads."""
     forward: list[tuple[int, Ran]] = []
     for r in ran:
         if not r.backward:
@@ -67,7 +67,7 @@ def pair(ran: Sequence[Ran]) -> None:
 def describe(
     joints: Sequence[Joint], ran: Sequence[Ran], events: list[tuple[int, int, int]], spans: dict[str, list[tuple[int, int]]], whole: tuple[int, int], model: str
 ) -> tuple[Writer, dict[str, Any]]:
-    """The step of these graphs, and what was around them, for the planner."""
+    """The step of these graphs and the memory around them, for the planner."""
     passes = [spans[f"{SPAN}{i}"][0] for i in range(len(ran))]
     starts, ends = [p[0] for p in passes], [p[1] for p in passes]
 
@@ -98,7 +98,7 @@ def describe(
         return next((b for b in found if b.begin <= at < b.end), None) if where else None
 
     def until(b: _Block) -> int:
-        """The last gap that a block is there for."""
+        """The last gap in which a block is alive."""
         return b.died // 2 if b.died >= 0 else len(ran)
 
     lasting: dict[int, list[_Block]] = {}  # by gap, what is made there and lives on

@@ -1,4 +1,4 @@
-"""A module's step in the service, as one function of autograd's: the user's loss, optimizer and hooks stay in this process."""
+"""A module's step in the service as one autograd function: the user's loss, optimizer and hooks stay in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .session import Binding, Session, Stepped
 
 
 class Pass:
-    """A forward pass and its backward pass. The service keeps what the last forward pass left; an earlier one is run again."""
+    """A forward pass and its backward pass. The service keeps the state of the last forward pass; an earlier one is repeated."""
 
     def __init__(self, session: Session, binding: Binding, tensors: Sequence[torch.Tensor], seed: int, told: Callable[[Stepped, bool, bool], None]) -> None:
         self.session, self.binding, self.seed, self.told = session, binding, seed, told
@@ -26,7 +26,7 @@ class Pass:
         self.run = 0
 
     def forward(self, tensors: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Runs it, gives the module its next statistics, and returns the results."""
+        """Runs the pass, updates the module's statistics, and returns the results."""
         self._run(tensors)
         self._keep_statistics()
         device = next((p.device for p in parameters), torch.device("cpu"))
@@ -34,7 +34,7 @@ class Pass:
         return [out[r.name].view.to(device, copy=True) for r in self.exported.results]
 
     def backward(self, grads: Sequence[torch.Tensor | None], again: Callable[[], Sequence[torch.Tensor]]) -> dict[str, torch.Tensor]:
-        """Gradients by name, of those of the results; again gives the inputs, for a pass that is not the last one."""
+        """Gradients by name, given those of the results; again returns the inputs, for a pass other than the last one."""
         if self.session.last is not self:
             self._run(again()[: len(self.names)], self.statistics)
             self._forget_statistics()
@@ -59,7 +59,7 @@ class Pass:
         self.told(done, True, False)
 
     def _keep_statistics(self) -> None:
-        """Copies what the step made of the module's buffers to them."""
+        """Copies the step's new buffers to the module."""
         outputs, buffers = self.binding.of("output"), self.binding.of("buffer")
         with torch.no_grad():
             for name in self.exported.updated:
@@ -70,7 +70,7 @@ class Pass:
                     self.session.knows(name, to)
 
     def _forget_statistics(self) -> None:
-        """What a pass that was run again made of the buffers has been counted already: the module's own are sent next time."""
+        """Discards the buffers of a repeated pass, which were updated before: the next call sends the module's own."""
         for name in self.exported.updated:
             self.session.forget(name)
 

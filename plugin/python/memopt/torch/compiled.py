@@ -41,7 +41,7 @@ _STEP = "memopt compiled step"
 
 @dataclass
 class CompileReport(StepReport):
-    """What the plan of a compiled step promises, and what was measured."""
+    """The report of a compiled step: promised and measured memory."""
 
     form: str = ""  # "inductor", or "aot_eager": compiled graphs run operator by operator
     graphs: int = 1  # more than one where dynamo could not compile all
@@ -55,9 +55,9 @@ class CompileReport(StepReport):
 
 
 class _Graph:
-    """One graph that dynamo made, and how it is compiled now. It is compiled again for each plan that is tried.
+    """A graph made by dynamo and its current compilation. It is compiled again for each plan that is tried.
 
-    Where one graph stands for several pieces of a step, as for blocks of one class, each call in a step has a plan of its own.
+    If a graph is called several times in a step, as for blocks of one class, each call has its own plan.
     """
 
     def __init__(self, step: _Step, number: int, gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
@@ -106,7 +106,7 @@ class _Graph:
         return partition.split(joint, steps, num_fwd_outputs)
 
     def _watched(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        """Runs one half of the graph as it is, and writes down where its inputs and results lie."""
+        """Runs one half of the graph operator by operator, and notes the addresses of its inputs and results."""
         from torch._dynamo.backends.debugging import boxed_nop
 
         run = boxed_nop(gm, inputs)
@@ -183,7 +183,7 @@ class _Made:
 
 
 class CompiledForward(StandIn):
-    """Stands in for a module's forward: runs it compiled, under the plan for the shapes of its inputs."""
+    """Replaces a module's forward: runs it compiled, under the plan for the shapes of its inputs."""
 
     def __init__(self, model: torch.nn.Module, request: Any, form: str) -> None:
         super().__init__(model)
@@ -302,7 +302,7 @@ def _unpickled(*args: Any) -> CompiledForward:
 
 
 class _Maker:
-    """Finds the plan under which a compiled step keeps within its limit."""
+    """Finds the plan under which a compiled step stays within its limit."""
 
     def __init__(self, forward: CompiledForward, step: _Step, call: Callable[[], Any], eager: Measured, limit: int | None, fixed: int) -> None:
         self.forward, self.step, self.call, self.eager, self.limit, self.fixed = forward, step, call, eager, limit, fixed
@@ -352,7 +352,7 @@ class _Maker:
             self._run()
 
     def _run(self) -> None:
-        """One step, in which the results of the model are there to its end, as a variable of a training loop holds them."""
+        """Runs a step in which the model's results live until its end, as in a variable of a training loop."""
         out = self.call()
         scalar(out, self.loss).backward()
         del out
@@ -407,7 +407,7 @@ class _Maker:
         )  # fmt: skip
 
     def _difference(self) -> float:
-        """How far the step is from the one without a plan, as a share of the largest gradient."""
+        """The difference from the step without a plan, relative to the largest gradient."""
         if all(self.measured.digests.get(name) == d for name, d in self.eager.digests.items()):
             return 0.0
         made = self._made(self.call)
@@ -449,7 +449,7 @@ def _draws_numbers(n: fx.Node) -> bool:
 
 
 def shape_key(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a compiled step depends on, beside the module's own code."""
+    """Everything that a compiled step depends on, apart from the module's code."""
     from .optimize import _scalars
 
     shapes = tuple((t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors((args, kwargs)))

@@ -1,7 +1,7 @@
-"""The optimizer's step taken in the backward pass: each parameter is updated as soon as its gradient is there, which is then freed.
+"""The optimizer's step in the backward pass: each parameter is updated, and its gradient freed, as soon as that is complete.
 
-Gradients of a whole model are never there at once. What works on all gradients after the backward pass cannot: clipping, accumulation, a
-GradScaler. A parameter whose gradient is spent has one that says so to whoever touches it, and optimizer.step() finds none.
+The gradients of the whole model never exist at once, so operations on all gradients after the backward pass are impossible: clipping, accumulation, a
+GradScaler. The gradient of an updated parameter is a placeholder that raises when it is used, and optimizer.step() finds none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .wrapped import inner_optimizers
 
 
 class EarlyStep:
-    """Has an optimizer step each parameter of a model in the backward pass."""
+    """Makes an optimizer update each parameter of a model in the backward pass."""
 
     def __init__(self, model: torch.nn.Module, optimizer: Any) -> None:
         found = list(inner_optimizers(optimizer))
@@ -52,7 +52,7 @@ class EarlyStep:
         self.hooks += [o.register_step_pre_hook(self._before_step) for o in found]
 
     def detach(self) -> None:
-        """From here on the optimizer steps as it did before."""
+        """Restores the optimizer."""
         for h in self.hooks:
             h.remove()
         self._clear()
@@ -72,7 +72,7 @@ class EarlyStep:
         return call
 
     def before(self) -> None:
-        """A forward pass begins."""
+        """Called when a forward pass begins."""
         if self.taken:
             raise RuntimeError(
                 "memopt: a forward pass begins before optimizer.step() was called for the last backward pass, so gradients would be accumulated; with "
@@ -81,7 +81,7 @@ class EarlyStep:
             )
 
     def behind(self, out: Any) -> None:
-        """The forward pass made this. The loss's own gradient is 1, unless somebody scales it."""
+        """Called with the forward pass's results. The loss's gradient is 1 unless the loss is scaled."""
         if self.checks <= 0:
             return
         self.checks -= 1
@@ -90,7 +90,7 @@ class EarlyStep:
                 t.register_hook(_is_one)
 
     def _take(self, p: Tensor) -> None:
-        """The gradient of a parameter is whole."""
+        """Called when the gradient of a parameter is complete."""
         if rehearsing():
             self._rehearse(p)
         else:
@@ -112,7 +112,7 @@ class EarlyStep:
             raise ValueError(f"optimizer_in_backward: {type(optimizer).__name__} counts its steps for all parameters together; leave it out")
 
     def _rehearse(self, p: Tensor) -> None:
-        """A step whose effects are taken back, so that its bytes are seen. What is kept of before is not in PyTorch's memory."""
+        """Runs a step and undoes it, to measure its memory. Backups are outside PyTorch's memory."""
         optimizer, _ = self.owner[p]
         assert p.grad is not None
         spent = Spent(p)
@@ -149,7 +149,7 @@ class EarlyStep:
                 self.owner[p][0].state.pop(p, None)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """optimizer.step() has nothing left to do. A closure runs first, as it makes the gradients."""
+        """Called by optimizer.step(), which has nothing left to do. A closure runs first, as it computes the gradients."""
         closure: Callable[[], Any] | None = args[0] if args and callable(args[0]) else args[1] if len(args) > 1 and callable(args[1]) else kwargs.get("closure")
         changed = None
         if closure is not None:

@@ -1,8 +1,8 @@
-"""A module's training step as an ONNX graph, in which every parameter and every buffer has the name that the module gives it.
+"""A module's training step as an ONNX graph, in which parameters and buffers have the module's names.
 
-The exporter's own optimizer merges parameters that are equal, folds others, and takes normalization by the batch for
-that of inference; so it is not run, and the service cleans the graph up instead. What cannot be said in ONNX, such as
-backward functions of a user's own, is refused here: a graph without it would have wrong gradients.
+The exporter's own optimizer merges equal parameters, folds others, and turns normalization by the batch into
+that of inference; so it is turned off, and the service cleans up the graph instead. What ONNX cannot express, such as
+a user's backward functions, is refused: a graph without it would have wrong gradients.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Exported:
     random: bool  # it draws random numbers
 
     def accepts(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether the graph is for tensors of these shapes and types."""
+        """Whether the graph accepts tensors of these shapes and types."""
         sizes: dict[str, int] = {}
         for one, t in zip(self.inputs, tensors, strict=True):
             if one.dtype != t.dtype or len(one.shape) != t.ndim:
@@ -98,7 +98,7 @@ class Exported:
 
 
 class Step(torch.nn.Module):
-    """A module, and a loss if there is one, as a function of the tensors of a call alone, that also returns the buffers."""
+    """A module, with its loss if any, as a function of the tensors of a call that also returns the buffers."""
 
     def __init__(self, model: torch.nn.Module, loss: Callable[..., Any] | None, leaves: Sequence[Any], spec: Any) -> None:
         super().__init__()
@@ -227,7 +227,7 @@ class _Naming:
         )
 
     def _strip(self) -> None:
-        """Takes out the traces of the user's source, and says of each node where in the module it is."""
+        """Removes the user's source from the graph, and notes each node's place in the module."""
         self.graph.metadata_props.clear()
         self.program.metadata_props.clear()
         used: dict[str, int] = {}
@@ -261,7 +261,7 @@ class _Naming:
         return stored
 
     def _rename(self, stored: dict[str, torch.Tensor]) -> None:
-        """Gives the graph's initializers those names: of tied weights the exporter keeps any one."""
+        """Renames the graph's initializers to the module's names: of tied weights the exporter keeps an arbitrary one."""
         names = {id(t): name for name, t in stored.items()}
         everything = dict(self.step.named_parameters(remove_duplicate=False)) | dict(self.step.named_buffers(remove_duplicate=False))
         for old, value in list(self.graph.initializers.items()):
@@ -276,7 +276,7 @@ class _Naming:
                 self.graph.initializers[name] = value
 
     def _updates(self, after: Sequence[Any], stored: dict[str, torch.Tensor]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The next values of the buffers that the step changes, and those of them that have to be inputs."""
+        """The new values of buffers that the step changes, and the buffers that have to be inputs."""
         updated: dict[str, Any] = {}
         counters: dict[str, Any] = {}
         for long, value in zip(self.step._buffers_by_name, after, strict=True):
@@ -347,7 +347,7 @@ class _Naming:
         return node.outputs[0]
 
     def _kinds(self, stored: dict[str, torch.Tensor], counters: dict[str, Any]) -> tuple[dict[str, torch.nn.Parameter], dict[str, torch.Tensor]]:
-        """Says of each initializer whether it is trained, and takes out those that nobody reads."""
+        """Notes for each initializer whether it is trained, and removes unread ones."""
         parameters: dict[str, torch.nn.Parameter] = {}
         buffers: dict[str, torch.Tensor] = {}
         for name, value in list(self.graph.initializers.items()):
@@ -509,7 +509,7 @@ def _stop_gradients(part: torch.fx.GraphModule) -> None:
 
 
 def _refuse(model: torch.nn.Module) -> None:
-    """Refuses modules whose gradients are more than those of their graph."""
+    """Raises for modules whose gradients are not those of their graph."""
     if torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu"):
         raise NotExported("the step is under autocast, and ONNX has no word for it", hint="leave autocast out, or give lossy='bf16' to keep activations smaller")
     for name, m in model.named_modules():
@@ -522,7 +522,7 @@ def _refuse(model: torch.nn.Module) -> None:
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """While a step is traced, what would change its gradients without a trace in the graph is an error."""
+    """Raises on operations, while a step is traced, that change gradients without appearing in the graph."""
     from torch.utils.checkpoint import CheckpointFunction
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -557,7 +557,7 @@ def _cause(e: BaseException | None) -> NotExported | None:
 
 
 def _first_lines(e: BaseException) -> str:
-    """What went wrong, of a chain of errors the first one, without the exporter's advice."""
+    """The first error of a chain, without the exporter's advice."""
     while e.__cause__ is not None:
         e = e.__cause__
     text = "; ".join(line.strip() for line in str(e).splitlines() if line.strip())
@@ -566,7 +566,7 @@ def _first_lines(e: BaseException) -> str:
 
 @contextlib.contextmanager
 def _untouched(step: torch.nn.Module) -> Iterator[None]:
-    """Keeps the modules' attributes and the state of random generators as they are."""
+    """Restores the modules' attributes and the state of random generators."""
     kept = [(m, dict(m.__dict__), *(dict(m.__dict__[k]) for k in ("_parameters", "_buffers", "_modules"))) for m in step.modules() if m is not step]
     with torch.random.fork_rng(devices=[]):
         try:
@@ -582,7 +582,7 @@ def _untouched(step: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter prints, logs and warns of what is handled here."""
+    """Suppresses the exporter's prints, logs and warnings about what is handled here."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "torch.fx", "onnx_ir")]
     levels = [one.level for one in loggers]
     for one in loggers:

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Held:
-    """A value of the step: how many bytes, from which node on, and until which one it is there whatever a plan drops."""
+    """A value of the step: its bytes, and the nodes from and until which it is alive whatever a plan drops."""
 
     name: str
     bytes: int
@@ -21,7 +21,7 @@ class Held:
 
 @dataclass(eq=False)
 class Life:
-    """The bytes of a value, from the step that makes them to the one that reads them last."""
+    """The live range of a value: bytes, the step that makes it, and the last one that reads it."""
 
     value: Held
     first: int
@@ -31,7 +31,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Need:
-    """The bytes that cannot but be there while a node runs."""
+    """The bytes that must be alive while a node runs."""
 
     index: int
     node: str
@@ -55,7 +55,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Offer:
-    """An argument of memopt.optimize under which the floor is lower."""
+    """An argument of memopt.optimize that lowers the floor."""
 
     argument: str  # as it is written
     floor: int  # with it, about
@@ -80,7 +80,7 @@ class Binding:
 
 
 class Step:
-    """A joint graph's nodes in order, with what each reads and writes."""
+    """A joint graph's nodes in order, with the values that each reads and writes."""
 
     def __init__(self, graph: Mapping[str, Any]) -> None:
         self.nodes: list[Mapping[str, Any]] = []
@@ -153,7 +153,7 @@ class Step:
         return max((n.bytes for n in self.needs()), default=0)
 
     def peak(self) -> int:
-        """With everything kept until it is read last."""
+        """The peak with every value kept until its last reader."""
         change = [0] * (len(self.nodes) + 2)
         last = {v.name: max(v.made, v.pinned) for v in self.values.values()}
         for i, reads in enumerate(self.reads):
@@ -169,7 +169,7 @@ class Step:
         return most
 
     def lives(self, steps: Sequence[Mapping[str, Any]] | None = None) -> list[Life]:
-        """When each value is there as a plan's steps run, or as they were recorded."""
+        """The live ranges of values under a plan, or as recorded."""
         if steps is None:
             steps = [{"node": i} for i in range(len(self.nodes))]
         first = {int(s["node"]): at for at, s in enumerate(steps) if not s.get("again")}
@@ -208,10 +208,10 @@ class Step:
 
 
 def binding(graph: Mapping[str, Any], floor: int, at: str | None = None, fixed: int = 0, taken: Sequence[str] = ()) -> Binding:
-    """What sets the floor of a step, so many bytes at a node, or wherever the most is needed.
+    """What sets the floor of a step: at a given node, or where the most bytes are needed.
 
-    fixed   bytes of parameters, buffers and optimizer states, where they count
-    taken   arguments that are given already, and not offered
+    fixed   bytes of parameters, buffers and optimizer states, if they count
+    taken   arguments in use, which are not offered
     """
     step = Step(graph)
     needs = step.needs()

@@ -26,7 +26,7 @@ _EITHER = {_aten.reshape.default, _aten.contiguous.default, _aten.expand_as.defa
 
 @dataclass(eq=False)
 class Op:
-    """What the planner sees as one operator: a node of the graph, with those that are computed inside of it."""
+    """One operator for the planner: a node of the graph, with nodes that are fused into it."""
 
     node: fx.Node
     inside: list[fx.Node] = field(default_factory=list)  # in order, before the node itself
@@ -44,7 +44,7 @@ class Op:
 
 
 class Joint:
-    """A joint graph: its operators in order, and which node owns the storage that a node shows."""
+    """A joint graph: its operators in order, and the node that owns each node's storage."""
 
     def __init__(self, gm: fx.GraphModule, forward_outputs: int, static: Iterable[int] = (), fused: bool = False) -> None:
         self.gm = gm
@@ -129,7 +129,7 @@ class Joint:
         op.flops = _flops(n)
 
     def _fuse(self) -> None:
-        """Puts pointwise operators that one other reads inside of that one, as compilers do that make loops of them."""
+        """Fuses pointwise operators with a single reader into that reader, as compilers do."""
         readers: dict[fx.Node, list[Op]] = {}
         for op in self.ops:
             for owner in op.reads:
@@ -159,7 +159,7 @@ class Joint:
 
     @property
     def key(self) -> Any:
-        """Equal for equal graphs."""
+        """A key that is equal for equal graphs."""
         return [(n.name, str(n.target)) for n in self.nodes]
 
     def bytes(self, owner: fx.Node) -> int:
@@ -175,7 +175,7 @@ class Joint:
 
 
 def shown(n: fx.Node) -> fx.Node | None:
-    """The node whose storage a view shows, or None for what has a storage of its own."""
+    """The node that owns the storage of a view, or None for other nodes."""
     target = n.target
     if target in _VIEWS:
         return n.all_input_nodes[0]
@@ -202,7 +202,7 @@ def writes(n: fx.Node) -> bool:
 
 
 def repeatable(n: fx.Node) -> bool:
-    """Whether an operator may run again: PyTorch's own ones that neither draw nor write."""
+    """Whether an operator may be recomputed: PyTorch's own ones that neither draw random numbers nor write."""
     if not isinstance(n.target, torch._ops.OpOverload) or n.target.namespace not in ("aten", "prims"):
         return False
     return not (n.target._schema.is_mutable or _draws(n.target, n.args, n.kwargs) or "inductor_seed" in str(n.target))
@@ -225,12 +225,12 @@ def _pointwise(n: fx.Node) -> bool:
 
 
 def _loops(n: fx.Node) -> bool:
-    """Whether an operator becomes a loop, which can compute its operands on the way."""
+    """Whether an operator becomes a loop, into which its operands can be fused."""
     return _pointwise(n) or isinstance(n.target, torch._ops.OpOverload) and _REDUCTION in n.target.tags
 
 
 def hint(n: Any) -> int:
-    """A size as it is now, without a promise that it stays."""
+    """The current value of a size, without guarding on it."""
     if isinstance(n, int):
         return n
     found = n.node.hint
@@ -238,7 +238,7 @@ def hint(n: Any) -> int:
 
 
 def nbytes(value: torch.Tensor) -> int:
-    """Bytes of the storage that a tensor shows."""
+    """The bytes of a tensor's storage."""
     if value.layout != torch.strided:
         return 0
     return hint(value.untyped_storage().nbytes())
@@ -254,7 +254,7 @@ def _flops(n: fx.Node) -> int:
 
 
 def _module(n: fx.Node) -> str:
-    """The module that a node belongs to, also of a backward pass."""
+    """The module that a node belongs to, also in the backward pass."""
     stack = n.meta.get("nn_module_stack") or n.meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
@@ -264,7 +264,7 @@ def _module(n: fx.Node) -> str:
 
 @dataclass
 class Gap:
-    """What runs between passes of graphs, outside of them: the loss, an optimizer, what was not compiled."""
+    """The code between passes of graphs: the loss, an optimizer, code that was not compiled."""
 
     reads: list[str] = field(default_factory=list)
     makes: list[tuple[str, int, str]] = field(default_factory=list)  # what lives on behind it: names, bytes, and the gaps until which
@@ -363,7 +363,7 @@ def _getitem(name: str, of: str, index: int, output: dict[str, Any], backward: b
 
 
 def alone(joint: Joint, model: str) -> tuple[Writer, dict[str, Any]]:
-    """The step of one graph of which nothing else is known: its results live on, and their gradients come from outside."""
+    """The step of a single graph: its results stay alive, and their gradients come from outside."""
     w = Writer([joint])
     made = [o for n in joint.results if isinstance(n, fx.Node) and (o := joint.owner.get(n)) is not None and o.op != "placeholder"]
     w.run(Pass(0, False), dict.fromkeys(made, "end"))

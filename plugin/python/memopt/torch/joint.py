@@ -15,7 +15,7 @@ FORMAT = "memopt-fx-joint/1"
 
 
 def graph_of(r: Recorder) -> dict[str, Any]:
-    """The joint graph, in the form memopt-fx-joint/1. Nodes stand in the order in which they ran."""
+    """The joint graph in the format memopt-fx-joint/1, with nodes in the order in which they ran."""
     loss = r.loss if r.loss is not None and r.loss.maker is not None else r.results[-1]
     needed = {v.number for v in [loss, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
     needed |= {v.number for v in r.values if v.held is not None}
@@ -91,5 +91,5 @@ def _output(v: Value) -> dict[str, Any]:
 
 
 def plain(op: str) -> str:
-    """An operator's name in the characters that the format has."""
+    """An operator's name in the characters of the format."""
     return "".join(c if c.isascii() and c.isalnum() or c in "_.:-" else "_" for c in op)

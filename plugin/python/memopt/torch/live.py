@@ -32,7 +32,7 @@ _engine: Any = None  # what ours stands in front of
 
 
 def pending() -> Pending | None:
-    """The recording of this thread that waits for its backward pass."""
+    """This thread's recording that waits for its backward pass."""
     return getattr(_here, "pending", None)
 
 
@@ -78,7 +78,7 @@ def _stand_back() -> None:
 
 
 def _take() -> Pending | None:
-    """Ends the wait of this thread."""
+    """Ends this thread's wait."""
     global _waiting
     found = pending()
     if found is not None:
@@ -90,7 +90,7 @@ def _take() -> Pending | None:
 
 
 def give_up() -> None:
-    """Ends the recording of this thread without a result."""
+    """Ends this thread's recording without a result."""
     found = _take()
     if found is not None:
         found.recorder.close()

@@ -22,7 +22,7 @@ def named(loss: str | Callable[..., Any] | None) -> Callable[..., Any] | None:
 
 
 def _scores(out: Any) -> torch.Tensor:
-    """The tensor of an output: itself, or what libraries call the scores."""
+    """The tensor of an output: itself, or the field that libraries use for scores."""
     if isinstance(out, torch.Tensor):
         return out
     for name in ("logits", "last_hidden_state"):

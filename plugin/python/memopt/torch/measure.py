@@ -1,4 +1,4 @@
-"""Steps measured: the growth of the allocator's bytes at its highest, and digests of everything that a step makes."""
+"""Measurement of steps: the peak growth of allocated bytes, and digests of all results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Measured:
 
 @contextlib.contextmanager
 def profiled() -> Iterator[torch.autograd.profiler.profile]:
-    """Profiles memory. There is one profiler: where somebody else's runs already, this raises ProfilerBusy."""
+    """Profiles memory. There is only one profiler: if it is in use, this raises ProfilerBusy."""
     from .live import give_up
 
     if torch.autograd._profiler_enabled():
@@ -62,7 +62,7 @@ def events_of(profile: torch.autograd.profiler.profile, device: str = "cpu") -> 
 
 
 def device_of(model: torch.nn.Module) -> torch.device:
-    """Where a module is: the device of its first parameter."""
+    """The device of a module: that of its first parameter."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
@@ -101,7 +101,7 @@ def watched() -> Iterator[Watch]:
 
 
 def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None) -> Measured:
-    """Runs one step and measures it. The module is afterwards what it was."""
+    """Runs one step and measures it. The module is restored."""
     with state_kept(model):
         with watched() as watch:
             out = forward()

@@ -12,7 +12,7 @@ from .results import Results
 
 
 class Measuring:
-    """One step that is measured. live takes it in a recorder's place."""
+    """A measurement of one step, in the place of a recorder for live."""
 
     def __init__(self) -> None:
         self.phase = "forward"
@@ -21,7 +21,7 @@ class Measuring:
         self._results = Results()
 
     def behind(self, out: Any, done: Callable[[int], None]) -> None:
-        """Has done called with the peak, when the backward pass of this result of the forward pass is over."""
+        """Calls done with the peak after the backward pass of this result of the forward pass."""
         if self._results.add(out):
             self.phase = "between"
             await_backward(self, lambda problem: None if problem else done(self._watch.peak))
@@ -41,7 +41,7 @@ class Measuring:
 
 @contextlib.contextmanager
 def step(wanted: bool) -> Iterator[Measuring | None]:
-    """Measures from a forward pass on, if nothing else is recorded or profiled; ends where nobody waits for its backward pass."""
+    """Begins to measure at a forward pass, unless something else is recorded or profiled; ends if no backward pass follows."""
     found = pending() if wanted else None
     if found is not None and isinstance(found.recorder, Measuring):
         give_up()  # its backward pass never came

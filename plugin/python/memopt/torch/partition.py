@@ -29,7 +29,7 @@ def split(joint: Joint, steps: Steps, forward_outputs: int) -> tuple[fx.GraphMod
 
 
 def _whole(joint: Joint, steps: Steps) -> Steps:
-    """Adds operators that the plan leaves out since nobody reads them, but which draw or write."""
+    """Adds unread operators that the plan leaves out, but which draw random numbers or write."""
     planned = {op for op, again in steps if not again}
     missing = [op for op in joint.ops if op not in planned and op.once]
     order = {op: i for i, op in enumerate(joint.ops)}
@@ -90,7 +90,7 @@ class _Ordered:
                 self.made[n] = self._copy(n)
 
     def _withhold(self, new: fx.Node, n: fx.Node, moved: list[int]) -> None:
-        """Gives a batch norm that runs again other statistics: its own were written to, and their results are not used."""
+        """Gives a recomputed batch norm dummy statistics: its own were updated, and the new ones are not used."""
         for i in moved:
             real = n.args[i]
             assert isinstance(real, fx.Node)
@@ -138,6 +138,6 @@ def _stays(n: fx.Node) -> bool:
 
 
 def saved(forward: fx.GraphModule, forward_outputs: int) -> Sequence[fx.Node]:
-    """What a forward graph hands to the backward graph."""
+    """The values that a forward graph passes to the backward graph."""
     out = next(n for n in forward.graph.nodes if n.op == "output")
     return [n for n in out.args[0][forward_outputs:] if isinstance(n, fx.Node)]

@@ -1,8 +1,8 @@
 """Plans of recorded steps: from the service, or from a bounded folder of plans that were made before.
 
 A plan follows from the recorded graph, the settings and the binary, so its name in the folder is a digest of these.
-The folder is MEMOPT_PLANS, or memopt/plans where the user's caches are; MEMOPT_PLANS= (empty) keeps none. What cannot be
-read, or written, is made anew.
+The folder is MEMOPT_PLANS, or memopt/plans in the user's cache folder; MEMOPT_PLANS= (empty) turns it off. Files that cannot be
+read or written are ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan over a recorded step, as what to do at each operator call, each save and each use of a saved tensor."""
+"""A plan of a recorded step, compiled into actions at operator calls, saves and uses of saved tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .recorder import Op, Value
 
 @dataclass(eq=False)
 class Instance:
-    """The bytes of one value that one run of its operator wrote. It is dropped after step last."""
+    """One computation of a value. It is dropped after step last."""
 
     value: Value
     made: int
@@ -24,7 +24,7 @@ class Instance:
 
 @dataclass(eq=False)
 class Action:
-    """What to do at one operator call."""
+    """The actions at one operator call."""
 
     func: Any
     reads: list[int]  # of each tensor operand: the value that its storage carries, or OUTSIDE
@@ -36,7 +36,7 @@ class Action:
 
 @dataclass
 class Program:
-    """What Step obeys."""
+    """The actions of a whole step."""
 
     recording: Recording
     watched: set[int] = field(default_factory=set)  # values whose storages carry their number
@@ -52,7 +52,7 @@ class Program:
 
 
 def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
-    """Follows a plan's steps over the recording."""
+    """Compiles a plan's steps for the recording."""
     ops, saves = recording.ops, recording.saves
     p = Program(recording)
     current: dict[Value, Instance] = {}

@@ -33,19 +33,19 @@ _meetings: dict[tuple[int, ...], int] = {}
 
 
 def _distributed() -> Any:
-    """torch.distributed, where a process group is there."""
+    """torch.distributed, if a process group is initialized."""
     dist = sys.modules.get("torch.distributed")
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
 def data_parallel(model: torch.nn.Module) -> Any:
-    """The DistributedDataParallel whose forward pass runs, if the module is in it."""
+    """The DistributedDataParallel around the module whose forward pass is running, if any."""
     wrapper = torch.nn.parallel.DistributedDataParallel._active_ddp_module
     return wrapper if wrapper is not None and any(m is model for m in wrapper.module.modules()) else None
 
 
 def bucket_bytes(wrapper: Any, model: torch.nn.Module) -> int:
-    """What DistributedDataParallel holds to reduce the gradients of a module: room for all of them, in buckets."""
+    """The bytes of DistributedDataParallel's buckets for a module: as many as all its gradients."""
     if wrapper is None:
         return 0
     ignored = wrapper.parameters_to_ignore
@@ -68,7 +68,7 @@ def refuse_flattened(model: torch.nn.Module) -> None:
 
 
 def traps(model: torch.nn.Module) -> Iterator[str]:
-    """What takes memory or time for nothing, and what to do about it."""
+    """Settings that waste memory or time, with advice."""
     checkpoints = sys.modules.get("torch.distributed.algorithms._checkpoint.checkpoint_wrapper")
     if checkpoints is not None:
         wrapped = [name for name, m in model.named_modules() if isinstance(m, checkpoints.CheckpointWrapper)]
@@ -80,7 +80,7 @@ def traps(model: torch.nn.Module) -> Iterator[str]:
 
 
 def crossing(recording: Recording) -> Iterator[str]:
-    """Units too small for a plan to do much."""
+    """Sharded units too small for a plan to help much."""
     held = recording.windows.crossing
     if held > _MUCH * recording.measured_peak:
         names = [unit.name for unit in recording.units if unit.name]
@@ -91,7 +91,7 @@ def crossing(recording: Recording) -> Iterator[str]:
 
 
 class Meeting:
-    """Ranks about to plan the step of one module. As a context: what ends it with an error ends it on all ranks."""
+    """Ranks about to plan the step of one module. A context manager: an error in it is raised on all ranks."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self.ranks, self.rank = tuple(sorted(ranks)), torch.distributed.get_rank()
@@ -127,7 +127,7 @@ class Meeting:
                     raise RuntimeError(f"memopt: rank {rank} could not plan: {other}")
 
     def absent(self) -> None:
-        """Tells the others that this rank has recorded nothing."""
+        """Tells the other ranks that this one has recorded nothing."""
         self._say("step", None)
         self.alone = True
 
@@ -144,7 +144,7 @@ class Meeting:
         return min(limits) if self.same and limits else limit
 
     def plan(self, make: Callable[[], Report]) -> Report:
-        """The plan that the first rank makes, if all have recorded the same step; each its own otherwise."""
+        """The first rank's plan if all have recorded the same step, else each rank's own."""
         if self.alone or not self.same:
             return make()
         if self.rank == self.ranks[0]:

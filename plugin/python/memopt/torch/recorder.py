@@ -65,7 +65,7 @@ class Value:
 
     @property
     def latest(self) -> Value:
-        """What its storage holds now."""
+        """The current version of its storage."""
         value = self
         while value.next is not None:
             value = value.next
@@ -121,7 +121,7 @@ class Followed:
 
 
 class _Graph:
-    """Held by each saved tensor: gone when the backward pass is done with all, or can never come."""
+    """Referenced by each saved tensor: collected after the backward pass, or if it can never come."""
 
     __slots__ = ("__weakref__",)
 
@@ -256,7 +256,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def close(self) -> None:
-        """Ends the recording, whether it is whole or not."""
+        """Ends the recording, complete or not."""
         if self.phase != "done":
             self.phase = "closed"
         self._profile.close()
@@ -341,7 +341,7 @@ class Recorder(TorchDispatchMode):
     # Units of sharded parameters.
 
     def turned(self, unit: Unit) -> None:
-        """A unit was gathered or sharded."""
+        """Called when a unit is gathered or sharded."""
         self.windows.turned(unit, self.spans)
         self.gathered ^= {unit}
         if unit.gathered:
@@ -361,7 +361,7 @@ class Recorder(TorchDispatchMode):
                     self.followed.append(Followed(address_of(t.untyped_storage()), t.untyped_storage().nbytes(), True, unit))
 
     def follow(self, t: torch.Tensor, before: bool = False) -> None:
-        """Notes when a tensor of a unit is gone."""
+        """Notes when a tensor of a unit is freed."""
         if getattr(t, _FOLLOWED, None) is self.followed:
             return
         setattr(t, _FOLLOWED, self.followed)
@@ -539,7 +539,7 @@ class Recorder(TorchDispatchMode):
         return op, value
 
     def _only_once(self, value: Value, but: Op | None = None) -> None:
-        """What has read a value that is overwritten cannot read it again."""
+        """Excludes readers of an overwritten value from recomputation."""
         for op in self.ops:
             if value in op.inputs and op is not but:
                 op.once = True
@@ -593,7 +593,7 @@ def _draws(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _unwritten(func: Any) -> bool:
-    """Whether an operator makes memory for others to write, who may do so where nobody sees it."""
+    """Whether an operator allocates memory for others to write, possibly unseen."""
     return "empty" in func._overloadpacket._qualified_op_name
 
 

@@ -25,7 +25,7 @@ class Smaller(NamedTuple):
 
 
 def refused(e: BudgetError, recording: Recording, limit: int, counted: int, taken: Sequence[str], batch: Callable[[], Smaller | None]) -> BudgetError:
-    """The error of the planner, in words of the module.
+    """Translates the planner's error into terms of the module.
 
     limit    bytes that are left beside those counted: parameters, buffers and optimizer states
     batch    finds the part of the batch that fits

@@ -1,4 +1,4 @@
-"""Blocks under torch.utils.checkpoint, for steps that no plan holds for.
+"""Blocks under torch.utils.checkpoint, for steps without a plan.
 
 Modules that run other operators in each step, or whose backward pass keeps its graph, cannot be replayed by position.
 Their blocks are checkpointed while the forward pass runs: less is held, with no promise of bytes. A block whose forward

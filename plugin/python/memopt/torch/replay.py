@@ -1,4 +1,4 @@
-"""A planned step in eager mode: tensors that the plan drops are made again when the backward pass asks for them.
+"""A planned step in eager mode: dropped tensors are recomputed when the backward pass needs them.
 
 Every operator and every saved tensor passes through here, so this is written for speed: what to do at each call is
 looked up by its position (Program.actions), and most calls only have their name compared.
@@ -27,7 +27,7 @@ Audit = Callable[[int, str], None]
 
 
 class _Number:
-    """What a watched storage carries: which value it is, in which step."""
+    """The tag of a watched storage: the value and the step."""
 
     __slots__ = ("number", "step")
 
@@ -36,7 +36,7 @@ class _Number:
 
 
 class _Handle:
-    """What autograd holds in place of a saved tensor: the tensor itself, or which value it is."""
+    """Autograd's handle of a saved tensor: the tensor itself, or the number of its value."""
 
     __slots__ = ("kept", "number", "save", "seen", "version", "view")
 
@@ -55,18 +55,18 @@ class _Handle:
                 self.kept = t.detach()
 
     def check(self) -> None:
-        """Hooks switch off autograd's own check."""
+        """Checks for overwritten saved tensors, as hooks turn off autograd's own check."""
         t = self.kept if self.kept is not None else referred(self.seen)
         if t is not None and t._version != self.version:
             raise modified(t.shape, t._version, self.version)
 
 
 class Left(RuntimeError):
-    """A step ran another operator than the recorded one, where that is forbidden."""
+    """A step with strict=True ran another operator than the recorded one."""
 
 
 class Step:
-    """One forward pass under a plan, and what its backward pass needs."""
+    """A forward pass under a plan, and the state for its backward pass."""
 
     def __init__(self, program: Program, strict: bool = False, audit: Audit | None = None) -> None:
         self.program = program
@@ -208,7 +208,7 @@ class Step:
     # The backward pass.
 
     def _advance(self, to: int) -> None:
-        """Runs what the plan has before a step, and drops what it has dropped by then."""
+        """Runs recomputations that the plan has before a step, and drops values that it drops."""
         p = self.program
         while self.next_event < len(p.events) and p.events[self.next_event] < to:
             at = p.events[self.next_event]
@@ -229,7 +229,7 @@ class Step:
                 self.store.pop(instance.value.number, None)
 
     def _make(self, number: int) -> torch.UntypedStorage:
-        """Makes a value out of the plan's order, for a step that went another way than the recorded one."""
+        """Recomputes a value out of order, for a step that differs from the recorded one."""
         storage = self.store.get(number)
         if storage is None:
             maker = self.program.maker.get(number)
@@ -245,7 +245,7 @@ class Step:
         return storage
 
     def _run(self, op: Op) -> dict[int, torch.UntypedStorage]:
-        """Runs an operator again and returns what it makes, by value."""
+        """Repeats an operator and returns its results, by value."""
         for unit in op.units:
             unit.check(op.op + (f" of {op.module}" if op.module else ""))
         try:

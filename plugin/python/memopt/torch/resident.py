@@ -1,4 +1,4 @@
-"""A module whose weights and optimizer live in the service: steps there, and what they made when somebody asks."""
+"""A module whose weights and optimizer live in the service, and are copied back on request."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Resident:
         self.since = 0
 
     def load(self, states: Mapping[str, torch.Tensor]) -> None:
-        """Takes other states of the optimizer for the next step."""
+        """Sets the optimizer states for the next step."""
         self.states = {name: t.detach().clone() for name, t in states.items()}
         self._session = None
 
     def forget(self) -> None:
-        """Leaves what the service has made of the weights: the module's are as of the last sync."""
+        """Discards the service's weights: the module has those of the last sync."""
         self._session, self.since, self._micro = None, 0, 0
 
     def _enter(self, session: Session, binding: Binding) -> None:
@@ -94,7 +94,7 @@ class Resident:
         return self._binding.of(role)
 
     def _lost(self, session: Session) -> None:
-        """Says once what a service that has ended took with it."""
+        """Reports once which steps were lost with a service that ended."""
         if session.alive():
             return
         steps, self.since, self._session, self._micro = self.since, 0, None, 0
@@ -105,6 +105,6 @@ class Resident:
         )
 
     def check(self) -> None:
-        """Raises if steps are lost that nobody has been told of."""
+        """Raises if steps were lost and not reported."""
         if self._session is not None and self.since:
             self._lost(self._session)

@@ -1,4 +1,4 @@
-"""The results of a forward pass, by which a backward pass is known to be its own."""
+"""The results of a forward pass, by which its backward pass is recognized."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._tensors import tensors
 
 
 class Results:
-    """Their backward nodes, which are not held."""
+    """Weak references to their backward nodes."""
 
     def __init__(self) -> None:
         self.nodes: set[tuple[str, int]] = set()

@@ -13,7 +13,7 @@ from .record import Recording
 
 
 class Differs(ValueError):
-    """Two recordings are not of the same operators."""
+    """Two recordings have different operators."""
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Sizes:
         self.forms: list[Form] = []
 
     def add(self, size: int, recording: Recording) -> None:
-        """A recording of a larger size than those before. Those that ran other operators are forgotten."""
+        """Adds a recording of a larger size than before. Earlier ones with other operators are discarded."""
         form = Form(recording.graph)
         if self.forms and _difference(self.forms[-1], form) is not None:
             self.sizes, self.recordings, self.forms = [], [], []
@@ -128,7 +128,7 @@ class Sizes:
         return len(self.sizes) > self.degree
 
     def at(self, size: int) -> Recording:
-        """The step at any size, by the largest that were recorded."""
+        """The step at any size, extrapolated from the largest recordings."""
         if size in self.sizes:
             return self.recordings[self.sizes.index(size)]
         k = self.degree + 1
@@ -157,7 +157,7 @@ class Sizes:
 
 
 def _difference(a: Form, b: Form) -> str | None:
-    """What is another in two forms, sizes apart."""
+    """The difference of two forms, apart from sizes."""
     for x, y in zip(a.nodes, b.nodes, strict=False):
         if x.fields["op"] != y.fields["op"] or x.reads != y.reads or [o.held for o in x.outputs] != [o.held for o in y.outputs]:
             return f"{x.name} is {y.name}"
