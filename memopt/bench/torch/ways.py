@@ -1,4 +1,4 @@
-"""Ways to run a training step of one module, and what one step of each takes: bytes, floating-point operations, processor time."""
+"""Ways to run a training step of one module, and the memory, floating-point operations and CPU time of each."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The arena: the memory file in which tensors travel between this process and its service.
+"""The arena: the memory file through which tensors are passed between this process and its service.
 
-It is made by this process, which alone says what lies where in it. On Linux it is a file of memfd_create, sealed against
-shrinking, that has no name and is gone with the two processes; elsewhere a file in a private folder, unlinked at once.
-It begins with no bytes and grows as blocks are asked for.
+This process creates it and allocates all blocks in it. On Linux it is a file of memfd_create, sealed against
+shrinking, without a name, that disappears with the two processes; elsewhere a file in a private folder, unlinked at once.
+It begins empty and grows as blocks are allocated.
 
-A block's bytes are used again when the block and every view of it are gone, whoever holds them: arrays and tensors over
+A block's bytes are reused when the block and all views of it have been freed: arrays and tensors over
 the arena never show another block's bytes. A forked child sees its parent's blocks as they were, and writes to pages
 of its own.
 """
@@ -45,7 +45,7 @@ _MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}  # the system call, for a Python
 
 
 class Block:
-    """A part of the arena. Its bytes are free when it and all its views are gone; free() lets go of it before."""
+    """A part of the arena. Its bytes are free when it and all its views are collected; free() frees it earlier."""
 
     __slots__ = ("__weakref__", "_owner", "address", "nbytes", "offset")
 
@@ -82,13 +82,13 @@ class Block:
         return torch.frombuffer(self.view, dtype=dtype, count=count).view(tuple(shape))
 
     def span(self, nbytes: int | None = None) -> Any:
-        """It, or its first bytes, as the service is told of it."""
+        """The span of it, or of its first bytes, for messages."""
         from . import _messages
 
         return _messages.Span(offset=self.offset, bytes=self.nbytes if nbytes is None else nbytes)
 
     def free(self) -> None:
-        """Lets go of it. Views that others still hold stay as they are."""
+        """Frees the block. Existing views stay valid."""
         self._owner = None
 
 
@@ -130,7 +130,7 @@ class Arena:
             return self._size - sum(n for _, n in self._free)
 
     def alloc(self, nbytes: int) -> Block:
-        """A new block; its bytes are whatever they were."""
+        """A new block of uninitialized bytes."""
         if nbytes < 0:
             raise ValueError(f"a block of {nbytes} bytes")
         if nbytes == 0:
@@ -156,7 +156,7 @@ class Arena:
         return Block(owner, offset, nbytes)
 
     def find(self, address: int, nbytes: int) -> int | None:
-        """Where in the file the bytes at an address of this process lie, if they do."""
+        """The offset in the file of an address of this process, if it is in the arena."""
         for stretch in self._stretches:
             if stretch.address <= address and address + nbytes <= stretch.address + stretch.nbytes:
                 return None if self._closed else stretch.offset + address - stretch.address
@@ -214,7 +214,7 @@ class Arena:
         threading.Thread(target=_advise, args=(address, more, _MADV_POPULATE_WRITE), name="memopt-arena", daemon=True).start()
 
     def _leave(self) -> None:
-        """In a forked child: maps the pages anew, so that what is written there stays here."""
+        """In a forked child: maps private pages, so that writes are not seen by the parent and the service."""
         self._closed = True
         self._lock = threading.Lock()
         for stretch in self._stretches:
@@ -271,7 +271,7 @@ _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def _map(address: int, nbytes: int, flags: int, fd: int, offset: int) -> int:
-    """As the module mmap does it, but with flags that it has not and without a descriptor for each stretch."""
+    """Like mmap.mmap, but with flags that it lacks, and without a descriptor for each mapping."""
     mapped = _libc.mmap(address, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, offset)
     if mapped is None or mapped == ctypes.c_void_p(-1).value:
         code = ctypes.get_errno()
@@ -280,7 +280,7 @@ def _map(address: int, nbytes: int, flags: int, fd: int, offset: int) -> int:
 
 
 def _advise(address: int, nbytes: int, advice: int) -> None:
-    """Has Linux find pages, which it would else do at their first use, or take them back. An old one that cannot does nothing."""
+    """Lets Linux populate pages before their first use, or free them. Old kernels without this do nothing."""
     if sys.platform == "linux":
         _libc.madvise(address, nbytes, advice)
 

@@ -1,4 +1,4 @@
-"""What `python -m memopt doctor` looks at beyond what the binary can see: this Python, its packages, and the way to the service."""
+"""The checks of `python -m memopt doctor` that the binary cannot make: this Python, its packages, and the way to the service."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _service(binary: str) -> list[Finding]:
 
 
 def _arena() -> Finding:
-    """Whether tensors can go to the service: in memory that both map and neither can shrink."""
+    """Whether tensors can be passed to the service in memory that both map and neither can shrink."""
     from . import _arena as arena
 
     try:

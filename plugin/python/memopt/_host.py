@@ -1,4 +1,4 @@
-"""Starts the memopt service, talks to it, ends it: a synchronous go-plugin host on grpcio.
+"""Starts, calls and ends the memopt service: a synchronous go-plugin host on grpcio.
 
 One Host is one process of the service, owned by the process that made it. It is not inherited through fork: a child's
 bytes on the parent's connection would break it, so a child that calls memopt gets a service of its own.
@@ -57,7 +57,7 @@ class Host:
             raise
 
     def call(self, method: str, request: Any, timeout: float | None, begun: Callable[[Any], None] | None = None) -> Any:
-        """Calls a method of the service that gives one answer; any failure is a MemoptError. begun is given the call, to cancel it."""
+        """Calls a unary method of the service; any failure is a MemoptError. begun is called with the call, to cancel it."""
         import grpc
 
         if os.getpid() != self._owner:
@@ -93,7 +93,7 @@ class Host:
             raise MemoptError(f"the memopt service was closed during a call ({e})", code="CANCELLED", binary=self.binary) from None
 
     def progress(self, job: str, ended: threading.Event) -> Iterator[tuple[str, float]]:
-        """What the call with a job's name does at the moment, whenever that changes, until ended or its end."""
+        """Yields the progress of the call with a job's name whenever it changes, until ended is set or the call ends."""
         import grpc
 
         from . import _messages
@@ -122,7 +122,7 @@ class Host:
         return self._folder
 
     def close(self) -> None:
-        """Ends the service and removes its folder. Nothing happens in a process that does not own it."""
+        """Ends the service and removes its folder. Does nothing in a process that does not own it."""
         if os.getpid() != self._owner:
             return
         process, channel = self._process, self._channel
@@ -182,7 +182,7 @@ class Host:
         self.info = self.call("Info", _messages.InfoRequest(), timeout)
 
     def _client_certificate(self, timeout: float) -> tuple[str, str]:
-        """The binary makes the key pair, so that this package needs no cryptography library; it never touches a disk."""
+        """Lets the binary make the key pair, so that this package needs no cryptography library; it is never written to disk."""
         try:
             made = subprocess.run(
                 [self.binary, "serve", "--gencert"], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout
@@ -275,7 +275,7 @@ class Host:
                 _log.getChild("plugin").log(level, "%s", text)
 
     def _ended(self, wait: float) -> int | None:
-        """How the service ended, waiting a moment for it and for its last words."""
+        """The error that the service has ended, after waiting a moment for its exit and its output."""
         assert self._process is not None
         try:
             code = self._process.wait(wait)

@@ -1,4 +1,4 @@
-"""Work space, lives and the peak of a recorded step, from the allocator's events."""
+"""Work space, live ranges and the peak of a recorded step, from the allocator's events."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ class _Lifetimes:
         return self.allocations[bisect.bisect_left(self.births, begin) : bisect.bisect_right(self.births, end)]
 
     def _allocation(self, value: Value) -> Allocation | None:
-        """Where a value lies: what was at its address when it was made, or first seen."""
+        """The allocation of a value: the one at its address when it was made or first seen."""
         begin, end = self.calls.get(value.call, (self.backward[1], self.backward[1]))
         found = self.at.get(value.address, [])
         i = bisect.bisect_right([a.born for a in found], end) - 1
         return found[i] if i >= 0 and found[i].died > begin else None
 
     def _unseen(self) -> set[int]:
-        """What was made where nobody looked becomes operators of which only the bytes are known: one between the passes,
-        where the loss is, and one within them for all that was made without anything older being freed meanwhile."""
+        """Turns allocations outside recorded operators into operators with known bytes only: one between the passes,
+        for the loss, and within them one for each run of allocations in which no older one is freed."""
         marks: list[tuple[int, int, int, Allocation | None]] = [(begin, 2, end, None) for begin, end in [*self.calls.values(), *self.nodes]]
         for a in self._born(self.forward[0], self.backward[1]):
             marks += [(a.born, 0, 0, a), (a.died, 1, 0, a)]
@@ -154,11 +154,11 @@ class _Lifetimes:
         return self.forward[1] <= time < self.backward[0]
 
     def _time(self, op: Op) -> int:
-        """When an operator began: where its last call was; a backward node where its first was."""
+        """The time of an operator: of its last call, for a backward node of its first."""
         return op.time or self.calls[op.calls[0] if op.backward else op.calls[-1]][0]
 
     def _hold(self, placed: list[Op]) -> None:
-        """Until when the first bytes of each value live whatever a plan drops."""
+        """The time until which the first bytes of each value live whatever a plan drops."""
         r = self.r
         place = {op: i for i, op in enumerate(r.ops)}
         end_of_forward = max((i for i, op in enumerate(r.ops) if not op.backward), default=0)

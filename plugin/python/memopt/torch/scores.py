@@ -1,8 +1,8 @@
-"""Losses in chunks for models as they are: the scores of the last linear layer stand for themselves until the loss asks.
+"""Chunked losses for unchanged models: the scores of the last linear layer are computed only by the loss.
 
-For the forward pass that layer returns a Scores: a tensor by shape and type, without bytes, which remembers what the layer would have multiplied.
-Views of it are Scores again. The cross entropy of one is made in chunks of rows (cross_entropy.py), inside the model or behind it.
-Anything else that is done to scores before the loss is refused; whoever looks at them after the step gets the real ones, made then.
+In the forward pass that layer returns a Scores: a tensor without bytes, with shape and type, that holds the layer's operands.
+Views of it are Scores, too. Its cross entropy is computed in chunks of rows (cross_entropy.py), inside or outside the model.
+Other operations on scores before the loss raise; accessing them after the step computes the real ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .step import Loss, state_kept
 
 
 class Scores(Unmade):
-    """linear(hidden, weight, bias), not made yet."""
+    """linear(hidden, weight, bias), not computed yet."""
 
     hidden: Tensor
     layer: Layer
@@ -42,7 +42,7 @@ class Scores(Unmade):
         return made
 
     def make(self) -> Tensor:
-        """The scores themselves."""
+        """Computes the scores."""
         if self.whole is None:
             self._check()
             m = self.layer.module
@@ -162,7 +162,7 @@ _CASTS = {"float": torch.float32, "double": torch.float64, "half": torch.float16
 def _cross_entropy(
     input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0
 ) -> Tensor | None:
-    """The signature of torch.nn.functional.cross_entropy; None where the scores themselves are needed."""
+    """Parses a call of torch.nn.functional.cross_entropy; None if the scores themselves are needed."""
     if not isinstance(target, Tensor) or target.is_floating_point() or isinstance(target, Scores):
         return None
     if not input.moved and input.ndim > 2 or input.whole is not None:
@@ -223,7 +223,7 @@ class Chunks:
         self.last: Layer | None = None
 
     def around(self, model: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """The forward pass with its loss in chunks; the layer is looked for in the first call."""
+        """Runs the forward pass with its loss in chunks; the first call finds the layer."""
 
         @functools.wraps(forward)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -252,7 +252,7 @@ class Chunks:
             raise ValueError(f"loss_chunks: {_NOT_FOUND.format(self.last.name)}; {_INSTEAD}")
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:
-        """Looks for the linear layer whose scores the loss reads, in a pass without gradients."""
+        """Finds the linear layer whose scores the loss reads, in a pass without gradients."""
         layers = []
         found: str | None = None
         with state_kept(model), torch.no_grad():

@@ -1,4 +1,4 @@
-"""What the plan of a module's step in the service promises, and what was measured there."""
+"""The report of a module's step in the service: promised and measured memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..report import Report, show_bytes
 
 @dataclass
 class ServedReport:
-    """The plan for one batch's shapes, and the steps that were run under it. Peaks and the floor are bytes of the service's device."""
+    """The plan for one batch's shapes, and the steps run under it. Peaks and the floor are bytes on the service's device."""
 
     device: str
     plan: Report = field(repr=False)

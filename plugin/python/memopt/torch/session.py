@@ -1,4 +1,4 @@
-"""A training step that the service holds open: its file, its plans by shapes, and where its tensors lie in the arena."""
+"""A training step open in the service: its file, its plans by shapes, and the places of its tensors in the arena."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PART = 64 << 20  # bytes that are copied at a time to or from a service that ke
 
 
 class Stepped(NamedTuple):
-    """What a step, or half of one, took."""
+    """The time and memory of a step, or of half of one."""
 
     run: int
     seconds: float
@@ -67,17 +67,17 @@ class Binding:
 
 
 class Look(Protocol):
-    """Somebody who wants to know more of the first plan of a session."""
+    """A request for additional output about the first plan of a session."""
 
     def request(self) -> dict[str, Any]:
         """Fields of the request for a plan: show, save_before, save_after."""
 
     def told(self, shown: str, warnings: Sequence[str]) -> None:
-        """Takes what is shown, and what is warned of."""
+        """Receives the output and the warnings."""
 
 
 class Session:
-    """One open session. It belongs to the process that made it, and ends with the service; who calls it then opens another."""
+    """One open session. It belongs to the process that opened it, and ends with the service; callers then open another."""
 
     def __init__(self, exported: Exported, mode: str, settings: Mapping[str, str], grads: Sequence[str] = (), look: Look | None = None) -> None:
         self.exported = exported
@@ -113,7 +113,7 @@ class Session:
         return os.getpid() == self._process and self._host.alive()
 
     def close(self) -> None:
-        """Ends it, and gives back its memory."""
+        """Closes it, and frees its memory."""
         self._bindings.clear()
         self._places.clear()
         self._end()
@@ -148,7 +148,7 @@ class Session:
             return binding
 
     def _place(self, index: int, t: Any) -> Tensor:
-        """Gives a tensor of a binding its place; what is kept, and gradients of what is kept, have one for all bindings."""
+        """Allocates a tensor of a binding; kept tensors and their gradients share one place among all bindings."""
         role, dtype, shape = str(t.role), _BY_NAME[t.type], tuple(t.shape)
         shared = role in _KEPT or role == "grad" and t.name in self.exported.parameters
         place = self._places.get((role, t.name)) if shared else None
@@ -169,7 +169,7 @@ class Session:
         return role == "input" or role == "output" and name.removesuffix(NEXT) in self.exported.updated
 
     def bring(self, binding: Binding, inputs: Mapping[str, torch.Tensor], instead: Mapping[str, torch.Tensor]) -> list[int]:
-        """Copies a batch to the arena, and what the module keeps if it has changed, or others instead. Returns the places of that."""
+        """Copies a batch to the arena, and kept tensors (or replacements) that have changed. Returns the indices of those."""
         self.put(binding, inputs)
         changed = []
         held: dict[str, torch.Tensor] = {**self.exported.parameters, **self.exported.buffers, **instead}
@@ -185,7 +185,7 @@ class Session:
             binding.of("input")[name].view.copy_(t.detach())
 
     def _renew(self, name: str, now: torch.Tensor, view: torch.Tensor) -> bool:
-        """Copies what is kept, if it is not what lies there. Writing through .data changes no version, so bits are compared."""
+        """Copies a kept tensor if its content in the arena differs. Writing through .data does not change the version, so bits are compared."""
         mark = now.data_ptr(), now._version
         if self._seen.get(name) == mark and now.device.type == "cpu" and _same_bits(now, view):
             return False
@@ -194,15 +194,15 @@ class Session:
         return True
 
     def knows(self, name: str, now: torch.Tensor) -> None:
-        """Says that what is kept under a name is, as it is now, what lies in the arena."""
+        """Notes that a kept tensor equals its content in the arena."""
         self._seen[name] = now.data_ptr(), now._version
 
     def has(self, name: str, now: torch.Tensor) -> bool:
-        """Whether what is kept under a name was not written anew, as far as its version tells."""
+        """Whether a kept tensor is unchanged, according to its version."""
         return self._seen.get(name) == (now.data_ptr(), now._version)
 
     def forget(self, name: str) -> None:
-        """Says that what is kept under a name is not what lies in the arena."""
+        """Notes that a kept tensor differs from its content in the arena."""
         self._seen.pop(name, None)
 
     def step(self, method: str, binding: Binding, **fields: Any) -> Stepped:
@@ -213,7 +213,7 @@ class Session:
         return Stepped(int(r.run), float(r.seconds), int(r.peak), float(r.loss))
 
     def sync(self, tensors: Mapping[str, torch.Tensor], to_service: bool) -> None:
-        """Copies tensors that the service holds by name, to it or into those that are given; some at a time, for the sake of the arena."""
+        """Copies tensors of the service by name, to it or into given ones; in groups, to limit the arena."""
         part: dict[str, torch.Tensor] = {}
         left = _PART
         for name, t in tensors.items():

@@ -1,4 +1,4 @@
-"""What stands in the place of a gradient that the optimizer has taken in the backward pass."""
+"""The placeholder of a gradient that the optimizer has used in the backward pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WHY = (
 
 
 class Spent(Tensor):
-    """Stands for a gradient that was used and freed. It has no bytes."""
+    """The placeholder of a gradient that was used and freed. It has no bytes."""
 
     digest: str | None
 
@@ -51,5 +51,5 @@ _HARMLESS = {"shape", "dtype", "device", "layout", "requires_grad", "grad_fn", "
 
 
 def gradient(p: Tensor) -> Tensor | None:
-    """A parameter's gradient, if it is there."""
+    """A parameter's gradient, if it exists."""
     return None if isinstance(p.grad, Spent) else p.grad

@@ -1,4 +1,4 @@
-"""What stands in for the forward of a module that is compiled, and which modules are to be."""
+"""The replacement of a compiled module's forward, and the choice of modules to compile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StandIn:
 
 
 def standing(model: torch.nn.Module) -> StandIn | None:
-    """Ours, also where somebody, as Accelerate does, has put a forward around it."""
+    """Our stand-in of a module, also if it is wrapped by another forward, as Accelerate does."""
     forward = model.__dict__.get("forward")
     while forward is not None and not isinstance(forward, StandIn):
         forward = getattr(forward, "__wrapped__", None)
@@ -39,12 +39,12 @@ def standing(model: torch.nn.Module) -> StandIn | None:
 
 
 def torch_compiled(module: torch.nn.Module) -> bool:
-    """Whether torch.compile(module) made a module, or module.compile() was called for it."""
+    """Whether a module comes from torch.compile(module), or had module.compile() called."""
     return "_orig_mod" in module._modules and hasattr(module, "dynamo_ctx") or module.__dict__.get("_compiled_call_impl") is not None
 
 
 def form_of(model: torch.nn.Module, mode: str) -> str:
-    """Eager or compiled: what the mode says, or what was done to the module."""
+    """Eager or compiled, by the mode or by the state of the module."""
     if mode not in ("auto", "eager", "compile", "aot_eager"):
         raise ValueError(f"mode is {mode!r}; there are 'auto', 'eager', 'compile' and 'aot_eager'")
     if mode not in ("auto", "eager"):

@@ -1,4 +1,4 @@
-"""One training step of a module: its loss, and the module's state kept around it."""
+"""One training step of a module: its loss, and saving and restoring of the module's state."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
 
 
 def through(model: torch.nn.Module, forward: Callable[..., Any], around: Callable[[Callable[[], Any]], Any], args: Any, kwargs: Any) -> Any:
-    """Calls a module with its hooks, and with something around a forward pass that stands in for its own."""
+    """Calls a module with its hooks, and with a context manager around its forward pass."""
 
     def instead(*args: Any, **kwargs: Any) -> Any:
         return around(functools.partial(forward, *args, **kwargs))
@@ -80,13 +80,13 @@ _here = threading.local()
 
 
 def rehearsing() -> bool:
-    """Whether what a step changes will be put back."""
+    """Whether the changes of a step will be undone."""
     return getattr(_here, "rehearsing", False)
 
 
 @contextlib.contextmanager
 def training_mode(model: torch.nn.Module) -> Iterator[None]:
-    """Has a module that is in evaluation mode train, and then be as it was. One in training mode may have parts that are not."""
+    """Sets a module in evaluation mode to training mode, and restores it. A module in training mode may have parts that are not."""
     modes = [] if model.training else [(m, m.training) for m in model.modules()]
     if modes:
         model.train()
@@ -99,7 +99,7 @@ def training_mode(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def state_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Puts back what a step changes: buffers, gradients, the random state, the mode, which is training within. Nothing is in earnest."""
+    """Restores what a trial step changes: buffers, gradients, the random state, and the mode, which is training within."""
     buffers = [(b, b.detach().clone()) for b in model.buffers()]
     grads = [(p, p.grad) for p in model.parameters()]
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
@@ -122,7 +122,7 @@ def state_kept(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gradients_kept(inputs: Any) -> Iterator[None]:
-    """Puts back the gradients of a sample's tensors."""
+    """Restores the gradients of a sample's tensors."""
     leaves = [t for t in tensors(inputs) if t.requires_grad and t.is_leaf]
     before = [t.grad for t in leaves]
     for t in leaves:

@@ -1,4 +1,4 @@
-"""What PyTorch's ONNX exporter writes differently for training: operators that it takes for those of inference, or for nothing.
+"""Translations for PyTorch's ONNX exporter of operators that it exports wrongly for training.
 
 Its own translations normalize by stored statistics also in training, and lose that no gradient goes through detach().
 """

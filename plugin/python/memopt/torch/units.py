@@ -1,11 +1,11 @@
-"""Modules whose parameters FSDP2 shards: they are whole only while their unit is gathered.
+"""Modules whose parameters FSDP2 shards: they are complete only while their unit is gathered.
 
 Between the forward pass and its turn in the backward pass a unit's parameters have no bytes. So
 
-* what FSDP2 runs on its own (gathering, reducing, casts of shards) is neither recorded nor run again: its bytes are those
-  of operators that nobody saw;
-* an operator that reads a unit's parameters runs again only while they are there: what is read from outside that time and
-  could only be made within it is kept.
+* FSDP2's own operators (gathering, reducing, casts of shards) are neither recorded nor recomputed: their bytes are those
+  of unrecorded operators;
+* an operator that reads a unit's parameters is recomputed only while they are gathered: a value that is read outside that time and
+  could only be recomputed within it is kept.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _UNIT = "_memopt_unit"
 
 
 class Watcher(Protocol):
-    """Who wants to know what FSDP2 does."""
+    """Receives notifications of FSDP2's actions."""
 
     aside: int  # above 0, what runs is FSDP2's own
 
     def turned(self, unit: Unit) -> None:
-        """A unit was gathered or sharded."""
+        """Called when a unit is gathered or sharded."""
 
     def follow(self, t: torch.Tensor) -> None:
-        """A buffer for a collective was allocated, which may be freed by another thread."""
+        """Called when a buffer for a collective is allocated, which another thread may free."""
 
 
 class Unit:
@@ -72,16 +72,16 @@ class Unit:
         return call
 
     def watched(self, watcher: Watcher | None) -> None:
-        """Has a watcher told from now on."""
+        """Registers a watcher."""
         self.watcher, self.told = watcher, self.gathered
 
     @property
     def gathered(self) -> bool:
-        """Whether the parameters are whole."""
+        """Whether the parameters are gathered."""
         return bool(self.group.is_unsharded)
 
     def buffers(self) -> Iterator[torch.Tensor]:
-        """Tensors for collectives that are there now."""
+        """The tensors for collectives that exist now."""
         shared = getattr(self.group, "comm_ctx", None)
         scattered = getattr(shared, "reduce_scatter_states", None) or [getattr(shared, "reduce_scatter_state", None)]
         gathered = [self.group._all_gather_result, getattr(getattr(shared, "all_gather_state", None), "all_gather_result", None)]
@@ -99,7 +99,7 @@ class Unit:
 
     @property
     def parameters(self) -> list[torch.Tensor]:
-        """The parameters as operators read them, once they were gathered."""
+        """The gathered parameters, as operators read them."""
         return [local(p._unsharded_param) for p in self.group.fsdp_params if hasattr(p, "_unsharded_param")]
 
     @property
@@ -109,12 +109,12 @@ class Unit:
 
     @property
     def modes(self) -> tuple[Any, ...]:
-        """What its users can set from step to step, on which the bytes of a step depend."""
+        """The settings that may change between steps and that its bytes depend on."""
         g = self.group
         return tuple(getattr(g, name, None) for name in ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "_reshard_after_forward"))
 
     def check(self, what: str) -> None:
-        """Raises where an operator would read parameters that have no bytes."""
+        """Raises if an operator would read parameters without bytes."""
         if not self.gathered:
             raise RuntimeError(
                 f"memopt: {what} would run again while the parameters of {self.name or 'the root'} are sharded; "
@@ -143,7 +143,7 @@ def units_of(model: torch.nn.Module) -> list[Unit]:
 
 
 def parameters_of(model: torch.nn.Module, units: Iterable[Unit]) -> list[torch.nn.Parameter]:
-    """The parameters that have gradients: of units the shards, also while they are whole."""
+    """The parameters that have gradients: for units the shards, also while the unit is gathered."""
     both = [p for unit in units for p in unit.group.fsdp_params]
     shards = [p.sharded_param for p in both]
     known = {id(p) for p in [*shards, *(getattr(p, "_unsharded_param", None) for p in both)]}
@@ -151,7 +151,7 @@ def parameters_of(model: torch.nn.Module, units: Iterable[Unit]) -> list[torch.n
 
 
 def release(model: torch.nn.Module) -> None:
-    """Gives the groups of parameters their own methods back."""
+    """Restores the methods of groups of parameters."""
     for unit in units_of(model):
         for method in (*_METHODS, _UNIT):
             unit.group.__dict__.pop(method, None)
@@ -192,7 +192,7 @@ def unit_modules(model: torch.nn.Module) -> set[torch.nn.Module]:
 
 
 def pin(r: Recorder) -> None:
-    """Has kept what could not be made again where it is needed."""
+    """Marks values to be kept that could not be recomputed where they are needed."""
     if not r.windows.units:
         return
     readers: dict[Value, list[Op]] = {}

@@ -1,4 +1,4 @@
-"""A step recorded within a limit: where keeping everything would take more, saved tensors are dropped while it runs.
+"""A step recorded within a limit: saved tensors are dropped as it runs if keeping everything would exceed the limit.
 
 Without a plan, the inputs and outputs of blocks stay (the modules in the outermost ModuleList, ModuleDict or
 Sequential), and so do results of operators that cannot run again. What is asked for in between is made from these when
@@ -37,7 +37,7 @@ def blocks_of(model: torch.nn.Module) -> set[torch.nn.Module]:
 
 
 class Packed:
-    """What autograd holds of a saved tensor: a tensor, or how to view the value once it is made again."""
+    """Autograd's handle of a saved tensor: a tensor, or how to view the value after its recomputation."""
 
     __slots__ = ("__weakref__", "gathered", "graph", "save", "tensor", "version", "view", "writes")
 
@@ -55,7 +55,7 @@ class Packed:
 
 
 class Within:
-    """Keeps a recorder below a limit where that is possible."""
+    """Keeps a recorder below a limit if possible."""
 
     def __init__(self, recorder: Recorder, limit: int, wrong: Callable[[Op], None] | None) -> None:
         self.r = recorder
@@ -78,7 +78,7 @@ class Within:
         self.current = -1
 
     def end(self) -> None:
-        """Lets go of all tensors."""
+        """Releases all tensors."""
         for held in (self.calls, self.storages, self.kept, self.packed, self.made):
             held.clear()
         self.__dict__.pop("r", None)
@@ -111,7 +111,7 @@ class Within:
                             self.kept[out.number] = self.again(out.number)
 
     def after(self, op: Op) -> None:
-        """Drops what can be made again, where the limit is passed."""
+        """Drops values that can be recomputed, if the limit is exceeded."""
         if op.once:
             for value in op.outputs:
                 self.pin(value)
@@ -159,7 +159,7 @@ class Within:
         packed.view, packed.tensor = View(tensor), None
 
     def _can_make(self, value: Value) -> bool:
-        """Whether a value can be made again: so can all that it is made from, or it stays."""
+        """Whether a value can be recomputed: all of its inputs are kept or can be recomputed."""
         number, op = value.number, value.maker
         if number in self.kept or op is None:
             return True
@@ -168,7 +168,7 @@ class Within:
         return self.can[number]
 
     def _needs(self, value: Value) -> frozenset[Unit]:
-        """The units that must be gathered where a value is made again."""
+        """The units that must be gathered to recompute a value."""
         if value in self.r.sharded:
             return frozenset((self.r.sharded[value],))
         if not self.r.sharded or value.maker is None or value.number in self.kept:
@@ -191,7 +191,7 @@ class Within:
         return packed.view.of(storage)
 
     def again(self, number: int) -> torch.UntypedStorage:
-        """A value's storage: kept, alive by chance, or made again."""
+        """A value's storage: kept, still alive, or recomputed."""
         known = self.kept.get(number) or self.made.get(number)
         if known is None and number in self.storages and number not in self.bits:
             known = referred(self.storages[number])

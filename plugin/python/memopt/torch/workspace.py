@@ -1,6 +1,6 @@
 """Work space of operators: bytes that they hold while they run, beyond their results.
 
-Graphs do not say it. It is fixed by the operator, the shapes and strides of its operands, and the number of threads; so
+Graphs do not contain it. It is determined by the operator, the shapes and strides of its operands, and the number of threads; so
 each operator is run once for each of these, alone, on operands of zeros, and the allocator's events are read.
 """
 
@@ -24,7 +24,7 @@ _RUN = "memopt work "
 
 
 def fill(ops: Iterable[Op]) -> None:
-    """Measures the work space of operators that were not met before, and fills it in."""
+    """Measures the work space of new operators, and fills it in."""
     wanted: dict[Any, Op] = {}
     signed = [(op, _signature(op.node)) for op in ops if _measurable(op)]
     for op, key in signed:
@@ -120,7 +120,7 @@ def _plain(x: Any) -> Any:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Real tensors, no gradients, no autocast, and the random state put back."""
+    """A context with real tensors, without gradients and autocast, that restores the random state."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with unset_fake_temporarily(), _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast(), torch.random.fork_rng(devices=devices):
         yield

@@ -1,4 +1,4 @@
-"""What trainers put around modules and optimizers, taken off."""
+"""Unwraps modules and optimizers from the wrappers of trainers."""
 
 from __future__ import annotations
 
