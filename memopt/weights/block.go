@@ -26,9 +26,8 @@ var kindNames = [kinds]string{"mapped", "heap", "device", "zero"}
 // String returns the word for the kind: mapped, heap, device or zero.
 func (k Kind) String() string { return kindNames[k] }
 
-// Block is bytes with an owner and a count of uses. It starts with one use; the
-// Drop of the last gives the bytes back, and touching it after that is a
-// mistake that panics.
+// Block is reference-counted bytes. It starts with one use; dropping the last use
+// frees the bytes, and using the block after that panics.
 type Block struct {
 	kind   Kind
 	length int64
@@ -43,14 +42,14 @@ type Block struct {
 	aligned []byte // heap copy made by Aligned
 }
 
-// newBlock gives b its first use and enters it in the books.
+// newBlock adds the first use of b and counts it in the statistics.
 func newBlock(b *Block) *Block {
 	b.uses = 1
 	countBlocks(1)
 	return b
 }
 
-// Heap returns a block that owns b. The caller gives b away: it must not write to it any more.
+// Heap returns a block that owns b. The caller must not write to b any more.
 func Heap(b []byte) *Block {
 	hold(KindHeap, int64(len(b)))
 	return newBlock(&Block{kind: KindHeap, length: int64(len(b)), data: b})
@@ -89,7 +88,7 @@ func (b *Block) Retain() {
 	b.uses++
 }
 
-// Drop ends a use; the last one gives the bytes back. A drop too many panics.
+// Drop ends a use; the last one frees the bytes. A further one panics.
 func (b *Block) Drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,9 +122,9 @@ func (b *Block) Drop() {
 	}
 }
 
-// Bytes returns a view for reading, good until the last Drop. The view of a
-// mapped block is the file's pages; that of zeros is one shared page of them, seen
-// many times over. Bytes on a device cannot be read from here and give an error.
+// Bytes returns a view for reading, valid until the last Drop. The view of a
+// mapped block is the file's pages; that of zeros is one shared page, mapped
+// many times. For bytes on a device it returns an error.
 func (b *Block) Bytes() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,9 +132,9 @@ func (b *Block) Bytes() ([]byte, error) {
 	return b.view()
 }
 
-// Aligned returns a view whose address is a multiple of align, a power of two.
-// Bytes that lie so already come back as they are, with true; others are copied to the heap once,
-// counted as CopiedUnaligned, and the copy is kept until the last Drop.
+// Aligned returns a view whose address is a multiple of align, a power of two, and whether
+// it is the block's own. Unaligned bytes are copied to the heap once, counted as
+// CopiedUnaligned, and the copy is kept until the last Drop.
 func (b *Block) Aligned(align int) ([]byte, bool, error) {
 	if align <= 0 || align&(align-1) != 0 {
 		panic(fmt.Sprintf("weights: alignment %d is not a power of two", align))
@@ -160,8 +159,8 @@ func (b *Block) Aligned(align int) ([]byte, bool, error) {
 	}
 	fresh := room[skip:][:len(data)]
 	copy(fresh, data)
-	// An earlier, less aligned copy may still be in a reader's hands; it leaves the
-	// books here and the heap when they let go.
+	// A reader may still have an earlier, less aligned copy. It is no longer counted,
+	// and the garbage collector frees it.
 	hold(KindHeap, int64(cap(fresh)-cap(b.aligned)))
 	countUnaligned(int64(len(data)))
 	b.aligned = fresh
@@ -182,8 +181,8 @@ func (b *Block) CopyTo(dst []byte) error {
 	return err
 }
 
-// ReadAt fills p from offset off, as io.ReaderAt says. It is how a block larger
-// than a staging buffer is read in slices, and it never touches memory for zeros.
+// ReadAt implements io.ReaderAt, to copy a block in pieces of a staging buffer's
+// size. For zeros it reads no memory.
 func (b *Block) ReadAt(p []byte, off int64) (int, error) {
 	data, err := b.source()
 	switch {
@@ -217,9 +216,9 @@ func (b *Block) source() ([]byte, error) {
 	return b.view()
 }
 
-// ReleasePages tells the system that the block's pages have been read for now, so
-// that a file read from end to end never piles up in memory. The bytes stay
-// readable: they come back from the file. For other kinds it does nothing.
+// ReleasePages tells the system that it may drop the block's pages, so that reading a
+// whole file does not fill memory. The bytes stay readable: they are read from the file
+// again. For other kinds it does nothing.
 func (b *Block) ReleasePages() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -229,7 +228,7 @@ func (b *Block) ReleasePages() {
 	}
 }
 
-// view returns the bytes, making those of a zero block on first sight. The lock is held.
+// view returns the bytes, mapping those of a zero block on first use. The lock must be held.
 func (b *Block) view() ([]byte, error) {
 	switch {
 	case b.kind == KindDevice:
@@ -252,8 +251,8 @@ func (b *Block) view() ([]byte, error) {
 	return b.data, nil
 }
 
-// maxHeapZeros bounds the zeros that are allocated where they cannot be mapped: a
-// length comes from a model file, and failing to allocate ends the process.
+// maxHeapZeros limits zeros that are allocated because they cannot be mapped: the
+// length comes from a model file, and running out of memory ends the process.
 const maxHeapZeros = 1 << 30
 
 // describe names the block in a message.
@@ -264,7 +263,7 @@ func (b *Block) describe() string {
 	return fmt.Sprintf("%d %s bytes", b.length, b.kind)
 }
 
-// mustLive panics when the last use is over.
+// mustLive panics if the last use was dropped.
 func (b *Block) mustLive(what string) {
 	if b.uses <= 0 {
 		panic("weights: " + what + " of " + b.describe() + " after its last Drop")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// changeTime is when the inode changed last, which no program can set back.
+// changeTime is the inode's ctime, which programs cannot set.
 func changeTime(info fs.FileInfo) time.Time {
 	if info == nil {
 		return time.Time{}

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// changeTime is not asked for here.
+// changeTime is unknown on this system.
 func changeTime(fs.FileInfo) time.Time { return time.Time{} }

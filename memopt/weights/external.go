@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// memoryNote is the location ONNX Runtime writes for bytes that are only in its
-// memory, with an address as the offset. In a file it points at nothing.
+// memoryNote is the location that ONNX Runtime writes for bytes in its memory, with an
+// address as the offset. In a file it is invalid.
 const memoryNote = "*/_ORT_MEM_ADDR_/*"
 
 // ExternalPath returns where the external data of the model at modelPath is, for
@@ -31,7 +31,7 @@ func ExternalPath(modelPath, location string) (string, error) {
 	case strings.ContainsRune(location, 0):
 		return fail("contains a NUL byte")
 	case location == memoryNote:
-		return fail("is a note about another process's memory: the model was saved without its weights, save it again from its source")
+		return fail("refers to another process's memory: the model was saved without its weights, save it again from its source")
 	case isAbsolute(location):
 		return fail("is absolute, need a path relative to the model's folder")
 	}
@@ -79,8 +79,8 @@ func ExternalPath(modelPath, location string) (string, error) {
 }
 
 // OpenExternal maps the external data of the model at modelPath, for a location as
-// it stands in the model. The file that is opened lies in one of the folders that
-// ExternalPath allows, whatever becomes of links and folders meanwhile.
+// it stands in the model. The opened file is in one of the folders that ExternalPath
+// allows, even if links and folders change meanwhile.
 func OpenExternal(modelPath, location string) (*File, error) {
 	path, err := ExternalPath(modelPath, location)
 	if err != nil {
@@ -97,7 +97,7 @@ func OpenExternal(modelPath, location string) (*File, error) {
 	return mapOpened(h, path, mapFile)
 }
 
-// openIn opens a file in a folder, which no link leads out of.
+// openIn opens a file in a folder and refuses links that leave it.
 func openIn(folder, name string) (*os.File, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -165,7 +165,7 @@ func cause(err error) error {
 	return err
 }
 
-// quote shows a location on one line however hostile it is.
+// quote prints any location on one line, shortened if it is long.
 func quote(s string) string {
 	const most = 120
 	if len(s) > most {

@@ -17,7 +17,7 @@ type ChangedError struct{ Path, How string }
 // Error names the file and what became of it.
 func (e *ChangedError) Error() string { return e.Path + ": " + e.How }
 
-// identity tells a file from another one, and from itself after a write.
+// identity is compared to detect that a file was replaced or modified.
 type identity struct {
 	info    fs.FileInfo
 	changed time.Time // of the inode; zero where the system does not tell it
@@ -25,11 +25,9 @@ type identity struct {
 
 func identityOf(info fs.FileInfo) identity { return identity{info, changeTime(info)} }
 
-// Unchanged compares the file that has f's name now with the one that was
-// opened: the same inode, length and times. Whoever makes something of a file's
-// bytes asks at the end of reading, before the result is used: a mapping shows
-// bytes as they are now, and those of a file that was written to meanwhile are
-// partly old and partly new.
+// Unchanged checks that the file with f's name still has the inode, length and times
+// of the one that was opened. Call it after reading and before using the results: a
+// mapping of a file that was modified meanwhile shows partly old and partly new bytes.
 func (f *File) Unchanged() error {
 	info, err := os.Stat(f.name)
 	now, was := identityOf(info), f.opened
@@ -46,7 +44,7 @@ func (f *File) Unchanged() error {
 	return nil
 }
 
-// Intact is Unchanged for those who go on with the mapping: another file in the place of f's, or none, is no matter to it.
+// Intact is Unchanged for callers that only use the mapping: it ignores that the file was replaced or removed.
 func (f *File) Intact() error {
 	info, err := os.Stat(f.name)
 	if err != nil || !os.SameFile(info, f.opened.info) {
@@ -55,7 +53,7 @@ func (f *File) Intact() error {
 	return f.Unchanged()
 }
 
-// Unchanged is that of the block's file; blocks of no file never change.
+// Unchanged checks the block's file; other blocks never change.
 func (b *Block) Unchanged() error {
 	if b.file == nil {
 		return nil
@@ -63,15 +61,14 @@ func (b *Block) Unchanged() error {
 	return b.file.Unchanged()
 }
 
-// Guard turns a page of a mapped file that cannot be had, because the file was
-// truncated or its file system fails, into the error of a function that reads
-// mapped bytes:
+// Guard turns a fault on a page of a mapped file that cannot be read, because the
+// file was truncated or its file system fails, into the error of a function:
 //
 //	func read() (err error) {
 //		defer weights.Guard(&err)()
 //
-// It covers the goroutine it is called on, and is deferred after what unmaps the
-// file, since an address says only of mapped files whose it is.
+// It covers the calling goroutine. Defer it after the call that unmaps the file, as the
+// file of an address is known only while it is mapped.
 func Guard(err *error) (end func()) {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -105,7 +102,7 @@ func Fault(recovered any) error {
 	return &ChangedError{f.name, fmt.Sprintf("the file system cannot read it at byte %d", at)}
 }
 
-// mappings are the files that are mapped now.
+// mappings lists the mapped files.
 var mappings struct {
 	sync.Mutex
 	files map[*File]bool

@@ -48,7 +48,7 @@ func openFile(path string, mapFile func(*os.File, int) ([]byte, error)) (*File, 
 // mapOpened maps a file that was opened, and closes it.
 func mapOpened(h *os.File, path string, mapFile func(*os.File, int) ([]byte, error)) (*File, error) {
 	defer h.Close()
-	// The name may lead elsewhere by now: the answer that counts is the handle's.
+	// Check the handle, as the name may be another file's by now.
 	info, err := h.Stat()
 	if err != nil {
 		return nil, pathError(path, err)
@@ -61,7 +61,7 @@ func mapOpened(h *os.File, path string, mapFile func(*os.File, int) ([]byte, err
 	}
 	f := &File{name: path, uses: 1, opened: identityOf(info)}
 	if info.Size() == 0 {
-		return f, nil // a mapping of no bytes is an error to the system, not to us
+		return f, nil // mmap refuses empty mappings
 	}
 	if f.data, err = mapFile(h, int(info.Size())); err == nil {
 		f.mapped = true
@@ -69,7 +69,7 @@ func mapOpened(h *os.File, path string, mapFile func(*os.File, int) ([]byte, err
 		hold(KindMapped, f.Size())
 		return f, nil
 	}
-	if outOfSpace(err) { // in the heap there is no more room than for the mapping
+	if outOfSpace(err) { // the heap would not have room either
 		return nil, fmt.Errorf("%s: its %d bytes cannot be mapped: %w; a limit of address space (ulimit -v) may be too low", path, info.Size(), err)
 	}
 	if f.data, err = readAll(h, info.Size()); err != nil {
@@ -80,8 +80,8 @@ func mapOpened(h *os.File, path string, mapFile func(*os.File, int) ([]byte, err
 	return f, nil
 }
 
-// readAll reads the size bytes of a file that could not be mapped. It grows with
-// what is really there: a size that the file does not honour costs nothing.
+// readAll reads a file that could not be mapped. It does not allocate size bytes
+// in advance, as the size may be wrong.
 func readAll(h *os.File, size int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(h, size))
 	if err != nil {
@@ -165,12 +165,12 @@ func (f *File) release() error {
 	return nil
 }
 
-// notRegular says what is at path instead of a file.
+// notRegular is the error that path is not a regular file.
 func notRegular(path string, mode fs.FileMode) error {
 	return fmt.Errorf("%s: is %s, need a regular file", path, modeName(mode))
 }
 
-// modeName names what a path is when it is not a file.
+// modeName names the type of a path other than a regular file.
 func modeName(mode fs.FileMode) string {
 	for _, m := range modeNames {
 		if mode&m.bit != 0 {
@@ -190,8 +190,7 @@ var modeNames = []struct {
 	{fs.ModeDevice, "a device"},
 }
 
-// pathError restates a failed system call without the call's name, which tells a
-// user nothing.
+// pathError removes the name of the system call from an error.
 func pathError(path string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -13,14 +13,14 @@ const openNonblock = 0
 // mapFile fails, and the caller reads the file into the heap and counts it.
 func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
 
-// outOfSpace is not known here.
+// outOfSpace is unknown on this system.
 func outOfSpace(error) bool { return false }
 
 // mapZeros fails, and the caller allocates the zeros and counts them.
 func mapZeros(int) ([]byte, error) { return nil, errors.ErrUnsupported }
 
-// unmap has nothing to give back.
+// unmap does nothing.
 func unmap([]byte) error { return nil }
 
-// dropPages has no pages to drop.
+// dropPages does nothing.
 func dropPages([]byte) {}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNonblock keeps an open from waiting should the path have become a pipe.
+// openNonblock prevents an open from blocking if the path has become a pipe.
 const openNonblock = unix.O_NONBLOCK
 
 // mapFile maps size bytes of h, privately and read-only, so that its pages stay
@@ -18,7 +18,7 @@ func mapFile(h *os.File, size int) ([]byte, error) {
 	return unix.Mmap(int(h.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE)
 }
 
-// outOfSpace is whether a mapping failed for want of memory or address space.
+// outOfSpace reports whether a mapping failed for lack of memory or address space.
 func outOfSpace(err error) bool { return err == unix.ENOMEM }
 
 // mapZeros maps n bytes that read as zero. Read-only anonymous pages all show the

@@ -15,7 +15,7 @@ type Stats struct {
 	CopiedUnmapped  int64 // bytes read into the heap since the start because mapping failed
 }
 
-// ledger is the one set of books, guarded by its lock.
+// ledger has the counters.
 var ledger struct {
 	sync.Mutex
 	held, high [kinds]int64
@@ -24,7 +24,7 @@ var ledger struct {
 	unaligned, unmapped int64
 }
 
-// Snapshot returns the books as they stand.
+// Snapshot returns the current statistics.
 func Snapshot() Stats {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -38,7 +38,7 @@ func Snapshot() Stats {
 	}
 }
 
-// hold enters n more bytes of a kind, or takes them out when n is negative.
+// hold counts n more bytes of a kind; n may be negative.
 func hold(k Kind, n int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -49,24 +49,24 @@ func hold(k Kind, n int64) {
 	}
 }
 
-// countBlocks enters n more blocks, or fewer when n is negative.
+// countBlocks counts n more blocks; n may be negative.
 func countBlocks(n int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
 	ledger.blocks += n
 }
 
-// CountUnaligned notes n bytes that somebody else copied because of their place in the file.
+// CountUnaligned counts n bytes that another package copied because they are unaligned in their file.
 func CountUnaligned(n int64) { countUnaligned(n) }
 
-// countUnaligned notes n bytes copied because of their place in the file.
+// countUnaligned counts n bytes copied because they are unaligned in their file.
 func countUnaligned(n int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
 	ledger.unaligned += n
 }
 
-// countUnmapped notes n bytes read because their file could not be mapped.
+// countUnmapped counts n bytes read because their file could not be mapped.
 func countUnmapped(n int64) {
 	ledger.Lock()
 	defer ledger.Unlock()

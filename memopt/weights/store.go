@@ -12,8 +12,8 @@ type Sum [sha256.Size]byte
 // SumOf is the hash of bytes.
 func SumOf(b []byte) Sum { return sha256.Sum256(b) }
 
-// Probe is a hash of the number of bytes and of a few of them, which costs no more for many than for few. Equal bytes have
-// equal probes; others may.
+// Probe is a hash of the length and of a sample of the bytes, in constant time. Equal bytes have equal probes, and
+// different bytes may.
 func Probe(b []byte) Sum {
 	const pieces, piece = 4, 256
 	h := sha256.New()
@@ -29,14 +29,14 @@ func Probe(b []byte) Sum {
 	return Sum(h.Sum(nil))
 }
 
-// Store holds what programs of one process have in common, by a hash of its contents: who comes second takes what is
-// there. It is gone with the last use. The zero value is an empty store.
+// Store shares things between the programs of a process, by a hash of their contents. A thing is freed with its last
+// use. The zero value is an empty store.
 type Store[T any] struct {
 	mu   sync.Mutex
 	held map[Sum][]*Shared[T]
 }
 
-// Shared is a use of something in a store.
+// Shared is a thing in a store.
 type Shared[T any] struct {
 	Value T
 	Bytes int64
@@ -46,8 +46,8 @@ type Shared[T any] struct {
 	free  func(T)
 }
 
-// Hold adds a use of what has the hash and, if same is given, passes it; else it makes it. free is called with the last
-// use. made says that it was not there.
+// Hold adds a use of the thing that has the hash and the size and passes same, if not nil, or else makes it. made
+// says that it was made. free is called at the last Drop.
 func (s *Store[T]) Hold(sum Sum, bytes int64, same func(T) bool, make func() (T, error), free func(T)) (x *Shared[T], made bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Store[T]) Hold(sum Sum, bytes int64, same func(T) bool, make func() (T,
 	return x, true, nil
 }
 
-// Users is how many hold it.
+// Users is the number of uses.
 func (x *Shared[T]) Users() int {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
@@ -85,7 +85,7 @@ func (x *Shared[T]) Drop() {
 		return
 	}
 	if x.users < 0 {
-		panic("weights: what is shared is dropped once too often")
+		panic("weights: Shared dropped more often than held")
 	}
 	list := s.held[x.sum]
 	for i, o := range list {
@@ -102,14 +102,14 @@ func (x *Shared[T]) Drop() {
 	}
 }
 
-// StoreStats are what a store holds now.
+// StoreStats describes the current contents of a store.
 type StoreStats struct {
 	Blocks int   `json:"blocks"`
-	Bytes  int64 `json:"bytes"`  // there are
-	Shared int64 `json:"shared"` // there would be more, if every use had its own
+	Bytes  int64 `json:"bytes"`
+	Shared int64 `json:"shared"` // bytes saved by sharing
 }
 
-// Stats are the store's now.
+// Stats returns the store's statistics.
 func (s *Store[T]) Stats() (t StoreStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
