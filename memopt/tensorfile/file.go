@@ -9,8 +9,8 @@ import (
 	"memopt/memopt/whole"
 )
 
-// read maps a file and has its bytes read. They are shown where they are as long as
-// the set is not closed.
+// read maps a file and parses it. Tensors are views of the mapping until the set is
+// closed.
 func read(path string, parse func([]byte) (*Set, error)) (s *Set, err error) {
 	f, err := weights.OpenFile(path)
 	if err != nil {
@@ -21,7 +21,7 @@ func read(path string, parse func([]byte) (*Set, error)) (s *Set, err error) {
 	switch now := f.Unchanged(); {
 	case now != nil:
 		err = now
-	case errors.As(err, &changed): // its pages cannot be had
+	case errors.As(err, &changed): // its pages cannot be read
 	case err != nil:
 		err = named(path, err)
 	}
@@ -38,8 +38,8 @@ func guarded(b []byte, parse func([]byte) (*Set, error)) (s *Set, err error) {
 	return parse(b)
 }
 
-// replace writes a file over what is at path. Numbers may come from a file that is
-// mapped: if that changes meanwhile, nothing is replaced.
+// replace writes a file and renames it to path. If a mapped file that it reads from
+// changes meanwhile, nothing is replaced.
 func replace(path string, write func(io.Writer) error) error {
 	err := whole.Write(path, func(w io.Writer) (err error) {
 		defer weights.Guard(&err)()
@@ -52,7 +52,7 @@ func replace(path string, write func(io.Writer) error) error {
 	return named(path, err)
 }
 
-// named gives an error the file's name.
+// named prefixes an error with the file's name.
 func named(path string, err error) error {
 	if err == nil {
 		return nil
@@ -60,7 +60,7 @@ func named(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// short says in our words that a file ended before its end.
+// short replaces io's errors about a truncated file by a clearer one.
 func short(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the data ends early")

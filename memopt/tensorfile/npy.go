@@ -19,10 +19,10 @@ import (
 
 const (
 	npyMagic     = "\x93NUMPY"
-	maxNPYHeader = 1 << 16 // what a header of 64 dims needs, many times over
+	maxNPYHeader = 1 << 16 // many times what a header of 64 dims needs
 )
 
-// npyTypes is the element types by their letter and size in a descr.
+// npyTypes lists the element types by letter and size in a descr.
 var npyTypes = map[string]graph.DType{
 	"f2": graph.Float16, "f4": graph.Float32, "f8": graph.Float64,
 	"i1": graph.Int8, "i2": graph.Int16, "i4": graph.Int32, "i8": graph.Int64,
@@ -30,7 +30,7 @@ var npyTypes = map[string]graph.DType{
 	"b1": graph.Bool,
 }
 
-// npyHeader is what stands before the numbers.
+// npyHeader is the header of an array.
 type npyHeader struct {
 	dtype     graph.DType
 	bigEndian bool
@@ -39,9 +39,8 @@ type npyHeader struct {
 	length    int64 // of magic and header, in bytes
 }
 
-// readNPY reads an array from its bytes, all of them. The answer is the view of its
-// numbers there, and the array, which is that view or a copy in the order and form
-// that tensors have.
+// readNPY reads an array that is all of b. It returns the view of its numbers in b, and
+// the array, which is that view or a copy in tensors' byte and element order.
 func readNPY(b []byte) (view, x *graph.Tensor, err error) {
 	h, err := readNPYHeader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
@@ -159,8 +158,8 @@ func (h *npyHeader) descr(p *pyLiteral) {
 	h.bigEndian = d[0] == '>'
 }
 
-// pyLiteral reads the few Python literals that a header is made of. After the
-// first error it reads nothing more.
+// pyLiteral parses the Python literals of a header. After the first error it reads
+// nothing more.
 type pyLiteral struct {
 	rest string
 	err  error
@@ -175,7 +174,7 @@ func (p *pyLiteral) fail(format string, args ...any) {
 
 func (p *pyLiteral) space() { p.rest = strings.TrimLeft(p.rest, " \t\r\n") }
 
-// take skips s if it is next. After an error everything is next, so that loops
+// take skips s if it is next. After an error it always reports true, so that loops
 // end.
 func (p *pyLiteral) take(s string) bool {
 	p.space()
@@ -190,7 +189,7 @@ func (p *pyLiteral) expect(s string) {
 	}
 }
 
-// next is what stands here, for messages.
+// next is the text at the current position, for messages.
 func (p *pyLiteral) next() string {
 	if p.rest == "" {
 		return "the end"
@@ -226,7 +225,7 @@ func (p *pyLiteral) tuple() []int {
 	p.expect("(")
 	for !p.take(")") {
 		shape = append(shape, p.int())
-		// Only a comma makes a tuple of one number.
+		// A tuple of one number needs a comma.
 		if comma := p.take(","); !comma || len(shape) > maxRank {
 			if len(shape) < 2 || len(shape) > maxRank {
 				p.fail("a tuple of at most %d numbers expected before %s", maxRank, p.next())
@@ -260,8 +259,7 @@ func swapBytes(b []byte, size int) {
 	}
 }
 
-// fromFortran puts the elements of an array whose first dim varies fastest into
-// C order.
+// fromFortran converts an array from Fortran to C order.
 func fromFortran(x *graph.Tensor) *graph.Tensor {
 	rank := len(x.Shape)
 	if rank < 2 || len(x.Bytes) == 0 {
@@ -291,7 +289,7 @@ func fromFortran(x *graph.Tensor) *graph.Tensor {
 	return y
 }
 
-// npyDescr is how NumPy names a type; bfloat16 has no name there.
+// npyDescr is NumPy's name of a type; bfloat16 has none.
 func npyDescr(t graph.DType) (string, bool) {
 	for letters, u := range npyTypes {
 		if t == u && t.Size() == 1 {
@@ -303,7 +301,7 @@ func npyDescr(t graph.DType) (string, bool) {
 	return "", false
 }
 
-// npyPrefix is what is written before the numbers, magic and header.
+// npyPrefix is the magic and header of an array.
 func npyPrefix(x *graph.Tensor) ([]byte, error) {
 	descr, ok := npyDescr(x.Type)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 )
 
 // ReadNPZ reads a NumPy archive, or a single .npy array under the name of its
-// file. Which of them it is shows in its first bytes.
+// file, depending on its first bytes.
 func ReadNPZ(path string) (*Set, error) {
 	base := filepath.Base(path)
 	return read(path, func(b []byte) (*Set, error) { return readNumPy(b, strings.TrimSuffix(base, filepath.Ext(base))) })
@@ -36,9 +36,9 @@ func readNumPy(b []byte, alone string) (*Set, error) {
 	return nil, errors.New("not a NumPy file: it begins neither as .npz nor as .npy does")
 }
 
-// What deflated members may grow to, all together. Deflate turns one byte into
-// at most 1032; an archive of real numbers comes nowhere near, one of masks and
-// zeros can, so small ones may do as they like.
+// Limits on the total size of decompressed members: freeBytes, and wideRatio for each
+// byte of the file. Deflate expands by at most 1032; archives of real numbers stay far
+// below, but small ones of masks and zeros may come close.
 const (
 	maxRatio  = 1032
 	freeBytes = 256 << 20
@@ -52,8 +52,8 @@ func readArchive(b []byte) (*Set, error) {
 		return nil, fmt.Errorf("not a whole .npz archive: %s", strings.TrimPrefix(err.Error(), "zip: "))
 	}
 	s := &Set{}
-	left := uint64(size)                               // bytes that no member has claimed yet
-	room := uint64(freeBytes) + wideRatio*uint64(size) // what may still be unpacked
+	left := uint64(size)                               // bytes that belong to no member yet
+	room := uint64(freeBytes) + wideRatio*uint64(size) // bytes that may still be decompressed
 	for _, f := range z.File {
 		fail := func(err error) error { return fmt.Errorf("member %s: %w", quote(f.Name), err) }
 		// Members that share bytes could unpack to any amount.
@@ -80,8 +80,7 @@ func readArchive(b []byte) (*Set, error) {
 	return s, nil
 }
 
-// readMember reads an array that is part of an archive's bytes: a view of them where it
-// is stored as it is.
+// readMember reads an array of an archive. It is a view if it is stored uncompressed.
 func readMember(all []byte, f *zip.File) (view, x *graph.Tensor, err error) {
 	packed, total := f.CompressedSize64, f.UncompressedSize64
 	switch {
@@ -123,8 +122,8 @@ func readMember(all []byte, f *zip.File) (view, x *graph.Tensor, err error) {
 	return nil, x, nil
 }
 
-// unpacked is a member's bytes, as many as are declared. The header of an array says
-// first whether it is one of that size: nothing is allocated for others.
+// unpacked decompresses a member. It checks the array's header against the declared size
+// before it allocates that.
 func unpacked(r io.Reader, total uint64) ([]byte, error) {
 	var head bytes.Buffer
 	h, err := readNPYHeader(io.TeeReader(r, &head), int64(total))
@@ -150,7 +149,7 @@ func unpacked(r io.Reader, total uint64) ([]byte, error) {
 	return b, nil
 }
 
-// damage says in our words what archive/zip found in a member.
+// damage replaces archive/zip's errors about a member by clearer ones.
 func damage(err error) error {
 	if errors.Is(err, zip.ErrFormat) {
 		return errors.New("its bytes are not those that the archive's directory declares")
@@ -161,8 +160,8 @@ func damage(err error) error {
 	return short(err)
 }
 
-// WriteNPZ writes a NumPy archive that np.load reads. Arrays are stored as they
-// are, in the order of the names. There is no bfloat16 in NumPy.
+// WriteNPZ writes a NumPy archive that np.load reads. Arrays are stored uncompressed, in
+// the order of the names. NumPy has no bfloat16.
 func WriteNPZ(path string, s *Set) error {
 	if err := s.check(); err != nil {
 		return named(path, err)
@@ -177,8 +176,8 @@ func writeArchive(w io.Writer, s *Set) error {
 		if err != nil {
 			return fmt.Errorf("tensor %s: %w", quote(name), err)
 		}
-		// Raw, so that sizes and checksum stand before the bytes: readers that
-		// walk the archive from its front rely on them. Numbers are passed over twice.
+		// CreateRaw puts sizes and checksum before the bytes, as readers that stream the
+		// archive need. For that the numbers are read twice.
 		size := uint64(len(prefix)) + uint64(s.size(name))
 		sum := crc32.NewIEEE()
 		sum.Write(prefix)

@@ -29,7 +29,7 @@ const (
 	maxHeader   = 100_000_000 // the format's own limit
 )
 
-// safeTypes is the element types by their names in a header.
+// safeTypes lists the element types by their names in a header.
 var safeTypes = map[string]graph.DType{
 	"F64": graph.Float64, "F32": graph.Float32, "F16": graph.Float16, "BF16": graph.BFloat16,
 	"I64": graph.Int64, "I32": graph.Int32, "I16": graph.Int16, "I8": graph.Int8,
@@ -87,7 +87,7 @@ type safeEntry struct {
 	begin, end int64
 }
 
-// safeDepth is the deepest nesting of a header: an entry's lists.
+// safeDepth is the nesting depth of a valid header.
 const safeDepth = 3
 
 func parseSafeHeader(text []byte) (*safeHeader, error) {
@@ -110,8 +110,8 @@ func parseSafeHeader(text []byte) (*safeHeader, error) {
 	return h, err
 }
 
-// depth is how deep brackets nest. A parser that calls itself must not be given
-// a million of them.
+// depth is the nesting depth of brackets. It is checked before a recursive parser
+// reads a hostile file.
 func depth(text []byte) (deepest int) {
 	now, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -131,7 +131,7 @@ func depth(text []byte) (deepest int) {
 	return deepest
 }
 
-// each visits the members of an object and refuses a key that stands twice.
+// each visits the members of an object and refuses duplicate keys.
 func each(obj gjson.Result, f func(key string, v gjson.Result) error) (err error) {
 	seen := map[string]bool{}
 	obj.ForEach(func(k, v gjson.Result) bool {
@@ -213,7 +213,7 @@ func parseEntry(name string, v gjson.Result) (safeEntry, error) {
 	return e, nil
 }
 
-// sizes is a list of whole numbers that are not negative, no longer than a shape.
+// sizes parses a list of nonnegative integers, of at most maxRank.
 func sizes(v gjson.Result) (ns []int64, ok bool) {
 	if !v.IsArray() {
 		return nil, false
@@ -228,7 +228,7 @@ func sizes(v gjson.Result) (ns []int64, ok bool) {
 	return ns, ok
 }
 
-// checkOffsets wants every byte of the data to belong to exactly one tensor.
+// checkOffsets checks that every byte of the data belongs to exactly one tensor.
 func (h *safeHeader) checkOffsets(size int64) error {
 	order := slices.Clone(h.entries)
 	slices.SortStableFunc(order, func(a, b safeEntry) int {
@@ -254,8 +254,8 @@ func (h *safeHeader) checkOffsets(size int64) error {
 }
 
 // WriteSafetensors writes a safetensors file. The header lists the tensors in the
-// order of the names; the bytes of wide elements come first, so that every tensor
-// lies aligned in the file.
+// order of the names; the data is sorted by descending element size, so that every
+// tensor is aligned.
 func WriteSafetensors(path string, s *Set, metadata map[string]string) error {
 	header, order, err := safeHeaderOf(s, metadata)
 	if err != nil {
@@ -276,7 +276,7 @@ func (s *Set) writeSafe(w io.Writer, header []byte, order []string) error {
 	return nil
 }
 
-// safeHeaderOf is the file up to its numbers, and the order of those.
+// safeHeaderOf is the header of a file, and the order of tensors in its data.
 func safeHeaderOf(s *Set, metadata map[string]string) (header []byte, order []string, err error) {
 	if err := s.check(); err != nil {
 		return nil, nil, err

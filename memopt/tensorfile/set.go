@@ -14,27 +14,26 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Set is named tensors in an order. Names lists every key of Tensors once.
+// Set is an ordered set of named tensors. Names lists every key of Tensors once.
 //
-// The numbers of a set that was read lie in its file, which is mapped until Close,
-// at whatever address the file has them (graph.Tensor.Aligned makes a copy).
+// Tensors of a set that was read are views of its file, which is mapped until Close. They
+// may be unaligned (graph.Tensor.Aligned makes a copy).
 type Set struct {
 	Names   []string
 	Tensors map[string]*graph.Tensor
-	// From writes the numbers of tensors that have a type and a shape here but no
-	// Bytes: a file gets them from where they lie when it comes to them. It may be
-	// called more than once.
+	// From writes the contents of tensors that have a type and a shape but no Bytes,
+	// when they are written to a file. It may be called more than once.
 	From map[string]func(io.Writer) error
 	// Closed is called once by Close, if it is set.
 	Closed func()
-	// Copied is how many bytes of what was read are no view of the file but a copy:
-	// they were packed, or in another order.
+	// Copied is the number of bytes that were copied rather than viewed in the file:
+	// those that were compressed or in another order.
 	Copied int64
 
 	file *weights.File // nil unless the set was read
 }
 
-// Lend adds a tensor whose numbers write writes when they are asked for.
+// Lend adds a tensor whose contents write writes on demand.
 func (s *Set) Lend(name string, t graph.DType, shape []int, write func(io.Writer) error) {
 	if s.From == nil {
 		s.Tensors, s.From = map[string]*graph.Tensor{}, map[string]func(io.Writer) error{}
@@ -43,15 +42,14 @@ func (s *Set) Lend(name string, t graph.DType, shape []int, write func(io.Writer
 	s.Tensors[name], s.From[name] = &graph.Tensor{Type: t, Shape: shape}, write
 }
 
-// Close ends the mapping of the file that the set was read from and what else the
-// set's tensors need; they may not be looked at any more. Closing nil, or twice, does
-// nothing.
+// Close unmaps the file that the set was read from and calls Closed. Its tensors must not
+// be used any more. Closing nil, or twice, does nothing.
 func (s *Set) Close() {
 	if s == nil {
 		return
 	}
 	if s.file != nil {
-		_ = s.file.Close() // only ever a mapping that is not ours
+		_ = s.file.Close() // only fails for a foreign mapping
 	}
 	if s.Closed != nil {
 		s.Closed()
@@ -59,7 +57,7 @@ func (s *Set) Close() {
 	}
 }
 
-// Unchanged is an error if the file that the set was read from is another by now.
+// Unchanged returns an error if the file that the set was read from has changed.
 func (s *Set) Unchanged() error {
 	if s == nil || s.file == nil {
 		return nil
@@ -67,8 +65,8 @@ func (s *Set) Unchanged() error {
 	return s.file.Unchanged()
 }
 
-// Tensor is a tensor with its numbers, fetched if they are elsewhere; nil if there is
-// none of that name.
+// Tensor returns a tensor with its contents, calling From if needed; nil if there is none
+// of that name.
 func (s *Set) Tensor(name string) (*graph.Tensor, error) {
 	x := s.Tensors[name]
 	if x == nil || s.From[name] == nil {
@@ -82,7 +80,7 @@ func (s *Set) Tensor(name string) (*graph.Tensor, error) {
 	return y, nil
 }
 
-// Write writes the numbers of a tensor.
+// Write writes the contents of a tensor.
 func (s *Set) Write(w io.Writer, name string) error {
 	from := s.From[name]
 	if from == nil {
@@ -99,13 +97,13 @@ func (s *Set) Write(w io.Writer, name string) error {
 	return nil
 }
 
-// size is how many bytes a tensor's numbers take.
+// size is the bytes of a tensor's contents.
 func (s *Set) size(name string) int64 {
 	n, _ := byteSize(s.Tensors[name].Type, s.Tensors[name].Shape)
 	return n
 }
 
-// counter counts what passes through.
+// counter counts the bytes written to it.
 type counter struct {
 	to io.Writer
 	n  int64
@@ -117,8 +115,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// add appends a tensor that was read: x, made from a view of the file if it is not
-// that view itself.
+// add appends a tensor that was read: x, which is view, or a copy of it that counts as copied.
 func (s *Set) add(name string, view, x *graph.Tensor) error {
 	if s.Tensors[name] != nil {
 		return fmt.Errorf("there are two of that name")
@@ -134,8 +131,8 @@ func (s *Set) add(name string, view, x *graph.Tensor) error {
 	return nil
 }
 
-// check finds what cannot be written: names that a file cannot hold, and tensors
-// whose bytes are not those of their shape.
+// check refuses names that a file cannot have, and tensors whose length does not match
+// their shape.
 func (s *Set) check() error {
 	seen := make(map[string]bool, len(s.Names))
 	for _, name := range s.Names {
@@ -164,8 +161,8 @@ func (s *Set) check() error {
 // maxRank is NumPy's own limit.
 const maxRank = 64
 
-// byteSize is the bytes that a tensor takes, and whether it can exist. A dim of
-// zero does not excuse the others: together they must still fit.
+// byteSize is the size of a tensor in bytes, and whether it does not overflow. The product
+// of nonzero dims must fit even if another dim is 0.
 func byteSize(t graph.DType, shape []int) (size int64, ok bool) {
 	if len(shape) > maxRank {
 		return 0, false
@@ -191,7 +188,7 @@ func byteSize(t graph.DType, shape []int) (size int64, ok bool) {
 	return int64(n), true
 }
 
-// quote shows a name in a message, which stays one line of bearable length.
+// quote prints any name on one line, shortened if it is long.
 func quote(name string) string {
 	const most = 80
 	if len(name) > most {
@@ -204,8 +201,8 @@ func typeText(t graph.DType, shape []int) string {
 	return t.String() + strings.ReplaceAll(fmt.Sprint(shape), " ", ", ")
 }
 
-// normalized is a tensor in which every true is the byte 1, as Go has it: itself, or a
-// copy if it is a bool tensor with other bytes.
+// normalized is x, or a copy if it is a bool tensor with bytes other than 0 and 1, which Go
+// does not allow.
 func normalized(x *graph.Tensor) *graph.Tensor {
 	if x.Type != graph.Bool || !slices.ContainsFunc(x.Bytes, func(b byte) bool { return b > 1 }) {
 		return x
