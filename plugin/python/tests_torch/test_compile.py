@@ -299,9 +299,13 @@ class TestBackend(Case):
             compiled(torch.randn(256, 64))
 
     def test_options(self):
-        for options, words in (({"activation_budgt": 1, "inductor": False}, "no option 'activation_budgt'"), ({"budget": 1, "activation_budget": 1}, "not both")):
+        for options, words in (
+            ({"activation_budgt": 1, "inductor": False}, "no option 'activation_budgt'"),
+            ({"mode": "aot_eager", "inductor": True}, "no option 'mode'"),
+            ({"budget": 1, "activation_budget": 1, "inductor": False}, "not both"),
+        ):
             with self.subTest(options=options), self.assertRaisesRegex(Exception, words):
-                torch.compile(Stack(), backend="memopt", options={"inductor": False, **options})(torch.randn(16, 64))
+                torch.compile(Stack(), backend="memopt", options=options)(torch.randn(16, 64))
 
     def test_sizes_that_change(self):
         """A graph for any size is planned for the size of now, and says so."""

@@ -102,6 +102,9 @@ class TestExplain(Case):
         self.assertLess(chunked.floor, said * 1.1)
         self.assertGreater(chunked.floor, said * 0.5)
         self.assertNotIn("loss_chunks", " ".join(o.argument for o in chunked.binds.offers))
+        model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Linear(64, 2048))
+        other = memopt.explain(model, torch.randn(512, 16), loss=lambda out: out.square().mean())  # loss_chunks is refused for it
+        self.assertNotIn("loss_chunks", " ".join(o.argument for o in other.binds.offers))
 
 
 class TestModes(Case):

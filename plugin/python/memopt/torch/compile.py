@@ -48,8 +48,10 @@ def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mappin
     inductor = request.pop("inductor", None)
     if inductor is None:
         inductor = compiler_for(example_inputs) is None
-    if given and not inductor:
-        raise TypeError(f"backend 'memopt' has no option {next(iter(given))!r}; there are {', '.join(OPTIONS)}, and with Inductor those of Inductor")
+    known = torch._inductor.config.get_config_copy() if given and inductor else {}
+    for name in given:
+        if name.replace("-", "_") not in known:
+            raise TypeError(f"backend 'memopt' has no option {name!r}; there are {', '.join(OPTIONS)}, and with Inductor those of Inductor")
     if mode not in (None, "default"):
         given = {**torch._inductor.list_mode_options(mode), **given}
     session = _sessions.setdefault(id(options), _Session(options, request)) if options is not None else _Session(options, request)

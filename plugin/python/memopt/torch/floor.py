@@ -206,6 +206,10 @@ class Step:
                 return range(head, i), matrix
         return range(head, len(self.nodes)), matrix
 
+    def cross_entropy(self, loss: range) -> bool:
+        """Whether the loss is one that loss_chunks can compute in chunks."""
+        return any("logsoftmax" in self.nodes[i]["op"].lower().replace("_", "") for i in loss)
+
 
 def binding(graph: Mapping[str, Any], floor: int, at: str | None = None, fixed: int = 0, taken: Sequence[str] = ()) -> Binding:
     """What sets the floor of a step: at a given node, or where the most bytes are needed.
@@ -228,7 +232,7 @@ def binding(graph: Mapping[str, Any], floor: int, at: str | None = None, fixed: 
     most = max(n.bytes for n in needs)
     offers: list[Offer] = []
     for arguments, early, chunked in ((("loss_chunks",), False, True), (("optimizer_in_backward",), True, False), (("loss_chunks", "optimizer_in_backward"), True, True)):
-        if any(a in taken for a in arguments) or chunked and loss is None:
+        if any(a in taken for a in arguments) or chunked and (loss is None or not step.cross_entropy(loss[0])):
             continue
         # What the planner proves is a little above what is counted here; the difference between two of ours holds for it too.
         saves = most - _floor(step, early, loss if chunked else None)
