@@ -125,7 +125,7 @@ class TestRefusal(Case):
         self.assertGreater(e.floor.peak, e.want)
         self.assertGreater(e.fixed, 0)
         found = {change.setting.partition("=")[0].split(" of")[0]: change for change in e.changes}
-        self.assertEqual(set(found), {"budget", "loss_chunks", "a batch"})
+        self.assertEqual(set(found), {"budget", "loss_chunks", "a batch", "gradients"})
         for change in e.changes:
             self.assertIn(change.setting, str(e))
         memopt.optimize(model, found["budget"].settings["budget"], sample=(tokens, tokens))
