@@ -111,7 +111,7 @@ type evidence struct {
 
 	sets  []candidate    // plans of what is cheapest to have at a place
 	pairs [2][]candidate // plans to begin with, from pairs of places
-	stays []stays        // in the cases that cost least
+	kept  []keep         // large values that the cheapest cases keep
 
 	tried proof // of the passes that tried to raise it
 }

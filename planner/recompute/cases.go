@@ -70,7 +70,7 @@ const (
 
 // cases is that bound in units, or a target if that is less, and up to which places values stay in
 // the cases that cost least. It is 0 if there are very many cases.
-func (s *Solver) cases(x *tight, at []bounded, target float64) (least float64, kept []stays) {
+func (s *Solver) cases(x *tight, at []bounded, target float64) (least float64, kept []keep) {
 	c := &cases{s: s, x: x, place: at[0].c.at, asked: map[question]*knapsack{}, known: map[freed][]choice{}}
 	if c.addLater(at[1:]); len(c.later) == 1 {
 		return 0, nil
@@ -115,8 +115,8 @@ func (s *Solver) cases(x *tight, at []bounded, target float64) (least float64, k
 }
 
 // kept is, by value, the place up to which it stays in a case.
-func (c *cases) kept(set large) stays {
-	all := make(stays, len(c.s.p.Bytes))
+func (c *cases) kept(set large) keep {
+	all := make(keep, len(c.s.p.Bytes))
 	for b := range set.each {
 		last := int32(-1) // of the values with that number, the last one made
 		for v, op := range c.s.sim.maker {

@@ -23,13 +23,12 @@ const (
 	chainRoom  = 24      // of that many units of what goes on
 	chainTries = 32      // weighings, or it is not worth beginning
 	chainLess  = 2       // units less than the most that fit
-	chainBelow = 0.9     // of what others cost: what does not cost less leads no farther than these
 	chainWork  = 1 << 17 // operators of a program times weighings that are tried
 	chainNear  = 128     // what links keep for the backward pass is not less than one of so many parts
 )
 
-// chainWeighings are those by which evictors try each room.
-var chainWeighings = []weighing{{0.5, 1, 1, 1}, {1, 1, 1, 0}, {1, 1, 0.5, 1}}
+// chainScores are those by which evictors try each room.
+var chainScores = []score{{0.5, 1, 1, 1}, {1, 1, 1, 0}, {1, 1, 0.5, 1}}
 
 // checkpoints is the forward pass as a chain of links, solved for every stretch and room.
 type checkpoints struct {
@@ -45,13 +44,10 @@ type checkpoints struct {
 	split [][][]int32   // … and the link at which something is kept, 0 if none is
 }
 
-// withCheckpoints has evictors keep what goes on between links, with the most room for that which fits
-// beside all else, and a little less. fits reports whether by some weighings there is a plan.
-func (s *Solver) withCheckpoints(fits func(ways []weighing, kept stays) bool) {
+// tryCheckpoints tries what to keep with the most room for checkpoints for which there is a plan, and with a little
+// less. try reports whether some scores led to a plan within the limit.
+func (s *Solver) tryCheckpoints(try func(by []score, kept keep) bool) {
 	tries := chainWork / len(s.p.Cost)
-	if s.off["checkpoints"] {
-		return
-	}
 	if !s.checkpointed && tries >= chainTries {
 		s.checkpointed, s.chain = true, s.newCheckpoints()
 	}
@@ -63,11 +59,11 @@ func (s *Solver) withCheckpoints(fits func(ways []weighing, kept stays) bool) {
 	defer func() { s.sim.work = work }()
 	most := sort.Search(len(v.again), func(room int) bool {
 		tries--
-		return !fits(chainWeighings[:1], v.kept(room))
+		return !try(chainScores[:1], v.kept(room))
 	}) - 1
 	for room := most; room >= max(most-chainLess, 0) && tries > 0; room-- {
-		tries -= len(chainWeighings)
-		fits(chainWeighings, v.kept(room))
+		tries -= len(chainScores)
+		try(chainScores, v.kept(room))
 	}
 }
 
@@ -115,7 +111,7 @@ func (s *Solver) newCheckpoints() *checkpoints {
 			v.across[through] = append(v.across[through], int32(x))
 			v.bytes[through] += s.p.Bytes[x]
 		}
-		if first := s.firstFrom(int32(x), border); through == i+1 && first < never { // it stays in the link
+		if first := s.firstReader(int32(x), border); through == i+1 && first < never { // it keep in the link
 			v.begin[i], v.end[i] = min(v.begin[i], first), max(v.end[i], span.last)
 		}
 	}
@@ -137,21 +133,21 @@ func (s *Solver) newCheckpoints() *checkpoints {
 }
 
 // kept is what to keep with some room.
-func (v *checkpoints) kept(room int) stays {
-	kept := make(stays, v.values)
+func (v *checkpoints) kept(room int) keep {
+	kept := make(keep, v.values)
 	// The backward pass of a link begins with the least beside it. What goes on to several
-	// links stays for the last of them: for all of them less would fit beside it.
+	// links keep for the last of them: for all of them less would fit beside it.
 	for i, across := range v.across {
 		for _, x := range across {
-			kept[x] = stay{v.begin[i], v.end[i] + 1}
+			kept[x] = interval{v.begin[i], v.end[i] + 1}
 		}
 	}
 	v.keep(kept, 0, len(v.at)-1, room)
 	return kept
 }
 
-// firstFrom is the first operator from a place on that reads a value.
-func (s *Solver) firstFrom(v, at int32) int32 {
+// firstReader is the first operator from a place on that reads a value.
+func (s *Solver) firstReader(v, at int32) int32 {
 	ops := s.uses.Of(v)
 	if i, _ := slices.BinarySearch(ops, at); i < len(ops) {
 		return ops[i]
@@ -197,7 +193,7 @@ func (v *checkpoints) solve(ctx context.Context) {
 }
 
 // keep notes what is kept at which places for a stretch, with some room.
-func (v *checkpoints) keep(kept stays, from, to, room int) {
+func (v *checkpoints) keep(kept keep, from, to, room int) {
 	at := int(v.split[room][from][to])
 	if at == 0 {
 		return
@@ -207,7 +203,7 @@ func (v *checkpoints) keep(kept stays, from, to, room int) {
 		begin = v.begin[to-1]
 	}
 	for _, x := range v.across[at] {
-		kept[x] = stay{min(kept[x].from, begin), max(kept[x].to, v.end[at]+1)}
+		kept[x] = interval{min(kept[x].from, begin), max(kept[x].to, v.end[at]+1)}
 	}
 	v.keep(kept, at, to, room-int(v.units(at)))
 	v.keep(kept, from, at, room)

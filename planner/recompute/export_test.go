@@ -261,24 +261,24 @@ func (s *Solver) Tails(limit int64) (tails float64, gates int, least float64, ok
 // they work out when they know nothing.
 func (s *Solver) Evictors(limit int64) error {
 	n := len(s.p.Bytes)
-	for _, w := range weighings {
-		e := s.newEvictor(limit, w, nil)
+	for _, by := range scores {
+		e := s.newEvictor(limit, by, nil)
 		for op := range int32(len(s.p.Cost)) {
-			if e.enter(op); !e.walk(op, true) {
+			if e.enter(op); !e.runOperator(op, true) {
 				break
 			}
-			e.look()
-			fresh := *s.newEvictor(limit, w, nil)
-			fresh.there, fresh.place = e.there, e.place
-			for v := range fresh.of {
-				fresh.of[v].next, fresh.of[v].there = e.of[v].next, e.of[v].there
+			e.refresh()
+			fresh := *s.newEvictor(limit, by, nil)
+			fresh.resident, fresh.place = e.resident, e.place
+			for v := range fresh.values {
+				fresh.values[v].reads, fresh.values[v].resident = e.values[v].reads, e.values[v].resident
 			}
-			copy(fresh.open, e.there)
-			fresh.look()
+			copy(fresh.stale, e.resident)
+			fresh.refresh()
 			for v := range int32(n) {
-				if x, y := e.of[v], fresh.of[v]; e.there.has(v) && (x.need != y.need || x.wanted != y.wanted || x.again != y.again || x.worth != y.worth) {
-					return fmt.Errorf("place %d: value %d is wanted at %d by %v, costs %v and is worth %v; worked out anew %d, %v, %v, %v",
-						op, v, x.need, x.wanted, x.again, x.worth, y.need, y.wanted, y.again, y.worth)
+				if x, y := e.values[v], fresh.values[v]; e.resident.has(v) && (x.nextUse != y.nextUse || x.dependents != y.dependents || x.rerun != y.rerun || x.score != y.score) {
+					return fmt.Errorf("place %d: value %d is used next at %d, has %v dependents, costs %v and scores %v; worked out anew %d, %v, %v, %v",
+						op, v, x.nextUse, x.dependents, x.rerun, x.score, y.nextUse, y.dependents, y.rerun, y.score)
 				}
 			}
 		}

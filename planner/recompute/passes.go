@@ -102,7 +102,7 @@ func Passes() (all []struct {
 // not solved again.
 func (s *Solver) Without(names ...string) error {
 	for _, name := range names {
-		if !slices.ContainsFunc(passes[1:], func(p pass) bool { return p.name == name }) && !slices.Contains(hints, name) {
+		if !slices.ContainsFunc(passes[1:], func(p pass) bool { return p.name == name }) && !slices.ContainsFunc(hints[1:], func(h hint) bool { return h.name == name }) {
 			return fmt.Errorf("no pass %q that could be left out", name)
 		}
 		if s.off == nil {
@@ -112,9 +112,6 @@ func (s *Solver) Without(names ...string) error {
 	}
 	return nil
 }
-
-// hints are what can be left out of passes.
-var hints = []string{"checkpoints"}
 
 // Try is what a pass came to.
 type Try struct {

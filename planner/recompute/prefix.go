@@ -2,7 +2,6 @@ package recompute
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"sort"
 )
@@ -14,19 +13,16 @@ import (
 // stretch. What is cheap to make of what is kept is left to evictors.
 
 const (
-	longForward    = 256     // operators of a forward pass that others find no plans for as well
-	prefixCuts     = 2       // places at which some is kept and some is not
-	prefixEnds     = 48      // places up to which the forward pass may be forgotten
-	prefixLaunches = 3       // for each operator, on average, that evictors may make
-	prefixMost     = 3       // plans that are improved, of those that fit and of others
-	prefixWork     = 8 << 20 // launches simulated for finding them, which is counted for more than it takes
+	longForward = 256 // operators of a forward pass that others find no plans for as well
+	prefixCuts  = 2   // places at which some is kept and some is not
+	prefixEnds  = 48  // places up to which the forward pass may be forgotten
 )
 
 // prefixParts is how many stretches there may be of what is forgotten.
 var prefixParts = []int64{1, 2, 3, 4, 6, 8, 12}
 
-// prefixWeighings are those by which evictors try all cases.
-var prefixWeighings = []weighing{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
+// prefixScores are those by which evictors try all cases.
+var prefixScores = []score{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
 
 // mayDropPrefix reports whether a program is long enough for all this, and not too long, and may
 // take all the work there is: of narrower problems nothing came of it.
@@ -34,45 +30,19 @@ func (s *Solver) mayDropPrefix(work int64) bool {
 	return work == mostWork && s.p.Border >= longForward && len(s.p.Cost) <= mostRefined
 }
 
-// dropPrefixes are the cheapest of such plans, first those within the limit. All cases are
-// tried by some weighings, and the best of them by all, as long as they do not take many
-// more launches than the cheapest so far, and as there is work.
-func (s *Solver) dropPrefixes(at []bounded, limit int64, most float64) (all []func() plan) {
-	var fit, over []found
-	low, best, launches := math.Inf(1), stays(nil), prefixLaunches*len(s.p.Cost)
-	until := s.sim.work + prefixWork
-	try := func(w weighing, stays stays) {
-		if low <= most || s.sim.work > until {
-			return
-		}
-		plans, least := s.evictBy(limit, most, launches, w, stays)
-		for _, f := range plans {
-			if f.fits {
-				if fit = append(fit, f); f.extra < low && s.sim.run(f.p, limit) {
-					launches = min(launches, s.sim.launches+s.sim.launches/4)
-				}
-			} else {
-				over = append(over, f)
-			}
-		}
-		if least < low {
-			low, best = least, stays
-		}
+// prefixPlans are the cheapest plans of evictors that keep one of the prefixes, those within the limit first. All
+// prefixes are tried by few scores, and the best of them by all.
+func (s *Solver) prefixPlans(at []bounded, limit int64, most float64) (all []func() plan) {
+	e := s.newEvictions(limit, prefixWork, most)
+	e.launches, e.shorten = prefixReruns*len(s.p.Cost), true
+	for _, kept := range s.prefixes(at) {
+		e.tryAll(prefixScores, kept)
 	}
-	for _, stays := range s.prefixes(at) {
-		for _, w := range prefixWeighings {
-			try(w, stays)
-		}
+	if e.kept != nil {
+		e.tryAll(slices.DeleteFunc(slices.Clone(scores), func(by score) bool { return slices.Contains(prefixScores, by) }), e.kept)
 	}
-	if stays := best; stays != nil {
-		for _, w := range weighings {
-			if !slices.Contains(prefixWeighings, w) {
-				try(w, stays)
-			}
-		}
-	}
-	for _, plans := range [][]found{fit, over} {
-		plans = cheapestFirst(plans)
+	for _, fits := range []bool{true, false} {
+		plans := e.cheapest(fits)
 		for _, f := range plans[:min(len(plans), prefixMost)] {
 			all = append(all, f.p.clone)
 		}
@@ -82,7 +52,7 @@ func (s *Solver) dropPrefixes(at []bounded, limit int64, most float64) (all []fu
 
 // prefixes are cases for evictors, of what to keep up to a place: by value, up to which
 // place it stays.
-func (s *Solver) prefixes(at []bounded) (cases []stays) {
+func (s *Solver) prefixes(at []bounded) (kept []keep) {
 	f := s.forward()
 	all := f.grown[s.p.Border]
 	ends := append(f.parted(all/prefixEnds), s.p.Border)
@@ -93,9 +63,9 @@ func (s *Solver) prefixes(at []bounded) (cases []stays) {
 		}
 		l := s.newPrefix(b.c, less, more)
 		add := func() {
-			kept := l.stays()
-			if !slices.ContainsFunc(cases, func(c stays) bool { return slices.Equal(c, kept) }) {
-				cases = append(cases, kept)
+			one := l.keep()
+			if !slices.ContainsFunc(kept, func(k keep) bool { return slices.Equal(k, one) }) {
+				kept = append(kept, one)
 			}
 		}
 		for _, front := range []bool{true, false} {
@@ -116,7 +86,7 @@ func (s *Solver) prefixes(at []bounded) (cases []stays) {
 			}
 		}
 	}
-	return cases
+	return kept
 }
 
 // prefix chooses what to keep at a cut's place, between what two of its sets do.
@@ -205,9 +175,9 @@ func (l *prefix) again(v int32) (cost float64) {
 	return cost
 }
 
-// stays is what is kept as a case.
-func (l *prefix) stays() stays {
-	all := make(stays, len(l.s.p.Bytes))
+// keep is what is kept, for evictors.
+func (l *prefix) keep() keep {
+	all := make(keep, len(l.s.p.Bytes))
 	for i, v := range l.c.values {
 		if l.kept[i] {
 			all[v].to = l.c.at + 1

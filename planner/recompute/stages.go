@@ -124,7 +124,7 @@ func (l *solving) anything() {
 	x := l.x
 	groups := [][]func() plan{l.starts}
 	if l.ask.From == nil {
-		groups = [][]func() plan{l.s.evictPlans(l.limit, mostWork/4, math.MaxFloat64, nil, true), l.starts}
+		groups = [][]func() plan{l.s.evict(l.limit, mostWork/4, math.MaxFloat64, nil), l.starts}
 	}
 	for _, starts := range groups {
 		if l.ask.From == nil {
@@ -244,7 +244,7 @@ func (l *solving) cases() {
 	if l.tight != nil {
 		least, kept := l.s.cases(l.tight, l.e.at, l.target())
 		l.raise(least)
-		l.e.stays = kept
+		l.e.kept = kept
 	}
 }
 
@@ -269,7 +269,7 @@ func (l *solving) mayEvict() bool {
 // evict improves plans of evictors.
 func (l *solving) evict() {
 	x := l.x
-	l.evicted = l.s.evictPlans(x.limit, x.work/4, x.most, l.e.stays, x.best.gone == nil)
+	l.evicted = l.s.evict(x.limit, x.work/4, x.most, l.e.kept)
 	x.descend(l.evicted, true, 0.25)
 	l.settle()
 	x.explore(l.evicted[:min(explored, len(l.evicted))], 0.2)
@@ -277,7 +277,7 @@ func (l *solving) evict() {
 
 // dropPrefix improves plans that forget the first layers.
 func (l *solving) dropPrefix() {
-	plans := l.s.dropPrefixes(l.e.at, l.limit, l.x.most)
+	plans := l.s.prefixPlans(l.e.at, l.limit, l.x.most)
 	l.x.descend(plans, true, 0.125)
 	l.x.explore(plans[:min(explored, len(plans))], 0.125)
 }

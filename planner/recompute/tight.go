@@ -98,7 +98,7 @@ func (s *Solver) newTight(limit int64, most float64) *tight {
 	p := s.p
 	n := len(p.Cost)
 	x := &tight{s: s, limit: limit, most: most, small: limit / small, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
-		first: make([]int64, n), idle: s.across(), again: make([]int64, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
+		first: make([]int64, n), idle: s.unforgettable(), again: make([]int64, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
 	x.choose()
 	for op := int32(n) - 1; op >= 0; op-- {
 		x.number(op)
