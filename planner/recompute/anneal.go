@@ -6,49 +6,42 @@ import (
 	"slices"
 )
 
-// annealing changes a plan at random: it forgets something, remembers something, or
-// does both. What makes the plan dearer, or takes it further over the limit, is put
-// up with now and then, and ever less often (Kirkpatrick, Gelatt, Vecchi 1983). So it
-// gets from one plan to another where all between are over the limit, as where two
-// values are to be kept instead of two others. Repairs only forget, and do not get
-// there.
+// annealing changes a plan at random: it drops a value, undoes a drop, or does both. A change for the worse, in cost or
+// in bytes over the limit, is accepted now and then, and ever less often. So it gets from one plan to another where all
+// in between are over the limit, for example where two values are to be kept instead of two others; repair and exchange
+// do not get there.
 type annealing struct {
 	*search
-	spare walker // walks what is looked at beside the plan
+	spare walker // simulates changes of changes
 	r     *rand.Rand
 	from  plan // to begin with while there is none within the limit
 	p     plan
-	extra float64 // of p, and
-	over  float64 // the bytes over the limit, summed over launches
-	price float64 // of one of those
-	heat  float64 // a change that costs so much is made once in e times
-	known bool    // lost is that of p
-	lost  []saving
-}
-
-// walker is a simulator and what tells changes of the plan that it walked.
-type walker struct {
-	sim   *simulator
-	trial *trial
+	extra float64 // cost of p
+	over  float64 // bytes of p over the limit, summed over launches
+	price float64 // of one of those bytes
+	heat  float64 // a change that costs so much is accepted once in e times
+	drops []drop  // of p
+	known bool    // … are up to date
 }
 
 const (
-	annealWork  = 2 << 20 // launches simulated for a round, where the gap is wide
-	annealWide  = 0.03    // such a gap; a narrower one takes less in proportion, but a part
-	annealLeast = 0.25    // of the work at least
-	exchanged   = 0.3     // how often something is remembered and something forgotten at once
-	dearer      = 1.002   // factors for the price, whenever the plan is over the limit
-	cheaper     = 0.99    // and whenever it is not
-	returning   = 5       // without a better plan in one of so many parts of the work, it goes back to the best
+	annealWork  = 2 << 20 // launches simulated for a round where the gap is wide; more finds cheaper plans later
+	annealWide  = 0.03    // such a gap, as a part of the whole cost; a narrower one takes less work in proportion …
+	annealLeast = 0.25    // … but this part at least
+	annealLook  = 16      // simulated launches that take as long as a change that is not even tried
+	exchanges   = 0.3     // how often a drop is undone and another value dropped in one change
+	dearer      = 1.002   // the price rises by this factor while the plan is over the limit
+	cheaper     = 0.99    // … and falls by this while it is not
+	returning   = 5       // after work/returning without a better plan it goes back to the best
 )
 
-// annealRanges are rounds: heat is at first one of so many parts of the distance to the bound.
+// annealRanges are the rounds: each begins with a heat of one of so many parts of the gap.
 var annealRanges = []float64{48, 24}
 
-// anneal improves the best plan by changes at random; if there is none, the first of some
-// starts, though that is over the limit. Nothing costs less than least.
-func (x *search) anneal(least float64, starts []func() plan) {
-	s, gap := x.s, x.extra-least
+// anneal improves the best plan by changes at random; if there is none, the first of some starts, which is over the
+// limit.
+func (x *search) anneal(starts []func() plan) {
+	s, gap := x.s, x.extra-x.bound
 	if x.best.gone == nil {
 		gap = annealWide * s.total
 	}
@@ -66,14 +59,14 @@ func (x *search) anneal(least float64, starts []func() plan) {
 		a.round(gap/part, annealWork*min(1, max(annealLeast, gap/(annealWide*s.total))))
 	}
 	if x.sim != s.sim {
-		a.turn()
+		a.swap()
 	}
 }
 
-// round begins from the best plan, and cools down.
-func (a *annealing) round(hot, work float64) {
+// round begins from the best plan and cools down from a heat to 0.
+func (a *annealing) round(heat, work float64) {
 	x := a.search
-	a.again()
+	a.restart()
 	begin := x.sim.work
 	for since := begin; x.extra > x.enough; {
 		done := float64(x.sim.work-begin) / work
@@ -81,14 +74,14 @@ func (a *annealing) round(hot, work float64) {
 			break
 		}
 		if float64(x.sim.work-since) > work/returning {
-			a.again()
+			a.restart()
 			since = x.sim.work
 		}
-		a.heat = hot * (1 - done)
+		a.heat = heat * (1 - done)
 		if a.price *= cheaper; a.over > 0 {
 			a.price *= dearer / cheaper
 		}
-		x.sim.work += lookWork
+		x.sim.work += annealLook
 		if !a.change() {
 			continue
 		}
@@ -103,11 +96,8 @@ func (a *annealing) round(hot, work float64) {
 	}
 }
 
-// lookWork is how many launches take as long as a change that is not even tried.
-const lookWork = 16
-
-// again begins from the best plan.
-func (a *annealing) again() {
+// restart begins from the best plan.
+func (a *annealing) restart() {
 	if a.p = a.best.clone(); a.best.gone == nil {
 		a.p = a.from.clone()
 	}
@@ -115,68 +105,69 @@ func (a *annealing) again() {
 	a.extra, a.over, a.known = a.sim.extra, a.sim.area, false
 }
 
-// turn has the other walker walk from now on.
-func (a *annealing) turn() {
+// swap has the other walker simulate from now on.
+func (a *annealing) swap() {
 	a.spare.sim.work = a.sim.work
-	a.sim, a.trial, a.spare = a.spare.sim, a.spare.trial, walker{a.sim, a.trial}
-	a.walked = -1
+	a.walker, a.spare = a.spare, a.walker
+	a.restored = -1
 }
 
-// change makes a change that is likely enough. It reports false if it found none.
+// change makes a random change if it is accepted. It reports false if it is not, or there is none.
 func (a *annealing) change() bool {
-	how := a.r.Float64()
-	if how < (1-exchanged)/2 {
-		c, ok := a.pick()
-		if !ok || !a.takes(c, true) {
-			return false
-		}
-		a.p.apply(c.event, c.border)
-		return a.sim.run(a.p, a.limit)
+	kind := a.r.Float64()
+	if kind < (1-exchanges)/2 {
+		c, ok := a.randomDrop()
+		return ok && a.accepts(c, true) && a.make(c)
 	}
 	if !a.known {
-		a.lost, a.known = a.losses(&a.p, a.lost[:0]), true
+		a.drops, a.known = a.appendDrops(&a.p, a.drops[:0]), true
 	}
-	if len(a.lost) == 0 {
+	if len(a.drops) == 0 {
 		return false
 	}
-	back := a.lost[a.r.IntN(len(a.lost))]
-	if how < 1-exchanged {
-		if !a.takes(change{event: back.event}, false) {
+	undone := a.drops[a.r.IntN(len(a.drops))].change
+	if kind < 1-exchanges {
+		if !a.accepts(undone, false) {
 			return false
 		}
-		a.p.remove(back)
+		a.p.remove(undone)
 		return a.sim.run(a.p, a.limit)
 	}
-	a.turn()
-	a.p.remove(back)
+	a.swap()
+	a.p.remove(undone)
 	if a.sim.run(a.p, a.limit) {
-		if c, ok := a.pick(); ok && c.event != back.event && a.takes(c, true) {
-			a.p.apply(c.event, c.border)
-			return a.sim.run(a.p, a.limit)
+		if c, ok := a.randomDrop(); ok && c.event != undone.event && a.accepts(c, true) {
+			return a.make(c)
 		}
 	}
-	a.p.apply(back.event, back.border)
-	a.turn()
+	a.p.add(undone)
+	a.swap()
 	return false
 }
 
-// takes tries a change, and tells whether it is made.
-func (a *annealing) takes(c change, more bool) bool {
-	if !a.try(&a.p, c.event, more, math.Inf(1)) {
+// make drops a value.
+func (a *annealing) make(c change) bool {
+	a.p.add(c)
+	return a.sim.run(a.p, a.limit)
+}
+
+// accepts evaluates a change and decides whether it is made.
+func (a *annealing) accepts(c change, drop bool) bool {
+	if !a.try(&a.p, c.event, drop, math.Inf(1)) {
 		return false
 	}
 	rise := a.trial.extra - a.extra + a.price*(a.trial.over-a.over)
 	return rise <= 0 || a.r.Float64() < math.Exp(-rise/a.heat)
 }
 
-// pick is something to forget: a value that idles at the peak, at another launch over
-// the limit, or anywhere in the backward pass.
-func (a *annealing) pick() (c change, ok bool) {
+// randomDrop is a value to drop that is alive but not read at the peak, at another launch over the limit, or at any
+// launch of the backward pass.
+func (a *annealing) randomDrop() (c change, ok bool) {
 	sim, prob := a.sim, a.s.p
 	k := sim.worst
 	switch behind := sim.start[prob.Border]; a.r.IntN(4) {
 	case 0:
-		k = a.beyond()
+		k = a.randomOver()
 	case 1, 2:
 		k = behind + int32(a.r.IntN(sim.launches-int(behind)))
 	}
@@ -200,10 +191,7 @@ func (a *annealing) pick() (c change, ok bool) {
 		}
 	}
 	c.value = sim.lives[i].value
-	if slices.Contains(prob.Inputs.Of(sim.ops[k]), c.value) {
-		return c, false
-	}
-	if prob.until(c.value) > sim.place[k] {
+	if slices.Contains(prob.Inputs.Of(sim.ops[k]), c.value) || prob.until(c.value) > sim.place[k] {
 		return c, false
 	}
 	c.at = max(a.touchedAt(int32(i), k)+1, prob.until(c.value))
@@ -215,8 +203,8 @@ func (a *annealing) pick() (c change, ok bool) {
 	return c, !known
 }
 
-// beyond is a launch over the limit, if there is one.
-func (a *annealing) beyond() int32 {
+// randomOver is a launch over the limit, or the peak if there is none.
+func (a *annealing) randomOver() int32 {
 	n, k := 0, a.sim.worst
 	for i, alive := range a.sim.live[:a.sim.launches] {
 		if alive > a.limit {
@@ -228,7 +216,7 @@ func (a *annealing) beyond() int32 {
 	return k
 }
 
-// touchedAt is the last place before a launch at which an instance was read or made.
+// touchedAt is the last place before a launch at which an instance was read or written.
 func (a *annealing) touchedAt(i, before int32) int32 {
 	if a.trial.walks != a.sim.walks {
 		a.trial.prepare()

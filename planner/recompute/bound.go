@@ -109,9 +109,9 @@ type evidence struct {
 	ok    bool      // there may be a plan
 	route route     // launches that were found on the way, if any
 
-	sets  []candidate    // plans of what is cheapest to have at a place
-	pairs [2][]candidate // plans to begin with, from pairs of places
-	kept  []keep         // large values that the cheapest cases keep
+	sets  []pricedStart    // plans of what is cheapest to have at a place
+	pairs [2][]pricedStart // plans to begin with, from pairs of places
+	kept  []keep           // large values that the cheapest cases keep
 
 	tried proof // of the passes that tried to raise it
 }

@@ -36,7 +36,7 @@ func (x *search) coarsen() {
 		return
 	}
 	if a, ok := l.solver.solve(x.limit, Ask{}, x.work/2); ok && a.plan.gone != nil {
-		x.descend([]func() plan{func() plan { return l.plan(a.plan, x.limit) }}, true, 0.5)
+		x.improve([]func() plan{func() plan { return l.plan(a.plan, x.limit) }}, &followAll, 0.5)
 	}
 }
 

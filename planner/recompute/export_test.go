@@ -40,9 +40,9 @@ func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 			ok := t.change(e, more, math.Inf(1))
 			q := p.clone()
 			if more {
-				q.apply(e, border)
+				q.add(change{e, border})
 			} else {
-				q.remove(saving{e, border, 0})
+				q.remove(change{e, border})
 			}
 			if is := s.sim.run(q, limit); is != ok {
 				return fmt.Errorf("a trial says %v, a walk %v", ok, is)
@@ -378,8 +378,8 @@ func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() in
 	a, _ := s.Solve(limit, Ask{})
 	p := a.plan.clone()
 	s.sim.run(p, limit)
-	x := &search{s: s, sim: s.sim, trial: s.trial, used: make([]int32, len(s.p.Bytes))}
-	all := x.losses(&p, nil)
+	x := &search{s: s, walker: walker{s.sim, s.trial}, touched: make([]int32, len(s.p.Bytes))}
+	all := x.appendDrops(&p, nil)
 	turn := 0
 	walk = func(border bool) int {
 		c := all[turn%len(all)]
@@ -395,7 +395,7 @@ func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() in
 			s.sim.kept = false
 		}
 		s.sim.run(p, limit)
-		if p.apply(c.event, c.border); !c.border && p.events[at] != c.event {
+		if p.add(c.change); !c.border && p.events[at] != c.event {
 			panic("the plan is another one")
 		}
 		return s.sim.launches
@@ -432,7 +432,7 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 		case r.IntN(20) > 0 && e.at < s.p.Border: // few walks begin before the border
 		default:
 			if _, known := p.search(e); !known {
-				p.apply(e, false)
+				p.add(change{e, false})
 			}
 		}
 		s.sim.whole = false

@@ -71,15 +71,15 @@ func (l *solving) sets() {
 // pairsOf bounds by pairs of the places that bind most, and makes plans to begin with.
 // Where those are over the limit, another place binds: pairs with that bound as well,
 // and have plans of their own.
-func (s *Solver) pairsOf(at []bounded, limit int64, target float64) (least float64, plans [2][]candidate) {
+func (s *Solver) pairsOf(at []bounded, limit int64, target float64) (least float64, plans [2][]pricedStart) {
 	var places []*cut
 	for _, b := range at {
 		if b.c.at >= s.p.Border && b.bound >= at[0].bound*pairNear && len(places) < pairPlaces {
 			places = append(places, b.c)
 		}
 	}
-	var best []candidate // of the pair that bounds best
-	ask := func(first, second *cut, to *[]candidate) {
+	var best []pricedStart // of the pair that bounds best
+	ask := func(first, second *cut, to *[]pricedStart) {
 		if first.at > second.at {
 			first, second = second, first
 		}
@@ -116,7 +116,7 @@ func (s *Solver) pairsOf(at []bounded, limit int64, target float64) (least float
 
 // overAt is the place where the first plan that is over the limit at one not known is so
 // most; −1 if none is.
-func (s *Solver) overAt(plans []candidate, limit int64, known []*cut) int32 {
+func (s *Solver) overAt(plans []pricedStart, limit int64, known []*cut) int32 {
 	for _, p := range plans {
 		if !s.sim.run(p.plan(), limit) || s.sim.peak <= limit {
 			continue
@@ -204,38 +204,24 @@ func (c *cut) commonGrain() (grain int64) {
 	return max(grain, 1)
 }
 
-// candidate is a plan to begin with, and what a byte costs about where it is over the
+// pricedStart is a plan to begin with, and what a byte costs about where it is over the
 // limit.
-type candidate struct {
+type pricedStart struct {
 	plan  func() plan
 	price float64
 }
 
-// follow improves plans of pairs, and remembers the best: those first that promise to
-// cost least within the limit. One that comes to cost much more than the best before
-// it is within is given up. It reports whether it found a better one.
-func (x *search) follow(pairs [2][]candidate, least float64) (better bool) {
+// followPairs improves plans of pairs, those first that are likely to cost least within the limit.
+func (x *search) followPairs(pairs [2][]pricedStart) {
 	x.stage(max(followed, float64(followWalks*len(x.s.p.Cost))/float64(x.work)))
 	for _, starts := range pairs {
-		for _, p := range x.promising(starts) {
-			if x.done() {
-				return better
-			}
-			x.forgetWorth()
-			if !x.repair(&p, x.extra+max(0, x.extra-least)) {
-				continue
-			}
-			if extra := x.restore(&p); extra < x.extra {
-				x.best, x.extra, better = p, extra, true
-			}
-		}
+		x.improveEach(x.promising(starts), &followNear)
 	}
-	return better
 }
 
 // promising lists the plans of starts, each once, that which is likely to cost least
 // within the limit first.
-func (x *search) promising(starts []candidate) (plans []plan) {
+func (x *search) promising(starts []pricedStart) (plans []func() plan) {
 	var costs []float64
 	var order []int
 	var all []plan
@@ -249,7 +235,7 @@ func (x *search) promising(starts []candidate) (plans []plan) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(costs[a], costs[b]) })
 	for _, i := range order {
-		plans = append(plans, all[i])
+		plans = append(plans, all[i].clone)
 	}
 	return plans
 }

@@ -174,7 +174,7 @@ func (t *knapsack) setPrices() {
 
 // best raises the bound up to a target, and makes plans of what costs least. It does not
 // raise it far where it cannot come to be above one that is known.
-func (t *knapsack) best(target, known float64) (bound float64, plans []candidate) {
+func (t *knapsack) best(target, known float64) (bound float64, plans []pricedStart) {
 	if t.bound >= target {
 		return target, nil
 	}
@@ -226,7 +226,7 @@ func (t *knapsack) near(k *kind, reach float64) (n nearby) {
 // cost, and plans of them. Of very many mixes, one stands for two that it is no worse
 // than, if it is to bound; else those that are farthest are left out, and least is
 // only known if there were not as many.
-func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans []candidate) {
+func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans []pricedStart) {
 	x := mixer{t: t, reach: reach + reach*1e-9 + 1, bounds: bounds, whole: true}
 	last, ok := x.all()
 	t.mixed += x.work
@@ -249,7 +249,7 @@ func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans 
 		for _, m := range last[:min(count, len(last))] {
 			chosen := t.chosen(x.steps, m.link)
 			for _, w := range ways {
-				plans = append(plans, candidate{func() plan { return t.plan(chosen, w) }, price})
+				plans = append(plans, pricedStart{func() plan { return t.plan(chosen, w) }, price})
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func init() { // some passes solve other problems by all
 		// The sets that cuts keep are most of what a plan needs: begin with them, and stop there
 		// if that is at the bound.
 		{name: "starts", doc: "repair and improve the sets that the cuts keep",
-			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.descend(l.starts, false, l.share(0.6, 0.25)) }},
+			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.improve(l.starts, &followCheaper, l.share(0.6, 0.25)) }},
 
 		// What is proven next costs less than what would make the plan better, and may tell that
 		// it is the best.
@@ -78,7 +78,7 @@ func init() { // some passes solve other problems by all
 			when: always, run: (*solving).restart},
 		// The better the plan is, the less it has to do. If there is none, it may come to one.
 		{name: "anneal", doc: "change the plan at random (simulated annealing)",
-			when: (*solving).mayAnneal, run: func(l *solving) { l.x.anneal(l.least, l.starts) }},
+			when: (*solving).mayAnneal, run: func(l *solving) { l.x.anneal(l.starts) }},
 		{name: "exchange all", doc: "exchange in each other start that was found",
 			when: func(l *solving) bool { return l.x.most < 0 || l.x.best.gone != nil }, run: (*solving).exchangeAll},
 	}

@@ -5,27 +5,35 @@ import (
 	"slices"
 )
 
-// change is one thing more to forget: at the border, or at another place.
+// change is one value to drop, or a drop to undo: at the border, or before another place.
 type change struct {
 	event
 	border bool
-	stale  float64 // what it was worth when it was measured last
-	order  int32   // of the instance that it is about
 }
 
-// before puts first what was worth most.
-func (a change) before(b change) bool {
-	return a.stale > b.stale || a.stale == b.stale && a.order < b.order
+// candidate is a change that repair may make.
+type candidate struct {
+	change
+	gain     float64 // when it was measured last
+	instance int32   // that it is about
 }
 
-// try tells what a change makes of a plan that was simulated last, or taken in
-// by another try. It reports false if that costs as much as most.
-func (x *search) try(p *plan, c event, more bool, most float64) bool {
+// before puts the highest gain first.
+func (a candidate) before(b candidate) bool {
+	return a.gain > b.gain || a.gain == b.gain && a.instance < b.instance
+}
+
+// trialWork is how many simulated launches take as long as a trial that walks none.
+const trialWork = 128
+
+// try evaluates a change of the plan that was simulated last; drop is false for a drop to undo. It reports false if the
+// result costs as much as most.
+func (x *search) try(p *plan, c event, drop bool, most float64) bool {
 	sim := x.sim
 	if x.trial.walks != sim.walks {
 		x.trial.prepare()
 	}
-	ok := x.trial.change(c, more, most)
+	ok := x.trial.change(c, drop, most)
 	begun := 0
 	if len(p.events) == 0 || p.events[0].at >= x.s.p.Border && c.at >= x.s.p.Border {
 		begun = sim.border.launches
@@ -34,26 +42,30 @@ func (x *search) try(p *plan, c event, more bool, most float64) bool {
 	return ok
 }
 
-// trialWork is how many launches take as long as a trial however few it walks.
-const trialWork = 128
-
-// apply makes a change.
-func (p *plan) apply(c event, border bool) {
-	if border {
+// add makes a change.
+func (p *plan) add(c change) {
+	if c.border {
 		p.gone[c.value] = true
 		return
 	}
-	i, _ := p.search(c)
-	p.events = slices.Insert(p.events, i, c)
+	i, _ := p.search(c.event)
+	p.events = slices.Insert(p.events, i, c.event)
 }
 
-// repair forgets values at the peak until it is within the limit, the most
-// bytes over it for the least cost first. It reports false if that does not go,
-// or costs more than most.
+// remove undoes a change.
+func (p *plan) remove(c change) {
+	if c.border {
+		p.gone[c.value] = false
+	} else if i, known := p.search(c.event); known {
+		p.events = slices.Delete(p.events, i, i+1)
+	}
+}
+
+// repair drops values that are alive at the peak until the plan is within the limit, those first that save most bytes
+// over the limit for their cost. It reports false if that fails or costs as much as most.
 //
-// What forgetting a value is worth is measured by simulation and changes slowly
-// from one choice to the next: the last measure ranks, and measuring anew ends
-// when the best of this choice beats the next one's last measure.
+// The gain of dropping a value is measured by simulation, and changes little from one drop to the next. So candidates
+// are measured by falling last gain, until the best of this round exceeds the last gain of the next.
 func (x *search) repair(p *plan, most float64) bool {
 	if !x.sim.run(*p, x.limit) {
 		return false
@@ -62,59 +74,57 @@ func (x *search) repair(p *plan, most float64) bool {
 		if x.sim.extra >= most || x.ended() {
 			return false
 		}
-		x.options(p)
-		area, extra := x.sim.area, x.sim.extra
+		x.listCandidates(p)
+		over, extra := x.sim.area, x.sim.extra
 		var best change
-		bestWorth := 0.0
-		for len(x.open) > 0 {
-			c := x.open.pop()
-			if bestWorth > 0 && bestWorth >= c.stale || x.ended() {
+		bestGain := 0.0
+		for len(x.candidates) > 0 {
+			c := x.candidates.pop()
+			if bestGain > 0 && bestGain >= c.gain || x.ended() {
 				break
 			}
-			worth := math.Inf(-1)
+			gain := math.Inf(-1)
 			if x.try(p, c.event, true, most) {
-				worth = (area - x.trial.over) / max(x.trial.extra-extra, x.s.unit)
+				gain = (over - x.trial.over) / max(x.trial.extra-extra, x.s.unit)
 			}
-			x.worth[c.value] = worth
-			if worth > bestWorth {
-				best, bestWorth = c, worth
+			x.gain[c.value] = gain
+			if gain > bestGain {
+				best, bestGain = c.change, gain
 			}
 		}
-		if bestWorth == 0 {
+		if bestGain == 0 {
 			return false
 		}
-		p.apply(best.event, best.border)
-		if !x.sim.run(*p, x.limit) {
+		if p.add(best); !x.sim.run(*p, x.limit) {
 			return false
 		}
 	}
 	return x.sim.extra < most
 }
 
-// options finds what can be forgotten at the peak.
-func (x *search) options(p *plan) {
+// listCandidates lists the values that are alive at the peak, are not read there, and may be dropped before it.
+func (x *search) listCandidates(p *plan) {
 	sim, prob := x.sim, x.s.p
 	worst := sim.worst
-	sim.touched(x.used, worst)
+	sim.touched(x.touched, worst)
 	for _, v := range prob.Inputs.Of(sim.ops[worst]) {
-		x.used[v] = -1
+		x.touched[v] = -1
 	}
 	for _, v := range prob.Over.Of(sim.ops[worst]) {
-		x.used[v] = sim.place[worst] // forgotten right behind, it may be written over
+		x.touched[v] = sim.place[worst] // dropped right after the launch, it may be written over
 	}
-	behind := sim.place[worst] >= prob.Border
-	x.open = x.open[:0]
-	lives := sim.lives[:sim.made[worst]] // what was made before
-	for i := range lives {
-		v := lives[i].value
-		if lives[i].last <= worst || x.used[v] < 0 || !x.s.may(v) {
+	afterBorder := sim.place[worst] >= prob.Border
+	x.candidates = x.candidates[:0]
+	for i, l := range sim.lives[:sim.made[worst]] {
+		v := l.value
+		if l.last <= worst || x.touched[v] < 0 || !x.s.may(v) {
 			continue
 		}
-		c := change{event: event{max(x.used[v]+1, prob.until(v)), v}, stale: x.worth[v], order: int32(i)}
+		c := candidate{change{event{max(x.touched[v]+1, prob.until(v)), v}, false}, x.gain[v], int32(i)}
 		if c.at > sim.place[worst]+1 {
-			continue // it stays
+			continue // it must be kept for longer
 		}
-		if behind && c.at <= prob.Border {
+		if afterBorder && c.at <= prob.Border {
 			if p.gone[v] {
 				continue
 			}
@@ -122,9 +132,9 @@ func (x *search) options(p *plan) {
 		} else if _, known := p.search(c.event); known {
 			continue
 		}
-		if x.tabued && c.value == x.tabu.value && (c.at == x.tabu.at || c.border && x.tabu.at == prob.Border) {
+		if e := x.pinned; e != nil && v == e.value && (c.at == e.at || c.border && e.at == prob.Border) {
 			continue
 		}
-		x.open.push(c)
+		x.candidates.push(c)
 	}
 }

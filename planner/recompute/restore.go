@@ -6,42 +6,44 @@ import (
 	"slices"
 )
 
-// saving is a value that the plan forgets and makes again, and what keeping it would save.
-type saving struct {
-	event
-	border bool
-	worth  float64
+// drop is a value that a plan drops and reruns, with the cost of its maker.
+type drop struct {
+	change
+	cost float64
 }
 
-// restore keeps again whatever fits, the dearest first, until nothing more does. The plan must
-// be within the limit. It returns what the plan costs.
+// blockOf is how many drops of a plan are undone at once: one, but for plans with very many events, where each walk
+// takes long.
+func blockOf(events int) int { return max(1, events/16) }
+
+// restore undoes drops as far as the plan stays within the limit, the most expensive first, until no more fits. It
+// returns the cost.
 func (x *search) restore(p *plan) float64 {
 	x.sim.run(*p, x.limit)
 	extra := x.sim.extra
 	for before := math.Inf(1); extra < before && extra > 0 && !x.ended(); {
 		before = extra
-		extra = x.restoreList(p, x.savings(p), extra)
+		extra = x.restoreList(p, x.drops(p), extra)
 	}
 	return extra
 }
 
-// restoreList keeps a whole list again; if that does not fit, each half of it.
-func (x *search) restoreList(p *plan, list []saving, extra float64) float64 {
+// restoreList undoes a whole block of drops; if that does not fit, each half of it.
+func (x *search) restoreList(p *plan, list []drop, extra float64) float64 {
 	if len(list) == 0 || x.ended() {
 		return extra
 	}
 	if len(list) == 1 {
-		return x.restoreOne(p, list[0], extra)
+		return x.restoreOne(p, list[0].change, extra)
 	}
 	if len(list) <= blockOf(len(p.events)) {
 		q := *p
-		x.scrape = append(x.scrape[:0], p.events...)
-		q.events = x.scrape
+		x.events = append(x.events[:0], p.events...)
+		q.events = x.events
 		for _, c := range list {
-			q.remove(c)
+			q.remove(c.change)
 		}
-		ok := x.sim.run(q, x.limit) && x.sim.peak <= x.limit && x.sim.extra < extra
-		if ok {
+		if x.sim.run(q, x.limit) && x.sim.peak <= x.limit && x.sim.extra < extra {
 			p.events = append(p.events[:0], q.events...)
 			return x.sim.extra
 		}
@@ -56,9 +58,9 @@ func (x *search) restoreList(p *plan, list []saving, extra float64) float64 {
 	return x.restoreList(p, list[half:], extra)
 }
 
-// restoreOne keeps one value again if that fits.
-func (x *search) restoreOne(p *plan, c saving, extra float64) float64 {
-	if x.trial.walks != x.sim.walks && x.walked != x.sim.walks {
+// restoreOne undoes one drop if the plan stays within the limit.
+func (x *search) restoreOne(p *plan, c change, extra float64) float64 {
+	if x.trial.walks != x.sim.walks && x.restored != x.sim.walks {
 		x.sim.run(*p, x.limit)
 	}
 	if !x.try(p, c.event, false, extra) || x.trial.peak > x.limit {
@@ -66,53 +68,41 @@ func (x *search) restoreOne(p *plan, c saving, extra float64) float64 {
 	}
 	p.remove(c)
 	x.sim.run(*p, x.limit)
-	x.walked = x.sim.walks
+	x.restored = x.sim.walks
 	return x.sim.extra
 }
 
-// blockOf is how many values are kept again at once: one, but for plans of very many events.
-func blockOf(events int) int { return max(1, events/16) }
-
-func (p *plan) remove(c saving) {
-	if c.border {
-		p.gone[c.value] = false
-	} else if i, known := p.search(c.event); known {
-		p.events = slices.Delete(p.events, i, i+1)
-	}
-}
-
-// savings lists what a plan forgets and makes again, by the cost of the maker.
-// Events that nothing follows from are removed.
-func (x *search) savings(p *plan) []saving {
+// drops simulates a plan and lists its drops that cause reruns, the most expensive first. Events without effect are
+// removed from the plan.
+func (x *search) drops(p *plan) []drop {
 	x.sim.run(*p, x.limit)
-	all := x.losses(p, nil)
-	slices.SortStableFunc(all, func(a, b saving) int { return cmp.Compare(b.worth, a.worth) })
+	all := x.appendDrops(p, nil)
+	slices.SortStableFunc(all, func(a, b drop) int { return cmp.Compare(b.cost, a.cost) })
 	return all
 }
 
-// losses adds to a list what the plan that was simulated last forgets and makes
-// again, and removes events that nothing follows from.
-func (x *search) losses(p *plan, all []saving) []saving {
-	sim, prob := x.sim, x.s.p
-	// used is here the last place at which a value's maker ran again.
-	for v := range x.used {
-		x.used[v] = -1
+// appendDrops appends the drops of the plan that was simulated last that cause reruns, and removes its other events.
+func (x *search) appendDrops(p *plan, all []drop) []drop {
+	sim, prob, reran := x.sim, x.s.p, x.touched // by value: the last place at which its maker ran again
+	for v := range reran {
+		reran[v] = -1
 	}
 	for k, op := range sim.ops[:sim.launches] {
 		if op != sim.place[k] {
 			for _, v := range prob.Outputs.Of(op) {
-				x.used[v] = sim.place[k]
+				reran[v] = sim.place[k]
 			}
 		}
 	}
 	for v, gone := range p.gone {
-		if gone && x.used[v] >= 0 && !x.s.forced(int32(v)) {
-			all = append(all, saving{event{max(prob.Border, prob.until(int32(v))), int32(v)}, true, prob.Cost[sim.maker[v]]})
+		if gone && reran[v] >= 0 && !x.s.forced(int32(v)) {
+			e := event{max(prob.Border, prob.until(int32(v))), int32(v)}
+			all = append(all, drop{change{e, true}, prob.Cost[sim.maker[v]]})
 		}
 	}
-	p.events = slices.DeleteFunc(p.events, func(e event) bool { return x.used[e.value] < e.at })
+	p.events = slices.DeleteFunc(p.events, func(e event) bool { return reran[e.value] < e.at })
 	for _, e := range p.events {
-		all = append(all, saving{e, false, prob.Cost[sim.maker[e.value]]})
+		all = append(all, drop{change{e, false}, prob.Cost[sim.maker[e.value]]})
 	}
 	return all
 }

@@ -5,128 +5,155 @@ import (
 	"slices"
 )
 
-// search improves plans for a limit by exact simulation. Each stage of it has work of its own.
+// search improves plans for one limit by exact simulation. Its moves:
+//
+//   - repair drops values at the peak until the plan is within the limit (repair.go);
+//   - restore keeps again what turned out to fit (restore.go);
+//   - exchange keeps one value that does not fit, repairs and restores;
+//   - anneal changes the plan at random (anneal.go).
+//
+// Work is counted in simulated launches. Each stage of a search may take a share of it.
 type search struct {
-	s      *Solver
-	sim    *simulator
-	trial  *trial
-	walked int // walks of the simulator when it had walked the plan that is being restored
-	limit  int64
-	work   int64 // of which stages have parts
-	begun  int64 // work of the simulator when the stage began
-	until  int64 // and when it ends
-	worth  []float64
-	scrape []event
-	open   heap[change] // what can be forgotten at the peak and was not measured yet
-	used   []int32      // by value: the last place that touched it, up to the peak
-	best   plan
-	extra  float64 // of best
-	enough float64 // a plan for this need not be improved
-	most   float64 // nor one for this
-	seen   []plan  // starts that were followed whatever they cost
-	tabu   event   // not to be forgotten, if tabued
-	tabued bool
+	s *Solver
+	walker
+	limit int64
+	work  int64 // for all stages together
+	begun int64 // work of the simulator when the stage began
+	until int64 // … and when it ends
+
+	best   plan // no gone: none was found
+	extra  float64
+	bound  float64 // no plan costs less
+	enough float64 // a plan of this cost need not be improved
+	most   float64 // nor one of this, which whoever asks would take
+
+	gain       []float64       // by value: bytes over the limit saved for each unit of cost when dropping it was measured last
+	candidates heap[candidate] // what may be dropped at the peak and was not measured yet
+	touched    []int32         // by value: the last place that touched it before the peak, or reran its maker
+	events     []event         // a buffer
+	restored   int             // the simulator's count of walks when it had walked the plan that is being restored
+	begunWith  []plan          // by followAll
+	pinned     *event          // what exchange keeps: repair must not drop it
 }
 
-// patience is how many walks of the whole program are simulated beyond the work of a stage
-// while there is no plan at all.
+// walker is a simulator, and the trial of changes to the plan that it walked last.
+type walker struct {
+	sim   *simulator
+	trial *trial
+}
+
+// patience is how many walks of the whole program a stage may take beyond its work while there is no plan at all.
 const patience = 64
 
 func (s *Solver) newSearch(limit, work int64) *search {
-	x := &search{s: s, sim: s.sim, trial: s.trial, limit: limit, work: work,
-		worth: make([]float64, len(s.p.Bytes)), used: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
-	x.forgetWorth()
+	x := &search{s: s, walker: walker{s.sim, s.trial}, limit: limit, work: work,
+		gain: make([]float64, len(s.p.Bytes)), touched: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
+	x.measureAnew()
 	x.stage(1)
 	return x
 }
 
-// forgetWorth has every change measured anew.
-func (x *search) forgetWorth() {
-	for v := range x.worth {
-		x.worth[v] = math.Inf(1)
+// measureAnew discards what dropping each value gained.
+func (x *search) measureAnew() {
+	for v := range x.gain {
+		x.gain[v] = math.Inf(1)
 	}
 }
 
-// stage begins a stage that may take a part of the work.
-func (x *search) stage(part float64) {
+// stage begins a stage with a share of the work.
+func (x *search) stage(share float64) {
 	x.begun = x.sim.work
-	x.until = x.begun + int64(float64(x.work)*part)
+	x.until = x.begun + int64(float64(x.work)*share)
 }
 
-// ended reports whether the stage has had its work. Until there is a plan, it may take some more.
+// ended reports whether the stage has used its work. While there is no plan it may take some more.
 func (x *search) ended() bool {
 	return x.sim.work >= x.until && (x.best.gone != nil || x.sim.work >= x.begun+x.work/2+patience*int64(len(x.s.p.Cost)))
 }
 
+// done reports whether the stage has ended, or the best plan need not be improved.
 func (x *search) done() bool { return x.ended() || x.extra <= max(x.enough, x.most) }
 
-// offer makes a plan the best if it is cheaper than that.
+// offer makes a plan the best if it is cheaper.
 func (x *search) offer(p plan, extra float64) {
 	if extra < x.extra {
 		x.best, x.extra = p, extra
 	}
 }
 
-// descend repairs and improves plans, and remembers the best. far follows also what costs more
-// than the best before it is improved.
-func (x *search) descend(starts []func() plan, far bool, part float64) {
-	x.stage(part)
+// method is how improve treats the plans that it begins with: it repairs each while that costs less than most, restores
+// it, and offers the result.
+type method struct {
+	most     func(x *search) float64
+	anew     bool // measure what dropping each value gains anew
+	once     bool // skip plans that a method with once began with before
+	early    bool // the first plan within the limit is offered before it is restored, so that restoring is within the stage's work
+	exchange bool // exchange as well
+}
+
+var (
+	followCheaper = method{most: func(x *search) float64 { return x.extra }, early: true}
+	followAll     = method{most: anyCost, anew: true, once: true, early: true}
+	followNear    = method{most: func(x *search) float64 { return x.extra + max(0, x.extra-x.bound) }, anew: true} // as far above the best plan as that is above the bound
+	exchangeEach  = method{most: anyCost, exchange: true}
+)
+
+func anyCost(*search) float64 { return math.Inf(1) }
+
+// improve improves plans by a method, in a stage with a share of the work.
+func (x *search) improve(starts []func() plan, m *method, share float64) {
+	x.stage(share)
+	x.improveEach(starts, m)
+}
+
+func (x *search) improveEach(starts []func() plan, m *method) {
 	for _, start := range starts {
 		if x.done() {
 			return
 		}
-		p, most := start(), x.extra
-		if far {
-			if slices.ContainsFunc(x.seen, p.equal) {
+		p := start()
+		if m.once {
+			if slices.ContainsFunc(x.begunWith, p.equal) {
 				continue
 			}
-			x.seen = append(x.seen, p.clone())
-			x.forgetWorth()
-			most = math.Inf(1)
+			x.begunWith = append(x.begunWith, p.clone())
 		}
-		if x.repair(&p, most) {
-			if x.best.gone == nil { // a plan at all: restoring is within the work from here on
-				x.best, x.extra = p.clone(), x.sim.extra
-			}
-			extra := x.restore(&p)
-			x.offer(p, extra)
+		if m.anew {
+			x.measureAnew()
 		}
+		if !x.repair(&p, m.most(x)) {
+			continue
+		}
+		if m.early && x.best.gone == nil {
+			x.best, x.extra = p.clone(), x.sim.extra
+		}
+		extra := x.restore(&p)
+		if m.exchange {
+			p, extra = x.exchange(p, extra)
+		}
+		x.offer(p, extra)
 	}
 }
 
-// exchangeBest improves the best plan by exchanges.
-func (x *search) exchangeBest(part float64) {
-	x.stage(part)
-	if x.best.gone != nil { // even if it costs as much: events that nothing follows from are no longer there
+// exchangeBest exchanges in the best plan. The result replaces it even at the same cost: it has no events without
+// effect.
+func (x *search) exchangeBest(share float64) {
+	x.stage(share)
+	if x.best.gone != nil {
 		x.best, x.extra = x.exchange(x.best, x.extra)
 	}
 }
 
-// explore improves every start by exchanges of its own.
-func (x *search) explore(starts []func() plan, part float64) {
-	x.stage(part)
-	for _, start := range starts {
-		if x.done() {
-			return
-		}
-		if p := start(); x.repair(&p, math.Inf(1)) {
-			extra := x.restore(&p)
-			x.offer(x.exchange(p, extra))
-		}
-	}
-}
-
-// exchange keeps something that does not fit, and forgets what is cheaper to lose instead,
-// as long as that pays.
+// exchange keeps a dropped value that does not fit and drops what is cheaper to lose, as long as that pays.
 func (x *search) exchange(p plan, extra float64) (plan, float64) {
 	for better := true; better && !x.done(); {
 		better = false
-		for _, c := range x.savings(&p) {
+		for _, c := range x.drops(&p) {
 			q := p.clone()
-			q.remove(c)
-			x.tabu, x.tabued = c.event, true
+			q.remove(c.change)
+			x.pinned = &c.event
 			repaired := x.repair(&q, extra)
-			x.tabued = false
+			x.pinned = nil
 			if repaired {
 				if e := x.restore(&q); e < extra {
 					p, extra, better = q, e, true

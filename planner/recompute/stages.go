@@ -144,6 +144,7 @@ func (l *solving) know() {
 	l.least = l.e.least * l.s.unit
 	switch {
 	case l.x == nil:
+		return
 	case l.ask.From != nil:
 		l.x.enough = max(l.ask.From.Extra, l.least+good*l.s.total)
 	case l.ask.Effort == Sketch:
@@ -151,6 +152,7 @@ func (l *solving) know() {
 	default:
 		l.x.enough = l.least + min(enough*l.s.total, l.least/100)
 	}
+	l.x.bound = l.least
 }
 
 // refute notes that there is no plan.
@@ -223,7 +225,9 @@ func (l *solving) fromSets() {
 
 // fromPairs follows the plans of two places.
 func (l *solving) fromPairs() {
-	l.paired = l.x.follow(l.e.pairs, l.least)
+	before := l.x.extra
+	l.x.followPairs(l.e.pairs)
+	l.paired = l.x.extra < before
 }
 
 // tails raises the bound by what may be there from launch to launch.
@@ -270,16 +274,16 @@ func (l *solving) mayEvict() bool {
 func (l *solving) evict() {
 	x := l.x
 	l.evicted = l.s.evict(x.limit, x.work/4, x.most, l.e.kept)
-	x.descend(l.evicted, true, 0.25)
+	x.improve(l.evicted, &followAll, 0.25)
 	l.settle()
-	x.explore(l.evicted[:min(explored, len(l.evicted))], 0.2)
+	x.improve(l.evicted[:min(explored, len(l.evicted))], &exchangeEach, 0.2)
 }
 
 // dropPrefix improves plans that forget the first layers.
 func (l *solving) dropPrefix() {
 	plans := l.s.prefixPlans(l.e.at, l.limit, l.x.most)
-	l.x.descend(plans, true, 0.125)
-	l.x.explore(plans[:min(explored, len(plans))], 0.125)
+	l.x.improve(plans, &followAll, 0.125)
+	l.x.improve(plans[:min(explored, len(plans))], &exchangeEach, 0.125)
 }
 
 // mayCoarsen reports whether a gap stays that the coarse program may close.
@@ -295,9 +299,9 @@ func (l *solving) restart() {
 	if l.paired {
 		l.settle()
 	}
-	x.descend(l.cheapest, true, 0.25)
-	x.descend(s.combined(l.at), true, 0.1)
-	x.descend(s.near(l.at, x.limit), true, 0.1)
+	x.improve(l.cheapest, &followAll, 0.25)
+	x.improve(s.combined(l.at), &followAll, 0.1)
+	x.improve(s.near(l.at, x.limit), &followAll, 0.1)
 }
 
 // mayAnneal reports whether a gap stays that changes at random may close.
@@ -311,5 +315,5 @@ func (l *solving) exchangeAll() {
 	if len(l.evicted) == 0 {
 		rest = slices.Concat(l.s.combined(l.at), l.starts)
 	}
-	l.x.explore(rest, 0.2)
+	l.x.improve(rest, &exchangeEach, 0.2)
 }

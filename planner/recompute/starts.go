@@ -150,7 +150,7 @@ func (s *Solver) keeping(c *cut, kept func(i int) bool) plan {
 }
 
 // cheapest is, of some plans, the cheapest that is within the limit everywhere, and its cost.
-func (s *Solver) cheapest(starts []candidate, limit int64) (best plan, least float64) {
+func (s *Solver) cheapest(starts []pricedStart, limit int64) (best plan, least float64) {
 	least = math.Inf(1)
 	for _, start := range starts {
 		if p := start.plan(); s.sim.run(p, limit) && s.sim.peak <= limit && s.sim.extra < least {
@@ -197,7 +197,7 @@ func (s *Solver) forgetBy(p *plan, c *cut, x set) {
 		} else {
 			e := event{max(last+1, s.p.until(v)), v}
 			if _, known := p.search(e); !known {
-				p.apply(e, false)
+				p.add(change{e, false})
 			}
 		}
 	}
