@@ -25,19 +25,20 @@ const (
 	coarsest     = 0.95  // the part of the operators that may be there, for it to be worth a look
 )
 
-// coarsen solves the coarse program, and improves what its plan is in the whole one.
-func (x *search) coarsen() {
-	s := x.s
+// coarsePlan is the plan that the one of the coarse program is in the whole program.
+func (s *Solver) coarsePlan(limit, work int64) []func() plan {
 	if s.coarser == nil {
 		s.coarser = s.newCoarse()
 	}
 	l := s.coarser
 	if l.solver == nil {
-		return
+		return nil
 	}
-	if a, ok := l.solver.solve(x.limit, Ask{}, x.work/2); ok && a.plan.gone != nil {
-		x.improve([]func() plan{func() plan { return l.plan(a.plan, x.limit) }}, &followAll, 0.5)
+	a, ok := l.solver.solve(limit, Ask{}, work)
+	if !ok || a.plan.gone == nil {
+		return nil
 	}
+	return []func() plan{func() plan { return l.plan(a.plan, limit) }}
 }
 
 // newCoarse makes the coarse program. Its bounds are none of the whole one's, so they are

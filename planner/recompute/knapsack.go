@@ -49,7 +49,7 @@ const (
 // sets bounds by each of the places that bind most, and makes plans of what is cheapest to
 // have there.
 func (l *solving) sets() {
-	s, e, target := l.s, &l.e, l.target()
+	s, e, target := l.s, &l.e, l.aim()
 	first := e.at[0].bound
 	for i := range e.at[:min(roundings, len(e.at))] {
 		x := &e.at[i]

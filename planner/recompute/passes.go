@@ -7,48 +7,55 @@ import (
 	"time"
 )
 
-// A pass raises the bound of a limit, or makes the best plan for it cheaper.
+// A pass raises the bound of a limit, or finds a cheaper plan for it.
 type pass struct {
 	name  string
 	doc   string
-	proof proof                 // what it raises the bound by, if it does
-	in    []Effort              // efforts of few passes that it is part of
+	proof proof                 // the group of passes that raise the bound, if it is one
+	in    []Effort              // efforts below Full that it is part of
 	when  func(l *solving) bool // it may be worth its time
-	run   func(l *solving)
+	run   func(l *solving)      // what it does; nil: improve
+	// improve is what a pass of the local search improves, and how.
+	improve []improvement
 }
 
-// proof groups passes that raise the bound. Those of a group run if a plan is far enough above
-// the bound when the first of them is due.
+// improvement is plans to begin with, the method to improve them, and its share of the work.
+type improvement struct {
+	starts func(l *solving) []func() plan
+	by     *method
+	share  float64 // at full effort; more finds cheaper plans later
+	sketch float64 // for a sketch
+}
+
+// proof is a group of passes that raise the bound. Those of a group run if the plan is far enough above the bound when
+// the first of them is due.
 type proof int
 
 const (
-	plans   proof = iota // makes plans instead
-	raises               // by sets of values and by two places
-	refines              // by what may be there from launch to launch
+	plans   proof = iota // finds plans instead
+	raises               // by sets of values at one place or two
+	refines              // by states, from launch to launch
 )
 
-// passes are in running order. The first makes the cuts that all others begin with; it is
-// never left out.
+// passes are in running order. The first makes the cuts that all others need; it is never left out.
 var passes []pass
 
-func init() { // some passes solve other problems by all
+func init() { // not a literal, as the pass coarsen solves another problem by all passes
 	passes = []pass{
 		{name: "cuts", doc: "price bytes at the places that bind, and cut; round bytes to grains",
 			in: []Effort{Sketch, Any}, when: always, run: (*solving).cut},
 		{name: "any", doc: "evict, or repair the starts, for a plan whatever it costs",
 			in: []Effort{Any}, when: func(l *solving) bool { return l.ask.Effort == Any }, run: (*solving).anything},
-		// The sets that cuts keep are most of what a plan needs: begin with them, and stop there
-		// if that is at the bound.
+		// The sets that cuts keep are most of what a plan needs: begin with them, and stop there if that reaches the bound.
 		{name: "starts", doc: "repair and improve the sets that the cuts keep",
-			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.improve(l.starts, &followCheaper, l.share(0.6, 0.25)) }},
+			in: []Effort{Sketch}, when: always, improve: []improvement{{(*solving).cutStarts, &followCheaper, 0.25, 0.6}}},
 
-		// What is proven next costs less than what would make the plan better, and may tell that
-		// it is the best.
+		// A better bound takes less time than a better plan, and may show that the plan is the best.
 		{name: "sets", doc: "raise the bound by a knapsack of sets at a place", proof: raises,
 			when: always, run: (*solving).sets},
 		{name: "pairs", doc: "raise the bound by two places together", proof: raises,
-			when: func(l *solving) bool { return l.e.least < l.target() }, run: (*solving).pairs},
-		// Plans of what was chosen for the proof.
+			when: (*solving).below, run: (*solving).pairs},
+		// Plans of the sets that the knapsacks chose.
 		{name: "set plans", doc: "keep what is cheapest at a place",
 			when: (*solving).open, run: (*solving).fromSets},
 		{name: "pair plans", doc: "forget some at the border and some behind a second place",
@@ -62,25 +69,25 @@ func init() { // some passes solve other problems by all
 			when: (*solving).below, run: (*solving).before},
 		{name: "cases", doc: "raise the bound by each set that fits where most binds, and by places behind it", proof: refines,
 			when: (*solving).below, run: (*solving).cases},
-		// Launches of tails are no plan that others could improve.
+		// Its launches come from no plan, so no pass could improve them.
 		{name: "route", doc: "take the launches that tails found, if they are near the bound",
 			when: always, run: (*solving).takeRoute},
 
 		{name: "evict", doc: "online eviction: walk once, and forget what is worth least when something does not fit",
-			when: (*solving).mayEvict, run: (*solving).evict},
+			when: (*solving).mayEvict, improve: []improvement{{(*solving).evictions, &followAll, 0.25, 0}, {(*solving).bestEvictions, &exchangeEach, 0.2, 0}}},
 		{name: "prefix", doc: "forget the first layers or steps as a whole, and evict",
-			when: func(l *solving) bool { return l.x.extra > l.from(wide) && l.s.mayDropPrefix(l.x.work) }, run: (*solving).dropPrefix},
+			when: (*solving).mayDropPrefix, improve: []improvement{{(*solving).prefixes, &followAll, 0.125, 0}, {(*solving).bestPrefixes, &exchangeEach, 0.125, 0}}},
 		{name: "coarsen", doc: "solve the program without cheap operators, and carry its plan over",
-			when: (*solving).mayCoarsen, run: func(l *solving) { l.x.coarsen() }},
+			when: (*solving).mayCoarsen, improve: []improvement{{(*solving).coarsePlan, &followAll, 0.5, 0}}},
 		{name: "exchange", doc: "keep something that does not fit, and forget what is cheaper to lose",
-			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.exchangeBest(l.share(0.4, 0.15)) }},
+			in: []Effort{Sketch}, when: always, run: (*solving).exchangeBest},
 		{name: "restart", doc: "repair and improve other sets of the cuts, also those over the limit elsewhere",
-			when: always, run: (*solving).restart},
-		// The better the plan is, the less it has to do. If there is none, it may come to one.
+			when: always, improve: []improvement{{(*solving).otherSets, &followAll, 0.25, 0}, {(*solving).combined, &followAll, 0.1, 0}, {(*solving).nearSets, &followAll, 0.1, 0}}},
+		// It has less to do the better the plan is, and may find one where there is none.
 		{name: "anneal", doc: "change the plan at random (simulated annealing)",
 			when: (*solving).mayAnneal, run: func(l *solving) { l.x.anneal(l.starts) }},
 		{name: "exchange all", doc: "exchange in each other start that was found",
-			when: func(l *solving) bool { return l.x.most < 0 || l.x.best.gone != nil }, run: (*solving).exchangeAll},
+			when: func(l *solving) bool { return l.x.most < 0 || l.x.best.gone != nil }, improve: []improvement{{(*solving).otherStarts, &exchangeEach, 0.2, 0}}},
 	}
 }
 
@@ -94,12 +101,14 @@ func Passes() (all []struct {
 	all = slices.Grow(all, len(passes))[:len(passes)]
 	for i, p := range passes {
 		all[i].Name, all[i].Doc, all[i].Run = p.name, p.doc, p.run
+		if p.run == nil {
+			all[i].Run = p.improve[0].starts
+		}
 	}
 	return all
 }
 
-// Without leaves passes out of what is solved from now on. Limits that were solved before are
-// not solved again.
+// Without leaves passes and hints out of all limits that are solved from now on.
 func (s *Solver) Without(names ...string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(passes[1:], func(p pass) bool { return p.name == name }) && !slices.ContainsFunc(hints[1:], func(h hint) bool { return h.name == name }) {
@@ -113,32 +122,37 @@ func (s *Solver) Without(names ...string) error {
 	return nil
 }
 
-// Try is what a pass came to.
+// Try is what a pass did for a limit.
 type Try struct {
 	Pass  string
-	Cost  float64 // extra cost of the best plan behind it, +Inf if there is none yet
-	Peak  int64   // of that plan; 0 if the pass found none that is better
+	Cost  float64 // extra cost of the best plan after it, +Inf if there is none yet
+	Peak  int64   // of that plan; 0 if the pass found no better one
 	Bound float64
 	Took  bool // it found a better plan
 	Time  time.Duration
 }
 
-// checking has what a pass found be checked, for tests.
+// checking has every better plan replayed by Check; tests set it.
 var checking bool
 
-// drive runs all passes, or for want of a search those that raise the bound.
+// drive runs the passes in order; if only a bound is asked for, those that raise it.
 func (l *solving) drive() {
 	s := l.s
 	for i := range passes {
 		p := &passes[i]
-		if l.enter(p.proof); l.over {
+		if l.enter(p.proof); l.finished {
 			return
 		}
-		if s.off[p.name] || !l.eligible || l.bounds && p.proof == plans && i > 0 || l.brief() && !slices.Contains(p.in, l.ask.Effort) || !p.when(l) {
+		if s.off[p.name] || !l.eligible || l.boundOnly && p.proof == plans && i > 0 || l.brief() && !slices.Contains(p.in, l.ask.Effort) || !p.when(l) {
 			continue
 		}
 		begin, cost := time.Now(), l.cost()
-		p.run(l)
+		if p.run != nil {
+			p.run(l)
+		}
+		for _, row := range p.improve {
+			l.x.improve(row.starts(l), row.by, l.share(row.sketch, row.share))
+		}
 		t := Try{Pass: p.name, Cost: l.cost(), Bound: l.e.least * s.unit}
 		if t.Took = t.Cost < cost; t.Took {
 			l.by = p.name
@@ -148,14 +162,14 @@ func (l *solving) drive() {
 			}
 		}
 		t.Time = time.Since(begin)
-		if l.tries = append(l.tries, t); l.over {
+		if l.tries = append(l.tries, t); l.finished {
 			return
 		}
 	}
 	l.enter(plans)
 }
 
-// enter ends a group of passes of one group, and begins the next.
+// enter ends a group of passes that raise the bound, and decides whether those of the next may run.
 func (l *solving) enter(next proof) {
 	if next == l.proof {
 		return
@@ -163,7 +177,7 @@ func (l *solving) enter(next proof) {
 	if l.proof != plans && l.eligible {
 		l.e.tried = max(l.e.tried, l.proof)
 		if math.IsInf(l.e.least, 1) {
-			l.refute()
+			l.e, l.finished = l.s.refute(l.limit), true
 			return
 		}
 		l.s.proven[l.limit] = l.e
@@ -178,13 +192,13 @@ func (l *solving) cost() float64 {
 	if l.x == nil {
 		return math.Inf(1)
 	}
-	return min(l.x.extra, l.taken.Extra)
+	return min(l.x.extra, l.route.Extra)
 }
 
-// peak is that of the best plan, walked beside all searches.
+// peak is that of the best plan. It is simulated outside the work of the search.
 func (l *solving) peak() int64 {
-	if l.taken.Launches != nil && l.taken.Extra <= l.x.extra {
-		return l.taken.Peak
+	if l.route.Launches != nil && l.route.Extra <= l.x.extra {
+		return l.route.Peak
 	}
 	work := l.s.sim.work
 	l.s.sim.run(l.x.best, l.limit)
@@ -192,7 +206,7 @@ func (l *solving) peak() int64 {
 	return l.s.sim.peak
 }
 
-// check replays the best plan.
+// check replays the best plan by another route, and panics if that disagrees.
 func (l *solving) check(p *pass) {
 	a, ok := l.answer()
 	peak, extra, err := Check(l.s.p, a.Launches)

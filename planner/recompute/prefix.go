@@ -24,12 +24,6 @@ var prefixParts = []int64{1, 2, 3, 4, 6, 8, 12}
 // prefixScores are those by which evictors try all cases.
 var prefixScores = []score{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
 
-// mayDropPrefix reports whether a program is long enough for all this, and not too long, and may
-// take all the work there is: of narrower problems nothing came of it.
-func (s *Solver) mayDropPrefix(work int64) bool {
-	return work == mostWork && s.p.Border >= longForward && len(s.p.Cost) <= mostRefined
-}
-
 // prefixPlans are the cheapest plans of evictors that keep one of the prefixes, those within the limit first. All
 // prefixes are tried by few scores, and the best of them by all.
 func (s *Solver) prefixPlans(at []bounded, limit int64, most float64) (all []func() plan) {
