@@ -516,6 +516,37 @@ func (s *simulator) byPlaces(p plan) bool {
 	return true
 }
 
+// bury finds what dies where when all last readers are known.
+func (s *simulator) bury() {
+	live, bytes := s.deaths(), s.p.Bytes
+	for v, held := range s.p.Held {
+		if i := s.instance[v]; held && i >= 0 {
+			s.lives[i].last = int32(s.launches) // read behind the last launch
+		}
+	}
+	for v := range int32(len(s.p.Until)) { // as it was first made
+		if s.p.Until[v] == 0 {
+			continue
+		}
+		i := s.made[s.lastAt(s.maker[v])] + s.port(v)
+		s.lives[i].last = max(s.lives[i].last, s.lastAt(s.p.Until[v]-1))
+	}
+	for _, l := range s.lives[:s.instances] {
+		live[l.last+1] -= bytes[l.value]
+	}
+}
+
+// lastAt is the last launch of a place, at which its operator first ran.
+func (s *simulator) lastAt(place int32) int32 {
+	k, _ := slices.BinarySearch(s.place[:s.launches], place+1)
+	return int32(k) - 1
+}
+
+// port is which of its maker's outputs a value is.
+func (s *simulator) port(v int32) int32 {
+	return int32(slices.Index(s.p.Outputs.Of(s.maker[v]), v))
+}
+
 // Checkpoints is what it costs to come back through so many links of a chain, from the last to the
 // first, with what goes on to the first there and room for so much more.
 func (s *Solver) Checkpoints(room, links int) (cost float64, ok bool) {

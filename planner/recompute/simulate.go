@@ -62,8 +62,6 @@ type simulator struct {
 	across  []crossing
 	lastUse []int32 // by value, as outputs tell it
 	maker   []int32 // by value
-	held    []int32 // values
-	staying []int32 // values that stay up to some operator
 	late    []event // those that may be gone, but only behind the border
 	work    int64   // launches simulated so far
 	walks   int
@@ -191,16 +189,6 @@ func newSimulator(p *Problem) *simulator {
 		}
 		s.outOf[op+1], s.overOf[op+1] = int32(len(s.outputs)), int32(len(s.overlay))
 	}
-	for v, held := range p.Held {
-		if held && s.maker[v] >= 0 {
-			s.held = append(s.held, int32(v))
-		}
-	}
-	for v := range p.Until {
-		if p.Until[v] > 0 {
-			s.staying = append(s.staying, int32(v))
-		}
-	}
 	slices.SortFunc(s.late, event.compare)
 	s.start, s.wanting = make([]int32, ops+2), newBitset(ops+1)
 	ops, values = ops+ops/2, values+values/2
@@ -267,13 +255,6 @@ func makers(p *Problem) []int32 {
 func (s *simulator) begin() {
 	copy(s.instance, s.none)
 	s.launches, s.instances, s.overs, s.extra = 0, 0, 0, 0
-}
-
-// free begins a walk that is of no plan.
-func (s *simulator) free(limit int64) {
-	s.begin()
-	s.limit, s.kept, s.whole = limit, false, false
-	s.walks++
 }
 
 // enter begins a walk of a plan at its first place that is not as it always is.
@@ -382,23 +363,6 @@ func (s *simulator) settle() {
 	}
 }
 
-// bury finds what dies where when all last readers are known.
-func (s *simulator) bury() {
-	live, bytes := s.deaths(), s.p.Bytes
-	for _, v := range s.held {
-		if i := s.instance[v]; i >= 0 {
-			s.lives[i].last = int32(s.launches) // read behind the last launch
-		}
-	}
-	for _, v := range s.staying { // as it was first made
-		i := s.made[s.lastAt(s.maker[v])] + s.port(v)
-		s.lives[i].last = max(s.lives[i].last, s.lastAt(s.p.Until[v]-1))
-	}
-	for _, l := range s.lives[:s.instances] {
-		live[l.last+1] -= bytes[l.value]
-	}
-}
-
 // sum adds up the bytes alive at each launch.
 func (s *simulator) sum() {
 	live, lives := s.live, s.lives
@@ -432,17 +396,6 @@ func (s *simulator) sum() {
 		}
 	}
 	s.area = s.beyond(limit)
-}
-
-// lastAt is the last launch of a place, at which its operator first ran.
-func (s *simulator) lastAt(place int32) int32 {
-	k, _ := slices.BinarySearch(s.place[:s.launches], place+1)
-	return int32(k) - 1
-}
-
-// port is which of its maker's outputs a value is.
-func (s *simulator) port(v int32) int32 {
-	return int32(slices.Index(s.p.Outputs.Of(s.maker[v]), v))
 }
 
 // eventsOf are those of a plan, with what is gone behind the border.

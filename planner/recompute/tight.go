@@ -2,6 +2,7 @@ package recompute
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -490,27 +491,39 @@ func (x *tight) way(end, from int32) route {
 	for i := end; i >= 0; i = x.states[i].before {
 		states = append(states, x.states[i])
 	}
-	sim := x.s.sim
-	sim.free(x.limit)
-	for op := range from {
-		sim.walk(op, op)
+	p, maker, present := x.s.p, x.s.sim.maker, make([]bool, len(x.bit))
+	var launches []int32
+	var run func(op int32)
+	run = func(op int32) {
+		for _, v := range p.Inputs.Of(op) {
+			if !present[v] {
+				run(maker[v])
+			}
+		}
+		launches = append(launches, op)
+		for _, v := range p.Outputs.Of(op) {
+			present[v] = true
+		}
 	}
-	place := from
+	for op := range from {
+		run(op)
+	}
 	for _, st := range slices.Backward(states) {
 		if st.ran >= 0 {
-			sim.walk(st.ran, place)
+			run(st.ran)
 		}
-		place = st.place
 		for v, b := range x.bit {
-			if b >= 0 && !st.there.has(b) && place >= x.s.p.until(int32(v)) {
-				sim.instance[v] = -1
+			if b >= 0 && !st.there.has(b) && st.place >= p.until(int32(v)) {
+				present[v] = false
 			}
 		}
 	}
-	sim.work += int64(sim.launches)
-	sim.bury()
-	sim.sum()
-	return route{slices.Clone(sim.ops[:sim.launches]), sim.peak, sim.extra}
+	x.s.sim.work += int64(len(launches))
+	peak, extra, err := Check(p, launches)
+	if err != nil {
+		panic(fmt.Sprintf("recompute: launches of states: %v", err))
+	}
+	return route{launches, peak, extra}
 }
 
 // route is launches that were found other than by a plan.
