@@ -47,7 +47,7 @@ func (x *search) anneal(starts []func() plan) {
 	}
 	if s.spare.sim == nil {
 		s.spare.sim = newSimulator(s.p)
-		s.spare.sim.most = s.sim.most
+		s.spare.sim.mostLaunches = s.sim.mostLaunches
 		s.spare.trial = &trial{sim: s.spare.sim, uses: &s.uses}
 	}
 	a := &annealing{search: x, spare: s.spare, r: rand.New(rand.NewPCG(1, 2)), price: s.total / float64(x.limit) / 100}
@@ -85,7 +85,7 @@ func (a *annealing) round(heat, work float64) {
 		if !a.change() {
 			continue
 		}
-		a.extra, a.over, a.known = x.sim.extra, x.sim.area, false
+		a.extra, a.over, a.known = x.sim.extra, x.sim.over, false
 		if a.over == 0 && a.extra < x.extra {
 			x.best, x.extra = a.p.clone(), a.extra
 			q := a.p.clone()
@@ -102,7 +102,7 @@ func (a *annealing) restart() {
 		a.p = a.from.clone()
 	}
 	a.sim.run(a.p, a.limit)
-	a.extra, a.over, a.known = a.sim.extra, a.sim.area, false
+	a.extra, a.over, a.known = a.sim.extra, a.sim.over, false
 }
 
 // swap has the other walker simulate from now on.
@@ -164,7 +164,7 @@ func (a *annealing) accepts(c change, drop bool) bool {
 // launch of the backward pass.
 func (a *annealing) randomDrop() (c change, ok bool) {
 	sim, prob := a.sim, a.s.p
-	k := sim.worst
+	k := sim.peakLaunch
 	switch behind := sim.start[prob.Border]; a.r.IntN(4) {
 	case 0:
 		k = a.randomOver()
@@ -172,7 +172,7 @@ func (a *annealing) randomDrop() (c change, ok bool) {
 		k = behind + int32(a.r.IntN(sim.launches-int(behind)))
 	}
 	idles := func(i int) bool {
-		l := &sim.lives[i]
+		l := &sim.ranges[i]
 		return l.first < k && l.last > k && a.s.may(l.value) && prob.Bytes[l.value] > 0
 	}
 	n := 0
@@ -190,7 +190,7 @@ func (a *annealing) randomDrop() (c change, ok bool) {
 			n--
 		}
 	}
-	c.value = sim.lives[i].value
+	c.value = sim.ranges[i].value
 	if slices.Contains(prob.Inputs.Of(sim.ops[k]), c.value) || prob.until(c.value) > sim.place[k] {
 		return c, false
 	}
@@ -205,7 +205,7 @@ func (a *annealing) randomDrop() (c change, ok bool) {
 
 // randomOver is a launch over the limit, or the peak if there is none.
 func (a *annealing) randomOver() int32 {
-	n, k := 0, a.sim.worst
+	n, k := 0, a.sim.peakLaunch
 	for i, alive := range a.sim.live[:a.sim.launches] {
 		if alive > a.limit {
 			if n++; a.r.IntN(n) == 0 {
@@ -221,7 +221,7 @@ func (a *annealing) touchedAt(i, before int32) int32 {
 	if a.trial.walks != a.sim.walks {
 		a.trial.prepare()
 	}
-	v, at := a.sim.lives[i].value, a.sim.place[a.sim.lives[i].first]
+	v, at := a.sim.ranges[i].value, a.sim.place[a.sim.ranges[i].first]
 	first, again := a.trial.readsBefore(v, before)
 	if first > 0 {
 		at = max(at, a.s.uses.Of(v)[first-1])

@@ -231,7 +231,7 @@ func (s *Solver) walkOf(c *cut, x set) walked {
 	before := s.sim.work
 	w.done, w.whole = true, s.sim.run(s.from(c, x), math.MaxInt64)
 	if w.whole {
-		w.peak, w.place = s.sim.peak, s.sim.place[s.sim.worst]
+		w.peak, w.place = s.sim.peak, s.sim.place[s.sim.peakLaunch]
 	}
 	w.work = s.sim.work - before
 	return *w

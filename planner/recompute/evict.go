@@ -123,7 +123,7 @@ type score struct{ cost, bytes, distance, dependents float64 }
 func (s *Solver) newEvictor(limit int64, by score, kept keep) *evictor {
 	n := len(s.p.Bytes)
 	e := &evictor{s: s, limit: limit, score: by, dependencies: s.dependencies(), p: plan{gone: make([]bool, n)},
-		values: make([]evictable, n), resident: newBitset(n), stale: newBitset(n), reruns: s.sim.most}
+		values: make([]evictable, n), resident: newBitset(n), stale: newBitset(n), reruns: s.sim.mostLaunches}
 	copy(e.p.gone, s.p.Forced)
 	for v := range e.values {
 		e.values[v].staleUse, e.values[v].staleCost = true, true

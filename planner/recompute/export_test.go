@@ -47,9 +47,9 @@ func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 			if is := s.sim.run(q, limit); is != ok {
 				return fmt.Errorf("a trial says %v, a walk %v", ok, is)
 			}
-			if ok && (t.launches != s.sim.launches || t.peak != s.sim.peak || t.over != s.sim.area || math.Abs(t.extra-s.sim.extra) > 1e-9) {
+			if ok && (t.launches != s.sim.launches || t.peak != s.sim.peak || t.over != s.sim.over || math.Abs(t.extra-s.sim.extra) > 1e-9) {
 				return fmt.Errorf("%v (border %v, more %v) of %v: a trial says %d launches, peak %d, %v over, cost %v; a walk %d, %d, %v, %v", e, border, more, p,
-					t.launches, t.peak, t.over, t.extra, s.sim.launches, s.sim.peak, s.sim.area, s.sim.extra)
+					t.launches, t.peak, t.over, t.extra, s.sim.launches, s.sim.peak, s.sim.over, s.sim.extra)
 			}
 			if r.IntN(2) == 0 {
 				p = q
@@ -392,7 +392,7 @@ func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() in
 			p.events = slices.Delete(p.events, at, at+1)
 		}
 		if !border {
-			s.sim.kept = false
+			s.sim.hasPrefix = false
 		}
 		s.sim.run(p, limit)
 		if p.add(c.change); !c.border && p.events[at] != c.event {
@@ -402,7 +402,7 @@ func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() in
 	}
 	trial = func() int {
 		if turn%changed == 0 || s.trial.walks != s.sim.walks {
-			s.sim.whole = false
+			s.sim.complete = false
 			s.sim.run(p, limit)
 			s.trial.prepare()
 		}
@@ -435,14 +435,14 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 				p.add(change{e, false})
 			}
 		}
-		s.sim.whole = false
+		s.sim.complete = false
 		ok := s.sim.run(p, limit)
 		by := *s.sim
-		for _, all := range []*[]int32{&by.ops, &by.made, &by.place, &by.start} {
+		for _, all := range []*[]int32{&by.ops, &by.firstMade, &by.place, &by.start} {
 			*all = slices.Clone(*all)
 		}
-		by.lives = slices.Clone(by.lives)
-		by.live, by.tops, by.lain = slices.Clone(by.live), slices.Clone(by.tops), slices.Clone(by.lain)
+		by.ranges = slices.Clone(by.ranges)
+		by.live, by.tops, by.shifts = slices.Clone(by.live), slices.Clone(by.tops), slices.Clone(by.shifts)
 		is := s.sim.byPlaces(p)
 		if ok != is {
 			return 0, 0, fmt.Errorf("%v by stretches, %v by places: %v", ok, is, p)
@@ -459,28 +459,28 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 			if by.start[op] != to.start[op] {
 				return 0, 0, fmt.Errorf("place %d begins at %d by stretches, at %d by places: %v", op, by.start[op], to.start[op], p)
 			}
-			if s.sim.wanting.has(op) {
+			if s.sim.mustLook.has(op) {
 				looked++
 			} else {
 				stretched++
 			}
 		}
 		for k := range to.launches {
-			if by.ops[k] != to.ops[k] || by.made[k] != to.made[k] || by.place[k] != to.place[k] || by.live[k] != to.live[k] {
+			if by.ops[k] != to.ops[k] || by.firstMade[k] != to.firstMade[k] || by.place[k] != to.place[k] || by.live[k] != to.live[k] {
 				return 0, 0, fmt.Errorf("launch %d is %d at %d makes %d alive %d by stretches, %d at %d makes %d alive %d by places: %v",
-					k, by.ops[k], by.place[k], by.made[k], by.live[k], to.ops[k], to.place[k], to.made[k], to.live[k], p)
+					k, by.ops[k], by.place[k], by.firstMade[k], by.live[k], to.ops[k], to.place[k], to.firstMade[k], to.live[k], p)
 			}
 		}
 		for i := range to.instances {
-			if x, y := by.lives[i], to.lives[i]; x.first != y.first || x.last != y.last || x.value != y.value {
+			if x, y := by.ranges[i], to.ranges[i]; x.first != y.first || x.last != y.last || x.value != y.value {
 				return 0, 0, fmt.Errorf("instance %d of %d from %d to %d by stretches, of %d from %d to %d by places: %v",
 					i, x.value, x.first, x.last, y.value, y.first, y.last, p)
 			}
 		}
-		if !slices.Equal(by.tops, to.tops) || !slices.Equal(by.lain, to.lain) ||
-			by.peak != to.peak || by.worst != to.worst || by.extra != to.extra || by.area != to.area {
+		if !slices.Equal(by.tops, to.tops) || !slices.Equal(by.shifts, to.shifts) ||
+			by.peak != to.peak || by.peakLaunch != to.peakLaunch || by.extra != to.extra || by.over != to.over {
 			return 0, 0, fmt.Errorf("peak %d at %d, cost %v, %v over by stretches, peak %d at %d, cost %v, %v over by places: %v",
-				by.peak, by.worst, by.extra, by.area, to.peak, to.worst, to.extra, to.area, p)
+				by.peak, by.peakLaunch, by.extra, by.over, to.peak, to.peakLaunch, to.extra, to.over, p)
 		}
 	}
 	return stretched, looked, nil
@@ -490,23 +490,23 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 func (s *simulator) byPlaces(p plan) bool {
 	s.begin()
 	s.walks++
-	s.whole, s.kept = false, false
+	s.complete, s.hasPrefix = false, false
 	ops, events := int32(len(s.p.Cost)), s.eventsOf(&p)
 	for op := range ops {
 		if op == s.p.Border {
 			for v, gone := range p.gone {
 				if gone && s.p.until(int32(v)) <= op {
-					s.instance[v] = -1
+					s.current[v] = -1
 				}
 			}
 		}
 		for ; len(events) > 0 && events[0].at <= op; events = events[1:] {
 			if e := events[0]; e.at >= s.p.until(e.value) {
-				s.instance[e.value] = -1
+				s.current[e.value] = -1
 			}
 		}
 		s.start[op] = int32(s.launches)
-		if s.walk(op, op); s.launches > s.most {
+		if s.rerun(op, op); s.launches > s.mostLaunches {
 			return false
 		}
 	}
@@ -518,20 +518,20 @@ func (s *simulator) byPlaces(p plan) bool {
 
 // bury finds what dies where when all last readers are known.
 func (s *simulator) bury() {
-	live, bytes := s.deaths(), s.p.Bytes
+	live, bytes := s.clearLive(), s.p.Bytes
 	for v, held := range s.p.Held {
-		if i := s.instance[v]; held && i >= 0 {
-			s.lives[i].last = int32(s.launches) // read behind the last launch
+		if i := s.current[v]; held && i >= 0 {
+			s.ranges[i].last = int32(s.launches) // read behind the last launch
 		}
 	}
 	for v := range int32(len(s.p.Until)) { // as it was first made
 		if s.p.Until[v] == 0 {
 			continue
 		}
-		i := s.made[s.lastAt(s.maker[v])] + s.port(v)
-		s.lives[i].last = max(s.lives[i].last, s.lastAt(s.p.Until[v]-1))
+		i := s.firstMade[s.lastAt(s.maker[v])] + s.port(v)
+		s.ranges[i].last = max(s.ranges[i].last, s.lastAt(s.p.Until[v]-1))
 	}
-	for _, l := range s.lives[:s.instances] {
+	for _, l := range s.ranges[:s.instances] {
 		live[l.last+1] -= bytes[l.value]
 	}
 }

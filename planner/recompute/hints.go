@@ -68,7 +68,7 @@ type evicted struct {
 }
 
 func (s *Solver) newEvictions(limit, work int64, most float64) *evictions {
-	return &evictions{s: s, limit: limit, most: most, work: work, until: s.sim.work + work, launches: s.sim.most, below: math.Inf(1), least: math.Inf(1), score: scores[0]}
+	return &evictions{s: s, limit: limit, most: most, work: work, until: s.sim.work + work, launches: s.sim.mostLaunches, below: math.Inf(1), least: math.Inf(1), score: scores[0]}
 }
 
 // tryAll evicts by each of some scores. It reports whether one led to a plan within the limit.

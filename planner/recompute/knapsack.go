@@ -121,7 +121,7 @@ func (s *Solver) overAt(plans []pricedStart, limit int64, known []*cut) int32 {
 		if !s.sim.run(p.plan(), limit) || s.sim.peak <= limit {
 			continue
 		}
-		op := s.sim.place[s.sim.worst]
+		op := s.sim.place[s.sim.peakLaunch]
 		if op >= s.p.Border && !slices.ContainsFunc(known, func(c *cut) bool { return c.at == op }) {
 			return op
 		}

@@ -36,7 +36,7 @@ func (x *search) try(p *plan, c event, drop bool, most float64) bool {
 	ok := x.trial.change(c, drop, most)
 	begun := 0
 	if len(p.events) == 0 || p.events[0].at >= x.s.p.Border && c.at >= x.s.p.Border {
-		begun = sim.border.launches
+		begun = sim.atBorder.launches
 	}
 	sim.work += int64(x.trial.launches-begun) + int64(x.trial.launches/4) + trialWork
 	return ok
@@ -75,7 +75,7 @@ func (x *search) repair(p *plan, most float64) bool {
 			return false
 		}
 		x.listCandidates(p)
-		over, extra := x.sim.area, x.sim.extra
+		over, extra := x.sim.over, x.sim.extra
 		var best change
 		bestGain := 0.0
 		for len(x.candidates) > 0 {
@@ -105,7 +105,7 @@ func (x *search) repair(p *plan, most float64) bool {
 // listCandidates lists the values that are alive at the peak, are not read there, and may be dropped before it.
 func (x *search) listCandidates(p *plan) {
 	sim, prob := x.sim, x.s.p
-	worst := sim.worst
+	worst := sim.peakLaunch
 	sim.touched(x.touched, worst)
 	for _, v := range prob.Inputs.Of(sim.ops[worst]) {
 		x.touched[v] = -1
@@ -115,7 +115,7 @@ func (x *search) listCandidates(p *plan) {
 	}
 	afterBorder := sim.place[worst] >= prob.Border
 	x.candidates = x.candidates[:0]
-	for i, l := range sim.lives[:sim.made[worst]] {
+	for i, l := range sim.ranges[:sim.firstMade[worst]] {
 		v := l.value
 		if l.last <= worst || x.touched[v] < 0 || !x.s.may(v) {
 			continue

@@ -83,7 +83,7 @@ func New(p *Problem) (*Solver, error) {
 		op := s.sim.place[k]
 		s.plain[op] = max(s.plain[op], bytes)
 	}
-	s.sim.most = mostAgain*len(p.Cost) + 1024
+	s.sim.mostLaunches = mostAgain*len(p.Cost) + 1024
 	return s, nil
 }
 

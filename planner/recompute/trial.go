@@ -6,96 +6,100 @@ import (
 	"slices"
 )
 
-// trial tells what one change makes of the plan that was simulated last, without
-// walking it whole. Only places at which something is there in one plan and not
-// in the other are walked anew; elsewhere the same launches run, and of what is
-// alive there only the values differ that were touched at those places.
+// trial evaluates one change of the plan that was simulated last, without walking it whole: the result is that of a
+// walk of the changed plan. Only places at which a value is present in one plan and missing in the other are walked
+// again, beginning with the place of the change. Elsewhere the launches are the same, and the bytes alive differ only
+// by the live ranges of values touched at those places.
+//
+// So a trial has three steps: rewalk such places, in order (change); compare the live ranges that end, begin, or get
+// another last reader (count); and sum the differences along the launches, where whole chunks with a constant
+// difference need only their tops (sweep).
 type trial struct {
 	sim  *simulator
-	uses *Lists // the solver's
+	uses *Lists // of the solver
 
-	// Of the walk that was made last.
-	area   []float64 // by launch: bytes over the limit before it
-	newest []int32   // by value: its last instance, forgotten or not; of what is held the first, −1
-	older  []int32   // by instance: the one of its value before it, −1
-	reads  readers   // launches that run again, by value that they read
-	event  []int32   // by value: its first event, counted from 1
-	later  []int32   // by event: the next one of its value, likewise
-	marked []int32   // values with events
+	// The last walk.
+	overBefore []float64 // by launch: bytes over the limit, summed over the launches before it
+	newest     []int32   // by value: its last instance, dropped or not; of a held value the first; −1
+	older      []int32   // by instance: the one before it of the same value, −1
+	reads      readers   // launches that rerun an operator, by the values that they read
+	firstEvent []int32   // by value: 1 + its first event
+	nextEvent  []int32   // by event: 1 + the next one of its value
+	withEvents []int32   // values with events
 
-	// Of the change at hand.
-	epoch    int32
-	walks    int     // the simulator's when the plan was taken in
-	affected []int32 // by place: the epoch in which it is walked anew
-	mark     []int32 // by value: its track, if that is of this epoch
-	tracks   []track
-	segments []segment
-	removed  []int32 // instances that are told anew
-	blocks   []block
-	todo     []int32 // places to walk, rising
-	here     []int32 // tracks touched at the place at hand
-	place    int32
-	lies     []lying
-	looked   []int32 // launches whose overlay is known
-	base     []shift // of what is removed, and of segments
-	news     []shift
+	// The current change.
+	epoch     int32
+	walks     int     // those of the simulator when the walk was taken in
+	rewalked  []int32 // by place: the epoch in which it was rewalked
+	trackOf   []int32 // by value: its track, if that is of this epoch
+	tracks    []track
+	newRanges []newRange
+	replaced  []int32 // instances that are not in the new plan, or may have another last reader
+	blocks    []block
+	todo      []int32 // places to rewalk, rising
+	touched   []int32 // tracks touched at the current place
+	place     int32
+	overlays  []newOverlay
+	looked    []int32 // launches whose overlays were compared
+	oldShifts []shift // of replaced instances
+	newShifts []shift // of new ranges and overlays
 
 	launches    int
 	extra, over float64 // cost; bytes over the limit, summed over launches
 	peak        int64
 }
 
-// track is what became of a value that a change touches.
+// track is a value that is touched at rewalked places, and its state after the last of them.
 type track struct {
-	value   int32
-	place   int32 // up to which it was followed
-	block   int   // the last that touched it
-	differs bool  // it is there in one plan and not in the other
-	present bool
-	segment int32
+	value     int32
+	place     int32 // the last place up to which it was followed
+	block     int   // … its block
+	differs   bool  // it is present in one plan and missing in the other
+	present   bool  // in the new plan
+	liveRange int32 // the new range of its current instance
 }
 
-// segment is an instance after the change, which takes over the reads of one
-// before it. Positions are launches in steps of 1<<20, so that there is room for
-// those that come between.
-type segment struct {
+// newRange is the live range of an instance in the new plan. Positions are launches of the walk times 1<<step, which
+// leaves room for those of rewalked places in between.
+type newRange struct {
 	value       int32
-	inst        int32 // whose reads, where nothing is walked anew, are its own; −1
-	told        int32 // the instance that it was made from, −1
+	inherits    int32 // the instance of the walk whose readers at places that are not rewalked are its own, −1
+	from        int32 // the instance of the walk that it was made from, −1 for one made at a rewalked place
 	first, last int64
 }
 
-// block is the launches of a place that is walked anew.
+// block is a rewalked place.
 type block struct {
-	from, to int32 // its launches before
-	ops      []int32
+	from, to int32   // its launches in the walk
+	ops      []int32 // its launches in the new plan
 }
 
-// lying is an output that may lie over a segment that ends there.
-type lying struct {
-	at      int64
-	segment int32
-	bytes   int64
+// newOverlay is an output at a rewalked place that may lie over a range if that ends there.
+type newOverlay struct {
+	at    int64
+	over  int32
+	bytes int64
 }
 
+// shift is a change of the bytes alive from a position on.
 type shift struct{ at, bytes int64 }
 
 const (
 	step  = 20 // bits of a position within a launch
-	chunk = 64
+	chunk = 64 // launches with one of the simulator's tops
 )
 
-// prepare takes in the plan that the simulator has just walked.
+// prepare takes in the last walk of the simulator.
 func (t *trial) prepare() {
 	s := t.sim
 	t.walks = s.walks
 	n, prob := s.launches, s.p
 	values, ops := len(prob.Bytes), len(prob.Cost)
-	t.area = slices.Grow(t.area[:0], n+1)[:n+1]
+	t.overBefore = slices.Grow(t.overBefore[:0], n+1)[:n+1]
 	sum, limit := 0.0, s.limit
 	for from := 0; from < n; from += chunk {
 		live := s.live[from:min(from+chunk, n)]
-		area := t.area[from:][:len(live)]
+		area := t.overBefore[from:][:len(live)]
 		if s.tops[from/chunk] <= limit {
 			for k := range area {
 				area[k] = sum
@@ -109,39 +113,39 @@ func (t *trial) prepare() {
 			}
 		}
 	}
-	t.area[n] = sum
+	t.overBefore[n] = sum
 	t.newest = slices.Grow(t.newest[:0], values)[:values]
 	t.older = slices.Grow(t.older[:0], s.instances)[:s.instances]
 	known := 0
-	if s.kept {
-		known = s.border.instances
-		copy(t.newest, s.border.newest)
-		copy(t.older, s.border.older)
+	if s.hasPrefix {
+		known = s.atBorder.instances
+		copy(t.newest, s.atBorder.newest)
+		copy(t.older, s.atBorder.older)
 	} else {
 		for v := range t.newest {
 			t.newest[v] = -1
 		}
 	}
-	s.chain(t.newest, t.older, known)
-	t.readers(n)
-	if t.affected == nil {
-		t.affected, t.mark, t.event = make([]int32, ops+1), make([]int32, values), make([]int32, values)
+	s.linkInstances(t.newest, t.older, known)
+	t.listReaders(n)
+	if t.rewalked == nil {
+		t.rewalked, t.trackOf, t.firstEvent = make([]int32, ops+1), make([]int32, values), make([]int32, values)
 	}
-	for _, v := range t.marked {
-		t.event[v] = 0
+	for _, v := range t.withEvents {
+		t.firstEvent[v] = 0
 	}
 	events := s.walked.events
-	t.marked, t.later = t.marked[:0], slices.Grow(t.later[:0], len(events))[:len(events)]
+	t.withEvents, t.nextEvent = t.withEvents[:0], slices.Grow(t.nextEvent[:0], len(events))[:len(events)]
 	for k, e := range slices.Backward(events) {
-		t.later[k] = t.event[e.value]
-		t.event[e.value] = int32(k) + 1
-		t.marked = append(t.marked, e.value)
+		t.nextEvent[k] = t.firstEvent[e.value]
+		t.firstEvent[e.value] = int32(k) + 1
+		t.withEvents = append(t.withEvents, e.value)
 	}
 }
 
-// readers is the launches that run again and read each value. There are few, so
-// only the lists of values that they read, or those before did, are touched.
-func (t *trial) readers(n int) {
+// listReaders lists the launches that rerun an operator by the values that they read. They are few, so only the lists
+// of the values concerned are touched.
+func (t *trial) listReaders(n int) {
 	s, r := t.sim, &t.reads
 	if r.begin == nil {
 		r.begin, r.end = make([]int32, len(s.p.Bytes)), make([]int32, len(s.p.Bytes))
@@ -149,10 +153,10 @@ func (t *trial) readers(n int) {
 	for _, v := range r.values {
 		r.begin[v], r.end[v] = 0, 0
 	}
-	r.values, r.again = r.values[:0], r.again[:0]
+	r.values, r.reruns = r.values[:0], r.reruns[:0]
 	from := 0
-	if s.kept {
-		from = s.border.launches
+	if s.hasPrefix {
+		from = s.atBorder.launches
 	}
 	items := int32(0)
 	ops, place := s.ops[from:n], s.place[from:n]
@@ -160,7 +164,7 @@ func (t *trial) readers(n int) {
 		if op == place[k] {
 			continue
 		}
-		r.again = append(r.again, int32(from+k))
+		r.reruns = append(r.reruns, int32(from+k))
 		for _, v := range s.p.Inputs.Of(op) {
 			if r.end[v] == 0 {
 				r.values = append(r.values, v)
@@ -176,7 +180,7 @@ func (t *trial) readers(n int) {
 		r.begin[v], r.end[v] = sum, sum
 		sum += count
 	}
-	for _, k := range r.again {
+	for _, k := range r.reruns {
 		for _, v := range s.p.Inputs.Of(s.ops[k]) {
 			r.items[r.end[v]] = k
 			r.end[v]++
@@ -184,103 +188,98 @@ func (t *trial) readers(n int) {
 	}
 }
 
-// readers is lists of launches by value.
+// readers are launches by value that they read.
 type readers struct {
 	begin, end []int32 // by value
 	items      []int32
-	values     []int32 // whose lists are not empty
-	again      []int32 // the launches
+	values     []int32 // those with lists that are not empty
+	reruns     []int32 // the launches
 }
 
-// of is a value's list.
 func (r *readers) of(v int32) []int32 { return r.items[r.begin[v]:r.end[v]] }
 
-// firstRun is the launch at which an operator runs first, the last one of its place.
+// firstRun is the launch at which an operator runs first: the last one of its place.
 func (t *trial) firstRun(op int32) int32 { return t.sim.start[op+1] - 1 }
 
-// readsBefore is how many operators that read a value, and how many launches that
-// run again and do, come before a launch.
+// readsBefore counts the readers of a value before a launch: first runs, and reruns.
 func (t *trial) readsBefore(v, launch int32) (first, again int) {
 	first, _ = slices.BinarySearchFunc(t.uses.Of(v), launch, func(op, k int32) int { return cmp.Compare(t.firstRun(op), k) })
 	again, _ = slices.BinarySearch(t.reads.of(v), launch)
 	return first, again
 }
 
-// change is what the prepared plan comes to with one more thing forgotten (or,
-// if not more, remembered). It reports false if that takes too many launches, or
-// costs as much as most; then bytes are not summed up.
-func (t *trial) change(e event, more bool, most float64) bool {
+// change evaluates the plan with one event more, or one less if drop is false. It reports false if that takes too many
+// launches, or costs as much as most; then over and peak are not valid.
+func (t *trial) change(e event, drop bool, most float64) bool {
 	t.sim.p.poll()
 	s := t.sim
-	t.launches, t.extra, t.over, t.peak = s.launches, s.extra, s.area, s.peak
+	t.launches, t.extra, t.over, t.peak = s.launches, s.extra, s.over, s.peak
 	if int(e.at) >= len(s.p.Cost) || e.at < s.p.until(e.value) {
 		return t.extra < most
 	}
 	t.epoch++
-	t.tracks, t.segments, t.removed, t.blocks, t.todo, t.lies = t.tracks[:0], t.segments[:0], t.removed[:0], t.blocks[:0], t.todo[:0], t.lies[:0]
-	i, there := t.current(e.value, t.sim.start[e.at]), false
+	t.tracks, t.newRanges, t.replaced, t.blocks, t.todo, t.overlays = t.tracks[:0], t.newRanges[:0], t.replaced[:0], t.blocks[:0], t.todo[:0], t.overlays[:0]
+	i, present := t.current(e.value, s.start[e.at]), false
 	if i >= 0 {
-		forgotten := t.forgets(e.value, s.place[s.lives[i].first], e.at)
-		there = more && forgotten == 0 || !more && forgotten == 1
+		drops := t.drops(e.value, s.place[s.ranges[i].first], e.at)
+		present = drop && drops == 0 || !drop && drops == 1
 	}
-	if !there {
+	if !present {
 		return t.extra < most
 	}
 	t.place = e.at
 	k := t.track(e.value)
 	tr := &t.tracks[k]
-	tr.present, tr.differs, tr.segment = true, true, t.tell(i)
-	if more {
-		t.close(tr.segment, t.sim.start[e.at])
+	tr.present, tr.differs, tr.liveRange = true, true, t.adopt(i)
+	if drop {
+		t.endReads(tr.liveRange, t.sim.start[e.at])
 		tr.present = false
 	}
 	t.follow(tr, t.sim.start[e.at])
 	for len(t.todo) > 0 {
 		t.place = t.todo[0]
 		t.todo = t.todo[:copy(t.todo, t.todo[1:])]
-		t.again()
-		if t.launches > s.most {
+		t.rewalk()
+		if t.launches > s.mostLaunches {
 			return false
 		}
 	}
 	if t.extra >= most {
 		return false
 	}
-	t.sum()
+	t.count()
 	return true
 }
 
-// current is the newest instance of a value before a launch, forgotten or not;
-// −1 if there is none.
+// current is the newest instance of a value before a launch, dropped or not; −1 if there is none.
 func (t *trial) current(v, before int32) int32 {
 	i := t.newest[v]
-	for i >= 0 && t.sim.lives[i].first >= before {
+	for i >= 0 && t.sim.ranges[i].first >= before {
 		i = t.older[i]
 	}
 	return i
 }
 
-// there is the instance of a value at the beginning of the place at hand in the
-// prepared plan, −1 if it is forgotten.
-func (t *trial) there(v int32) int32 {
+// presentBefore is the instance of a value at the beginning of the current place in the walk, −1 if it is missing.
+func (t *trial) presentBefore(v int32) int32 {
 	i := t.current(v, t.sim.start[t.place])
-	if i >= 0 && t.forgotten(v, t.sim.place[t.sim.lives[i].first], t.place) {
+	if i >= 0 && t.dropped(v, t.sim.place[t.sim.ranges[i].first], t.place) {
 		return -1
 	}
 	return i
 }
 
-// forgotten reports whether a value is forgotten behind a place, up to another.
-func (t *trial) forgotten(v, behind, to int32) bool { return t.forgets(v, behind, to) > 0 }
+// dropped reports whether the plan of the walk drops a value after a place and up to another.
+func (t *trial) dropped(v, behind, to int32) bool { return t.drops(v, behind, to) > 0 }
 
-// forgets is how often a value is forgotten behind a place, up to another.
-func (t *trial) forgets(v, behind, to int32) (times int) {
+// drops counts how often the plan of the walk drops a value after a place and up to another.
+func (t *trial) drops(v, behind, to int32) (times int) {
 	p := &t.sim.walked
 	until := t.sim.p.until(v)
 	if at := max(t.sim.p.Border, until); p.gone[v] && behind < t.sim.p.Border && at <= to {
 		times++
 	}
-	for k := t.event[v]; k > 0 && p.events[k-1].at <= to; k = t.later[k-1] {
+	for k := t.firstEvent[v]; k > 0 && p.events[k-1].at <= to; k = t.nextEvent[k-1] {
 		if at := p.events[k-1].at; at > behind && at >= until {
 			times++
 		}
@@ -288,17 +287,17 @@ func (t *trial) forgets(v, behind, to int32) (times int) {
 	return times
 }
 
-// track adds a value.
+// track begins to follow a value.
 func (t *trial) track(v int32) int32 {
 	k := int32(len(t.tracks))
-	t.tracks = append(t.tracks, track{value: v, place: t.place, segment: -1})
-	t.mark[v] = k
+	t.tracks = append(t.tracks, track{value: v, place: t.place, liveRange: -1})
+	t.trackOf[v] = k
 	return k
 }
 
-// touch follows a value up to the place at hand.
+// touch brings the track of a value up to the current place.
 func (t *trial) touch(v int32) *track {
-	k := t.mark[v]
+	k := t.trackOf[v]
 	known := int(k) < len(t.tracks) && t.tracks[k].value == v
 	if known && t.tracks[k].block == len(t.blocks) {
 		return &t.tracks[k]
@@ -306,68 +305,66 @@ func (t *trial) touch(v int32) *track {
 	if !known {
 		k = t.track(v)
 	}
-	t.here = append(t.here, k)
+	t.touched = append(t.touched, k)
 	tr := &t.tracks[k]
 	tr.block = len(t.blocks)
-	if tr.differs && t.forgotten(v, tr.place, t.place) {
-		t.leave(tr)
+	if tr.differs && t.dropped(v, tr.place, t.place) {
+		t.end(tr)
 		tr.differs = false
 	}
-	if !tr.differs { // it is where it was before the change
-		i := t.there(v)
-		if tr.present && (i < 0 || t.segments[tr.segment].inst != i) {
-			t.leave(tr)
+	if !tr.differs { // it is what it is in the walk
+		i := t.presentBefore(v)
+		if tr.present && (i < 0 || t.newRanges[tr.liveRange].inherits != i) {
+			t.end(tr)
 		}
 		if i >= 0 && !tr.present {
-			tr.present, tr.segment = true, t.tell(i)
+			tr.present, tr.liveRange = true, t.adopt(i)
 		}
 	}
 	tr.place = t.place
 	return tr
 }
 
-// leave has a value no longer be there.
-func (t *trial) leave(tr *track) {
+// end ends the range of a value that is no longer present.
+func (t *trial) end(tr *track) {
 	if tr.present {
-		t.close(tr.segment, t.sim.start[t.place])
+		t.endReads(tr.liveRange, t.sim.start[t.place])
 		tr.present = false
 	}
 }
 
-// tell makes a segment of an instance.
-func (t *trial) tell(i int32) int32 {
-	t.removed = append(t.removed, i)
-	at := int64(t.sim.lives[i].first) << step
-	t.segments = append(t.segments, segment{t.sim.lives[i].value, i, i, at, at})
-	return int32(len(t.segments) - 1)
+// adopt makes a new range of an instance of the walk.
+func (t *trial) adopt(i int32) int32 {
+	t.replaced = append(t.replaced, i)
+	at := int64(t.sim.ranges[i].first) << step
+	t.newRanges = append(t.newRanges, newRange{t.sim.ranges[i].value, i, i, at, at})
+	return int32(len(t.newRanges) - 1)
 }
 
-// close ends what a segment takes over of reads, those before a launch being its
-// own.
-func (t *trial) close(k, before int32) {
-	g := &t.segments[k]
-	if g.inst >= 0 {
-		g.last = max(g.last, t.lastRead(g.inst, before))
-		g.inst = -1
+// endReads ends what a range inherits: readers from a launch on are not its own.
+func (t *trial) endReads(k, before int32) {
+	g := &t.newRanges[k]
+	if g.inherits >= 0 {
+		g.last = max(g.last, t.lastRead(g.inherits, before))
+		g.inherits = -1
 	}
 }
 
-// lastRead is the position of the last launch before another that reads an
-// instance, at a place that is not walked anew, or up to which it stays; 0 if none does.
+// lastRead is the position of the last launch before another, at a place that is not rewalked, that reads an instance
+// or up to which it must be kept; 0 if there is none.
 func (t *trial) lastRead(i, before int32) int64 {
-	return max(t.lastReader(i, before), t.stays(i))
+	return max(t.lastReader(i, before), t.keptUntil(i))
 }
 
-// stays is the position of the launch up to which an instance stays, whoever reads it; 0 if
-// it does not. It has run, or will in the plan that was prepared.
-func (t *trial) stays(i int32) int64 {
+// keptUntil is the position of the launch up to which an instance must be kept; 0 if there is none.
+func (t *trial) keptUntil(i int32) int64 {
 	s := t.sim
-	v := s.lives[i].value
+	v := s.ranges[i].value
 	until := s.p.until(v)
-	if until == 0 || s.lives[i].first != t.firstRun(s.maker[v]) {
+	if until == 0 || s.ranges[i].first != t.firstRun(s.maker[v]) {
 		return 0
 	}
-	if t.affected[until-1] == t.epoch {
+	if t.rewalked[until-1] == t.epoch {
 		for k := range t.blocks {
 			if b := &t.blocks[k]; b.to == s.start[until] {
 				return int64(b.from)<<step + int64(len(b.ops))
@@ -377,17 +374,18 @@ func (t *trial) stays(i int32) int64 {
 	return int64(t.firstRun(until-1)) << step
 }
 
+// lastReader is lastRead without what must be kept.
 func (t *trial) lastReader(i, before int32) int64 {
 	s := t.sim
-	last := s.lives[i].last
+	last := s.ranges[i].last
 	if int(last) == s.launches { // read after the last launch
 		if int(before) > s.launches {
 			return int64(last) << step
 		}
-	} else if last < before && t.affected[s.place[last]] != t.epoch {
+	} else if last < before && t.rewalked[s.place[last]] != t.epoch {
 		return int64(last) << step
 	}
-	v := s.lives[i].value
+	v := s.ranges[i].value
 	f, a := t.readsBefore(v, min(last+1, before))
 	for f+a > 0 {
 		k := int32(-1)
@@ -400,22 +398,21 @@ func (t *trial) lastReader(i, before int32) int64 {
 		} else {
 			f--
 		}
-		if k <= s.lives[i].first {
+		if k <= s.ranges[i].first {
 			break
 		}
-		if t.affected[s.place[k]] != t.epoch {
+		if t.rewalked[s.place[k]] != t.epoch {
 			return int64(k) << step
 		}
 	}
 	return 0
 }
 
-// follow finds the next place at which a value that differs matters, from a
-// launch on.
+// follow adds the next place from a launch on at which a value that differs is read or made to those to rewalk.
 func (t *trial) follow(tr *track, from int32) {
 	next := int32(math.MaxInt32)
-	for i := t.newest[tr.value]; i >= 0 && t.sim.lives[i].first >= from; i = t.older[i] {
-		next = t.sim.place[t.sim.lives[i].first]
+	for i := t.newest[tr.value]; i >= 0 && t.sim.ranges[i].first >= from; i = t.older[i] {
+		next = t.sim.place[t.sim.ranges[i].first]
 	}
 	if !tr.present {
 		f, a := t.readsBefore(tr.value, from)
@@ -426,7 +423,7 @@ func (t *trial) follow(tr *track, from int32) {
 			next = min(next, t.sim.place[reads[a]])
 		}
 	}
-	if next == math.MaxInt32 || t.forgotten(tr.value, t.place, next) {
+	if next == math.MaxInt32 || t.dropped(tr.value, t.place, next) {
 		return
 	}
 	if j, known := slices.BinarySearch(t.todo, next); !known {
@@ -434,13 +431,13 @@ func (t *trial) follow(tr *track, from int32) {
 	}
 }
 
-// again walks the place at hand anew.
-func (t *trial) again() {
+// rewalk walks the current place again.
+func (t *trial) rewalk() {
 	s := t.sim
-	t.here = t.here[:0]
-	t.affected[t.place] = t.epoch
+	t.touched = t.touched[:0]
+	t.rewalked[t.place] = t.epoch
 	b := block{from: t.sim.start[t.place], to: t.sim.start[t.place+1]}
-	if n := len(t.blocks); n < cap(t.blocks) { // the operators' array is used again
+	if n := len(t.blocks); n < cap(t.blocks) { // reuse the array
 		b.ops = t.blocks[:n+1][n].ops[:0]
 	}
 	t.blocks = append(t.blocks, b)
@@ -456,27 +453,27 @@ func (t *trial) again() {
 			t.extra -= s.p.Cost[op]
 		}
 	}
-	for i := s.made[b.from]; int(i) < s.instances && s.lives[i].first < b.to; i++ {
-		t.removed = append(t.removed, i)
+	for i := s.firstMade[b.from]; int(i) < s.instances && s.ranges[i].first < b.to; i++ {
+		t.replaced = append(t.replaced, i)
 	}
 	t.launches -= int(b.to - b.from)
 	for _, v := range s.p.Inputs.Of(t.place) {
 		if !t.touch(v).present {
-			t.make(s.maker[v])
+			t.remake(s.maker[v])
 		}
 	}
 	t.launch(t.place)
 	t.launches += len(t.blocks[len(t.blocks)-1].ops)
-	for _, k := range t.here {
+	for _, k := range t.touched {
 		tr := &t.tracks[k]
 		i := t.current(tr.value, b.to)
-		if i >= 0 && s.lives[i].first < b.from && t.forgotten(tr.value, s.place[s.lives[i].first], t.place) {
+		if i >= 0 && s.ranges[i].first < b.from && t.dropped(tr.value, s.place[s.ranges[i].first], t.place) {
 			i = -1
 		}
 		tr.differs = tr.present != (i >= 0)
-		if tr.present && t.segments[tr.segment].inst != i {
-			t.close(tr.segment, b.from)
-			t.segments[tr.segment].inst = i
+		if tr.present && t.newRanges[tr.liveRange].inherits != i {
+			t.endReads(tr.liveRange, b.from)
+			t.newRanges[tr.liveRange].inherits = i
 		}
 		if tr.differs {
 			t.follow(tr, b.to)
@@ -484,104 +481,105 @@ func (t *trial) again() {
 	}
 }
 
-// make runs what makes something that is not there.
-func (t *trial) make(op int32) {
+// remake reruns the maker of a missing value, after its own missing inputs.
+func (t *trial) remake(op int32) {
 	s := t.sim
 	for _, v := range s.p.Inputs.Of(op) {
 		if !t.touch(v).present {
-			t.make(s.maker[v])
+			t.remake(s.maker[v])
 		}
 	}
 	t.extra += s.p.Cost[op]
 	t.launch(op)
 }
 
+// launch appends a launch to the current block.
 func (t *trial) launch(op int32) {
 	s := t.sim
 	b := &t.blocks[len(t.blocks)-1]
 	at := int64(b.from)<<step + 1 + int64(len(b.ops))
 	b.ops = append(b.ops, op)
 	for _, v := range s.p.Inputs.Of(op) {
-		t.segments[t.touch(v).segment].last = at
+		t.newRanges[t.touch(v).liveRange].last = at
 	}
 	for _, v := range s.p.Over.Of(op) {
-		t.lies = append(t.lies, lying{at, t.touch(v).segment, s.p.Bytes[s.p.Outputs.Of(op)[0]]})
+		t.overlays = append(t.overlays, newOverlay{at, t.touch(v).liveRange, s.p.Bytes[s.p.Outputs.Of(op)[0]]})
 	}
 	for _, v := range s.p.Outputs.Of(op) {
 		tr := t.touch(v)
-		k := int32(len(t.segments))
-		t.segments = append(t.segments, segment{v, -1, -1, at, at})
+		k := int32(len(t.newRanges))
+		t.newRanges = append(t.newRanges, newRange{v, -1, -1, at, at})
 		if !(s.p.Held[v] || t.place < s.p.until(v)) || !tr.present {
 			if tr.present {
-				t.close(tr.segment, b.from)
+				t.endReads(tr.liveRange, b.from)
 			}
-			tr.present, tr.segment = true, k
+			tr.present, tr.liveRange = true, k
 		}
 	}
 }
 
-// sum counts bytes and launches after the change.
-func (t *trial) sum() {
+// count lists the shifts of all ranges that differ, and sums them.
+func (t *trial) count() {
 	s := t.sim
-	t.base, t.news, t.looked = t.base[:0], t.news[:0], t.looked[:0]
-	for k := range t.segments {
-		t.close(int32(k), math.MaxInt32)
+	t.oldShifts, t.newShifts, t.looked = t.oldShifts[:0], t.newShifts[:0], t.looked[:0]
+	for k := range t.newRanges {
+		t.endReads(int32(k), math.MaxInt32)
 	}
-	same := func(g *segment) bool { return g.told >= 0 && g.last == t.end(g.told) }
-	for k := range t.segments {
-		g := &t.segments[k]
+	same := func(g *newRange) bool { return g.from >= 0 && g.last == t.lastOf(g.from) }
+	for k := range t.newRanges {
+		g := &t.newRanges[k]
 		if same(g) {
 			continue
 		}
 		bytes := s.p.Bytes[g.value]
-		t.news = append(t.news, shift{g.first, bytes}, shift{g.last + 1, -bytes})
-		t.overlay(g.last, g.value)
+		t.newShifts = append(t.newShifts, shift{g.first, bytes}, shift{g.last + 1, -bytes})
+		t.overlayChanged(g.last, g.value)
 	}
-	told := 0 // segments made of instances come in the order of those
-	for _, i := range t.removed {
-		for told < len(t.segments) && t.segments[told].told < 0 {
-			told++
+	next := 0 // ranges made from instances are in the order of replaced
+	for _, i := range t.replaced {
+		for next < len(t.newRanges) && t.newRanges[next].from < 0 {
+			next++
 		}
-		if told < len(t.segments) && t.segments[told].told == i {
-			told++
-			if same(&t.segments[told-1]) {
+		if next < len(t.newRanges) && t.newRanges[next].from == i {
+			next++
+			if same(&t.newRanges[next-1]) {
 				continue
 			}
 		}
-		bytes := s.p.Bytes[s.lives[i].value]
-		t.base = append(t.base, shift{int64(s.lives[i].first) << step, -bytes}, shift{int64(s.lives[i].last+1) << step, bytes})
-		t.overlay(int64(s.lives[i].last)<<step, s.lives[i].value)
+		bytes := s.p.Bytes[s.ranges[i].value]
+		t.oldShifts = append(t.oldShifts, shift{int64(s.ranges[i].first) << step, -bytes}, shift{int64(s.ranges[i].last+1) << step, bytes})
+		t.overlayChanged(int64(s.ranges[i].last)<<step, s.ranges[i].value)
 	}
 	moved := int64(-1)
-	for _, l := range t.lies {
-		if l.at != moved && t.segments[l.segment].last == l.at {
+	for _, l := range t.overlays {
+		if l.at != moved && t.newRanges[l.over].last == l.at {
 			moved = l.at
-			t.news = append(t.news, shift{l.at, -l.bytes}, shift{l.at + 1, l.bytes})
+			t.newShifts = append(t.newShifts, shift{l.at, -l.bytes}, shift{l.at + 1, l.bytes})
 		}
 	}
-	for _, all := range [][]shift{t.base, t.news} {
+	for _, all := range [][]shift{t.oldShifts, t.newShifts} {
 		slices.SortFunc(all, func(a, b shift) int { return cmp.Compare(a.at, b.at) })
 	}
 	t.sweep()
 }
 
-// end is the position of an instance's last read.
-func (t *trial) end(i int32) int64 {
-	if last := t.sim.lives[i].last; last > t.sim.lives[i].first {
-		if int(last) < t.sim.launches && t.affected[t.sim.place[last]] == t.epoch {
+// lastOf is the position of the last reader of an instance in the walk, −1 if that place is rewalked.
+func (t *trial) lastOf(i int32) int64 {
+	if last := t.sim.ranges[i].last; last > t.sim.ranges[i].first {
+		if int(last) < t.sim.launches && t.rewalked[t.sim.place[last]] == t.epoch {
 			return -1
 		}
 		return int64(last) << step
 	}
-	return int64(t.sim.lives[i].first) << step
+	return int64(t.sim.ranges[i].first) << step
 }
 
-// overlay looks whether the first output of a launch that is not walked anew
-// still lies over a value, or lies over it now.
-func (t *trial) overlay(at int64, v int32) {
+// overlayChanged compares whether the first output of a launch that is not rewalked lies over an input in the walk and
+// in the new plan: a range of v ends at that launch in one of them.
+func (t *trial) overlayChanged(at int64, v int32) {
 	s := t.sim
 	k := int32(at >> step)
-	if at&(1<<step-1) != 0 || int(k) >= s.launches || t.affected[s.place[k]] == t.epoch {
+	if at&(1<<step-1) != 0 || int(k) >= s.launches || t.rewalked[s.place[k]] == t.epoch {
 		return
 	}
 	op := s.ops[k]
@@ -593,13 +591,13 @@ func (t *trial) overlay(at int64, v int32) {
 	was, is := false, false
 	for _, w := range over {
 		i := t.current(w, k)
-		ends := i >= 0 && s.lives[i].last == k
+		ends := i >= 0 && s.ranges[i].last == k
 		was = was || ends
-		if mark := t.mark[w]; int(mark) < len(t.tracks) && t.tracks[mark].value == w {
-			told := slices.Contains(t.removed, i)
-			ends = !told && ends
-			for j := range t.segments {
-				ends = ends || t.segments[j].value == w && t.segments[j].last == at
+		if mark := t.trackOf[w]; int(mark) < len(t.tracks) && t.tracks[mark].value == w {
+			replaced := slices.Contains(t.replaced, i)
+			ends = !replaced && ends
+			for j := range t.newRanges {
+				ends = ends || t.newRanges[j].value == w && t.newRanges[j].last == at
 			}
 		}
 		is = is || ends
@@ -608,19 +606,19 @@ func (t *trial) overlay(at int64, v int32) {
 		if was {
 			bytes = -bytes
 		}
-		t.news = append(t.news, shift{at, -bytes}, shift{at + 1, bytes})
+		t.newShifts = append(t.newShifts, shift{at, -bytes}, shift{at + 1, bytes})
 	}
 }
 
-// sweep goes along the launches.
+// sweep sums the bytes alive along the launches of the new plan.
 func (t *trial) sweep() {
 	s := t.sim
 	t.peak, t.over = 0, 0
-	base, news := t.base, t.news
-	less, more := int64(0), int64(0)
+	base, news := t.oldShifts, t.newShifts
+	fewer, more := int64(0), int64(0)
 	until := func(at int64) {
 		for len(base) > 0 && base[0].at <= at {
-			less += base[0].bytes
+			fewer += base[0].bytes
 			base = base[1:]
 		}
 		for len(news) > 0 && news[0].at <= at {
@@ -645,11 +643,11 @@ func (t *trial) sweep() {
 			if len(news) > 0 {
 				next = min(next, int32((news[0].at+1<<step-1)>>step))
 			}
-			if d := less + more; d == 0 {
-				t.over += t.area[next] - t.area[k]
+			if d := fewer + more; d == 0 {
+				t.over += t.overBefore[next] - t.overBefore[k]
 				t.peak = max(t.peak, t.highest(k, next))
 			} else {
-				peak, area := t.moved(k, next, d)
+				peak, area := t.shifted(k, next, d)
 				t.peak, t.over = max(t.peak, peak), t.over+float64(area)
 			}
 			k = next
@@ -658,49 +656,48 @@ func (t *trial) sweep() {
 	for i := range t.blocks {
 		b := &t.blocks[i]
 		stretch(b.from)
-		raw := t.raw(b.from)
+		raw := t.withoutOverlay(b.from)
 		for j, op := range b.ops {
-			// Of what was told before, what is alive at the first launch counts.
+			// Old ranges count if they are alive at the first launch of the block.
 			for len(base) > 0 && base[0].at <= int64(b.from)<<step {
-				less += base[0].bytes
+				fewer += base[0].bytes
 				base = base[1:]
 			}
 			for len(news) > 0 && news[0].at <= int64(b.from)<<step+1+int64(j) {
 				more += news[0].bytes
 				news = news[1:]
 			}
-			count(raw + less + more + s.p.Work[op])
+			count(raw + fewer + more + s.p.Work[op])
 		}
 		k = b.to
 	}
 	stretch(int32(s.launches))
 }
 
-// raw is the bytes of instances alive at a launch.
-func (t *trial) raw(k int32) int64 {
+// withoutOverlay is the bytes of instances alive at a launch of the walk.
+func (t *trial) withoutOverlay(k int32) int64 {
 	s := t.sim
 	bytes := s.live[k] - s.p.Work[s.ops[k]]
-	if i, lies := slices.BinarySearchFunc(s.lain, int64(k), func(x shift, k int64) int { return cmp.Compare(x.at, k) }); lies {
-		bytes += s.lain[i].bytes
+	if i, lies := slices.BinarySearchFunc(s.shifts, int64(k), func(x shift, k int64) int { return cmp.Compare(x.at, k) }); lies {
+		bytes += s.shifts[i].bytes
 	}
 	return bytes
 }
 
-// moved is the most bytes alive at launches [from, to), and those over the limit
-// summed over them, if at each there are so many more. Of chunks that stay within
-// the limit it is enough to know the most.
-func (t *trial) moved(from, to int32, more int64) (peak, over int64) {
-	limit := t.sim.limit - more
+// shifted is the peak of launches [from, to) with so many more bytes at each, and their bytes over the limit, summed.
+// Chunks within the limit count by their tops.
+func (t *trial) shifted(from, to int32, by int64) (peak, over int64) {
+	limit := t.sim.limit - by
 	for from < to {
 		if from%chunk == 0 && from+chunk <= to && t.sim.tops[from/chunk] <= limit {
-			peak = max(peak, t.sim.tops[from/chunk]+more)
+			peak = max(peak, t.sim.tops[from/chunk]+by)
 			from += chunk
 			continue
 		}
 		end := min(to, from-from%chunk+chunk)
 		for _, alive := range t.sim.live[from:end] {
 			over += max(0, alive-limit)
-			peak = max(peak, alive+more)
+			peak = max(peak, alive+by)
 		}
 		from = end
 	}
