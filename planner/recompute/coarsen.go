@@ -19,10 +19,9 @@ type coarse struct {
 
 // What the coarse program leaves out: more makes it shorter, and its plans rougher.
 const (
-	coarseSmall  = 4096  // a value is not there if it is less than one of so many parts of the peak
-	coarseCheap  = 0.002 // what an operator may cost that is not there, as a part of the whole cost
-	coarseRounds = 8     // walks that tell where passing values are touched
-	coarsest     = 0.95  // the part of the operators that may be there, for it to be worth a look
+	coarseSmall = 4096  // a value is not there if it is less than one of so many parts of the peak
+	coarseCheap = 0.002 // what an operator may cost that is not there, as a part of the whole cost
+	coarsest    = 0.95  // the part of the operators that may be there, for it to be worth a look
 )
 
 // coarsePlan is the plan that the one of the coarse program is in the whole program.
@@ -247,29 +246,23 @@ func (l *coarse) plan(from plan, limit int64) plan {
 	for _, e := range from.events {
 		p.events = append(p.events, event{l.ops[e.at], e.value})
 	}
-	// What makes a passing value again at a place touches others, so that is told a few times.
-	for range coarseRounds {
-		known := len(p.events)
-		if !s.sim.run(p, limit) {
-			break
+	if !s.sim.run(p, limit) {
+		return p
+	}
+	for k, op := range s.sim.ops[:s.sim.launches] {
+		at := s.sim.place[k] + 1
+		if at <= s.p.Border || int(at) == len(s.p.Cost) {
+			continue
 		}
-		for k, op := range s.sim.ops[:s.sim.launches] {
-			at := s.sim.place[k] + 1
-			if at <= s.p.Border || int(at) == len(s.p.Cost) {
-				continue
-			}
-			for _, values := range [][]int32{s.p.Inputs.Of(op), s.p.Outputs.Of(op)} {
-				for _, v := range values {
-					if l.passing[v] && at >= s.p.until(v) {
-						p.events = append(p.events, event{at, v})
-					}
+		for _, values := range [][]int32{s.p.Inputs.Of(op), s.p.Outputs.Of(op)} {
+			for _, v := range values {
+				if l.passing[v] && at >= s.p.until(v) {
+					p.events = append(p.events, event{at, v})
 				}
 			}
 		}
-		slices.SortFunc(p.events, event.compare)
-		if p.events = slices.Compact(p.events); len(p.events) == known {
-			break
-		}
 	}
+	slices.SortFunc(p.events, event.compare)
+	p.events = slices.Compact(p.events)
 	return p
 }

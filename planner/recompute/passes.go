@@ -82,7 +82,7 @@ func init() { // not a literal, as the pass coarsen solves another problem by al
 		{name: "exchange", doc: "keep something that does not fit, and forget what is cheaper to lose",
 			in: []Effort{Sketch}, when: always, run: (*solving).exchangeBest},
 		{name: "restart", doc: "repair and improve other sets of the cuts, also those over the limit elsewhere",
-			when: always, improve: []improvement{{(*solving).otherSets, &followAll, 0.25, 0}, {(*solving).combined, &followAll, 0.1, 0}, {(*solving).nearSets, &followAll, 0.1, 0}}},
+			when: always, improve: []improvement{{(*solving).otherSets, &followAll, 0.25, 0}, {(*solving).nearSets, &followAll, 0.1, 0}}},
 		// It has less to do the better the plan is, and may find one where there is none.
 		{name: "anneal", doc: "change the plan at random (simulated annealing)",
 			when: (*solving).mayAnneal, run: func(l *solving) { l.x.anneal(l.starts) }},

@@ -132,9 +132,6 @@ func (x *search) listCandidates(p *plan) {
 		} else if _, known := p.search(c.event); known {
 			continue
 		}
-		if e := x.pinned; e != nil && v == e.value && (c.at == e.at || c.border && e.at == prob.Border) {
-			continue
-		}
 		x.candidates.push(c)
 	}
 }

@@ -33,7 +33,6 @@ type search struct {
 	events     []event         // a buffer
 	restored   int             // the simulator's count of walks when it had walked the plan that is being restored
 	begunWith  []plan          // by followAll
-	pinned     *event          // what exchange keeps: repair must not drop it
 }
 
 // walker is a simulator, and the trial of changes to the plan that it walked last.
@@ -151,10 +150,7 @@ func (x *search) exchange(p plan, extra float64) (plan, float64) {
 		for _, c := range x.drops(&p) {
 			q := p.clone()
 			q.remove(c.change)
-			x.pinned = &c.event
-			repaired := x.repair(&q, extra)
-			x.pinned = nil
-			if repaired {
+			if x.repair(&q, extra) {
 				if e := x.restore(&q); e < extra {
 					p, extra, better = q, e, true
 					break

@@ -2,7 +2,6 @@ package recompute
 
 import (
 	"math"
-	"slices"
 )
 
 // solving is one limit being solved: what is known of it, and what each pass leaves to those after it.
@@ -28,7 +27,7 @@ type solving struct {
 
 	places   []bounded     // the places that bind, by the bounds of the cuts
 	starts   []func() plan // what the cuts keep
-	setPlans []func() plan // what is cheapest at a place, if its plan is within the limit
+	setPlans []func() plan // the cheapest sets at a place that are within the limit, if no pass took that plan
 	evicted  []func() plan
 	prefixed []func() plan
 	tight    *tight // the states of tails
@@ -299,8 +298,7 @@ func (l *solving) coarsePlan() []func() plan { return l.s.coarsePlan(l.limit, l.
 
 func (l *solving) exchangeBest() { l.x.exchangeBest(l.share(0.4, 0.15)) }
 
-// otherSets are plans of the cheapest sets, which fromSets did not take. Restarts accept a plan that is less close to
-// the bound.
+// otherSets are plans of sets that nothing began with yet. Restarts accept a plan that is less close to the bound.
 func (l *solving) otherSets() []func() plan {
 	l.x.enough = max(l.x.enough, l.bound+min(good*l.s.total, l.bound/50))
 	if l.paired {
@@ -309,7 +307,6 @@ func (l *solving) otherSets() []func() plan {
 	return l.setPlans
 }
 
-func (l *solving) combined() []func() plan { return l.s.combined(l.places) }
 func (l *solving) nearSets() []func() plan { return l.s.near(l.places, l.limit) }
 
 // mayAnneal reports whether a gap stays that random changes may close.
@@ -320,7 +317,7 @@ func (l *solving) mayAnneal() bool {
 // otherStarts are the starts that nothing was exchanged in yet.
 func (l *solving) otherStarts() []func() plan {
 	if len(l.evicted) == 0 {
-		return slices.Concat(l.s.combined(l.places), l.starts)
+		return l.starts
 	}
 	return l.evicted[min(explored, len(l.evicted)):]
 }

@@ -40,38 +40,18 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 // does, and the next larger. If what fits at the cut's place is over the limit
 // elsewhere, the cut is made for less room.
 func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
-	room := b.room
-	for range 4 {
-		sorted := slices.Clone(sets)
-		slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.c.bytes(y), b.c.bytes(x)) })
-		over := int64(0)
-		for i, x := range sorted {
-			less = x
-			if more = x; i > 0 {
-				more = sorted[i-1]
-			}
-			if b.c.bytes(x) > room {
-				continue
-			}
-			w := s.walkOf(b.c, x)
-			switch {
-			case !w.whole:
-				continue
-			case w.peak <= limit:
-				return less, more
-			case over == 0:
-				over = w.peak - limit
+	sorted := slices.Clone(sets)
+	slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.c.bytes(y), b.c.bytes(x)) })
+	for i, x := range sorted {
+		less = x
+		if more = x; i > 0 {
+			more = sorted[i-1]
+		}
+		if b.c.bytes(x) <= b.room {
+			if w := s.walkOf(b.c, x); w.whole && w.peak <= limit {
+				break
 			}
 		}
-		if room -= over; over == 0 || room < 0 {
-			break
-		}
-		_, lower, ok := b.c.best(1, float64(room), nil)
-		s.count(b.c)
-		if !ok || lower == nil {
-			break
-		}
-		sets = lower
 	}
 	return less, more
 }
@@ -160,49 +140,6 @@ func (s *Solver) cheapest(starts []pricedStart, limit int64) (best plan, least f
 	return best, least
 }
 
-// combined are plans that forget by every place what its cut does not keep.
-func (s *Solver) combined(at []bounded) (all []func() plan) {
-	for back := range 3 {
-		all = append(all, func() plan {
-			p := s.keep.clone()
-			for _, b := range at {
-				for _, sets := range [][]set{b.sets, b.fine} {
-					// The nearest hull points to the room, on the side that fits.
-					if fits := b.fitting(sets); back < len(fits) {
-						s.forgetBy(&p, b.c, fits[len(fits)-1-back])
-					}
-				}
-			}
-			return p
-		})
-	}
-	return all
-}
-
-// forgetBy forgets by the place of a cut what it does not keep, each value
-// right after its last use before.
-func (s *Solver) forgetBy(p *plan, c *cut, x set) {
-	for i, v := range c.values {
-		if x.kept[c.as[i]] || !s.may(v) {
-			continue
-		}
-		last := s.spans[v].made
-		for _, op := range s.uses.Of(v) {
-			if op < c.at {
-				last = op
-			}
-		}
-		if last < s.p.Border {
-			p.gone[v] = true
-		} else {
-			e := event{max(last+1, s.p.until(v)), v}
-			if _, known := p.search(e); !known {
-				p.add(change{e, false})
-			}
-		}
-	}
-}
-
 // near are the plan that forgets nothing, and mixtures of the sets nearest to
 // the room of each place, which may be over the limit elsewhere.
 func (s *Solver) near(at []bounded, limit int64) (all []func() plan) {
@@ -231,16 +168,6 @@ func (b bounded) nearest(sets []set) (less, more set) {
 		}
 	}
 	return less, more
-}
-
-// fitting are the sets whose bytes are within the room.
-func (b bounded) fitting(sets []set) (fits []set) {
-	for _, x := range sets {
-		if b.c.bytes(x) <= b.room {
-			fits = append(fits, x)
-		}
-	}
-	return fits
 }
 
 // bytes is what a set keeps.
