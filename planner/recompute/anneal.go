@@ -51,7 +51,7 @@ func (x *search) anneal(starts []func() plan) {
 		s.spare.trial = &trial{sim: s.spare.sim, uses: &s.uses}
 	}
 	a := &annealing{search: x, spare: s.spare, r: rand.New(rand.NewPCG(1, 2)), price: s.total / float64(x.limit) / 100}
-	if a.from = s.keep; len(starts) > 0 {
+	if a.from = s.plainPlan; len(starts) > 0 {
 		a.from = starts[0]()
 	}
 	x.stage(1)
@@ -173,7 +173,7 @@ func (a *annealing) randomDrop() (c change, ok bool) {
 	}
 	idles := func(i int) bool {
 		l := &sim.ranges[i]
-		return l.first < k && l.last > k && a.s.may(l.value) && prob.Bytes[l.value] > 0
+		return l.first < k && l.last > k && a.s.droppable(l.value) && prob.Bytes[l.value] > 0
 	}
 	n := 0
 	for i := range sim.instances {

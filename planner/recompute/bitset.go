@@ -2,7 +2,7 @@ package recompute
 
 import "math/bits"
 
-// bitset is a set of numbers.
+// bitset is a set of small numbers.
 type bitset []uint64
 
 // newBitset is an empty set of numbers below n.
@@ -12,7 +12,7 @@ func (b bitset) has(i int32) bool { return b[i>>6]>>(i&63)&1 == 1 }
 func (b bitset) add(i int32)      { b[i>>6] |= 1 << (i & 63) }
 func (b bitset) remove(i int32)   { b[i>>6] &^= 1 << (i & 63) }
 
-// each goes through the set. What is gone through may be removed.
+// each yields the numbers of the set in order. The current number may be removed.
 func (b bitset) each(yield func(i int32) bool) {
 	for w, rest := range b {
 		for ; rest != 0; rest &= rest - 1 {
@@ -23,8 +23,7 @@ func (b bitset) each(yield func(i int32) bool) {
 	}
 }
 
-// next is the first of the set from one number on and before another, which it is if
-// there is none.
+// next is the first number of the set in [from, to), or to if there is none.
 func (b bitset) next(from, to int32) int32 {
 	if from >= to {
 		return to

@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// What bounds are worth, in time. Higher numbers look at more, and raise few bounds.
+// How much is looked at for bounds. More takes longer and raises few bounds.
 const (
 	mostRefined  = 4096    // operators of a program whose bounds are refined
-	nearly       = 0.9     // how far below the best place others are looked at
-	windows      = 16      // stretches of the order looked at by their worst place
-	binding      = 6       // places that are added to the first ones
-	longProgram  = 1 << 15 // operators for which walks that find those take longer than they could be worth: bytes at the border and right behind it are hardly different
+	nearly       = 0.9     // places are looked at from this part of the best bound
+	windows      = 16      // of the order, each with its worst place
+	binding      = 6       // places added where plans of the best cut exceed the limit
+	longProgram  = 1 << 15 // operators; in longer ones walks that find those places take too long, and hardly any binds
 	roundings    = 3       // places at which bytes are rounded
-	grainSizes   = 6       // distinct sizes that grains are made of
-	grainParts   = 6       // a grain is a size, its half … its sixth
+	grainSizes   = 6       // distinct sizes of which grains are made
+	grainParts   = 6       // a grain is a size, its half, … its sixth
 	mostCutting  = 8 << 20 // edges that cuts may look at for the places of a limit
-	mostRounding = 3 << 20 // … and for the rounded bytes of one place
+	mostRounding = 3 << 20 // … and for the rounded bytes of a place
 )
 
-// places lists the places of the order at which cuts are made for a limit: the
-// first of the backward pass, where most is kept, and the worst of each window.
+// places lists the places at which cuts are made for a limit: the first of the backward pass, where most is kept, and
+// the worst of each window.
 func (s *Solver) places(limit int64) (at []int32) {
 	add := func(op int32) {
 		if int(op) < len(s.plain) && s.plain[op] > limit && !slices.Contains(at, op) {
@@ -49,13 +49,11 @@ func (s *Solver) places(limit int64) (at []int32) {
 	return at
 }
 
-// Bound is a proven lower bound on the extra cost of any launches within a limit that begin
-// the operators in order. It reports false if there are none. For somebody who has a plan that
-// costs so much it is raised by all means, up to that, which takes longer and goes further than
-// solving does, which has no use for the last parts of a point. If cost is 0, it is what is
-// known or soon told.
+// Bound is a proven lower bound on the extra cost of any launches within a limit that begin the operators in order. It
+// reports false if there are none. With a cost, of a plan that the caller has, all passes raise the bound up to that,
+// which goes further than solving does and takes longer. Without, it is what is known or soon found.
 func (s *Solver) Bound(limit int64, cost float64) (extra float64, ok bool) {
-	if s.top <= limit {
+	if s.plainPeak <= limit {
 		return 0, true
 	}
 	e := s.bound(limit)
@@ -65,9 +63,9 @@ func (s *Solver) Bound(limit int64, cost float64) (extra float64, ok bool) {
 	return e.least * s.unit, e.ok
 }
 
-// Early is Bound before anything else was asked for the limit. Solving may raise that.
+// Early is Bound before anything else was asked for the limit; solving may raise it.
 func (s *Solver) Early(limit int64) (extra float64, ok bool) {
-	if s.top <= limit {
+	if s.plainPeak <= limit {
 		return 0, true
 	}
 	s.bound(limit)
@@ -75,12 +73,12 @@ func (s *Solver) Early(limit int64) (extra float64, ok bool) {
 	return e.least * s.unit, e.ok
 }
 
-// Excludes reports whether what other limits' bounds tell is that no launches within a
-// limit have less extra cost. It takes little time.
+// Excludes reports whether the bounds of other limits prove that no launches within a limit have less extra cost. It
+// takes little time.
 func (s *Solver) Excludes(limit int64, extra float64) bool {
 	cost := extra / s.unit
 	for _, c := range s.cuts {
-		if c.sofar(limit) >= cost {
+		if c.boundSoFar(limit) >= cost {
 			return true
 		}
 	}
@@ -92,8 +90,8 @@ type bounded struct {
 	c     *cut
 	bound float64
 	room  int64
-	sets  []set // hull points, the last ones nearest to the room
-	fine  []set // the same with rounded bytes
+	sets  []set // those closest to the room last
+	fine  []set // … with rounded bytes
 }
 
 // bounds are a bound in units, and whether there may be a plan.
@@ -102,21 +100,20 @@ type bounds struct {
 	ok    bool
 }
 
-// evidence is what is proven for a limit.
+// evidence is what is proven for a limit, and the plans found on the way.
 type evidence struct {
-	least float64   // extra cost in units
-	at    []bounded // the places that say so, best first
+	least float64   // the bound, in units
+	at    []bounded // by bound, the best first
 	ok    bool      // there may be a plan
-	route route     // launches that were found on the way, if any
+	route route     // launches of states, if there are some
 
-	sets  []pricedStart    // plans of what is cheapest to have at a place
-	pairs [2][]pricedStart // plans to begin with, from pairs of places
-	kept  []keep           // large values that the cheapest cases keep
+	sets  []pricedStart    // plans of the cheapest sets at a place
+	pairs [2][]pricedStart // … at two places; those with an added place come second
 
-	tried proof // of the passes that tried to raise it
+	tried proof // the groups of passes that ran
 }
 
-// bound is a proven lower bound on the extra cost of plans within limit.
+// bound is what is proven for a limit, at first by cuts.
 func (s *Solver) bound(limit int64) evidence {
 	if e, known := s.proven[limit]; known {
 		return e
@@ -138,13 +135,13 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 			e.least = max(e.least, bound)
 		}
 	}
-	begin := s.spent
+	begin := s.cutWork
 	places, binds := s.places(limit), binding
 	if len(places) > 0 && len(s.plain) > longProgram {
 		places, binds = []int32{slices.MaxFunc(places, func(a, b int32) int { return cmp.Compare(s.plain[a], s.plain[b]) })}, 1
 	}
 	for i, op := range places {
-		if i > 1 && s.spent-begin > mostCutting {
+		if i > 1 && s.cutWork-begin > mostCutting {
 			break
 		}
 		if look(op); !e.ok {
@@ -155,13 +152,13 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 		slices.SortStableFunc(e.at, func(a, b bounded) int { return cmp.Or(cmp.Compare(b.bound, a.bound), cmp.Compare(a.c.at, b.c.at)) })
 	}
 	sort()
-	// Where plans after the best cut go over the limit, another place binds.
+	// Where the plan of the best cut exceeds the limit, another place binds.
 	for range binds {
 		op := int32(-1)
 		if len(e.at) > 0 {
 			op = s.beyond(&e.at[0], limit, places)
 		}
-		if op < 0 || s.spent-begin > mostCutting {
+		if op < 0 || s.cutWork-begin > mostCutting {
 			break
 		}
 		places = append(places, op)
@@ -172,10 +169,10 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	}
 	for i := range e.at[:min(rounded, len(e.at))] {
 		x := &e.at[i]
-		if x.bound < e.at[0].bound*nearly || s.spent-begin > mostCutting+int64(i+1)*mostRounding {
+		if x.bound < e.at[0].bound*nearly || s.cutWork-begin > mostCutting+int64(i+1)*mostRounding {
 			break
 		}
-		begin, grain := s.spent, int64(1)
+		begin, grain := s.cutWork, int64(1)
 		for _, g := range x.c.grains() {
 			bound, _, ok := x.c.best(g, float64((limit-x.c.fixed)/g), x.sets)
 			s.count(x.c)
@@ -186,11 +183,11 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 				x.bound, grain = bound, g
 				e.least = max(e.least, bound)
 			}
-			if s.spent-begin > mostRounding {
+			if s.cutWork-begin > mostRounding {
 				break
 			}
 		}
-		if grain > 1 { // the sets on the way from everything to little make plans
+		if grain > 1 { // from all to nothing kept, for plans
 			_, x.fine, _ = x.c.best(grain, float64((limit-x.c.fixed)/grain), nil)
 			s.count(x.c)
 		}
@@ -199,64 +196,61 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	return e
 }
 
-// beyond is a place, not among those known, at which a plan that keeps what a
-// set of a cut does is over the limit; −1 if there is none.
+// beyond is the peak's place of a plan of a cut's sets that exceeds the limit, if it is not among those known; −1 if
+// there is none.
 func (s *Solver) beyond(b *bounded, limit int64, known []int32) int32 {
 	for _, x := range slices.Backward(b.sets) {
-		if w := s.walkOf(b.c, x); w.whole && w.peak > limit && !slices.Contains(known, w.place) {
+		if w := s.walkOf(b.c, x); w.complete && w.peak > limit && !slices.Contains(known, w.place) {
 			return w.place
 		}
 	}
 	return -1
 }
 
-// walked is what a walk told of a plan, whatever the limit.
-type walked struct {
-	done  bool
-	whole bool // it came to its end
-	peak  int64
-	place int32 // of the order, where that is
-	work  int64
+// walkResult is the result of a walk, for any limit.
+type walkResult struct {
+	done     bool
+	complete bool // it came to its end
+	peak     int64
+	place    int32 // of the order, where that is
+	work     int64
 }
 
-// walkOf is what is told by a walk of the plan that has at the border what a cut keeps.
-// It is walked once, for all limits that look at the set, and counts as the same work
-// whenever it is asked for.
-func (s *Solver) walkOf(c *cut, x set) walked {
+// walkOf is the walk of the plan with a set of a cut at the border. It is walked once for all limits, and counts as the
+// same work each time.
+func (s *Solver) walkOf(c *cut, x set) walkResult {
 	w := x.walk
 	if w.done {
 		s.sim.work += w.work
 		return *w
 	}
 	before := s.sim.work
-	w.done, w.whole = true, s.sim.run(s.from(c, x), math.MaxInt64)
-	if w.whole {
+	w.done, w.complete = true, s.sim.run(s.planOf(c, x), math.MaxInt64)
+	if w.complete {
 		w.peak, w.place = s.sim.peak, s.sim.place[s.sim.peakLaunch]
 	}
 	w.work = s.sim.work - before
 	return *w
 }
 
-// cut is the cut at a place. It is built once, and counts as that much work
-// whenever it is asked for.
+// cut is the cut at a place. It is built once, and counts as the same work each time.
 func (s *Solver) cut(at int32) *cut {
 	c := s.cuts[at]
 	if c == nil {
 		c = s.newCut(at, int32(len(s.p.Cost)))
 		s.cuts[at] = c
 	}
-	c.spent += foldedAt * int64(len(c.values))
+	c.spent += foldWork * int64(len(c.values))
 	return c
 }
 
 // count adds the work of a cut to the solver's.
 func (s *Solver) count(c *cut) {
-	s.spent += c.spent
+	s.cutWork += c.spent
 	c.spent = 0
 }
 
-// grains are the sizes that bytes are rounded down to, those of the values that
-// take most bytes together first.
+// grains are the sizes that bytes are rounded down to, those first of which there are most bytes.
 func (c *cut) grains() (all []int64) {
 	sizes, _ := c.sizes()
 	for part := int64(1); part <= grainParts; part++ {
@@ -269,8 +263,7 @@ func (c *cut) grains() (all []int64) {
 	return all
 }
 
-// sizes lists those of needed values, that which most bytes have first, and how many bytes
-// have each.
+// sizes lists the sizes of needed values, those first of which there are most bytes, and the bytes of each size.
 func (c *cut) sizes() (sizes []int64, bytes map[int64]int64) {
 	bytes = map[int64]int64{}
 	for _, v := range c.value {
@@ -285,7 +278,7 @@ func (c *cut) sizes() (sizes []int64, bytes map[int64]int64) {
 	return sizes, bytes
 }
 
-// refute notes that no plan is within a limit.
+// refute notes that there is no plan within a limit.
 func (s *Solver) refute(limit int64) (none evidence) {
 	s.proven[limit] = none
 	return none

@@ -6,78 +6,75 @@ import (
 	"slices"
 )
 
-// cases bounds by the set of large values that is there at the place that binds most. Where hardly
-// anything fits beside what its operator needs, few sets leave no room for more, and each is a case.
-// In a case it is known what must run again behind the place, and what of that up to a later place.
-// The room at the later place binds, too: what runs again behind it is a knapsack's question, in
-// which operators cost nothing that must run again but need not have by then, and others cost
-// another time. So is what is read up to a place behind that one, and these add up along a chain of
-// places. The least of all cases is a bound, so the case with the least is looked at further.
+// cases bounds by the set of large values that is present at the place that binds most. Where hardly anything fits
+// beside what its operator needs, few sets leave no room for another, and each is a case. A case tells what must be
+// rerun after the place, and how much of that up to a later place. The room at the later place binds, too: what is
+// rerun after it is a knapsack in which operators cost nothing that must be rerun but need not have been by then, and
+// others cost once more. So is what is read up to a place after that one, and these add up along a chain of places. The
+// least of all cases is a bound, so the case with the least is looked at further.
 //
-// What must run again needs room itself. The moment at which the operator with the largest need does
-// before a later place is a place like others.
+// Reruns need room themselves. The moment at which the operator with the largest need is rerun before a later place
+// counts as a place, too.
 type cases struct {
-	s        *Solver
-	x        *tight // for its numbers
-	place    int32
-	later    []later // in the order of the program; the last is its end
-	asked    map[question]*knapsack
-	known    map[freed][]choice
-	work     int
-	there    large   // the case that is looked at
-	once     float64 // what must run again in it, in units
-	again    large   // what that makes
-	by       []large // by later place: what of that is made again by then
-	heaviest []int32 // by later place: the operator with the largest need that runs again before it first, −1
+	s         *Solver
+	x         *stateSearch // for its numbers
+	place     int32
+	later     []later // in order; the last is the end of the program
+	asked     map[question]*knapsack
+	known     map[freed][]choice
+	work      int
+	there     bits128   // the current case
+	rerunOnce float64   // cost of what must be rerun in it, in units
+	again     bits128   // … and the values that makes
+	by        []bits128 // by later place: those of them made by then
+	heaviest  []int32   // by later place: the operator with the largest need that is rerun before it first, −1
 }
 
-// later is a place behind the one that binds most.
+// later is a place after the one that binds most.
 type later struct {
 	bounded
-	want large // what is read up to there, from the later place before on
+	want bits128 // what is read up to it, from the later place before on
 }
 
-// question is what to have at a later place, or as an operator runs again before it, of what is read
-// up to another.
+// question is what to have at a later place, or while an operator is rerun before it, of what is read up to another
+// later place.
 type question struct {
 	from, until int
 	op          int32 // −1 at the place itself
 }
 
-// freed is parts of a kind of which some operators, as bits by their values, cost nothing.
+// freed is parts of a kind of which some operators, as bits by items, cost nothing.
 type freed struct {
 	k    *kind
 	free uint32
 }
 
-// outlook is a case, what it costs at least, in units, and how often it was looked at.
-type outlook struct {
+// caseBound is a bound of a case, in units, and how often it was raised.
+type caseBound struct {
 	least float64
 	which int32
 	looks int
 }
 
-func (a outlook) before(b outlook) bool {
+func (a caseBound) before(b caseBound) bool {
 	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(a.which, b.which)) < 0
 }
 
-// More sets and looks raise bounds of longer programs close to their floors: 5 << 20 looks are a tenth of a second.
+// More sets and looks raise bounds of longer programs close to their floors.
 const (
 	mostCases = 1 << 28 // operators of a program times looks for sets
-	mostCased = 5 << 20 // what may be looked at for all cases of a limit
-	likely    = 4       // cases that plans are made for
+	mostCased = 5 << 20 // work for all cases of a limit; this much is a tenth of a second
 )
 
-// cases is that bound in units, or a target if that is less, and up to which places values stay in
-// the cases that cost least. It is 0 if there are very many cases.
-func (s *Solver) cases(x *tight, at []bounded, target float64) (least float64, kept []keep) {
+// cases is the bound in units, at most target. It is 0 if there are too many cases.
+func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least float64) {
 	c := &cases{s: s, x: x, place: at[0].c.at, asked: map[question]*knapsack{}, known: map[freed][]choice{}}
 	if c.addLater(at[1:]); len(c.later) == 1 {
-		return 0, nil
+		return 0
 	}
-	needs, others := x.ins[c.place].or(x.outs[c.place]), large{}
-	for v, b := range x.bit {
-		if b >= 0 && s.p.stays(int32(v), s.sim.maker[v], c.place) {
+	needs, others := x.ins[c.place].or(x.outs[c.place]), bits128{}
+	for v, b := range x.number {
+		if b >= 0 && s.p.mustKeep(int32(v), s.sim.maker[v], c.place) {
 			needs = needs.with(b)
 		}
 	}
@@ -88,12 +85,12 @@ func (s *Solver) cases(x *tight, at []bounded, target float64) (least float64, k
 	}
 	sets, ok := x.fullest(others, c.place+1, at[0].room, mostCases/len(s.p.Cost))
 	if !ok {
-		return 0, nil
+		return 0
 	}
-	var queue heap[outlook]
+	var queue heap[caseBound]
 	for i, set := range sets {
 		c.enter(set.or(needs))
-		queue.push(outlook{c.once, int32(i), 0})
+		queue.push(caseBound{c.rerunOnce, int32(i), 0})
 	}
 	for least = target; len(queue) > 0; {
 		s.p.poll()
@@ -103,36 +100,18 @@ func (s *Solver) cases(x *tight, at []bounded, target float64) (least float64, k
 		}
 		queue.pop()
 		c.enter(sets[top.which].or(needs))
-		top.least = max(top.least, c.once+c.look(top.looks, target-c.once))
+		top.least = max(top.least, c.rerunOnce+c.look(top.looks, target-c.rerunOnce))
 		top.looks++
 		queue.push(top)
 	}
-	for ; len(queue) > 0 && len(kept) < likely; queue.pop() {
-		kept = append(kept, c.kept(sets[queue[0].which]))
-	}
-	s.spent += int64(c.work)
-	return min(least, target), kept
+	s.cutWork += int64(c.work)
+	return min(least, target)
 }
 
-// kept is, by value, the place up to which it stays in a case.
-func (c *cases) kept(set large) keep {
-	all := make(keep, len(c.s.p.Bytes))
-	for b := range set.each {
-		last := int32(-1) // of the values with that number, the last one made
-		for v, op := range c.s.sim.maker {
-			if c.x.bit[v] == b && op < c.place && (last < 0 || op > c.s.sim.maker[last]) {
-				last = int32(v)
-			}
-		}
-		all[last].to = c.place + 1
-	}
-	return all
-}
-
-// addLater lists the places that bind most of those behind the first, and the end.
+// addLater lists the places after the first that bind most, and the end.
 func (c *cases) addLater(at []bounded) {
 	for _, b := range at {
-		if len(c.later) < links && b.c.at > c.place && b.bound > 0 {
+		if len(c.later) < chainPlaces && b.c.at > c.place && b.bound > 0 {
 			c.later = append(c.later, later{bounded: b})
 		}
 	}
@@ -146,48 +125,49 @@ func (c *cases) addLater(at []bounded) {
 	}
 }
 
-// enter looks at a case.
-func (c *cases) enter(there large) {
+// enter makes a case the current one.
+func (c *cases) enter(there bits128) {
 	x, cost := c.x, 0.0
-	c.there, c.by, c.heaviest, x.made = there, c.by[:0], c.heaviest[:0], large{}
+	c.there, c.by, c.heaviest, x.reran = there, c.by[:0], c.heaviest[:0], bits128{}
 	for _, l := range c.later {
-		before, most := x.made, int32(-1)
-		cost += x.missing(l.want, c.state())
-		for b := range x.made.minus(before).each {
+		before, most := x.reran, int32(-1)
+		cost += x.rerunCost(l.want, c.state())
+		for b := range x.reran.minus(before).each {
 			if op := x.remakes[b].op; most < 0 || cmp.Or(cmp.Compare(x.need(op), x.need(most)), cmp.Compare(op, most)) > 0 {
 				most = op
 			}
 		}
-		c.by, c.heaviest = append(c.by, x.made), append(c.heaviest, most)
+		c.by, c.heaviest = append(c.by, x.reran), append(c.heaviest, most)
 	}
-	c.once, c.again = cost/c.s.unit, x.made
+	c.rerunOnce, c.again = cost/c.s.unit, x.reran
 }
 
-func (c *cases) state() tightState {
-	return tightState{whereabouts: whereabouts{c.there, c.place + 1}}
+func (c *cases) state() searchState {
+	return searchState{stateKey: stateKey{c.there, c.place + 1}}
 }
 
-// need is the bytes that it takes to run an operator again.
-func (x *tight) need(op int32) (bytes int64) {
+// need is the bytes that it takes to rerun an operator.
+func (x *stateSearch) need(op int32) (bytes int64) {
 	for b := range x.ins[op].or(x.outs[op]).each {
 		bytes += x.bytes[b]
 	}
 	if len(x.s.p.Over.Of(op)) > 0 && !x.outs[op].empty() {
 		bytes -= x.bytes[x.outs[op].lowest()]
 	}
-	return x.again[op] + bytes
+	return x.rerunBytes[op] + bytes
 }
 
-// look is what runs again in a case besides what must: by one of the later places, or by all.
+// look bounds what is rerun in the current case besides what must be rerun once: after one of the later places, or by
+// the best chain of them.
 func (c *cases) look(turn int, target float64) float64 {
 	n := len(c.later) - 1
 	if turn < n {
-		return c.twice(turn, n, target, false)
+		return c.behindTwice(turn, n, target, false)
 	}
 	said, exact := map[[2]int]float64{}, map[[2]int]bool{}
 	for j := range n {
 		for k := j + 1; k <= n; k++ {
-			said[[2]int{j, k}] = c.twice(j, k, target, false)
+			said[[2]int{j, k}] = c.behindTwice(j, k, target, false)
 		}
 	}
 	for {
@@ -204,7 +184,7 @@ func (c *cases) look(turn int, target float64) float64 {
 		for j := 0; j < n && !same; j = next[j] {
 			if jk := [2]int{j, next[j]}; !exact[jk] && said[jk] > 0 {
 				exact[jk] = true
-				said[jk] = max(said[jk], c.twice(j, next[j], target, true))
+				said[jk] = max(said[jk], c.behindTwice(j, next[j], target, true))
 				break
 			}
 			same = next[j] == n
@@ -215,22 +195,21 @@ func (c *cases) look(turn int, target float64) float64 {
 	}
 }
 
-// twice is what runs again behind a later place for what is read up to another, besides what must run
-// once: behind the place, or behind the moment before it that needs most room. Prices for bytes say
-// so, or sets.
-func (c *cases) twice(from, until int, target float64, exact bool) float64 {
+// behindTwice bounds the reruns after a later place for what is read up to another, besides what must be rerun once: at
+// the place, or at the moment before it that needs most room. It does so by prices, or exactly.
+func (c *cases) behindTwice(from, until int, target float64, exact bool) float64 {
 	x, op := c.x, c.heaviest[from]
 	least := c.bound(question{from, until, -1}, c.by[from], target, exact)
 	if op >= 0 {
-		x.made = large{}
-		x.missing(x.ins[op], c.state())
-		least = max(least, c.bound(question{from, until, op}, x.made.or(x.outs[op]), target, exact))
+		x.reran = bits128{}
+		x.rerunCost(x.ins[op], c.state())
+		least = max(least, c.bound(question{from, until, op}, x.reran.or(x.outs[op]), target, exact))
 	}
 	return least
 }
 
-// bound answers a question where some of what must run again did before.
-func (c *cases) bound(q question, ran large, target float64, exact bool) float64 {
+// bound answers a question, where some of what must be rerun was before.
+func (c *cases) bound(q question, ran bits128, target float64, exact bool) float64 {
 	t, known := c.asked[q]
 	if !known {
 		t = c.s.newKnapsack(c.newCut(q), nil)
@@ -262,38 +241,38 @@ func (c *cases) bound(q question, ran large, target float64, exact bool) float64
 		return y.bound
 	}
 	bound, _ := y.best(target, 0)
-	c.work += y.mixed
+	c.work += y.looks
 	return bound
 }
 
-// newCut is the cut of a question. What is made behind the first place is there for nothing as an
-// operator runs again.
+// newCut is the cut of a question. While an operator is rerun, what is made after the first place is present for
+// nothing.
 func (c *cases) newCut(q question) *cut {
 	s, at, until := c.s, c.later[q.from].c.at, c.later[q.until].c.at
 	if q.op < 0 {
 		return s.newCut(at, until)
 	}
 	k := s.emptyCut(at)
-	k.fixed = c.x.need(q.op) + slices.Min(c.x.idle[c.place+1:at+1])
+	k.fixed = c.x.need(q.op) + slices.Min(c.x.restBytes[c.place+1:at+1])
 	for _, list := range [][]int32{s.p.Inputs.Of(q.op), s.p.Outputs.Of(q.op)} {
 		for _, v := range list {
-			s.stain(v, free)
+			s.mark(v, free)
 		}
 	}
 	for v, l := range s.spans {
 		switch v := int32(v); {
-		case s.sim.maker[v] < 0 || s.place[v] != 0:
-		case l.made >= c.place || !s.may(v) && l.last > c.place:
-			s.stain(v, free)
-		case s.may(v) && s.readBetween(v, at, until):
-			s.ask(k, v)
+		case s.sim.maker[v] < 0 || s.index[v] != 0:
+		case l.made >= c.place || !s.droppable(v) && l.last > c.place:
+			s.mark(v, free)
+		case s.droppable(v) && s.readBetween(v, at, until):
+			s.addValue(k, v)
 		}
 	}
 	s.finish(k)
 	return k
 }
 
-// choices is what there is to choose of parts of which some operators cost nothing.
+// choices is the choices of parts of which some operators cost nothing.
 func (c *cases) choices(t *knapsack, f freed) []choice {
 	all, known := c.known[f]
 	if !known {

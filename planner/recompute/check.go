@@ -2,12 +2,11 @@ package recompute
 
 import "fmt"
 
-// Check replays launches by another route than the solver's: it steps back
-// from the end with the set of values that are still wanted. It reports the
-// peak and the extra cost.
+// Check replays launches by another route than the solver's: from the end, with the set of values that are still
+// needed. It returns the peak and the extra cost.
 func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) {
 	ran := make([]int, len(p.Cost))
-	next := int32(0) // the operator to run for the first time
+	next := int32(0) // the operator to run first next
 	there := make([]bool, len(p.Bytes))
 	again := make([]bool, len(launches))
 	for i, op := range launches {
@@ -39,7 +38,7 @@ func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) 
 	}
 
 	wanted, held := make([]bool, len(p.Bytes)), int64(0)
-	ends := make([][]int32, len(p.Cost)+1) // by operator: what stays until it has run
+	ends := make([][]int32, len(p.Cost)+1) // by operator: what must be kept until it has run
 	for v := range p.Until {
 		if until := p.Until[v]; until > 0 {
 			ends[until-1] = append(ends[until-1], int32(v))

@@ -10,38 +10,36 @@ import (
 	"memopt/memopt/stop"
 )
 
-// The forward pass as a chain of links. Where not even the values that go on from link to link
-// fit at once, the backward pass comes to most links from far: those values are made again
-// from the nearest link at which they were kept. Which to keep, with how much room, so that
-// least runs again is a dynamic program (Griewank and Walther's revolve for equal links,
-// Beaumont et al.'s rotor for others): of a stretch and a room, the checkpoint is the link for
-// which the stretch behind it, with the room that is left, and the one before it, with all of
-// it, cost least together. Evictors keep the checkpoints, and do the rest.
-
+// The forward pass as a chain of links. Where not even the values that pass from link to link fit at once, the backward
+// pass reaches most links by recomputing those values from the nearest link at which they were kept, the checkpoint.
+// Which links to make checkpoints, within some room, so that least is rerun, is a dynamic program (Griewank and
+// Walther's revolve for equal links, Beaumont et al.'s rotor for others): for a stretch of links and a room, the best
+// first checkpoint is the one with the least cost of the stretch after it, with the room that it leaves, and the
+// stretch before it, with all of the room. Evictors keep the checkpoints, and do the rest.
 const (
-	chainLinks = 96      // of a chain
-	chainRoom  = 24      // of that many units of what goes on
-	chainTries = 32      // weighings, or it is not worth beginning
-	chainLess  = 2       // units less than the most that fit
-	chainWork  = 1 << 17 // operators of a program times weighings that are tried
-	chainNear  = 128     // what links keep for the backward pass is not less than one of so many parts
+	chainLinks = 96      // of a chain; more find better checkpoints and take cubic time
+	chainRoom  = 24      // room is counted up to so many units, each of what passes to a link
+	chainTries = 32      // runs of evictors; for programs with fewer it is not worth building the chain
+	chainLess  = 2       // units below the most room for which there is a plan that are tried, too
+	chainWork  = 1 << 17 // operators times runs of evictors; more tries more room
+	chainNear  = 128     // a link has at least one of so many parts of what the backward pass reads
 )
 
-// chainScores are those by which evictors try each room.
+// chainScores are the scores that evictors try for each room.
 var chainScores = []score{{0.5, 1, 1, 1}, {1, 1, 1, 0}, {1, 1, 0.5, 1}}
 
 // checkpoints is the forward pass as a chain of links, solved for every stretch and room.
 type checkpoints struct {
 	values     int
-	at         []int32   // by link: its first operator, and behind the last link the border
-	across     [][]int32 // by link: the values that go on to it
+	at         []int32   // by link: its first operator; at last the border
+	across     [][]int32 // by link: the values made before that it or later links read
 	bytes      []int64   // … and their bytes
 	begin, end []int32   // by link: the first and the last operator of the backward pass that reads what it makes
-	cost       []float64 // by link: of those before it
-	unit       int64     // of room: what goes on to a link that has neither much nor little
+	cost       []float64 // by link: that of the links before it
+	unit       int64     // of room
 
-	again [][][]float64 // by room, and links from and to: what running again costs
-	split [][][]int32   // … and the link at which something is kept, 0 if none is
+	again [][][]float64 // by room, and links from and to: cost of reruns
+	split [][][]int32   // … and the first checkpoint, 0 for none
 }
 
 // tryCheckpoints tries what to keep with the most room for checkpoints for which there is a plan, and with a little
@@ -70,7 +68,7 @@ func (s *Solver) tryCheckpoints(try func(by []score, kept keep) bool) {
 func (s *Solver) newCheckpoints() *checkpoints {
 	f, border := s.forward(), s.p.Border
 	all := f.grown[border]
-	var order []int32 // of the places where links may begin: where least goes on first
+	var order []int32 // of the places where links may begin: by the bytes that pass there
 	for at := int32(1); at < border; at++ {
 		if f.crossing[at] > 0 && f.grown[at] > 0 && f.grown[at] < all {
 			order = append(order, at)
@@ -99,7 +97,7 @@ func (s *Solver) newCheckpoints() *checkpoints {
 	v.across, v.bytes, v.cost = make([][]int32, links), make([]int64, links), make([]float64, links+1)
 	v.begin, v.end = slices.Repeat([]int32{never}, links), make([]int32, links)
 	for x, span := range s.spans {
-		if !s.may(int32(x)) || span.made >= border {
+		if !s.droppable(int32(x)) || span.made >= border {
 			continue
 		}
 		i, exact := slices.BinarySearch(v.at, span.made)
@@ -111,12 +109,12 @@ func (s *Solver) newCheckpoints() *checkpoints {
 			v.across[through] = append(v.across[through], int32(x))
 			v.bytes[through] += s.p.Bytes[x]
 		}
-		if first := s.firstReader(int32(x), border); through == i+1 && first < never { // it keep in the link
+		if first := s.firstReader(int32(x), border); through == i+1 && first < never { // only its link reads it in the forward pass
 			v.begin[i], v.end[i] = min(v.begin[i], first), max(v.end[i], span.last)
 		}
 	}
 	for i := range links {
-		if v.begin[i] == never { // nothing of it is read
+		if v.begin[i] == never { // the backward pass reads nothing of it
 			v.begin[i], v.end[i] = border, border
 		}
 		v.cost[i+1] = v.cost[i]
@@ -132,11 +130,11 @@ func (s *Solver) newCheckpoints() *checkpoints {
 	return v
 }
 
-// kept is what to keep with some room.
+// kept is what evictors keep with some room for checkpoints.
 func (v *checkpoints) kept(room int) keep {
 	kept := make(keep, v.values)
-	// The backward pass of a link begins with the least beside it. What goes on to several
-	// links keep for the last of them: for all of them less would fit beside it.
+	// During the backward pass of a link, what passes to it is kept. Of links that share a value the last one counts:
+	// kept for all, less else would fit.
 	for i, across := range v.across {
 		for _, x := range across {
 			kept[x] = interval{v.begin[i], v.end[i] + 1}
@@ -155,10 +153,10 @@ func (s *Solver) firstReader(v, at int32) int32 {
 	return never
 }
 
-// units is how many of room what goes on to a link takes.
+// units is the room for a checkpoint at a link.
 func (v *checkpoints) units(link int) int64 { return (v.bytes[link] + v.unit - 1) / v.unit }
 
-// solve works out what to do with all room and stretches, the short ones first.
+// solve solves all stretches for all rooms, the short ones first.
 func (v *checkpoints) solve(ctx context.Context) {
 	links := len(v.at) - 1
 	for room := range int64(chainRoom + 1) {
@@ -171,7 +169,7 @@ func (v *checkpoints) solve(ctx context.Context) {
 			stop.Poll(ctx)
 			for from := 0; from+length <= links; from++ {
 				to := from + length
-				for i := from; i < to; i++ { // each from where the stretch begins
+				for i := from; i < to; i++ { // without a checkpoint, each link is reached from the first
 					again[from][to] += v.cost[i] - v.cost[from]
 				}
 				for at := from + 1; at < to; at++ {
@@ -180,7 +178,7 @@ func (v *checkpoints) solve(ctx context.Context) {
 						continue
 					}
 					cost := v.again[room-units][at][to] + again[from][at]
-					if to < links { // the forward pass comes by the first time
+					if to < links { // for the last stretch the forward pass itself comes by
 						cost += v.cost[at] - v.cost[from]
 					}
 					if cost < again[from][to] {
@@ -192,7 +190,7 @@ func (v *checkpoints) solve(ctx context.Context) {
 	}
 }
 
-// keep notes what is kept at which places for a stretch, with some room.
+// keep adds the checkpoints of a stretch with some room.
 func (v *checkpoints) keep(kept keep, from, to, room int) {
 	at := int(v.split[room][from][to])
 	if at == 0 {

@@ -7,42 +7,40 @@ import (
 	"slices"
 )
 
-// kind is parts that are equal.
+// kind is equal parts of a knapsack.
 type kind struct {
-	parts   [][]int32 // places in the knapsack's values
+	parts   [][]int32 // items
 	choices []choice
 	bits    bitPart
 }
 
-// choice is what to have of a part, as bits by its values.
+// choice is what to have of a part, as bits by its items.
 type choice struct {
 	bytes   [2]int64 // in grains
 	cost    int64    // in units
 	kept    [2]uint32
-	between uint32 // what is there between the places
+	between uint32 // present between the places
 }
 
-// demands is what the maker of a value asks for at either place, by places in the
-// knapsack's values. What is needed behind a place is there in time whatever is chosen, so
-// nobody need ask for it. But what is needed behind the second place only is there
-// before just for those who ask, which matters for what is read in between: deep is
-// what that is made of.
+// demands are the inputs of the maker of an item at either place, as items. What is needed after a place is present in
+// time whatever is chosen, so it is not demanded. But what is needed only after the second place is present between the
+// places only if it is demanded, which matters for what is read there; deep is what that is made of.
 type demands struct {
 	at   [2][]int32
 	deep []int32
 }
 
-// Larger parts make pairs bind more, and take much longer: with 2048 options and 18 values the bound of a
-// ResNet is 0.02 points higher, in up to eight times the time.
+// Larger parts make pairs bind more, and take much longer: with 2048 options and 18 items the bound of a ResNet is 0.02
+// points higher, in up to eight times the time.
 const (
-	mostItems      = 14      // values of a part
-	mostOptions    = 1 << 9  // ways to have what is read of it
-	mostSetOptions = 1 << 14 // the same, where only one place is asked for
-	mostChoices    = 1 << 12 // of two such ways
-	mostDeep       = 3       // values needed later only, one made of the other, that are asked for
+	mostItems      = 14      // of a part
+	mostOptions    = 1 << 9  // of a part, for what is read after a place
+	mostSetOptions = 1 << 14 // … with one place
+	mostChoices    = 1 << 12 // pairs of two options
+	mostDeep       = 3       // length of a chain of items needed later that demand each other
 )
 
-// all goes through what is asked for.
+// all yields all demands.
 func (a *demands) all(yield func(in int32) bool) {
 	for _, list := range [][]int32{a.at[0], a.at[1], a.deep} {
 		for _, in := range list {
@@ -53,8 +51,8 @@ func (a *demands) all(yield func(in int32) bool) {
 	}
 }
 
-// divide finds the parts and what there is to choose. Where a part is too large, what
-// is deepest is there for nothing, or else what most are made of. That bounds from below.
+// divide finds the parts and their choices. Of a part that is too large, the deepest demands are dropped, or else those
+// for the item that most demand. That bounds from below.
 func (t *knapsack) divide(known []int32) bool {
 	n := len(t.values)
 	same := make([]int32, len(t.s.p.Cost)) // by operator: its first value, counted from 1
@@ -63,7 +61,7 @@ func (t *knapsack) divide(known []int32) bool {
 			same[op] = int32(i) + 1
 		}
 	}
-	var less [mostDeep][]demands // with only so much of what is deep
+	var less [mostDeep][]demands // … with less depth
 	asks := t.asks(known, mostDeep)
 	depth := slices.Repeat([]int32{mostDeep}, n)
 	loosen := func(part []int32) (deep bool) {
@@ -108,8 +106,7 @@ func (t *knapsack) divide(known []int32) bool {
 	}
 }
 
-// without has a part not ask for what it asks for most. It reports false if it asks for
-// nothing.
+// without drops a part's demands for the item that most of it demand. It reports false if there are none.
 func without(part []int32, asks []demands, asked []int32) bool {
 	most := slices.MaxFunc(part, func(a, b int32) int { return cmp.Or(cmp.Compare(asked[a], asked[b]), cmp.Compare(b, a)) })
 	for _, i := range part {
@@ -120,7 +117,7 @@ func without(part []int32, asks []demands, asked []int32) bool {
 	return asked[most] > 0
 }
 
-// choose lists the kinds of parts with their choices, and parts that have too many.
+// choose lists the kinds of parts with their choices, and the parts that have too many.
 func (t *knapsack) choose(parts *Lists, asks []demands) (large []int32) {
 	t.kinds = t.kinds[:0]
 	kinds := map[string]int{}
@@ -155,7 +152,7 @@ func (t *knapsack) choose(parts *Lists, asks []demands) (large []int32) {
 	return large
 }
 
-// sign tells parts apart that are not equal.
+// sign is a signature of a part: equal parts have equal ones.
 func (t *knapsack) sign(sign []byte, part, local []int32, asks []demands) []byte {
 	maker := t.s.sim.maker
 	for j, i := range part {
@@ -181,11 +178,11 @@ func (t *knapsack) sign(sign []byte, part, local []int32, asks []demands) []byte
 	return sign
 }
 
-// asks lists what makers ask for, by place in the knapsack's values, down to some depth.
+// asks lists the demands of all items, down to a depth.
 func (t *knapsack) asks(known []int32, deep int32) []demands {
 	p, maker := t.s.p, t.s.sim.maker
 	all := make([]demands, len(t.values))
-	depth := make([]int32, len(t.values)) // how many more deep values may follow
+	depth := make([]int32, len(t.values)) // how many more deep items may follow
 	var todo []int32
 	for i, v := range t.values {
 		if v.at[0] && v.reads[0] {
@@ -237,21 +234,21 @@ func (t *knapsack) asks(known []int32, deep int32) []demands {
 	return all
 }
 
-// bitPart is a part in bits.
+// bitPart is a part with its items as bits.
 type bitPart struct {
 	bytes, cost []int64
-	made        []uint32 // by value: what its maker makes
+	made        []uint32 // by item: all that its maker makes
 	asks        [2][]uint32
 	at, reads   [2]uint32
 }
 
-// option is how to have some values of a part behind a place: kept there, or made again.
+// option is a way to have some items after a place: kept there, or recomputed.
 type option struct {
 	kept, made  uint32
 	bytes, cost int64
 }
 
-// bitsOf is a part in bits.
+// bitsOf is a part as bits.
 func (t *knapsack) bitsOf(part, local []int32, asks []demands) (x bitPart) {
 	maker := t.s.sim.maker
 	for j, i := range part {
@@ -283,8 +280,7 @@ func (t *knapsack) bitsOf(part, local []int32, asks []demands) (x bitPart) {
 	return x
 }
 
-// ways lists how to have what is wanted behind a place. It reports false if there are
-// very many.
+// ways lists the options to have what is wanted after a place. It reports false if there are too many.
 func (x *bitPart) ways(wanted uint32, place, most int) (all []option, ok bool) {
 	var add func(w option, wanted uint32) bool
 	add = func(w option, wanted uint32) bool {
@@ -311,8 +307,7 @@ func (x *bitPart) ways(wanted uint32, place, most int) (all []option, ok bool) {
 	return all, ok
 }
 
-// choices lists those of a part that no other beats. It reports false if there are very
-// many.
+// choices lists the choices of a part that no other beats. It reports false if there are too many.
 func (t *knapsack) choices(x *bitPart) (all []choice, ok bool) {
 	most := mostOptions
 	if t.second == nil {
@@ -353,7 +348,7 @@ func (t *knapsack) choices(x *bitPart) (all []choice, ok bool) {
 	return best, true
 }
 
-// unbeatenOptions is the ways that no other beats in bytes and cost.
+// unbeatenOptions are the options that no other beats in bytes and cost.
 func unbeatenOptions(all []option) []option {
 	slices.SortFunc(all, func(a, b option) int {
 		return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.cost, b.cost), cmp.Compare(a.kept, b.kept))

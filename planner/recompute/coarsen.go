@@ -2,29 +2,29 @@ package recompute
 
 import "slices"
 
-// coarse is the program without cheap operators. A value that a cheap operator makes of one
-// other alone, as a norm or an activation does of a product, is not in it: its readers read
-// that other value, and have work space for making it. A search in it chooses among few values
-// that matter, where one in the whole program exchanges each of ten that stand for the same.
-// The gates of a recurrent cell go the same way: the sum that they are made of stands for them.
+// coarse is the program without cheap operators. A value that a cheap operator makes of one other, as a norm or an
+// activation does of a product, passes: it is not in the coarse program, its readers read the other value instead, and
+// have work space for making it. A search in the coarse program chooses among the few values that matter, where one in
+// the whole program exchanges each of ten that stand for the same. The gates of a recurrent cell pass the same way for
+// the sum that they are made of.
 type coarse struct {
 	s       *Solver   // of the whole program
-	solver  *Solver   // of this one; nil if that is not worth a look
-	ops     []int32   // by its operator: that of the whole program; the number of those at last
-	of      []int32   // by value: what stands for it
-	passing []bool    // by value: something else does
-	price   []float64 // by passing value: cost of making it of that
-	room    []int64   // and bytes beside that
+	solver  *Solver   // of the coarse program; nil if that is hardly shorter
+	ops     []int32   // by coarse operator: that of the whole program; at last the number of those
+	of      []int32   // by value: the value that stands for it
+	passing []bool    // by value
+	price   []float64 // by passing value: cost to make it of what stands for it
+	room    []int64   // … and the bytes that takes besides
 }
 
 // What the coarse program leaves out: more makes it shorter, and its plans rougher.
 const (
-	coarseSmall = 4096  // a value is not there if it is less than one of so many parts of the peak
-	coarseCheap = 0.002 // what an operator may cost that is not there, as a part of the whole cost
-	coarsest    = 0.95  // the part of the operators that may be there, for it to be worth a look
+	coarseSmall = 4096  // a value matters from one of so many parts of the peak
+	coarseCheap = 0.002 // an operator is cheap up to this part of the whole cost
+	coarsest    = 0.95  // the coarse program is solved if it has at most this part of the operators
 )
 
-// coarsePlan is the plan that the one of the coarse program is in the whole program.
+// coarsePlan solves the coarse program, and carries its plan over to the whole one.
 func (s *Solver) coarsePlan(limit, work int64) []func() plan {
 	if s.coarser == nil {
 		s.coarser = s.newCoarse()
@@ -40,9 +40,8 @@ func (s *Solver) coarsePlan(limit, work int64) []func() plan {
 	return []func() plan{func() plan { return l.plan(a.plan, limit) }}
 }
 
-// newCoarse makes the coarse program. Its bounds are none of the whole one's, so they are
-// not refined. It has no solver if it is hardly shorter, or what must be forgotten
-// must be made again.
+// newCoarse makes the coarse program. Its bounds are not those of the whole one, so they are not refined. It has no
+// solver if it is hardly shorter, or if values are forced.
 func (s *Solver) newCoarse() *coarse {
 	p, n := s.p, len(s.p.Bytes)
 	l := &coarse{s: s, of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
@@ -100,13 +99,12 @@ func (s *Solver) newCoarse() *coarse {
 	return l
 }
 
-// matters reports whether a value is large enough to be there.
+// matters reports whether a value is large enough to be in the coarse program.
 func (s *Solver) matters(v int32) bool {
-	return s.p.Bytes[v] > s.top/coarseSmall && s.sim.maker[v] >= 0
+	return s.p.Bytes[v] > s.plainPeak/coarseSmall && s.sim.maker[v] >= 0
 }
 
-// smallAlive is, by operator, the bytes of values that do not matter, as if none of
-// them were forgotten.
+// smallAlive is, by operator, the bytes of the values that do not matter, as if none of them were dropped.
 func (s *Solver) smallAlive() []int64 {
 	n := int32(len(s.p.Cost))
 	sum := make([]int64, n+1)
@@ -122,12 +120,12 @@ func (s *Solver) smallAlive() []int64 {
 	return sum
 }
 
-// cheap reports whether an operator of the forward pass may run again for little.
+// cheap reports whether an operator of the forward pass may be rerun for little.
 func (s *Solver) cheap(op int32) bool {
 	return op < s.p.Border && s.p.Again[op] && s.p.Cost[op] < coarseCheap*s.total
 }
 
-// standing lists what stands for the values that an operator reads.
+// standing lists what stands for the inputs of an operator.
 func (s *Solver) standing(of []int32, op int32) (ins []int32) {
 	for _, v := range s.p.Inputs.Of(op) {
 		if s.matters(v) && !slices.Contains(ins, of[v]) {
@@ -137,8 +135,7 @@ func (s *Solver) standing(of []int32, op int32) (ins []int32) {
 	return ins
 }
 
-// families is, by value, the bytes of what could pass as made of it and is read by
-// the backward pass.
+// families is, by value, the bytes of what could pass for it and is read by the backward pass.
 func (s *Solver) families() []int64 {
 	bytes, of := make([]int64, len(s.p.Bytes)), each(len(s.p.Bytes))
 	for op := range s.p.Border {
@@ -158,15 +155,14 @@ func (s *Solver) families() []int64 {
 	return bytes
 }
 
-// mayPass reports whether a value need not be there if what it is made of is. Where
-// several operators of the forward pass read it, each would make it again, and it
-// could wait for the next.
+// mayPass reports whether a value may pass. One that several operators of the forward pass read may not: each would
+// make it again, where it could wait for the next.
 func (s *Solver) mayPass(v int32) bool {
-	return s.matters(v) && s.may(v) && s.readers(v) <= 1
+	return s.matters(v) && s.droppable(v) && s.readers(v) <= 1
 }
 
-// pass has a value stand for what a cheap operator makes of it, unless it is larger
-// than that and than its whole family.
+// pass lets the outputs of a cheap operator pass, unless the value that stands for them is larger than the output and
+// than its whole family.
 func (l *coarse) pass(op, in int32, family int64) {
 	s := l.s
 	cost, room := l.chain(op)
@@ -178,8 +174,7 @@ func (l *coarse) pass(op, in int32, family int64) {
 	}
 }
 
-// readers is how many operators of the forward pass make something that matters of a
-// value.
+// readers counts the operators of the forward pass that read a value and make something that matters.
 func (s *Solver) readers(v int32) (n int) {
 	for _, op := range s.uses.Of(v) {
 		if op < s.p.Border && slices.ContainsFunc(s.p.Outputs.Of(op), s.matters) {
@@ -189,8 +184,8 @@ func (s *Solver) readers(v int32) (n int) {
 	return n
 }
 
-// chain is what it costs to run an operator and to make the passing values that it
-// reads, and the bytes that takes beside what those are made of.
+// chain is the cost of an operator with the passing values that it reads, and the bytes that takes besides what stands
+// for those.
 func (l *coarse) chain(op int32) (cost float64, most int64) {
 	p := l.s.p
 	cost = p.Cost[op]
@@ -210,8 +205,7 @@ func (l *coarse) chain(op int32) (cost float64, most int64) {
 	return cost, max(most, sum)
 }
 
-// lies reports whether the first value that an operator writes may lie over a passing
-// one.
+// lies reports whether the first output of an operator may lie over a passing value.
 func (l *coarse) lies(op int32) bool {
 	return slices.ContainsFunc(l.s.p.Over.Of(op), func(v int32) bool { return l.passing[v] })
 }
@@ -230,16 +224,16 @@ func (l *coarse) over(op int32, outs []int32) (over []int32) {
 	return over
 }
 
-// plan is the plan of the whole program that forgets what a plan of the coarse one
-// does, and passing values wherever they were read.
+// plan is the plan of the whole program that drops what a plan of the coarse one does, and passing values wherever they
+// were read.
 func (l *coarse) plan(from plan, limit int64) plan {
 	s := l.s
-	p := s.keep.clone()
+	p := s.plainPlan.clone()
 	for v := range s.spans {
 		switch {
 		case l.passing[v]:
 			p.gone[v] = true
-		case l.solver.may(int32(v)):
+		case l.solver.droppable(int32(v)):
 			p.gone[v] = from.gone[v]
 		}
 	}

@@ -5,40 +5,38 @@ import (
 	"slices"
 )
 
-// A cut is the question what to have at one place of the order, right when its
-// operator runs. Of the values that are read later, some are there, and the
-// others are made again from what is there: keeping costs bytes, making again
-// costs the closure of launches back to what is kept. With a price λ on bytes
-// this is project selection, one minimum cut:
+// A cut is the cheapest set of values to have at one place of the order, while its operator runs, at a price λ for
+// bytes. Of the values that are read later, some are present, and the others are recomputed from those: a present value
+// costs its bytes, a missing one the closure of reruns back to what is present. That is project selection, one minimum
+// cut:
 //
 //	source ─∞→ value      for each value that is read after the place
-//	value ─λ·bytes→ maker pay to keep it …
-//	maker ─cost→ sink     … or to run its maker,
+//	value ─λ·bytes→ maker pay for its bytes …
+//	maker ─cost→ sink     … or to rerun its maker,
 //	maker ─∞→ inputs      which needs its inputs in turn
 //
-// Whatever a plan does, some set is there at this place, so cost + λ·(bytes −
-// room) bounds its extra cost from below, for every λ ≥ 0. The network is folded
-// (fold.go).
+// Any plan has some set at the place, so cost + λ·(bytes − room) is a lower bound of its extra cost, for every λ ≥ 0.
+// The network is folded (fold.go).
 type cut struct {
 	at     int32
-	values []int32 // in question
-	needed int32   // how many of them, the first, are read after the place
-	fixed  int64   // bytes there whatever is chosen
+	values []int32 // that may be present or not
+	needed int32   // the first so many are read after the place
+	fixed  int64   // bytes present in any plan
 
 	folding
 	envelopes map[rounding]*envelope
-	spent     int64 // edges looked at, about: a measure of work
+	spent     int64 // work: edges looked at, about
 }
 
 const (
-	units     = 1 << 40       // of cost in the program's whole cost: more would not be told apart in the sums of flows
-	forbidden = endless / 256 // a capacity that no cut with another choice goes through
-	free      = -1            // the place of a value that is there for nothing
-	foldedAt  = 32            // about how many looks at an edge it takes to fold a value
-	lookedAt  = 6             // about how often a cut looks at an edge
+	units     = 1 << 40       // of cost in the whole cost; more could not be told apart in sums of flows
+	forbidden = endless / 256 // a capacity that no cut passes if there is another
+	free      = -1            // the index of a value that is present for nothing
+	foldWork  = 32            // work to fold a value, in looks at an edge
+	edgeLooks = 6             // looks at each edge that a cut takes, about
 )
 
-// span is where the order makes each value, and reads it last.
+// span is the first and the last operator of the order that make or read a value.
 type span struct{ made, last int32 }
 
 func spans(p *Problem) []span {
@@ -59,31 +57,30 @@ func spans(p *Problem) []span {
 	return all
 }
 
-// newCut builds the network for a place, and what is read from there on by the
-// operators before another place and that one.
+// newCut builds the network for a place and what operators after it, up to another place, read.
 func (s *Solver) newCut(at, until int32) *cut {
 	p, c := s.p, s.emptyCut(at)
 	c.fixed = p.Work[at]
 	for _, v := range p.Inputs.Of(at) {
-		s.stain(v, free)
+		s.mark(v, free)
 		c.fixed += p.Bytes[v]
 	}
 	for i, v := range p.Outputs.Of(at) {
-		s.stain(v, free)
+		s.mark(v, free)
 		if i > 0 || len(p.Over.Of(at)) == 0 {
 			c.fixed += p.Bytes[v]
 		}
 	}
 	for _, v := range s.alive(at) {
-		stays := s.p.stays(v, s.spans[v].made, at)
-		if s.place[v] != 0 || s.may(v) && !stays && !s.readBetween(v, at, until) {
+		stays := s.p.mustKeep(v, s.spans[v].made, at)
+		if s.index[v] != 0 || s.droppable(v) && !stays && !s.readBetween(v, at, until) {
 			continue
 		}
-		if s.may(v) && !stays {
-			s.ask(c, v)
+		if s.droppable(v) && !stays {
+			s.addValue(c, v)
 			continue
 		}
-		s.stain(v, free)
+		s.mark(v, free)
 		c.fixed += p.Bytes[v]
 	}
 	s.finish(c)
@@ -92,53 +89,52 @@ func (s *Solver) newCut(at, until int32) *cut {
 
 // emptyCut begins a cut.
 func (s *Solver) emptyCut(at int32) *cut {
-	for _, v := range s.stained {
-		s.place[v] = 0
+	for _, v := range s.marked {
+		s.index[v] = 0
 	}
-	s.stained = s.stained[:0]
+	s.marked = s.marked[:0]
 	return &cut{at: at, envelopes: map[rounding]*envelope{}}
 }
 
-func (s *Solver) stain(v, to int32) {
-	s.place[v] = to
-	s.stained = append(s.stained, v)
+func (s *Solver) mark(v, to int32) {
+	s.index[v] = to
+	s.marked = append(s.marked, v)
 }
 
-// ask adds a value to those in question.
-func (s *Solver) ask(c *cut, v int32) {
+// addValue adds a value that may be present or not.
+func (s *Solver) addValue(c *cut, v int32) {
 	c.values = append(c.values, v)
-	s.stain(v, int32(len(c.values)))
+	s.mark(v, int32(len(c.values)))
 }
 
-// finish adds what those are made of, and makes the network.
+// finish adds the values that those are recomputed from, and makes the network.
 func (s *Solver) finish(c *cut) {
 	p := s.p
 	c.needed = int32(len(c.values))
-	var first []int32 // by place in values: the first with the same maker
+	var first []int32 // by index: the first value with the same maker
 	for i := int32(0); int(i) < len(c.values); i++ {
 		op := s.sim.maker[c.values[i]]
-		if s.met[op] > 0 {
-			first = append(first, s.met[op]-1)
+		if s.firstOf[op] > 0 {
+			first = append(first, s.firstOf[op]-1)
 			continue
 		}
 		first = append(first, i)
-		if s.met[op] = i + 1; !p.Again[op] {
+		if s.firstOf[op] = i + 1; !p.Again[op] {
 			continue
 		}
 		for _, v := range p.Inputs.Of(op) {
-			if s.place[v] == 0 {
-				s.ask(c, v)
+			if s.index[v] == 0 {
+				s.addValue(c, v)
 			}
 		}
 	}
 	for _, v := range c.values {
-		s.met[s.sim.maker[v]] = 0
+		s.firstOf[s.sim.maker[v]] = 0
 	}
 	c.folding = s.fold(c, first)
 }
 
-// readBetween reports whether an operator behind one place and not behind
-// another reads a value.
+// readBetween reports whether an operator after one place and up to another reads a value.
 func (s *Solver) readBetween(v, at, until int32) bool {
 	if s.spans[v].last <= until {
 		return s.spans[v].last > at
@@ -148,8 +144,7 @@ func (s *Solver) readBetween(v, at, until int32) bool {
 	return i < len(ops) && ops[i] <= until
 }
 
-// alive lists the values that the order makes before a place and reads after it, or that
-// stay there.
+// alive lists the values made before a place that are read after it or must be kept there.
 func (s *Solver) alive(at int32) (values []int32) {
 	for v, x := range s.spans {
 		if s.sim.maker[v] >= 0 && x.made < at && (x.last > at || at < s.p.until(int32(v))) {
@@ -159,17 +154,16 @@ func (s *Solver) alive(at int32) (values []int32) {
 	return values
 }
 
-// set is what one cut chose: what is there, its weight, what it costs to make
-// the rest again.
+// set is what a cut keeps, its weight, and the cost to recompute the rest.
 type set struct {
 	kept   []bool // by folded value
 	cost   float64
 	weight float64
-	walk   *walked // of the plan that keeps it at the border
+	walk   *walkResult // of the plan with that set at the border
 }
 
-// solve cuts at a price. warm is a flow at a lower price for the same weights,
-// or nil. What is heavier than light is not kept at any price.
+// solve cuts at a price. warm is a flow at a lower price for the same weights, or nil. Values heavier than light are
+// not kept at any price.
 func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, before float64) (set, float64) {
 	cold := warm == nil
 	if cold {
@@ -186,7 +180,7 @@ func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, b
 	}
 	c.net.flow()
 	reach := c.net.reach()
-	x := set{kept: make([]bool, len(c.value)), walk: &walked{}}
+	x := set{kept: make([]bool, len(c.value)), walk: &walkResult{}}
 	value := 0.0
 	for k, v := range c.value {
 		if reach[2+k] && !reach[v.maker] {
@@ -207,19 +201,18 @@ func capacity(price float64, weight int64) int64 {
 	return int64(min(price*float64(weight), float64(forbidden)))
 }
 
-// envelope is what is known of the cut under one row of weights. The cuts for
-// one room are asked for by others too: what to have at a price does not depend
-// on the room, but for what is too heavy for it.
+// envelope is the cuts at all prices asked so far for one row of weights. What to keep at a price does not depend on
+// the room, but for values that are too heavy for it, so limits share envelopes.
 type envelope struct {
 	weights []int64
-	light   int64 // the heaviest that may be kept
-	all     set   // everything that is needed
+	light   int64 // the heaviest value that may be kept
+	all     set   // all needed values
 	answers []answered
-	warm    []int64 // a flow, and the price that it is for
+	warm    []int64 // a flow at price
 	price   float64
 }
 
-// rounding names an envelope of bytes in whole grains.
+// rounding names an envelope: bytes in whole grains, and the heaviest value.
 type rounding struct{ grain, light int64 }
 
 // answered is a cut at a price.
@@ -228,7 +221,7 @@ type answered struct {
 	set
 }
 
-// envelope is what is known with bytes in whole grains, for a room of grains.
+// envelope is the envelope of bytes in whole grains, for a room in grains.
 func (c *cut) envelope(grain int64, room float64) *envelope {
 	r := rounding{grain, c.light(grain, room)}
 	if e := c.envelopes[r]; e != nil {
@@ -243,7 +236,7 @@ func (c *cut) envelope(grain int64, room float64) *envelope {
 	return e
 }
 
-// light is what the heaviest value that fits a room weighs, in grains; −1 if none does.
+// light is the weight of the heaviest value that fits a room, in grains; −1 if none does.
 func (c *cut) light(grain int64, room float64) int64 {
 	light := int64(-1)
 	for _, v := range c.value {
@@ -254,12 +247,12 @@ func (c *cut) light(grain int64, room float64) int64 {
 	return light
 }
 
-// sofar is the bound in units that the prices asked so far give for a limit.
-func (c *cut) sofar(limit int64) (bound float64) {
+// boundSoFar is the bound, in units, for a limit by the prices asked so far.
+func (c *cut) boundSoFar(limit int64) (bound float64) {
 	for r, e := range c.envelopes {
 		room := float64((limit - c.fixed) / r.grain)
 		if r.light < c.light(r.grain, room) {
-			continue // it left out what may be kept there
+			continue // it leaves out values that fit
 		}
 		for _, a := range e.answers {
 			bound = max(bound, a.value-a.price*room)
@@ -268,9 +261,9 @@ func (c *cut) sofar(limit int64) (bound float64) {
 	return bound
 }
 
-// weighed is the envelope of any weights.
+// weighed is a new envelope.
 func (c *cut) weighed(weights []int64, light int64) *envelope {
-	e := &envelope{weights: weights, light: light, all: set{kept: make([]bool, len(c.value)), walk: &walked{}}}
+	e := &envelope{weights: weights, light: light, all: set{kept: make([]bool, len(c.value)), walk: &walkResult{}}}
 	for k, v := range c.value {
 		e.all.kept[k] = v.needed
 	}
@@ -278,7 +271,7 @@ func (c *cut) weighed(weights []int64, light int64) *envelope {
 	return e
 }
 
-// weigh is the whole grains of what is kept.
+// weigh is the weight of a set.
 func (e *envelope) weigh(c *cut, kept []bool) (sum float64) {
 	for k, v := range c.value {
 		if kept[k] {
@@ -288,7 +281,7 @@ func (e *envelope) weigh(c *cut, kept []bool) (sum float64) {
 	return sum
 }
 
-// heavy reports whether something kept is heavier than it may be.
+// heavy reports whether a set has a value that is too heavy.
 func (e *envelope) heavy(kept []bool) bool {
 	for i, k := range kept {
 		if k && e.weights[i] > e.light {
@@ -298,11 +291,10 @@ func (e *envelope) heavy(kept []bool) bool {
 	return false
 }
 
-// at is the cut at a price. It is the smallest of its value, whatever flow it
-// was found from, and counts as the same work whether it was known or not: what
-// is found for a limit does not depend on what was asked before.
+// at is the cut at a price: the smallest of its value, whatever flow it is found from. It counts as the same work
+// whether it was known or not, so that what is found for a limit does not depend on which were asked for before.
 func (e *envelope) at(c *cut, price float64, keep bool) answered {
-	c.spent += lookedAt * int64(len(c.net.to))
+	c.spent += edgeLooks * int64(len(c.net.to))
 	for _, a := range e.answers {
 		if a.price == price {
 			return a
@@ -320,11 +312,9 @@ func (e *envelope) at(c *cut, price float64, keep bool) answered {
 	return e.answers[len(e.answers)-1]
 }
 
-// best follows the lower envelope of the lines that the cuts are to the price
-// that bounds best for a room of whole grains. It returns the bound in units,
-// and the sets on either side, lower ones last; ok is false if no set fits. It
-// begins between those of some sets that are nearest to the room, if there are
-// any on either side.
+// best follows the lower envelope of the cuts, which are lines over the price, to the price with the best bound for a
+// room in grains. It returns the bound in units and the sets met, those closest to the room last; ok is false if no set
+// fits. It begins between those of some sets that are closest to the room, if there are any on both sides.
 func (c *cut) best(grain int64, room float64, from []set) (bound float64, sets []set, ok bool) {
 	return c.envelope(grain, room).best(c, room, from)
 }
@@ -340,7 +330,7 @@ func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets [
 	low := set{weight: -1}
 	for _, x := range from {
 		switch x.weight = e.weigh(c, x.kept); {
-		case e.heavy(x.kept): // nothing that may be kept
+		case e.heavy(x.kept):
 		case x.weight > room && x.weight < high.weight:
 			high = x
 		case x.weight <= room && x.weight > low.weight:
@@ -348,7 +338,7 @@ func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets [
 		}
 	}
 	if low.kept == nil || low.cost <= high.cost {
-		// As little kept as can be: the least weight costs more than the program.
+		// The smallest set: at this price any value costs more than the program.
 		price := min(2*units, float64(forbidden)/float64(max(e.light, 1)))
 		x := e.at(c, price, false)
 		if high, low = e.all, x.set; low.weight > room {
@@ -356,7 +346,7 @@ func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets [
 			return bound, []set{high}, bound <= units*(1+1e-6)
 		}
 	}
-	above := func() (fits bool) { // without what is too heavy
+	above := func() (fits bool) { // the set above the room, without what is too heavy
 		if sets = append(sets, high); !e.heavy(high.kept) {
 			return false
 		}
@@ -370,7 +360,7 @@ func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets [
 	}
 	sets = append(sets, low)
 	for range 40 {
-		if low.cost <= high.cost { // no price takes high, which is from elsewhere
+		if low.cost <= high.cost { // high is from other cuts, and no price takes it
 			if high = e.all; above() {
 				return bound, sets, true
 			}

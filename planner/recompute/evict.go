@@ -72,14 +72,14 @@ func (s *Solver) dependencies() *dependencies {
 	d := &dependencies{edges: make([]edges, len(p.Bytes)), unforgettable: s.unforgettable()}
 	add := func(values []int32) {
 		for _, v := range values {
-			if s.may(v) {
+			if s.droppable(v) {
 				d.targets = append(d.targets, v)
 			}
 		}
 	}
 	for v := range d.edges {
 		e := &d.edges[v]
-		if e.maker = s.sim.maker[v]; !s.may(int32(v)) {
+		if e.maker = s.sim.maker[v]; !s.droppable(int32(v)) {
 			continue
 		}
 		e.cost = p.Cost[e.maker]
@@ -102,7 +102,7 @@ func (s *Solver) unforgettable() []int64 {
 	sum := make([]int64, len(s.p.Cost)+1)
 	for v, x := range s.spans {
 		to := max(x.last+1, s.p.until(int32(v)))
-		if s.sim.maker[v] >= 0 && !s.may(int32(v)) && x.made+1 < to {
+		if s.sim.maker[v] >= 0 && !s.droppable(int32(v)) && x.made+1 < to {
 			sum[x.made+1] += s.p.Bytes[v]
 			if int(to) < len(sum) {
 				sum[to] -= s.p.Bytes[v]
@@ -134,7 +134,7 @@ func (s *Solver) newEvictor(limit int64, by score, kept keep) *evictor {
 	return e
 }
 
-// never is the next use of a value that nothing needs, behind all places.
+// never is the next use of a value that nothing needs, after all places.
 const never = math.MaxInt32
 
 // run runs the order. It reports false if something cannot fit, or there are too many reruns.
@@ -152,7 +152,7 @@ func (e *evictor) run() bool {
 func (e *evictor) enter(op int32) {
 	e.place, e.fixed = op, e.unforgettable[op]
 	for _, v := range e.s.p.Inputs.Of(op) {
-		if e.values[v].reads++; e.s.may(v) {
+		if e.values[v].reads++; e.s.droppable(v) {
 			e.expireUse(v)
 		}
 	}
@@ -165,7 +165,7 @@ func (e *evictor) runOperator(op int32, first bool) bool {
 		e.values[v].pins++
 	}
 	for _, v := range ins {
-		if !e.values[v].resident && e.s.may(v) && !e.runOperator(e.s.sim.maker[v], false) {
+		if !e.values[v].resident && e.s.droppable(v) && !e.runOperator(e.s.sim.maker[v], false) {
 			return false
 		}
 	}
@@ -187,7 +187,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 	room := e.limit - e.fixed - prob.Work[op]
 	outs := prob.Outputs.Of(op)
 	for _, v := range outs {
-		if !e.values[v].resident && (first || e.s.may(v)) || !first && !e.s.may(v) {
+		if !e.values[v].resident && (first || e.s.droppable(v)) || !first && !e.s.droppable(v) {
 			room -= prob.Bytes[v]
 		}
 	}
@@ -213,7 +213,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 	for _, v := range outs {
 		x := &e.values[v]
 		x.touched = e.place
-		if e.s.may(v) && !x.resident {
+		if e.s.droppable(v) && !x.resident {
 			x.resident = true
 			e.resident.add(v)
 			e.sum += prob.Bytes[v]
@@ -234,7 +234,7 @@ func (e *evictor) sweepWork() int64 { return int64(len(e.values)) / 2 }
 // overwrites reports whether the first output of an operator may lie over an input that nothing else needs.
 func (e *evictor) overwrites(op int32) bool {
 	return slices.ContainsFunc(e.s.p.Over.Of(op), func(v int32) bool {
-		if e.s.may(v) {
+		if e.s.droppable(v) {
 			return e.values[v].nextUse == never && e.values[v].pins <= 1
 		}
 		return e.s.spans[v].last == e.place

@@ -46,7 +46,7 @@ func (s *Solver) bits() (bit, values []int32) {
 	}
 	for v := range bit {
 		bit[v] = -1
-		if in[v] && s.sim.maker[v] >= 0 || s.may(int32(v)) {
+		if in[v] && s.sim.maker[v] >= 0 || s.droppable(int32(v)) {
 			bit[v] = int32(len(values))
 			values = append(values, int32(v))
 		}

@@ -15,14 +15,14 @@ func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 	t := trial{sim: s.sim, uses: &s.uses}
 	var values []int32
 	for v := range s.spans {
-		if s.may(int32(v)) {
+		if s.droppable(int32(v)) {
 			values = append(values, int32(v))
 		}
 	}
 	if len(values) == 0 {
 		return nil
 	}
-	p := s.keep.clone()
+	p := s.plainPlan.clone()
 	for range 6 {
 		for range 8 {
 			v := values[r.IntN(len(values))]
@@ -65,7 +65,7 @@ func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 func (s *Solver) BruteForce(limit int64) float64 {
 	var values []int32
 	for v, x := range s.spans {
-		if s.may(int32(v)) && x.made < s.p.Border {
+		if s.droppable(int32(v)) && x.made < s.p.Border {
 			values = append(values, int32(v))
 		}
 	}
@@ -88,7 +88,7 @@ func (s *Solver) BruteForce(limit int64) float64 {
 			try(p)
 		}
 	}
-	p.gone = slices.Clone(s.keep.gone)
+	p.gone = slices.Clone(s.plainPlan.gone)
 	p.events = nil
 	try(p)
 	return least
@@ -122,8 +122,8 @@ func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 			}
 			net.edge(vertex(op), sink, int64(s.p.Cost[op]/s.unit))
 			for _, in := range s.p.Inputs.Of(op) {
-				if s.place[in] > 0 {
-					net.edge(vertex(op), 1+s.place[in], endless)
+				if s.index[in] > 0 {
+					net.edge(vertex(op), 1+s.index[in], endless)
 				}
 			}
 		}
@@ -131,7 +131,7 @@ func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 		reach, plain, same := net.reach(), 0.0, true
 		for i, v := range c.values {
 			kept := reach[2+i] && !reach[vertex(s.sim.maker[v])]
-			if same = same && kept == x.kept[c.as[i]]; kept {
+			if same = same && kept == x.kept[c.foldedOf[i]]; kept {
 				plain += float64(capacity(price, s.p.Bytes[v]))
 			}
 		}
@@ -208,7 +208,7 @@ func (s *Solver) Knapsacks(place int32, room int64) error {
 	for _, start := range plans {
 		p, bytes := start.plan(), int64(0)
 		for _, v := range c.values {
-			if s.may(v) && s.spans[v].made < s.p.Border && !p.gone[v] {
+			if s.droppable(v) && s.spans[v].made < s.p.Border && !p.gone[v] {
 				bytes += s.p.Bytes[v]
 			}
 		}
@@ -236,7 +236,7 @@ func (s *Solver) Cases(place int32, limit int64) (cases, cut, least float64, ok 
 		at = append(at, bounded{c: c, room: limit - c.fixed, bound: 1})
 	}
 	cut, _, _ = at[0].c.best(1, float64(at[0].room), nil)
-	cases, _ = s.cases(s.newTight(limit, math.Inf(1)), at, math.Inf(1))
+	cases = s.cases(s.newStateSearch(limit, math.Inf(1)), at, math.Inf(1))
 	return cases * s.unit, cut * s.unit, least, true
 }
 
@@ -251,9 +251,9 @@ func (s *Solver) Tails(limit int64) (tails float64, gates int, least float64, ok
 	if _, least, ok = s.solveExactly(limit); !ok {
 		return 0, 0, 0, false
 	}
-	x := s.newTight(limit, math.Inf(1))
+	x := s.newStateSearch(limit, math.Inf(1))
 	x.findGates(mostGates)
-	tails, _ = s.newTight(limit, math.Inf(1)).tails(e.at)
+	tails, _ = s.newStateSearch(limit, math.Inf(1)).tails(e.at)
 	return tails, len(x.gates), least, true
 }
 
@@ -420,10 +420,10 @@ const changed = 16
 // place by place do. It tells how many places were in stretches, and how many looked at.
 func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, err error) {
 	n := int32(len(s.p.Cost))
-	p := s.keep.clone()
+	p := s.plainPlan.clone()
 	for range 60 {
 		v := int32(r.IntN(len(s.p.Bytes)))
-		if !s.may(v) {
+		if !s.droppable(v) {
 			continue
 		}
 		switch e := (event{int32(r.IntN(int(n))), v}); {

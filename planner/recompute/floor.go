@@ -6,14 +6,13 @@ type Floor struct {
 	Op   int32
 }
 
-// FloorOf is the largest need of a single operator: what it reads and writes, and
-// what is alive across it in every plan.
+// FloorOf is the largest need of a single operator: its inputs and outputs, and what is alive across it in every plan.
 func FloorOf(p *Problem) Floor {
 	maker := makers(p)
 	life := spans(p)
 	n := int32(len(p.Cost))
 	across := make([]int64, n+2)
-	end := func(v int32) int32 { // of the places that it is there at whatever the plan, behind its maker
+	end := func(v int32) int32 { // the place after the last at which every plan has it
 		if m := maker[v]; m >= 0 && (!p.Again[m] || p.Held[v]) {
 			return max(life[v].last, p.until(v))
 		}

@@ -6,11 +6,11 @@ import (
 	"memopt/memopt/stop"
 )
 
-// network is a flow network in flat arrays, with whole capacities; edge e and
-// its reverse e^1 stand together. Dinic's algorithm.
+// network is a flow network with whole capacities, in flat arrays: edge e and its reverse e^1 stand together. Its flow
+// is found by Dinic's algorithm.
 type network struct {
 	to     []int32
-	cap    []int64 // what an edge still carries
+	cap    []int64 // residual capacity
 	first  []int32 // by vertex: its first arc; one more at the end
 	arcs   []arc   // by vertex
 	level  []int32
@@ -21,15 +21,15 @@ type network struct {
 	ctx    context.Context // polled for each length of the paths
 }
 
-// arc is an edge as its vertex sees it.
+// arc is an edge at one of its vertices.
 type arc struct{ to, edge int32 }
 
 const source, sink = 0, 1
 
-// endless is more than any sum of real capacities.
+// endless is above any sum of real capacities.
 const endless = int64(1) << 62
 
-// reset empties the network, for so many vertices and at most so many edges.
+// reset empties the network and makes room for vertices and edges.
 func (n *network) reset(vertices, edges int) {
 	*n = network{ctx: n.ctx, to: make([]int32, 0, 2*edges), cap: make([]int64, 0, 2*edges), first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
 }
@@ -41,7 +41,7 @@ func (n *network) edge(from, to int32, capacity int64) int32 {
 	return e
 }
 
-// seal puts the edges of each vertex together, the last ones first.
+// seal lists the arcs of each vertex, the last edge first.
 func (n *network) seal() {
 	clear(n.first)
 	for e := range n.to {
@@ -59,7 +59,7 @@ func (n *network) seal() {
 	}
 }
 
-// flow adds what more can flow to what flows.
+// flow augments the flow until it is the largest.
 func (n *network) flow() {
 	if len(n.arcs) != len(n.to) {
 		n.seal()
@@ -71,7 +71,7 @@ func (n *network) flow() {
 	}
 }
 
-// layers numbers the vertices by their distance from the source.
+// layers numbers the vertices by their distance from the source, and reports whether it reached the sink.
 func (n *network) layers() bool {
 	for i := range n.level {
 		n.level[i] = -1
@@ -93,7 +93,7 @@ func (n *network) layers() bool {
 	return false
 }
 
-// block sends flow along shortest paths until none is left.
+// block augments along shortest paths until there are none.
 func (n *network) block() {
 	n.path = n.path[:0]
 	v := int32(source)
@@ -139,8 +139,7 @@ func (n *network) block() {
 	}
 }
 
-// reach marks the source's side of the cut once nothing more flows: what was numbered
-// last.
+// reach marks the source's side of the minimum cut: what the last layers numbered.
 func (n *network) reach() []bool {
 	for v, level := range n.level {
 		n.seen[v] = level >= 0

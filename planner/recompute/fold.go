@@ -5,77 +5,70 @@ import (
 	"slices"
 )
 
-// folding is the network of a cut, folded up.
+// folding is the folded network of a cut.
 //
-// What is read behind a place is there in time whatever is chosen: kept, or made
-// again. So what is made from it need not ask for it, and of the edges from makers
-// to inputs those to needed values say nothing. Without them a cut falls into
-// parts: a needed value, or several, with what would be made for them alone.
-// Repeated layers have equal parts, so there are few different ones, and the
-// network has one for all that are equal. What a price chooses of it goes for
-// each of them, and counts as often.
+// Needed values are present in time whatever is chosen, kept or recomputed. So of the edges from makers to inputs,
+// those to needed values say nothing. Without them the network falls into parts: needed values, with what would be
+// recomputed for them alone. Repeated layers have equal parts, so the network has one part for all that are equal; what
+// a price chooses of it goes for each of them, and counts as often.
 //
-// A common value that many parts ask for, as layers do for one mask, holds no
-// parts together. Those that ask for the same are equal too if nothing else tells
-// them apart: one stands for them with as many times their capacities. The least
-// of all cheapest cuts treats alike what can be exchanged, so it is that of the
-// whole network, to the unit.
-//
-// How layers still come to differ in a plan is a matter of starts.go.
+// A common input of many parts, such as a mask that all layers read, does not join them. Parts that read the same
+// common values are equal if nothing else differs: one stands for all, with so many times their capacities. The
+// smallest of the cheapest cuts treats equal parts alike, so it is that of the whole network, to the unit. Plans in
+// which layers differ come from starts.go.
 type folding struct {
-	net   network
-	empty []int64  // capacities without any flow and at price 0
-	as    []int32  // by place in the cut's values: the folded value that stands for it
-	value []folded // with vertices from 2 on
-	ops   []foldedOp
+	net      network
+	empty    []int64  // capacities without flow at price 0
+	foldedOf []int32  // by index in the cut's values: its folded value
+	value    []folded // with vertices from 2 on
+	ops      []foldedOp
 }
 
-// folded is a value in the network.
+// folded is a value of the folded network.
 type folded struct {
-	place  int32 // one of those in the cut's values that it stands for
+	place  int32 // the index of one of the cut's values that it stands for
 	bytes  int64
 	needed bool  // read after the cut's place
 	times  int64 // how many it stands for
-	by     int64 // how many its capacities are for: 1 if its part asks for nothing common
+	by     int64 // how many its capacities count for: 1 if its part reads nothing common
 	keep   int32 // the edge that keeps it
-	maker  int32 // vertex
+	maker  int32 // its vertex
 }
 
-// foldedOp is an operator in the network.
+// foldedOp is an operator of the folded network.
 type foldedOp struct {
 	vertex int32
 	times  int64
 	price  int64   // cost in units
-	asks   []int32 // folded values that it needs besides needed ones
+	asks   []int32 // folded inputs that are not needed values
 }
 
 const (
 	// common is how many operators ask for a value that holds no parts together.
-	common = 8
+	common = 8 // readers of a value that joins no parts; fewer fold more networks to the same cut
 	// mostBy is how many parts that ask for something common one stands for:
 	// their capacities together are no more than an edge may have.
-	mostBy = 32
+	mostBy = 32 // parts with common values that one stands for; more would exceed the capacity of an edge
 )
 
-// folder is the work of folding a cut.
+// folder folds a cut.
 type folder struct {
 	s     *Solver
 	c     *cut
-	first []int32 // by place in the cut's values: the first with the same maker
-	asked []int32 // by place: how many operators ask for it
+	first []int32 // by index: the first value with the same maker
+	asked []int32 // by index: how many operators read it
 	folding
 }
 
-// fold folds up a cut. The solver's place tells, by value, where it stands in
-// the cut's values, counted from 1.
+// fold folds a cut, whose values have their index in the solver, counted from 1.
 func (s *Solver) fold(c *cut, first []int32) folding {
 	n := len(c.values)
 	f := &folder{s: s, c: c, first: first, asked: make([]int32, n)}
-	f.as, f.value = make([]int32, n), s.folded[:0]
+	f.foldedOf, f.value = make([]int32, n), s.folded[:0]
 	for i := range int32(n) {
 		f.asks(i, func(in int32) { f.asked[in]++ })
 	}
-	known := map[string]int32{} // by signature of a part: the first folded value
+	known := map[string]int32{} // by signature of a part: its first folded value
 	local := make([]int32, n)
 	var sign []byte
 	parts := f.parts()
@@ -124,7 +117,7 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 			if v.times++; !alone {
 				v.by = v.times
 			}
-			f.as[i] = begin + int32(j)
+			f.foldedOf[i] = begin + int32(j)
 		}
 	}
 	s.folded, f.value = f.value, slices.Clone(f.value)
@@ -134,29 +127,27 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 
 func (f *folder) bytes(i int32) int64 { return f.s.p.Bytes[f.c.values[i]] }
 
-// common reports whether a value is asked for by many.
+// common reports whether many read a value.
 func (f *folder) common(i int32) bool { return f.asked[i] > common }
 
-// asks names what must be there to run the maker of a value again, of the cut's
-// values and by their places, but for needed ones. It says nothing if another
-// value has the same maker and comes first.
+// asks yields the inputs of the maker of a value that are not needed, by index; none if an earlier value has the same
+// maker.
 func (f *folder) asks(i int32, each func(in int32)) {
 	op := f.s.sim.maker[f.c.values[i]]
 	if f.first[i] != i || !f.s.p.Again[op] {
 		return
 	}
 	for _, v := range f.s.p.Inputs.Of(op) {
-		if in := f.s.place[v] - 1; in >= f.c.needed {
+		if in := f.s.index[v] - 1; in >= f.c.needed {
 			each(in)
 		}
 	}
 }
 
-// price is what running the maker of a value again costs.
+// price is the cost of a rerun of the maker of a value.
 func (f *folder) price(i int32) int64 { return f.s.price(f.s.sim.maker[f.c.values[i]]) }
 
-// price is what running an operator again costs in units. What it makes must have been
-// kept if it runs once.
+// price is the cost of a rerun of an operator in units, endless if it may run only once.
 func (s *Solver) price(op int32) int64 {
 	if !s.p.Again[op] {
 		return endless
@@ -164,8 +155,7 @@ func (s *Solver) price(op int32) int64 {
 	return int64(s.p.Cost[op] / s.unit)
 }
 
-// parts lists the values, by their places, that hang together through makers and
-// what those ask for.
+// parts lists the values, by index, that makers and their inputs join.
 func (f *folder) parts() (parts Lists) {
 	n := int32(len(f.c.values))
 	up := newForest(int(n))
@@ -212,14 +202,14 @@ func (f *folder) connect() {
 			f.net.edge(source, vertex, endless)
 		}
 		if first := f.first[v.place]; first != v.place {
-			v.maker = f.value[f.as[first]].maker
+			v.maker = f.value[f.foldedOf[first]].maker
 		} else {
 			v.maker = int32(2 + len(f.value) + len(f.ops))
 			price := f.price(v.place)
 			op := foldedOp{vertex: v.maker, times: v.times, price: price}
 			f.asks(v.place, func(in int32) {
-				op.asks = append(op.asks, f.as[in])
-				f.net.edge(v.maker, 2+f.as[in], endless)
+				op.asks = append(op.asks, f.foldedOf[in])
+				f.net.edge(v.maker, 2+f.foldedOf[in], endless)
 			})
 			f.ops = append(f.ops, op)
 			if price < endless {

@@ -1,11 +1,11 @@
 package recompute
 
-// forest is which of some things hang together: each points towards the first of them.
+// forest is a union-find over numbers: each points towards the smallest of its set.
 type forest []int32
 
 func newForest(n int) forest { return each(n) }
 
-// top is the first of those that i hangs together with.
+// top is the smallest number in the set of i.
 func (up forest) top(i int32) int32 {
 	for up[i] != i {
 		up[i] = up[up[i]]
@@ -20,7 +20,7 @@ func (up forest) join(i, j int32) {
 	}
 }
 
-// each is every number standing for itself.
+// each is the numbers below n.
 func each(n int) []int32 {
 	of := make([]int32, n)
 	for v := range of {

@@ -1,17 +1,17 @@
 package recompute
 
-// forward is what the forward pass leaves, place by place.
+// forward is what the forward pass holds at each place.
 type forward struct {
-	through  []int32 // by value: its last reader in the forward pass, or up to where it stays
-	grown    []int64 // by place: bytes before it that the backward pass reads
-	crossing []int64 // by place: bytes that go on there
+	through  []int32 // by value: its last reader in the forward pass, or the place up to which it must be kept
+	grown    []int64 // by place: bytes made before it that the backward pass reads
+	crossing []int64 // by place: bytes made before it that the forward pass reads from there on
 }
 
 func (s *Solver) forward() (f forward) {
 	border := s.p.Border
 	f = forward{make([]int32, len(s.p.Bytes)), make([]int64, border+1), make([]int64, border+1)}
 	for v, x := range s.spans {
-		if !s.may(int32(v)) || x.made >= border {
+		if !s.droppable(int32(v)) || x.made >= border {
 			continue
 		}
 		f.through[v] = x.made
@@ -34,11 +34,11 @@ func (s *Solver) forward() (f forward) {
 	return f
 }
 
-// partingAway: a stretch may end earlier where less goes on, by one of so many parts.
+// partingAway lets a part end early, by one of so many parts of its size, where fewer bytes cross.
 const partingAway = 4
 
-// parted are the places that divide a forward pass into stretches of a size, each at
-// that where least goes on of those at which it is nearly full.
+// parted are the places that divide the forward pass into parts of a size, each where the fewest bytes cross near its
+// end.
 func (f *forward) parted(size int64) (ends []int32) {
 	grown, crossing := f.grown, f.crossing
 	border := len(grown) - 1

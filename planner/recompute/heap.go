@@ -1,9 +1,9 @@
 package recompute
 
-// heap gives back first what is before the others.
+// heap is a priority queue: pop returns the item that is before all others.
 type heap[T ordered[T]] []T
 
-// ordered is what knows its place before others.
+// ordered is an item with an order.
 type ordered[T any] interface{ before(T) bool }
 
 func (q *heap[T]) push(x T) {

@@ -5,18 +5,16 @@ import (
 	"slices"
 )
 
-// A knapsack is the question what to have at a place of the order to the byte, or what at
-// two places: where the most is alive, say, and soon behind it. What is there at the second
-// place was there at the first, or is made again in between, and so is what is read in
-// between. What runs again between the places and what does behind the second are different
-// launches, so both cost, and both rooms bind.
+// A knapsack is the cheapest sets of values to have at one place of the order, to the byte, or at two together: for
+// example where the most is alive, and soon after. A value that is present at the second place was present at the
+// first, or is recomputed in between, as is what is read in between. Reruns between the places and after the second are
+// different launches, so both cost; and both rooms bind.
 //
-// All falls into small parts that have nothing to do with each other but the room, of which
-// equal layers have equal ones (choices.go). Prices on bytes bound what all of them cost
-// together (Lagrange); a dynamic programme looks at choices that are not far from the best at
-// those prices (mixes.go). It raises the bound, and what it chooses are plans to begin with:
-// some is forgotten at the border, and some more behind the second place. Plans that are found
-// from single places keep too much there, or forget too much at the border.
+// The values fall into small parts that share nothing but the rooms; equal layers have equal parts (choices.go). Prices
+// on bytes bound the cost of all parts together (Lagrange). A dynamic program over choices that are not far from the
+// best at those prices raises the bound (mixes.go). What it chooses are plans to begin with: some values are dropped at
+// the border, and some more after the second place. Plans of single places keep too much there, or drop too much at the
+// border.
 type knapsack struct {
 	s             *Solver
 	first, second *cut // second is nil for one place
@@ -25,29 +23,28 @@ type knapsack struct {
 	values        []item
 	kinds         []kind
 	price         [2]float64 // of a grain at either place
-	bound         float64    // in units, at these
-	mixed         int        // ways to choose that were looked at
+	bound         float64    // in units, at the prices
+	looks         int        // mixes that were looked at
 }
 
-// item is a value in question at either place.
+// item is a value that may be present or not at either place.
 type item struct {
 	value int32
-	at    [2]bool // it is in question there
-	reads [2]bool // what runs first up to the second place reads it, and what does behind
+	at    [2]bool // by place: it may be present or not there
+	reads [2]bool // operators between the places read it, and operators after the second
 }
 
-// More places raise bounds of few programs. Smaller grains and more walks take longer.
+// More pairs raise bounds of few programs. Smaller grains and more walks take longer.
 const (
-	pairPlaces  = 3      // places that bind most, of which pairs are asked for
-	pairNear    = 0.25   // how far below the best place they are
-	pairBinding = 2      // places that are added to them
-	grainLoss   = 50     // what is less than one of so many parts of the bytes may be lost in grains
-	followed    = 0.3    // the part of the work in which plans of pairs are followed
+	pairPlaces  = 3      // places that bind most, whose pairs are bounded
+	pairNear    = 0.25   // … if their bound is this part of the best at least
+	pairBinding = 2      // places added where plans of pairs exceed the limit
+	grainLoss   = 50     // grains may lose one of so many parts of the bytes
+	followed    = 0.3    // the share of the work for plans of pairs
 	followWalks = 3 << 9 // … or so many walks, if that is more
 )
 
-// sets bounds by each of the places that bind most, and makes plans of what is cheapest to
-// have there.
+// sets bounds by a knapsack at each of the places that bind most, and keeps the plans of the cheapest sets.
 func (l *solving) sets() {
 	s, e, target := l.s, &l.e, l.aim()
 	first := e.at[0].bound
@@ -68,9 +65,8 @@ func (l *solving) sets() {
 	}
 }
 
-// pairsOf bounds by pairs of the places that bind most, and makes plans to begin with.
-// Where those are over the limit, another place binds: pairs with that bound as well,
-// and have plans of their own.
+// pairsOf bounds by pairs of the places that bind most, and returns plans of the cheapest sets. Where those exceed the
+// limit, another place binds; pairs with it bound too, and their plans come second.
 func (s *Solver) pairsOf(at []bounded, limit int64, target float64) (least float64, plans [2][]pricedStart) {
 	var places []*cut
 	for _, b := range at {
@@ -114,8 +110,7 @@ func (s *Solver) pairsOf(at []bounded, limit int64, target float64) (least float
 	return least, plans
 }
 
-// overAt is the place where the first plan that is over the limit at one not known is so
-// most; −1 if none is.
+// overAt is the place of the peak of the first plan that exceeds the limit at a place not known; −1 if there is none.
 func (s *Solver) overAt(plans []pricedStart, limit int64, known []*cut) int32 {
 	for _, p := range plans {
 		if !s.sim.run(p.plan(), limit) || s.sim.peak <= limit {
@@ -129,7 +124,7 @@ func (s *Solver) overAt(plans []pricedStart, limit int64, known []*cut) int32 {
 	return -1
 }
 
-// knapsack asks for a place, or for two; it is nil if parts are too large. It is built once.
+// knapsack is that of one place or two; nil if its parts are too large. It is built once.
 func (s *Solver) knapsack(first, second *cut) *knapsack {
 	pair := [2]*cut{first, second}
 	t, known := s.pairs[pair]
@@ -145,7 +140,7 @@ func (s *Solver) newKnapsack(first, second *cut) *knapsack {
 	if second != nil {
 		t.grain = first.commonGrain()
 	}
-	known := make([]int32, len(s.p.Bytes)) // by value: its place in the knapsack's, counted from 1
+	known := make([]int32, len(s.p.Bytes)) // by value: its item, counted from 1
 	for i, v := range first.values {
 		reads := int32(i) < first.needed
 		if second != nil {
@@ -155,7 +150,7 @@ func (s *Solver) newKnapsack(first, second *cut) *knapsack {
 		known[v] = int32(i) + 1
 	}
 	for i, v := range t.secondValues() {
-		if known[v] == 0 { // at the first place it is there for nothing
+		if known[v] == 0 { // at the first place it is present for nothing
 			t.values = append(t.values, item{value: v})
 			known[v] = int32(len(t.values))
 		}
@@ -168,7 +163,7 @@ func (s *Solver) newKnapsack(first, second *cut) *knapsack {
 	return t
 }
 
-// secondValues are those of the second place, if there is one.
+// secondValues are the values of the second place, if there is one.
 func (t *knapsack) secondValues() []int32 {
 	if t.second == nil {
 		return nil
@@ -176,15 +171,14 @@ func (t *knapsack) secondValues() []int32 {
 	return t.second.values
 }
 
-// within has so many bytes be there at either place, and looks for the best prices.
+// within sets the rooms, and finds the best prices.
 func (t *knapsack) within(room [2]int64) {
 	t.room = [2]int64{room[0] / t.grain, room[1] / t.grain}
 	t.bound, t.price = 0, [2]float64{}
 	t.setPrices()
 }
 
-// commonGrain is the largest size that those of almost all needed bytes are whole
-// multiples of.
+// commonGrain is the largest size of which the sizes of almost all needed bytes are multiples.
 func (c *cut) commonGrain() (grain int64) {
 	sizes, bytes := c.sizes()
 	all := int64(0)
@@ -204,8 +198,7 @@ func (c *cut) commonGrain() (grain int64) {
 	return max(grain, 1)
 }
 
-// pricedStart is a plan to begin with, and what a byte costs about where it is over the
-// limit.
+// pricedStart is a plan to begin with, and about what it costs to save a byte over the limit.
 type pricedStart struct {
 	plan  func() plan
 	price float64
@@ -219,8 +212,7 @@ func (x *search) followPairs(pairs [2][]pricedStart) {
 	}
 }
 
-// promising lists the plans of starts, each once, that which is likely to cost least
-// within the limit first.
+// promising are the plans of starts, each once, by what they are likely to cost within the limit.
 func (x *search) promising(starts []pricedStart) (plans []func() plan) {
 	var costs []float64
 	var order []int

@@ -6,55 +6,54 @@ import (
 	"slices"
 )
 
-// mix is a choice of each of the parts looked at so far.
+// mix is a choice for each of the parts so far.
 type mix struct {
 	bytes [2]int64
 	cost  int64
-	far   float64 // from the best choices at the prices
-	link          // to the mix of the parts before
+	far   float64 // cost at the prices above that of the best choices
+	link
 }
 
-// link is what remains of a mix, so as to tell what it chose.
+// link leads back through the choices of a mix.
 type link struct {
 	before int32 // the mix of the parts before the last
-	last   int32 // the choice of that
+	last   int32 // the choice of the last part
 }
 
-// mixed is the mixes up to some parts of a kind that all get one choice.
-type mixed struct {
+// mixStep is the mixes after some parts of a kind, which all get one choice.
+type mixStep struct {
 	kind, times int
 	links       []link
 }
 
-// nearChoice is a choice that is not too far from the best at the prices.
+// nearChoice is a choice that is close to the best at the prices.
 type nearChoice struct {
 	which int32
 	far   float64
 }
 
-// Mixes and prices that are told apart make bounds exact, and plans of them better, in more time.
+// More mixes and prices make bounds exact, and their plans better, in more time.
 const (
-	mostMixes   = 1 << 9  // ways to choose of several parts that are told apart for plans
-	boundMixes  = 1 << 12 // … and to bound
-	mostMixing  = 1 << 18 // ways that are looked at in one search
-	setMixing   = 1 << 22 // … where only one place is asked for
-	mixPlans    = 2       // ways to choose of all parts that plans are made of
-	setPlans    = 16      // … where only one place is asked for
-	enoughPlans = 8       // … of which so many need not be looked for any farther
-	priceSteps  = 30      // of the search for a price, by halves
-	priceTries  = 22      // prices that are tried at the first place
+	mostMixes   = 1 << 9  // that are told apart for plans
+	boundMixes  = 1 << 12 // … for the bound
+	mostMixing  = 1 << 18 // looked at in one search
+	setMixing   = 1 << 22 // … with one place
+	mixPlans    = 2       // mixes that plans are made of
+	setPlans    = 16      // … with one place
+	enoughPlans = 8       // … after which no wider search is made
+	priceSteps  = 30      // halvings of the search for a price
+	priceTries  = 22      // prices tried at the first place
 )
 
-// mixReach is how far from the bound mixes are looked for, as parts of the whole cost.
-// Of one place it is soon told.
+// mixReach and setReach, for one place, are how far above the bound mixes are searched for, as parts of the whole cost.
 var mixReach, setReach = []float64{0.0003, 0.002, 0.02}, []float64{0.0003, 0.002, 0.02, 0.2, 2}
 
-// priced is what a choice costs with its bytes at prices.
+// priced is the cost of a choice with its bytes at prices.
 func (c *choice) priced(price [2]float64) float64 {
 	return float64(c.cost) + price[0]*float64(c.bytes[0]) + price[1]*float64(c.bytes[1])
 }
 
-// priced is the best choice at prices, and what it costs with its bytes.
+// priced is the best choice at prices, and its cost with its bytes.
 func (k *kind) priced(price [2]float64) (best *choice, least float64) {
 	least = math.Inf(1)
 	for i := range k.choices {
@@ -66,7 +65,7 @@ func (k *kind) priced(price [2]float64) (best *choice, least float64) {
 	return best, least
 }
 
-// try is the bound at prices, and by how much what is chosen is over the rooms.
+// try is the bound at prices, and by how much the best choices exceed the rooms.
 func (t *knapsack) try(price [2]float64) (bound float64, over [2]int64) {
 	for b, room := range t.room {
 		bound, over[b] = bound-price[b]*float64(room), -room
@@ -86,7 +85,7 @@ func (t *knapsack) try(price [2]float64) (bound float64, over [2]int64) {
 	return bound, over
 }
 
-// raise looks for the least price of a place up to which too much is chosen there.
+// raise finds the least price of a place at which the best choices fit its room.
 func (t *knapsack) raise(price [2]float64, place int, high float64) [2]float64 {
 	price[place] = 0
 	if _, over := t.try(price); over[place] <= 0 {
@@ -105,8 +104,7 @@ func (t *knapsack) raise(price [2]float64, place int, high float64) [2]float64 {
 	return price
 }
 
-// narrow looks for the highest value of a function that rises and then falls,
-// by golden sections, until done says so.
+// narrow finds the maximum of a unimodal function by golden sections, until done.
 func narrow(low, high float64, f func(float64) float64, times int, done func(i int) bool) {
 	const golden = 0.6180339887498949
 	a, b := high-golden*(high-low), low+golden*(high-low)
@@ -127,8 +125,8 @@ func narrow(low, high float64, f func(float64) float64, times int, done func(i i
 	}
 }
 
-// setPrices looks for the prices that bound best. Neither is above what it would be if
-// the other place did not bind.
+// setPrices finds the prices with the best bound. Neither is above the price that it has if the other place does not
+// bind.
 func (t *knapsack) setPrices() {
 	for b, room := range t.room {
 		for _, k := range t.kinds {
@@ -172,8 +170,8 @@ func (t *knapsack) setPrices() {
 	}
 }
 
-// best raises the bound up to a target, and makes plans of what costs least. It does not
-// raise it far where it cannot come to be above one that is known.
+// best raises the bound up to a target, and returns plans of the cheapest mixes. It does not raise it far where it
+// cannot exceed a bound that is known.
 func (t *knapsack) best(target, known float64) (bound float64, plans []pricedStart) {
 	if t.bound >= target {
 		return target, nil
@@ -195,15 +193,14 @@ func (t *knapsack) best(target, known float64) (bound float64, plans []pricedSta
 	return min(max(t.bound, least), target), plans
 }
 
-// nearby is the choices of a kind that are not far from the best at the prices, the
-// fewest and the most bytes of them at either place, and what the best costs with its bytes.
-type nearby struct {
+// nearChoices is the choices of a kind that are close to the best at the prices.
+type nearChoices struct {
 	which           []nearChoice
-	fewest, fullest [2]int64
-	best            float64
+	fewest, fullest [2]int64 // bytes of them at either place
+	best            float64  // cost of the best with its bytes
 }
 
-func (t *knapsack) near(k *kind, reach float64) (n nearby) {
+func (t *knapsack) near(k *kind, reach float64) (n nearChoices) {
 	_, n.best = k.priced(t.price)
 	for i, c := range k.choices {
 		far := c.priced(t.price) - n.best
@@ -221,15 +218,14 @@ func (t *knapsack) near(k *kind, reach float64) (n nearby) {
 	return n
 }
 
-// mix looks for the cheapest choices of all parts that are within both rooms and not
-// farther than reach from the bound. It returns what any cost at least, what those found
-// cost, and plans of them. Of very many mixes, one stands for two that it is no worse
-// than, if it is to bound; else those that are farthest are left out, and least is
-// only known if there were not as many.
+// mix finds the cheapest choices of all parts within both rooms and within reach of the bound. It returns a bound on
+// any choices, the cost of those found, and plans of them. If there are too many mixes, one that is no worse than
+// either of two replaces both, to bound; for plans, those farthest from the best are left out, and least is only valid
+// if none was.
 func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans []pricedStart) {
-	x := mixer{t: t, reach: reach + reach*1e-9 + 1, bounds: bounds, whole: true}
+	x := mixer{t: t, reach: reach + reach*1e-9 + 1, bounds: bounds, exact: true}
 	last, ok := x.all()
-	t.mixed += x.work
+	t.looks += x.work
 	if found = math.Inf(1); !ok {
 		return t.bound, found, nil
 	}
@@ -237,7 +233,7 @@ func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans 
 	if len(last) > 0 {
 		found = float64(last[0].cost)
 	}
-	if x.whole || bounds {
+	if x.exact || bounds {
 		least = min(t.bound+x.reach, found)
 	}
 	if !bounds {
@@ -256,28 +252,28 @@ func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans 
 	return least, found, plans
 }
 
-// mixer puts mixes together, some parts of a kind after others.
+// mixer extends mixes by one part after another.
 type mixer struct {
 	t               *knapsack
 	reach           float64
-	bounds          bool
-	fewest, fullest [2]int64 // bytes of the parts to come
-	sum             float64  // what the parts so far cost at the prices
-	steps           []mixed  // none to bound
-	whole           bool     // none was left out, and none stands for two
+	bounds          bool      // for the bound, not for plans
+	fewest, fullest [2]int64  // bytes of the parts to come
+	sum             float64   // cost of the parts so far at the prices
+	steps           []mixStep // for plans
+	exact           bool      // no mix was left out or replaced
 	work            int
-	with, both      []mix // used again and again: there are many, of which few are left
+	with, both      []mix // buffers
 }
 
-// all is the mixes of all parts. It reports false if there are very many to look at.
+// all is the mixes of all parts. It reports false if there are too many to look at.
 func (x *mixer) all() (last []mix, ok bool) {
 	t := x.t
-	near, order := make([]nearby, len(t.kinds)), make([]int, len(t.kinds))
+	near, order := make([]nearChoices, len(t.kinds)), make([]int, len(t.kinds))
 	for i := range t.kinds {
 		order[i], near[i] = i, t.near(&t.kinds[i], x.reach)
 		x.await(&near[i], len(t.kinds[i].parts))
 	}
-	// What there is much to choose of comes while there are few mixes.
+	// Kinds with many choices come first, while there are few mixes.
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b].which), len(near[a].which)) })
 	last = []mix{{}}
 	most := mostMixing
@@ -303,7 +299,7 @@ func (x *mixer) all() (last []mix, ok bool) {
 				for at, m := range next {
 					links[at] = m.link
 				}
-				x.steps = append(x.steps, mixed{i, times, links})
+				x.steps = append(x.steps, mixStep{i, times, links})
 			}
 			last, next = next, last
 		}
@@ -311,19 +307,19 @@ func (x *mixer) all() (last []mix, ok bool) {
 	return last, true
 }
 
-// await has so many more parts of a kind be to come.
-func (x *mixer) await(n *nearby, times int) {
+// await adds so many parts of a kind to those to come.
+func (x *mixer) await(n *nearChoices, times int) {
 	for b := range x.fewest {
 		x.fewest[b] += n.fewest[b] * int64(times)
 		x.fullest[b] += n.fullest[b] * int64(times)
 	}
 }
 
-// extended is mixes with a choice for so many more parts of a kind, in the order of their
-// bytes, as far as they are within the rooms and the reach. next is empty; its room is used.
-func (x *mixer) extended(next, before []mix, k *kind, n *nearby, times int) []mix {
+// extended is mixes with a choice for so many more parts of a kind, by their bytes, as far as they fit and are within
+// reach. next is an empty buffer.
+func (x *mixer) extended(next, before []mix, k *kind, n *nearChoices, times int) []mix {
 	t := x.t
-	var empty [2]int64 // what is there at least if those to come are as full as can be
+	var empty [2]int64 // bytes of the parts so far that leave no room unused if those to come are the fullest
 	for b := range empty {
 		empty[b] = t.room[b] - x.fullest[b]
 	}
@@ -342,7 +338,7 @@ func (x *mixer) extended(next, before []mix, k *kind, n *nearby, times int) []mi
 			if y.bytes[0]+x.fewest[0] > t.room[0] { // and so have the others
 				break
 			}
-			// What those to come cannot fill costs its price.
+			// Room that those to come cannot fill costs its price.
 			full := float64(y.cost) + t.price[0]*float64(max(y.bytes[0], empty[0])) + t.price[1]*float64(max(y.bytes[1], empty[1])) - x.sum
 			if y.bytes[1]+x.fewest[1] <= t.room[1] && full <= x.reach {
 				x.with = append(x.with, y)
@@ -353,7 +349,7 @@ func (x *mixer) extended(next, before []mix, k *kind, n *nearby, times int) []mi
 	return next
 }
 
-// fewer is mixes of which there are not too many.
+// fewer is the mixes, or fewer if there are too many.
 func (x *mixer) fewer(all []mix) []mix {
 	most := mostMixes
 	if x.t.second == nil {
@@ -361,17 +357,17 @@ func (x *mixer) fewer(all []mix) []mix {
 	}
 	switch {
 	case x.bounds && len(all) > boundMixes:
-		x.whole = false
+		x.exact = false
 		return halved(all)
 	case !x.bounds && len(all) > most:
-		x.whole = false
+		x.exact = false
 		return nearest(all, most/2)
 	}
 	return all
 }
 
-// merged adds to all, which is empty, two lists of mixes in the order of their bytes; of one
-// place only those that none before beats.
+// merged appends two lists of mixes by their bytes to all, which is empty; with one place (single) only those that none
+// before beats.
 func merged(all, a, b []mix, single bool) []mix {
 	for len(a)+len(b) > 0 {
 		from := &a
@@ -395,7 +391,7 @@ func (m *mix) smaller(o *mix) bool {
 	return m.bytes[1] < o.bytes[1] || m.bytes[1] == o.bytes[1] && m.cost < o.cost
 }
 
-// nearest leaves out of mixes those that are farthest from the best.
+// nearest leaves out the mixes that are farthest from the best.
 func nearest(all []mix, n int) []mix {
 	far := make([]float64, len(all))
 	for i, m := range all {
@@ -405,11 +401,10 @@ func nearest(all []mix, n int) []mix {
 	return slices.DeleteFunc(all, func(m mix) bool { return m.far > far[n] })
 }
 
-// unbeaten is the mixes, in the order of their bytes, that no other beats in bytes and
-// cost.
+// unbeaten is the mixes, by their bytes, that no other beats in bytes and cost.
 func unbeaten(all []mix) []mix {
 	type stair struct{ bytes, cost int64 }
-	var stairs []stair // of those so far: more bytes at the second place, and less cost
+	var stairs []stair // of the mixes so far, by rising bytes at the second place and falling cost
 	best := all[:0]
 	for _, m := range all {
 		i, high := 0, len(stairs) // by hand: this is most of the time that mixes take
@@ -433,7 +428,7 @@ func unbeaten(all []mix) []mix {
 	return best
 }
 
-// halved has one mix for two neighbours, no worse than either.
+// halved replaces each two neighbours by one that is no worse than either.
 func halved(all []mix) []mix {
 	half := (len(all) + 1) / 2
 	for i := range half {
@@ -443,15 +438,15 @@ func halved(all []mix) []mix {
 	return all[:half]
 }
 
-// dealing is how a mix becomes a plan: of equal parts, those made first get the choices
-// with the least bytes, or those made last (back); and what is made again before the
-// second place for what parts did not ask for stays, or not (brief).
+// dealing is how a mix becomes a plan. Of equal parts, those made first get the choices with the fewest bytes, or those
+// made last (back). Values that are recomputed before the second place, but not demanded by their parts, are dropped
+// after it, or not (brief).
 type dealing struct{ back, brief bool }
 
 var dealings, setDealings = []dealing{{}, {brief: true}, {back: true}}, []dealing{{}, {back: true}}
 
-// chosen is, by kind, the choices of all parts that a mix of the last comes to.
-func (t *knapsack) chosen(steps []mixed, mix link) [][]int32 {
+// chosen is, by kind, the choices of all parts in a mix after the last step.
+func (t *knapsack) chosen(steps []mixStep, mix link) [][]int32 {
 	chosen := make([][]int32, len(t.kinds))
 	for i := len(steps) - 1; i >= 0; i-- {
 		for range steps[i].times {
@@ -464,8 +459,8 @@ func (t *knapsack) chosen(steps []mixed, mix link) [][]int32 {
 	return chosen
 }
 
-// plan forgets at the border what a mix of all parts does not keep at the first place,
-// and behind the second what it does not keep there.
+// plan drops at the border what a mix does not keep at the first place, and after the second place what it does not
+// keep there.
 func (t *knapsack) plan(mix [][]int32, w dealing) plan {
 	kept := make([]bool, len(t.values))
 	lost, there := make([]bool, len(t.s.p.Bytes)), make([]bool, len(t.s.p.Bytes))
@@ -482,7 +477,7 @@ func (t *knapsack) plan(mix [][]int32, w dealing) plan {
 			for j, v := range part {
 				x := t.values[v]
 				kept[v] = c.kept[0]>>j&1 == 1
-				lost[x.value] = x.at[1] && c.kept[1]>>j&1 == 0 && t.s.may(x.value)
+				lost[x.value] = x.at[1] && c.kept[1]>>j&1 == 0 && t.s.droppable(x.value)
 				there[x.value] = c.between>>j&1 == 1
 			}
 		}

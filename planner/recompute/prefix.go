@@ -6,22 +6,20 @@ import (
 	"sort"
 )
 
-// Where a cut keeps something of some of many equal layers or steps, it does not say of which,
-// and that decides how long what is made of them waits. If the first steps of a recurrent net
-// are forgotten as a whole, but for what goes on from them, they run again when the backward
-// pass is through with all others and there is room; if that is too much at once, stretch by
-// stretch. What is cheap to make of what is kept is left to evictors.
-
+// A cut that keeps something of some of many equal layers or steps does not say of which; but that decides how long
+// what is made of them waits. If the first steps of a recurrent net are dropped as a whole, but for what passes on from
+// them, they are rerun when the backward pass is through with all others and there is room; if that is too much at
+// once, part by part. Evictors recompute what is cheap to make of what is kept.
 const (
-	longForward = 256 // operators of a forward pass that others find no plans for as well
-	prefixCuts  = 2   // places at which some is kept and some is not
-	prefixEnds  = 48  // places up to which the forward pass may be forgotten
+	longForward = 256 // operators of the forward pass; for shorter ones other passes find plans as good
+	prefixCuts  = 2   // places whose cuts keep some and not all
+	prefixEnds  = 48  // candidate ends of the prefix; more take more time and rarely find better ones
 )
 
-// prefixParts is how many stretches there may be of what is forgotten.
+// prefixParts are the numbers of parts in which the prefix may be rerun.
 var prefixParts = []int64{1, 2, 3, 4, 6, 8, 12}
 
-// prefixScores are those by which evictors try all cases.
+// prefixScores are the scores that evictors try for all prefixes.
 var prefixScores = []score{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
 
 // prefixPlans are the cheapest plans of evictors that keep one of the prefixes, those within the limit first. All
@@ -44,8 +42,7 @@ func (s *Solver) prefixPlans(at []bounded, limit int64, most float64) (all []fun
 	return all
 }
 
-// prefixes are cases for evictors, of what to keep up to a place: by value, up to which
-// place it stays.
+// prefixes are the hints for evictors: what to keep up to the place of a cut.
 func (s *Solver) prefixes(at []bounded) (kept []keep) {
 	f := s.forward()
 	all := f.grown[s.p.Border]
@@ -83,16 +80,16 @@ func (s *Solver) prefixes(at []bounded) (kept []keep) {
 	return kept
 }
 
-// prefix chooses what to keep at a cut's place, between what two of its sets do.
+// prefix chooses what to keep at the place of a cut, between two of its sets.
 type prefix struct {
 	s          *Solver
 	c          *cut
 	less, more set
-	price      float64 // of a byte
-	order      []int32 // places of the cut's values, as those are made
-	kept       []bool  // by place of those
-	there      bitset  // of values: the same
-	ran        bitset  // of operators
+	price      float64 // of a byte, between the sets
+	order      []int32 // indices of the cut's values, in the order in which they are made
+	kept       []bool  // by index
+	there      bitset  // values that are kept
+	ran        bitset  // operators that rerunCost counted
 }
 
 func (s *Solver) newPrefix(c *cut, less, more set) *prefix {
@@ -102,8 +99,8 @@ func (s *Solver) newPrefix(c *cut, less, more set) *prefix {
 	return l
 }
 
-// divide keeps what the larger set does of the values made first, or last, as far as
-// there is room, and what the smaller one does of the others.
+// divide keeps what the larger set does of the values made first, or last, as far as there is room, and what the
+// smaller one does of the others.
 func (l *prefix) divide(room int64, front bool) {
 	order := slices.Clone(l.order)
 	if !front {
@@ -111,7 +108,7 @@ func (l *prefix) divide(room int64, front bool) {
 	}
 	room -= l.c.bytes(l.less)
 	for _, i := range order {
-		k := l.c.as[i]
+		k := l.c.foldedOf[i]
 		bytes := l.c.value[k].bytes
 		l.kept[i] = l.less.kept[k]
 		switch {
@@ -127,18 +124,17 @@ func (l *prefix) divide(room int64, front bool) {
 	}
 }
 
-// forget keeps what the larger set does of the values made behind all of some
-// stretches. Of others it keeps what the smaller one does, and what goes on from
-// stretch to stretch and costs more to make again than its bytes are worth. It
+// forget keeps what the larger set does of the values made after the last of some parts. Of the others it keeps what
+// the smaller set does, and what passes from part to part and costs more to recompute than its bytes are worth. It
 // returns the bytes kept.
 func (l *prefix) forget(parts, through []int32) (sum int64) {
 	s, last := l.s, parts[len(parts)-1]
 	clear(l.there)
 	for _, i := range l.order {
-		v, k := l.c.values[i], l.c.as[i]
+		v, k := l.c.values[i], l.c.foldedOf[i]
 		if made := s.sim.maker[v]; made >= last {
 			l.kept[i] = l.more.kept[k]
-		} else if l.kept[i] = l.less.kept[k]; !l.kept[i] && s.may(v) {
+		} else if l.kept[i] = l.less.kept[k]; !l.kept[i] && s.droppable(v) {
 			at, _ := slices.BinarySearch(parts, made+1)
 			if end := parts[at]; end <= through[v] && end < s.p.Border {
 				clear(l.ran)
@@ -153,7 +149,7 @@ func (l *prefix) forget(parts, through []int32) (sum int64) {
 	return sum
 }
 
-// again is what it costs to make a value of what is there.
+// again is the cost to recompute a value from what is kept.
 func (l *prefix) again(v int32) (cost float64) {
 	m := l.s.sim.maker[v]
 	if l.ran.has(m) {
@@ -162,14 +158,14 @@ func (l *prefix) again(v int32) (cost float64) {
 	l.ran.add(m)
 	cost = l.s.p.Cost[m]
 	for _, u := range l.s.p.Inputs.Of(m) {
-		if l.s.may(u) && !l.there.has(u) {
+		if l.s.droppable(u) && !l.there.has(u) {
 			cost += l.again(u)
 		}
 	}
 	return cost
 }
 
-// keep is what is kept, for evictors.
+// keep is what is kept, as a hint for evictors.
 func (l *prefix) keep() keep {
 	all := make(keep, len(l.s.p.Bytes))
 	for i, v := range l.c.values {

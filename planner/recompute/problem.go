@@ -13,7 +13,7 @@ import (
 // Lists is many lists of numbers in one array.
 type Lists struct{ bounds, items []int32 }
 
-// Add puts a list behind the others.
+// Add appends a list.
 func (l *Lists) Add(items ...int32) {
 	if len(l.bounds) == 0 {
 		l.bounds = append(l.bounds, 0)
@@ -22,12 +22,12 @@ func (l *Lists) Add(items ...int32) {
 	l.bounds = append(l.bounds, int32(len(l.items)))
 }
 
-// Reserve makes room for so many lists and items, for who knows how many come.
+// Reserve makes room for more lists and items.
 func (l *Lists) Reserve(lists, items int) {
 	l.bounds, l.items = slices.Grow(l.bounds, lists+1), slices.Grow(l.items, items)
 }
 
-// rebuild makes n lists of what each puts, which is asked twice.
+// rebuild makes n lists of the items that each puts. It is called twice: to count, and to fill.
 func (l *Lists) rebuild(n int, each func(put func(list, item int32))) {
 	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
 	clear(l.bounds)
@@ -49,39 +49,36 @@ func (l *Lists) Of(i int32) []int32 { return l.items[l.bounds[i]:l.bounds[i+1]] 
 // Len is the number of lists.
 func (l *Lists) Len() int { return max(0, len(l.bounds)-1) }
 
-// Problem is a program. Operators are numbered in the order of their first
-// runs, values in any order.
+// Problem is a program. Operators are numbered in the order of their first runs, values in any order.
 type Problem struct {
 	Cost    []float64 // by operator
-	Work    []int64   // by operator: bytes needed while it runs
-	Again   []bool    // by operator: it may run again
+	Work    []int64   // by operator: bytes of work space
+	Again   []bool    // by operator: it may be rerun
 	Inputs  Lists     // by operator: values read, each once
 	Outputs Lists     // by operator: values written, each once
-	// Over lists, by operator, the values read that the first output may be
-	// written over if they die there. They must be as large as it.
+	// Over lists, by operator, the inputs that the first output may be written over if nothing reads them later. They
+	// must be as large as it.
 	Over Lists
-	// Border is the first operator of the backward pass. Only what runs from
-	// there on has anything made again, unless a peak lies before it.
+	// Border is the first operator of the backward pass. Values are recomputed only from there on, unless a peak lies
+	// before it.
 	Border int32
 
 	Bytes []int64 // by value
 	Held  []bool  // by value: read after the last operator, as it was first made
-	// Until is, by value, the first operator before which it may be forgotten: up to
-	// there it stays as it was first made, whether it is read or not. None may be
-	// written over until then. 0 is no such operator; nil is none for any value.
+	// Until is, by value, the operator before which the value must not be dropped: its first instance is kept up to
+	// there, whether it is read or not, and nothing is written over it. 0 is no constraint; nil is none for any value.
 	Until []int32
-	// Forced values are forgotten at the border by every plan. If there are
-	// any, other values stay for their makers; nil is none.
+	// Forced values are dropped at the border by every plan. If there are any, other values without readers after the
+	// border are not dropped there by default; nil is none.
 	Forced []bool
 
-	// Context ends whatever a Solver does, which polls it as package stop says;
-	// nil is none.
+	// Context ends whatever a Solver does, which polls it as package stop says; nil is none.
 	Context context.Context
 }
 
 func (p *Problem) poll() { stop.Poll(p.Context) }
 
-// until is the first operator before which a value may be forgotten.
+// until is the operator before which a value must not be dropped.
 func (p *Problem) until(v int32) int32 {
 	if p.Until == nil {
 		return 0
@@ -89,11 +86,10 @@ func (p *Problem) until(v int32) int32 {
 	return p.Until[v]
 }
 
-// stays reports whether a value is there at a place whatever a plan forgets: it was made
-// before, and may not be forgotten yet.
-func (p *Problem) stays(v, made, at int32) bool { return made < at && at < p.until(v) }
+// mustKeep reports whether every plan has a value at a place: it was made before, and must not be dropped yet.
+func (p *Problem) mustKeep(v, made, at int32) bool { return made < at && at < p.until(v) }
 
-// valid says what is wrong with p.
+// valid returns an error for what is wrong with p.
 func (p *Problem) valid() error {
 	ops, values := len(p.Cost), int32(len(p.Bytes))
 	if len(p.Work) != ops || len(p.Again) != ops || p.Inputs.Len() != ops || p.Outputs.Len() != ops || p.Over.Len() != ops || len(p.Held) != int(values) ||
@@ -162,9 +158,9 @@ func (p *Problem) valid() error {
 	return nil
 }
 
-// inOrder is p with what each operator reads in the order in which it was first made.
-// In that order it is made again, so what takes the longest way back, as what went
-// around a block does, is there before what is a step away begins to wait beside it.
+// inOrder is p with the inputs of each operator in the order in which they are first made. Missing inputs are
+// recomputed in that order, so the one with the longest way back, such as what bypasses a block, comes first, and
+// values that are one step away do not wait in memory meanwhile.
 func (p *Problem) inOrder() *Problem {
 	maker := makers(p)
 	q := *p

@@ -117,7 +117,7 @@ func (x *search) listCandidates(p *plan) {
 	x.candidates = x.candidates[:0]
 	for i, l := range sim.ranges[:sim.firstMade[worst]] {
 		v := l.value
-		if l.last <= worst || x.touched[v] < 0 || !x.s.may(v) {
+		if l.last <= worst || x.touched[v] < 0 || !x.s.droppable(v) {
 			continue
 		}
 		c := candidate{change{event{max(x.touched[v]+1, prob.until(v)), v}, false}, x.gain[v], int32(i)}

@@ -25,7 +25,7 @@ type search struct {
 	extra  float64
 	bound  float64 // no plan costs less
 	enough float64 // a plan of this cost need not be improved
-	most   float64 // nor one of this, which whoever asks would take
+	most   float64 // nor one of this, which the caller accepts
 
 	gain       []float64       // by value: bytes over the limit saved for each unit of cost when dropping it was measured last
 	candidates heap[candidate] // what may be dropped at the peak and was not measured yet

@@ -14,7 +14,7 @@ func (e event) compare(f event) int {
 
 // plan is what to drop: values at the border, and events elsewhere, in the order of their places. Dropping a value at
 // the border has no effect if nothing reads it after the border, unless it is needed to rerun other operators. A value
-// with Until behind the border is dropped there instead; events before Until have no effect.
+// with Until after the border is dropped there instead; events before Until have no effect.
 type plan struct {
 	gone   []bool // by value: dropped at the border
 	events []event
@@ -59,7 +59,7 @@ type simulator struct {
 	crossings    []crossing
 	lastUse      []int32  // by value: readUntil of its output
 	maker        []int32  // by value
-	lateDrops    []event  // of values before the border with Until behind it, where they take place if the plan drops them at the border
+	lateDrops    []event  // of values before the border with Until after it, where they take place if the plan drops them at the border
 	work         int64    // launches simulated so far, and what counts as much
 	walks        int      // walks so far; tells a trial whether it is up to date
 	atBorder     snapshot // of the plain program: walks without events before the border begin there
@@ -80,7 +80,7 @@ type simulator struct {
 	live        []int64     // by launch: bytes alive
 	tops        []int64     // by chunk of launches: the most bytes alive
 	mustLook    bitset      // places that read a dropped value
-	lastBefore  []int32     // by event: the place behind the last that reads its value before it
+	lastBefore  []int32     // by event: the place after the last that reads its value before the event
 	merged      []event     // events with those of lateDrops
 	complete    bool        // the last walk was not given up
 	walked      plan        // the plan of the last walk

@@ -5,49 +5,49 @@ import (
 	"slices"
 )
 
-// Answer is a plan as launches, with its evidence.
+// Answer is the launches of a plan, with its evidence.
 type Answer struct {
-	Launches []int32 // operators; what stands a second time runs again
+	Launches []int32 // operators; all but the first of an operator are reruns
 	Peak     int64
-	Extra    float64 // cost of what runs again
-	Bound    float64 // proven: within the limit, no launches cost less extra
+	Extra    float64 // cost of the reruns
+	Bound    float64 // proven: no launches within the limit have less extra cost
 
-	By    string // the pass that made it
+	By    string // the pass that found it
 	Tries []Try  // by pass that ran
 
-	plan plan // what leads to the launches; empty if something else does
+	plan plan // what the launches follow from; empty for launches of states
 }
 
 // Solver answers limits for one problem.
 type Solver struct {
-	p     *Problem
-	sim   *simulator
-	trial *trial
-	spare walker // once there was annealing
-	spans []span
-	uses  Lists   // by value: the operators that read it
-	plain []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
-	loose []bool  // by value: a plan may forget it
-	keep  plan    // the plan that makes nothing again
-	total float64
-	unit  float64 // of cost
-	top   int64   // the peak of the plain program
+	p         *Problem
+	sim       *simulator
+	trial     *trial
+	spare     walker // of annealing, once there was any
+	spans     []span
+	uses      Lists   // by value: the operators that read it
+	plain     []int64 // by operator: bytes alive at its place if nothing is dropped
+	mayDrop   []bool  // by value: a plan may drop it
+	plainPlan plan    // the plan without reruns
+	total     float64
+	unit      float64 // of cost, in which cuts and knapsacks count
+	plainPeak int64   // the peak of plainPlan
 
 	deps         *dependencies // of evictors, once there were any
 	chain        *checkpoints  // of the forward pass, if it is one
-	checkpointed bool          // it was looked at as one
+	checkpointed bool          // chain was looked for
 	cuts         map[int32]*cut
 	pairs        map[[2]*cut]*knapsack
 	proven       map[int64]evidence // by limit
-	early        map[int64]bounds   // by limit: what was proven at first
-	coarser      *coarse            // once it was looked at
-	isCoarse     bool               // this is one's
-	off          map[string]bool    // passes that are left out
-	place        []int32            // by value, while a cut is built
-	met          []int32            // by operator, likewise
-	stained      []int32
-	folded       []folded // while a cut is folded
-	spent        int64    // work of the cuts
+	early        map[int64]bounds   // by limit: what was proven first
+	coarser      *coarse            // once it was made
+	isCoarse     bool               // this is the solver of a coarse program
+	off          map[string]bool    // passes and hints that are left out
+	index        []int32            // by value: its index in the cut that is being built, counted from 1
+	firstOf      []int32            // by operator, while a cut is built: the first value that it makes, likewise
+	marked       []int32            // values with an index
+	folded       []folded           // a buffer of folding
+	cutWork      int64              // work of the cuts
 }
 
 // New prepares a problem.
@@ -56,29 +56,29 @@ func New(p *Problem) (*Solver, error) {
 		return nil, err
 	}
 	p = p.inOrder()
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*knapsack{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*knapsack{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, index: make([]int32, len(p.Bytes)), firstOf: make([]int32, len(p.Cost))}
 	s.trial = &trial{sim: s.sim, uses: &s.uses}
 	for _, c := range p.Cost {
 		s.total += c
 	}
-	s.loose = make([]bool, len(p.Bytes))
+	s.mayDrop = make([]bool, len(p.Bytes))
 	for v, m := range s.sim.maker {
-		s.loose[v] = m >= 0 && p.Again[m] && !p.Held[v]
+		s.mayDrop[v] = m >= 0 && p.Again[m] && !p.Held[v]
 	}
 	s.uses = s.sim.uses
 	if s.unit = s.total / units; s.unit == 0 {
 		s.unit = 1
 	}
-	s.keep.gone = make([]bool, len(p.Bytes))
+	s.plainPlan.gone = make([]bool, len(p.Bytes))
 	for v, x := range s.spans {
 		if p.Forced == nil {
-			s.keep.gone[v] = s.may(int32(v)) && x.last < p.Border
+			s.plainPlan.gone[v] = s.droppable(int32(v)) && x.last < p.Border
 		} else {
-			s.keep.gone[v] = p.Forced[v]
+			s.plainPlan.gone[v] = p.Forced[v]
 		}
 	}
-	s.sim.run(s.keep, math.MaxInt64)
-	s.plain, s.top = make([]int64, len(p.Cost)), s.sim.peak
+	s.sim.run(s.plainPlan, math.MaxInt64)
+	s.plain, s.plainPeak = make([]int64, len(p.Cost)), s.sim.peak
 	for k, bytes := range s.sim.live {
 		op := s.sim.place[k]
 		s.plain[op] = max(s.plain[op], bytes)
@@ -87,12 +87,12 @@ func New(p *Problem) (*Solver, error) {
 	return s, nil
 }
 
-// Gaps between a plan and the bound, as parts of the whole cost. Wider ones end searches sooner.
+// Gaps between a plan and the bound, as parts of the whole cost. Wider ones end searches sooner, with dearer plans.
 const (
-	enough  = 0.0002 // a plan is taken as best at first,
-	good    = 0.0005 // when the starts are through,
-	fair    = 0.001  // and where other kinds of starts were followed
-	wide    = 0.003  // starts of another kind may close it
+	enough  = 0.0002 // a plan need not be improved at first,
+	good    = 0.0005 // … after the starts,
+	fair    = 0.001  // … and after other kinds of starts
+	wide    = 0.003  // other kinds of starts are tried above this
 	farther = 0.008  // bounds will hardly close it
 )
 
@@ -106,7 +106,7 @@ const (
 )
 
 const (
-	mostAgain    = 8    // launches of an operator of a plan, on average; a walk that takes more is given up
+	mostAgain    = 8    // launches for each operator, on average; a walk that takes more is given up
 	quickProgram = 2048 // operators of a program for which less work than all is worth a try
 )
 
@@ -116,38 +116,33 @@ type Effort int
 const (
 	// Full is all passes with all work.
 	Full Effort = iota
-	// Quick is an eighth of the work where Full is unlikely to reach the bound: where the gap of
-	// what that leads to is wide. Elsewhere it is Full.
+	// Quick is an eighth of the work if that leaves a wide gap, which more work would hardly close. Else it is Full.
 	Quick
-	// Soon is a quarter of the work. It is for asking whether there is a plan for so much, and may
-	// miss one.
+	// Soon is a quarter of the work. It is for asking whether there is a plan for a limit, and may miss one.
 	Soon
-	// Sketch leaves out what takes long for little: bytes are not rounded, so the bound is lower,
-	// and the plan is not improved for as long. It finds none near the lowest limits, where Full
-	// may find one. It is for curves of many limits.
+	// Sketch leaves out what takes long for little: bytes are not rounded, so the bound is lower, and the plan is
+	// improved for less long. Close to the floor it may find no plan where Full does. It is for curves of many limits.
 	Sketch
-	// Any is a plan whatever it costs. Where there is one, evictors mostly find it at once, and
-	// repairs of what cuts keep now and then; what Full has beside that makes plans cheaper, and
-	// of 70 limits near the lowest of joint graphs none had a plan by it alone.
+	// Any is a plan at whatever cost. Evictors mostly find one at once, and repairs of the cuts' sets now and then; of
+	// 70 limits close to the floor, Full had a plan for none where Any had none.
 	Any
 )
 
 // Ask is what is asked of a limit.
 type Ask struct {
 	Effort Effort
-	// Most, if it is above 0, ends the search at the first plan that costs no more, or where it
-	// is proven that none does.
+	// Most, if it is above 0, ends the search at the first plan that costs no more, or once none can.
 	Most float64
-	// From is a plan for a limit a little higher to begin with; Only is to begin with no other,
-	// which takes much less and, for a sketch, is as good where gaps are wide: where they are
-	// not, nothing is found. What costs no more than From is not improved.
+	// From is a plan for a limit a little higher to begin with. Only is to begin with no other, which takes much less
+	// time and is as good for a sketch where gaps are wide; elsewhere it finds nothing. What costs no more than From is
+	// not improved.
 	From *Answer
 	Only bool
 }
 
 // Solve finds a plan within a limit; ok is false if it finds none.
 func (s *Solver) Solve(limit int64, ask Ask) (a Answer, ok bool) {
-	if ask.From != nil && ask.From.plan.gone == nil { // launches that no plan leads to
+	if ask.From != nil && ask.From.plan.gone == nil { // launches of states
 		if ask.Only {
 			return Answer{}, false
 		}
@@ -177,8 +172,8 @@ func (s *Solver) Solve(limit int64, ask Ask) (a Answer, ok bool) {
 // Wide reports whether the gap between a cost and a bound is one that Quick leaves.
 func (s *Solver) Wide(extra, bound float64) bool { return extra > bound+farther*s.total }
 
-// may reports whether a plan may forget a value.
-func (s *Solver) may(v int32) bool { return s.loose[v] }
+// droppable reports whether a plan may drop a value.
+func (s *Solver) droppable(v int32) bool { return s.mayDrop[v] }
 
 func (s *Solver) forced(v int32) bool { return s.p.Forced != nil && s.p.Forced[v] }
 

@@ -30,7 +30,7 @@ type solving struct {
 	setPlans []func() plan // the cheapest sets at a place that are within the limit, if no pass took that plan
 	evicted  []func() plan
 	prefixed []func() plan
-	tight    *tight // the states of tails
+	states   *stateSearch // the states of tails
 
 	gapOpen bool // starts left a gap
 	paired  bool // a plan of two places was better than those before
@@ -44,8 +44,8 @@ const (
 
 // solve finds a plan within a limit with some work.
 func (s *Solver) solve(limit int64, ask Ask, work int64) (Answer, bool) {
-	if s.top <= limit {
-		return s.answer(s.keep, 0), true
+	if s.plainPeak <= limit {
+		return s.answer(s.plainPlan, 0), true
 	}
 	l := &solving{s: s, limit: limit, ask: ask, work: work, route: Answer{Extra: math.Inf(1)}, eligible: true}
 	l.drive()
@@ -183,7 +183,7 @@ func (l *solving) anything() {
 	x := l.x
 	groups := [][]func() plan{l.starts}
 	if l.ask.From == nil {
-		groups = [][]func() plan{l.s.evict(l.limit, mostWork/4, math.MaxFloat64, nil), l.starts}
+		groups = [][]func() plan{l.s.evict(l.limit, mostWork/4, math.MaxFloat64), l.starts}
 	}
 	for _, starts := range groups {
 		if l.ask.From == nil {
@@ -227,23 +227,21 @@ func (l *solving) fromPairs() {
 
 // tails raises the bound by states.
 func (l *solving) tails() {
-	l.tight = l.s.newTight(l.limit, l.aim()*l.s.unit)
-	least, route := l.tight.tails(l.e.at)
+	l.states = l.s.newStateSearch(l.limit, l.aim()*l.s.unit)
+	least, route := l.states.tails(l.e.at)
 	l.raise(least / l.s.unit)
 	l.e.route = route
 }
 
 func (l *solving) before() {
-	if l.tight != nil {
-		l.raise(l.s.before(l.e.at, l.limit, l.tight.behind))
+	if l.states != nil {
+		l.raise(l.s.before(l.e.at, l.limit, l.states.bounds))
 	}
 }
 
 func (l *solving) cases() {
-	if l.tight != nil {
-		least, kept := l.s.cases(l.tight, l.e.at, l.aim())
-		l.raise(least)
-		l.e.kept = kept
+	if l.states != nil {
+		l.raise(l.s.cases(l.states, l.e.at, l.aim()))
 	}
 }
 
@@ -266,7 +264,7 @@ func (l *solving) mayEvict() bool {
 }
 
 func (l *solving) evictions() []func() plan {
-	l.evicted = l.s.evict(l.limit, l.x.work/4, l.x.most, l.e.kept)
+	l.evicted = l.s.evict(l.limit, l.x.work/4, l.x.most)
 	return l.evicted
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// starts are plans to begin with: mixtures of what the cuts keep, and that.
+// starts are plans to begin with: what the cuts of the places that bind most keep, and blends of two such sets.
 func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 	for _, b := range at[:min(3, len(at))] {
 		for _, sets := range [][]set{b.fine, b.sets} {
@@ -21,24 +21,23 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 			for _, front := range []bool{true, false} {
 				mix := sync.OnceValue(func() plan {
 					x := around()
-					return s.mix(b.c, x[0], x[1], front, limit)
+					return s.blend(b.c, x[0], x[1], front, limit)
 				})
 				all = append(all, func() plan { return mix().clone() })
 			}
 		}
 		for _, x := range b.fine[max(0, len(b.fine)-2):] {
-			all = append(all, func() plan { return s.from(b.c, x) })
+			all = append(all, func() plan { return s.planOf(b.c, x) })
 		}
 		for _, x := range b.sets[max(0, len(b.sets)-3):] {
-			all = append(all, func() plan { return s.from(b.c, x) })
+			all = append(all, func() plan { return s.planOf(b.c, x) })
 		}
 	}
 	return all
 }
 
-// around are the two sets nearest to the limit: one that fits everywhere, if one
-// does, and the next larger. If what fits at the cut's place is over the limit
-// elsewhere, the cut is made for less room.
+// around are neighbouring sets by bytes: the largest whose plan is within the limit everywhere, and the next larger
+// one.
 func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 	sorted := slices.Clone(sets)
 	slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.c.bytes(y), b.c.bytes(x)) })
@@ -48,7 +47,7 @@ func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 			more = sorted[i-1]
 		}
 		if b.c.bytes(x) <= b.room {
-			if w := s.walkOf(b.c, x); w.whole && w.peak <= limit {
+			if w := s.walkOf(b.c, x); w.complete && w.peak <= limit {
 				break
 			}
 		}
@@ -56,10 +55,9 @@ func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 	return less, more
 }
 
-// mix keeps what more does of the values made before some place (front) or
-// behind it, and what less does of the others; as many as the limit lets. Equal
-// layers that a price takes all or none of are divided so.
-func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
+// blend keeps what more does of the values made before some place (front) or from it on, and what less does of the
+// others, with the place as far as the limit allows. It divides equal layers, of which a price takes all or none.
+func (s *Solver) blend(c *cut, less, more set, front bool, limit int64) plan {
 	var made Lists // by operator: the places of what it makes
 	made.rebuild(len(s.p.Cost), func(put func(list, item int32)) {
 		for i, v := range c.values {
@@ -74,16 +72,16 @@ func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
 	first := func(n int) plan {
 		for at, i := range order {
 			if at < n {
-				kept[i] = more.kept[c.as[i]]
+				kept[i] = more.kept[c.foldedOf[i]]
 			} else {
-				kept[i] = less.kept[c.as[i]]
+				kept[i] = less.kept[c.foldedOf[i]]
 			}
 		}
 		return s.keeping(c, func(i int) bool { return kept[i] })
 	}
-	room, near := limit-c.fixed-c.bytes(less), 0 // how many there is room for at the cut's place
+	room, near := limit-c.fixed-c.bytes(less), 0 // a guess: how many fit at the cut's place
 	for ; near < len(order) && room >= 0; near++ {
-		switch k := c.as[order[near]]; {
+		switch k := c.foldedOf[order[near]]; {
 		case more.kept[k] && !less.kept[k]:
 			room -= c.value[k].bytes
 		case less.kept[k] && !more.kept[k]:
@@ -93,8 +91,8 @@ func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
 	return first(lastOf(len(order), near, func(n int) bool { return s.sim.run(first(n), limit) && s.sim.peak <= limit }))
 }
 
-// lastOf is a number up to n behind which something ends to hold that holds for 0.
-// It is looked for around a guess, in growing steps and then by halves.
+// lastOf is the largest number up to n for which holds is true, which it is for 0; it is true up to some number. The
+// search begins at a guess, in growing steps, and ends by halves.
 func lastOf(n, guess int, holds func(int) bool) int {
 	from, to := 0, n+1
 	for step, at := 1, max(1, min(guess, n)); from+1 < to; {
@@ -112,17 +110,16 @@ func lastOf(n, guess int, holds func(int) bool) int {
 	return from
 }
 
-// from is the plan that has at the border what a cut keeps.
-func (s *Solver) from(c *cut, x set) plan {
-	return s.keeping(c, func(i int) bool { return x.kept[c.as[i]] })
+// planOf is the plan that has what a cut keeps at the border.
+func (s *Solver) planOf(c *cut, x set) plan {
+	return s.keeping(c, func(i int) bool { return x.kept[c.foldedOf[i]] })
 }
 
-// keeping is the plan that has at the border some of the values of a cut, told by
-// their places.
+// keeping is the plan that has some values of a cut, by their index, at the border.
 func (s *Solver) keeping(c *cut, kept func(i int) bool) plan {
-	p := s.keep.clone()
+	p := s.plainPlan.clone()
 	for i, v := range c.values {
-		if s.may(v) && s.spans[v].made < s.p.Border {
+		if s.droppable(v) && s.spans[v].made < s.p.Border {
 			p.gone[v] = !kept(i) || s.forced(v)
 		}
 	}
@@ -140,17 +137,17 @@ func (s *Solver) cheapest(starts []pricedStart, limit int64) (best plan, least f
 	return best, least
 }
 
-// near are the plan that forgets nothing, and mixtures of the sets nearest to
-// the room of each place, which may be over the limit elsewhere.
+// near are the plan that drops nothing, and blends of the sets closest to the room of each place, which may be over the
+// limit elsewhere.
 func (s *Solver) near(at []bounded, limit int64) (all []func() plan) {
-	all = append(all, s.keep.clone)
+	all = append(all, s.plainPlan.clone)
 	for _, b := range at[:min(3, len(at))] {
 		less, more := b.nearest(b.sets)
 		if less.kept == nil || more.kept == nil {
 			continue // a room so scarce that no set is known to fit
 		}
 		for _, front := range []bool{true, false} {
-			all = append(all, func() plan { return s.mix(b.c, less, more, front, limit) })
+			all = append(all, func() plan { return s.blend(b.c, less, more, front, limit) })
 		}
 	}
 	return all
@@ -170,7 +167,7 @@ func (b bounded) nearest(sets []set) (less, more set) {
 	return less, more
 }
 
-// bytes is what a set keeps.
+// bytes is the bytes of what a set keeps.
 func (c *cut) bytes(x set) (sum int64) {
 	for k, v := range c.value {
 		if x.kept[k] {

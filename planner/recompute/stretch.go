@@ -5,30 +5,28 @@ import (
 	"slices"
 )
 
-// More places make longer chains, which take longer than they raise bounds.
 const (
-	links          = 8       // places that chains are made of
+	chainPlaces    = 8       // of a chain; more raise few bounds
 	mostStretching = 1 << 20 // edges that cuts may look at for the chains of a limit
 )
 
-// stretches bounds by several places together. What runs again up to a place for
-// the operators that run up to there is not what runs again behind it, so a chain
-// of places costs what each must for what is read before the next.
+// stretches bounds by chains of places. Reruns before a place, for operators up to it, are not those after it. So a
+// chain of places costs the sum, over its places, of what each must rerun for readers before the next.
 func (s *Solver) stretches(at []bounded, limit int64) (least float64) {
-	chain := slices.Clone(at[:min(links, len(at))])
+	chain := slices.Clone(at[:min(chainPlaces, len(at))])
 	slices.SortFunc(chain, func(a, b bounded) int { return cmp.Compare(b.c.at, a.c.at) })
-	begin := s.spent
-	for i := range chain { // bound becomes the best chain's that begins there
+	begin := s.cutWork
+	for i := range chain { // its bound becomes that of the best chain that begins there
 		x := &chain[i]
 		alone := x.bound
 		behind := slices.Clone(chain[:i])
 		slices.SortStableFunc(behind, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
 		for _, y := range behind {
-			if s.spent-begin > mostStretching || alone+y.bound <= x.bound || y.bound == 0 {
+			if s.cutWork-begin > mostStretching || alone+y.bound <= x.bound || y.bound == 0 {
 				break
 			}
 			c := s.newCut(x.c.at, y.c.at)
-			c.spent += foldedAt * int64(len(c.values))
+			c.spent += foldWork * int64(len(c.values))
 			first, sets, _ := c.best(1, float64(limit-c.fixed), nil)
 			if s.count(c); first == 0 {
 				continue
@@ -47,18 +45,18 @@ func (s *Solver) stretches(at []bounded, limit int64) (least float64) {
 	return least
 }
 
-// before bounds by what is known to run again behind a place, by following what is there,
-// and by what must for the operators from another place up to that.
-func (s *Solver) before(at []bounded, limit int64, behind []check) (least float64) {
-	begin := s.spent
+// before bounds by the reruns after a place that states prove, and those for the operators from another place up to
+// that.
+func (s *Solver) before(at []bounded, limit int64, behind []tailBound) (least float64) {
+	begin := s.cutWork
 	for _, y := range slices.Backward(behind) {
 		known := y.least / s.unit
-		for _, x := range at[:min(links, len(at))] {
-			if x.c.at >= y.at || x.bound+known <= least || s.spent-begin > mostStretching {
+		for _, x := range at[:min(chainPlaces, len(at))] {
+			if x.c.at >= y.at || x.bound+known <= least || s.cutWork-begin > mostStretching {
 				continue
 			}
 			c := s.newCut(x.c.at, y.at)
-			c.spent += foldedAt * int64(len(c.values))
+			c.spent += foldWork * int64(len(c.values))
 			room := limit - c.fixed
 			first, sets, _ := c.best(1, float64(room), nil)
 			if s.count(c); first > 0 {

@@ -11,15 +11,15 @@ func (s *simulator) walk(p *plan, from int32) bool {
 		s.mustLook.add(nextAfter)
 		s.lastBefore = append(s.lastBefore, lastBefore)
 	}
-	forgotten := 0 // events
+	dropped := 0 // events
 	for op := from; op < ops; {
 		if op == border {
 			s.crossBorder(p.gone)
 		}
-		for ; forgotten < len(events) && events[forgotten].at <= op; forgotten++ {
+		for ; dropped < len(events) && events[dropped].at <= op; dropped++ {
 			// The value of an event before its maker does not exist yet.
-			if e := events[forgotten]; e.at > s.maker[e.value] && e.at >= s.p.until(e.value) {
-				s.drop(e.value, s.lastBefore[forgotten])
+			if e := events[dropped]; e.at > s.maker[e.value] && e.at >= s.p.until(e.value) {
+				s.drop(e.value, s.lastBefore[dropped])
 			}
 		}
 		begin := s.launches
