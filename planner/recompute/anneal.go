@@ -12,7 +12,7 @@ import (
 // do not get there.
 type annealing struct {
 	*search
-	spare walker // simulates changes of changes
+	spare *simulator // simulates changes of changes
 	r     *rand.Rand
 	from  plan // to begin with while there is none within the limit
 	p     plan
@@ -45,10 +45,8 @@ func (x *search) anneal(starts []func() plan) {
 	if x.best.gone == nil {
 		gap = annealWide * s.total
 	}
-	if s.spare.sim == nil {
-		s.spare.sim = newSimulator(s.p)
-		s.spare.sim.mostLaunches = s.sim.mostLaunches
-		s.spare.trial = &trial{sim: s.spare.sim, uses: &s.uses}
+	if s.spare == nil {
+		s.spare = s.sim.another()
 	}
 	a := &annealing{search: x, spare: s.spare, r: rand.New(rand.NewPCG(1, 2)), price: s.total / float64(x.limit) / 100}
 	if a.from = s.plainPlan; len(starts) > 0 {
@@ -105,10 +103,10 @@ func (a *annealing) restart() {
 	a.extra, a.over, a.known = a.sim.extra, a.sim.over, false
 }
 
-// swap has the other walker simulate from now on.
+// swap has the other simulator hold the current plan from now on.
 func (a *annealing) swap() {
-	a.spare.sim.work = a.sim.work
-	a.walker, a.spare = a.spare, a.walker
+	a.spare.work = a.sim.work
+	a.sim, a.spare = a.spare, a.sim
 	a.restored = -1
 }
 
@@ -117,7 +115,7 @@ func (a *annealing) change() bool {
 	kind := a.r.Float64()
 	if kind < (1-exchanges)/2 {
 		c, ok := a.randomDrop()
-		return ok && a.accepts(c, true) && a.make(c)
+		return ok && a.accepts(c, true)
 	}
 	if !a.known {
 		a.drops, a.known = a.appendDrops(&a.p, a.drops[:0]), true
@@ -127,17 +125,13 @@ func (a *annealing) change() bool {
 	}
 	undone := a.drops[a.r.IntN(len(a.drops))].change
 	if kind < 1-exchanges {
-		if !a.accepts(undone, false) {
-			return false
-		}
-		a.p.remove(undone)
-		return a.sim.run(a.p, a.limit)
+		return a.accepts(undone, false)
 	}
 	a.swap()
 	a.p.remove(undone)
 	if a.sim.run(a.p, a.limit) {
 		if c, ok := a.randomDrop(); ok && c.event != undone.event && a.accepts(c, true) {
-			return a.make(c)
+			return true
 		}
 	}
 	a.p.add(undone)
@@ -145,19 +139,21 @@ func (a *annealing) change() bool {
 	return false
 }
 
-// make drops a value.
-func (a *annealing) make(c change) bool {
-	a.p.add(c)
-	return a.sim.run(a.p, a.limit)
-}
-
-// accepts evaluates a change and decides whether it is made.
+// accepts evaluates a change and makes it or not.
 func (a *annealing) accepts(c change, drop bool) bool {
-	if !a.try(&a.p, c.event, drop, math.Inf(1)) {
+	if !a.try(&a.p, c, drop, math.Inf(1)) {
 		return false
 	}
-	rise := a.trial.extra - a.extra + a.price*(a.trial.over-a.over)
-	return rise <= 0 || a.r.Float64() < math.Exp(-rise/a.heat)
+	rise := a.tried.extra - a.extra + a.price*(a.tried.over-a.over)
+	if rise > 0 && a.r.Float64() >= math.Exp(-rise/a.heat) {
+		return false
+	}
+	if drop {
+		a.p.add(c)
+	} else {
+		a.p.remove(c)
+	}
+	return a.sim.run(a.p, a.limit)
 }
 
 // randomDrop is a value to drop that is alive but not read at the peak, at another launch over the limit, or at any
@@ -218,16 +214,11 @@ func (a *annealing) randomOver() int32 {
 
 // touchedAt is the last place before a launch at which an instance was read or written.
 func (a *annealing) touchedAt(i, before int32) int32 {
-	if a.trial.walks != a.sim.walks {
-		a.trial.prepare()
+	sim, r := a.sim, &a.sim.ranges[i]
+	for k := before - 1; k > r.first; k-- {
+		if slices.Contains(a.s.p.Inputs.Of(sim.ops[k]), r.value) {
+			return sim.place[k]
+		}
 	}
-	v, at := a.sim.ranges[i].value, a.sim.place[a.sim.ranges[i].first]
-	first, again := a.trial.readsBefore(v, before)
-	if first > 0 {
-		at = max(at, a.s.uses.Of(v)[first-1])
-	}
-	if again > 0 {
-		at = max(at, a.sim.place[a.trial.reads.of(v)[again-1]])
-	}
-	return at
+	return sim.place[r.first]
 }

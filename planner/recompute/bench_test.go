@@ -53,14 +53,13 @@ func BenchmarkWalk(b *testing.B) {
 			if _, ok := s.Solve(room.limit, recompute.Ask{}); !ok {
 				b.Fatal(n.name)
 			}
-			walk, trial := s.Walks(room.limit)
+			walk := s.Walks(room.limit)
 			for _, row := range []struct {
 				name string
 				do   func() int
 			}{
 				{"whole", func() int { return walk(false) }},
 				{"border", func() int { return walk(true) }},
-				{"trial", trial},
 			} {
 				b.Run(n.name+"/"+room.name+"/"+row.name, func(b *testing.B) {
 					launches := 0

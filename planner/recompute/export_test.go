@@ -10,55 +10,6 @@ import (
 // Every plan that a pass makes is checked in tests.
 func init() { checking = true }
 
-// Trials compares what trials say of changes of random plans with walks.
-func (s *Solver) Trials(r *rand.Rand, limit int64) error {
-	t := trial{sim: s.sim, uses: &s.uses}
-	var values []int32
-	for v := range s.spans {
-		if s.droppable(int32(v)) {
-			values = append(values, int32(v))
-		}
-	}
-	if len(values) == 0 {
-		return nil
-	}
-	p := s.plainPlan.clone()
-	for range 6 {
-		for range 8 {
-			v := values[r.IntN(len(values))]
-			e, border := event{int32(r.IntN(len(s.p.Cost))), v}, r.IntN(2) == 0 && s.spans[v].made < s.p.Border
-			if border {
-				e.at = max(s.p.Border, s.p.until(v))
-			}
-			_, known := p.search(e)
-			known = known && !border || border && p.gone[v]
-			if !s.sim.run(p, limit) {
-				return nil
-			}
-			t.prepare()
-			more := !known
-			ok := t.change(e, more, math.Inf(1))
-			q := p.clone()
-			if more {
-				q.add(change{e, border})
-			} else {
-				q.remove(change{e, border})
-			}
-			if is := s.sim.run(q, limit); is != ok {
-				return fmt.Errorf("a trial says %v, a walk %v", ok, is)
-			}
-			if ok && (t.launches != s.sim.launches || t.peak != s.sim.peak || t.over != s.sim.over || math.Abs(t.extra-s.sim.extra) > 1e-9) {
-				return fmt.Errorf("%v (border %v, more %v) of %v: a trial says %d launches, peak %d, %v over, cost %v; a walk %d, %d, %v, %v", e, border, more, p,
-					t.launches, t.peak, t.over, t.extra, s.sim.launches, s.sim.peak, s.sim.over, s.sim.extra)
-			}
-			if r.IntN(2) == 0 {
-				p = q
-			}
-		}
-	}
-	return nil
-}
-
 // BruteForce is the least extra cost within a limit of all plans that forget
 // any set of values at the border, and at most one event more; +Inf if none
 // fits.
@@ -374,11 +325,11 @@ func (s *Solver) Mixes(first, second int32, limit int64) error {
 // such changes, having walked the plan once for many of them. Both tell how many
 // launches the plan comes to. Where walk is to begin at the border, it keeps what is
 // before it, unless the plan forgets something there.
-func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() int) {
+func (s *Solver) Walks(limit int64) (walk func(border bool) int) {
 	a, _ := s.Solve(limit, Ask{})
 	p := a.plan.clone()
 	s.sim.run(p, limit)
-	x := &search{s: s, walker: walker{s.sim, s.trial}, touched: make([]int32, len(s.p.Bytes))}
+	x := &search{s: s, sim: s.sim, touched: make([]int32, len(s.p.Bytes))}
 	all := x.appendDrops(&p, nil)
 	turn := 0
 	walk = func(border bool) int {
@@ -400,21 +351,8 @@ func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() in
 		}
 		return s.sim.launches
 	}
-	trial = func() int {
-		if turn%changed == 0 || s.trial.walks != s.sim.walks {
-			s.sim.complete = false
-			s.sim.run(p, limit)
-			s.trial.prepare()
-		}
-		s.trial.change(all[turn%len(all)].event, false, math.Inf(1))
-		turn++
-		return s.trial.launches
-	}
-	return walk, trial
+	return walk
 }
-
-// changed is how many changes are tried of a plan on average.
-const changed = 16
 
 // Stretches compares what walks of random plans by stretches tell with what those
 // place by place do. It tells how many places were in stretches, and how many looked at.
@@ -442,7 +380,7 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 			*all = slices.Clone(*all)
 		}
 		by.ranges = slices.Clone(by.ranges)
-		by.live, by.tops, by.shifts = slices.Clone(by.live), slices.Clone(by.tops), slices.Clone(by.shifts)
+		by.live, by.tops = slices.Clone(by.live), slices.Clone(by.tops)
 		is := s.sim.byPlaces(p)
 		if ok != is {
 			return 0, 0, fmt.Errorf("%v by stretches, %v by places: %v", ok, is, p)
@@ -477,7 +415,7 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 					i, x.value, x.first, x.last, y.value, y.first, y.last, p)
 			}
 		}
-		if !slices.Equal(by.tops, to.tops) || !slices.Equal(by.shifts, to.shifts) ||
+		if !slices.Equal(by.tops, to.tops) ||
 			by.peak != to.peak || by.peakLaunch != to.peakLaunch || by.extra != to.extra || by.over != to.over {
 			return 0, 0, fmt.Errorf("peak %d at %d, cost %v, %v over by stretches, peak %d at %d, cost %v, %v over by places: %v",
 				by.peak, by.peakLaunch, by.extra, by.over, to.peak, to.peakLaunch, to.extra, to.over, p)

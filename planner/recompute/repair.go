@@ -23,23 +23,27 @@ func (a candidate) before(b candidate) bool {
 	return a.gain > b.gain || a.gain == b.gain && a.instance < b.instance
 }
 
-// trialWork is how many simulated launches take as long as a trial that walks none.
+// trialWork is counted for each change that is tried besides the launches of its walk.
 const trialWork = 128
 
-// try evaluates a change of the plan that was simulated last; drop is false for a drop to undo. It reports false if the
-// result costs as much as most.
-func (x *search) try(p *plan, c event, drop bool, most float64) bool {
-	sim := x.sim
-	if x.trial.walks != sim.walks {
-		x.trial.prepare()
+// try simulates a plan with a change; drop is false for a drop to undo. The plan must be the one that was simulated last.
+// It reports false if the result costs as much as most, or has too many launches.
+func (x *search) try(p *plan, c change, drop bool, most float64) bool {
+	q := &x.changed
+	q.gone, q.events = append(q.gone[:0], p.gone...), append(q.events[:0], p.events...)
+	if drop {
+		q.add(c)
+	} else {
+		q.remove(c)
 	}
-	ok := x.trial.change(c, drop, most)
+	ok := x.tried.run(*q, x.limit)
 	begun := 0
 	if len(p.events) == 0 || p.events[0].at >= x.s.p.Border && c.at >= x.s.p.Border {
-		begun = sim.atBorder.launches
+		begun = x.sim.atBorder.launches
 	}
-	sim.work += int64(x.trial.launches-begun) + int64(x.trial.launches/4) + trialWork
-	return ok
+	x.sim.work += int64(x.tried.launches-begun) + int64(x.tried.launches/4) + trialWork
+	x.triedAt = x.sim.walks
+	return ok && x.tried.extra < most
 }
 
 // add makes a change.
@@ -84,8 +88,8 @@ func (x *search) repair(p *plan, most float64) bool {
 				break
 			}
 			gain := math.Inf(-1)
-			if x.try(p, c.event, true, most) {
-				gain = (over - x.trial.over) / max(x.trial.extra-extra, x.s.unit)
+			if x.try(p, c.change, true, most) {
+				gain = (over - x.tried.over) / max(x.tried.extra-extra, x.s.unit)
 			}
 			x.gain[c.value] = gain
 			if gain > bestGain {

@@ -60,10 +60,10 @@ func (x *search) restoreList(p *plan, list []drop, extra float64) float64 {
 
 // restoreOne undoes one drop if the plan stays within the limit.
 func (x *search) restoreOne(p *plan, c change, extra float64) float64 {
-	if x.trial.walks != x.sim.walks && x.restored != x.sim.walks {
+	if x.triedAt != x.sim.walks && x.restored != x.sim.walks {
 		x.sim.run(*p, x.limit)
 	}
-	if !x.try(p, c.event, false, extra) || x.trial.peak > x.limit {
+	if !x.try(p, c, false, extra) || x.tried.peak > x.limit {
 		return extra
 	}
 	p.remove(c)

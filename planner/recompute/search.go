@@ -14,8 +14,9 @@ import (
 //
 // Work is counted in simulated launches. Each stage of a search may take a share of it.
 type search struct {
-	s *Solver
-	walker
+	s     *Solver
+	sim   *simulator // of the current plan
+	tried *simulator // of a change of it
 	limit int64
 	work  int64 // for all stages together
 	begun int64 // work of the simulator when the stage began
@@ -30,22 +31,21 @@ type search struct {
 	gain       []float64       // by value: bytes over the limit saved for each unit of cost when dropping it was measured last
 	candidates heap[candidate] // what may be dropped at the peak and was not measured yet
 	touched    []int32         // by value: the last place that touched it before the peak, or reran its maker
+	changed    plan            // a buffer: what tried simulates
 	events     []event         // a buffer
+	triedAt    int             // the count of walks of sim when a change was tried last
 	restored   int             // the simulator's count of walks when it had walked the plan that is being restored
 	begunWith  []plan          // by followAll
-}
-
-// walker is a simulator, and the trial of changes to the plan that it walked last.
-type walker struct {
-	sim   *simulator
-	trial *trial
 }
 
 // patience is how many walks of the whole program a stage may take beyond its work while there is no plan at all.
 const patience = 64
 
 func (s *Solver) newSearch(limit, work int64) *search {
-	x := &search{s: s, walker: walker{s.sim, s.trial}, limit: limit, work: work,
+	if s.tried == nil {
+		s.tried = s.sim.another()
+	}
+	x := &search{s: s, sim: s.sim, tried: s.tried, limit: limit, work: work,
 		gain: make([]float64, len(s.p.Bytes)), touched: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
 	x.measureAnew()
 	x.stage(1)

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// chunk is how many launches share one top.
+const chunk = 64
+
 // event drops a value before the operator of a place runs for the first time.
 type event struct{ at, value int32 }
 
@@ -61,7 +64,7 @@ type simulator struct {
 	maker        []int32  // by value
 	lateDrops    []event  // of values before the border with Until after it, where they take place if the plan drops them at the border
 	work         int64    // launches simulated so far, and what counts as much
-	walks        int      // walks so far; tells a trial whether it is up to date
+	walks        int      // walks so far
 	atBorder     snapshot // of the plain program: walks without events before the border begin there
 	hasPrefix    bool     // the arrays begin with that part of the plain program
 	mostLaunches int      // a walk is given up after so many
@@ -74,7 +77,6 @@ type simulator struct {
 	place       []int32     // by launch: the place at which it runs
 	ranges      []liveRange // by instance
 	overlaid    []overlay   // in the order of launches
-	shifts      []shift     // launches whose first output does lie over an input, and its bytes
 	current     []int32     // by value: its newest instance, −1 if it is missing
 	noInstances []int32     // by value: −1
 	live        []int64     // by launch: bytes alive
@@ -128,7 +130,6 @@ type snapshot struct {
 	launches, instances, overlays int
 	current, touched              []int32
 	ranges                        []liveRange
-	newest, older                 []int32 // as in trial
 }
 
 func newSimulator(p *Problem) *simulator {
@@ -198,15 +199,20 @@ func newSimulator(p *Problem) *simulator {
 			s.ranges[s.current[v]].last = op
 		}
 	}
-	touched, newest, older := make([]int32, len(p.Bytes)), make([]int32, len(p.Bytes)), make([]int32, s.instances)
+	touched := make([]int32, len(p.Bytes))
 	s.touched(touched, int32(s.launches))
-	for v := range newest {
-		newest[v] = -1
-	}
-	s.linkInstances(newest, older, 0)
-	s.atBorder = snapshot{s.launches, s.instances, s.overlays, slices.Clone(s.current), touched, slices.Clone(s.ranges[:s.instances]), newest, older}
+	s.atBorder = snapshot{s.launches, s.instances, s.overlays, slices.Clone(s.current), touched, slices.Clone(s.ranges[:s.instances])}
 	s.hasPrefix = true
 	return s
+}
+
+// another is a simulator of the same program, with arrays of its own.
+func (s *simulator) another() *simulator {
+	t := *s
+	t.ops, t.firstMade, t.start, t.place = slices.Clone(s.ops), slices.Clone(s.firstMade), slices.Clone(s.start), slices.Clone(s.place)
+	t.ranges, t.overlaid, t.current, t.mustLook = slices.Clone(s.ranges), slices.Clone(s.overlaid), slices.Clone(s.current), slices.Clone(s.mustLook)
+	t.live, t.tops, t.lastBefore, t.merged, t.walked, t.complete = nil, nil, nil, nil, plan{}, false
+	return &t
 }
 
 // neighbours finds the place after the last reader of a value before a place, 0 if there is none, and the next reader,
@@ -300,20 +306,6 @@ func (s *simulator) run(p plan, limit int64) bool {
 	return true
 }
 
-// linkInstances fills in, by value, its newest instance (of a held value the first) and, by instance, the one before it
-// of the same value, −1 for none. Those before from are filled in. Reruns of a value that must still be kept are left
-// out: nothing reads them.
-func (s *simulator) linkInstances(newest, older []int32, from int) {
-	held := s.p.Held
-	for i := from; i < s.instances; i++ {
-		v := s.ranges[i].value
-		i, before := int32(i), newest[v]
-		if older[i] = before; before < 0 || !held[v] && s.place[s.ranges[i].first] >= s.p.until(v) {
-			newest[v] = i
-		}
-	}
-}
-
 // touched fills in, by value, the last place before a launch that read or wrote it, −1 for none.
 func (s *simulator) touched(places []int32, before int32) {
 	from := int32(0)
@@ -363,13 +355,11 @@ func (s *simulator) endRanges() {
 func (s *simulator) sum() {
 	live, ranges := s.live, s.ranges
 	moved := int32(-1)
-	s.shifts = s.shifts[:0]
 	for _, o := range s.overlaid[:s.overlays] {
 		if k := o.launch; ranges[o.over].last == k && k != moved {
 			moved = k
 			live[k] -= o.bytes
 			live[k+1] += o.bytes
-			s.shifts = append(s.shifts, shift{int64(k), o.bytes})
 		}
 	}
 	n := s.launches

@@ -22,8 +22,8 @@ type Answer struct {
 type Solver struct {
 	p         *Problem
 	sim       *simulator
-	trial     *trial
-	spare     walker // of annealing, once there was any
+	tried     *simulator // for changes
+	spare     *simulator // of annealing, once there was any
 	spans     []span
 	uses      Lists   // by value: the operators that read it
 	plain     []int64 // by operator: bytes alive at its place if nothing is dropped
@@ -57,7 +57,6 @@ func New(p *Problem) (*Solver, error) {
 	}
 	p = p.inOrder()
 	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*knapsack{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, index: make([]int32, len(p.Bytes)), firstOf: make([]int32, len(p.Cost))}
-	s.trial = &trial{sim: s.sim, uses: &s.uses}
 	for _, c := range p.Cost {
 		s.total += c
 	}

@@ -37,9 +37,9 @@ type solving struct {
 }
 
 const (
-	explored    = 2       // plans of evictors that are exchanged in at once; the rest waits for exchange all
-	wider       = 0.002   // a gap, as a part of the whole cost, that annealing or the coarse program may close
-	mostEvicted = 1 << 14 // operators of a program that has a plan, for evictors to look for a cheaper one
+	explored     = 2       // plans of evictors that are exchanged in at once; the rest waits for exchange all
+	wider        = 0.002   // a gap, as a part of the whole cost, that annealing or the coarse program may close
+	mostImproved = 1 << 14 // operators of a program that has a plan, for evictors or the coarse program to look for a cheaper one
 )
 
 // solve finds a plan within a limit with some work.
@@ -260,7 +260,7 @@ func (l *solving) takeRoute() {
 
 // mayEvict reports whether evictors may close the gap. In very long programs any plan will do.
 func (l *solving) mayEvict() bool {
-	return l.x.extra > l.above(wide) && (len(l.s.p.Cost) <= mostEvicted || l.x.best.gone == nil)
+	return l.x.extra > l.above(wide) && (len(l.s.p.Cost) <= mostImproved || l.x.best.gone == nil)
 }
 
 func (l *solving) evictions() []func() plan {
@@ -289,7 +289,7 @@ func (l *solving) bestPrefixes() []func() plan { return l.prefixed[:min(explored
 // mayCoarsen reports whether a gap stays that the coarse program may close.
 func (l *solving) mayCoarsen() bool {
 	x := l.x
-	return x.work >= quickWork && !l.s.isCoarse && x.most < 0 && x.extra > l.above(wider) && len(l.s.p.Cost) <= mostRefined
+	return x.work >= quickWork && !l.s.isCoarse && x.most < 0 && x.extra > l.above(wider) && len(l.s.p.Cost) <= mostImproved
 }
 
 func (l *solving) coarsePlan() []func() plan { return l.s.coarsePlan(l.limit, l.x.work/2) }
