@@ -109,6 +109,7 @@ type evidence struct {
 
 	sets  []pricedStart    // plans of the cheapest sets at a place
 	pairs [2][]pricedStart // … at two places; those with an added place come second
+	kept  []keep           // large values that the cheapest cases keep
 
 	tried proof // the groups of passes that ran
 }

@@ -63,14 +63,15 @@ func (a caseBound) before(b caseBound) bool {
 // More sets and looks raise bounds of longer programs close to their floors.
 const (
 	mostCases = 1 << 28 // operators of a program times looks for sets
+	likely    = 4       // cases whose sets evictors keep
 	mostCased = 5 << 20 // work for all cases of a limit; this much is a tenth of a second
 )
 
-// cases is the bound in units, at most target. It is 0 if there are too many cases.
-func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least float64) {
+// cases is the bound in units, at most target, and the sets of the cheapest cases. It is 0 if there are too many cases.
+func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least float64, kept []keep) {
 	c := &cases{s: s, x: x, place: at[0].c.at, asked: map[question]*knapsack{}, known: map[freed][]choice{}}
 	if c.addLater(at[1:]); len(c.later) == 1 {
-		return 0
+		return 0, nil
 	}
 	needs, others := x.ins[c.place].or(x.outs[c.place]), bits128{}
 	for v, b := range x.number {
@@ -85,7 +86,7 @@ func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least floa
 	}
 	sets, ok := x.fullest(others, c.place+1, at[0].room, mostCases/len(s.p.Cost))
 	if !ok {
-		return 0
+		return 0, nil
 	}
 	var queue heap[caseBound]
 	for i, set := range sets {
@@ -104,8 +105,26 @@ func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least floa
 		top.looks++
 		queue.push(top)
 	}
+	for ; len(queue) > 0 && len(kept) < likely; queue.pop() {
+		kept = append(kept, c.kept(sets[queue[0].which]))
+	}
 	s.cutWork += int64(c.work)
-	return min(least, target)
+	return min(least, target), kept
+}
+
+// kept is what evictors keep in a case up to the place: of the values with a number, the one made last.
+func (c *cases) kept(set bits128) keep {
+	all := make(keep, len(c.s.p.Bytes))
+	for b := range set.each {
+		last := int32(-1)
+		for v, op := range c.s.sim.maker {
+			if c.x.number[v] == b && op < c.place && (last < 0 || op > c.s.sim.maker[last]) {
+				last = int32(v)
+			}
+		}
+		all[last].to = c.place + 1
+	}
+	return all
 }
 
 // addLater lists the places after the first that bind most, and the end.

@@ -73,7 +73,7 @@
 // the bound of a LLaMA), large values against a cut of all others (4.9 points of the bound of a BERT 5 % above its
 // floor), two cases of whole grains, knapsacks of parts of up to 32 values, keeping what passes on between equal
 // stretches, a second thread, repairs that measure every change for every choice, dropping at once all that cuts do not
-// keep, combining the sets of all places, evictors that keep the sets of the cheapest cases, and work that passes share
+// keep, combining the sets of all places, and work that passes share
 // (what starts took close to the floor was missing to evictors: 13 points of cost in all over the corpus).
 //
 // Bounds that are loose, close to the floor, rise by less than 0.1 points by one cut at up to eight places with a price

@@ -187,7 +187,7 @@ func (s *Solver) Cases(place int32, limit int64) (cases, cut, least float64, ok 
 		at = append(at, bounded{c: c, room: limit - c.fixed, bound: 1})
 	}
 	cut, _, _ = at[0].c.best(1, float64(at[0].room), nil)
-	cases = s.cases(s.newStateSearch(limit, math.Inf(1)), at, math.Inf(1))
+	cases, _ = s.cases(s.newStateSearch(limit, math.Inf(1)), at, math.Inf(1))
 	return cases * s.unit, cut * s.unit, least, true
 }
 

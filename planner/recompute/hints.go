@@ -27,6 +27,14 @@ type hint struct {
 var hints = []hint{
 	// Evictors that may evict anything: all scores, as the best one differs from program to program.
 	{"", func(e *evictions) { e.tryAll(scores, nil) }},
+	// The sets of large values that the cheapest cases of a bound keep (cases.go), by the best score.
+	{"kept sets", func(e *evictions) {
+		best := []score{e.score}
+		e.until = e.s.sim.work + e.work/2
+		for _, kept := range e.sets {
+			e.tryAll(best, kept)
+		}
+	}},
 	// What flows into some links of a chain of layers (checkpoints.go).
 	{"checkpoints", func(e *evictions) {
 		e.until, e.below = math.MaxInt64, e.least*clearlyLess
@@ -39,13 +47,16 @@ type evictions struct {
 	s        *Solver
 	limit    int64
 	most     float64 // no plan need cost less
+	work     int64   // launches that may be simulated without hints
 	until    int64   // work of the simulator after which no more are tried
 	launches int     // that a plan may have
 	shorten  bool    // a plan may have a quarter more than the cheapest so far
+	sets     []keep  // of the cheapest cases
 	below    float64 // plans within the limit count if they cost less
 
 	plans []evicted
 	least float64 // cost of the cheapest plan within the limit, found
+	score score   // … by this score
 	kept  keep    // … with this kept
 }
 
@@ -57,7 +68,7 @@ type evicted struct {
 }
 
 func (s *Solver) newEvictions(limit, work int64, most float64) *evictions {
-	return &evictions{s: s, limit: limit, most: most, until: s.sim.work + work, launches: s.sim.mostLaunches, below: math.Inf(1), least: math.Inf(1)}
+	return &evictions{s: s, limit: limit, most: most, work: work, until: s.sim.work + work, launches: s.sim.mostLaunches, below: math.Inf(1), least: math.Inf(1), score: scores[0]}
 }
 
 // tryAll evicts by each of some scores. It reports whether one led to a plan within the limit.
@@ -99,7 +110,7 @@ func (e *evictions) try(by score, kept keep) (fits bool) {
 		}
 	}
 	if least < e.least {
-		e.least, e.kept = least, kept
+		e.least, e.score, e.kept = least, by, kept
 	}
 	return !math.IsInf(least, 1)
 }
@@ -116,8 +127,9 @@ func (e *evictions) cheapest(fits bool) (plans []evicted) {
 }
 
 // evict are plans of evictors by all hints, the cheapest first, up to the first that costs no more than most.
-func (s *Solver) evict(limit, work int64, most float64) (all []func() plan) {
+func (s *Solver) evict(limit, work int64, most float64, sets []keep) (all []func() plan) {
 	e := s.newEvictions(limit, work, most)
+	e.sets = sets
 	for _, h := range hints {
 		if !s.off[h.name] {
 			h.try(e)

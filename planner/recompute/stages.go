@@ -183,7 +183,7 @@ func (l *solving) anything() {
 	x := l.x
 	groups := [][]func() plan{l.starts}
 	if l.ask.From == nil {
-		groups = [][]func() plan{l.s.evict(l.limit, mostWork/4, math.MaxFloat64), l.starts}
+		groups = [][]func() plan{l.s.evict(l.limit, mostWork/4, math.MaxFloat64, nil), l.starts}
 	}
 	for _, starts := range groups {
 		if l.ask.From == nil {
@@ -241,7 +241,9 @@ func (l *solving) before() {
 
 func (l *solving) cases() {
 	if l.states != nil {
-		l.raise(l.s.cases(l.states, l.e.at, l.aim()))
+		least, kept := l.s.cases(l.states, l.e.at, l.aim())
+		l.raise(least)
+		l.e.kept = kept
 	}
 }
 
@@ -264,7 +266,7 @@ func (l *solving) mayEvict() bool {
 }
 
 func (l *solving) evictions() []func() plan {
-	l.evicted = l.s.evict(l.limit, l.x.work/4, l.x.most)
+	l.evicted = l.s.evict(l.limit, l.x.work/4, l.x.most, l.e.kept)
 	return l.evicted
 }
 
