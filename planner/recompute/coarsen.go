@@ -19,9 +19,10 @@ type coarse struct {
 
 // What the coarse program leaves out: more makes it shorter, and its plans rougher.
 const (
-	coarseSmall = 4096  // a value matters from one of so many parts of the peak
-	coarseCheap = 0.002 // an operator is cheap up to this part of the whole cost
-	coarsest    = 0.95  // the coarse program is solved if it has at most this part of the operators
+	coarseSmall  = 4096  // a value matters from one of so many parts of the peak
+	coarseCheap  = 0.002 // an operator is cheap up to this part of the whole cost
+	coarseRounds = 8     // walks that tell where passing values are touched; more drop all of them
+	coarsest     = 0.95  // the coarse program is solved if it has at most this part of the operators
 )
 
 // coarsePlan solves the coarse program, and carries its plan over to the whole one.
@@ -240,23 +241,29 @@ func (l *coarse) plan(from plan, limit int64) plan {
 	for _, e := range from.events {
 		p.events = append(p.events, event{l.ops[e.at], e.value})
 	}
-	if !s.sim.run(p, limit) {
-		return p
-	}
-	for k, op := range s.sim.ops[:s.sim.launches] {
-		at := s.sim.place[k] + 1
-		if at <= s.p.Border || int(at) == len(s.p.Cost) {
-			continue
+	// To recompute a passing value at a place may touch others there, so that takes a few rounds.
+	for range coarseRounds {
+		known := len(p.events)
+		if !s.sim.run(p, limit) {
+			break
 		}
-		for _, values := range [][]int32{s.p.Inputs.Of(op), s.p.Outputs.Of(op)} {
-			for _, v := range values {
-				if l.passing[v] && at >= s.p.until(v) {
-					p.events = append(p.events, event{at, v})
+		for k, op := range s.sim.ops[:s.sim.launches] {
+			at := s.sim.place[k] + 1
+			if at <= s.p.Border || int(at) == len(s.p.Cost) {
+				continue
+			}
+			for _, values := range [][]int32{s.p.Inputs.Of(op), s.p.Outputs.Of(op)} {
+				for _, v := range values {
+					if l.passing[v] && at >= s.p.until(v) {
+						p.events = append(p.events, event{at, v})
+					}
 				}
 			}
 		}
+		slices.SortFunc(p.events, event.compare)
+		if p.events = slices.Compact(p.events); len(p.events) == known {
+			break
+		}
 	}
-	slices.SortFunc(p.events, event.compare)
-	p.events = slices.Compact(p.events)
 	return p
 }

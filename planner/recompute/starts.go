@@ -39,18 +39,38 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 // around are neighbouring sets by bytes: the largest whose plan is within the limit everywhere, and the next larger
 // one.
 func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
-	sorted := slices.Clone(sets)
-	slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.c.bytes(y), b.c.bytes(x)) })
-	for i, x := range sorted {
-		less = x
-		if more = x; i > 0 {
-			more = sorted[i-1]
-		}
-		if b.c.bytes(x) <= b.room {
-			if w := s.walkOf(b.c, x); w.complete && w.peak <= limit {
-				break
+	room := b.room
+	for range 4 {
+		sorted := slices.Clone(sets)
+		slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.c.bytes(y), b.c.bytes(x)) })
+		over := int64(0) // by how much the largest set that fits exceeds the limit elsewhere
+		for i, x := range sorted {
+			less = x
+			if more = x; i > 0 {
+				more = sorted[i-1]
+			}
+			if b.c.bytes(x) > room {
+				continue
+			}
+			w := s.walkOf(b.c, x)
+			switch {
+			case !w.complete:
+				continue
+			case w.peak <= limit:
+				return less, more
+			case over == 0:
+				over = w.peak - limit
 			}
 		}
+		if room -= over; over == 0 || room < 0 {
+			break
+		}
+		_, lower, ok := b.c.best(1, float64(room), nil)
+		s.count(b.c)
+		if !ok || lower == nil {
+			break
+		}
+		sets = lower
 	}
 	return less, more
 }
