@@ -44,10 +44,7 @@ type foldedOp struct {
 }
 
 const (
-	// common is how many operators ask for a value that holds no parts together.
-	common = 8 // readers of a value that joins no parts; fewer fold more networks to the same cut
-	// mostBy is how many parts that ask for something common one stands for:
-	// their capacities together are no more than an edge may have.
+	common = 8  // readers of a value that joins no parts; fewer fold more networks to the same cut
 	mostBy = 32 // parts with common values that one stands for; more would exceed the capacity of an edge
 )
 

@@ -37,7 +37,7 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 }
 
 // around are neighbouring sets by bytes: the largest whose plan is within the limit everywhere, and the next larger
-// one.
+// one. Where the largest set that fits at the place exceeds the limit elsewhere, sets are cut for so much less room.
 func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 	room := b.room
 	for range 4 {
