@@ -7,21 +7,21 @@ import (
 	"memopt/memopt/tensorfile"
 )
 
-// noise is the share of the whole gradient's norm that rounding alone makes of
-// a parameter's gradient: some are zero but for it (the key bias of an
-// attention, which softmax does not see; a bias before a normalization), and
-// two roundings never agree. It is float32's step at 1.
+// noise is the norm of rounding errors in a parameter's gradient, relative to the norm of
+// the whole gradient: float32's epsilon. Some gradients are zero except for rounding (the
+// key bias of an attention, to which softmax is invariant; a bias before a normalization),
+// so their relative errors mean nothing.
 const noise = 1.0 / (1 << 23)
 
-// RelErr is ‖x − y‖ / ‖y‖, or against whole where no more than noise of it
-// differs, or ‖x − y‖ itself if y is zero.
+// RelErr is ‖x − y‖ / ‖y‖, or relative to whole if the difference is at most noise·whole,
+// or ‖x − y‖ if y is zero.
 func RelErr(x, y *graph.Tensor, whole float64) float64 {
 	d := sum{x: x.Type, y: y}
 	d.add(x)
 	return d.relErr(whole)
 }
 
-// sum adds up (x − y)² for numbers of x in their order.
+// sum accumulates (x − y)² as x is streamed.
 type sum struct {
 	x    graph.DType
 	y    *graph.Tensor
@@ -29,7 +29,7 @@ type sum struct {
 	of   float64
 }
 
-// Write takes the next bytes of x, of whole numbers.
+// Write takes the next bytes of x; they must be whole elements.
 func (d *sum) Write(p []byte) (int, error) {
 	d.add(&graph.Tensor{Type: d.x, Shape: []int{len(p) / int(d.x.Size())}, Bytes: p})
 	return len(p), nil
@@ -55,7 +55,7 @@ func (d *sum) relErr(whole float64) float64 {
 	return diff
 }
 
-// Norm is the root of the sum of the squares of a tensor's numbers.
+// Norm is the L2 norm of a tensor.
 func Norm(x *graph.Tensor) float64 {
 	sum := 0.0
 	for i := range x.Len() {
@@ -64,8 +64,8 @@ func Norm(x *graph.Tensor) float64 {
 	return math.Sqrt(sum)
 }
 
-// apart is relErr of two sets' tensors of a name, of as many numbers. That of the first
-// set passes by in pieces, from where it is.
+// apart is RelErr of the tensors of that name in two sets, which have the same number of
+// elements. The first set's is streamed.
 func apart(got, want *tensorfile.Set, name string, whole float64) (float64, error) {
 	y, err := want.Tensor(name)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Parting is a value at which two devices part: it differs by more than a limit,
-// and what it is computed from does not. One element of thousands, beside a zero,
-// is a tie that was rounded the other way: of Relu, of a pool, of a place.
+// Parting is a value at which two devices diverge: it differs by more than a limit,
+// and the values that it is computed from do not. If only one element of thousands
+// differs, near 0, a tie was decided differently: in Relu, pooling or an index.
 type Parting struct {
 	Value  string
 	Node   string
 	Op     string
 	Shape  []int
 	RelErr float64 // by norm
-	Off    int     // elements that differ by more than the limit, relative to themselves
+	Off    int     // number of elements whose relative error exceeds the limit
 }
 
-// Partings compares all that two devices have computed of a graph, whose values they give by
-// name, and lists where they part, in order.
+// Partings compares the values of a graph that two devices computed, by name, and lists
+// where they diverge, in order.
 func Partings(g *graph.Graph, ours, theirs func(name string) (*graph.Tensor, error), limit float64) (all []Parting, err error) {
 	apart := map[*graph.Value]bool{}
 	for _, n := range g.Nodes {

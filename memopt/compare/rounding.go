@@ -2,12 +2,12 @@ package compare
 
 import "fmt"
 
-// Rounding is how far one step that keeps rounded values is from the exact one.
+// Rounding is the error of a step that keeps rounded values, relative to the exact one.
 type Rounding struct {
 	Type       string
-	Values     int // how many are rounded
+	Values     int // number of rounded values
 	LossRelErr float64
-	Worst      Of // the gradient that differs the most
+	Worst      Of // the gradient with the largest error
 }
 
 // String is the line that a report has.

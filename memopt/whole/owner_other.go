@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// nonblock is only known to unix.
+// nonblock is 0 on systems without O_NONBLOCK.
 const nonblock = 0
 
 // lock has no locks; nothing is swept either.

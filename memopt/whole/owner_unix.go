@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nonblock keeps an open from waiting should the path have become a pipe.
+// nonblock prevents an open from blocking if the path has become a pipe.
 const nonblock = unix.O_NONBLOCK
 
-// lock marks a file as that of a live process: the system takes the lock back when
-// the process ends, however it does, and whatever container it is in. It is false if
-// the file has lost its name before. Where the file system has no locks there is
-// none, and a sweep, which has none either, leaves the file alone.
+// lock marks a file as that of a live process: the system releases the lock when
+// the process ends, in any container. It returns false if the file was removed
+// meanwhile. On a file system without locks it does nothing, and sweep, which cannot
+// lock either, leaves the file alone.
 func lock(f *os.File) bool {
 	for {
 		switch unix.Flock(int(f.Fd()), unix.LOCK_EX) {
@@ -31,7 +31,7 @@ func lock(f *os.File) bool {
 	}
 }
 
-// named is whether a file is still what its name leads to.
+// named reports whether the file still has its name.
 func named(f *os.File) bool {
 	now, err := os.Lstat(f.Name())
 	if err != nil {
@@ -41,7 +41,7 @@ func named(f *os.File) bool {
 	return err == nil && os.SameFile(info, now)
 }
 
-// owner is the user that a file belongs to.
+// owner is the owner of a file.
 func owner(info fs.FileInfo) (user int, known bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -54,7 +54,7 @@ func rename(f *os.File, path string) error { return os.Rename(f.Name(), path) }
 
 var temporaryName = regexp.MustCompile(`^` + regexp.QuoteMeta(prefix) + `[0-9]+-[0-9]+$`)
 
-// sweep removes temporary files of ours whose processes are gone.
+// sweep removes our temporary files of processes that have ended.
 func sweep(dir string) {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -88,8 +88,8 @@ func removeStale(name string) {
 	}
 }
 
-// resemble gives a file the permissions of another and, where the system allows,
-// its owner and group. A group that it does not get has no more rights than others.
+// resemble copies permissions and, if the system allows, owner and group from another
+// file. If the group cannot be set, it gets no more rights than others.
 func resemble(f *os.File, was fs.FileInfo) error {
 	mode := was.Mode().Perm()
 	info, err := f.Stat()

@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// unfinished are the files that do not have their names yet. Its lock orders the
-// last steps of all calls.
+// unfinished lists the files that have not been renamed yet. Its lock serializes the
+// renames of all calls.
 var unfinished struct {
 	sync.Mutex
 	files map[*os.File]bool
 }
 
-// pending is a file that is written, and the path that it is to have.
+// pending is a temporary file and its final path.
 type pending struct {
 	f    *os.File
 	path string
 }
 
-// create makes a file that is unfinished.
+// create creates a temporary file.
 func create(name string, mode fs.FileMode) (*os.File, error) {
 	unfinished.Lock()
 	defer unfinished.Unlock()
@@ -35,7 +35,7 @@ func create(name string, mode fs.FileMode) (*os.File, error) {
 	return f, err
 }
 
-// drop removes the file, if it has no name of its own.
+// drop removes the file unless it was renamed.
 func (p pending) drop() {
 	unfinished.Lock()
 	defer unfinished.Unlock()
@@ -46,7 +46,7 @@ func (p pending) drop() {
 	}
 }
 
-// name gives files their names, if nobody has given them up by then.
+// name renames the files, unless they were abandoned.
 func name(ctx context.Context, files ...pending) error {
 	unfinished.Lock()
 	defer unfinished.Unlock()
@@ -54,20 +54,20 @@ func name(ctx context.Context, files ...pending) error {
 		return err
 	}
 	for _, p := range files {
-		// The name comes first: once the file is closed it counts as left behind.
+		// Rename before closing: a sweep may remove a file that is closed.
 		if err := rename(p.f, p.path); err != nil {
 			return err
 		}
 		delete(unfinished.files, p.f)
-		p.f.Close() // what it holds is on the disk
+		p.f.Close() // the contents have been synced
 	}
 	return nil
 }
 
-// Abandon removes whatever is being written, for a program that ends at once: no
-// file gets its name from now on.
+// Abandon removes all temporary files, for a program that is about to exit. No file is
+// renamed from now on.
 func Abandon() {
-	unfinished.Lock() // for good
+	unfinished.Lock() // never unlocked
 	for f := range unfinished.files {
 		os.Remove(f.Name())
 	}
@@ -80,9 +80,9 @@ type batch struct {
 	files []pending
 }
 
-// Together returns a context under which files are written, but get their names only
-// when commit is called: then all do, or none if the context has ended. Close removes
-// those that have none. Below another such context that one's commit is awaited.
+// Together returns a context under which files are written but only renamed by commit:
+// then all are, or none if the context has ended. Close removes the others. If ctx is
+// itself such a context, the files wait for that one's commit.
 func Together(ctx context.Context) (_ context.Context, commit func() error, close func()) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -108,8 +108,7 @@ func (b *batch) close() {
 	}
 }
 
-// until writes to a file as long as a context goes on, in pieces that take little
-// time.
+// until writes to a file until its context ends, in small pieces.
 type until struct {
 	ctx context.Context
 	f   *os.File
@@ -128,8 +127,7 @@ func (u until) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// flush has the bytes reach the disk. Who waits for a context does not wait longer for
-// the disk.
+// flush syncs the file, but does not wait for that after the context has ended.
 func flush(ctx context.Context, f *os.File) error {
 	if ctx.Done() == nil {
 		return f.Sync()

@@ -12,7 +12,7 @@ import (
 // block. Errors do not name the file.
 func Open(path string) (f *os.File, size int64, err error) {
 	defer func() { err = bare(err) }()
-	// A pipe without a writer would block the open; asking first does not.
+	// Opening a pipe without a writer would block, so check first.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err
@@ -23,7 +23,7 @@ func Open(path string) (f *os.File, size int64, err error) {
 	if f, err = os.OpenFile(path, os.O_RDONLY|nonblock, 0); err != nil {
 		return nil, 0, err
 	}
-	// The name may lead elsewhere by now: the answer that counts is the handle's.
+	// Check the handle, as the name may be another file's by now.
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("is not a regular file but %s", kind(info.Mode()))
 	}
@@ -34,8 +34,8 @@ func Open(path string) (f *os.File, size int64, err error) {
 	return f, info.Size(), nil
 }
 
-// Read reads a regular file of at most so many bytes, also where it grows while
-// it is read. Errors do not name the file; what is what they call one of its kind.
+// Read reads a regular file of at most most bytes, even if it grows meanwhile. Errors
+// do not name the file; they call it what, such as "a profile".
 func Read(path, what string, most int64) ([]byte, error) {
 	tooLarge := func() error { return fmt.Errorf("more than the %d bytes %s may have", most, what) }
 	f, size, err := Open(path)
@@ -63,7 +63,7 @@ func Read(path, what string, most int64) ([]byte, error) {
 	}
 }
 
-// kind names what a path is when it is no file.
+// kind names the type of a path other than a regular file.
 func kind(mode fs.FileMode) string {
 	for _, k := range []struct {
 		bit  fs.FileMode

@@ -24,16 +24,15 @@ import (
 	"syscall"
 )
 
-// Write puts what write writes at path, over what is there. Its errors do not
-// name a file: the one that failed may be one that the caller never chose.
+// Write writes the output of write to path, replacing any file there. Its errors do not
+// name a file, as the one that failed may be a temporary one.
 func Write(path string, write func(io.Writer) error) error {
 	return WriteContext(context.Background(), path, write)
 }
 
-// WriteContext is Write that gives up, and leaves nothing, when its context ends
-// before the file has its name. Of two calls for one path, the later of which began
-// after the other's context had ended, it is the later one's file that stays. A nil
-// context does not end.
+// WriteContext is Write that stops, and leaves no file, if its context ends before the
+// rename. If a second call for the same path starts after the first one's context has
+// ended, the second one's file stays. A nil context does not end.
 func WriteContext(ctx context.Context, path string, write func(io.Writer) error) (err error) {
 	defer func() { err = bare(err) }()
 	if ctx == nil {
