@@ -88,9 +88,9 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 
 // Instead is a setting under which there is a plan, with what that takes of what the request r limits.
 func Instead(s Setting, r Request, p *Plan, note string) Change {
-	takes := sizeText(p.Memory.Total)
+	takes := fmt.Sprintf("%d bytes", p.Memory.Total)
 	if r.Budget.isZero() {
-		takes = sizeText(p.Arena) + " of arena"
+		takes = fmt.Sprintf("%d bytes of arena", p.Arena)
 	}
 	return Change{Set: []Setting{s}, Note: takes + note}
 }
