@@ -41,7 +41,7 @@ func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized
 		var old *quantize.OpsetError
 		if errors.As(err, &old) {
 			q.Report, err = quantizeOld(ctx, path, to, o)
-			q.Warnings = append(q.Warnings, fmt.Sprintf("%s is for opset %d; it was written anew for a later one before, in which nodes may have other names", filepath.Base(path), old.Opset))
+			q.Warnings = append(q.Warnings, fmt.Sprintf("%s is for opset %d; it was converted to a later opset first, which may rename nodes", filepath.Base(path), old.Opset))
 		}
 		if err != nil {
 			return Quantized{}, input(err)
