@@ -34,6 +34,9 @@ type activation struct {
 	fused   bool
 	flops   int64
 	samples []string
+	// kinks are arguments of slope at which it jumps. Samples drawn at random never hit them,
+	// and devices must agree there.
+	kinks string
 }
 
 // plain adapts a function that depends on no attribute.
@@ -100,6 +103,10 @@ func defineActivation(a activation) *graph.Op {
 		if strings.HasPrefix(input, "f") {
 			grad.Samples = append(grad.Samples, input+", "+input+"; "+attrs)
 		}
+	}
+	if a.kinks != "" {
+		ones := strings.Repeat(",1", strings.Count(a.kinks, ","))
+		grad.Samples = append(grad.Samples, "f32{1"+ones+"}, f32{"+a.kinks+"}")
 	}
 	if a.shaderSlope != "" {
 		grad.Lower = pointwiseBy("a * ("+a.shaderSlope+")", a.numbers)

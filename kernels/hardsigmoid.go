@@ -27,4 +27,5 @@ var _ = defineActivation(activation{
 	numbers:     func(n *graph.Node) []float64 { return []float64{n.Float("alpha"), n.Float("beta")} },
 	flops:       4,
 	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.6 beta=0.1"},
+	kinks:       "0, 0.5, 1", // of y
 })

@@ -18,4 +18,5 @@ var _ = defineActivation(activation{
 	shaderSlope: "choose(le(b, T(-3)), T(0), choose(ge(b, T(3)), T(1), b / T(3) + T(0.5)))",
 	flops:       5,
 	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
+	kinks:       "-3, 0, 3",
 })

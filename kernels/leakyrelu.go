@@ -36,10 +36,11 @@ var _ = defineActivation(activation{
 		}
 	},
 	shader:      "choose(lt(a, T(0)), p * a, a)",
-	shaderSlope: "choose(lt(b, T(0)), T(p), T(1))",
+	shaderSlope: "choose(gt(b, T(0)), T(1), T(p))",
 	numbers:     func(n *graph.Node) []float64 { return []float64{n.Float("alpha")} },
 	flops:       1,
 	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.3"},
+	kinks:       "-1, 0, 1",
 })
 
 // ONNX Runtime's gradient reads y, which has the sign of x if alpha ≥ 0.

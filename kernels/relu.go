@@ -23,4 +23,5 @@ var _ = defineActivation(activation{
 	shaderSlope: "choose(gt(b, T(0)), T(1), T(0))",
 	flops:       1,
 	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "i32[5]"},
+	kinks:       "-1, 0, 1",
 })

@@ -31,4 +31,5 @@ var _ = defineActivation(activation{
 	numbers:     func(n *graph.Node) []float64 { return []float64{n.Float("alpha")} },
 	flops:       1,
 	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=-0.3"},
+	kinks:       "0, 1, 2",
 })
