@@ -10,8 +10,8 @@ import (
 	"memopt/planner"
 )
 
-// Against runs the step of Gradients on the model's device and on another, with
-// everything kept, and lists the values at which they part, in order.
+// Against runs the step of Gradients on the model's device and on another, storing every value, and lists in
+// execution order the values that differ by more than limit.
 func Against(m *Model, reference, device string, limit float64) (all []compare.Parting, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
@@ -47,14 +47,14 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 	return compare.Partings(only.Graph, sides[0].Output, sides[1].Output, limit)
 }
 
-// stepOn is a device that has done the step, with everything kept.
+// stepOn runs the step once on a device, storing every value, and returns the device.
 func (m *Model) stepOn(device string, data *tensorfile.Set) (*loaded, error) {
 	p, err := planner.Make(m.Graph, planner.Request{Dims: m.Config.Dims, Strategy: "keep-all", Lowered: Lowered(device)})
 	if err != nil {
 		return nil, err
 	}
 	alone := *m
-	alone.Config.Device, alone.Config.FuseChains = device, "off" // values in chains are looked at too
+	alone.Config.Device, alone.Config.FuseChains = device, "off" // so that values inside chains can be compared too
 	l, err := alone.load(p, alone.openDevice)
 	if err != nil {
 		return nil, err

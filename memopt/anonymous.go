@@ -9,33 +9,31 @@ import (
 	"memopt/planner"
 )
 
-// Anonymous is the memory of the whole process that no file is behind, as the
-// operating system counts it. Models, data and checkpoints are mapped, so what is
-// left is the step and the program itself.
+// Anonymous compares the promised with the measured anonymous memory of the process. Models, data and checkpoints
+// are mapped files, so anonymous memory is that of the step and of the program itself.
 type Anonymous struct {
-	// Promised is the plan's total, the device's work space, Data, a twentieth of
-	// these and 16 MiB for the program. It is 0 for Vulkan devices: the plan's memory is
-	// elsewhere (a driver for the processor has it in shared memory), and what is
-	// counted here is mostly the driver's compiler.
+	// Promised is the plan's total, the device's work space and Data, plus a twentieth of their sum and 16 MiB for
+	// the program. It is 0 for Vulkan devices: there the plan's memory is elsewhere (drivers for the processor use
+	// shared memory), and most of what is measured belongs to the driver's compiler.
 	Promised int64
-	Measured int64 // the most that was seen
-	Data     int64 // of the data, what could not be mapped: packed arrays, or another order
+	Measured int64 // peak
+	Data     int64 // bytes of data that could not be mapped: compressed arrays, or arrays in another byte order
 }
 
-// programMemory is what the program may take beside the step.
+// programMemory is the allowance for the program itself, apart from the step.
 const programMemory = 16 << 20
 
-// memoryWatch looks at the anonymous memory again and again.
+// memoryWatch samples the process's anonymous memory and keeps the peak.
 type memoryWatch struct {
 	most atomic.Int64
 	stop chan struct{}
 	over sync.WaitGroup
 }
 
-// watchMemory looks until ended is called.
+// watchMemory samples until end is called.
 func watchMemory() *memoryWatch {
 	w := &memoryWatch{stop: make(chan struct{})}
-	w.look() // a short run may be over before the other goroutine begins
+	w.look() // a short run may end before the goroutine starts
 	w.over.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
@@ -62,8 +60,8 @@ func (w *memoryWatch) end() {
 	w.over.Wait()
 }
 
-// against is what was seen beside what a plan promises; nil where the system does not
-// tell.
+// against compares the measured peak with what a plan promises. It returns nil if the system does not report
+// anonymous memory.
 func (w *memoryWatch) against(p *planner.Plan, t planner.Trace, data *tensorfile.Set) *Anonymous {
 	a := &Anonymous{Measured: w.most.Load()}
 	if a.Measured == 0 {

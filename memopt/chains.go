@@ -2,8 +2,8 @@ package memopt
 
 import "memopt/planner"
 
-// schedule flattens a plan, with elementwise launches in chains as the settings
-// say; chains is nil where they are not.
+// schedule flattens a plan, and fuses elementwise launches into chains if the settings say so; chains is nil if
+// not.
 func (m *Model) schedule(p *planner.Plan) (s *planner.Schedule, chains *planner.Chains, err error) {
 	on := m.Config.FuseChains
 	if on == "on" || on == "auto" && p.Request.Lowered {

@@ -14,8 +14,8 @@ import (
 	"memopt/memopt/weights"
 )
 
-// read takes the graph out of the file and, unless it is a training graph
-// already, cleans it up: a backward pass that somebody planned stays as it is.
+// read reads the graph from the file and cleans it up, unless it is a training graph already: a file's own backward
+// pass is kept as it is.
 func (m *Model) read() (err error) {
 	if m.bytes == nil && joint.Is(m.Path) {
 		return m.readJoint()
@@ -43,7 +43,7 @@ func (m *Model) read() (err error) {
 	return nil
 }
 
-// clean runs the passes on a forward graph, as far as the settings say.
+// clean runs the passes on a forward graph, as far as the settings allow.
 func (m *Model) clean(o graph.CleanOptions) {
 	switch m.Config.Optimize {
 	case "off":
@@ -51,7 +51,7 @@ func (m *Model) clean(o graph.CleanOptions) {
 	case "clean":
 		o = graph.CleanOptions{}
 	}
-	// A loss that is named need not be an output yet.
+	// A named loss is not necessarily an output yet.
 	if loss := m.Graph.ByName(m.loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
@@ -59,16 +59,15 @@ func (m *Model) clean(o graph.CleanOptions) {
 	m.cleaned, m.Passes = o, m.Graph.Clean(o)
 }
 
-// Optimized is what was done to a model.
+// Optimized reports what Optimize did to a model.
 type Optimized struct {
 	graph.Report
-	InFile   int // nodes of the file, of which reading may make more or fewer
+	InFile   int // nodes in the file; the graph that is read may have more or fewer
 	Warnings []string
 }
 
-// Optimize writes the forward graph of a model as ONNX after the passes, of
-// operators that other runtimes have too. The numbers that are fused into
-// attributes are those that Open would not train either.
+// Optimize runs the passes on a model's forward graph and writes it as ONNX, with operators that other runtimes
+// have too. Only tensors that Open would not train either are fused into attributes.
 func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	m := &Model{Path: path, Config: c}
 	if joint.Is(path) {
@@ -78,7 +77,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 		return o, input(err)
 	}
 	defer m.Close()
-	defer weights.Guard(&err)() // before the file is unmapped, by which it is told
+	defer weights.Guard(&err)() // must run before Close unmaps the file
 	for _, file := range onnx.Written(to) {
 		if m.Reads(file) {
 			return o, input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
@@ -100,7 +99,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 		return o, err
 	}
 	var opts []onnx.Option
-	if c.ExternalData || len(m.source.Files()) > 1 { // weights that lie beside the model stay so, where they can be mapped
+	if c.ExternalData || len(m.source.Files()) > 1 { // external weights stay external, so that they can be mapped
 		opts = append(opts, onnx.External)
 	}
 	if err := onnx.Write(to, m.Graph, opts...); err != nil {
@@ -109,7 +108,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	return o, nil
 }
 
-// unknownElsewhere warns of operators that only memopt has.
+// unknownElsewhere warns of operators that only memopt implements.
 func unknownElsewhere(g *graph.Graph, path, to string) []string {
 	var ops []string
 	for _, n := range g.Nodes {

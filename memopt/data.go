@@ -13,18 +13,18 @@ import (
 	"memopt/memopt/tensorfile"
 )
 
-// feeder gives the inputs of each run.
+// feeder provides the inputs of each run.
 type feeder struct {
 	names   []string
 	shapes  map[string][]int
 	types   map[string]graph.DType
-	arrays  map[string]*graph.Tensor // rows for batches; those of a file where it is mapped
-	batches int                      // runs in one pass over them
+	arrays  map[string]*graph.Tensor // rows for all batches; views of the file where it is mapped
+	batches int                      // runs in one pass over the data
 	left    int                      // rows at the end that do not fill a batch
 }
 
-// newFeeder matches a data file with the model's inputs. An array may be
-// longer than the batch in its first dim: then each run takes the next rows.
+// newFeeder matches a data file with the model's inputs. An array may have more rows than the batch in its first
+// dim: then each run takes the next rows.
 func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint64) (*feeder, error) {
 	f := &feeder{arrays: map[string]*graph.Tensor{}, shapes: map[string][]int{}, types: map[string]graph.DType{}, batches: -1}
 	for _, v := range g.Inputs {
@@ -68,8 +68,7 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 	return f, nil
 }
 
-// sizesFrom adds to dims the sizes that the arrays of one batch have where the
-// model's inputs have names.
+// sizesFrom adds to dims the sizes of named dims, as found in arrays that hold one batch; dims take precedence.
 func sizesFrom(g *graph.Graph, data *tensorfile.Set, dims map[string]int64) map[string]int64 {
 	all := map[string]int64{}
 	for _, v := range g.Inputs {
@@ -87,7 +86,7 @@ func sizesFrom(g *graph.Graph, data *tensorfile.Set, dims map[string]int64) map[
 	return all
 }
 
-// array is an input's numbers, under its name or as a reference calls it.
+// array finds the array for an input: under the input's name, or under input.NAME as in a reference file.
 func array(data *tensorfile.Set, input string) *graph.Tensor {
 	if x := data.Tensors[input]; x != nil {
 		return x
@@ -95,7 +94,7 @@ func array(data *tensorfile.Set, input string) *graph.Tensor {
 	return data.Tensors["input."+input]
 }
 
-// wouldFit suggests the dims under which an input, now of a shape, takes an array.
+// wouldFit suggests the dims with which an input, now of the given shape, would take an array.
 func wouldFit(v *graph.Value, shape []int, x *graph.Tensor) string {
 	if len(shape) != len(x.Shape) {
 		return ""
@@ -107,14 +106,14 @@ func wouldFit(v *graph.Value, shape []int, x *graph.Tensor) string {
 		}
 		name, is := nameOf(d)
 		if !is {
-			return "" // a number or a formula, which no size of one dim sets
+			return "" // a constant or a formula, which the size of one dim does not determine
 		}
 		dims = append(dims, fmt.Sprintf("%s=%d", name, x.Shape[i]))
 	}
 	return "; with " + configs.CommandLine.Say("dims", strings.Join(dims, ",")) + " it would fit"
 }
 
-// nameOf is the name of a dim that is nothing more.
+// nameOf returns the name of a dim that is a plain symbol, not a constant or a formula.
 func nameOf(d graph.Dim) (name string, is bool) {
 	names := d.Names()
 	if len(names) != 1 || !d.Equal(graph.Sym(names[0])) {
@@ -123,8 +122,8 @@ func nameOf(d graph.Dim) (name string, is bool) {
 	return names[0], true
 }
 
-// synthesize makes one batch of numbers that every model accepts: normal
-// floats, and integers 0 and 1, which are indices into any table of two rows.
+// synthesize makes one batch that every model accepts: normally distributed floats, and integers 0 and 1, which are
+// valid indices into any table of two rows.
 func (f *feeder) synthesize(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x6d656d6f7074))
 	f.batches = 1
@@ -133,8 +132,7 @@ func (f *feeder) synthesize(seed uint64) {
 	}
 }
 
-// inputs is run number i's batch; tensors are views of the data where its type is the
-// model's.
+// inputs returns the batch of run i; tensors are views of the data if the types agree.
 func (f *feeder) inputs(i int) map[string]*graph.Tensor {
 	out := map[string]*graph.Tensor{}
 	for _, name := range f.names {

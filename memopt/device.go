@@ -17,37 +17,37 @@ import (
 	"memopt/planner"
 )
 
-// Device runs one schedule, step after step.
+// Device runs a schedule repeatedly, one step per Run.
 type Device interface {
 	Name() string
 	Run(planner.Run) (planner.Trace, error)
 	Output(name string) (*graph.Tensor, error)
 	State(name string) (*graph.Tensor, error)
-	// WriteOutput and WriteState are those without a copy: to files they go from
-	// where they are.
+	// WriteOutput and WriteState write a tensor's bytes straight from the device's memory, without a copy of the
+	// tensor.
 	WriteOutput(w io.Writer, name string) error
 	WriteState(w io.Writer, name string) error
 	SetState(name string, x *graph.Tensor) error
 	Close() error
 }
 
-// deviceKind is a kind of device that this build can run on.
+// deviceKind is a kind of device that this build supports.
 type deviceKind struct {
 	name string
-	// open makes one ready; which is what stands behind the name and a colon.
+	// open prepares a device; which is the part of the setting after the colon.
 	open func(s *planner.Schedule, which string, fastPaths []string, lent map[string]*graph.Tensor) (Device, error)
-	// turn has one go on with another schedule of its program and the parameters and states that it holds.
+	// turn switches an open device to another schedule of the same program; it keeps its parameters and states.
 	turn func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error)
-	// lowered says that it runs kernels: plans for it have their work space.
+	// lowered says that the device runs compiled kernels: plans for it include their work space.
 	lowered bool
-	// staged opens one whose memory is there from the stage of the first step on that touches it.
+	// staged opens a device that allocates each part of its memory in the stage of the first step that touches it.
 	staged func(s *planner.Schedule, which string, fastPaths []string, w stageWatch) (Device, error)
 }
 
-// stageWatch is told of a device's memory.
+// stageWatch has the callbacks of a device that allocates in stages.
 type stageWatch struct {
-	loaded func()                                       // weights are there, and activations are not
-	count  func(owner string, requested, granted int64) // memory comes, or goes
+	loaded func()                                       // weights are loaded, activations not allocated yet
+	count  func(owner string, requested, granted int64) // an allocation or, with negative bytes, a release
 }
 
 var devices = []deviceKind{
@@ -72,9 +72,8 @@ func Devices() []string {
 	return names
 }
 
-// findDevice is the kind that a setting names, and which one of it. auto is a
-// graphics processor if there is one, and else the processor: no Vulkan driver
-// for processors is as fast as the device made for them.
+// findDevice returns the kind of device that a setting names, and which device of that kind. auto is a GPU if there
+// is one, else cpu, which is faster than any Vulkan driver for processors.
 func findDevice(name string) (kind deviceKind, which string, err error) {
 	kindName, which, _ := strings.Cut(name, ":")
 	if name == "" || name == "auto" {
@@ -91,13 +90,13 @@ func findDevice(name string) (kind deviceKind, which string, err error) {
 	return kind, "", codedError{fmt.Errorf("device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")), ExitCannot}
 }
 
-// Lowered reports whether plans for a device have the work space of kernels.
+// Lowered reports whether plans for a device include the work space of kernels.
 func Lowered(device string) bool {
 	kind, _, err := findDevice(device)
 	return err == nil && kind.lowered
 }
 
-// DeviceChoice says what auto takes on this machine, and why.
+// DeviceChoice returns the device that auto selects on this machine, and the reason.
 func DeviceChoice() (name, why string) {
 	if p := vulkan.Hardware(); p != nil {
 		return "vulkan", fmt.Sprintf("%s is a graphics processor (%s)", p.Name, p.Kind)
@@ -112,8 +111,8 @@ func openDevice(name string, fastPaths []string, s *planner.Schedule) (Device, e
 	return openLending(name, fastPaths, s, nil)
 }
 
-// openLending is openDevice with parameters that the device may read where they are, by name; it is free to load what the
-// schedule has for them, and to take none.
+// openLending is openDevice with parameters, by name, that the device may read from the host's memory instead of
+// loading its own copies. The device may ignore any of them.
 func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error) {
 	kind, which, err := findDevice(name)
 	if err != nil {
@@ -125,10 +124,11 @@ func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[
 	return kind.open(s, which, fastPaths, lent)
 }
 
-// stepBytes is what a schedule takes of the machine's memory: inputs lie in their space, and where they come from.
+// stepBytes is the machine's memory that a schedule takes. Inputs count twice: in the staging space and at their
+// source.
 func stepBytes(s *planner.Schedule) int64 { return s.Arena + s.State + 2*s.Staging }
 
-// stepFits refuses a schedule that this process has no memory for.
+// stepFits refuses a schedule for which this process cannot get the memory.
 func stepFits(s *planner.Schedule) error {
 	err := Fits(stepBytes(s), "the step", "")
 	if e := asMemoryError(err); e != nil {
@@ -140,14 +140,14 @@ func stepFits(s *planner.Schedule) error {
 	return err
 }
 
-// stepShort is what a schedule asks for, by owner.
+// stepShort is a schedule's memory by owner.
 func stepShort(s *planner.Schedule) arena.OutOfMemory {
 	of := []arena.Owned{{Owner: "arena", Bytes: s.Arena}, {Owner: "parameters and states", Bytes: s.State}, {Owner: "inputs", Bytes: 2 * s.Staging}}
 	slices.SortStableFunc(of, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return arena.OutOfMemory{Requested: stepBytes(s), For: "the step", Largest: of}
 }
 
-// openStaged is openDevice with memory that is there once it is needed.
+// openStaged is openDevice with memory that is allocated when it is first needed.
 func openStaged(name string, fastPaths []string, s *planner.Schedule, w stageWatch) (Device, error) {
 	kind, which, err := findDevice(name)
 	if err != nil {
@@ -159,10 +159,10 @@ func openStaged(name string, fastPaths []string, s *planner.Schedule, w stageWat
 	return kind.staged(s, which, fastPaths, w)
 }
 
-// fits refuses a schedule for which the machine has no memory.
+// fits refuses a schedule for which the machine has too little memory.
 func (k deviceKind) fits(s *planner.Schedule) error {
 	if k.lowered {
-		return nil // its driver is asked
+		return nil // its driver checks
 	}
 	return stepFits(s)
 }
@@ -188,7 +188,7 @@ func openVulkanWith(s *planner.Schedule, which string, o vulkan.Options) (Device
 	return fromVulkan(vulkan.Open(s, p, o))
 }
 
-// fromVulkan gives errors of memory their numbers.
+// fromVulkan turns a Vulkan device's memory errors into MemoryErrors with numbers.
 func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 	var short *vulkan.MemoryError
 	switch {
@@ -209,13 +209,13 @@ func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 	return d, nil
 }
 
-// DeviceMemory is what a device holds beside what a plan counts of it.
+// DeviceMemory is the memory that a device's driver granted, compared with what the plan counts.
 type (
 	DeviceMemory = vulkan.Memory
 	DeviceOwned  = vulkan.Owned
 )
 
-// deviceMemory is what a device's driver gave; nil if none was asked.
+// deviceMemory is the memory that a device's driver granted; nil for devices without a driver.
 func deviceMemory(d Device) *DeviceMemory {
 	if v, ok := d.(interface{ Memory() DeviceMemory }); ok {
 		m := v.Memory()
@@ -224,7 +224,7 @@ func deviceMemory(d Device) *DeviceMemory {
 	return nil
 }
 
-// deviceWarnings is what a device has to say before the first step.
+// deviceWarnings are a device's warnings before the first step.
 func deviceWarnings(d Device) []string {
 	if w, ok := d.(interface{ Warnings() []string }); ok {
 		return w.Warnings()

@@ -9,7 +9,7 @@ import (
 
 // DeviceInfo is a Vulkan device as memopt devices shows it.
 type DeviceInfo struct {
-	Device   string       `json:"device"` // what --device takes
+	Device   string       `json:"device"` // the name that --device takes
 	Kind     string       `json:"kind"`
 	Name     string       `json:"name"`
 	Driver   string       `json:"driver"`
@@ -22,29 +22,29 @@ type DeviceInfo struct {
 	Unfit    string       `json:"unfit,omitempty"`
 }
 
-// DevicePath is what becomes of a fast path on a device.
+// DevicePath says whether a device takes a fast path.
 type DevicePath struct {
 	Name  string `json:"name"`
 	Does  string `json:"does"`
 	Taken bool   `json:"taken"`
-	Why   string `json:"why,omitempty"` // it is not
+	Why   string `json:"why,omitempty"` // reason for not taking it
 }
 
-// DeviceHeap is one of a device's memories, in bytes.
+// DeviceHeap is one of a device's memory heaps; sizes are in bytes.
 type DeviceHeap struct {
 	Size   int64 `json:"size"`
 	Local  bool  `json:"local"`
-	Budget int64 `json:"budget"` // what the driver leaves to this process; 0 if it does not say
+	Budget int64 `json:"budget"` // bytes that the driver grants this process; 0 if it does not report a budget
 	Usage  int64 `json:"usage"`
 }
 
-// MemoryType is a way to use a heap.
+// MemoryType is a memory type of a heap.
 type MemoryType struct {
 	Heap  int      `json:"heap"`
 	Flags []string `json:"flags"`
 }
 
-// DeviceLimits are those that plans and kernels meet.
+// DeviceLimits are the limits that matter to plans and kernels.
 type DeviceLimits struct {
 	Subgroup       int    `json:"subgroup"`
 	Range          int64  `json:"buffer_range"`
@@ -57,8 +57,8 @@ type DeviceLimits struct {
 	Shared         int    `json:"shared_memory"`
 }
 
-// ListDevices describes the Vulkan devices and what becomes of their fast paths as
-// the settings have them; missing says why there are none.
+// ListDevices describes the Vulkan devices, and which fast paths each takes under the settings; missing says why
+// there are none.
 func ListDevices(fastPaths []string) (all []DeviceInfo, missing string) {
 	found, err := vulkan.Devices()
 	if err != nil {

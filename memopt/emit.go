@@ -13,7 +13,7 @@ import (
 	"memopt/planner/cluster"
 )
 
-// SaveGraphs writes a plan's training graph as it was and as it is under the plan.
+// SaveGraphs writes a plan's training graph twice: as it was before the plan, and rewritten by the plan.
 func (m *Model) SaveGraphs(p *planner.Plan, before, after string, opts ...onnx.Option) (warnings []string, err error) {
 	return stop.When(m.ctx, func() ([]string, error) { return m.saveGraphs(p, before, after, opts) })
 }
@@ -40,10 +40,9 @@ func (m *Model) saveGraphs(p *planner.Plan, before, after string, opts []onnx.Op
 	return m.emit(p, after, opts)
 }
 
-// Emit writes the training graph under the plan as ONNX. A trainer's file is
-// written back as it was read, with copies of the nodes that run again, unless values
-// are kept in less; any other as the plan's own graph. Warnings are of operators for which other tools may
-// refuse the file.
+// Emit writes the training graph under the plan as ONNX. A trainer's file is written back as it was read, plus
+// copies of recomputed nodes, unless the plan stores values in fewer bytes; otherwise the plan's own graph is
+// written. Warnings name operators for which other tools may refuse the file.
 func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
 	return stop.When(m.ctx, func() ([]string, error) { return m.emit(p, path, nil) })
 }
@@ -80,19 +79,19 @@ func (m *Model) emit(p *planner.Plan, path string, opts []onnx.Option) (warnings
 	return warnings, nil
 }
 
-// byORT reports whether a plan of a trainer's file is no more than what settings
-// turned on.
+// byORT reports whether a plan of a trainer's file recomputes only what the settings request, and nothing of its
+// own.
 func (m *Model) byORT(p *planner.Plan) bool {
 	return p.Analysis != nil && p.Strategy == "keep-all" && len(p.Request.Again) == 0
 }
 
-// edited is a plan as an edit of the trainer's file, if it is one. What settings
-// alone turned on is copied as ONNX Runtime does it, in its order, in which copies
-// come right before their first reader.
+// edited returns a plan as an edit of the trainer's file, if it can be one. If only the settings request
+// recomputation, nodes are copied as ONNX Runtime copies them, and in its order, which places copies right before
+// their first reader.
 func (m *Model) edited(p *planner.Plan) (after *graph.Outline, order []int, ok bool, err error) {
 	o := p.Request.Outline
 	switch {
-	case o == nil, p.Graph != p.Form.Whole: // nodes read extracts, which the file does not have
+	case o == nil, p.Graph != p.Form.Whole: // the graph contains extracts, which the file has no nodes for
 		return nil, nil, false, nil
 	case !m.byORT(p):
 		return p.RewriteOutline(o)

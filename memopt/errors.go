@@ -8,12 +8,12 @@ import (
 
 // Exit codes of the program; the service maps them to gRPC codes.
 const (
-	ExitCannot  = 1   // the request cannot be met, and the message says what could
+	ExitCannot  = 1   // the request cannot be met; the message says what would be possible
 	ExitInput   = 2   // bad usage or input
-	ExitStopped = 130 // interrupted, as shells count it
+	ExitStopped = 130 // interrupted; the code that shells use
 )
 
-// codedError gives an error the exit code of its kind.
+// codedError gives an error an exit code.
 type codedError struct {
 	error
 	code int
@@ -25,7 +25,7 @@ func (e codedError) Unwrap() error { return e.error }
 // input marks an error as the user's: a file or a setting is wrong.
 func input(err error) error { return codedError{err, ExitInput} }
 
-// classify tells requests that cannot be met from bad input.
+// classify gives an error its exit code: ExitCannot for a budget that cannot be met, ExitInput otherwise.
 func classify(err error) error {
 	var budget *planner.BudgetError
 	if errors.As(err, &budget) {

@@ -10,16 +10,16 @@ import (
 	"memopt/planner"
 )
 
-// Export is a plan in the words of another tool.
+// Export is a plan in the format of another tool.
 type Export struct {
 	Format string `json:"format"`
 	To     string `json:"to"`
-	// Env and Config are for ONNX Runtime: its environment variables, and the
-	// file that one of them names.
+	// Env and Config are for ONNX Runtime: its environment variables, and the contents of the file that one of them
+	// names.
 	Env    map[string]string `json:"env,omitempty"`
 	Config []string          `json:"config,omitempty"`
-	// Save and Recompute are names of values and nodes; Ops and Modules what
-	// that comes to by operator and by module. For PyTorch and JAX.
+	// Save and Recompute are names of values and nodes; Ops and Modules summarize them by operator and by module.
+	// They are for PyTorch and JAX.
 	Save      []string       `json:"save,omitempty"`
 	Recompute []string       `json:"recompute,omitempty"`
 	Ops       []OpPolicy     `json:"ops,omitempty"`
@@ -27,7 +27,7 @@ type Export struct {
 	Warnings  []string       `json:"warnings"`
 }
 
-// OpPolicy is what a policy of selective checkpointing says of an operator.
+// OpPolicy is the policy of selective checkpointing for an operator.
 type OpPolicy struct {
 	Op     string `json:"op"`
 	Policy string `json:"policy"` // MUST_SAVE, PREFER_RECOMPUTE or MUST_RECOMPUTE
@@ -35,8 +35,7 @@ type OpPolicy struct {
 	Of     int    `json:"of"`
 }
 
-// ModulePolicy says how much of a module runs again; Wrap that a checkpoint may
-// stand around all of it.
+// ModulePolicy says how much of a module is recomputed; Wrap, that a checkpoint can enclose the whole module.
 type ModulePolicy struct {
 	Module string `json:"module"`
 	Wrap   bool   `json:"wrap"`
@@ -44,7 +43,7 @@ type ModulePolicy struct {
 	Of     int    `json:"of"`
 }
 
-// exports is the tools that there are words for.
+// exports lists the tools that plans are exported to.
 var exports = []struct {
 	name string
 	of   func(*planner.File, *Export)
@@ -62,7 +61,7 @@ func Exports() (names []string) {
 	return names
 }
 
-// ExportPlan puts a plan into a tool's words.
+// ExportPlan converts a plan for a tool.
 func ExportPlan(f *planner.File, to string) (Export, error) {
 	out := Export{Format: "memopt.export/1", To: to, Warnings: []string{}}
 	for _, e := range exports {
@@ -78,8 +77,7 @@ func ExportPlan(f *planner.File, to string) (Export, error) {
 	return out, input(fmt.Errorf("plans are not exported to %q; %s", to, hint))
 }
 
-// exportORT turns on what ONNX Runtime can be told to: the first so many places
-// of each cluster.
+// exportORT writes ONNX Runtime's configuration. That can only request the first n occurrences of each cluster.
 func exportORT(f *planner.File, out *Export) {
 	out.Config = []string{}
 	again := map[string]bool{}
@@ -128,19 +126,18 @@ func exportORT(f *planner.File, out *Export) {
 	out.Env = map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "0", "ORTMODULE_MEMORY_OPT_CONFIG": ortConfigName}
 }
 
-// ortConfigName is what the environment calls the configuration until it has a
-// file of its own.
+// ortConfigName stands for the configuration file's path until it is written.
 const ortConfigName = "mem_opt.json"
 
-// exportPyTorch lists names for a policy by node, and what they come to for
-// policies by operator and for checkpoints around modules.
+// exportPyTorch lists names for a policy by node, and summaries for policies by operator and for checkpoints around
+// modules.
 func exportPyTorch(f *planner.File, out *Export) {
 	out.Save, out.Recompute = f.Saved, f.RunAgain()
 	again := map[string]bool{}
 	for _, name := range out.Recompute {
 		again[name] = true
 	}
-	launched := map[int]bool{} // views are no launches, and nothing is to be said of them
+	launched := map[int]bool{} // views are not launched, and need no policy
 	for _, s := range f.Steps {
 		launched[int(s.Node)] = true
 	}
@@ -202,7 +199,7 @@ func exportPyTorch(f *planner.File, out *Export) {
 	slices.SortFunc(out.Modules, func(a, b ModulePolicy) int { return strings.Compare(a.Module, b.Module) })
 }
 
-// exportJAX lists what save_only_these_names is to be given.
+// exportJAX lists the arguments of save_only_these_names.
 func exportJAX(f *planner.File, out *Export) {
 	out.Save = f.Saved
 	if len(out.Save) == 0 {

@@ -8,12 +8,10 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Close gives up the model's weights: neither it nor a plan of it can be run or
-// written as ONNX any more.
+// Close releases the model's weights: neither the model nor its plans can be run or written as ONNX afterwards.
 func (m *Model) Close() { m.source.Close() }
 
-// files are what the model was read from: its file, and those that its weights lie
-// in beside it.
+// files are the model's file and the files of its external weights.
 func (m *Model) files() []string {
 	if m.source == nil {
 		return []string{m.Path}
@@ -21,9 +19,9 @@ func (m *Model) files() []string {
 	return m.source.Files()
 }
 
-// unchanged makes it a call's error that one of the model's files is another than it
-// was when it was opened, whatever else came of the call: what it read is partly old
-// and partly new. Of a model that is held it is enough that nobody writes to what is mapped.
+// unchanged sets the call's error if one of the model's files has changed since it was opened, whatever the call's
+// outcome: what it read is a mix of old and new. For a held model, it is enough that the mapped bytes were not
+// written to.
 func (m *Model) unchanged(err *error) {
 	look := m.source.Unchanged
 	if m.held {
@@ -38,15 +36,15 @@ func (m *Model) unchanged(err *error) {
 	}
 }
 
-// Guarded does something that reads the model's numbers, as the text of its graph does.
-// That one of its files has changed is the error.
+// Guarded calls a function that reads the model's weights, such as one that prints its graph. If one of its files
+// has changed, that is the error.
 func (m *Model) Guarded(do func() error) (err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	return do()
 }
 
-// Reads is whether a file is one of those, which to write would destroy the model.
+// Reads reports whether a file is one of the model's files, so that writing to it would destroy the model.
 func (m *Model) Reads(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && slices.ContainsFunc(m.files(), func(file string) bool {

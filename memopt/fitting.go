@@ -13,8 +13,8 @@ import (
 	"memopt/planner/forms"
 )
 
-// advised adds to a budget that cannot be met under dims which settings would meet it, and the
-// text of everything that would.
+// advised adds to a BudgetError the changes of settings that would meet the budget under dims, and their text. It
+// also classifies the error.
 func (m *Model) advised(err error, dims map[string]int64) error {
 	var wrong *planner.BudgetError
 	if !errors.As(err, &wrong) {
@@ -23,7 +23,7 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	f := m.fitting(dims)
 	f.price(wrong.Changes)
 	if f.found = wrong.Changes; wrong.Want > 0 {
-		if b := f.config.Budget.Bytes; b == 0 || m.Config.Accumulate > 1 || wrong.Fixed+m.trains().Bytes < b { // sums are as large as what is trained
+		if b := f.config.Budget.Bytes; b == 0 || m.Config.Accumulate > 1 || wrong.Fixed+m.trains().Bytes < b { // accumulated gradients take as much as the trained parameters
 			f.accumulates()
 		}
 		f.settings()
@@ -42,8 +42,8 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	return classify(err)
 }
 
-// spell gives changes their text, as whoever asked spells settings, and is all of them
-// as the end of a sentence; "" for none.
+// spell gives changes their text, with settings spelled as the user wrote them, and returns all of them as the end
+// of a sentence; "" if there are none.
 func spell(asked configs.Config, changes []planner.Change) string {
 	var all []string
 	for i := range changes {
@@ -65,31 +65,31 @@ func spell(asked configs.Config, changes []planner.Change) string {
 	return "; would fit: " + strings.Join(all, ", or ")
 }
 
-// fitting looks for settings under which a step fits that does not. Each is planned before it is told.
+// fitting looks for changes of settings with which a step fits. Each is planned before it is suggested.
 type fitting struct {
 	m      *Model
-	config configs.Config // as they were asked for, with budgets in bytes
-	// holds says that a plan is low enough, where that is more than to be within the config's budget.
+	config configs.Config // as requested, with budgets in bytes
+	// holds, if not nil, reports whether a plan is small enough; nil if meeting the config's budget is enough.
 	holds func(*Model, *planner.Plan) bool
 	left  int // nodes that may still be planned
 	found []planner.Change
-	short []string // settings that were not looked at
+	short []string // settings that were not tried, for lack of time
 }
 
-// mostFitting is how many nodes are planned in all to find what would fit: a second's work or so.
+// mostFitting bounds the nodes that are planned in one search for what would fit: about a second of work.
 const mostFitting = 10_000
 
-// fitting begins with the settings of a model. A share is one of the model as it is.
+// fitting starts a search from the model's settings. Budgets in percent refer to the model as it is.
 func (m *Model) fitting(dims map[string]int64) *fitting {
 	c, ask := m.Config, m.ask()
-	if ask, err := m.steps.InBytes(ask); err == nil { // or else no form can be planned
+	if ask, err := m.steps.InBytes(ask); err == nil { // if it fails, no form can be planned
 		c.Budget, c.ActivationBudget = configs.Budget{Bytes: ask.Budget.Bytes}, configs.Budget{Bytes: ask.ActivationBudget.Bytes}
 	}
 	c.Dims = dims
 	return &fitting{m: m, config: c, left: mostFitting}
 }
 
-// with is the settings under some others.
+// with returns the settings with some of them replaced.
 func (f *fitting) with(set []planner.Setting) (c configs.Config, ok bool) {
 	c = f.config
 	for _, s := range set {
@@ -114,7 +114,7 @@ func (f *fitting) with(set []planner.Setting) (c configs.Config, ok bool) {
 	return c, true
 }
 
-// plan plans under other settings; nil is that it does not fit, or was not looked at.
+// plan plans under changed settings; nil means that it does not fit, or was not tried.
 func (f *fitting) plan(set ...planner.Setting) (*Model, *planner.Plan) {
 	c, ok := f.with(set)
 	if !ok {
@@ -122,7 +122,7 @@ func (f *fitting) plan(set ...planner.Setting) (*Model, *planner.Plan) {
 	}
 	work := len(f.m.Graph.Nodes)
 	if c.Lossy != "off" {
-		work *= forms.Shares // as many shares of the values are tried
+		work *= forms.Shares // the planner tries that many fractions of the values
 	}
 	if f.left < work {
 		f.short = append(f.short, set[len(set)-1].Name)
@@ -142,7 +142,7 @@ func (f *fitting) plan(set ...planner.Setting) (*Model, *planner.Plan) {
 	return other, p
 }
 
-// unlooked names what there was no time for.
+// unlooked names the settings that there was no time to try.
 func (f *fitting) unlooked() []string {
 	if f.short == nil {
 		return nil
@@ -156,7 +156,7 @@ func (f *fitting) unlooked() []string {
 	return []string{fmt.Sprintf("not computed, as planning %d nodes takes long: %s", len(f.m.Graph.Nodes), strings.Join(names, ", "))}
 }
 
-// price adds to changes of a budget what their plans cost.
+// price adds to changes of a budget the cost of their plans.
 func (f *fitting) price(changes []planner.Change) {
 	for i := range changes {
 		c := &changes[i]
@@ -169,7 +169,7 @@ func (f *fitting) price(changes []planner.Change) {
 	}
 }
 
-// costNote is what a plan computes beside the plain step.
+// costNote is a plan's extra compute as text.
 func costNote(p *planner.Plan) string {
 	if p.Result.Overhead < 5e-4 {
 		return "no extra compute"
@@ -177,14 +177,14 @@ func costNote(p *planner.Plan) string {
 	return fmt.Sprintf("+%.1f %% compute", 100*p.Result.Overhead)
 }
 
-// ruled is a setting that rules out what would make a step fit: its value that does not.
+// ruled is a setting that may keep a step from fitting: the value to try instead.
 type ruled struct {
 	setting, value string
-	note           string // what comes with it
+	note           string // side effect
 	is             func(f *fitting) bool
 }
 
-// exact are the settings that rule out plans of the same bits.
+// exact are settings whose change leaves results the same, bit for bit.
 var exact = []ruled{
 	{"strategy", "auto", "", func(f *fitting) bool { return f.config.Strategy != "auto" && f.config.Strategy != "" }},
 	{"shrink", "auto", "", func(f *fitting) bool { return f.config.Shrink == "off" && f.shrinks() }},
@@ -192,14 +192,14 @@ var exact = []ruled{
 	{"flash_attention", "auto", "", func(f *fitting) bool { return f.config.Flash == "off" && f.attends("rows") }},
 }
 
-// rounding are those that change numbers, which is never done unasked.
+// rounding are settings whose change alters numbers, which is never done unless requested.
 var rounding = []ruled{
 	{"flash_attention", "on", "; it rounds otherwise in the last digits", func(f *fitting) bool { return f.config.Flash != "on" && f.attends("on") }},
 	{"lossy", "bf16", "; gradients are not exact", func(f *fitting) bool { return f.config.Lossy == "off" }},
 	{"lossy", "fp8", "; gradients are less exact", func(f *fitting) bool { return f.config.Lossy != "fp8" }},
 }
 
-// settings looks at what settings rule out.
+// settings tries the changes of settings that could make the step fit.
 func (f *fitting) settings() {
 	f.overhead()
 	if f.config.Compat != "" || f.m.steps.Brought() || f.m.Profiled != "" {
@@ -237,15 +237,15 @@ func (f *fitting) settings() {
 	}
 }
 
-// add is a change to settings under which there is a plan.
+// add adds a change of settings under which there is a plan.
 func (f *fitting) add(p *planner.Plan, note string, set ...planner.Setting) {
 	c := planner.Instead(set[0], f.m.request(), p, note)
 	c.Set = set
 	f.found = append(f.found, c)
 }
 
-// overhead looks for the limit of extra compute under which a budget can be met, if it is
-// the limit that is in the way.
+// overhead looks for the limit of extra compute with which a budget can be met, if the current limit is what
+// prevents it.
 func (f *fitting) overhead() {
 	if f.config.MaxOverhead == 0 || f.config.Budget == (configs.Budget{}) && f.config.ActivationBudget == (configs.Budget{}) {
 		return
@@ -255,13 +255,14 @@ func (f *fitting) overhead() {
 	}
 }
 
-// shrinks reports whether the step has values that can be kept in less.
+// shrinks reports whether the step has values that can be stored in fewer bytes.
 func (f *fitting) shrinks() bool {
 	own, err := f.m.steps.Own(f.m.ask())
 	return err == nil && own.Candidates() > 0
 }
 
-// attends reports whether the step has attention that is computed in pieces in a way.
+// attends reports whether, with flash_attention set to way, the step has attention that is computed in rows or
+// tiles.
 func (f *fitting) attends(way string) bool {
 	c := f.config
 	c.Flash = way

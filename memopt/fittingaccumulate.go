@@ -10,8 +10,8 @@ import (
 	"memopt/planner"
 )
 
-// accumulates looks for the fewest runs for each update among which the rows of a batch can be shared out equally, so that
-// the step fits. beside are settings that come with that.
+// accumulates looks for the smallest number of micro-batches that divides the batch into equal parts and makes the
+// step fit. beside are settings that go with the change.
 func (f *fitting) accumulates(beside ...planner.Setting) {
 	dim := f.m.batchDim()
 	rows, now := f.config.Dims[dim], max(f.config.Accumulate, 1)
@@ -19,7 +19,7 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 		return
 	}
 	left := f.left
-	defer func() { f.left = left }() // what else is looked for has as much time as before
+	defer func() { f.left = left }() // the rest of the search gets as much time as before
 	f.left = mostFitting
 	var parts []int64
 	for k := int64(2); k <= rows && k*int64(now) <= math.MaxInt32; k++ {
@@ -32,7 +32,7 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 		percent float64
 		bytes   int64
 	}{{"budget", f.m.Config.Budget.Percent, f.config.Budget.Bytes}, {"activation_budget", f.m.Config.ActivationBudget.Percent, f.config.ActivationBudget.Bytes}} {
-		if budget.percent > 0 && budget.bytes > 0 { // a share of a smaller step would be less
+		if budget.percent > 0 && budget.bytes > 0 { // the same percentage of a smaller step would be less
 			set := budgetSetting(budget.bytes)
 			set.Name = budget.setting
 			beside = append(beside, set)
@@ -48,9 +48,9 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 		}
 		return plans[k] != nil
 	}
-	if size := f.sizeFound(dim); size > 0 { // sums of gradients take a little more than what that is for
+	if size := f.sizeFound(dim); size > 0 { // accumulated gradients take a little more than the step that this size is for
 		parts = slices.DeleteFunc(parts, func(k int64) bool { return rows/k > size })
-		if len(parts) > 2 && !fits(parts[0]) && !fits(parts[len(parts)-1]) { // nor do those between them
+		if len(parts) > 2 && !fits(parts[0]) && !fits(parts[len(parts)-1]) { // then none in between fits
 			return
 		}
 		parts = parts[max(0, slices.IndexFunc(parts, fits)):]
@@ -74,7 +74,7 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 	f.found = append(f.found, planner.Change{Set: changes(k), Share: float64(k), Note: note})
 }
 
-// sizeFound is the size of a dim under which the step fits, if one was found.
+// sizeFound is the size of a dim with which the step fits, if one was found already.
 func (f *fitting) sizeFound(dim string) int64 {
 	for _, c := range f.found {
 		if len(c.Set) > 0 && c.Set[0].Name == "dims" {
@@ -87,7 +87,8 @@ func (f *fitting) sizeFound(dim string) int64 {
 	return 0
 }
 
-// batchDim is the dim that counts the rows of all inputs, of which steps may take fewer; "" if there is none.
+// batchDim is the first dim of all inputs, if it is one name and no other dim uses it, so that steps may take fewer
+// rows; "" if there is none.
 func (m *Model) batchDim() (dim string) {
 	for _, v := range m.Graph.Inputs {
 		if v.Name == autograd.LearningRate || v.Name == autograd.MicroBatch {
@@ -110,7 +111,7 @@ func (m *Model) batchDim() (dim string) {
 	return dim
 }
 
-// normalizesBatches reports whether a node computes with statistics of the rows of its batch.
+// normalizesBatches reports whether a node uses statistics of its batch.
 func (m *Model) normalizesBatches() bool {
 	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
 		return n.Phase == graph.Forward && len(n.Op.Running) > 0 && (n.Op.UsesRunning == nil || !n.Op.UsesRunning(n))

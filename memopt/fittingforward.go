@@ -17,25 +17,25 @@ import (
 	"memopt/planner"
 )
 
-// forwardFitting looks for what would have a forward program run that there was too little memory for. Each is run dry
-// before it is told.
+// forwardFitting looks for changes that would let a forward program run for which there was too little memory. Each
+// is tried in a dry run before it is suggested.
 type forwardFitting struct {
 	ctx     context.Context
 	s       *session.Session
-	path    string // of the model; "" where it is no file
+	path    string // of the model; "" if it is not a file
 	config  configs.Config
 	in      map[string]*graph.Tensor
 	fetches []session.Fetch
-	rows    bool  // inputs are arrays, of which fewer rows can be taken, and nothing else less
-	limit   int64 // that holds; 0 is none
+	rows    bool  // inputs are arrays of which only the number of rows can be reduced
+	limit   int64 // memory limit; 0 is none
 	found   []planner.Change
 	notes   []string
 }
 
-// forwardTime is how long it is looked for what would fit.
+// forwardTime bounds the time of the search for what would fit.
 const forwardTime = 2 * time.Second
 
-// wouldFit adds to an error of memory what would fit. Any other error stays as it is.
+// wouldFit adds to a memory error the changes that would fit. Any other error is returned unchanged.
 func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
 	e := asMemoryError(err)
 	if e == nil {
@@ -60,12 +60,12 @@ func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
 	return e
 }
 
-// run runs the program dry under the limit that holds.
+// run does a dry run of the program under the memory limit.
 func (f *forwardFitting) run(in map[string]*graph.Tensor, change func(*session.Options)) (int64, error) {
 	return f.s.DryRun(f.ctx, in, f.fetches, f.changing(change))
 }
 
-// anew is run for results of other sizes: they are the session's then.
+// anew is run for inputs of other sizes: the session allocates the results.
 func (f *forwardFitting) anew(s *session.Session, in map[string]*graph.Tensor) (int64, error) {
 	var fetches []session.Fetch
 	for _, g := range f.fetches {
@@ -74,7 +74,7 @@ func (f *forwardFitting) anew(s *session.Session, in map[string]*graph.Tensor) (
 	return s.DryRun(f.ctx, in, fetches, f.changing(func(*session.Options) {}))
 }
 
-// changing is other options of a session, under the limit that holds.
+// changing returns a change to a session's options that also applies the memory limit.
 func (f *forwardFitting) changing(change func(*session.Options)) func(*session.Options) {
 	return func(o *session.Options) {
 		o.MemoryLimit = f.limit
@@ -82,7 +82,7 @@ func (f *forwardFitting) changing(change func(*session.Options)) func(*session.O
 	}
 }
 
-// raise looks for the limit that would do, where the setting is what refused.
+// raise looks for a sufficient memory limit, if the setting is what refused.
 func (f *forwardFitting) raise(e *MemoryError) {
 	if e.Short.Limit == 0 || e.Short.Cause != nil {
 		return
@@ -99,7 +99,7 @@ func (f *forwardFitting) raise(e *MemoryError) {
 	}
 }
 
-// skipped notes what could not be looked at.
+// skipped notes a change that could not be tried.
 func (f *forwardFitting) skipped(what string, err error) {
 	why := err.Error()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -108,7 +108,7 @@ func (f *forwardFitting) skipped(what string, err error) {
 	f.notes = append(f.notes, fmt.Sprintf("not computed: %s, as %s", f.config.Name(what), why))
 }
 
-// settings looks at those that make the arena hold more than a plan does.
+// settings tries the settings with which the arena takes no more than planned.
 func (f *forwardFitting) settings() {
 	if Lowered(f.s.Device()) {
 		return
@@ -145,7 +145,7 @@ func (f *forwardFitting) settings() {
 	}
 }
 
-// dims looks for smaller sizes of each dim that inputs have.
+// dims looks for smaller sizes of each of the inputs' dims.
 func (f *forwardFitting) dims() {
 	sizes, inside := map[string]int64{}, map[string]bool{}
 	var order []string
@@ -165,7 +165,7 @@ func (f *forwardFitting) dims() {
 			inside[d] = inside[d] || i > 0
 		}
 	}
-	copied := map[string][]byte{} // stands for inputs that are copied because they do not lie aligned
+	copied := map[string][]byte{} // misaligned stand-ins for inputs that are copied because they are misaligned
 	defer func() {
 		for _, b := range copied {
 			arena.Unmap(b)
@@ -210,16 +210,16 @@ func (f *forwardFitting) dims() {
 				f.skipped("dims", err)
 				return
 			}
-			continue // not even one
+			continue // not even 1 fits
 		}
-		low, high := int64(1), now-1 // low fits
+		low, high := int64(1), now-1 // invariant: low fits
 		for low < high {
 			mid := low + (high-low+1)/2
 			switch err := fits(mid); {
 			case err == nil:
 				low = mid
 			case errors.Is(err, context.DeadlineExceeded):
-				high = low // smaller than need be
+				high = low // settle for low, which may be smaller than necessary
 			default:
 				high = mid - 1
 			}
@@ -228,10 +228,10 @@ func (f *forwardFitting) dims() {
 	}
 }
 
-// mostQuantized is the largest file that is quantized to see what that comes to.
+// mostQuantized is the largest file that is quantized on trial.
 const mostQuantized = 256 << 20
 
-// quantized looks at the model with weights of 8 bits: it is written to a file that goes, and run dry.
+// quantized tries the model with 8-bit weights: it is written to a temporary file, and run dry.
 func (f *forwardFitting) quantized() {
 	if f.path == "" {
 		return
@@ -252,14 +252,14 @@ func (f *forwardFitting) quantized() {
 	switch {
 	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
 		f.notes = append(f.notes, "not computed, as it takes long: the model with weights of 8 bits")
-	case err == nil && q.After < q.Before: // else it has no such form, or that does not fit either
+	case err == nil && q.After < q.Before: // else it cannot be quantized, or does not fit either
 		f.found = append(f.found, quantizedChange(f.config, f.path, q, most))
 	}
 }
 
 var errTooLarge = errors.New("the model is large")
 
-// sizeAbove is a size that settings take, of so many bytes or a little more.
+// sizeAbove formats n, or the next round size above it, as a setting.
 func sizeAbove(n int64) string {
 	for _, u := range []struct {
 		bytes int64
@@ -272,7 +272,8 @@ func sizeAbove(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// inputsFor are the inputs of a program as far as data or sizes of dims tell them, until they are closed; nil if neither does.
+// inputsFor returns a program's inputs, as far as data or dims determine their sizes; nil if neither does. They are
+// valid until end is called.
 func inputsFor(s *session.Session, c configs.Config, data string) (in map[string]*graph.Tensor, end func()) {
 	if data != "" {
 		set, err := readData(data)

@@ -14,8 +14,8 @@ import (
 	"memopt/planner"
 )
 
-// wouldFit adds to an error of memory what of the load would fit. Any other error stays as it is. What a load takes is
-// known to the byte once it is planned: sizes are worked out anew for whatever changes them.
+// wouldFit adds to a memory error the changes with which the load would fit. Any other error is returned unchanged.
+// A planned load's memory is known to the byte: sizes are computed anew for each change.
 func (t *load) wouldFit(err error) error {
 	e := asMemoryError(err)
 	if e == nil {
@@ -28,7 +28,7 @@ func (t *load) wouldFit(err error) error {
 	}
 	f := &loadFitting{t: t, room: e.Room, left: mostFitting}
 	switch {
-	case t.sizes.W == 0: // it was not planned yet
+	case t.sizes.W == 0: // not planned yet
 	case e.Room < 0:
 		f.notes = append(f.notes, "not computed, as the device does not say how much memory it has: what would fit")
 	default:
@@ -45,7 +45,7 @@ func (t *load) wouldFit(err error) error {
 	return e
 }
 
-// loadFitting looks for loads that take no more than there is.
+// loadFitting looks for loads that fit in the available memory.
 type loadFitting struct {
 	t     *load
 	room  int64
@@ -58,7 +58,7 @@ func (f *loadFitting) add(note string, set ...planner.Setting) {
 	f.found = append(f.found, planner.Change{Set: set, Note: note})
 }
 
-// modes looks at other ways to load the same.
+// modes tries the other load modes, and smaller chunks.
 func (f *loadFitting) modes() {
 	t := f.t
 	for _, name := range loader.Modes() {
@@ -69,7 +69,7 @@ func (f *loadFitting) modes() {
 		if high := mode.High(t.sizes); mode != t.mode && high <= f.room {
 			f.add(configs.FormatBytes(high)+" in all", planner.Setting{Name: "load_mode", Value: name})
 			if mode == loader.Streamed {
-				return // no other takes less but in place
+				return // only in-place loading takes less
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func (f *loadFitting) modes() {
 	}
 }
 
-// dims looks for the largest smaller size of each dim.
+// dims looks for the largest size of each dim with which the load fits.
 func (f *loadFitting) dims() {
 	t := f.t
 	for _, name := range t.graph.Names() {
@@ -104,7 +104,7 @@ func (f *loadFitting) dims() {
 			}
 			continue
 		}
-		low, high := int64(1), now-1 // low fits
+		low, high := int64(1), now-1 // invariant: low fits
 		for low < high {
 			if mid := low + (high-low+1)/2; fits(mid) {
 				low = mid
@@ -116,7 +116,7 @@ func (f *loadFitting) dims() {
 	}
 }
 
-// quantized looks at the model with weights of 8 bits: it is written to a file that goes, and planned.
+// quantized tries the model with 8-bit weights: it is written to a temporary file, and planned.
 func (f *loadFitting) quantized() {
 	t := f.t
 	q, high, err := quantizedTo(t.ctx, t.path, func(to string) (int64, error) {
@@ -137,7 +137,7 @@ func (f *loadFitting) quantized() {
 	}
 }
 
-// quantizedTo quantizes a model to a file that is looked at and goes, unless that takes long.
+// quantizedTo quantizes a model to a temporary file for look, unless the model is large.
 func quantizedTo(ctx context.Context, path string, look func(to string) (int64, error)) (q Quantized, most int64, err error) {
 	ctx, end := context.WithTimeout(ctx, forwardTime)
 	defer end()
@@ -163,7 +163,7 @@ func quantizedTo(ctx context.Context, path string, look func(to string) (int64, 
 	return q, most, err
 }
 
-// quantizedChange is the request that makes a model with weights of 8 bits, and what that takes.
+// quantizedChange suggests quantizing the model's weights to 8 bits, with the memory needed then.
 func quantizedChange(c configs.Config, path string, q Quantized, most int64) planner.Change {
 	return planner.Change{Text: fmt.Sprintf("%s (weights %s → %s, %s in all)", c.Quantize(path), configs.FormatBytes(q.Before), configs.FormatBytes(q.After), configs.FormatBytes(most))}
 }

@@ -10,12 +10,13 @@ import (
 	"memopt/planner"
 )
 
-// wouldFit adds to an error of a device that has too little memory for a plan what of the step would fit in what there
-// is: the plan under a budget, smaller dims, ONNX Runtime's levels, and rounding if nothing else does. Any other error stays as it is.
+// wouldFit adds to the error of a device with too little memory for a plan what would fit in the available memory:
+// the plan under a budget, smaller dims, ONNX Runtime's levels, and lossy storage if nothing else does. Any other
+// error is returned unchanged.
 func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error {
 	e := asMemoryError(err)
 	switch {
-	case e == nil && errors.Is(err, syscall.ENOMEM): // it was had when we asked
+	case e == nil && errors.Is(err, syscall.ENOMEM): // the memory was available when stepFits checked
 		e = &MemoryError{Err: err, Short: stepShort(s), Room: -1}
 		if most := machineMemory(); most > 0 && most < e.Short.Requested {
 			e.Room = most
@@ -43,10 +44,10 @@ func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error 
 	return e
 }
 
-// least looks for the lowest plan there is, where nobody says how much there may be.
+// least looks for the lowest plan there is, for devices that do not report how much memory they have.
 func (f *fitting) least() {
 	lowest := f.config
-	f.config.MaxOverhead = 1000 // any: the plan within it is the lowest
+	f.config.MaxOverhead = 1000 // unlimited in effect: the plan under such a limit is the lowest
 	_, p := f.plan()
 	f.config = lowest
 	if p == nil {
@@ -58,7 +59,7 @@ func (f *fitting) least() {
 	}
 }
 
-// within looks for what fits in a budget.
+// within looks for changes that fit in a budget.
 func (f *fitting) within(bytes int64) {
 	budget := budgetSetting(bytes)
 	_, p := f.plan(budget)
@@ -88,9 +89,9 @@ func (f *fitting) within(bytes int64) {
 	}
 }
 
-// dim looks for the largest size of a dim within a budget, with no extra compute or with as much as it takes.
+// dim looks for the largest size of a dim that fits in a budget, either without extra compute (free) or with any.
 func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
-	const solves = 4 // that looking for a size takes, about
+	const solves = 4 // approximate number of plans that the search for a size makes
 	work := solves * len(f.m.Graph.Nodes)
 	if f.left < work {
 		f.short = append(f.short, "dims")
@@ -119,7 +120,7 @@ func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
 	}
 	now := f.config.Dims[dim]
 	size := min(q.Request.Dims[dim], now-1)
-	for tries := 0; size > 0 && tries < 4; tries++ { // inputs count twice beside the arena, and their share depends on the size
+	for tries := 0; size > 0 && tries < 4; tries++ { // inputs count twice outside the arena, and their share depends on the size
 		set := []planner.Setting{{Name: "dims", Value: fmt.Sprintf("%s=%d", dim, size)}}
 		if !free {
 			set = append(set, budget)
@@ -137,7 +138,7 @@ func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
 	return false
 }
 
-// levels looks at what ONNX Runtime's levels of recomputation come to.
+// levels tries ONNX Runtime's levels of recomputation.
 func (f *fitting) levels() {
 	for level := f.config.Level + 1; level <= 2; level++ {
 		set := planner.Setting{Name: "level", Value: fmt.Sprint(level)}
@@ -148,7 +149,7 @@ func (f *fitting) levels() {
 	}
 }
 
-// budgetSetting is a budget of no more than so many bytes, short enough to be typed.
+// budgetSetting is a budget of at most this many bytes, rounded down to a short number.
 func budgetSetting(bytes int64) planner.Setting {
 	for _, u := range []struct {
 		bytes int64

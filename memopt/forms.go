@@ -12,11 +12,11 @@ import (
 	"memopt/planner/forms"
 )
 
-// derive makes the training step of the forward graph that was read, in the form that
-// settings ask for; other forms of it are made when they are asked for.
+// derive derives the training step from the forward graph, in the form that the settings select; other forms are
+// derived on demand.
 func (m *Model) derive(o autograd.Options) error {
 	forward, cleaned, passes := m.Graph, m.cleaned, m.Passes
-	cleaned.Cleaned = m.samples == nil // or else outputs were added since
+	cleaned.Cleaned = m.samples == nil // false if outputs were added since
 	m.again = func(o autograd.Options) *forms.Steps { return m.derived(forward, cleaned, passes, o) }
 	return m.take(m.again(o))
 }
@@ -36,9 +36,8 @@ func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes
 	})
 }
 
-// inPieces is a clean forward graph with operators that compute in pieces, as far as it has
-// what they stand for. That is then what it is without them, to the last product that a
-// scale went into.
+// inPieces is a clean forward graph in which operators that compute in pieces replace the subgraphs that they
+// match. Without matches, the graph is as before, including scales folded into products.
 func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []graph.Pieces) forms.Forward {
 	if o.Fuse == nil {
 		return forms.Forward{Graph: g, Passes: done}
@@ -52,7 +51,7 @@ func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []
 	return forms.Forward{Graph: g, Passes: done, Pieces: found}
 }
 
-// take makes a step the model's, in the form that settings ask for.
+// take sets the model's training step, in the form that the settings select.
 func (m *Model) take(steps *forms.Steps) error {
 	m.steps = steps
 	own, err := steps.Own(m.ask())
@@ -62,7 +61,8 @@ func (m *Model) take(steps *forms.Steps) error {
 	return err
 }
 
-// with is the model under other settings that do not change what is trained, or how, but for the runs that share an update.
+// with returns the model under other settings. They must not change what is trained, or how, except for the number
+// of micro-batches.
 func (m *Model) with(c configs.Config) (*Model, error) {
 	other := *m
 	other.Config = c
@@ -72,11 +72,11 @@ func (m *Model) with(c configs.Config) (*Model, error) {
 	return &other, other.take(m.again(other.stepOptions()))
 }
 
-// clusterSetting names clusters: it makes the graph too, where it names what can be kept in
-// less.
+// clusterSetting names the setting that requests clusters. It also shapes the graph if it names values to store in
+// fewer bytes.
 const clusterSetting = "config"
 
-// ask is what the settings ask of the step.
+// ask is the planning request that the settings make, including the choice of forms.
 func (m *Model) ask() forms.Ask {
 	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.kept, Measured: m.Profiled != "", Say: m.Config.Say}
 	for _, name := range forms.Settings() {
@@ -92,7 +92,7 @@ func (m *Model) ask() forms.Ask {
 	return a
 }
 
-// request picks what the planner needs from the settings.
+// request is the planner's part of the settings.
 func (m *Model) request() planner.Request {
 	r := requestOf(m.Config)
 	r.Costs, r.Context = m.costs, m.ctx
@@ -100,7 +100,7 @@ func (m *Model) request() planner.Request {
 	return r
 }
 
-// requestOf is what settings alone say.
+// requestOf is the request that settings alone make, without the model.
 func requestOf(c configs.Config) planner.Request {
 	r := planner.Request{Lowered: Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
@@ -119,10 +119,10 @@ func hasBackward(g *graph.Graph) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Phase != graph.Forward })
 }
 
-// autoLossScale is where a loss scale that finds itself begins.
+// autoLossScale is the initial value of a dynamic loss scale.
 const autoLossScale = 65536
 
-// stepOptions picks what autograd needs from the settings.
+// stepOptions is autograd's part of the settings.
 func (m *Model) stepOptions() autograd.Options {
 	c := m.Config
 	o := autograd.Options{Context: m.ctx, Loss: m.loss, Optimizer: c.Optimizer,

@@ -25,10 +25,10 @@ import (
 	"memopt/planner"
 )
 
-// arenas are those that forward sessions of this process share.
+// arenas are shared by the forward sessions of this process.
 var arenas session.Arenas
 
-// forwardOptions are the settings as options.
+// forwardOptions converts settings to session options.
 func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, err error) {
 	o = session.Options{
 		Watch:    watch,
@@ -64,14 +64,14 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 	return o, nil
 }
 
-// OpenForward holds a forward program open, as settings say.
-// Sessions that name one arena share it, as the first of them has it, and its limit.
-// Data is the file that its inputs will be of, if that is known: for errors.
+// OpenForward opens a session for a forward program. Sessions that name the same arena share it, with the options
+// and the limit of the first one. data is the file that inputs will come from, if it is known; it is used for
+// errors only.
 func OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
 	return (*Phases)(nil).OpenForward(ctx, m, c, data)
 }
 
-// OpenForward is the function of that name, as phases of the table.
+// OpenForward is the function OpenForward, with its stages recorded as phases.
 func (p *Phases) OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
 	o, err := forwardOptions(c, p.watch(m.Path))
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *Phases) OpenForward(ctx context.Context, m session.Model, c configs.Con
 	return nil, err
 }
 
-// RunOnce runs a session as its own Run does, and tells what would fit where there is too little memory.
+// RunOnce is Session.Run, but its memory errors say what would fit.
 func RunOnce(ctx context.Context, s *session.Session, c configs.Config, in map[string]*graph.Tensor, fetches []session.Fetch, o session.RunOptions) (*session.Result, error) {
 	r, err := s.Run(ctx, in, fetches, o)
 	if err != nil {
@@ -114,7 +114,7 @@ func RunOnce(ctx context.Context, s *session.Session, c configs.Config, in map[s
 	return r, nil
 }
 
-// contextMemory is the memory of a Vulkan device, for buffers of sessions.
+// contextMemory is a Vulkan device's memory, for the buffers of sessions.
 type contextMemory struct{ *vulkan.Context }
 
 func (m contextMemory) NewBuffer(bytes int64) (session.Buffer, error) {
@@ -138,7 +138,8 @@ func bufferOf(b *vulkan.Buffer, err error) (session.Buffer, error) {
 	return b, nil
 }
 
-// placesIn are places in a Vulkan device's buffers. One that is no such device's has no buffer there, which the device refuses.
+// placesIn converts places to a Vulkan device's. A place in a foreign buffer gets a nil buffer, which the device
+// refuses.
 func placesIn(places session.Places) vulkan.Places {
 	in := func(all map[string]session.Place) map[string]vulkan.Place {
 		out := map[string]vulkan.Place{}
@@ -151,7 +152,7 @@ func placesIn(places session.Places) vulkan.Places {
 	return vulkan.Places{Inputs: in(places.Inputs), Outputs: in(places.Outputs)}
 }
 
-// ForwardWarnings are of settings that a session's device does not heed.
+// ForwardWarnings warn of settings that have no effect on the session's device.
 func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
 	if !Lowered(s.Device()) {
 		return nil
@@ -170,35 +171,35 @@ func coded(err error) bool {
 	return errors.As(err, &c)
 }
 
-// Forward says what to run, on what, and how often.
+// Forward says what to run, on which data, and how often.
 type Forward struct {
-	Data   string   // npz; "" makes numbers up
-	Fetch  []string // outputs; none are all
+	Data   string   // npz; "" uses generated data
+	Fetch  []string // outputs; none means all
 	Repeat int
-	// Bind is one of Binds: how inputs and outputs are bound.
+	// Bind is one of Binds, and says how inputs and outputs are bound.
 	Bind string
-	// Beside are sessions that run in turn with it, on made-up numbers.
+	// Beside are sessions that run in turn with this one, on generated data.
 	Beside []*session.Session
-	Shrink bool    // at the end
-	Phases *Phases // nil if nobody looks at them; its Table is the caller's to ask for, once all sessions are closed
-	// Progress is called after every run, if it is set.
+	Shrink bool    // release idle memory at the end
+	Phases *Phases // nil records none; the caller calls Close for the table, once all sessions are closed
+	// Progress, if not nil, is called after every run.
 	Progress func(run, runs int, took time.Duration)
-	Stop     <-chan struct{} // as Training has it
+	Stop     <-chan struct{} // as in Training
 }
 
-// Ran is what runs of a forward program gave.
+// Ran is the result of running a forward program.
 type Ran struct {
-	*session.Result // of the last
+	*session.Result // of the last run
 	Times           []time.Duration
-	Stats           session.Stats // while all was bound
+	Stats           session.Stats // while inputs and outputs were still bound
 	Beside          []RanBeside
-	Shrunk          int64      // bytes that a shrink at the end gave back
-	Anonymous       *Anonymous // nil where the system does not tell it
+	Shrunk          int64      // bytes released by Shrink
+	Anonymous       *Anonymous // nil if the system does not report it
 	Warnings        []string
 	Stopped         error
 }
 
-// RanBeside is what a session gave that ran in turn with another.
+// RanBeside is the result of a session that ran in turn with another.
 type RanBeside struct {
 	Model    string        `json:"model"`
 	Took     time.Duration `json:"-"`
@@ -207,7 +208,7 @@ type RanBeside struct {
 	Stats    session.Stats `json:"stats"`
 }
 
-// runBeside runs the sessions once that run in turn with another.
+// runBeside runs each of the other sessions once.
 func runBeside(ctx context.Context, all []*session.Session, in []map[string]*graph.Tensor) (ran []RanBeside, err error) {
 	for i, s := range all {
 		r, err := s.Run(ctx, in[i], nil, session.RunOptions{})
@@ -222,11 +223,11 @@ func runBeside(ctx context.Context, all []*session.Session, in []map[string]*gra
 	return ran, nil
 }
 
-// Binds are ways to bind the inputs and outputs of runs: not at all, so that inputs are copied to a device with memory of its
-// own and results back; to host memory that the device sees where it is; to buffers of the device.
+// Binds are the ways to bind inputs and outputs: not at all, so that they are copied to and from a device with its
+// own memory; to host memory that the device accesses directly; or to the device's buffers.
 func Binds() []string { return []string{"copy", "import", "device"} }
 
-// boundBytes is what buffers for inputs take.
+// boundBytes is the size of the buffers for bound inputs.
 func boundBytes(s *session.Session, how string, in map[string]*graph.Tensor) (n int64) {
 	room := session.OnDevice
 	if how == "import" {
@@ -238,7 +239,7 @@ func boundBytes(s *session.Session, how string, in map[string]*graph.Tensor) (n 
 	return n
 }
 
-// bind binds all inputs, and the outputs that are fetched.
+// bind binds all inputs, and the outputs to fetch.
 func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []string) (*session.Binding, error) {
 	b := s.NewBinding()
 	room, make := session.OnDevice, s.NewBuffer
@@ -254,7 +255,7 @@ func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []s
 		if err = buffer.WriteAt(x.Bytes, 0); err == nil {
 			err = b.Device(name, x, session.Place{Buffer: buffer})
 		}
-		buffer.Drop() // the binding has it
+		buffer.Drop() // the binding holds a reference
 		if err != nil {
 			return b, err
 		}
@@ -270,7 +271,7 @@ func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []s
 	return b, nil
 }
 
-// RunForward runs a session on data. Its results are the session's until it is closed.
+// RunForward runs a session on data. The session owns the results until it is closed.
 func RunForward(ctx context.Context, s *session.Session, c configs.Config, f Forward) (r *Ran, err error) {
 	r = &Ran{Warnings: ForwardWarnings(s, c)}
 	var data *tensorfile.Set
@@ -330,7 +331,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			return result, err
 		}
 		defer f.Phases.unbinding()
-		defer func() { // results are looked at when nothing is bound any more
+		defer func() { // fetch results before the outputs are unbound
 			for i := range resultsOf(r) {
 				x := &r.Outputs[i]
 				bytes := make([]byte, bytesOf(x.Type, x.Shape))
@@ -397,8 +398,8 @@ func resultsOf(r *Ran) []session.Output {
 	return r.Outputs
 }
 
-// ofSessions is what was seen beside what sessions, that run in turn, and their inputs hold that no file is behind; nil where the
-// system does not tell.
+// ofSessions compares the measured peak with the anonymous memory of sessions that run in turn and of their inputs.
+// It returns nil if the system does not report anonymous memory.
 func (w *memoryWatch) ofSessions(all []*session.Session, inputs int64) *Anonymous {
 	a := &Anonymous{Measured: w.most.Load(), Data: inputs}
 	if a.Measured == 0 {
@@ -411,14 +412,14 @@ func (w *memoryWatch) ofSessions(all []*session.Session, inputs int64) *Anonymou
 			return a
 		}
 		if held += stats.HeldMost - stats.Weights.Mapped; i == 0 && len(all) > 1 {
-			held += stats.Arena.MaxTotalAllocated // which they share, and none has on its account
+			held += stats.Arena.MaxTotalAllocated // the shared arena is in no session's account
 		}
 	}
 	a.Promised = held + held/20 + programMemory
 	return a
 }
 
-// forwardInputs are the arrays of a file that a model takes, or numbers made up for sizes of its dims.
+// forwardInputs takes a model's inputs from a data file, or generates them with the sizes of dims.
 func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (map[string]*graph.Tensor, []string, error) {
 	in := map[string]*graph.Tensor{}
 	if data == nil {
@@ -456,7 +457,7 @@ func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (
 	return in, append(warnings, strayForward(s, c.Dims)...), nil
 }
 
-// firstRows is as much of an array as sizes of dims ask for.
+// firstRows takes the first rows of an array, if dims set fewer rows than it has.
 func firstRows(p onnx.Port, x *graph.Tensor, dims map[string]int64) (*graph.Tensor, error) {
 	for i, d := range p.Shape {
 		n, given := dims[d]
@@ -474,7 +475,7 @@ func firstRows(p onnx.Port, x *graph.Tensor, dims map[string]int64) (*graph.Tens
 	return x, nil
 }
 
-// sizesOf is an input's shape under sizes of dims.
+// sizesOf is an input's shape under the given dims.
 func sizesOf(p onnx.Port, dims map[string]int64) ([]int, error) {
 	b, err := graph.Bind(dims)
 	if err != nil {
@@ -499,7 +500,7 @@ func sizesOf(p onnx.Port, dims map[string]int64) ([]int, error) {
 	return shape, nil
 }
 
-// madeUp is numbers that every model accepts, as feeder.synthesize makes them.
+// madeUp generates numbers that every model accepts, as feeder.synthesize says.
 func madeUp(t graph.DType, shape []int, rng *rand.Rand) *graph.Tensor {
 	x := graph.NewTensor(t, shape...)
 	for i := range x.Len() {
@@ -512,7 +513,7 @@ func madeUp(t graph.DType, shape []int, rng *rand.Rand) *graph.Tensor {
 	return x
 }
 
-// bytesOf is what a tensor takes, at most the largest number.
+// bytesOf is the size of a tensor, or MaxInt64 if that overflows.
 func bytesOf(t graph.DType, shape []int) int64 {
 	n := uint64(t.Size())
 	for _, d := range shape {
@@ -525,7 +526,7 @@ func bytesOf(t graph.DType, shape []int) int64 {
 	return int64(n)
 }
 
-// strayForward warns of sizes for dims that no input has.
+// strayForward warns of dims that no input has.
 func strayForward(s *session.Session, dims map[string]int64) (warnings []string) {
 	var has []string
 	for _, p := range s.Signature.Inputs {

@@ -15,31 +15,31 @@ import (
 	"memopt/planner/forms"
 )
 
-// Held is a training step that is held open for somebody who brings each batch. A bridge leaves the weights to him: he
-// gives their numbers and the gradients of the results, and gets those of the weights. Otherwise the step updates
-// weights that are here. Its methods are called one at a time.
+// Held is an open training step whose host provides each batch. In a bridge, the weights stay with the host: it
+// provides them and the gradients of the results, and receives the gradients of the weights. Otherwise the step
+// keeps and updates its weights itself. Its methods must not be called concurrently.
 type Held struct {
 	m        *Model
 	ctx      call
 	bridge   bool
 	order    []string   // the model's outputs
-	bindings []*Binding // the last one used first
-	last     uint64     // binding that was numbered
-	planned  int        // bindings ever made
+	bindings []*Binding // most recently used first
+	last     uint64     // ID of the newest binding
+	planned  int        // number of bindings ever made
 
 	device  Device
-	at      *Binding                 // whose plan the device runs
-	stash   map[string]*graph.Tensor // what the device is to hold once there is one
+	at      *Binding                 // binding whose plan the device runs
+	stash   map[string]*graph.Tensor // states for the next device
 	run     run
-	broken  error // why nothing can be run any more
-	steps   int   // that were run to their end
-	skipped int   // of them, those that updated nothing
-	micro   int64 // runs since the last update
+	broken  error // why nothing can run any more
+	steps   int   // completed steps
+	skipped int   // of these, steps that updated nothing
+	micro   int64 // micro-batches since the last update
 	high    [3]int64
 	started uint64
 }
 
-// run is a forward pass whose backward pass may come.
+// run is a forward pass whose backward pass may follow.
 type run struct {
 	id         uint64 // 0 is none
 	binding    uint64
@@ -49,18 +49,20 @@ type run struct {
 // HoldOptions says how to hold a step.
 type HoldOptions struct {
 	Bridge bool
-	// Results names the outputs of a bridge whose gradients are given; nil is all floats but running statistics.
+	// Results names a bridge's outputs whose gradients the host provides; nil means all float outputs except
+	// running statistics.
 	Results []string
-	// Inputs names the inputs of a bridge whose gradients are wanted.
+	// Inputs names a bridge's inputs whose gradients the host wants.
 	Inputs []string
-	// Bytes is the model itself, where it is no file: path is then a name for it, and beside it lies its external data.
+	// Bytes is the model itself, if it is not a file: then path is only its name, and its folder is where external
+	// data is.
 	Bytes []byte
-	// Given are initializers to take instead of the model's.
+	// Given are initializers that replace the model's.
 	Given map[string]*graph.Tensor
 }
 
-// Hold reads a model and derives its step. Close it. What the options have is copied; files may go once Hold returns, but are
-// not to be written to.
+// Hold reads a model and derives its step. The caller must Close it. Hold copies the contents of the options. The
+// model's files may be removed once Hold returns, but must not be written to.
 func Hold(ctx context.Context, path string, c configs.Config, o HoldOptions) (*Held, error) {
 	h := &Held{bridge: o.Bridge, stash: map[string]*graph.Tensor{}}
 	h.m = &Model{Path: path, Config: c, ctx: &h.ctx, held: true, bytes: bytes.Clone(o.Bytes), given: map[string]*graph.Tensor{}}
@@ -78,10 +80,10 @@ func Hold(ctx context.Context, path string, c configs.Config, o HoldOptions) (*H
 	return h, nil
 }
 
-// call is the context of whatever call is at hand.
+// call is the context of the current call.
 type call struct{ context.Context }
 
-// during has work on the model end with a call's context.
+// during makes ctx the context of work on the model until end is called.
 func (h *Held) during(ctx context.Context) (end func()) {
 	h.ctx.Context = ctx
 	return func() { h.ctx.Context = context.Background() }
@@ -113,13 +115,13 @@ func (h *Held) open(o HoldOptions) (err error) {
 				}
 			}
 		}
-		results := append([]string{}, o.Results...) // none, not nil, where no output has floats
+		results := append([]string{}, o.Results...) // empty, not nil, if there is no float output
 		adding = autograd.Options{Context: m.ctx, Results: results, Inputs: o.Inputs, KeepGrads: true}
 	}
 	return m.derive(adding)
 }
 
-// openStep takes the step of a trainer's file.
+// openStep uses the training step of a trainer's file.
 func (h *Held) openStep(o HoldOptions) error {
 	m := h.m
 	border := m.border()
@@ -135,7 +137,7 @@ func (h *Held) openStep(o HoldOptions) error {
 	return m.take(forms.Brought(m.ctx, m.Graph))
 }
 
-// border is the node that parts the passes, or nil.
+// border is the node between the forward and the backward pass, or nil.
 func (m *Model) border() *graph.Node { return borderOf(m.Graph) }
 
 func borderOf(g *graph.Graph) *graph.Node {
@@ -145,7 +147,7 @@ func borderOf(g *graph.Graph) *graph.Node {
 	return nil
 }
 
-// Close gives everything back.
+// Close releases everything.
 func (h *Held) Close() error {
 	var err error
 	if h.device != nil {
@@ -157,10 +159,10 @@ func (h *Held) Close() error {
 	return err
 }
 
-// Model is the step as it was read, before it is planned.
+// Model is the step before planning.
 func (h *Held) Model() *Model { return h.m }
 
-// Inputs are what the host brings for every run.
+// Inputs are the inputs that the host provides for every run.
 func (h *Held) Inputs() []*graph.Value { return inputsOf(h.m.Graph) }
 
 func inputsOf(g *graph.Graph) []*graph.Value {
@@ -169,7 +171,7 @@ func inputsOf(g *graph.Graph) []*graph.Value {
 	})
 }
 
-// Outputs are the results.
+// Outputs are the step's results.
 func (h *Held) Outputs() []*graph.Value { return h.outputsOf(h.m.Graph) }
 
 func (h *Held) outputsOf(g *graph.Graph) (all []*graph.Value) {
@@ -190,7 +192,7 @@ func (h *Held) outputsOf(g *graph.Graph) (all []*graph.Value) {
 	return all
 }
 
-// Params are what is trained.
+// Params are the trained parameters.
 func (h *Held) Params() []*graph.Value { return paramsOf(h.m.Graph) }
 
 func paramsOf(g *graph.Graph) (all []*graph.Value) {
