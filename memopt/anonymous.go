@@ -17,7 +17,7 @@ type Anonymous struct {
 	// shared memory), and most of what is measured belongs to the driver's compiler.
 	Promised int64
 	Measured int64 // peak
-	Data     int64 // bytes of data that could not be mapped: compressed arrays, or arrays in another byte order
+	Data     int64 // bytes of data that could not be mapped: compressed arrays, or arrays in another order
 }
 
 // programMemory is the allowance for the program itself, apart from the step.

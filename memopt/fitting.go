@@ -23,7 +23,8 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	f := m.fitting(dims)
 	f.price(wrong.Changes)
 	if f.found = wrong.Changes; wrong.Want > 0 {
-		if b := f.config.Budget.Bytes; b == 0 || m.Config.Accumulate > 1 || wrong.Fixed+m.trains().Bytes < b { // accumulated gradients take as much as the trained parameters
+		// Accumulated gradients take as much memory as the trained parameters.
+		if b := f.config.Budget.Bytes; b == 0 || m.Config.Accumulate > 1 || wrong.Fixed+m.trains().Bytes < b {
 			f.accumulates()
 		}
 		f.settings()

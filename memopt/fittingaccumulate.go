@@ -48,7 +48,7 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 		}
 		return plans[k] != nil
 	}
-	if size := f.sizeFound(dim); size > 0 { // accumulated gradients take a little more than the step that this size is for
+	if size := f.sizeFound(dim); size > 0 { // fits without accumulated gradients, which take a little more
 		parts = slices.DeleteFunc(parts, func(k int64) bool { return rows/k > size })
 		if len(parts) > 2 && !fits(parts[0]) && !fits(parts[len(parts)-1]) { // then none in between fits
 			return

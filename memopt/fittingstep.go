@@ -120,7 +120,8 @@ func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
 	}
 	now := f.config.Dims[dim]
 	size := min(q.Request.Dims[dim], now-1)
-	for tries := 0; size > 0 && tries < 4; tries++ { // inputs count twice outside the arena, and their share depends on the size
+	// Inputs count twice outside the arena, and their share depends on the size.
+	for tries := 0; size > 0 && tries < 4; tries++ {
 		set := []planner.Setting{{Name: "dims", Value: fmt.Sprintf("%s=%d", dim, size)}}
 		if !free {
 			set = append(set, budget)

@@ -216,35 +216,35 @@ func buffersOf(g *graph.Graph) (all []*graph.Value) {
 	return all
 }
 
-// cannot marks an error as of what cannot be done now.
+// cannot gives an error the exit code of a request that cannot be met now.
 func cannot(err error) error { return codedError{err, ExitCannot} }
 
-// Trains is what the step trains, as plans list it.
+// Trains lists what the step trains, as plans do.
 func (h *Held) Trains() *planner.Trains { return h.m.trains() }
 
-// HeldStats is what a session holds and has done.
+// HeldStats describes a session's memory and its steps so far.
 type HeldStats struct {
 	Format   string `json:"format"`
 	Device   string `json:"device"` // "" before the first run
 	Bindings int    `json:"bindings"`
-	Planned  int    `json:"planned"` // bindings ever made
+	Planned  int    `json:"planned"` // number of bindings ever made
 	Steps    int    `json:"steps"`
-	Skipped  int    `json:"skipped"` // of them, those whose scaled gradients were no numbers, so that nothing was updated
+	Skipped  int    `json:"skipped"` // of these, steps without an update: a scaled gradient was infinite or NaN
 	Promised struct {
 		Arena   int64 `json:"arena"`
 		State   int64 `json:"state"`
 		Staging int64 `json:"staging"`
-	} `json:"promised"` // by the plan that the device runs
+	} `json:"promised"` // of the plan that the device runs
 	High struct {
 		Arena   int64 `json:"arena"`
 		State   int64 `json:"state"`
 		Staging int64 `json:"staging"`
-	} `json:"high"` // the most that launches of any plan used
+	} `json:"high"` // peak over the launches of all plans
 	LossScale float64       `json:"loss_scale,omitempty"`
 	Memory    *DeviceMemory `json:"memory,omitempty"`
 }
 
-// Stats says what the session holds and has done.
+// Stats describes the session's memory and its steps so far.
 func (h *Held) Stats() HeldStats {
 	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped}
 	s.High.Arena, s.High.State, s.High.Staging = h.high[planner.Arena], h.high[planner.State], h.high[planner.Staging]

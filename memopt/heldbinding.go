@@ -11,29 +11,29 @@ import (
 	"memopt/planner"
 )
 
-// mostBindings is how many plans a step is held under; the one that was not used for longest makes room.
+// mostBindings bounds the bindings, and so the plans, that a step keeps; the least recently used one is evicted.
 const mostBindings = 16
 
-// Role is what a tensor of a binding is to its host.
+// Role says what a tensor of a binding is for.
 type Role string
 
 // The roles, in the order in which a binding lists them.
 const (
 	RoleInput  Role = "input"
 	RoleSeed   Role = "seed"   // the gradient of an output, under the output's name
-	RoleParam  Role = "param"  // is trained
+	RoleParam  Role = "param"  // trained
 	RoleBuffer Role = "buffer" // a running statistic
-	RoleFrozen Role = "frozen" // belongs to the model, and no step changes it
-	RoleState  Role = "state"  // of the optimizer
+	RoleFrozen Role = "frozen" // belongs to the model, and is never updated
+	RoleState  Role = "state"  // optimizer state
 	RoleOutput Role = "output"
-	RoleGrad   Role = "grad" // under the name of the parameter or input
+	RoleGrad   Role = "grad" // gradient, under the name of its parameter or input
 )
 
 func (r Role) kept() bool {
 	return r == RoleParam || r == RoleBuffer || r == RoleFrozen || r == RoleState
 }
 
-// Port is a tensor of a binding: its name, and where its bytes lie with the host, nil where they do not.
+// Port is a tensor of a binding, with its bytes in the host's memory; Place is nil if the host has none.
 type Port struct {
 	Name  string
 	Role  Role
@@ -41,8 +41,8 @@ type Port struct {
 	Shape []int
 	Place []byte
 
-	value string // on the device
-	seed  int    // of seeds: the border's output
+	value string // name of the value on the device
+	seed  int    // for seeds: index among the border's outputs
 }
 
 func (p *Port) tensor() *graph.Tensor {
@@ -51,7 +51,7 @@ func (p *Port) tensor() *graph.Tensor {
 
 func (p *Port) bytes() int { return p.tensor().Len() * int(p.Type.Size()) }
 
-// Binding is the plan for the shapes of one batch, and the tensors that it takes and gives.
+// Binding is the plan for the shapes of one batch, with the tensors that it reads and writes.
 type Binding struct {
 	ID    uint64
 	Ports []Port
@@ -60,11 +60,11 @@ type Binding struct {
 
 	key      string
 	schedule *planner.Schedule
-	fresh    bool // the device does not have yet what lies with the host
+	fresh    bool // the device has not loaded the host's tensors since they were placed
 	ran      bool // the device has run the plan
 }
 
-// Bind makes the plan for a batch of the given shapes, or finds it; known says that it did.
+// Bind finds the plan for a batch of the given shapes, or makes it; known says that it was found.
 func (h *Held) Bind(ctx context.Context, batch []Port) (b *Binding, known bool, err error) {
 	dims, err := h.sizes(batch)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *Held) Bind(ctx context.Context, batch []Port) (b *Binding, known bool, 
 	return b, false, nil
 }
 
-// sizes are the dims under which the model's inputs have the shapes of a batch.
+// sizes infers the dims from the shapes of a batch.
 func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 	given := map[string]*Port{}
 	inputs := h.Inputs()
@@ -135,7 +135,7 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 			}
 		}
 	}
-	for name, n := range h.m.Config.Dims { // where inputs leave it open
+	for name, n := range h.m.Config.Dims { // dims that no input determines
 		if dims[name] == 0 {
 			dims[name] = n
 		}
@@ -148,7 +148,7 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 		if slices.ContainsFunc(v.Shape, func(d graph.Dim) bool {
 			return slices.ContainsFunc(d.Names(), func(name string) bool { return dims[name] == 0 })
 		}) {
-			continue // which planning says
+			continue // planning reports the missing size
 		}
 		shape, err := b.Shape(v.Shape)
 		if err != nil {
@@ -189,7 +189,7 @@ func (h *Held) plan(dims map[string]int64) (*Binding, error) {
 	return b, h.list(b)
 }
 
-// list lists the tensors of a binding.
+// list lists the tensors of a binding as its ports.
 func (h *Held) list(b *Binding) error {
 	g := b.Plan.Graph
 	add := func(role Role, name string, v *graph.Value, seed int) error {
@@ -249,7 +249,7 @@ func (h *Held) list(b *Binding) error {
 	return err
 }
 
-// binding finds one by its number, and makes it the last one used.
+// binding finds a binding by ID, and marks it as the most recently used.
 func (h *Held) binding(id uint64) (*Binding, error) {
 	i := slices.IndexFunc(h.bindings, func(b *Binding) bool { return b.ID == id })
 	switch {
@@ -265,7 +265,7 @@ func (h *Held) binding(id uint64) (*Binding, error) {
 	return b, nil
 }
 
-// With calls f on a binding, whose model's work ends with a call's context.
+// With calls f on a binding. ctx ends the work on its model.
 func (h *Held) With(ctx context.Context, id uint64, f func(*Binding) error) error {
 	b, err := h.binding(id)
 	if err != nil {
@@ -275,7 +275,7 @@ func (h *Held) With(ctx context.Context, id uint64, f func(*Binding) error) erro
 	return f(b)
 }
 
-// Place says where the tensors of a binding lie with the host, in their order; nil is nowhere.
+// Place sets the host's memory of a binding's tensors, in the order of its ports; nil means none.
 func (h *Held) Place(id uint64, places [][]byte) error {
 	b, err := h.binding(id)
 	if err != nil {
@@ -293,7 +293,7 @@ func (h *Held) Place(id uint64, places [][]byte) error {
 	return h.guarded(func() error {
 		for i := range b.Ports {
 			p := &b.Ports[i]
-			if h.at == b && places[i] == nil && h.lends(p) { // the device may read it there
+			if h.at == b && places[i] == nil && h.lends(p) { // the device may be reading the previous place
 				if err := h.device.SetState(p.value, p.tensor()); err != nil {
 					return err
 				}
@@ -305,7 +305,7 @@ func (h *Held) Place(id uint64, places [][]byte) error {
 	})
 }
 
-// inputs are those of a run.
+// inputs are the binding's input tensors.
 func (b *Binding) inputs() map[string]*graph.Tensor {
 	in := map[string]*graph.Tensor{}
 	for i := range b.Ports {
@@ -316,7 +316,7 @@ func (b *Binding) inputs() map[string]*graph.Tensor {
 	return in
 }
 
-// seeds are the gradients of the results, by the border's outputs.
+// seeds are the gradients of the results, indexed by the border's outputs.
 func (b *Binding) seeds() (seeds []*graph.Tensor) {
 	for i := range b.Ports {
 		p := &b.Ports[i]

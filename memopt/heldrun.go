@@ -12,27 +12,27 @@ import (
 	"memopt/planner"
 )
 
-// StepOf says which step to run.
+// StepOf describes the step to run.
 type StepOf struct {
 	Binding    uint64
-	Changed    []int32 // ports of what is kept whose numbers the host has written anew
+	Changed    []int32 // ports of stored tensors that the host has overwritten
 	Seed, Step uint64  // of random operators
 	LR         float64
-	Run        uint64 // of a backward pass: the forward pass that it belongs to
-	Accumulate bool   // only add to the gradients
+	Run        uint64 // for Backward: ID of the forward pass
+	Accumulate bool   // accumulate gradients, without an update
 }
 
-// Stepped is what a step, or a half of one, came to.
+// Stepped is the result of a step, or of one pass of it.
 type Stepped struct {
 	Run   uint64
 	Trace planner.Trace
 	Loss  float64
-	// Skipped is that a scaled gradient was no number, so nothing was updated.
+	// Skipped says that nothing was updated, because a scaled gradient was infinite or NaN.
 	Skipped bool
 }
 
-// Forward runs the forward pass of a bridge: it takes the inputs and what has changed from the host, and leaves there the
-// results and the new running statistics.
+// Forward runs the forward pass of a bridge: it reads the inputs and the changed tensors from the host's memory,
+// and writes the results and the new running statistics there.
 func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if !h.bridge {
 		return s, input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
@@ -63,8 +63,8 @@ func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	})
 }
 
-// Backward runs the backward pass that belongs to the last forward pass: it takes the gradients of the results, those
-// without a place being zeros, and leaves those of the parameters.
+// Backward runs the backward pass of the last forward pass: it reads the gradients of the results (zeros for those
+// without a place), and writes the gradients of the parameters.
 func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if !h.bridge {
 		return s, input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
@@ -97,7 +97,7 @@ func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	})
 }
 
-// Step runs a whole step on the weights that are here. With Accumulate it only adds to the gradients.
+// Step runs a whole step on the weights that the session keeps. With Accumulate, it only accumulates gradients.
 func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if h.bridge {
 		return s, input(errors.New("the weights of a bridge are the host's: it has Forward and Backward, and Step is of sessions that keep them"))
@@ -157,7 +157,7 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 	})
 }
 
-// runError is why a run failed: what a node says is of the numbers that it was given.
+// runError classifies a failed run: errors of nodes are due to the input data.
 func runError(err error) error {
 	var node *graph.NodeError
 	if errors.As(err, &node) {
@@ -166,7 +166,8 @@ func runError(err error) error {
 	return cannot(err)
 }
 
-// guarded does something on the device. After a panic nobody knows what that holds.
+// guarded calls a function that uses the device. A panic leaves the device in an unknown state, and makes the
+// session unusable.
 func (h *Held) guarded(do func() error) error {
 	done := false
 	defer func() {
@@ -179,7 +180,7 @@ func (h *Held) guarded(do func() error) error {
 	return err
 }
 
-// ready looks at what a run is asked for, and has the device run its plan.
+// ready checks the request for a run, and switches the device to the binding's plan.
 func (h *Held) ready(r StepOf) (*Binding, error) {
 	b, err := h.binding(r.Binding)
 	if err != nil {
@@ -203,7 +204,8 @@ func (h *Held) ready(r StepOf) (*Binding, error) {
 	return b, h.guarded(func() error { return h.turn(b) })
 }
 
-// bring brings what the host has written anew to the device: all that lies with it, where the device is another.
+// bring copies changed tensors from the host to the device; in a bridge, all stored tensors if they were placed
+// anew or the device is new.
 func (h *Held) bring(b *Binding, changed []int32) error {
 	if b.fresh && h.bridge {
 		changed = nil
@@ -228,7 +230,7 @@ func (h *Held) bring(b *Binding, changed []int32) error {
 	return nil
 }
 
-// end ends a run that was begun: the states become what its forward pass has made of them.
+// end completes a run whose forward pass was run: the states take their new values.
 func (h *Held) end() error {
 	if h.run.id == 0 || h.device == nil {
 		return nil
@@ -238,14 +240,14 @@ func (h *Held) end() error {
 	return err
 }
 
-// note keeps the most that was used of each space.
+// note updates the peaks of the three spaces.
 func (h *Held) note(t planner.Trace) {
 	for i, n := range [3]int64{planner.Arena: t.Arena, planner.State: t.State, planner.Staging: t.Staging} {
 		h.high[i] = max(h.high[i], n)
 	}
 }
 
-// give copies values of some roles to where the host has them.
+// give copies the values of some roles to the host's memory.
 func (h *Held) give(b *Binding, roles ...Role) error {
 	for i := range b.Ports {
 		p := &b.Ports[i]
@@ -256,7 +258,7 @@ func (h *Held) give(b *Binding, roles ...Role) error {
 		switch {
 		case p.Role == RoleBuffer && h.run.id == 0:
 			write = h.device.WriteState
-		case p.Role == RoleBuffer: // in the midst of a step the state is still the old one
+		case p.Role == RoleBuffer: // between the passes, the state is still the old one
 			for _, u := range b.Plan.Graph.Updates {
 				if u.State.Name == p.value {
 					value = u.New.Name
@@ -271,7 +273,7 @@ func (h *Held) give(b *Binding, roles ...Role) error {
 	return nil
 }
 
-// filler is bytes that are still to be written; what does not fit is left out.
+// filler is the part of a buffer that is still to be written; bytes beyond it are dropped.
 type filler []byte
 
 func (f *filler) Write(p []byte) (int, error) {

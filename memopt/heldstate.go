@@ -12,18 +12,18 @@ import (
 	"memopt/planner"
 )
 
-// lender is a device that can read tensors where the host has them.
+// lender is a device that can read tensors from the host's memory.
 type lender interface {
 	Lend(name string, x *graph.Tensor) bool
 }
 
-// lends is whether a step only reads a port's numbers, so that a device may do so where the host has them. Between the
-// passes of a bridge those do not change.
+// lends reports whether a step only reads a port's tensor, so that a device may read it from the host's memory. The
+// host does not change it between the passes of a bridge.
 func (h *Held) lends(p *Port) bool {
 	return h.bridge && p.Place != nil && (p.Role == RoleParam || p.Role == RoleFrozen)
 }
 
-// lent are the ports whose numbers need not be loaded.
+// lent are the tensors that the device may read from the host's memory.
 func (h *Held) lent(b *Binding) map[string]*graph.Tensor {
 	all := map[string]*graph.Tensor{}
 	for i := range b.Ports {
@@ -34,8 +34,8 @@ func (h *Held) lent(b *Binding) map[string]*graph.Tensor {
 	return all
 }
 
-// turn has the device run a binding's plan. What is kept stays where it is, if the plan has it at the same place, or else
-// comes along.
+// turn switches the device to a binding's plan. States stay where they are if both plans place them there;
+// otherwise they are copied.
 func (h *Held) turn(b *Binding) (err error) {
 	if h.at == b {
 		return nil
@@ -61,7 +61,7 @@ func (h *Held) turn(b *Binding) (err error) {
 	}
 	defer weights.Guard(&err)()
 	if !b.ran {
-		debug.FreeOSMemory() // what planning left behind is not to lie beside the step
+		debug.FreeOSMemory() // return the memory of planning to the system before the step allocates
 	}
 	d, err := openLending(c.Device, c.FastPaths, b.schedule, h.lent(b))
 	if err != nil {
@@ -77,7 +77,7 @@ func (h *Held) turn(b *Binding) (err error) {
 	return nil
 }
 
-// leave takes what is kept off the device, but what its host brings to another binding, and closes it.
+// leave closes the device and stashes its states, except those that the host provides for the next binding.
 func (h *Held) leave(to *Binding) error {
 	if h.device == nil {
 		return nil
@@ -102,8 +102,8 @@ func (h *Held) leave(to *Binding) error {
 	return err
 }
 
-// Sync copies tensors that the session keeps, by name: to it, or to where the host has them. What it brings to the session
-// ends a forward pass that waits for its backward pass.
+// Sync copies stored tensors, by name, to the session or to the host's memory. Copying to the session ends a
+// forward pass that waits for its backward pass.
 func (h *Held) Sync(tensors []Port, toService bool) error {
 	if h.broken != nil {
 		return cannot(h.broken)
@@ -131,7 +131,7 @@ func (h *Held) Sync(tensors []Port, toService bool) error {
 	})
 }
 
-// kept is the value that the session keeps under a tensor's name, if it is of its type and shape.
+// kept finds the stored value of a tensor's name, and checks its type and shape.
 func (h *Held) kept(p *Port) (*graph.Value, error) {
 	g := h.m.Graph
 	if h.at != nil {

@@ -7,21 +7,20 @@ import (
 	"memopt/planner"
 )
 
-// Rung is the largest size of a dim that fits the settings' budget at up to some
-// extra compute.
+// Rung is the largest size of a dim that fits in the settings' budget with up to some extra compute.
 type Rung struct {
-	Most float64 // extra compute as a share of the step's; infinite for any
-	Size int64   // 0: none fits
-	// Plan is what Plan gives at that size under the settings, and Model the model under those.
+	Most float64 // limit of extra compute, as a share of the step's; infinite means none
+	Size int64   // 0 if none fits
+	// Plan is the plan at that size under the settings, and Model the model under those settings.
 	Plan  *planner.Plan
 	Model *Model
 }
 
-// costLimits are the limits of extra compute that people ask about.
+// costLimits are the limits of extra compute that a ladder shows.
 var costLimits = []float64{0, 0.05, 0.1, 0.3}
 
-// Ladder is the largest size of a dim at each of a few limits of extra compute, and last
-// at any cost, or within the settings' own limit. An error says why there is not even a last one.
+// Ladder finds the largest size of a dim at each of costLimits below the settings' own limit, and finally at that
+// limit, or at any cost if there is none. It fails if even the last rung has no size.
 func (m *Model) Ladder(dim string) ([]Rung, error) {
 	last := math.Inf(1)
 	if m.Config.MaxOverhead > 0 {
@@ -36,7 +35,7 @@ func (m *Model) Ladder(dim string) ([]Rung, error) {
 	all = append(all, Rung{Most: last})
 	for i := range all {
 		r := &all[i]
-		if i > 0 && all[i-1].Plan != nil && all[i-1].Plan.SearchEnded { // budgets bind no size
+		if i > 0 && all[i-1].Plan != nil && all[i-1].Plan.SearchEnded { // the search tries no larger size
 			r.Size, r.Plan, r.Model = all[i-1].Size, all[i-1].Plan, all[i-1].Model
 			continue
 		}
@@ -51,8 +50,8 @@ func (m *Model) Ladder(dim string) ([]Rung, error) {
 	return all, nil
 }
 
-// rung looks for the size of one limit. The search for the largest size may know a plan
-// that planning that size does not find: then the size is less.
+// rung finds the size for one limit. The search for the largest size may find a plan that planning for that size
+// does not find: then the size is reduced until it does.
 func (m *Model) rung(dim string, r *Rung) error {
 	c := m.Config
 	if c.MaxOverhead = r.Most; math.IsInf(r.Most, 1) {
@@ -88,7 +87,7 @@ func (m *Model) rung(dim string, r *Rung) error {
 		}
 		size, step = max(1, size-step), 2*step
 	}
-	for step /= 4; step > 0; step /= 2 { // what was stepped over
+	for step /= 4; step > 0; step /= 2 { // sizes that were skipped
 		if r.Size+step < p.Request.Dims[dim] {
 			fits(r.Size + step)
 		}
@@ -96,7 +95,7 @@ func (m *Model) rung(dim string, r *Rung) error {
 	return nil
 }
 
-// at is the model under its settings with another size of a dim.
+// at is the model with another size of a dim.
 func (m *Model) at(dim string, size int64) (*Model, error) {
 	c := m.Config
 	c.Dims = map[string]int64{dim: size}

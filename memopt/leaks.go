@@ -13,14 +13,14 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Leaks is what cycles of load, step and unload made grow.
+// Leaks reports the growth over cycles of load, step and unload.
 type Leaks struct {
 	Device string
 	Cycles int
 	Owners []leak.Growth
 }
 
-// Grow reports whether anything does.
+// Grow reports whether anything grows.
 func (l *Leaks) Grow() bool {
 	for _, o := range l.Owners {
 		if o.Grows {
@@ -30,7 +30,7 @@ func (l *Leaks) Grow() bool {
 	return false
 }
 
-// owners are what is looked at after each cycle; a device that is none of the process's has those that are its own.
+// owners are the figures recorded after each cycle; own marks those that only Vulkan devices have.
 var owners = []struct {
 	name  string
 	bytes bool
@@ -49,7 +49,7 @@ var owners = []struct {
 	{"open files", false, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return openFiles() }, false},
 }
 
-// openFiles is how many descriptors the process has; 0 where the system does not tell.
+// openFiles is the number of open file descriptors; 0 if the system does not report it.
 func openFiles() int64 {
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -58,9 +58,9 @@ func openFiles() int64 {
 	return int64(len(all))
 }
 
-// FindLeaks opens a model, runs two steps of its plan on made-up numbers and closes it,
-// cycle after cycle, and tells what is left each time. A Vulkan device is open all the while, with its pipelines: what a
-// driver keeps of devices that are gone is no leak of a model. Done is called after each.
+// FindLeaks repeatedly opens a model, runs two steps of its plan on generated data and closes it, and records what
+// remains after each cycle. A Vulkan device and its pipelines stay open throughout: memory that a driver retains
+// for closed devices is not a leak of the model. done is called after each cycle.
 func FindLeaks(ctx context.Context, path string, c configs.Config, cycles int, done func(cycle int)) (*Leaks, error) {
 	on, err := openKept(c)
 	if err != nil {
@@ -75,7 +75,7 @@ func FindLeaks(ctx context.Context, path string, c configs.Config, cycles int, d
 		if l.Device, err = cycle(ctx, path, c, on); err != nil {
 			return nil, err
 		}
-		debug.FreeOSMemory() // so that what nothing refers to is gone
+		debug.FreeOSMemory() // free everything unreferenced
 		var heap runtime.MemStats
 		runtime.ReadMemStats(&heap)
 		w := weights.Snapshot()
@@ -96,7 +96,7 @@ func FindLeaks(ctx context.Context, path string, c configs.Config, cycles int, d
 	return l, nil
 }
 
-// openKept is the device that the settings name, open, where it is not the processor.
+// openKept opens the device that the settings name; nil if it is the processor.
 func openKept(c configs.Config) (*vulkan.Context, error) {
 	kind, which, err := findDevice(c.Device)
 	if err != nil || kind.name != "vulkan" {

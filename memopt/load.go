@@ -19,7 +19,7 @@ import (
 	"memopt/planner"
 )
 
-// Loaded is one load, phase by phase.
+// Loaded is the result of a load, by phase.
 type Loaded struct {
 	Format  string         `json:"format"` // memopt.load/1
 	Mode    loader.Mode    `json:"mode"`
@@ -31,39 +31,38 @@ type Loaded struct {
 	A       int64          `json:"A"`
 	C       int64          `json:"c"`
 	Phases  []loader.Phase `json:"phases"`
-	// Formula is the most that device and host hold together while loading, Promised what it comes to, and
-	// Measured what the book says, to the byte; of the device alone they are the next two.
+	// Formula is the peak of device and host together while loading, Promised its value, and Measured the
+	// recorder's peak, exact to the byte; DevicePromised and DeviceMeasured are those of the device alone.
 	Formula        string `json:"formula"`
 	Promised       int64  `json:"promised"`
 	Measured       int64  `json:"measured"`
 	DevicePromised int64  `json:"device_promised"`
 	DeviceMeasured int64  `json:"device_measured"`
-	// HostGrowth is what the process's anonymous memory grew by while loading, without the device's bytes where
-	// those are of it; −1 where the system does not tell.
+	// HostGrowth is the growth of the process's anonymous memory while loading, without the device's bytes if they
+	// are part of it; −1 if the system does not report it.
 	HostGrowth int64 `json:"host_growth"`
-	// System is the most that the system saw of host and device together, above what there was before
-	// the model was opened, by Rule; −1 where it does not tell.
+	// System is the peak of host and device together as the system reports it, above the level before the model was
+	// opened, by Rule; −1 if the system does not report it.
 	System int64  `json:"system"`
 	Rule   string `json:"rule"`
-	// Reloads is how often the model was loaded again and dropped, and what was left of it.
+	// Reloads is how often the model was loaded and unloaded again; LeftDevice and LeftHost are what remained.
 	Reloads    int   `json:"reloads"`
 	LeftDevice int64 `json:"left_device"`
-	LeftHost   int64 `json:"left_host"` // anonymous bytes that a reload left, on average
-	// Repeats is how often all this was measured, and Spread how far apart the measurements are; the table is of the one in
-	// the middle, by System.
+	LeftHost   int64 `json:"left_host"` // anonymous bytes that remained per reload, on average
+	// Repeats is the number of measurements, and Spread their range; the phases are those of the median by System.
 	Repeats int        `json:"repeats"`
 	Spread  LoadSpread `json:"spread"`
 }
 
-// LoadSpread is the least, the middle and the most of what repeated loads measured.
+// LoadSpread is the minimum, median and maximum of repeated measurements.
 type LoadSpread struct {
-	Device     Spread `json:"device"` // at most, by the book
-	Both       Spread `json:"both"`   // device and host, at most, by the book
+	Device     Spread `json:"device"` // the recorder's peak
+	Both       Spread `json:"both"`   // the recorder's peak of device and host together
 	System     Spread `json:"system"`
 	HostGrowth Spread `json:"host_growth"`
 }
 
-// Spread is of several figures.
+// Spread is the range of a figure.
 type Spread struct {
 	Min    int64 `json:"min"`
 	Median int64 `json:"median"`
@@ -79,7 +78,7 @@ func spreadOf(loads []*Loaded, figure func(*Loaded) int64) Spread {
 	return Spread{all[0], all[(len(all)-1)/2], all[len(all)-1]}
 }
 
-// LoadRepeatedly is Load so many times. Only the first reloads.
+// LoadRepeatedly is Load, repeated. Only the first load includes reloads.
 func LoadRepeatedly(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads, repeats int) (*Loaded, error) {
 	var loads []*Loaded
 	for i := range max(1, repeats) {
@@ -102,7 +101,7 @@ func LoadRepeatedly(ctx context.Context, path string, c configs.Config, mode loa
 	}
 	middle := *loads[slices.IndexFunc(loads, func(l *Loaded) bool { return l.System == s.System.Median })]
 	middle.Repeats, middle.Spread = len(loads), s
-	// A bound is met if all meet it.
+	// Report the worst of all loads: a bound holds only if every load meets it.
 	middle.Measured, middle.DeviceMeasured, middle.System, middle.HostGrowth = s.Both.Max, s.Device.Max, s.System.Max, s.HostGrowth.Max
 	middle.Reloads, middle.LeftDevice, middle.LeftHost = first.Reloads, first.LeftDevice, first.LeftHost
 	if at := slices.IndexFunc(middle.Phases, func(p loader.Phase) bool { return p.Name == "U2" }); at < 0 && reloads > 0 {
@@ -112,7 +111,7 @@ func LoadRepeatedly(ctx context.Context, path string, c configs.Config, mode loa
 	return &middle, nil
 }
 
-// Load brings a forward model to a device and away again, in one mode, and tells what each phase took.
+// Load loads a forward model onto a device and unloads it, in one mode, and reports the memory of each phase.
 func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads int) (*Loaded, error) {
 	return stop.When(ctx, func() (l *Loaded, err error) {
 		defer weights.Guard(&err)()
@@ -133,7 +132,7 @@ func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, 
 	})
 }
 
-// load is one of them going on.
+// load is a load in progress.
 type load struct {
 	ctx     context.Context
 	path    string
@@ -141,8 +140,8 @@ type load struct {
 	mode    loader.Mode
 	lowered bool
 	reloads int
-	count   int   // of weights
-	planned int64 // what the process and the device had before weights
+	count   int   // number of weights
+	planned int64 // memory of the process and the device after planning, before the weights
 
 	r      *loader.Recorder
 	device loader.Device
@@ -152,10 +151,10 @@ type load struct {
 	copies *loader.HostCopies
 	sizes  loader.Sizes
 	on     *loader.Loaded
-	drop   func() // activations
+	drop   func() // frees the activations
 }
 
-// nothing is a phase in which nothing is done.
+// nothing is the work of a phase that only measures.
 func nothing() error { return nil }
 
 func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) {
@@ -221,7 +220,7 @@ func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) 
 	return out, nil
 }
 
-// load is P2 to P7.
+// load runs the phases P2 to P7.
 func (t *load) load() error {
 	early := t.mode.ActivationsFirst()
 	if err := t.r.Do("P2", "model opened", 0, t.open); err != nil {
@@ -230,7 +229,7 @@ func (t *load) load() error {
 	if err := t.r.Do("P3", "graph built", 0, t.build); err != nil {
 		return err
 	}
-	// What is promised of the device from here on needs the plan.
+	// From here on, promises for the device require the plan.
 	if err := t.r.Do("P4", "planned", 0, t.plan); err != nil {
 		return err
 	}
@@ -249,7 +248,8 @@ func (t *load) load() error {
 	} else if err := t.readAllPhase(); err != nil {
 		return err
 	}
-	high, copies := t.sizes.Rise, t.sizes.W+2*t.sizes.Largest-t.sizes.Rise // of lazy loads, what both hold less the device
+	// For lazy loads, copies is the peak of host and device, less the device.
+	high, copies := t.sizes.Rise, t.sizes.W+2*t.sizes.Largest-t.sizes.Rise
 	switch {
 	case early:
 		high, copies = t.sizes.W+t.sizes.Largest+t.sizes.A, t.sizes.W
@@ -271,11 +271,11 @@ func (t *load) load() error {
 	return t.phase("P7", "activations bound", t.sizes.W+t.sizes.A, 0, t.bind)
 }
 
-// loadSlack is what the process may take beside the device and the copies of a load.
+// loadSlack is the allowance for other memory of the process during a load.
 const loadSlack = 4 << 20
 
-// phase is one after planning: the device should hold so much at most, and the process copies of weights and the device's memory,
-// where that is its own, above what there was before.
+// phase runs a phase after planning, with two promises: the peak of the device, and that of the process above its
+// level after planning, which is copies of weights plus the device's memory if that is unified.
 func (t *load) phase(name, what string, device, copies int64, f func() error) error {
 	return t.r.Do(name, what, device, func() error {
 		most := t.planned + copies + loadSlack
@@ -287,7 +287,7 @@ func (t *load) phase(name, what string, device, copies int64, f func() error) er
 	})
 }
 
-// again is a load that nobody looks at, and its end.
+// again loads and unloads without measuring phases.
 func (t *load) again() error {
 	for _, step := range []func() error{t.open, t.build, t.plan} {
 		if err := step(); err != nil {
@@ -318,21 +318,21 @@ func (t *load) open() (err error) {
 	return nil
 }
 
-// build runs the passes on the graph, which hold no numbers of their own.
+// build runs the passes on the graph, which allocate no tensors.
 func (t *load) build() error {
 	m := &Model{Path: t.path, Config: t.config, ctx: t.ctx, Graph: t.graph, source: t.source}
 	m.clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
 	return nil
 }
 
-// plan places activations, and lists the weights.
+// plan plans the activations, and lists the weights.
 func (t *load) plan() (err error) {
 	t.sizes, t.ws, err = t.sizesFor(t.config.Dims)
 	t.count = len(t.ws)
 	return err
 }
 
-// sizesFor is what a load takes for sizes of dims, and the weights.
+// sizesFor computes the sizes of a load for the given dims, and lists the weights.
 func (t *load) sizesFor(dims map[string]int64) (sizes loader.Sizes, ws []loader.Weight, err error) {
 	p, err := planner.Make(t.graph, planner.Request{Dims: dims, Lowered: t.lowered, Context: t.ctx})
 	if err != nil {
@@ -360,7 +360,7 @@ func (t *load) sizesFor(dims map[string]int64) (sizes loader.Sizes, ws []loader.
 	return loader.SizesOf(ws, s.Arena+s.Staging, cmp.Or(t.config.Chunk, loader.DefaultChunk)), ws, nil
 }
 
-// readAllPhase is the phase of modes that read everything before.
+// readAllPhase is the phase of modes that read all weights before the upload.
 func (t *load) readAllPhase() error {
 	if t.mode != loader.Lazy {
 		return nil
@@ -392,7 +392,7 @@ func (t *load) bind() (err error) {
 	return err
 }
 
-// unload gives back all that a load took.
+// unload releases everything that a load took.
 func (t *load) unload() error {
 	if t.on != nil {
 		t.on.Free()
@@ -406,14 +406,14 @@ func (t *load) unload() error {
 	return nil
 }
 
-// tell adds what was promised and measured.
+// tell fills in what was promised and measured.
 func (t *load) tell(out *Loaded) {
 	out.Phases = t.r.Phases()
 	out.Weights = t.count
 	out.W, out.Largest, out.A, out.C = t.sizes.W, t.sizes.Largest, t.sizes.A, t.sizes.C
 	out.Formula, out.Promised, out.DevicePromised = t.mode.Formula(), t.mode.High(t.sizes), t.mode.Device(t.sizes)
 	var base loader.Phase
-	inAnon := false // the device's bytes are of the process's anonymous memory, and not of what it shares
+	inAnon := false // whether the device's bytes are in the process's anonymous memory, not its shared memory
 	for _, p := range out.Phases {
 		switch p.Name {
 		case "P1":

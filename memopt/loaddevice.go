@@ -9,7 +9,7 @@ import (
 	"memopt/memopt/loader"
 )
 
-// loadDevices are devices as their memory alone, by kind.
+// loadDevices open devices as plain memory, by kind.
 var loadDevices = map[string]func(which string) (loader.Device, error){
 	"cpu": func(string) (loader.Device, error) { return loader.NewHost(), nil },
 	"vulkan": func(which string) (loader.Device, error) {
@@ -25,16 +25,16 @@ var loadDevices = map[string]func(which string) (loader.Device, error){
 	},
 }
 
-// vulkanStore is a Vulkan device for the loader.
+// vulkanStore is a Vulkan device's memory for the loader.
 type vulkanStore struct{ *vulkan.Store }
 
-// vulkanBlock is a block of one.
+// vulkanBlock is a block of a vulkanStore.
 type vulkanBlock struct {
 	*vk.Block
 	store *vulkan.Store
 }
 
-// Bytes are the block's as the processor sees them.
+// Bytes is the block's memory as mapped to the processor, or nil.
 func (b vulkanBlock) Bytes() []byte {
 	if b.Mapped() == nil {
 		return nil
@@ -42,13 +42,13 @@ func (b vulkanBlock) Bytes() []byte {
 	return unsafe.Slice((*byte)(b.Mapped()), b.Block.Bytes)
 }
 
-// Granted is what the driver made of it.
+// Granted is the size that the driver allocated.
 func (b vulkanBlock) Granted() int64 { return b.Block.Granted }
 
-// Free gives it back.
+// Free frees the block.
 func (b vulkanBlock) Free() { b.store.Free(b.Block) }
 
-// Take is memory near the device.
+// Take allocates device-local memory.
 func (s vulkanStore) Take(n int64) (loader.Memory, error) {
 	b, err := s.Near(n)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s vulkanStore) Take(n int64) (loader.Memory, error) {
 	return vulkanBlock{b, s.Store}, nil
 }
 
-// Stage is memory that the processor sees.
+// Stage allocates host-visible memory.
 func (s vulkanStore) Stage(n int64) (loader.Memory, error) {
 	b, err := s.Staging(n)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s vulkanStore) Stage(n int64) (loader.Memory, error) {
 	return vulkanBlock{b, s.Store}, nil
 }
 
-// Copy carries moves out.
+// Copy carries out the moves.
 func (s vulkanStore) Copy(moves []loader.Move) error {
 	commands := make([]vk.Command, len(moves))
 	for i, m := range moves {
@@ -75,7 +75,7 @@ func (s vulkanStore) Copy(moves []loader.Move) error {
 	return s.Store.Copy(commands)
 }
 
-// Driver is what the driver says.
+// Driver is the driver's report of the heap.
 func (s vulkanStore) Driver() (usage, budget int64, ok bool) {
 	h := s.Heap()
 	return int64(min(h.Usage, math.MaxInt64)), int64(min(h.Budget, math.MaxInt64)), h.Budget > 0

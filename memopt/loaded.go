@@ -7,29 +7,29 @@ import (
 	"memopt/planner"
 )
 
-// loaded is a plan's step on a device, with its weights there.
+// loaded is a plan's step on a device that holds the weights.
 type loaded struct {
 	Device
 	plan     *planner.Plan
 	schedule *planner.Schedule
-	chains   *planner.Chains // nil where launches are the plan's
+	chains   *planner.Chains // nil if launches are not fused
 	watch    *memoryWatch
 }
 
-// load schedules a plan and opens a device for it. Close what it returns.
+// load schedules a plan and opens a device for it. The caller must close the result.
 func (m *Model) load(p *planner.Plan, open func(*planner.Schedule) (Device, error)) (l *loaded, err error) {
 	l = &loaded{plan: p}
 	if l.schedule, l.chains, err = m.schedule(p); err != nil {
 		return nil, err
 	}
 	m.steps.Forget(m.ask().Settings)
-	debug.FreeOSMemory() // what planning left behind is not to lie beside the step
+	debug.FreeOSMemory() // return the memory of planning to the system before the step allocates
 	l.watch = watchMemory()
 	if l.Device, err = open(l.schedule); err != nil {
 		l.watch.end()
 		return nil, m.wouldFit(p, l.schedule, err)
 	}
-	// The weights are on the device now: what becomes of their files later is no matter.
+	// The device has its own copy of the weights now: later changes of the files do not matter.
 	if m.unchanged(&err); err != nil {
 		l.close()
 		return nil, err
@@ -37,17 +37,17 @@ func (m *Model) load(p *planner.Plan, open func(*planner.Schedule) (Device, erro
 	return l, nil
 }
 
-// openDevice opens the device that settings name.
+// openDevice opens the device that the settings name.
 func (m *Model) openDevice(s *planner.Schedule) (Device, error) {
 	return openDevice(m.Config.Device, m.Config.FastPaths, s)
 }
 
-// feed is what the step is given: rows of data, or numbers that are made up.
+// feed provides the step's inputs: rows of data, or generated ones.
 func (l *loaded) feed(data *tensorfile.Set, seed uint64) (*feeder, error) {
 	return newFeeder(l.plan.Graph, l.schedule.Binding, data, seed)
 }
 
-// once runs the step on the first rows.
+// once runs the step on the first batch.
 func (l *loaded) once(data *tensorfile.Set, seed uint64) (planner.Trace, *feeder, error) {
 	feed, err := l.feed(data, seed)
 	if err != nil {
@@ -63,7 +63,7 @@ func (l *loaded) once(data *tensorfile.Set, seed uint64) (planner.Trace, *feeder
 	return trace, feed, nil
 }
 
-// measured puts into a result what was measured of the step, and closes its device.
+// measured fills in a result's measurements, and closes the device.
 func (l *loaded) measured(r *Result, t Training) (err error) {
 	r.Anonymous = l.watch.against(l.plan, r.Trace, r.data)
 	r.Memory, r.Chains = deviceMemory(l.Device), l.chains

@@ -11,9 +11,8 @@ import (
 	"memopt/kernels"
 )
 
-// addLoss finds what is to be lowered: the value that the settings name, or a
-// loss that they ask to be added, as cross-entropy or cross-entropy:logits. A
-// value of the name goes first.
+// addLoss determines the loss: the value that the settings name or, if there is no value of that name, a loss to
+// add, such as cross-entropy or cross-entropy:OUTPUT.
 func (m *Model) addLoss() error {
 	m.loss = m.Config.Loss
 	name, output, _ := strings.Cut(m.Config.Loss, ":")
@@ -42,11 +41,11 @@ func (m *Model) addLoss() error {
 			m.LossInput = v.String()
 		}
 	}
-	m.loss = "" // it is the only output now
+	m.loss = "" // it is the only output now, which autograd finds by itself
 	return nil
 }
 
-// hintLoss adds to the complaint that a model has no loss, or several, what to do.
+// hintLoss adds advice to the error that a model has no loss, or several.
 func (m *Model) hintLoss(err error) error {
 	switch loss := m.Config.Name("loss"); {
 	case errors.Is(err, autograd.ErrNoLoss):

@@ -5,8 +5,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// scaledLoss watches the count of updates, which a step that overflows leaves
-// as it is.
+// scaledLoss detects skipped updates by the count of updates, which a step that overflows leaves unchanged.
 type scaledLoss struct {
 	on, finds bool
 	fixed     float64
@@ -26,7 +25,7 @@ func newScaledLoss(m *Model, d Device) (*scaledLoss, error) {
 	return s, err
 }
 
-// look is called after a step.
+// look is called after each step.
 func (s *scaledLoss) look(d Device, step int, r *Result) error {
 	if !s.on {
 		return nil

@@ -10,8 +10,7 @@ import (
 	"memopt/planner/forms"
 )
 
-// lossyStep measures the first step of a training under a plan, with the model's own
-// parameters.
+// lossyStep measures the rounding error of the first step under a plan, with the model's initial parameters.
 func (m *Model) lossyStep(p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
 	only, err := gradientModel(m.inFormOf(p))
 	if err != nil {
@@ -25,13 +24,13 @@ func (m *Model) lossyStep(p *planner.Plan, data *tensorfile.Set) (*compare.Round
 	return only.lossyError(got, check.Plan, data)
 }
 
-// inFormOf is the model with its step in the form of a plan, and everything else kept.
+// inFormOf is the model with settings that select the form of a plan, and without budgets.
 func (m *Model) inFormOf(p *planner.Plan) *Model {
 	c := m.Config
 	for _, r := range forms.Rows {
 		if slices.Contains(p.Form.Taken, r.Name) {
 			if err := c.Set(r.Setting, r.Value, configs.Source{Origin: configs.OriginPreset}); err != nil {
-				panic(err) // the table of forms has a value that the table of settings has not
+				panic(err) // the table of forms has a value that the settings do not accept
 			}
 		}
 	}
@@ -39,8 +38,8 @@ func (m *Model) inFormOf(p *planner.Plan) *Model {
 	return &Model{Path: m.Path, Config: c, kept: append([]string{}, p.Form.Kept...)}
 }
 
-// lossyError runs the exact step, with everything kept, and says how far what was got
-// from this model of gradientModel under a plan is from it.
+// lossyError runs the exact step, storing every value, and compares it with got, which a model of gradientModel
+// computed under a plan.
 func (m *Model) lossyError(got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
 	c := m.Config
 	exact, err := gradientModel(&Model{Path: m.Path, Config: c.Exact()})

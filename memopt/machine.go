@@ -9,11 +9,11 @@ import (
 	"memopt/memopt/arena"
 )
 
-// memoryLimit is what LimitMemory was given; 0 is none.
+// memoryLimit is the limit that LimitMemory set; 0 is none.
 var memoryLimit atomic.Int64
 
-// LimitMemory has Fits refuse what would take this process's anonymous memory above a
-// limit, and the collector work harder below it. A share is of what the process can have now.
+// LimitMemory makes Fits refuse requests that would take this process's anonymous memory above a limit, and makes
+// the garbage collector keep to it. A percentage refers to the memory available to the process now.
 func LimitMemory(most configs.Budget) {
 	bytes := most.Bytes
 	if most.Percent > 0 {
@@ -25,9 +25,8 @@ func LimitMemory(most configs.Budget) {
 	}
 }
 
-// Fits refuses what the machine has no memory for, or the limit no room: better a line
-// now than a process that is killed later. What is the subject of the line, and help says
-// what would fit.
+// Fits refuses a request for more memory than the machine or the limit has left: an early error is better than a
+// killed process. what is the subject of the message, and help is appended to it.
 func Fits(bytes int64, what, help string) error {
 	if most := memoryLimit.Load(); most > 0 {
 		if held := AnonymousMemory(); bytes > most-held {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineMemory is the most bytes that this process can have now: free memory
-// and swap of the machine, or less where a container or a limit says so. 0 is
-// unknown.
+// machineMemory is the memory that this process can get now: the machine's free memory and swap, or less under a
+// container's or a process's limit. 0 is unknown.
 func machineMemory() int64 {
 	most := uint64(math.MaxInt64)
 	if n := available(); n > 0 {
@@ -24,7 +23,7 @@ func machineMemory() int64 {
 			continue
 		}
 		if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
-			most = min(most, n) // "max" is no number and no limit
+			most = min(most, n) // "max" does not parse, and is no limit
 		}
 	}
 	if room, limited := AddressSpace(); limited {
@@ -36,7 +35,7 @@ func machineMemory() int64 {
 	return int64(most)
 }
 
-// AddressSpace is what a limit of address space (ulimit -v) leaves to this process.
+// AddressSpace is the room that a limit of address space (ulimit -v) leaves to this process.
 func AddressSpace() (room int64, limited bool) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil || limit.Cur >= math.MaxInt64 {
@@ -51,7 +50,7 @@ func AddressSpace() (room int64, limited bool) {
 	return max(0, int64(limit.Cur)-n*int64(os.Getpagesize())), true
 }
 
-// available is the memory that can be had without taking it from anyone.
+// available is the machine's available memory and free swap; 0 is unknown.
 func available() (bytes uint64) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -69,14 +68,13 @@ func available() (bytes uint64) {
 	return bytes
 }
 
-// AnonymousMemory is the bytes of this process that no file is behind, as the system
-// counts them now; 0 is unknown.
+// AnonymousMemory is the resident memory of this process that no file backs; 0 is unknown.
 func AnonymousMemory() int64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0
 	}
-	var size, resident, shared int64 // pages; shared are those of files
+	var size, resident, shared int64 // in pages; shared ones are backed by files
 	if _, err := fmt.Sscan(string(data), &size, &resident, &shared); err != nil {
 		return 0
 	}

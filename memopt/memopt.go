@@ -1,5 +1,5 @@
-// Package memopt is the front door: it opens a model, plans its training step
-// and trains it. It wires the line together and decides nothing itself.
+// Package memopt is the front door: it opens a model, plans its training step and trains it. It connects the stages
+// and decides nothing itself.
 //
 //	model.onnx, step.json.gz
 //	   │  read            onnx.From.Read or joint.ReadContext, then Graph.Clean
@@ -31,14 +31,14 @@ import (
 	"memopt/planner/forms"
 )
 
-// Open reads a model and derives its training step, unless it has one already. The
-// weights stay in its files, which are mapped until it is closed.
+// Open reads a model and derives its training step, unless the file contains one. The weights stay in the model's
+// files, which are mapped until the model is closed.
 func Open(path string, c configs.Config) (*Model, error) {
 	return OpenContext(context.Background(), path, c)
 }
 
-// OpenContext is Open with a context, which ends the reading and whatever else the
-// model is asked for: that gives its error then, and writes no file.
+// OpenContext is Open with a context. Once that is done, opening and all later work on the model return its error
+// and write no file.
 func OpenContext(ctx context.Context, path string, c configs.Config) (*Model, error) {
 	m := &Model{Path: path, Config: c, ctx: ctx}
 	opened, err := stop.When(ctx, m.open)
@@ -68,7 +68,7 @@ func (m *Model) open() (opened *Model, err error) {
 	return m, m.take(forms.Brought(m.ctx, m.Graph))
 }
 
-// Plan decides what to keep, what to compute again and where each value lives.
+// Plan decides which values to keep, which to recompute and where to place each.
 func (m *Model) Plan() (*planner.Plan, error) { return stop.When(m.ctx, m.plan) }
 
 func (m *Model) plan() (p *planner.Plan, err error) {
@@ -88,12 +88,12 @@ func (m *Model) plan() (p *planner.Plan, err error) {
 	return p, nil
 }
 
-// Run trains under a plan, and holds what it promised beside what was measured.
+// Run trains under a plan, and reports promised and measured memory.
 func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
 	return m.run(p, t, func(d Device) Device { return d })
 }
 
-// run is Run on a device that something may stand in front of.
+// run is Run with the device wrapped by through.
 func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*Result, error) {
 	return stop.When(m.ctx, func() (r *Result, err error) {
 		defer weights.Guard(&err)()

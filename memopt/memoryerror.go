@@ -8,17 +8,17 @@ import (
 	"memopt/planner"
 )
 
-// MemoryError says that there is less memory than a request takes, and what would fit.
+// MemoryError says that a request needs more memory than there is, and what would fit.
 type MemoryError struct {
-	Err   error             // of the limit, the arena or the device that refused
-	Short arena.OutOfMemory // the same in numbers
-	Room  int64             // bytes that can be had for all of the request; −1 where nobody says
-	// Changes would make the request fit, each alone. Every one was planned, or run dry.
+	Err   error             // from the limit, the arena or the device that refused
+	Short arena.OutOfMemory // the numbers of Err
+	Room  int64             // bytes available to the whole request; −1 if unknown
+	// Changes would make the request fit, each of them alone. Each was planned or run dry.
 	Changes []planner.Change
 	Note    string // what was not computed, and why
 }
 
-// Error is all of it on one line.
+// Error is the message with all changes, on one line.
 func (e *MemoryError) Error() string {
 	msg := e.Err.Error()
 	for i, c := range e.Changes {
@@ -35,26 +35,26 @@ func (e *MemoryError) Error() string {
 	return msg
 }
 
-// Named reports whether what was refused says who holds most.
+// Named reports whether Err names the largest owners of memory.
 func (e *MemoryError) Named() bool {
 	var said *arena.OutOfMemory
 	return errors.As(e.Err, &said)
 }
 
-// Unwrap is what was refused.
+// Unwrap returns Err.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// ExitCode is that of a request that cannot be met.
+// ExitCode is the code of a request that cannot be met.
 func (e *MemoryError) ExitCode() int { return ExitCannot }
 
-// asMemoryError is an error of memory with its numbers; nil of any other.
+// asMemoryError converts a memory error to a MemoryError; it returns nil for other errors.
 func asMemoryError(err error) *MemoryError {
 	var short *arena.OutOfMemory
 	if errors.As(err, &short) {
 		e := &MemoryError{Err: err, Short: *short, Room: -1}
 		var of *MemoryError
 		switch {
-		case errors.As(short.Cause, &of) && of.Room >= 0: // the process's own limit, or the machine's
+		case errors.As(short.Cause, &of) && of.Room >= 0: // the process's limit, or the machine's memory
 			e.Room = short.Reserved + of.Room
 		case errors.Is(short.Cause, syscall.ENOMEM):
 			if most := machineMemory(); most > 0 && most < short.Requested {

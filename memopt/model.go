@@ -10,37 +10,36 @@ import (
 	"memopt/planner/forms"
 )
 
-// Version is that of the program, the service and the Python package.
+// Version is the version of the program, the service and the Python package.
 const Version = "0.1.0"
 
-// Model is a training step that was read from a file, ready to be planned.
+// Model is a training step read from a file, ready to be planned.
 type Model struct {
 	Path  string
 	Graph *graph.Graph // the whole step
-	// Outline is the nodes as the file spells them, if it is a trainer's.
+	// Outline has the nodes as a trainer's file spells them; nil for other files.
 	Outline *graph.Outline
 	Config  configs.Config
-	// LossInput is the input that a loss which was added compares with, as in
-	// labels i64[batch]; "" if none was added.
+	// LossInput is the input that an added loss compares with, such as labels i64[batch]; "" if no loss was added.
 	LossInput string
-	// Passes is what was done to the forward graph first.
+	// Passes reports the passes that ran on the forward graph.
 	Passes graph.Report
 
-	// Profiled is the device whose times plans count in; "" for flops and bytes.
+	// Profiled is the device whose measured times are the costs of plans; "" if costs are flops and bytes.
 	Profiled string
-	bytes    []byte                              // the model itself, where it is no file; Path is then a name and a folder
-	given    map[string]*graph.Tensor            // initializers instead of the file's
-	held     bool                                // its files may go once they were read: see unchanged
-	ctx      context.Context                     // ends whatever is asked of the model
-	phases   *Phases                             // that reading it is noted in; nil if it is not
-	again    func(autograd.Options) *forms.Steps // derives the step anew; nil where the file has it
+	bytes    []byte                              // the model itself, if not a file; Path is then its name and folder
+	given    map[string]*graph.Tensor            // initializers that replace the file's
+	held     bool                                // held open: its files may be removed after reading; see unchanged
+	ctx      context.Context                     // ends all work on the model
+	phases   *Phases                             // records the phases of reading; nil records none
+	again    func(autograd.Options) *forms.Steps // derives the step anew; nil if the file contains it
 	source   *onnx.Source                        // nil if the file has no weights
-	initials []initial                           // the float initializers that were read
-	selected autograd.Selection                  // of them, by settings
-	samples  map[string]string                   // outputs that only a comparison needs, by running statistic
-	loss     string                              // the value that is to be lowered; "" is the only scalar
-	cleaned  graph.CleanOptions                  // as the forward graph was
+	initials []initial                           // the file's float initializers
+	selected autograd.Selection                  // the initializers that the settings select for training
+	samples  map[string]string                   // extra outputs for comparisons, by running statistic
+	loss     string                              // name of the loss; "" means the only scalar output
+	cleaned  graph.CleanOptions                  // options of the passes that ran on the forward graph
 	steps    *forms.Steps                        // the step in every form that it may take
-	kept     []string                            // values that are kept in less, whatever settings say; nil leaves that to them
-	costs    map[string]float64                  // by node
+	kept     []string                            // values to store in fewer bytes; nil lets the settings decide
+	costs    map[string]float64                  // seconds per unit of plain cost, by node
 }

@@ -10,9 +10,8 @@ import (
 	"memopt/planner/cluster"
 )
 
-// ORT writes what ONNX Runtime shows of a trainer's program: the line of the
-// feature and, but for level "warn" and above, its plans and notes; for level
-// "devinfo" and "debug" the node-level report too.
+// ORT writes what ONNX Runtime logs about a trainer's program: the line of its memory optimizer and, for levels
+// below "warn", its plans and notes; for levels "devinfo" and "debug" also the report by node.
 func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
 	if p.Analysis == nil {
 		return nil
@@ -26,7 +25,7 @@ func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
 	if m.Config.Level > 0 {
 		level := cluster.Level(cluster.KeysOf(lines), m.Config.Level)
 		if m.Config.Compat != "" {
-			asked = nil // a level replaces them
+			asked = nil // a level replaces the requests
 		}
 		asked = append(level, asked...)
 		if lines, err = a.Table(asked, m.sizes()); err != nil {
@@ -61,9 +60,8 @@ func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
 	return err
 }
 
-// printPeaks adds what no table of savings tells: the peak of the program as it
-// is, with what is on, and with the same level's clusters when layers count the
-// other way, all run as ONNX Runtime runs them.
+// printPeaks adds peaks, which ONNX Runtime's table does not have: of the program as it is, with the requested
+// recomputation, and at the same level with the other setting of boundary, all executed in ONNX Runtime's order.
 func (m *Model) printPeaks(w io.Writer, p *planner.Plan) error {
 	before, err := m.simulate(p.Analysis, nil)
 	if err != nil {
@@ -107,7 +105,7 @@ func (m *Model) printPeaks(w io.Writer, p *planner.Plan) error {
 	return err
 }
 
-// simulated is a program's memory with some of it made again, and where most is alive.
+// simulated is a program's memory with some recomputation, and the node at its peak.
 type simulated struct {
 	lives cluster.Lives
 	at    string
@@ -136,7 +134,7 @@ func (m *Model) simulate(a *cluster.Analysis, choices []cluster.Choice) (r simul
 	return r, err
 }
 
-// planFile is where the clusters were asked for; a level asks for itself.
+// planFile is the file that requested the clusters; "" if a level did.
 func (m *Model) planFile() string {
 	from, ok := m.Config.Source("config")
 	switch {
@@ -145,12 +143,12 @@ func (m *Model) planFile() string {
 	case from.Pos.File != "" && from.Pos.File != from.Name && !strings.HasPrefix(from.Pos.File, "--"):
 		return from.Pos.File
 	}
-	text, _ := m.Config.Given("config") // as before 1.19, when the setting was the text
+	text, _ := m.Config.Given("config") // the setting's text, as before version 1.19
 	return text
 }
 
-// sizes are those of all names in the file. What has to be one size for the
-// graph to run is one name in the graph, and its others have the same size.
+// sizes are the sizes of all dim names in the file. The graph has one name for dims that must be equal; the file's
+// other names for them get the same size.
 func (m *Model) sizes() map[string]int64 {
 	sizes := map[string]int64{}
 	for name, n := range m.Config.Dims {

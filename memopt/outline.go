@@ -10,8 +10,8 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// readOutline takes the nodes of a trainer's file as it spells them: clusters
-// are named after those, not after what reading has made of them.
+// readOutline reads the nodes as a trainer's file spells them: clusters are named after those, not after the nodes
+// of the graph.
 func (m *Model) readOutline() (err error) {
 	if !slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op.Border }) {
 		return nil
@@ -27,8 +27,8 @@ func (m *Model) readOutline() (err error) {
 	return nil
 }
 
-// unparted adds to why no step could be made of a file that returns gradients of
-// its inputs, and so has a backward pass, what it lacks to be read as one.
+// unparted explains an error about a file that returns gradients of its inputs: it contains a backward pass, but
+// lacks the node that separates it from the forward pass.
 func (m *Model) unparted(err error) error {
 	if m.Graph == nil {
 		return err
@@ -42,8 +42,7 @@ func (m *Model) unparted(err error) error {
 	return err
 }
 
-// boundary reports whether clusters end where layers do. ONNX Runtime does so at
-// its levels only.
+// boundary reports whether clusters end at layers. In ONNX Runtime they do at its levels only.
 func boundary(c configs.Config) bool {
 	if _, given := c.Source("boundary"); !given && c.Compat != "" {
 		return c.Level > 0

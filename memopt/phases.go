@@ -12,48 +12,49 @@ import (
 	"memopt/planner"
 )
 
-// Phases keeps the table of what each phase of a training run takes, from the start of the process to the end of its
-// device: promised beside measured. All methods of a nil one do nothing.
+// Phases records the memory of each phase of a training run, from the start of the process until its device is
+// closed: promised and measured. The methods of a nil Phases do nothing.
 type Phases struct {
 	r       *loader.Recorder
 	unified bool
-	lowered bool // the device runs kernels, and its driver compiles them
+	lowered bool // the device runs kernels that its driver compiles
 	parts   PhaseParts
-	sums    int64  // of the gradients, those that several runs add up
-	flat    bool   // all memory is there from the start
-	early   bool   // optimizer states are wanted before the first backward pass is over
-	resumed bool   // states came from a checkpoint, and were there before the first step
-	row     string // that goes on
+	sums    int64  // accumulated gradients, which persist between micro-batches
+	flat    bool   // all memory is allocated from the start
+	early   bool   // optimizer states are needed before the first backward pass ends
+	resumed bool   // states came from a checkpoint, before the first step
+	row     string // current row
 	runs    forwardPhases
 }
 
-// PhaseParts are what the memory of a run is made of, in bytes: M = W + G + O + A + io.
+// PhaseParts divides the memory of a run, in bytes: M = W + G + O + A + io.
 type PhaseParts struct {
 	M  int64 `json:"M"`
 	W  int64 `json:"W"`  // parameters, buffers and constants
-	G  int64 `json:"G"`  // gradients: what backward needs beside the activations' memory
+	G  int64 `json:"G"`  // gradients: what the backward pass needs outside of the activations' memory
 	O  int64 `json:"O"`  // optimizer states
-	A  int64 `json:"A"`  // activations, and all that takes their place later in the step
+	A  int64 `json:"A"`  // activations, and values that reuse their memory later in the step
 	IO int64 `json:"io"` // inputs
-	C  int64 `json:"c"`  // what passes to and from memory that the processor does not see
-	// Early is what of O is there from the start: single numbers.
+	C  int64 `json:"c"`  // buffer for copies to and from memory that the processor cannot access
+	// Early is the part of O that is allocated from the start: scalars.
 	Early int64 `json:"early"`
-	// Uploaded is what was brought to the device before the first step, and Zeroed what the device filled by itself.
+	// Uploaded was copied to the device before the first step, and Zeroed was filled with zeros by the device
+	// itself.
 	Uploaded int64 `json:"uploaded"`
 	Zeroed   int64 `json:"zeroed"`
 }
 
-// PhaseTable is the table.
+// PhaseTable is the finished table.
 type PhaseTable struct {
 	Device  string
-	Forward bool // of a forward program, which has neither gradients nor optimizer states
+	Forward bool // of a forward program, without gradients and optimizer states
 	Unified bool
 	Rule    string // how host and device are combined
 	Parts   PhaseParts
 	Rows    []loader.Phase
 }
 
-// NewPhases begins a table with the process (P0) and its device (P1).
+// NewPhases starts a table with the process (P0) and its device (P1).
 func NewPhases(device string) (*Phases, error) {
 	p, kind, which, err := beginPhases(device)
 	if err != nil {
@@ -81,7 +82,7 @@ func NewPhases(device string) (*Phases, error) {
 	return p, nil
 }
 
-// beginPhases begins a table with the process, and the row of its device.
+// beginPhases starts a table with the process, and begins the row of its device.
 func beginPhases(device string) (p *Phases, kind deviceKind, which string, err error) {
 	if kind, which, err = findDevice(device); err != nil {
 		return nil, kind, "", err
@@ -92,10 +93,10 @@ func beginPhases(device string) (p *Phases, kind deviceKind, which string, err e
 	return p, kind, which, nil
 }
 
-// unifiedHost is a device whose driver says nothing.
+// unifiedHost is a device with unified memory whose driver reports nothing.
 type unifiedHost struct{ loader.Host }
 
-// Open is OpenContext, as the phases P2 and P3; P4 is what follows.
+// Open is OpenContext, recorded as the phases P2 and P3; it begins P4.
 func (p *Phases) Open(ctx context.Context, path string, c configs.Config) (*Model, error) {
 	if p == nil {
 		return OpenContext(ctx, path, c)
@@ -111,12 +112,12 @@ func (p *Phases) Open(ctx context.Context, path string, c configs.Config) (*Mode
 	return opened, nil
 }
 
-// promised is the most that the system sees of the process beside what the device holds.
+// promised bounds the process's memory as the system reports it, given what the device holds.
 func (p *Phases) promised(device int64) (_, host int64) {
 	return device, device + device/20 + programMemory
 }
 
-// next begins a phase, and ends the one before.
+// next ends the current phase and begins another.
 func (p *Phases) next(name, what string, device int64) {
 	if p == nil {
 		return
@@ -127,7 +128,7 @@ func (p *Phases) next(name, what string, device int64) {
 	}
 }
 
-// scheduled takes what a schedule promises.
+// scheduled takes the sizes from a schedule.
 func (p *Phases) scheduled(s *planner.Schedule, kind deviceKind) {
 	if p == nil {
 		return
@@ -156,7 +157,7 @@ func (p *Phases) scheduled(s *planner.Schedule, kind deviceKind) {
 	p.early = slices.Contains(needs[:s.BackwardEnd()], planner.UpdateStage)
 }
 
-// at is what is there in a stage of the first step.
+// at is the memory allocated in a stage of the first step.
 func (p *Phases) at(stage planner.Stage) int64 {
 	n, states := p.parts.W+p.parts.Early+p.parts.C, p.parts.O-p.parts.Early+p.sums
 	if p.flat {
@@ -179,7 +180,7 @@ func (p *Phases) at(stage planner.Stage) int64 {
 	return n
 }
 
-// open makes a device ready for a schedule: P5 to P7.
+// open opens a device for a schedule, as the phases P5 to P7.
 func (p *Phases) open(c configs.Config, s *planner.Schedule) (Device, error) {
 	if p == nil {
 		return openStaged(c.Device, c.FastPaths, s, stageWatch{})
@@ -211,14 +212,14 @@ func (p *Phases) open(c configs.Config, s *planner.Schedule) (Device, error) {
 	if w, is := d.(loader.Driven); is {
 		p.r.Watch(w)
 	}
-	if w, is := d.(interface{ Staged() bool }); is && !w.Staged() { // it has all from the start
+	if w, is := d.(interface{ Staged() bool }); is && !w.Staged() { // it allocates everything at the start
 		p.flat = true
 		p.next("P7", "activations bound", p.at(planner.ForwardStage))
 	}
 	return d, nil
 }
 
-// resuming is where a checkpoint is read: all memory is there then.
+// resuming begins the phase in which a checkpoint is read; by then, all memory is allocated.
 func (p *Phases) resuming() {
 	if p != nil {
 		p.resumed = true
@@ -226,15 +227,15 @@ func (p *Phases) resuming() {
 	}
 }
 
-// forward is where the first step begins, of so many runs.
+// forward begins the phase of the first forward pass of a step with this many micro-batches.
 func (p *Phases) forward(runs int) {
 	if p != nil {
-		p.early = p.early && runs == 1 // else updates are left out of the first
+		p.early = p.early && runs == 1 // with several, the first one has no update
 		p.next("T1", "after the first forward pass", p.at(planner.ForwardStage))
 	}
 }
 
-// moments is what run i of the device tells of the inside of a step: the first does.
+// moments returns the callback for moments inside run i; only the first run has one.
 func (p *Phases) moments(i int) func(planner.Moment) {
 	if p == nil || i > 0 {
 		return nil
@@ -251,7 +252,7 @@ func (p *Phases) moments(i int) func(planner.Moment) {
 	}
 }
 
-// stepped is called when steps are done, of so many.
+// stepped is called after each step.
 func (p *Phases) stepped(done, of int) {
 	switch {
 	case p == nil || done >= of:
@@ -262,14 +263,14 @@ func (p *Phases) stepped(done, of int) {
 	}
 }
 
-// saving is where a checkpoint or a model is written.
+// saving begins the phase in which a checkpoint or a model is written.
 func (p *Phases) saving() {
 	if p != nil {
 		p.next("T5", "checkpoint written", p.at(planner.UpdateStage))
 	}
 }
 
-// close ends the device and the table. Of the process steps took so much beside the plan.
+// close closes the device and ends the table. Steps took beside bytes of the process outside of the plan.
 func (p *Phases) close(d Device, beside int64) (*PhaseTable, error) {
 	name := d.Name()
 	if p == nil {
@@ -294,12 +295,12 @@ func (p *Phases) close(d Device, beside int64) (*PhaseTable, error) {
 	return t, err
 }
 
-// table is what there is of it.
+// table is the table as recorded so far.
 func (p *Phases) table(device string) *PhaseTable {
 	return &PhaseTable{Device: device, Unified: p.unified, Rule: loader.Rule(p.unified), Parts: p.parts, Rows: p.r.Phases()}
 }
 
-// ofDriver adds to what is promised of the process what a driver holds for itself, which is measured, and named.
+// ofDriver adds the driver's own memory, as measured, to the promises for the process.
 func (p *Phases) ofDriver(rows []loader.Phase) {
 	for i := range rows {
 		row := &rows[i]
@@ -307,7 +308,7 @@ func (p *Phases) ofDriver(rows []loader.Phase) {
 			continue
 		}
 		row.PromisedHost += max(0, row.Rest-rows[0].Rest)
-		if row.Name == "P7" { // and for a moment, while it compiles
+		if row.Name == "P7" { // and temporarily while it compiles
 			row.PromisedHost += row.System.High - row.System.Point
 		}
 	}

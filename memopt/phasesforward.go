@@ -13,21 +13,21 @@ import (
 	"memopt/memopt/tensorfile"
 )
 
-// forwardPhases is what the table of a forward program's runs knows beside: its sessions, which promise by their accounts.
+// forwardPhases is the part of Phases for a forward program: its sessions, whose accounts make the promises.
 type forwardPhases struct {
 	context  *vulkan.Context // open from P1 to U3; nil on the processor
-	imported bool            // buffers are the host's memory
+	imported bool            // buffers are in the host's memory
 	sessions int
 	arenas   map[*arena.Arena]bool
-	granted  int64 // to sessions
-	held     int64 // that they hold at the end of a stage, all together
-	pass     int64 // that a run takes beside, the largest
-	inputs   int64 // bytes of the process that inputs lie in
-	bound    int64 // of buffers for inputs, until a session tells of them
-	over     bool  // the first run: later ones are one row
+	granted  int64 // granted to sessions
+	held     int64 // held by all sessions at the end of a stage
+	pass     int64 // largest amount that a run takes in addition
+	inputs   int64 // memory of the process for inputs
+	bound    int64 // buffers for inputs that no session accounts for yet
+	over     bool  // the first run is over; later runs share one row
 }
 
-// NewForwardPhases begins the table of a forward program with the process (P0) and its device (P1).
+// NewForwardPhases starts the table of a forward program with the process (P0) and its device (P1).
 func NewForwardPhases(device string) (*Phases, error) {
 	p, kind, which, err := beginPhases(device)
 	if err != nil {
@@ -51,13 +51,13 @@ func NewForwardPhases(device string) (*Phases, error) {
 	return p, nil
 }
 
-// touchedHost is the processor, whose memory is there as it is written to.
+// touchedHost is the processor, whose memory becomes resident when it is written.
 type touchedHost struct {
 	loader.Host
 	p *Phases
 }
 
-// Resident is what of the sessions' memory takes memory.
+// Resident is the resident part of the sessions' memory.
 func (h touchedHost) Resident() int64 {
 	n := h.p.runs.granted
 	for a := range h.p.runs.arenas {
@@ -66,7 +66,7 @@ func (h touchedHost) Resident() int64 {
 	return n
 }
 
-// stageRows are the rows of a session's stages.
+// stageRows are the rows for the stages of a session.
 var stageRows = map[session.Stage][2]string{
 	session.OpenStage:     {"P2", "model opened"},
 	session.OptimizeStage: {"P3", "graph built and optimized"},
@@ -78,7 +78,8 @@ var stageRows = map[session.Stage][2]string{
 	session.CloseStage:    {"U1", "model unloaded"},
 }
 
-// watch has a session tell its stages to the table. Its model's name is in their rows, unless it is the first session.
+// watch makes a session report its stages to the table. Rows of all sessions but the first include the model's
+// name.
 func (p *Phases) watch(path string) (w session.Watch) {
 	if p == nil {
 		return w
@@ -96,7 +97,7 @@ func (p *Phases) watch(path string) (w session.Watch) {
 	w.Begin = func(s session.Stage, end, most int64) {
 		row, others := stageRows[s], f.held-held-f.bound
 		if s == session.WeighStage && !p.lowered {
-			row[0] = "P3a" // before anything is planned: the program reads them where they are
+			row[0] = "P3a" // before planning: the program reads weights in place
 		}
 		f.bound = 0
 		f.held, held = others+end, end
@@ -111,7 +112,7 @@ func (p *Phases) watch(path string) (w session.Watch) {
 	return w
 }
 
-// count enters memory under the class of its owner.
+// count adds an allocation to the class of its owner.
 func (p *Phases) count(owner string, requested, granted int64) {
 	class := "activations"
 	switch owner {
@@ -128,14 +129,14 @@ func (p *Phases) count(owner string, requested, granted int64) {
 	p.r.Count(class, requested, granted)
 }
 
-// stays begins a phase in which sessions hold what they do, and so many bytes more.
+// stays begins a phase in which sessions hold what they held before, plus more bytes.
 func (p *Phases) stays(name, what string, more int64) {
 	if p != nil {
 		p.next(name, what, p.runs.held+more)
 	}
 }
 
-// reading is where inputs come to memory, read is what they take of it.
+// reading begins the phase in which inputs are read; read adds the memory that they take.
 func (p *Phases) reading() { p.stays("P3b", "inputs read", 0) }
 
 func (p *Phases) read(in map[string]*graph.Tensor, data *tensorfile.Set) {
@@ -144,7 +145,7 @@ func (p *Phases) read(in map[string]*graph.Tensor, data *tensorfile.Set) {
 	}
 }
 
-// heapOf is what inputs take of the process's memory: all but what lies in a file's.
+// heapOf is the process's memory for inputs: that of all but views of a mapped file.
 func heapOf(in map[string]*graph.Tensor, data *tensorfile.Set) (n int64) {
 	if data != nil {
 		n = data.Copied
@@ -158,17 +159,17 @@ func heapOf(in map[string]*graph.Tensor, data *tensorfile.Set) (n int64) {
 	return n
 }
 
-// binding is where inputs are brought to buffers.
+// binding begins the phase in which inputs are copied to buffers.
 func (p *Phases) binding(how string, bytes int64) {
 	if p != nil {
 		p.runs.imported = how == "import"
 		p.stays("P3c", "inputs bound", bytes)
-		p.runs.held += bytes // which its session tells from the next stage on
+		p.runs.held += bytes // the session accounts for it from the next stage on
 		p.runs.bound = bytes
 	}
 }
 
-// again is where the second of so many runs begins.
+// again begins the phase of all runs after the first.
 func (p *Phases) again(run, runs int) {
 	if p == nil || run != 1 {
 		return
@@ -181,16 +182,16 @@ func (p *Phases) again(run, runs int) {
 	p.stays("RN", what, p.runs.pass)
 }
 
-// unbinding is where buffers are given back.
+// unbinding begins the phase in which buffers are released.
 func (p *Phases) unbinding() { p.stays("RU", "inputs and outputs unbound", 0) }
 
-// Writing is where results are written to a file.
+// Writing begins the phase in which results are written to a file.
 func (p *Phases) Writing() { p.stays("RW", "results written", 0) }
 
-// shrinking is where idle memory is given back.
+// shrinking begins the phase in which idle memory is released.
 func (p *Phases) shrinking() { p.stays("RS", "idle memory given back", 0) }
 
-// ran takes what a run promised, of the program itself.
+// ran takes the sizes that a run promised, of the first session alone.
 func (p *Phases) ran(m session.Memory, s session.Stats) {
 	if p != nil {
 		io := m.Inputs + s.Owners[session.OwnBuffers]
@@ -198,7 +199,7 @@ func (p *Phases) ran(m session.Memory, s session.Stats) {
 	}
 }
 
-// Close ends the table, once all sessions are closed: nil for nil.
+// Close ends the table, once all sessions are closed; it returns nil for a nil Phases.
 func (p *Phases) Close(device string) *PhaseTable {
 	if p == nil {
 		return nil
@@ -221,11 +222,12 @@ func (p *Phases) Close(device string) *PhaseTable {
 			row.PromisedHost = 0
 			continue
 		}
-		mapped := int64(0) // weights that the program reads in the model's file
+		mapped := int64(0) // weights that the program reads in the mapped file
 		if w := row.Owned("weights"); !p.lowered {
 			mapped = w.Requested - w.Granted
 		}
-		of := max(row.Promised-mapped, row.Granted.High) + row.Copies.High + inputs // an arena has holes, and keeps what is idle
+		// An arena has holes, and retains idle memory.
+		of := max(row.Promised-mapped, row.Granted.High) + row.Copies.High + inputs
 		if row.Name[0] == 'R' {
 			of += kernels.Workspace()
 		}

@@ -14,8 +14,7 @@ import (
 	"memopt/planner/forms"
 )
 
-// ReadPlan reads a plan file without its model. An unknown field is told with the one
-// that was meant.
+// ReadPlan reads a plan file without its model. The error for an unknown field suggests a known one.
 func ReadPlan(path string) (*planner.File, error) {
 	f, err := planner.ReadFile(path)
 	var unknown *planner.FieldError
@@ -28,8 +27,8 @@ func ReadPlan(path string) (*planner.File, error) {
 	return f, nil
 }
 
-// fileSettings are the settings that a plan file carries, and what of its request
-// shapes the step; whatever else is given is stronger.
+// fileSettings are the settings in a plan file, and the parts of its request that shape the step; settings given
+// elsewhere take precedence.
 func fileSettings(f *planner.File, path string) (configs.Config, error) {
 	all := map[string]string{}
 	if f.Request.Compat != "" {
@@ -58,10 +57,9 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 	return nil
 }
 
-// LoadPlan reads a plan file, opens its model with the file's settings and has
-// the plan replayed on it. Settings that are given are stronger, but for those that leave a
-// form to the planner: what it has decided is in the file. Dims and limits that are given
-// the plan must keep. The model is closed again: the plan can be read, not run.
+// LoadPlan reads a plan file, opens its model with the file's settings and replays the plan on it. Settings in c
+// take precedence, except those that leave a form to the planner: the file has its decision. The plan must meet the
+// dims and limits in c. The model is closed again: the plan can be read, but not run.
 func LoadPlan(ctx context.Context, plan, model string, c configs.Config) (*planner.Plan, error) {
 	return stop.When(ctx, func() (*planner.Plan, error) { return loadPlan(ctx, plan, model, c) })
 }
@@ -103,7 +101,7 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 	return p, nil
 }
 
-// decidedBy sets what settings leave to the planner to what it has decided for a file.
+// decidedBy replaces settings of "auto" by what the planner decided, according to a plan file.
 func decidedBy(c *configs.Config, f *planner.File, path string) error {
 	names := forms.Settings()
 	names = slices.DeleteFunc(names, func(name string) bool {
@@ -113,8 +111,7 @@ func decidedBy(c *configs.Config, f *planner.File, path string) error {
 	return setAll(c, names, f.Settings, path)
 }
 
-// besideOf are the settings of the step that a plan's costs are told beside, where they
-// are others than the model's.
+// besideOf are the settings of the step that a plan's costs are relative to, if they differ from the model's.
 func besideOf(c configs.Config, f *planner.File, path string) (map[string]string, error) {
 	if err := setAll(&c, forms.Settings(), f.Beside, path); err != nil || len(f.Beside) == 0 {
 		return nil, err

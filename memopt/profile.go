@@ -15,10 +15,10 @@ import (
 	"memopt/planner/forms"
 )
 
-// profileFormat is the version that profiles carry.
+// profileFormat is the format and version of profiles.
 const profileFormat = "memopt.profile/1"
 
-// profile is what the nodes of a step took on a device.
+// profile has the times of a step's nodes on a device.
 type profile struct {
 	Format      string           `json:"format"`
 	Device      string           `json:"device"`
@@ -29,20 +29,19 @@ type profile struct {
 	Program     []string         `json:"program"`
 }
 
-// profileNode is the median time of a node, and its cost by flops and bytes
-// under the profile's dims: their quotient is a rate, which holds under others.
+// profileNode is the median time of a node, and its cost by flops and bytes under the profile's dims. Their
+// quotient is a rate, which is used under other dims too.
 type profileNode struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	Units   float64 `json:"units"`
 }
 
-// Record is Run with the time of every node written to a file, which
-// UseProfile reads.
+// Record is Run, and writes the time of every node to a file for UseProfile.
 func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error) {
 	r := &recorder{}
 	alone := *m
-	alone.Config.FuseChains = "off" // a node's time is that of its launches
+	alone.Config.FuseChains = "off" // times of chains do not divide among nodes
 	result, err := alone.run(p, t, func(d Device) Device { r.Device = d; return r })
 	if err != nil {
 		return result, err
@@ -64,18 +63,18 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 	return result, nil
 }
 
-// recorder is a device that keeps the times of its launches.
+// recorder is a device that records the times of its launches.
 type recorder struct {
 	Device
-	times [][]time.Duration // by launch, a time for each run that updates
+	times [][]time.Duration // by launch, for each run with an update
 }
 
-// Run runs the step with times.
+// Run runs the step and records its times.
 func (r *recorder) Run(run planner.Run) (planner.Trace, error) {
 	run.Times = true
 	trace, err := r.Device.Run(run)
 	if err != nil || run.Accumulate {
-		return trace, err // it leaves out launches
+		return trace, err // such runs omit launches
 	}
 	if r.times == nil {
 		r.times = make([][]time.Duration, len(trace.Launches))
@@ -86,8 +85,8 @@ func (r *recorder) Run(run planner.Run) (planner.Trace, error) {
 	return trace, nil
 }
 
-// profile takes the median of every node over all its launches and runs. The
-// first run warms caches up and does not count if there are others.
+// profile takes the median of each node over all launches and runs. The first run warms up caches, and is ignored
+// if there are others.
 func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) profile {
 	f := profile{Format: profileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
 	if f.Dims == nil {
@@ -111,11 +110,11 @@ func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) profile {
 	return f
 }
 
-// mostProfile bounds a profile's file.
+// mostProfile bounds the size of a profile.
 const mostProfile = 1 << 28
 
-// UseProfile has plans of the model count time as it was measured on a device,
-// whose name Profiled gives from then on. A profile of another graph is refused.
+// UseProfile makes measured times the costs of the model's plans, and sets Profiled to their device. It refuses a
+// profile of another graph.
 func (m *Model) UseProfile(path string) error {
 	name := filepath.Base(path)
 	data, err := whole.Read(path, "a profile", mostProfile)
@@ -154,8 +153,7 @@ func (m *Model) UseProfile(path string) error {
 	return nil
 }
 
-// sameForm reports how a profile's graph differs from the model's, in any form
-// that a plan of it may take.
+// sameForm reports how a profile's graph differs from the model's, in its own form.
 func (m *Model) sameForm(f *profile) error {
 	own, err := m.steps.Own(m.ask())
 	if err != nil {
@@ -164,7 +162,7 @@ func (m *Model) sameForm(f *profile) error {
 	return f.ofForm(own)
 }
 
-// ofForm reports how a profile's graph differs from a form with its values whole or in less.
+// ofForm reports how a profile's graph differs from a form, with or without values stored in fewer bytes.
 func (f *profile) ofForm(form *forms.Form) error {
 	err := f.of(form.Graph)
 	if most, may := form.Most(); err != nil && may && f.of(most) == nil {
@@ -173,9 +171,8 @@ func (f *profile) ofForm(form *forms.Form) error {
 	return err
 }
 
-// inOtherForm says which settings make the form of the step that a profile is of,
-// if the model has it under others: a plan that counts in measured times is of one
-// form alone.
+// inOtherForm says which settings select the form of the step that the profile was recorded on, if the model has
+// that form: plans with measured times keep to one form.
 func (m *Model) inOtherForm(f *profile) error {
 	others, err := m.steps.Others(m.ask())
 	if err != nil {
@@ -189,7 +186,7 @@ func (m *Model) inOtherForm(f *profile) error {
 	return nil
 }
 
-// of reports how a profile's graph differs from another.
+// of reports how a profile's graph differs from g.
 func (f *profile) of(g *graph.Graph) error {
 	if f.Fingerprint == g.Fingerprint() {
 		return nil

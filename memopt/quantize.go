@@ -19,14 +19,13 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Quantized is what quantizing a file did.
+// Quantized reports what was quantized.
 type Quantized struct {
 	*quantize.Report
 	Warnings []string `json:"warnings"`
 }
 
-// Quantize writes a forward model with products of 8-bit integers, as ONNX Runtime's dynamic
-// quantization does.
+// Quantize writes a forward model with 8-bit integer products, as ONNX Runtime's dynamic quantization does.
 func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized, error) {
 	return stop.When(ctx, func() (q Quantized, err error) {
 		defer weights.Guard(&err)()
@@ -51,8 +50,8 @@ func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized
 	})
 }
 
-// quantizeOld quantizes a model of an opset that has no quantized operators: read as a graph, and written for one
-// that has them.
+// quantizeOld quantizes a model whose opset has no quantized operators: it reads the model as a graph and writes it
+// for a later opset first.
 func quantizeOld(ctx context.Context, path, to string, o quantize.Options) (r *quantize.Report, err error) {
 	g, source, err := onnx.OpenAt(ctx, path, kernels.AsRead(), nil)
 	if err != nil {
@@ -76,7 +75,7 @@ func quantizeOld(ctx context.Context, path, to string, o quantize.Options) (r *q
 	return quantize.File(ctx, between, to, o)
 }
 
-// roundings are the settings as options.
+// roundings converts settings to options of quantization.
 func roundings(ctx context.Context, path string, c configs.Config) (o quantize.Options, err error) {
 	o = quantize.Options{Weights: graph.Int8, PerChannel: c.PerChannel, ReduceRange: c.ReduceRange,
 		Activations: c.ActivationSymmetric, AnyProduct: !c.MatMulConstBOnly, Subgraphs: c.EnableSubgraph, Unasked: c.ForceQuantize,
@@ -100,7 +99,7 @@ func roundings(ctx context.Context, path string, c configs.Config) (o quantize.O
 		types := map[string]graph.DType{}
 		g, source, err := onnx.OpenAt(ctx, path, kernels.AsRead(), c.Dims)
 		if err != nil {
-			return types // what the file says has to do
+			return types // rely on the types in the file
 		}
 		defer source.Close()
 		for _, v := range g.Values {
@@ -111,7 +110,7 @@ func roundings(ctx context.Context, path string, c configs.Config) (o quantize.O
 	return o, nil
 }
 
-// quantizeWarnings tells of what was asked for and has no effect.
+// quantizeWarnings warns of settings that have no effect.
 func quantizeWarnings(r *quantize.Report, path string, o quantize.Options, c configs.Config) (warnings []string) {
 	can := quantize.Operators()
 	for _, op := range o.Ops {

@@ -8,8 +8,7 @@ import (
 	"memopt/memopt/joint"
 )
 
-// readJoint takes the graph out of a joint graph's file. It has its backward
-// pass already.
+// readJoint reads the graph from a joint graph's file, which contains the backward pass.
 func (m *Model) readJoint() (err error) {
 	if m.Graph, err = joint.ReadContext(m.ctx, m.Path); err != nil {
 		return input(err)
@@ -20,11 +19,11 @@ func (m *Model) readJoint() (err error) {
 	return nil
 }
 
-// Recorded is whether the step was recorded elsewhere: memopt plans it, and does not run it.
+// Recorded reports whether the step was recorded elsewhere: memopt can plan it, but not run it.
 func (m *Model) Recorded() bool { return runnable(m.Graph) != nil }
 
-// runnable reports why a graph cannot be run or written as ONNX: it was
-// recorded elsewhere, and its operators are names.
+// runnable reports why a graph cannot be run or written as ONNX: it was recorded elsewhere, and its operators are
+// names without implementations.
 func runnable(g *graph.Graph) error {
 	for _, n := range g.Nodes {
 		if !n.Op.View && n.Op.Eval == nil && n.Op.Fast == nil {

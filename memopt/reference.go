@@ -16,27 +16,26 @@ import (
 	"memopt/planner/forms"
 )
 
-// Check is one step beside a reference: loss and every gradient.
+// Check compares one step with a reference: the loss and every gradient.
 type Check struct {
 	Device string
 	Loss   float64
 	compare.Difference
 	Plan   *planner.Plan
 	Trace  planner.Trace
-	Memory *DeviceMemory // nil if no driver gave it
-	// Anonymous is the memory that was seen so far; nil where the system does not tell
-	// it. The set of numbers ends the watch when it is closed.
+	Memory *DeviceMemory // nil if there is no driver
+	// Anonymous returns the memory measured so far; nil if the system does not report it. Measuring ends when the
+	// set is closed.
 	Anonymous func() *Anonymous
-	Lossy     *compare.Rounding // nil if nothing is
+	Lossy     *compare.Rounding // nil if nothing is stored lossily
 
-	samples map[string]*graph.Tensor // next statistics by those of the sample, by state
+	samples map[string]*graph.Tensor // next running statistics as computed from the sample, by state
 }
 
-// Gradients runs one step without an update and returns loss and gradients
-// under the names of a reference file: loss, grad.NAME, after.NAME, input.NAME. They
-// stay on the device, and reference in its mapping, until the set is closed.
-// reference gives the inputs, and is compared with if it has more; then the step must
-// be of as many rows.
+// Gradients runs one step without an update and returns loss and gradients under the names of a reference file:
+// loss, grad.NAME, after.NAME, input.NAME. Until the set is closed, they stay on the device, and the reference
+// stays mapped. The reference provides the inputs. If it has a loss or gradients too, they are compared, and the
+// step must take all its rows.
 func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, err error) {
 	defer m.unchanged(&err)
 	var data, out *tensorfile.Set
@@ -51,7 +50,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 			data.Close()
 		}
 	}()
-	defer weights.Guard(&err)() // before data is unmapped
+	defer weights.Guard(&err)() // must run before data is unmapped
 	only, err := gradientModel(m)
 	if err != nil {
 		return nil, nil, err
@@ -82,8 +81,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 	return out, c, nil
 }
 
-// takesAll refuses a reference of which the step would take some rows only: its loss
-// and gradients are of all.
+// takesAll refuses a reference with more rows than the step takes: its loss and gradients are those of all rows.
 func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 	if !slices.ContainsFunc(data.Names, func(name string) bool { return name == "loss" || strings.HasPrefix(name, "grad.") }) {
 		return nil
@@ -96,7 +94,7 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 		x := array(data, v.Name)
 		shape, err := b.Shape(v.Shape)
 		if x == nil || err != nil || len(shape) == 0 || len(x.Shape) != len(shape) || x.Shape[0] <= shape[0] {
-			continue // what is wrong otherwise is told where data is matched with the model
+			continue // other mismatches are reported by newFeeder
 		}
 		rows := func(n int) string {
 			if name, is := nameOf(v.Shape[0]); is {
@@ -110,8 +108,7 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 	return nil
 }
 
-// gradients plans a model of gradientModel and runs its step. The device keeps the
-// numbers until the set is closed.
+// gradients plans a model of gradientModel and runs its step. The device keeps the results until the set is closed.
 func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Check, err error) {
 	p, err := only.Plan()
 	if err != nil {
@@ -122,7 +119,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 		return nil, nil, err
 	}
 	defer func() {
-		if c == nil { // it failed
+		if c == nil { // an error occurred
 			d.close()
 		}
 	}()
@@ -130,7 +127,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 	if err != nil {
 		return nil, nil, err
 	}
-	step := p.Graph // of the form that was chosen
+	step := p.Graph // in the chosen form
 	in := feed.inputs(0)
 	loss, err := d.Output(step.Loss.Name)
 	if err != nil {
@@ -169,7 +166,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 		Anonymous: func() *Anonymous { return d.watch.against(p, trace, data) }}, nil
 }
 
-// gradientModel is the model's step up to its gradients, which are outputs.
+// gradientModel is the model with its step up to the gradients, which are outputs.
 func gradientModel(m *Model) (*Model, error) {
 	only := &Model{Path: m.Path, Config: m.Config, kept: m.kept}
 	if err := only.read(); err != nil {
@@ -189,14 +186,14 @@ func gradientModel(m *Model) (*Model, error) {
 	return only, only.derive(autograd.Options{Loss: only.loss, KeepGrads: true})
 }
 
-// addSamples makes outputs of what running statistics would be by those of the sample,
-// where the step has them otherwise.
+// addSamples adds outputs for the running statistics as computed from the sample's statistics, where the step
+// computes them in another way.
 func (m *Model) addSamples() {
 	b := graph.NewBuilder(m.Graph)
 	m.samples = map[string]string{}
 	for _, u := range m.Graph.Updates {
 		n := u.New.Def
-		if n == nil || u.New.Shape.Elems().Is(1) { // an output of one number could be the loss
+		if n == nil || u.New.Shape.Elems().Is(1) { // a scalar output could be taken for the loss
 			continue
 		}
 		for _, s := range n.Op.Running {

@@ -19,32 +19,31 @@ import (
 	"memopt/planner"
 )
 
-// Training says how long to train, on what, and what to keep.
+// Training says how long to train, on which data, and what to write.
 type Training struct {
 	Steps  int
 	LR     float64
-	Warmup int // updates over which the rate climbs to LR; steps of before a resumed run count
+	Warmup int // updates during which the rate increases to LR; steps before a resume count
 	Seed   uint64
-	Data   string // npz; "" makes numbers up
-	Save   string // safetensors, written at the end
-	Resume string // safetensors, read first
-	Output string // the model with its trained weights, ONNX, written at the end
-	// SaveEvery also saves after every so many steps; 0 does not.
+	Data   string // npz; "" uses generated data
+	Save   string // safetensors checkpoint, written at the end
+	Resume string // safetensors checkpoint, read first
+	Output string // ONNX model with the trained weights, written at the end
+	// SaveEvery is the number of steps between checkpoints; 0 writes only the last.
 	SaveEvery int
-	// Progress is called after every step, if it is set; steps counts those of
-	// a resumed run too.
+	// Progress, if not nil, is called after every step; steps includes those before a resume.
 	Progress func(step, steps int, loss float64, took time.Duration)
-	// Warn gets each of the result's warnings at once, if it is set.
+	// Warn, if not nil, gets each of the result's warnings immediately.
 	Warn func(string)
-	// Stop ends training after the step at hand once it is closed.
+	// Stop ends training after the current step once it is closed.
 	Stop <-chan struct{}
-	// Phases, if it is set, is the table of what each phase takes.
+	// Phases, if not nil, records the memory of each phase.
 	Phases *Phases
 
-	on *vulkan.Context // a device that is open; nil opens one
+	on *vulkan.Context // an open device; nil opens one
 }
 
-// open is the device that the steps run on.
+// open opens the device that the steps run on.
 func (t *Training) open(c configs.Config, s *planner.Schedule) (Device, error) {
 	if t.on != nil {
 		return fromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Context: t.on}))
@@ -52,24 +51,24 @@ func (t *Training) open(c configs.Config, s *planner.Schedule) (Device, error) {
 	return t.Phases.open(c, s)
 }
 
-// Result is what training did.
+// Result is the result of training.
 type Result struct {
 	Device    string
-	FirstStep int // steps that were done before, by a resumed run
+	FirstStep int // steps done before a resume
 	Losses    []float64
 	StepTimes []time.Duration
 	Trace     planner.Trace // of the last run
-	Memory    *DeviceMemory // at the end; nil if no driver gave it
-	Anonymous *Anonymous    // nil where the system does not tell it
-	Skipped   []int         // steps whose update was left out, because a scaled gradient was no number
+	Memory    *DeviceMemory // at the end; nil if there is no driver
+	Anonymous *Anonymous    // nil if the system does not report it
+	Skipped   []int         // steps without an update, because a scaled gradient was infinite or NaN
 	LossScale float64       // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
-	Chains    *planner.Chains // nil if launches are the plan's
+	Chains    *planner.Chains // nil if launches are not fused
 	Warnings  []string
-	Lossy     *compare.Rounding // nil if nothing is
-	Phases    *PhaseTable       // nil if nobody asked
+	Lossy     *compare.Rounding // nil if nothing is stored lossily
+	Phases    *PhaseTable       // nil if not requested
 	data      *tensorfile.Set
-	Stopped   error // why there are fewer steps than asked for; nil if there are not
+	Stopped   error // why training ended early; nil if it did not
 }
 
 func (r *Result) warn(t Training, format string, args ...any) {
@@ -80,7 +79,7 @@ func (r *Result) warn(t Training, format string, args ...any) {
 	}
 }
 
-// canTrain says why a step cannot be trained under a plan as it is asked for.
+// canTrain says why the requested training under a plan is impossible.
 func (m *Model) canTrain(p *planner.Plan, t Training) error {
 	if err := runnable(p.Graph); err != nil || t.Output == "" {
 		return err
@@ -88,8 +87,7 @@ func (m *Model) canTrain(p *planner.Plan, t Training) error {
 	return m.canWriteTrained(t.Output)
 }
 
-// train runs the steps. A step is one update; with micro-batches it is several
-// runs, whose losses are averaged.
+// train runs the steps. A step is one update; with micro-batches, it has several runs, whose losses are averaged.
 func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 	p, s := l.plan, l.schedule
 	r = &Result{Device: d.Name(), Plan: p}
@@ -204,7 +202,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 	return r, nil
 }
 
-// beside is what the process takes beside the plan's memory: work space, and data that could not be mapped.
+// beside is the process's memory outside of the plan: work space, and data that could not be mapped.
 func (r *Result) beside() int64 {
 	if r.data == nil {
 		return r.Trace.Workspace
@@ -212,7 +210,7 @@ func (r *Result) beside() int64 {
 	return r.Trace.Workspace + r.data.Copied
 }
 
-// rate is the learning rate of a step, which counts from 0.
+// rate is the learning rate of a step; steps count from 0.
 func (t Training) rate(step int) float64 {
 	if step < t.Warmup {
 		return t.LR * float64(step+1) / float64(t.Warmup)
@@ -220,8 +218,8 @@ func (t Training) rate(step int) float64 {
 	return t.LR
 }
 
-// diverged says what may help when the loss is no number after i good steps. A
-// checkpoint is not overwritten by what is left of the parameters.
+// diverged suggests what to do when the loss is infinite or NaN after i good steps. The checkpoint is not
+// overwritten then.
 func diverged(t Training, i int) string {
 	help := "a lower learning rate, a warm-up or clipped gradients may help"
 	if i == 0 {
@@ -245,12 +243,10 @@ func closed(stop <-chan struct{}) bool {
 // stepsKey is the checkpoint's metadata entry for the steps that are done.
 const stepsKey = "memopt.steps"
 
-// mostSteps is more than any training does; micro-batches of that many steps can
-// still be counted.
+// mostSteps is more than any training takes; the count of its micro-batches still fits in 64 bits.
 const mostSteps = 1 << 48
 
-// save writes parameters and optimizer states, tensor by tensor from where the device
-// has them.
+// save writes parameters and optimizer states, tensor by tensor, directly from the device.
 func save(g *graph.Graph, s *planner.Schedule, d Device, path string, steps int) error {
 	set := &tensorfile.Set{}
 	for _, v := range kept(g) {
@@ -261,7 +257,7 @@ func save(g *graph.Graph, s *planner.Schedule, d Device, path string, steps int)
 	return tensorfile.WriteSafetensors(path, set, map[string]string{stepsKey: strconv.Itoa(steps), "memopt.version": Version})
 }
 
-// lend adds a value to a set whose numbers stay on the device until they are asked for.
+// lend adds a value to a set; its bytes stay on the device until they are written.
 func lend(set *tensorfile.Set, name string, v *graph.Value, b *graph.Binding, write func(io.Writer, string) error) error {
 	shape, err := b.Shape(v.Shape)
 	if err != nil {
@@ -271,7 +267,7 @@ func lend(set *tensorfile.Set, name string, v *graph.Value, b *graph.Binding, wr
 	return nil
 }
 
-// kept lists what a checkpoint holds: all that changes, and all parameters.
+// kept lists the contents of a checkpoint: all values that change, and all parameters.
 func kept(g *graph.Graph) []*graph.Value {
 	var out []*graph.Value
 	for _, v := range g.Values {
@@ -283,8 +279,8 @@ func kept(g *graph.Graph) []*graph.Value {
 	return out
 }
 
-// resume brings a checkpoint back; everything that save writes must be there.
-// It returns the steps that are done, and tensors that nothing takes.
+// resume loads a checkpoint, which must have everything that save writes. It returns the number of steps done, and
+// the tensors that are not used.
 func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, err error) {
 	set, meta, err := tensorfile.ReadSafetensors(path)
 	if err != nil {
@@ -325,7 +321,7 @@ func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, 
 	return steps, unused, nil
 }
 
-// Median is the middle of the step times.
+// Median is the median of the step times.
 func (r *Result) Median() time.Duration {
 	if len(r.StepTimes) == 0 {
 		return 0

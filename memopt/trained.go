@@ -9,7 +9,7 @@ import (
 	"memopt/memopt/onnx"
 )
 
-// deviceState is the numbers of a state, fetched from the device when they are asked for.
+// deviceState is a state whose bytes are fetched from the device on demand.
 type deviceState struct {
 	d    Device
 	name string
@@ -26,7 +26,7 @@ func (s deviceState) Bytes() ([]byte, error) {
 	return x.Bytes, nil
 }
 
-// WriteTo writes them from where the device has them, in pieces where it copies.
+// WriteTo writes the state directly from the device, in pieces if it must be copied.
 func (s deviceState) WriteTo(w io.Writer) (int64, error) {
 	if err := s.d.WriteState(w, s.name); err != nil {
 		return 0, err
@@ -34,7 +34,7 @@ func (s deviceState) WriteTo(w io.Writer) (int64, error) {
 	return s.size, nil
 }
 
-// changing lists what of the model's file its step changes.
+// changing lists the initializers of the model's file that the step updates.
 func (m *Model) changing() (states []*graph.Value) {
 	for _, u := range m.Graph.Updates {
 		if u.State.Data != nil {
@@ -44,7 +44,7 @@ func (m *Model) changing() (states []*graph.Value) {
 	return states
 }
 
-// canWriteTrained says why there is no model to write after training.
+// canWriteTrained says why the trained model cannot be written.
 func (m *Model) canWriteTrained(path string) error {
 	switch {
 	case m.source == nil:
@@ -60,8 +60,7 @@ func (m *Model) canWriteTrained(path string) error {
 	return nil
 }
 
-// writeTrained writes the model's file with the numbers that training has left in the
-// device: parameters and running statistics.
+// writeTrained writes the model's file with the trained parameters and running statistics from the device.
 func (m *Model) writeTrained(d Device, path string) (err error) {
 	numbers := map[string]graph.Data{}
 	for _, v := range m.changing() {

@@ -13,15 +13,14 @@ import (
 	"memopt/planner"
 )
 
-// initial is a float initializer of the graph that was read.
+// initial is a float initializer of the model.
 type initial struct {
 	name  string
 	kind  graph.Kind
 	bytes int64
 }
 
-// selectTrained makes what is to be trained the graph's only parameters, and notes what
-// its initializers are.
+// selectTrained makes the selected initializers the graph's only parameters, and notes all initializers.
 func (m *Model) selectTrained() (err error) {
 	for _, list := range []*[]string{&m.Config.Trainable, &m.Config.Frozen} {
 		if *list, err = configs.ReadNames(*list); err != nil {
@@ -55,13 +54,12 @@ func (m *Model) noteInitials() {
 	}
 }
 
-// trains is what the step trains. In a file that brings its own step, that is what it
-// has gradients for.
+// trains lists what the step trains. If the file contains the step, that is what it has gradients for.
 func (m *Model) trains() *planner.Trains {
 	t := &planner.Trains{Names: []string{}, Folded: []string{}, Added: []string{}, Buffers: []string{}, Statistics: []string{}, Frozen: []string{}, Others: []string{}, Unused: []string{}}
 	known := map[string]bool{}
 	train := func(v *graph.Value) {
-		if known[v.Name] || v.Kind == graph.Input && m.held { // whose gradient is asked for
+		if known[v.Name] || v.Kind == graph.Input && m.held { // a bridge's input whose gradient is wanted
 			return
 		}
 		known[v.Name] = true
@@ -81,7 +79,7 @@ func (m *Model) trains() *planner.Trains {
 			train(u.State)
 		}
 	}
-	// The order is the model's: that of gradients depends on the form of the step.
+	// Use the model's order: that of gradients depends on the form of the step.
 	place := map[string]int{}
 	for i, x := range m.initials {
 		place[x.name] = i
@@ -113,8 +111,8 @@ func (m *Model) trains() *planner.Trains {
 	return t
 }
 
-// doubts are what is to be known of the parameters that the file does not say, or says
-// of parameters that it does not have as they were.
+// doubts warns of initializers whose role the file does not say, and of parameters that the exporter folded into
+// several, merged or left out.
 func (m *Model) doubts() (out []string) {
 	if m.source == nil || m.steps.Brought() {
 		return nil
@@ -124,7 +122,7 @@ func (m *Model) doubts() (out []string) {
 	for _, x := range m.initials {
 		kinds[x.name] = x.kind
 	}
-	sources := map[string]string{} // by parameter: what was folded from it
+	sources := map[string]string{} // by original parameter: the initializer folded from it
 	for _, x := range m.initials {
 		o := m.source.Origins[x.name]
 		named := slices.Contains(m.Config.Trainable, x.name) || slices.Contains(m.Config.Frozen, x.name)

@@ -13,7 +13,7 @@ import (
 	"memopt/planner"
 )
 
-// strayDims are sizes of dims that the model does not have, under no name.
+// strayDims warns of dims in the settings that the model does not have.
 func (m *Model) strayDims() (out []string) {
 	has, also := m.Graph.Names(), []string(nil)
 	for _, a := range m.Graph.Assumed {
@@ -28,7 +28,7 @@ func (m *Model) strayDims() (out []string) {
 	return out
 }
 
-// noDim says that the model has no such dim, and what may have been meant.
+// noDim says that the model has no such dim, and suggests another.
 func (m *Model) noDim(name string) string {
 	has := m.Graph.Names()
 	hint := "it has no named dims"
@@ -40,7 +40,7 @@ func (m *Model) noDim(name string) string {
 	return fmt.Sprintf("the model has no dim %q: %s", name, hint)
 }
 
-// idleSettings are settings that shape a step, of a file that brings its own.
+// idleSettings warns of settings that shape the step if the file already contains one.
 func (m *Model) idleSettings() (out []string) {
 	if !m.steps.Brought() {
 		return nil
@@ -56,7 +56,7 @@ func (m *Model) idleSettings() (out []string) {
 	return out
 }
 
-// attentionInPieces says why attention that settings want otherwise is as it was.
+// attentionInPieces explains why attention was left as it is although the settings request another form.
 func (m *Model) attentionInPieces(p *planner.Plan) (out []string) {
 	const setting = "flash_attention"
 	is := cmp.Or(p.Form.Settings[setting], m.Config.Value(setting))
@@ -73,8 +73,8 @@ func (m *Model) attentionInPieces(p *planner.Plan) (out []string) {
 	return out
 }
 
-// storedStatistics says which nodes of a step that is trained normalize as a model does that
-// is evaluated. PyTorch's exporter writes them so whatever mode the model is in.
+// storedStatistics warns of nodes that normalize with stored statistics in a training step, as in evaluation.
+// PyTorch's exporter writes them that way by default, whatever the model's mode.
 func (m *Model) storedStatistics() []string {
 	var stored []*graph.Node
 	for _, n := range m.Graph.Nodes {
@@ -93,11 +93,10 @@ func (m *Model) storedStatistics() []string {
 		"(PyTorch writes 1 for torch.onnx.export(…, dynamo=False, training=torch.onnx.TrainingMode.TRAINING))"}
 }
 
-// beyond says what no step of a plan's sizes could look up.
+// beyond warns of nodes whose indices are out of range under the dims of a plan.
 func (m *Model) beyond(p *planner.Plan) []string { return kernels.Beyond(m.Graph, p.Request.Dims) }
 
-// suggest says in the planner's warnings of unknown clusters which one may
-// have been meant.
+// suggest adds suggestions to the planner's warnings of unknown clusters.
 func suggest(p *planner.Plan, requests []configs.Request) {
 	ids := p.ClusterIDs()
 	for _, q := range requests {

@@ -12,8 +12,8 @@ import (
 	"memopt/planner"
 )
 
-// Frontier is peak against extra cost for the model under its dims, in every form
-// of its step that a budget may have.
+// Frontier is the curve of peak against extra cost for the model under its dims, over all forms that a budget may
+// select.
 func (m *Model) Frontier() (*planner.Curve, error) { return stop.When(m.ctx, m.frontiers) }
 
 func (m *Model) frontiers() (c *planner.Curve, err error) {
@@ -28,8 +28,7 @@ func (m *Model) frontiers() (c *planner.Curve, err error) {
 	return c, nil
 }
 
-// Largest is the largest size of a dim that fits the settings' budget, as the
-// plan for it.
+// Largest finds the largest size of a dim that fits in the settings' budget, and returns the plan for it.
 func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	return stop.When(m.ctx, func() (*planner.Plan, error) { return m.makeLargest(dim) })
 }
@@ -62,7 +61,7 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	return p, nil
 }
 
-// sized reports which of the model's dims have no size.
+// sized reports the model's dims that have no size.
 func (m *Model) sized(dims map[string]int64) error {
 	missing := slices.DeleteFunc(m.Graph.Names(), func(n string) bool { return dims[n] != 0 })
 	if len(missing) == 0 {
