@@ -17,10 +17,10 @@ import (
 	"memopt/memopt/whole"
 )
 
-// Format is the form of file that Read takes.
+// Format is the format of the files that Read accepts.
 const Format = "memopt-fx-joint/1"
 
-// file is the JSON, as far as it matters.
+// file is the part of the JSON that matters.
 type file struct {
 	Format  string    `json:"format"`
 	Model   string    `json:"model"`
@@ -28,9 +28,9 @@ type file struct {
 	Outputs []*string `json:"outputs"`
 	Threads int64     `json:"threads"`
 	Layout  string    `json:"layout"`
-	// Allocator names what places the tensors of whoever runs the step.
+	// Allocator names the allocator that places tensors at run time.
 	Allocator string `json:"allocator"`
-	// FlopsPerByte is how many flops take the time of a byte that moves, on the device of whoever runs the step.
+	// FlopsPerByte is the number of flops that the device performs in the time of moving a byte.
 	FlopsPerByte int64 `json:"flops_per_byte"`
 	nodes        []node
 }
@@ -50,19 +50,19 @@ type node struct {
 	Module   string          `json:"module"`
 	Index    int             `json:"index"`
 
-	at int // byte where it begins
+	at int // offset in the text
 }
 
 type output struct {
 	Shape []int64 `json:"shape"`
 	DType string  `json:"dtype"`
 	Bytes int64   `json:"bytes"`
-	// Until names the node up to which the program holds the tensor.
+	// Until names the node until which the program holds the tensor.
 	Until string `json:"held_until"`
 }
 
-// Is reports whether a file is a joint graph or something that Read has a
-// better word for than others: JSON, or gzipped. It goes by content.
+// Is reports whether a file is JSON or gzipped, judging by its content: a joint graph, or a file for which Read has
+// the better error message.
 func Is(path string) bool {
 	f, _, err := whole.Open(path)
 	if err != nil {
@@ -84,15 +84,13 @@ var (
 	byteOrderMark = []byte("\xef\xbb\xbf")
 )
 
-// What bounds the text of a file: lists of operators shrink to a thirtieth at
-// best, so one that claims far more was not made by a recorder.
+// Limits for the text of a file: lists of operators compress to a thirtieth at best, so a file with a far higher
+// ratio is not from a recorder.
 const (
 	mostText  = 1 << 30
 	mostRatio = 200
 	leastText = 1 << 20
 )
-
-// load reads a file's text.
 
 func unpack(data []byte) (text []byte, err error) {
 	if text = data; bytes.HasPrefix(data, gzipMagic) {
@@ -119,17 +117,17 @@ func inflate(data []byte) ([]byte, error) {
 	return text, nil
 }
 
-// beyondNumbers are the words that Python writes for numbers that JSON has none
-// for, as masks are filled with.
+// beyondNumbers are Python's words for numbers that JSON cannot represent, such as the values that masks are filled
+// with.
 var beyondNumbers = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
 
-// quoted makes strings of them, which literal arguments may be.
+// quoted turns beyondNumbers into strings, which literal arguments may be.
 func quoted(text []byte) []byte {
 	if !slices.ContainsFunc(beyondNumbers, func(word []byte) bool { return bytes.Contains(text, word) }) {
 		return text
 	}
 	var out []byte
-	inside := false // of a string
+	inside := false // inside a string
 	for i := 0; i < len(text); {
 		n := 1
 		switch c := text[i]; {
@@ -152,7 +150,7 @@ func quoted(text []byte) []byte {
 	return out
 }
 
-// positioned is an error at a byte of the text.
+// positioned is an error at an offset in the text.
 type positioned struct {
 	at  int
 	msg string
@@ -164,7 +162,7 @@ func at(off int, format string, args ...any) error {
 	return &positioned{off, fmt.Sprintf(format, args...)}
 }
 
-// where puts line and column in front of an error.
+// where prefixes an error with file name, line and column.
 func where(name string, text []byte, err error) error {
 	var p *positioned
 	if !errors.As(err, &p) {
@@ -176,12 +174,11 @@ func where(name string, text []byte, err error) error {
 	return fmt.Errorf("%s:%d:%d: %s", name, line, col, p.msg)
 }
 
-// parse reads the JSON. Fields of the file that are not in file are left out.
+// parse reads the JSON. It ignores fields that are not in file.
 func parse(ctx context.Context, text []byte) (*file, error) {
 	d := &decoder{ctx: ctx, text: text, json: json.NewDecoder(bytes.NewReader(text))}
 	f, err := d.file()
-	// Of what is wrong, syntax comes first, over the whole text: anything else has a
-	// token to point at.
+	// Report a syntax error anywhere in the text before any other error: other errors refer to tokens.
 	var syntax *json.SyntaxError
 	if err != nil || len(bytes.TrimSpace(text[d.json.InputOffset():])) > 0 {
 		if wrong := json.Unmarshal(text, &struct{}{}); errors.As(wrong, &syntax) {
@@ -212,7 +209,7 @@ func (d *decoder) file() (*file, error) {
 			return nil, err
 		}
 	}
-	if _, err := d.json.Token(); err != nil { // the end of the object
+	if _, err := d.json.Token(); err != nil { // end of the object
 		return nil, err
 	}
 	if !seen["nodes"] && f.known() == nil {
@@ -221,8 +218,7 @@ func (d *decoder) file() (*file, error) {
 	return f, f.known()
 }
 
-// known says what a file of another form has wrong before anything in it looks
-// odd.
+// known checks the format, so that a file of another format gets this error before any other.
 func (f *file) known() error {
 	if f.Format != Format {
 		return fmt.Errorf("has format %q; a joint graph has %q", f.Format, Format)
@@ -230,14 +226,14 @@ func (f *file) known() error {
 	return nil
 }
 
-// decoder is json.Decoder with the place of what comes next.
+// decoder is a json.Decoder that knows the offset of the next token.
 type decoder struct {
 	ctx  context.Context // polled at each node
 	text []byte
 	json *json.Decoder
 }
 
-// next is the byte where the next token begins.
+// next is the offset of the next token.
 func (d *decoder) next() int {
 	i := int(d.json.InputOffset())
 	for i < len(d.text) && bytes.IndexByte([]byte(" \t\r\n,:"), d.text[i]) >= 0 {
@@ -317,6 +313,6 @@ func (d *decoder) decode(to any, what string) error {
 	return nil
 }
 
-// words is Go's kinds as JSON calls them.
+// words are JSON's terms for Go's kinds.
 var words = map[reflect.Kind]string{reflect.String: "a string", reflect.Int: "a whole number", reflect.Int64: "a whole number",
 	reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "an object"}

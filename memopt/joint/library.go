@@ -9,14 +9,14 @@ import (
 	"memopt/memopt/graph"
 )
 
-// library makes the operators of one file. Some use of a name may run once and
-// another again, and one copies where another is a view, so these are apart.
+// library defines the operators of one file. Nodes of the same name may differ in whether they can be recomputed,
+// and in whether they copy or make a view; these are separate operators.
 type library struct {
 	again, once, views *graph.Library
 	heavy              map[string]bool // by name
 }
 
-// newLibrary learns from all nodes what each name is.
+// newLibrary collects the names of operators that count flops.
 func newLibrary(nodes []node) *library {
 	l := &library{&graph.Library{}, &graph.Library{}, &graph.Library{}, map[string]bool{}}
 	for _, n := range nodes {
@@ -25,7 +25,7 @@ func newLibrary(nodes []node) *library {
 	return l
 }
 
-// op is the operator of a node that is no view.
+// op is the operator of a node that is not a view.
 func (l *library) op(n *node) *graph.Op {
 	op := graph.Op{Flops: func(n *graph.Node) graph.Dim { return graph.Num(int64(n.Int("flops"))) }}
 	switch {
@@ -40,12 +40,12 @@ func (l *library) op(n *node) *graph.Op {
 	return define(l.again, n.Op, op)
 }
 
-// view is the operator of a name that makes views.
+// view is the view operator of a name.
 func (l *library) view(name string) *graph.Op {
 	return define(l.views, name, graph.Op{View: true, Recompute: graph.Cheap})
 }
 
-// define is the operator of a name, with the domain in front: aten.mm.default.
+// define finds or defines the operator of a name that begins with its domain, such as aten.mm.default.
 func define(lib *graph.Library, name string, op graph.Op) *graph.Op {
 	var ok bool
 	if op.Domain, op.Name, ok = strings.Cut(name, "."); !ok {
@@ -59,10 +59,10 @@ func define(lib *graph.Library, name string, op graph.Op) *graph.Op {
 	return lib.Define(op)
 }
 
-// typeText is a type and shape as an attribute: f32[4, 64].
+// typeText formats type and shape for an attribute, such as f32[4, 64].
 func typeText(t graph.DType, shape []int64) string { return t.String() + graph.Dims(shape...).String() }
 
-// infer reads the outputs' types and shapes, which are attributes.
+// infer reads types and shapes of the outputs from the attributes.
 func infer(n *graph.Node) {
 	types, _ := n.Attr("types").([]string)
 	for i := range n.Outputs {
@@ -87,9 +87,8 @@ func infer(n *graph.Node) {
 	}
 }
 
-// dropout lists the operators that PyTorch marks as random, but that draw
-// nothing if they drop nothing. Their probability is the first number among
-// the literals, which leave out what has its default, 0.
+// dropout lists operators that PyTorch marks as random but that draw nothing if their dropout probability is 0. The
+// probability is the first number among the literals, which omit arguments that have their default, 0.
 var dropout = map[string]bool{
 	"aten._scaled_dot_product_flash_attention_for_cpu.default": true,
 	"aten._scaled_dot_product_flash_attention.default":         true,
@@ -99,17 +98,16 @@ var dropout = map[string]bool{
 	"aten.native_dropout.default":                              true,
 }
 
-// The flags of a node that say that it may not run again.
+// Flags of nodes that must not be recomputed.
 const (
-	once   = "once"   // whatever the reason
-	random = "random" // unless it draws nothing
+	once   = "once"   // always
+	random = "random" // unless the node draws nothing
 )
 
-// onlyOnce reports whether a node may not run again.
+// onlyOnce reports whether a node must not be recomputed.
 func (n *node) onlyOnce() bool { return slices.Contains(n.Flags, once) || n.draws() }
 
-// draws reports whether a node takes random numbers. What it took cannot be
-// had again, so it runs once.
+// draws reports whether a node draws random numbers. They cannot be reproduced, so the node runs once.
 func (n *node) draws() bool {
 	if !slices.Contains(n.Flags, random) {
 		return false

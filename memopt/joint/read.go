@@ -16,10 +16,10 @@ import (
 	"memopt/memopt/whole"
 )
 
-// Read makes a graph of a joint graph's file.
+// Read reads a joint graph's file as a graph.
 func Read(path string) (*graph.Graph, error) { return ReadContext(context.Background(), path) }
 
-// ReadContext is Read that polls a context, as package stop says.
+// ReadContext is Read with a context, which it polls as package stop describes.
 func ReadContext(ctx context.Context, path string) (*graph.Graph, error) {
 	name := filepath.Base(path)
 	data, err := whole.Read(path, "a joint graph", mostText)
@@ -29,7 +29,7 @@ func ReadContext(ctx context.Context, path string) (*graph.Graph, error) {
 	return Parse(ctx, name, data)
 }
 
-// Parse makes a graph of what is in a joint graph's file; errors call it name.
+// Parse reads the contents of a joint graph's file as a graph; name is the file's name in errors.
 func Parse(ctx context.Context, name string, data []byte) (*graph.Graph, error) {
 	text, err := unpack(data)
 	if err != nil {
@@ -75,34 +75,33 @@ type reader struct {
 	file *file
 	lib  *library
 	b    *graph.Builder
-	// of is the values that a node's name stands for: one, or all outputs of
-	// an operator with several.
+	// of has the values of each node, by name: one, or all outputs of an operator with several.
 	of      map[string][]*graph.Value
 	selects map[string][]*node      // by operator: its getitems, in order
-	chosen  map[string]*graph.Value // by getitem: the output that it selects
-	parts   map[string]*node        // views with several outputs, which are made at their getitems
-	params  []*graph.Value          // inputs that are no tangents, in order
-	ran     map[string]*graph.Node  // by node: the last that runs up to it, nil if none does
-	last    *graph.Node             // the last that runs, so far
+	chosen  map[string]*graph.Value // by getitem: the selected output
+	parts   map[string]*node        // views with several outputs, which are defined at their getitems
+	params  []*graph.Value          // inputs that are not tangents, in order
+	ran     map[string]*graph.Node  // by node: the last node up to it that runs, or nil
+	last    *graph.Node             // the last node so far that runs
 	held    []hold
-	bytes   int64 // of all storages
+	bytes   int64 // total size of the storages
 	flops   int64
 }
 
-// hold is a value that the program holds until a node, as told by the node at hand.
+// hold says that the program holds a value until a node; by is the node whose output says so.
 type hold struct {
 	by    *node
 	value *graph.Value
 	until string
 }
 
-// What bounds sums, so that none of them leaves 64 bits.
+// Limits for sums, so that they fit in 64 bits.
 const (
 	mostBytes = 1 << 58
 	mostFlops = 1 << 60
 )
 
-// mostFlopsPerByte is more than any device does.
+// mostFlopsPerByte is more than any device's.
 const mostFlopsPerByte = 1 << 20
 
 func (r *reader) run() error {
@@ -127,7 +126,7 @@ func (r *reader) run() error {
 	return r.results()
 }
 
-// hold notes what a node's outputs are held until.
+// hold notes the holds of a node's outputs.
 func (r *reader) hold(n *node, outs []output, values []*graph.Value) {
 	for i, o := range outs {
 		if o.Until != "" {
@@ -136,8 +135,8 @@ func (r *reader) hold(n *node, outs []output, values []*graph.Value) {
 	}
 }
 
-// holds has what views are of be held as long as them. What is no node that runs stands for
-// the last one before it that does.
+// holds adds the holds to the graph. A hold of a view holds its base. A node that does not run stands for the last
+// one before it that does.
 func (r *reader) holds() error {
 	g := r.b.Graph
 	for _, h := range r.held {
@@ -149,14 +148,14 @@ func (r *reader) holds() error {
 		switch {
 		case !known:
 			return h.by.fail("is held until %q, which is no node", h.until)
-		case v.Def != nil && until != nil && until.ID >= v.Def.ID: // else it is there the whole time, or was let go before
+		case v.Def != nil && until != nil && until.ID >= v.Def.ID: // else v is an input, or was released before
 			g.Holds = append(g.Holds, graph.Hold{Value: v, Until: until})
 		}
 	}
 	return nil
 }
 
-// The operators that are none.
+// Names of nodes that are not operators.
 const (
 	feeding   = "input"
 	selecting = "getitem"
@@ -185,7 +184,7 @@ func (r *reader) node(n *node) error {
 			return n.fail("output %d has %d bytes", i, o.Bytes)
 		}
 	}
-	if n.Backward && n.Op != feeding { // a tangent is fed before the forward pass
+	if n.Backward && n.Op != feeding { // tangents are inputs of the graph
 		r.b.Phase = graph.Backward
 	}
 	switch {
@@ -199,12 +198,12 @@ func (r *reader) node(n *node) error {
 	return r.operator(n)
 }
 
-// odd finds what cannot be part of an operator's name in the text form.
+// odd reports whether a character cannot be part of an operator's name in the text form.
 func odd(c rune) bool {
 	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_.:-", c))
 }
 
-// kinds is what inputs are.
+// kinds are the kinds of inputs.
 var kinds = map[string]graph.Kind{"param": graph.Param, "buffer": graph.Const, "data": graph.Input, "tangent": graph.Input}
 
 func (r *reader) input(n *node) error {
@@ -230,7 +229,7 @@ func (r *reader) input(n *node) error {
 	return nil
 }
 
-// count adds to the bytes of all storages.
+// count adds to the total size of the storages.
 func (r *reader) count(n *node, bytes int64) error {
 	if r.bytes += bytes; r.bytes > mostBytes {
 		return n.fail("with it, all tensors together have more than %d bytes", int64(mostBytes))
@@ -245,7 +244,7 @@ func (r *reader) operator(n *node) error {
 	}
 	outs := n.Outputs
 	if len(outs) == 0 {
-		outs = []output{{Shape: []int64{0}, DType: "uint8"}} // an assertion: it runs, and makes nothing
+		outs = []output{{Shape: []int64{0}, DType: "uint8"}} // an assertion: it runs and has no result
 	}
 	types, names := make([]string, len(outs)), make([]string, len(outs))
 	for i, o := range outs {
@@ -279,9 +278,8 @@ func (r *reader) operator(n *node) error {
 	return nil
 }
 
-// places finds which output each getitem of an operator selects. The list of
-// outputs leaves out what was not computed, so where indices do not fit it,
-// each getitem takes the next output of its own shape.
+// places finds the output that each getitem of an operator selects. The list of outputs omits those that were not
+// computed: if the indices do not match the list, each getitem takes the next output of the same type and shape.
 func (r *reader) places(n *node, outs []output) ([]int, error) {
 	selects := r.selects[n.Name]
 	direct := func() (places []int, ok bool) {
@@ -320,8 +318,8 @@ func (r *reader) places(n *node, outs []output) ([]int, error) {
 	return places, nil
 }
 
-// selected gives a getitem's name to what it selects: an output, which has it
-// already if this is the first getitem, or a part of a view, which is a view.
+// selected defines a getitem: as another name of an operator's output, which is already named after its first
+// getitem, or as a view of a view's base.
 func (r *reader) selected(n *node) error {
 	from := n.Inputs[0]
 	if whole := r.parts[from]; whole != nil {
@@ -336,7 +334,7 @@ func (r *reader) selected(n *node) error {
 	return nil
 }
 
-// view is a node without bytes of its own.
+// view defines a node without bytes of its own.
 func (r *reader) view(n *node) error {
 	source := n.AliasOf
 	if source == "" && len(n.Inputs) > 0 {
@@ -368,8 +366,8 @@ func (r *reader) alias(n *node, op string, of *graph.Value) error {
 	return nil
 }
 
-// inputs are the values that a node reads. One that reads an operator with
-// several outputs by its own name reads all of them.
+// inputs are the values that a node reads. A node that reads an operator with several outputs by its own name reads
+// all of them.
 func (r *reader) inputs(n *node) (in []*graph.Value, err error) {
 	for _, name := range n.Inputs {
 		of := r.of[name]
@@ -381,8 +379,7 @@ func (r *reader) inputs(n *node) (in []*graph.Value, err error) {
 	return in, nil
 }
 
-// attributes are what is kept of a node besides its place in the graph,
-// sorted by name.
+// attributes are the remaining properties of a node, sorted by name.
 func (n *node) attributes(types []string) (attrs []graph.Attr) {
 	if n.Flops > 0 {
 		attrs = append(attrs, graph.Attr{Name: "flops", Value: n.Flops})
@@ -400,7 +397,7 @@ func (n *node) attributes(types []string) (attrs []graph.Attr) {
 	return append(attrs, graph.Attr{Name: "types", Value: types})
 }
 
-// results are the graph's outputs, its loss and the gradients of its inputs.
+// results sets the graph's outputs, its loss and the gradients of its inputs.
 func (r *reader) results() error {
 	g, f := r.b.Graph, r.file
 	if f.Forward < 0 || f.Forward > len(f.Outputs) {
@@ -432,7 +429,7 @@ func (r *reader) results() error {
 	return nil
 }
 
-// dtypes is PyTorch's names of element types.
+// dtypes are PyTorch's names of element types.
 var dtypes = map[string]graph.DType{
 	"float32": graph.Float32, "float64": graph.Float64, "float16": graph.Float16, "bfloat16": graph.BFloat16,
 	"int8": graph.Int8, "int16": graph.Int16, "int32": graph.Int32, "int64": graph.Int64,
@@ -440,8 +437,7 @@ var dtypes = map[string]graph.DType{
 	"float8_e4m3fn": graph.Float8E4M3FN, "float8_e4m3fnuz": graph.Float8E4M3FNUZ, "float8_e5m2": graph.Float8E5M2, "float8_e5m2fnuz": graph.Float8E5M2FNUZ,
 }
 
-// stored is the type and shape of a storage: the tensor's, if those are all of
-// its bytes, else the bytes.
+// stored is the type and shape of a storage: those of the tensor if it fills the storage, else raw bytes.
 func (o output) stored() (graph.DType, []int64) {
 	if t, shape := o.shown(); o.size() == o.Bytes {
 		return t, shape
@@ -449,8 +445,7 @@ func (o output) stored() (graph.DType, []int64) {
 	return graph.Uint8, []int64{o.Bytes}
 }
 
-// shown is the type and shape of a tensor, or its bytes if it is of a type
-// that graphs do not have.
+// shown is the type and shape of a tensor, or raw bytes if graphs do not have its type.
 func (o output) shown() (graph.DType, []int64) {
 	if o.size() < 0 {
 		return graph.Uint8, []int64{o.Bytes}
@@ -458,7 +453,7 @@ func (o output) shown() (graph.DType, []int64) {
 	return dtypes[o.DType], o.Shape
 }
 
-// size is the bytes of a tensor that lies in memory without gaps, or −1.
+// size is the size of a contiguous tensor in bytes, or −1 if it is unknown.
 func (o output) size() int64 {
 	n := dtypes[o.DType].Size()
 	if n == 0 {
@@ -473,7 +468,7 @@ func (o output) size() int64 {
 	return n
 }
 
-// like reports whether two tensors are the same to look at.
+// like reports whether two tensors have the same type, shape and size.
 func (o output) like(p output) bool {
 	return o.DType == p.DType && o.Bytes == p.Bytes && slices.Equal(o.Shape, p.Shape)
 }
