@@ -18,14 +18,12 @@ import (
 	"memopt/memopt/whole"
 )
 
-// WriteTrained writes the model at from to path with other numbers for some of its
-// initializers; all else of the file stays byte for byte. Numbers are fetched
-// one initializer at a time.
+// WriteTrained writes the model at from to path, with new contents for some of its initializers; the rest of the
+// file is copied byte by byte. Contents are fetched one initializer at a time.
 //
-// Weights that lie in files of their own are written to such files beside path,
-// "<name>.data" and then "<name>.data.2" and so on, with every tensor where it was,
-// and the model names those. Files appear together. None of them may be
-// one that the model is read from.
+// Weights in external files are written to new external files next to path, named "<name>.data", then
+// "<name>.data.2" and so on, with every tensor at its old offset, and the model refers to those. All files appear
+// together. None of them may be one that the model is read from.
 func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) {
 	f, err := openModel(from)
 	if err != nil {
@@ -59,27 +57,27 @@ func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) 
 	return commit()
 }
 
-// trainedWriter writes one model with other numbers.
+// trainedWriter writes a model with new contents for some initializers.
 type trainedWriter struct {
 	r          *reader
 	path, from string
 	numbers    map[string]graph.Data
-	done       map[string]bool // initializers that were found
-	read       []*weights.File // the model, and the files that its weights lie in
+	done       map[string]bool // initializers found so far
+	read       []*weights.File // the model, and its external files
 	layouts    map[string]*trainedLayout
 	order      []*trainedLayout
 }
 
-// trainedLayout is a file of weights.
+// trainedLayout is an external file of weights.
 type trainedLayout struct {
 	file   *weights.File
-	path   string // of the new one
+	path   string // of the new file
 	places []trainedPlace
 	blocks []*weights.Block
-	end    int64 // of the new one
+	end    int64 // size of the new file
 }
 
-// trainedPlace is where a tensor lies in the new file.
+// trainedPlace is the place of a tensor in the new file.
 type trainedPlace struct {
 	name     string
 	at, size int64
@@ -96,7 +94,7 @@ func (t *trainedWriter) close() {
 	}
 }
 
-// whole is write, if none of the files that are read has changed at its end.
+// whole wraps write with a check that none of the files being read has changed.
 func (t *trainedWriter) whole(write func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {
 		if err := write(w); err != nil {
@@ -115,7 +113,7 @@ func (t *trainedWriter) unchanged() error {
 	return nil
 }
 
-// check refuses what could not be written as it is meant.
+// check refuses what cannot be written correctly.
 func (t *trainedWriter) check(s *stream) error {
 	if s.size > maxMessage {
 		return fmt.Errorf("%s: the model takes %d bytes, and a file at most %d", t.path, s.size, maxMessage)
@@ -170,8 +168,8 @@ func (t *trainedWriter) model() (s *stream, err error) {
 	return s, nil
 }
 
-// lookAtPlaces finds where external tensors lie, and places those of new numbers that
-// share their bytes with another at the end of the new file.
+// lookAtPlaces finds the places of external tensors. Tensors with new contents whose bytes overlap another tensor's
+// move to the end of the new file.
 func (t *trainedWriter) lookAtPlaces() error {
 	g := t.r.readBody("the graph", t.r.model.graph)
 	for _, b := range g.inits {
@@ -218,7 +216,7 @@ func (t *trainedWriter) lookAtPlaces() error {
 	return nil
 }
 
-// initializer is a TensorProto's field: as it was, or with other numbers.
+// initializer returns the field of a TensorProto, unchanged or with new contents.
 func (t *trainedWriter) initializer(b, raw []byte) *stream {
 	x := readTensor(t.r.message("an initializer", b), initializerName)
 	d, s := t.numbers[x.name], &stream{}
@@ -256,7 +254,7 @@ func (t *trainedWriter) initializer(b, raw []byte) *stream {
 	return s
 }
 
-// external is a TensorProto whose numbers lie in the new file.
+// external is a TensorProto that refers to the new external file.
 func (t *trainedWriter) external(x *tensor, b []byte) (out []byte) {
 	l := t.layouts[x.location]
 	place := l.places[slices.IndexFunc(l.places, func(p trainedPlace) bool { return p.name == x.name })]
@@ -287,15 +285,15 @@ func (t *trainedWriter) external(x *tensor, b []byte) (out []byte) {
 	return out
 }
 
-// stream is the new file: the old one's bytes, and new numbers in their places.
+// stream is the new file: the old one's bytes, with the new contents in their places.
 func (l *trainedLayout) stream(numbers map[string]graph.Data) *stream {
 	s, at := &stream{}, int64(0)
-	old := func(to int64) { // what stays, up to there
-		const most = 64 << 20 // whose pages are let go at once
+	old := func(to int64) { // copies the old bytes up to an offset
+		const most = 64 << 20 // size of a block, whose pages are released together
 		for at < min(to, l.file.Size()) {
 			b, err := l.file.Block(at, min(most, min(to, l.file.Size())-at))
 			if err != nil {
-				panic(err) // the length was compared
+				panic(err) // the length was checked
 			}
 			l.blocks = append(l.blocks, b)
 			s.add(part{data: b})
@@ -317,7 +315,7 @@ func (l *trainedLayout) stream(numbers map[string]graph.Data) *stream {
 	return s
 }
 
-// sameFile reports whether two paths lead to one file that is there.
+// sameFile reports whether both paths lead to the same existing file.
 func sameFile(a, b string) bool {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)

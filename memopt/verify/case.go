@@ -18,7 +18,7 @@ const (
 	setPrefix = "test_data_set_"
 )
 
-// Case is one folder.
+// Case is one folder of the node tests.
 type Case struct {
 	Name    string
 	Outline onnx.Outline
@@ -27,7 +27,7 @@ type Case struct {
 	model []byte
 }
 
-// Set is the numbers of one run.
+// Set is the inputs and the expected outputs of one run.
 type Set struct {
 	Inputs  map[string]*graph.Tensor
 	Outputs []*graph.Tensor
@@ -51,7 +51,7 @@ func Open(fsys fs.FS, dir string) (*Case, error) {
 		return nil, fmt.Errorf("%s has no %s0", dir, setPrefix)
 	}
 	if len(c.Outline.Foreign) > 0 {
-		return c, nil // the files hold no tensors of ours
+		return c, nil // the data sets have types that graphs do not have
 	}
 	for _, dir := range sets {
 		s, err := c.openSet(fsys, dir)
@@ -94,8 +94,8 @@ func (c *Case) openSet(fsys fs.FS, dir string) (Set, error) {
 	return s, nil
 }
 
-// Read reads the model, for a data set if it must be: known are the inputs
-// whose numbers are constants of the graph.
+// Read reads the model. If it cannot be read otherwise, inputs of a data set become constants of the graph; known
+// names them.
 func (c *Case) Read(s Set) (g *graph.Graph, known []string, err error) {
 	read := func(known []string) (*graph.Graph, error) {
 		numbers := map[string]*graph.Tensor{}
@@ -124,8 +124,8 @@ func (c *Case) Read(s Set) (g *graph.Graph, known []string, err error) {
 	return nil, nil, err
 }
 
-// foreign says why no reading of the model could succeed: it holds what graphs
-// do not have. It is empty for what an operator says.
+// foreign says why the model cannot be read in any way, because it contains what graphs do not have; "" for errors
+// of operators.
 func foreign(err error) string {
 	var opset *onnx.OpsetError
 	if errors.As(err, &opset) {
@@ -146,7 +146,7 @@ func foreign(err error) string {
 	return ""
 }
 
-// dims are the sizes of named dims, from the inputs that have them.
+// dims are the sizes of named dims, as found in the inputs.
 func (s Set) dims(g *graph.Graph) (map[string]int64, error) {
 	dims := map[string]int64{}
 	for _, v := range g.Inputs {

@@ -8,22 +8,21 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The tolerance of the ONNX project's node tests.
+// Tolerance of the ONNX project's node tests.
 const (
 	relative = 1e-3
 	absolute = 1e-7
 )
 
-// units is the tolerance of 16-bit floats, in units of the last place. A
-// thousandth is less than one such unit of bfloat16 and one of float16, so the
-// tests' own tolerance asks for their bits, and these are of arithmetic that
-// rounds to 16 bits after every addition. Ours rounds less. For float32 it is in
-// units of the last place of the output's greatest number: where a sum of numbers of
-// that size is 0, the tests' numbers are what NumPy's rounding leaves.
+// units is the tolerance for 16-bit floats, in units of the last place. A thousandth is less than one such unit of
+// bfloat16 and barely one of float16, so the tests' own tolerance leaves no room for other rounding, and the expected
+// numbers were computed by rounding to 16 bits after every addition. Our kernels round less often. For float32 the
+// unit is that of the output's largest number: where large numbers cancel to 0, the expected result is NumPy's
+// rounding error.
 const units = 2
 
-// compare names the first difference. What is within units but not within the
-// tests' tolerance is loose.
+// compare reports the first difference. loose says that an element is within units, but not within the tests'
+// tolerance.
 func compare(got, want []*graph.Tensor, outputs []*graph.Value) (loose bool, err error) {
 	if len(got) != len(want) {
 		return false, fmt.Errorf("%d outputs, not %d", len(got), len(want))
@@ -55,11 +54,11 @@ func near(got, want *graph.Tensor, k int) bool {
 	return g == w || math.IsNaN(g) && math.IsNaN(w) || !math.IsInf(w, 0) && math.Abs(g-w) <= absolute+relative*math.Abs(w)
 }
 
-// digits of the floats' significands.
+// digits are the bits of the floats' significands.
 var digits = map[graph.DType]int{graph.Float16: 11, graph.BFloat16: 8, graph.Float32: 24}
 
-// distance is that of two numbers in units of the last place: of what is wanted, or for
-// float32 of the output's greatest number. Other types are infinitely far off.
+// distance is the difference of two numbers in units of the last place: of the wanted number, or for float32 of the
+// output's largest number. It is infinite for other types.
 func distance(got, want *graph.Tensor, k int, largest float64) float64 {
 	n, has := digits[want.Type]
 	w := want.Float(k)
@@ -74,7 +73,7 @@ func distance(got, want *graph.Tensor, k int, largest float64) float64 {
 	return math.Abs(got.Float(k)-w) / math.Ldexp(1, e-n)
 }
 
-// greatest is the size of a float32 output's greatest number.
+// greatest is the largest finite magnitude in a float32 output.
 func greatest(x *graph.Tensor) (size float64) {
 	if x.Type == graph.Float32 {
 		for _, v := range x.F32() {

@@ -5,32 +5,27 @@
 //
 // # Cases
 //
-// A case is a folder with model.onnx and one or more test_data_set_N, each of
-// which has input_I.pb and output_I.pb, one TensorProto a file, in the order of
-// the graph's inputs and outputs. Run finds them at any depth. A folder
-// "X_expanded…" is X written as a graph of other operators.
+// A case is a folder with model.onnx and one or more test_data_set_N, which contain input_I.pb and output_I.pb, one
+// TensorProto per file, in the order of the graph's inputs and outputs. Run finds cases at any depth. A folder
+// "X_expanded…" is X as a graph of other operators.
 //
-// A case is run twice: by kernels.Interpret, which is every operator's Eval, and
-// by the CPU device under a plan, which is every operator's Fast form where there
-// is one. Both must give the expected outputs: the same types and shapes, floats
-// within a thousandth (rtol 1e-3, atol 1e-7, the tests' own tolerance; NaN equals
-// NaN), all else exactly. For 16-bit floats a thousandth would be equal bits;
-// they may be two units of the last place off, and are reported if they are. So may
-// float32 be, in units of the output's greatest number.
+// A case runs twice: in kernels.Interpret, which calls every operator's Eval, and on the CPU device under a
+// plan, which calls every operator's Fast form if there is one. Both must give the expected outputs: the same
+// types and shapes, floats within a thousandth (rtol 1e-3, atol 1e-7, the tests' own tolerance; NaN equals NaN),
+// everything else exactly. For 16-bit floats a thousandth would leave no room for other rounding; they may
+// differ by two units of the last place, and the report says so if they do. The same holds for float32, in units
+// of the output's largest number.
 //
-// # What is known ahead
+// # Constant inputs
 //
-// A plan is made for shapes, so what shapes follow from must be known while it
-// is made: axes, pads, sizes, target shapes, steps of a range. The node tests
-// give them as inputs of the graph. Where a model cannot be read without, it is
-// specialised: some inputs become constants of the graph, first those that are no
-// floats, then all, and each of these is an input again if the model can be read
-// so. Result.Known names those that are left.
+// Plans are made for shapes, so everything that determines shapes must be known when planning: axes, pads, sizes,
+// target shapes, steps of a range. The node tests pass these as inputs of the graph. If a model cannot be read
+// otherwise, it is specialized: all inputs but floats become constants of the graph or, if that is not enough, all
+// inputs; those that turn out unnecessary become inputs again. Result.Known names the remaining constants.
 //
 // # Outcomes
 //
-// A case is passed, failed, or not applicable: its operator is not in the
-// library, its opset is not read, or its values have a type that graphs do not
-// have (strings, sequences, 4-bit numbers). An operator of the library that
-// refuses a case has failed. The reason is always told.
+// A case is passed, failed, or not applicable: its operator is not in the library, its opset is not supported, or
+// its values have a type that graphs do not have (strings, sequences, 4-bit numbers). If an operator of the library
+// refuses a case, the case has failed. The reason is always given.
 package verify

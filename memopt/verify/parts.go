@@ -7,7 +7,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// part is cases that are counted together.
+// part is a group of cases that are counted together.
 type part struct {
 	name string
 	in   func(r Result) bool
@@ -29,9 +29,8 @@ func (p part) count(report *Report) (passed, loose, total int) {
 	return passed, loose, total
 }
 
-// parts are what the report counts by themselves: single nodes of the operators
-// that training of the usual networks needs, by element types, and the same as
-// graphs; then PyTorch's own.
+// parts are the groups of the report: single nodes of the operators needed for training common networks, by element
+// types, and the same as graphs; then PyTorch's own cases.
 var parts = []part{
 	{"core types", func(r Result) bool { return single(r) && within(r, core) }},
 	{"core types and small integers", func(r Result) bool { return single(r) && within(r, core, small) }},

@@ -13,35 +13,35 @@ import (
 	"memopt/memopt/visible"
 )
 
-// Outcome is what became of a case.
+// Outcome is the outcome of a case.
 type Outcome uint8
 
-// The outcomes.
+// The outcomes of a case.
 const (
 	Passed Outcome = iota
 	Failed
 	NotApplicable
 )
 
-// String is the word in the report.
+// String is the outcome as the report spells it.
 func (o Outcome) String() string { return [...]string{"passed", "failed", "not applicable"}[o] }
 
-// MarshalText is the same word in JSON.
+// MarshalText is String.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// Result is what a case gave.
+// Result is the result of a case.
 type Result struct {
 	Case    string        `json:"case"`
-	Op      string        `json:"op"` // the row of the table
-	Ops     []string      `json:"-"`  // of all nodes
-	Types   []graph.DType `json:"-"`  // of inputs and outputs, sorted
+	Op      string        `json:"op"` // row of the table
+	Ops     []string      `json:"-"`  // operators of all nodes
+	Types   []graph.DType `json:"-"`  // types of inputs and outputs, sorted
 	Outcome Outcome       `json:"outcome"`
 	Reason  string        `json:"reason,omitempty"` // unless it passed
-	Known   []string      `json:"known,omitempty"`  // inputs that were constants of the graph
-	Loose   bool          `json:"loose,omitempty"`  // passed, but only by the tolerance of rounding
+	Known   []string      `json:"known,omitempty"`  // inputs that became constants of the graph
+	Loose   bool          `json:"loose,omitempty"`  // passed only by the tolerance of units
 }
 
-// Report is the results in order of the cases.
+// Report has the results in the order of the cases.
 type Report struct{ Results []Result }
 
 // Count is the number of cases with an outcome.
@@ -54,7 +54,7 @@ func (r *Report) Count(o Outcome) (n int) {
 	return n
 }
 
-// Row is the counts of one operator.
+// Row has the counts of one operator.
 type Row struct {
 	Op            string `json:"op"`
 	Passed        int    `json:"passed"`
@@ -87,8 +87,8 @@ func (r *Report) Rows() []Row {
 	return out
 }
 
-// Table is the counts as text, then every case that did not pass with its
-// reason: failed ones each, others by reason; and those that passed loosely.
+// Table formats the counts, then every case that did not pass with its reason, grouped by reason if not applicable,
+// and then the cases that passed only by the tolerance of units.
 func (r *Report) Table() string {
 	var sb strings.Builder
 	t := tabwriter.NewWriter(&sb, 0, 0, 2, ' ', 0)
@@ -125,8 +125,8 @@ func (r *Report) Table() string {
 	return sb.String()
 }
 
-// classify is the outcome and the reason of what went wrong. The case is named
-// beside it, so the file's name goes.
+// classify converts an error to outcome and reason. The reason omits the file's name, since the case is named next
+// to it.
 func classify(err error) (Outcome, string) {
 	if reason := foreign(err); reason != "" {
 		return NotApplicable, reason

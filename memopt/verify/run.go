@@ -13,8 +13,8 @@ import (
 	"memopt/planner"
 )
 
-// Run runs every case below the root of a file system. The error is about the
-// files; what a case gives is in the report.
+// Run runs every case below the root of a file system. The error is about reading files; failures of cases are in
+// the report.
 func Run(fsys fs.FS) (*Report, error) {
 	dirs, err := Find(fsys)
 	if err != nil {
@@ -50,7 +50,7 @@ func Find(fsys fs.FS) ([]string, error) {
 	return dirs, nil
 }
 
-// run is the whole of one case.
+// run runs one case.
 func (c *Case) run() Result {
 	r := Result{Case: c.Name, Op: c.op(), Ops: c.Outline.Ops, Types: c.types(), Outcome: Passed}
 	if why, is := otherwise[path.Base(c.Name)]; is {
@@ -78,7 +78,7 @@ func (c *Case) run() Result {
 	return r
 }
 
-// otherwise are cases that ask for what ONNX does not define.
+// otherwise lists cases whose results ONNX does not define, with the reason.
 var otherwise = map[string]string{
 	"test_training_dropout":              numpyMask,
 	"test_training_dropout_default":      numpyMask,
@@ -97,7 +97,7 @@ const (
 	numpyNumbers = "expects the random numbers that NumPy's generator gives"
 )
 
-// compute runs one data set both ways.
+// compute runs one data set in both ways.
 func (c *Case) compute(g *graph.Graph, s Set) (loose bool, err error) {
 	dims, err := s.dims(g)
 	if err != nil {
@@ -126,7 +126,7 @@ func interpret(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tenso
 		return nil, err
 	}
 	var values []*graph.Tensor
-	// What an operator finds wrong in the numbers leaves by panic.
+	// Operators panic on invalid data.
 	if e := graph.Try(func() { values, err = kernels.Interpret(g, b, in) }); e != nil {
 		err = e
 	}
@@ -139,7 +139,7 @@ func interpret(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tenso
 	return out, nil
 }
 
-// onDevice poisons memory that no value owns, so that reading it would show.
+// onDevice fills memory that no value owns with poison, so that reading it changes the results.
 func onDevice(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tensor) (out []*graph.Tensor, err error) {
 	p, err := planner.Make(g, planner.Request{Dims: dims})
 	if err != nil {
@@ -167,7 +167,7 @@ func onDevice(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tensor
 	return out, nil
 }
 
-// types are the element types of the numbers.
+// types are the element types of the inputs and outputs, sorted.
 func (c *Case) types() []graph.DType {
 	var ts []graph.DType
 	for _, s := range c.Sets {
@@ -182,7 +182,7 @@ func (c *Case) types() []graph.DType {
 	return slices.Compact(ts)
 }
 
-// op is the row of the report that a case belongs to.
+// op is the report's row for a case.
 func (c *Case) op() string {
 	switch {
 	case strings.Contains(c.Name, "_expanded"):

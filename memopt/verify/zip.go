@@ -8,8 +8,7 @@ import (
 	"path"
 )
 
-// OpenZip opens cases that are kept in a zip file. A file that is a symbolic
-// link there, because another holds the same bytes, reads as that other.
+// OpenZip opens cases in a zip file. Symbolic links, which stand for files of equal content, read as their targets.
 func OpenZip(name string) (fs.FS, io.Closer, error) {
 	z, err := zip.OpenReader(name)
 	if err != nil {
@@ -36,7 +35,7 @@ type linked struct {
 	to map[string]string
 }
 
-// Open follows one link: what is linked to is none.
+// Open follows one link; targets are not links themselves.
 func (l linked) Open(name string) (fs.File, error) {
 	if to, is := l.to[name]; is {
 		name = to

@@ -1,21 +1,17 @@
-// Package visible spells characters that cannot be seen or that steer what shows
-// them: control characters, marks that turn the direction of text around,
-// characters without width, line separators that are no newline, and bytes that
-// are not UTF-8. Names in models, data, settings and the file system may hold any
-// of them.
+// Package visible escapes characters that are invisible or that affect how text is displayed: control characters,
+// marks that change the direction of text, zero-width characters, line separators other than newline, and bytes
+// that are not UTF-8. Names in models, data, settings and the file system may contain any of them.
 //
-// They are spelled where text leaves the program, not where a name enters it, so
-// that files keep the names they were given:
+// They are escaped where text leaves the program, not where a name enters it, so that files keep the original
+// names:
 //
-//   - NewWriter stands in front of standard output, standard error and the log.
-//     It lets newlines and tabs through, for it cannot tell whose they are.
-//   - Line is for a text that is one line: a cell of a table, a warning, an error,
-//     a label of a picture.
-//   - Fprintf is fmt.Fprintf that spells each argument as Line does. Only the format
-//     can begin a new line.
+//   - NewWriter wraps standard output, standard error and the log. It passes newlines and tabs, whose origin it
+//     cannot know.
+//   - Line is for text on one line: a cell of a table, a warning, an error, a label in a picture.
+//   - Fprintf is fmt.Fprintf that escapes each argument as Line does. Only the format can begin a new line.
 //
-// The spelling is JSON's, \u202e, so that a JSON text means the same after it,
-// but for what cannot stand in a JSON text anyhow, which is spelled as in Go, \x1b.
+// Escapes are JSON's, such as \u202e, so that JSON keeps its meaning; bytes that cannot occur in JSON are escaped
+// as in Go, such as \x1b.
 package visible
 
 import (
@@ -28,7 +24,7 @@ import (
 	"unicode/utf8"
 )
 
-// Line is a text on one line, newlines and tabs spelled too.
+// Line escapes text for one line, including newlines and tabs.
 func Line(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return s
@@ -36,10 +32,10 @@ func Line(s string) string {
 	return string(spell(make([]byte, 0, len(s)+len(s)/8), []byte(s), false))
 }
 
-// Text is a text of any number of lines.
+// Text escapes text of any number of lines.
 func Text(s string) string { return string(Bytes([]byte(s))) }
 
-// Bytes is Text of bytes. What is JSON before is the same JSON after.
+// Bytes is Text for bytes. JSON stays equivalent JSON.
 func Bytes(b []byte) []byte {
 	if plain(b) {
 		return b
@@ -47,7 +43,7 @@ func Bytes(b []byte) []byte {
 	return spell(make([]byte, 0, len(b)+len(b)/8), b, true)
 }
 
-// Error is an error's text on one line, unless the error says that it has several.
+// Error is an error's escaped text on one line, or on several if the error has a method Lines.
 func Error(err error) string {
 	var several interface{ Lines() []string }
 	if !errors.As(err, &several) {
@@ -63,15 +59,15 @@ func Error(err error) string {
 // Lines is an argument of Fprintf that may have several lines.
 type Lines string
 
-// Format writes the lines.
+// Format writes the escaped lines.
 func (l Lines) Format(f fmt.State, _ rune) { fmt.Fprint(f, Text(string(l))) }
 
-// plain is whether there is nothing in b that could need spelling.
+// plain reports whether nothing in b needs escaping.
 func plain(b []byte) bool {
 	return !bytes.ContainsFunc(b, func(r rune) bool { return (r < ' ' || r > '~') && r != '\n' && r != '\t' })
 }
 
-// spell appends b to out. Newlines and tabs are spelled too unless lines is set.
+// spell appends b to out, escaped. It keeps newlines and tabs if lines is set.
 func spell(out, b []byte, lines bool) []byte {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
@@ -97,8 +93,8 @@ func spell(out, b []byte, lines bool) []byte {
 	return out
 }
 
-// hidden is whether a reader would not see a character as such. Marks that a
-// font shows as nothing are printable to package unicode.
+// hidden reports whether a reader would not see a character. Package unicode considers some invisible marks
+// printable.
 func hidden(r rune) bool {
 	switch {
 	case ' ' <= r && r <= '~':

@@ -7,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Writer spells what is written to it, and remembers the first error. Goroutines
-// may share it.
+// Writer escapes what is written to it, and remembers the first error. Goroutines may share it.
 type Writer struct {
 	to   io.Writer
 	mu   sync.Mutex
-	tail []byte // the beginning of a character whose end is still to be written
+	tail []byte // incomplete character at the end of the last write
 	err  error
 }
 
-// NewWriter is a writer to w.
+// NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
 
-// Write writes whole characters; the beginning of one waits for the rest.
+// Write writes complete characters; an incomplete one waits for the rest.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,10 +36,10 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// To is whether what is written goes to f.
+// To reports whether the writer writes to f.
 func (w *Writer) To(f io.Writer) bool { return w.to == f }
 
-// Flush writes the beginning of a character that nothing came after.
+// Flush writes an incomplete character that was not continued.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,8 +48,7 @@ func (w *Writer) Flush() error {
 	return w.pass(Bytes(tail))
 }
 
-// Control writes a text as it is: sequences of our own that move a terminal's
-// cursor or set its colours.
+// Control writes text without escaping it, for sequences that move a terminal's cursor or set its colours.
 func (w *Writer) Control(text string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,14 +66,14 @@ func (w *Writer) pass(b []byte) error {
 	return err
 }
 
-// Err is the first error, say of a full disk or of a pipe that nobody reads.
+// Err is the first error, such as a full disk or a closed pipe.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// unfinished is the length of the part of a character at the end of b.
+// unfinished is the length of an incomplete character at the end of b.
 func unfinished(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
@@ -88,19 +86,19 @@ func unfinished(b []byte) int {
 	return 0
 }
 
-// Fprintf is fmt.Fprintf with every argument on one line, unless it is Lines.
+// Fprintf is fmt.Fprintf with every argument escaped for one line, unless it is of type Lines.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	return fmt.Fprintf(w, format, visible(args)...)
 }
 
-// Sprintf is fmt.Sprintf with every argument on one line, unless it is Lines.
+// Sprintf is fmt.Sprintf with every argument escaped for one line, unless it is of type Lines.
 func Sprintf(format string, args ...any) string { return fmt.Sprintf(format, visible(args)...) }
 
 func visible(args []any) []any {
 	out := make([]any, len(args))
 	for i, a := range args {
 		switch a.(type) {
-		case int, int64, float64, bool, Lines: // an int may be a width
+		case int, int64, float64, bool, Lines: // an int may be a width for *
 			out[i] = a
 		default:
 			out[i] = argument{a}
@@ -109,7 +107,7 @@ func visible(args []any) []any {
 	return out
 }
 
-// argument is formatted as what it holds would be, and spelled then.
+// argument formats its value as usual, and escapes the result.
 type argument struct{ of any }
 
 func (a argument) Format(f fmt.State, verb rune) {

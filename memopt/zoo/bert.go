@@ -2,8 +2,8 @@ package zoo
 
 import "memopt/memopt/graph"
 
-// bert is BERT as a masked model of language, for texts of one part and without
-// padding: layers normalised after their sum.
+// bert is BERT as a masked language model, for texts of one segment without padding, with layers normalised after
+// each sum.
 var bert = Family{
 	Name:     "bert",
 	Doc:      "BERT: tells masked tokens; learned positions, GELU, normalised after each sum",

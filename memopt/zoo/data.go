@@ -7,7 +7,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// task is data in the making: the same for the same numbers.
+// task generates data deterministically from its parameters.
 type task struct {
 	Spec
 	samples, seq int
@@ -16,8 +16,8 @@ type task struct {
 	out          map[string]*graph.Tensor
 }
 
-// Data makes a task up that the model can learn: samples of each input, by
-// name, with the samples in the first dim. seq is for models of sequences.
+// Data generates a task that the model can learn: samples for each input, by name, in the first dim. seq is for
+// models of sequences.
 func Data(spec Spec, samples, seq int, seed uint64) (map[string]*graph.Tensor, error) {
 	spec, err := spec.Complete()
 	if err != nil {
@@ -38,7 +38,7 @@ func Data(spec Spec, samples, seq int, seed uint64) (map[string]*graph.Tensor, e
 	return t.out, nil
 }
 
-// below draws a whole number in [0, n).
+// below draws an integer in [0, n).
 func (t *task) below(n int) int {
 	t.drawn++
 	return int(mix(t.key+t.drawn*golden) % uint64(n))
@@ -47,8 +47,8 @@ func (t *task) below(n int) int {
 // unit draws a number in [0, 1).
 func (t *task) unit() float64 { return float64(t.below(1<<53)) / (1 << 53) }
 
-// normal draws a number of mean 0 and deviation 1, as near to normal as the
-// sum of four uniform ones is.
+// normal draws a number of mean 0 and standard deviation 1: a sum of four uniform ones, which is approximately
+// normal.
 func (t *task) normal() float64 {
 	return (t.unit() + t.unit() + t.unit() + t.unit() - 2) * math.Sqrt(3)
 }
@@ -63,15 +63,14 @@ func (t *task) floats(name string, shape ...int) []float32 {
 	return t.out[name].F32()
 }
 
-// alphabet is how many of the tokens the made-up texts use.
+// alphabet is the number of tokens that generated texts use.
 const alphabet = 32
 
-// rules are what follows a token t: a·t + b, modulo the alphabet. A text keeps
-// to one of them from a start of its own, so it takes two tokens to know the
-// third.
+// rules give the token after t: a·t + b, modulo the alphabet. A text follows one rule from a random start, so two
+// tokens are needed to predict the third.
 var rules = [...]struct{ a, b int }{{1, 1}, {1, 7}, {5, 3}, {3, 11}}
 
-// text draws n tokens.
+// text draws a text of n tokens.
 func (t *task) text(n, tokens int) []int64 {
 	rule, at := rules[t.below(len(rules))], t.below(tokens)
 	out := make([]int64, n)
@@ -82,7 +81,7 @@ func (t *task) text(n, tokens int) []int64 {
 	return out
 }
 
-// nextToken: the label of a token is the one after it.
+// nextToken generates texts; the label of each token is the next token.
 func nextToken(t *task) {
 	ids, labels := t.ints("input_ids", t.samples, t.seq), t.ints("labels", t.samples, t.seq)
 	for i := range t.samples {
@@ -92,12 +91,12 @@ func nextToken(t *task) {
 	}
 }
 
-// phrase is the tokens of what a text repeats in a masked task.
+// phrase is the length of the phrase that a text of maskedToken repeats.
 const phrase = 4
 
-// maskedToken: a text is one phrase over and over. Every sixth token or so is
-// the mask, which is the last of the vocabulary, and its label is what was
-// there: its place tells which of the phrase, the rest tells the phrase.
+// maskedToken generates texts that repeat one phrase. About every sixth token is masked, by the last token of the
+// vocabulary, and its label is the original token: its position gives the place in the phrase, the other tokens
+// give the phrase.
 func maskedToken(t *task) {
 	ids, labels := t.ints("input_ids", t.samples, t.seq), t.ints("labels", t.samples, t.seq)
 	tokens := max(1, min(t.Vocab-1, alphabet))
@@ -106,7 +105,7 @@ func maskedToken(t *task) {
 		for j := range t.seq {
 			at, token := i*t.seq+j, int64((topic*phrase+j%phrase)%tokens)
 			ids[at], labels[at] = token, ignored
-			// The last one makes sure that there is something to tell.
+			// Mask the last token if there was no other.
 			if t.below(6) == 0 || !masked && j == t.seq-1 {
 				ids[at], labels[at], masked = int64(t.Vocab-1), token, true
 			}
@@ -114,7 +113,7 @@ func maskedToken(t *task) {
 	}
 }
 
-// gratings: an image is waves under noise, and its class is their direction.
+// gratings generates images of waves with noise; the class is the direction of the waves.
 func gratings(t *task) {
 	x, labels := t.floats("x", t.samples, t.Channels, t.Image, t.Image), t.ints("labels", t.samples)
 	for i := range t.samples {
@@ -132,8 +131,8 @@ func gratings(t *task) {
 	}
 }
 
-// prototypes: a row is its class's row under noise. However long rows are, two
-// classes are as far apart.
+// prototypes generates rows that are their class's prototype plus noise. The distance between classes does not
+// depend on the length of rows.
 func prototypes(t *task) {
 	x, labels := t.floats("x", t.samples, t.Inputs), t.ints("labels", t.samples)
 	size := 5 / math.Sqrt(float64(t.Inputs))

@@ -11,11 +11,11 @@ import (
 // Family is a kind of model.
 type Family struct {
 	Name, Doc string
-	// Defaults has every number that the family reads. Those of hidden and
-	// kv-heads keep their proportion to width and heads.
+	// Defaults has every number that the family reads. The defaults of hidden and kv-heads scale with width and
+	// heads.
 	Defaults Spec
 	Options  []string // of dropout, gelu and untied
-	// Batch, Seq and LR are good ones to begin with; Seq 0: there is no seq.
+	// Batch, Seq and LR are suggested values; Seq is 0 if the family has no seq.
 	Batch, Seq int
 	LR         float64
 

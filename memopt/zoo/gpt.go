@@ -6,8 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// gpt is GPT-2: layers normalised before they are entered, learned positions,
-// weights of the blocks as [from, to].
+// gpt is GPT-2: layers normalised before each part, learned positions, weights of the blocks as [from, to].
 var gpt = Family{
 	Name:     "gpt",
 	Doc:      "GPT-2: tells the next token; learned positions, causal attention, GELU",
@@ -36,7 +35,7 @@ func buildGPT(m *model) {
 }
 
 func (m *model) gptBlock(p string, x, mask *graph.Value) *graph.Value {
-	// What is added to x once a layer should not grow with their number.
+	// Scale down what each layer adds to x, so that the sum does not grow with the number of layers.
 	residualStd := smallStd / math.Sqrt(2*float64(m.Layers))
 
 	a := p + ".attn"
@@ -53,7 +52,7 @@ func (m *model) gptBlock(p string, x, mask *graph.Value) *graph.Value {
 	return m.b.Add(f+".sum", x, m.dropout(f+".dropout", y))
 }
 
-// conv1D is GPT-2's word for a linear layer whose weight is [from, to].
+// conv1D is GPT-2's name for a linear layer whose weight is [from, to].
 func (m *model) conv1D(name string, x *graph.Value, to int, std float64) *graph.Value {
 	from, _ := x.Shape[1].Const()
 	return m.b.Gemm(name, x, m.param(name+".weight", std, int(from), to), m.filled(graph.Param, name+".bias", 0, to))

@@ -7,19 +7,18 @@ import (
 	"memopt/memopt/graph"
 )
 
-// smallStd is the deviation that models of language begin with.
+// smallStd is the initial standard deviation of weights in language models.
 const smallStd = 0.02
 
-// normal is float32 numbers with mean 0 that are made when they are read. Each
-// is a function of the seed, the name and its index alone.
+// normal is float32 data with mean 0 that is computed when it is read. Each number is a function of the seed, the
+// name and its index alone.
 type normal struct {
 	n    int64
 	key  uint64
-	step float64 // one unit of the sums below
+	step float64 // scale of the sums in Bytes
 }
 
-// sumStd is the deviation of the sum of four uniform 16-bit numbers, of which
-// each has a variance of (2³² − 1)/12.
+// sumStd is the standard deviation of the sum of four uniform 16-bit numbers, each with a variance of (2³² − 1)/12.
 var sumStd = math.Sqrt((1<<32 - 1) / 3.0)
 
 func newNormal(seed uint64, name string, n int64, std float64) normal {
@@ -29,9 +28,8 @@ func newNormal(seed uint64, name string, n int64, std float64) normal {
 // Len is the number of bytes.
 func (d normal) Len() int64 { return 4 * d.n }
 
-// Bytes draws the numbers. The sum of four uniform numbers is near enough to
-// normal, and it is whole: no function whose last bit differs between machines
-// has a part in it.
+// Bytes draws the numbers. The sum of four uniform numbers is close enough to normal, and computed in integers:
+// unlike math functions, it has the same bits on all machines.
 func (d normal) Bytes() ([]byte, error) {
 	x, err := floats(d.n)
 	if err != nil {
@@ -45,7 +43,7 @@ func (d normal) Bytes() ([]byte, error) {
 	return x.Bytes, nil
 }
 
-// alike is n times the same float32.
+// alike is n copies of a float32.
 type alike struct {
 	n int64
 	x float32
@@ -54,7 +52,7 @@ type alike struct {
 // Len is the number of bytes.
 func (d alike) Len() int64 { return 4 * d.n }
 
-// Bytes makes them.
+// Bytes generates the numbers.
 func (d alike) Bytes() ([]byte, error) {
 	x, err := floats(d.n)
 	if err != nil {
@@ -75,7 +73,7 @@ func floats(n int64) (*graph.Tensor, error) {
 	return graph.NewTensor(graph.Float32, int(n)), nil
 }
 
-// golden is 2⁶⁴ over the golden ratio; multiples of it are far apart.
+// golden is 2⁶⁴ divided by the golden ratio; its multiples are spread out.
 const golden = 0x9e3779b97f4a7c15
 
 // mix is the output function of SplitMix64 (Steele, Lea, Flood, 2014).
@@ -86,7 +84,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// keyOf is a number of its own for each seed and name (FNV-1a, then mixed).
+// keyOf hashes a seed and a name (FNV-1a, then mixed).
 func keyOf(seed uint64, name string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(name) {

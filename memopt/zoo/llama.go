@@ -7,8 +7,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// llama is Llama: RMS normalisation before each part, rotary positions, fewer
-// heads of keys and values than of queries, a gated feed-forward part.
+// llama is Llama: RMS normalisation before each part, rotary positions, fewer heads for keys and values than for
+// queries, a gated feed-forward part.
 var llama = Family{
 	Name:     "llama",
 	Doc:      "Llama: tells the next token; rotary positions, grouped attention, gated SiLU",
@@ -57,15 +57,15 @@ func (m *model) llamaLayer(p string, x, mask *graph.Value, turn rotation) *graph
 	return m.b.Add(f+".sum", x, y)
 }
 
-// rmsNorm is over the last dim.
+// rmsNorm normalises over the last dim.
 func (m *model) rmsNorm(name string, x *graph.Value) *graph.Value {
 	return m.b.RMSNorm(name, x, m.filled(graph.Param, name+".weight", 1, m.Width), 1e-5)
 }
 
-// rotation is the cosines and sines [seq, size] of every position's angles.
+// rotation has the cosines and sines [seq, size] of every position's angles.
 type rotation struct{ cos, sin *graph.Value }
 
-// rotary makes the tables in the graph, once for all layers.
+// rotary adds the tables to the graph, once for all layers.
 func (m *model) rotary(positions *graph.Value) rotation {
 	p, size := "model.rotary_emb", m.Width/m.Heads
 	turns := graph.NewTensor(graph.Float32, size/2)
@@ -82,8 +82,8 @@ func (m *model) rotary(positions *graph.Value) rotation {
 	return rotation{m.b.Cos(p+".cos", angles), m.b.Sin(p+".sin", angles)}
 }
 
-// rotate turns each pair (x[i], x[i + size/2]) of x [batch, heads, seq, size]:
-// x·cos + (−second half, first half)·sin.
+// rotate rotates each pair (x[i], x[i + size/2]) of x [batch, heads, seq, size]: x·cos + (−second half, first
+// half)·sin.
 func (m *model) rotate(name string, x *graph.Value, turn rotation) *graph.Value {
 	halves := m.b.Split([]string{name + ".first", name + ".second"}, x, -1)
 	quarter := m.b.Concat(name+".quarter", -1, m.b.Neg(name+".negative", halves[1]), halves[0])
@@ -91,7 +91,7 @@ func (m *model) rotate(name string, x *graph.Value, turn rotation) *graph.Value 
 		m.b.Mul(name+".cos", x, turn.cos), m.b.Mul(name+".sin", quarter, turn.sin))
 }
 
-// repeat gives x [batch, kv-heads, a, b] to every head of its group.
+// repeat repeats the heads of x [batch, kv-heads, a, b] for every query head of their group.
 func (m *model) repeat(name string, x *graph.Value) *graph.Value {
 	if m.Heads == m.KVHeads {
 		return x

@@ -7,8 +7,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// model is a graph in the making. Values are named for the module that makes
-// them, so every name is given here and none is made up.
+// model is a graph under construction. Values are named after the module that makes them, so every name is given
+// here and none is generated.
 type model struct {
 	Spec
 	b          nodes.Builder
@@ -17,7 +17,7 @@ type model struct {
 
 func dim(n int) graph.Dim { return graph.Num(int64(n)) }
 
-// module is the name of one of several.
+// module is the name of the i-th module under a prefix.
 func module(prefix string, i int) string { return prefix + "." + strconv.Itoa(i) }
 
 // define adds a value that no node makes.
@@ -29,14 +29,14 @@ func (m *model) define(kind graph.Kind, name string, t graph.DType, s ...graph.D
 	return v
 }
 
-// param is a parameter with normal initial values, drawn when they are read.
+// param defines a parameter with normally distributed initial values, computed when they are read.
 func (m *model) param(name string, std float64, shape ...int) *graph.Value {
 	v := m.weight(graph.Param, name, shape)
 	v.Data = newNormal(m.Seed, name, elements(v), std)
 	return v
 }
 
-// filled is a parameter or state whose elements are all alike at first.
+// filled defines a parameter or state whose elements all have the same initial value.
 func (m *model) filled(kind graph.Kind, name string, x float32, shape ...int) *graph.Value {
 	v := m.weight(kind, name, shape)
 	v.Data = alike{elements(v), x}
@@ -51,18 +51,18 @@ func (m *model) weight(kind graph.Kind, name string, shape []int) *graph.Value {
 	return m.define(kind, name, graph.Float32, s...)
 }
 
-// elements counts; that the bytes can be counted too is found out here.
+// elements is the number of elements.
 func elements(v *graph.Value) int64 {
 	bytes, _ := v.Bytes().Const()
 	return bytes / graph.Float32.Size()
 }
 
-// sizes is a constant list of whole numbers, named for its contents.
+// sizes defines a constant list of integers, named after its contents.
 func (m *model) sizes(ds ...graph.Dim) *graph.Value {
 	return m.whole(graph.Shape(ds).String(), graph.Dims(int64(len(ds))), ds)
 }
 
-// size is a constant whole number, named for itself.
+// size defines a constant integer, named after its value.
 func (m *model) size(d graph.Dim) *graph.Value { return m.whole(d.String(), nil, []graph.Dim{d}) }
 
 func (m *model) whole(name string, shape graph.Shape, contents []graph.Dim) *graph.Value {
@@ -74,7 +74,7 @@ func (m *model) whole(name string, shape graph.Shape, contents []graph.Dim) *gra
 	return v
 }
 
-// scalar is a constant of one number.
+// scalar defines a constant of one number.
 func (m *model) scalar(name string, t graph.DType, x float64) *graph.Value {
 	if v := m.b.Graph.ByName(name); v != nil {
 		return v
@@ -88,7 +88,7 @@ func (m *model) scalar(name string, t graph.DType, x float64) *graph.Value {
 	return v
 }
 
-// view is x under another shape.
+// view reshapes x.
 func (m *model) view(name string, x *graph.Value, shape ...graph.Dim) *graph.Value {
 	return m.b.Reshape(name, x, m.sizes(shape...))
 }
@@ -98,7 +98,7 @@ func (m *model) transpose(name string, x *graph.Value, perm ...int64) *graph.Val
 	return m.b.Transpose(name, x, perm...)
 }
 
-// linear is PyTorch's: rows × weightᵀ + bias, with weight [to, from].
+// linear is PyTorch's Linear: rows × weightᵀ + bias, with weight [to, from].
 func (m *model) linear(name string, x *graph.Value, to int, std float64, bias bool) *graph.Value {
 	from, _ := x.Shape[1].Const()
 	w, b := m.param(name+".weight", std, to, int(from)), (*graph.Value)(nil)
@@ -108,7 +108,7 @@ func (m *model) linear(name string, x *graph.Value, to int, std float64, bias bo
 	return m.b.Linear(name, x, w, b)
 }
 
-// layerNorm is over the last dim.
+// layerNorm normalises over the last dim.
 func (m *model) layerNorm(name string, x *graph.Value, epsilon float64) *graph.Value {
 	return m.b.LayerNorm(name, x, m.filled(graph.Param, name+".weight", 1, m.Width), m.filled(graph.Param, name+".bias", 0, m.Width), epsilon)
 }
@@ -117,7 +117,7 @@ func (m *model) gelu(name string, x *graph.Value) *graph.Value {
 	return m.b.Gelu(name, x, m.Gelu)
 }
 
-// dropout is nothing at all at probability 0.
+// dropout adds nothing if the probability is 0.
 func (m *model) dropout(name string, x *graph.Value) *graph.Value {
 	if m.Dropout == 0 {
 		return x

@@ -9,8 +9,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// resnet is a residual network of basic blocks: with layers 2, width 64 and
-// images of 224 it is ResNet-18.
+// resnet is a residual network of basic blocks. With layers 2, width 64 and images of 224, it is ResNet-18.
 var resnet = Family{
 	Name:     "resnet",
 	Doc:      "ResNet of basic blocks in four stages: tells the class of an image; batch normalisation in training mode",
@@ -26,7 +25,7 @@ var resnet = Family{
 	data:  gratings,
 }
 
-// largeImage is from where on the stem brings an image down to a quarter.
+// largeImage is the size from which the stem downsamples images to a quarter.
 const largeImage = 96
 
 func buildResNet(m *model) {
@@ -62,20 +61,20 @@ func (m *model) basicBlock(p string, x *graph.Value, channels, stride int) *grap
 
 func (m *model) relu(name string, x *graph.Value) *graph.Value { return m.b.Relu(name, x) }
 
-// conv has no bias: a batch normalisation follows.
+// conv has no bias, as batch normalisation follows.
 func (m *model) conv(name string, x *graph.Value, to, kernel, stride int) *graph.Value {
 	from, _ := x.Shape[1].Const()
-	std := math.Sqrt(2 / float64(to*kernel*kernel)) // He's, for the way back
+	std := math.Sqrt(2 / float64(to*kernel*kernel)) // He initialization for the backward pass (fan-out)
 	return m.b.Conv(name, x, m.param(name+".weight", std, to, int(from), kernel, kernel), window(kernel, stride))
 }
 
-// window is a square one with its middle on every stride'th element.
+// window is a square window, padded so that it is centred on every stride-th element.
 func window(kernel, stride int) nodes.Window {
 	return nodes.Window{Size: kernel, Stride: stride, Pad: kernel / 2}
 }
 
-// batchNorm keeps PyTorch's running statistics: the new ones replace the old at
-// the end of a step. ONNX's momentum is the share that stays.
+// batchNorm updates running statistics as PyTorch does, at the end of a step. ONNX's momentum is the weight of the
+// old statistics.
 func (m *model) batchNorm(name string, x *graph.Value) *graph.Value {
 	c, _ := x.Shape[1].Const()
 	n := int(c)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Spec is the numbers of a model. A zero is the family's default; a number that
-// the family does not read must be zero.
+// Spec has the numbers of a model. A zero means the family's default; numbers that the family does not read must be
+// zero.
 type Spec struct {
 	Family string
 
@@ -17,31 +17,31 @@ type Spec struct {
 	KVHeads   int // heads of keys and values; they divide the heads
 	Hidden    int // size inside the feed-forward part
 	Vocab     int // tokens
-	Positions int // the longest sequence
-	Inputs    int // numbers in a row of input
+	Positions int // maximum length of a sequence
+	Inputs    int // length of an input row
 	Channels  int // of an image
 	Image     int // height and width of an image
 	Classes   int
 
-	Dropout float64 // probability; 0 leaves the nodes out
-	Untied  bool    // the head has a matrix of its own instead of the embedding's
+	Dropout float64 // probability; 0 adds no nodes
+	Untied  bool    // the head has its own matrix instead of the embedding's
 	Gelu    string  // "none" (exact) or "tanh"
 	Seed    uint64  // of the initial values
 }
 
-// Number is one of a Spec's whole numbers.
+// Number is one of a Spec's integers.
 type Number struct {
 	Name string // as a flag
 	Doc  string
 	Of   func(*Spec) *int
-	// with is the number that the default is in proportion to, if there is one.
+	// with is the number that the default scales with, if any.
 	with func(*Spec) *int
-	// divides: the default also divides that number.
+	// divides says that the default must divide that number.
 	divides bool
 	max     int
 }
 
-// Numbers lists the whole numbers of a Spec.
+// Numbers lists the integers of a Spec.
 func Numbers() []Number { return slices.Clone(numbers) }
 
 var numbers = []Number{
@@ -61,7 +61,7 @@ var numbers = []Number{
 func width(s *Spec) *int { return &s.Width }
 func heads(s *Spec) *int { return &s.Heads }
 
-// Complete fills in the family's defaults and says what is wrong.
+// Complete fills in the family's defaults and checks the numbers.
 func (s Spec) Complete() (Spec, error) {
 	s, err := s.complete()
 	if err != nil {
@@ -121,7 +121,7 @@ func (s Spec) complete() (Spec, error) {
 	return s, nil
 }
 
-// divisors lists the few numbers that divide n, for messages.
+// divisors lists divisors of n up to 64, for messages.
 func divisors(n int) string {
 	var list []string
 	for i := 1; i <= n && i <= 64; i++ {

@@ -6,20 +6,20 @@ import (
 	"memopt/memopt/graph"
 )
 
-// The parts that models of language share. Activations are [batch, seq, width]
-// between layers and [batch·seq, width] within.
+// Parts shared by language models. Activations are [batch, seq, width] between layers and [batch·seq, width]
+// within.
 
-// ids are the inputs of a model of language: tokens and what to tell of each.
+// ids defines the inputs of a language model: the tokens, and the labels of each.
 func (m *model) ids() (tokens, labels *graph.Value) {
 	return m.define(graph.Input, "input_ids", graph.Int64, m.batch, m.seq), m.define(graph.Input, "labels", graph.Int64, m.batch, m.seq)
 }
 
-// rows is [batch, seq, n] as [batch·seq, n], what a matrix product takes.
+// rows reshapes [batch, seq, n] to [batch·seq, n] for matrix products.
 func (m *model) rows(x *graph.Value) *graph.Value {
 	return m.view(x.Name+".rows", x, m.batch.Mul(m.seq), x.Shape[2])
 }
 
-// tokens is rows again as [batch, seq, n].
+// tokens reshapes rows back to [batch, seq, n].
 func (m *model) tokens(x *graph.Value) *graph.Value {
 	return m.view(x.Name+".tokens", x, m.batch, m.seq, x.Shape[1])
 }
@@ -29,8 +29,7 @@ func (m *model) positions() *graph.Value {
 	return m.b.Range("positions", m.size(dim(0)), m.size(m.seq), m.size(dim(1)))
 }
 
-// causal is what is added to scores [seq, seq]: −∞ where a key is later than
-// the query.
+// causal is the mask to add to scores [seq, seq]: −∞ where the key is later than the query.
 func (m *model) causal(positions *graph.Value) *graph.Value {
 	query := m.b.Unsqueeze("causal.query", positions, m.sizes(dim(1)))
 	seen := m.b.LessOrEqual("causal.seen", positions, query)
@@ -38,8 +37,7 @@ func (m *model) causal(positions *graph.Value) *graph.Value {
 		m.scalar("causal.shut", graph.Float32, math.Inf(-1)))
 }
 
-// split is rows [batch·seq, heads·size] as [batch, heads, seq, size], or with
-// the last two dims swapped.
+// split reshapes rows [batch·seq, heads·size] to [batch, heads, seq, size], or with the last two dims swapped.
 func (m *model) split(x *graph.Value, heads int, swapped bool) *graph.Value {
 	h := m.view(x.Name+".heads", x, m.batch, m.seq, dim(heads), dim(m.Width/m.Heads))
 	if swapped {
@@ -48,9 +46,8 @@ func (m *model) split(x *graph.Value, heads int, swapped bool) *graph.Value {
 	return m.transpose(x.Name+".h", h, 0, 2, 1, 3)
 }
 
-// attention is softmax(q·kᵀ/√size + mask)·v as rows [batch·seq, width], from
-// q, v [batch, heads, seq, size] and k [batch, heads, size, seq]; mask may be
-// nil. It is q that is scaled: there is less of it than of the scores.
+// attention is softmax(q·kᵀ/√size + mask)·v as rows [batch·seq, width], from q, v [batch, heads, seq, size] and k
+// [batch, heads, size, seq]; mask may be nil. It scales q, which is smaller than the scores.
 func (m *model) attention(p string, q, k, v, mask *graph.Value) *graph.Value {
 	scale := m.scalar("attention.scale", graph.Float32, 1/math.Sqrt(float64(m.Width/m.Heads)))
 	scores := m.b.MatMul(p+".scores", m.b.Mul(p+".scaled", q, scale), k)
@@ -62,7 +59,7 @@ func (m *model) attention(p string, q, k, v, mask *graph.Value) *graph.Value {
 	return m.view(p+".context.rows", context, m.batch.Mul(m.seq), dim(m.Width))
 }
 
-// ignored is the label of a token that is not to be told, as in PyTorch.
+// ignored is the label of tokens without a loss, as in PyTorch.
 const ignored = -100
 
 // tokenLoss is the mean cross entropy of logits [batch·seq, vocab].
@@ -70,8 +67,8 @@ func (m *model) tokenLoss(logits, labels *graph.Value) {
 	m.finish(m.b.CrossEntropy("loss", logits, m.view("labels.rows", labels, m.batch.Mul(m.seq)), ignored))
 }
 
-// head is the logits of rows by the embedding's matrix [vocab, width], or by
-// one of its own.
+// head computes the logits of rows with the embedding's matrix [vocab, width], or with its own if the spec says
+// untied.
 func (m *model) head(name string, x, embedding, bias *graph.Value) *graph.Value {
 	if m.Untied {
 		embedding = m.param(name+".weight", smallStd, m.Vocab, m.Width)
