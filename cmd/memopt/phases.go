@@ -11,12 +11,13 @@ import (
 	"memopt/memopt/report"
 )
 
-// phasesFlag asks for the table of phases.
+// phasesFlag requests the table of phases.
 func phasesFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "phases", Usage: "show what each phase takes, from the start of the process to its end: device memory by owner and the process as the system counts it, promised beside measured"}
 }
 
-// phasesFile is in the JSON of a command what each phase took, and what the memory of the run is made of; empty if nobody asked.
+// phasesFile is the table of phases in a command's JSON, and the division of the run's memory; it is empty if not
+// requested.
 type phasesFile struct {
 	Phases []loader.Phase `json:"phases,omitempty"`
 	Parts  *phaseParts    `json:"phase_parts,omitempty"`
@@ -35,7 +36,7 @@ func phasesJSON(t *memopt.PhaseTable) (f phasesFile) {
 	return f
 }
 
-// phasesText writes the table, if there is one, and what the memory of the run is made of.
+// phasesText writes the table of phases, if there is one, and the division of the run's memory.
 func phasesText(w io.Writer, t *memopt.PhaseTable) {
 	if t == nil {
 		return

@@ -15,28 +15,28 @@ import (
 	"memopt/planner"
 )
 
-// refusalFile is the JSON of a request that cannot be met. Standard error has the
-// message as ever, and the exit code is 1.
+// refusalFile is the JSON for a request that cannot be met. Standard error still has the message, and the exit code
+// is 1.
 type refusalFile struct {
 	Format  string       `json:"format"`
 	Message string       `json:"message"`
-	Want    int64        `json:"want"`  // arena bytes that budgets leave
-	Best    int64        `json:"best"`  // those of the lowest plan found; 0 if it is not for bytes
-	Fixed   int64        `json:"fixed"` // bytes beside the arena
+	Want    int64        `json:"want"`  // arena bytes that the budgets allow
+	Best    int64        `json:"best"`  // arena bytes of the lowest plan found; 0 if bytes are not what is missing
+	Fixed   int64        `json:"fixed"` // bytes outside the arena
 	Floor   *floorFile   `json:"floor,omitempty"`
-	Changes []changeFile `json:"changes"` // what would fit, one of them each
+	Changes []changeFile `json:"changes"` // changes that would fit, each of them alone
 	Note    string       `json:"note,omitempty"`
-	Memory  *memoryFile  `json:"memory,omitempty"` // of memory that could not be had
+	Memory  *memoryFile  `json:"memory,omitempty"` // for a lack of memory
 }
 
-// memoryFile is what a limit, an arena or a device said that had too little.
+// memoryFile describes the memory of the limit, arena or device that refused.
 type memoryFile struct {
 	Requested int64       `json:"requested"`
 	For       string      `json:"for"`
 	InUse     int64       `json:"in_use"`
 	Reserved  int64       `json:"reserved"`
 	Hole      int64       `json:"largest_hole"`
-	Limit     int64       `json:"limit"` // 0: none
+	Limit     int64       `json:"limit"` // 0 is none
 	Largest   []ownedFile `json:"largest_owners"`
 }
 
@@ -52,18 +52,17 @@ type floorFile struct {
 }
 
 type changeFile struct {
-	Setting  string            `json:"setting"`  // as whoever asked spells settings
-	Settings map[string]string `json:"settings"` // by name; of dims those that change
+	Setting  string            `json:"setting"`  // spelled as the user spells settings
+	Settings map[string]string `json:"settings"` // by name; of dims, those that change
 	Note     string            `json:"note,omitempty"`
-	Share    float64           `json:"share"` // how large a change that is
+	Share    float64           `json:"share"` // relative size of the change
 }
 
-// refusalDoc is for the help of commands that print one.
+// refusalDoc is for the help of commands that print a refusal.
 const refusalDoc = "With --format json a budget that cannot be met also prints a memopt.refusal/1 object: " +
 	"want, best and fixed bytes, the floor, and the changes that would fit."
 
-// refused prints a request that cannot be met as JSON, if that was asked for, and is
-// the error for people.
+// refused prints a request that cannot be met as JSON, if JSON was requested, and returns the error for people.
 func refused(c *cli.Context, cfg configs.Config, err error) error {
 	f := refusalOf(err)
 	if f == nil {
@@ -83,7 +82,8 @@ func refused(c *cli.Context, cfg configs.Config, err error) error {
 		r.rows = memoryRows(memory)
 	case errors.As(err, &budget):
 		size := report.Bytes
-		if budget.Best > 0 && size(budget.Best+budget.Fixed) == size(budget.Want+budget.Fixed) { // which says nothing
+		// Rounding would hide the difference.
+		if budget.Best > 0 && size(budget.Best+budget.Fixed) == size(budget.Want+budget.Fixed) {
 			size = func(n int64) string { return report.Thousands(n) + " bytes" }
 		}
 		r.headline += headline(cfg, err, budget, size)
@@ -92,7 +92,7 @@ func refused(c *cli.Context, cfg configs.Config, err error) error {
 	return r
 }
 
-// memoryRows are who holds or wants most, where the message does not say it, and what would fit.
+// memoryRows are the largest owners of memory, if the message does not name them, and the changes that would fit.
 func memoryRows(e *memopt.MemoryError) (rows [][]string) {
 	if !e.Named() {
 		for i, o := range e.Short.Largest {
@@ -106,7 +106,7 @@ func memoryRows(e *memopt.MemoryError) (rows [][]string) {
 	return append(rows, changeRows(e.Changes, e.Note)...)
 }
 
-// changeRows are what would fit, and what is to be said besides.
+// changeRows are the changes that would fit, and the note.
 func changeRows(changes []planner.Change, note string) (rows [][]string) {
 	for i, change := range changes {
 		label := "would fit"
@@ -121,8 +121,8 @@ func changeRows(changes []planner.Change, note string) (rows [][]string) {
 	return rows
 }
 
-// refusal is a request that cannot be met as people read it: what cannot be, then in
-// rows what stands in the way, and one change that would fit on each line.
+// refusal is a request that cannot be met, formatted for people: a headline, then rows with the obstacles, and with
+// one change that would fit per line.
 type refusal struct {
 	error
 	headline string
@@ -133,13 +133,13 @@ func (r refusal) Unwrap() error { return r.error }
 
 // headline says what cannot be met.
 func headline(cfg configs.Config, err error, budget *planner.BudgetError, size func(int64) string) string {
-	if budget.Best == 0 { // no bytes are missing
+	if budget.Best == 0 { // bytes are not what is missing
 		msg, _, _ := strings.Cut(err.Error(), "; would fit: ")
 		return msg
 	}
 	text := "no plan fits"
 	if budget.Least > 0 {
-		text, _, _ = strings.Cut(err.Error(), ":") // not even batch=1 fits
+		text, _, _ = strings.Cut(err.Error(), ":") // such as "not even batch=1 fits"
 	}
 	var limits []string
 	if b := cfg.Budget; !b.IsZero() {
@@ -155,7 +155,7 @@ func headline(cfg configs.Config, err error, budget *planner.BudgetError, size f
 	return text
 }
 
-// limit is a budget, and what it comes to if it is a share.
+// limit formats a budget, with its bytes if it is a percentage.
 func limit(b configs.Budget, bytes int64, size func(int64) string) string {
 	if b.Percent == 0 {
 		return size(b.Bytes)
@@ -163,7 +163,7 @@ func limit(b configs.Budget, bytes int64, size func(int64) string) string {
 	return fmt.Sprintf("%s (%s)", b, size(bytes))
 }
 
-// obstacles are what the lowest plan takes, what none can do without, and what would fit.
+// obstacles are the lowest plan's size, the floor, and the changes that would fit.
 func obstacles(budget *planner.BudgetError, arena bool, size func(int64) string) (rows [][]string) {
 	if budget.Best > 0 {
 		fixed := budget.Fixed
@@ -179,7 +179,7 @@ func obstacles(budget *planner.BudgetError, arena bool, size func(int64) string)
 	return append(rows, changeRows(budget.Changes, budget.Note)...)
 }
 
-// floorsPlace is what the floor's node is and where in the model, where its name does not say so.
+// floorsPlace is the operator and the module of the floor's node, unless the node's name contains the module.
 func floorsPlace(budget *planner.BudgetError) string {
 	m := budget.FloorModule
 	if m == "" || strings.Contains(strings.ReplaceAll(budget.Floor.Node, "/", "."), m) {
@@ -188,7 +188,7 @@ func floorsPlace(budget *planner.BudgetError) string {
 	return fmt.Sprintf(" (%s in %s)", budget.FloorOp, m)
 }
 
-// refusedRequest is the error with its JSON, for hosts of the service.
+// refusedRequest adds the JSON to an error, for hosts of the service.
 func refusedRequest(err error) error {
 	if f := refusalOf(err); f != nil {
 		return refusedError{err, f}
@@ -207,12 +207,12 @@ func (e refusedError) Unwrap() error { return e.error }
 func (e refusedError) Refusal() string {
 	data, err := json.Marshal(e.refusal)
 	if err != nil {
-		panic(err) // a floor and changes are numbers and texts
+		panic(err) // numbers and texts can always be marshalled
 	}
 	return string(data)
 }
 
-// refusalOf is the JSON of an error, if it is of a request that cannot be met.
+// refusalOf is the JSON for an error; nil if it is not about a request that cannot be met.
 func refusalOf(err error) *refusalFile {
 	var budget *planner.BudgetError
 	var memory *memopt.MemoryError

@@ -62,7 +62,7 @@ var runCommand = &cli.Command{
 	}),
 }
 
-// names are those of a list, each once.
+// names splits a comma-separated list, without duplicates.
 func names(list string) (all []string) {
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(all, name) {
@@ -132,7 +132,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		}
 	}
 	of := summaries(r.Outputs)
-	for _, o := range append(beside, s) { // whose results are nobody's any more
+	for _, o := range append(beside, s) { // results are views of the session's memory, and are not used any more
 		if err := o.Close(); err != nil {
 			return err
 		}
@@ -163,13 +163,13 @@ func median(times []time.Duration) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// outputFile is what is told of an output.
+// outputFile is the summary of an output.
 type outputFile struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
 	Bytes int    `json:"bytes"`
-	Min   *real  `json:"min"` // null where there are no numbers
+	Min   *real  `json:"min"` // null if there are no numbers
 	Max   *real  `json:"max"`
 	Mean  *real  `json:"mean"`
 }
@@ -185,7 +185,7 @@ func summaries(outputs []session.Output) (all []outputFile) {
 	return all
 }
 
-// ranText says where the program ran, and how long.
+// ranText says where the program ran, and for how long.
 func ranText(path string, r *memopt.Ran) string {
 	times := fmt.Sprintf("a run takes %s ms", millis(median(r.Times)))
 	if len(r.Times) > 1 {
@@ -194,7 +194,7 @@ func ranText(path string, r *memopt.Ran) string {
 	return fmt.Sprintf("%s on %s: %s", filepath.Base(path), r.Device, times)
 }
 
-// ranLines are what was promised of runs, and measured.
+// ranLines are the promised and the measured memory of runs.
 func ranLines(r *memopt.Ran) []report.Line {
 	p, m := r.Promised, r.Measured
 	lines := []report.Line{
@@ -208,7 +208,7 @@ func ranLines(r *memopt.Ran) []report.Line {
 	return lines
 }
 
-// ranAnswer is what a run is told of; phases is nil if nobody asked.
+// ranAnswer is the answer of the command; phases is nil if not requested.
 func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFile, phases *memopt.PhaseTable) answer {
 	stats := r.Stats
 	type anonymous struct {
@@ -221,13 +221,13 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFi
 		Device   string             `json:"device"`
 		Outputs  []outputFile       `json:"outputs"`
 		Runs     int                `json:"runs"`
-		FirstMS  float64            `json:"first_ms"` // with planning
+		FirstMS  float64            `json:"first_ms"` // includes planning
 		MedianMS float64            `json:"median_ms"`
 		Promised session.Memory     `json:"promised"`
 		Measured session.Memory     `json:"measured"`
-		OS       *anonymous         `json:"anonymous"` // null where the system does not tell it
+		OS       *anonymous         `json:"anonymous"` // null if the system does not report it
 		Bind     string             `json:"bind"`      // how inputs and outputs are bound
-		Returned int64              `json:"returned"`  // by --shrink
+		Returned int64              `json:"returned"`  // bytes released by --shrink
 		Beside   []memopt.RanBeside `json:"beside"`
 		Run      any                `json:"run"`
 		Stats    session.Stats      `json:"stats"`
@@ -282,12 +282,12 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFi
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// real is a number that JSON may not have.
+// real is a float64 that may be infinite or NaN, which JSON cannot represent.
 type real float64
 
 func newReal(x float64) *real { r := real(x); return &r }
 
-// MarshalJSON writes what is no number as text.
+// MarshalJSON writes infinities and NaN as text.
 func (r real) MarshalJSON() ([]byte, error) {
 	if x := float64(r); math.IsNaN(x) || math.IsInf(x, 0) {
 		return fmt.Appendf(nil, "%q", fmt.Sprint(x)), nil
@@ -295,7 +295,7 @@ func (r real) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "%g", float64(r)), nil
 }
 
-// summary is the least and the greatest of a tensor's numbers, and their mean.
+// summary is the minimum, maximum and mean of a tensor.
 func summary(x *graph.Tensor) (low, high, mean float64, any bool) {
 	low, high = math.Inf(1), math.Inf(-1)
 	sum := 0.0
