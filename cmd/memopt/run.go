@@ -132,7 +132,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		}
 	}
 	of := summaries(r.Outputs)
-	for _, o := range append(beside, s) { // results are views of the session's memory, and are not used any more
+	for _, o := range append(beside, s) { // their results are not used any more
 		if err := o.Close(); err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@
 //   - Line is for text on one line: a cell of a table, a warning, an error, a label in a picture.
 //   - Fprintf is fmt.Fprintf that escapes each argument as Line does. Only the format can begin a new line.
 //
-// Escapes are JSON's, such as \u202e, so that JSON keeps its meaning; bytes that cannot occur in JSON are escaped
-// as in Go, such as \x1b.
+// Escapes are JSON's, such as \u202e, so that JSON keeps its meaning; what cannot occur in JSON is escaped as in
+// Go, such as \x1b.
 package visible
 
 import (
