@@ -37,7 +37,7 @@ func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes
 }
 
 // inPieces is a clean forward graph in which operators that compute in pieces replace the subgraphs that they
-// match. Without matches, the graph is as before, including scales folded into products.
+// match. Everything else stays as it is without them, including scales folded into products.
 func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []graph.Pieces) forms.Forward {
 	if o.Fuse == nil {
 		return forms.Forward{Graph: g, Passes: done}
