@@ -27,8 +27,8 @@ func TestOrder(t *testing.T) {
 		{args: "--version", want: "--version"},
 		{args: "help plan", want: "help plan"},
 		{args: "help nonsense", err: "no command is called"},
-		{args: "-x plan", err: "-x stands where a command should"},
-		{args: "-- plan m", err: "-- stands where a command should"},
+		{args: "-x plan", err: "-x is not a command"},
+		{args: "-- plan m", err: "-- is not a command"},
 		{args: "trian m", err: `did you mean "train"?`},
 		{args: "plan m --emmit x", err: "did you mean --emit?"},
 	} {
