@@ -268,7 +268,7 @@ class Start(HostCase):
     def test_not_to_be_run(self) -> None:
         path = os.path.join(self.runtime, "text")
         open(path, "w").close()
-        self.assertIn("not a file that can be run", str(self.raised(path)))
+        self.assertIn("which is not an executable file", str(self.raised(path)))
         os.environ["MEMOPT_PLUGIN_PATH"] = path + "?"
         with self.assertRaises(memopt.MemoptError) as caught:
             memopt.info()

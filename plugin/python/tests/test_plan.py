@@ -36,7 +36,7 @@ class Plans(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.model = os.path.join(cls.folder.name, "gpt.onnx")
-        cls.mlp = os.path.join(cls.folder.name, "mlp.onnx")
+        cls.mlp = os.path.join(cls.folder.name, "rows.onnx")
         for words in (["gpt", "--layers", "2", "-o", cls.model], ["mlp", "--layers", "4", "--width", "16", "--inputs", "8", "--classes", "4", "-o", cls.mlp]):
             made = command("new", *words)
             if made.returncode != 0:
