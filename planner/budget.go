@@ -14,7 +14,7 @@ func (s *Prospect) solves() *solver {
 	if s.solver == nil {
 		v := s.newSolver()
 		s.solver = v
-		s.stairs = newStaircase(v, s.base, s.plan.Floor.Peak, v.operators() > largeProgram, apart*s.m.total)
+		s.stairs = newStaircase(v, s.base, s.plan.Floor.Peak, v.small(), v.operators() > largeProgram, apart*s.m.total)
 	}
 	return s.solver
 }
@@ -90,12 +90,16 @@ func (s *Prospect) hopeless(w Worth, limit int64, limited bool, most float64) bo
 	if least, ok := v.least(limit); !ok || least > most {
 		return true
 	}
-	return w.Glance && v.at(limit-limit/glanced, most, usual) == nil
+	return w.Glance && !v.small() && v.at(limit-limit/glanced, most, usual) == nil
 }
 
 // last is the lowest plan found, for a request below every plan. Its arena is a limit that has a plan.
 func (s *Prospect) last(limit int64) *candidate {
 	v := s.solver
+	if s.stairs.small {
+		all := v.whole()
+		return all[len(all)-1]
+	}
 	if c := s.lastSoon(limit); c != nil {
 		return c
 	}
@@ -150,6 +154,12 @@ func (s *Prospect) lowestWithin(most float64) *candidate {
 			best = c
 		}
 		return true
+	}
+	if stairs.small {
+		for _, c := range v.whole() {
+			take(c)
+		}
+		return best
 	}
 	top := v.base.placed.Height
 	// halve halves the shares between some that are too few and some that are not.

@@ -8,8 +8,11 @@ import (
 
 // How many operators there are to a program, from which on less is looked at.
 const (
-	// smallProgram is how many one may have of which each size is planned where the largest is asked for.
+	// smallProgram is how many one may have of which each size is planned where the largest is asked for, and which is
+	// searched as a whole if its plain arena has no more than smallArena bytes: values begin so far apart in that, for
+	// their bytes, that plans found for two limits might not need as much as these differ.
 	smallProgram = 96
+	smallArena   = 64 * gridLimits * alignment
 	// shortProgram is how many it may have for limits to be solved to find the lowest plan.
 	shortProgram = 256
 	// midProgram is how many make limits too long to solve where a plan is known.
@@ -36,6 +39,7 @@ const (
 
 // What finding the lowest plan takes.
 const (
+	wholeMost  = 128 // limits of a small program
 	deeper     = 256 // the part of its peak that the plan below the lowest takes less at least
 	leap       = 32  // that part where finding one takes long
 	descents   = 4   // steps from the lowest grid limit down to the floor, if none is between
@@ -51,6 +55,7 @@ type solver struct {
 	problem *recompute.Problem
 	base    *candidate
 	floor   int64
+	all     []*candidate         // all plans of a small program, once they were asked for
 	answers map[int64]answer     // by limit, as far as they were solved
 	full    map[int64]*candidate // by limit, as far as all work was put into it
 	lowest  *recompute.Answer    // the plan with the lowest peak, or nil, once that was sought
@@ -101,6 +106,11 @@ func (s *Prospect) newSolver() *solver {
 	p := s.m.problem(s.m.unit, s.forced)
 	r := s.m.solverOf(p)
 	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}
+}
+
+// small reports whether the program is searched as a whole.
+func (v *solver) small() bool {
+	return v.operators() <= smallProgram && v.base.placed.Height <= smallArena
 }
 
 func (v *solver) operators() int { return len(v.m.nodes) }
@@ -273,6 +283,53 @@ func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidat
 	c, fits = v.m.place(v.candidate(a, limit), limit, looks)
 	c.answer, c.answer.Launches = a, nil
 	return c, fits
+}
+
+// whole is all plans of a small program, highest first: each costs more than the one before it.
+func (v *solver) whole() []*candidate {
+	if v.all == nil {
+		for _, c := range v.goDown() {
+			v.all = append(undercut(v.all, 0, c), c)
+		}
+	}
+	return v.all
+}
+
+// goDown is what is found for limits from everything kept downwards, each plan with less arena than the one before.
+func (v *solver) goDown() []*candidate {
+	all := []*candidate{v.m.trimmed(v.base)}
+	lowest, passed := all[0].placed.Height, (*candidate)(nil)
+	width := max(lowest/wholeMost, 1)
+	for next := lowest - 1; next > 0; {
+		c := v.at(next, math.Inf(1), usual)
+		switch {
+		case c != nil:
+			c = v.m.trimmed(c)
+			lowest = c.placed.Height
+			if low := all[len(all)-1]; lowest < low.placed.Height {
+				if passed = c; c.t.peak <= low.t.peak {
+					all, passed = append(all, c), nil
+				}
+			}
+			next = min(next-width, lowest-1)
+		case width == 0:
+			next = 0
+		default: // there may be one in between
+			if width /= 2; width < alignment {
+				width = 0
+			}
+			next = lowest - 1 - width
+		}
+	}
+	// Arenas of few bytes may fall while the bytes alive in them rise. Less of both comes first, but nothing comes
+	// before a plan for what no other is within.
+	if passed != nil && passed.t.peak <= v.base.t.peak {
+		for all[len(all)-1].t.peak < passed.t.peak {
+			all = all[:len(all)-1]
+		}
+		all = append(all, passed)
+	}
+	return all
 }
 
 // descend is plans between first, that of the lowest grid limit that has one, and the floor.

@@ -20,6 +20,7 @@ import "math"
 //   - Below the lowest grid limit that has a plan, where a hair less memory may take far more compute, there are the
 //     plans of a descent from there to the floor, each for all limits that it is the cheapest within. Cheaper ones than
 //     that grid limit's are dropped.
+//   - Small programs are searched as a whole, and have no grid: a limit has the cheapest plan within it.
 //
 // So no limit's plan costs more than that of a lower one, whatever solving finds. Most grid limits need not be solved
 // to know that: where the bound of one is not below what a known plan costs, none from there down is cheaper. Mostly
@@ -52,6 +53,8 @@ type limits interface {
 	near(limit int64, from *candidate) *candidate
 	// descend is plans below the first, which is the lowest of a grid limit, down to the floor.
 	descend(first *candidate) []*candidate
+	// whole is all plans of a small program, highest first, each dearer than the one before it.
+	whole() []*candidate
 	// fully is the plan within a limit that all work finds, or nil; wide reports whether a cost is so far above a bound
 	// that this may be another.
 	fully(limit int64) *candidate
@@ -73,6 +76,7 @@ type staircase struct {
 	limits
 	base          *candidate // everything kept
 	floor         int64      // no plan is within less
+	small         bool       // there is no grid
 	grid, halving int64
 	apart         float64
 
@@ -87,8 +91,8 @@ type fromTo struct {
 	limit int64
 }
 
-func newStaircase(by limits, base *candidate, floor int64, long bool, apart float64) *staircase {
-	s := &staircase{limits: by, base: base, floor: floor, grid: gridLimits, halving: mostHalved, apart: apart,
+func newStaircase(by limits, base *candidate, floor int64, small, long bool, apart float64) *staircase {
+	s := &staircase{limits: by, base: base, floor: floor, small: small, grid: gridLimits, halving: mostHalved, apart: apart,
 		known: map[int64]found{}, ways: map[fromTo]*candidate{}}
 	if long {
 		s.grid, s.halving = longGrid, 0
@@ -118,6 +122,9 @@ func (s *staircase) within(limit int64) *candidate {
 	}
 	if _, may := s.least(limit); !may {
 		return nil
+	}
+	if s.small {
+		return highest(s.whole(), limit)
 	}
 	k := s.below(limit)
 	switch {
@@ -305,13 +312,19 @@ func (s *staircase) bottom() []*candidate {
 	s.lows = []*candidate{first}
 	for _, c := range s.descend(first) {
 		if c.placed.Height < s.lows[len(s.lows)-1].placed.Height && c.cost >= first.cost {
-			for n := len(s.lows) - 1; n > 0 && s.lows[n].cost >= c.cost; n-- {
-				s.lows = s.lows[:n]
-			}
-			s.lows = append(s.lows, c)
+			s.lows = append(undercut(s.lows, 1, c), c)
 		}
 	}
 	return s.lows
+}
+
+// undercut is plans, highest first, without those behind the first few that cost as much as a lower one or more.
+func undercut(all []*candidate, keep int, lower *candidate) []*candidate {
+	n := len(all)
+	for n > keep && all[n-1].cost >= lower.cost {
+		n--
+	}
+	return all[:n]
 }
 
 // mayBeat reports whether a plan within a limit may be cheaper than another one.
@@ -346,7 +359,7 @@ func cheaper(a, b *candidate) *candidate {
 // bound is below the cheapest plan so far. Those plans do not depend on the limit, and a higher limit has them as well, so
 // less memory still never costs less.
 func (s *staircase) thorough(limit int64, c *candidate) *candidate {
-	if c == s.base || s.halving == 0 {
+	if c == s.base || s.small || s.halving == 0 {
 		return c
 	}
 	for k := s.below(limit); k > 0; k-- {

@@ -62,7 +62,7 @@ func TestStaircase(t *testing.T) {
 			}
 			return f
 		}
-		l := newStaircase(nil, &candidate{placed: pack.Solution{Height: top}}, floor, rng.IntN(3) == 0, chance*rng.Float64()/10)
+		l := newStaircase(nil, &candidate{placed: pack.Solution{Height: top}}, floor, false, rng.IntN(3) == 0, chance*rng.Float64()/10)
 		l.limits = &chances{
 			excluded: func(limit int64, cost float64) bool { return bound(limit, 4) >= cost },
 			bound: func(limit int64) (float64, bool) { // more is proven where something was solved
@@ -146,6 +146,7 @@ func (c *chances) excludes(limit int64, cost float64) bool      { return c.exclu
 func (c *chances) find(limit int64, other float64) found        { return c.solve(limit, other) }
 func (c *chances) near(limit int64, from *candidate) *candidate { return c.next(limit, from) }
 func (c *chances) descend(first *candidate) []*candidate        { return c.sink(first) }
+func (c *chances) whole() []*candidate                          { panic("no small program") }
 func (c *chances) fully(limit int64) *candidate                 { return c.all(limit) }
 func (c *chances) wide(cost, bound float64) bool                { return cost > bound }
 
