@@ -7,6 +7,7 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/loader"
 	"memopt/memopt/stop"
 	"memopt/planner"
@@ -56,16 +57,12 @@ type PhaseTable struct {
 
 // NewPhases starts a table with the process (P0) and its device (P1).
 func NewPhases(device string) (*Phases, error) {
-	p, kind, which, err := beginPhases(device)
+	p, gpu, err := beginPhases(device)
 	if err != nil {
 		return nil, err
 	}
-	if kind.name == "vulkan" {
-		d, err := vulkan.Choose(which)
-		if err != nil {
-			return nil, codedError{err, ExitCannot}
-		}
-		s, err := vulkan.OpenStore(d)
+	if gpu != nil {
+		s, err := vulkan.OpenStore(gpu)
 		if err != nil {
 			return nil, codedError{err, ExitCannot}
 		}
@@ -82,15 +79,22 @@ func NewPhases(device string) (*Phases, error) {
 	return p, nil
 }
 
-// beginPhases starts a table with the process, and begins the row of its device.
-func beginPhases(device string) (p *Phases, kind deviceKind, which string, err error) {
-	if kind, which, err = findDevice(device); err != nil {
-		return nil, kind, "", err
+// beginPhases starts a table with the process, begins the row of its device, and finds that; gpu is nil on the
+// processor.
+func beginPhases(device string) (p *Phases, gpu *vk.Physical, err error) {
+	kind, which, err := findDevice(device)
+	if err != nil {
+		return nil, nil, err
 	}
 	p = &Phases{r: loader.NewRecorder(), unified: true, lowered: kind.lowered}
 	p.next("P0", "process started", 0)
 	p.next("P1", "device ready", 0)
-	return p, kind, which, nil
+	if kind.name == "vulkan" {
+		if gpu, err = vulkan.Choose(which); err != nil {
+			return nil, nil, codedError{err, ExitCannot}
+		}
+	}
+	return p, gpu, nil
 }
 
 // unifiedHost is a device with unified memory whose driver reports nothing.

@@ -29,16 +29,12 @@ type forwardPhases struct {
 
 // NewForwardPhases starts the table of a forward program with the process (P0) and its device (P1).
 func NewForwardPhases(device string) (*Phases, error) {
-	p, kind, which, err := beginPhases(device)
+	p, gpu, err := beginPhases(device)
 	if err != nil {
 		return nil, err
 	}
-	if kind.name == "vulkan" {
-		d, err := vulkan.Choose(which)
-		if err != nil {
-			return nil, codedError{err, ExitCannot}
-		}
-		if p.runs.context, err = vulkan.Share(d); err != nil {
+	if gpu != nil {
+		if p.runs.context, err = vulkan.Share(gpu); err != nil {
 			return nil, codedError{err, ExitCannot}
 		}
 		p.unified = p.runs.context.Unified()

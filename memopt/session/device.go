@@ -57,8 +57,8 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 	if t.block.users > 1 {
 		own = 0 // the block exists
 	}
-	s.begin(WeighStage, -t.inputs-own, 0)
-	if t.device, err = s.options.Device(s.device, t.schedule, with, own, places, func() { s.begin(BindStage, 0, 0) }); err != nil {
+	s.begin(WeighStage, func() (int64, int64) { return -t.inputs - own, 0 })
+	if t.device, err = s.options.Device(s.device, t.schedule, with, own, places, func() { s.begin(BindStage, nil) }); err != nil {
 		s.leaveDevice(t)
 		s.account.Give(ownLoaded, weights)
 		return nil, false, err

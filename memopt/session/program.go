@@ -158,7 +158,7 @@ func (s *Session) prepare(ctx context.Context, p *program) error {
 	if len(p.g.Outputs) != len(s.Signature.Outputs) {
 		return fmt.Errorf("the graph has %d outputs, but the file has %d", len(p.g.Outputs), len(s.Signature.Outputs))
 	}
-	s.begin(OptimizeStage, 0, 0)
+	s.begin(OptimizeStage, nil)
 	p.clean(ctx, s.options.Optimize)
 	for i, port := range s.Signature.Outputs {
 		p.outputs[port.Name] = p.g.Outputs[i]
@@ -200,7 +200,7 @@ func (p *program) settle(s *Session) error {
 		s.copies = mapped <= smallFile
 	}
 	if s.options.Device == nil && s.first == nil {
-		s.begin(WeighStage, s.weighs(p), 0)
+		s.begin(WeighStage, func() (int64, int64) { return s.weighs(p), 0 })
 	}
 	none, err := graph.Bind(nil)
 	if err != nil {

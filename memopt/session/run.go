@@ -218,8 +218,10 @@ func sizeOf(x *graph.Tensor) (int64, error) {
 
 // openedFor prepares a plan for the places of a run's inputs and outputs.
 func (s *Session) openedFor(plan *pattern, in map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
-	if n := s.grows(plan, fetches); n > 0 {
-		s.begin(OutputStage, n, 0)
+	if s.options.Watch.Begin != nil {
+		if n := s.grows(plan, fetches); n > 0 {
+			s.begin(OutputStage, func() (int64, int64) { return n, 0 })
+		}
 	}
 	places, err := plan.placesOf(s, inputs, fetches)
 	if err != nil {
@@ -313,7 +315,7 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 			}
 			return t, true, nil
 		}
-		s.begin(PlanStage, 0, 0)
+		s.begin(PlanStage, nil)
 		t, err := s.planAt(ctx, level, part, in, fetches)
 		if err == nil {
 			if t.key = part + key.String(); t.schedule == nil {
@@ -381,12 +383,14 @@ type execution struct {
 
 // do runs the pattern.
 func (x *execution) do() error {
-	stay, pass := x.takes()
 	if x.t.device != nil {
-		x.s.begin(RunStage, stay, 0)
+		x.s.begin(RunStage, x.takes)
 		return x.onDevice()
 	}
-	x.s.begin(BindStage, stay+pass, 0)
+	x.s.begin(BindStage, func() (int64, int64) {
+		stay, pass := x.takes()
+		return stay + pass, 0
+	})
 	steps := []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut}
 	if x.s.options.dry {
 		steps = steps[:len(steps)-1]
@@ -613,8 +617,10 @@ func (x *execution) steps() error {
 	if x.s.options.Pattern || len(t.lives) == 0 {
 		t.views()
 	}
-	_, pass := x.takes()
-	x.s.begin(RunStage, 0, pass)
+	x.s.begin(RunStage, func() (int64, int64) {
+		_, pass := x.takes()
+		return 0, pass
+	})
 	for i := range t.steps {
 		stop.Poll(x.ctx)
 		st := &t.steps[i]

@@ -174,7 +174,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
 	s.options, s.grow = o, o.Arena.InitialChunkBytes
 	s.watched()
-	s.begin(OpenStage, 0, 0)
+	s.begin(OpenStage, nil)
 	if o.Share != nil {
 		s.arena, s.unshare = o.Share()
 	} else {

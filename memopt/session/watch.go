@@ -82,13 +82,20 @@ func (s *Session) untold() {
 	s.told.by = nil
 }
 
-// begin reports a stage in which the session takes bytes besides those that it holds: stay until
-// after it, and pass during it.
-func (s *Session) begin(stage Stage, stay, pass int64) {
-	if begin := s.options.Watch.Begin; begin != nil {
-		held := s.holds()
-		begin(stage, held+stay, held+stay+pass)
+// begin reports a stage. takes is the bytes that the session takes in it besides those that it
+// holds: stay until after it, and pass during it. It is not called where nobody watches; nil takes
+// nothing.
+func (s *Session) begin(stage Stage, takes func() (stay, pass int64)) {
+	begin := s.options.Watch.Begin
+	if begin == nil {
+		return
 	}
+	held, pass := s.holds(), int64(0)
+	if takes != nil {
+		stay, more := takes()
+		held, pass = held+stay, more
+	}
+	begin(stage, held, held+pass)
 }
 
 // holds is the session's bytes of its device's memory.

@@ -35,9 +35,8 @@ def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def inputs_of(batch: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call. A single mapping, which is what data loaders yield, is keyword arguments."""
-    if len(batch) == 1 and isinstance(batch[0], Mapping):
-        return (), {**batch[0], **kwargs}
-    return tuple(batch), dict(kwargs)
+    args, named = arguments(batch[0] if len(batch) == 1 and isinstance(batch[0], Mapping) else tuple(batch))
+    return args, {**named, **kwargs}
 
 
 def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
