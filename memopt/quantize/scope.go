@@ -277,11 +277,12 @@ func (s *scope) tensor(t *onnx.DraftTensor, typ graph.DType, axis int64, perAxis
 	p := &scheme{typ: typ, symmetric: s.o.symmetric(typ), reduced: reduced && s.o.ReduceRange, least: s.o.MinRealRange, channels: 1}
 	shape := []int64{}
 	if perAxis {
-		if axis < 0 {
-			axis += int64(len(x.shape))
+		at := axis // a negative axis stays one in the file, as upstream writes it
+		if at < 0 {
+			at += int64(len(x.shape))
 		}
-		inner, size := int64(1), x.shape[axis]
-		for _, d := range x.shape[axis+1:] {
+		inner, size := int64(1), x.shape[at]
+		for _, d := range x.shape[at+1:] {
 			inner *= d
 		}
 		p.channels, p.channel = size, func(i int64) int64 { return i / inner % size }
