@@ -137,7 +137,7 @@ var rows = slices.Concat(
 		row("per_channel", func(c *Config) *bool { return &c.PerChannel }, onOff(), false, rounding,
 			"One scale per output channel of a product instead of one per tensor."),
 		row("reduce_range", func(c *Config) *bool { return &c.ReduceRange }, onOff(), false, rounding,
-			"Round weights to 7 bits, for processors whose sums of 8-bit products saturate."),
+			"Round weights to 7 bits: on x86 processors without VNNI, ONNX Runtime's 8-bit products saturate otherwise. Those of memopt are exact on every processor."),
 		row("op_types", func(c *Config) *[]string { return &c.OpTypes }, names("the name of an operator"), nil, rounding,
 			"Operators to quantize; by default MatMul, Gemm, Conv, Gather, Transpose, LSTM, and ONNX Runtime's Attention and EmbedLayerNormalization."),
 		row("nodes", func(c *Config) *[]string { return &c.Nodes }, names("the name of a node"), nil, rounding,

@@ -27,11 +27,25 @@ if importlib.util.find_spec("onnxruntime"):
     PACKAGES.append("onnxruntime")
 
 
+def dots_are_exact() -> bool:
+    """Whether ONNX Runtime's products of uint8 and int8 are exact on this processor.
+
+    x86 without VNNI multiplies them by an instruction that adds two products in 16 bits, and saturates.
+    """
+    try:
+        with open("/proc/cpuinfo") as f:
+            flags = next((line.split() for line in f if line.startswith("flags")), None)
+    except OSError:
+        return False
+    return flags is None or bool({"avx512_vnni", "avx_vnni"} & set(flags))  # only x86 has a line of flags
+
+
 class Programs(unittest.TestCase):
     """What both have."""
 
     ort: Any
     state: Any
+    exact: bool  # whether the package's products of 8-bit integers are
 
     def setUp(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
@@ -65,6 +79,7 @@ def both(cls: type[Programs]) -> type[Programs]:
         def set_up(kind: Any, package: str = package) -> None:
             kind.ort = importlib.import_module(package)
             kind.state = importlib.import_module(f"{package}.capi.onnxruntime_pybind11_state")
+            kind.exact = package == "memopt.ort" or dots_are_exact()
             if package == "onnxruntime":
                 kind.ort.set_default_logger_severity(4)
 

@@ -130,6 +130,7 @@ def quantize_dynamic(
     """Writes a model with 8-bit integer products: weights are quantized now, activations when it runs.
 
     model_input is the path of a model, or an onnx.ModelProto; the other arguments are ONNX Runtime's.
+    Products are exact here; ONNX Runtime's saturate on x86 processors without VNNI unless reduce_range is True.
     memopt.quantize does the same and reports what was quantized, what was not, and why.
     """
     kind = getattr(weight_type, "name", str(weight_type))
