@@ -15,7 +15,7 @@ import torchvision
 import transformers
 from torch import nn
 
-from memopt.torch.feasible import fake_recording
+from memopt.torch.ask.feasible import fake_recording
 
 HERE = pathlib.Path(__file__).resolve().parent / "steps"
 

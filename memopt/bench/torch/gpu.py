@@ -24,8 +24,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import memopt
-from memopt.torch.budget import fixed_bytes
-from memopt.torch.measure import digests, watched
+from memopt.torch.plan.budget import fixed_bytes
+from memopt.torch.record.measure import digests, watched
 
 
 class Attention(nn.Module):

@@ -12,9 +12,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from families import Family
-from memopt.torch import again
-from memopt.torch.measure import digests, watched
-from memopt.torch.step import scalar, state_kept
+from memopt.torch.record import again
+from memopt.torch.record.measure import digests, watched
+from memopt.torch.step.sample import scalar, state_kept
 
 Context = Callable[[], contextlib.AbstractContextManager[None]]
 

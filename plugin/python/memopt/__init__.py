@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from ._quantize import quantize
     from ._questions import check, explain, frontier, max_batch, max_seq
     from .report import Report
-    from .torch.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
-    from .torch.feasible import feasible as feasible
-    from .torch.module import Module as Module
+    from .torch.ask.feasible import feasible as feasible
+    from .torch.lower.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
     from .torch.optimize import optimize as optimize
     from .torch.optimize import optimized as optimized
     from .torch.optimize import restore
-    from .torch.record import record as record
+    from .torch.record.record import record as record
+    from .torch.serve.module import Module as Module
     from .transformers import TrainerCallback as TrainerCallback
 
 __version__ = "0.1.0"
 
 _torch = ["chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "restore"]
 _questions = ["check", "explain", "frontier", "max_batch", "max_seq"]
-_lazy = {"Module": "torch.module", "Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "load": "_load", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
+_lazy = {"Module": "torch.serve.module", "Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "load": "_load", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
 _lazy |= dict.fromkeys(_questions, "_questions") | dict.fromkeys(_torch, "torch")
 
 __all__ = [

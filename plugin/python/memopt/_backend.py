@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_GROUP = "[torch_dynamo_backends]\nmemopt = memopt.torch.compile:memopt\n"
+_GROUP = "[torch_dynamo_backends]\nmemopt = memopt.torch.compile.backend:memopt\n"
 
 
 class Uninstalled:

@@ -18,9 +18,9 @@ from .report import Report
 if TYPE_CHECKING:
     import torch
 
-    from .torch.largest import Largest as LargestOfModule
-    from .torch.questions import Explanation as ExplanationOfModule
-    from .torch.questions import Frontier as FrontierOfModule
+    from .torch.ask.largest import Largest as LargestOfModule
+    from .torch.ask.questions import Explanation as ExplanationOfModule
+    from .torch.ask.questions import Frontier as FrontierOfModule
 
 
 class Answer(Section):
@@ -195,7 +195,7 @@ def frontier(model: Path | torch.nn.Module, *batch: Any, svg: Path | None = None
     if isinstance(model, (str, os.PathLike)):
         _no_batch("frontier", batch)
         return ask(Frontier, model, given, timeout, svg=svg)
-    from .torch.questions import frontier
+    from .torch.ask.questions import frontier
 
     return frontier(model, *batch, svg=svg, timeout=timeout, **given)
 
@@ -228,7 +228,7 @@ def max_batch(
         if make_sample is not None:
             raise TypeError("max_batch: make_sample is for modules; give dims for a file")
         return ask(Largest, model, {"budget": budget, **given}, timeout, dim=dim, save_to=save_to)
-    from .torch.largest import max_batch
+    from .torch.ask.largest import max_batch
 
     return max_batch(model, make_sample, budget, **given)
 
@@ -241,7 +241,7 @@ def max_seq(model: Path | torch.nn.Module, make_sample: Any = None, budget: Any 
     """The longest sequence that fits in a budget: max_batch over another dim. make_sample(n) makes inputs of n tokens a row."""
     if isinstance(model, (str, os.PathLike)):
         return max_batch(model, make_sample, budget, dim=dim, **given)
-    from .torch.largest import max_seq
+    from .torch.ask.largest import max_seq
 
     return max_seq(model, make_sample, budget, **given)
 
@@ -271,7 +271,7 @@ def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None
     if isinstance(plan, (str, os.PathLike)):
         _no_batch("explain", batch)
         return ask(NodeExplanation if node else Explanation, plan, given, timeout, node=node or "", html=html)
-    from .torch.questions import explain
+    from .torch.ask.questions import explain
 
     return explain(plan, *batch, node=node, html=html, timeout=timeout, **given)
 

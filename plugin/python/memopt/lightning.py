@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ._arguments import Size
 from .torch import StepReport, optimize, report, restore
-from .torch.wrapped import inner_module, inner_optimizers
+from .torch.step.wrapped import inner_module, inner_optimizers
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule

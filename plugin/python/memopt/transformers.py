@@ -18,9 +18,9 @@ except ImportError as e:
 
 from ._arguments import Size
 from .torch import StepReport, optimize, report, restore
-from .torch.budget import fixed_bytes
-from .torch.largest import max_batch
-from .torch.wrapped import inner_module
+from .torch.ask.largest import max_batch
+from .torch.plan.budget import fixed_bytes
+from .torch.step.wrapped import inner_module
 
 
 class TrainerCallback(transformers.TrainerCallback):

@@ -23,8 +23,9 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolic
 from torch.nn.parallel import DistributedDataParallel
 
 import memopt
-from memopt.torch import ranks, report
-from memopt.torch.measure import watched
+from memopt.torch import report
+from memopt.torch.ranks import meeting as ranks
+from memopt.torch.record.measure import watched
 
 CASES = {}
 

@@ -17,10 +17,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import memopt
-from memopt.torch import compile as backend
-from memopt.torch import graph, partition, report
-from memopt.torch.measure import step_peak
-from memopt.torch.step import scalar, state_kept
+from memopt.torch import report
+from memopt.torch.compile import backend, graph, partition
+from memopt.torch.record.measure import step_peak
+from memopt.torch.step.sample import scalar, state_kept
 
 CLOSE = 4096  # bytes between what is promised and what is measured, where graphs run operator by operator
 
@@ -255,7 +255,7 @@ class TestModule(Case):
         """What torch.compile was called for is compiled under a plan, not run uncompiled."""
         x = torch.randn(256, 64)
         for way in ("module", "in place", "a part"):
-            with self.subTest(way=way), mock.patch("memopt.torch.compiled.compiler_for", lambda _: "not in this test"):
+            with self.subTest(way=way), mock.patch("memopt.torch.compile.compiled.compiler_for", lambda _: "not in this test"):
                 model = Stack(layers=2)
                 want = step(copy.deepcopy(model), (x,))
                 if way == "module":

@@ -11,7 +11,7 @@ from torch import nn
 
 import memopt
 from memopt.torch import report
-from memopt.torch.spent import Spent
+from memopt.torch.step.spent import Spent
 
 
 class TestEarly(unittest.TestCase):

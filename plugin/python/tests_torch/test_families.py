@@ -9,7 +9,7 @@ import unittest
 import torch
 
 import memopt
-from memopt.torch.measure import digests, watched
+from memopt.torch.record.measure import digests, watched
 
 sys.path.append(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "memopt", "bench", "torch"))
 from families import SMALL, build  # noqa: E402

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 import memopt
 from memopt.torch import report
-from memopt.torch.live import pending
-from memopt.torch.measure import watched
-from memopt.torch.replay import Step
+from memopt.torch.record.live import pending
+from memopt.torch.record.measure import watched
+from memopt.torch.replay.replay import Step
 
 
 class TestLive(Case):

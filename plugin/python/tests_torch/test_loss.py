@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import memopt
-from memopt.torch.measure import watched
+from memopt.torch.record.measure import watched
 
 
 def gradients(model, run):

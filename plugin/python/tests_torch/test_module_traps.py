@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import memopt
-from memopt.torch import translate
-from memopt.torch.export import export
+from memopt.torch.serve import translate
+from memopt.torch.serve.export import export
 from served import Function, Served
 
 

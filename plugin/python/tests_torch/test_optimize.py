@@ -22,8 +22,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import memopt
-from memopt.torch import budget
-from memopt.torch.measure import watched
+from memopt.torch.plan import budget
+from memopt.torch.record.measure import watched
 
 
 def step(model, args, loss=None, backward=True):

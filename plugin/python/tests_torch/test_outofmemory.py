@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 
 import memopt
-from memopt.torch.measure import watched
+from memopt.torch.record.measure import watched
 
 
 class Net(torch.nn.Module):
@@ -100,7 +100,7 @@ class OutOfMemory(unittest.TestCase):
             report = memopt.optimize(model, sample=x, budget="1GiB")
             model.fails = error
             free = int(0.6 / 0.95 * (report.eager_peak - report.fixed))
-            with mock.patch("memopt.torch.budget._machine", return_value=(free, 2 * free)), self.assertRaises(type(error)) as caught:
+            with mock.patch("memopt.torch.plan.budget._machine", return_value=(free, 2 * free)), self.assertRaises(type(error)) as caught:
                 model(x)
             self.assertIs(caught.exception, error)
             told = error.memopt  # type: ignore[union-attr]
@@ -158,7 +158,7 @@ class OutOfMemory(unittest.TestCase):
         model(x).backward()
         loss = model(x)
         error = torch.OutOfMemoryError("CUDA out of memory")
-        with mock.patch("memopt.torch.replay.run_op", side_effect=error), self.assertRaises(torch.OutOfMemoryError) as caught:
+        with mock.patch("memopt.torch.replay.replay.run_op", side_effect=error), self.assertRaises(torch.OutOfMemoryError) as caught:
             loss.backward()
         told = caught.exception.memopt
         assert isinstance(told, memopt.BudgetError)

@@ -12,7 +12,7 @@ from models import families
 from test_optimize import Case, step
 
 import memopt
-from memopt.torch import plans
+from memopt.torch.plan import plans
 
 
 class TestPlans(Case):

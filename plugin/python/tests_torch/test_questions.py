@@ -14,9 +14,9 @@ from models import GPT, ConvNeXt, families
 from torch.nn import functional as F
 
 import memopt
-from memopt.torch import largest
-from memopt.torch.floor import Step, binding
-from memopt.torch.scale import Form, Sizes
+from memopt.torch.ask import largest
+from memopt.torch.plan.scale import Form, Sizes
+from memopt.torch.record.floor import Step, binding
 
 
 class Case(unittest.TestCase):

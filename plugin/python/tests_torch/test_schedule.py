@@ -11,7 +11,7 @@ from models import Block
 from torch import nn
 
 import memopt
-from memopt.torch.replay import Step
+from memopt.torch.replay.replay import Step
 
 
 class Tiny(nn.Module):

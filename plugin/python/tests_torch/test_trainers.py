@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import memopt
-from memopt.torch.measure import watched
+from memopt.torch.record.measure import watched
 
 sys.path.append(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "memopt", "bench", "torch"))
 import families  # noqa: E402

@@ -15,7 +15,7 @@ from torch.autograd.graph import save_on_cpu
 from torch.utils.checkpoint import checkpoint
 
 import memopt
-from memopt.torch.optimize import planned_forward
+from memopt.torch.step.standin import standing
 
 
 class Sparse(nn.Module):
@@ -67,14 +67,14 @@ class TestUpstream(Case):
                     self.assertGreater(report.plan.result.recomputed_nodes, 0)
                     for _ in range(2):
                         self.assertTrue(all(map(torch.equal, gradients(), want)))
-                    self.assertIsNone(planned_forward(model).steps[-1]() and planned_forward(model).steps[-1]().diverged)
+                    self.assertIsNone(standing(model).steps[-1]() and standing(model).steps[-1]().diverged)
 
     def test_saved_tensors_are_looked_at(self):
         """Who reads what autograd saved before the backward pass sees it as it was, and changes nothing."""
         model, x = Chain(), torch.linspace(0, 1, 4096, requires_grad=True)
         self.planned(model, x, loss=torch.sum)
         out = model(x)
-        step = planned_forward(model).steps[-1]()
+        step = standing(model).steps[-1]()
         self.assertTrue(step.dropped)
         node = out.grad_fn
         while node.next_functions and (below := node.next_functions[0][0]) is not None and hasattr(below, "_saved_self"):

@@ -13,10 +13,11 @@ from test_optimize import Case, Wide, step
 from torch import nn
 
 import memopt
-from memopt.torch import lifetimes, report
-from memopt.torch.measure import highest
-from memopt.torch.record import record_call
-from memopt.torch.recorder import BACKWARD, FORWARD
+from memopt.torch import report
+from memopt.torch.record import lifetimes
+from memopt.torch.record.measure import highest
+from memopt.torch.record.operators import BACKWARD, FORWARD
+from memopt.torch.record.record import record_call
 
 
 class TestWithin(Case):

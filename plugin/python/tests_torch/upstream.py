@@ -35,12 +35,12 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves, tree_map
 
 import memopt
-import memopt.torch.regions  # takes PyTorch's checkpoint before it is replaced
-from memopt.torch.program import Program, build
-from memopt.torch.record import Recording
-from memopt.torch.recorder import Op, Value
-from memopt.torch.replay import planned
-from memopt.torch.step import Sample
+import memopt.torch.replay.regions  # takes PyTorch's checkpoint before it is replaced
+from memopt.torch.record.operators import Op, Value
+from memopt.torch.record.record import Recording
+from memopt.torch.replay.program import Program, build
+from memopt.torch.replay.replay import planned
+from memopt.torch.step.sample import Sample
 
 FILES = ("autograd/test_autograd.py", "test_autograd.py", "autograd/test_node_lifecycle.py", "test_utils.py", "distributed/_composable/test_checkpoint.py")
 CHECKPOINT, HOOKS = r"\bcheckpoint\w*\(|\bcheckpoint\(", r"saved_tensors_hooks|save_on_cpu|_raw_saved_"

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from .. import _arguments, _binary
 from .._visible import lines
 from ..errors import MemoptError
-from ..torch.module import Module
+from ..torch.serve.module import Module
 from .debug import SETTINGS, DebugOptions, LogLevel, SettingError
 
 if TYPE_CHECKING:
     import torch
 
-    from ..torch.session import Look
+    from ..torch.serve.session import Look
 
 _LEVEL = "ORTMODULE_MEMORY_OPT_LEVEL"
 _CONFIG = "ORTMODULE_MEMORY_OPT_CONFIG"

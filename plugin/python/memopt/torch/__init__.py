@@ -13,10 +13,10 @@ try:
 except ImportError as e:
     raise ImportError("memopt.optimize, memopt.Module, memopt.record, memopt.restore and memopt.ort.ORTModule need PyTorch 2.9 or newer: pip install torch") from e
 
-from .cross_entropy import chunked_cross_entropy
-from .feasible import feasible
+from .ask.feasible import feasible
+from .lower.cross_entropy import chunked_cross_entropy
 from .optimize import optimize, optimized, report, restore
-from .record import Recording, record
-from .report import StepReport
+from .plan.report import StepReport
+from .record.record import Recording, record
 
 __all__ = ["Recording", "StepReport", "chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "report", "restore"]

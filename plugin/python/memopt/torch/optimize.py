@@ -19,29 +19,32 @@ import torch
 from .._arguments import Size
 from ..errors import BudgetError
 from ..report import show_bytes
-from . import measuring
-from ._tensors import local, tensors
-from .budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
-from .early import EarlyStep
-from .live import await_backward, give_up, tell_errors
-from .measure import ProfilerBusy, step_peak
-from .outofmemory import explain, is_of_memory, room
-from .plans import plan_of
-from .program import Program, build
-from .ranks import Meeting, bucket_bytes, crossing, data_parallel, meeting, refuse_flattened, traps
-from .record import Recording, record_call, recorded
-from .recorder import Op, Recorder
-from .refused import Smaller, refused, smaller_batch
-from .regions import checkpointed, regions_of
-from .replay import Step, planned
-from .report import StepReport, say
-from .results import plain_results
-from .scores import Chunks
-from .spent import gradient
-from .standin import form_of, standing
-from .step import Loss, Sample, arguments, gradients_kept, through
-from .units import Unit, parameters_of, release, units_of
-from .wrapped import inner_module
+from .ask.smaller import smaller_batch
+from .lower.early import EarlyStep
+from .lower.scores import Chunks
+from .plan.budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
+from .plan.outofmemory import explain, is_of_memory, room
+from .plan.plans import plan_of
+from .plan.refused import Smaller, refused
+from .plan.report import StepReport, say
+from .ranks.meeting import Meeting, bucket_bytes, data_parallel, meeting, refuse_flattened, traps
+from .ranks.units import Unit, parameters_of, release, units_of
+from .record import measuring
+from .record.live import await_backward, give_up, tell_errors
+from .record.measure import ProfilerBusy, step_peak
+from .record.operators import Op
+from .record.record import Recording, record_call, recorded
+from .record.recorder import Recorder
+from .record.windows import crossing
+from .replay.program import Program, build
+from .replay.regions import checkpointed, regions_of
+from .replay.replay import Step, planned
+from .step.results import plain_results
+from .step.sample import Loss, Sample, arguments, gradients_kept, scalars, through
+from .step.spent import gradient
+from .step.standin import StandIn, form_of, standing
+from .step.tensors import local, tensors
+from .step.wrapped import inner_module
 
 MOST_PLANS = 16  # one for each shape of the inputs
 
@@ -103,7 +106,7 @@ def optimize(
     request = _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward)
     form = form_of(model, mode)
     if form != "eager":
-        from .compiled import optimize_compiled
+        from .compile.compiled import optimize_compiled
 
         if loss_chunks is not None or optimizer_in_backward:
             raise TypeError(f"{request.taken[0]} is for mode='eager': compiled graphs are not changed")
@@ -114,7 +117,7 @@ def optimize(
     forward = PlannedForward(model, request)
     forward.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
     if sample is None:
-        model.forward = forward  # type: ignore[method-assign]
+        forward.install()
         return None
     args, kwargs = arguments(sample)
     try:
@@ -123,26 +126,15 @@ def optimize(
     except BaseException:
         forward.end()
         raise
-    model.forward = forward  # type: ignore[method-assign]
+    forward.install()
     return found
 
 
 def restore(model: torch.nn.Module) -> None:
     """Restores a module's own forward pass."""
-    model = inner_module(model)
-    if (compiled := standing(model)) is not None:
-        compiled.remove()
-    forward = planned_forward(model)
-    if forward is None:
-        return
-    forward.end()
-    if model.__dict__["forward"] is not forward:
-        forward.off = True  # somebody has wrapped it since
-        return
-    release(model)
-    del model.__dict__["forward"]
-    if forward.replaced is not None:
-        model.__dict__["forward"] = forward.replaced
+    ours = standing(inner_module(model))
+    if ours is not None:
+        ours.remove()
 
 
 @contextlib.contextmanager
@@ -157,22 +149,8 @@ def optimized(model: torch.nn.Module, budget: Size | None = None, **settings: An
 
 def report(model: torch.nn.Module) -> StepReport | None:
     """The report of the latest plan, or None."""
-    forward = standing(inner_module(model)) or planned_forward(inner_module(model))
-    return forward.last if forward is not None else None
-
-
-def own_forward(model: torch.nn.Module) -> Callable[..., Any]:
-    """The module's own forward, whether it is planned or not."""
-    ours: Any = standing(model) or planned_forward(model)
-    return ours.original if ours is not None else model.forward  # type: ignore[no-any-return]
-
-
-def planned_forward(model: torch.nn.Module) -> PlannedForward | None:
-    """Our forward of a module, also if it is wrapped by another, as Accelerate does."""
-    forward = model.__dict__.get("forward")
-    while forward is not None and not isinstance(forward, PlannedForward):
-        forward = getattr(forward, "__wrapped__", None)
-    return forward if forward is not None and not forward.off else None
+    ours = standing(inner_module(model))
+    return ours.last if ours is not None else None
 
 
 @dataclass(frozen=True)
@@ -218,14 +196,12 @@ _LOOK = 64  # steps between two looks for modules and parameters that were put i
 _busy = threading.local()
 
 
-class PlannedForward:
+class PlannedForward(StandIn):
     """Replaces a module's forward: runs it under the plan for the shapes of its inputs, or records it."""
 
     def __init__(self, model: torch.nn.Module, request: _Request) -> None:
-        self.model = model
+        super().__init__(model)
         self.request = request
-        self.replaced = model.__dict__.get("forward")
-        self.off = False
         self.chunks = Chunks(request.loss_chunks) if request.loss_chunks is not None else None
         self.made: OrderedDict[Any, _Made] = OrderedDict()
         self.recorded: dict[Any, int] = {}  # recordings, by key
@@ -240,7 +216,6 @@ class PlannedForward:
         self.met = False  # the ranks that train the module with this one, to plan
         self.parameters: list[torch.nn.Parameter] = []
         self.modules: list[torch.nn.Module] = []
-        self.last: StepReport | None = None
         self.early: EarlyStep | None = None
         self.lock = threading.RLock()
         self.told: set[str] = set()
@@ -249,7 +224,7 @@ class PlannedForward:
 
     @property
     def original(self) -> Callable[..., Any]:
-        forward = self.replaced if self.replaced is not None else type(self.model).forward.__get__(self.model)  # type: ignore[attr-defined]
+        forward = super().original
         forward = forward if self.early is None else self.early.around(forward)
         return forward if self.chunks is None else self.chunks.around(self.model, forward)  # type: ignore[no-any-return]
 
@@ -258,6 +233,12 @@ class PlannedForward:
         if self.early is not None:
             self.early.detach()
             self.early = None
+
+    def remove(self) -> None:
+        self.end()
+        super().remove()
+        if not self.off:
+            release(self.model)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.off or getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -484,7 +465,7 @@ class PlannedForward:
         state = tuple(p.requires_grad for p in self.parameters)
         modes = tuple(m.training for m in self.modules)
         sharded = tuple(unit.modes for unit in self.units)
-        return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads(), sharded
+        return shapes, scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads(), sharded
 
     def _look(self) -> None:
         self.kind, self.units = type(self.model), units_of(self.model)
@@ -537,7 +518,7 @@ class PlannedForward:
             return _Made(None, StepReport.of(recording, None, fixed.bytes, counted, r.taken), recording)
         if limit is not None and limit <= 0:
             raise exhausted(fixed, eager, limit)
-        for text in crossing(recording):
+        for text in crossing(recording.windows, recording.measured_peak):
             self._tell(text)
         make = functools.partial(plan_of, recording, activation_budget=limit, max_overhead=r.max_overhead)
         try:
@@ -634,18 +615,3 @@ def _waits(ref: weakref.ref[Step]) -> bool:
 
 def _unpickled(model: torch.nn.Module, request: _Request) -> PlannedForward:
     return PlannedForward(model, request)
-
-
-def _scalars(x: Any) -> Any:
-    """Arguments other than tensors: another value may mean another program."""
-    if isinstance(x, torch.Tensor):
-        return None
-    if isinstance(x, (list, tuple)):
-        return tuple(_scalars(y) for y in x)
-    if isinstance(x, dict):
-        return tuple((k, _scalars(v)) for k, v in x.items())
-    try:
-        hash(x)
-    except TypeError:
-        return type(x)
-    return x if isinstance(x, (int, float, str, bool, type(None), torch.dtype, torch.device)) else type(x)

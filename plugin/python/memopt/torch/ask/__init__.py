@@ -1,0 +1,1 @@
+"""Questions about a module that change nothing: frontier, explain, largest sizes, feasibility."""

@@ -1,0 +1,173 @@
+"""memopt.feasible: the memory of a step, before any of it is allocated."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..._arguments import Size
+from ...errors import BudgetError
+from ...report import Report, show_bytes
+from ..plan.budget import fixed_bytes, parse
+from ..plan.plans import plan_of
+from ..record.floor import Binding, Step, binding
+from ..record.operators import Save
+from ..record.record import Recording, recorded
+from ..record.recorder import Recorder
+from ..record.within import Packed
+from ..step.sample import Loss, inputs_of, scalar, training_mode
+from ..step.standin import own_forward
+from ..step.wrapped import inner_module
+
+
+@dataclass
+class Feasible:
+    """The memory of a step, provisional as it excludes work space of kernels. True if the budget can be met."""
+
+    fixed: int  # parameters, buffers and optimizer states
+    eager_peak: int  # with them, everything kept
+    floor: int  # with them, no plan goes below
+    binds: Binding
+    budget: int | None
+    promised_peak: int | None  # of a plan within the budget, if there is one
+    overhead: float
+    provisional: bool = True
+    plan: Report | None = field(repr=False, default=None)
+
+    def __bool__(self) -> bool:
+        return self.budget is None or self.promised_peak is not None
+
+    def __str__(self) -> str:
+        text = f"about {show_bytes(self.eager_peak)} in eager mode, {show_bytes(self.fixed)} of them parameters, buffers and optimizer states; no plan below {show_bytes(self.floor)}"
+        if self.budget is not None and self.promised_peak is not None:
+            text = f"fits {show_bytes(self.budget)}: {show_bytes(self.promised_peak)} for {self.overhead:+.1%} compute; {text}"
+        elif self.budget is not None:
+            text = f"does not fit {show_bytes(self.budget)}: {text}, set by {self.binds}"
+        return "provisional: " + text + " (work space of kernels is not counted before a real step)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("provisional", "fixed", "eager_peak", "floor", "budget", "promised_peak", "overhead")
+        return {"format": "memopt.torch.feasible/1", "fits": bool(self), **{n: getattr(self, n) for n in names}, "binds": {"kind": self.binds.kind, "module": self.binds.module, "op": self.binds.op}}
+
+
+def feasible(
+    model: torch.nn.Module,
+    *batch: Any,
+    budget: Size | None = None,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    device: str | torch.device | None = None,
+    **kwargs: Any,
+) -> Feasible:
+    """Whether a training step of model(*batch, **kwargs) fits a budget under a plan, without allocating anything.
+
+    The module and the inputs may be on the meta device: tensors have no values, so a step that depends on values cannot
+    be analysed. The answer is provisional: memopt.optimize records a real step and measures it.
+
+    device   the device to run on; by default the module's, or the CPU for a module on the meta device
+    """
+    model = inner_module(model)
+    recording = fake_recording(model, *inputs_of(batch, kwargs), loss, device)
+    states = fixed_bytes(model, optimizer)
+    held = {id(t): t.nbytes for t in [*model.parameters(), *model.buffers()]}
+    made = states.bytes - states.to_come - fixed_bytes(model, None).bytes
+    fixed = sum(held.values()) + states.to_come + max(0, made)
+    whole = recording.measured_peak + fixed
+    limit = parse("budget", budget, whole) - fixed if budget is not None else None
+    found: Report | None = None
+    try:
+        found = plan_of(recording, activation_budget=max(1, limit) if limit is not None else None)
+        floor, node = found.floor.peak, found.floor.node
+    except BudgetError as e:
+        if e.floor is None:
+            raise
+        floor, node = e.floor.peak, e.floor.node
+    binds = binding(recording.graph, floor + fixed, node, fixed)
+    fits = found is not None and limit is not None
+    return Feasible(
+        fixed, whole, floor + fixed, binds, limit + fixed if limit is not None else None, found.result.peak + fixed if fits and found is not None else None,
+        found.result.overhead if found is not None else 0.0, plan=found,
+    )  # fmt: skip
+
+
+class _FakeRecorder(Recorder):
+    """A recorder of tensors without bytes: nothing is run twice to see whether it repeats."""
+
+    def _repeats(self, *args: Any, **kwargs: Any) -> bool:
+        return True
+
+    def _pack(self, t: torch.Tensor) -> Packed:
+        save = Save(len(self.calls), self.value(t))
+        self.saves.append(save)
+        with _disable_current_modes():  # unseen: a tensor of ours is none that Python holds
+            held = t.detach()
+        return Packed(held, t, save, self._graph())
+
+
+def fake_recording(model: torch.nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any], loss: Loss | None, device: str | torch.device | None) -> Recording:
+    """A step of tensors without bytes. Its peak is that of the graph."""
+    forward = own_forward(model)
+    where = torch.device(device) if device is not None else next((p.device for p in model.parameters()), torch.device("cpu"))
+    if where.type == "meta":
+        where = torch.device("cpu")
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with mode, training_mode(model), _faked(model, where):
+            args, named = _fake((batch, kwargs), where)
+            recorder = _FakeRecorder(model)
+            try:
+                # The loss is within, as what runs between the passes is known by its allocations alone.
+                found = recorder.forward(functools.partial(_loss_of, functools.partial(forward, *args, **named), loss))
+                recorder.backward(found.backward, [found])
+            finally:
+                recorder.close()
+            recording = recorded(recorder)
+    except (DataDependentOutputException, DynamicOutputShapeException) as e:
+        raise ValueError(f"feasible: the step depends on values, which tensors without bytes do not have ({e}); memopt.record runs a real one") from e
+    recording.measured_peak = recording.graph["measured_peak"] = Step(recording.graph).peak()
+    return recording
+
+
+def _loss_of(forward: Callable[[], Any], loss: Loss | None) -> torch.Tensor:
+    return scalar(forward(), loss)
+
+
+@contextlib.contextmanager
+def _faked(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
+    """Has parameters and buffers without bytes in the place of the module's."""
+    made: dict[int, torch.Tensor] = {}
+    kept: list[tuple[dict[str, Any], str, Any]] = []
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            for name, t in table.items():
+                if t is None:
+                    continue
+                if id(t) not in made:
+                    like = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
+                    made[id(t)] = torch.nn.Parameter(like, t.requires_grad) if isinstance(t, torch.nn.Parameter) else like
+                kept.append((table, name, t))
+    for table, name, t in kept:
+        table[name] = made[id(t)]
+    try:
+        yield
+    finally:
+        for table, name, t in kept:
+            table[name] = t
+
+
+def _fake(x: Any, device: torch.device) -> Any:
+    if isinstance(x, torch.Tensor):
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device).requires_grad_(x.requires_grad)
+    if isinstance(x, (list, tuple)):
+        return type(x)(_fake(y, device) for y in x)
+    if isinstance(x, dict):
+        return {k: _fake(v, device) for k, v in x.items()}
+    return x

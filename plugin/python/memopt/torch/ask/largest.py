@@ -1,0 +1,295 @@
+"""memopt.max_batch and memopt.max_seq: the largest step that fits, found without running larger ones."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..._arguments import Size
+from ...errors import BudgetError
+from ...report import Report, show_bytes
+from ..lower.scores import Chunks
+from ..plan.budget import fixed_bytes, free_bytes, parse
+from ..plan.plans import plan_of
+from ..plan.scale import Sizes
+from ..record.floor import Step
+from ..record.measure import step_peak
+from ..record.record import Recording, record_call
+from ..replay.program import build
+from ..replay.replay import planned
+from ..step.sample import arguments
+from ..step.standin import own_forward
+from ..step.wrapped import inner_module
+
+MOST_RECORDINGS = 7
+
+
+@dataclass
+class Largest:
+    """The largest size that fits, also as int(). Peaks are bytes of activations, gradients and work space."""
+
+    what: str
+    size: int
+    budget: int  # bytes of everything, or of activations alone
+    fixed: int  # of them, parameters, buffers and optimizer states
+    eager_peak: int  # at this size, by the formulas
+    promised_peak: int
+    measured_peak: int | None
+    overhead: float
+    eager_size: int  # the largest that fits without a plan
+    recorded: tuple[int, ...]  # sizes that ran
+    search_ended: bool  # it is the largest that was asked for
+    plan: Report | None = field(repr=False, default=None)
+
+    def __int__(self) -> int:
+        return self.size
+
+    __index__ = __int__
+
+    def __str__(self) -> str:
+        text = f"{self.what} {self.size} fits {show_bytes(self.budget)}: a peak of {show_bytes(self.promised_peak)} promised"
+        if self.measured_peak is not None:
+            text += f", {show_bytes(self.measured_peak)} measured"
+        text += f", {show_bytes(self.fixed)} beside it, {self.overhead:+.1%} compute"
+        if self.eager_size < self.size:
+            text += f"; eager mode takes {show_bytes(self.eager_peak)} for it and fits {self.eager_size}"
+        return text + ("; it is the largest asked for" if self.search_ended else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k != "plan"}
+
+
+def max_batch(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
+    """The largest batch whose step fits; make_sample(n) makes the inputs of a step of n samples."""
+    return _largest(model, make_sample, budget, what="batch", degree=1, first=(1, 2, 4), **given)
+
+
+def max_seq(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
+    """The longest sequence whose step fits; make_sample(n) makes inputs of n tokens a row. Bytes are quadratic in n."""
+    if given.get("most") is None:
+        given["most"] = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    return _largest(model, make_sample, budget, what="sequence", degree=2, first=(16, 32, 64), **given)
+
+
+def _largest(
+    model: torch.nn.Module,
+    make_sample: Callable[[int], Any],
+    budget: Size | None,
+    *,
+    what: str,
+    degree: int,
+    first: Sequence[int],
+    activation_budget: Size | None = None,
+    max_overhead: str | float | None = None,
+    loss: Callable[..., torch.Tensor] | None = None,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    reserve: Size = "5%",
+    loss_chunks: Any = None,
+    most: int | None = None,
+) -> Largest:
+    if not callable(make_sample):
+        raise TypeError(f"make_sample is {type(make_sample).__name__}; give a function of the {what} that makes the inputs of a step")
+    if budget is not None and activation_budget is not None:
+        raise TypeError("give budget or activation_budget, not both")
+    for name, size in (("budget", budget), ("activation_budget", activation_budget)):
+        if isinstance(size, str) and "%" in size or isinstance(size, float) and size <= 1:
+            raise ValueError(f"{name} is {size!r}; a share of what a {what} takes does not bind the {what}: give bytes, or a text like '8GB'")
+    fixed = fixed_bytes(model, optimizer)
+    room = free_bytes(model, reserve) - fixed.to_come
+    if activation_budget is not None:
+        limit, whole, beside = parse("activation_budget", activation_budget, 0), parse("activation_budget", activation_budget, 0), 0
+    elif budget is None or budget == "auto":
+        limit, whole, beside = room, room + fixed.bytes, fixed.bytes
+    else:
+        whole, beside = parse("budget", budget, 0), fixed.bytes
+        limit = whole - beside
+    if limit <= 0:
+        raise BudgetError(f"no {what} fits {show_bytes(whole)}: parameters, buffers and optimizer states alone are {show_bytes(fixed.bytes)}", fixed=fixed.bytes)
+    model = inner_module(model)
+    run = _Runs(model, make_sample, loss, Chunks(loss_chunks) if loss_chunks is not None else None)
+    most = most if most is not None else 1 << 20
+    sizes = _recordings(run, degree, [n for n in first if n <= most] or [most], most, max(limit, room), what)
+    search = _Search(sizes, limit, max_overhead)
+    bottom = sizes.sizes[0]
+    if not search.fits(bottom):
+        while bottom > 1 and sizes.enough and not search.fits(bottom):
+            bottom //= 2
+        if not search.fits(bottom):
+            found = search.refused[bottom]
+            raise BudgetError(
+                f"not even {what} {bottom} fits {show_bytes(whole)}"
+                + (f", of which {show_bytes(beside)} are parameters, buffers and optimizer states" if beside else "")
+                + (f": its lowest plan takes {show_bytes(found)}" if found else ""),
+                want=limit, best=found, fixed=beside,
+            )  # fmt: skip
+    size = search.largest(bottom, most) if sizes.enough else sizes.sizes[-1]
+    while True:
+        made = search.made[size]
+        measured = run.measured(size, sizes.at(size), made) if not (made is None and size in sizes.sizes) else sizes.at(size).measured_peak
+        if measured is not None and measured <= limit + limit // 1000 + (1 << 16):
+            break
+        if size == 1:
+            raise BudgetError(f"not even {what} 1 fits {show_bytes(whole)}: its step took {show_bytes(measured or 0)}", want=limit, best=measured or 0, fixed=beside)
+        # The formulas promised too much there.
+        size = search.largest_below(min(size - 1, size * limit // measured) if measured else size * 7 // 8, bottom)
+    recording, made = sizes.at(size), search.made[size]
+    eager = search.largest_by(lambda n: search.peak(n) <= limit, bottom, size) if search.peak(bottom) <= limit else 0
+    return Largest(
+        what, size, whole, beside, search.peak(size), made.result.peak if made is not None else recording.measured_peak, measured,
+        made.result.overhead if made is not None else 0.0, eager, tuple(sizes.sizes), size == most, made,
+    )  # fmt: skip
+
+
+def recorded_step(model: torch.nn.Module, make_sample: Callable[[int], Any], size: int, loss: Callable[..., torch.Tensor] | None, loss_chunks: Any) -> Recording:
+    """The step of a size, recorded."""
+    return _Runs(inner_module(model), make_sample, loss, Chunks(loss_chunks) if loss_chunks is not None else None).record(size)
+
+
+class _Runs:
+    """Steps of the model, of any size."""
+
+    def __init__(self, model: torch.nn.Module, make_sample: Callable[[int], Any], loss: Callable[..., torch.Tensor] | None, chunks: Chunks | None) -> None:
+        self.model, self.make_sample, self.loss, self.chunks = model, make_sample, loss, chunks
+        self.both = False
+        if loss is not None:
+            try:
+                self.both = len([p for p in inspect.signature(loss).parameters.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]) > 1
+            except (TypeError, ValueError):
+                pass
+        self.forward = own_forward(model)
+        if chunks is not None:
+            self.forward = chunks.around(model, self.forward)
+
+    def call(self, size: int) -> tuple[Callable[[], Any], Callable[[Any], torch.Tensor] | None]:
+        sample = self.make_sample(size)
+        args, kwargs = arguments(sample)
+        loss = self.loss
+        if loss is not None and self.both:
+            loss = functools.partial(_with_sample, loss, sample)
+        return functools.partial(self.forward, *args, **kwargs), loss
+
+    def record(self, size: int) -> Recording:
+        call, loss = self.call(size)
+        if self.chunks is not None and self.chunks.name is None:
+            self.chunks.find(self.model, call, loss)
+        recording = record_call(self.model, lambda around: around(call), loss)
+        if self.chunks is not None:
+            self.chunks.check()
+        return recording
+
+    def measured(self, size: int, recording: Recording, made: Report | None) -> int | None:
+        """The peak of a step of this size under its plan; None if it ran other operators than the smaller ones, or out of memory."""
+        call, loss = self.call(size)
+        run = planned(build(recording, made.to_dict()["steps"]), strict=True) if made is not None else None
+
+        def forward() -> Any:
+            if run is None:
+                return call()
+            with run:
+                return call()
+
+        try:
+            return step_peak(self.model, forward, loss).peak
+        except torch.OutOfMemoryError:
+            return None
+        except RuntimeError:
+            if run is None or run.step.diverged is None:
+                raise
+            return None
+
+
+def _with_sample(loss: Callable[..., torch.Tensor], sample: Any, out: Any) -> torch.Tensor:
+    return loss(out, sample)
+
+
+def _recordings(run: _Runs, degree: int, first: Sequence[int], most: int, room: int, what: str) -> Sizes:
+    """Records small sizes, and larger ones until their peaks are predicted; only sizes that fit."""
+    sizes = Sizes(degree)
+    size = first[0]
+    for count in range(MOST_RECORDINGS):
+        foreseen = sizes.at(size).measured_peak if sizes.enough else None
+        recording = run.record(size)
+        sizes.add(size, recording)
+        if foreseen is not None and sizes.enough and abs(foreseen - recording.measured_peak) <= recording.measured_peak // 1000:
+            break
+        if size >= most:
+            break
+        before, size = size, min(most, first[count + 1] if count + 1 < len(first) else 2 * size)
+        # Of a polynomial of this degree without negative terms.
+        upper = recording.measured_peak * (size**degree) // (before**degree)
+        if (sizes.at(size).measured_peak if sizes.enough else upper) > room:
+            break
+    return sizes
+
+
+class _Search:
+    """Which sizes fit."""
+
+    def __init__(self, sizes: Sizes, limit: int, max_overhead: str | float | None) -> None:
+        self.sizes, self.limit, self.max_overhead = sizes, limit, max_overhead
+        self.made: dict[int, Report | None] = {}  # of sizes that fit; None: as they are
+        self.refused: dict[int, int] = {}  # the bytes of the lowest plans of those that do not
+        self.steps: dict[int, Step] = {}
+
+    def step(self, size: int) -> Step:
+        if size not in self.steps:
+            self.steps[size] = Step(self.sizes.at(size).graph)
+        return self.steps[size]
+
+    def peak(self, size: int) -> int:
+        """In eager mode."""
+        return self.step(size).peak()
+
+    def fits(self, size: int) -> bool:
+        if size in self.made:
+            return True
+        if size in self.refused:
+            return False
+        if self.peak(size) <= self.limit:
+            self.made[size] = None
+            return True
+        floor = self.step(size).floor()
+        if floor > self.limit:
+            self.refused[size] = floor
+            return False
+        try:
+            self.made[size] = plan_of(self.sizes.at(size), activation_budget=self.limit, max_overhead=self.max_overhead)
+            return True
+        except BudgetError as e:
+            self.refused[size] = e.best
+            return False
+
+    def largest(self, bottom: int, most: int) -> int:
+        """From one that fits on."""
+        top = self.largest_by(lambda n: self.step(n).floor() <= self.limit, bottom, most)  # no plan goes below
+        return self.largest_below(top, bottom)
+
+    def largest_below(self, top: int, bottom: int) -> int:
+        gap = 1
+        last = top + 1
+        while top > bottom and not self.fits(top):
+            last, top = top, max(bottom, top - gap)
+            gap *= 2
+        if not self.fits(top):
+            raise BudgetError("no size fits", want=self.limit, best=self.refused[top])
+        return self.largest_by(self.fits, top, last - 1)
+
+    def largest_by(self, fits: Callable[[int], bool], low: int, most: int) -> int:
+        """The largest of sizes from low, which fits, to most, if those that fit come first."""
+        step = 1
+        while low + step <= most and fits(low + step):
+            low += step
+            step *= 2
+        high = min(most, low + step - 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if fits(middle):
+                low = middle
+            else:
+                high = middle - 1
+        return low

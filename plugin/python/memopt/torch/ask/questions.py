@@ -1,0 +1,283 @@
+"""memopt.frontier and memopt.explain of modules."""
+
+from __future__ import annotations
+
+import functools
+import html as markup
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..._arguments import Path
+from ..._questions import Explanation as ExplanationOfFile
+from ..._questions import Frontier as FrontierOfFile
+from ..._questions import NodeExplanation, ask
+from ..._questions import explain as explain_file
+from ...errors import Floor
+from ...report import Report, show_bytes
+from ..lower.scores import Chunks
+from ..plan.budget import fixed_bytes
+from ..plan.plans import plan_of
+from ..record.floor import Binding, Life, Step, binding
+from ..record.record import Recording, as_file, record_call
+from ..step.sample import Loss, gradients_kept, inputs_of, through
+from ..step.standin import own_forward, standing
+from ..step.wrapped import inner_module
+
+
+@dataclass(frozen=True)
+class Point:
+    """A plan of a frontier."""
+
+    peak: int  # of activations, gradients and work space: an activation_budget
+    budget: int  # with parameters, buffers and optimizer states
+    overhead: float
+    recomputed_nodes: int
+    knee: bool
+
+
+@dataclass
+class Frontier:
+    """All Pareto-optimal plans, from everything kept down to the floor."""
+
+    model: str
+    eager_peak: int
+    fixed: int  # parameters, buffers and optimizer states
+    floor: int
+    binds: Binding
+    points: list[Point]
+    curve: FrontierOfFile = field(repr=False)  # as `memopt frontier` has it
+
+    def to_dict(self) -> dict[str, Any]:
+        binds = {"kind": self.binds.kind, "module": self.binds.module, "op": self.binds.op}
+        return {
+            "format": "memopt.torch.frontier/1", "model": self.model, "eager_peak": self.eager_peak, "fixed": self.fixed, "floor": self.floor, "binds": binds,
+            "points": [vars(p) for p in self.points],
+        }  # fmt: skip
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (show_bytes(p.budget), show_bytes(p.peak), f"{p.overhead:+.2%}", str(p.recomputed_nodes), "everything kept" if not p.recomputed_nodes else "the knee" if p.knee else "")
+            for p in self.points
+        ]
+
+    def _title(self) -> str:
+        return f"{self.model}: {len(self.points)} plans; no budget below {show_bytes(self.floor + self.fixed)}, because of {self.binds}"
+
+    def __str__(self) -> str:
+        return "\n".join([self._title(), "", *table([("budget", "peak", "compute", "run again", ""), *self._rows()])])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), ("budget", "peak", "compute", "run again", ""), self._rows())
+
+
+def frontier(
+    model: torch.nn.Module,
+    *batch: Any,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    loss_chunks: Any = None,
+    svg: Path | None = None,
+    timeout: float | None = 600.0,
+    **kwargs: Any,
+) -> Frontier:
+    """Records the step of these inputs once, and finds the extra compute of every budget."""
+    recording = recorded(model, batch, kwargs, loss, loss_chunks)
+    with as_file(recording.graph) as path:
+        curve = ask(FrontierOfFile, path, {}, timeout, svg=svg)
+    fixed = fixed_bytes(model, optimizer).bytes
+    points = [Point(p["peak"], p["peak"] + fixed, p["overhead"], p["recomputed_nodes"], p.get("knee", False)) for p in curve.to_dict()["points"]]
+    floor: Floor = Floor(**curve["floor"])
+    binds = binding(recording.graph, floor.peak, floor.node, taken=("loss_chunks",) if loss_chunks else ())
+    return Frontier(type(model).__name__, recording.measured_peak, fixed, floor.peak, binds, points, curve)
+
+
+def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, loss_chunks: Any = None) -> Recording:
+    """Records the step of a module with its own forward pass, whether it is planned or not."""
+    model = inner_module(model)
+    args, named = inputs_of(batch, kwargs)
+    forward = own_forward(model)
+    chunks = Chunks(loss_chunks) if loss_chunks is not None else None
+    if chunks is not None:
+        forward = chunks.around(model, forward)
+    call = functools.partial(through, model, forward, args=args, kwargs=named)
+    if chunks is not None:
+        chunks.find(model, functools.partial(call, lambda forward: forward()), loss)
+    with gradients_kept((args, named)):
+        found = record_call(model, call, loss)
+    if chunks is not None:
+        chunks.check()
+    return found
+
+
+@dataclass(frozen=True)
+class Alive:
+    """The memory of a module and an operator at the peak."""
+
+    module: str
+    op: str
+    bytes: int
+    what: str  # "kept", "run again", "gradients", "in use" or "work space"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A plan's treatment of the activations of similar modules."""
+
+    modules: str  # blocks.*.fc
+    kept: int
+    dropped: int
+    again: int  # operators that run again
+
+
+@dataclass
+class Explanation:
+    """The values alive at the peak of a step, what is kept and recomputed, and what prevents a lower peak."""
+
+    model: str
+    eager_peak: int
+    peak: int
+    peak_at: str
+    floor: int
+    binds: Binding
+    alive: list[Alive]
+    modules: list[Share]
+    plan: Report = field(repr=False)
+    details: ExplanationOfFile = field(repr=False)  # as `memopt explain` has it
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": "memopt.torch.explain/1", "model": self.model, "eager_peak": self.eager_peak, "peak": self.peak, "peak_at": self.peak_at, "floor": self.floor,
+            "binds": {"kind": self.binds.kind, "module": self.binds.module, "op": self.binds.op, "bytes": self.binds.bytes, "gradients": self.binds.gradients},
+            "offers": [vars(o) for o in self.binds.offers], "alive": [vars(a) for a in self.alive], "modules": [vars(m) for m in self.modules],
+        }  # fmt: skip
+
+    def _lines(self) -> list[str]:
+        lines = [f"{self.model}: a peak of {show_bytes(self.peak)} at {self.peak_at}, of {show_bytes(self.eager_peak)} in eager mode"]
+        lines.append(f"floor {show_bytes(self.floor)}, set by {self.binds}")
+        return lines + [f"  {o.argument} would lower it to about {show_bytes(o.floor)}" for o in self.binds.offers]
+
+    def _alive(self) -> list[tuple[str, ...]]:
+        return [(show_bytes(a.bytes), f"{a.bytes / max(1, self.peak):.0%}", a.what, a.op, a.module) for a in self.alive]
+
+    def _modules(self) -> list[tuple[str, ...]]:
+        return [(show_bytes(m.kept), show_bytes(m.dropped), str(m.again), m.modules or "(the model itself)") for m in self.modules]
+
+    def __str__(self) -> str:
+        return "\n".join([
+            *self._lines(), "", "alive at the peak", *table([("bytes", "share", "", "op", "module"), *self._alive()]),
+            "", "for the backward pass", *table([("kept", "dropped", "run again", "modules"), *self._modules()]),
+        ])  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<p>{markup.escape(line)}</p>" for line in self._lines())
+        alive = html_table("alive at the peak", ("bytes", "share", "", "op", "module"), self._alive())
+        return head + alive + html_table("for the backward pass", ("kept", "dropped", "run again", "modules"), self._modules())
+
+
+MOST_ROWS = 12
+
+
+def explain(
+    model: torch.nn.Module, *batch: Any, loss: Loss | None = None, loss_chunks: Any = None, node: str | None = None, html: Path | None = None, timeout: float | None = 60.0, **kwargs: Any
+) -> Explanation | NodeExplanation:
+    """Explains the plan of a module, or the step of these inputs without one."""
+    ours = standing(inner_module(model)) if not batch and not kwargs else None
+    last = ours.last if ours is not None else None
+    if last is None and not batch and not kwargs:
+        raise TypeError("explain: the module has no plan yet; give the inputs of a step")
+    recording = last.recording if last is not None else recorded(model, batch, kwargs, loss, loss_chunks)
+    made = last.plan if last is not None else None
+    if made is None:
+        made = plan_of(recording, timeout=timeout)
+    if node is not None:
+        return explain_file(made, node=node, html=html, timeout=timeout)
+    details = explain_file(made, html=html, timeout=timeout)
+    taken = last.taken if last is not None else ("loss_chunks",) if loss_chunks else ()
+    return explanation(type(model).__name__, recording, made, details, taken)
+
+
+def explanation(model: str, recording: Recording, made: Report, details: ExplanationOfFile, taken: Sequence[str] = ()) -> Explanation:
+    """Explains a plan of a recorded step."""
+    step = Step(recording.graph)
+    steps = made.to_dict()["steps"]
+    lives = step.lives(steps)
+    at, peak, alive = _at_peak(step, steps, lives)
+    node = step.nodes[int(steps[at]["node"])]
+    binds = binding(recording.graph, made.floor.peak, made.floor.node, taken=taken)
+    return Explanation(
+        model, recording.measured_peak, peak, f"{_plain(node['op'])}{' in ' + node['module'] if node.get('module') else ''}", made.floor.peak, binds, alive,
+        _shares(step, steps, lives), made, details,
+    )  # fmt: skip
+
+
+def _at_peak(step: Step, steps: Sequence[Mapping[str, Any]], lives: Iterable[Life]) -> tuple[int, int, list[Alive]]:
+    """The operator at the peak, the bytes, and their owners."""
+    change = [0] * (len(steps) + 2)
+    for life in lives:
+        change[life.first] += life.value.bytes
+        change[min(life.last, len(steps)) + 1] -= life.value.bytes
+    live = peak = at = 0
+    for i, s in enumerate(steps):
+        live += change[i]
+        if live + step.work[int(s["node"])] > peak:
+            at, peak = i, live + step.work[int(s["node"])]
+    here = int(steps[at]["node"])
+    found: Counter[tuple[str, str, str]] = Counter()
+    for life in lives:
+        if life.first <= at <= life.last:
+            node = step.nodes[life.value.made]
+            what = "run again" if life.again else "gradients" if life.value.gradient else "in use" if node["is_backward"] or life.value.made == here else "kept"
+            found[node.get("module", ""), _plain(node["op"]), what] += life.value.bytes
+    if step.work[here]:
+        found[step.nodes[here].get("module", ""), _plain(step.nodes[here]["op"]), "work space"] += step.work[here]
+    rows = [Alive(module, op, size, what) for (module, op, what), size in found.most_common(MOST_ROWS)]
+    rest = sum(found.values()) - sum(r.bytes for r in rows)
+    return at, peak, rows + ([Alive("", f"{len(found) - len(rows)} others", rest, "")] if rest else [])
+
+
+def _shares(step: Step, steps: Sequence[Mapping[str, Any]], lives: Iterable[Life]) -> list[Share]:
+    """What is kept for the backward pass and what is not, grouped by modules whose names differ in numbers only."""
+    boundary = next((i for i, s in enumerate(steps) if step.nodes[int(s["node"])]["is_backward"]), len(steps))
+    wanted = {name for i, node in enumerate(step.nodes) if node["is_backward"] for name in step.reads[i] if not step.nodes[step.values[name].made]["is_backward"]}
+    kept: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
+    again: Counter[str] = Counter()
+    for life in lives:
+        if life.again or life.value.name not in wanted:
+            continue
+        where = _pattern(step.nodes[life.value.made].get("module", ""))
+        (kept if life.last >= boundary else dropped)[where] += life.value.bytes
+    for s in steps:
+        if s.get("again"):
+            again[_pattern(step.nodes[int(s["node"])].get("module", ""))] += 1
+    names = sorted({*kept, *dropped, *again}, key=lambda n: (-kept[n] - dropped[n], n))
+    return [Share(n, kept[n], dropped[n], again[n]) for n in names]
+
+
+def _pattern(module: str) -> str:
+    return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", module)
+
+
+def _plain(op: str) -> str:
+    return op.removeprefix("autograd.").removeprefix("aten.").removesuffix(".default")
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table whose first row is the head; numbers are right-aligned."""
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    numeric = [all(re.match(r"[-+−]?\d|$", row[i]) for row in rows[1:]) for i in range(len(rows[0]))]
+    return ["  ".join(cell.rjust(w) if n else cell.ljust(w) for cell, w, n in zip(row, widths, numeric, strict=True)).rstrip() for row in rows]
+
+
+def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def cells(tag: str, row: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{markup.escape(c)}</{tag}>" for c in row) + "</tr>"
+
+    return f"<table><caption>{markup.escape(title)}</caption>{cells('th', head)}{''.join(cells('td', row) for row in rows)}</table>"

@@ -1,0 +1,1 @@
+"""A plan is obeyed in compiled graphs."""

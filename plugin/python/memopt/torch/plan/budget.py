@@ -1,0 +1,148 @@
+"""Bytes: memory of a module outside a step's peak, free memory of a device, and the parser of budgets."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+import torch
+
+from ..._arguments import Size
+from ...errors import BudgetError
+from ...report import show_bytes
+from ..ranks.units import units_of
+from ..record.measure import device_of
+from ..step.tensors import local
+from ..step.wrapped import inner_optimizers
+
+_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|B|[KMGT](?:i?B)?)?\s*", re.IGNORECASE)
+
+
+def parse(name: str, size: Size, whole: int) -> int:
+    """Bytes of "6GiB", "6GB", 6442450944, or "60%" and 0.6 of the whole."""
+    if isinstance(size, bool) or not isinstance(size, (str, int, float)):
+        raise TypeError(f"{name} is {size!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
+    if isinstance(size, str):
+        m = _SIZE.fullmatch(size)
+        if m is None:
+            raise ValueError(f"{name} is {size!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
+        number, unit = float(m[1]), (m[2] or "").upper()
+        if unit == "%":
+            return int(whole * number / 100)
+        decimal = unit.endswith("B") and len(unit) == 2
+        return int(number * (1000 ** "BKMGT".index(unit[0]) if decimal else _UNITS[unit[:1]]))
+    if isinstance(size, float) and 0 < size <= 1:
+        return int(whole * size)
+    if size <= 0:
+        raise ValueError(f"{name} is {size!r}; it must be positive")
+    return int(size)
+
+
+def is_share(size: Size | None) -> bool:
+    """Whether a size is a share."""
+    return isinstance(size, str) and "%" in size or isinstance(size, float) and 0 < size <= 1
+
+
+class Fixed(NamedTuple):
+    """The memory of a training run outside the peak of a step."""
+
+    bytes: int  # parameters, buffers and optimizer states
+    to_come: int  # states that the optimizer has not made yet
+
+
+def fixed_bytes(model: torch.nn.Module, optimizer: Any) -> Fixed:
+    """Parameters and buffers, each storage once, and the states of the optimizer, or of several."""
+    shards = [t for unit in units_of(model) for t in unit.shards]  # also of those whose parameters are whole
+    storages = [local(t).untyped_storage() for t in [*model.parameters(), *model.buffers(), *shards]]
+    held = {s.data_ptr(): s.nbytes() for s in storages}
+    states = to_come = 0
+    for one in inner_optimizers(optimizer):
+        for group in one.param_groups:
+            for p in group["params"]:
+                made = one.state.get(p)
+                if made:
+                    states += sum(local(s).untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor))
+                elif p.requires_grad:
+                    to_come += _slots(one, group) * local(p).nbytes
+    return Fixed(sum(held.values()) + states + to_come, to_come)
+
+
+def _slots(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
+    """The number of tensors of a parameter's size that an optimizer keeps for it."""
+    name = type(optimizer).__name__
+    if name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
+        return 3 if group.get("amsgrad") else 2
+    if name == "SGD":
+        return 1 if group.get("momentum") else 0
+    if name == "RMSprop":
+        return 1 + bool(group.get("momentum")) + bool(group.get("centered"))
+    if name in ("Adagrad", "Rprop", "Lion"):
+        return 2 if name == "Rprop" else 1
+    if name == "Adadelta":
+        return 2
+    raise ValueError(
+        f"how much {name} keeps for each parameter is not known before its first step: call memopt.optimize after one step, "
+        "or give activation_budget, which leaves optimizer states out"
+    )
+
+
+def growth(model: torch.nn.Module, fixed: Fixed, eager: int | None, *, budget: Size | None, activation_budget: Size | None, reserve: Size) -> int | None:
+    """The bytes that a step may take beyond those in use before it; None if unlimited, or a share of an unknown total."""
+    if eager is None and (is_share(budget) or is_share(activation_budget)):
+        return None
+    if activation_budget is not None:
+        return parse("activation_budget", activation_budget, eager or 0)
+    if budget == "auto":
+        return free_bytes(model, reserve) - fixed.to_come
+    if budget is not None:
+        return parse("budget", budget, (eager or 0) + fixed.bytes) - fixed.bytes
+    return None
+
+
+def exhausted(fixed: Fixed, eager: int, limit: int) -> BudgetError:
+    """The error that nothing is left for the step."""
+    return BudgetError(
+        f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
+        f"the step takes {show_bytes(eager)} more with everything kept",
+        fixed=fixed.bytes, want=limit, binds="parameters",
+    )  # fmt: skip
+
+
+def free_bytes(model: torch.nn.Module, reserve: Size | None) -> int:
+    """Free memory of the module's device, less the reserve, if any; on a CPU the lesser of the machine's and the cgroup's."""
+    device = device_of(model)
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    else:
+        free, total = _machine()
+    return free if reserve is None else free - parse("reserve", reserve, total)
+
+
+def _machine() -> tuple[int, int]:
+    """Free and total memory of the machine, or of the cgroup; half of it counts as free if the system does not say."""
+    fields = {}
+    try:
+        with open("/proc/meminfo") as f:
+            for line in f:
+                name, _, rest = line.partition(":")
+                fields[name] = int(rest.split()[0]) * 1024
+        free, total = fields["MemAvailable"], fields["MemTotal"]
+    except (OSError, KeyError):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = total // 2
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            with open(limit) as f, open(used) as g:
+                most = f.read().strip()
+                if most != "max" and int(most) < total:
+                    total = int(most)
+                    free = min(free, total - int(g.read()))
+        except (OSError, ValueError):
+            continue
+    return free, total

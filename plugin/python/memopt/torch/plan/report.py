@@ -1,0 +1,141 @@
+"""What the plan of a training step promises, and what was measured."""
+
+from __future__ import annotations
+
+import functools
+import html
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..._plan import plan as plan_file
+from ...report import Report, show_bytes
+from ..record.floor import Binding, binding
+from ..record.record import Recording, as_file
+
+
+@dataclass
+class StepReport:
+    """What the plan of a step promises, and what was measured.
+
+    Peaks and the floor count the same memory as the budget: for budget= they include `counted` bytes of parameters, buffers and
+    optimizer states, for activation_budget= they are the growth during one forward and backward pass.
+    """
+
+    eager_peak: int
+    promised_peak: int
+    measured_peak: int | None
+    floor: int  # no plan goes below it
+    floor_node: str
+    overhead: float  # extra compute, as a share of the step's
+    gap: float  # of it, at most so much could be saved at this peak
+    fixed: int  # bytes of parameters, buffers and optimizer states
+    plan: Report | None = field(repr=False)  # None: everything is kept
+    recording: Recording = field(repr=False)
+    counted: int = 0  # of fixed, in the peaks
+    taken: tuple[str, ...] = ()  # arguments that lower the floor and are given
+    measured_on: str = ""  # "the sample", or "a step of training"
+
+    @classmethod
+    def of(cls, recording: Recording, found: Report | None, fixed: int, counted: int, taken: tuple[str, ...] = ()) -> StepReport:
+        """The report of a plan."""
+        eager = recording.measured_peak + counted
+        if found is None:
+            return cls(eager, eager, eager, 0, "", 0.0, 0.0, fixed, None, recording, counted, taken, "the recorded step")
+        gap = found.bound.gap if found.get("bound") else 0.0
+        return cls(eager, found.result.peak + counted, None, found.floor.peak + counted, found.floor.node, found.result.overhead, gap, fixed, found, recording, counted, taken)
+
+    def measured(self, growth: int, on: str) -> None:
+        """Fills in the measured memory of a step."""
+        self.measured_peak, self.measured_on = growth + self.counted, on
+
+    @functools.cached_property
+    def binds(self) -> Binding:
+        """Which of the loss, one block, gradients and parameters sets the floor, and what would lower it."""
+        return binding(self.recording.graph, self.floor, self.floor_node or None, self.counted, self.taken)
+
+    @property
+    def floor_at(self) -> str:
+        """The operator and the module that set the floor."""
+        return self.binds.place
+
+    def __str__(self) -> str:
+        if self.plan is None:
+            return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do"
+        measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
+        beside = f"{show_bytes(self.fixed)} of parameters and states {'in it' if self.counted else 'beside it'}"
+        return (
+            f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} compute; "
+            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}"
+        )
+
+    def _offer(self) -> str:
+        """The most useful change of arguments, if the plan is at its floor."""
+        offers = [o for o in self.binds.offers if o.saves > self.floor // 20]
+        if self.plan is None or not offers or self.promised_peak > 1.05 * self.floor:
+            return ""
+        return f"; {offers[0].argument} would lower it to about {show_bytes(offers[0].floor)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON. The whole plan is plan.to_dict()."""
+        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted"]
+        binds = self.binds
+        return {
+            "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, **{name: getattr(self, name) for name in fields},
+            "binds": {"kind": binds.kind, "module": binds.module, "op": binds.op}, "offers": [vars(o) for o in binds.offers],
+            "recomputed_nodes": self.plan.result.recomputed_nodes if self.plan is not None else 0,
+        }  # fmt: skip
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page of `memopt plan --html`."""
+        self._again(html=os.path.abspath(os.path.expanduser(os.fspath(path))))
+
+    def _again(self, html: str | None = None, svg: str | None = None) -> None:
+        """Plans the recorded step again, with files to write."""
+        settings: dict[str, Any] = {}
+        if self.plan is not None:
+            asked = self.plan.to_dict()["request"]
+            settings = {k: v for k in ("activation_budget", "max_overhead") if (v := asked.get(k))}
+        with as_file(self.recording.graph) as path:
+            plan_file(path, html=html, svg=svg, **settings)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "eager mode", show_bytes(self.eager_peak)
+        yield "promised", f"{show_bytes(self.promised_peak)} for {self.overhead:+.1%} compute"
+        if self.measured_peak is not None:
+            yield "measured", f"{show_bytes(self.measured_peak)}, in {self.measured_on}"
+        yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"
+        if self.plan is not None:
+            yield "gap", f"{self.gap:.2%} of compute to the proven bound"
+            yield "floor", f"{show_bytes(self.floor)}, set by {self.binds}"
+            for offer in self.binds.offers:
+                yield "lower with", f"{offer.argument}: about {show_bytes(offer.floor)}"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f'<tr><th style="text-align:left">{html.escape(a)}</th><td style="text-align:left">{html.escape(b)}</td></tr>' for a, b in self._rows())
+        picture = ""
+        if self.plan is not None:
+            with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+                self._again(svg=os.path.join(folder, "step.svg"))
+                with open(os.path.join(folder, "step.svg"), encoding="utf-8") as f:
+                    picture = f.read()
+        return f"<table><caption>memopt: {html.escape(self.recording.graph['model'])}</caption>{rows}</table>{picture[max(0, picture.find('<svg')) :]}"
+
+
+def say(text: str) -> None:
+    """Prints a message on the first rank: through the logger "memopt", or on standard error if logging is not configured."""
+    rank = torch.distributed.get_rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else int(os.environ.get("RANK") or 0)
+    if rank != 0:
+        return
+    log = logging.getLogger("memopt")
+    handlers = [h for logger in (log, logging.getLogger()) for h in logger.handlers if not isinstance(h, logging.NullHandler)]
+    if log.level == logging.NOTSET and not handlers:
+        print(text, file=sys.stderr, flush=True)
+    else:
+        log.info("%s", text)

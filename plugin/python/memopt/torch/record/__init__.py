@@ -1,0 +1,1 @@
+"""A training step is written down: its operators, values, saved tensors, live ranges and peak."""

@@ -1,0 +1,125 @@
+"""A plan of a recorded step, compiled into actions at operator calls, saves and uses of saved tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..record.again import OUTSIDE
+from ..record.operators import Op, Value
+from ..record.record import Recording
+
+
+@dataclass(eq=False)
+class Instance:
+    """One computation of a value. It is dropped after step last."""
+
+    value: Value
+    made: int
+    again: bool
+    last: int = -1
+    uses: int = 0  # of saved tensors, at step last
+
+
+@dataclass(eq=False)
+class Action:
+    """The actions at one operator call."""
+
+    func: Any
+    reads: list[int]  # of each tensor operand: the value that its storage carries, or OUTSIDE
+    captured: bool = False  # its arguments are kept for a second run
+    makes: list[tuple[int, int]] = field(default_factory=list)  # tensors of the result by position: watched values
+    writes: list[tuple[int, int]] = field(default_factory=list)  # tensor operands by position: the values they are afterwards
+    plain: bool = True  # nothing of that
+
+
+@dataclass
+class Program:
+    """The actions of a whole step."""
+
+    recording: Recording
+    watched: set[int] = field(default_factory=set)  # values whose storages carry their number
+    actions: list[Action] = field(default_factory=list)  # by call
+    held: dict[int, Instance] = field(default_factory=dict)  # first instances that later runs read, by value
+    kept: list[bool] = field(default_factory=list)  # by save: the tensor itself is kept
+    source: list[Instance | None] = field(default_factory=list)  # by save: what a dropped one is made from
+    step_of: list[int] = field(default_factory=list)  # by save: the step that asks for it, -1 if none does
+    runs: dict[int, tuple[Op, list[Instance]]] = field(default_factory=dict)  # second runs by step: the operator, and what it makes
+    releases: dict[int, list[Instance]] = field(default_factory=dict)  # by step: instances that it reads last
+    events: list[int] = field(default_factory=list)  # steps with runs or releases, in order
+    maker: dict[int, Op] = field(default_factory=dict)  # of what runs again, by value
+
+
+def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
+    """Compiles a plan's steps for the recording."""
+    ops, saves = recording.ops, recording.saves
+    p = Program(recording)
+    current: dict[Value, Instance] = {}
+    asked: dict[Op, list[int]] = {}
+    for i, save in enumerate(saves):
+        if save.used is not None:
+            asked.setdefault(save.used, []).append(i)
+    p.kept = [True] * len(saves)
+    p.source = [None] * len(saves)
+    p.step_of = [-1] * len(saves)
+
+    def read(value: Value, at: int) -> Instance | None:
+        instance = current.get(value)
+        if instance is not None and at > instance.last:
+            instance.last, instance.uses = at, 0
+        return instance
+
+    for s, step in enumerate(steps):
+        op = ops[step["node"]]
+        again = bool(step.get("again"))
+        for value in op.inputs:
+            instance = read(value, s)
+            if again and instance is not None and not instance.again:
+                p.held[value.number] = instance
+        for i in asked.get(op, ()) if not again else ():
+            p.step_of[i] = s
+            instance = read(saves[i].value, s)
+            if instance is not None:
+                instance.uses += 1
+                if instance.again:
+                    p.kept[i], p.source[i] = False, instance
+        if again:
+            made = [Instance(v, s, True) for v in op.outputs]
+            p.runs[s] = op, made
+        else:
+            made = [Instance(v, s, False) for v in op.outputs]
+        for instance in made:
+            current[instance.value] = instance
+
+    again_ops = {op for op, _ in p.runs.values()}
+    for i, save in enumerate(saves):  # nobody asked for these when the step was recorded
+        maker = save.value.maker
+        if p.step_of[i] < 0 and maker is not None and not maker.once and maker in again_ops:
+            p.kept[i] = False
+    captured: set[int] = set()
+    for op, made in p.runs.values():
+        captured.update(op.calls)
+        p.maker.update((v.number, op) for v in op.outputs)
+        p.watched.update(v.number for v in [*op.inputs, *op.outputs] if v.maker is not None)
+        for instance in made:
+            if instance.last > instance.made:  # others are read by nobody, and not stored
+                p.releases.setdefault(instance.last, []).append(instance)
+    for instance in p.held.values():
+        p.releases.setdefault(instance.last, []).append(instance)
+    p.events = sorted({*p.runs, *p.releases})
+    p.watched.update(saves[i].value.number for i in range(len(saves)) if not p.kept[i])
+    shown: set[int] = set()  # values whose storages carry their number already
+    for i, call in enumerate(recording.calls):
+        reads = [v.number if v.number in shown and v.number in p.watched else OUTSIDE for v in call.reads]
+        action = Action(call.func, reads, i in captured)
+        for at, value in call.writes:
+            action.writes.append((at, value.number))
+            shown.add(value.number)
+        for at, value in call.makes:
+            if value.number in p.watched and value.number not in shown:
+                action.makes.append((at, value.number))
+                shown.add(value.number)
+        action.plain = not (action.captured or action.makes or action.writes)
+        p.actions.append(action)
+    return p

@@ -1,0 +1,1 @@
+"""A module whose step runs in the memopt service."""

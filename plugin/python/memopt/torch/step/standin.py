@@ -1,0 +1,69 @@
+"""The replacement of a module's forward, and the choice of modules to compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class StandIn:
+    """A callable in the place of a module's forward, which memopt.restore takes out again."""
+
+    off = False  # somebody has wrapped it since: it runs what it replaced
+    last: Any = None  # the report of the plan that was made last
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.replaced: Callable[..., Any] | None = model.__dict__.get("forward")
+
+    @property
+    def original(self) -> Callable[..., Any]:
+        """The module's own forward."""
+        return self.replaced if self.replaced is not None else type(self.model).forward.__get__(self.model)  # type: ignore[attr-defined, no-any-return]
+
+    def install(self) -> None:
+        self.model.forward = self  # type: ignore[assignment, method-assign]
+
+    def remove(self) -> None:
+        if self.model.__dict__["forward"] is not self:
+            self.off = True
+            return
+        del self.model.__dict__["forward"]
+        if self.replaced is not None:
+            self.model.__dict__["forward"] = self.replaced
+
+
+def standing(model: torch.nn.Module) -> StandIn | None:
+    """Our stand-in of a module, also if it is wrapped by another forward, as Accelerate does."""
+    forward = model.__dict__.get("forward")
+    while forward is not None and not isinstance(forward, StandIn):
+        forward = getattr(forward, "__wrapped__", None)
+    return forward if forward is not None and not forward.off else None
+
+
+def own_forward(model: torch.nn.Module) -> Callable[..., Any]:
+    """The module's own forward, whether it is planned or not."""
+    ours = standing(model)
+    return ours.original if ours is not None else model.forward
+
+
+def torch_compiled(module: torch.nn.Module) -> bool:
+    """Whether a module comes from torch.compile(module), or had module.compile() called."""
+    return "_orig_mod" in module._modules and hasattr(module, "dynamo_ctx") or module.__dict__.get("_compiled_call_impl") is not None
+
+
+def form_of(model: torch.nn.Module, mode: str) -> str:
+    """Eager or compiled, by the mode or by the state of the module."""
+    if mode not in ("auto", "eager", "compile", "aot_eager"):
+        raise ValueError(f"mode is {mode!r}; there are 'auto', 'eager', 'compile' and 'aot_eager'")
+    if mode not in ("auto", "eager"):
+        return mode
+    compiled = next((name for name, module in model.named_modules() if torch_compiled(module)), None)
+    if compiled is None:
+        return "eager"
+    if mode == "eager":
+        what = f"its module {compiled}" if compiled else "it"
+        raise ValueError(f"mode is 'eager', which would run {what} uncompiled, but it was compiled with torch.compile: give mode='compile', or the module before that")
+    return "compile"
