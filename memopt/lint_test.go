@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/session":             {"memopt/kernels", "memopt/kernels/cpu", "memopt/memopt/arena", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/stop", "memopt/memopt/weights", "memopt/planner", "memopt/planner/pack"},
 	"memopt/memopt/report":              {"memopt/memopt/loader", "memopt/memopt/visible", "memopt/planner", "memopt/planner/cluster"},
 	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/corpus", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/planner", "memopt/planner/pack", "memopt/plugin/host", "memopt/plugin/pb"},
-	"memopt/plugin":                     {"memopt/memopt/visible", "memopt/plugin/pb"},
+	"memopt/plugin":                     {"memopt/memopt/visible", "memopt/memopt/weights", "memopt/plugin/pb"},
 	"memopt/plugin/pb":                  {},
 	"memopt/plugin/host":                {"memopt/plugin", "memopt/plugin/pb"},
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},
@@ -146,6 +146,65 @@ func TestOperatorNames(t *testing.T) {
 	for place := range mayName {
 		if !used[place] {
 			t.Errorf("%s names no operator any more", place)
+		}
+	}
+}
+
+// mayStart are the files that start goroutines, and why these need no stop.Go: none but the first two
+// reads bytes of a model.
+var mayStart = map[string]string{
+	"memopt/stop/stop.go":          "stop.Go itself",
+	"kernels/cpu/crew.go":          "workers, whose faults are panics of the caller",
+	"memopt/loader/loader.go":      "a device copies from its own ring",
+	"memopt/loader/recorder.go":    "a clock",
+	"memopt/anonymous.go":          "a clock",
+	"memopt/whole/pending.go":      "waits for the disk",
+	"memopt/bench/cpu.go":          "copies of memory",
+	"memopt/bench/plannerclock.go": "a clock",
+	"plugin/watch_linux.go":        "waits for the host's end",
+	"plugin/watch.go":              "waits for the host's end",
+	"plugin/serve.go":              "waits for signals and calls",
+	"plugin/internal/echo/echo.go": "panics on purpose",
+	"cmd/memopt/progress.go":       "a clock",
+	"cmd/memopt/interrupt.go":      "waits for signals",
+}
+
+// TestGoroutines: a model's file may be truncated while it is read. A goroutine that stop.Go starts
+// survives that; another may end the process.
+func TestGoroutines(t *testing.T) {
+	used := map[string]bool{}
+	fset := token.NewFileSet()
+	for line := range strings.Lines(command(t, "git", "ls-files", "*.go")) {
+		path := strings.TrimSpace(line)
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, filepath.Join("..", path), nil, 0)
+		if err != nil {
+			continue // deleted, not yet committed
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			starts := false
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				starts = true
+			case *ast.CallExpr:
+				if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" {
+					x, ok := s.X.(*ast.Ident)
+					starts = !ok || x.Name != "stop"
+				}
+			}
+			if starts {
+				if used[path] = true; mayStart[path] == "" {
+					t.Errorf("%s starts a goroutine: use stop.Go, which survives a file that is truncated", fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	for path := range mayStart {
+		if !used[path] {
+			t.Errorf("%s starts no goroutine any more: take it out of the table", path)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"memopt/memopt/visible"
+	"memopt/memopt/weights"
 	"memopt/plugin/pb"
 )
 
@@ -248,20 +249,25 @@ func newServer(before func(), logger *slog.Logger) func([]grpc.ServerOption) *gr
 			grpc.MaxRecvMsgSize(maxRequest),
 			grpc.UnaryInterceptor(func(ctx context.Context, in any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
 				before()
-				defer recovered(logger, call.FullMethod, &err)
+				defer recovered(ctx, logger, call.FullMethod, &err)
 				return next(ctx, in)
 			}),
 			grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, call *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 				before()
-				defer recovered(logger, call.FullMethod, &err)
+				defer recovered(stream.Context(), logger, call.FullMethod, &err)
 				return next(srv, stream)
 			}))...)
 	}
 }
 
 // recovered turns a panic in a call into an error of that call, so that the service survives.
-func recovered(logger *slog.Logger, method string, err *error) {
+// A fault in a mapped file is no bug, but bad input.
+func recovered(ctx context.Context, logger *slog.Logger, method string, err *error) {
 	if p := recover(); p != nil {
+		if changed := weights.Fault(p); changed != nil {
+			*err = grpcError(ctx, changed)
+			return
+		}
 		logger.Error("panic", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, shorten(visible.Sprintf("a bug in memopt: %s: panic: %v", method, p)))
 	}

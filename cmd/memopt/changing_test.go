@@ -48,6 +48,16 @@ func TestFilesThatChange(t *testing.T) {
 		{"train m.onnx --data d.npz --dump out.npz" + dims, "m.onnx"},
 		{"check p.json m.onnx", "m.onnx"},
 		{"frontier m.onnx" + dims, "m.onnx"},
+		{"maxbatch m.onnx --dims seq=16 --budget 64MiB", "m.onnx"},
+		{"quantize m.onnx -o out.onnx", "m.onnx"},
+		{"quantize e.onnx -o out.onnx --per-channel", "e.onnx.data"},
+		{"quantize e.onnx -o out.onnx --fold-transposes --external-data", "e.onnx"},
+		{"run e.onnx" + dims, "e.onnx.data"},
+		{"run m.onnx" + dims, "m.onnx"},
+		{"load e.onnx --mode eager" + dims, "e.onnx.data"},
+		{"load m.onnx --mode streamed" + dims, "m.onnx"},
+		{"leaks m.onnx --cycles 8" + dims, "m.onnx"},
+		{"leaks e.onnx --cycles 8" + dims, "e.onnx.data"},
 	} {
 		t.Run(c.command, func(t *testing.T) {
 			if strings.HasPrefix(c.command, "check") {
@@ -119,7 +129,11 @@ func TestServiceOutlivesFilesThatChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(model string) error {
+	ask := func(model string, quantize bool) error {
+		if quantize {
+			_, err := front{}.Quantize(context.Background(), plugin.Question{Model: model, SaveTo: "q.onnx", Caller: plugin.Caller{Environment: map[string]string{}}})
+			return err
+		}
 		_, err := front{}.Plan(context.Background(), plugin.PlanRequest{Model: model, Settings: with("batch=8"), Emit: model + ".out", Caller: plugin.Caller{Environment: map[string]string{}}})
 		return err
 	}
@@ -131,7 +145,7 @@ func TestServiceOutlivesFilesThatChange(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				if err := ask("b.onnx"); err != nil {
+				if err := ask("b.onnx", false); err != nil {
 					t.Error(err)
 					return
 				}
@@ -147,7 +161,7 @@ func TestServiceOutlivesFilesThatChange(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if err := ask("a.onnx"); err != nil {
+		if err := ask("a.onnx", i%2 == 1); err != nil {
 			failed++
 			if memopt.Code(err) != 2 || !strings.Contains(err.Error(), "a.onnx") {
 				t.Errorf("code %d: %v", memopt.Code(err), err)

@@ -21,6 +21,7 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/visible"
+	"memopt/memopt/weights"
 )
 
 // commands is the table of commands.
@@ -60,7 +61,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ordered, err := order(args)
 	if err == nil {
-		err = app.Run(ordered)
+		err = guarded(func() error { return app.Run(ordered) })
 	}
 	out.Flush()
 	if wrong := out.Err(); errors.Is(wrong, syscall.EPIPE) && quiet(err) {
@@ -83,6 +84,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	notes.note(shortened(msg))
 	return memopt.Code(err)
+}
+
+// guarded does a command. A mapped file that another process truncates while any part of the command
+// reads it is the command's error.
+func guarded(do func() error) (err error) {
+	defer weights.Guard(&err)()
+	return do()
 }
 
 // exitUnread is the exit code of a program ended by SIGPIPE, by the convention of shells.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -104,7 +103,6 @@ func OpenDraft(ctx context.Context, path string) (d *Draft, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	r := newReader(f.Bytes(), path, path, nil, f)
 	r.ctx = ctx
 	d = &Draft{file: path, r: r, mapped: f}

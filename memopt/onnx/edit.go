@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -30,7 +29,6 @@ func WriteEdited(path, from string, o *graph.Outline, order []int, opts ...Optio
 		return nil, err
 	}
 	defer f.Close()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	e := &editor{ctx: optionsOf(opts).ctx, r: newReader(f.Bytes(), from, from, nil, nil), o: o, infos: map[string][]byte{}}
 	s, err := e.model(order)
 	if changed := f.Unchanged(); changed != nil {

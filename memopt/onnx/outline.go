@@ -2,7 +2,6 @@ package onnx
 
 import (
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -16,7 +15,6 @@ func ReadOutline(path string) (*graph.Outline, error) {
 		return nil, err
 	}
 	defer f.Close()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	o, err := OutlineOf(f.Bytes(), path)
 	if changed := f.Unchanged(); changed != nil {
 		return nil, changed

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -60,7 +59,6 @@ func (from From) Read(ctx context.Context, lib *graph.Library) (*graph.Graph, *S
 			return nil, nil, err
 		}
 		defer f.Close()
-		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 		src, mapped = f.Bytes(), f
 	}
 	r := newReader(src, from.Path, from.Path, lib, mapped)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -30,7 +29,6 @@ func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) 
 		return err
 	}
 	defer f.Close()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	t := &trainedWriter{r: newReader(f.Bytes(), from, from, nil, nil), path: path, from: from, numbers: numbers,
 		done: map[string]bool{}, read: []*weights.File{f}, layouts: map[string]*trainedLayout{}}
 	defer t.close()

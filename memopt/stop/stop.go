@@ -47,17 +47,21 @@ func When[T any](ctx context.Context, work func() (T, error)) (result T, err err
 }
 
 // Go does work on a goroutine of its own. The function it returns waits for the
-// end of it, and passes on its panic; it may be called again.
+// end of it, and passes on its panic; it may be called again. A fault of memory is a
+// panic there, as work may read a file that is mapped (see weights.Guard).
 func Go(work func()) (wait func()) {
 	done := make(chan struct{})
 	var failed any
 	go func() {
+		debug.SetPanicOnFault(true)
 		defer close(done)
 		defer func() {
 			if failed = recover(); failed == nil {
 				return
 			}
-			if _, is := failed.(ended); !is {
+			switch failed.(type) {
+			case ended, interface{ Addr() uintptr }:
+			default:
 				failed = fmt.Sprintf("%v\n\non another goroutine:\n%s", failed, debug.Stack())
 			}
 		}()

@@ -123,8 +123,8 @@ func (b *Block) Drop() {
 }
 
 // Bytes returns a view for reading, valid until the last Drop. The view of a
-// mapped block is the file's pages; that of zeros is one shared page, mapped
-// many times. For bytes on a device it returns an error.
+// mapped block is the file's pages, with what File.Bytes says of them; that of zeros is
+// one shared page, mapped many times. For bytes on a device it returns an error.
 func (b *Block) Bytes() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +135,8 @@ func (b *Block) Bytes() ([]byte, error) {
 // Aligned returns a view whose address is a multiple of align, a power of two, and whether
 // it is the block's own. Unaligned bytes are copied to the heap once, counted as
 // CopiedUnaligned, and the copy is kept until the last Drop.
-func (b *Block) Aligned(align int) ([]byte, bool, error) {
+func (b *Block) Aligned(align int) (_ []byte, own bool, err error) {
+	defer Guard(&err)()
 	if align <= 0 || align&(align-1) != 0 {
 		panic(fmt.Sprintf("weights: alignment %d is not a power of two", align))
 	}
@@ -182,8 +183,9 @@ func (b *Block) CopyTo(dst []byte) error {
 }
 
 // ReadAt implements io.ReaderAt, to copy a block in pieces of a staging buffer's
-// size. For zeros it reads no memory.
-func (b *Block) ReadAt(p []byte, off int64) (int, error) {
+// size. For zeros it reads no memory. A page that is gone is its error.
+func (b *Block) ReadAt(p []byte, off int64) (n int, err error) {
+	defer Guard(&err)()
 	data, err := b.source()
 	switch {
 	case err != nil:
@@ -193,7 +195,7 @@ func (b *Block) ReadAt(p []byte, off int64) (int, error) {
 	case off > b.length:
 		return 0, io.EOF
 	}
-	n := int(min(int64(len(p)), b.length-off))
+	n = int(min(int64(len(p)), b.length-off))
 	if b.kind == KindZero {
 		clear(p[:n])
 	} else {
@@ -230,6 +232,7 @@ func (b *Block) ReleasePages() {
 
 // view returns the bytes, mapping those of a zero block on first use. The lock must be held.
 func (b *Block) view() ([]byte, error) {
+	arm()
 	switch {
 	case b.kind == KindDevice:
 		return nil, fmt.Errorf("%s cannot be read here, copy it back first", b.describe())

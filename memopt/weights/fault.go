@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -16,6 +17,9 @@ type ChangedError struct{ Path, How string }
 
 // Error names the file and what became of it.
 func (e *ChangedError) Error() string { return e.Path + ": " + e.How }
+
+// ExitCode is that of bad input, wherever the error comes out.
+func (e *ChangedError) ExitCode() int { return 2 }
 
 // identity is compared to detect that a file was replaced or modified.
 type identity struct {
@@ -67,12 +71,12 @@ func (b *Block) Unchanged() error {
 //	func read() (err error) {
 //		defer weights.Guard(&err)()
 //
-// It covers the calling goroutine. Defer it after the call that unmaps the file, as the
-// file of an address is known only while it is mapped.
+// It covers the calling goroutine. Whoever gets mapped bytes from a File or a Block has
+// such a fault as a panic, guarded or not; Guard says at which function it ends, and
+// programs have one at the end of every command and call.
 func Guard(err *error) (end func()) {
-	before := debug.SetPanicOnFault(true)
+	arm()
 	return func() {
-		debug.SetPanicOnFault(before)
 		if r := recover(); r != nil {
 			wrong := Fault(r)
 			if wrong == nil {
@@ -82,6 +86,10 @@ func Guard(err *error) (end func()) {
 		}
 	}
 }
+
+// arm makes faults of this goroutine panics, for good: without that they end the
+// process. Every function that hands out mapped bytes calls it.
+func arm() { debug.SetPanicOnFault(true) }
 
 // Fault is the error for a recovered panic, if it is a fault in a mapped file.
 func Fault(recovered any) error {
@@ -102,35 +110,55 @@ func Fault(recovered any) error {
 	return &ChangedError{f.name, fmt.Sprintf("the file system cannot read it at byte %d", at)}
 }
 
-// mappings lists the mapped files.
+// mappings lists the mapped files, and those that were unmapped last: a panic unwinds
+// through the calls that close its file before it comes to a Guard.
 var mappings struct {
 	sync.Mutex
-	files map[*File]bool
+	files map[*File]span
+	gone  []unmapped // the last one at the end
 }
+
+type span struct{ base, bytes uintptr }
+
+type unmapped struct {
+	f *File
+	span
+}
+
+// mostGone limits the files that are remembered.
+const mostGone = 64
 
 func (f *File) register() {
 	mappings.Lock()
 	defer mappings.Unlock()
 	if mappings.files == nil {
-		mappings.files = map[*File]bool{}
+		mappings.files = map[*File]span{}
 	}
-	mappings.files[f] = true
+	mappings.files[f] = span{uintptr(unsafe.Pointer(unsafe.SliceData(f.data))), uintptr(len(f.data))}
 }
 
 func (f *File) unregister() {
 	mappings.Lock()
 	defer mappings.Unlock()
+	if len(mappings.gone) == mostGone {
+		mappings.gone = mappings.gone[:copy(mappings.gone, mappings.gone[1:])]
+	}
+	mappings.gone = append(mappings.gone, unmapped{f, mappings.files[f]})
 	delete(mappings.files, f)
 }
 
-// mappedAt finds the file that is mapped at an address, and the byte of it there.
+// mappedAt finds the file that is mapped at an address, or was, and the byte of it there.
 func mappedAt(address uintptr) (f *File, at int64) {
 	mappings.Lock()
 	defer mappings.Unlock()
-	for f := range mappings.files {
-		base := uintptr(unsafe.Pointer(unsafe.SliceData(f.data)))
-		if address >= base && address-base < uintptr(len(f.data)) {
-			return f, int64(address - base)
+	for f, s := range mappings.files {
+		if address >= s.base && address-s.base < s.bytes {
+			return f, int64(address - s.base)
+		}
+	}
+	for _, u := range slices.Backward(mappings.gone) {
+		if address >= u.base && address-u.base < u.bytes {
+			return u.f, int64(address - u.base)
 		}
 	}
 	return nil, 0

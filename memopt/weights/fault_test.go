@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"memopt/memopt/stop"
 )
 
 // pagesOf writes a file of some pages of the byte 1.
@@ -24,12 +26,9 @@ func pagesOf(t *testing.T, pages int) string {
 }
 
 // readGuarded sums up a file's bytes.
-func readGuarded(b []byte) (sum int, err error) {
+func readGuarded(b []byte) (n int, err error) {
 	defer Guard(&err)()
-	for _, x := range b {
-		sum += int(x)
-	}
-	return sum, nil
+	return added(b), nil
 }
 
 // TestFault: a page that is gone is an error that names the file, on this goroutine
@@ -144,4 +143,103 @@ func TestUnchangedBackdated(t *testing.T) {
 	if err := f.Unchanged(); err == nil {
 		t.Error("rewritten, and its time set back: nothing was found")
 	}
+}
+
+// TestUnguarded: bytes that a File or a Block hands out cannot end the process, on any
+// goroutine and without any Guard, and the panic tells its file also after that was closed.
+func TestUnguarded(t *testing.T) {
+	page := int64(os.Getpagesize())
+	for name, read := range map[string]func(f *File, b *Block){
+		"file":  func(f *File, _ *Block) { added(f.Bytes()) },
+		"block": func(_ *File, b *Block) { added(must(b.Bytes())) },
+		"aligned": func(_ *File, b *Block) {
+			all, _, err := b.Aligned(1)
+			added(must(all, err))
+		},
+		"another goroutine": func(f *File, _ *Block) {
+			all := f.Bytes()
+			stop.Go(func() { added(all) })()
+		},
+		"after a guard": func(f *File, _ *Block) {
+			all := f.Bytes()
+			func() (err error) {
+				defer Guard(&err)()
+				return nil
+			}()
+			added(all)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := pagesOf(t, 3)
+			found := make(chan error, 1)
+			go func() { // nothing was set on this goroutine
+				defer func() { found <- Fault(recover()) }()
+				f, err := OpenFile(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer f.Close()
+				b, err := f.Block(0, 3*page)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer b.Drop()
+				if err := os.Truncate(path, page); err != nil {
+					t.Error(err)
+				}
+				read(f, b)
+			}()
+			var changed *ChangedError
+			if err := <-found; !errors.As(err, &changed) || changed.Path != path || changed.ExitCode() != 2 {
+				t.Errorf("the fault is %v", err)
+			}
+		})
+	}
+}
+
+// TestCopiesOfWhatIsGone: a function that copies pages that are gone returns an error.
+func TestCopiesOfWhatIsGone(t *testing.T) {
+	path := pagesOf(t, 3)
+	f, err := OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := f.Block(1, f.Size()-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Drop()
+	if err := os.Truncate(path, 1); err != nil {
+		t.Fatal(err)
+	}
+	var changed *ChangedError
+	if err := b.CopyTo(make([]byte, b.Len())); !errors.As(err, &changed) {
+		t.Errorf("a copy of all: %v", err)
+	}
+	if _, err := b.ReadAt(make([]byte, 10), b.Len()-10); !errors.As(err, &changed) {
+		t.Errorf("a copy of the end: %v", err)
+	}
+	if _, _, err := b.Aligned(64); !errors.As(err, &changed) {
+		t.Errorf("an aligned copy: %v", err)
+	}
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// added reads all bytes, also where nobody wants the sum.
+//
+//go:noinline
+func added(b []byte) (n int) {
+	for _, x := range b {
+		n += int(x)
+	}
+	return n
 }

@@ -100,8 +100,11 @@ func (f *File) Name() string { return f.name }
 func (f *File) Size() int64 { return int64(len(f.data)) }
 
 // Bytes returns the whole file. The pages are read-only, writing to them is a
-// fault, and they are gone once the file is closed and its last block dropped.
+// fault, and they are gone once the file is closed and its last block dropped. A page
+// that another process took away is a panic of the calling goroutine, which Guard turns
+// into an error; goroutines that get the bytes from this one call stop.Go for that.
 func (f *File) Bytes() []byte {
+	arm()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
