@@ -14,7 +14,6 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/session"
-	"memopt/memopt/whole"
 	"memopt/plugin"
 )
 
@@ -32,9 +31,6 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 	}
 	cfg := j.cfg
 	if to := cfg.OptimizedModelPath; to != "" {
-		if err := whole.Own(to); err != nil {
-			return plugin.Opened{}, usage("optimized_model_filepath: %s: %s", to, err)
-		}
 		all := []destination{{"optimized_model_filepath", to}}
 		if beside := cfg.OptimizedModelFile; beside != "" {
 			all = append(all, destination{"optimized_weights_file", filepath.Join(filepath.Dir(to), beside)})

@@ -10,7 +10,6 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/stop"
 	"memopt/memopt/visible"
-	"memopt/memopt/whole"
 	"memopt/plugin"
 )
 
@@ -101,9 +100,6 @@ func hosted(ctx context.Context, command, model string, settings map[string]stri
 	for _, to := range files {
 		if to.path = folder.Path(to.path); to.path == "" {
 			continue
-		}
-		if err := whole.Own(to.path); err != nil {
-			return job{}, nil, usage("%s: %s: %s", to.name, to.path, err)
 		}
 		j.to = append(j.to, to)
 	}

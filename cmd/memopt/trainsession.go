@@ -11,7 +11,6 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/visible"
-	"memopt/memopt/whole"
 	"memopt/plugin"
 )
 
@@ -183,9 +182,6 @@ func (t *training) save(b *memopt.Binding, r plugin.ShowRequest) ([]string, erro
 			return nil, usage("%s: no file; name both", to.name)
 		}
 		files[i].path = configs.Folder(r.Folder).Path(to.path)
-		if err := whole.Own(files[i].path); err != nil {
-			return nil, usage("%s: %s: %s", to.name, to.path, err)
-		}
 	}
 	if err := writable(files, append(t.job.cfg.Files(), t.job.model)); err != nil {
 		return nil, err

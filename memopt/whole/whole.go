@@ -4,11 +4,14 @@
 // folder, reach the disk, and take the name last. A reader of the old file keeps
 // what it reads. The new file has the permissions and, where the system allows,
 // the owner of the one that it takes the place of; where the name is a link, the
-// file that it leads to is replaced and the link stays. Hard links and access
-// control lists are not kept.
+// file that it leads to is replaced and the link stays, unless another user made it.
+// Hard links and access control lists are not kept.
 //
 // Only regular files are read, up to a size: a pipe could keep the reader waiting
 // for ever, a device has no end.
+//
+// The Python package has the same rules in _whole.py, and the tests of this one run
+// against both.
 package whole
 
 import (
@@ -18,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -107,33 +111,17 @@ func Try(path string) error {
 }
 
 // Target is the path of the file that Write would replace or make: the end of a
-// chain of links, or path itself.
+// chain of links, or path itself. Links that another user than this one and the system's
+// made are not followed: they could lead a write to a file of this user's.
 func Target(path string) (string, error) {
-	return follow(path, func(string, fs.FileInfo) error { return nil })
-}
-
-// Own is whether Write would follow only links that this user or the system's made. A
-// service writes what its host names, and must not be led elsewhere by a third.
-func Own(path string) error {
-	_, err := follow(path, func(link string, info fs.FileInfo) error {
-		if user, is := owner(info); is && user != 0 && user != os.Geteuid() {
-			return fmt.Errorf("%s is a link that user %d made, not this one (%d)", link, user, os.Geteuid())
-		}
-		return nil
-	})
-	return err
-}
-
-// follow goes along a chain of links, each of which may is asked about.
-func follow(path string, may func(link string, info fs.FileInfo) error) (string, error) {
 	const most = 40 // as Linux follows
 	for range most {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 			return path, nil
 		}
-		if err := may(path, info); err != nil {
-			return "", err
+		if user, is := owner(info); is && user != 0 && user != os.Geteuid() {
+			return "", fmt.Errorf("%s is a link that user %d made, not this one (%d)", path, user, os.Geteuid())
 		}
 		// The system may refuse to follow it: in a folder that everybody writes to,
 		// a link may be a trap.
@@ -158,7 +146,9 @@ const prefix = ".memopt-"
 
 // temporary makes a file in path's folder, locked while it is open. It has the
 // permissions of what was there, or those that a new file gets (os.CreateTemp
-// would make it private). What dead processes have left there is removed.
+// would make it private). What dead processes have left there is removed. Its name
+// cannot be told in advance, so nobody can take it first, and none is used twice: a
+// sweep that takes long would remove another file.
 func temporary(path string, was fs.FileInfo) (*os.File, error) {
 	dir := filepath.Dir(path)
 	sweep(dir)
@@ -167,9 +157,9 @@ func temporary(path string, was fs.FileInfo) (*os.File, error) {
 		mode = 0o600 // until it has the owner
 	}
 	for i := 0; ; i++ {
-		name := filepath.Join(dir, prefix+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(i))
+		name := filepath.Join(dir, prefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(rand.Uint64(), 10))
 		f, err := create(name, mode)
-		if errors.Is(err, fs.ErrExist) && i < 1000 {
+		if errors.Is(err, fs.ErrExist) && i < 10 {
 			continue
 		}
 		if err != nil {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import inspect
 import json
@@ -125,6 +126,23 @@ class Plans(unittest.TestCase):
             plan["model"]["path"] = ""
             plan.pop("plan_ms", None)
         self.assertEqual(ours, theirs)
+
+    def test_save_is_whole(self) -> None:
+        """Threads that save plans at once write whole ones, and no device becomes a file."""
+        reports = [memopt.plan(self.model, dims=DIMS, budget=budget) for budget in ("95%", "90%")]
+        texts = [json.dumps(report.to_dict()) for report in reports]
+        paths = [os.path.join(self.folder.name, name) for name in ("one.json", "other.json")]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(reports[i % 2].save, paths[i % 2]) for i in range(64)]:
+                done.result()
+        for path, text in zip(paths, texts, strict=True):
+            with open(path) as f:
+                self.assertEqual(json.dumps(json.load(f)), text)
+        pipe = os.path.join(self.folder.name, "pipe")
+        os.mkfifo(pipe)
+        with self.assertRaisesRegex(OSError, "a pipe cannot be replaced by a file"):
+            reports[0].save(pipe)
+        self.assertEqual([name for name in os.listdir(self.folder.name) if name.startswith(".memopt")], [])
 
     def test_questions(self) -> None:
         """frontier, max_batch and explain of files answer as the commands do."""

@@ -8,6 +8,8 @@ import threading
 import time
 from datetime import datetime
 
+from .._whole import write
+
 
 class Profile:
     """Events for opening the session and for each run, written at the end."""
@@ -39,6 +41,6 @@ class Profile:
         """Writes the file and returns its name."""
         at = datetime.fromtimestamp(self.began_ns / 1e9)
         path = f"{self._prefix}_{at:%Y-%m-%d_%H-%M-%S}_{at.microsecond // 1000:03d}.json"
-        with self._lock, open(path, "w", encoding="utf-8") as f:
-            f.write("[\n" + ",\n".join(map(json.dumps, self._events)) + "\n]\n")
+        with self._lock:
+            write(path, ("[\n" + ",\n".join(map(json.dumps, self._events)) + "\n]\n").encode())
         return path

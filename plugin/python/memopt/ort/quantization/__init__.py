@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..._quantize import made
+from ..._whole import target
 
 __all__ = ["DynamicQuantConfig", "QuantFormat", "QuantType", "QuantizationMode", "quantize", "quantize_dynamic"]
 
@@ -166,11 +168,15 @@ def quantize_dynamic(
 def _write(model: str, output: str, settings: Mapping[str, Any]) -> None:
     if not os.path.exists(model):
         raise FileNotFoundError(f"there is no model {model}")
-    to = output
-    if os.path.exists(output) and os.path.samefile(model, output) and not settings["external_data"]:
-        to = f"{output}.{os.getpid()}.onnx"  # ONNX Runtime has read the whole model by the time it writes
-    made(model, to, settings, timeout=None)
-    if to != output:
+    if not os.path.exists(output) or not os.path.samefile(model, output) or settings["external_data"]:
+        made(model, output, settings, timeout=None)
+        return
+    # ONNX Runtime has read the whole model by the time it writes.
+    output = target(output)
+    with tempfile.TemporaryDirectory(prefix=".memopt-", dir=os.path.dirname(output) or None) as folder:
+        to = os.path.join(folder, "model.onnx")
+        made(model, to, settings, timeout=None)
+        shutil.copymode(output, to)
         os.replace(to, output)
 
 
