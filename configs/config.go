@@ -19,6 +19,8 @@ type Config struct {
 	Requests         []Request
 	Budget           Budget
 	ActivationBudget Budget
+	Cost             string  // what extra work counts in
+	ForDevice        string  // a shipped profile, or a profile's file
 	MaxOverhead      float64 // fraction of the step's work; 0: no limit (0% is stored as a tiny fraction)
 	Boundary         bool
 	Compat           string // "1.19", or empty

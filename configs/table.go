@@ -16,6 +16,7 @@ var (
 	lossies    = []string{"off", "bf16", "fp16", "fp8"}
 	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}
 	loadModes  = []string{"streamed", "lazy", "eager", "inplace", "all"}
+	costs      = []string{"auto", "time", "flops"}
 	integers   = []string{"int8", "uint8"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
@@ -26,6 +27,8 @@ var (
 var (
 	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                            // make a training step
 	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                        // choose one plan of it
+	pricing   = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                            // weigh extra work
+	priced    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "profile"}                 // name a profile
 	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                               // plan or check under limits
 	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}                   // make the step or compare it
 	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"}       // read a model to train
@@ -35,7 +38,7 @@ var (
 	serving   = []string{"serve"}                                                                     // answers a trainer
 	opening   = []string{"train", "leaks", "run", "devices", "load"}                                  // open devices
 	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run", "load"}    // bind dims
-	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load"}             // plan for a device
+	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load", "profile"}  // plan for a device
 	seeding   = []string{"plan", "train", "leaks", "run"}                                             // draw random numbers
 	running   = []string{"run"}                                                                       // runs forward programs
 	holding   = []string{"run", "load"}                                                               // hold weights under a limit
@@ -74,6 +77,10 @@ var rows = slices.Concat(
 			"Most memory for the arena: activations, gradients in flight and workspace."),
 		row("max_overhead", func(c *Config) *float64 { return &c.MaxOverhead }, share(), 0, limiting,
 			"Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it."),
+		row("cost", func(c *Config) *string { return &c.Cost }, choice(costs, nil), "auto", pricing,
+			"What extra work counts in: time, in nanoseconds of a profile of the device, or flops and bytes. Auto: time if a profile is named."),
+		row("for_device", func(c *Config) *string { return &c.ForDevice }, name("the name of a device, or a profile's file"), "", priced,
+			"Price plans for a device that need not be here: h100, a100, 4090, mi300x …, or a file of memopt profile.", flag("for"), metavar("h100")),
 	),
 	group("What is recomputed",
 		row("preset", func(c *Config) *string { return &c.Preset }, choice(presetNames, nil), "", choosing,

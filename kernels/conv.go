@@ -59,6 +59,7 @@ var _ = define(graph.Op{
 		Large: []string{"f32[2,9,61,61], f32[13,9,3,3], f32[13]; pads=[1, 1, 1, 1]"},
 	},
 	Recompute: graph.Heavy,
+	Kernel:    graph.ConvolutionKernel,
 	Samples: []string{
 		"f32[2,3,7], f32[4,3,3]",
 		"f32[1,2,5,6], f32[3,2,3,2], f32[3]",
@@ -173,6 +174,7 @@ var _ = define(graph.Op{
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 2 * c.in(0) * visits(c.In[1].Shape[1:]...) })},
 	Recompute: graph.Heavy,
+	Kernel:    graph.ConvolutionKernel,
 	Samples: []string{
 		"f32[2,4,5], f32[4,3,3], i64{2,3,7}",
 		"f32[2,4,3,4], f32[4,2,3,3], i64{2,2,6,7}; pads=[1, 1, 1, 1] strides=[2, 2]",
@@ -221,6 +223,7 @@ var _ = define(graph.Op{
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Outputs[0].Shape) },
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 2 * c.in(0) * visits(c.outs(0)[1:]...) })},
 	Recompute: graph.Heavy,
+	Kernel:    graph.ConvolutionKernel,
 	Samples: []string{
 		"f32[2,4,5], f32[2,3,7], i64{4,3,3}",
 		"f32[2,4,3,4], f32[2,2,6,7], i64{4,2,3,3}; pads=[1, 1, 1, 1] strides=[2, 2]",

@@ -77,6 +77,7 @@ var _ = define(graph.Op{
 		},
 	},
 	Recompute: graph.Heavy,
+	Kernel:    graph.ConvolutionKernel,
 	Samples: []string{
 		"f32[2,4,5], f32[2,3,7], f32[4,3,3]",
 		"f32[2,4,3,4], f32[2,2,6,7], f32[4,2,3,3]; pads=[1, 1, 1, 1] strides=[2, 2] -> x, w",

@@ -57,6 +57,7 @@ var _ = define(graph.Op{
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Outputs[0].Shape, n.Inputs[1].Shape) },
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return 2 * c.out(0) * visits(c.In[1].Shape[1:]...) })},
 	Recompute: graph.Heavy,
+	Kernel:    graph.ConvolutionKernel,
 	Samples: []string{
 		"u8[1,1,3,3]>0, u8[1,1,2,2]>0, u8[]{1}",
 		"u8[2,2,4]>0, i8[3,2,2], u8[]{1}, i8[3]; pads=[1, 1]",

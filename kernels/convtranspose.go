@@ -74,6 +74,7 @@ var _ = define(graph.Op{
 		},
 	},
 	Recompute: graph.Heavy,
+	Kernel:    graph.ConvolutionKernel,
 	Samples: []string{
 		"f32[2,3,4], f32[3,2,3], f32[2]",
 		"f32[1,2,3,4], f32[2,3,3,3]; strides=[2, 3] pads=[1, 0, 1, 2] output_padding=[1, 0]",

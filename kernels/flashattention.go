@@ -58,6 +58,7 @@ var FlashAttention = define(graph.Op{
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(0, 1, 1) })},
 	Recompute: graph.Heavy,
+	Kernel:    graph.AttentionKernel,
 	Pieces:    graph.AttentionInTiles,
 	Samples: []string{
 		"f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
@@ -205,6 +206,7 @@ var _ = define(graph.Op{
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(1, 3, 2) })},
 	Recompute: graph.Heavy,
+	Kernel:    graph.AttentionKernel,
 	Samples: []string{
 		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6], f32[2,3,6], f32[2,3,1]; scale=0.5",
 		"f32[2,2,7,4], f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[2,2,7,4], f32[2,2,7,1], f32[7,7]; scale=0.5 transK=1",

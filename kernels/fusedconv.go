@@ -44,6 +44,7 @@ var _ = define(graph.Op{
 		},
 	},
 	Recompute: graph.Heavy,
+	Kernel:    graph.ConvolutionKernel,
 	Samples: []string{
 		`f32[2,3,7], f32[4,3,3], f32[4]; activation="Relu"`,
 		`f32[1,4,6,6], f32[4,2,3,3]; group=2 pads=[1, 0, 2, 1] activation="Tanh"`,

@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/visible":             {},
 	"memopt/planner/pack":               {"memopt/memopt/stop", "memopt/memopt/visible"},
 	"memopt/planner/recompute":          {"memopt/memopt/stop"},
+	"memopt/planner/profile":            {"memopt/memopt/graph", "memopt/memopt/whole"},
 	"memopt/planner/shrink":             {"memopt/memopt/stop", "memopt/memopt/graph"},
 	"memopt/configs":                    {"memopt/memopt/visible", "memopt/memopt/whole"},
 	"memopt/memopt/onnx":                {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"memopt/kernels/nodes":              {"memopt/memopt/graph"},
 	"memopt/kernels/internal/spirv":     {},
 	"memopt/planner/cluster":            {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/visible"},
-	"memopt/planner":                    {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/visible", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack", "memopt/planner/recompute"},
+	"memopt/planner":                    {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/visible", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack", "memopt/planner/profile", "memopt/planner/recompute"},
 	"memopt/planner/internal/answer":    {"memopt/planner/recompute"},
 	"memopt/kernels/internal/rowgen":    {},
 	"memopt/kernels/cpu":                {"memopt/memopt/arena", "memopt/memopt/graph", "memopt/planner"},
@@ -64,9 +65,9 @@ var mayImport = map[string][]string{
 	"memopt/memopt/compare":             {"memopt/memopt/graph", "memopt/memopt/tensorfile"},
 	"memopt/planner/forms":              {"memopt/memopt/graph", "memopt/memopt/stop", "memopt/memopt/weights", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink"},
 	"memopt/memopt": {"memopt/memopt/arena", "memopt/memopt/compare", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/leak", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/quantize", "memopt/memopt/tensorfile", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/autograd", "memopt/kernels",
-		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/configs"},
+		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/planner/profile", "memopt/kernels/nodes", "memopt/configs"},
 	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/bench", "memopt/memopt/compare", "memopt/memopt/graph", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/tensorfile",
-		"memopt/memopt/verify", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
+		"memopt/memopt/verify", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin"},
 }
 
 func command(t *testing.T, name string, args ...string) string {

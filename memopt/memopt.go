@@ -52,6 +52,9 @@ func OpenContext(ctx context.Context, path string, c configs.Config) (*Model, er
 func (m *Model) open() (opened *Model, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
+	if err := m.price(); err != nil {
+		return nil, err
+	}
 	if err := m.read(); err != nil {
 		return nil, m.unparted(err)
 	}

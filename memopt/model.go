@@ -8,6 +8,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/planner/forms"
+	"memopt/planner/profile"
 )
 
 // Version is the version of the program, the service and the Python package.
@@ -27,6 +28,8 @@ type Model struct {
 
 	// Profiled is the device whose measured times are the costs of plans; "" if costs are flops and bytes.
 	Profiled string
+	// Priced is the profile whose nanoseconds are the costs of plans; nil if costs are flops and bytes.
+	Priced   *profile.Profile
 	bytes    []byte                              // the model itself, if not a file; Path is then its name and folder
 	given    map[string]*graph.Tensor            // initializers that replace the file's
 	held     bool                                // held open: its files may be removed after reading; see unchanged

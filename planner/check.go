@@ -8,6 +8,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
+	"memopt/planner/profile"
 )
 
 // Check holds a plan against its graph, by another route than the one that made it. Bytes, work space and prices are
@@ -136,6 +137,7 @@ type priced struct {
 // which tests do not take for granted.
 func (f *facts) prices() (x priced, err error) {
 	x.of = make([]price, len(f.g.Nodes))
+	works := make([]price, len(f.g.Nodes))
 	units, times := 0.0, 0.0
 	like := newAlike(f.g)
 	for i, n := range f.g.Nodes {
@@ -144,17 +146,21 @@ func (f *facts) prices() (x priced, err error) {
 			continue
 		}
 		if k := like.first(n); k != n.ID && !checking {
-			x.of[i] = x.of[k]
+			x.of[i], works[i] = x.of[k], works[k]
 		} else {
 			of, err := work(n, f.binding, f.bytes)
 			if err != nil {
 				return x, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 			}
+			works[i] = of
 			x.of[i] = price{of.flops, float64(of.flops)*f.g.BytesPerFlop()/4 + of.moved/4}
 		}
 		if rate, known := f.r.Costs[n.Name]; known {
 			units, times = units+x.of[i].moved, times+rate*x.of[i].moved
 		}
+	}
+	if f.r.pricing() != nil {
+		return f.timed(x, works), nil
 	}
 	for i, n := range f.g.Nodes {
 		if units > 0 && times > 0 {
@@ -167,6 +173,24 @@ func (f *facts) prices() (x priced, err error) {
 		x.sum.flops, x.sum.moved = x.sum.flops+x.of[i].flops, x.sum.moved+x.of[i].moved
 	}
 	return x, nil
+}
+
+// timed puts nanoseconds in the place of costs, by the slower clock of the step. A node costs what its second run takes.
+func (f *facts) timed(x priced, works []price) priced {
+	var sum profile.Price
+	for i, n := range f.g.Nodes {
+		if x.sum.flops += x.of[i].flops; !n.Op.View {
+			sum = sum.Plus(f.r.Profile.Price(timed(n, works[i])))
+		}
+	}
+	clock := sum.Clock()
+	for i, n := range f.g.Nodes {
+		if !n.Op.View {
+			x.of[i].moved = float64(clock(f.r.Profile.PriceAgain(timed(n, works[i]))))
+		}
+	}
+	x.sum.moved = float64(clock(sum))
+	return x
 }
 
 // checkChained replays a schedule with chains, and gives the lives that are left: each range from the launch that

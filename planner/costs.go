@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"memopt/memopt/graph"
+	"memopt/planner/profile"
 )
 
 // flops is a node's operations.
@@ -39,6 +40,28 @@ func (m *model) spaceFormula(n *graph.Node) graph.Dim {
 		return graph.Num(m.p.Work[m.op[n.ID]])
 	}
 	return n.Op.Scratch(n)
+}
+
+// time puts nanoseconds of the profile's device in the place of flops and bytes: what a first run takes into the total,
+// what a second run takes into the cost of each operator. The step's slower clock counts.
+func (m *model) time() {
+	var sum profile.Price
+	for _, id := range m.nodes {
+		sum = sum.Plus(m.profile.Price(timed(m.g.Nodes[id], m.prices[m.kind[id]])))
+	}
+	clock := sum.Clock()
+	m.total = float64(clock(sum))
+	for op, id := range m.nodes {
+		m.p.Cost[op] = float64(clock(m.profile.PriceAgain(timed(m.g.Nodes[id], m.prices[m.kind[id]]))))
+	}
+}
+
+// pricing is the profile that costs are nanoseconds of, or nil: costs of single nodes go first.
+func (r Request) pricing() *profile.Profile {
+	if len(r.Costs) > 0 {
+		return nil
+	}
+	return r.Profile
 }
 
 // mostRate is above any time that a unit of cost can take, and leaves room to add up.
@@ -91,6 +114,27 @@ func (p *Plan) PlainCosts() map[string]float64 {
 	return costs
 }
 
+// Work is what one run of a node does under the plan's dims, as a profile prices it.
+func (p *Plan) Work(node string) (w profile.Work) {
+	for _, id := range p.m.nodes {
+		if n := p.Graph.Nodes[id]; n.Name == node {
+			return timed(n, p.m.prices[p.m.kind[id]])
+		}
+	}
+	return w
+}
+
+// Timed reports whether the plan's costs are time, of a profile or as measured.
+func (p *Plan) Timed() bool { return p.Request.Profile != nil || len(p.Request.Costs) > 0 }
+
+// Unit is what extra costs of the plan are: time or compute.
+func (p *Plan) Unit() string {
+	if p.Timed() {
+		return "time"
+	}
+	return "compute"
+}
+
 // relate tells what a step costs against the plain form that the request names: the difference counts as extra cost of
 // every plan. It prices both.
 func (m *model) relate(r Request) error {
@@ -111,7 +155,7 @@ func (m *model) relate(r Request) error {
 
 // plainModel is the model of the plain step.
 func (r Request) plainModel() (*model, error) {
-	if x := r.plain; x != nil && x.m.g == r.Plain && x.m.lowered == r.Lowered && len(r.Costs) == 0 && x.m.rates == nil && maps.Equal(x.r.Dims, r.Dims) {
+	if x := r.plain; x != nil && x.m.g == r.Plain && x.m.lowered == r.Lowered && x.r.Profile == r.Profile && len(r.Costs) == 0 && x.m.rates == nil && maps.Equal(x.r.Dims, r.Dims) {
 		return x.m, nil
 	}
 	plain, err := newModel(r.Plain, r)

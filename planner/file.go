@@ -13,6 +13,7 @@ import (
 	"memopt/memopt/visible"
 	"memopt/memopt/whole"
 	"memopt/planner/pack"
+	"memopt/planner/profile"
 )
 
 // Format is the version that plan files carry. Readers refuse a field that they do not know, so a file that may have
@@ -88,7 +89,9 @@ type FileRequest struct {
 	Boundary         bool    `json:"boundary"`
 	Compat           string  `json:"compat,omitempty"`
 	Lowered          bool    `json:"lowered,omitempty"`
-	Measured         bool    `json:"measured,omitempty"` // costs are times of a device
+	Measured         bool    `json:"measured,omitempty"` // costs are times of a device, node by node
+	// Profile is what costs are nanoseconds of; without it they are flops and bytes.
+	Profile *profile.Profile `json:"profile,omitempty"`
 }
 
 // FileBaseline is the step without recomputation.
@@ -146,7 +149,7 @@ func (p *Plan) File(path string) *File {
 		Model:  p.fileModel(path, p.Graph.Fingerprint()),
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing()},
 		Settings: map[string]string{},
 		Trains:   p.Trains,
 		Strategy: p.Strategy,
@@ -274,6 +277,12 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
 	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
+	r.Profile = f.Request.Profile
+	if r.Profile != nil {
+		if err := r.Profile.Check(); err != nil {
+			return nil, fmt.Errorf("the plan's profile: %w", err)
+		}
+	}
 	x, err := Look(g, r)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
+	"memopt/planner/profile"
 	"memopt/planner/recompute"
 )
 
@@ -40,6 +41,7 @@ type model struct {
 
 	kind     []int32            // by node: the number of its price
 	prices   []price            // of nodes that are alike; the first is a view's
+	profile  *profile.Profile   // prices are its nanoseconds; nil: flops and bytes
 	rates    map[string]float64 // by node: what a unit of its plain cost costs, where that was measured
 	rate     float64            // and of the others
 	flop     float64            // the time of a flop, in quarters of that of a byte that moves
@@ -89,6 +91,9 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 		if err := step(); err != nil {
 			return nil, err
 		}
+	}
+	if m.profile = r.pricing(); m.profile != nil {
+		m.time()
 	}
 	return m, nil
 }

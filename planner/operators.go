@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"memopt/memopt/graph"
+	"memopt/planner/profile"
 )
 
 // What operators and shapes say, in numbers of a binding. The model asks it once for nodes that are alike; Check asks it
@@ -56,6 +57,27 @@ func work(n *graph.Node, b *graph.Binding, bytes []int64) (p price, err error) {
 		}
 	}
 	return p, nil
+}
+
+// timed is what a profile is asked the price of.
+func timed(n *graph.Node, p price) profile.Work {
+	w := profile.Work{Kernel: n.Op.Class(), Type: typeOf(n), Calls: 1, Flops: p.flops, Moved: p.moved}
+	if n.Op.Calls != nil {
+		w.Calls = n.Op.Calls(n)
+	}
+	return w
+}
+
+// typeOf is the type that a node computes in: that of its first input or output of floats.
+func typeOf(n *graph.Node) graph.DType {
+	for _, values := range [][]*graph.Value{n.Inputs, n.Outputs} {
+		for _, v := range values {
+			if v != nil && v.Type.IsFloat() {
+				return v.Type
+			}
+		}
+	}
+	return graph.Invalid
 }
 
 // readBytes is what a node reads of an input, where that need not be all.

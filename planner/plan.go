@@ -9,6 +9,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
+	"memopt/planner/profile"
 )
 
 // Request is what a plan is asked for.
@@ -42,6 +43,8 @@ type Request struct {
 	// Costs gives, by node, the time that a unit of its flops and bytes takes on the device in use; Plan.PlainCosts has
 	// the units. Empty counts flops and bytes alike for all.
 	Costs map[string]float64
+	// Profile prices operators in nanoseconds of a device, where Costs is empty. Nil counts flops and bytes.
+	Profile *profile.Profile
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
 	// Without names passes that searches leave out: see Passes. No plan's file has them.

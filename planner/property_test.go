@@ -17,6 +17,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/planner"
 	"memopt/planner/pack"
+	"memopt/planner/profile"
 )
 
 func mustMake(t *rapid.T, g *graph.Graph, r planner.Request) *planner.Plan {
@@ -228,6 +229,20 @@ func TestStrategies(t *testing.T) {
 	})
 }
 
+// randomProfile prices operators in time half of the times.
+func randomProfile(t *rapid.T) *profile.Profile {
+	names := append(profile.Shipped(), slices.Repeat([]string{""}, len(profile.Shipped()))...)
+	name := rapid.SampledFrom(names).Draw(t, "profile")
+	if name == "" {
+		return nil
+	}
+	p, err := profile.For(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // TestBudgets: no plan is above its budget, less budget never gives a higher
 // peak or arena, nor a plan where more budget gave none; what is refused is
 // refused with the floor.
@@ -289,7 +304,7 @@ func TestAnyBudget(t *testing.T) {
 		g, dims := randomGraph(t, 10), randomDims(t)
 		plain := mustMake(t, g, planner.Request{Dims: dims})
 		limit := rapid.Int64Range(1, max(plain.Arena, 1)).Draw(t, "limit")
-		p, err := planner.Make(g, planner.Request{Dims: dims, ActivationBudget: planner.Size{Bytes: limit}})
+		p, err := planner.Make(g, planner.Request{Dims: dims, ActivationBudget: planner.Size{Bytes: limit}, Profile: randomProfile(t)})
 		if err != nil {
 			var be *planner.BudgetError
 			if !errors.As(err, &be) || be.Floor != plain.Floor || be.Best <= limit {

@@ -27,7 +27,7 @@ import (
 // commands is the table of commands.
 var commands = []*cli.Command{
 	planCommand, frontierCommand, maxbatchCommand, trainCommand, runCommand, loadCommand, checkCommand, explainCommand, diffCommand, leaksCommand, exportCommand, optimizeCommand, quantizeCommand, packCommand,
-	newCommand, benchCommand, opsCommand, devicesCommand, doctorCommand, configCommand, completionCommand, serveCommand, versionCommand,
+	newCommand, benchCommand, profileCommand, opsCommand, devicesCommand, doctorCommand, configCommand, completionCommand, serveCommand, versionCommand,
 }
 
 func main() {

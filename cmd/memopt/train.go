@@ -112,8 +112,8 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	if model.LossInput != "" {
 		head += visible.Sprintf("--loss adds the input %s\n", model.LossInput)
 	}
-	head += visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
-		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1))
+	head += visible.Sprintf("%s: arena %s, %s with everything kept, %s %s\n", filepath.Base(model.Path),
+		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1), plan.Unit())
 	steps := newSteps(c, asJSON, stopper.stop, trains+report.Wrap(head, report.Width(c.App.Writer), 2))
 	run := model.Run
 	if to := c.String("record"); to != "" {
@@ -154,6 +154,10 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	n := len(result.Losses)
 	fmt.Fprintf(c.App.Writer, "loss %.6f at step %d, %.6f at step %d; a step takes %s ms (median)\n\n", result.Losses[0], result.FirstStep+1,
 		result.Losses[n-1], result.FirstStep+n, millis(result.Median()))
+	if priced := result.Plan.Request.Profile; priced != nil {
+		promised, _ := result.Plan.Cost()
+		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured\n\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(float64(result.Median())))
+	}
 	if l := result.Lossy; l != nil {
 		visible.Fprintf(c.App.Writer, "%s\n\n", l)
 	}

@@ -19,7 +19,8 @@ type trainFile struct {
 	Trains    *planner.Trains `json:"trains,omitempty"`
 	Loss      []number        `json:"loss"`
 	StepMS    []float64       `json:"step_ms"`
-	Skipped   []int           `json:"skipped,omitempty"` // steps whose update was skipped
+	Promised  *float64        `json:"promised_step_ms,omitempty"` // by the plan's profile
+	Skipped   []int           `json:"skipped,omitempty"`          // steps whose update was skipped
 	LossScale float64         `json:"loss_scale,omitempty"`
 	Memory    trainMemory     `json:"memory"`
 	Chains    *chainsFile     `json:"chains,omitempty"`
@@ -149,6 +150,11 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	}
 	for _, t := range r.StepTimes {
 		f.StepMS = append(f.StepMS, float64(t.Microseconds())/1000)
+	}
+	if r.Plan.Request.Profile != nil {
+		promised, _ := r.Plan.Cost()
+		promised /= 1e6
+		f.Promised = &promised
 	}
 	f.phasesFile = phasesJSON(r.Phases)
 	if r.Stopped != nil {

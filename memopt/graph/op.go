@@ -76,6 +76,10 @@ type Op struct {
 	// Reads is how many elements of an input a run reads; nil: all. A lookup reads the
 	// selected rows, not the table.
 	Reads func(n *Node, input int) Dim
+	// Kernel is the class of kernel, where other facets do not tell it: see Class. Calls is how
+	// many launches one run of a node is; nil: one.
+	Kernel KernelClass
+	Calls  func(n *Node) int64
 	// Recompute says whether the planner may run the node again, and at what cost.
 	Recompute Class
 	// InPlace lists inputs that output 0 may overwrite if their sizes agree and nobody reads

@@ -27,7 +27,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	}
 	head = append(head, []string{"strategy", strategy(p)})
 	if p.Whole != p.Baseline {
-		head = append(head, []string{"form", fmt.Sprintf("differs from the plain step: %s and %s compute with everything kept", Bytes(p.Whole.Peak), Extra(p.FormOverhead(), 2))})
+		head = append(head, []string{"form", fmt.Sprintf("differs from the plain step: %s and %s %s with everything kept", Bytes(p.Whole.Peak), Extra(p.FormOverhead(), 2), p.Unit())})
 	}
 	for _, s := range settings {
 		if s.Name != "dims" {
@@ -45,12 +45,16 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		{"arena", Bytes(p.Baseline.Arena), Bytes(p.Arena), ""},
 		{"kept for backward", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed), ""},
 	}
-	extra := []string{"extra compute", "–", Extra(p.Result.Overhead, 2), ""}
+	extra := []string{"extra " + p.Unit(), "–", Extra(p.Result.Overhead, 2), ""}
 	if p.Result.Again == 0 {
 		totals = append(totals, extra)
 	} else {
 		extra[3] = Extra(p.Bound.Overhead, 2) // the bound for this arena
 		totals = append(totals, extra, []string{"above that minimum", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
+	}
+	if p.Request.Profile != nil { // nanoseconds
+		cost, plain := p.Cost()
+		totals = append(totals, []string{"time of a step", Nanoseconds(plain), Nanoseconds(cost), ""})
 	}
 	totals = append(totals, []string{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""})
 	fmt.Fprintln(w)
@@ -122,7 +126,7 @@ func clusters(w io.Writer, p *planner.Plan) {
 	if len(p.Boundaries) > 0 {
 		Text(w, 2, "%s\n", clip(fmt.Sprintf("layers begin at %d nodes: %s", len(p.Boundaries), strings.Join(p.Boundaries, ", ")), 300))
 	}
-	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)", "Peak alone", "Peak here", "Compute", "Keeps"}}
+	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)", "Peak alone", "Peak here", strings.ToUpper(p.Unit()[:1]) + p.Unit()[1:], "Keeps"}}
 	for i, r := range p.Clusters {
 		if i == maxRows {
 			rows = append(rows, []string{"", "", fmt.Sprintf("and %d more (the JSON has all)", len(p.Clusters)-maxRows), "", "", "", "", "", "", ""})
@@ -168,8 +172,8 @@ func selection(w io.Writer, p *planner.Plan) {
 	if drop < 0 {
 		way, drop = "rises", -drop
 	}
-	Text(w, 0, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, at %s compute\n",
-		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop), Extra(s.Cost, 1))
+	Text(w, 0, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, at %s %s\n",
+		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop), Extra(s.Cost, 1), p.Unit())
 	if s.Bytes > 0 && s.PeakDrop <= 0 {
 		Text(w, 0, "the selection saves stored bytes, but does not lower the peak, where other values are alive\n")
 	}
@@ -235,6 +239,17 @@ func Extra(share float64, digits int) string {
 		text = "+" + text[1:]
 	}
 	return text
+}
+
+// Nanoseconds prints a time in the unit that suits it.
+func Nanoseconds(ns float64) string {
+	switch {
+	case ns >= 1e9:
+		return fmt.Sprintf("%.2f s", ns/1e9)
+	case ns >= 1e6:
+		return fmt.Sprintf("%.2f ms", ns/1e6)
+	}
+	return fmt.Sprintf("%.1f µs", ns/1e3)
 }
 
 // Thousands prints a number with commas.

@@ -24,6 +24,18 @@ class Model(Section):
     holds: list[Hold]
 
 
+class Profile(Section):
+    format: str
+    name: str
+    driver: str
+    source: str
+    launch_ns: float
+    host_ns: float
+    again_ns: float
+    bytes_per_ns: Mapping[str, float]
+    flops_per_ns: Mapping[str, Mapping[str, float]]
+
+
 class Request(Section):
     level: int
     config: str
@@ -34,6 +46,7 @@ class Request(Section):
     compat: str
     lowered: bool
     measured: bool
+    profile: Profile
 
 
 class Trains(Section):

@@ -30,6 +30,10 @@ class PlanSettings(TypedDict, total=False):
     """Most memory for the arena: activations, gradients in flight and workspace."""
     max_overhead: str | float | None
     """Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)"""
+    cost: Literal["auto", "time", "flops"] | None
+    """What extra work counts in: time, in nanoseconds of a profile of the device, or flops and bytes. Auto: time if a profile is named. (default auto)"""
+    for_device: str | None
+    """Price plans for a device that need not be here: h100, a100, 4090, mi300x …, or a file of memopt profile."""
     preset: Literal["none", "selective", "full", "auto"] | None
     """Ready-made settings to start from; any other setting that is given overrides them."""
     strategy: Literal["auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"] | None
@@ -199,6 +203,18 @@ SETTINGS = {
         (),
         "Limits",
         "Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)",
+    ),
+    "cost": Setting(
+        "word",
+        ("auto", "time", "flops"),
+        "Limits",
+        "What extra work counts in: time, in nanoseconds of a profile of the device, or flops and bytes. Auto: time if a profile is named. (default auto)",
+    ),
+    "for_device": Setting(
+        "text",
+        (),
+        "Limits",
+        "Price plans for a device that need not be here: h100, a100, 4090, mi300x …, or a file of memopt profile.",
     ),
     "preset": Setting(
         "word",

@@ -13,25 +13,26 @@ import (
 	"memopt/memopt/whole"
 	"memopt/planner"
 	"memopt/planner/forms"
+	"memopt/planner/profile"
 )
 
 // profileFormat is the format and version of profiles.
 const profileFormat = "memopt.profile/1"
 
-// profile has the times of a step's nodes on a device.
-type profile struct {
+// nodeTimes has the times of a step's nodes on a device.
+type nodeTimes struct {
 	Format      string           `json:"format"`
 	Device      string           `json:"device"`
 	Fingerprint string           `json:"fingerprint"`
 	Dims        map[string]int64 `json:"dims"`
 	Runs        int              `json:"runs"`
-	Nodes       []profileNode    `json:"nodes"`
+	Nodes       []nodeTime       `json:"nodes"`
 	Program     []string         `json:"program"`
 }
 
-// profileNode is the median time of a node, and its cost by flops and bytes under the profile's dims. Their
+// nodeTime is the median time of a node, and its cost by flops and bytes under the profile's dims. Their
 // quotient is a rate, which is used under other dims too.
-type profileNode struct {
+type nodeTime struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	Units   float64 `json:"units"`
@@ -87,8 +88,8 @@ func (r *recorder) Run(run planner.Run) (planner.Trace, error) {
 
 // profile takes the median of each node over all launches and runs. The first run warms up caches, and is ignored
 // if there are others.
-func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) profile {
-	f := profile{Format: profileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
+func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) nodeTimes {
+	f := nodeTimes{Format: profileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
 	}
@@ -104,7 +105,7 @@ func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) profile {
 	for i, n := range p.Graph.Nodes {
 		if times := all[i]; len(times) > 0 {
 			slices.Sort(times)
-			f.Nodes = append(f.Nodes, profileNode{n.Name, times[len(times)/2].Seconds(), units[n.Name]})
+			f.Nodes = append(f.Nodes, nodeTime{n.Name, times[len(times)/2].Seconds(), units[n.Name]})
 		}
 	}
 	return f
@@ -113,17 +114,23 @@ func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) profile {
 // mostProfile bounds the size of a profile.
 const mostProfile = 1 << 28
 
-// UseProfile makes measured times the costs of the model's plans, and sets Profiled to their device. It refuses a
-// profile of another graph.
+// UseProfile makes the times in a file the costs of the model's plans: those of its nodes, as train --record measured
+// them, and Profiled is then their device, or those of a device's profile. It refuses times of another graph.
 func (m *Model) UseProfile(path string) error {
 	name := filepath.Base(path)
 	data, err := whole.Read(path, "a profile", mostProfile)
 	if err != nil {
 		return input(fmt.Errorf("%s: %w", path, err))
 	}
-	var f profile
+	var f nodeTimes
 	if err := json.Unmarshal(data, &f); err != nil {
 		return input(fmt.Errorf("%s is not a profile: %w", name, err))
+	}
+	if f.Format == profile.Format {
+		if m.Priced, err = profile.Parse(data); err != nil {
+			err = input(fmt.Errorf("%s: %w", name, err))
+		}
+		return err
 	}
 	if f.Format != profileFormat {
 		return input(fmt.Errorf("%s has format %q; a profile has %q", name, f.Format, profileFormat))
@@ -154,7 +161,7 @@ func (m *Model) UseProfile(path string) error {
 }
 
 // sameForm reports how a profile's graph differs from the model's, in its own form.
-func (m *Model) sameForm(f *profile) error {
+func (m *Model) sameForm(f *nodeTimes) error {
 	own, err := m.steps.Own(m.ask())
 	if err != nil {
 		return err
@@ -163,7 +170,7 @@ func (m *Model) sameForm(f *profile) error {
 }
 
 // ofForm reports how a profile's graph differs from a form, with or without values stored in fewer bytes.
-func (f *profile) ofForm(form *forms.Form) error {
+func (f *nodeTimes) ofForm(form *forms.Form) error {
 	err := f.of(form.Graph)
 	if most, may := form.Most(); err != nil && may && f.of(most) == nil {
 		return nil
@@ -173,7 +180,7 @@ func (f *profile) ofForm(form *forms.Form) error {
 
 // inOtherForm says which settings select the form of the step that the profile was recorded on, if the model has
 // that form: plans with measured times keep to one form.
-func (m *Model) inOtherForm(f *profile) error {
+func (m *Model) inOtherForm(f *nodeTimes) error {
 	others, err := m.steps.Others(m.ask())
 	if err != nil {
 		return nil
@@ -187,7 +194,7 @@ func (m *Model) inOtherForm(f *profile) error {
 }
 
 // of reports how a profile's graph differs from g.
-func (f *profile) of(g *graph.Graph) error {
+func (f *nodeTimes) of(g *graph.Graph) error {
 	if f.Fingerprint == g.Fingerprint() {
 		return nil
 	}

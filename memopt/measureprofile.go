@@ -1,0 +1,169 @@
+package memopt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"memopt/kernels"
+	"memopt/kernels/nodes"
+	"memopt/memopt/graph"
+	"memopt/memopt/stop"
+	"memopt/planner"
+	"memopt/planner/profile"
+)
+
+// probe is an operator whose time tells one figure of a device.
+type probe struct {
+	name  string
+	build func(b nodes.Builder, name string, in operand) *graph.Value
+	// tells notes the figure, from the time of the operator and what it does.
+	tells func(p *profile.Profile, ns float64, w profile.Work)
+}
+
+// operand makes an input of a probe.
+type operand func(t graph.DType, dims ...int) *graph.Value
+
+// Sizes of operands: beyond the caches of a processor's core, and enough to fill a graphics processor.
+const (
+	probeRows, probeWidth = 4096, 1024
+	probeSide             = 768
+	probeChannels         = 64
+	probePlane            = 56
+)
+
+// probes lists what is measured. Each figure leaves out the time of a launch, which the first measures.
+var probes = []probe{
+	{"launch", func(b nodes.Builder, name string, in operand) *graph.Value { return b.Neg(name, in(graph.Float32, 16)) },
+		func(p *profile.Profile, ns float64, _ profile.Work) { p.Launch = ns }},
+	{"pointwise", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.Add(name, in(graph.Float32, probeRows, probeWidth), in(graph.Float32, probeRows, probeWidth))
+	},
+		func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth[""] = w.Moved / ns }},
+	{"arithmetic", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.Gelu(name, in(graph.Float32, probeRows, probeWidth), "none")
+	},
+		func(p *profile.Profile, ns float64, w profile.Work) {
+			p.Rates[""] = map[string]float64{"": float64(w.Flops) / ns}
+		}},
+	{"reduction", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.LayerNorm(name, in(graph.Float32, probeRows, probeWidth), in(graph.Float32, probeWidth), in(graph.Float32, probeWidth), 1e-5)
+	}, func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth["reduction"] = w.Moved / ns }},
+	{"gather", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.Gather(name, in(graph.Float32, probeRows, probeWidth), in(graph.Int64, probeRows))
+	},
+		func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth["gather"] = w.Moved / ns }},
+	{"copy", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.Transpose(name, in(graph.Float32, probeRows, probeWidth), 1, 0)
+	},
+		func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth["copy"] = w.Moved / ns }},
+	{"product", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.MatMul(name, in(graph.Float32, probeSide, probeSide), in(graph.Float32, probeSide, probeSide))
+	},
+		func(p *profile.Profile, ns float64, w profile.Work) {
+			p.Rates["product"] = map[string]float64{"": float64(w.Flops) / ns}
+		}},
+	{"convolution", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.Conv(name, in(graph.Float32, 1, probeChannels, probePlane, probePlane), in(graph.Float32, probeChannels, probeChannels, 3, 3), nodes.Window{Size: 3, Stride: 1, Pad: 1})
+	}, func(p *profile.Profile, ns float64, w profile.Work) {
+		p.Rates["convolution"] = map[string]float64{"": float64(w.Flops) / ns}
+	}},
+}
+
+// probeRuns is how often probes run; the least time counts, as others' work only adds to it.
+const probeRuns = 7
+
+// MeasureProfile measures what operators cost on a device, in a few seconds.
+func MeasureProfile(ctx context.Context, device string, say func(string)) (*profile.Profile, error) {
+	return stop.When(ctx, func() (*profile.Profile, error) {
+		p := &profile.Profile{Format: profile.Format, Source: "measured", Bandwidth: map[string]float64{}, Rates: map[string]map[string]float64{}}
+		for _, x := range probes {
+			stop.Poll(ctx)
+			say(x.name)
+			ns, w, name, err := x.run(ctx, device)
+			if err != nil {
+				return nil, fmt.Errorf("measuring %s on %s: %w", x.name, device, err)
+			}
+			p.Name = name
+			x.tells(p, max(ns-p.Launch, ns/2), w)
+		}
+		p.Rates["attention"] = p.Rates["product"] // until a fused form is measured
+		return p, p.Check()
+	})
+}
+
+// run times a probe.
+func (x probe) run(ctx context.Context, device string) (ns float64, w profile.Work, name string, err error) {
+	g, inputs, err := x.graph()
+	if err != nil {
+		return 0, w, "", err
+	}
+	plan, err := planner.Make(g, planner.Request{Strategy: "keep-all", Lowered: Lowered(device), Context: ctx})
+	if err != nil {
+		return 0, w, "", err
+	}
+	s, err := plan.Schedule()
+	if err != nil {
+		return 0, w, "", err
+	}
+	d, err := openDevice(device, nil, s)
+	if err != nil {
+		return 0, w, "", err
+	}
+	defer d.Close()
+	at := slices.IndexFunc(s.Launches, func(l planner.Launch) bool { return l.Node != nil && l.Node.Name == x.name })
+	least := time.Duration(1 << 62)
+	for i := range probeRuns {
+		stop.Poll(ctx)
+		t, err := d.Run(planner.Run{Inputs: inputs, Times: true, Lent: true})
+		if err != nil {
+			return 0, w, "", err
+		}
+		if len(t.Launches) == 0 || at < 0 {
+			return 0, w, "", fmt.Errorf("the device does not tell what its launches take")
+		}
+		if i > 0 { // the first warms up caches and compiles kernels
+			least = min(least, t.Launches[at])
+		}
+	}
+	return float64(max(least, 1)), plan.Work(x.name), d.Name(), nil
+}
+
+// graph is the program of a probe, and numbers for its inputs.
+func (x probe) graph() (*graph.Graph, map[string]*graph.Tensor, error) {
+	b := nodes.New(kernels.Library, "probe")
+	inputs := map[string]*graph.Tensor{}
+	err := graph.Try(func() {
+		out := x.build(b, x.name, func(t graph.DType, dims ...int) *graph.Value {
+			shape := make(graph.Shape, len(dims))
+			for i, n := range dims {
+				shape[i] = graph.Num(int64(n))
+			}
+			name := fmt.Sprint("x", len(inputs))
+			v, err := b.Define(graph.Input, name, t, shape)
+			if err != nil {
+				panic(err)
+			}
+			inputs[name] = numbers(t, dims)
+			return v
+		})
+		b.Graph.Outputs = append(b.Graph.Outputs, out)
+	})
+	return b.Graph, inputs, err
+}
+
+// numbers fills an operand: rows in a scattered order, or numbers that no operation turns into denormal ones.
+func numbers(t graph.DType, dims []int) *graph.Tensor {
+	x := graph.NewTensor(t, dims...)
+	if t == graph.Int64 {
+		for i, rows := 0, graph.View[int64](x); i < len(rows); i++ {
+			rows[i] = int64(i * 2654435761 % probeRows)
+		}
+		return x
+	}
+	for i, y := 0, graph.View[float32](x); i < len(y); i++ {
+		y[i] = float32(i%13) / 13
+	}
+	return x
+}

@@ -1,0 +1,215 @@
+// Package profile says what operators cost on a device, in nanoseconds.
+//
+// An operator takes the time of its launches and of its work, whichever of arithmetic and memory traffic takes longer:
+//
+//	calls × launch + max(flops ÷ rate(class, type), bytes ÷ bandwidth(class))
+//
+// On a graphics processor a second clock runs beside it, that of the program that launches: it takes host time for
+// each call. A step takes as long as the slower clock; Clock chooses it for a whole step, and operators are priced by it.
+//
+// A profile is data: measured once on a device (memopt profile), or shipped, made from the data sheet of a well-known
+// device. The same profile gives the same prices on any machine, in whole nanoseconds.
+package profile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/whole"
+)
+
+// Format is the format and version of profiles.
+const Format = "memopt.device/1"
+
+// Profile is what a device can do. Times are nanoseconds, rates are per nanosecond.
+type Profile struct {
+	Format string `json:"format"`
+	Name   string `json:"name"`             // h100, or what the device calls itself
+	Driver string `json:"driver,omitempty"` // its driver or library, with the version
+	Source string `json:"source"`           // "data sheet", or "measured" with the date
+	// Launch is what one launch takes on the device, however small. Host is what the launching program takes for one,
+	// beside the device; 0 where device and program are one. Again is what a second run takes beyond that.
+	Launch float64 `json:"launch_ns"`
+	Host   float64 `json:"host_ns"`
+	Again  float64 `json:"again_ns"`
+	// Bandwidth is bytes moved, by class of kernel; Rates are operations, by class and type. "" stands for all that are
+	// not named.
+	Bandwidth map[string]float64            `json:"bytes_per_ns"`
+	Rates     map[string]map[string]float64 `json:"flops_per_ns"`
+}
+
+// Work is what one run of an operator does.
+type Work struct {
+	Kernel graph.KernelClass
+	Type   graph.DType
+	Calls  int64
+	Flops  int64
+	Moved  float64 // bytes
+}
+
+// Price is what an operator takes on each clock.
+type Price struct{ Device, Host int64 }
+
+// most is above any price; sums of as many as a step has nodes are numbers.
+const most = 1 << 50
+
+// Price is what an operator takes.
+func (p *Profile) Price(w Work) Price {
+	calls := float64(max(w.Calls, 1))
+	work := w.Moved / of(p.Bandwidth, w.Kernel.String())
+	if w.Flops > 0 {
+		work = max(work, float64(w.Flops)/p.rate(w))
+	}
+	return Price{whole64(calls*p.Launch + work), whole64(calls * p.Host)}
+}
+
+// PriceAgain is what a second run of an operator takes: a first one, and what the device or the program needs to
+// find its operands again.
+func (p *Profile) PriceAgain(w Work) Price {
+	price, more := p.Price(w), whole64(float64(max(w.Calls, 1))*p.Again)
+	if p.Host > 0 {
+		price.Host += more
+	} else {
+		price.Device += more
+	}
+	return price
+}
+
+// Clock tells which clock a step takes its time by, from the sums of the prices of its operators.
+func (s Price) Clock() func(Price) int64 {
+	if s.Host > s.Device {
+		return func(p Price) int64 { return p.Host }
+	}
+	return func(p Price) int64 { return p.Device }
+}
+
+// Plus is the sum of prices.
+func (s Price) Plus(p Price) Price { return Price{s.Device + p.Device, s.Host + p.Host} }
+
+func whole64(ns float64) int64 { return int64(min(max(math.Round(ns), 1), most)) }
+
+// rate is the operations per nanosecond of an operator's class and type.
+func (p *Profile) rate(w Work) float64 {
+	types, known := p.Rates[w.Kernel.String()]
+	if !known {
+		types = p.Rates[""]
+	}
+	return of(types, w.Type.String())
+}
+
+// of is a table's entry of a name, or that of all others.
+func of(table map[string]float64, name string) float64 {
+	if n, known := table[name]; known {
+		return n
+	}
+	return table[""]
+}
+
+// mostFile bounds the file of a profile.
+const mostFile = 1 << 20
+
+// Read reads a profile from a file.
+func Read(path string) (*Profile, error) {
+	data, err := whole.Read(path, "a profile", mostFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	p, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+// Parse reads a profile from JSON, and refuses one that does not give every operator a price.
+func Parse(data []byte) (*Profile, error) {
+	p := &Profile{}
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(p); err != nil {
+		return nil, fmt.Errorf("not a profile of a device: %w", err)
+	}
+	return p, p.Check()
+}
+
+// fastest is more than any device does in a nanosecond, of bytes or operations.
+const fastest = 1e9
+
+// Check says what is wrong with a profile.
+func (p *Profile) Check() error {
+	if p.Format != Format {
+		return fmt.Errorf("the profile has format %q; this version reads %q", p.Format, Format)
+	}
+	if p.Name == "" || p.Source == "" {
+		return fmt.Errorf("the profile has no name or no source")
+	}
+	for name, ns := range map[string]float64{"launch_ns": p.Launch, "host_ns": p.Host, "again_ns": p.Again} {
+		if !(ns >= 0 && ns <= fastest) {
+			return fmt.Errorf("%s is %v, not a number of nanoseconds from 0 to a second", name, ns)
+		}
+	}
+	if err := complete("bytes_per_ns", p.Bandwidth, classNames()); err != nil {
+		return err
+	}
+	if _, all := p.Rates[""]; !all {
+		return fmt.Errorf(`flops_per_ns has no entry "", for classes that it does not name`)
+	}
+	for _, class := range slices.Sorted(maps.Keys(p.Rates)) {
+		if class != "" && !slices.Contains(classNames(), class) {
+			return fmt.Errorf("flops_per_ns: there is no class of kernels %q; there are %s", class, strings.Join(classNames(), ", "))
+		}
+		if err := complete(fmt.Sprintf("flops_per_ns.%q", class), p.Rates[class], nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete checks a table of rates: each a positive number, and one for all that are not named.
+func complete(what string, table map[string]float64, names []string) error {
+	if _, all := table[""]; !all {
+		return fmt.Errorf(`%s has no entry "", for all that it does not name`, what)
+	}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		if rate := table[name]; !(rate > 0 && rate <= fastest) {
+			return fmt.Errorf("%s: %q is %v, not a rate above 0", what, name, rate)
+		}
+		if names != nil && name != "" && !slices.Contains(names, name) {
+			return fmt.Errorf("%s: there is no class of kernels %q; there are %s", what, name, strings.Join(names, ", "))
+		}
+		if _, typed := graph.ParseDType(name); names == nil && name != "" && !typed {
+			return fmt.Errorf("%s: there is no type %q", what, name)
+		}
+	}
+	return nil
+}
+
+func classNames() (names []string) {
+	for _, k := range graph.KernelClasses() {
+		names = append(names, k.String())
+	}
+	return names
+}
+
+// String names a profile as reports do.
+func (p *Profile) String() string {
+	text := p.Name
+	if p.Driver != "" {
+		text += ", " + p.Driver
+	}
+	return text + " (" + p.Source + ")"
+}
+
+// JSON is the profile as its file has it.
+func (p *Profile) JSON() []byte {
+	data, err := json.MarshalIndent(p, "", " ")
+	if err != nil {
+		panic(err) // numbers and strings
+	}
+	return append(data, '\n')
+}
