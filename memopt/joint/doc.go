@@ -24,6 +24,8 @@
 // bytes, without fragmentation, and budgets limit that. flops_per_byte, a whole number, is the number of flops that
 // the device performs in the time of moving a byte; the default is a quarter, about the balance of a processor.
 //
+// A node may have calls, the number of operators that ran for it: those of a backward node are one node.
+//
 // # The graph
 //
 // The result is a graph.Graph of opaque operators: each has PyTorch's name, a number of flops and outputs of known

@@ -44,6 +44,7 @@ type node struct {
 	Attrs    json.RawMessage `json:"attrs"`
 	Outputs  []output        `json:"outputs"`
 	Flops    int64           `json:"flops"`
+	Calls    int64           `json:"calls"` // operators that ran for the node; 0 is one
 	Backward bool            `json:"is_backward"`
 	Flags    []string        `json:"flags"`
 	AliasOf  string          `json:"alias_of"`

@@ -27,7 +27,8 @@ func newLibrary(nodes []node) *library {
 
 // op is the operator of a node that is not a view.
 func (l *library) op(n *node) *graph.Op {
-	op := graph.Op{Flops: func(n *graph.Node) graph.Dim { return graph.Num(int64(n.Int("flops"))) }}
+	op := graph.Op{Flops: func(n *graph.Node) graph.Dim { return graph.Num(int64(n.Int("flops"))) },
+		Calls: func(n *graph.Node) int64 { return int64(n.Int("calls")) }, Kernel: kernelOf(n.Op, l.heavy[n.Op])}
 	switch {
 	case n.onlyOnce():
 		op.Recompute = graph.Never
@@ -55,7 +56,7 @@ func define(lib *graph.Library, name string, op graph.Op) *graph.Op {
 		return known
 	}
 	op.Doc, op.In, op.Out = "recorded; its numbers are not here", "inputs...", "outputs..."
-	op.Attrs, op.Infer, op.NoGrad = "flops int=0, literals string, module string, once int=0, types strings", infer, true
+	op.Attrs, op.Infer, op.NoGrad = "flops int=0, calls int=1, literals string, module string, once int=0, types strings", infer, true
 	return lib.Define(op)
 }
 

@@ -99,6 +99,7 @@ type hold struct {
 const (
 	mostBytes = 1 << 58
 	mostFlops = 1 << 60
+	mostCalls = 1 << 20
 )
 
 // mostFlopsPerByte is more than any device's.
@@ -175,6 +176,8 @@ func (r *reader) node(n *node) error {
 		return n.fail("%q is no operator", n.Op)
 	case slices.Contains(n.Flags, "mutates"):
 		return n.fail("%s changes its input; a joint graph is to be functional", n.Op)
+	case n.Calls < 0 || n.Calls > mostCalls:
+		return n.fail("%d calls", n.Calls)
 	case n.Flops < 0 || n.Flops > mostFlops-r.flops:
 		return n.fail("%d flops", n.Flops)
 	}
@@ -381,6 +384,9 @@ func (r *reader) inputs(n *node) (in []*graph.Value, err error) {
 
 // attributes are the remaining properties of a node, sorted by name.
 func (n *node) attributes(types []string) (attrs []graph.Attr) {
+	if n.Calls > 1 {
+		attrs = append(attrs, graph.Attr{Name: "calls", Value: n.Calls})
+	}
 	if n.Flops > 0 {
 		attrs = append(attrs, graph.Attr{Name: "flops", Value: n.Flops})
 	}

@@ -208,6 +208,8 @@ func TestHostile(t *testing.T) {
 		{"a text for a number", `"bytes": 4`, `"bytes": "4"`},
 		{"a fraction", `"flops": 4`, `"flops": 4.5`},
 		{"negative flops", `"flops": 4`, `"flops": -4`},
+		{"negative calls", `"flops": 4`, `"calls": -4`},
+		{"calls beyond measure", `"flops": 4`, `"calls": 4000000`},
 		{"flops beyond measure", `"flops": 4`, `"flops": 9000000000000000000`},
 		{"negative bytes", `"bytes": 4`, `"bytes": -4`},
 		{"bytes beyond measure", `"bytes": 16`, `"bytes": 9000000000000000000`},

@@ -42,6 +42,8 @@ def graph_of(r: Recorder) -> dict[str, Any]:
             outputs.append({"shape": [spare], "dtype": "uint8", "bytes": spare})
         inputs = list(dict.fromkeys(v.name for v in op.inputs if v.name and v not in op.outputs))
         node: dict[str, Any] = {"name": op.name, "op": plain(op.op), "inputs": inputs, "outputs": outputs, "flops": op.flops, "is_backward": op.backward}
+        if len(op.calls) > 1:
+            node["calls"] = len(op.calls)
         if op.module:
             node["module"] = op.module
         if op.once:
