@@ -162,6 +162,32 @@ class Arena:
                 return None if self._closed else stretch.offset + address - stretch.address
         return None
 
+    def owner(self, address: int, nbytes: int) -> Any:
+        """What keeps the block that has these bytes; None if no block has them all."""
+        at = self.find(address, nbytes)
+        if at is not None:
+            for ref, offset, _ in list(self._watched.values()):
+                owner = ref()
+                if owner is not None and offset <= at and at + nbytes <= offset + ctypes.sizeof(owner):
+                    return owner
+        return None
+
+    def copy_in(self, block: Block, address: int) -> None:
+        """Fills a block with what this process has at an address. The system reads it: where there is no memory, that is an OSError."""
+        source = memoryview((ctypes.c_ubyte * block.nbytes).from_address(address))
+        done = 0
+        while done < block.nbytes:
+            done += os.pwrite(self._fd, source[done:], block.offset + done)
+
+    def copy_out(self, source: int, nbytes: int, address: int) -> None:
+        """Writes bytes of a block to an address of this process. Where there is no memory, or none to write to, that is an OSError."""
+        offset = self.find(source, nbytes)
+        assert offset is not None
+        to = memoryview((ctypes.c_ubyte * nbytes).from_address(address))
+        done = 0
+        while done < nbytes:
+            done += os.preadv(self._fd, [to[done:]], offset + done)
+
     def trim(self) -> None:
         """Gives the memory of free pages back to the system."""
         with self._lock:

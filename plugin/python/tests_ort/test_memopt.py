@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 import os
 import re
 import signal
@@ -48,6 +50,73 @@ class ErrorsInsteadOfCrashes(Quiet):
         for use in (binding.copy_outputs_to_cpu, lambda: binding.get_outputs()[0].numpy(), lambda: binding.get_outputs()[0].shape()):
             with self.assertRaisesRegex(RuntimeError, "'y' has no value before run_with_iobinding"):
                 use()
+
+    def test_addresses_that_nobody_has(self) -> None:
+        """Memory that is not there, or no longer, or in part, or not to be written to, is an error when it is bound or when the session runs."""
+        session = ort.InferenceSession(dense().SerializeToString())
+        page = mmap.PAGESIZE
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+        def pages() -> int:
+            return int(libc.mmap(None, 2 * page, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0))
+
+        short = pages()
+        libc.mprotect(short + page, page, 0)
+        freed = pages()
+        libc.mprotect(freed, 2 * page, 0)  # as good as unmapped, but that nothing else comes there
+        shut = pages()
+        libc.mprotect(shut, 2 * page, mmap.PROT_READ)
+        value = ort.OrtValue.ortvalue_from_shape_and_type([2, 4], np.float32)
+        returned = value.data_ptr()
+        del value
+        for bind in (lambda b: b.bind_input("x", "cpu", 0, np.float32, [2, 3], returned), lambda b: b.bind_output("y", "cpu", 0, np.float32, [2, 4], returned)):
+            with self.assertRaisesRegex(RuntimeError, "buffer_ptr is 0x.*freed"):
+                bind(session.io_binding())
+        ours = ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32)
+        for at in (8, 0xDEAD0000BEEF, 2**47 - 64, freed, short + page - 4, short + page, ours.data_ptr() + 8):
+            for shape in ([2, 3], [10**6, 3]):
+                binding = session.io_binding()
+                binding.bind_output("y")
+                with self.subTest(input=hex(at), shape=shape), self.assertRaisesRegex(RuntimeError, "buffer_ptr is 0x"):
+                    binding.bind_input("x", "cpu", 0, np.float32, shape, at)
+                    session.run_with_iobinding(binding)
+        for at in (8, 0xDEAD0000BEEF, freed, short + page - 4, shut, ours.data_ptr()):
+            binding = session.io_binding()
+            binding.bind_cpu_input("x", X)
+            with self.subTest(output=hex(at)), self.assertRaisesRegex(RuntimeError, "buffer_ptr is 0x"):
+                binding.bind_output("y", "cpu", 0, np.float32, [2, 4], at)
+                session.run_with_iobinding(binding)
+        # Freed after it was bound.
+        x, y = pages(), pages()
+        binding = session.io_binding()
+        binding.bind_input("x", "cpu", 0, np.float32, [2, 3], x)
+        binding.bind_output("y", "cpu", 0, np.float32, [2, 4], y)
+        session.run_with_iobinding(binding)
+        libc.mprotect(y, 2 * page, 0)
+        for use in (lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu, lambda: binding.get_outputs()[0].update_inplace(np.zeros((2, 4), np.float32))):
+            with self.assertRaisesRegex(RuntimeError, "buffer_ptr is 0x"):
+                use()
+        libc.mprotect(x, page, 0)
+        binding.bind_output("y")
+        with self.assertRaisesRegex(RuntimeError, "buffer_ptr is 0x"):
+            session.run_with_iobinding(binding)
+        np.testing.assert_allclose(session.run(None, {"x": X})[0], of_dense(X), rtol=1e-5)
+
+    def test_memory_of_ours_stays_while_it_is_bound(self) -> None:
+        session = ort.InferenceSession(dense().SerializeToString())
+        x, y = ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32), ort.OrtValue.ortvalue_from_shape_and_type([2, 4], np.float32)
+        x.update_inplace(X)
+        binding = session.io_binding()
+        binding.bind_input("x", "cpu", 0, np.float32, [2, 3], x.data_ptr())
+        binding.bind_output("y", "cpu", 0, np.float32, [2, 4], y.data_ptr())
+        del x, y
+        others = [ort.OrtValue.ortvalue_from_shape_and_type([2, 4], np.float32) for _ in range(8)]
+        session.run_with_iobinding(binding)
+        np.testing.assert_allclose(binding.copy_outputs_to_cpu()[0], of_dense(X), rtol=1e-5)
+        self.assertEqual(max(np.abs(v.numpy()).max() for v in others), 0)
 
     def test_updates_of_another_type(self) -> None:
         x = np.zeros(3, np.float32)

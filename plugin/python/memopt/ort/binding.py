@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _arena
 from . import checks
+from .address import AtAddress
 from .device import OrtDevice
 from .types import STRING, asked_for
 from .value import OrtValue, plain
@@ -168,11 +169,17 @@ def _at(device_type: str | OrtDevice, device_id: int, element_type: Any, shape: 
         return OrtValue(numpy.empty(dims, kind.storage()), kind, device.name)
     if address <= 0 or address + count > 2**63:
         raise RuntimeError(f"buffer_ptr is {address:#x}, and no memory begins there")
-    if not device.on_host() and _arena.current().find(address, count) is None:
+    owner, ours = _arena.current().owner(address, count), _arena.current().find(address, 1) is not None
+    if not ours and not device.on_host():
         raise RuntimeError(
             f"the memory at {address:#x} is not the service's: on {device.name}, bind an OrtValue that was made for {device.name}, or its data_ptr()"
         )
+    if not ours:
+        return AtAddress(address, count, dims, kind, device.name)
+    if owner is None:
+        raise RuntimeError(f"buffer_ptr is {address:#x}, and no OrtValue has the {count:,} bytes from there: it was freed, or is shorter")
     memory: Any = (ctypes.c_ubyte * count).from_address(address)
+    memory.owner = owner  # nothing else gets its bytes while they are bound
     made = OrtValue(numpy.ndarray(tuple(dims), kind.storage(), memory), kind, device.name)
     made._stamp = 0  # who gave the address may write there
     return made

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _arena, _closing, _host
 from ..errors import MemoptError
+from .address import AtAddress
 from .resident import Resident, dropped
 from .types import ElementType, by_service
 
@@ -188,6 +189,7 @@ class Engine:
                 there = _reach(array)
                 if there is not array:
                     there[...] = array
+                if there is not array or isinstance(value, AtAddress):
                     self.copied_in += array.nbytes
                 elif bound and array.nbytes:
                     tensor.bound = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetError, MemoptError
 from . import errors, providers, settings
+from .address import AtAddress
 from .engine import Engine, Feed, Fetch, Fetched, Given
 from .metadata import ModelMetadata, NodeArg
 from .options import RunOptions, SessionOptions
@@ -83,7 +84,7 @@ class Opened:
                 errors.InvalidArgument, f"Unexpected output data type. Actual: ({value.data_type()}) , expected: ({arg.type}) for output {name}"
             )
         _check_shape("output", arg, value.shape())
-        if not value._array.flags.writeable:
+        if not isinstance(value, AtAddress) and not value._array.flags.writeable:
             raise errors.status(errors.InvalidArgument, f"output {name} is bound to an array that cannot be written to")
 
     def run(self, feeds: Mapping[str, OrtValue], fetches: Sequence[Fetch], options: RunOptions | None, bound: bool = False) -> list[Fetched]:

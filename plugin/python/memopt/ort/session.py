@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MemoptError
 from . import checks, errors, profiling, providers
+from .address import AtAddress
 from .binding import IOBinding
 from .device import OrtMemoryInfo
 from .engine import Fetch
@@ -163,13 +164,19 @@ class Session:
                 fetches.append(Fetch(name, stays=place.device_name(), onto=place))
             elif isinstance(place, OrtValue):
                 self._opened.check_output(name, place)
-                fetches.append(Fetch(name, place._type, place._array, bound=True))
+                if isinstance(place, AtAddress):
+                    fetches.append(Fetch(name, place._type, place.place()))
+                else:
+                    fetches.append(Fetch(name, place._type, place._array, bound=True))
             else:
                 away = place != "cpu" and self._opened.choice.names[0] != providers.CPU
                 fetches.append(Fetch(name, stays=place if away else ""))
         for (name, place), made in zip(list(bound._outputs.items()), self._run(bound._inputs, fetches, options, bound=True), strict=True):
             if not isinstance(place, OrtValue):
                 bound._outputs[name] = made.stays or OrtValue(made.array, made.element_type, place)
+            elif isinstance(place, AtAddress):
+                place.put(made.array)
+                self._opened.engine.copied_out += place.tensor_size_in_bytes()
             elif made.stays is None:
                 place._written()
 
