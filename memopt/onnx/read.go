@@ -505,11 +505,10 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 	for d := m.sub("a dim"); d.next(); {
 		switch d.num {
 		case dimValue:
-			n := d.int()
-			if n < 0 {
-				fail("%s: dim %d is %d; unknown sizes must be names (dim_param)", info.what, i, n)
+			// ONNX Runtime's tools write −1 for an unknown size.
+			if n := d.int(); n >= 0 {
+				dim, spelled = graph.Num(n), strconv.FormatInt(n, 10)
 			}
-			dim, spelled = graph.Num(n), strconv.FormatInt(n, 10)
 		case dimParam:
 			if s := d.text(); s != "" {
 				dim, spelled = DimOf(s), s

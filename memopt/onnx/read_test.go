@@ -51,6 +51,16 @@ output j
 output z
 loss z
 `},
+	{"a negative dim is an unknown size", onnxModel(input("x", -1, 3), input("y", -1, -2),
+		onnxNode("Add", names{"x", "y"}, names{"z"}),
+		output("z")), `
+x f32[x_dim0, 3] = input
+y f32[x_dim0, y_dim1] = input
+z f32[x_dim0, 3] = Add(x, y)
+output z
+assume 3 == y_dim1 @z
+assume y_dim0 == x_dim0 @z
+`},
 	{"a border parts the passes, whatever the order and the marks", onnxModel(
 		input("x", "batch", 4), input("w", "batch", 4),
 		onnxNode("Relu", names{"w"}, names{"kept"}, named("for backward alone")),
