@@ -15,10 +15,10 @@ import (
 var _ = define(graph.Op{
 	Name:   "Stack",
 	Domain: own,
-	Doc:    "stacks values of one shape along a new axis, computing them in one batch where possible",
+	Doc:    "stacks values of one shape along a new axis, computing them in one batch where possible; none=1 stacks none of them",
 	In:     "inputs...",
 	Out:    "stacked",
-	Attrs:  "axis int=0",
+	Attrs:  "axis int=0, none int=0",
 	Role:   graph.RoleStack,
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		wantTensors(n)
@@ -27,6 +27,10 @@ var _ = define(graph.Op{
 		}
 		sameTypes(n)
 		axis := axisOf(n, n.Int("axis"), n.Inputs[0].Rank()+1)
+		if n.Int("none") != 0 {
+			shape := slices.Insert(slices.Clone(n.Inputs[0].Shape), axis, graph.Num(0))
+			return []*graph.Value{b.Op("ConstantOfShape", graph.A{"value": graph.NewTensor(n.Inputs[0].Type, 1)}, b.Ints(shape...))}
+		}
 		parts := make([]*graph.Value, len(n.Inputs))
 		for i, v := range n.Inputs {
 			if v.Rank() != n.Inputs[0].Rank() {
@@ -39,7 +43,7 @@ var _ = define(graph.Op{
 		}
 		return []*graph.Value{together(b, parts)}
 	},
-	Samples: []string{"f32[2,3], f32[2,3]"},
+	Samples: []string{"f32[2,3], f32[2,3]", "f32[2,3]; axis=1 none=1"},
 })
 
 var _ = define(graph.Op{

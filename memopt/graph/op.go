@@ -216,7 +216,7 @@ const (
 	RoleUnscale            // (loss scale, factor?, gradients…) → factor ≥ 0 that undoes the scale, or −1 to skip the update
 	RoleNextLossScale      // (loss scale, good updates, factor) → both for the next update, in place
 	RoleBranch             // (condition, value, value) → the first value if true, else the second
-	RoleStack              // values of one type and shape → their concatenation along a new first dim
+	RoleStack              // values of one type and shape → their concatenation along a new dim, attribute axis; of length 0 with attribute none
 	RoleElement            // (value, index) → the element along dim 0, or attribute axis
 	RoleBorder             // (results…) → the gradients that the user gives for those without a mark; see Op.Border
 	RoleChain              // (inputs of the steps…) → the values named by attribute results; see Chain

@@ -48,6 +48,7 @@ type looping struct {
 	axes, outAxes         []int64
 	backward, outBackward []int64
 	isScan                bool
+	empty                 bool // no iteration runs; stacked has one for types and shapes
 }
 
 // loop builds all iterations.
@@ -99,6 +100,10 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 			s.poison(n)
 			return
 		}
+	}
+	if !r.measure(s, l) {
+		s.poison(n)
+		return
 	}
 	r.leaveLoop(s, l)
 	// Remove unused nodes, so that they do not count for the limit of other loops.
@@ -258,6 +263,7 @@ func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
 			if l.count, why = r.turnsOf(n, most.Ints[0]); why != "" {
 				return why
 			}
+			l.count = max(l.count, 0)
 		}
 		if l.cond = in[1]; l.cond == nil && l.count < 0 {
 			return "the loop has neither a number of iterations nor a condition"
@@ -388,9 +394,25 @@ func (r *reader) turn(s *scope, l *looping, turn int64) bool {
 	return true
 }
 
+// measure builds one iteration of a loop that has none and whose stacked results are used: they
+// have its types and shapes, and length 0. It reports whether that could be built.
+func (r *reader) measure(s *scope, l *looping) bool {
+	used := slices.ContainsFunc(l.n.out[min(len(l.state), len(l.n.out)):], func(name string) bool { return name != "" })
+	if !used || len(l.stacked[0]) > 0 {
+		return true
+	}
+	before := slices.Clone(l.state)
+	built := r.turn(s, l, 0)
+	l.state, l.empty = before, true
+	return built
+}
+
 // leaveLoop sets the node's outputs.
 func (r *reader) leaveLoop(s *scope, l *looping) {
-	n := l.n
+	n, none := l.n, int64(0)
+	if l.empty {
+		none = 1
+	}
 	for i, name := range n.out {
 		if name == "" {
 			continue
@@ -402,15 +424,11 @@ func (r *reader) leaveLoop(s *scope, l *looping) {
 		k := i - len(l.state)
 		parts := l.stacked[k]
 		s.values[name] = poison
-		if len(parts) == 0 {
-			r.bad.node(n.name, n.fullOp(), "the loop has no iterations, so the shape of output %d is unknown", i)
-			continue
-		}
 		if at(l.outBackward, k) != 0 {
 			parts = slices.Clone(parts)
 			slices.Reverse(parts)
 		}
-		made, err := r.b.Node(r.lib.Role(graph.RoleStack), r.b.Fresh(n.name), []graph.Attr{{Name: "axis", Value: at(l.outAxes, k)}},
+		made, err := r.b.Node(r.lib.Role(graph.RoleStack), r.b.Fresh(n.name), []graph.Attr{{Name: "axis", Value: at(l.outAxes, k)}, {Name: "none", Value: none}},
 			parts, []string{r.nameFor(s, name)})
 		if err != nil {
 			r.bad.nodeError(n.name, n.fullOp(), err)

@@ -1,0 +1,87 @@
+"""Operators of files that users bring, in sessions: the same results in both packages."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import memopt.ort
+from both import Programs, both, info, model
+
+
+def loop(trips: list[str], condition: list[str], until: bool = True, **inits: np.ndarray) -> onnx.ModelProto:
+    """A loop that adds x to a sum of rows and lists the sums, and each turn's number."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["sum_in", "x"], ["sum_out"]),
+            helper.make_node("Identity", ["sum_out"], ["row"]),
+            helper.make_node("Cast", ["turn"], ["number"], to=TensorProto.FLOAT),
+            helper.make_node("Less" if until else "Greater", ["turn", "last"], ["on"]),
+        ],
+        "body",
+        [info("turn", [], TensorProto.INT64), info("on_in", [], TensorProto.BOOL), info("sum_in", [2, 3])],
+        [info("on", [], TensorProto.BOOL), info("sum_out", [2, 3]), info("row", [2, 3]), info("number", [])],
+        [numpy_helper.from_array(np.array(2, np.int64), "last")],
+    )
+    node = helper.make_node("Loop", [*(trips or [""]), *(condition or [""]), "start"], ["sum", "rows", "numbers"], body=body)
+    outputs = [info("sum", [2, 3]), info("rows", ["turns", 2, 3]), info("numbers", ["turns"])]
+    return model([node], [info("x", [2, 3]), info("start", [2, 3])], outputs, inits)
+
+
+@both
+class Loops(Programs):
+    def check(self, file: onnx.ModelProto, turns: int) -> None:
+        x, start = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((2, 3), np.float32)
+        total, rows, numbers = self.session(file.SerializeToString()).run(None, {"x": x, "start": start})
+        want = np.stack([start + x * (i + 1) for i in range(turns)]) if turns else np.zeros((0, 2, 3), np.float32)
+        np.testing.assert_array_equal(total, start + turns * x)
+        np.testing.assert_array_equal(rows, want)
+        np.testing.assert_array_equal(numbers, np.arange(turns, dtype=np.float32))
+        self.assertEqual((rows.shape, numbers.shape, rows.dtype), ((turns, 2, 3), (turns,), np.dtype(np.float32)))
+
+    def test_turns(self) -> None:
+        true, false = np.array(True), np.array(False)
+        for trips, turns in [(3, 3), (1, 1), (0, 0), (-1, 0), (-(2**63), 0)]:
+            m = np.array(trips, np.int64)
+            with self.subTest(trips=trips):
+                self.check(loop(["m"], [], m=m), turns)
+                self.check(loop(["m"], ["c"], m=m, c=true), turns)
+                self.check(loop(["m"], ["c"], m=m, c=false), 0)
+
+    def test_conditions(self) -> None:
+        self.check(loop([], ["c"], c=np.array(True)), 3)
+        self.check(loop([], ["c"], c=np.array(False)), 0)
+        self.check(loop([], ["c"], until=False, c=np.array(True)), 1)
+        self.check(loop(["m"], ["c"], m=np.array(2**63 - 1), c=np.array(True)), 3)
+
+
+@both
+class UnknownSizes(Programs):
+    def test_a_negative_size_is_unknown(self) -> None:
+        file = model([helper.make_node("Neg", ["x"], ["y"])], [info("x", [1, 3])], [info("y", [1, 3])])
+        for value in [*file.graph.input, *file.graph.output]:
+            value.type.tensor_type.shape.dim[0].dim_value = -1
+        session = self.session(file.SerializeToString())
+        self.assertEqual([v.shape for v in (*session.get_inputs(), *session.get_outputs())], [[None, 3], [None, 3]])
+        for n in (1, 4):
+            (y,) = session.run(None, {"x": np.ones((n, 3), np.float32)})
+            np.testing.assert_array_equal(y, -np.ones((n, 3), np.float32))
+
+
+class Alone(Programs):
+    """What ONNX Runtime refuses."""
+
+    ort = memopt.ort
+
+    def test_nothing_to_scan(self) -> None:
+        body = helper.make_graph(
+            [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Mul", ["e", "e"], ["q"])],
+            "body", [info("s", [2]), info("e", [2])], [info("t", [2]), info("q", [2])])
+        for axes in ({}, {"scan_output_axes": [1], "scan_output_directions": [1]}):
+            node = helper.make_node("Scan", ["start", "rows"], ["sum", "squares"], body=body, num_scan_inputs=1, **axes)
+            file = model([node], [info("start", [2]), info("rows", [0, 2])], [info("sum", [2]), info("squares", None)])
+            with self.subTest(axes=axes):
+                total, squares = self.session(file.SerializeToString()).run(None, {"start": np.ones(2, np.float32), "rows": np.zeros((0, 2), np.float32)})
+                np.testing.assert_array_equal(total, np.ones(2, np.float32))
+                self.assertEqual(squares.shape, (2, 0) if axes else (0, 2))
