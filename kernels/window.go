@@ -17,13 +17,19 @@ type window struct {
 
 var autoPads = []string{"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}
 
-// windowAttrs declares the attributes that newWindow reads, except kernel_shape.
+// windowAttrs declares the attributes that newWindow reads, except kernel_shape; a node may do without auto_pad, and have dilations.
 const windowAttrs = "auto_pad string=NOTSET, pads ints, strides ints"
 
 // newWindow reads a node's attributes for len(kernel) spatial dims.
 func newWindow(n *graph.Node, kernel []int) window {
 	rank := len(kernel)
-	w := window{kernel: kernel, auto: n.Str("auto_pad")}
+	has := func(name string) bool {
+		return slices.ContainsFunc(n.Op.AttrSpecs(), func(a graph.AttrSpec) bool { return a.Name == name })
+	}
+	w := window{kernel: kernel, auto: "NOTSET"}
+	if has("auto_pad") {
+		w.auto = n.Str("auto_pad")
+	}
 	list := func(name string, want, def int) []int {
 		got := n.Ints(name)
 		if got == nil {
@@ -43,7 +49,7 @@ func newWindow(n *graph.Node, kernel []int) window {
 	}
 	w.strides, w.pads = list("strides", rank, 1), list("pads", 2*rank, 0)
 	w.dilations = slices.Repeat([]int{1}, rank)
-	if slices.ContainsFunc(n.Op.AttrSpecs(), func(a graph.AttrSpec) bool { return a.Name == "dilations" }) {
+	if has("dilations") {
 		w.dilations = list("dilations", rank, 1)
 	}
 	if !slices.Contains(autoPads, w.auto) {

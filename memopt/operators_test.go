@@ -10,10 +10,12 @@ import (
 )
 
 // exportedDims are the sizes of what exports have named dims for.
-var exportedDims = map[string]map[string]int64{"bagmean": {"ids": 9, "bags": 4}, "bagmean_ts": {"ids": 9, "bags": 4}}
+var exportedDims = map[string]map[string]int64{"bagmean": {"ids": 9, "bags": 4}, "bagmean_ts": {"ids": 9, "bags": 4},
+	"outlook": {"batch": 2}, "outlook_ts": {"batch": 2}}
 
 // TestOperatorsEqualPyTorch: loss and every parameter's gradient of models that PyTorch
-// exports with loops over bags, Fourier transforms and sampling grids.
+// exports with loops over bags, Fourier transforms, sampling grids and
+// folded patches.
 func TestOperatorsEqualPyTorch(t *testing.T) {
 	paths, err := filepath.Glob("testdata/operators/*.onnx")
 	if err != nil || len(paths) == 0 {

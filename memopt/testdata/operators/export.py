@@ -212,6 +212,38 @@ class Deformable(nn.Module):
         return self.out(y).square().mean()
 
 
+@model(torch.randn(2, 3, 9, 8), exporters=("",))
+class Patches(nn.Module):
+    """Overlapping patches, mixed by channel and put together again, as in soft splits of video transformers."""
+    def __init__(self):
+        super().__init__()
+        self.how = dict(kernel_size=(3, 2), dilation=(2, 1), padding=(1, 1), stride=(2, 1))
+        self.before, self.mix = nn.Conv2d(3, 2, 1), nn.Linear(12, 18)
+
+    def forward(self, x):
+        columns = F.unfold(torch.tanh(self.before(x)), **self.how)
+        y = F.fold(self.mix(columns.transpose(1, 2)).transpose(1, 2), x.shape[2:], **self.how)
+        return F.gelu(y).square().mean()
+
+
+@model(torch.randn(2, 5, 6, 6), dynamic=[{0: "batch"}])
+class Outlook(nn.Module):
+    """Outlook attention (VOLO): weights of a neighbourhood from its centre, folded where neighbourhoods overlap."""
+    def __init__(self):
+        super().__init__()
+        self.value, self.weights = nn.Linear(6, 4), nn.Linear(6, 81)
+
+    def forward(self, x):
+        b = x.shape[0]
+        x = x.permute(0, 2, 3, 1)[:, :, :, :5]
+        x = F.pad(x, (0, 1)).reshape(b, 6, 6, 6)
+        v = F.unfold(self.value(x).permute(0, 3, 1, 2), 3, padding=1, stride=2).view(b, 4, 9, 9).transpose(1, 3)
+        pooled = F.avg_pool2d(x.permute(0, 3, 1, 2), 2, 2).permute(0, 2, 3, 1)
+        a = self.weights(pooled).view(b, 9, 9, 9).softmax(-1)
+        y = (a @ v).permute(0, 3, 2, 1).reshape(b, 36, 9)
+        return F.fold(y, (6, 6), 3, padding=1, stride=2).pow(2).mean()
+
+
 def export(name):
     cls, inputs, opset, dynamic, traced = MODELS[name]
     torch.manual_seed(0)
