@@ -1,7 +1,5 @@
 package f32
 
-import "golang.org/x/sys/cpu"
-
 //go:noescape
 func tile12AVX512(k int, a, b, c *float32, ldc, right int, add bool)
 
@@ -32,7 +30,7 @@ func copyRows8(dst, src []float32, rows, n, dstStep, srcStep int) {
 
 // fastTiles lists the assembly micro-kernels that this CPU supports.
 func fastTiles() (ts []tile) {
-	if cpu.X86.HasAVX512F {
+	if hasAVX512 {
 		ts = append(ts, tile{"avx512", 12, 32, []int{4, 8}, func(rows, k int, a, b, c []float32, ldc, right int, add bool) {
 			a0, b0, c0 := &a[:12*k][0], &b[:32*k][0], &c[:(rows-1)*ldc+right+16][0]
 			switch rows {
@@ -45,7 +43,7 @@ func fastTiles() (ts []tile) {
 			}
 		}})
 	}
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+	if hasAVX2 {
 		ts = append(ts, tile{"avx2", 6, 16, nil, func(rows, k int, a, b, c []float32, ldc, right int, add bool) {
 			tileAVX2(k, &a[:6*k][0], &b[:16*k][0], &c[:(rows-1)*ldc+right+8][0], ldc, right, add)
 		}})
