@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _arguments, _host
-from ._arguments import Path
+from ._arguments import Path, Size
 from ._progress import Asked, Watch
 from ._section import Section
 from ._settings import ALIASES, ELSEWHERE, SETTINGS, PlanSettings, Setting
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def plan(
     path: Path,
-    *,
+    *within: Size,
     save_to: Path | None = None,
     emit: Path | None = None,
     html: Path | None = None,
@@ -36,7 +36,7 @@ def plan(
     progress: Asked = None,
     **settings: Unpack[PlanSettings],
 ) -> Report:
-    """Plans one training step of the ONNX model at path.
+    """Plans one training step of the ONNX model at path. Its budget may be given without a name: plan("m.onnx", "8GB").
 
     save_to, emit, html, svg
         Files to write: the plan, the rewritten graph, an HTML page, a picture of memory over the step.
@@ -51,9 +51,14 @@ def plan(
     Settings override the environment (MEMOPT_ and the name in capitals), which overrides files of config; None
     means not given.
     """
+    if len(within) > 1:
+        raise TypeError(f"plan() takes a path and a budget by place, not {len(within) + 1} arguments; all else goes by name")
+    if within and settings.get("budget") is not None:
+        raise TypeError("plan() got two budgets")
+    given: dict[str, Any] = {**settings, "budget": within[0]} if within else {**settings}
     fields: dict[str, Any] = {
         "model": _arguments.absolute("path", path),
-        "settings": texts("plan", settings),
+        "settings": texts("plan", given),
         "save_to": _arguments.absolute("save_to", save_to),
         "emit": _arguments.absolute("emit", emit),
         "html": _arguments.absolute("html", html),
@@ -112,12 +117,16 @@ def _describe() -> None:
     """Adds the settings to plan's signature and docstring."""
     function: Any = plan
     signature = inspect.signature(plan)
-    first, *others = (p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD)
+    first, *others = (p for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
     types = PlanSettings.__annotations__
     keywords = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=getattr(types[name], "__forward_arg__", types[name]))
+        inspect.Parameter(
+            name, inspect.Parameter.POSITIONAL_OR_KEYWORD if name == "budget" else inspect.Parameter.KEYWORD_ONLY, default=None,
+            annotation=getattr(types[name], "__forward_arg__", types[name]),
+        )
         for name in SETTINGS
-    ]
+    ]  # fmt: skip
+    keywords.sort(key=lambda p: p.kind)  # what may stand by place is the budget
     function.__signature__ = signature.replace(parameters=[first, *keywords, *others])
     lines = [inspect.getdoc(plan) or ""]
     group = ""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ._arguments import Size
 from .torch import StepReport, optimize, report, restore
+from .torch.step.given import check_settings
 from .torch.step.wrapped import inner_module, inner_optimizers
+
+_SETTINGS = [name for name in inspect.signature(optimize).parameters if name not in ("model", "optimizer", "sample")]  # training_step is what is planned, with the trainer's optimizers
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule
@@ -42,6 +46,7 @@ class MemoptCallback(Callback):
         super().__init__()
         self.module = module
         self.settings = {"budget": budget, **settings}
+        check_settings("memopt.lightning.MemoptCallback", self.settings, _SETTINGS)
         self.report: StepReport | None = None
         self._planned: torch.nn.Module | None = None
         self._logged: tuple[Any, ...] | None = None

@@ -121,5 +121,23 @@ def show_bytes(n: float) -> str:
     return f"{n:.2f} TiB"
 
 
+def enough(n: int) -> str:
+    """The shortest text of a size that is no less: 15,899,362 → '15.2 MiB'."""
+    if n < 1024:
+        return f"{n} B"
+    units = ("KiB", "MiB", "GiB", "TiB")
+    power = next((i for i in range(1, len(units)) if n < 1000 * 1024**i), len(units))
+    return f"{-(-n * 10 // 1024**power) / 10:.10g} {units[power - 1]}"
+
+
+class Bytes(int):
+    """A number of bytes: it prints as people read it, and is a number to what logs or saves it."""
+
+    def __repr__(self) -> str:
+        return show_bytes(self)
+
+    __str__ = __repr__
+
+
 def _cut(line: str) -> str:
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

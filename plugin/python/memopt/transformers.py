@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,10 +18,14 @@ except ImportError as e:
     raise ImportError("memopt.TrainerCallback is a callback of transformers.Trainer: pip install transformers") from e
 
 from ._arguments import Size
+from .report import Bytes
 from .torch import StepReport, optimize, report, restore
 from .torch.ask.largest import max_batch
 from .torch.plan.budget import fixed_bytes
+from .torch.step.given import check_settings
 from .torch.step.wrapped import inner_module
+
+_SETTINGS = [name for name in inspect.signature(optimize).parameters if name not in ("model", "optimizer")]  # the Trainer's optimizer counts
 
 
 class TrainerCallback(transformers.TrainerCallback):
@@ -40,6 +45,7 @@ class TrainerCallback(transformers.TrainerCallback):
         if settings.get("optimizer_in_backward"):
             raise TypeError("optimizer_in_backward frees gradients in the backward pass, but transformers.Trainer reads the norm of all gradients after it: leave it out")
         self.settings = {"budget": budget, **settings}
+        check_settings("memopt.TrainerCallback", self.settings, _SETTINGS)
         self.report: StepReport | None = None
         self._model: torch.nn.Module | None = None
         self._waits = False  # for the optimizer's states, whose bytes are unknown before its first step
@@ -100,9 +106,9 @@ class TrainerCallback(transformers.TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self.report is None:
             return
-        known = {"memopt_eager_peak": self.report.eager_peak, "memopt_promised_peak": self.report.promised_peak}
+        known = {"memopt_eager_peak": Bytes(self.report.eager_peak), "memopt_promised_peak": Bytes(self.report.promised_peak)}
         if self.report.measured_peak is not None:
-            known["memopt_measured_peak"] = self.report.measured_peak
+            known["memopt_measured_peak"] = Bytes(self.report.measured_peak)
         if self._logged == tuple(known.values()):
             return
         self._logged = tuple(known.values())

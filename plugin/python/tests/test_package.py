@@ -143,6 +143,11 @@ class Arguments(unittest.TestCase):
                     memopt.plan("m.onnx", **{name: value})
         with self.assertRaisesRegex(TypeError, "^path is 3; give"):
             memopt.plan(3)  # type: ignore[arg-type]
+        for places in (("8GB", "9GB"), ([1],)):
+            with self.assertRaisesRegex(TypeError, "by place|^budget is "):
+                memopt.plan("m.onnx", *places)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "two budgets"):
+            memopt.plan("m.onnx", "8GB", budget="9GB")
         with self.assertRaisesRegex(TypeError, "^timeout is '3'; give"):
             memopt.info(timeout="3")  # type: ignore[arg-type]
 
@@ -157,12 +162,12 @@ class Arguments(unittest.TestCase):
         parameters = inspect.signature(memopt.plan).parameters
         documentation = inspect.getdoc(memopt.plan) or ""
         for name, row in SETTINGS.items():
-            self.assertEqual(parameters[name].kind, inspect.Parameter.KEYWORD_ONLY)
+            self.assertEqual(parameters[name].kind, inspect.Parameter.POSITIONAL_OR_KEYWORD if name == "budget" else inspect.Parameter.KEYWORD_ONLY)
             self.assertIn(name, PlanSettings.__annotations__)
             self.assertRegex(documentation, rf"(?m)^{name}$")
             self.assertIn(row.help.split()[0], documentation)
         self.assertEqual(parameters["budget"].annotation, "Size | None")
-        self.assertEqual(list(parameters)[0], "path")
+        self.assertEqual(list(parameters)[:2], ["path", "budget"])
         self.assertNotIn("memory_budget", parameters)
 
     def test_texts(self) -> None:

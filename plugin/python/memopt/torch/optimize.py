@@ -39,6 +39,7 @@ from .record.windows import crossing
 from .replay.program import Program, build
 from .replay.regions import checkpointed, regions_of
 from .replay.replay import Step, planned
+from .step.given import check_module, check_request
 from .step.results import plain_results
 from .step.sample import Loss, Sample, arguments, gradients_kept, scalars, through
 from .step.spent import gradient
@@ -98,13 +99,13 @@ def optimize(
     """
     if budget is None and activation_budget is None and max_overhead is None:
         budget = "auto"
-    if budget is not None and activation_budget is not None:
-        raise TypeError("give budget or activation_budget, not both")
+    check_module("optimize", model, planned=False)
+    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks)
     model = inner_module(model)
+    form = form_of(model, mode)
     refuse_flattened(model)
     restore(model)
     request = _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward)
-    form = form_of(model, mode)
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
@@ -132,6 +133,7 @@ def optimize(
 
 def restore(model: torch.nn.Module) -> None:
     """Restores a module's own forward pass."""
+    check_module("restore", model)
     ours = standing(inner_module(model))
     if ours is not None:
         ours.remove()

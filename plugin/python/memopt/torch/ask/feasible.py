@@ -15,13 +15,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..._arguments import Size
 from ...errors import BudgetError
 from ...report import Report, show_bytes
-from ..plan.budget import fixed_bytes, parse
+from ..plan.budget import fixed_bytes
 from ..plan.plans import plan_of
 from ..record.floor import Binding, Step, binding
 from ..record.operators import Save
 from ..record.record import Recording, recorded
 from ..record.recorder import Recorder
 from ..record.within import Packed
+from ..step.given import check_module, check_named, check_request, parse, split_budget
 from ..step.sample import Loss, inputs_of, scalar, training_mode
 from ..step.standin import own_forward
 from ..step.wrapped import inner_module
@@ -72,8 +73,15 @@ def feasible(
     The module and the inputs may be on the meta device: tensors have no values, so a step that depends on values cannot
     be analysed. The answer is provisional: memopt.optimize records a real step and measures it.
 
+    budget   the most memory of the step: bytes, "6GiB", or "60%" of eager mode; also as the last argument after the inputs
     device   the device to run on; by default the module's, or the CPU for a module on the meta device
     """
+    check_module("feasible", model)
+    batch, budget = split_budget(model, batch, budget)
+    check_named("feasible", model, kwargs, ("budget", "loss", "optimizer", "device"))
+    check_request(budget=budget, loss=loss, optimizer=optimizer)
+    if budget == "auto":
+        raise ValueError("budget is 'auto', what a device has free, which feasible does not look at: give bytes, or a text like '8GB' or '60%'")
     model = inner_module(model)
     recording = fake_recording(model, *inputs_of(batch, kwargs), loss, device)
     states = fixed_bytes(model, optimizer)

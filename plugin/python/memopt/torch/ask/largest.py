@@ -14,7 +14,7 @@ from ..._arguments import Size
 from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..lower.scores import Chunks
-from ..plan.budget import fixed_bytes, free_bytes, parse
+from ..plan.budget import fixed_bytes, free_bytes
 from ..plan.plans import plan_of
 from ..plan.scale import Sizes
 from ..record.floor import Step
@@ -22,11 +22,13 @@ from ..record.measure import step_peak
 from ..record.record import Recording, record_call
 from ..replay.program import build
 from ..replay.replay import planned
+from ..step.given import check_module, check_request, check_settings, is_share, parse
 from ..step.sample import arguments
 from ..step.standin import own_forward
 from ..step.wrapped import inner_module
 
 MOST_RECORDINGS = 7
+_SETTINGS = ("activation_budget", "max_overhead", "loss", "optimizer", "reserve", "loss_chunks", "most")
 
 
 @dataclass
@@ -66,11 +68,13 @@ class Largest:
 
 def max_batch(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
     """The largest batch whose step fits; make_sample(n) makes the inputs of a step of n samples."""
+    check_settings("memopt.max_batch", given, _SETTINGS)
     return _largest(model, make_sample, budget, what="batch", degree=1, first=(1, 2, 4), **given)
 
 
 def max_seq(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
     """The longest sequence whose step fits; make_sample(n) makes inputs of n tokens a row. Bytes are quadratic in n."""
+    check_settings("memopt.max_seq", given, _SETTINGS)
     if given.get("most") is None:
         given["most"] = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     return _largest(model, make_sample, budget, what="sequence", degree=2, first=(16, 32, 64), **given)
@@ -92,12 +96,14 @@ def _largest(
     loss_chunks: Any = None,
     most: int | None = None,
 ) -> Largest:
+    check_module("max_batch" if what == "batch" else "max_seq", model)
     if not callable(make_sample):
         raise TypeError(f"make_sample is {type(make_sample).__name__}; give a function of the {what} that makes the inputs of a step")
-    if budget is not None and activation_budget is not None:
-        raise TypeError("give budget or activation_budget, not both")
+    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks)
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise (ValueError if isinstance(most, int) else TypeError)(f"most is {most!r}; give the largest {what} to try, a positive integer")
     for name, size in (("budget", budget), ("activation_budget", activation_budget)):
-        if isinstance(size, str) and "%" in size or isinstance(size, float) and size <= 1:
+        if is_share(size):
             raise ValueError(f"{name} is {size!r}; a share of what a {what} takes does not bind the {what}: give bytes, or a text like '8GB'")
     fixed = fixed_bytes(model, optimizer)
     room = free_bytes(model, reserve) - fixed.to_come

@@ -12,18 +12,20 @@ from typing import Any
 
 import torch
 
-from ..._arguments import Path
+from ..._arguments import Path, Size
 from ..._questions import Explanation as ExplanationOfFile
 from ..._questions import Frontier as FrontierOfFile
 from ..._questions import NodeExplanation, ask
 from ..._questions import explain as explain_file
-from ...errors import Floor
+from ...errors import BudgetError, Floor
 from ...report import Report, show_bytes
 from ..lower.scores import Chunks
-from ..plan.budget import fixed_bytes
+from ..plan.budget import exhausted, fixed_bytes, growth
 from ..plan.plans import plan_of
+from ..plan.refused import refused
 from ..record.floor import Binding, Life, Step, binding
 from ..record.record import Recording, as_file, record_call
+from ..step.given import check_module, check_named, check_request, split_budget
 from ..step.sample import Loss, gradients_kept, inputs_of, through
 from ..step.standin import own_forward, standing
 from ..step.wrapped import inner_module
@@ -86,6 +88,9 @@ def frontier(
     **kwargs: Any,
 ) -> Frontier:
     """Records the step of these inputs once, and finds the extra compute of every budget."""
+    check_module("frontier", model)
+    check_named("frontier", model, kwargs, ("loss", "optimizer", "loss_chunks", "svg", "timeout"))
+    check_request(loss=loss, optimizer=optimizer, loss_chunks=loss_chunks)
     recording = recorded(model, batch, kwargs, loss, loss_chunks)
     with as_file(recording.graph) as path:
         curve = ask(FrontierOfFile, path, {}, timeout, svg=svg)
@@ -183,17 +188,39 @@ MOST_ROWS = 12
 
 
 def explain(
-    model: torch.nn.Module, *batch: Any, loss: Loss | None = None, loss_chunks: Any = None, node: str | None = None, html: Path | None = None, timeout: float | None = 60.0, **kwargs: Any
+    model: torch.nn.Module,
+    *batch: Any,
+    budget: Size | None = None,
+    activation_budget: Size | None = None,
+    max_overhead: str | float | None = None,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    loss_chunks: Any = None,
+    node: str | None = None,
+    html: Path | None = None,
+    timeout: float | None = 60.0,
+    **kwargs: Any,
 ) -> Explanation | NodeExplanation:
-    """Explains the plan of a module, or the step of these inputs without one."""
+    """Explains the plan of a module, or that of a step of these inputs: within a budget, or with everything kept."""
+    check_module("explain", model)
+    batch, budget = split_budget(model, batch, budget)
+    check_named("explain", model, kwargs, ("budget", "activation_budget", "max_overhead", "loss", "optimizer", "loss_chunks", "node", "html", "timeout"))
+    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, loss_chunks=loss_chunks)
     ours = standing(inner_module(model)) if not batch and not kwargs else None
     last = ours.last if ours is not None else None
     if last is None and not batch and not kwargs:
         raise TypeError("explain: the module has no plan yet; give the inputs of a step")
     recording = last.recording if last is not None else recorded(model, batch, kwargs, loss, loss_chunks)
     made = last.plan if last is not None else None
-    if made is None:
-        made = plan_of(recording, timeout=timeout)
+    if made is None or budget is not None or activation_budget is not None or max_overhead is not None:
+        fixed = fixed_bytes(model, optimizer)
+        limit = growth(model, fixed, recording.measured_peak, budget=budget, activation_budget=activation_budget, reserve="5%")
+        if limit is not None and limit <= 0:
+            raise exhausted(fixed, recording.measured_peak, limit)
+        try:
+            made = plan_of(recording, timeout=timeout, activation_budget=limit, max_overhead=max_overhead)
+        except BudgetError as e:
+            raise refused(e, recording, limit or 0, fixed.bytes if budget is not None else 0, ("loss_chunks",) if loss_chunks else (), lambda: None) from None
     if node is not None:
         return explain_file(made, node=node, html=html, timeout=timeout)
     details = explain_file(made, html=html, timeout=timeout)

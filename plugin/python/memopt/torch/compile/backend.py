@@ -22,6 +22,7 @@ from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..plan.budget import exhausted, fixed_bytes, growth
 from ..plan.plans import plan_of_graph
+from ..step.given import check_request
 from . import partition, workspace
 from .graph import Joint, Writer, alone, nbytes
 
@@ -52,6 +53,7 @@ def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mappin
     for name in given:
         if name.replace("-", "_") not in known:
             raise TypeError(f"backend 'memopt' has no option {name!r}; there are {', '.join(OPTIONS)}, and with Inductor those of Inductor")
+    check_request(**{name: value for name, value in request.items() if name != "inductor"})
     if mode not in (None, "default"):
         given = {**torch._inductor.list_mode_options(mode), **given}
     session = _sessions.setdefault(id(options), _Session(options, request)) if options is not None else _Session(options, request)
@@ -166,7 +168,7 @@ class _Session:
                         want=e.want, best=e.best, fixed=e.fixed, floor=e.floor,
                     ) from None  # fmt: skip
                 raise
-            logging.getLogger("memopt").info("graph %s: planned %s of %s, %+.1f%% compute", frame, report.result.peak, peak, 100 * report.result.overhead)
+            logging.getLogger("memopt").info("graph %s: planned %s of %s, %+.1f%% compute", frame, show_bytes(report.result.peak), show_bytes(peak), 100 * report.result.overhead)
         forward, backward = partition.split(joint, steps, num_fwd_outputs)
         kept = [n.meta.get("val") for n in partition.saved(forward, num_fwd_outputs) if n.op != "placeholder"]
         self.held[frame] = sum(nbytes(value) for value in kept if isinstance(value, torch.Tensor))

@@ -1,9 +1,8 @@
-"""Bytes: memory of a module outside a step's peak, free memory of a device, and the parser of budgets."""
+"""Bytes: memory of a module outside a step's peak, free memory of a device, and what a budget leaves for a step."""
 
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, NamedTuple
 
 import torch
@@ -13,36 +12,9 @@ from ...errors import BudgetError
 from ...report import show_bytes
 from ..ranks.units import units_of
 from ..record.measure import device_of
+from ..step.given import is_share, parse
 from ..step.tensors import local
 from ..step.wrapped import inner_optimizers
-
-_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|B|[KMGT](?:i?B)?)?\s*", re.IGNORECASE)
-
-
-def parse(name: str, size: Size, whole: int) -> int:
-    """Bytes of "6GiB", "6GB", 6442450944, or "60%" and 0.6 of the whole."""
-    if isinstance(size, bool) or not isinstance(size, (str, int, float)):
-        raise TypeError(f"{name} is {size!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
-    if isinstance(size, str):
-        m = _SIZE.fullmatch(size)
-        if m is None:
-            raise ValueError(f"{name} is {size!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
-        number, unit = float(m[1]), (m[2] or "").upper()
-        if unit == "%":
-            return int(whole * number / 100)
-        decimal = unit.endswith("B") and len(unit) == 2
-        return int(number * (1000 ** "BKMGT".index(unit[0]) if decimal else _UNITS[unit[:1]]))
-    if isinstance(size, float) and 0 < size <= 1:
-        return int(whole * size)
-    if size <= 0:
-        raise ValueError(f"{name} is {size!r}; it must be positive")
-    return int(size)
-
-
-def is_share(size: Size | None) -> bool:
-    """Whether a size is a share."""
-    return isinstance(size, str) and "%" in size or isinstance(size, float) and 0 < size <= 1
 
 
 class Fixed(NamedTuple):
@@ -118,7 +90,7 @@ def free_bytes(model: torch.nn.Module, reserve: Size | None) -> int:
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     else:
         free, total = _machine()
-    return free if reserve is None else free - parse("reserve", reserve, total)
+    return free if reserve is None else free - parse("reserve", reserve, total, zero=True)
 
 
 def _machine() -> tuple[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...errors import BudgetError, Change
-from ...report import show_bytes
+from ...report import enough, show_bytes
 from ..record.floor import binding
 from ..record.record import Recording
 
@@ -29,9 +29,8 @@ def refused(e: BudgetError, recording: Recording, limit: int, counted: int, take
         return e  # not for bytes
     binds = binding(recording.graph, e.floor.peak, e.floor.node, counted, taken)
     argument = "budget" if counted else "activation_budget"
-    enough = -(-(e.best + counted) * 101 // (100 << 20))  # MiB, a little above what was found
-    size = f"{enough}MiB" if e.best + counted > 64 << 20 else e.best + counted
-    changes = [Change(f"{argument}={size!r}".replace("'", '"'), (e.best + counted) / max(1, limit + counted) - 1, {argument: str(size)})]
+    size = enough(e.best + counted)
+    changes = [Change(f'{argument}="{size}"', (e.best + counted) / max(1, limit + counted) - 1, {argument: size})]
     lower = [o for o in binds.offers if o.floor <= limit]
     for offer in sorted(lower, key=lambda o: len(o.argument))[:1]:
         changes.append(Change(offer.argument, 0.0, dict(_pair(a) for a in offer.argument.split(", "))))

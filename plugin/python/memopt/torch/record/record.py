@@ -16,6 +16,7 @@ import torch
 
 from ..._whole import write
 from ..ranks.units import Unit
+from ..step.given import check_module, check_named, check_request
 from ..step.sample import Loss, gradients_kept, inputs_of, scalar, state_kept
 from .joint import graph_of
 from .lifetimes import fill
@@ -96,6 +97,9 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
 
     Parameters, buffers, gradients (also of arguments) and the random state are restored afterwards.
     """
+    check_module("record", model)
+    check_named("record", model, kwargs, ("loss", "to"))
+    check_request(loss=loss)
     args, kwargs = inputs_of(args, kwargs)
     with gradients_kept((args, kwargs)):
         recording = record_call(model, lambda around: around(lambda: model(*args, **kwargs)), loss)

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
+from ..._arguments import Size
 from ..._plan import texts
 from ...errors import BudgetError, MemoptError
+from ..step.given import parse
 from . import agrees
 from .bridge import Bridge, Pass
 from .export import Exported, NotExported, call, export
@@ -40,15 +42,31 @@ class Module(torch.nn.Module):
               step() trains, sync() copies the weights back
     fallback  if the service cannot run the step: "warn" says why once and runs the model itself, "raise"
               raises. A budget that cannot be met, and a service that ends during a step, always raise
-    settings  those of memopt.plan: budget, device, level, …; with mode "resident" also those of the optimizer
+    budget    all that the step may hold: "6GiB", or "60%" of what it holds with everything kept
+    settings  the others of memopt.plan: activation_budget, device, level, …; with mode "resident" also those of the optimizer
 
     Parameters, buffers, state_dict, hooks and all other attributes are the model's, with its names. Only training runs
     in the service: eval() and no_grad() run the model itself.
     """
 
+    runs_in_the_service = True
+
     def __init__(
-        self, model: torch.nn.Module, loss: str | Callable[..., Any] | None = None, *, mode: str = "bridge", fallback: str = "warn", lr: float = 1e-3, **settings: Any
+        self,
+        model: torch.nn.Module,
+        loss: str | Callable[..., Any] | None = None,
+        budget: Size | None = None,
+        *,
+        mode: str = "bridge",
+        fallback: str = "warn",
+        lr: float = 1e-3,
+        **settings: Any,
     ) -> None:
+        if budget is not None:
+            settings["budget"] = budget
+        for name in ("budget", "memory_budget", "activation_budget"):
+            if settings.get(name) is not None:
+                parse(name, settings[name], 0)
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"{type(self).__name__} takes a torch.nn.Module, not {type(model).__name__}")
         if isinstance(model, Module):

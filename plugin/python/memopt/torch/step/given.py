@@ -1,0 +1,181 @@
+"""What callers give, checked when they give it: modules, sizes, shares, losses, optimizers."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import os
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+
+from ..._arguments import Size
+
+_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?(?:E[+-]?\d+)?)\s*(%|B|[KMGTP](?:I?B)?)?")
+_SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
+_FORMS = "give bytes, a text like '8GB' or '60%', or a share like 0.6"
+
+
+def parse(name: str, size: Size, whole: int, zero: bool = False) -> int:
+    """Bytes of "6GiB", "6GB", 6442450944, or "60%" and 0.6 of the whole. zero: there may be none."""
+    if isinstance(size, bool) or not isinstance(size, (str, numbers.Real)):
+        raise TypeError(f"{name} is {size!r}; {_FORMS}")
+    unit = ""
+    if isinstance(size, str):
+        text = size.strip().upper()
+        m = _SIZE.fullmatch(text.removeprefix("-"))
+        if m is None:
+            raise ValueError(f"{name} is {size!r}; {_FORMS}")
+        number, unit = float(m[1]) * (-1 if text.startswith("-") else 1), m[2] or ""
+        counts = "." not in m[1] and not unit  # '1' is a byte, '1.0' the whole, as 1 and 1.0 are
+    else:
+        number, counts = float(size), isinstance(size, numbers.Integral)
+    if math.isinf(number):
+        raise ValueError(f"{name} is {size!r}; {_FORMS}")
+    if number < 0 or math.isnan(number) or number == 0 and not zero:
+        raise ValueError(f"{name} is {size!r}; it must be positive: {_FORMS}")
+    if unit == "%":
+        if number > 100:
+            raise ValueError(f"{name} is {size!r}, more than the whole: '100%' is all of it; a text like '8GB' is bytes")
+        return int(whole * number / 100)
+    if unit:
+        return int(number * (1000 ** "BKMGTP".index(unit[0]) if len(unit) == 2 else _UNITS[unit[:1]]))
+    if not counts and number <= 1:
+        return int(whole * number)
+    if not number.is_integer():
+        gibibytes = f"; {number:g} GiB are '{number:g}GiB'" if number < 1024 else ""
+        raise ValueError(f"{name} is {size!r}; a number with a point is a share up to 1.0, or whole bytes: {_FORMS}{gibibytes}")
+    return int(size) if isinstance(size, numbers.Integral) else int(number)
+
+
+def is_share(size: Size | None) -> bool:
+    """Whether a size is a share."""
+    if isinstance(size, str):
+        return size.strip().endswith("%") or re.fullmatch(r"\s*(0\.\d+|1\.0+)\s*", size) is not None
+    return isinstance(size, numbers.Real) and not isinstance(size, numbers.Integral) and 0 < size <= 1
+
+
+def is_size(x: Any) -> bool:
+    """Whether a text is a budget."""
+    return isinstance(x, str) and (x == "auto" or _SIZE.fullmatch(x.strip().upper()) is not None)
+
+
+def check_module(function: str, model: Any, planned: bool = True) -> None:
+    """Raises if what is given for a module is none, or, unless it may be, is planned by the service."""
+    if isinstance(model, torch.nn.Module):
+        if not planned and getattr(type(model), "runs_in_the_service", False):
+            raise TypeError(f"memopt.{function} plans steps that PyTorch runs, and a memopt.Module runs in the service, under a plan of its own: memopt.Module(model, budget=…)")
+        return
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        what, instead = f"the class {model.__name__}", f"make a module of it: {model.__name__}(…)"
+    elif isinstance(model, (str, os.PathLike)):
+        what, instead = f"the text {str(model)!r}", "a model in a file is planned by memopt.plan"
+    elif inspect.isroutine(model):
+        what, instead = f"the function {getattr(model, '__name__', '')}", "give the module whose forward pass it runs"
+    else:
+        what, instead = type(model).__name__, "give the module that is trained"
+    raise TypeError(f"memopt.{function} takes a torch.nn.Module, not {what}: {instead}")
+
+
+def check_request(
+    *, budget: Any = None, activation_budget: Any = None, max_overhead: Any = None, loss: Any = None, optimizer: Any = None, reserve: Any = None, loss_chunks: Any = None
+) -> None:
+    """Raises for arguments of memopt.optimize, or of a function that shares them, that no step can be planned with."""
+    if budget is not None and activation_budget is not None:
+        raise TypeError("give budget or activation_budget, not both")
+    if budget is not None and not (isinstance(budget, str) and budget == "auto"):
+        parse("budget", budget, 0)
+    if activation_budget is not None:
+        parse("activation_budget", activation_budget, 0)
+    if max_overhead is not None:
+        _check_share("max_overhead", max_overhead)
+    if reserve is not None:
+        parse("reserve", reserve, 0, zero=True)
+    if loss is not None and not callable(loss):
+        raise TypeError(f"loss is {loss!r}; give a function of the model's output that returns one number")
+    if loss_chunks is not None and loss_chunks != "auto" and (not isinstance(loss_chunks, int) or isinstance(loss_chunks, bool) or loss_chunks < 1):
+        raise (TypeError if not isinstance(loss_chunks, (int, str)) else ValueError)(
+            f"loss_chunks is {loss_chunks!r}; give 'auto' or how many chunks the rows of the loss are split into"
+        )
+    if optimizer is not None:
+        _check_optimizer(optimizer)
+
+
+def _check_share(name: str, share: Any) -> None:
+    forms = "give a text like '5%' or a share like 0.05"
+    if isinstance(share, bool) or not isinstance(share, (str, numbers.Real)):
+        raise TypeError(f"{name} is {share!r}; {forms}")
+    if not isinstance(share, str):
+        if not 0 <= float(share) < math.inf:
+            raise ValueError(f"{name} is {share!r}; it must not be negative: {forms}")
+        return
+    m = _SHARE.fullmatch(share)
+    if m is None:
+        raise ValueError(f"{name} is {share!r}; {forms}")
+    if not m[2] and float(m[1]) > 1:
+        raise ValueError(f"{name} is {share!r}, more than the whole step: give '{m[1]}%' if that is meant")
+
+
+def _check_optimizer(given: Any) -> None:
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    for one in several:
+        if not isinstance(getattr(one, "param_groups", None), Sequence) and not isinstance(getattr(one, "optimizer", None), torch.optim.Optimizer):
+            what = f"the class {one.__name__}: call it with the parameters" if isinstance(one, type) else type(one).__name__
+            raise TypeError(f"optimizer is {what}; give a torch.optim.Optimizer, or a list of several")
+
+
+def check_named(function: str, model: torch.nn.Module, given: Mapping[str, Any], own: Sequence[str]) -> None:
+    """Raises for a keyword argument that neither the module's forward pass takes nor the function has."""
+    parameters = _parameters(model)
+    if parameters is None:
+        return
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for name in given:
+        if name in parameters or open_ended and name not in _OF_OPTIMIZE:
+            continue
+        near = get_close_matches(name, [*own, *(p for p in parameters if p != "self")], 1)
+        raise TypeError(
+            f"memopt.{function} has no argument {name!r}, and the forward pass of {type(model).__name__} takes none of that name; "
+            f"{function} has {', '.join(own)}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+
+
+_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "verbose", "mode", "sample"}
+
+
+def split_budget(model: torch.nn.Module, batch: tuple[Any, ...], budget: Any) -> tuple[tuple[Any, ...], Any]:
+    """The inputs of a step and the budget, which may be the last positional argument: a text of a size, or a number that the forward pass has no room for."""
+    if budget is not None or len(batch) < 2:
+        return batch, budget
+    last = batch[-1]
+    if is_size(last):
+        return batch[:-1], last
+    if isinstance(last, numbers.Real) and not isinstance(last, bool) and (parameters := _parameters(model)) is not None:
+        kinds = [p.kind for p in parameters.values()]
+        places = sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
+        if inspect.Parameter.VAR_POSITIONAL not in kinds and len(batch) > places:
+            return batch[:-1], last
+    return batch, budget
+
+
+def _parameters(model: torch.nn.Module) -> Mapping[str, inspect.Parameter] | None:
+    try:
+        return inspect.signature(model.forward).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def check_settings(owner: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raises for settings that the function which takes them later does not know, or refuses."""
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise TypeError(f"{owner} has no argument {name!r}; there are {', '.join(known)}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    checked = inspect.signature(check_request).parameters
+    check_request(**{name: value for name, value in settings.items() if name in checked})
+
