@@ -12,7 +12,7 @@ export MEMOPT_ORT_PYTHON = $(ORT_PYTHON)
 VULKAN    = env $$(.ci/vulkan --env)
 no_vulkan = all=$$($(VULKAN) bin/memopt devices --format json) || exit 1; echo "$$all" | awk '/"device": "vulkan:/ {n++} /"unfit":/ {n--} END {exit n > 0}'
 
-.PHONY: build run wheel test test-torch-matrix bench fmt clean
+.PHONY: build run wheel check test test-torch-matrix bench fmt clean
 
 build:
 	$(GO) build -trimpath -o bin/memopt ./cmd/memopt
@@ -32,6 +32,10 @@ run: build
 # builds anywhere.
 wheel:
 	.ci/wheel dist
+
+# The fast tier, in about a minute and a half on two cores.
+check:
+	.ci/check
 
 # Everything that can run. The Python half needs the packages of
 # .ci/requirements.txt; .ci/python puts them in a cache folder once. .ci/vulkan
