@@ -69,6 +69,29 @@ class UnknownSizes(Programs):
             np.testing.assert_array_equal(y, -np.ones((n, 3), np.float32))
 
 
+@both
+class Bits(Programs):
+    def test_shifts_and_masks(self) -> None:
+        for kind in (np.uint8, np.uint32, np.uint64):
+            x, y = np.array([[1, 200, 77]], kind), np.array([[1], [3]], kind)
+            nodes = [
+                helper.make_node("BitShift", ["x", "y"], ["left"], direction="LEFT"),
+                helper.make_node("BitShift", ["x", "y"], ["right"], direction="RIGHT"),
+                helper.make_node("BitwiseAnd", ["x", "y"], ["and"]),
+                helper.make_node("BitwiseOr", ["x", "y"], ["or"]),
+                helper.make_node("BitwiseXor", ["x", "y"], ["xor"]),
+                helper.make_node("BitwiseNot", ["x"], ["not"]),
+            ]
+            want = {"left": x << y, "right": x >> y, "and": x & y, "or": x | y, "xor": x ^ y, "not": ~x}
+            elem = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+            file = model(nodes, [info("x", [1, 3], elem), info("y", [2, 1], elem)], [info(name, None, elem) for name in want], opset=18)
+            got = self.session(file.SerializeToString()).run(None, {"x": x, "y": y})
+            for (name, array), result in zip(want.items(), got):
+                with self.subTest(kind=kind.__name__, name=name):
+                    np.testing.assert_array_equal(result, array)
+                    self.assertEqual(result.dtype, array.dtype)
+
+
 class Alone(Programs):
     """What ONNX Runtime refuses."""
 
