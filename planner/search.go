@@ -14,6 +14,7 @@ import (
 // BudgetError says that a budget cannot be met, and what could.
 type BudgetError struct {
 	Want, Best, Fixed int64 // arena bytes wanted and reached; bytes outside it
+	Counted           int64 // Fixed, if the budget that was missed counts them: then Best + Counted bytes suffice
 	Floor             Floor
 	FloorOp           string // the operator of the floor's node
 	FloorModule       string // and the module of the model that it belongs to; "" is unknown
@@ -129,6 +130,9 @@ func (s *Prospect) cannot(limit int64, best *candidate, hint string) error {
 		msg += "; " + hint
 	}
 	e := &BudgetError{Want: limit, Best: best.placed.Height, Fixed: fixed, Floor: f, Msg: msg}
+	if r := s.m.inBytes(s.plan.Request); !r.Budget.isZero() && r.Budget.Bytes-fixed == limit {
+		e.Counted = fixed
+	}
 	for _, n := range s.m.g.Nodes {
 		if n.Name == f.Node && !n.Op.View {
 			line := ParseLine(n.String())

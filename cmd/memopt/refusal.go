@@ -20,9 +20,10 @@ import (
 type refusalFile struct {
 	Format  string       `json:"format"`
 	Message string       `json:"message"`
-	Want    int64        `json:"want"`  // arena bytes that the budgets allow
-	Best    int64        `json:"best"`  // arena bytes of the lowest plan found; 0 if bytes are not what is missing
-	Fixed   int64        `json:"fixed"` // bytes outside the arena
+	Want    int64        `json:"want"`              // arena bytes that the budgets allow
+	Best    int64        `json:"best"`              // arena bytes of the lowest plan found; 0 if bytes are not what is missing
+	Fixed   int64        `json:"fixed"`             // bytes outside the arena
+	Counted int64        `json:"counted,omitempty"` // those of them that the budget counts: best + counted would do
 	Floor   *floorFile   `json:"floor,omitempty"`
 	Changes []changeFile `json:"changes"` // changes that would fit, each of them alone
 	Note    string       `json:"note,omitempty"`
@@ -227,7 +228,7 @@ func refusalOf(err error) *refusalFile {
 		}
 		changes, f.Note = memory.Changes, memory.Note
 	case errors.As(err, &budget):
-		f.Want, f.Best, f.Fixed = budget.Want, budget.Best, budget.Fixed
+		f.Want, f.Best, f.Fixed, f.Counted = budget.Want, budget.Best, budget.Fixed, budget.Counted
 		if budget.Floor.Peak > 0 {
 			f.Floor = &floorFile{budget.Floor, budget.FloorOp, budget.FloorModule}
 		}

@@ -21,12 +21,12 @@ def fields(trailers: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _fields(refusal: dict[str, Any]) -> dict[str, Any]:
-    floor, memory = refusal.get("floor"), refusal.get("memory")
+    floor, memory, counted = refusal.get("floor"), refusal.get("memory"), refusal.get("counted", 0)
     return {
-        "want": refusal["want"],
-        "best": refusal["best"],
+        "want": refusal["want"] + counted,
+        "best": refusal["best"] + counted if refusal["best"] else 0,
         "fixed": refusal["fixed"],
-        "floor": Floor(floor["peak"], floor["node"], floor.get("op", ""), floor.get("module", "")) if floor else None,
+        "floor": Floor(floor["peak"] + counted, floor["node"], floor.get("op", ""), floor.get("module", "")) if floor else None,
         "changes": tuple(Change(change["setting"], change["share"], dict(change["settings"])) for change in refusal["changes"]),
         "note": refusal.get("note", ""),
         "memory": _memory(memory) if memory else None,

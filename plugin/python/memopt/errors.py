@@ -56,7 +56,7 @@ class MemoptError(Exception):
 class Floor(NamedTuple):
     """The lower bound of the peak of any plan."""
 
-    peak: int  # bytes of the arena
+    peak: int  # bytes of the arena, or of all memory where the budget counts that
     node: str  # the node that needs it
     op: str = ""  # its operator
     module: str = ""  # its part of the model, "" if unknown
@@ -83,9 +83,11 @@ class Memory(NamedTuple):
 
 
 class BudgetError(MemoptError):
-    """No plan meets the request, or there is too little memory. The message names the floor and the node that needs it; the fields are:
+    """No plan meets the request, or there is too little memory. The message names the floor and the node that needs it; the fields
+    are as follows. want, best and the floor count what the budget that was asked for counts: all memory for budget, which can be
+    set to best, and the arena for activation_budget, which then can.
 
-    want     bytes that the budgets leave for the arena
+    want     bytes of the budget
     best     bytes of the lowest plan found; 0 if the request fails for another reason than bytes
     fixed    bytes outside the arena: parameters, optimizer states, inputs
     floor    the lower bound of any plan, a Floor, or None if unknown
@@ -111,6 +113,12 @@ class BudgetError(MemoptError):
         self.binds = binds
         self.module = module
         self.op = op
+
+    def counting(self, more: int, message: str | None = None) -> BudgetError:
+        """The same where the budget counts so many bytes more."""
+        floor = self.floor._replace(peak=self.floor.peak + more) if self.floor is not None else None
+        known = {k: v for k, v in vars(self).items() if k != "message"}
+        return BudgetError(message or self.message, **{**known, "want": self.want + more, "best": self.best + more if self.best else 0, "floor": floor})
 
 
 def _rebuild(kind: type[MemoptError], message: str, fields: dict[str, Any]) -> MemoptError:

@@ -75,11 +75,18 @@ class Plans(unittest.TestCase):
         self.assertIn("floor", str(caught.exception))
         e = caught.exception
         self.assertGreaterEqual(e.best, e.floor.peak)
-        self.assertLessEqual(e.want, 0)
+        self.assertEqual(e.want, 1024)
         self.assertIn(e.changes[0].setting, str(e))
-        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.best + e.fixed).memory.total, e.best + e.fixed)
+        self.assertGreater(e.floor.peak, e.fixed)
+        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.best).memory.total, e.best)
         self.assertRegex(str(caught.exception), r'would fit: budget=("[\d.]+MiB"|\d+)')
-        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.changes[0].settings["budget"]).memory.total, e.best + e.fixed + (1 << 20))
+        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.changes[0].settings["budget"]).memory.total, e.best + (1 << 20))
+        for setting, other in (("budget", {}), ("activation_budget", {}), ("budget", {"activation_budget": "100%"}), ("activation_budget", {"budget": "100%"}), ("budget", {"optimizer": "adamw"})):
+            with self.subTest(setting, **other):
+                with self.assertRaises(memopt.BudgetError) as caught:
+                    memopt.plan(self.model, dims=DIMS, **{setting: 4096}, **other)
+                self.assertEqual(caught.exception.want, 4096)
+                memopt.plan(self.model, dims=DIMS, **{setting: caught.exception.best}, **other)
         self.assertEqual(memopt.plan(self.model, dims=DIMS).format, "memopt.plan/1")
 
     def test_rows_in_several_runs(self) -> None:

@@ -86,7 +86,7 @@ class Bits(Programs):
             elem = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
             file = model(nodes, [info("x", [1, 3], elem), info("y", [2, 1], elem)], [info(name, None, elem) for name in want], opset=18)
             got = self.session(file.SerializeToString()).run(None, {"x": x, "y": y})
-            for (name, array), result in zip(want.items(), got):
+            for (name, array), result in zip(want.items(), got, strict=True):
                 with self.subTest(kind=kind.__name__, name=name):
                     np.testing.assert_array_equal(result, array)
                     self.assertEqual(result.dtype, array.dtype)

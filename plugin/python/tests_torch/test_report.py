@@ -111,6 +111,29 @@ class TestReport(Case):
 
 
 class TestRefusal(Case):
+    def test_the_best_is_accepted(self):
+        """What an error says of the lowest plan, the budget that it is about takes, also where not even the parameters fit."""
+        tokens = torch.randint(0, 2000, (4, 32))
+        weights = sum(p.nbytes for p in GPT(vocab=2000, layers=1).parameters())
+        for mode in ("eager", "aot_eager"):
+            for argument, size in (("budget", 3 * weights + 100_000), ("budget", "10%"), ("budget", 4096), ("activation_budget", 4096)):
+                model = GPT(vocab=2000, layers=1)
+                optimizer = torch.optim.AdamW(model.parameters())
+                with self.subTest(mode, **{argument: size}):
+                    with self.assertRaises(memopt.BudgetError) as caught:
+                        memopt.optimize(model, **{argument: size}, sample=(tokens, tokens), mode=mode, optimizer=optimizer, verbose=False)
+                    e = caught.exception
+                    self.assertGreater(e.best, e.want)
+                    self.assertLessEqual(e.floor.peak, e.best)
+                    report = memopt.optimize(model, **{argument: e.best}, sample=(tokens, tokens), mode=mode, optimizer=optimizer, verbose=False)
+                    self.assertLessEqual(report.promised_peak, e.best)
+                    if argument == "budget":
+                        self.assertGreater(e.best, 3 * sum(p.nbytes for p in model.parameters()))
+        with self.assertRaises(memopt.BudgetError) as caught:
+            memopt.max_batch(model, lambda n: (torch.zeros(n, 32, dtype=torch.int64),) * 2, budget=report.fixed + 100_000)
+        found = memopt.max_batch(model, lambda n: (torch.zeros(n, 32, dtype=torch.int64),) * 2, budget=caught.exception.best)
+        self.assertEqual(found.size, 1)
+
     def test_what_would_fit(self):
         """The error names the floor, the module and the operator, and each change that it names fits."""
         tokens = torch.randint(0, 2000, (8, 64))

@@ -22,7 +22,7 @@ from ..report import show_bytes
 from .ask.smaller import smaller_batch
 from .lower.early import EarlyStep
 from .lower.scores import Chunks
-from .plan.budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
+from .plan.budget import Fixed, fixed_bytes, free_bytes, growth
 from .plan.outofmemory import explain, is_of_memory, room
 from .plan.plans import plan_of
 from .plan.refused import Smaller, refused
@@ -507,27 +507,28 @@ class PlannedForward(StandIn):
         eager, fixed = recording.measured_peak, self._fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
         counted = fixed.bytes if r.budget is not None else 0
-        limit = self._limit(fixed, eager)
+        limit, gradients = self._limit(fixed, eager), 0
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
             wrapper = self.wrapper()
             if wrapper is None or not wrapper.gradient_as_bucket_view:  # else they are among what is fixed
-                limit -= self._gradient_bytes()
+                gradients = self._gradient_bytes()
         if limit is not None:
-            limit //= self.passes
+            limit = (limit - gradients) // self.passes
         if together is not None:
             limit = together.limit(recording.graph, limit)
         if limit is not None and limit >= eager and r.max_overhead is None:
             return _Made(None, StepReport.of(recording, None, fixed.bytes, counted, r.taken), recording)
-        if limit is not None and limit <= 0:
-            raise exhausted(fixed, eager, limit)
         for text in crossing(recording.windows, recording.measured_peak):
             self._tell(text)
-        make = functools.partial(plan_of, recording, activation_budget=limit, max_overhead=r.max_overhead)
+        make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead)
         try:
             found = together.plan(make) if together is not None else make()
         except BudgetError as e:
             if not self.made or e.best <= 0:
-                raise refused(e, recording, limit or 0, counted, r.taken, functools.partial(self._smaller, sample, limit or 0)) from None
+                passes = self.passes
+                raise refused(
+                    e, recording, limit or 0, counted, r.taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step * passes + gradients + counted
+                ) from None
             # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
             what = "steps that add to gradients" if recording.accumulates else "inputs of other shapes"
             self._tell(f"{what} do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")

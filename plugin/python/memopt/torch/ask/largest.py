@@ -131,7 +131,7 @@ def _largest(
                 f"not even {what} {bottom} fits {show_bytes(whole)}"
                 + (f", of which {show_bytes(beside)} are parameters, buffers and optimizer states" if beside else "")
                 + (f": its lowest plan takes {show_bytes(found)}" if found else ""),
-                want=limit, best=found, fixed=beside,
+                want=whole, best=found + beside if found else 0, fixed=beside,
             )  # fmt: skip
     size = search.largest(bottom, most) if sizes.enough else sizes.sizes[-1]
     while True:
@@ -140,7 +140,7 @@ def _largest(
         if measured is not None and measured <= limit + limit // 1000 + (1 << 16):
             break
         if size == 1:
-            raise BudgetError(f"not even {what} 1 fits {show_bytes(whole)}: its step took {show_bytes(measured or 0)}", want=limit, best=measured or 0, fixed=beside)
+            raise BudgetError(f"not even {what} 1 fits {show_bytes(whole)}: its step took {show_bytes(measured or 0)}", want=whole, best=measured + beside if measured else 0, fixed=beside)
         # The formulas promised too much there.
         size = search.largest_below(min(size - 1, size * limit // measured) if measured else size * 7 // 8, bottom)
     recording, made = sizes.at(size), search.made[size]

@@ -20,7 +20,7 @@ from ..._questions import explain as explain_file
 from ...errors import BudgetError, Floor
 from ...report import Report, show_bytes
 from ..lower.scores import Chunks
-from ..plan.budget import exhausted, fixed_bytes, growth
+from ..plan.budget import fixed_bytes, growth
 from ..plan.plans import plan_of
 from ..plan.refused import refused
 from ..record.floor import Binding, Life, Step, binding
@@ -215,10 +215,8 @@ def explain(
     if made is None or budget is not None or activation_budget is not None or max_overhead is not None:
         fixed = fixed_bytes(model, optimizer)
         limit = growth(model, fixed, recording.measured_peak, budget=budget, activation_budget=activation_budget, reserve="5%")
-        if limit is not None and limit <= 0:
-            raise exhausted(fixed, recording.measured_peak, limit)
         try:
-            made = plan_of(recording, timeout=timeout, activation_budget=limit, max_overhead=max_overhead)
+            made = plan_of(recording, timeout=timeout, activation_budget=max(1, limit) if limit is not None else None, max_overhead=max_overhead)
         except BudgetError as e:
             raise refused(e, recording, limit or 0, fixed.bytes if budget is not None else 0, ("loss_chunks",) if loss_chunks else (), lambda: None) from None
     if node is not None:

@@ -20,7 +20,7 @@ from torch import fx
 
 from ...errors import BudgetError
 from ...report import Report, show_bytes
-from ..plan.budget import exhausted, fixed_bytes, growth
+from ..plan.budget import fixed_bytes, growth
 from ..plan.plans import plan_of_graph
 from ..step.given import check_request
 from . import partition, workspace
@@ -150,7 +150,7 @@ class _Session:
         frame, times = _frame()
         others = sum(size for f, size in self.held.items() if f != frame)
         peak = planned(w, document, activation_budget="100%")[0].baseline.peak
-        limit = self._limit(peak, inputs)
+        limit, counted = self._limit(peak, inputs)
         overhead = self.request.get("max_overhead")
         if limit is not None:
             limit -= others
@@ -159,22 +159,25 @@ class _Session:
         steps = partition.in_order(joint)
         if limit is None or limit < peak:
             try:
-                report, (steps,) = planned(w, document, activation_budget=limit, max_overhead=overhead)
+                report, (steps,) = planned(w, document, activation_budget=max(1, limit) if limit is not None else None, max_overhead=overhead)
             except BudgetError as e:
+                text = e.message
                 if others:
-                    raise BudgetError(
-                        f"{e.message}. The graph is one of {len(self.held) + 1}, of which those before it hold {show_bytes(others)} at the same time; "
-                        "memopt.optimize(model, mode='compile', sample=...) plans all of them together",
-                        want=e.want, best=e.best, fixed=e.fixed, floor=e.floor,
-                    ) from None  # fmt: skip
-                raise
+                    text += (
+                        f". The graph is one of {len(self.held) + 1}, of which those before it hold {show_bytes(others)} at the same time; "
+                        "memopt.optimize(model, mode='compile', sample=...) plans all of them together"
+                    )
+                if counted:
+                    text += f". The budget counts {show_bytes(counted)} of parameters and optimizer states, too"
+                raise e.counting(others + counted, text) from None
             logging.getLogger("memopt").info("graph %s: planned %s of %s, %+.1f%% compute", frame, show_bytes(report.result.peak), show_bytes(peak), 100 * report.result.overhead)
         forward, backward = partition.split(joint, steps, num_fwd_outputs)
         kept = [n.meta.get("val") for n in partition.saved(forward, num_fwd_outputs) if n.op != "placeholder"]
         self.held[frame] = sum(nbytes(value) for value in kept if isinstance(value, torch.Tensor))
         return forward, backward
 
-    def _limit(self, peak: int, inputs: Sequence[Any]) -> int | None:
+    def _limit(self, peak: int, inputs: Sequence[Any]) -> tuple[int | None, int]:
+        """The bytes for the step, and those that the budget counts beside it."""
         r = self.request
         budget, activations = r.get("budget"), r.get("activation_budget")
         if budget is not None and activations is not None:
@@ -184,9 +187,7 @@ class _Session:
         held = torch.nn.ParameterList(t for t in inputs if isinstance(t, torch.nn.Parameter))
         fixed = fixed_bytes(held, r.get("optimizer"))
         limit = growth(held, fixed, peak, budget=budget, activation_budget=activations, reserve=r.get("reserve", "5%"))
-        if limit is not None and limit <= 0:
-            raise exhausted(fixed, peak, limit)
-        return limit
+        return limit, fixed.bytes if budget is not None else 0
 
 
 _sessions: dict[int, _Session] = {}

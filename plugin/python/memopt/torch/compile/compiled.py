@@ -18,7 +18,7 @@ from torch._guards import TracingContext, tracing
 
 from ...errors import BudgetError
 from ...report import Report, show_bytes
-from ..plan.budget import exhausted, fixed_bytes, growth
+from ..plan.budget import fixed_bytes, growth
 from ..plan.refused import refused
 from ..plan.report import StepReport, say
 from ..record.measure import Measured, events_of, highest, profiled, step_peak
@@ -246,13 +246,13 @@ class CompiledForward(StandIn):
         r = self.request
         eager, fixed = step_peak(self.model, original, r.loss), fixed_bytes(self.model, r.optimizer)
         limit = growth(self.model, fixed, eager.peak, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
-        if limit is not None and limit <= 0:
-            raise exhausted(fixed, eager.peak, limit)
+        counted = fixed.bytes if r.budget is not None else 0
+        limit = max(1, limit) if limit is not None else None
         if self.form == "compile" and compiler_for([*self.model.parameters(), *tensors((args, kwargs))]) is None:
             try:
                 return self._compiled(args, kwargs, {}, eager, limit, fixed.bytes)
             except BudgetError as e:
-                lowest = e.best
+                lowest = e.best - counted
             self._tell(
                 f"Inductor runs the graphs in an order in which the lowest step found takes {show_bytes(lowest)}, not {show_bytes(limit or 0)}; "
                 "so they run operator by operator, as in mode='aot_eager'"
@@ -263,8 +263,8 @@ class CompiledForward(StandIn):
             if not self.made or e.best <= 0:
                 raise
             # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
-            self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
-            return self._compiled(args, kwargs, None, eager, e.best, fixed.bytes)
+            self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best - counted)}")
+            return self._compiled(args, kwargs, None, eager, e.best - counted, fixed.bytes)
 
     def _compiled(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], inductor: Mapping[str, Any] | None, eager: Measured, limit: int | None, fixed: int

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._arguments import Size
-from ...errors import BudgetError
-from ...report import show_bytes
 from ..ranks.units import units_of
 from ..record.measure import device_of
 from ..step.given import is_share, parse
@@ -71,15 +69,6 @@ def growth(model: torch.nn.Module, fixed: Fixed, eager: int | None, *, budget: S
     if budget is not None:
         return parse("budget", budget, (eager or 0) + fixed.bytes) - fixed.bytes
     return None
-
-
-def exhausted(fixed: Fixed, eager: int, limit: int) -> BudgetError:
-    """The error that nothing is left for the step."""
-    return BudgetError(
-        f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
-        f"the step takes {show_bytes(eager)} more with everything kept",
-        fixed=fixed.bytes, want=limit, binds="parameters",
-    )  # fmt: skip
 
 
 def free_bytes(model: torch.nn.Module, reserve: Size | None) -> int:
