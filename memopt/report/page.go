@@ -156,6 +156,7 @@ func (f figures) functions() template.FuncMap {
 		"points":  f.as(func(r gjson.Result) string { return fmt.Sprintf("%.2f points", 100*r.Float()) }),
 		"clip":    clip,
 		"size":    Bytes,
+		"saving":  saving,
 		"unless":  unlessBelow,
 		"signed":  Signed,
 		"comma":   Thousands,

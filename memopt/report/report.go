@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -126,6 +127,10 @@ func clusters(w io.Writer, p *planner.Plan) {
 	if len(p.Boundaries) > 0 {
 		Text(w, 2, "%s\n", clip(fmt.Sprintf("layers begin at %d nodes: %s", len(p.Boundaries), strings.Join(p.Boundaries, ", ")), 300))
 	}
+	symbolic := saving
+	if p.Request.Compat != "" {
+		symbolic = func(text string) string { return text } // digit by digit as ONNX Runtime has it
+	}
 	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)", "Peak alone", "Peak here", strings.ToUpper(p.Unit()[:1]) + p.Unit()[1:], "Keeps"}}
 	for i, r := range p.Clusters {
 		if i == maxRows {
@@ -139,7 +144,7 @@ func clusters(w io.Writer, p *planner.Plan) {
 		case r.Applied > 0:
 			on = fmt.Sprintf("ON %d", r.Applied)
 		}
-		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key, 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(r.Saving, 60),
+		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key, 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(symbolic(r.Saving), 60),
 			fall(r.PeakAlone), fall(r.PeakEffect), Extra(r.Cost, 1), Bytes(r.Keeps)})
 	}
 	Table(w, "=llnrr3n1r4rrr2", rows)
@@ -149,6 +154,14 @@ func clusters(w io.Writer, p *planner.Plan) {
 		}
 	}
 	selection(w, p)
+}
+
+// saving is the formula of a saving, or its bytes if it does not depend on a size.
+func saving(formula string) string {
+	if bytes, err := strconv.ParseFloat(formula, 64); err == nil {
+		return Bytes(int64(bytes))
+	}
+	return formula
 }
 
 // fall is a reduction of the peak, with its sign.

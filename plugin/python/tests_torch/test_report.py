@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import tempfile
 import unittest
 
@@ -102,12 +103,31 @@ class TestReport(Case):
             with open(page) as f:
                 text = f.read()
             self.assertIn("<html", text)
-            self.assertIn("GPT.json", text)
+            self.assertIn("GPT", text)
         kept = memopt.optimize(model, activation_budget="100%", sample=args, loss=loss)
         self.assertFalse(kept.to_dict()["planned"])
         self.assertIn("nothing to do", str(kept))
         self.assertIn("<table>", kept._repr_html_())
         json.dumps(kept.to_dict())
+
+    def test_page(self):
+        """The page speaks of modules, names the model and no file, and prints sizes that are fixed as bytes."""
+        torch.manual_seed(0)
+        model, args, loss = families()["gpt"]
+        for mode in ("eager", "aot_eager"):
+            report = memopt.optimize(model, activation_budget="70%", sample=args, loss=loss, mode=mode)
+            with tempfile.TemporaryDirectory() as folder:
+                report.save_html(os.path.join(folder, "page.html"))
+                with open(os.path.join(folder, "page.html"), encoding="utf-8") as f:
+                    page = f.read()
+            launched = re.findall(r"launch \d+ of \d+: (\S+)", page)
+            with self.subTest(mode=mode):
+                self.assertIn("blocks.1.fc.addmm", launched)
+                self.assertFalse([name for name in launched if re.match("addmm|mm|gelu|native_layer_norm", name)])
+                self.assertIn("<h1>GPT</h1>", page)
+                self.assertNotIn(".json", page)
+                self.assertNotRegex(page, r"\d\.0{5}")
+            memopt.restore(model)
 
 
 class TestRefusal(Case):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -288,6 +289,7 @@ class Writer:
         self.nodes: list[dict[str, Any]] = []
         self.ops: list[tuple[int, Op] | None] = []  # of the plan's nodes; None: a gap
         self.names: list[dict[fx.Node, str]] = [{} for _ in joints]  # of owners
+        self.times: Counter[str] = Counter()  # how often a module ran an operator
 
     def name(self, graph: int, n: fx.Node) -> str:
         return n.name if len(self.joints) == 1 else f"graph{graph}.{n.name}"
@@ -317,7 +319,11 @@ class Writer:
 
     def _op(self, graph: int, op: Op, until: Mapping[fx.Node, str], handed: bool) -> None:
         names, joint = self.names[graph], self.joints[graph]
-        name = self.name(graph, op.node)
+        name, module = self.name(graph, op.node), _module(op.node)
+        if module:
+            what = f"{plain(module)}.{plain(str(op.node.target)).removeprefix('aten.').split('.')[0]}"
+            name = f"{what}_{self.times[what]}" if self.times[what] else what
+            self.times[what] += 1
         outputs = [joint.stored(o) | ({"held_until": until[o]} if o in until else {}) for o in op.outputs]
         made = sum(o["bytes"] for o in outputs)
         if op.held > made:
@@ -325,7 +331,7 @@ class Writer:
         node: dict[str, Any] = {
             "name": name, "op": plain(str(op.node.target)), "inputs": [names[o] for o in op.reads], "outputs": outputs, "flops": op.flops, "is_backward": op.backward,
         }  # fmt: skip
-        if module := _module(op.node):
+        if module:
             node["module"] = module
         if op.once or handed:
             node["flags"] = ["once"]
@@ -335,7 +341,7 @@ class Writer:
             names[op.outputs[0]] = name
             return
         for i, o in enumerate(op.outputs):
-            names[o] = name + ".0" if o is op.node else self.name(graph, o)
+            names[o] = f"{name}.{i}"
             self.nodes.append(_getitem(names[o], name, i, outputs[i], op.backward))
 
     def gap(self, name: str, gap: Gap, backward: bool) -> None:

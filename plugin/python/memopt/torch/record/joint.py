@@ -16,21 +16,27 @@ FORMAT = "memopt-fx-joint/1"
 
 
 def graph_of(r: Recorder) -> dict[str, Any]:
-    """The joint graph in the format memopt-fx-joint/1, with nodes in the order in which they ran."""
+    """The joint graph in the format memopt-fx-joint/1, with nodes in the order in which they ran, named after the module and the operator."""
     loss = r.loss if r.loss is not None and r.loss.maker is not None else r.results[-1]
     needed = {v.number for v in [loss, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
     needed |= {v.number for v in r.values if v.held is not None}
-    taken: dict[str, int] = {}
+    times: dict[str, int] = {}
+    taken: set[str] = set()
 
     def unique(base: str) -> str:
-        n = taken.get(base, 0)
-        taken[base] = n + 1
-        return base if n == 0 else f"{base}_{n}"
+        while True:
+            n = times.get(base, 0)
+            times[base] = n + 1
+            name = base if n == 0 else f"{base}_{n}"
+            if name not in taken:
+                taken.add(name)
+                return name
 
     for value in r.inputs:
         value.name = unique("input")
     for op in r.ops:
-        op.name = unique(op.op.split(".")[1].lower() if "." in op.op else op.op)
+        what = op.op.split(".")[1].lower() if "." in op.op else op.op
+        op.name = unique(f"{plain(op.module)}.{what}" if op.module else what)
     nodes: list[dict[str, Any]] = []
     for value in r.inputs:
         nodes.append({"name": value.name, "op": "input", "kind": value.kind, "source": value.source, "inputs": [], "outputs": [_output(value)], "is_backward": False})
@@ -53,7 +59,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
             made[0].name = op.name
             continue
         for i, v in enumerate(made):
-            v.name = unique("getitem")
+            v.name = unique(f"{op.name}.{i}")
             select = {"name": v.name, "op": "getitem", "index": i, "inputs": [op.name], "outputs": [_output(v)], "is_backward": op.backward, "flags": ["select"], "alias_of": op.name}
             nodes.append(select)
     back = [r.grads[v.source].name if v.kind == "param" and v.source in r.grads else None for v in r.inputs]
@@ -94,5 +100,5 @@ def _output(v: Value) -> dict[str, Any]:
 
 
 def plain(op: str) -> str:
-    """An operator's name in the characters of the format."""
+    """The name of an operator or of a module in the characters of the format."""
     return "".join(c if c.isascii() and c.isalnum() or c in "_.:-" else "_" for c in op)

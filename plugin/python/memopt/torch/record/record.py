@@ -138,7 +138,7 @@ def text_of(graph: dict[str, Any]) -> bytes:
 def as_file(graph: dict[str, Any], text: bytes | None = None) -> Iterator[str]:
     """Writes a joint graph to a temporary file for the service, named after the model."""
     with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-        path = os.path.join(folder, f"{graph['model']}.json")
+        path = os.path.join(folder, graph["model"])
         with open(path, "wb") as f:
             f.write(text if text is not None else text_of(graph))
         yield path
