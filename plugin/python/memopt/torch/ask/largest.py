@@ -16,8 +16,7 @@ from ...report import Report, show_bytes
 from ..lower.scores import Chunks
 from ..plan.budget import fixed_bytes, free_bytes
 from ..plan.plans import plan_of
-from ..plan.scale import Sizes
-from ..record.floor import Step
+from ..plan.sized import Sized
 from ..record.measure import step_peak
 from ..record.record import Recording, record_call
 from ..replay.program import build
@@ -29,6 +28,7 @@ from ..step.wrapped import inner_module
 
 MOST_RECORDINGS = 7
 _SETTINGS = ("activation_budget", "max_overhead", "loss", "optimizer", "reserve", "loss_chunks", "most")
+_MOST_PROOFS = 4  # plans that are asked for only to learn what no plan goes below
 
 
 @dataclass
@@ -46,7 +46,13 @@ class Largest:
     eager_size: int  # the largest that fits without a plan
     recorded: tuple[int, ...]  # sizes that ran
     search_ended: bool  # it is the largest that was asked for
+    bound: int  # no plan of a larger size fits: their floors are above the budget
     plan: Report | None = field(repr=False, default=None)
+
+    @property
+    def proven(self) -> bool:
+        """Whether no plan of any larger size fits."""
+        return self.bound == self.size
 
     def __int__(self) -> int:
         return self.size
@@ -60,10 +66,16 @@ class Largest:
         text += f", {show_bytes(self.fixed)} beside it, {self.overhead:+.1%} compute"
         if self.eager_size < self.size:
             text += f"; eager mode takes {show_bytes(self.eager_peak)} for it and fits {self.eager_size}"
-        return text + ("; it is the largest asked for" if self.search_ended else "")
+        if self.search_ended:
+            return text + "; it is the largest asked for"
+        return text + (f"; proven, since no plan of {self.size + 1} fits" if self.proven else f"; whether {_span(self.size + 1, self.bound)} fits is open, and nothing larger does")
 
     def to_dict(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k != "plan"}
+        return {**{k: v for k, v in vars(self).items() if k != "plan"}, "proven": self.proven}
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def max_batch(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
@@ -147,7 +159,7 @@ def _largest(
     eager = search.largest_by(lambda n: search.peak(n) <= limit, bottom, size) if search.peak(bottom) <= limit else 0
     return Largest(
         what, size, whole, beside, search.peak(size), made.result.peak if made is not None else recording.measured_peak, measured,
-        made.result.overhead if made is not None else 0.0, eager, tuple(sizes.sizes), size == most, made,
+        made.result.overhead if made is not None else 0.0, eager, tuple(sizes.sizes), size == most, search.bound(size, most), made,
     )  # fmt: skip
 
 
@@ -213,12 +225,48 @@ def _with_sample(loss: Callable[..., torch.Tensor], sample: Any, out: Any) -> to
     return loss(out, sample)
 
 
-def _recordings(run: _Runs, degree: int, first: Sequence[int], most: int, room: int, what: str) -> Sizes:
+class _Sizes:
+    """The program at all sizes, and those of its recordings."""
+
+    def __init__(self, degree: int) -> None:
+        self.degree = degree  # of bytes as polynomials of the size
+        self.recordings: dict[int, Recording] = {}
+        self.program: Sized | None = None
+
+    def add(self, size: int, recording: Recording) -> None:
+        """Adds a recording of a larger size than before. Earlier ones with other operators are discarded."""
+        if self.program is None or self.program.add((size,), recording) is not None:
+            self.program, self.recordings = Sized((size,), recording), {}
+        self.recordings[size] = recording
+
+    @property
+    def sizes(self) -> list[int]:
+        return list(self.recordings)
+
+    @property
+    def enough(self) -> bool:
+        return len(self.recordings) > self.degree
+
+    def at(self, size: int) -> Recording:
+        assert self.program is not None
+        return self.recordings[size] if size in self.recordings else self.program.at((size,)).recording(False)
+
+    def peak(self, size: int) -> int:
+        """In eager mode."""
+        assert self.program is not None
+        return self.program.at((size,)).eager(False)
+
+    def floor(self, size: int) -> int:
+        assert self.program is not None
+        return self.program.at((size,)).floor(False)
+
+
+def _recordings(run: _Runs, degree: int, first: Sequence[int], most: int, room: int, what: str) -> _Sizes:
     """Records small sizes, and larger ones until their peaks are predicted; only sizes that fit."""
-    sizes = Sizes(degree)
+    sizes = _Sizes(degree)
     size = first[0]
     for count in range(MOST_RECORDINGS):
-        foreseen = sizes.at(size).measured_peak if sizes.enough else None
+        foreseen = sizes.peak(size) if sizes.enough else None
         recording = run.record(size)
         sizes.add(size, recording)
         if foreseen is not None and sizes.enough and abs(foreseen - recording.measured_peak) <= recording.measured_peak // 1000:
@@ -228,7 +276,7 @@ def _recordings(run: _Runs, degree: int, first: Sequence[int], most: int, room: 
         before, size = size, min(most, first[count + 1] if count + 1 < len(first) else 2 * size)
         # Of a polynomial of this degree without negative terms.
         upper = recording.measured_peak * (size**degree) // (before**degree)
-        if (sizes.at(size).measured_peak if sizes.enough else upper) > room:
+        if (sizes.peak(size) if sizes.enough else upper) > room:
             break
     return sizes
 
@@ -236,20 +284,39 @@ def _recordings(run: _Runs, degree: int, first: Sequence[int], most: int, room: 
 class _Search:
     """Which sizes fit."""
 
-    def __init__(self, sizes: Sizes, limit: int, max_overhead: str | float | None) -> None:
+    def __init__(self, sizes: _Sizes, limit: int, max_overhead: str | float | None) -> None:
         self.sizes, self.limit, self.max_overhead = sizes, limit, max_overhead
         self.made: dict[int, Report | None] = {}  # of sizes that fit; None: as they are
         self.refused: dict[int, int] = {}  # the bytes of the lowest plans of those that do not
-        self.steps: dict[int, Step] = {}
-
-    def step(self, size: int) -> Step:
-        if size not in self.steps:
-            self.steps[size] = Step(self.sizes.at(size).graph)
-        return self.steps[size]
+        self.floors: dict[int, int] = {}  # that the planner proved of those
 
     def peak(self, size: int) -> int:
         """In eager mode."""
-        return self.step(size).peak()
+        return self.sizes.peak(size)
+
+    def bound(self, size: int, most: int) -> int:
+        """The largest size that is not proven to fit under no plan."""
+        low, high = size, self.largest_by(lambda n: self.sizes.floor(n) <= self.limit, size, most)
+        high = min([high, *(n - 1 for n, floor in self.floors.items() if floor > self.limit and n > size)])
+        if self.max_overhead is not None:  # which is no limit of bytes
+            return high
+        if high > low and low + 1 in self.floors and self.floors[low + 1] > self.limit:
+            return low
+        for _ in range(_MOST_PROOFS):
+            if low >= high:
+                break
+            middle = (low + high + 1) // 2
+            if middle not in self.floors:
+                try:
+                    found = plan_of(self.sizes.at(middle), activation_budget=self.limit)
+                    self.floors[middle] = found.floor.peak
+                except BudgetError as e:
+                    self.floors[middle] = e.floor.peak if e.floor is not None else 0
+            if self.floors[middle] > self.limit:
+                high = middle - 1
+            else:
+                low = middle
+        return high
 
     def fits(self, size: int) -> bool:
         if size in self.made:
@@ -259,7 +326,7 @@ class _Search:
         if self.peak(size) <= self.limit:
             self.made[size] = None
             return True
-        floor = self.step(size).floor()
+        floor = self.sizes.floor(size)
         if floor > self.limit:
             self.refused[size] = floor
             return False
@@ -268,11 +335,12 @@ class _Search:
             return True
         except BudgetError as e:
             self.refused[size] = e.best
+            self.floors[size] = e.floor.peak if e.floor is not None else 0
             return False
 
     def largest(self, bottom: int, most: int) -> int:
         """From one that fits on."""
-        top = self.largest_by(lambda n: self.step(n).floor() <= self.limit, bottom, most)  # no plan goes below
+        top = self.largest_by(lambda n: self.sizes.floor(n) <= self.limit, bottom, most)  # no plan goes below
         return self.largest_below(top, bottom)
 
     def largest_below(self, top: int, bottom: int) -> int:
