@@ -20,19 +20,23 @@ TEMPORARY = re.compile(r"\.memopt-[0-9]+-[0-9]+")
 _names = random.SystemRandom()
 
 
-def write(path: str | os.PathLike[str], data: bytes) -> None:
+def write(path: str | os.PathLike[str], data: bytes, *, own: bool = False) -> None:
     """Writes a file that appears whole or not at all: the bytes go to a new file in the same folder, reach the disk, and take the name last.
 
     A file that was there is replaced and lends its permissions and owner; a link stays, and the file that it leads to is replaced. Devices,
     pipes and folders are refused, and links that another user made.
+
+    own makes it a file that only this user reads and writes, whatever but a folder was there, links too.
     """
-    path = target(os.fsdecode(path))
-    was = _stat(path)
+    path = os.fsdecode(path) if own else target(os.fsdecode(path))
+    was = None if own else _stat(path)
     if was is not None and not stat.S_ISREG(was.st_mode):
         raise OSError(errno.EINVAL, f"{_kind(was.st_mode)} cannot be replaced by a file", path)
     folder = os.path.dirname(path) or "."
     _sweep(folder)
     with _temporary(folder, was) as (f, temporary):
+        if own and hasattr(os, "fchmod"):
+            os.fchmod(f, 0o600)
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(f, rest) :]

@@ -1,25 +1,35 @@
 """Plans of recorded steps: from the service, or from a bounded folder of plans that were made before.
 
 A plan follows from the recorded graph, the settings and the binary, so its name in the folder is a digest of these.
-The folder is MEMOPT_PLANS, or memopt/plans in the user's cache folder; MEMOPT_PLANS= (empty) turns it off. Files that cannot be
-read or written are ignored.
+The folder is MEMOPT_PLANS, or memopt/plans in the user's cache folder; MEMOPT_PLANS= (empty) turns it off.
+
+Nothing is believed of what lies there: a file must be this user's own, no larger than plans of the step are, and have the digest that
+it was written with; and the planner's check replays its plan on the recorded step, within the limits asked for. Anything else is as
+good as no file.
 """
 
 from __future__ import annotations
 
-import gzip
+import contextlib
 import hashlib
 import json
+import logging
 import os
+import tempfile
+import zlib
 from typing import Any
 
 from ... import _binary
 from ..._plan import plan
-from ..._whole import write
+from ..._questions import check
+from ..._whole import read, write
 from ...report import Report
 from ..record.record import Recording, as_file, text_of
 
 MOST_FILES = 256
+MOST_BYTES = 1 << 20  # of a plan, packed or not, and 32 times the graph's text more
+
+_log = logging.getLogger("memopt")
 
 
 def plan_of(recording: Recording, **settings: Any) -> Report:
@@ -36,13 +46,13 @@ def plan_of(recording: Recording, **settings: Any) -> Report:
 def plan_of_graph(given: dict[str, Any], **settings: Any) -> Report:
     """The plan of a joint graph."""
     folder, text = _folder(), text_of(given)
-    path = os.path.join(folder, _digest(text, settings) + ".json.gz") if folder else ""
-    found = _read(path)
-    if found is None:
-        with as_file(given, text) as step:
+    path = os.path.join(folder, _digest(text, settings) + ".plan") if folder else ""
+    with as_file(given, text) as step:
+        found = _read(path, step, settings, len(text)) if path else None
+        if found is None:
             found = plan(step, **settings)
-        if path:
-            _write(path, found)
+            if path:
+                _write(path, found)
     return found
 
 
@@ -60,16 +70,45 @@ def _digest(graph: bytes, settings: dict[str, Any]) -> str:
     return hashlib.blake2b(graph + b"\0" + known.encode(), digest_size=16).hexdigest()
 
 
-def _read(path: str) -> Report | None:
+def _read(path: str, step: str, settings: dict[str, Any], size: int) -> Report | None:
+    """The plan of a file; None, and a word to the log, if there is none or anything is wrong with it."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as f:
-            kept = json.load(f)
+        most = MOST_BYTES + 32 * size
+        name, _, packed = read(path, most, own=True).partition(b"\n")
+        text = _unpacked(packed, most)
+        if name != _seal(path, text):
+            raise ValueError("the digest is another")
+        plan_json, _, table = text.partition(b"\0")
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            kept = os.path.join(folder, "kept.json")
+            write(kept, plan_json)
+            limits = {k: settings[k] for k in ("budget", "activation_budget", "max_overhead", "timeout") if k in settings}
+            checked = check(kept, step, **limits)
+        found = Report(plan_json.decode(), table.decode())
+        result, steps = found.result, found.to_dict()["steps"]
+        if (result.peak, result.arena, len(steps), result.recomputed_nodes) != (checked.peak, checked.arena, checked.steps, checked.recomputed_nodes):
+            raise ValueError("its figures are not those of its steps")
         os.utime(path)
-        report = Report(kept["plan"], kept["text"])
-        report.to_dict()["steps"]
-    except (OSError, EOFError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return None
-    return report
+    except Exception as e:  # whatever lies there, training goes on with a plan that is made anew
+        _log.debug("the plan in %s is made anew: %s: %s", path, type(e).__name__, e)
+        return None
+    return found
+
+
+def _unpacked(packed: bytes, most: int) -> bytes:
+    """Unpacks at most so many bytes."""
+    inflate = zlib.decompressobj()
+    text = inflate.decompress(packed, most)
+    if not inflate.eof or inflate.unused_data:
+        raise ValueError("it is cut off, or has more in it than a plan of this step")
+    return text
+
+
+def _seal(path: str, text: bytes) -> bytes:
+    """The first line of a file: what it is, and a digest of its name and text."""
+    return b"memopt plan 1 " + hashlib.blake2b(text, digest_size=32, key=os.path.basename(path).encode()).hexdigest().encode()
 
 
 def _write(path: str, report: Report) -> None:
@@ -77,10 +116,11 @@ def _write(path: str, report: Report) -> None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         plan_json, table = report.__reduce__()[1]
-        text = json.dumps({"plan": plan_json, "text": table})
-        write(path, gzip.compress(text.encode(), compresslevel=1, mtime=0))
-        files = sorted((os.stat(os.path.join(folder, f)).st_mtime, f) for f in os.listdir(folder) if f.endswith(".json.gz"))
+        text = plan_json.encode() + b"\0" + table.encode()
+        write(path, _seal(path, text) + b"\n" + zlib.compress(text, 1), own=True)
+        files = sorted((os.lstat(os.path.join(folder, f)).st_mtime, f) for f in os.listdir(folder) if f.endswith((".plan", ".json.gz")))  # those of earlier versions
         for _, f in files[:-MOST_FILES]:
-            os.remove(os.path.join(folder, f))
-    except OSError:
-        pass  # a full disk, a folder that cannot be written: the plan is made again next time
+            with contextlib.suppress(OSError):  # another process was faster
+                os.remove(os.path.join(folder, f))
+    except OSError as e:  # a full disk, a folder that cannot be written: the plan is made again next time
+        _log.debug("a plan is not kept: %s", e)
