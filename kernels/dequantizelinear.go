@@ -5,7 +5,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-var _ = define(graph.Op{
+var _ = defineTwice(graph.Op{
 	Name:  "DequantizeLinear",
 	Doc:   "y = (x − x_zero_point)·x_scale; scales are laid out as in QuantizeLinear",
 	In:    "x, x_scale, x_zero_point?",

@@ -13,7 +13,7 @@ import (
 // the scale's type, or attribute precision. Quotients are rounded to the nearest even integer
 // and saturate; for 8-bit floats they are not rounded to integers, and attribute saturate
 // applies.
-var _ = define(graph.Op{
+var _ = defineTwice(graph.Op{
 	Name:  "QuantizeLinear",
 	Doc:   "y = saturate(round(x / y_scale) + y_zero_point)",
 	In:    "x, y_scale, y_zero_point?",
@@ -234,4 +234,13 @@ func optionalIn(l *graph.Lowering, i int) *graph.Buffer {
 		return nil
 	}
 	return new(reads(i))
+}
+
+// defineTwice defines an operator of ONNX and the same of ONNX Runtime's own domain, which has it, too:
+// there it took 16-bit integers before ONNX's did.
+func defineTwice(op graph.Op) *graph.Op {
+	own := op
+	own.Domain = microsoft
+	define(own)
+	return define(op)
 }
