@@ -87,12 +87,18 @@ func Together(ctx context.Context) (_ context.Context, commit func() error, clos
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if _, within := ctx.Value(batchKey{}).(*batch); within {
+	if b, _ := ctx.Value(batchKey{}).(*batch); b != nil {
 		return ctx, func() error { return nil }, func() {}
 	}
 	b := &batch{}
 	b.ctx = context.WithValue(ctx, batchKey{}, b)
 	return b.ctx, b.commit, b.close
+}
+
+// Apart returns a context under which files are renamed at once, also within Together: those that are
+// only read on the way to others.
+func Apart(ctx context.Context) context.Context {
+	return context.WithValue(ctx, batchKey{}, (*batch)(nil))
 }
 
 func (b *batch) commit() error {

@@ -68,6 +68,32 @@ func TestContext(t *testing.T) {
 }
 
 // TestTogether: files of one context appear at its commit, all of them or none.
+// TestApart: a file that others are made from is there before the commit of those.
+func TestApart(t *testing.T) {
+	dir := t.TempDir()
+	ctx, commit, close := whole.Together(t.Context())
+	defer close()
+	if err := whole.WriteContext(whole.Apart(ctx), filepath.Join(dir, "between"), fill("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.WriteContext(ctx, filepath.Join(dir, "end"), fill("2")); err != nil {
+		t.Fatal(err)
+	}
+	between, end := filepath.Join(dir, "between"), filepath.Join(dir, "end")
+	if b, err := os.ReadFile(between); err != nil || string(b) != "1" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := os.Stat(end); err == nil {
+		t.Error("the other file is there before the commit")
+	}
+	if err := commit(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(end); err != nil || string(b) != "2" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
 func TestTogether(t *testing.T) {
 	for _, c := range []struct {
 		name  string

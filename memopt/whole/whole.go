@@ -72,7 +72,7 @@ func WriteContext(ctx context.Context, path string, write func(io.Writer) error)
 	if err := flush(ctx, f); err != nil {
 		return err
 	}
-	if b, ok := ctx.Value(batchKey{}).(*batch); ok {
+	if b, _ := ctx.Value(batchKey{}).(*batch); b != nil {
 		b.files, kept = append(b.files, p), true
 		return nil
 	}
