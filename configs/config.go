@@ -73,7 +73,7 @@ type Config struct {
 	OptimizedModelPath  string
 	OptimizedModelFile  string // file of its weights; "": inside
 	OptimizedModelFrom  int64  // least bytes of a weight in that file
-	WeightType          string // int8 or uint8
+	WeightType          string // int8, uint8, int16 or uint16
 	PerChannel          bool
 	ReduceRange         bool
 	OpTypes             []string
@@ -81,12 +81,33 @@ type Config struct {
 	Exclude             []string
 	WeightSymmetric     string // on, off or auto
 	ActivationSymmetric bool
-	MatMulConstBOnly    bool
+	MatMulConstBOnly    string // on, off or auto
 	EnableSubgraph      bool
-	ForceQuantize       bool // quantize a Transpose of a weight, too
+	ForceQuantize       bool // quantize what moves a weight, too
 	FoldTransposes      bool
 	MinimumRealRange    float64
 	ExternalData        bool
+
+	// Of static quantization:
+	Calibrate            string // file or folder of sample inputs
+	CalibrateMethod      string // minmax, entropy or percentile
+	QuantFormat          string // qdq or qoperator
+	ActivationType       string
+	CalibPercentile      float64
+	CalibSymmetric       string // on, off or auto
+	CalibMoving          bool
+	CalibAverage         float64
+	CalibStride          int
+	ActivationRestricted bool
+	PairToWeight         bool
+	DedicatedPair        bool
+	QuantizeBias         bool
+	KeepRemovable        bool
+	KeepWeightScales     bool
+	ContribPairs         bool
+	PlainResults         []string
+	ChannelAxes          []string
+	SigmoidNNAPI         bool
 
 	Log          string // debug, devinfo, info, warn, error or fatal
 	SaveONNXPath string
@@ -192,7 +213,7 @@ func unknownField(name string) string {
 	if near, ok := Nearest(name, known); ok {
 		return fmt.Sprintf("unknown field %s, did you mean %q?", quote(name), near)
 	}
-	return fmt.Sprintf("unknown field %s, known are %s", quote(name), strings.Join(known, ", "))
+	return fmt.Sprintf("unknown field %s; memopt config --schema lists those that there are", quote(name))
 }
 
 // Merge merges layers of settings. For each setting the strongest origin wins, and of equal origins

@@ -146,6 +146,10 @@ var (
 		map[string]any{"type": "number", "minimum": 0, "exclusiveMaximum": 1}}
 )
 
+// percentage is a share in percent.
+var percentage = interval{"a number from 0 to 100", func(x float64) bool { return 0 <= x && x <= 100 },
+	map[string]any{"type": "number", "minimum": 0, "maximum": 100}}
+
 // real is a finite number in an interval.
 func real(in interval) kind[float64] {
 	return kind[float64]{

@@ -17,7 +17,10 @@ var (
 	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}
 	loadModes  = []string{"streamed", "lazy", "eager", "inplace", "all"}
 	costs      = []string{"auto", "time", "flops"}
-	integers   = []string{"int8", "uint8"}
+	integers   = []string{"int8", "uint8", "int16", "uint16"}
+	integersAs = map[string]string{"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16"}
+	calibrates = []string{"minmax", "entropy", "percentile"}
+	formats    = []string{"qdq", "qoperator"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
 )
@@ -25,26 +28,26 @@ var (
 // Which commands use a setting, and so take it as a flag. All others refuse the flag, and ignore
 // the setting in files and the environment.
 var (
-	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                            // make a training step
-	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                        // choose one plan of it
-	pricing   = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                            // weigh extra work
-	priced    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "profile"}                 // name a profile
-	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                               // plan or check under limits
-	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}                   // make the step or compare it
-	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"}       // read a model to train
-	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize", "load"} // rewrite the graph
-	drawing   = []string{"plan", "train"}                                                             // write graphs
-	training  = []string{"train"}                                                                     // runs the step
-	serving   = []string{"serve"}                                                                     // answers a trainer
-	opening   = []string{"train", "leaks", "run", "devices", "load"}                                  // open devices
-	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run", "load"}    // bind dims
-	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load", "profile"}  // plan for a device
-	seeding   = []string{"plan", "train", "leaks", "run"}                                             // draw random numbers
-	running   = []string{"run"}                                                                       // runs forward programs
-	holding   = []string{"run", "load"}                                                               // hold weights under a limit
-	loading   = []string{"load"}                                                                      // only loads weights
-	outside   = []string{"optimize", "quantize"}                                                      // write models
-	rounding  = []string{"quantize"}                                                                  // quantizes weights
+	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                                     // make a training step
+	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                                 // choose one plan of it
+	pricing   = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                                     // weigh extra work
+	priced    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "profile"}                          // name a profile
+	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                                        // plan or check under limits
+	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}                            // make the step or compare it
+	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"}                // read a model to train
+	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize", "load"}          // rewrite the graph
+	drawing   = []string{"plan", "train"}                                                                      // write graphs
+	training  = []string{"train"}                                                                              // runs the step
+	serving   = []string{"serve"}                                                                              // answers a trainer
+	opening   = []string{"train", "leaks", "run", "devices", "load"}                                           // open devices
+	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run", "load", "quantize"} // bind dims
+	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load", "profile"}           // plan for a device
+	seeding   = []string{"plan", "train", "leaks", "run"}                                                      // draw random numbers
+	running   = []string{"run"}                                                                                // runs forward programs
+	holding   = []string{"run", "load"}                                                                        // hold weights under a limit
+	loading   = []string{"load"}                                                                               // only loads weights
+	outside   = []string{"optimize", "quantize"}                                                               // write models
+	rounding  = []string{"quantize"}                                                                           // quantizes weights
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables
@@ -139,8 +142,8 @@ var rows = slices.Concat(
 			"Micro-batches whose gradients are summed for one update.", shapes),
 	),
 	group("Quantization",
-		row("weight_type", func(c *Config) *string { return &c.WeightType }, choice(integers, map[string]string{"qint8": "int8", "quint8": "uint8"}), "int8", rounding,
-			"Integer type of weights. Activations are uint8."),
+		row("weight_type", func(c *Config) *string { return &c.WeightType }, choice(integers, integersAs), "int8", rounding,
+			"Integer type of weights; those of 16 bits are for --calibrate and the format qdq. Without --calibrate, activations are uint8."),
 		row("per_channel", func(c *Config) *bool { return &c.PerChannel }, onOff(), false, rounding,
 			"One scale per output channel of a product instead of one per tensor."),
 		row("reduce_range", func(c *Config) *bool { return &c.ReduceRange }, onOff(), false, rounding,
@@ -155,18 +158,58 @@ var rows = slices.Concat(
 			"Quantize weights symmetrically around zero. Auto: if they are int8."),
 		row("activation_symmetric", func(c *Config) *bool { return &c.ActivationSymmetric }, onOff(), false, rounding,
 			"Quantize tables that are read as activations, as by a Gather, symmetrically."),
-		row("matmul_const_b_only", func(c *Config) *bool { return &c.MatMulConstBOnly }, onOff(), true, rounding,
-			"Do not quantize a MatMul whose second factor is computed."),
+		row("matmul_const_b_only", func(c *Config) *string { return &c.MatMulConstBOnly }, switchOr("auto"), "auto", rounding,
+			"Do not quantize a MatMul whose second factor is computed. Auto: without --calibrate."),
 		row("enable_subgraph", func(c *Config) *bool { return &c.EnableSubgraph }, onOff(), false, rounding,
 			"Quantize the branches and bodies of If, Loop and Scan, too."),
 		row("force_quantize_no_input_check", func(c *Config) *bool { return &c.ForceQuantize }, onOff(), false, rounding,
-			"Quantize a Transpose if it reads a weight; off: if it reads a quantized value."),
+			"Quantize a Transpose, and others that only move values, if it reads a weight; off: if it reads a quantized value."),
 		row("fold_transposes", func(c *Config) *bool { return &c.FoldTransposes }, onOff(), false, rounding,
 			"Treat the Transpose of a weight as a weight, for models that PyTorch exported without optimizing; ONNX Runtime's quantize_dynamic does so after quant_pre_process."),
 		row("minimum_real_range", func(c *Config) *float64 { return &c.MinimumRealRange }, real(atLeast0), 0, rounding,
 			"Smallest range of floats to compute a scale for."),
 		row("external_data", func(c *Config) *bool { return &c.ExternalData }, onOff(), false, outside,
 			"Write weights to FILE.data beside the model, aligned for mapping; above 2 GB always."),
+	),
+	group("Static quantization",
+		row("calibrate", func(c *Config) *string { return &c.Calibrate }, filePath("a file or folder"), "", rounding,
+			"Sample inputs: activations are quantized by the ranges that they have on these, as by ONNX Runtime's quantize_static. An npz file of arrays, taken as many rows at a time as --dims says; or a folder of such files, each one run, in the order of their names."),
+		row("calibrate_method", func(c *Config) *string { return &c.CalibrateMethod }, choice(calibrates, nil), "minmax", rounding,
+			"How ranges are found: the extremes; those that lose least information (entropy); or those of most values (percentile)."),
+		row("quant_format", func(c *Config) *string { return &c.QuantFormat }, choice(formats, nil), "qdq", rounding,
+			"Pairs of QuantizeLinear and DequantizeLinear (qdq), or operators on integers (qoperator), most of which are ONNX Runtime's own."),
+		row("activation_type", func(c *Config) *string { return &c.ActivationType }, choice(integers, integersAs), "int8", rounding,
+			"Integer type of activations."),
+		row("calib_percentile", func(c *Config) *float64 { return &c.CalibPercentile }, real(percentage), 99.999, rounding,
+			"Percentile: share of values inside the range, in percent."),
+		row("calib_tensor_range_symmetric", func(c *Config) *string { return &c.CalibSymmetric }, switchOr("auto"), "auto", rounding,
+			"Make ranges symmetric around zero. Auto: those of percentiles."),
+		row("calib_moving_average", func(c *Config) *bool { return &c.CalibMoving }, onOff(), false, rounding,
+			"Minmax: average the extremes of the runs."),
+		row("calib_moving_average_constant", func(c *Config) *float64 { return &c.CalibAverage }, real(below1), 0.01, rounding,
+			"Weight of a later stride of runs in that average."),
+		row("calib_strided_min_max", func(c *Config) *int { return &c.CalibStride }, whole(0, math.MaxInt32), 0, rounding,
+			"Runs whose ranges are found together, before those of the next are added; 0: all."),
+		row("activation_restricted_asymmetric", func(c *Config) *bool { return &c.ActivationRestricted }, onOff(), false, rounding,
+			"Zero points of uint8 activations are 0 or 128."),
+		row("add_qdq_pair_to_weight", func(c *Config) *bool { return &c.PairToWeight }, onOff(), false, rounding,
+			"Qdq: weights stay floats, and are rounded when the model runs."),
+		row("dedicated_qdq_pair", func(c *Config) *bool { return &c.DedicatedPair }, onOff(), false, rounding,
+			"Qdq: a pair for each reader of a value."),
+		row("quantize_bias", func(c *Config) *bool { return &c.QuantizeBias }, onOff(), true, rounding,
+			"Qdq: round biases to 32 bits."),
+		row("qdq_keep_removable_activations", func(c *Config) *bool { return &c.KeepRemovable }, onOff(), false, rounding,
+			"Qdq: keep a Relu or Clip whose work rounding does."),
+		row("qdq_disable_weight_adjust_for_int32_bias", func(c *Config) *bool { return &c.KeepWeightScales }, onOff(), false, rounding,
+			"Qdq: do not widen the scale of a weight whose bias would not fit into 32 bits."),
+		row("use_qdq_contrib_ops", func(c *Config) *bool { return &c.ContribPairs }, onOff(), false, rounding,
+			"Qdq: pairs of ONNX Runtime's own domain, as 16-bit types have below opset 21."),
+		row("op_types_to_exclude_output_quantization", func(c *Config) *[]string { return &c.PlainResults }, names("the name of an operator"), nil, rounding,
+			"Qdq: operators whose results stay floats."),
+		row("qdq_op_type_per_channel_support_to_axis", func(c *Config) *[]string { return &c.ChannelAxes }, names("an operator and an axis, as in MatMul=0"), nil, rounding,
+			"Qdq: axes of scales per channel, as in MatMul=0."),
+		row("sigmoid_nnapi", func(c *Config) *bool { return &c.SigmoidNNAPI }, onOff(), false, rounding,
+			"Qoperator: results of a Sigmoid have the scale 1/256."),
 	),
 	group("Run",
 		row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 10, training,

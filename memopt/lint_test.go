@@ -100,7 +100,7 @@ func TestImports(t *testing.T) {
 // an operator are its facets (graph.Op).
 var mayName = map[string]string{
 	"planner/cluster":             "tables of ONNX Runtime's memory optimizer",
-	"memopt/quantize":             "ONNX Runtime's table of dynamic quantization, and the nodes that files get",
+	"memopt/quantize":             "ONNX Runtime's tables of dynamic and static quantization, and the nodes that files get",
 	"memopt/onnx/names.go":        "which inputs of ONNX's operators are weights, in files that do not say",
 	"memopt/onnx/raise.go":        "which operators ONNX changed, by opset",
 	"memopt/onnx/shapes.go":       "formulas of dims as nodes of a file",

@@ -17,6 +17,7 @@ import (
 	"memopt/memopt/quantize"
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
+	"memopt/memopt/whole"
 )
 
 // Quantized reports what was quantized.
@@ -25,7 +26,8 @@ type Quantized struct {
 	Warnings []string `json:"warnings"`
 }
 
-// Quantize writes a forward model with 8-bit integer products, as ONNX Runtime's dynamic quantization does.
+// Quantize writes a forward model with 8-bit integer products, as ONNX Runtime's dynamic quantization does, or, with
+// sample inputs, its static one.
 func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized, error) {
 	return stop.When(ctx, func() (q Quantized, err error) {
 		defer weights.Guard(&err)()
@@ -36,10 +38,10 @@ func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized
 		if err != nil {
 			return q, input(err)
 		}
-		q.Report, err = quantize.File(ctx, path, to, o)
+		q.Report, err = roundModel(ctx, path, to, o, c)
 		var old *quantize.OpsetError
 		if errors.As(err, &old) {
-			q.Report, err = quantizeOld(ctx, path, to, o)
+			q.Report, err = quantizeOld(ctx, path, to, o, c)
 			q.Warnings = append(q.Warnings, fmt.Sprintf("%s is for opset %d; it was converted to a later opset first, which may rename nodes", filepath.Base(path), old.Opset))
 		}
 		if err != nil {
@@ -50,9 +52,19 @@ func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized
 	})
 }
 
+// roundModel finds the ranges of activations, if they are to be static, and writes the model.
+func roundModel(ctx context.Context, path, to string, o quantize.Options, c configs.Config) (r *quantize.Report, err error) {
+	if o.Static != nil {
+		if o.Static.Ranges, err = calibrated(ctx, path, o, c); err != nil {
+			return nil, err
+		}
+	}
+	return quantize.File(ctx, path, to, o)
+}
+
 // quantizeOld quantizes a model whose opset has no quantized operators: it reads the model as a graph and writes it
 // for a later opset first.
-func quantizeOld(ctx context.Context, path, to string, o quantize.Options) (r *quantize.Report, err error) {
+func quantizeOld(ctx context.Context, path, to string, o quantize.Options, c configs.Config) (r *quantize.Report, err error) {
 	g, source, err := onnx.OpenAt(ctx, path, kernels.AsRead(), nil)
 	if err != nil {
 		return nil, err
@@ -69,20 +81,18 @@ func quantizeOld(ctx context.Context, path, to string, o quantize.Options) (r *q
 	}
 	defer os.RemoveAll(dir)
 	between := filepath.Join(dir, filepath.Base(path))
-	if err := onnx.Write(between, g, onnx.Until(ctx)); err != nil {
+	if err := onnx.Write(between, g, onnx.Until(whole.Apart(ctx))); err != nil {
 		return nil, err
 	}
-	return quantize.File(ctx, between, to, o)
+	return roundModel(ctx, between, to, o, c)
 }
 
 // roundings converts settings to options of quantization.
 func roundings(ctx context.Context, path string, c configs.Config) (o quantize.Options, err error) {
 	o = quantize.Options{Weights: graph.Int8, PerChannel: c.PerChannel, ReduceRange: c.ReduceRange,
-		Activations: c.ActivationSymmetric, AnyProduct: !c.MatMulConstBOnly, Subgraphs: c.EnableSubgraph, Unasked: c.ForceQuantize,
+		Activations: c.ActivationSymmetric, AnyProduct: c.MatMulConstBOnly == "off" || c.MatMulConstBOnly == "auto" && c.Calibrate != "", Subgraphs: c.EnableSubgraph, Unasked: c.ForceQuantize,
 		MinRealRange: c.MinimumRealRange, Fold: c.FoldTransposes, External: c.ExternalData}
-	if c.WeightType == "uint8" {
-		o.Weights = graph.Uint8
-	}
+	o.Weights = integerTypes[c.WeightType]
 	if c.WeightSymmetric != "auto" {
 		on := c.WeightSymmetric == "on"
 		o.Symmetric = &on
@@ -94,6 +104,12 @@ func roundings(ctx context.Context, path string, c configs.Config) (o quantize.O
 		if *list.to, err = configs.ReadNames(list.from); err != nil {
 			return o, err
 		}
+	}
+	if o.Static, err = staticRoundings(c); err != nil {
+		return o, err
+	}
+	if o.Static == nil && o.Weights.Size() > 1 {
+		return o, fmt.Errorf("products of integers take weights of 8 bits; %s needs %s, with sample inputs", c.WeightType, c.Say("calibrate", "DATA"))
 	}
 	o.Types = func() map[string]graph.DType {
 		types := map[string]graph.DType{}
@@ -110,9 +126,11 @@ func roundings(ctx context.Context, path string, c configs.Config) (o quantize.O
 	return o, nil
 }
 
+var integerTypes = map[string]graph.DType{"int8": graph.Int8, "uint8": graph.Uint8, "int16": graph.Int16, "uint16": graph.Uint16}
+
 // quantizeWarnings warns of settings that have no effect.
 func quantizeWarnings(r *quantize.Report, path string, o quantize.Options, c configs.Config) (warnings []string) {
-	can := quantize.Operators()
+	can := quantize.Operators(o)
 	for _, op := range o.Ops {
 		if slices.Contains(can, op) {
 			continue
@@ -127,7 +145,7 @@ func quantizeWarnings(r *quantize.Report, path string, o quantize.Options, c con
 		}
 	}
 	if len(r.Foreign) > 0 {
-		warnings = append(warnings, fmt.Sprintf("the model has operators now that only ONNX Runtime runs: %s; leave them out with %s", strings.Join(r.Foreign, ", "), c.Say("op_types", "MatMul,Conv,Gather,Transpose")))
+		warnings = append(warnings, fmt.Sprintf("the model has operators now that only ONNX Runtime runs: %s; %s", strings.Join(r.Foreign, ", "), leaveOut(o, c)))
 	}
 	if r.Foldable > 0 && !o.Fold {
 		warnings = append(warnings, fmt.Sprintf("%d weights reach their products through a Transpose, and stay as they are; %s quantizes them too", r.Foldable, c.Say("fold_transposes", "on")))
@@ -136,6 +154,14 @@ func quantizeWarnings(r *quantize.Report, path string, o quantize.Options, c con
 		warnings = append(warnings, fmt.Sprintf("nothing of %s was quantized%s", filepath.Base(path), firstReason(r)))
 	}
 	return warnings
+}
+
+// leaveOut says how to have only ONNX's own operators.
+func leaveOut(o quantize.Options, c configs.Config) string {
+	if o.Static != nil {
+		return c.Say("quant_format", "qdq") + " needs none of them"
+	}
+	return "leave them out with " + c.Say("op_types", "MatMul,Conv,Gather,Transpose")
 }
 
 func didYouMean(name string, known []string) string {

@@ -18,11 +18,13 @@ import (
 var quantizeCommand = &cli.Command{
 	Name:      "quantize",
 	Category:  "Models",
-	Usage:     "quantize the weights of a forward model to 8-bit integers",
+	Usage:     "quantize the weights of a forward model to 8-bit integers, and its activations on request",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt quantize gpt.onnx -o gpt.int8.onnx\n" +
-		"memopt quantize gpt.onnx -o q.onnx --per-channel --exclude /lm_head/MatMul",
+		"memopt quantize gpt.onnx -o q.onnx --per-channel --exclude /lm_head/MatMul\n" +
+		"memopt quantize gpt.onnx -o q.onnx --calibrate gpt.npz --dims batch=8",
 	Description: "Like ONNX Runtime's quantize_dynamic: products run on integers, and activations are quantized when the model runs. " +
+		"With --calibrate like its quantize_static: activations have scales in the file, from their ranges on sample inputs. " +
 		"Tensors and nodes that are not quantized are listed with the reason. On x86 processors with AVX2 and no VNNI, ONNX Runtime's 8-bit products saturate, " +
 		"and memopt's do not: --reduce-range makes models that give the same in both.",
 	Flags: settingFlags("quantize",
@@ -89,6 +91,9 @@ func quantizeText(w io.Writer, q memopt.Quantized) {
 		{"weights", fmt.Sprintf("%s%s, %s: %d tensors of %d", q.Report.Weights, bits, scales, len(q.Tensors), len(q.Tensors)+len(q.Skipped))},
 		{"nodes", fmt.Sprintf("%d of %d with a quantized form", nodes, len(q.Nodes))},
 		{"bytes", fmt.Sprintf("%s → %s%s", report.Bytes(q.Before), report.Bytes(q.After), shrunk(q.Before, q.After))},
+	}
+	if q.QuantFormat != "" {
+		rows = append(rows, []string{"activations", fmt.Sprintf("%s, in the format %s", q.Activations, q.QuantFormat)})
 	}
 	if len(q.Tensors) > 0 {
 		rows = append(rows, []string{"worst", fmt.Sprintf("largest change of a weight %.3g", q.WorstError)})

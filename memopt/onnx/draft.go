@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -47,6 +48,12 @@ type DraftValue struct {
 	Name string
 	Type graph.DType
 	body []byte
+}
+
+// NewValue is a value of this type and of a shape that the file does not tell.
+func NewValue(name string, t graph.DType) DraftValue {
+	typ := appendBytes(nil, typeTensor, appendInt(nil, tensorTypeElem, int64(t)))
+	return DraftValue{Name: name, Type: t, body: appendBytes(appendText(nil, valueName, name), valueType, typ)}
 }
 
 // DraftNode is a node.
@@ -298,6 +305,11 @@ func (n *DraftNode) SetAttr(name string, value any) {
 // DropAttr removes an attribute.
 func (n *DraftNode) DropAttr(name string) {
 	n.attrs = slices.DeleteFunc(n.attrs, func(a *draftAttr) bool { return a.name == name })
+}
+
+// SortAttrs orders the attributes by name.
+func (n *DraftNode) SortAttrs() {
+	slices.SortStableFunc(n.attrs, func(a, b *draftAttr) int { return strings.Compare(a.name, b.name) })
 }
 
 // Same is a node of another operator with n's attributes.

@@ -115,17 +115,25 @@ type rounding struct {
 
 // limits is the range of integers that the range of floats is mapped to.
 func (s *scheme) limits() (low, high float64) {
+	low, high = whole(s.typ)
 	switch {
-	case s.reduced && s.typ == graph.Int8:
-		return -64, 64
+	case s.reduced && low == 0:
+		return 0, (high - 1) / 2
 	case s.reduced:
-		return 0, 127
-	case s.typ == graph.Uint8:
-		return 0, 255
-	case s.symmetric:
-		return -127, 127
+		return low / 2, -low / 2
+	case s.symmetric && low < 0:
+		return -high, high
 	}
-	return -128, 127
+	return low, high
+}
+
+// whole is the range of an integer type.
+func whole(t graph.DType) (low, high float64) {
+	values := math.Exp2(float64(8 * t.Size()))
+	if t == graph.Uint8 || t == graph.Uint16 {
+		return 0, values - 1
+	}
+	return -values / 2, values/2 - 1
 }
 
 // roundings finds the scale and zero point of each channel.
@@ -181,13 +189,16 @@ func (s *scheme) rounding(low, high float32) rounding {
 	return rounding{float32(scale), int32(zero)}
 }
 
+// integer is the integer for a float.
+func (s *scheme) integer(v float32, r rounding) int32 {
+	low, high := whole(s.typ)
+	q := float32(math.RoundToEven(float64(v/r.scale))) + float32(r.zero)
+	return int32(min(max(q, float32(low)), float32(high)))
+}
+
 // write writes the integers. worst is set to the largest error.
 func (s *scheme) write(w io.Writer, x *numbers, by []rounding, worst *float64) error {
-	low, high := float32(-128), float32(127)
-	if s.typ == graph.Uint8 {
-		low, high = 0, 255
-	}
-	out := make([]byte, 0, piece)
+	out := make([]byte, 0, piece*s.typ.Size())
 	return x.each(func(from int64, some []float32) error {
 		out = out[:0]
 		r := by[0]
@@ -195,14 +206,22 @@ func (s *scheme) write(w io.Writer, x *numbers, by []rounding, worst *float64) e
 			if s.channel != nil {
 				r = by[s.channel(from+int64(i))]
 			}
-			q := float32(math.RoundToEven(float64(v/r.scale))) + float32(r.zero)
-			q = min(max(q, low), high)
-			out = append(out, byte(int32(q)))
-			if e := math.Abs(float64(v) - float64(r.scale)*float64(q-float32(r.zero))); e > *worst {
-				*worst = e
-			}
+			q := s.integer(v, r)
+			out = appendInt(out, s.typ, q)
+			*worst = max(*worst, math.Abs(float64(v)-float64(r.scale)*float64(q-r.zero)))
 		}
 		_, err := w.Write(out)
 		return err
 	})
+}
+
+// appendInt appends an integer of a type of one, two or four bytes.
+func appendInt(b []byte, t graph.DType, x int32) []byte {
+	switch t.Size() {
+	case 1:
+		return append(b, byte(x))
+	case 2:
+		return binary.LittleEndian.AppendUint16(b, uint16(x))
+	}
+	return binary.LittleEndian.AppendUint32(b, uint32(x))
 }

@@ -2,6 +2,8 @@ package quantize
 
 import (
 	"encoding/binary"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -16,32 +18,69 @@ type operator struct {
 	quantize func(s *scope, n *onnx.DraftNode) error
 }
 
-// operators is ONNX Runtime's table of dynamic quantization (its registries of integer operators),
-// a fixed list of names in files. Added nodes, integer products, scales and casts, have the names
-// that ONNX Runtime gives them.
-var operators map[string]operator
+// operators is ONNX Runtime's table of dynamic quantization (its registry of integer operators), and
+// linear that of static quantization in the QOperator format: fixed lists of names in files. Added
+// nodes, integer products, scales and casts, have the names that ONNX Runtime gives them.
+var operators, linear map[string]operator
 
 func init() {
 	operators = map[string]operator{
 		"MatMul":                  {"", matMul},
 		"Conv":                    {"", conv},
 		"Gather":                  {"", gather},
-		"Transpose":               {"", transpose},
+		"Transpose":               {"", direct},
 		"LSTM":                    {"", lstm},
 		"Attention":               {microsoft, attention},
 		"EmbedLayerNormalization": {microsoft, embedding},
 	}
+	linear = map[string]operator{
+		"ArgMax":                  {"", argMax},
+		"Conv":                    {"", linearConv},
+		"Gemm":                    {"", linearGemm},
+		"MatMul":                  {"", linearMatMul},
+		"Add":                     {"", linearPair},
+		"Mul":                     {"", linearPair},
+		"Relu":                    {"", linearClip},
+		"Clip":                    {"", linearClip},
+		"LeakyRelu":               {"", linearOne},
+		"Sigmoid":                 {"", linearOne},
+		"Softmax":                 {"", linearOne},
+		"AveragePool":             {"", linearOne},
+		"GlobalAveragePool":       {"", linearMean},
+		"MaxPool":                 {"", direct},
+		"Split":                   {"", linearSplit},
+		"Pad":                     {"", linearPad},
+		"Reshape":                 {"", direct},
+		"Squeeze":                 {"", direct},
+		"Unsqueeze":               {"", direct},
+		"Flatten":                 {"", direct},
+		"Resize":                  {"", direct},
+		"Transpose":               {"", direct},
+		"Concat":                  {"", linearConcat},
+		"Where":                   {"", linearWhere},
+		"Gather":                  {"", gather},
+		"EmbedLayerNormalization": {microsoft, embedding},
+	}
 }
 
-// Operators lists the operators that can be quantized; a Gemm is quantized as the product that
-// replaces it.
-func Operators() []string {
-	names := []string{"Gemm"}
-	for name := range operators {
-		names = append(names, name)
+// Operators lists the operators that can be quantized so; a Gemm that is quantized dynamically is
+// quantized as the product that replaces it.
+func Operators(o Options) []string {
+	names := map[string]bool{"Gemm": true}
+	switch {
+	case o.Static == nil:
+		addKeys(names, operators)
+	default: // the ranges of both formats are found alike
+		addKeys(names, linear)
+		addKeys(names, marks)
 	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(names))
+}
+
+func addKeys[V any](names map[string]bool, table map[string]V) {
+	for name := range table {
+		names[name] = true
+	}
 }
 
 // factors quantizes both factors of a node.
@@ -185,9 +224,13 @@ func gather(s *scope, n *onnx.DraftNode) error {
 	return nil
 }
 
-func transpose(s *scope, n *onnx.DraftNode) error {
-	if len(n.Inputs) != 1 || len(n.Outputs) != 1 {
-		return skip{why: "does not have one input and one output"}
+// direct is a node that moves 8-bit values as it moves floats: a Transpose, a Reshape.
+func direct(s *scope, n *onnx.DraftNode) error {
+	if len(n.Inputs) < 1 || len(n.Outputs) != 1 {
+		return skip{why: "does not have an input and one output"}
+	}
+	if since, is := movesSince[n.Op]; is && s.d.Opsets[""] < since {
+		return skip{why: fmt.Sprintf("moves no integers before opset %d", since)}
 	}
 	var q quantized
 	if s.o.Unasked {
@@ -202,11 +245,8 @@ func transpose(s *scope, n *onnx.DraftNode) error {
 			return err
 		}
 	} else {
-		is := false
-		for at := s; at != nil && !is; at = at.parent {
-			q, is = at.done[n.Inputs[0]]
-		}
-		if !is {
+		var is bool
+		if q, is = s.found(n.Inputs[0]); !is {
 			return skip{why: "its input is not quantized"}
 		}
 	}
@@ -216,6 +256,18 @@ func transpose(s *scope, n *onnx.DraftNode) error {
 	n.Inputs[0] = q.value
 	s.moved(n, q)
 	return nil
+}
+
+// movesSince is the first opset whose operator takes 8-bit integers, where that is not the first of
+// quantization.
+var movesSince = map[string]int{"MaxPool": 12}
+
+// found is a quantized value of this graph or of a parent.
+func (s *scope) found(name string) (q quantized, is bool) {
+	for at := s; at != nil && !is; at = at.parent {
+		q, is = at.done[name]
+	}
+	return q, is
 }
 
 // lstm quantizes the weights of an LSTM, always to int8.

@@ -1,8 +1,13 @@
 // Package quantize rewrites a forward model to compute products with 8-bit integers, as ONNX
-// Runtime's dynamic quantization does: weights are quantized in the file, activations when the
+// Runtime's quantization does: weights are quantized in the file, activations when the
 // model runs, with one scale a tensor.
 //
 //	report, err := quantize.File(ctx, "model.onnx", "model.int8.onnx", quantize.Options{})
+//
+// With Options.Static, activations have scales in the file, too, from the ranges that they have on
+// sample data: Observe writes a model whose outputs are the values to see, Calibration.Ranges makes
+// ranges of them. Pairs of QuantizeLinear and DequantizeLinear say where values are rounded (QDQ),
+// or operators on integers replace those on floats (QOperator).
 //
 // The file is rewritten node by node, with the names that upstream uses: a MatMul becomes
 // DynamicQuantizeLinear, MatMulInteger, Cast and two Muls; a Gemm that is a plain product first
@@ -37,6 +42,7 @@ type Options struct {
 	MinRealRange float64     // smallest range to compute a scale for
 	Fold         bool        // treat the Transpose of a weight as a weight
 	External     bool        // write weights to a file beside the model, also of small models
+	Static       *Static     // quantize activations by ranges that are known; nil: when the model runs
 	// Types returns element types that the file does not have; it is called only if they matter.
 	Types func() map[string]graph.DType
 }
@@ -48,6 +54,13 @@ func (o *Options) weights() graph.DType {
 	return o.Weights
 }
 
+func (o *Options) activations() graph.DType {
+	if o.Static == nil {
+		return graph.Uint8
+	}
+	return o.Static.activations()
+}
+
 // symmetric reports whether ranges of tensors quantized to a type are symmetric.
 func (o *Options) symmetric(t graph.DType) bool {
 	switch {
@@ -56,7 +69,7 @@ func (o *Options) symmetric(t graph.DType) bool {
 	case o.Symmetric != nil:
 		return *o.Symmetric
 	}
-	return t == graph.Int8
+	return t == graph.Int8 || t == graph.Int16
 }
 
 // oldestOpset is the first opset with DynamicQuantizeLinear.
@@ -73,7 +86,8 @@ func File(ctx context.Context, path, to string, o Options) (report *Report, err 
 	if v := d.Opsets[""]; v < oldestOpset {
 		return nil, &OpsetError{path, v}
 	}
-	q := &quantizer{ctx: ctx, o: &o, d: d, was: map[string]string{},
+	q := &quantizer{ctx: ctx, o: &o, d: d, was: map[string]string{}, table: operators,
+		scales: map[string][]float32{}, rounds: map[string]*rounds{}, biases: map[string]quantized{}, named32: map[string]bool{},
 		numbers: map[*onnx.DraftTensor]*numbers{}, transposes: map[string]string{}, at: map[*onnx.DraftGraph]map[string]int{},
 		report: &Report{Weights: word(o.weights()), PerChannel: o.PerChannel, ReduceRange: o.ReduceRange,
 			Tensors: []*Tensor{}, Skipped: []Skipped{}, Nodes: []Node{},
@@ -82,13 +96,24 @@ func File(ctx context.Context, path, to string, o Options) (report *Report, err 
 	if q.foldable(d.Graph); o.Fold {
 		q.fold(d.Graph)
 	}
-	replaceProducts([]*onnx.DraftGraph{d.Graph}, q)
+	if o.Static == nil {
+		replaceProducts([]*onnx.DraftGraph{d.Graph}, q)
+	}
 	q.report.read(d.Graph)
 	top := q.scope(d.Graph, nil, "")
-	if err := top.quantize(); err != nil {
+	quantize, err := top.quantize, error(nil)
+	if o.Static != nil {
+		q.report.static(&o)
+		if quantize, err = top.static(); err != nil {
+			return nil, err
+		}
+	}
+	if err := quantize(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	top.clean()
+	if o.Static == nil || !o.Static.FloatWeights {
+		top.clean()
+	}
 	if err := sorted(d.Graph); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

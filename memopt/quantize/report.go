@@ -1,7 +1,9 @@
 package quantize
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -11,6 +13,8 @@ import (
 // Report says what was quantized.
 type Report struct {
 	Weights     string    `json:"weight_type"`
+	QuantFormat string    `json:"quant_format,omitempty"` // of static quantization: QDQ or QOperator
+	Activations string    `json:"activation_type,omitempty"`
 	PerChannel  bool      `json:"per_channel"`
 	ReduceRange bool      `json:"reduce_range"`
 	Before      int64     `json:"bytes_before"` // of all initializers
@@ -108,19 +112,32 @@ func (r *Report) node(where string, n *onnx.DraftNode, op, name string, reason s
 
 // word is the name of a type in options.
 func word(t graph.DType) string {
-	if t == graph.Uint8 {
-		return "uint8"
+	return map[graph.DType]string{graph.Int8: "int8", graph.Uint8: "uint8", graph.Int16: "int16", graph.Uint16: "uint16", graph.Int32: "int32"}[t]
+}
+
+// static notes the options of static quantization.
+func (r *Report) static(o *Options) {
+	r.QuantFormat, r.Activations = "QDQ", word(o.activations())
+	if o.Static.Operators {
+		r.QuantFormat = "QOperator"
 	}
-	return "int8"
 }
 
 // tensor adds the row of a quantized weight.
 func (r *Report) tensor(where string, t *onnx.DraftTensor, p *scheme) *Tensor {
 	row := &Tensor{Name: where + t.Name, Shape: t.Shape, Type: word(p.typ), Scales: p.channels,
-		Before: t.Len(), After: t.Len()/4 + p.channels*5}
+		Before: t.Len(), After: t.Len()/4*p.typ.Size() + p.channels*(4+p.typ.Size())}
 	r.Tensors = append(r.Tensors, row)
 	r.byName[t.Name] = row
 	return row
+}
+
+// worst32 notes the largest change of a bias that is rounded to 32 bits, times its factor.
+func (t *Tensor) worst32(bias []float32, factor float64, scales []float32, integers []byte) {
+	for i, v := range bias {
+		q := float64(int32(binary.LittleEndian.Uint32(integers[4*i:])))
+		t.WorstError = max(t.WorstError, math.Abs(float64(v)*factor-q*float64(scales[i%len(scales)])))
+	}
 }
 
 // finish adds the tensors that are not quantized, and why.

@@ -26,6 +26,13 @@ type quantizer struct {
 	transposes map[string]string              // by tensor: the transpose's name
 	at         map[*onnx.DraftGraph]map[string]int
 	uses       map[string]int
+	table      map[string]operator
+
+	// Of static quantization:
+	scales  map[string][]float32 // by name of a scale
+	rounds  map[string]*rounds   // weights by name
+	biases  map[string]quantized // rounded ones, by name, scale and integers
+	named32 map[string]bool
 }
 
 // quantized is a value in 8 bits: the names of its integers, scale and zero point.
@@ -94,7 +101,7 @@ func (s *scope) quantize() error {
 		if err != nil {
 			return err
 		}
-		if at, can := operators[op]; can && at.domain == n.Domain || op == "Gemm" {
+		if at, can := s.table[op]; can && at.domain == n.Domain || op == "Gemm" {
 			s.report.node(s.where, n, op, name, reason)
 		}
 		if reason != (skip{}) {
@@ -128,8 +135,8 @@ func nameOf(n *onnx.DraftNode) string {
 
 // node quantizes a node, or says why not.
 func (s *scope) node(n *onnx.DraftNode) (reason skip, err error) {
-	op, can := operators[n.Op]
-	if n.Op == "Gemm" {
+	op, can := s.table[n.Op]
+	if n.Op == "Gemm" && !can {
 		return skip{why: "is not a plain product: alpha = beta = 1 and transA = 0 are needed"}, nil
 	}
 	if !can || n.Domain != op.domain {
@@ -246,7 +253,7 @@ func (s *scope) weight(name string, typ graph.DType, axis int64, perAxis, reduce
 		return s.tensor(t, typ, axis, perAxis, reduced)
 	}
 	if s.known[name] {
-		return s.activation(name), nil
+		return s.activation(name)
 	}
 	if s.parent == nil {
 		return quantized{}, skip{name, "is not computed by any node"}
@@ -255,24 +262,29 @@ func (s *scope) weight(name string, typ graph.DType, axis int64, perAxis, reduce
 }
 
 // activation adds the node that quantizes a value when the model runs.
-func (s *scope) activation(name string) quantized {
+func (s *scope) activation(name string) (quantized, error) {
 	q := quantized{value: name + "_quantized", scale: name + "_scale", zero: name + "_zero_point"}
-	s.add(onnx.NewNode("DynamicQuantizeLinear", name+"_QuantizeLinear", []string{name}, []string{q.value, q.scale, q.zero}))
+	if s.o.Static == nil {
+		s.add(onnx.NewNode("DynamicQuantizeLinear", name+"_QuantizeLinear", []string{name}, []string{q.value, q.scale, q.zero}))
+	} else {
+		if !s.ranged(name) {
+			return q, skip{name, noRange}
+		}
+		s.add(onnx.NewNode("QuantizeLinear", name+"_QuantizeLinear", []string{name, q.scale, q.zero}, []string{q.value}))
+	}
 	s.done[name] = q
-	return q
+	return q, nil
 }
 
-// input quantizes a value that is read as an activation: to uint8, whatever the type of weights.
+// input quantizes a value that is read as an activation: dynamically to uint8, whatever the type of
+// weights.
 func (s *scope) input(name string) (quantized, error) {
-	return s.weight(name, graph.Uint8, 0, false, false)
+	return s.weight(name, s.o.activations(), 0, false, false)
 }
 
 // tensor quantizes an initializer of the graph.
 func (s *scope) tensor(t *onnx.DraftTensor, typ graph.DType, axis int64, perAxis, reduced bool) (quantized, error) {
-	x := s.numbers[t]
-	if x == nil {
-		x = plain(t)
-	}
+	x := s.numbersOf(t)
 	perAxis = perAxis && len(x.shape) > 1
 	p := &scheme{typ: typ, symmetric: s.o.symmetric(typ), reduced: reduced && s.o.ReduceRange, least: s.o.MinRealRange, channels: 1}
 	shape := []int64{}
@@ -306,14 +318,16 @@ func (s *scope) put(t *onnx.DraftTensor, x *numbers, p *scheme, q quantized, sha
 	add := func(name string, typ graph.DType, shape []int64, b []byte) {
 		s.g.Tensors = append(s.g.Tensors, &onnx.DraftTensor{Name: name, Type: typ, Shape: shape, Data: graph.Bytes(b)})
 	}
-	var sb, zb []byte
-	for _, r := range by {
-		sb, zb = appendFloat(sb, r.scale), append(zb, byte(r.zero))
+	var zb []byte
+	r := &rounds{x: x, scheme: p, by: by}
+	for _, one := range by {
+		zb = appendInt(zb, p.typ, one.zero)
 	}
-	add(q.scale, graph.Float32, scales, sb)
+	s.g.Tensors = append(s.g.Tensors, &onnx.DraftTensor{Name: q.scale, Type: graph.Float32, Shape: scales, Write: r.writeScales})
 	add(q.zero, p.typ, scales, zb)
 	s.g.Tensors = append(s.g.Tensors, &onnx.DraftTensor{Name: q.value, Type: p.typ, Shape: shape,
 		Write: func(w io.Writer) error { return p.write(w, x, by, &row.WorstError) }})
+	s.rounds[q.scale] = r
 	return nil
 }
 
@@ -358,60 +372,61 @@ func dropUnread(g *onnx.DraftGraph, read map[string]bool) {
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.DraftValue) bool { return gone[v.Name] })
 }
 
-// sorted sorts the nodes of a graph topologically, and stably.
+// sorted sorts the nodes of a graph, and of graphs in its nodes, as upstream does: nodes that read
+// nothing, then those that are ready by values from outside, by name, then those that others make ready.
 func sorted(g *onnx.DraftGraph) error {
-	maker := map[string]int{}
-	for i, n := range g.Nodes {
-		for _, out := range n.Outputs {
-			if out != "" {
-				maker[out] = i
-			}
-		}
-	}
-	const waiting, done = 1, 2
-	state := make([]int8, len(g.Nodes))
-	out := make([]*onnx.DraftNode, 0, len(g.Nodes))
-	var visit func(i int) error
-	visit = func(i int) error {
-		switch state[i] {
-		case done:
-			return nil
-		case waiting:
-			return errors.New("node " + nameOf(g.Nodes[i]) + " is part of a cycle")
-		}
-		state[i] = waiting
-		read := map[string]bool{}
-		n := g.Nodes[i]
-		needs := n.Inputs
-		if _, graphs := n.Graphs(); graphs != nil {
-			for _, inner := range graphs {
-				readBy(inner, read)
-			}
-			needs = slices.Concat(needs, slices.Sorted(maps.Keys(read)))
-		}
-		for _, in := range needs {
-			if j, is := maker[in]; is {
-				if err := visit(j); err != nil {
-					return err
-				}
-			}
-		}
-		state[i] = done
-		out = append(out, n)
-		return nil
-	}
-	for i := range g.Nodes {
-		if err := visit(i); err != nil {
-			return err
-		}
-	}
+	made := map[string]bool{}
 	for _, n := range g.Nodes {
+		for _, out := range n.Outputs {
+			made[out] = out != ""
+		}
+	}
+	waits := make([]int, len(g.Nodes))
+	readers := map[string][]int{}
+	order := make([]int, 0, len(g.Nodes))
+	for i, n := range g.Nodes {
+		inside := map[string]bool{}
 		_, graphs := n.Graphs()
 		for _, inner := range graphs {
 			if err := sorted(inner); err != nil {
 				return err
 			}
+			readBy(inner, inside)
 		}
+		for _, in := range slices.Concat(n.Inputs, slices.Sorted(maps.Keys(inside))) {
+			if in != "" {
+				waits[i]++
+				readers[in] = append(readers[in], i)
+			}
+		}
+		if waits[i] == 0 {
+			order = append(order, i)
+		}
+	}
+	ready := func(name string) {
+		for _, i := range readers[name] {
+			if waits[i]--; waits[i] == 0 {
+				order = append(order, i)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(readers)) {
+		if !made[name] {
+			ready(name)
+		}
+	}
+	out := make([]*onnx.DraftNode, 0, len(g.Nodes))
+	for k := 0; k < len(order); k++ {
+		n := g.Nodes[order[k]]
+		out = append(out, n)
+		for _, name := range n.Outputs {
+			if name != "" {
+				ready(name)
+			}
+		}
+	}
+	if i := slices.IndexFunc(waits, func(n int) bool { return n > 0 }); i >= 0 {
+		return errors.New("node " + nameOf(g.Nodes[i]) + " is part of a cycle")
 	}
 	g.Nodes = out
 	return nil

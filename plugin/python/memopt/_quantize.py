@@ -66,7 +66,8 @@ class Quantized(Answer):
 
 
 def quantize(model: Path, to: Path, *, timeout: float | None = 3600.0, progress: Asked = None, **settings: Unpack[QuantizeSettings]) -> Quantized:
-    """Writes the ONNX model with its weights quantized to 8-bit integers, like ONNX Runtime's quantize_dynamic.
+    """Writes the ONNX model with its weights quantized to 8-bit integers, like ONNX Runtime's quantize_dynamic; with
+    calibrate=, a file or folder of sample inputs, like its quantize_static.
 
     to
         The file to write.

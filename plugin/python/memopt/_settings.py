@@ -93,8 +93,10 @@ class PlanSettings(TypedDict, total=False):
 class QuantizeSettings(TypedDict, total=False):
     """The settings of memopt.quantize; None: not given."""
 
-    weight_type: Literal["int8", "uint8"] | None
-    """Integer type of weights. Activations are uint8. (default int8)"""
+    dims: Mapping[str, int] | None
+    """Sizes of the model's named dims, as in batch=8,seq=1024."""
+    weight_type: Literal["int8", "uint8", "int16", "uint16"] | None
+    """Integer type of weights; those of 16 bits are for --calibrate and the format qdq. Without --calibrate, activations are uint8. (default int8)"""
     per_channel: bool | Literal["on", "off"] | None
     """One scale per output channel of a product instead of one per tensor. (default off)"""
     reduce_range: bool | Literal["on", "off"] | None
@@ -109,18 +111,56 @@ class QuantizeSettings(TypedDict, total=False):
     """Quantize weights symmetrically around zero. Auto: if they are int8. (default auto)"""
     activation_symmetric: bool | Literal["on", "off"] | None
     """Quantize tables that are read as activations, as by a Gather, symmetrically. (default off)"""
-    matmul_const_b_only: bool | Literal["on", "off"] | None
-    """Do not quantize a MatMul whose second factor is computed. (default on)"""
+    matmul_const_b_only: bool | Literal["on", "off", "auto"] | None
+    """Do not quantize a MatMul whose second factor is computed. Auto: without --calibrate. (default auto)"""
     enable_subgraph: bool | Literal["on", "off"] | None
     """Quantize the branches and bodies of If, Loop and Scan, too. (default off)"""
     force_quantize_no_input_check: bool | Literal["on", "off"] | None
-    """Quantize a Transpose if it reads a weight; off: if it reads a quantized value. (default off)"""
+    """Quantize a Transpose, and others that only move values, if it reads a weight; off: if it reads a quantized value. (default off)"""
     fold_transposes: bool | Literal["on", "off"] | None
     """Treat the Transpose of a weight as a weight, for models that PyTorch exported without optimizing; ONNX Runtime's quantize_dynamic does so after quant_pre_process. (default off)"""
     minimum_real_range: float | None
     """Smallest range of floats to compute a scale for. (default 0)"""
     external_data: bool | Literal["on", "off"] | None
     """Write weights to FILE.data beside the model, aligned for mapping; above 2 GB always. (default off)"""
+    calibrate: Path | None
+    """Sample inputs: activations are quantized by the ranges that they have on these, as by ONNX Runtime's quantize_static. An npz file of arrays, taken as many rows at a time as --dims says; or a folder of such files, each one run, in the order of their names."""
+    calibrate_method: Literal["minmax", "entropy", "percentile"] | None
+    """How ranges are found: the extremes; those that lose least information (entropy); or those of most values (percentile). (default minmax)"""
+    quant_format: Literal["qdq", "qoperator"] | None
+    """Pairs of QuantizeLinear and DequantizeLinear (qdq), or operators on integers (qoperator), most of which are ONNX Runtime's own. (default qdq)"""
+    activation_type: Literal["int8", "uint8", "int16", "uint16"] | None
+    """Integer type of activations. (default int8)"""
+    calib_percentile: float | None
+    """Percentile: share of values inside the range, in percent. (default 99.999)"""
+    calib_tensor_range_symmetric: bool | Literal["on", "off", "auto"] | None
+    """Make ranges symmetric around zero. Auto: those of percentiles. (default auto)"""
+    calib_moving_average: bool | Literal["on", "off"] | None
+    """Minmax: average the extremes of the runs. (default off)"""
+    calib_moving_average_constant: float | None
+    """Weight of a later stride of runs in that average. (default 0.01)"""
+    calib_strided_min_max: int | None
+    """Runs whose ranges are found together, before those of the next are added; 0: all. (default 0)"""
+    activation_restricted_asymmetric: bool | Literal["on", "off"] | None
+    """Zero points of uint8 activations are 0 or 128. (default off)"""
+    add_qdq_pair_to_weight: bool | Literal["on", "off"] | None
+    """Qdq: weights stay floats, and are rounded when the model runs. (default off)"""
+    dedicated_qdq_pair: bool | Literal["on", "off"] | None
+    """Qdq: a pair for each reader of a value. (default off)"""
+    quantize_bias: bool | Literal["on", "off"] | None
+    """Qdq: round biases to 32 bits. (default on)"""
+    qdq_keep_removable_activations: bool | Literal["on", "off"] | None
+    """Qdq: keep a Relu or Clip whose work rounding does. (default off)"""
+    qdq_disable_weight_adjust_for_int32_bias: bool | Literal["on", "off"] | None
+    """Qdq: do not widen the scale of a weight whose bias would not fit into 32 bits. (default off)"""
+    use_qdq_contrib_ops: bool | Literal["on", "off"] | None
+    """Qdq: pairs of ONNX Runtime's own domain, as 16-bit types have below opset 21. (default off)"""
+    op_types_to_exclude_output_quantization: str | Sequence[str] | None
+    """Qdq: operators whose results stay floats."""
+    qdq_op_type_per_channel_support_to_axis: str | Sequence[str] | None
+    """Qdq: axes of scales per channel, as in MatMul=0."""
+    sigmoid_nnapi: bool | Literal["on", "off"] | None
+    """Qoperator: results of a Sigmoid have the scale 1/256. (default off)"""
 
 
 class LoadSettings(TypedDict, total=False):
@@ -381,11 +421,17 @@ SETTINGS = {
 }
 
 QUANTIZE_SETTINGS = {
+    "dims": Setting(
+        "sizes",
+        (),
+        "Model",
+        "Sizes of the model's named dims, as in batch=8,seq=1024.",
+    ),
     "weight_type": Setting(
         "word",
-        ("int8", "uint8"),
+        ("int8", "uint8", "int16", "uint16"),
         "Quantization",
-        "Integer type of weights. Activations are uint8. (default int8)",
+        "Integer type of weights; those of 16 bits are for --calibrate and the format qdq. Without --calibrate, activations are uint8. (default int8)",
     ),
     "per_channel": Setting(
         "switch",
@@ -431,9 +477,9 @@ QUANTIZE_SETTINGS = {
     ),
     "matmul_const_b_only": Setting(
         "switch",
-        ("on", "off"),
+        ("on", "off", "auto"),
         "Quantization",
-        "Do not quantize a MatMul whose second factor is computed. (default on)",
+        "Do not quantize a MatMul whose second factor is computed. Auto: without --calibrate. (default auto)",
     ),
     "enable_subgraph": Setting(
         "switch",
@@ -445,7 +491,7 @@ QUANTIZE_SETTINGS = {
         "switch",
         ("on", "off"),
         "Quantization",
-        "Quantize a Transpose if it reads a weight; off: if it reads a quantized value. (default off)",
+        "Quantize a Transpose, and others that only move values, if it reads a weight; off: if it reads a quantized value. (default off)",
     ),
     "fold_transposes": Setting(
         "switch",
@@ -464,6 +510,120 @@ QUANTIZE_SETTINGS = {
         ("on", "off"),
         "Quantization",
         "Write weights to FILE.data beside the model, aligned for mapping; above 2 GB always. (default off)",
+    ),
+    "calibrate": Setting(
+        "path",
+        (),
+        "Static quantization",
+        "Sample inputs: activations are quantized by the ranges that they have on these, as by ONNX Runtime's quantize_static. An npz file of arrays, taken as many rows at a time as --dims says; or a folder of such files, each one run, in the order of their names.",
+    ),
+    "calibrate_method": Setting(
+        "word",
+        ("minmax", "entropy", "percentile"),
+        "Static quantization",
+        "How ranges are found: the extremes; those that lose least information (entropy); or those of most values (percentile). (default minmax)",
+    ),
+    "quant_format": Setting(
+        "word",
+        ("qdq", "qoperator"),
+        "Static quantization",
+        "Pairs of QuantizeLinear and DequantizeLinear (qdq), or operators on integers (qoperator), most of which are ONNX Runtime's own. (default qdq)",
+    ),
+    "activation_type": Setting(
+        "word",
+        ("int8", "uint8", "int16", "uint16"),
+        "Static quantization",
+        "Integer type of activations. (default int8)",
+    ),
+    "calib_percentile": Setting(
+        "number",
+        (),
+        "Static quantization",
+        "Percentile: share of values inside the range, in percent. (default 99.999)",
+    ),
+    "calib_tensor_range_symmetric": Setting(
+        "switch",
+        ("on", "off", "auto"),
+        "Static quantization",
+        "Make ranges symmetric around zero. Auto: those of percentiles. (default auto)",
+    ),
+    "calib_moving_average": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Minmax: average the extremes of the runs. (default off)",
+    ),
+    "calib_moving_average_constant": Setting(
+        "number",
+        (),
+        "Static quantization",
+        "Weight of a later stride of runs in that average. (default 0.01)",
+    ),
+    "calib_strided_min_max": Setting(
+        "whole",
+        (),
+        "Static quantization",
+        "Runs whose ranges are found together, before those of the next are added; 0: all. (default 0)",
+    ),
+    "activation_restricted_asymmetric": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Zero points of uint8 activations are 0 or 128. (default off)",
+    ),
+    "add_qdq_pair_to_weight": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Qdq: weights stay floats, and are rounded when the model runs. (default off)",
+    ),
+    "dedicated_qdq_pair": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Qdq: a pair for each reader of a value. (default off)",
+    ),
+    "quantize_bias": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Qdq: round biases to 32 bits. (default on)",
+    ),
+    "qdq_keep_removable_activations": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Qdq: keep a Relu or Clip whose work rounding does. (default off)",
+    ),
+    "qdq_disable_weight_adjust_for_int32_bias": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Qdq: do not widen the scale of a weight whose bias would not fit into 32 bits. (default off)",
+    ),
+    "use_qdq_contrib_ops": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Qdq: pairs of ONNX Runtime's own domain, as 16-bit types have below opset 21. (default off)",
+    ),
+    "op_types_to_exclude_output_quantization": Setting(
+        "names",
+        (),
+        "Static quantization",
+        "Qdq: operators whose results stay floats.",
+    ),
+    "qdq_op_type_per_channel_support_to_axis": Setting(
+        "names",
+        (),
+        "Static quantization",
+        "Qdq: axes of scales per channel, as in MatMul=0.",
+    ),
+    "sigmoid_nnapi": Setting(
+        "switch",
+        ("on", "off"),
+        "Static quantization",
+        "Qoperator: results of a Sigmoid have the scale 1/256. (default off)",
     ),
 }
 
@@ -547,6 +707,25 @@ ELSEWHERE = {
     "fold_transposes": "memopt plan does not use it, quantize does",
     "minimum_real_range": "memopt plan does not use it, quantize does",
     "external_data": "memopt plan does not use it, optimize and quantize do",
+    "calibrate": "memopt plan does not use it, quantize does",
+    "calibrate_method": "memopt plan does not use it, quantize does",
+    "quant_format": "memopt plan does not use it, quantize does",
+    "activation_type": "memopt plan does not use it, quantize does",
+    "calib_percentile": "memopt plan does not use it, quantize does",
+    "calib_tensor_range_symmetric": "memopt plan does not use it, quantize does",
+    "calib_moving_average": "memopt plan does not use it, quantize does",
+    "calib_moving_average_constant": "memopt plan does not use it, quantize does",
+    "calib_strided_min_max": "memopt plan does not use it, quantize does",
+    "activation_restricted_asymmetric": "memopt plan does not use it, quantize does",
+    "add_qdq_pair_to_weight": "memopt plan does not use it, quantize does",
+    "dedicated_qdq_pair": "memopt plan does not use it, quantize does",
+    "quantize_bias": "memopt plan does not use it, quantize does",
+    "qdq_keep_removable_activations": "memopt plan does not use it, quantize does",
+    "qdq_disable_weight_adjust_for_int32_bias": "memopt plan does not use it, quantize does",
+    "use_qdq_contrib_ops": "memopt plan does not use it, quantize does",
+    "op_types_to_exclude_output_quantization": "memopt plan does not use it, quantize does",
+    "qdq_op_type_per_channel_support_to_axis": "memopt plan does not use it, quantize does",
+    "sigmoid_nnapi": "memopt plan does not use it, quantize does",
     "steps": "memopt plan does not use it, train does",
     "fast_paths": "memopt plan does not use it, train, leaks, run, devices and load do",
     "service_budget": "memopt plan does not use it, serve does",
