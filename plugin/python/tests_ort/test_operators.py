@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import unittest
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import memopt.ort
-from both import Programs, both, info, model
+from both import Programs, both, dots_are_exact, info, model
 
 
 def loop(trips: list[str], condition: list[str], until: bool = True, **inits: np.ndarray) -> onnx.ModelProto:
@@ -108,3 +111,44 @@ class Alone(Programs):
                 total, squares = self.session(file.SerializeToString()).run(None, {"start": np.ones(2, np.float32), "rows": np.zeros((0, 2), np.float32)})
                 np.testing.assert_array_equal(total, np.ones(2, np.float32))
                 self.assertEqual(squares.shape, (2, 0) if axes else (0, 2))
+
+
+@unittest.skipUnless(importlib.util.find_spec("onnxruntime"), "ONNX Runtime is not installed; .ci/peers --onnxruntime makes a Python that has it")
+class Against(unittest.TestCase):
+    """Results held against ONNX Runtime's."""
+
+    def equal(self, file: onnx.ModelProto, feeds: dict[str, np.ndarray], within: float = 0) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        theirs = onnxruntime.InferenceSession(file.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
+        ours = memopt.ort.InferenceSession(file.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+        for output, a, b in zip(file.graph.output, ours, theirs):
+            self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape), output.name)
+            np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=within, atol=within * max(1, np.abs(b.astype(np.float64)).max(initial=0)), err_msg=output.name)
+
+    @unittest.skipUnless(dots_are_exact(), "this processor's products of 8-bit integers saturate in ONNX Runtime")
+    def test_quantized_products(self) -> None:
+        rng = np.random.default_rng(1)
+
+        def some(kind: type, *shape: int) -> np.ndarray:
+            return rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, shape, kind, endpoint=True)
+
+        for activations, weights, each in [(np.uint8, np.int8, True), (np.uint8, np.uint8, False), (np.int8, np.int8, True)]:
+            scale = (rng.uniform(0.001, 0.02, 6) if each else np.array(0.01)).astype(np.float32)
+            zero = np.zeros(6, weights) if each else np.array(3, weights)
+            constants = {
+                "xs": np.array(0.02, np.float32), "xz": np.array(7, activations), "ws": scale, "wz": zero,
+                "ys": np.array(0.03, np.float32), "yz": np.array(11, activations),
+                "w": some(weights, 6, 2, 3, 3), "b": rng.integers(-900, 900, 6).astype(np.int32), "m": some(weights, 8, 6),
+            }
+            nodes = [
+                helper.make_node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["conv"], pads=[1, 1, 0, 1], strides=[2, 1], group=2),
+                helper.make_node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["plain"], group=2, dilations=[2, 1]),
+                helper.make_node("QLinearMatMul", ["rows", "xs", "xz", "m", "ws", "wz", "ys", "yz"], ["product"]),
+            ]
+            elem = helper.np_dtype_to_tensor_dtype(np.dtype(activations))
+            file = model(nodes, [info("x", ["n", 4, 7, 6], elem), info("rows", ["n", 5, 8], elem)], [info(name, None, elem) for name in ("conv", "plain", "product")], constants)
+            with self.subTest(activations=activations.__name__, weights=weights.__name__):
+                self.equal(file, {"x": some(activations, 2, 4, 7, 6), "rows": some(activations, 2, 5, 8)})
