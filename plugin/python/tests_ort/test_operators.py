@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import unittest
+from typing import Any
 
 import numpy as np
 import onnx
@@ -112,6 +113,20 @@ class Alone(Programs):
                 np.testing.assert_array_equal(total, np.ones(2, np.float32))
                 self.assertEqual(squares.shape, (2, 0) if axes else (0, 2))
 
+    def test_packed_heads(self) -> None:
+        rng = np.random.default_rng(7)
+        b, s, n, h = 2, 3, 2, 4
+        packed = rng.standard_normal((b, s, n, 3, h)).astype(np.float32)
+        q, k, v = (packed[:, :, :, i].reshape(b, s, n * h) for i in range(3))
+        got = []
+        for feeds in ({"q": q, "k": k, "v": v}, {"q": packed}, {"q": q, "k": np.ascontiguousarray(packed[:, :, :, 1:])}):
+            node = helper.make_node("MultiHeadAttention", list(feeds), ["y"], domain="com.microsoft", num_heads=n)
+            file = model([node], [info(name, list(x.shape)) for name, x in feeds.items()], [info("y", None)])
+            file.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+            got += self.session(file.SerializeToString()).run(None, feeds)
+        np.testing.assert_array_equal(got[1], got[0])
+        np.testing.assert_array_equal(got[2], got[0])
+
 
 @unittest.skipUnless(importlib.util.find_spec("onnxruntime"), "ONNX Runtime is not installed; .ci/peers --onnxruntime makes a Python that has it")
 class Against(unittest.TestCase):
@@ -152,3 +167,114 @@ class Against(unittest.TestCase):
             file = model(nodes, [info("x", ["n", 4, 7, 6], elem), info("rows", ["n", 5, 8], elem)], [info(name, None, elem) for name in ("conv", "plain", "product")], constants)
             with self.subTest(activations=activations.__name__, weights=weights.__name__):
                 self.equal(file, {"x": some(activations, 2, 4, 7, 6), "rows": some(activations, 2, 5, 8)})
+
+    def fused(self, op: str, inputs: dict[str, np.ndarray | None], outputs: dict[str, int], within: float = 1e-5, **attributes: Any) -> None:
+        """Compares a node of ONNX Runtime's own domain; inputs whose names begin with a capital are initializers."""
+        given = {name: x for name, x in inputs.items() if x is not None}
+        node = helper.make_node(op, [name if x is not None else "" for name, x in inputs.items()], list(outputs), domain="com.microsoft", **attributes)
+        elem = {name: helper.np_dtype_to_tensor_dtype(x.dtype) for name, x in given.items()}
+        fed = {name: x for name, x in given.items() if name[0].islower()}
+        file = model(
+            [node], [info(name, list(x.shape), elem[name]) for name, x in fed.items()], [info(name, None, kind) for name, kind in outputs.items() if name],
+            {name: x for name, x in given.items() if name not in fed},
+        )
+        file.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+        self.equal(file, fed, within)
+
+    def test_attention(self) -> None:
+        rng = np.random.default_rng(2)
+        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        b, s, p, n, d = 2, 4, 3, 2, 8
+        x, w, bias = some(b, s, d), some(d, 3 * d) * 0.5, some(3 * d)
+        one = {"y": TensorProto.FLOAT}
+        masks: dict[str, np.ndarray | None] = {
+            "none": None,
+            "ends": np.array([4, 2], np.int32),
+            "ends and beginnings": np.array([4, 3, 1, 0], np.int32),
+            "rows": np.array([[1, 1, 1, 0], [0, 1, 1, 1]], np.int32),
+            "all hidden": np.array([[0, 0, 0, 0], [0, 1, 0, 1]], np.int32),
+            "matrix": rng.integers(0, 2, (b, s, s)).astype(np.int32),
+        }
+        for name, mask in masks.items():
+            for causal in (0, 1):
+                with self.subTest(mask=name, causal=causal):
+                    self.fused("Attention", {"x": x, "W": w, "B": bias, "m": mask}, one, num_heads=n, unidirectional=causal)
+        past = some(2, b, n, p, d // n)
+        both = {"y": TensorProto.FLOAT, "present": TensorProto.FLOAT}
+        for causal in (0, 1):
+            with self.subTest(past=True, causal=causal):
+                self.fused("Attention", {"x": x, "W": w, "B": bias, "m": None, "past": past}, both, num_heads=n, unidirectional=causal)
+                rows = np.array([[1] * 7, [0, 0, 1, 1, 1, 1, 1]], np.int32)
+                self.fused("Attention", {"x": x, "W": w, "B": bias, "m": rows, "past": past}, both, num_heads=n, unidirectional=causal)
+        with self.subTest("attributes"):
+            self.fused("Attention", {"x": x, "W": w, "B": bias}, one, num_heads=n, scale=0.3)
+            self.fused("Attention", {"x": x, "W": some(d, 2 * d + 4), "B": some(2 * d + 4)}, one, num_heads=n, qkv_hidden_sizes=[d, d, 4])
+            self.fused("Attention", {"x": x, "W": w, "B": bias, "m": masks["rows"]}, one, num_heads=n, mask_filter_value=-1.0, unidirectional=1)
+            self.fused("Attention", {"x": x, "W": w, "B": bias, "m": masks["rows"], "past": None, "add": some(1, n, s, s)}, one, num_heads=n)
+
+    def test_multi_head_attention(self) -> None:
+        rng = np.random.default_rng(3)
+        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        b, s, t, n, h, d = 2, 3, 5, 2, 4, 8
+        q, k, v, bias = some(b, s, d), some(b, t, d), some(b, t, d), some(3 * d)
+        one = {"y": TensorProto.FLOAT}
+        for name, mask in {"none": None, "ends": np.array([5, 2], np.int32), "rows": np.array([[1, 1, 1, 0, 1], [0, 1, 1, 1, 1]], np.int32)}.items():
+            with self.subTest(mask=name):
+                self.fused("MultiHeadAttention", {"q": q, "k": k, "v": v, "B": bias, "m": mask}, one, num_heads=n)
+        with self.subTest("forms"):
+            self.fused("MultiHeadAttention", {"q": q, "k": some(b, n, t, h), "v": some(b, n, t, h)}, one, num_heads=n)
+            self.fused("MultiHeadAttention", {"q": q, "k": k, "v": some(b, t, 12), "B": some(2 * d + 12)}, one, num_heads=n)
+        three = {"y": TensorProto.FLOAT, "pk": TensorProto.FLOAT, "pv": TensorProto.FLOAT}
+        own, past = some(b, s, d), {"past_key": some(b, n, 2, h), "past_value": some(b, n, 2, h)}
+        for causal in (0, 1):
+            with self.subTest("past", causal=causal):
+                inputs = {"q": q, "k": own, "v": some(b, s, d), "B": bias, "m": None, "add": some(1, 1, s, s + 2), **past}
+                self.fused("MultiHeadAttention", inputs, three, num_heads=n, unidirectional=causal)
+
+    def test_embeddings(self) -> None:
+        rng = np.random.default_rng(4)
+        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        ids, segments = rng.integers(0, 20, (2, 5)).astype(np.int32), rng.integers(0, 2, (2, 5)).astype(np.int32)
+        tables = {"Word": some(20, 6), "Position": some(9, 6), "Segment": some(2, 6), "Gamma": some(6), "Beta": some(6)}
+        mask = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], np.int32)
+        two = {"y": TensorProto.FLOAT, "count": TensorProto.INT32}
+        self.fused("EmbedLayerNormalization", {"ids": ids, "segments": segments, **tables, "mask": mask}, {**two, "sum": TensorProto.FLOAT}, epsilon=1e-5, mask_index_type=1)
+        self.fused("EmbedLayerNormalization", {"ids": ids, "segments": segments, **tables}, two)
+        self.fused("EmbedLayerNormalization", {"ids": ids, "none": None, **tables, "Segment": None}, two)
+        positions = np.array([[4, 3, 2, 1, 0]], np.int32)
+        self.fused("EmbedLayerNormalization", {"ids": ids, "none": None, **tables, "Segment": None, "nomask": None, "places": positions}, two)
+        self.fused("EmbedLayerNormalization", {"ids": ids, "segments": segments, **tables, "nomask": None, "places": positions.repeat(2, 0)}, two)
+
+    def test_positions_and_activations(self) -> None:
+        rng = np.random.default_rng(6)
+        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        one = {"y": TensorProto.FLOAT}
+        tables = {"Cos": some(9, 4), "Sin": some(9, 4)}
+        places = rng.integers(0, 9, (2, 3))
+        self.fused("RotaryEmbedding", {"x": some(2, 3, 16), "p": places, **tables}, one)
+        self.fused("RotaryEmbedding", {"x": some(2, 3, 16), "p": np.array([4]), **tables}, one, interleaved=1)
+        self.fused("RotaryEmbedding", {"x": some(2, 2, 3, 8), "p": np.array([2]), **tables}, one)
+        self.fused("RotaryEmbedding", {"x": some(2, 3, 24), "p": places, **tables}, one, num_heads=2, rotary_embedding_dim=8)
+        self.fused("QuickGelu", {"x": some(2, 5)}, one, alpha=1.3)
+        self.fused("BiasGelu", {"x": some(2, 5), "B": some(5)}, one)
+        self.fused("FastGelu", {"x": some(2, 5), "B": some(5)}, one)
+        self.fused("FusedMatMul", {"x": some(2, 5, 3), "z": some(2, 4, 5)}, one, alpha=0.3, transA=1, transB=1)
+        self.fused("FusedMatMul", {"x": some(5, 2, 3), "z": some(2, 3, 4)}, one, transBatchA=1)
+        norm = {"x": some(2, 3, 8), "z": some(2, 3, 8), "Gamma": some(8), "Beta": some(8), "Bias": some(8)}
+        self.fused("SkipLayerNormalization", norm, one, epsilon=1e-5)
+        del norm["Beta"]
+        self.fused("SkipSimplifiedLayerNormalization", norm, one, epsilon=1e-5)
+
+    @unittest.skipUnless(dots_are_exact(), "this processor's products of 8-bit integers saturate in ONNX Runtime")
+    def test_quantized_attention(self) -> None:
+        rng = np.random.default_rng(5)
+        x, w = rng.integers(0, 255, (2, 4, 8)).astype(np.uint8), rng.integers(-127, 127, (8, 24)).astype(np.int8)
+        bias = rng.standard_normal(24).astype(np.float32)
+        scale = np.array(0.02, np.float32)
+        one = {"y": TensorProto.FLOAT}
+        for name, mask in {"none": None, "ends": np.array([4, 2], np.int32), "rows": np.array([[1, 1, 1, 0], [0, 1, 1, 1]], np.int32)}.items():
+            for each in (np.array(0.01, np.float32), rng.uniform(0.005, 0.02, 24).astype(np.float32)):
+                zero = np.zeros(each.shape, np.int8)
+                with self.subTest(mask=name, each=each.shape):
+                    inputs = {"x": x, "W": w, "B": bias, "Xs": scale, "Ws": each, "m": mask, "Xz": np.array(120, np.uint8), "Wz": zero}
+                    self.fused("QAttention", inputs, one, num_heads=2, unidirectional=int(each.ndim))
