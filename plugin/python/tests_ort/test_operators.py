@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import unittest
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 import memopt.ort
 from both import Programs, both, dots_are_exact, info, model
+
+
+def numbers(seed: int) -> tuple[np.random.Generator, Callable[..., np.ndarray]]:
+    """A generator, and a function for normal numbers of a shape by it."""
+    rng = np.random.default_rng(seed)
+
+    def some(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    return rng, some
 
 
 def loop(trips: list[str], condition: list[str], until: bool = True, **inits: np.ndarray) -> onnx.ModelProto:
@@ -139,7 +150,7 @@ class Against(unittest.TestCase):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         theirs = onnxruntime.InferenceSession(file.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds)
         ours = memopt.ort.InferenceSession(file.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
-        for output, a, b in zip(file.graph.output, ours, theirs):
+        for output, a, b in zip(file.graph.output, ours, theirs, strict=True):
             self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape), output.name)
             np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=within, atol=within * max(1, np.abs(b.astype(np.float64)).max(initial=0)), err_msg=output.name)
 
@@ -182,8 +193,7 @@ class Against(unittest.TestCase):
         self.equal(file, fed, within)
 
     def test_attention(self) -> None:
-        rng = np.random.default_rng(2)
-        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        rng, some = numbers(2)
         b, s, p, n, d = 2, 4, 3, 2, 8
         x, w, bias = some(b, s, d), some(d, 3 * d) * 0.5, some(3 * d)
         one = {"y": TensorProto.FLOAT}
@@ -213,8 +223,7 @@ class Against(unittest.TestCase):
             self.fused("Attention", {"x": x, "W": w, "B": bias, "m": masks["rows"], "past": None, "add": some(1, n, s, s)}, one, num_heads=n)
 
     def test_multi_head_attention(self) -> None:
-        rng = np.random.default_rng(3)
-        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        rng, some = numbers(3)
         b, s, t, n, h, d = 2, 3, 5, 2, 4, 8
         q, k, v, bias = some(b, s, d), some(b, t, d), some(b, t, d), some(3 * d)
         one = {"y": TensorProto.FLOAT}
@@ -232,8 +241,7 @@ class Against(unittest.TestCase):
                 self.fused("MultiHeadAttention", inputs, three, num_heads=n, unidirectional=causal)
 
     def test_embeddings(self) -> None:
-        rng = np.random.default_rng(4)
-        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        rng, some = numbers(4)
         ids, segments = rng.integers(0, 20, (2, 5)).astype(np.int32), rng.integers(0, 2, (2, 5)).astype(np.int32)
         tables = {"Word": some(20, 6), "Position": some(9, 6), "Segment": some(2, 6), "Gamma": some(6), "Beta": some(6)}
         mask = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], np.int32)
@@ -246,8 +254,7 @@ class Against(unittest.TestCase):
         self.fused("EmbedLayerNormalization", {"ids": ids, "segments": segments, **tables, "nomask": None, "places": positions.repeat(2, 0)}, two)
 
     def test_positions_and_activations(self) -> None:
-        rng = np.random.default_rng(6)
-        some = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        rng, some = numbers(6)
         one = {"y": TensorProto.FLOAT}
         tables = {"Cos": some(9, 4), "Sin": some(9, 4)}
         places = rng.integers(0, 9, (2, 3))

@@ -212,6 +212,59 @@ class BothWriteTheSame(unittest.TestCase):
                     self.assertEqual(*(parts(onnx.load(p)) for p in (ours, theirs)))
                     self.assert_results(ours, theirs, feeds, "reduce_range" in options)
 
+    @unittest.skipUnless(dots_are_exact(), "this processor's products of 8-bit integers saturate in ONNX Runtime")
+    def test_fused(self) -> None:
+        """What ONNX Runtime's transformer optimizer writes: its quantized form is written alike, and runs alike."""
+        import onnxruntime
+        from onnxruntime.quantization import quantize_dynamic as upstream
+
+        import memopt.ort
+        from memopt.ort.quantization import quantize_dynamic
+
+        logging.getLogger().setLevel(logging.ERROR)
+        ids, mask = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0]], np.int32), np.array([[1] * 5, [1, 1, 1, 0, 0]], np.int32)
+        feeds = {"ids": ids, "segments": ids % 2, "mask": mask}
+        providers = ["CPUExecutionProvider"]
+        for counted in (False, True):
+            for options in ({}, {"per_channel": True}, {"reduce_range": True}):
+                with self.subTest(counted=counted, **options), tempfile.TemporaryDirectory() as folder:
+                    path, ours, theirs = (f"{folder}/{n}.onnx" for n in ("m", "ours", "theirs"))
+                    onnx.save(fused(counted), path)
+                    more = {"extra_options": {"DefaultTensorType": TensorProto.FLOAT}, **options}
+                    quantize_dynamic(path, ours, **more)
+                    upstream(path, theirs, **more)
+                    self.assertEqual(*(parts(onnx.load(p)) for p in (ours, theirs)))
+                    kinds = {n.op_type for n in onnx.load(ours).graph.node}
+                    self.assertLessEqual({"QAttention", "QEmbedLayerNormalization"}, kinds)
+                    for file in (path, ours):
+                        want = onnxruntime.InferenceSession(file, providers=providers).run(None, feeds)
+                        here = memopt.ort.InferenceSession(file, providers=providers).run(None, feeds)
+                        for x, y in zip(want, here, strict=True):
+                            np.testing.assert_allclose(y, x, rtol=0, atol=3e-6 * np.abs(x).max())
+
+
+def fused(counted: bool) -> onnx.ModelProto:
+    """A layer of BERT, in ONNX Runtime's fused operators; padding by the count of tokens or by the mask."""
+    d = 8
+    tables = {"word": weight(20, d), "position": weight(9, d), "segment": weight(2, d)}
+    norms = {f"{kind}{i}": weight(d) + (kind == "gamma") for i in range(3) for kind in ("gamma", "beta")}
+    dense = {"wa": weight(d, 3 * d), "ba": weight(3 * d), "wo": weight(d, d), "bo": weight(d), "w1": weight(d, 16), "b1": weight(16), "w2": weight(16, d), "b2": weight(d)}
+    own = {"domain": "com.microsoft"}
+    nodes = [
+        helper.make_node("EmbedLayerNormalization", ["ids", "segments", *tables, "gamma0", "beta0", "mask"], ["e", "count"], "embed", **own),
+        helper.make_node("Attention", ["e", "wa", "ba", "count" if counted else "mask"], ["a"], "attend", num_heads=2, **own),
+        helper.make_node("MatMul", ["a", "wo"], ["o"], "out"),
+        helper.make_node("SkipLayerNormalization", ["o", "e", "gamma1", "beta1", "bo"], ["n"], "skip1", **own),
+        helper.make_node("MatMul", ["n", "w1"], ["h"], "up"),
+        helper.make_node("BiasGelu", ["h", "b1"], ["g"], "gelu", **own),
+        helper.make_node("MatMul", ["g", "w2"], ["p"], "down"),
+        helper.make_node("SkipLayerNormalization", ["p", "n", "gamma2", "beta2", "b2"], ["y"], "skip2", **own),
+    ]
+    feeds = [info(name, ["b", "s"], TensorProto.INT32) for name in ("ids", "segments", "mask")]
+    made = model(nodes, feeds, [info("y", ["b", "s", d])], {**tables, **norms, **dense})
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return made
+
 
 def parts(made: onnx.ModelProto) -> tuple[list[bytes], dict[str, bytes]]:
     """A model's nodes, byte for byte, and its tensors by name."""
