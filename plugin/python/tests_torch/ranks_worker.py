@@ -219,7 +219,7 @@ def ddp_uneven(mesh):
 
 @case
 def ddp_profiled(mesh):
-    """A profiler on one rank: that rank records later, and nobody waits for it."""
+    """A profiler on one rank: that rank records without it, and nobody waits for it."""
     model = DistributedDataParallel(gpt(tied=True))
     memopt.optimize(model, activation_budget="65%")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) if dist.get_rank() == 0 else contextlib.nullcontext():

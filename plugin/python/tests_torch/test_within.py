@@ -14,7 +14,7 @@ from torch import nn
 
 import memopt
 from memopt.torch import report
-from memopt.torch.record import lifetimes
+from memopt.torch.record import events
 from memopt.torch.record.measure import highest
 from memopt.torch.record.operators import BACKWARD, FORWARD
 from memopt.torch.record.record import record_call
@@ -25,14 +25,14 @@ class TestWithin(Case):
         """A recording, and what it took itself, second runs and all."""
         taken = []
         gc.collect()
-        events_of = lifetimes.events_of
+        events_of = events.events_of
 
         def watched(*args):
-            events, spans = events_of(*args)
-            taken.append(highest(events, (spans[FORWARD][0][0], spans[BACKWARD][0][1])))
-            return events, spans
+            found, spans = events_of(*args)
+            taken.append(highest(found, (spans[FORWARD][0][0], spans[BACKWARD][0][1])))
+            return found, spans
 
-        with mock.patch.object(lifetimes, "events_of", watched):
+        with mock.patch.object(events, "events_of", watched):
             return record_call(model, lambda around: around(lambda: model(*args)), loss, limit), taken[0]
 
     def test_families(self):

@@ -20,6 +20,7 @@ from ..plan.sized import Sized
 from ..record.measure import step_peak
 from ..record.record import Recording, record_call
 from ..replay.program import build
+from ..replay.replay import Step as Run
 from ..replay.replay import planned
 from ..step.given import check_module, check_request, check_settings, is_share, parse
 from ..step.sample import arguments
@@ -203,7 +204,7 @@ class _Runs:
     def measured(self, size: int, recording: Recording, made: Report | None) -> int | None:
         """The peak of a step of this size under its plan; None if it ran other operators than the smaller ones, or out of memory."""
         call, loss = self.call(size)
-        run = planned(build(recording, made.to_dict()["steps"]), strict=True) if made is not None else None
+        run = planned(Run(build(recording, made.to_dict()["steps"]), strict=True)) if made is not None else None
 
         def forward() -> Any:
             if run is None:

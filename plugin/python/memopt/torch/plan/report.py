@@ -41,6 +41,7 @@ class StepReport:
     counted: int = 0  # of fixed, in the peaks
     taken: tuple[str, ...] = ()  # arguments that lower the floor and are given
     measured_on: str = ""  # "the sample", or "a step of training"
+    without: str = ""  # why no plan holds for the steps, where none does
 
     @classmethod
     def of(cls, recording: Recording, found: Report | None, fixed: int, counted: int, taken: tuple[str, ...] = ()) -> StepReport:
@@ -66,6 +67,9 @@ class StepReport:
         return self.binds.place
 
     def __str__(self) -> str:
+        if self.without:
+            taken = f"; measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
+            return f"memopt: no plan holds for the step, and no budget: {self.without}{taken}, of {show_bytes(self.eager_peak)} in eager mode"
         if self.plan is None:
             return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do"
         measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
@@ -87,7 +91,7 @@ class StepReport:
         fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted"]
         binds = self.binds
         return {
-            "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, **{name: getattr(self, name) for name in fields},
+            "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, "without": self.without, **{name: getattr(self, name) for name in fields},
             "binds": {"kind": binds.kind, "module": binds.module, "op": binds.op}, "offers": [vars(o) for o in binds.offers],
             "recomputed_nodes": self.plan.result.recomputed_nodes if self.plan is not None else 0,
         }  # fmt: skip

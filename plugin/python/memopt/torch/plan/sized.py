@@ -176,6 +176,7 @@ class AtSizes(Recording):
         self._graph: dict[str, Any] | None = None
         self.measured_peak, self.lasting, self.before = peak, lasting, before
         self.ops, self.calls, self.saves, self.windows = base.ops, base.calls, base.saves, base.windows
+        self.begins, self.ends, self.keeps, self.partial = base.begins, base.ends, base.keeps, base.partial
         self.digests = {}
 
     @property

@@ -80,7 +80,7 @@ def _refs(x: Any, number: Callable[[torch.Tensor], int | None], read: list[int])
     return x
 
 
-def run_op(op: Op, calls: Mapping[int, Captured], recorded: Sequence[Call], storages: Storages) -> dict[int, torch.UntypedStorage]:
+def run_op(op: Op, calls: Mapping[int, Captured], recorded: Sequence[Call] | Mapping[int, Call], storages: Storages) -> dict[int, torch.UntypedStorage]:
     """Repeats a recorded operator and returns its results, by value."""
     made: dict[int, torch.UntypedStorage] = {}
     own = {v.number for v in op.outputs}

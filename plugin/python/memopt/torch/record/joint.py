@@ -17,7 +17,7 @@ FORMAT = "memopt-fx-joint/1"
 
 def graph_of(r: Recorder) -> dict[str, Any]:
     """The joint graph in the format memopt-fx-joint/1, with nodes in the order in which they ran, named after the module and the operator."""
-    loss = r.loss if r.loss is not None and r.loss.maker is not None else r.results[-1]
+    loss = r.loss if r.loss is not None and r.loss.maker is not None else r.results[-1][1]
     needed = {v.number for v in [loss, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
     needed |= {v.number for v in r.values if v.held is not None}
     times: dict[str, int] = {}
@@ -65,7 +65,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
     back = [r.grads[v.source].name if v.kind == "param" and v.source in r.grads else None for v in r.inputs]
     graph = {
         "format": FORMAT,
-        "model": type(r.model).__name__,
+        "model": name_of(r.model),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "layout": r.layout.hexdigest(),
@@ -78,6 +78,12 @@ def graph_of(r: Recorder) -> dict[str, Any]:
     }
     graph["measured_peak"] = Step(graph).peak() if r.within is not None and r.within.dropping else r.peak
     return graph
+
+
+def name_of(model: torch.nn.Module) -> str:
+    """The class of a module, or the classes of those in a list that are planned together."""
+    several = list(model) if type(model) is torch.nn.ModuleList else [model]
+    return "+".join(dict.fromkeys(type(m).__name__ for m in several))
 
 
 def balance(device: torch.device, work: Iterable[tuple[int, str]]) -> dict[str, int]:

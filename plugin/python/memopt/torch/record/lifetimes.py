@@ -7,9 +7,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
-
-from .measure import device_of, events_of
+from .measure import device_of
 from .operators import AGAIN, BACKWARD, BETWEEN, CALL, FORWARD, GONE, Op, Value
 from .recorder import Recorder
 
@@ -28,14 +26,14 @@ class Allocation:
 
 def fill(recorder: Recorder) -> None:
     """Fills in what a recorder cannot see: work space, what the loss allocates, how long values are held, and the peak."""
-    _Lifetimes(recorder, recorder.profile).fill()
+    _Lifetimes(recorder).fill()
     recorder.settle()
 
 
 class _Lifetimes:
-    def __init__(self, recorder: Recorder, profile: torch.autograd.profiler.profile) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.r = recorder
-        events, spans = events_of(profile, device_of(recorder.model).type)
+        events, spans = recorder.events.read(device_of(recorder.model))
         ours: list[tuple[int, int]] = []  # second runs, which the step does not have by itself; one may be within another
         for begin, end in sorted(spans.get(AGAIN, [])):
             if not ours or begin > ours[-1][1]:
@@ -43,12 +41,13 @@ class _Lifetimes:
         self.allocations: list[Allocation] = []  # by birth
         self.at: dict[int, list[Allocation]] = {}  # by address
         self.nodes: list[tuple[int, int]] = []  # when backward nodes ran
-        self.forward, self.backward = spans[FORWARD][0], spans[BACKWARD][0]
+        self.passes = sorted([(*span, False) for span in spans[FORWARD]] + [(*span, True) for span in spans[BACKWARD]])
+        self.begin, self.end = self.passes[0][0], self.passes[-1][1]
         self.calls = {int(name.removeprefix(CALL)): found[0] for name, found in spans.items() if name.startswith(CALL)}
         live: dict[int, Allocation] = {}
         for f in recorder.followed:
             if f.before:
-                live[f.address] = Allocation(f.bytes, self.forward[0])
+                live[f.address] = Allocation(f.bytes, self.begin)
                 self.allocations.append(live[f.address])
                 self.at.setdefault(f.address, []).append(live[f.address])
         for time, address, size in events:
@@ -89,7 +88,7 @@ class _Lifetimes:
             a.bytes = 0
         for op, known in spans.items():
             op.workspace = _highest([a for begin, end in known for a in self._born(begin, end)])
-        r.peak = _highest(self._born(self.forward[0], self.backward[1]))
+        r.peak = _highest(self._born(self.begin, self.end))
         self._hold(placed)
 
     def _born(self, begin: int, end: int) -> list[Allocation]:
@@ -97,7 +96,7 @@ class _Lifetimes:
 
     def _allocation(self, value: Value) -> Allocation | None:
         """The allocation of a value: the one at its address when it was made or first seen."""
-        begin, end = self.calls.get(value.call, (self.backward[1], self.backward[1]))
+        begin, end = self.calls.get(value.call, (self.end, self.end))
         found = self.at.get(value.address, [])
         i = bisect.bisect_right([a.born for a in found], end) - 1
         return found[i] if i >= 0 and found[i].died > begin else None
@@ -106,7 +105,10 @@ class _Lifetimes:
         """Turns allocations outside recorded operators into operators with known bytes only: one between the passes,
         for the loss, and within them one for each run of allocations in which no older one is freed."""
         marks: list[tuple[int, int, int, Allocation | None]] = [(begin, 2, end, None) for begin, end in [*self.calls.values(), *self.nodes]]
-        for a in self._born(self.forward[0], self.backward[1]):
+        seen = {id(lies): v for v in self.r.inputs if v.kind == "data" and v not in self.r.sharded and (lies := self._allocation(v)) is not None}
+        for a in self._born(self.begin, self.end):
+            if a.died == END and id(a) not in seen and self._gap(a.born) > 0 and any(back for _, end, back in self.passes if end <= a.born):
+                a.bytes = 0  # states that the optimizer makes in its first step, which is before every later one
             marks += [(a.born, 0, 0, a), (a.died, 1, 0, a)]
         lost: set[int] = set()  # another thread freed them, once their collective was done
         if self.r.windows.units:
@@ -118,24 +120,25 @@ class _Lifetimes:
             if one is None:
                 covered, group = max(covered, end), []
             elif what == 1:
-                if group and one.born < group[0].born and not self._between(time):
+                if group and one.born < group[0].born and self._gap(time) < 0:
                     group = []
-            elif time > covered and (one.bytes >= _LEAST or self._between(time)):
-                if not group or self._between(time) != self._between(group[0].born):
+            elif time > covered and (one.bytes >= _LEAST or self._gap(time) >= 0):
+                if not group or self._gap(time) != self._gap(group[0].born):
                     group = []
                     groups.append(group)
                 group.append(one)
-                if id(one) in lost and not self._between(time):
+                if id(one) in lost and self._gap(time) < 0:
                     one.died = one.born + 1
         r = self.r
-        seen = {id(lies): v for v in r.inputs if v.kind == "data" and v not in r.sharded and (lies := self._allocation(v)) is not None}
         times = list(itertools.accumulate((self._time(op) for op in r.ops), max))
         name = "outside.sharding" if r.windows.units else "outside.unseen"
         for group in reversed(groups):
-            op = Op(name, once=True, backward=group[0].born >= self.backward[0], workspace=_highest(group), time=group[0].born)
+            born, gap = group[0].born, self._gap(group[0].born)
+            op = Op(name, once=True, backward=any(back for begin, end, back in self.passes if begin <= born < end), workspace=_highest(group), time=born)
             until = group[-1].born  # what is gone by then is work space
-            if self._between(op.time):
-                op.op, op.inputs, until = "outside.loss", list(r.results), self.backward[0]
+            if gap >= 0:
+                op.op, until = "outside.loss", self.passes[gap + 1][0]
+                op.inputs = [v for turn, v in r.results if turn <= gap and (gap == 0 or (lies := self._allocation(v)) is not None and lies.died > born)]
             for a in group:
                 value = seen.get(id(a))
                 if value is not None:  # an operator that was seen read it
@@ -151,9 +154,10 @@ class _Lifetimes:
             r.ops.insert(bisect.bisect_left(times, op.time), op)
         return {id(a) for group in groups for a in group}
 
-    def _between(self, time: int) -> bool:
-        """Whether a time is between the passes."""
-        return self.forward[1] <= time < self.backward[0]
+    def _gap(self, time: int) -> int:
+        """The passes that a time is between, by the number of the first; or -1."""
+        i = bisect.bisect_right(self.passes, (time, END, True)) - 1
+        return i if 0 <= i < len(self.passes) - 1 and self.passes[i][1] <= time else -1
 
     def _time(self, op: Op) -> int:
         """The time of an operator: of its last call, for a backward node of its first."""
@@ -163,7 +167,6 @@ class _Lifetimes:
         """The time until which the first bytes of each value live whatever a plan drops."""
         r = self.r
         place = {op: i for i, op in enumerate(r.ops)}
-        end_of_forward = max((i for i, op in enumerate(r.ops) if not op.backward), default=0)
         calls = [op.calls[0] if op.backward else op.calls[-1] for op in placed]
         op_of = {call: op for op in placed for call in op.calls}
 
@@ -176,14 +179,23 @@ class _Lifetimes:
         starts = sorted([(begin, at_call(call)) for call, (begin, _) in self.calls.items()] + [(op.time, place[op]) for op in r.ops if op.time])
         times = [begin for begin, _ in starts]
 
+        def in_gap(gap: int) -> int:
+            """The last operator before the next pass."""
+            if gap >= len(self.passes) - 1:
+                return len(r.ops) - 1
+            i = bisect.bisect_left(times, self.passes[gap + 1][0]) - 1
+            return max((at for _, at in starts[: i + 1]), default=0)
+
         def at_time(time: int) -> int:
             if time == END:
                 return len(r.ops) - 1
-            if self._between(time):
-                return end_of_forward
+            gap = self._gap(time)
+            if gap >= 0:
+                return gaps[gap]
             i = bisect.bisect_right(times, time) - 1
             return starts[i][1] if i >= 0 else 0
 
+        gaps = [in_gap(gap) for gap in range(len(self.passes))]
         last_read = dict.fromkeys(range(len(r.values)), -1)
         last_read_forward = dict(last_read)
         for i, op in enumerate(r.ops):
@@ -201,7 +213,7 @@ class _Lifetimes:
                 until = at_time(v.died)
             elif v.number in saved:
                 # Autograd holds it from here on, or not, as the plan says. Python lets go of it before or after.
-                until = len(r.ops) - 1 if v.showing else end_of_forward if v.released == BETWEEN else at_call(v.released)
+                until = len(r.ops) - 1 if v.showing else gaps[BETWEEN - v.released] if v.released <= BETWEEN else at_call(v.released)
             else:
                 a = self._allocation(v)
                 until = at_time(a.died) if a is not None else 0

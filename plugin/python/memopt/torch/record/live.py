@@ -49,8 +49,12 @@ def pending() -> Pending | None:
 
 def await_backward(recorder: Watching, done: Callable[[str], None]) -> Pending:
     """Records the next backward pass that comes to the results of a recorded forward pass. Then calls done, with what
-    is wrong with it, or nothing."""
+    is wrong with it, or nothing; a step that goes on waits for the next one from there."""
     global _waiting
+    found = pending()
+    if found is not None and found.recorder is recorder:
+        return found
+    give_up()
     _here.pending = Pending(recorder, done)
     with _lock:
         _waiting += 1
@@ -88,6 +92,11 @@ def _stand_back() -> None:
         torch.autograd._engine_run_backward, _engine = _engine, None
 
 
+def keeping() -> bool:
+    """Whether the backward pass that runs keeps the graph."""
+    return getattr(_here, "keeping", False)
+
+
 def _take() -> Pending | None:
     """Ends this thread's wait."""
     global _waiting
@@ -110,9 +119,10 @@ def give_up() -> None:
 atexit.register(give_up)  # a profiler that still runs when the interpreter ends stops it in the wrong order
 
 
-def _run(roots: Any, *args: Any, **kwargs: Any) -> Any:
+def _run(roots: Any, grads: Any = None, keep_graph: bool = False, create_graph: bool = False, *args: Any, **kwargs: Any) -> Any:
+    before, _here.keeping = keeping(), bool(keep_graph or create_graph)
     try:
-        return _run_watched(roots, *args, **kwargs)
+        return _run_watched(roots, grads, keep_graph, create_graph, *args, **kwargs)
     except RuntimeError as e:
         with _lock:
             steps = list(_steps.values())
@@ -121,9 +131,11 @@ def _run(roots: Any, *args: Any, **kwargs: Any) -> Any:
                 failed(e)
                 break
         raise
+    finally:
+        _here.keeping = before
 
 
-def _run_watched(roots: Any, grads: Any = None, keep_graph: bool = False, create_graph: bool = False, *args: Any, **kwargs: Any) -> Any:
+def _run_watched(roots: Any, grads: Any, keep_graph: bool, create_graph: bool, *args: Any, **kwargs: Any) -> Any:
     engine = _engine
 
     def run() -> Any:
@@ -133,10 +145,10 @@ def _run_watched(roots: Any, grads: Any = None, keep_graph: bool = False, create
     if found is None or found.recorder.phase != "between" or not found.recorder.reached_by(roots):
         return run()
     _take()
-    if keep_graph or create_graph:
+    if create_graph:
         found.recorder.close()
         out = run()
-        found.done("its backward pass keeps the graph (retain_graph or create_graph), which holds everything that a plan would drop")
+        found.done("its backward pass makes a graph (create_graph), which holds everything that a plan would drop")
         return out
     out = found.recorder.backward(run, roots)
     found.done("")

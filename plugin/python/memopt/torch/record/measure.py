@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,17 +32,51 @@ class Measured:
     digests: dict[str, str]
 
 
+class Profiler:
+    """PyTorch's profiler, from here to stop. There is only one: if it is in use, this raises ProfilerBusy, and if somebody
+    else's starts meanwhile, ours gives way and is lost."""
+
+    def __init__(self) -> None:
+        if torch.autograd._profiler_enabled():
+            give_up()  # ours waits for a backward pass that has not come
+        if torch.autograd._profiler_enabled():
+            raise ProfilerBusy("a profiler is running, and there is only one")
+        self.lost = False
+        # Not torch.profiler.profile, which loads the compiler.
+        device = "cuda" if torch.cuda.is_initialized() else None
+        self.profile = torch.autograd.profiler.profile(use_kineto=True, use_device=device, profile_memory=True)
+        self.profile.__enter__()
+        self._thread = threading.get_ident()
+        self._starts = {name: start for name in _STARTS if (start := getattr(torch.autograd.profiler, name, None)) is not None}
+        for name, start in self._starts.items():
+            setattr(torch.autograd.profiler, name, functools.partial(self._give_way, start))
+
+    def stop(self) -> None:
+        if not self._starts:
+            return
+        for name, start in self._starts.items():
+            setattr(torch.autograd.profiler, name, start)
+        self._starts = {}
+        if self._thread == threading.get_ident():  # else the other thread's has ended it
+            self.profile.__exit__(None, None, None)
+
+    def _give_way(self, start: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.lost = True
+        self.stop()
+        return start(*args, **kwargs)
+
+
+_STARTS = ("_prepare_profiler", "_enable_profiler")  # how all of PyTorch's profilers start
+
+
 @contextlib.contextmanager
 def profiled() -> Iterator[torch.autograd.profiler.profile]:
-    """Profiles memory. There is only one profiler: if it is in use, this raises ProfilerBusy."""
-    if torch.autograd._profiler_enabled():
-        give_up()  # ours waits for a backward pass that has not come
-    if torch.autograd._profiler_enabled():
-        raise ProfilerBusy("a profiler is running, and there is only one")
-    # Not torch.profiler.profile, which loads the compiler.
-    device = "cuda" if torch.cuda.is_initialized() else None
-    with torch.autograd.profiler.profile(use_kineto=True, use_device=device, profile_memory=True) as profile:
-        yield profile
+    """Profiles memory, where nobody else can start a profiler."""
+    profiler = Profiler()
+    try:
+        yield profiler.profile
+    finally:
+        profiler.stop()
 
 
 def events_of(profile: torch.autograd.profiler.profile, device: str = "cpu") -> tuple[list[tuple[int, int, int]], dict[str, list[tuple[int, int]]]]:
@@ -78,7 +114,7 @@ def highest(events: list[tuple[int, int, int]], span: tuple[int, int]) -> int:
 class Watch:
     """The peak of what ran within: bytes allocated and not yet freed, at the most."""
 
-    peak = 0
+    peak: int | None = 0  # None if somebody else's profiler came between
 
 
 @contextlib.contextmanager
@@ -93,9 +129,16 @@ def watched() -> Iterator[Watch]:
         torch.cuda.synchronize()
         watch.peak = torch.cuda.max_memory_allocated() - before
         return
-    with profiled() as profile, torch.profiler.record_function(_SPAN):
-        yield watch
-    events, spans = events_of(profile)
+    profiler = Profiler()
+    try:
+        with torch.profiler.record_function(_SPAN):
+            yield watch
+    finally:
+        profiler.stop()
+    if profiler.lost:
+        watch.peak = None
+        return
+    events, spans = events_of(profiler.profile)
     watch.peak = highest(events, spans[_SPAN][0])
 
 
@@ -107,7 +150,7 @@ def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | N
             found = scalar(out, loss)
             found.backward()
             del out
-        return Measured(watch.peak, digests(model, found))
+        return Measured(watch.peak or 0, digests(model, found))
 
 
 def digests(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, str]:

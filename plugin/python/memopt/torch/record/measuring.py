@@ -1,9 +1,9 @@
-"""The peak of a planned step, measured while it trains: from its forward pass to the end of its backward pass."""
+"""The peak of a planned step, measured while it trains: from its first forward pass to the end of its last backward pass."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..step.results import Results
@@ -20,11 +20,11 @@ class Measuring:
         self._watch = self._block.enter_context(watched())
         self._results = Results()
 
-    def behind(self, out: Any, done: Callable[[int], None]) -> None:
-        """Calls done with the peak after the backward pass of this result of the forward pass."""
+    def behind(self, out: Any, done: Callable[[str], None]) -> None:
+        """A forward pass has ended. done is called after each backward pass that comes to it."""
         if self._results.add(out):
             self.phase = "between"
-            await_backward(self, lambda problem: None if problem else done(self._watch.peak))
+            await_backward(self, done)
 
     def reached_by(self, roots: Sequence[Any]) -> bool:
         return self._results.by(roots)
@@ -32,26 +32,27 @@ class Measuring:
     def backward(self, run: Callable[[], Any], roots: Sequence[Any]) -> Any:
         try:
             return run()
-        finally:
+        except BaseException:
             self.close()
+            raise
+
+    def peak(self) -> int | None:
+        """Ends the measurement. None if it could not be made."""
+        self.close()
+        return self._watch.peak
 
     def close(self) -> None:
+        self.phase = "closed"
         self._block.close()
 
 
-@contextlib.contextmanager
-def step(wanted: bool) -> Iterator[Measuring | None]:
-    """Begins to measure at a forward pass, unless something else is recorded or profiled; ends if no backward pass follows."""
-    found = pending() if wanted else None
+def begin() -> Measuring | None:
+    """Begins to measure at a forward pass, unless a step is recorded or somebody else's profiler runs."""
+    found = pending()
     if found is not None and isinstance(found.recorder, Measuring):
         give_up()  # its backward pass never came
         found = None
-    measuring = None
-    if wanted and found is None:
+    if found is None:
         with contextlib.suppress(ProfilerBusy):
-            measuring = Measuring()
-    try:
-        yield measuring
-    finally:
-        if measuring is not None and measuring.phase == "forward":
-            measuring.close()
+            return Measuring()
+    return None

@@ -9,7 +9,7 @@ import torch
 
 from ..ranks.units import Unit
 
-BETWEEN = -1  # the passes
+BETWEEN = -1  # the first pass of the step and the second; between later ones it is one less each time
 
 # The profiler's spans of a recording.
 CALL = "memopt call "
@@ -35,7 +35,7 @@ class Value:
     next: Value | None = None  # the version that took its place in the storage
     read: bool = False
     showing: int = 0  # tensors of the forward pass that show it and are still there
-    released: int = 0  # the call in or after which the last of those that are gone went, or BETWEEN
+    released: int = 0  # the call in or after which the last of those that are gone went, or BETWEEN and less
     died: int = 0  # when the allocator got it back, if that is known from the start
     held: Op | None = None  # its first bytes live at least until this has run
     name: str = ""
@@ -63,6 +63,7 @@ class Op:
     module: str = ""
     workspace: int = 0
     time: int = 0  # when it began, of one that nobody saw
+    turn: int = 0  # the pass of the step that it belongs to, forward and backward ones counted together
     units: tuple[Unit, ...] = ()  # whose parameters it reads
     name: str = ""
 
@@ -77,13 +78,21 @@ class Call:
     writes: list[tuple[int, Value]]  # tensor operands by position, and the values that they are afterwards
 
 
+@dataclass(frozen=True)
+class Begin:
+    """A forward pass of the step begins."""
+
+    of: Any  # the module, its method, and what else the pass depends on
+    calls: int  # of the step before it
+
+
 @dataclass(eq=False)
 class Save:
-    """A tensor that autograd saved: after how many calls, of which value, and where the backward pass asks for it."""
+    """A tensor that autograd saved: after how many calls, of which value, and where backward passes ask for it."""
 
     calls: int
     value: Value
-    used: Op | None = None
+    used: list[Op] = field(default_factory=list)  # one for each backward pass that comes to it
 
 
 def draws(func: Any, args: Any, kwargs: Any) -> bool:

@@ -22,7 +22,7 @@ from .joint import graph_of
 from .lifetimes import fill
 from .live import await_backward, give_up
 from .measure import digests
-from .operators import Call, Op, Save, Value
+from .operators import Begin, Call, Op, Save, Value
 from .recorder import Recorder
 from .windows import Windows
 
@@ -39,6 +39,10 @@ class Recording:
     lasting: int = 0  # bytes that libraries allocated in the step and keep
     before: int | None = None  # bytes that the device's allocator had given out when the step began, where it counts them
     windows: Windows = field(repr=False, default_factory=lambda: Windows([]))  # when sharded parameters were whole
+    begins: list[Begin] = field(repr=False, default_factory=list)  # where its forward passes begin
+    ends: list[int] = field(repr=False, default_factory=list)  # by pass, forward or backward: the calls of forward passes up to its end
+    keeps: bool = False  # a backward pass kept its graph, so that another one could ask for everything again
+    partial: bool = False  # work space, and what nobody saw between the passes, are not in it
     digests: dict[str, str] = field(repr=False, default_factory=dict)  # of the loss, the gradients and the buffers after the step
 
     @property
@@ -119,6 +123,8 @@ def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], An
             await_backward(recorder, lambda _: None)
             found.backward()
             del out
+            if recorder.reached:
+                recorder.finish()
         finally:
             give_up()
             recorder.close()
@@ -177,4 +183,9 @@ def recorded(recorder: Recorder) -> Recording:
     fill(recorder)
     pin(recorder)
     graph = graph_of(recorder)
-    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves, recorder.lasting, recorder.before, recorder.windows)
+    place = {span: i for i, span in enumerate(recorder.called)}
+    for op in recorder.ops:
+        if not op.backward:
+            op.calls = [place[span] for span in op.calls]
+    r = recorder
+    return Recording(graph, graph["measured_peak"], r.ops, r.calls, r.saves, r.lasting, r.before, r.windows, r.begins, r.ends, r.keeps, r.partial)

@@ -5,9 +5,10 @@ keeps. Between the two, where the loss is made and nobody looks, the allocator's
 can be recorded as it runs, whoever calls the module and whatever makes the loss:
 
     recorder = Recorder(model)
-    out = recorder.forward(lambda: model(x))
+    out = recorder.forward(lambda: model(x))        # as often as the step runs one
     ...                                             # the loss
     recorder.backward(lambda: loss.backward(), [loss])
+    recorder.finish()
 
 * A value is a version of a storage. Views make no node: reading one reads its storage.
 * An operator that writes into a storage which nobody has read is part of the operator that made it; if it was read,
@@ -38,8 +39,9 @@ from ..step.results import Results, plain_results
 from ..step.spent import gradient
 from ..step.tensors import alias, local, opaque, operands, pieces, referred, tensors
 from .again import run_again
-from .measure import device_of, profiled
-from .operators import AGAIN, BACKWARD, BETWEEN, CALL, FORWARD, GONE, Call, Op, Save, Value, draws
+from .events import Events
+from .measure import device_of
+from .operators import BACKWARD, BETWEEN, CALL, FORWARD, GONE, Begin, Call, Op, Save, Value, draws
 from .windows import Windows
 from .within import Packed, Within
 
@@ -85,6 +87,7 @@ class Recorder(TorchDispatchMode):
         self.within = Within(self, limit, wrong) if limit is not None else None
         self.ops: list[Op] = []
         self.calls: list[Call] = []
+        self.called: dict[int, Call] = {}  # the same, by their numbers among the calls of all passes
         self.saves: list[Save] = []
         self.values: list[Value] = []
         self.inputs: list[Value] = []
@@ -93,18 +96,25 @@ class Recorder(TorchDispatchMode):
         self.peak = 0  # growth of the allocator's bytes over forward and backward, at its highest
         self.lasting = 0  # bytes that libraries allocated and keep
         self.before: int | None = None  # bytes that the device's allocator had given out when the step began, where it counts them
-        self.phase = "forward"
+        self.phase = "new"
+        self.turns = 0  # passes that are over
+        self.begins: list[Begin] = []
+        self.ends: list[int] = []  # by pass: the calls of forward passes up to its end
+        self.reached = False  # by a backward pass
+        self.keeps = False  # a backward pass kept its graph
+        self.partial = False  # the allocators could not be asked
         self.spans = 0
         self.layout = hashlib.blake2b(digest_size=8)  # of all results: kernels' work space depends on strides
         self._tagged: list[weakref.ref[torch.UntypedStorage]] = []
         self._seen: list[weakref.ref[torch.Tensor]] = []
-        self.results: list[Value] = []  # of the forward pass
+        self.results: list[tuple[int, Value]] = []  # of forward passes, and which pass it was
         self._at = 0  # the call that began last
         self._modules: list[str] = []
         self._sequence: list[tuple[int, str]] = []  # by operator of the forward pass: autograd's counter, and the module
         self._group: tuple[str, int] | None = None
         self._waiting: list[Save] = []  # asked for by the backward node that runs, before its first operator
-        self._profile = contextlib.ExitStack()
+        self.events = Events()
+        self._gradients: set[int] = set()  # addresses of those that are there before the step
         self._alive: weakref.ref[_Graph] | None = None
         self.aside = 0  # above 0, what runs is not the module's
         self.windows = Windows([])
@@ -120,36 +130,51 @@ class Recorder(TorchDispatchMode):
 
     # The step.
 
-    def forward(self, call: Callable[[], Any]) -> Any:
-        """Runs the forward pass."""
-        for kind, named in (("param", self.model.named_parameters()), ("buffer", self.model.named_buffers())):
-            for name, t in named:
-                self._input(local(t), kind, name)
-        units = units_of(self.model)
-        self.windows = Windows(units)
-        self.gathered = frozenset(u for u in units if u.gathered)
-        device = device_of(self.model)
-        if device.type == "cuda":
-            gc.collect()  # what only the collector frees is not there in later steps
-            self.before = torch.cuda.memory_allocated(device)
-        self.profile = self._profile.enter_context(profiled())
-        self._before(units)
-        for unit in units:
-            unit.watched(self)
-            if unit.gathered:
-                self._gathered(unit)
+    def forward(self, call: Callable[[], Any], of: Any = None, module: str = "") -> Any:
+        """Runs a forward pass of the module, or of one in it that is named."""
+        if self.phase == "new":
+            self._begin()
+        self.phase = "forward"
+        self.begins.append(Begin(of, len(self.calls)))
+        self._modules = [module]
         try:
-            with torch.profiler.record_function(FORWARD), self._modules_named(), saved_tensors_hooks(self._pack, self._unpack), self:
+            with self.events.span(FORWARD), self._modules_named(), saved_tensors_hooks(self._pack, self._unpack), self:
                 out = call()
         except BaseException:
             self.close()
             raise
         self._results.add(out)
         for t in pieces(plain_results(out)):
-            if (value := self.value(t)) not in self.results:
-                self.results.append(value)
-        self.phase = "between"
+            if (value := self.value(t)) not in (v for _, v in self.results):
+                self.results.append((self.turns, value))
+        self._over()
         return out
+
+    def _begin(self) -> None:
+        """Takes down what is there before the step."""
+        for kind, named in (("param", self.model.named_parameters()), ("buffer", self.model.named_buffers())):
+            for name, t in named:
+                self._input(local(t), kind, name)
+        units = units_of(self.model)
+        self.windows = Windows(units)
+        self.gathered = frozenset(u for u in units if u.gathered)
+        self._gradients = {address_of(local(grad).untyped_storage()) for p in self.model.parameters() if (grad := gradient(p)) is not None}
+        device = device_of(self.model)
+        if device.type == "cuda":
+            gc.collect()  # what only the collector frees is not there in later steps
+            self.before = torch.cuda.memory_allocated(device)
+        self.events.begin()
+        self._before(units)
+        for unit in units:
+            unit.watched(self)
+            if unit.gathered:
+                self._gathered(unit)
+
+    def _over(self) -> None:
+        """A pass has ended."""
+        self.phase = "between"
+        self.turns += 1
+        self.ends.append(len(self.calls))
 
     @property
     def waits(self) -> bool:
@@ -161,35 +186,41 @@ class Recorder(TorchDispatchMode):
         return self._results.by(roots)
 
     def backward(self, run: Callable[[], Any], roots: Sequence[Any]) -> Any:
-        """Runs the backward pass from these tensors, and ends the recording."""
-        self._results.nodes.clear()
+        """Runs a backward pass from these tensors."""
         try:
             loss = next((t for t in roots if isinstance(t, torch.Tensor)), None)
             if loss is not None:
                 self.loss = self.value(loss)
             self.phase = "backward"
             del loss
-            with torch.profiler.record_function(BACKWARD), self:
+            with self.events.span(BACKWARD), self:
                 out = run()
-            grads = {name: self.value(local(grad)) for name, p in self.model.named_parameters() if (grad := gradient(p)) is not None}
+            self.grads.update((name, self.value(local(grad))) for name, p in self.model.named_parameters() if (grad := gradient(p)) is not None)
             self.kept = {address_of(t.untyped_storage()) for unit in self.windows.units for t in unit.kept()}
-            self.phase = "done"
-        finally:
+            self._group, self.reached = None, True
+        except BaseException:
             self.close()
-        self.grads = grads
+            raise
+        self._over()
         return out
+
+    def finish(self) -> None:
+        """The step is over."""
+        self.phase = "done"
+        self.close()
 
     def settle(self) -> None:
         """Forgets what the live ranges were read from."""
         self.grads = {name: v for name, v in self.grads.items() if v.maker is not None}  # others were there before
         self._seen.clear()
-        del self.profile
+        self.partial = self.events.partial
+        self.events.forget()
 
     def close(self) -> None:
         """Ends the recording, complete or not."""
         if self.phase != "done":
             self.phase = "closed"
-        self._profile.close()
+        self.events.end()
         for unit in self.windows.units:
             unit.watched(None)
         self._results.nodes.clear()
@@ -261,7 +292,7 @@ class Recorder(TorchDispatchMode):
     def _unpack(self, packed: Packed) -> torch.Tensor:
         packed.check()
         save = packed.save
-        if self.phase == "backward" and save.used is None and save not in self._waiting:
+        if self.phase == "backward" and save not in self._waiting and not (save.used and save.used[-1].turn == self.turns):
             self._waiting.append(save)
         if packed.tensor is None:
             assert self.within is not None
@@ -308,7 +339,7 @@ class Recorder(TorchDispatchMode):
     def _gone(self, followed: Followed) -> None:
         if self.phase in ("forward", "between", "backward") and not followed.gone:
             followed.gone = True
-            with torch.profiler.record_function(f"{GONE}{self.followed.index(followed)}"):
+            with self.events.span(f"{GONE}{self.followed.index(followed)}"):
                 pass
 
     def _gathered(self, unit: Unit) -> None:
@@ -323,7 +354,7 @@ class Recorder(TorchDispatchMode):
         self._at = self.spans
         if self.within is not None and self.phase == "forward":
             self.within.before(func, args, kwargs)
-        with torch.profiler.record_function(f"{CALL}{self.spans}"):
+        with self.events.span(f"{CALL}{self.spans}"):
             out = func(*args, **kwargs)
         self._note(func, args, kwargs, out)
         self.spans += 1
@@ -362,7 +393,8 @@ class Recorder(TorchDispatchMode):
                 self.ops.remove(op)  # no bytes of its own
             elif not op.once:
                 op.once = func.namespace in _COLLECTIVE or _unwritten(func) or draws(func, args, kwargs) or not self._repeats(func, args, kwargs, out, written)
-            self.calls.append(Call(func, shown, makes, writes))
+            self.called[self.spans] = Call(func, shown, makes, writes)
+            self.calls.append(self.called[self.spans])
             if self.within is not None:
                 self.within.after(op)
 
@@ -374,7 +406,7 @@ class Recorder(TorchDispatchMode):
             recorder = here()
             if recorder is not None and recorder.phase != "done":
                 value.showing -= 1
-                value.released = recorder._at if recorder.phase != "between" else BETWEEN
+                value.released = recorder._at if recorder.phase != "between" else BETWEEN + 1 - recorder.turns
 
         value.showing += 1
         self._seen.append(weakref.ref(t, gone))
@@ -396,7 +428,7 @@ class Recorder(TorchDispatchMode):
 
     def unseen(self) -> Any:
         """What is allocated within is none of the step's."""
-        return torch.profiler.record_function(AGAIN)
+        return self.events.again()
 
     def _node(self, func: Any) -> Op:
         """The node that an operator belongs to: its own, or that of the backward node which runs."""
@@ -410,16 +442,17 @@ class Recorder(TorchDispatchMode):
             else:
                 if group is not None:
                     name = "autograd." + group[0].replace("torch::autograd::", "")
-                op = Op(name, backward=True, module=self._module_of(node))
+                op = Op(name, backward=True, module=self._module_of(node), turn=self.turns)
                 self.ops.append(op)
             self._group = group
             for save in self._waiting:
-                save.used, save.value = op, save.value.latest  # a part that was written beside is read where it lies
+                save.used.append(op)
+                save.value = save.value.latest  # a part that was written beside is read where it lies
                 if save.value not in op.inputs:
                     op.inputs.append(save.value)
             self._waiting = []
         else:
-            op = Op(name, module=self._modules[-1] if self._modules else "")
+            op = Op(name, module=self._modules[-1], turn=self.turns)
             self.ops.append(op)
             self._sequence.append((torch._C._autograd._get_sequence_nr(), op.module))
         op.calls.append(self.spans)
@@ -440,10 +473,14 @@ class Recorder(TorchDispatchMode):
             if maker is None and not (old.kind == "param" and op.backward):
                 self._only_once(old, op)
             return op, old
+        if op.backward and maker.backward and maker.turn != op.turn:  # added to a gradient that an earlier backward pass of the step made
+            if old not in op.inputs:
+                op.inputs.append(old)
+            return op, old
         # Who has read the old contents, as autograd does that keeps a copy, and whose results nobody has seen yet.
         readers = [o for o in self.ops if o is not op and o is not maker and old in o.inputs] if old.read else []
         unseen = not any(v.read for o in readers for v in o.outputs) and not any(v.read for v in maker.outputs if v is not old)
-        if unseen and not any(s.value is old for s in self.saves) and all(o.backward == op.backward for o in (maker, *readers)) and not op.outputs:
+        if unseen and not any(s.value is old for s in self.saves) and all(o.turn == op.turn for o in (maker, *readers)) and not op.outputs:
             # Nobody else has seen the old contents: all are one operator, at the place of the last.
             for o in (*readers, op):
                 maker.inputs += [v for v in o.inputs if v.maker is not maker and v not in maker.inputs]
@@ -480,6 +517,12 @@ class Recorder(TorchDispatchMode):
         storage = t.untyped_storage()
         value = Value(len(self.values), storage.nbytes(), list(t.shape), str(t.dtype).removeprefix("torch."), maker, kind, source, address_of(storage), self.spans)
         self.values.append(value)
+        known = getattr(storage, _TAG, None)
+        if known is None or known.recorder is not self:
+            if maker is not None:
+                self.events.made(storage, value.address)
+            elif self.phase == "backward" and value.address not in self._gradients:
+                self.events.made(storage, value.address, met=True)  # by the loss
         self.show(storage, value)
         if self.within is not None and maker is not None and self.phase == "forward":
             self.within.made_value(value, storage)

@@ -57,7 +57,8 @@ class Recorded(Protocol):
     """What is known of the step so far."""
 
     ops: list[Op]
-    calls: list[Call]
+    called: dict[int, Call]
+    spans: int
     saves: list[Save]
     values: list[Value]
     sharded: dict[Value, Unit]
@@ -124,7 +125,7 @@ class Within:
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
         """Takes down a call. What only operators that read a value about to change can make is made before it does."""
         r = self.r
-        _, self.calls[len(r.calls)] = captured(func, args, kwargs, lambda t: None if (v := r.value(t)).maker is None else v.number)
+        _, self.calls[r.spans] = captured(func, args, kwargs, lambda t: None if (v := r.value(t)).maker is None else v.number)
         if self.dropping and func._schema.is_mutable:
             written = [r.value(t) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write for t in pieces(args[i : i + 1])]
             for op in r.ops:
@@ -226,7 +227,7 @@ class Within:
             if v in self.r.sharded:
                 self.r.sharded[v].check(op.op + (f" of {op.module}" if op.module else ""))
         with self.r.unseen():
-            made = run_op(op, self.calls, self.r.calls, self.again)
+            made = run_op(op, self.calls, self.r.called, self.again)
         for n, storage in made.items():
             was = self.bits.get(n)
             if was is not None and was != digest(storage):

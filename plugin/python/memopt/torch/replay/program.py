@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..record.again import OUTSIDE
-from ..record.operators import Op, Value
+from ..record.operators import Begin, Op, Value
 from ..record.record import Recording
 
 
@@ -39,27 +39,32 @@ class Program:
     """The actions of a whole step."""
 
     recording: Recording
+    steps: list[Mapping[str, Any]] = field(default_factory=list)  # of the plan
     watched: set[int] = field(default_factory=set)  # values whose storages carry their number
     actions: list[Action] = field(default_factory=list)  # by call
     held: dict[int, Instance] = field(default_factory=dict)  # first instances that later runs read, by value
     kept: list[bool] = field(default_factory=list)  # by save: the tensor itself is kept
     source: list[Instance | None] = field(default_factory=list)  # by save: what a dropped one is made from
     step_of: list[int] = field(default_factory=list)  # by save: the step that asks for it, -1 if none does
+    later: dict[int, list[int]] = field(default_factory=dict)  # by save: the steps that ask for it in later backward passes
+    before: list[int] = field(default_factory=list)  # by step of the backward passes: the calls of forward passes that come before it
+    begins: dict[int, Begin] = field(default_factory=dict)  # forward passes, by the calls before them
     runs: dict[int, tuple[Op, list[Instance]]] = field(default_factory=dict)  # second runs by step: the operator, and what it makes
     releases: dict[int, list[Instance]] = field(default_factory=dict)  # by step: instances that it reads last
     events: list[int] = field(default_factory=list)  # steps with runs or releases, in order
     maker: dict[int, Op] = field(default_factory=dict)  # of what runs again, by value
 
 
-def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
-    """Compiles a plan's steps for the recording."""
+def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int = 0, tagged: Set[int] = frozenset()) -> Program:
+    """Compiles a plan's steps for the recording. The first calls ran under another program, which has storages carry what is tagged."""
     ops, saves = recording.ops, recording.saves
-    p = Program(recording)
+    p = Program(recording, list(steps), begins={begin.calls: begin for begin in recording.begins})
     current: dict[Value, Instance] = {}
+    firsts: dict[int, Instance] = {}  # by save: what the first of several backward passes reads
     asked: dict[Op, list[int]] = {}
     for i, save in enumerate(saves):
-        if save.used is not None:
-            asked.setdefault(save.used, []).append(i)
+        for op in save.used:
+            asked.setdefault(op, []).append(i)
     p.kept = [True] * len(saves)
     p.source = [None] * len(saves)
     p.step_of = [-1] * len(saves)
@@ -73,17 +78,23 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
     for s, step in enumerate(steps):
         op = ops[step["node"]]
         again = bool(step.get("again"))
+        p.before.append(recording.ends[op.turn] if op.backward else 0)
         for value in op.inputs:
             instance = read(value, s)
             if again and instance is not None and not instance.again:
                 p.held[value.number] = instance
         for i in asked.get(op, ()) if not again else ():
-            p.step_of[i] = s
+            if p.step_of[i] < 0:
+                p.step_of[i] = s
+            else:
+                p.later.setdefault(i, []).append(s)
             instance = read(saves[i].value, s)
             if instance is not None:
                 instance.uses += 1
                 if instance.again:
                     p.kept[i], p.source[i] = False, instance
+                elif len(saves[i].used) > 1:
+                    firsts[i] = instance
         if again:
             made = [Instance(v, s, True) for v in op.outputs]
             p.runs[s] = op, made
@@ -92,6 +103,7 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
         for instance in made:
             current[instance.value] = instance
 
+    p.held.update((instance.value.number, instance) for i, instance in firsts.items() if not p.kept[i])
     again_ops = {op for op, _ in p.runs.values()}
     for i, save in enumerate(saves):  # nobody asked for these when the step was recorded
         maker = save.value.maker
@@ -105,13 +117,15 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
         for instance in made:
             if instance.last > instance.made:  # others are read by nobody, and not stored
                 p.releases.setdefault(instance.last, []).append(instance)
-    for instance in p.held.values():
+    for instance in p.held.values() if not recording.keeps else ():
         p.releases.setdefault(instance.last, []).append(instance)
     p.events = sorted({*p.runs, *p.releases})
     p.watched.update(saves[i].value.number for i in range(len(saves)) if not p.kept[i])
     shown: set[int] = set()  # values whose storages carry their number already
     for i, call in enumerate(recording.calls):
-        reads = [v.number if v.number in shown and v.number in p.watched else OUTSIDE for v in call.reads]
+        if i == calls:
+            shown = set(tagged)
+        reads = [v.number if v.number in shown and (v.number in p.watched or v.number in tagged) else OUTSIDE for v in call.reads]
         action = Action(call.func, reads, i in captured)
         for at, value in call.writes:
             action.writes.append((at, value.number))
@@ -122,4 +136,60 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
                 shown.add(value.number)
         action.plain = not (action.captured or action.makes or action.writes)
         p.actions.append(action)
+    return p
+
+
+def continued(before: Program, program: Program, calls: int, saves: int) -> Program:
+    """A program as it goes on for a step that ran its first operators under another one, which agrees so far.
+
+    What the other one has dropped is made again as that one would, and what it has not taken down cannot run again.
+    """
+    recording = program.recording
+    tagged = {v for i in range(calls) for _, v in [*before.actions[i].makes, *before.actions[i].writes] if v in before.watched}
+    dropped = {recording.saves[i].value for i in range(saves) if not before.kept[i]}
+    can: dict[Op, bool] = {}
+
+    def there(value: Value) -> bool:
+        """Whether a second run can read it."""
+        maker = value.maker
+        return maker is None or maker.backward or not maker.calls or value.number in before.held or any(c >= calls for c in maker.calls) or can.get(maker, False)
+
+    for op in recording.ops:
+        early = [c for c in op.calls if c < calls]
+        can[op] = not op.backward and not op.once and all(before.actions[c].captured for c in early) and all(there(v) for v in op.inputs)
+    steps: list[dict[str, Any]] = []
+    place = {op: i for i, op in enumerate(recording.ops)}
+    again: set[Value] = set()  # whose second instance is there
+
+    def ensure(value: Value) -> None:
+        """Has a value there that nobody holds."""
+        maker = value.maker
+        if value in again or maker is None or maker not in place or not can[maker] or not any(c < calls for c in maker.calls) or value.number in before.held and value not in dropped:
+            return
+        again.update(maker.outputs)
+        for v in maker.inputs:
+            ensure(v)
+        steps.append({"node": place[maker], "again": True})
+
+    asked: dict[Op, list[Value]] = {}
+    for save in recording.saves:
+        for op in save.used:
+            asked.setdefault(op, []).append(save.value)
+    for step in program.steps:
+        op = recording.ops[step["node"]]
+        if step.get("again"):
+            if not can[op]:
+                continue
+            for v in op.inputs:
+                ensure(v)
+            again.update(op.outputs)
+        else:
+            for v in asked.get(op, ()):
+                if v in dropped:
+                    ensure(v)
+        steps.append(dict(step))
+    p = build(recording, steps, calls, tagged)
+    p.kept[:saves] = before.kept[:saves]
+    for number, op in before.maker.items():
+        p.maker.setdefault(number, op)
     return p

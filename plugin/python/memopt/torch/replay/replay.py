@@ -24,6 +24,7 @@ from .program import Program
 _TAG = "_memopt_value"
 _unseen = torch._C._DisableTorchDispatch  # by any mode
 Audit = Callable[[int, str], None]
+Other = Callable[["Step", Any], Program | None]  # a program that agrees with a step so far and goes on with this operator, or with the backward pass
 
 
 class _Number:
@@ -73,6 +74,8 @@ class Step:
         self.strict = strict
         self.audit = audit
         self.actions = program.actions
+        self.other: Other | None = None
+        self.left_for: Callable[[str], None] | None = None  # told why the step leaves its program
         self.token = object()  # in storages, which may outlive the step
         self.calls = 0
         self.saves = 0
@@ -86,6 +89,7 @@ class Step:
         self.next_event = 0  # of Program.events
         self.reached = -1  # the step of the plan that the backward pass is at
         self.left: dict[int, int] = {}  # uses still to come, by instance
+        self.asked: dict[int, int] = {}  # how often, by save that several backward passes ask for
         self.lock = threading.RLock()
         self.aside = 0  # above 0, what runs is not the module's
         self.failed: Callable[[RuntimeError], None] | None = None  # told of an error of what runs again
@@ -109,6 +113,8 @@ class Step:
         self.calls = at + 1
         if self.diverged is None:
             action = self.actions[at] if at < len(self.actions) else None
+            if (action is None or action.func is not func) and self._turn(func):
+                action = self.actions[at]
             if action is None or action.func is not func:
                 self.leave(f"operator {at} is {func}, where {action.func if action is not None else 'the end'} was recorded")
             else:
@@ -136,8 +142,34 @@ class Step:
             self._wrote(t, None)
         return out
 
-    def leave(self, why: str) -> None:
+    def _turn(self, func: Any) -> bool:
+        """Goes on under another program that agrees so far, if one is known."""
+        found = self.other(self, func) if self.other is not None and self.reached < 0 else None
+        if found is not None:
+            self.turn(found)
+        return found is not None
+
+    def turn(self, program: Program) -> None:
+        self.program, self.actions = program, program.actions
+        self.store = {number: storage for number, storage in self.store.items() if number in program.held}
+
+    def goes_on(self, of: Any) -> bool:
+        """Whether a forward pass is the next one of the program."""
+        begin = self.program.begins.get(self.calls)
+        return self.diverged is None and begin is not None and begin.of == of
+
+    def keep(self) -> None:
+        """A backward pass keeps the graph that it runs through: another one may ask for everything again."""
+        if self.diverged is None and not self.program.recording.keeps:
+            self._left("a backward pass keeps its graph, for which another may ask")  # so nothing is released
+
+    def _left(self, why: str) -> None:
         self.diverged = why
+        if self.left_for is not None:
+            self.left_for(why)
+
+    def leave(self, why: str) -> None:
+        self._left(why)
         if self.strict:
             raise Left(f"the step leaves the recorded one, for which the plan holds: {why}")
 
@@ -184,10 +216,15 @@ class Step:
             if self.spoiled and number in self.spoiled:
                 raise modified(handle.view.size, handle.version + 1, handle.version)
             if self.diverged is None and running and torch.is_grad_enabled():
-                self.diverged = "the backward pass makes a graph, which asks for everything again"  # so nothing is released
+                self._left("a backward pass makes a graph, which asks for everything again")  # so nothing is released
             if self.diverged is None and running:
-                at = self.program.step_of[handle.save]
-                if at > self.reached:
+                at, first = self._step_of(handle.save)
+                if at > self.reached and self.program.before[at] != self.calls:
+                    if self._turn(None):
+                        at, first = self._step_of(handle.save)
+                    else:
+                        self.leave(f"a backward pass begins after {self.calls} operators, not after {self.program.before[at]} as recorded")
+                if at > self.reached and self.diverged is None:
                     self.reached = at
                     self._advance(at)
             if number is None:
@@ -197,8 +234,8 @@ class Step:
             if storage is None:
                 storage = self._make(number)
             t = handle.view.of(storage)
-            source = self.program.source[handle.save]
-            if self.diverged is None and running and source is not None and self.program.step_of[handle.save] == source.last:
+            source = self.program.source[handle.save] if self.diverged is None and running and first else None
+            if source is not None and self.program.step_of[handle.save] == source.last:
                 left = self.left.get(id(source), source.uses) - 1
                 self.left[id(source)] = left
                 if left <= 0 and self.store.get(number) is storage:
@@ -206,6 +243,18 @@ class Step:
             return t
 
     # The backward pass.
+
+    def _step_of(self, save: int) -> tuple[int, bool]:
+        """The step of the plan that asks for a saved tensor now, and whether it is the first one that does."""
+        p = self.program
+        if save >= len(p.step_of):
+            return -1, False  # the step has left the recorded one
+        if save not in p.later:
+            return p.step_of[save], True
+        steps = [p.step_of[save], *p.later[save]]
+        n = self.asked.get(save, 0)
+        self.asked[save] = n + 1
+        return steps[min(n, len(steps) - 1)], n == 0
 
     def _advance(self, to: int) -> None:
         """Runs recomputations that the plan has before a step, and drops values that it drops."""
@@ -263,13 +312,12 @@ class Step:
 
 
 class planned(TorchDispatchMode):
-    """The forward pass of one step under a plan: a dispatch mode and saved-tensor hooks, as one context."""
+    """A forward pass of a step under a plan: a dispatch mode and saved-tensor hooks, as one context."""
 
-    def __init__(self, program: Program, strict: bool = False, audit: Audit | None = None) -> None:
+    def __init__(self, step: Step) -> None:
         super().__init__()
-        self.step = Step(program, strict, audit)
-        self.actions, self.calls = program.actions, len(program.actions)
-        self.units = program.recording.units
+        self.step = step
+        self.units = step.program.recording.units
         self.hooks = saved_tensors_hooks(self.step.pack, self.step.unpack)
 
     @classmethod
@@ -294,8 +342,9 @@ class planned(TorchDispatchMode):
         at = step.calls
         if step.aside:
             return func(*args, **kwargs or {})
-        if at < self.calls and step.diverged is None:
-            action = self.actions[at]
+        actions = step.actions
+        if at < len(actions) and step.diverged is None:
+            action = actions[at]
             if action.plain and action.func is func:
                 step.calls = at + 1
                 return func(*args, **kwargs) if kwargs else func(*args)

@@ -1,0 +1,424 @@
+"""The loop around a step: each forward pass of the planned modules comes here, and is recorded, planned, or left as it is."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...errors import BudgetError
+from ...report import show_bytes
+from ..lower.early import EarlyStep
+from ..lower.scores import Chunks
+from ..plan.report import StepReport
+from ..ranks.meeting import refuse_flattened, traps
+from ..record import measuring
+from ..record.live import await_backward, give_up, pending, tell_errors
+from ..record.measure import step_peak
+from ..record.operators import Op
+from ..record.record import record_call, recorded
+from ..record.recorder import Recorder
+from ..replay.program import Program
+from ..replay.regions import checkpointed, regions_of
+from ..replay.replay import Step, planned
+from ..step.sample import Sample, through
+from .programs import Made, Programs
+from .request import Request
+from .share import AUDITS, Share, SmallerBatch
+from .state import State
+from .steps import Pass, Running
+from .told import Told
+
+_MOST_TURNS = 32  # passes of one step, forward and backward ones counted together
+
+
+class Loop:
+    """The steps of modules that are planned together."""
+
+    def __init__(self, models: list[torch.nn.Module], request: Request, smaller: SmallerBatch) -> None:
+        self.models = models
+        self.model = models[0] if len(models) == 1 else torch.nn.ModuleList(models)
+        self.request = request
+        self.chunks = Chunks(request.loss_chunks) if request.loss_chunks is not None else None
+        self.early: EarlyStep | None = None
+        self.told = Told(request.verbose)
+        self.state = State(self.model)
+        self.share = Share(self.model, request, self.state, self.told, smaller)
+        self.programs = Programs()
+        self.last: StepReport | None = None
+        self.off: Callable[[], None] = lambda: None  # takes the plan off the modules
+        self.lock = threading.RLock()
+        self.here = threading.local()  # .current: the step that is under way
+
+    def copy(self, model: torch.nn.Module) -> Loop:
+        """The same for a copy of the module."""
+        new = Loop([model], self.request, self.share.smaller)
+        new.chunks, new.told, new.programs, new.last = self.chunks, self.told.copy(), self.programs.copy(), self.last
+        new.told = new.share.told = self.told.copy()
+        return new
+
+    def end(self) -> None:
+        """Discards all plans and recordings."""
+        if self.early is not None:
+            self.early.detach()
+            self.early = None
+        current = self.current
+        if current is not None and current.recorder is not None and (found := pending()) is not None and found.recorder is current.recorder:
+            give_up()
+        self.here = threading.local()
+
+    def around(self, model: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """A module's own forward pass, with what lowers the floor."""
+        forward = forward if self.early is None else self.early.around(forward)
+        return forward if self.chunks is None else self.chunks.around(model, forward)  # type: ignore[no-any-return]
+
+    # Steps.
+
+    @property
+    def current(self) -> Running | None:
+        return getattr(self.here, "current", None)
+
+    def run(self, place: tuple[str, str], forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs a forward pass: place is the name of the module among those that are planned together, and of its method."""
+        if self.share.joined():
+            self._plan_again()
+        of = place, self.state.key(args, kwargs)
+        call = functools.partial(forward, *args, **kwargs)
+        step = self.current
+        if step is not None and not self._goes_on(step, of):
+            step = self._begun(of, step)
+        elif step is None:
+            step = self._begun(of, None)
+        if step is None:
+            return self._without(of, call)
+        one = Pass(of)
+        try:
+            if step.recorder is not None:
+                out = self._recorded(step, step.recorder, of, call)
+            elif step.run is not None:
+                out = self._planned(step, step.run, call)
+            else:
+                out = call()
+        except BaseException as e:
+            step.broken = True
+            if isinstance(e, RuntimeError) and step.made is not None:
+                self.share.failed(step.made.recording, e)
+            raise
+        if one.attach(out):
+            one.began = functools.partial(_began, weakref.ref(step), weakref.ref(self))
+            step.add(one)
+            if step.made is not None:
+                tell_errors(one, out, functools.partial(self.share.failed, step.made.recording))
+        return out
+
+    def _goes_on(self, step: Running, of: Any) -> bool:
+        """Whether a forward pass belongs to the step that is under way."""
+        if not step.open or step.broken:
+            return False
+        if step.recorder is not None:
+            return step.recorder.phase == "between" and step.recorder.turns < _MOST_TURNS
+        assert step.made is not None
+        run = step.run() if step.run is not None else None
+        if run is None:
+            begins = step.made.recording.begins
+            return step.run is None and len(step.passes) < len(begins) and begins[len(step.passes)].of == of
+        if run.goes_on(of):
+            return True
+        found = self.programs.other(step.key, run, None, of) if run.diverged is None and run.reached < 0 else None
+        if found is None:
+            return False
+        step.made = found[0]
+        run.turn(found[1])
+        return True
+
+    def _begun(self, of: Any, before: Running | None) -> Running | None:
+        """The step that begins with a forward pass; None if no plan holds for it."""
+        if before is not None:
+            self._over(before)
+        key = of, self.state.gradients()
+        made = None
+        without = self.programs.without(key)
+        if without is None and not self.programs.records(key):
+            made = self._found(key)
+        if without is not None or made is None and self.early is not None and not self.early.ready:
+            self.here.current = None  # states that the optimizer makes in its first step are not those of a step
+            return None
+        if made is None:
+            step = self._recording(key)
+        else:
+            self.last = made.report
+            step = Running(key, made)
+            if made.program is not None:
+                step.held = self._start(step, made, made.program)
+        if before is not None and before.open:
+            before.overtaken = True
+        self.here.current = step
+        return step
+
+    def _start(self, step: Running, made: Made, program: Program) -> Step:
+        """The state of a step under its plan. The graph holds it once there is one."""
+        run = Step(program, self.request.strict, self._audited if made.audits > 0 else None)
+        run.failed = functools.partial(self.share.failed, made.recording)
+        here = weakref.ref(step)
+
+        def other(run: Step, func: Any) -> Program | None:
+            step = here()
+            found = self.programs.other(step.key, run, func) if step is not None else None
+            if step is None or found is None:
+                return None
+            step.made = found[0]
+            return found[1]
+
+        def left(why: str) -> None:
+            step = here()
+            if step is not None and not step.left:
+                self._left(step, why)
+
+        run.other, run.left_for = other, left
+        if made.audits <= 0 and made.report.measured_on != "a step of training" and (self.early is None or self.early.ready):
+            step.measuring = measuring.begin()
+            if step.measuring is None and pending() is None:
+                self.told.say("unmeasured", "memopt: a profiler is running, so what a step takes is not measured")
+            step.before = sum(t.nbytes for unit in made.recording.units if unit.gathered for t in unit.parameters)
+        made.audits -= 1
+        step.run = weakref.ref(run)
+        return run
+
+    def _planned(self, step: Running, ref: weakref.ref[Step], call: Callable[[], Any]) -> Any:
+        """Runs a forward pass under its plan."""
+        run = step.held or ref()
+        assert run is not None
+        step.held = None
+        try:
+            with planned(run):
+                out = call()
+        except BaseException:
+            run.diverged = run.diverged or "a forward pass failed"
+            if step.measuring is not None:
+                step.measuring.close()
+            raise
+        if step.measuring is not None:
+            if run.diverged is None:
+                step.measuring.behind(out, functools.partial(self._measured, weakref.ref(step), step.measuring))
+            else:
+                step.measuring.close()
+        return out
+
+    def _left(self, step: Running, why: str) -> None:
+        """A step went another way than its program."""
+        step.left = True
+        self.told.warn(f"a step went another way than the recorded one and keeps what follows; it is recorded again: {why}")
+        if not self.programs.left(step.key, "its steps run other operators each time"):
+            self._gave_up(step.key)
+
+    def _over(self, step: Running) -> None:
+        """Another step begins."""
+        self.here.current = None
+        if step.measuring is not None:
+            step.measuring.close()
+        if step.recorder is not None and step.recorder.phase == "between":
+            if step.recorder.reached and not step.open:
+                self._finish(step, step.recorder)
+            else:
+                give_up()  # a recording whose backward pass has not come
+        elif step.made is not None and step.ran and not step.left:
+            self.programs.met(step.key, step.made)
+
+    # Recordings.
+
+    def _recording(self, key: Any) -> Running:
+        """Begins to record a step as it runs."""
+        give_up()
+        refuse_flattened(self.model)
+        for text in traps(self.model):
+            self.told.warn(text)
+        self.programs.recorded(key)
+        return Running(key, recorder=Recorder(self.model, self.share.recording_limit(), self._gave_other_bits))
+
+    def _recorded(self, step: Running, recorder: Recorder, of: Any, call: Callable[[], Any]) -> Any:
+        """Runs a forward pass of a step that is recorded."""
+        if self.chunks is not None and self.chunks.name is None:
+            self.chunks.find(self.model, call, self.request.loss)
+        out = recorder.forward(call, of, of[0][0])
+        if recorder.waits:
+            await_backward(recorder, functools.partial(self._behind, step, recorder))
+        else:
+            self.share.nothing()
+        return out
+
+    def _behind(self, step: Running, recorder: Recorder, problem: str) -> None:
+        """A backward pass of a recorded step is over."""
+        if problem:
+            self.here.current = None
+            self.share.nothing()
+            self.programs.give_up(step.key, problem)
+            self._gave_up(step.key)
+        elif step.open or step.kept:
+            await_backward(recorder, functools.partial(self._behind, step, recorder))
+        else:
+            self._finish(step, recorder)
+
+    def _finish(self, step: Running, recorder: Recorder) -> None:
+        """Plans a recorded step."""
+        self.here.current = None
+        give_up()
+        recorder.keeps = step.kept
+        recorder.finish()
+        if step.dead and self.programs.left(step.key, "a forward pass was given up"):
+            return  # the next step may be as most are
+        try:
+            if self.chunks is not None:
+                self.chunks.check()
+            recording = recorded(recorder)
+            if recording.partial:
+                self.told.warn("a profiler is running: the step is recorded without what only a profiler tells, the work space of operators")
+            with self.share.meeting() as together:
+                made = self.share.plan(recording, AUDITS, together=together, begun=any(True for _ in self.programs))
+            self._keep(step.key, made)
+        except (BudgetError, ValueError):
+            self.off()  # as it was before
+            raise
+
+    def _keep(self, key: Any, made: Made) -> None:
+        with self.lock:
+            self.programs.add(key, made)
+            self.last = made.report
+        self.told.say("promised", str(made.report))
+
+    def _found(self, key: Any) -> Made | None:
+        """The plan for steps that begin so; existing gradients are held from the first operator on."""
+        made = self.programs.first(key)
+        of, held = key
+        if made is None and held and (plain := self.programs.first((of, False))) is not None:
+            made = self.share.plan(plain.recording.accumulating(), begun=True)
+            self._keep(key, made)
+        return made
+
+    def _plan_again(self) -> None:
+        """Plans all recorded steps again, after the budget or the set of repeatable operators has changed."""
+        with self.lock:
+            for made in list(self.programs):
+                self.programs.replace(made, self.share.plan(made.recording, begun=True))
+
+    # Steps without a plan.
+
+    def _gave_up(self, key: Any) -> None:
+        why = self.programs.tries[key].why
+        n = len(regions_of(self.model))
+        self.told.warn(f"no plan holds for such steps, and no budget: {why}. {n} blocks run under torch.utils.checkpoint instead")
+
+    def _without(self, of: Any, call: Callable[[], Any]) -> Any:
+        """Runs a forward pass that no plan holds for."""
+        if self.early is not None and not self.early.ready:
+            return call()
+        with checkpointed(self.model):
+            return call()
+
+    # What is watched.
+
+    def _measured(self, ref: weakref.ref[Running], found: measuring.Measuring, problem: str) -> None:
+        """A backward pass of a measured step is over: notes the memory of the step, not counting earlier gradients."""
+        step = ref()
+        if step is None or step.made is None or step.left or problem:
+            found.close()
+            return
+        if step.open or step.kept:
+            await_backward(found, functools.partial(self._measured, ref, found))
+            return
+        peak = found.peak()
+        if peak is None:
+            self.told.say("unmeasured", "memopt: a profiler was started within a step, so what it takes is not measured")
+            return
+        step.made.report.measured(step.before + peak, "a step of training")
+        self.told.say("measured", f"memopt: measured {show_bytes(step.before + peak)} in a step of training, {show_bytes(step.made.report.promised_peak)} promised")
+
+    def _gave_other_bits(self, op: Op) -> None:
+        self.told.warn(f"{op.op} of {op.module or 'the model'} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode", RuntimeWarning)
+
+    def _audited(self, at: int, what: str) -> None:
+        """Handles a recomputed value with other bits than the original."""
+        self.told.warn(
+            f"{what} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode; its results are kept from now on", RuntimeWarning
+        )
+        with self.lock:
+            for made in self.programs:
+                for op in made.recording.ops:
+                    if at in op.calls and not op.backward:
+                        made.recording.keep(op)
+            self._plan_again()
+
+    # Samples.
+
+    def prepare(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepReport:
+        """Records a step with these inputs, plans it, and checks the plan by running it."""
+        of: Any = None
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal of
+            of = ("", "forward"), self.state.key(args, kwargs)  # as the hooks of the module hand them on
+            return forward(*args, **kwargs)
+
+        def call(around: Callable[[Callable[[], Any]], Any]) -> Any:
+            return through(self.model, noted, around, args, kwargs)
+
+        self.state.look()
+        for text in traps(self.model):
+            self.told.warn(text)
+        if self.chunks is not None and self.chunks.name is None:
+            self.chunks.find(self.model, functools.partial(call, lambda forward: forward()), self.request.loss)
+        recording = record_call(self.model, call, self.request.loss, self.share.recording_limit())
+        recording.begins = [type(begin)(of, begin.calls) for begin in recording.begins]
+        if self.chunks is not None:
+            self.chunks.check()
+        sample = Sample(args, kwargs) if not self.state.units else None  # other ranks would have to come along
+        with self.share.meeting() as together:
+            made = self.share.plan(recording, sample=sample, together=together)
+        while made.program is not None and not self._check(made, made.program, call):
+            made = self.share.plan(recording, sample=sample)
+        self._keep((of, False), made)
+        return made.report
+
+    def _check(self, made: Made, program: Program, call: Callable[[Callable[[Callable[[], Any]], Any]], Any]) -> bool:
+        """Runs the step once under the plan, and checks for the bits of eager mode and the promised bytes. False if an operator must be kept from now on."""
+        recording = made.recording
+        drifted: list[Op] = []
+        run = planned(Step(program, audit=lambda at, _: drifted.extend(op for op in recording.ops if at in op.calls and not op.backward)))
+
+        def under(forward: Callable[[], Any]) -> Any:
+            with run:
+                return forward()
+
+        checked = step_peak(self.model, lambda: call(under), self.request.loss)
+        made.report.measured(checked.peak, "the sample")
+        if run.step.diverged is not None:
+            raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.step.diverged}")
+        for op in drifted:
+            self.told.warn(f"{op.op} of {op.module or 'the model'} gives other bits when it runs again; its results are kept", RuntimeWarning)
+            recording.keep(op)
+        wrong = [name for name, d in recording.digests.items() if checked.digests.get(name) != d]
+        if wrong and not drifted:
+            raise RuntimeError(
+                f"memopt: under the plan {wrong[0]} has other bits than in eager mode ({len(wrong)} of {len(recording.digests)} tensors differ); "
+                "the plan is not used, please report this with the model"
+            )
+        return not drifted
+
+
+def _began(ref: weakref.ref[Running], loop: weakref.ref[Loop], first: bool, keeps: bool) -> None:
+    """A backward pass comes to a forward pass of a step."""
+    step = ref()
+    if step is None:
+        return
+    step.ran += first
+    step.kept = step.kept or keeps
+    run = step.run() if step.run is not None else None
+    if keeps and run is not None:
+        run.keep()
+    ours = loop()
+    if step.overtaken and first and ours is not None and not step.left:
+        step.left = True
+        ours.programs.left(step.key, "other forward passes are alive together in each of its steps")

@@ -1,0 +1,140 @@
+"""The bytes that a step may take, and its plan within them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...errors import BudgetError
+from ...report import show_bytes
+from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth
+from ..plan.outofmemory import explain, is_of_memory, room
+from ..plan.plans import plan_of
+from ..plan.refused import Smaller, refused
+from ..plan.report import StepReport
+from ..ranks.meeting import Meeting, bucket_bytes, data_parallel, meeting
+from ..record.record import Recording
+from ..record.windows import crossing
+from ..replay.program import build
+from ..step.sample import Sample
+from ..step.tensors import local
+from .programs import Made
+from .request import Request
+from .state import State
+from .told import Told
+
+AUDITS = 2
+SmallerBatch = Callable[..., Smaller | None]
+
+
+class Share:
+    """Plans recorded steps of a module within its budget."""
+
+    def __init__(self, model: torch.nn.Module, request: Request, state: State, told: Told, smaller: SmallerBatch) -> None:
+        self.model, self.request, self.state, self.told, self.smaller = model, request, state, told, smaller
+        self.wrapper: Callable[[], Any] = lambda: None  # DistributedDataParallel
+        self.met = False  # the ranks that train the module with this one, to plan
+
+    def joined(self) -> bool:
+        """Whether a wrapper that reduces gradients was put around the module, whose buckets count from now on."""
+        running = torch.nn.parallel.DistributedDataParallel._active_ddp_module
+        if running is None or running is self.wrapper() or data_parallel(self.model) is None:
+            return False
+        self.wrapper = weakref.ref(running)
+        return True
+
+    def meeting(self) -> contextlib.AbstractContextManager[Meeting | None]:
+        """Ranks that train together make their first plan together."""
+        found = meeting(self.state.units, self.wrapper()) if not self.met else None
+        self.met = True
+        return found if found is not None else contextlib.nullcontext()
+
+    def nothing(self) -> None:
+        """Tells waiting ranks that there is nothing to plan."""
+        with self.meeting() as together:
+            if together is not None:
+                together.absent()
+
+    def fixed(self) -> Fixed:
+        fixed = fixed_bytes(self.model, self.request.optimizer)
+        return fixed._replace(bytes=fixed.bytes + bucket_bytes(self.wrapper(), self.model))
+
+    def limit(self, fixed: Fixed, eager: int | None) -> int | None:
+        """The bytes that a step may take beyond those in use before it; None if unlimited, or a share of an unknown total."""
+        r = self.request
+        return growth(self.model, fixed, eager, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
+
+    def recording_limit(self) -> int:
+        """The limit of a step while it is recorded: its budget if possible, and the device's memory."""
+        fixed = self.fixed()
+        limit, free = self.limit(fixed, None), free_bytes(self.model, "20%")
+        return max(0, free if limit is None else min(limit, free))
+
+    def plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None, begun: bool = False) -> Made:
+        """The plan of a recorded step within the budget; with several ranks, the same on all that ran the same step. Training that has
+        begun goes on with the lowest plan there is, if nothing fits."""
+        r = self.request
+        eager, fixed = recording.measured_peak, self.fixed()
+        fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
+        counted = fixed.bytes if r.budget is not None else 0
+        limit, gradients = self.limit(fixed, eager), 0
+        if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
+            wrapper = self.wrapper()
+            if wrapper is None or not wrapper.gradient_as_bucket_view:  # else they are among what is fixed
+                gradients = self.state.gradient_bytes()
+                limit -= gradients
+        if together is not None:
+            limit = together.limit(recording.graph, limit)
+        if limit is not None and limit >= eager and r.max_overhead is None:
+            return Made(None, StepReport.of(recording, None, fixed.bytes, counted, r.taken), recording)
+        for text in crossing(recording.windows, recording.measured_peak):
+            self.told.warn(text)
+        make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead)
+        try:
+            found = together.plan(make) if together is not None else make()
+        except BudgetError as e:
+            if not begun or e.best <= 0:
+                whole = gradients + counted
+                raise refused(e, recording, limit or 0, counted, r.taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step + whole) from None
+            what = "steps that add to gradients" if recording.accumulates else f"steps of {_passes(recording)}"
+            self.told.warn(f"{what} do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
+            found = plan_of(recording, activation_budget=e.best)
+        report = StepReport.of(recording, found, fixed.bytes, counted, r.taken)
+        return Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
+
+    def failed(self, recording: Recording, e: RuntimeError) -> None:
+        """Handles an error of a recorded step: if memory ran out, it says what would fit."""
+        if is_of_memory(e) and not hasattr(e, "memopt"):
+            fixed = self.fixed()
+            explain(e, recording, room(self.model, fixed), fixed, self.request.taken)
+
+    def _others(self, recording: Recording, fixed: Fixed) -> int:
+        """Other memory of the device's allocator at the beginning of the step: the batch, work space of libraries, other models."""
+        if recording.before is None:
+            return 0
+        gradients = self.state.gradient_bytes() if recording.accumulates else 0
+        return max(0, recording.before - (fixed.bytes - fixed.to_come) - gradients)
+
+    def _smaller(self, sample: Sample | None, limit: int) -> Smaller | None:
+        """The part of a sample that fits."""
+        if sample is None or limit <= 0:
+            return None
+        r = self.request
+        gradients = None if r.optimizer_in_backward else self.trained_bytes()
+        return self.smaller(self.model, *sample, limit, gradients, loss=r.loss, loss_chunks=r.loss_chunks)
+
+    def trained_bytes(self) -> int:
+        return sum(local(p).nbytes for p in self.state.parameters if p.requires_grad)
+
+
+def _passes(recording: Recording) -> str:
+    """How many forward passes a step has, and of what size its inputs are."""
+    n = len(recording.begins)
+    sizes = ["×".join(map(str, v.shape)) for op in recording.ops for v in op.inputs if v.kind == "data" and v.shape]
+    of = f" with inputs of {sizes[0]}" if sizes else ""
+    return f"{n} forward passes{of}" if n > 1 else f"one forward pass{of}"
