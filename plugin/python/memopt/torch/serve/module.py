@@ -28,6 +28,26 @@ _SEVERAL = "memopt.optimize plans a module for any number of processes"
 _MOST = 8  # graphs that are kept for one module
 
 
+class _Forward:
+    """The forward of a call. Without a loss it has the model's signature, for trainers that inspect it."""
+
+    def __get__(self, module: Module | None, kind: type) -> Callable[..., Any]:
+        if module is None:
+            return Module._forward
+        replaced: Callable[..., Any] | None = module.__dict__.get("_replaced")
+        if replaced is not None:
+            return replaced
+        run = functools.partial(Module._forward, module)
+        return run if module.__dict__["_loss"] is not None else functools.update_wrapper(run, module.original.forward)
+
+    def __set__(self, module: Module, replaced: Callable[..., Any]) -> None:
+        module.__dict__["_replaced"] = replaced  # by a trainer that puts something around it
+
+    def __delete__(self, module: Module) -> None:
+        if module.__dict__.pop("_replaced", None) is None:
+            raise AttributeError("forward")
+
+
 class Module(torch.nn.Module):
     """A module whose forward and backward pass run in the memopt service, under a plan, on its device.
 
@@ -94,6 +114,20 @@ class Module(torch.nn.Module):
         """The wrapped module."""
         return self.__dict__["_model"]
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        """The model's class, for trainers that ask what to save and which arguments are labels; type() is the wrapper's.
+
+        A module that brings its own training step, as Lightning's do, is not imitated: whoever runs that step does not call the wrapper.
+        """
+        model = self.__dict__.get("_model")
+        own = model is None or self.__dict__["_loss"] is not None or hasattr(model, "training_step")
+        return type(self) if own else type(model)
+
+    @__class__.setter
+    def __class__(self, other: type) -> None:
+        raise TypeError(f"memopt.Module runs a whole module in one service and cannot become {other.__name__}. {_SEVERAL}")
+
     @property
     def training(self) -> bool:  # type: ignore[override]
         """Whether the model is in training mode."""
@@ -159,18 +193,7 @@ class Module(torch.nn.Module):
 
     # What is run.
 
-    @property
-    def forward(self) -> Callable[..., Any]:  # type: ignore[override]
-        """The forward of a call. Without a loss it has the model's signature, for trainers that inspect it."""
-        replaced: Callable[..., Any] | None = self.__dict__.get("_replaced")
-        if replaced is not None:
-            return replaced
-        run = functools.partial(Module._forward, self)
-        return run if self.__dict__["_loss"] is not None else functools.update_wrapper(run, self.original.forward)
-
-    @forward.setter
-    def forward(self, replaced: Callable[..., Any]) -> None:
-        self.__dict__["_replaced"] = replaced  # by a trainer that puts something around it
+    forward = _Forward()  # type: ignore[assignment]
 
     def _forward(self, *args: Any, **kwargs: Any) -> Any:
         steps: _Steps = self.__dict__["_steps"]
@@ -411,8 +434,11 @@ class _Steps:
 
     def _hold(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor], dynamic: Sequence[Sequence[bool]] | None) -> _Held:
         several = torch.distributed.get_world_size() if torch.distributed.is_available() and torch.distributed.is_initialized() else 1
-        if several > 1:
-            raise NotExported(f"there are {several} processes, and steps in the service are of one: each would have a service and a plan of its own", hint=_SEVERAL)
+        if several > 1 and self.resident is not None:
+            raise NotExported(
+                f"there are {several} processes, each with a service of its own, and nothing would reduce gradients that stay in one",
+                hint=f"mode='bridge' in DistributedDataParallel gives gradients to PyTorch; {_SEVERAL}",
+            )
         exported = export(self.model, self.loss, args, kwargs, dynamic)
         if not exported.parameters:
             raise NotExported("no result of the step depends on a parameter that is trained")
