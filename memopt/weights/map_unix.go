@@ -13,8 +13,12 @@ import (
 const openNonblock = unix.O_NONBLOCK
 
 // mapFile maps size bytes of h, privately and read-only, so that its pages stay
-// clean and the system can take them back.
+// clean and the system can take them back. Of a file that was given a size and no
+// bytes it maps zeros: on a tmpfs, reading the file would allocate all of it.
 func mapFile(h *os.File, size int) ([]byte, error) {
+	if isHole(h) {
+		return mapZeros(size)
+	}
 	return unix.Mmap(int(h.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE)
 }
 
