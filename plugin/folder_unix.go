@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -39,6 +40,16 @@ func socketFolder(given string) (folder string, own bool, err error) {
 			given, len(given), maxFolder))
 	}
 	return given, false, nil
+}
+
+// removeFolderOf removes the socket's folder after the host has ended: with the files of its calls if it
+// was made for this service, as its name says, else only if it is empty.
+func removeFolderOf(folder string) {
+	if strings.HasPrefix(filepath.Base(folder), "memopt.") {
+		os.RemoveAll(folder)
+		return
+	}
+	os.Remove(folder)
 }
 
 // newFolder makes a private folder where the path is likely to be short.

@@ -56,7 +56,7 @@ func Serve(front Front) error {
 		case <-time.After(200 * time.Millisecond): // go-plugin prints its line sooner
 		}
 		if removeFolder {
-			os.Remove(folder) // fails unless empty
+			removeFolderOf(folder)
 		}
 		os.Exit(code)
 	}

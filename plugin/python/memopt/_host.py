@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from . import _arena, _binary, _refusal
+from . import _arena, _binary, _refusal, _scratch
 from ._lastwords import LINES, LastWords
 from .errors import BudgetError, MemoptError
 
@@ -48,6 +48,7 @@ class Host:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Any = None
         self._folder = ""
+        self._claim = -1  # a lock on it
         if os.environ.get("GRPC_ENABLE_FORK_SUPPORT", "").lower() in ("0", "false", "no"):
             _log.warning("GRPC_ENABLE_FORK_SUPPORT=0 lets forked workers break grpc calls of this process; unset it")
         try:
@@ -142,10 +143,13 @@ class Host:
             thread.join(1)
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+            if self._claim >= 0:
+                os.close(self._claim)
+                self._claim = -1
 
     def _start(self, timeout: float) -> None:
         certificate, key = self._client_certificate(timeout)
-        self._folder = _private_folder()
+        self._folder, self._claim = _private_folder()
         env = {name: value for name, value in os.environ.items() if not name.startswith("PLUGIN_")}
         env[COOKIE[0]] = COOKIE[1]
         env["PLUGIN_PROTOCOL_VERSIONS"] = str(PROTOCOL)
@@ -347,8 +351,8 @@ def _parse_log(line: str) -> tuple[int, str]:
     return logging.DEBUG, line
 
 
-def _private_folder() -> str:
-    """A new folder of mode 0700 with a path short enough for a socket."""
+def _private_folder() -> tuple[str, int]:
+    """A new folder of mode 0700 with a path short enough for a socket, and a lock on it."""
     tried = []
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), "/tmp", tempfile.gettempdir()):
         if not parent or not os.path.isabs(parent):
@@ -357,7 +361,7 @@ def _private_folder() -> str:
             tried.append(f"{parent}: too long for a socket's path")
             continue
         try:
-            return tempfile.mkdtemp(prefix="memopt-", dir=parent)
+            return _scratch.claimed(parent)
         except OSError as e:
             tried.append(f"{parent}: {e.strerror}")
     raise MemoptError(

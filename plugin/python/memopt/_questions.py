@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from . import _arguments, _fields
+from . import _arguments, _fields, _scratch
 from ._arguments import Path
 from ._plan import call, texts
 from ._section import Section
@@ -264,8 +263,8 @@ def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None
     """
     if isinstance(plan, Report):
         _no_batch("explain", batch)
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = os.path.join(folder, os.path.basename(plan._get("model", "path") or "plan") + ".plan.json")
+        with _scratch.folder(len(plan._json)) as folder:
+            path = os.path.join(folder, _scratch.file_name(plan._get("model", "path") or "plan", ".plan.json"))
             plan.save(path)
             return ask(NodeExplanation if node else Explanation, path, given, timeout, node=node or "", html=html)
     if isinstance(plan, (str, os.PathLike)):
@@ -286,8 +285,8 @@ def check(plan: Path | Report, model: Path, *, timeout: float | None = 600.0, **
     Raises MemoptError if the plan is wrong or of another model.
     """
     if isinstance(plan, Report):
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = os.path.join(folder, os.path.basename(plan._get("model", "path") or "plan") + ".plan.json")
+        with _scratch.folder(len(plan._json)) as folder:
+            path = os.path.join(folder, _scratch.file_name(plan._get("model", "path") or "plan", ".plan.json"))
             plan.save(path)
             return ask(Checked, model, given, timeout, plan=path)
     return ask(Checked, model, given, timeout, plan=plan)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._visible import line
+from ._visible import class_of, line
 
 
 class Section(Mapping[str, Any]):
@@ -44,7 +44,7 @@ class Section(Mapping[str, Any]):
         return sorted({*super().__dir__(), *self._fields})
 
     def __repr__(self) -> str:
-        return line(f"{type(self).__name__}({dict(self._fields)!r})")
+        return line(f"{class_of(self)}({dict(self._fields)!r})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Section, (self._fields,)

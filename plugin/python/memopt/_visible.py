@@ -18,6 +18,11 @@ def lines(text: str) -> str:
     return "\n".join(map(line, text.split("\n")))
 
 
+def class_of(x: object) -> str:
+    """The name of an object's class, which is whatever its author wrote, to show."""
+    return line(type(x).__name__)
+
+
 def _spelled(c: str) -> str:
     n = ord(c)
     if c.isprintable() and not any(first <= n <= last for first, last in _BLANK):

@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ._arguments import Size
+from ._visible import class_of
 from .torch import StepReport, optimize, report, restore
 from .torch.step.given import check_settings
 from .torch.step.wrapped import inner_module, inner_optimizers
@@ -60,7 +61,7 @@ class MemoptCallback(Callback):
         elif not pl_module.automatic_optimization:
             children = ", ".join(repr(name) for name, child in pl_module.named_children() if any(p.requires_grad for p in child.parameters()))
             raise ValueError(
-                f"{type(pl_module).__name__}.training_step starts the backward pass itself (automatic_optimization is False): name the child whose forward pass "
+                f"{class_of(pl_module)}.training_step starts the backward pass itself (automatic_optimization is False): name the child whose forward pass "
                 f"is to be planned, memopt.lightning.MemoptCallback(module=…), one of {children}"
             )
         else:

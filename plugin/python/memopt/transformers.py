@@ -18,6 +18,7 @@ except ImportError as e:
     raise ImportError("memopt.TrainerCallback is a callback of transformers.Trainer: pip install transformers") from e
 
 from ._arguments import Size
+from ._visible import class_of
 from .report import Bytes
 from .torch import StepReport, optimize, report, restore
 from .torch.ask.largest import max_batch
@@ -129,7 +130,7 @@ def _batches(loader: Any, device: torch.device) -> Callable[[int], Any]:
     data = loader.dataset
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise ValueError(
-            f"auto_find_batch_size=True needs rows of the data to try batches of, and {type(data).__name__} has none by number: "
+            f"auto_find_batch_size=True needs rows of the data to try batches of, and {class_of(data)} has none by number: "
             "leave it out and set per_device_train_batch_size to what memopt.max_batch finds"
         )
 

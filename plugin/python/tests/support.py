@@ -58,7 +58,7 @@ class HostCase(unittest.TestCase):
         return path
 
     def folders(self) -> list[str]:
-        return [name for name in os.listdir(self.runtime) if name.startswith("memopt-")]
+        return [name for name in os.listdir(self.runtime) if name.startswith("memopt")]
 
     def assert_gone(self, pid: int, within: float = 1.0) -> float:
         begin = time.monotonic()

@@ -349,6 +349,52 @@ class End(HostCase):
             process.kill()
             self.assert_gone(pid)
 
+    def test_nothing_is_left_of_a_killed_call(self) -> None:
+        """The files of a call go with the trainer, whenever it is killed; with the service killed too, the next one that starts removes them."""
+        code = """
+            from memopt import _scratch
+            with _scratch.folder(1 << 20) as folder:
+                with open(folder + "/weights", "wb") as f:
+                    f.write(bytes(1 << 20))
+                print(memopt.info()["pid"], folder, flush=True)
+                time.sleep(60)
+        """
+        for service_too in (False, True):
+            with self.trainer(code) as process:
+                assert process.stdout is not None
+                pid, folder = process.stdout.readline().split()
+                self.assertTrue(folder.startswith(self.runtime), folder)
+                if service_too:
+                    os.kill(int(pid), signal.SIGSTOP)
+                process.kill()
+                process.wait()
+                if service_too:
+                    os.kill(int(pid), signal.SIGKILL)
+                while running(int(pid)):
+                    time.sleep(0.01)
+            if service_too:
+                self.assertEqual(len(self.folders()), 1)
+                memopt.info()
+                self.assertEqual(self.folders(), [os.path.basename(_host.current().folder)])
+                memopt.close()
+            for _ in range(100):
+                if not self.folders():
+                    break
+                time.sleep(0.02)
+            self.assertEqual(self.folders(), [])
+
+    def test_a_folder_of_a_live_trainer_stays(self) -> None:
+        with self.trainer('print(memopt.info()["pid"], flush=True); input(); print(memopt.info()["pid"])') as process:
+            assert process.stdout is not None and process.stdin is not None
+            pid = process.stdout.readline()
+            memopt.info()
+            self.assertEqual(len(self.folders()), 2)
+            memopt.close()
+            self.assertEqual(len(self.folders()), 1)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), pid)
+
     def test_trainer_killed_when_idle(self) -> None:
         self.killed_trainer('print(memopt.info()["pid"]); time.sleep(60)')
 

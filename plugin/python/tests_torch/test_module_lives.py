@@ -115,7 +115,7 @@ class Dropped(Served):
         served, _ = self.pair(small(), "mse")
         served(torch.randn(4, 8), torch.randn(4, 3)).backward()
         served.zero_grad()
-        self.assertEqual([n for n in os.listdir(_host.current().folder) if n.startswith("step-")], [])
+        self.assertEqual([n for n in os.listdir(_host.current().folder) if n.startswith("call-")], [])
         used = _arena.current().used
         self.assertGreater(used, 0)
         ((held,),) = served._steps._held.values()

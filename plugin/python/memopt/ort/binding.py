@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _arena
+from .._visible import class_of
 from . import checks
 from .address import AtAddress
 from .device import OrtDevice
@@ -35,7 +36,7 @@ class IOBinding:
         import numpy
 
         if not isinstance(arr_on_cpu, numpy.ndarray):
-            raise RuntimeError(f"Unable to create OrtValue from the given python object of type {type(arr_on_cpu).__name__}: bind a numpy.ndarray")
+            raise RuntimeError(f"Unable to create OrtValue from the given python object of type {class_of(arr_on_cpu)}: bind a numpy.ndarray")
         self._known_input(name, f"Failed to find NodeArg with name: {name} in the def list")
         if arr_on_cpu.dtype.kind in "USO":
             raise RuntimeError("Only binding non-string Tensors is currently supported")
@@ -146,7 +147,7 @@ class _Unwritten(OrtValue):
 
 def _value(method: str, value: Any) -> OrtValue:
     if not isinstance(value, OrtValue):
-        raise AttributeError(f"'{type(value).__name__}' object has no attribute '_ortvalue': {method} takes an OrtValue")
+        raise AttributeError(f"'{class_of(value)}' object has no attribute '_ortvalue': {method} takes an OrtValue")
     return value
 
 

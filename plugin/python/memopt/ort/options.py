@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
+from .._visible import class_of
 from . import checks, errors, providers
 from .config import Entries
 from .enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtExecutionProviderDevicePolicy
@@ -141,7 +142,7 @@ class SessionOptions(_Options):
         """Gives an initializer of the model a value that other sessions may share. It is kept alive by the options and by sessions."""
         checks.text("add_initializer()", name)
         if not isinstance(value, OrtValue):
-            raise RuntimeError(f"The provided Python object must be an OrtValue, not {type(value).__name__}")
+            raise RuntimeError(f"The provided Python object must be an OrtValue, not {class_of(value)}")
         self._once(name)
         self._initializers[name] = value
 
@@ -151,7 +152,7 @@ class SessionOptions(_Options):
             raise RuntimeError(f"Expecting names and ort_values lists to have equal length, not {len(names)} and {len(values)}")
         for name, value in zip(names, values, strict=True):
             if not isinstance(value, OrtValue):
-                raise AttributeError(f"'{type(value).__name__}' object has no attribute '_ortvalue': initializers are OrtValues")
+                raise AttributeError(f"'{class_of(value)}' object has no attribute '_ortvalue': initializers are OrtValues")
             self._once(checks.text("add_external_initializers()", name))
             self._external[name] = value
 

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._visible import class_of
 from ..errors import MemoptError
 from . import checks, errors, profiling, providers
 from .address import AtAddress
@@ -113,7 +114,7 @@ class Session:
         """Runs the model for values by name, and gives values."""
         for value in input_dict_ort_values.values():
             if not isinstance(value, OrtValue):
-                raise AttributeError(f"'{type(value).__name__}' object has no attribute '_get_c_value': run_with_ort_values() takes OrtValues")
+                raise AttributeError(f"'{class_of(value)}' object has no attribute '_get_c_value': run_with_ort_values() takes OrtValues")
         feeds, names = self._feeds(input_dict_ort_values, output_names, run_options)
         return [OrtValue(f.array, f.element_type) for f in self._run(feeds, [Fetch(name) for name in names], run_options)]
 

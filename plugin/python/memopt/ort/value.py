@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _arena
+from .._visible import class_of
 from ..errors import MemoptError
 from . import checks, errors
 from .device import OrtDevice, OrtMemoryInfo
@@ -112,7 +113,7 @@ class OrtValue:
 
         if not hasattr(data, "__dlpack__"):
             if type(data).__name__ != "PyCapsule":
-                raise TypeError(f"from_dlpack takes a tensor that has __dlpack__, not {type(data).__name__}")
+                raise TypeError(f"from_dlpack takes a tensor that has __dlpack__, not {class_of(data)}")
             data = _Capsule(data)
         array = numpy.from_dlpack(data)
         if not array.flags.c_contiguous:
@@ -286,7 +287,7 @@ def plain(array: Any) -> tuple[Array, ElementType]:
 
     if not isinstance(array, numpy.ndarray):
         raise RuntimeError(
-            f"Creation of OrtValues is currently only supported from non-string numpy arrays, not from {type(array).__name__}"
+            f"Creation of OrtValues is currently only supported from non-string numpy arrays, not from {class_of(array)}"
         )
     element_type = by_numpy(array.dtype)
     if not array.dtype.isnative:

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ... import _scratch
 from ..._quantize import made
+from ..._visible import class_of
 from ..._whole import target
 
 
@@ -20,8 +22,8 @@ def write(model_input: Any, model_output: str | Path, settings: Mapping[str, Any
         _write(os.fsdecode(model_input), output, settings)
         return
     if not hasattr(model_input, "SerializeToString"):
-        raise TypeError(f"model_input is {type(model_input).__name__}; give the path of a model or an onnx.ModelProto")
-    with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+        raise TypeError(f"model_input is {class_of(model_input)}; give the path of a model or an onnx.ModelProto")
+    with _scratch.folder(_size(model_input)) as folder:
         _write(_saved(model_input, os.path.join(folder, "model.onnx")), output, settings)
 
 
@@ -38,6 +40,13 @@ def _write(model: str, output: str, settings: Mapping[str, Any]) -> None:
         made(model, to, settings, timeout=None)
         shutil.copymode(output, to)
         os.replace(to, output)
+
+
+def _size(model: Any) -> int:
+    try:
+        return int(model.ByteSize())
+    except Exception:  # more than protobuf counts
+        return 1 << 40
 
 
 def _saved(model: Any, path: str) -> str:

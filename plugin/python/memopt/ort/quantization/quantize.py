@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ... import _scratch
 from ._writing import write
 from .calibrate import CalibrationMethod, batches
 from .quant_utils import QuantFormat, QuantType
@@ -262,7 +262,7 @@ def quantize_static(
     if settings["quant_format"] == "qoperator" and any("16" in kind for kind in kinds):
         raise ValueError("QuantFormat.QOperator has 8-bit integers only; 16-bit types need QuantFormat.QDQ")
     settings["calibrate_method"] = method.lower()
-    with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+    with _scratch.folder(1 << 30) as folder:
         settings["calibrate"] = os.path.join(folder, "batches")
         settings["calib_strided_min_max"] = batches(calibration_data_reader, settings["calibrate"], settings.pop("calib_strided_min_max", None))
         write(model_input, model_output, settings)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..._arguments import Size
+from ..._visible import class_of
 from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..lower.scores import Chunks
@@ -111,7 +112,7 @@ def _largest(
 ) -> Largest:
     check_module("max_batch" if what == "batch" else "max_seq", model)
     if not callable(make_sample):
-        raise TypeError(f"make_sample is {type(make_sample).__name__}; give a function of the {what} that makes the inputs of a step")
+        raise TypeError(f"make_sample is {class_of(make_sample)}; give a function of the {what} that makes the inputs of a step")
     check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise (ValueError if isinstance(most, int) else TypeError)(f"most is {most!r}; give the largest {what} to try, a positive integer")

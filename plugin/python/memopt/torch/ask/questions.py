@@ -17,6 +17,7 @@ from ..._questions import Explanation as ExplanationOfFile
 from ..._questions import Frontier as FrontierOfFile
 from ..._questions import NodeExplanation, ask
 from ..._questions import explain as explain_file
+from ..._visible import class_of, line
 from ...errors import BudgetError, Floor
 from ...report import Report, show_bytes
 from ..lower.scores import Chunks
@@ -98,7 +99,7 @@ def frontier(
     points = [Point(p["peak"], p["peak"] + fixed, p["overhead"], p["recomputed_nodes"], p.get("knee", False)) for p in curve.to_dict()["points"]]
     floor: Floor = Floor(**curve["floor"])
     binds = binding(recording.graph, floor.peak, floor.node, taken=("loss_chunks",) if loss_chunks else ())
-    return Frontier(type(model).__name__, recording.measured_peak, fixed, floor.peak, binds, points, curve)
+    return Frontier(class_of(model), recording.measured_peak, fixed, floor.peak, binds, points, curve)
 
 
 def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, loss_chunks: Any = None) -> Recording:
@@ -162,7 +163,7 @@ class Explanation:
         }  # fmt: skip
 
     def _lines(self) -> list[str]:
-        lines = [f"{self.model}: a peak of {show_bytes(self.peak)} at {self.peak_at}, of {show_bytes(self.eager_peak)} in eager mode"]
+        lines = [f"{self.model}: a peak of {show_bytes(self.peak)} at {line(self.peak_at)}, of {show_bytes(self.eager_peak)} in eager mode"]
         lines.append(f"floor {show_bytes(self.floor)}, set by {self.binds}")
         return lines + [f"  {o.argument} would lower it to about {show_bytes(o.floor)}" for o in self.binds.offers]
 
@@ -223,7 +224,7 @@ def explain(
         return explain_file(made, node=node, html=html, timeout=timeout)
     details = explain_file(made, html=html, timeout=timeout)
     taken = last.taken if last is not None else ("loss_chunks",) if loss_chunks else ()
-    return explanation(type(model).__name__, recording, made, details, taken)
+    return explanation(class_of(model), recording, made, details, taken)
 
 
 def explanation(model: str, recording: Recording, made: Report, details: ExplanationOfFile, taken: Sequence[str] = ()) -> Explanation:
@@ -296,6 +297,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """A table whose first row is the head; numbers are right-aligned."""
     if not rows:
         return []
+    rows = [[line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     numeric = [all(re.match(r"[-+−]?\d|$", row[i]) for row in rows[1:]) for i in range(len(rows[0]))]
     return ["  ".join(cell.rjust(w) if n else cell.ljust(w) for cell, w, n in zip(row, widths, numeric, strict=True)).rstrip() for row in rows]
@@ -303,6 +305,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     def cells(tag: str, row: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{markup.escape(c)}</{tag}>" for c in row) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}>{markup.escape(line(c))}</{tag}>" for c in row) + "</tr>"
 
     return f"<table><caption>{markup.escape(title)}</caption>{cells('th', head)}{''.join(cells('td', row) for row in rows)}</table>"

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..._visible import lines
 from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..plan.budget import fixed_bytes, growth
@@ -200,4 +201,4 @@ def _frame() -> tuple[Any, int]:
 
 
 def _tell(text: str) -> None:
-    warnings.warn("memopt: " + text, stacklevel=2)
+    warnings.warn("memopt: " + lines(text), stacklevel=2)

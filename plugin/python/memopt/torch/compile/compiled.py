@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch._guards import TracingContext, tracing
 
+from ..._visible import lines
 from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..plan.budget import fixed_bytes, growth
@@ -279,7 +280,7 @@ class CompiledForward(StandIn):
     def _tell(self, text: str) -> None:
         if text not in self.told:
             self.told.add(text)
-            warnings.warn("memopt: " + text, stacklevel=3)
+            warnings.warn("memopt: " + lines(text), stacklevel=3)
 
     # Copies compile anew; files do not hold plans.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from ..._visible import lines
 from ..plan.report import say
 
 
@@ -20,7 +21,7 @@ class Told:
     def warn(self, text: str, category: type[Warning] = UserWarning) -> None:
         if text not in self.told:
             self.told.add(text)
-            warnings.warn("memopt: " + text, category, stacklevel=3)
+            warnings.warn("memopt: " + lines(text), category, stacklevel=3)
 
     def say(self, about: str, text: str) -> None:
         if self.verbose and about not in self.told:

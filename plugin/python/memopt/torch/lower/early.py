@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..._visible import class_of
 from ..record.measure import digest
 from ..step.results import plain_results
 from ..step.sample import rehearsing
@@ -109,7 +110,7 @@ class EarlyStep:
         finally:
             optimizer.param_groups = groups
         if any(group[k] != v for k, v in before.items()):
-            raise ValueError(f"optimizer_in_backward: {type(optimizer).__name__} counts its steps for all parameters together; leave it out")
+            raise ValueError(f"optimizer_in_backward: {class_of(optimizer)} counts its steps for all parameters together; leave it out")
 
     def _rehearse(self, p: Tensor) -> None:
         """Runs a step and undoes it, to measure its memory. Backups are outside PyTorch's memory."""

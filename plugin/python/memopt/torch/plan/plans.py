@@ -15,11 +15,10 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import zlib
 from typing import Any
 
-from ... import _binary
+from ... import _binary, _scratch
 from ..._plan import plan
 from ..._questions import check
 from ..._whole import read, write
@@ -79,7 +78,7 @@ def _read(path: str, step: str, settings: dict[str, Any], size: int) -> Report |
         if name != _seal(path, text):
             raise ValueError("the digest is another")
         plan_json, _, table = text.partition(b"\0")
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+        with _scratch.folder(len(plan_json)) as folder:
             kept = os.path.join(folder, "kept.json")
             write(kept, plan_json)
             limits = {k: settings[k] for k in ("budget", "activation_budget", "max_overhead", "timeout") if k in settings}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..._visible import line
 from ...errors import BudgetError, Change
 from ...report import enough, show_bytes
 from ..record.floor import binding
@@ -49,7 +50,7 @@ def refused(
             changes.append(Change(text, float(runs), {"batch": str(smaller.part), "accumulate": str(runs)}))
     left = f"{show_bytes(limit) + ' are' if limit > 0 else 'nothing is'} left beside {show_bytes(counted)} of parameters, buffers and optimizer states" if counted else f"{show_bytes(limit)} are given"
     text = (
-        f"budget cannot be met: {left}, and no plan of {recording.graph['model']}'s step goes below {show_bytes(e.floor.peak)}, set by {binds}; "
+        f"budget cannot be met: {left}, and no plan of {line(recording.graph['model'])}'s step goes below {show_bytes(e.floor.peak)}, set by {binds}; "
         f"the lowest plan found takes {show_bytes(e.best)}, eager mode {show_bytes(recording.measured_peak)}. What would fit: {' or '.join(c.setting for c in changes)}"
     )
     unmet = [o for o in binds.offers if o not in lower][:1] if not lower else []

@@ -7,14 +7,15 @@ import html
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ... import _scratch
 from ..._plan import plan as plan_file
+from ..._visible import line, lines
 from ...report import Report, show_bytes
 from ..record.floor import Binding, binding
 from ..record.record import Recording, as_file
@@ -122,18 +123,19 @@ class StepReport:
                 yield "lower with", f"{offer.argument}: about {show_bytes(offer.floor)}"
 
     def _repr_html_(self) -> str:
-        rows = "".join(f'<tr><th style="text-align:left">{html.escape(a)}</th><td style="text-align:left">{html.escape(b)}</td></tr>' for a, b in self._rows())
+        rows = "".join(f'<tr><th style="text-align:left">{html.escape(a)}</th><td style="text-align:left">{html.escape(line(b))}</td></tr>' for a, b in self._rows())
         picture = ""
         if self.plan is not None:
-            with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            with _scratch.folder() as folder:
                 self._again(svg=os.path.join(folder, "step.svg"))
                 with open(os.path.join(folder, "step.svg"), encoding="utf-8") as f:
                     picture = f.read()
-        return f"<table><caption>memopt: {html.escape(self.recording.graph['model'])}</caption>{rows}</table>{picture[max(0, picture.find('<svg')) :]}"
+        return f"<table><caption>memopt: {html.escape(line(self.recording.graph['model']))}</caption>{rows}</table>{picture[max(0, picture.find('<svg')) :]}"
 
 
 def say(text: str) -> None:
     """Prints a message on the first rank: through the logger "memopt", or on standard error if logging is not configured."""
+    text = lines(text)
     rank = torch.distributed.get_rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else int(os.environ.get("RANK") or 0)
     if rank != 0:
         return

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..._visible import line
+
 
 @dataclass(frozen=True)
 class Held:
@@ -76,7 +78,7 @@ class Binding:
 
     def __str__(self) -> str:
         what = {"loss": "the loss", "block": "one block", "gradients": "gradients", "parameters": "parameters"}[self.kind]
-        return f"{what}, at {self.place}" if self.place else what
+        return line(f"{what}, at {self.place}" if self.place else what)
 
 
 class Step:

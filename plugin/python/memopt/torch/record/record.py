@@ -7,13 +7,13 @@ import dataclasses
 import gzip
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ... import _scratch
 from ..._whole import write
 from ..ranks.units import Unit
 from ..step.given import check_module, check_named, check_request
@@ -143,10 +143,11 @@ def text_of(graph: dict[str, Any]) -> bytes:
 @contextlib.contextmanager
 def as_file(graph: dict[str, Any], text: bytes | None = None) -> Iterator[str]:
     """Writes a joint graph to a temporary file for the service, named after the model."""
-    with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-        path = os.path.join(folder, graph["model"])
+    text = text if text is not None else text_of(graph)
+    with _scratch.folder(len(text)) as folder:
+        path = os.path.join(folder, _scratch.file_name(graph["model"], ""))
         with open(path, "wb") as f:
-            f.write(text if text is not None else text_of(graph))
+            f.write(text)
         yield path
 
 

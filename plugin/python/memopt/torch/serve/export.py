@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
+from ..._visible import class_of, line
 from ...errors import MemoptError
 from ..step.tensors import opaque
 
@@ -183,7 +184,7 @@ def export(model: torch.nn.Module, loss: Callable[..., Any] | None, args: tuple[
             refusal = _cause(e)
             if refusal is not None:
                 raise refusal from None
-            raise NotExported(f"the step of {type(model).__name__} cannot be exported to ONNX: {_first_lines(e)}") from e
+            raise NotExported(f"the step of {class_of(model)} cannot be exported to ONNX: {_first_lines(e)}") from e
     assert program is not None
     return _Naming(step, traced, program.model, tensors, _input_names(model, loss, leaves, args, kwargs)).exported()
 
@@ -514,10 +515,10 @@ def _refuse(model: torch.nn.Module) -> None:
         raise NotExported("the step is under autocast, and ONNX has no word for it", hint="leave autocast out, or give lossy='bf16' to keep activations smaller")
     for name, m in model.named_modules():
         if m._backward_hooks or m._backward_pre_hooks:
-            raise NotExported(f"{name or type(model).__name__} has a backward hook, which would not be called", hint="hooks on parameters work: parameter.register_hook")
+            raise NotExported(f"{line(name) or class_of(model)} has a backward hook, which would not be called", hint="hooks on parameters work: parameter.register_hook")
     for name, t in [*model.named_parameters(), *model.named_buffers()]:
         if t.is_meta or opaque(t):
-            raise NotExported(f"{name} is {'on the meta device' if t.is_meta else f'a {type(t).__name__} of layout {t.layout}'}, which cannot be handed to the service")
+            raise NotExported(f"{name} is {'on the meta device' if t.is_meta else f'a {class_of(t)} of layout {t.layout}'}, which cannot be handed to the service")
 
 
 @contextlib.contextmanager
@@ -561,7 +562,7 @@ def _first_lines(e: BaseException) -> str:
     while e.__cause__ is not None:
         e = e.__cause__
     text = "; ".join(line.strip() for line in str(e).splitlines() if line.strip())
-    return f"{type(e).__name__}: {text[:400]}"
+    return f"{class_of(e)}: {text[:400]}"
 
 
 @contextlib.contextmanager

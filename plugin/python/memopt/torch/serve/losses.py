@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._visible import class_of
+
 
 def named(loss: str | Callable[..., Any] | None) -> Callable[..., Any] | None:
     """A function of a model's output and of targets."""
@@ -31,7 +33,7 @@ def _scores(out: Any) -> torch.Tensor:
             return found
     if isinstance(out, (tuple, list)) and out and isinstance(out[0], torch.Tensor):
         return out[0]
-    raise TypeError(f"the model returns {type(out).__name__}, of which no tensor is known to be the scores; give loss= as a function of it")
+    raise TypeError(f"the model returns {class_of(out)}, of which no tensor is known to be the scores; give loss= as a function of it")
 
 
 def _cross_entropy(out: Any, targets: torch.Tensor) -> torch.Tensor:

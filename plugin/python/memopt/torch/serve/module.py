@@ -13,6 +13,7 @@ from torch.utils import _pytree
 
 from ..._arguments import Size
 from ..._plan import texts
+from ..._visible import class_of
 from ...errors import BudgetError, MemoptError
 from ..step.given import parse
 from . import agrees
@@ -88,7 +89,7 @@ class Module(torch.nn.Module):
             if settings.get(name) is not None:
                 parse(name, settings[name], 0)
         if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"{type(self).__name__} takes a torch.nn.Module, not {type(model).__name__}")
+            raise TypeError(f"{class_of(self)} takes a torch.nn.Module, not {class_of(model)}")
         if isinstance(model, Module):
             raise TypeError("the module is a memopt.Module already")
         if mode not in ("bridge", "resident"):
@@ -169,14 +170,14 @@ class Module(torch.nn.Module):
         return self
 
     def _replicate_for_data_parallel(self) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} does not work with torch.nn.DataParallel: its replicas are of one process, whose service has one plan. {_SEVERAL}")
+        raise NotImplementedError(f"{class_of(self)} does not work with torch.nn.DataParallel: its replicas are of one process, whose service has one plan. {_SEVERAL}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.sync()
         return _remade, (self.original, self.__dict__["_made_with"])
 
     def extra_repr(self) -> str:
-        return f"{self.__dict__['_mode']} of {type(self.original).__name__}"
+        return f"{self.__dict__['_mode']} of {class_of(self.original)}"
 
     def __getitem__(self, key: Any) -> Any:
         return self.original[key]  # type: ignore[index]
@@ -477,7 +478,7 @@ class _Steps:
             raise e
         self.report = None
         if str(e) not in self._given_up.values():
-            warnings.warn(f"memopt: {type(self.model).__name__} runs in PyTorch, not in the service: {e}", stacklevel=6)
+            warnings.warn(f"memopt: {class_of(self.model)} runs in PyTorch, not in the service: {e}", stacklevel=6)
         self._given_up[kind] = str(e)
 
     def seed(self, exported: Exported) -> int:

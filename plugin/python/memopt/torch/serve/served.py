@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..._visible import line
 from ...report import Report, show_bytes
 
 
@@ -42,7 +43,7 @@ class ServedReport:
 
     def __str__(self) -> str:
         measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
-        floor = f"; floor {show_bytes(self.floor)}, set by {self.floor_node}" if self.floor else ""
+        floor = f"; floor {show_bytes(self.floor)}, set by {line(self.floor_node)}" if self.floor else ""
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured} on {self.device}, of {show_bytes(self.kept_peak)} with everything kept, "
             f"for {self.overhead:+.1%} compute{floor}; {self.steps} steps, the last in {self.seconds * 1000:.1f} ms"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -13,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ... import _arena, _closing, _host, _messages
+from ... import _arena, _closing, _host, _messages, _scratch
 from ..._plan import call
 from ..._progress import Watch
 from ...errors import MemoptError
@@ -90,16 +88,13 @@ class Session:
         self._places: dict[tuple[str, str], tuple[_arena.Block | None, torch.Tensor]] = {}
         self.last: Any = None  # whose forward pass the service could go back from
         self._seen: dict[str, tuple[int, int]] = {}  # of what is kept: where it lay and its version, when it was copied
-        folder = tempfile.mkdtemp(prefix="step-", dir=self._host.folder)
         _closing.closer.drain()
-        try:
+        with _scratch.folder() as folder:  # the service has it open
             fields: dict[str, Any] = {"model": exported.write(folder), "mode": mode, "settings": dict(settings)}
             if mode == "bridge":
                 fields["outputs"] = [r.name for r in exported.results if r.differentiable]
                 fields["grads"] = list(grads)
             told = call("Open", "OpenRequest", fields, None)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)  # the service has it open
         self._id = int(told.session)
         self._end = _closing.closer.watch(self, self._host, self._id)
         self.device = str(told.device)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..._arguments import Size
+from ..._visible import class_of, line
 
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?(?:E[+-]?\d+)?)\s*(%|B|[KMGTP](?:I?B)?)?")
@@ -72,13 +73,13 @@ def check_module(function: str, model: Any, planned: bool = True) -> None:
             raise TypeError(f"memopt.{function} plans steps that PyTorch runs, and a memopt.Module runs in the service, under a plan of its own: memopt.Module(model, budget=…)")
         return
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
-        what, instead = f"the class {model.__name__}", f"make a module of it: {model.__name__}(…)"
+        what, instead = f"the class {line(model.__name__)}", f"make a module of it: {line(model.__name__)}(…)"
     elif isinstance(model, (str, os.PathLike)):
         what, instead = f"the text {str(model)!r}", "a model in a file is planned by memopt.plan"
     elif inspect.isroutine(model):
-        what, instead = f"the function {getattr(model, '__name__', '')}", "give the module whose forward pass it runs"
+        what, instead = f"the function {line(getattr(model, '__name__', ''))}", "give the module whose forward pass it runs"
     else:
-        what, instead = type(model).__name__, "give the module that is trained"
+        what, instead = class_of(model), "give the module that is trained"
     raise TypeError(f"memopt.{function} takes a torch.nn.Module, not {what}: {instead}")
 
 
@@ -125,7 +126,7 @@ def _check_optimizer(given: Any) -> None:
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     for one in several:
         if not isinstance(getattr(one, "param_groups", None), Sequence) and not isinstance(getattr(one, "optimizer", None), torch.optim.Optimizer):
-            what = f"the class {one.__name__}: call it with the parameters" if isinstance(one, type) else type(one).__name__
+            what = f"the class {line(one.__name__)}: call it with the parameters" if isinstance(one, type) else class_of(one)
             raise TypeError(f"optimizer is {what}; give a torch.optim.Optimizer, or a list of several")
 
 
@@ -140,7 +141,7 @@ def check_named(function: str, model: torch.nn.Module, given: Mapping[str, Any],
             continue
         near = get_close_matches(name, [*own, *(p for p in parameters if p != "self")], 1)
         raise TypeError(
-            f"memopt.{function} has no argument {name!r}, and the forward pass of {type(model).__name__} takes none of that name; "
+            f"memopt.{function} has no argument {name!r}, and the forward pass of {class_of(model)} takes none of that name; "
             f"{function} has {', '.join(own)}" + (f"; did you mean {near[0]!r}?" if near else "")
         )
 

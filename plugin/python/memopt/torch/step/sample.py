@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..._visible import class_of
 from .tensors import tensors
 
 Loss = Callable[[Any], torch.Tensor]
@@ -50,9 +51,9 @@ def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
     elif isinstance(out, dict) and isinstance(out.get("loss"), torch.Tensor):
         found = out["loss"]
     else:
-        raise TypeError(f"the model returns {type(out).__name__}, which has no loss; give loss=, a function of it that returns one number")
+        raise TypeError(f"the model returns {class_of(out)}, which has no loss; give loss=, a function of it that returns one number")
     if not isinstance(found, torch.Tensor) or found.numel() != 1:
-        what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+        what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else class_of(found)
         raise TypeError(f"the loss is {what}, not one number; give loss=, a function of the model's output that returns one")
     if not found.requires_grad:
         raise ValueError("the loss depends on no parameter that requires a gradient")
