@@ -40,13 +40,14 @@ check:
 # Everything that can run. The Python half needs the packages of
 # .ci/requirements.txt; .ci/python puts them in a cache folder once. .ci/vulkan
 # does so with a Vulkan driver for the processor; where it cannot, the tests of
-# Vulkan are skipped, unless MEMOPT_NEED_VULKAN is set.
+# Vulkan are skipped, unless MEMOPT_NEED_VULKAN is set. Most of their time is lavapipe's
+# compiler: GALLIVM_PERF=nopt leaves out its optimizations, which few runs repay.
 test: build
 	.ci/python
 	.ci/peers
 	.ci/peers --onnxruntime
 	.ci/vulkan || test -z "$$MEMOPT_NEED_VULKAN"
-	$(VULKAN) $(GO) test -timeout 40m ./...
+	$(VULKAN) GALLIVM_PERF=nopt $(GO) test -timeout 40m ./...
 	PYTHON=$(PYTHON) TORCH_PYTHON=$(TORCH_PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
 
 # The tests of PyTorch with the oldest version that is supported and one between it

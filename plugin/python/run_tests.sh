@@ -4,6 +4,8 @@
 #   MEMOPT_PLUGIN_PATH  the memopt binary; without it test_plan.py is skipped
 #   TORCH_PYTHON        the interpreter that has PyTorch (.ci/peers); without it tests_torch is not run
 #   TORCH_LEAVE_OUT     files of tests_torch that are not run, and TORCH_ONLY=1 that nothing but tests_torch is
+#   TORCH_FILES         files of tests_torch that are run (all)
+#   ORT_ONLY            1: nothing but tests_ort is run
 #   MEMOPT_ORT_PYTHON   the interpreter that has ONNX Runtime (.ci/peers --onnxruntime); without it memopt.ort alone runs tests_ort
 #   MEMOPT_TEST_SERVER  the binary of plugin/internal/testserver; built with go if not given
 #   MEMOPT_TEST_SOLVER  the binary of planner/internal/answer; the same
@@ -20,7 +22,7 @@ if [ -z "${MEMOPT_TEST_SOLVER:-}" ]; then MEMOPT_TEST_SOLVER=$(built answer ./pl
 export MEMOPT_TEST_SERVER MEMOPT_TEST_SOLVER
 export MEMOPT_PLANS="$made/plans"
 export MEMOPT_TEST_BINARY="${MEMOPT_PLUGIN_PATH:-}"
-if [ -z "${TORCH_ONLY:-}" ]; then
+if [ -z "${TORCH_ONLY:-}${ORT_ONLY:-}" ]; then
     PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "${PYTHON:-python3}" -m unittest discover -s tests -t tests "$@"
 fi
 if [ -z "${TORCH_ONLY:-}" ] && [ -n "${MEMOPT_PLUGIN_PATH:-}" ]; then
@@ -29,7 +31,7 @@ if [ -z "${TORCH_ONLY:-}" ] && [ -n "${MEMOPT_PLUGIN_PATH:-}" ]; then
     [ -x "$ort" ] || ort=${PYTHON:-python3}
     PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 "$ort" -m unittest discover -s tests_ort -t tests_ort "$@"
 fi
-if [ -n "${TORCH_PYTHON:-}" ]; then
+if [ -n "${TORCH_PYTHON:-}" ] && [ -z "${ORT_ONLY:-}" ]; then
     # Each file is a process, as many at once as there are processors, and tells what it did when it is done.
     cat >"$made/one" <<'EOS'
 #!/bin/sh
@@ -41,5 +43,5 @@ EOS
     chmod +x "$made/one"
     export TORCH_PYTHON
     if [ -n "${TORCH_LEAVE_OUT:-}" ]; then echo "not run with this PyTorch: $TORCH_LEAVE_OUT"; fi
-    (cd tests_torch && ls -S test_*.py) | grep -vxF "$(echo "${TORCH_LEAVE_OUT:-none}" | tr ' ' '\n')" | xargs -P "$(nproc)" -n 1 "$made/one"
+    (cd tests_torch && ls -S ${TORCH_FILES:-test_*.py}) | grep -vxF "$(echo "${TORCH_LEAVE_OUT:-none}" | tr ' ' '\n')" | xargs -P "$(nproc)" -n 1 "$made/one"
 fi
