@@ -3,7 +3,8 @@
 //
 // # The file
 //
-// The file is JSON, plain or gzipped, in the format memopt-fx-joint/1:
+// The file is JSON of at most 512 MiB, plain or gzipped, which then unpacks to at most 64 times its size and 1 MiB,
+// in the format memopt-fx-joint/1:
 //
 //	{"format": "memopt-fx-joint/1", "model": "gpt2", "num_fwd_outputs": 1,
 //	 "outputs": ["loss", "mm_3", null],

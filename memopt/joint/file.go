@@ -1,7 +1,6 @@
 package joint
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -85,11 +84,11 @@ var (
 	byteOrderMark = []byte("\xef\xbb\xbf")
 )
 
-// Limits for the text of a file: lists of operators compress to a thirtieth at best, so a file with a far higher
-// ratio is not from a recorder.
+// Limits for the text of a file, packed or not: a million nodes fit. Lists of operators compress to a thirtieth at best,
+// so a file with a far higher ratio is not from a recorder.
 const (
-	mostText  = 1 << 30
-	mostRatio = 200
+	mostText  = 512 << 20
+	mostRatio = 64
 	leastText = 1 << 20
 )
 
@@ -108,12 +107,20 @@ func inflate(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("is gzipped, but %w", err)
 	}
 	limit := min(int64(len(data))*mostRatio+leastText, mostText)
-	text, err := io.ReadAll(io.LimitReader(bufio.NewReader(z), limit+1))
+	// Count first: what is too much, or ends badly, takes no memory, and the rest no more than its size.
+	size, err := io.Copy(io.Discard, io.LimitReader(z, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("is gzipped, but ends badly after %d bytes of text: %w", len(text), err)
+		return nil, fmt.Errorf("is gzipped, but ends badly after %d bytes of text: %w", size, err)
 	}
-	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("unpacks to more than %d bytes, which no list of operators needs", limit)
+	if size > limit {
+		return nil, fmt.Errorf("unpacks to more than %d bytes, which no list of operators needs: they are at most %d times the file and 1 MiB, and %d MiB", limit, mostRatio, mostText>>20)
+	}
+	text := make([]byte, size)
+	if err := z.Reset(bytes.NewReader(data)); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(z, text); err != nil {
+		return nil, err
 	}
 	return text, nil
 }
@@ -127,7 +134,11 @@ func quoted(text []byte) []byte {
 	if !slices.ContainsFunc(beyondNumbers, func(word []byte) bool { return bytes.Contains(text, word) }) {
 		return text
 	}
-	var out []byte
+	more := 0 // bytes of quotes, at most
+	for _, word := range beyondNumbers {
+		more += 2 * bytes.Count(text, word)
+	}
+	out := make([]byte, 0, len(text)+more)
 	inside := false // inside a string
 	for i := 0; i < len(text); {
 		n := 1
@@ -287,6 +298,9 @@ func (d *decoder) field(f *file, name string) error {
 			n := node{at: d.next()}
 			if err := d.decode(&n, fmt.Sprintf("node %d", len(f.nodes))); err != nil {
 				return err
+			}
+			if n.Name == "" { // said here, as nodes without anything take far more memory than text
+				return at(n.at, "a node has no name")
 			}
 			f.nodes = append(f.nodes, n)
 		}

@@ -168,8 +168,6 @@ func (n *node) fail(format string, args ...any) error {
 
 func (r *reader) node(n *node) error {
 	switch {
-	case n.Name == "":
-		return at(n.at, "a node has no name")
 	case r.of[n.Name] != nil || r.parts[n.Name] != nil:
 		return n.fail("there is another node of that name")
 	case n.Op == "" || strings.ContainsFunc(n.Op, odd):

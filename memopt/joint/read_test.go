@@ -5,8 +5,10 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -272,6 +274,52 @@ func TestBomb(t *testing.T) {
 	}
 	if _, err := unpack(b.Bytes()[:b.Len()/2]); err == nil {
 		t.Error("half a file has no error")
+	}
+}
+
+// TestBombsMemory: files that are refused for their size, or for their last node, take memory in proportion to what they are.
+func TestBombsMemory(t *testing.T) {
+	packed := func(size int, head, piece, tail string) []byte {
+		var b bytes.Buffer
+		z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z.Write([]byte(head))
+		block := bytes.Repeat([]byte(piece), 1<<20/len(piece)+1)
+		for n := 0; n < size; n += len(block) {
+			z.Write(block)
+		}
+		z.Write([]byte(tail))
+		z.Close()
+		return b.Bytes()
+	}
+	noise := make([]byte, 4<<20) // which does not compress, so that much may follow
+	for i := range noise {
+		noise[i] = "0123456789abcdef"[rand.IntN(16)]
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+		most uint64 // bytes allocated
+	}{
+		"spaces":       {packed(256<<20, "", " ", ""), "unpacks to more than", 4 << 20},
+		"behind noise": {packed(192<<20, `{"x": "`+string(noise)+`"`, " ", ""), "unpacks to more than", 4 << 20},
+		"empty nodes":  {packed(96<<20, `{"format": "memopt-fx-joint/1", "x": "`+string(noise)+`", "nodes": [`, "{},", "{}]}"), "a node has no name", 160 << 20},
+		"cut off":      {packed(128<<20, `{"x": "`+string(noise)+`"`, " ", "")[:1<<20], "ends badly", 4 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Parse(context.Background(), "bomb.json.gz", c.data)
+			runtime.ReadMemStats(&after)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > c.most {
+				t.Errorf("a file of %d bytes took %d MiB", len(c.data), took>>20)
+			}
+		})
 	}
 }
 
