@@ -217,8 +217,12 @@ func convert(c *graph.Call, lo, hi int) {
 			y.SetFloat(i, x.Float(i))
 		}
 	case x.Type.IsReal():
+		to := y.Type
+		if to.Bits() < 8 {
+			to = graph.Int64 // ONNX keeps the low bits
+		}
 		for i := lo; i < hi; i++ {
-			y.SetInt(i, toInt(y.Type, x.Float(i)))
+			y.SetInt(i, toInt(to, x.Float(i)))
 		}
 	default:
 		for i := lo; i < hi; i++ {

@@ -78,13 +78,13 @@ func holds(t graph.DType, d graph.Dim) bool {
 // intRange returns the range of an integer type, for uint64 cut off at the greatest int64; a
 // bool is 0 or 1.
 func intRange(t graph.DType) (lo, hi int64) {
-	bits := uint(8 * t.Size())
+	bits := uint(t.Bits())
 	switch t {
 	case graph.Bool:
 		return 0, 1
 	case graph.Uint64:
 		return 0, math.MaxInt64
-	case graph.Uint8, graph.Uint16, graph.Uint32:
+	case graph.Uint2, graph.Uint4, graph.Uint8, graph.Uint16, graph.Uint32:
 		return 0, 1<<bits - 1
 	}
 	return math.MinInt64 >> (64 - bits), math.MaxInt64 >> (64 - bits)

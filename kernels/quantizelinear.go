@@ -40,7 +40,7 @@ var _ = defineTwice(graph.Op{
 			t = zero.Type
 		}
 		if !slices.Contains(quantized, t) {
-			n.Fail("quantization to %s is not supported; only to i8, u8, i16, u16 and 8-bit floats", t)
+			n.Fail("quantization to %s is not supported; only to integers of at most 16 bits and 8-bit floats", t)
 		}
 		checkScale(n, x.Shape, scale, zero)
 		n.Set(0, t, x.Shape)
@@ -68,10 +68,12 @@ var _ = defineTwice(graph.Op{
 		"f32[0,3], f32[]{0.1}",
 		"f32[2,3], f32[]{0.1}, f8e4m3fn[]{0}",
 		"f32[2,3], f32{0.1,0.001}; axis=0 output_dtype=19 saturate=0",
+		"f32[2,5], f32[2,3]>0, i4[2,3]; axis=1 block_size=2",
+		"f32[2,3], f32[]{0.1}, u2[]{1}",
 	},
 })
 
-var quantized = []graph.DType{graph.Int8, graph.Uint8, graph.Int16, graph.Uint16, graph.Float8E4M3FN, graph.Float8E4M3FNUZ, graph.Float8E5M2, graph.Float8E5M2FNUZ}
+var quantized = []graph.DType{graph.Int2, graph.Uint2, graph.Int4, graph.Uint4, graph.Int8, graph.Uint8, graph.Int16, graph.Uint16, graph.Float8E4M3FN, graph.Float8E4M3FNUZ, graph.Float8E5M2, graph.Float8E5M2FNUZ}
 
 func floatOrInt32(t graph.DType) bool { return t.IsFloat() || t == graph.Int32 }
 
@@ -186,7 +188,7 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 		}
 	}
 	rounds, known := quantizeRounds[round]
-	if numbers.Type != graph.Float32 || l.In[scale].Type != graph.Float32 || t.Size() > 4 || t == graph.Uint32 || t.IsFloat8() || !known {
+	if numbers.Type != graph.Float32 || l.In[scale].Type != graph.Float32 || t.Size() > 4 || t == graph.Uint32 || t.IsFloat8() || !known || pass == quantizeTo && t.Bits() < 8 {
 		l.Refuse("there is no kernel for %s and %s with %s arithmetic", numbers.Type, t, round)
 		return
 	}
@@ -215,6 +217,7 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 		}
 	}
 	bits := int(8 * t.Size())
+	least, _ := intRange(t)
 	local, groups := 64, ceilDiv(n, 64)
 	switch pass {
 	case quantizeTo:
@@ -223,7 +226,7 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 		local, groups = l.Limits.Subgroup, scales
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: quantizeKernel, Spec: []uint32{uint32(local), pass, uint32(bits), oneIf(t == graph.Int8 || t == graph.Int16), oneIf(loweredIn(l, zero) != nil), rounds},
+		Kernel: quantizeKernel, Spec: []uint32{uint32(local), pass, uint32(bits), oneIf(bits < 32 && least < 0), oneIf(loweredIn(l, zero) != nil), rounds},
 		Push: words(l, n, scales, places, after, block, ceilDiv(places, max(1, block))), Buffers: all, Groups: inLine(l, groups),
 	})
 }

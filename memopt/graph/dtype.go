@@ -26,6 +26,13 @@ const (
 	Float8E4M3FNUZ DType = 18
 	Float8E5M2     DType = 19
 	Float8E5M2FNUZ DType = 20
+
+	// Integers of less than a byte, of quantized weights. Files pack them; in memory each has
+	// a byte.
+	Uint4 DType = 21
+	Int4  DType = 22
+	Uint2 DType = 25
+	Int2  DType = 26
 )
 
 // dtypes describes each type; other types cannot be read from files.
@@ -52,6 +59,11 @@ var dtypes = [...]struct {
 	Float8E4M3FNUZ: {"f8e4m3fnuz", 1, false},
 	Float8E5M2:     {"f8e5m2", 1, false},
 	Float8E5M2FNUZ: {"f8e5m2fnuz", 1, false},
+
+	Uint4: {"u4", 1, false},
+	Int4:  {"i4", 1, false},
+	Uint2: {"u2", 1, false},
+	Int2:  {"i2", 1, false},
 }
 
 // Valid reports whether t is one of the types above.
@@ -71,6 +83,17 @@ func (t DType) Size() int64 {
 		return 0
 	}
 	return dtypes[t].size
+}
+
+// Bits is the bits of an element that count; 0 for Invalid.
+func (t DType) Bits() int {
+	switch t {
+	case Uint4, Int4:
+		return 4
+	case Uint2, Int2:
+		return 2
+	}
+	return int(8 * t.Size())
 }
 
 // IsFloat reports whether gradients can flow through values of this type. 8-bit floats

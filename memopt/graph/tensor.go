@@ -123,9 +123,9 @@ func (x *Tensor) Int(i int) int64 {
 		return int64(int16(binary.LittleEndian.Uint16(x.Bytes[2*i:])))
 	case Uint16:
 		return int64(binary.LittleEndian.Uint16(x.Bytes[2*i:]))
-	case Int8:
+	case Int8, Int4, Int2:
 		return int64(int8(x.Bytes[i]))
-	case Uint8:
+	case Uint8, Uint4, Uint2:
 		return int64(x.Bytes[i])
 	case Bool:
 		if x.Bytes[i] != 0 {
@@ -176,6 +176,11 @@ func (x *Tensor) SetInt(i int, v int64) {
 		binary.LittleEndian.PutUint16(x.Bytes[2*i:], uint16(v))
 	case Int8, Uint8:
 		x.Bytes[i] = byte(v)
+	case Int4, Int2:
+		off := 8 - x.Type.Bits()
+		x.Bytes[i] = byte(int8(v<<off) >> off)
+	case Uint4, Uint2:
+		x.Bytes[i] = byte(v) & (1<<x.Type.Bits() - 1)
 	default:
 		x.SetFloat(i, float64(v))
 	}

@@ -147,7 +147,7 @@ func TestTensorElements(t *testing.T) {
 			}
 			x := NewTensor(d, 3)
 			x.SetInt(1, n)
-			bits := 8 * d.Size()
+			bits := d.Bits()
 			want := n
 			switch {
 			case d == Bool:

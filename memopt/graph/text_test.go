@@ -93,6 +93,8 @@ func TestTextKeepsNumbers(t *testing.T) {
 			switch {
 			case d == Bool:
 				x.Bytes[i] &= 1
+			case d.Bits() < 8:
+				x.SetInt(i, int64(x.Bytes[i]))
 			case d.IsReal() && math.IsNaN(x.Float(i)): // which NaN it is is not text
 				x.SetFloat(i, math.NaN())
 			}

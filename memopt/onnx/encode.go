@@ -302,6 +302,16 @@ func (e *encoder) initializer(v *graph.Value) error {
 			return fmt.Errorf("%s %q has no numbers to write", v.Kind, v.Name)
 		}
 	}
+	if v.Type.Bits() < 8 {
+		b := p.bytes
+		if p.data != nil {
+			var err error
+			if b, err = p.data.Bytes(); err != nil {
+				return err
+			}
+		}
+		p = part{bytes: pack(v.Type, b)}
+	}
 	head := e.tensorHead(v.Type, v.Shape)
 	head = appendText(head, tensorName, v.Name)
 	natural := graph.Const
@@ -402,7 +412,7 @@ func appendAttr(b []byte, a graph.Attr) []byte {
 			t = appendInt(t, tensorDims, int64(d))
 		}
 		t = appendInt(t, tensorType, int64(x.Type))
-		b = appendBytes(b, attrT, appendBytes(t, tensorRaw, x.Bytes))
+		b = appendBytes(b, attrT, appendBytes(t, tensorRaw, pack(x.Type, x.Bytes)))
 	default:
 		panic(fmt.Sprintf("onnx: attribute %s has type %T", a.Name, a.Value))
 	}

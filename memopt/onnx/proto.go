@@ -94,6 +94,5 @@ const (
 
 // elemNames names ONNX's element types that are not supported.
 var elemNames = map[int64]string{
-	0: "undefined", 8: "string", 14: "complex64", 15: "complex128", 21: "uint4", 22: "int4", 23: "float4e2m1", 24: "float8e8m0",
-	25: "uint2", 26: "int2",
+	0: "undefined", 8: "string", 14: "complex64", 15: "complex128", 23: "float4e2m1", 24: "float8e8m0",
 }

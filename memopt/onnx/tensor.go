@@ -20,6 +20,7 @@ type tensor struct {
 	dims     []int64
 	elems    int64
 	size     int64 // bytes
+	stored   int64 // bytes in a file, where elements of less than a byte are packed
 	body     message
 	raw      []byte
 	hasRaw   bool
@@ -73,6 +74,7 @@ func readTensor(m *message, what func(*tensor) string) *tensor {
 		t.fail("shape %v is not a size", t.dims)
 	}
 	t.size, t.elems = size, size/max(t.dtype.Size(), 1)
+	t.stored = packedSize(t.dtype, t.elems, size)
 	return t
 }
 
@@ -110,6 +112,41 @@ func (t *tensor) entry(key, value string) {
 	}
 }
 
+// packedSize is the bytes in a file of elements that take size bytes in memory.
+func packedSize(t graph.DType, elems, size int64) int64 {
+	if bits := int64(t.Bits()); bits > 0 && bits < 8 {
+		each := 8 / bits
+		return elems/each + min(1, elems%each)
+	}
+	return size
+}
+
+// unpack gives each of n elements of less than a byte a byte of its own; the first of those that
+// share a byte is its lowest bits.
+func unpack(t graph.DType, packed []byte, n int64) []byte {
+	bits := t.Bits()
+	x := graph.Tensor{Type: t, Bytes: make([]byte, n)}
+	for i := range int(n) {
+		at := i * bits
+		x.SetInt(i, int64(packed[at/8]>>(at%8)))
+	}
+	return x.Bytes
+}
+
+// pack is the opposite of unpack, and nothing for other types.
+func pack(t graph.DType, b []byte) []byte {
+	bits := t.Bits()
+	if bits >= 8 {
+		return b
+	}
+	out := make([]byte, packedSize(t, int64(len(b)), 0))
+	for i, v := range b {
+		at := i * bits
+		out[at/8] |= v & (1<<bits - 1) << (at % 8)
+	}
+	return out
+}
+
 // byteSize is the size of a shape in bytes. A product that overflows int64 is refused even if
 // another dim is 0, as formulas refuse it, too.
 func byteSize(dims []int64, elem int64) (int64, bool) {
@@ -135,7 +172,8 @@ func byteSize(dims []int64, elem int64) (int64, bool) {
 }
 
 // typedFields is the field with a type's numbers if raw_data is not used, and the width of a
-// number in it; 0 is a varint. The low bytes of each number are the element.
+// number in it; 0 is a varint. The low bytes of each number are the element, or a byte of packed
+// elements.
 var typedFields = map[graph.DType]struct {
 	num   fieldNum
 	width int
@@ -144,6 +182,7 @@ var typedFields = map[graph.DType]struct {
 	graph.Int64: {tensorInt64s, 0}, graph.Uint64: {tensorUint64s, 0}, graph.Uint32: {tensorUint64s, 0},
 	graph.Int32: {tensorInt32s, 0}, graph.Int16: {tensorInt32s, 0}, graph.Int8: {tensorInt32s, 0},
 	graph.Uint16: {tensorInt32s, 0}, graph.Uint8: {tensorInt32s, 0}, graph.Bool: {tensorInt32s, 0},
+	graph.Uint4: {tensorInt32s, 0}, graph.Int4: {tensorInt32s, 0}, graph.Uint2: {tensorInt32s, 0}, graph.Int2: {tensorInt32s, 0},
 	graph.Float16: {tensorInt32s, 0}, graph.BFloat16: {tensorInt32s, 0},
 	graph.Float8E4M3FN: {tensorInt32s, 0}, graph.Float8E4M3FNUZ: {tensorInt32s, 0},
 	graph.Float8E5M2: {tensorInt32s, 0}, graph.Float8E5M2FNUZ: {tensorInt32s, 0},
@@ -167,12 +206,29 @@ func (t *tensor) eachTyped(f func(uint64)) {
 // data returns the tensor's contents. Their length is compared with the shape before anything
 // is allocated.
 func (r *reader) data(t *tensor) graph.Data {
+	d := r.storedData(t)
+	if t.dtype.Bits() >= 8 {
+		return d
+	}
+	b, err := d.Bytes()
+	if err != nil {
+		t.fail("%s", err)
+	}
+	out := unpack(t.dtype, b, t.elems)
+	if r.mapped == nil {
+		return graph.Bytes(out)
+	}
+	return r.keep(weights.Heap(out))
+}
+
+// storedData is the contents as a file has them.
+func (r *reader) storedData(t *tensor) graph.Data {
 	switch {
 	case t.external:
 		return r.externalData(t)
 	case t.hasRaw && (len(t.raw) > 0 || t.size == 0):
-		if int64(len(t.raw)) != t.size {
-			t.fail("%d bytes of raw_data, but %s%v takes %d", len(t.raw), t.dtype, t.dims, t.size)
+		if int64(len(t.raw)) != t.stored {
+			t.fail("%d bytes of raw_data, but %s%v takes %d", len(t.raw), t.dtype, t.dims, t.stored)
 		}
 		if r.mapped == nil {
 			return graph.Bytes(t.raw)
@@ -181,10 +237,14 @@ func (r *reader) data(t *tensor) graph.Data {
 	}
 	count := int64(0)
 	t.eachTyped(func(uint64) { count++ })
-	if count != t.elems {
-		t.fail("%d numbers, but %s%v takes %d", count, t.dtype, t.dims, t.elems)
+	numbers := t.elems
+	if t.dtype.Bits() < 8 {
+		numbers = t.stored
 	}
-	out := make([]byte, 0, t.size)
+	if count != numbers {
+		t.fail("%d numbers, but %s%v takes %d", count, t.dtype, t.dims, numbers)
+	}
+	out := make([]byte, 0, t.stored)
 	size := int(t.dtype.Size())
 	t.eachTyped(func(x uint64) {
 		for range size {
@@ -200,7 +260,7 @@ func (r *reader) data(t *tensor) graph.Data {
 
 // cut is the tensor's block of a mapped file.
 func (r *reader) cut(f *weights.File, off int64, t *tensor) graph.Data {
-	b, err := f.Block(off, t.size)
+	b, err := f.Block(off, t.stored)
 	if err != nil {
 		t.fail("%s", err)
 	}
@@ -214,14 +274,14 @@ func (r *reader) keep(b *weights.Block) graph.Data {
 
 // externalData is the tensor's block of a file in the model's folder. Each file is opened once.
 func (r *reader) externalData(t *tensor) graph.Data {
-	if t.length >= 0 && t.length != t.size {
-		t.fail("%d bytes of external data, but %s%v takes %d", t.length, t.dtype, t.dims, t.size)
+	if t.length >= 0 && t.length != t.stored {
+		t.fail("%d bytes of external data, but %s%v takes %d", t.length, t.dtype, t.dims, t.stored)
 	}
 	if b, given := r.files[t.location]; given {
-		if t.offset < 0 || t.offset > int64(len(b))-t.size {
-			t.misplaced("external data %s: %d bytes at %d, and it has %d", quote(t.location), t.size, t.offset, len(b))
+		if t.offset < 0 || t.offset > int64(len(b))-t.stored {
+			t.misplaced("external data %s: %d bytes at %d, and it has %d", quote(t.location), t.stored, t.offset, len(b))
 		}
-		return graph.Bytes(b[t.offset : t.offset+t.size : t.offset+t.size])
+		return graph.Bytes(b[t.offset : t.offset+t.stored : t.offset+t.stored])
 	}
 	f := r.externals[t.location]
 	if f == nil {

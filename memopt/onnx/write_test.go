@@ -352,3 +352,40 @@ func TestTooLargeForOneMessage(t *testing.T) {
 		t.Errorf("error is %v, not … %s", err, want)
 	}
 }
+
+// TestPacked: integers of less than a byte are packed in files, inside and beside them, and come
+// back as they were.
+func TestPacked(t *testing.T) {
+	for _, typ := range []graph.DType{graph.Uint4, graph.Int4, graph.Uint2, graph.Int2} {
+		for _, n := range []int{0, 1, 2, 3, 4, 5, 20001} {
+			x := graph.NewTensor(typ, n)
+			for i := range n {
+				x.SetInt(i, int64(5*i-3))
+			}
+			if packed := pack(typ, x.Bytes); len(packed) != (n*typ.Bits()+7)/8 {
+				t.Errorf("%d numbers of %s take %d bytes", n, typ, len(packed))
+			}
+			b := graph.NewBuilder(graph.New(testLibrary, ""))
+			c, err := b.Const("c", x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Graph.Outputs = []*graph.Value{b.Op("Relu", nil, c)}
+			for _, opts := range [][]Option{nil, {External}} {
+				path := filepath.Join(t.TempDir(), "packed.onnx")
+				if err := Write(path, b.Graph, opts...); err != nil {
+					t.Fatal(err)
+				}
+				back, source, err := Open(path, testLibrary)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(b.Graph.String(), back.String()); diff != "" {
+					t.Error(diff)
+				}
+				sameNumbers(t, b.Graph, back)
+				source.Close()
+			}
+		}
+	}
+}

@@ -26,6 +26,6 @@
 // # Outcomes
 //
 // A case is passed, failed, or not applicable: its operator is not in the library, its opset is not supported, or
-// its values have a type that graphs do not have (strings, sequences, 4-bit numbers). If an operator of the library
+// its values have a type that graphs do not have (strings, sequences, 4-bit floats). If an operator of the library
 // refuses a case, the case has failed. The reason is always given.
 package verify

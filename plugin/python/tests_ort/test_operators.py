@@ -179,6 +179,32 @@ class Against(unittest.TestCase):
             with self.subTest(activations=activations.__name__, weights=weights.__name__):
                 self.equal(file, {"x": some(activations, 2, 4, 7, 6), "rows": some(activations, 2, 5, 8)})
 
+    def test_four_bits(self) -> None:
+        """Weights of 4 bits, by tensor, by row and by block, as numbers in raw_data and in int32_data."""
+        rng, some = numbers(8)
+        for kind, low in ((TensorProto.INT4, -8), (TensorProto.UINT4, 0)):
+            for raw in (False, True):
+                for scale_shape, attributes in (((), {}), ((5,), {"axis": 0}), ((5, 4), {"axis": 1, "block_size": 2}), ((2, 7), {"axis": 0, "block_size": 3})):
+                    constants = {"scale": np.abs(some(*scale_shape)).astype(np.float32)}
+                    nodes = [
+                        helper.make_node("DequantizeLinear", ["w", "scale", "zero"], ["real"], **attributes),
+                        helper.make_node("MatMul", ["x", "real"], ["y"]),
+                    ]
+                    file = model(nodes, [info("x", ["n", 5])], [info("y", ["n", 7])], constants, opset=21)
+                    file.ir_version = 10
+                    for name, shape in (("w", (5, 7)), ("zero", scale_shape)):
+                        values = rng.integers(low, low + 16, shape)
+                        halves = np.append(values.flatten() & 15, [0] * (values.size % 2)).astype(np.uint8)
+                        made = TensorProto(name=name, data_type=kind, dims=shape)
+                        packed = halves[::2] | halves[1::2] << 4
+                        if raw:
+                            made.raw_data = packed.tobytes()
+                        else:
+                            made.int32_data.extend(packed.tolist())
+                        file.graph.initializer.append(made)
+                    with self.subTest(kind=kind, raw=raw, scales=scale_shape):
+                        self.equal(file, {"x": some(3, 5)}, 1e-5)
+
     def fused(self, op: str, inputs: dict[str, np.ndarray | None], outputs: dict[str, int], within: float = 1e-5, **attributes: Any) -> None:
         """Compares a node of ONNX Runtime's own domain; inputs whose names begin with a capital are initializers."""
         given = {name: x for name, x in inputs.items() if x is not None}

@@ -45,6 +45,10 @@ ELEMENT_TYPES = (
     ElementType(18, "float8e4m3fnuz", "f8e4m3fnuz", "", 1),
     ElementType(19, "float8e5m2", "f8e5m2", "", 1),
     ElementType(20, "float8e5m2fnuz", "f8e5m2fnuz", "", 1),
+    ElementType(21, "uint4", "u4", "", 1),  # a byte each, as in ml_dtypes
+    ElementType(22, "int4", "i4", "", 1),
+    ElementType(25, "uint2", "u2", "", 1),
+    ElementType(26, "int2", "i2", "", 1),
 )
 
 STRING = next(t for t in ELEMENT_TYPES if t.name == "string")
@@ -88,6 +92,10 @@ _BY_ML_DTYPES = {
     "float8_e4m3fnuz": _BY_NUMBER[18],
     "float8_e5m2": _BY_NUMBER[19],
     "float8_e5m2fnuz": _BY_NUMBER[20],
+    "uint4": _BY_NUMBER[21],
+    "int4": _BY_NUMBER[22],
+    "uint2": _BY_NUMBER[25],
+    "int2": _BY_NUMBER[26],
 }
 
 
