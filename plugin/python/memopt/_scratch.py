@@ -26,11 +26,13 @@ def folder(nbytes: int = 0) -> Iterator[str]:
 
     service = _host.current().folder
     inside = os.path.isdir(service) and has_room(service, nbytes)
-    made = tempfile.mkdtemp(prefix="call-" if inside else "memopt-", dir=service if inside else None)
+    made, lock = (tempfile.mkdtemp(prefix="call-", dir=service), -1) if inside else claimed(tempfile.gettempdir())
     try:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
 
 
 def has_room(path: str, nbytes: int) -> bool:
@@ -51,7 +53,8 @@ def file_name(name: str, ending: str) -> str:
 def claimed(parent: str) -> tuple[str, int]:
     """A new private folder in parent, and a lock on it that the system releases when this process has ended. Folders of processes
     that have ended without removing theirs are removed."""
-    _sweep(parent)
+    for place in {parent, tempfile.gettempdir()}:
+        _sweep(place)
     while True:
         made = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
         if fcntl is None:

@@ -383,6 +383,34 @@ class End(HostCase):
                 time.sleep(0.02)
             self.assertEqual(self.folders(), [])
 
+    def test_files_that_do_not_fit_beside_the_socket(self) -> None:
+        """They go to the temporary folder, and with the next service if their trainer is killed."""
+        with self.trainer("""
+            from memopt import _scratch
+            with _scratch.folder(1 << 60) as folder:
+                print(memopt.info()["pid"], folder, flush=True)
+                input()
+            print(os.path.exists(folder), flush=True)
+            with _scratch.folder(1 << 60) as folder:
+                open(folder + "/weights", "w").close()
+                print(folder, flush=True)
+                time.sleep(60)
+        """) as process:
+            assert process.stdout is not None and process.stdin is not None
+            pid, folder = process.stdout.readline().split()
+            self.assertFalse(folder.startswith(self.runtime + "/"), folder)
+            memopt.info()
+            memopt.close()
+            self.assertTrue(os.path.isdir(folder), "its trainer lives")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), "False\n")
+            folder = process.stdout.readline().strip()
+            process.kill()
+            self.assert_gone(int(pid))
+        memopt.info()
+        self.assertFalse(os.path.exists(folder))
+
     def test_a_folder_of_a_live_trainer_stays(self) -> None:
         with self.trainer('print(memopt.info()["pid"], flush=True); input(); print(memopt.info()["pid"])') as process:
             assert process.stdout is not None and process.stdin is not None

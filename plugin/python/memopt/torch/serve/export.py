@@ -81,6 +81,12 @@ class Exported:
                     return False
         return True
 
+    def file_bytes(self) -> int:
+        """About what write takes of the disk: constants, and a little for each node."""
+        graph = self.program.graph
+        constants = (v.const_value for name, v in graph.initializers.items() if name not in self.parameters and name not in self.buffers)
+        return sum(c.nbytes for c in constants if c is not None) + 1024 * len(graph)
+
     def write(self, folder: str) -> str:
         """Writes the graph to a folder. The numbers of parameters and buffers are not in it: their file has no bytes but a size."""
         import onnx_ir as ir

@@ -89,7 +89,7 @@ class Session:
         self.last: Any = None  # whose forward pass the service could go back from
         self._seen: dict[str, tuple[int, int]] = {}  # of what is kept: where it lay and its version, when it was copied
         _closing.closer.drain()
-        with _scratch.folder() as folder:  # the service has it open
+        with _scratch.folder(exported.file_bytes()) as folder:  # the service has it open
             fields: dict[str, Any] = {"model": exported.write(folder), "mode": mode, "settings": dict(settings)}
             if mode == "bridge":
                 fields["outputs"] = [r.name for r in exported.results if r.differentiable]
