@@ -20,11 +20,22 @@ func TestBrokenFiles(t *testing.T) {
 			if err := os.WriteFile(from, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := File(context.Background(), from, to, Options{Subgraphs: true, Fold: true, Unasked: true, AnyProduct: true})
-			if _, there := os.Stat(to); (there == nil) != (err == nil) {
-				t.Fatalf("error %v, and the file is there: %v", err, there == nil)
+			o := Options{Subgraphs: true, Fold: true, Unasked: true, AnyProduct: true}
+			for _, static := range []*Static{nil, {}, {Operators: true}} {
+				if o.Static, o.PerChannel = static, static != nil; static != nil {
+					static.Ranges = map[string]Range{}
+					names, _ := Observe(context.Background(), from, to, o)
+					for _, name := range names {
+						static.Ranges[name] = Range{-1, 2}
+					}
+					os.Remove(to)
+				}
+				_, err := File(context.Background(), from, to, o)
+				if _, there := os.Stat(to); (there == nil) != (err == nil) {
+					t.Fatalf("error %v, and the file is there: %v", err, there == nil)
+				}
+				os.Remove(to)
 			}
-			os.Remove(to)
 		}
 		for i := 0; i < len(whole); i += 1 + len(whole)/150 {
 			try(whole[:i])

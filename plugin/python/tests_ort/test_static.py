@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import io
 import logging
+import subprocess
+import sys
 import tempfile
 import unittest
 from typing import Any
@@ -272,6 +274,36 @@ class Static(Programs):
         self.assertEqual((kinds["w_quantized"], kinds["x_zero_point"]), (TensorProto.INT16, TensorProto.UINT16))
         want = self.session(MODELS["shared"][0].SerializeToString()).run(None, MODELS["shared"][1][0])[0]
         np.testing.assert_allclose(self.session(self.path("q.onnx")).run(None, MODELS["shared"][1][0])[0], want, atol=1e-3 * np.abs(want).max())
+
+    def test_models_that_were_prepared(self) -> None:
+        for name, (made, batches) in MODELS.items():
+            with self.subTest(model=name):
+                onnx.save(made, self.path("m.onnx"))
+                shapes = importlib.import_module(self.quantization.__name__ + ".shape_inference")
+                shapes.quant_pre_process(self.path("m.onnx"), self.path("p.onnx"), skip_symbolic_shape=True)
+                want = self.session(self.path("m.onnx")).run(None, batches[0])
+                for a, b in zip(self.session(self.path("p.onnx")).run(None, batches[0]), want, strict=True):
+                    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * max(1, float(np.abs(b).max())))
+                self.quantization.quantize_static(self.path("p.onnx"), self.path("q.onnx"), Reader(batches))
+                self.session(self.path("q.onnx")).run(None, batches[0])
+
+    def test_the_command_that_prepares(self) -> None:
+        onnx.save(MODELS["shared"][0], self.path("m.onnx"))
+        command = [sys.executable, "-m", self.quantization.__name__ + ".preprocess", "--input", self.path("m.onnx"), "--output", self.path("p.onnx"), "--skip_symbolic_shape", "True"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        onnx.checker.check_model(onnx.load(self.path("p.onnx")))
+
+    def test_older_opsets(self) -> None:
+        nodes = [node("MatMul", ["x", "w"], ["h"], "m"), node("Relu", ["h"], ["y"], "r")]
+        made = model(nodes, [info("x", ["n", 6])], [info("y", ["n", 6])], {"w": weight(6, 6)}, opset=9)
+        onnx.save(made, self.path("m.onnx"))
+        x = numbers(5, 6)
+        self.quantization.quantize_static(self.path("m.onnx"), self.path("s.onnx"), Reader([{"x": x}]), reduce_range=not self.exact)
+        self.quantization.quantize_dynamic(self.path("m.onnx"), self.path("d.onnx"), reduce_range=not self.exact)
+        want = self.session(self.path("m.onnx")).run(None, {"x": x})[0]
+        for to in ("s.onnx", "d.onnx"):
+            self.assertLess(np.abs(self.session(self.path(to)).run(None, {"x": x})[0] - want).max(), 0.1 * np.abs(want).max())
 
     def test_external_data(self) -> None:
         self.quantized("picture", use_external_data_format=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .calibrate import CalibrationDataReader, CalibrationMethod
 from .quant_utils import QuantFormat, QuantizationMode, QuantType
 from .quantize import DynamicQuantConfig, QuantConfig, StaticQuantConfig, quantize, quantize_dynamic, quantize_static
+from .shape_inference import quant_pre_process
 
 __all__ = [
     "CalibrationDataReader",
@@ -15,6 +16,7 @@ __all__ = [
     "QuantType",
     "QuantizationMode",
     "StaticQuantConfig",
+    "quant_pre_process",
     "quantize",
     "quantize_dynamic",
     "quantize_static",

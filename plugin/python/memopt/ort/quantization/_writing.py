@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,20 @@ from ..._whole import target
 
 def write(model_input: Any, model_output: str | Path, settings: Mapping[str, Any]) -> None:
     """Quantizes a model with these settings of memopt.quantize."""
-    output = os.fsdecode(model_output)
+    with file_of(model_input) as path:
+        _write(path, os.fsdecode(model_output), settings)
+
+
+@contextlib.contextmanager
+def file_of(model_input: Any) -> Iterator[str]:
+    """The file of a model: its path is given, or it is saved for as long as this lasts."""
     if isinstance(model_input, (str, os.PathLike)):
-        _write(os.fsdecode(model_input), output, settings)
+        yield os.fsdecode(model_input)
         return
     if not hasattr(model_input, "SerializeToString"):
-        raise TypeError(f"model_input is {class_of(model_input)}; give the path of a model or an onnx.ModelProto")
+        raise TypeError(f"the model is {class_of(model_input)}; give the path of a model or an onnx.ModelProto")
     with _scratch.folder(_size(model_input)) as folder:
-        _write(_saved(model_input, os.path.join(folder, "model.onnx")), output, settings)
+        yield _saved(model_input, os.path.join(folder, "model.onnx"))
 
 
 def _write(model: str, output: str, settings: Mapping[str, Any]) -> None:
