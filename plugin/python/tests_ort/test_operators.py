@@ -218,6 +218,25 @@ class Against(unittest.TestCase):
         file.opset_import.append(helper.make_opsetid("com.microsoft", 1))
         self.equal(file, fed, within)
 
+    def test_products_of_few_bits(self) -> None:
+        rng, some = numbers(9)
+        one = {"y": TensorProto.FLOAT}
+        for bits, k, n, block in ((4, 64, 7, 32), (4, 40, 6, 16), (8, 48, 5, 16)):
+            blocks = -(-k // block)
+            for zeros in (None, "bytes", "floats") if bits == 4 else (None, "bytes"):
+                inputs: dict[str, np.ndarray | None] = {
+                    "x": some(2, 3, k),
+                    "W": rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8),
+                    "Scales": np.abs(some(n, blocks)) * 0.05,
+                    "Zeros": None if zeros is None else rng.integers(0, 256, (n, -(-blocks * bits // 8))).astype(np.uint8),
+                    "none": None,
+                    "Bias": some(n),
+                }
+                if zeros == "floats":
+                    inputs["Zeros"] = some(n, blocks) + 8
+                with self.subTest(bits=bits, k=k, zeros=zeros):
+                    self.fused("MatMulNBits", inputs, one, within=1e-4, bits=bits, K=k, N=n, block_size=block)
+
     def test_attention(self) -> None:
         rng, some = numbers(2)
         b, s, p, n, d = 2, 4, 3, 2, 8
