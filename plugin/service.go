@@ -249,25 +249,38 @@ func newServer(before func(), logger *slog.Logger) func([]grpc.ServerOption) *gr
 			grpc.MaxRecvMsgSize(maxRequest),
 			grpc.UnaryInterceptor(func(ctx context.Context, in any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
 				before()
-				defer recovered(ctx, logger, call.FullMethod, &err)
-				return next(ctx, in)
+				defer recovered(logger, call.FullMethod, &err)
+				err = onFiles(ctx, func() error {
+					out, err = next(ctx, in)
+					return err
+				})
+				return out, err
 			}),
 			grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, call *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 				before()
-				defer recovered(stream.Context(), logger, call.FullMethod, &err)
-				return next(srv, stream)
+				defer recovered(logger, call.FullMethod, &err)
+				return onFiles(stream.Context(), func() error { return next(srv, stream) })
 			}))...)
 	}
 }
 
+// onFiles does a call. A mapped file that another process truncates meanwhile is bad input, whatever part of
+// the call was reading it.
+func onFiles(ctx context.Context, do func() error) error {
+	err := func() (err error) {
+		defer weights.Guard(&err)()
+		return do()
+	}()
+	var changed *weights.ChangedError
+	if errors.As(err, &changed) {
+		return grpcError(ctx, changed)
+	}
+	return err
+}
+
 // recovered turns a panic in a call into an error of that call, so that the service survives.
-// A fault in a mapped file is no bug, but bad input.
-func recovered(ctx context.Context, logger *slog.Logger, method string, err *error) {
+func recovered(logger *slog.Logger, method string, err *error) {
 	if p := recover(); p != nil {
-		if changed := weights.Fault(p); changed != nil {
-			*err = grpcError(ctx, changed)
-			return
-		}
 		logger.Error("panic", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, shorten(visible.Sprintf("a bug in memopt: %s: panic: %v", method, p)))
 	}
