@@ -56,7 +56,8 @@ def optimize(
     optimizer          an optimizer, or several, whose states count in the budget, even before they are created
     reserve            memory that "auto" leaves free
     loss_chunks        the number of chunks of rows, or "auto", for the cross entropy of a torch.nn.Linear's scores, which are then never in
-                       memory as a whole. The loss and gradients equal those of eager mode except for rounding
+                       memory as a whole. The loss and gradients equal those of eager mode except for rounding. By default, "auto" where the
+                       budget cannot be met otherwise, which the report says; 1 leaves the loss whole
     optimizer_in_backward
                        the optimizer applies each parameter's gradient as soon as it is computed, and frees it: gradients of the whole model
                        never exist at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
@@ -85,7 +86,7 @@ def optimize(
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
-        if loss_chunks is not None or optimizer_in_backward:
+        if loss_chunks not in (None, 1) or optimizer_in_backward:
             raise TypeError(f"{request.taken[0]} is for mode='eager': compiled graphs are not changed")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")

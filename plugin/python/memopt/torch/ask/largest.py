@@ -14,7 +14,7 @@ from ..._arguments import Size
 from ..._visible import class_of
 from ...errors import BudgetError
 from ...report import Report, show_bytes
-from ..lower.scores import Chunks
+from ..lower.scores import Chunks, chunks_of
 from ..plan.budget import fixed_bytes, free_bytes
 from ..plan.plans import plan_of
 from ..plan.sized import Sized
@@ -131,7 +131,7 @@ def _largest(
     if limit <= 0:
         raise BudgetError(f"no {what} fits {show_bytes(whole)}: parameters, buffers and optimizer states alone are {show_bytes(fixed.bytes)}", fixed=fixed.bytes)
     model = inner_module(model)
-    run = _Runs(model, make_sample, loss, Chunks(loss_chunks) if loss_chunks is not None else None)
+    run = _Runs(model, make_sample, loss, chunks_of(loss_chunks))
     most = most if most is not None else 1 << 20
     sizes = _recordings(run, degree, [n for n in first if n <= most] or [most], most, max(limit, room), what)
     search = _Search(sizes, limit, max_overhead)
@@ -167,7 +167,7 @@ def _largest(
 
 def recorded_step(model: torch.nn.Module, make_sample: Callable[[int], Any], size: int, loss: Callable[..., torch.Tensor] | None, loss_chunks: Any) -> Recording:
     """The step of a size, recorded."""
-    return _Runs(inner_module(model), make_sample, loss, Chunks(loss_chunks) if loss_chunks is not None else None).record(size)
+    return _Runs(inner_module(model), make_sample, loss, chunks_of(loss_chunks)).record(size)
 
 
 class _Runs:

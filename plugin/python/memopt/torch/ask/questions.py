@@ -20,7 +20,7 @@ from ..._questions import explain as explain_file
 from ..._visible import class_of, line
 from ...errors import BudgetError, Floor
 from ...report import Report, show_bytes
-from ..lower.scores import Chunks
+from ..lower.scores import chunks_of
 from ..plan.budget import fixed_bytes, growth
 from ..plan.plans import plan_of
 from ..plan.refused import refused
@@ -107,7 +107,7 @@ def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, 
     model = inner_module(model)
     args, named = inputs_of(batch, kwargs)
     forward = own_forward(model)
-    chunks = Chunks(loss_chunks) if loss_chunks is not None else None
+    chunks = chunks_of(loss_chunks)
     if chunks is not None:
         forward = chunks.around(model, forward)
     call = functools.partial(through, model, forward, args=args, kwargs=named)

@@ -13,14 +13,14 @@ import torch
 from ...errors import BudgetError
 from ...report import show_bytes
 from ..lower.early import EarlyStep
-from ..lower.scores import Chunks
+from ..lower.inchunks import InChunks, Undivided
 from ..plan.report import StepReport
 from ..ranks.meeting import refuse_flattened, traps
 from ..record import measuring
 from ..record.live import await_backward, give_up, pending, tell_errors
 from ..record.measure import step_peak
 from ..record.operators import Op
-from ..record.record import record_call, recorded
+from ..record.record import Recording, record_call, recorded
 from ..record.recorder import Recorder
 from ..replay.program import Program
 from ..replay.regions import checkpointed, regions_of
@@ -43,11 +43,11 @@ class Loop:
         self.models = models
         self.model = models[0] if len(models) == 1 else torch.nn.ModuleList(models)
         self.request = request
-        self.chunks = Chunks(request.loss_chunks) if request.loss_chunks is not None else None
+        self.loss = InChunks(request.loss_chunks, alone=len(models) == 1)
         self.early: EarlyStep | None = None
         self.told = Told(request.verbose)
         self.state = State(self.model)
-        self.share = Share(self.model, request, self.state, self.told, smaller)
+        self.share = Share(self.model, request, self.state, self.told, smaller, self.loss)
         self.programs = Programs()
         self.last: StepReport | None = None
         self.off: Callable[[], None] = lambda: None  # takes the plan off the modules
@@ -57,8 +57,9 @@ class Loop:
     def copy(self, model: torch.nn.Module) -> Loop:
         """The same for a copy of the module."""
         new = Loop([model], self.request, self.share.smaller)
-        new.chunks, new.told, new.programs, new.last = self.chunks, self.told.copy(), self.programs.copy(), self.last
+        new.loss, new.told, new.programs, new.last = self.loss, self.told.copy(), self.programs.copy(), self.last
         new.told = new.share.told = self.told.copy()
+        new.share.loss = new.loss
         return new
 
     def end(self) -> None:
@@ -74,7 +75,7 @@ class Loop:
     def around(self, model: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         """A module's own forward pass, with what lowers the floor."""
         forward = forward if self.early is None else self.early.around(forward)
-        return forward if self.chunks is None else self.chunks.around(model, forward)  # type: ignore[no-any-return]
+        return self.loss.around(model, forward)
 
     # Steps.
 
@@ -241,8 +242,7 @@ class Loop:
 
     def _recorded(self, step: Running, recorder: Recorder, of: Any, call: Callable[[], Any]) -> Any:
         """Runs a forward pass of a step that is recorded."""
-        if self.chunks is not None and self.chunks.name is None:
-            self.chunks.find(self.model, call, self.request.loss)
+        self.loss.find(self.model, call, self.request.loss)
         out = recorder.forward(call, of, of[0][0])
         if recorder.waits:
             await_backward(recorder, functools.partial(self._behind, step, recorder))
@@ -271,14 +271,16 @@ class Loop:
         if step.dead and self.programs.left(step.key, "a forward pass was given up"):
             return  # the next step may be as most are
         try:
-            if self.chunks is not None:
-                self.chunks.check()
+            self.loss.check()
             recording = recorded(recorder)
             if recording.partial:
                 self.told.warn("a profiler is running: the step is recorded without what only a profiler tells, the work space of operators")
             with self.share.meeting() as together:
-                made = self.share.plan(recording, AUDITS, together=together, begun=any(True for _ in self.programs))
+                made = self.share.plan(recording, AUDITS, together=together, begun=any(True for _ in self.programs), divides=not self.state.units)
             self._keep(step.key, made)
+        except Undivided:
+            self.loss.turn(recording)
+            self.programs = Programs()  # the next steps are recorded with the loss in chunks
         except (BudgetError, ValueError):
             self.off()  # as it was before
             raise
@@ -368,15 +370,24 @@ class Loop:
         self.state.look()
         for text in traps(self.model):
             self.told.warn(text)
-        if self.chunks is not None and self.chunks.name is None:
-            self.chunks.find(self.model, functools.partial(call, lambda forward: forward()), self.request.loss)
-        recording = record_call(self.model, call, self.request.loss, self.share.recording_limit())
-        recording.begins = [type(begin)(of, begin.calls) for begin in recording.begins]
-        if self.chunks is not None:
-            self.chunks.check()
+
+        def record() -> Recording:
+            self.loss.find(self.model, functools.partial(call, lambda forward: forward()), self.request.loss)
+            recording = record_call(self.model, call, self.request.loss, self.share.recording_limit())
+            recording.begins = [type(begin)(of, begin.calls) for begin in recording.begins]
+            self.loss.check()
+            return recording
+
+        recording = record()
         sample = Sample(args, kwargs) if not self.state.units else None  # other ranks would have to come along
-        with self.share.meeting() as together:
-            made = self.share.plan(recording, sample=sample, together=together)
+        try:
+            with self.share.meeting() as together:
+                made = self.share.plan(recording, sample=sample, together=together, divides=together is None)
+        except Undivided:
+            self.loss.turn(recording)
+            forward = self.loss.around(self.model, forward)
+            recording = record()
+            made = self.share.plan(recording, sample=sample)
         while made.program is not None and not self._check(made, made.program, call):
             made = self.share.plan(recording, sample=sample)
         self._keep((of, False), made)

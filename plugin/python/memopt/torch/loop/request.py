@@ -30,5 +30,5 @@ class Request:
     @property
     def taken(self) -> tuple[str, ...]:
         """Arguments that lower the floor."""
-        given = {"loss_chunks": self.loss_chunks is not None, "optimizer_in_backward": self.optimizer_in_backward}
+        given = {"loss_chunks": self.loss_chunks not in (None, 1), "optimizer_in_backward": self.optimizer_in_backward}
         return tuple(name for name, there in given.items() if there)

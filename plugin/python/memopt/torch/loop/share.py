@@ -12,6 +12,7 @@ import torch
 
 from ...errors import BudgetError
 from ...report import show_bytes
+from ..lower.inchunks import CHOSEN, InChunks, Undivided
 from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth
 from ..plan.outofmemory import explain, is_of_memory, room
 from ..plan.plans import plan_of
@@ -35,8 +36,8 @@ SmallerBatch = Callable[..., Smaller | None]
 class Share:
     """Plans recorded steps of a module within its budget."""
 
-    def __init__(self, model: torch.nn.Module, request: Request, state: State, told: Told, smaller: SmallerBatch) -> None:
-        self.model, self.request, self.state, self.told, self.smaller = model, request, state, told, smaller
+    def __init__(self, model: torch.nn.Module, request: Request, state: State, told: Told, smaller: SmallerBatch, loss: InChunks) -> None:
+        self.model, self.request, self.state, self.told, self.smaller, self.loss = model, request, state, told, smaller, loss
         self.wrapper: Callable[[], Any] = lambda: None  # DistributedDataParallel
         self.met = False  # the ranks that train the module with this one, to plan
 
@@ -75,11 +76,11 @@ class Share:
         limit, free = self.limit(fixed, None), free_bytes(self.model, "20%")
         return max(0, free if limit is None else min(limit, free))
 
-    def plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None, begun: bool = False) -> Made:
+    def plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None, begun: bool = False, divides: bool = False) -> Made:
         """The plan of a recorded step within the budget; with several ranks, the same on all that ran the same step. Training that has
-        begun goes on with the lowest plan there is, if nothing fits."""
-        r = self.request
-        eager, fixed = recording.measured_peak, self.fixed()
+        begun goes on with the lowest plan there is, if nothing fits. divides: raises Undivided if the step would fit with its loss in chunks."""
+        r, taken = self.request, self.taken
+        peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
         counted = fixed.bytes if r.budget is not None else 0
         limit, gradients = self.limit(fixed, eager), 0
@@ -90,28 +91,36 @@ class Share:
                 limit -= gradients
         if together is not None:
             limit = together.limit(recording.graph, limit)
-        if limit is not None and limit >= eager and r.max_overhead is None:
-            return Made(None, StepReport.of(recording, None, fixed.bytes, counted, r.taken), recording)
+        if limit is not None and limit >= peak and r.max_overhead is None:
+            return Made(None, self._said(StepReport.of(recording, None, fixed.bytes, counted, taken), eager), recording)
         for text in crossing(recording.windows, recording.measured_peak):
             self.told.warn(text)
         make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead)
         try:
             found = together.plan(make) if together is not None else make()
         except BudgetError as e:
+            if divides and self.loss.suffices(recording, e, limit):
+                raise Undivided from None
             if not begun or e.best <= 0:
                 whole = gradients + counted
-                raise refused(e, recording, limit or 0, counted, r.taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step + whole) from None
+                raise refused(e, recording, limit or 0, counted, taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step + whole) from None
             what = "steps that add to gradients" if recording.accumulates else f"steps of {_passes(recording)}"
             self.told.warn(f"{what} do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
             found = plan_of(recording, activation_budget=e.best)
-        report = StepReport.of(recording, found, fixed.bytes, counted, r.taken)
+        report = self._said(StepReport.of(recording, found, fixed.bytes, counted, taken), eager)
         return Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
+
+    def _said(self, report: StepReport, eager: int) -> StepReport:
+        """A report that says what was chosen, beside what the step takes without it."""
+        if self.loss.chosen:
+            report.chosen, report.eager_peak = CHOSEN, eager + report.counted
+        return report
 
     def failed(self, recording: Recording, e: RuntimeError) -> None:
         """Handles an error of a recorded step: if memory ran out, it says what would fit."""
         if is_of_memory(e) and not hasattr(e, "memopt"):
             fixed = self.fixed()
-            explain(e, recording, room(self.model, fixed), fixed, self.request.taken)
+            explain(e, recording, room(self.model, fixed), fixed, self.taken)
 
     def _others(self, recording: Recording, fixed: Fixed) -> int:
         """Other memory of the device's allocator at the beginning of the step: the batch, work space of libraries, other models."""
@@ -126,7 +135,12 @@ class Share:
             return None
         r = self.request
         gradients = None if r.optimizer_in_backward else self.trained_bytes()
-        return self.smaller(self.model, *sample, limit, gradients, loss=r.loss, loss_chunks=r.loss_chunks)
+        return self.smaller(self.model, *sample, limit, gradients, loss=r.loss, loss_chunks=self.loss.setting)
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Arguments that lower the floor, given or chosen."""
+        return (*self.request.taken, *(("loss_chunks",) if self.loss.chosen else ()))
 
     def trained_bytes(self) -> int:
         return sum(local(p).nbytes for p in self.state.parameters if p.requires_grad)

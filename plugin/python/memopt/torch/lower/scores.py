@@ -145,7 +145,7 @@ class Scores(Unmade):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = next(a.layer.name for a in _flat((args, kwargs)) if isinstance(a, Scores))
-        raise ValueError(f"loss_chunks: {func} asks for the scores of {name} below autograd, as hooks and wrappers of modules do; leave loss_chunks out")
+        raise ValueError(f"loss_chunks: {func} asks for the scores of {name} below autograd, as hooks and wrappers of modules do; loss_chunks=1 leaves the loss whole")
 
 
 def _shape_after(shape: Sequence[int], view: str, args: Any, kwargs: Any) -> list[int]:
@@ -212,29 +212,37 @@ class Layer:
         return Scores(x, self, dtype)
 
 
+def chunks_of(asked: int | str | None) -> Chunks | None:
+    """The argument loss_chunks; one chunk is none."""
+    return None if asked is None or asked == 1 else Chunks(asked)
+
+
 class Chunks:
     """Runs the forward pass of a model with its loss in chunks."""
 
-    def __init__(self, chunks: int | str) -> None:
+    def __init__(self, chunks: int | str, asked: bool = True) -> None:
+        """asked: scores that something else reads first are an error; otherwise they are then computed as a whole."""
         if chunks != "auto" and (not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1):
             raise ValueError(f"loss_chunks is {chunks!r}; give 'auto' or how many chunks the rows of the loss are split into")
         self.chunks = chunks if isinstance(chunks, int) else None
         self.name: str | None = None  # of the layer, once it is known
         self.last: Layer | None = None
+        self.asked = asked
+        self.off = False
 
     def around(self, model: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Runs the forward pass with its loss in chunks; the first call finds the layer."""
 
         @functools.wraps(forward)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not torch.is_grad_enabled() or not model.training:
+            if self.off or not torch.is_grad_enabled() or not model.training:
                 return forward(*args, **kwargs)
             if self.name is None:
                 self.find(model, functools.partial(forward, *args, **kwargs), None)
             assert self.name is not None
             head = model.get_submodule(self.name)
             assert isinstance(head, nn.Linear)
-            layer = self.last = Layer(head, self.name, self.chunks, strict=True)
+            layer = self.last = Layer(head, self.name, self.chunks, strict=self.asked)
             if "forward" in head.__dict__:
                 raise ValueError(f"loss_chunks: the forward pass of {self.name} was replaced by other code, which loss_chunks would switch off")
             head.forward = layer  # type: ignore[method-assign]
@@ -246,9 +254,14 @@ class Chunks:
 
         return call
 
+    @property
+    def used(self) -> bool:
+        """Whether the last step had its loss in chunks."""
+        return self.last is None or self.last.used
+
     def check(self) -> None:
         """Raises if the last step had its loss in one piece."""
-        if self.last is not None and not self.last.used:
+        if self.last is not None and not self.used:
             raise ValueError(f"loss_chunks: {_NOT_FOUND.format(self.last.name)}; {_INSTEAD}")
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:

@@ -43,6 +43,7 @@ class StepReport:
     taken: tuple[str, ...] = ()  # arguments that lower the floor and are given
     measured_on: str = ""  # "the sample", or "a step of training"
     without: str = ""  # why no plan holds for the steps, where none does
+    chosen: str = ""  # what lowers the floor without having been asked for
 
     @classmethod
     def of(cls, recording: Recording, found: Report | None, fixed: int, counted: int, taken: tuple[str, ...] = ()) -> StepReport:
@@ -72,12 +73,14 @@ class StepReport:
             taken = f"; measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
             return f"memopt: no plan holds for the step, and no budget: {self.without}{taken}, of {show_bytes(self.eager_peak)} in eager mode"
         if self.plan is None:
+            if self.chosen:
+                return f"memopt: the step takes {show_bytes(self.promised_peak)}, of {show_bytes(self.eager_peak)} in eager mode, and fits: {self.chosen}"
             return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do"
         measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
         beside = f"{show_bytes(self.fixed)} of parameters and states {'in it' if self.counted else 'beside it'}"
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} compute; "
-            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}"
+            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}"
         )
 
     def _offer(self) -> str:
@@ -115,6 +118,8 @@ class StepReport:
         yield "promised", f"{show_bytes(self.promised_peak)} for {self.overhead:+.1%} compute"
         if self.measured_peak is not None:
             yield "measured", f"{show_bytes(self.measured_peak)}, in {self.measured_on}"
+        if self.chosen:
+            yield "chosen", self.chosen
         yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"
         if self.plan is not None:
             yield "gap", f"{self.gap:.2%} of compute to the proven bound"
