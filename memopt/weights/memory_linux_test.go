@@ -46,7 +46,7 @@ const MiB = 1 << 20
 // process can use stays as it was, and its pages go when they are released.
 func TestMappedFileIsNotAnonymousMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sparse")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, 300*MiB); err != nil {
