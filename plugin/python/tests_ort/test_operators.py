@@ -218,6 +218,36 @@ class Against(unittest.TestCase):
         file.opset_import.append(helper.make_opsetid("com.microsoft", 1))
         self.equal(file, fed, within)
 
+    @unittest.skipUnless(dots_are_exact(), "this processor's products of 8-bit integers saturate in ONNX Runtime")
+    def test_operators_on_bytes(self) -> None:
+        """Results within one step of the output's scale: how ONNX Runtime rounds is its own."""
+        rng, _ = numbers(10)
+
+        def some(*shape: int) -> np.ndarray:
+            return rng.integers(0, 256, shape).astype(np.uint8)
+
+        x, z, one = some(2, 3, 4, 4), some(2, 3, 4, 4), {"y": TensorProto.UINT8}
+        scales = {"S": np.array(0.03, np.float32), "Z": np.array(100, np.uint8)}
+        out = {"Ys": np.array(0.04, np.float32), "Yz": np.array(90, np.uint8)}
+        small = {"Ys": np.array(1 / 256, np.float32), "Yz": np.array(0, np.uint8)}
+        pair = {"x": x, **scales, "z": z, "S2": np.array(0.02, np.float32), "Z2": np.array(120, np.uint8), **out}
+        step = 1.01 / 255
+        for op in ("QLinearAdd", "QLinearMul"):
+            self.fused(op, pair, one, within=step)
+        self.fused("QLinearSigmoid", {"x": x, **scales, **small}, one, within=step)
+        self.fused("QLinearLeakyRelu", {"x": x, **scales, **out}, one, within=step, alpha=0.2)
+        self.fused("QLinearGlobalAveragePool", {"x": x, **scales, **out}, one, within=step)
+        self.fused("QLinearAveragePool", {"x": x, **scales, **out}, one, within=step, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        self.fused("QLinearSoftmax", {"x": x, **scales, **small}, one, within=step, axis=1, opset=13)
+        self.fused("QLinearSoftmax", {"x": x, **scales, **small}, one, within=step, axis=2, opset=11)
+        self.fused("QLinearConcat", {**out, "x": x, **scales, "z": z, "S2": np.array(0.02, np.float32), "Z2": np.array(120, np.uint8)}, one, within=step, axis=1)
+        condition = rng.integers(0, 2, (2, 3, 4, 4)).astype(bool)
+        self.fused("QLinearWhere", {"c": condition, **pair}, one, within=step)
+        gemm = {"x": some(5, 8), **scales, "W": some(6, 8).view(np.int8), "Ws": np.array(0.01, np.float32), "Wz": np.array(0, np.int8)}
+        bias = {"B": rng.integers(-900, 900, 6).astype(np.int32)}
+        self.fused("QGemm", {**gemm, **bias, **out}, one, within=step, transB=1)
+        self.fused("QGemm", {**gemm, **bias}, {"y": TensorProto.FLOAT}, transB=1, alpha=1.0)
+
     def test_products_of_few_bits(self) -> None:
         rng, some = numbers(9)
         one = {"y": TensorProto.FLOAT}
