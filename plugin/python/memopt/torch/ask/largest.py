@@ -140,7 +140,7 @@ def _largest(
         while bottom > 1 and sizes.enough and not search.fits(bottom):
             bottom //= 2
         if not search.fits(bottom):
-            found = search.refused[bottom]
+            found = search.lowest(bottom)
             raise BudgetError(
                 f"not even {what} {bottom} fits {show_bytes(whole)}"
                 + (f", of which {show_bytes(beside)} are parameters, buffers and optimizer states" if beside else "")
@@ -339,6 +339,14 @@ class _Search:
             self.refused[size] = e.best
             self.floors[size] = e.floor.peak if e.floor is not None else 0
             return False
+
+    def lowest(self, size: int) -> int:
+        """The bytes of the lowest plan of a size that does not fit, which may be above its floor; 0 if it is not for bytes."""
+        try:
+            plan_of(self.sizes.at(size), activation_budget=1, max_overhead=self.max_overhead)
+        except BudgetError as e:
+            return e.best
+        return 0
 
     def largest(self, bottom: int, most: int) -> int:
         """From one that fits on."""
