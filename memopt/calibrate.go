@@ -52,6 +52,9 @@ func calibrated(ctx context.Context, path string, o quantize.Options, c configs.
 	if err != nil {
 		return nil, err
 	}
+	if len(names) == 0 { // no operator that can be quantized
+		return map[string]quantize.Range{}, nil
+	}
 	c.Optimize, c.Device = "off", "cpu"
 	s, err := OpenForward(ctx, session.Model{Path: all, Name: path}, c, c.Calibrate)
 	if err != nil {

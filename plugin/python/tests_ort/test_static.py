@@ -287,6 +287,11 @@ class Static(Programs):
                 self.quantization.quantize_static(self.path("p.onnx"), self.path("q.onnx"), Reader(batches))
                 self.session(self.path("q.onnx")).run(None, batches[0])
 
+    def test_nothing_to_quantize(self) -> None:
+        made = model([node("Neg", ["x"], ["y"], "n")], [info("x", ["n"], TensorProto.INT32)], [info("y", ["n"], TensorProto.INT32)])
+        self.quantization.quantize_static(made, self.path("q.onnx"), Reader([{"x": np.arange(3, dtype=np.int32)}]))
+        self.assertEqual([n.op_type for n in onnx.load(self.path("q.onnx")).graph.node], ["Neg"])
+
     def test_the_command_that_prepares(self) -> None:
         onnx.save(MODELS["shared"][0], self.path("m.onnx"))
         command = [sys.executable, "-m", self.quantization.__name__ + ".preprocess", "--input", self.path("m.onnx"), "--output", self.path("p.onnx"), "--skip_symbolic_shape", "True"]
