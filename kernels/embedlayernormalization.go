@@ -71,6 +71,9 @@ func (e tokens) first(table *graph.Value) *graph.Value {
 // build sums the embeddings, by a function that looks rows of a table up, and normalizes them.
 func (e tokens) build(row func(table int, ids *graph.Value) *graph.Value, positions *graph.Value, segments int, gamma, beta *graph.Value) []*graph.Value {
 	n := e.n
+	if ids := n.Inputs[0]; ids.Rank() != 2 {
+		n.Fail("input_ids must be [batch, tokens], but are %s", ids.Shape)
+	}
 	sum := e.Op("Add", nil, row(2, n.Inputs[0]), positions)
 	if ids := n.In(1); ids != nil {
 		if n.In(segments) == nil {

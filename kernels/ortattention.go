@@ -77,6 +77,9 @@ var _ = define(graph.Op{
 			n.Fail("past_key and past_value go together")
 		}
 		if n.In(6) != nil {
+			if n.In(6).Rank() != 4 {
+				n.Fail("past_key must be [batch, heads, keys, head size], but is %s", n.In(6).Shape)
+			}
 			a.past = n.In(6).Shape[2]
 			k = b.Op("Concat", graph.A{"axis": 2}, n.In(6), k)
 			v = b.Op("Concat", graph.A{"axis": 2}, n.In(7), v)
@@ -123,6 +126,9 @@ func (a *ortAttention) packed(x *graph.Value, sizes []int64, past *graph.Value) 
 		if a.n.Int(name) != 0 {
 			a.n.Fail("%s is not supported", name)
 		}
+	}
+	if x.Rank() != 3 {
+		a.n.Fail("the input must be [batch, length, hidden size], but its product is %s", x.Shape)
 	}
 	var parts []graph.Dim
 	if sizes == nil {
@@ -177,6 +183,11 @@ func (a *ortAttention) inputs() (q, k, v *graph.Value) {
 		n.Fail("without a value, the key must be [batch, length, heads, 2, head size], but is %s", k.Shape)
 	}
 	of := [3]*graph.Value{q, k, v}
+	for i, x := range of {
+		if x.Rank() != 3 && x.Rank() != 4 {
+			n.Fail("input %d must be [batch, length, hidden size] or [batch, heads, length, head size], but is %s", i, x.Shape)
+		}
+	}
 	if bias := n.In(3); bias != nil {
 		width := func(x *graph.Value) graph.Dim {
 			if x.Rank() == 4 {
