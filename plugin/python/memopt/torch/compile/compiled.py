@@ -22,16 +22,17 @@ from ...report import Report, show_bytes
 from ..plan.budget import fixed_bytes, growth
 from ..plan.refused import refused
 from ..plan.report import StepReport, say
-from ..record.measure import Measured, events_of, highest, profiled, step_peak
+from ..record.measure import Measured, ProfilerBusy, events_of, highest, profiled, step_peak
 from ..record.operators import draws
 from ..record.record import Recording
-from ..step.sample import scalar, scalars, state_kept
+from ..step.sample import NoLoss, scalar, scalars, state_kept
 from ..step.standin import StandIn
 from ..step.tensors import tensors
 from . import partition
 from .around import SPAN, Ran, address, describe, pair
 from .backend import build, compiler_for, joint_of, planned
 from .graph import Joint, Writer
+from .outside import Outside
 
 MOST_PLANS = 16  # one for each shape of the inputs
 MOST_TRIES = 4  # with Inductor, whose order is not the plan's
@@ -193,6 +194,7 @@ class CompiledForward(StandIn):
         self.made: OrderedDict[Any, _Made] = OrderedDict()
         self.lock = threading.RLock()
         self.told: set[str] = set()
+        self.losses: dict[Any, Outside] = {}  # by shapes of the inputs, where the loss is outside of the module
         functools.update_wrapper(self, type(model).forward)
         self.__signature__ = inspect.signature(self.original)
 
@@ -216,7 +218,16 @@ class CompiledForward(StandIn):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.off or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self.original(*args, **kwargs)
-        step = self.prepare(args, kwargs).step
+        key = shape_key(self.model, args, kwargs)
+        try:
+            step = self.prepare(args, kwargs).step
+        except NoLoss:  # it is outside of the module: this step runs as it is, and tells of it
+            out = self.original(*args, **kwargs)
+            Outside(out, functools.partial(self.losses.__setitem__, key))
+            return out
+        except ProfilerBusy:
+            self._tell("a profiler is running, so this step is not planned and runs as it is")
+            return self.original(*args, **kwargs)
         out = step.run(*args, **kwargs)
         if step.late:
             text = "dynamo compiled a graph once more, for which there is no plan: everything is kept in it"
@@ -231,6 +242,7 @@ class CompiledForward(StandIn):
         with self.lock:
             made = self.made.get(key)
             if made is None:
+                self.loss = self.request.loss or self.losses.pop(key, None)
                 made = self.made[key] = self._make(args, kwargs)
                 if len(self.made) > MOST_PLANS:
                     self.made.popitem(last=False)
@@ -245,7 +257,7 @@ class CompiledForward(StandIn):
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
         original = functools.partial(self.original, *args, **kwargs)
         r = self.request
-        eager, fixed = step_peak(self.model, original, r.loss), fixed_bytes(self.model, r.optimizer)
+        eager, fixed = step_peak(self.model, original, self.loss), fixed_bytes(self.model, r.optimizer)
         limit = growth(self.model, fixed, eager.peak, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
         counted = fixed.bytes if r.budget is not None else 0
         limit = max(1, limit) if limit is not None else None
@@ -290,6 +302,7 @@ class CompiledForward(StandIn):
         new.__dict__.update(self.__dict__)
         new.model = copy.deepcopy(self.model, memo)
         new.lock, new.made, new.last = threading.RLock(), OrderedDict(), None
+        new.losses = {}
         return new
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -305,7 +318,7 @@ class _Maker:
 
     def __init__(self, forward: CompiledForward, step: _Step, call: Callable[[], Any], eager: Measured, limit: int | None, fixed: int) -> None:
         self.forward, self.step, self.call, self.eager, self.limit, self.fixed = forward, step, call, eager, limit, fixed
-        self.model, self.loss = forward.model, forward.request.loss
+        self.model, self.loss = forward.model, forward.loss
 
     def run(self, original: Callable[[], Any]) -> CompileReport:
         self._once()  # dynamo makes the graphs

@@ -40,6 +40,10 @@ def inputs_of(batch: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[An
     return args, {**named, **kwargs}
 
 
+class NoLoss(TypeError):
+    """What a model returns is no loss."""
+
+
 def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
     """The loss of a model's output."""
     if loss is not None:
@@ -51,10 +55,10 @@ def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
     elif isinstance(out, dict) and isinstance(out.get("loss"), torch.Tensor):
         found = out["loss"]
     else:
-        raise TypeError(f"the model returns {class_of(out)}, which has no loss; give loss=, a function of it that returns one number")
+        raise NoLoss(f"the model returns {class_of(out)}, which has no loss; give loss=, a function of it that returns one number")
     if not isinstance(found, torch.Tensor) or found.numel() != 1:
         what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else class_of(found)
-        raise TypeError(f"the loss is {what}, not one number; give loss=, a function of the model's output that returns one")
+        raise NoLoss(f"the loss is {what}, not one number; give loss=, a function of the model's output that returns one")
     if not found.requires_grad:
         raise ValueError("the loss depends on no parameter that requires a gradient")
     return found
