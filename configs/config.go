@@ -38,6 +38,7 @@ type Config struct {
 	Loss          string
 	Trainable     []string
 	Frozen        []string
+	Tied          bool   // train although some parameters cannot be told apart
 	Optimizer     string // sgd, momentum, adam, adamw, lamb or adagrad
 	LR            float64
 	Warmup        int

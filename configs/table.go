@@ -70,6 +70,8 @@ var rows = slices.Concat(
 			"Parameters to train, by name or pattern like encoder.*; by default all parameters of the file. !encoder.* excludes, @names.txt reads names from a file, one a line or a JSON array. A buffer is trained if its full name is given.", shapes),
 		row("frozen", func(c *Config) *[]string { return &c.Frozen }, names(aParameter), nil, reading,
 			"Parameters not to train, by name, pattern or @names.txt; !encoder.* excludes from the list.", shapes),
+		row("tied", func(c *Config) *bool { return &c.Tied }, onOff(), false, training,
+			"Train also where the file does not tell all parameters apart, as PyTorch's exporter merged some: they stay tied, or are not trained."),
 		row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse", rewriting,
 			"Passes over the forward graph: none (off), those that keep every bit (clean), or fusions, too (fuse).", shapes),
 	),

@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	In:     "args...?",
 	Out:    "results...?",
 	Attrs:  "operator string, overload_name string",
+	Known:  []int{1, 2, 3, 4, 5},
 	Infer: func(n *graph.Node) {
 		f := atenOf(n)
 		if len(n.Inputs) < f.args {

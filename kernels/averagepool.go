@@ -99,6 +99,7 @@ var _ = define(graph.Op{
 	In:     "dY, shape",
 	Out:    "dX",
 	Attrs:  averagePoolAttrs,
+	Known:  []int{1},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		n.Set(0, n.Inputs[0].Type, knownDims(n, 1, "shape"))

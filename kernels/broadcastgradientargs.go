@@ -10,6 +10,7 @@ var _ = define(graph.Op{
 	Doc:    "the axes, last to first, along which the gradients of two broadcast operands are summed",
 	In:     "a_shape, b_shape",
 	Out:    "a_axes?, b_axes?",
+	Known:  []int{0, 1},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isIndex, "int32 or int64")
 		for i, axes := range broadcastAxes(n) {

@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	In:    "input, image_shape, block_shape",
 	Out:   "output",
 	Attrs: columnsAttrs,
+	Known: []int{1, 2},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isNumber, "numbers")
 		x, image := n.Inputs[0], knownDims(n, 1, "image_shape")
@@ -65,6 +66,7 @@ var _ = define(graph.Op{
 	In:     "X, image_shape, block_shape",
 	Out:    "Y",
 	Attrs:  columnsAttrs,
+	Known:  []int{1, 2},
 	Infer: func(n *graph.Node) {
 		x, image := n.Inputs[0], knownDims(n, 1, "image_shape")
 		if x.Rank() != 2+len(image) {

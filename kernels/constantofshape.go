@@ -8,6 +8,7 @@ var _ = define(graph.Op{
 	In:    "input",
 	Out:   "output",
 	Attrs: "value tensor",
+	Known: []int{0},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, func(t graph.DType) bool { return t == graph.Int64 }, "int64")
 		if n.Inputs[0].Rank() != 1 {

@@ -145,6 +145,7 @@ var _ = define(graph.Op{
 	In:     "dY, W, shape",
 	Out:    "dX",
 	Attrs:  convAttrs,
+	Known:  []int{2},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		convWindow(n, n.Inputs[0].Shape, n.Inputs[1].Shape)
@@ -193,6 +194,7 @@ var _ = define(graph.Op{
 	In:     "dY, X, shape",
 	Out:    "dW",
 	Attrs:  convAttrs,
+	Known:  []int{2},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		w := graph.Shape(knownDims(n, 2, "shape"))

@@ -8,6 +8,7 @@ var _ = define(graph.Op{
 	In:    "x, axis",
 	Out:   "y",
 	Attrs: "exclusive int=0, reverse int=0",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isNumber, "numbers")
 		cumAxis(n)

@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	In:    "input, dft_length?, axis?",
 	Out:   "output",
 	Attrs: dftAttrs,
+	Known: []int{1, 2},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		wantType(n, 0, isFloat, "floats")
@@ -84,6 +85,7 @@ var _ = define(graph.Op{
 	In:     "dY, shape, dft_length?, axis?",
 	Out:    "dX",
 	Attrs:  dftAttrs,
+	Known:  []int{1, 2, 3},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		shape := graph.Shape(knownDims(n, 1, "shape"))

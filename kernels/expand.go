@@ -3,10 +3,11 @@ package kernels
 import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
-	Name: "Expand",
-	Doc:  "broadcast to a shape and the input's own",
-	In:   "input, shape",
-	Out:  "output",
+	Name:  "Expand",
+	Doc:   "broadcast to a shape and the input's own",
+	In:    "input, shape",
+	Out:   "output",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		n.Set(0, x.Type, broadcast(n, x.Shape, knownDims(n, 1, "shape")))

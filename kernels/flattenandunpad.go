@@ -56,6 +56,7 @@ var _ = define(graph.Op{
 	Doc:    "the rows at their indices in a [M, N, …] of zeros",
 	In:     "input, indices, unflatten_dims",
 	Out:    "output",
+	Known:  []int{2},
 	Infer: func(n *graph.Node) {
 		x, idx := n.Inputs[0], n.Inputs[1]
 		wantType(n, 1, isIndex, "int32 or int64")

@@ -77,6 +77,7 @@ var _ = define(graph.Op{
 	In:     "shape, indices, dY",
 	Out:    "dX",
 	Attrs:  "axis int=0",
+	Known:  []int{0},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isIndex, "int32 or int64")
 		wantType(n, 1, isIndex, "int32 or int64")

@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 	In:     "dY, shape, indices",
 	Out:    "dX",
 	Attrs:  "axis int=0",
+	Known:  []int{1},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		shape := graph.Shape(knownDims(n, 1, "shape"))

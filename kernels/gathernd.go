@@ -51,6 +51,7 @@ var _ = define(graph.Op{
 	In:     "shape, indices, update",
 	Out:    "output",
 	Attrs:  "batch_dims int=0",
+	Known:  []int{0},
 	Infer: func(n *graph.Node) {
 		wantType(n, 2, isFloat, "floats")
 		shape := graph.Shape(knownDims(n, 0, "shape"))

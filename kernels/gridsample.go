@@ -147,6 +147,7 @@ var _ = define(graph.Op{
 	In:      "theta, size",
 	Out:     "grid",
 	Attrs:   "align_corners int=0",
+	Known:   []int{1},
 	Samples: []string{"f32[2,2,3], i64{2,3,4,5}", "f32[1,3,4], i64{1,2,2,3,4}; align_corners=1"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		theta := n.Inputs[0]

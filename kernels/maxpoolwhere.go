@@ -84,6 +84,7 @@ var _ = define(graph.Op{
 	In:     "dY, where, shape",
 	Out:    "dX",
 	Attrs:  maxPoolAttrs,
+	Known:  []int{2},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		if n.Inputs[1].Type != graph.Uint8 {

@@ -57,6 +57,7 @@ var _ = define(graph.Op{
 	In:     "dloss, shape, target, weight?",
 	Out:    "dinput",
 	Attrs:  "ignore_index int, reduction string=mean",
+	Known:  []int{1},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		n.Set(0, n.Inputs[0].Type, knownDims(n, 1, "shape"))

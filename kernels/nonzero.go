@@ -5,10 +5,11 @@ import "memopt/memopt/graph"
 // NonZero is only supported for contents that are known while planning (shapes, small
 // constants): the size of its output depends on them.
 var _ = define(graph.Op{
-	Name: "NonZero",
-	Doc:  "the indices of the nonzero elements, of contents known while planning",
-	In:   "X",
-	Out:  "Y",
+	Name:  "NonZero",
+	Doc:   "the indices of the nonzero elements, of contents known while planning",
+	In:    "X",
+	Out:   "Y",
+	Known: []int{0},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		shape, ok := numbers(x.Shape)

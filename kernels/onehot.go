@@ -13,6 +13,7 @@ var _ = define(graph.Op{
 	In:    "indices, depth, values",
 	Out:   "output",
 	Attrs: "axis int=-1",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		idx, values := n.Inputs[0], n.Inputs[2]
 		wantType(n, 0, isNumber, "numbers")

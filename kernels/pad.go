@@ -31,6 +31,7 @@ var _ = define(graph.Op{
 	In:    "data, pads, constant_value?, axes?",
 	Out:   "output",
 	Attrs: "mode string=constant",
+	Known: []int{1, 3},
 	Infer: func(n *graph.Node) {
 		x, data := n.Inputs[0], []int{0}
 		if v := n.In(2); v != nil {
@@ -115,6 +116,7 @@ var _ = define(graph.Op{
 	In:     "dY, pads, shape, axes?",
 	Out:    "dX",
 	Attrs:  "mode string",
+	Known:  []int{1, 2, 3},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		shape := graph.Shape(knownDims(n, 2, "shape"))

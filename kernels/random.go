@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	In:     "shape",
 	Out:    "output",
 	Attrs:  "to int=1, normal int=0, seed int",
+	Known:  []int{0},
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, func(t graph.DType) bool { return t == graph.Int64 }, "int64")
 		to := graph.DType(n.Int("to"))

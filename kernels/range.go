@@ -12,6 +12,7 @@ var counting = define(graph.Op{
 	In:    "start, limit, delta",
 	Out:   "output",
 	Attrs: "stash_type int=1",
+	Known: []int{0, 1, 2},
 	Infer: func(n *graph.Node) {
 		sameTypes(n)
 		wantType(n, 0, isNumber, "numbers")
@@ -74,19 +75,19 @@ func rangeSize(n *graph.Node, start, limit, delta graph.Dim) graph.Dim {
 	return way.CeilDiv(delta).Max(graph.Num(0))
 }
 
-// threeNumbers returns the values of three stored float scalars. Parameters are allowed, too:
+// threeNumbers returns the values of three float scalars that depend only on constants. Parameters are allowed, too:
 // a size has no gradient, so training does not change them.
 func threeNumbers(start, limit, delta *graph.Value) (a, b, d float64, ok bool) {
 	var out [3]float64
 	for i, v := range []*graph.Value{start, limit, delta} {
-		if !v.Type.IsFloat() || !v.Kind.Stored() || v.Data == nil {
+		if !v.Type.IsFloat() {
 			return 0, 0, 0, false
 		}
-		bytes, err := v.Data.Bytes()
-		if err != nil {
+		x := v.Contents()
+		if x == nil {
 			return 0, 0, 0, false
 		}
-		out[i] = (&graph.Tensor{Type: v.Type, Bytes: bytes}).Float(0)
+		out[i] = x.Float(0)
 	}
 	return out[0], out[1], out[2], true
 }

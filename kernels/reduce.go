@@ -77,6 +77,7 @@ func defineReduce(r reduction) *graph.Op {
 	op := graph.Op{
 		Name:      r.name,
 		Since:     r.since,
+		Known:     []int{1},
 		Doc:       r.doc,
 		In:        "data, axes?",
 		Out:       "reduced",

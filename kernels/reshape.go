@@ -12,6 +12,7 @@ var _ = define(graph.Op{
 	In:    "data, shape",
 	Out:   "reshaped",
 	Attrs: "allowzero int=0",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		want := slices.Clone(knownDims(n, 1, "shape"))

@@ -23,6 +23,7 @@ var _ = define(graph.Op{
 	In:    "X, roi?, scales?, sizes?",
 	Out:   "Y",
 	Attrs: resizeAttrs,
+	Known: []int{1, 2, 3},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		wantType(n, 0, isNumber, "numbers")
@@ -112,6 +113,7 @@ var _ = define(graph.Op{
 	Doc:    "the gradient of Resize: dy added to the elements that each was interpolated from",
 	In:     "dY, shape, roi?, scales?, sizes?",
 	Out:    "dX",
+	Known:  []int{1, 3, 4},
 	Attrs:  resizeAttrs,
 	Infer: func(n *graph.Node) {
 		dy := n.Inputs[0]
@@ -582,6 +584,7 @@ var _ = define(graph.Op{
 	In:    "X, scales",
 	Out:   "Y",
 	Attrs: "mode string=nearest",
+	Known: []int{1},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return []*graph.Value{resizeByScales(b, n, n.Inputs[0], n.Inputs[1])}
 	},
@@ -595,6 +598,7 @@ var _ = define(graph.Op{
 	In:      "X, scales",
 	Out:     "Y",
 	Attrs:   "mode string=nearest",
+	Known:   []int{1},
 	Samples: []string{"f32[1,2,3,3], f32{1,1,2,2}"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return []*graph.Value{resizeByScales(b, n, n.Inputs[0], n.Inputs[1])}

@@ -59,6 +59,7 @@ var _ = define(graph.Op{
 	In:     "dY, shape, starts, ends, data?",
 	Out:    "dX",
 	Attrs:  "mode string=sum",
+	Known:  []int{1},
 	Infer: func(n *graph.Node) {
 		shape := graph.Shape(knownDims(n, 1, "shape"))
 		wantType(n, 0, isFloat, "floats")

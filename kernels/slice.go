@@ -14,6 +14,7 @@ var sliceOp = define(graph.Op{
 	Doc:   "elements from starts to ends by steps, along axes",
 	In:    "data, starts, ends, axes?, steps?",
 	Out:   "output",
+	Known: []int{1, 2, 3, 4},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		n.Set(0, x.Type, slicedShape(n, x.Shape, 1))
@@ -76,6 +77,7 @@ var _ = define(graph.Op{
 	Doc:    "the gradient of Slice: dy written into zeros of the given shape",
 	In:     "dY, shape, starts, ends, axes?, steps?",
 	Out:    "dX",
+	Known:  []int{1, 2, 3, 4, 5},
 	Infer: func(n *graph.Node) {
 		shape := graph.Shape(knownDims(n, 1, "shape"))
 		got := n.Inputs[0].Shape

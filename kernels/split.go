@@ -15,6 +15,7 @@ var _ = define(graph.Op{
 	In:    "input, split?",
 	Out:   "outputs...",
 	Attrs: "axis int=0, num_outputs int",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		axis := axisOf(n, n.Int("axis"), x.Rank())

@@ -15,6 +15,7 @@ var _ = define(graph.Op{
 	In:      "input, split",
 	Out:     "outputs...",
 	Attrs:   "axis int=0",
+	Known:   []int{1},
 	Samples: []string{"f32[4,3], i64{1,3} -> a, b"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		in := n.Inputs
@@ -32,6 +33,7 @@ var _ = define(graph.Op{
 	In:      "data, axes",
 	Out:     "reduced",
 	Attrs:   "keepdims int=1, noop_with_empty_axes int=0",
+	Known:   []int{1},
 	Samples: []string{"f32[4,3], i64{1}"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		attrs := graph.A{"keepdims": n.Int("keepdims"), "noop_with_empty_axes": n.Int("noop_with_empty_axes")}

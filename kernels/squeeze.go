@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	Doc:    "the same elements without dims of 1",
 	In:     "data, axes?",
 	Out:    "squeezed",
+	Known:  []int{1},
 	Ragged: func(b *graph.Builder, n *graph.Node) []*graph.Value { return raggedAxes(b, n, 0) },
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]

@@ -3,10 +3,11 @@ package kernels
 import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
-	Name: "Tile",
-	Doc:  "repeats the tensor along each axis",
-	In:   "input, repeats",
-	Out:  "output",
+	Name:  "Tile",
+	Doc:   "repeats the tensor along each axis",
+	In:    "input, repeats",
+	Out:   "output",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		repeats := knownDims(n, 1, "repeats")

@@ -17,6 +17,7 @@ var _ = define(graph.Op{
 	In:    "X, K",
 	Out:   "Values, Indices",
 	Attrs: "axis int=-1, largest int=1, sorted int=1",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		wantType(n, 0, isNumber, "numbers")

@@ -12,6 +12,7 @@ var _ = define(graph.Op{
 	Doc:   "inserts dims of 1; axes count in the result",
 	In:    "data, axes",
 	Out:   "expanded",
+	Known: []int{1},
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		axes := knownInts(n, 1, "axes")

@@ -20,7 +20,7 @@ func (m *Model) read() (err error) {
 	if m.bytes == nil && joint.Is(m.Path) {
 		return m.readJoint()
 	}
-	from := onnx.From{Path: m.Path, Bytes: m.bytes, Dims: m.Config.Dims, Given: m.given}
+	from := onnx.From{Path: m.Path, Bytes: m.bytes, Dims: m.Config.Dims, Given: m.given, Apart: true}
 	if m.Graph, m.source, err = from.Read(m.ctx, kernels.Library); err != nil {
 		return input(err)
 	}

@@ -102,6 +102,8 @@ var mayName = map[string]string{
 	"planner/cluster":             "tables of ONNX Runtime's memory optimizer",
 	"memopt/quantize":             "ONNX Runtime's tables of dynamic and static quantization, and the nodes that files get",
 	"memopt/onnx/names.go":        "which inputs of ONNX's operators are weights, in files that do not say",
+	"memopt/onnx/fxnode.go":       "which of PyTorch's operators an exported node came from",
+	"memopt/onnx/apart.go":        "nodes that files get, and layers whose weights the exporter reorders",
 	"memopt/onnx/raise.go":        "which operators ONNX changed, by opset",
 	"memopt/onnx/shapes.go":       "formulas of dims as nodes of a file",
 	"memopt/bench/cpu.go":         "rows of measurements",

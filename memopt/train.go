@@ -81,8 +81,14 @@ func (r *Result) warn(t Training, format string, args ...any) {
 
 // canTrain says why the requested training under a plan is impossible.
 func (m *Model) canTrain(p *planner.Plan, t Training) error {
-	if err := runnable(p.Graph); err != nil || t.Output == "" {
+	if err := runnable(p.Graph); err != nil {
 		return err
+	}
+	if lost := m.lost(); lost != "" && !m.Config.Tied {
+		return codedError{fmt.Errorf("%s: %s, and --tied trains this file as it is", filepath.Base(m.Path), lost), ExitCannot}
+	}
+	if t.Output == "" {
+		return nil
 	}
 	return m.canWriteTrained(t.Output)
 }
@@ -120,7 +126,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 	if t.Resume != "" {
 		t.Phases.resuming()
 		var unused []string
-		if r.FirstStep, unused, err = resume(p.Graph, d, t.Resume); err != nil {
+		if r.FirstStep, unused, err = m.resume(p.Graph, d, t.Resume); err != nil {
 			return nil, err
 		}
 		if len(unused) > 0 {
@@ -181,7 +187,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 			break
 		}
 		if t.Save != "" && t.SaveEvery > 0 && (i+1)%t.SaveEvery == 0 && i+1 < t.Steps {
-			if err := save(p.Graph, s, d, t.Save, step+1); err != nil {
+			if err := m.save(p.Graph, s, d, t.Save, step+1); err != nil {
 				return nil, err
 			}
 		}
@@ -190,7 +196,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 		t.Phases.saving()
 	}
 	if t.Save != "" {
-		if err := save(p.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
+		if err := m.save(p.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
 			return nil, err
 		}
 	}
@@ -247,14 +253,29 @@ const stepsKey = "memopt.steps"
 const mostSteps = 1 << 48
 
 // save writes parameters and optimizer states, tensor by tensor, directly from the device.
-func save(g *graph.Graph, s *planner.Schedule, d Device, path string, steps int) error {
+func (m *Model) save(g *graph.Graph, s *planner.Schedule, d Device, path string, steps int) error {
 	set := &tensorfile.Set{}
 	for _, v := range kept(g) {
-		if err := lend(set, v.Name, v, s.Binding, d.WriteState); err != nil {
-			return err
+		for _, name := range append([]string{v.Name}, m.alsoCalled(v.Name)...) {
+			if err := lend(set, name, v, s.Binding, d.WriteState); err != nil {
+				return err
+			}
 		}
 	}
 	return tensorfile.WriteSafetensors(path, set, map[string]string{stepsKey: strconv.Itoa(steps), "memopt.version": Version})
+}
+
+// alsoCalled lists the other names in the model of a tied parameter.
+func (m *Model) alsoCalled(name string) (others []string) {
+	if m.source != nil {
+		for other, of := range m.source.Tied {
+			if of == name {
+				others = append(others, other)
+			}
+		}
+	}
+	slices.Sort(others)
+	return others
 }
 
 // lend adds a value to a set; its bytes stay on the device until they are written.
@@ -281,7 +302,7 @@ func kept(g *graph.Graph) []*graph.Value {
 
 // resume loads a checkpoint, which must have everything that save writes. It returns the number of steps done, and
 // the tensors that are not used.
-func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, err error) {
+func (m *Model) resume(g *graph.Graph, d Device, path string) (steps int, unused []string, err error) {
 	set, meta, err := tensorfile.ReadSafetensors(path)
 	if err != nil {
 		return 0, nil, input(err)
@@ -302,6 +323,9 @@ func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, 
 	takes := map[string]bool{}
 	for _, v := range kept(g) {
 		takes[v.Name] = true
+		for _, name := range m.alsoCalled(v.Name) {
+			takes[name] = true
+		}
 		x := set.Tensors[v.Name]
 		if x == nil {
 			return 0, nil, input(fmt.Errorf("checkpoint %s has no tensor %q; it is of another model or optimizer", filepath.Base(path), v.Name))

@@ -151,8 +151,17 @@ func (m *Model) doubts() (out []string) {
 	if len(apart) > 0 {
 		out = append(out, fmt.Sprintf("one parameter is two initializers in the file, which are trained apart: %s; an export with optimize=False or do_constant_folding=False keeps it one", planner.Some(apart)))
 	}
-	if n := len(m.source.Absent); n > 0 {
-		out = append(out, fmt.Sprintf("the exporter lists parameters that are not in the file, as it merged them with others or left them out: %s", planner.Some(m.source.Absent)))
+	if n := len(m.source.Fused); n > 0 {
+		out = append(out, fmt.Sprintf("the exporter made one of %s, which are trained as that: an export with optimize=False keeps them apart", planner.Some(m.source.Fused)))
+	}
+	if n := len(m.source.Shared); n > 0 {
+		out = append(out, fmt.Sprintf("several modules read %s, which the exporter may have merged from equal parameters; each is trained as one", planner.Some(m.source.Shared)))
+	}
+	if n := len(m.source.Rows); n > 0 {
+		out = append(out, fmt.Sprintf("the file has only those rows of %s that were read while it was exported; an export with optimize=False has all", planner.Some(m.source.Rows)))
+	}
+	if lost := m.lost(); lost != "" {
+		out = append(out, lost)
 	}
 	return out
 }
@@ -162,4 +171,12 @@ func wereSome(names []string) string {
 		return names[0] + " was"
 	}
 	return planner.Some(names) + " were"
+}
+
+// lost says which parameters of the exporter's list cannot be told apart in the file; "" if all can.
+func (m *Model) lost() string {
+	if m.source == nil || m.steps.Brought() || len(m.source.Lost) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the exporter merged, folded or left out parameters, and the file does not say where: %s; torch.onnx.export(…, optimize=False) keeps every parameter", strings.Join(m.source.Lost, ", "))
 }

@@ -1,11 +1,11 @@
 package graph
 
-// noOps removes nodes whose output is their input, except those that stop gradients, which
+// noOps removes nodes whose output is their input, except those that stop or change gradients, which
 // matter to autograd.
 func noOps(g *Graph, o CleanOptions) map[string]int {
 	e := newEdit(o.Context, g)
 	e.each(func(n *Node) []*Value {
-		if n.Op.NoGrad || !n.same() {
+		if n.Op.NoGrad || n.Op.OwnGrad || !n.same() {
 			return nil
 		}
 		return []*Value{n.Inputs[0]}

@@ -36,9 +36,14 @@ type Op struct {
 	// NoGrad says that no gradient flows through the node, for a reason other
 	// than element types: Shape, comparisons, ArgMax.
 	NoGrad bool
+	// OwnGrad says that the gradient is not that of a copy although output 0 is input 0, so Clean keeps the node.
+	OwnGrad bool
 	// Fixed lists differentiable inputs for which Grad has no gradient, such as class
 	// weights or tables of angles. Steps that need it are refused.
 	Fixed []int
+	// Known lists inputs whose contents must be known before the step runs: shapes, axes, scales. A stored float
+	// that such an input depends on is a constant, whatever its name.
+	Known []int
 
 	// NoOp reports whether output 0 equals input 0 bit for bit. It is called only if type and
 	// shape agree, and not for Views, which then are always no-ops.

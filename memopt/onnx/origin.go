@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -43,11 +44,14 @@ type origins struct {
 	folded    map[string][]string   // by name, what a value was folded from
 	signature map[string]graph.Kind // all parameters and buffers, by name in the model
 	targets   []string              // their names in order
-	found     map[string]source     // cache of sources
+	// The names of parameters and buffers in the exporter's program, and those of its results.
+	placeholders map[string]string
+	results      []string
+	found        map[string]source // cache of sources
 }
 
 func (r *reader) readOrigins(g *body) *origins {
-	o := &origins{kinds: map[string]graph.Kind{}, folded: map[string][]string{}, signature: map[string]graph.Kind{}, found: map[string]source{}}
+	o := &origins{kinds: map[string]graph.Kind{}, folded: map[string][]string{}, signature: map[string]graph.Kind{}, found: map[string]source{}, placeholders: map[string]string{}}
 	for _, list := range [][][]byte{g.infos, g.inputs} {
 		for _, b := range list {
 			o.info(r.message("a value", b))
@@ -86,8 +90,11 @@ func (o *origins) info(m *message) {
 // line reads a line of a signature: p_wte_weight: PARAMETER target='wte.weight'. Lines of
 // inputs and outputs have no target or another kind.
 func (o *origins) line(line string) {
-	_, spec, ok := strings.Cut(line, ": ")
+	name, spec, ok := strings.Cut(line, ": ")
 	word, rest, _ := strings.Cut(spec, " ")
+	if word == "USER_OUTPUT" {
+		o.results = append(o.results, strings.TrimSpace(name))
+	}
 	kind, known := torchKinds[word]
 	if !ok || !known {
 		return
@@ -95,6 +102,7 @@ func (o *origins) line(line string) {
 	_, target, ok := strings.Cut(rest, "target=")
 	if names := pythonStrings(target); ok && len(names) > 0 {
 		o.signature[names[0]] = kind
+		o.placeholders[strings.TrimSpace(name)] = names[0]
 		o.targets = append(o.targets, names[0])
 	}
 }
@@ -168,6 +176,27 @@ func (o *origins) sources(name string) source {
 	return s
 }
 
+// parts lists all parameters and buffers that a value was folded from.
+func (o *origins) parts(name string) (list []string) {
+	seen := map[string]bool{}
+	var follow func(name string)
+	follow = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		for _, part := range o.folded[name] {
+			if _, said := o.says(part); said {
+				list = appendNew(list, part)
+			} else {
+				follow(part)
+			}
+		}
+	}
+	follow(name)
+	return list
+}
+
 // stored is an initializer that may be trained.
 type stored struct {
 	name  string // in the file
@@ -189,15 +218,46 @@ func (r *reader) tellKinds(top *scope) {
 			r.source.Origins[s.value.Name] = origin
 		}
 	}
-	r.findAbsent(top)
+	if a := r.apart; a != nil {
+		r.source.Lost, r.source.Fused, r.source.Rows, r.source.Tied = a.lost, a.fused, a.parts, a.tied
+	} else {
+		r.findLost(top)
+		r.findShared(uses)
+	}
+}
+
+// findShared lists parameters that nodes of several modules read, in files of PyTorch's older exporter: it may have merged equal ones,
+// and only the nodes' names, /layers.0/norm1/Add, say where they stood.
+func (r *reader) findShared(uses *graph.Uses) {
+	if r.origins.known() || r.model.producer != torchProducer {
+		return
+	}
+	for _, s := range r.stored {
+		if s.value.Kind != graph.Param {
+			continue
+		}
+		first := ""
+		for _, n := range seenBy(s.value, uses, 0) {
+			switch module := path.Dir(n.Name); {
+			case !strings.HasPrefix(module, "/"):
+			case first == "":
+				first = module
+			case module != first:
+				r.source.Shared = appendNew(r.source.Shared, s.name)
+			}
+		}
+	}
 }
 
 // kindOf decides what an initializer is.
 func (r *reader) kindOf(s stored, uses *graph.Uses) (graph.Kind, Origin) {
+	if kind, said := r.origins.says(s.name); said {
+		return kind, Origin{}
+	}
+	if r.fixed[s.value] {
+		return graph.Const, Origin{}
+	}
 	if r.origins.known() {
-		if kind, said := r.origins.says(s.name); said {
-			return kind, Origin{}
-		}
 		if r.origins.folded[s.name] != nil {
 			of := r.origins.sources(s.name)
 			return of.kind, Origin{From: of.from, Folded: of.kind != graph.Const}
@@ -217,10 +277,10 @@ func (r *reader) kindOf(s stored, uses *graph.Uses) (graph.Kind, Origin) {
 	return graph.Param, Origin{}
 }
 
-// findAbsent lists parameters of the signature that are not in the file: the
+// findLost lists parameters of the signature that are not in the file, which does not say where they were read: the
 // exporter merged equal ones, fused them, or omitted them.
-func (r *reader) findAbsent(top *scope) {
-	used, seen := map[string]bool{}, map[string]bool{}
+func (r *reader) findLost(top *scope) {
+	used := map[string]bool{}
 	for name := range r.origins.folded {
 		if top.has(name) {
 			for _, part := range r.origins.sources(name).from {
@@ -229,9 +289,8 @@ func (r *reader) findAbsent(top *scope) {
 		}
 	}
 	for _, name := range r.origins.targets {
-		if r.origins.signature[name] == graph.Param && !top.has(name) && !used[name] && !seen[name] {
-			seen[name] = true
-			r.source.Absent = append(r.source.Absent, name)
+		if r.origins.signature[name] == graph.Param && !top.has(name) && !used[name] {
+			r.source.Lost = appendNew(r.source.Lost, name)
 		}
 	}
 }

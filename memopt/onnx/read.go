@@ -45,6 +45,9 @@ type From struct {
 	// Forward reads the model for inference: no initializer is a parameter, and no output is the loss or the next
 	// value of a statistic.
 	Forward bool
+	// Apart gives each parameter that PyTorch's exporter lists an initializer of its own, also those that it merged, folded or
+	// left out; see Source.
+	Apart bool
 	// Eager, if not nil, evaluates what depends only on constants while the model is read, so that shapes may depend
 	// on it; see graph.Builder.
 	Eager func(bytes int64) error
@@ -63,7 +66,7 @@ func (from From) Read(ctx context.Context, lib *graph.Library) (*graph.Graph, *S
 	}
 	r := newReader(src, from.Path, from.Path, lib, mapped)
 	r.ctx, r.dims, r.known, r.shapes, r.given = ctx, from.Dims, from.Known, from.Shapes, from.Given
-	r.forward, r.eager, r.files = from.Forward, from.Eager, from.Files
+	r.forward, r.eager, r.files, r.wantsApart = from.Forward, from.Eager, from.Files, from.Apart
 	g, err := r.run()
 	// If the file changed meanwhile, report that rather than an error that it may have caused.
 	if changed := r.source.Unchanged(); changed != nil {
@@ -122,15 +125,18 @@ type reader struct {
 	given      map[string]*graph.Tensor // see From
 	files      map[string][]byte        // see From
 	forward    bool
+	wantsApart bool // see From.Apart
 	eager      func(int64) error
-	origins    *origins             // of initializers
-	stored     []stored             // float initializers
-	sizes      map[string]graph.Dim // replacements of dims by name
-	same       []graph.Assume       // these as equations
-	dims       map[string]int64     // given sizes of dims
-	wantsSizes bool                 // a loop's number of iterations depends on given sizes
-	unrolled   int                  // nodes made by unrolling so far
-	reads      int                  // how often the file was read before, to merge dims
+	origins    *origins              // of initializers
+	apart      *apart                // parameters that get initializers of their own; nil for none
+	stored     []stored              // float initializers
+	fixed      map[*graph.Value]bool // those that operators need known before the step runs
+	sizes      map[string]graph.Dim  // replacements of dims by name
+	same       []graph.Assume        // these as equations
+	dims       map[string]int64      // given sizes of dims
+	wantsSizes bool                  // a loop's number of iterations depends on given sizes
+	unrolled   int                   // nodes made by unrolling so far
+	reads      int                   // how often the file was read before, to merge dims
 }
 
 // model is a ModelProto with unparsed parts.
@@ -165,6 +171,7 @@ func newReader(src []byte, file, path string, lib *graph.Library, mapped *weight
 		lent:      map[*byte]graph.Data{},
 		words:     map[string]string{},
 		inside:    map[*byte]innerValue{},
+		fixed:     map[*graph.Value]bool{},
 		bad:       complaints{at: map[complaint]int{}},
 	}
 }
@@ -373,11 +380,13 @@ func (r *reader) readGraph() *scope {
 			r.input(top, &inputs[i])
 		}
 	}
-	for _, b := range g.inits {
-		r.initializer(top, r.message("an initializer", b))
-	}
 	r.origins = r.readOrigins(&g)
-	r.nodes(top, g.nodes)
+	nodes := g.nodes
+	if r.apart = r.readApart(&g); r.apart != nil {
+		nodes = r.apart.bodies()
+	}
+	r.initializers(top, g.inits)
+	r.nodes(top, nodes)
 	for _, b := range g.outputs {
 		r.output(top, b)
 	}

@@ -67,6 +67,7 @@ type node struct {
 	attrs                      []attribute
 	phase                      graph.Phase
 	exact                      map[string]float64 // float attributes in double precision
+	fx                         string             // the exporter's own node, as text
 }
 
 // fullOp is the operator's name with its domain.
@@ -212,6 +213,7 @@ func (r *reader) build(s *scope, n *node) {
 		s.poison(n)
 		return
 	}
+	attrs, in = r.asTrained(n, attrs, in)
 	outs := make([]string, len(n.out))
 	for i, name := range n.out {
 		if name != "" {
@@ -219,8 +221,10 @@ func (r *reader) build(s *scope, n *node) {
 		}
 	}
 	r.b.Phase = n.phase
+	r.fix(found, in)
 	made, err := r.b.Node(found, n.name, attrs, in, outs)
 	if err != nil {
+		err = fedBy(found, in, err)
 		r.bad.nodeError(n.name, op, err)
 		s.poison(n)
 		return
@@ -279,6 +283,10 @@ func (s *scope) poison(n *node) {
 
 // fact reads memopt's metadata of a node.
 func (n *node) fact(key, value string) {
+	if key == fxKey {
+		n.fx = value
+		return
+	}
 	if key == metaPhase {
 		n.phase = phasesByWord[value]
 		return

@@ -64,7 +64,7 @@ func (r *reader) anew() *reader {
 	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
 	again.source, again.ctx = r.source, r.ctx
 	again.known, again.shapes, again.given = r.known, r.shapes, r.given
-	again.forward, again.eager = r.forward, r.eager
+	again.forward, again.eager, again.wantsApart = r.forward, r.eager, r.wantsApart
 	again.dims, again.same, again.reads = r.dims, slices.Clone(r.same), r.reads+1
 	return again
 }

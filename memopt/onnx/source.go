@@ -14,8 +14,16 @@ type Source struct {
 	Nodes int
 	// Origins describes float initializers, by the name of the value.
 	Origins map[string]Origin
-	// Absent lists parameters of the exporter's list that are not in the file, even as part of folded values.
-	Absent []string
+	// Lost lists parameters of the exporter's list whose place in the file, or whose form, cannot be told.
+	Lost []string
+	// Shared lists parameters that several modules read, in files that do not say whether they were one parameter.
+	Shared []string
+	// Fused lists convolutions and the batch norms behind them that the exporter made one: "conv1 and bn1".
+	Fused []string
+	// Rows lists tables of which the file has only the rows that were looked up while the exporter ran.
+	Rows []string
+	// Tied are further names of parameters in the model, and the names under which the graph has them.
+	Tied map[string]string
 	// Taken lists the initializers that were replaced by From.Given.
 	Taken []string
 	files []*weights.File

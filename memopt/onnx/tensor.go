@@ -308,6 +308,66 @@ const maxExternals = 4096
 
 func initializerName(t *tensor) string { return "initializer " + quote(t.name) }
 
+// initializers adds those of the main graph, with the parameters that are given back in place of what they were read as.
+func (r *reader) initializers(top *scope, list [][]byte) {
+	a := r.apart
+	after := map[string][]*givenBack{}
+	if a != nil {
+		for _, g := range a.given {
+			like := ""
+			if g.like != nil {
+				like = g.like.name
+			}
+			after[like] = append(after[like], g)
+		}
+	}
+	give := func(like string) {
+		for _, g := range after[like] {
+			kind := graph.Param
+			if g.frozen {
+				kind = graph.Const
+			}
+			r.store(top, kind, !g.frozen, g.name, g.dtype, g.dims, a.numbers(g))
+		}
+	}
+	for _, b := range list {
+		name := ""
+		for m := r.message("an initializer", b); m.next(); {
+			if m.num == tensorName {
+				name = m.text()
+			}
+		}
+		if a == nil || !a.drop[name] {
+			r.initializer(top, r.message("an initializer", b))
+		}
+		give(name)
+	}
+	give("")
+	if a != nil {
+		for i, x := range a.consts {
+			v, err := r.b.Const(r.nameFor(top, a.names[i]), x)
+			if err != nil {
+				fail("%s", err)
+			}
+			top.values[a.names[i]] = v
+		}
+	}
+}
+
+// store defines a stored value. guessed says that its kind is told later.
+func (r *reader) store(s *scope, kind graph.Kind, guessed bool, name string, dtype graph.DType, dims []int64, d graph.Data) *graph.Value {
+	v, err := r.b.Define(kind, r.nameFor(s, name), dtype, graph.Dims(dims...))
+	if err != nil {
+		fail("initializer %s: %s", quote(name), err)
+	}
+	v.Data = d
+	s.values[name] = v
+	if guessed {
+		r.stored = append(r.stored, stored{name, v})
+	}
+	return v
+}
+
 // initializer adds a Param, a ModelBuffer, a Const or a State.
 func (r *reader) initializer(s *scope, m *message) {
 	t := readTensor(m, initializerName)
@@ -333,21 +393,13 @@ func (r *reader) initializer(s *scope, m *message) {
 		kind = told
 	}
 	d := r.givenOr(s, t)
-	v, err := r.b.Define(kind, r.nameFor(s, t.name), t.dtype, graph.Dims(t.dims...))
-	if err != nil {
-		t.fail("%s", err)
-	}
-	v.Data = d
+	v := r.store(s, kind, kind == graph.Param && !isTold, t.name, t.dtype, t.dims, d)
 	if kind == graph.Const && !t.dtype.IsReal() && t.elems <= graph.MaxInts {
 		b, err := d.Bytes()
 		if err != nil {
 			t.fail("%s", err)
 		}
 		v.Ints = graph.IntsOf(&graph.Tensor{Type: t.dtype, Shape: t.shape(), Bytes: b})
-	}
-	s.values[t.name] = v
-	if kind == graph.Param && !isTold {
-		r.stored = append(r.stored, stored{t.name, v})
 	}
 }
 
@@ -404,7 +456,7 @@ func (r *reader) settle() {
 				v.Data = d
 			}
 		}
-		if b, ok := v.Data.(*weights.Block); ok {
+		if b := blockUnder(v.Data); b != nil {
 			if held[b] {
 				b.Retain()
 			}

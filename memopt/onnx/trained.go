@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,8 @@ import (
 )
 
 // WriteTrained writes the model at from to path, with new contents for some of its initializers; the rest of the
-// file is copied byte by byte. Contents are fetched one initializer at a time.
+// file is copied byte by byte. Contents are fetched one initializer at a time. Parameters that From.Apart tells apart get
+// initializers of their own.
 //
 // Weights in external files are written to new external files next to path, named "<name>.data", then
 // "<name>.data.2" and so on, with every tensor at its old offset, and the model refers to those. All files appear
@@ -29,7 +31,7 @@ func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) 
 		return err
 	}
 	defer f.Close()
-	t := &trainedWriter{r: newReader(f.Bytes(), from, from, nil, nil), path: path, from: from, numbers: numbers,
+	t := &trainedWriter{r: newReader(f.Bytes(), from, from, nil, nil), path: path, from: from, numbers: maps.Clone(numbers),
 		done: map[string]bool{}, read: []*weights.File{f}, layouts: map[string]*trainedLayout{}}
 	defer t.close()
 	s, err := t.model()
@@ -45,7 +47,7 @@ func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) 
 	ctx, commit, close := whole.Together(context.Background())
 	defer close()
 	for _, l := range t.order {
-		if err := replace(ctx, l.path, t.whole(l.stream(numbers).writeTo)); err != nil {
+		if err := replace(ctx, l.path, t.whole(l.stream(t.numbers).writeTo)); err != nil {
 			return err
 		}
 	}
@@ -62,6 +64,7 @@ type trainedWriter struct {
 	numbers    map[string]graph.Data
 	done       map[string]bool // initializers found so far
 	read       []*weights.File // the model, and its external files
+	apart      *apart          // parameters that get initializers of their own; nil for none
 	layouts    map[string]*trainedLayout
 	order      []*trainedLayout
 }
@@ -83,6 +86,12 @@ type trainedPlace struct {
 
 func (t *trainedWriter) close() {
 	for _, f := range t.read[1:] {
+		f.Close()
+	}
+	for _, b := range t.r.blocks {
+		b.Drop()
+	}
+	for _, f := range t.r.externals {
 		f.Close()
 	}
 	for _, l := range t.order {
@@ -142,6 +151,12 @@ func (t *trainedWriter) model() (s *stream, err error) {
 		}
 	}()
 	t.r.readModel()
+	t.r.wantsApart = true
+	whole := t.r.readBody("the graph", t.r.model.graph)
+	t.r.origins = t.r.readOrigins(&whole)
+	if t.apart = t.r.readApart(&whole); t.apart != nil && !t.apart.changes() {
+		t.apart = nil
+	}
 	if err := t.lookAtPlaces(); err != nil {
 		return nil, err
 	}
@@ -154,12 +169,26 @@ func (t *trainedWriter) model() (s *stream, err error) {
 		}
 		body := &stream{}
 		g := t.r.message("the graph", m.bytes())
+		nodes := false
 		for before := g.rest; g.next(); before = g.rest {
-			if g.num != graphInit {
+			switch {
+			case g.num == graphInput && t.dropped(g.bytes()): // an initializer that is an input, too
+			case g.num == graphInit:
+				x := readTensor(t.r.message("an initializer", g.bytes()), initializerName)
+				body.append(t.initializer(x, g.bytes(), g.raw(before)))
+				body.append(t.givenFor(x.name))
+			case g.num != graphNode || t.apart == nil:
 				body.add(part{bytes: g.raw(before)})
-				continue
+			case !nodes:
+				nodes = true
+				for _, b := range t.apart.bodies() {
+					body.add(part{bytes: appendBytes(nil, graphNode, b)})
+				}
 			}
-			body.append(t.initializer(g.bytes(), g.raw(before)))
+		}
+		if t.apart != nil {
+			body.append(t.givenFor(""))
+			body.append(t.newShapes())
 		}
 		s.append(field(modelGraph, body))
 	}
@@ -197,6 +226,7 @@ func (t *trainedWriter) lookAtPlaces() error {
 		}
 		l.places = append(l.places, trainedPlace{x.name, x.offset, x.size})
 	}
+	t.placeGiven()
 	for _, l := range t.order {
 		slices.SortStableFunc(l.places, func(a, b trainedPlace) int { return cmp.Compare(a.at, b.at) })
 		end := int64(0)
@@ -215,10 +245,11 @@ func (t *trainedWriter) lookAtPlaces() error {
 }
 
 // initializer returns the field of a TensorProto, unchanged or with new contents.
-func (t *trainedWriter) initializer(b, raw []byte) *stream {
-	x := readTensor(t.r.message("an initializer", b), initializerName)
+func (t *trainedWriter) initializer(x *tensor, b, raw []byte) *stream {
 	d, s := t.numbers[x.name], &stream{}
 	switch {
+	case t.apart != nil && t.apart.drop[x.name]:
+		return s
 	case d != nil && t.done[x.name]:
 		x.fail("two values are named so")
 	case d != nil && d.Len() != x.size:
@@ -249,6 +280,87 @@ func (t *trainedWriter) initializer(b, raw []byte) *stream {
 		s.append(field(graphInit, body))
 	}
 	t.done[x.name] = true
+	return s
+}
+
+// dropped reports whether an input stands for an initializer that is dropped.
+func (t *trainedWriter) dropped(input []byte) bool {
+	if t.apart == nil {
+		return false
+	}
+	for m := t.r.message("an input", input); m.next(); {
+		if m.num == valueName {
+			return t.apart.drop[m.text()]
+		}
+	}
+	return false
+}
+
+// placeGiven finds places in external files for the parameters that get initializers of their own: that of the
+// initializer that is dropped for it, or the end.
+func (t *trainedWriter) placeGiven() {
+	if t.apart == nil {
+		return
+	}
+	for _, g := range t.apart.given {
+		if g.like == nil || !g.like.external {
+			continue
+		}
+		if t.numbers[g.name] == nil {
+			t.numbers[g.name] = t.apart.numbers(g)
+		}
+		l, size := t.layouts[g.like.location], t.numbers[g.name].Len()
+		at := slices.IndexFunc(l.places, func(p trainedPlace) bool { return p.name == g.like.name })
+		if at >= 0 && t.apart.drop[g.like.name] && l.places[at].size == size {
+			l.places[at].name = g.name
+			continue
+		}
+		l.end = (l.end + lineSize - 1) / lineSize * lineSize
+		l.places = append(l.places, trainedPlace{g.name, l.end, size})
+		l.end += size
+	}
+}
+
+// givenFor are the initializers of the parameters that get ones of their own beside another, or "" for those that had none.
+func (t *trainedWriter) givenFor(like string) *stream {
+	s := &stream{}
+	if t.apart == nil {
+		return s
+	}
+	for _, g := range t.apart.given {
+		if g.like == nil && like != "" || g.like != nil && g.like.name != like {
+			continue
+		}
+		head := appendTensorHead(g.name, g.dtype, g.dims)
+		t.done[g.name] = true
+		if g.like != nil && g.like.external {
+			l := t.layouts[g.like.location]
+			p := l.places[slices.IndexFunc(l.places, func(p trainedPlace) bool { return p.name == g.name })]
+			head = appendEntry(head, tensorExternal, "location", filepath.Base(l.path))
+			head = appendEntry(head, tensorExternal, "offset", strconv.FormatInt(p.at, 10))
+			head = appendEntry(head, tensorExternal, "length", strconv.FormatInt(p.size, 10))
+			s.add(part{bytes: appendBytes(nil, graphInit, appendInt(head, tensorLocation, 1))})
+			continue
+		}
+		d := t.numbers[g.name]
+		if d == nil {
+			d = t.apart.numbers(g)
+		}
+		body := &stream{}
+		body.add(part{bytes: protowire.AppendVarint(protowire.AppendTag(head, tensorRaw, protowire.BytesType), uint64(d.Len()))})
+		body.add(part{data: d})
+		s.append(field(graphInit, body))
+	}
+	return s
+}
+
+// newShapes are the initializers of whole numbers that new nodes read.
+func (t *trainedWriter) newShapes() *stream {
+	s := &stream{}
+	for i, x := range t.apart.consts {
+		head := appendTensorHead(t.apart.names[i], x.Type, sizes64(x.Shape))
+		s.add(part{bytes: appendBytes(nil, graphInit, appendBytes(head, tensorRaw, x.Bytes))})
+	}
 	return s
 }
 
@@ -318,4 +430,12 @@ func sameFile(a, b string) bool {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(x, y)
+}
+
+func sizes64(shape []int) []int64 {
+	out := make([]int64, len(shape))
+	for i, n := range shape {
+		out[i] = int64(n)
+	}
+	return out
 }

@@ -150,6 +150,19 @@ def reference(name, training):
     np.savez(here / name, **{key: a.numpy() for key, a in arrays.items()})
 
 
+class Norms(nn.Module):
+    """Two norms that are equal."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2, self.l = nn.LayerNorm(4), nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.norm2(self.l(self.norm1(x)))
+
+
+torch.manual_seed(0)
+torch.onnx.export(Norms(), (torch.randn(2, 4),), here / "shared-older.onnx", dynamo=False)
 exports = {
     "text.onnx": (Text, False, {"dynamo": True, "external_data": False}),
     "text-plain.onnx": (Text, False, {"dynamo": True, "optimize": False, "external_data": False}),

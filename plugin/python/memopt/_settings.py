@@ -691,6 +691,7 @@ ALIASES = {
 
 # Settings that other commands use.
 ELSEWHERE = {
+    "tied": "memopt plan does not use it, train does",
     "lr": "memopt plan does not use it, train does",
     "warmup": "memopt plan does not use it, train does",
     "weight_type": "memopt plan does not use it, quantize does",
