@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/configs"
 	"memopt/memopt/tensorfile"
 )
 
@@ -118,4 +119,12 @@ func TestFusedNorms(t *testing.T) {
 		t.Errorf("%q", warnings)
 	}
 	trainedDefault(t, "fused", 1, 0.1)
+}
+
+// TestScalesThatAreFed: an operator that needs an input known before the step runs says on which input of the model it depends.
+func TestScalesThatAreFed(t *testing.T) {
+	_, err := Open("testdata/defaults/fed.onnx", configs.Default())
+	if err == nil || !strings.Contains(err.Error(), `it depends on the model's input "by"`) {
+		t.Error(err)
+	}
 }

@@ -140,3 +140,10 @@ write("resized", Resized(), torch.randn(2, 2, 3, 4))
 write("numbers-plain", Numbers(), torch.randn(2, 4), optimize=False)
 write("lost", Lost(), torch.randn(2, 4))
 write("fused", Fused().eval(), torch.randn(1, 2, 4, 4))
+
+value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+nodes = [node("Mul", ["by", "two"], ["scales"]), node("Resize", ["x", "", "scales"], ["y"], name="resize")]
+given = [value("x", 1, [1, 2, 4, 4]), value("by", 1, [4])]
+two = onnx.numpy_helper.from_array(np.full(4, 2, np.float32), "two")
+program = onnx.helper.make_graph(nodes, "fed", given, [value("y", 1, ["a", "b", "c", "d"])], [two])
+onnx.save(onnx.helper.make_model(program, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)]), here / "fed.onnx")
