@@ -29,7 +29,7 @@ run: build
 		$(VULKAN) bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 3 --optimizer adamw --lr 3e-4 --device vulkan; fi
 
 # The Python package with the binary inside, and its source distribution, which go
-# builds anywhere.
+# builds anywhere. NATIVE="2.13 2.15" has the native module built in for these versions of PyTorch.
 wheel:
 	.ci/wheel dist
 

@@ -42,6 +42,8 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
             self.app.display_warning(f"memopt: {note}")
         build_data["force_include"][binary] = "memopt/_bin/memopt"
         build_data["force_include"][os.path.join(go.root, "LICENSE")] = "memopt/LICENSE"
+        for built in sorted(Path(os.environ.get("MEMOPT_NATIVE_BUILDS") or self._made).glob("*.so")):
+            build_data["force_include"][str(built)] = f"memopt/torch/native/built/{built.name}"
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + tag
 

@@ -39,7 +39,6 @@ import memopt.torch.replay.regions  # takes PyTorch's checkpoint before it is re
 from memopt.torch.record.operators import Op, Value
 from memopt.torch.record.record import Recording
 from memopt.torch.replay.program import Program, build
-from memopt.torch.replay.replay import planned
 from memopt.torch.step.sample import Sample
 
 FILES = ("autograd/test_autograd.py", "test_autograd.py", "autograd/test_node_lifecycle.py", "test_utils.py", "distributed/_composable/test_checkpoint.py")
@@ -89,8 +88,9 @@ class Called(torch.nn.Module):
         assert self.run is not None
         mode = _get_current_dispatch_mode()
         out = self.run(*args, **kwargs)
-        if isinstance(mode, planned):
-            self.dropped = len(mode.step.dropped) if mode.step.diverged is None else -1
+        step = getattr(mode, "step", None)
+        if step is not None:
+            self.dropped = len(step.dropped) if step.diverged is None else -1
         return out
 
     def of(self, run: Callable[..., Any]) -> Called:

@@ -14,6 +14,7 @@ from ...errors import BudgetError
 from ...report import show_bytes
 from ..lower.early import EarlyStep
 from ..lower.inchunks import InChunks, Undivided
+from ..native.run import StepOf, step_of
 from ..plan.report import StepReport
 from ..ranks.meeting import refuse_flattened, traps
 from ..record import measuring
@@ -24,7 +25,6 @@ from ..record.record import Recording, record_call, recorded
 from ..record.recorder import Recorder
 from ..replay.program import Program
 from ..replay.regions import checkpointed, regions_of
-from ..replay.replay import Step, planned
 from ..step.sample import Sample, through
 from .programs import Made, Programs
 from .request import Request
@@ -160,13 +160,15 @@ class Loop:
         self.here.current = step
         return step
 
-    def _start(self, step: Running, made: Made, program: Program) -> Step:
+    def _start(self, step: Running, made: Made, program: Program) -> StepOf:
         """The state of a step under its plan. The graph holds it once there is one."""
-        run = Step(program, self.request.strict, self._audited if made.audits > 0 else None)
+        several = len(self.programs.of(step.key)) > 1  # so that it may go on as another one
+        run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, several, self.told.warn)
+        made.report.replay = run.kind
         run.failed = functools.partial(self.share.failed, made.recording)
         here = weakref.ref(step)
 
-        def other(run: Step, func: Any) -> Program | None:
+        def other(run: StepOf, func: Any) -> Program | None:
             step = here()
             found = self.programs.other(step.key, run, func) if step is not None else None
             if step is None or found is None:
@@ -189,13 +191,13 @@ class Loop:
         step.run = weakref.ref(run)
         return run
 
-    def _planned(self, step: Running, ref: weakref.ref[Step], call: Callable[[], Any]) -> Any:
+    def _planned(self, step: Running, ref: weakref.ref[StepOf], call: Callable[[], Any]) -> Any:
         """Runs a forward pass under its plan."""
         run = step.held or ref()
         assert run is not None
         step.held = None
         try:
-            with planned(run):
+            with run.forward():
                 out = call()
         except BaseException:
             run.diverged = run.diverged or "a forward pass failed"
@@ -397,16 +399,16 @@ class Loop:
         """Runs the step once under the plan, and checks for the bits of eager mode and the promised bytes. False if an operator must be kept from now on."""
         recording = made.recording
         drifted: list[Op] = []
-        run = planned(Step(program, audit=lambda at, _: drifted.extend(op for op in recording.ops if at in op.calls and not op.backward)))
+        run = step_of(program, audit=lambda at, _: drifted.extend(op for op in recording.ops if at in op.calls and not op.backward))
 
         def under(forward: Callable[[], Any]) -> Any:
-            with run:
+            with run.forward():
                 return forward()
 
         checked = step_peak(self.model, lambda: call(under), self.request.loss)
         made.report.measured(checked.peak, "the sample")
-        if run.step.diverged is not None:
-            raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.step.diverged}")
+        if run.diverged is not None:
+            raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.diverged}")
         for op in drifted:
             self.told.warn(f"{op.op} of {op.module or 'the model'} gives other bits when it runs again; its results are kept", RuntimeWarning)
             recording.keep(op)

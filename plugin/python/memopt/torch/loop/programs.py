@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..native.run import StepOf
 from ..plan.report import StepReport
 from ..record.record import Recording
 from ..replay.program import Program, continued
-from ..replay.replay import Step
 
 MOST_PLANS = 16  # one for each shape of the inputs
 MOST_PROGRAMS = 6  # for one shape
@@ -90,7 +90,7 @@ class Programs:
             found.remove(made)
             found.insert(0, made)
 
-    def other(self, key: Any, step: Step, func: Any, of: Any = None) -> tuple[Made, Program] | None:
+    def other(self, key: Any, step: StepOf, func: Any, of: Any = None) -> tuple[Made, Program] | None:
         """A program that has run the same operators as a step so far, and goes on with this one, with this forward pass, or with
         the backward pass; and how it goes on from there."""
         at = step.calls if func is None else step.calls - 1

@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..native.run import StepOf
 from ..record.live import keeping
 from ..record.measuring import Measuring
 from ..record.recorder import Recorder
-from ..replay.replay import Step
 from ..step.results import plain_results
 from ..step.tensors import tensors
 from .programs import Made
@@ -52,8 +52,8 @@ class Running:
 
     def __init__(self, key: Any, made: Made | None = None, recorder: Recorder | None = None) -> None:
         self.key, self.made, self.recorder = key, made, recorder
-        self.held: Step | None = None  # its state under a plan, until its graph holds that
-        self.run: weakref.ref[Step] | None = None
+        self.held: StepOf | None = None  # its state under a plan, until its graph holds that
+        self.run: weakref.ref[StepOf] | None = None
         self.measuring: Measuring | None = None
         self.before = 0  # bytes that were there when the measurement began, and are of the step
         self.passes: list[weakref.ref[Pass]] = []

@@ -44,6 +44,7 @@ class StepReport:
     measured_on: str = ""  # "the sample", or "a step of training"
     without: str = ""  # why no plan holds for the steps, where none does
     chosen: str = ""  # what lowers the floor without having been asked for
+    replay: str = ""  # "native" or "python": what ran the last planned step
 
     @classmethod
     def of(cls, recording: Recording, found: Report | None, fixed: int, counted: int, taken: tuple[str, ...] = ()) -> StepReport:
@@ -92,7 +93,7 @@ class StepReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. The whole plan is plan.to_dict()."""
-        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted"]
+        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "replay"]
         binds = self.binds
         return {
             "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, "without": self.without, **{name: getattr(self, name) for name in fields},

@@ -53,6 +53,12 @@ class Program:
     releases: dict[int, list[Instance]] = field(default_factory=dict)  # by step: instances that it reads last
     events: list[int] = field(default_factory=list)  # steps with runs or releases, in order
     maker: dict[int, Op] = field(default_factory=dict)  # of what runs again, by value
+    native: Any = None  # the same, as the native module reads it
+
+    @property
+    def again(self) -> list[Op]:
+        """The operators that run again, each once."""
+        return list(dict.fromkeys(op for op, _ in self.runs.values()))
 
 
 def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int = 0, tagged: Set[int] = frozenset()) -> Program:

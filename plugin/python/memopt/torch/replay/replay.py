@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -66,8 +67,32 @@ class Left(RuntimeError):
     """A step with strict=True ran another operator than the recorded one."""
 
 
-class Step:
+class Passes:
+    """What a step knows of its passes, whoever replays it."""
+
+    program: Program
+    calls: int
+    diverged: str | None
+
+    def _left(self, why: str) -> None:
+        """The step goes another way than its program."""
+        raise NotImplementedError
+
+    def goes_on(self, of: Any) -> bool:
+        """Whether a forward pass is the next one of the program."""
+        begin = self.program.begins.get(self.calls)
+        return self.diverged is None and begin is not None and begin.of == of
+
+    def keep(self) -> None:
+        """A backward pass keeps the graph that it runs through: another one may ask for everything again."""
+        if self.diverged is None and not self.program.recording.keeps:
+            self._left("a backward pass keeps its graph, for which another may ask")  # so nothing is released
+
+
+class Step(Passes):
     """A forward pass under a plan, and the state for its backward pass."""
+
+    kind = "python"
 
     def __init__(self, program: Program, strict: bool = False, audit: Audit | None = None) -> None:
         self.program = program
@@ -93,6 +118,16 @@ class Step:
         self.lock = threading.RLock()
         self.aside = 0  # above 0, what runs is not the module's
         self.failed: Callable[[RuntimeError], None] | None = None  # told of an error of what runs again
+        self.again: list[Op] = []  # that ran again, in this order
+
+    def forward(self) -> AbstractContextManager[Any]:
+        """The context of a forward pass."""
+        return planned(self)
+
+    @property
+    def ran(self) -> list[str]:
+        """The operators that ran again, in this order."""
+        return [op.name for op in self.again]
 
     # The forward pass.
 
@@ -152,16 +187,6 @@ class Step:
     def turn(self, program: Program) -> None:
         self.program, self.actions = program, program.actions
         self.store = {number: storage for number, storage in self.store.items() if number in program.held}
-
-    def goes_on(self, of: Any) -> bool:
-        """Whether a forward pass is the next one of the program."""
-        begin = self.program.begins.get(self.calls)
-        return self.diverged is None and begin is not None and begin.of == of
-
-    def keep(self) -> None:
-        """A backward pass keeps the graph that it runs through: another one may ask for everything again."""
-        if self.diverged is None and not self.program.recording.keeps:
-            self._left("a backward pass keeps its graph, for which another may ask")  # so nothing is released
 
     def _left(self, why: str) -> None:
         self.diverged = why
@@ -295,6 +320,7 @@ class Step:
 
     def _run(self, op: Op) -> dict[int, torch.UntypedStorage]:
         """Repeats an operator and returns its results, by value."""
+        self.again.append(op)
         for unit in op.units:
             unit.check(op.op + (f" of {op.module}" if op.module else ""))
         try:
