@@ -18,14 +18,14 @@ type TorchOptions struct {
 	Progress func(what string)
 }
 
-// torchModels are the models of torch/families.py and torch/speed.py, the quick ones first.
+// torchModels are the models of torch/families.py and torch/speed.py, the quick ones first; loops is training loops beside eager mode.
 var torchModels = []struct {
 	name  string
 	large bool
 }{
 	{"tiny", false}, {"vit", false}, {"whisper", false}, {"clip", false}, {"llama", false}, {"gpt2", false}, {"qwen3", false}, {"bert", false}, {"t5", false},
 	{"convnext", false}, {"efficientnetv2", false}, {"mixtral", false}, {"unet", false}, {"resnet18", false}, {"resnet26", false}, {"gpt-48L", false},
-	{"resnet18-112", true}, {"bert-6L", true}, {"llama-8L", true}, {"gpt-6L", true},
+	{"resnet18-112", true}, {"bert-6L", true}, {"llama-8L", true}, {"gpt-6L", true}, {"loops", true},
 }
 
 // TorchModels lists the models for Only.

@@ -24,6 +24,11 @@ func (m *TorchModel) judge() {
 	var above *TorchRow // the plan with the next larger budget
 	for i := range m.Rows {
 		r := &m.Rows[i]
+		if r.Kind == "loop" {
+			r.bar("within the budget", r.Measured <= r.Asked, "%s above", report.Bytes(r.Measured-r.Asked))
+			r.bar("bits", r.Bits != nil && *r.Bits, "other losses")
+			continue
+		}
 		if r.Kind != "memopt" && r.Kind != "memopt compiled" {
 			continue
 		}

@@ -63,7 +63,7 @@ def main() -> None:
     say(version=torch.__version__)
     import speed
 
-    found = speed.MODELS[name]() if name in speed.MODELS else measured(name, quick)
+    found = speed.MODELS[name](**({"quick": quick} if name == "loops" else {})) if name in speed.MODELS else measured(name, quick)
     say(result=found)
 
 

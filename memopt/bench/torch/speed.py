@@ -14,6 +14,7 @@ from ways import Bench, Way
 
 import memopt
 from families import Block, Family, gpt
+from loops import loops
 
 
 class _Tiny(nn.Module):
@@ -66,4 +67,4 @@ def _cpu() -> float:
     return sum(t.user + t.system for t in [own.cpu_times(), *(c.cpu_times() for c in own.children(recursive=True))])
 
 
-MODELS: dict[str, Callable[[], dict[str, Any]]] = {"tiny": tiny, "gpt-48L": deep}
+MODELS: dict[str, Callable[..., dict[str, Any]]] = {"tiny": tiny, "gpt-48L": deep, "loops": loops}
