@@ -23,7 +23,9 @@
 // disappear (graph.FoldInts).
 //
 // A float initializer becomes a Param, a ModelBuffer or a Const, by the exporter's
-// metadata or else by its name (origin.go, names.go); others become Consts. A dim_param
+// metadata or else by its name (origin.go, names.go); others become Consts. With From.Apart,
+// parameters that PyTorch's exporter merged, folded or left out get initializers of their own
+// again (apart.go). A dim_param
 // may be a formula; text that looks like a name, even with hyphens, is one symbol; a dim
 // without either is named after its input. An output named "X.new", where X is an
 // initializer of the same type and shape, is also the Update of X. The only scalar float
