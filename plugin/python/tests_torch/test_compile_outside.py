@@ -61,6 +61,18 @@ class TestOutside(unittest.TestCase):
         self.assertIsNone(report_of(model))
         self.loop(model, plain, [256] * 3, 0.85, within=1e-5)  # Inductor's kernels round in their own way
 
+    def test_offers(self):
+        """What would lower the floor of an eager step is not offered: mode='aot_eager' refuses it."""
+        x, y = torch.randn(256, 64), torch.randint(0, 4000, (256,))
+        given = {"sample": x, "loss": lambda out: F.cross_entropy(out, y), "mode": "aot_eager"}
+        with self.assertRaises(memopt.BudgetError) as caught:
+            memopt.optimize(net(4000), activation_budget="30%", **given)
+        self.assertNotRegex(str(caught.exception), "loss_chunks|optimizer_in_backward")
+        report = memopt.optimize(net(4000), activation_budget=caught.exception.best, loss_chunks=1, **given)
+        self.assertNotRegex(str(report), "loss_chunks|optimizer_in_backward")
+        with self.assertRaisesRegex(TypeError, "mode='eager'"):
+            memopt.optimize(net(), loss_chunks=2, **given)
+
     def test_shapes(self):
         model, plain = net(), net()
         memopt.optimize(model, activation_budget="80%", mode="aot_eager")

@@ -39,6 +39,7 @@ MOST_TRIES = 4  # with Inductor, whose order is not the plan's
 _HOPELESS = 0.6  # of the peak with everything kept: Inductor by itself does not come down to it
 _MOST_GRAPHS = 64  # of one piece of code
 _STEP = "memopt compiled step"
+_EAGER_ONLY = ("loss_chunks", "optimizer_in_backward")  # not offered: compiled graphs are not changed
 
 
 @dataclass
@@ -334,7 +335,7 @@ class _Maker:
         counted = self.fixed if self.forward.request.budget is not None else 0
 
         def report(found: Report | None) -> CompileReport:
-            made = cast(CompileReport, CompileReport.of(recording, found, self.fixed, counted))
+            made = cast(CompileReport, CompileReport.of(recording, found, self.fixed, counted, _EAGER_ONLY))
             made.form, made.graphs, made.difference = form, len(graphs), self._difference()
             made.measured(self.measured.peak, "the sample")
             if found is None or self.step.inductor is not None:  # which runs things in an order that only the compiled step knows
@@ -357,7 +358,7 @@ class _Maker:
         try:
             return report(self._search(writer, document))
         except BudgetError as e:
-            raise refused(e, recording, self.limit or 0, counted, (), lambda: None) from None
+            raise refused(e, recording, self.limit or 0, counted, _EAGER_ONLY, lambda: None) from None
 
     def _once(self) -> None:
         with state_kept(self.model):
