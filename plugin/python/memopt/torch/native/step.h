@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
