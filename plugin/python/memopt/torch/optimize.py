@@ -8,7 +8,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -20,14 +20,16 @@ from .lower.early import EarlyStep
 from .plan.report import StepReport
 from .ranks.meeting import refuse_flattened
 from .ranks.units import release, units_of
-from .step.given import check_module, check_request
+from .step.given import check_methods, check_module, check_request
 from .step.sample import Loss, arguments, gradients_kept
 from .step.standin import StandIn, form_of, standing
 from .step.wrapped import inner_module
 
+Models: TypeAlias = "torch.nn.Module | Sequence[torch.nn.Module]"
+
 
 def optimize(
-    model: torch.nn.Module,
+    model: Models,
     budget: Size | None = None,
     *,
     activation_budget: Size | None = None,
@@ -41,9 +43,11 @@ def optimize(
     optimizer_in_backward: bool = False,
     verbose: bool = True,
     mode: Literal["auto", "eager", "compile", "aot_eager"] = "auto",
+    methods: Sequence[str] | None = None,
 ) -> StepReport | None:
     """Changes a module in place so that its training steps fit a budget, at the least extra time, with bit-identical results.
 
+    model              a module, or several that are trained together, such as a generator and a discriminator: the budget is for all
     budget             the most memory of a step: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%"
                        of the memory in eager mode, or "auto", the default: the device's free memory, less the reserve
     activation_budget  the most growth of memory during one forward and backward pass
@@ -69,6 +73,9 @@ def optimize(
                        has a compiler, else run operator by operator, as with "aot_eager". "auto" compiles a module for which torch.compile
                        was called, else it is "eager". A compiled module takes its first inputs as the sample
 
+    methods            methods whose calls are forward passes, beside forward, such as ("encode", "decode"). By default every method
+                       through which gradients are made in the first step
+
     Returns a report, or None without a sample: then report(model) returns it after the first step. Only forward passes with
     gradients in training mode are planned. restore(model) undoes everything.
 
@@ -76,12 +83,17 @@ def optimize(
     """
     if budget is None and activation_budget is None and max_overhead is None:
         budget = "auto"
-    check_module("optimize", model, planned=False)
+    models = _modules("optimize", model, planned=False)
     check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks)
-    model = inner_module(model)
-    form = form_of(model, mode)
-    refuse_flattened(model)
-    restore(model)
+    form = next((form for m in models if (form := form_of(m, mode)) != "eager"), "eager")
+    for m in models:
+        refuse_flattened(m)
+        restore(m)
+    if len(models) > 1 and (form != "eager" or sample is not None or optimizer_in_backward or loss_chunks is not None):
+        raise TypeError("several modules are planned together in mode='eager' from their first step: without sample, optimizer_in_backward and loss_chunks")
+    if methods is not None:
+        check_methods(models, methods)
+    model = models[0]
     request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward)
     if form != "eager":
         from .compile.compiled import optimize_compiled
@@ -92,36 +104,36 @@ def optimize(
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
             return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
-    (forward,) = _planned([model], request)
-    loop = forward.loop
+    loop = _planned(models, request)
     loop.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
+    _plan_methods(loop, methods)
     if sample is None:
-        forward.install()
+        loop.install()
         return None
     args, kwargs = arguments(sample)
     _busy.on = True
     try:
         with loop.early.primed() if loop.early is not None else contextlib.nullcontext(), gradients_kept((args, kwargs)):
-            found = loop.prepare(forward.original, args, kwargs)
+            found = loop.prepare(loop.standing[0].original, args, kwargs)
     except BaseException:
-        loop.end()
+        loop.off()
         raise
     finally:
         _busy.on = False
-    forward.install()
+    loop.install()
     return found
 
 
-def restore(model: torch.nn.Module) -> None:
-    """Restores a module's own forward pass."""
-    check_module("restore", model)
-    ours = standing(inner_module(model))
-    if ours is not None:
-        ours.remove()
+def restore(model: Models) -> None:
+    """Restores a module's own forward pass, and those of modules that were planned together with it."""
+    for m in _modules("restore", model):
+        ours = standing(m)
+        if ours is not None:
+            ours.remove()
 
 
 @contextlib.contextmanager
-def optimized(model: torch.nn.Module, budget: Size | None = None, **settings: Any) -> Iterator[StepReport | None]:
+def optimized(model: Models, budget: Size | None = None, **settings: Any) -> Iterator[StepReport | None]:
     """optimize for the block of a with statement; the module is restored when it ends."""
     found = optimize(model, budget, **settings)
     try:
@@ -130,27 +142,36 @@ def optimized(model: torch.nn.Module, budget: Size | None = None, **settings: An
         restore(model)
 
 
-def report(model: torch.nn.Module) -> StepReport | None:
+def report(model: Models) -> StepReport | None:
     """The report of the latest plan, or None."""
-    ours = standing(inner_module(model))
+    ours = standing(_modules("report", model)[0])
     return ours.last if ours is not None else None
+
+
+def _modules(function: str, given: Models, planned: bool = True) -> list[torch.nn.Module]:
+    """A module, or those of a list or tuple, without the wrappers of trainers."""
+    several: list[Any] = list(given) if isinstance(given, (list, tuple)) and given else [given]
+    for m in several:
+        check_module(function, m, planned=planned)
+    return [inner_module(m) for m in several]
 
 
 _busy = threading.local()
 
 
 class PlannedForward(StandIn):
-    """Replaces a module's forward: its passes go through the loop, with those of the modules that are planned with it."""
+    """Replaces a module's forward, or another method: its passes go through the loop, with those of the modules that are planned with it."""
 
-    def __init__(self, loop: Loop, model: torch.nn.Module, name: str = "") -> None:
-        super().__init__(model)
-        self.loop, self.place = loop, (name, "forward")
-        functools.update_wrapper(self, type(model).forward)
+    def __init__(self, loop: Loop, model: torch.nn.Module, name: str = "", method: str = "forward") -> None:
+        super().__init__(model, method)
+        self.loop, self.place = loop, (name, method)
+        functools.update_wrapper(self, getattr(type(model), method))
         self.__signature__ = inspect.signature(self.original)
 
     @property
     def original(self) -> Callable[..., Any]:
-        return self.loop.around(self.model, super().original)
+        own = super().original
+        return self.loop.around(self.model, own) if self.method == "forward" else own
 
     @property
     def last(self) -> Any:
@@ -158,15 +179,21 @@ class PlannedForward(StandIn):
 
     def remove(self) -> None:
         self.loop.end()
-        super().remove()
-        if not self.off:
-            release(self.model)
+        for ours in self.loop.standing:
+            StandIn.remove(ours)
+            if not ours.off and ours.method == "forward":
+                release(ours.model)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.off or getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self.off or torch.compiler.is_compiling() or getattr(_busy, "on", False):
             return self.original(*args, **kwargs)
         _busy.on = True
         try:
+            if not self.model.training or not torch.is_grad_enabled():
+                return self.original(*args, **kwargs)
+            if torch._C._functorch.peek_interpreter_stack() is not None:
+                self.loop.told.say("functorch", f"memopt: a forward pass of {type(self.model).__name__} ran within torch.func, and was not planned")
+                return self.original(*args, **kwargs)
             return self.loop.run(self.place, self.original, args, kwargs)
         finally:
             _busy.on = False
@@ -179,25 +206,40 @@ class PlannedForward(StandIn):
         new.__dict__.update(self.__dict__)
         new.model = copy.deepcopy(self.model, memo)
         new.replaced = copy.deepcopy(self.replaced, memo)
-        new.loop = self.loop.copy(new.model)  # the optimizer has no parameter of copies
-        new.loop.off = functools.partial(restore, new.model)
+        key = id(self.loop), id(self.model)
+        if key not in memo:  # type: ignore[comparison-overlap]
+            memo[key] = self.loop.copy(new.model)  # type: ignore[index]  # the optimizer has no parameter of copies
+        new.loop = memo[key]  # type: ignore[index]
+        new.loop.standing.append(new)
         return new
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.model, self.loop.request)
+        return _unpickled, (self.model, self.loop.request, self.method)
 
 
-def _unpickled(model: torch.nn.Module, request: Request) -> PlannedForward:
-    return _planned([model], request)[0]
+def _unpickled(model: torch.nn.Module, request: Request, method: str) -> PlannedForward:
+    return PlannedForward(_planned([model], request), model, "", method)
 
 
-def _planned(models: list[torch.nn.Module], request: Request) -> list[PlannedForward]:
-    """The stand-ins of modules that are planned together."""
+def _planned(models: list[torch.nn.Module], request: Request) -> Loop:
+    """The loop of modules that are planned together, with their stand-ins."""
     loop = Loop(models, request, smaller_batch)
+    loop.standing = [PlannedForward(loop, model, name) for name, model in loop.named]
+    return loop
 
-    def off() -> None:
-        for model in models:
-            restore(model)
 
-    loop.off = off
-    return [PlannedForward(loop, model, str(i) if len(models) > 1 else "") for i, model in enumerate(models)]
+def _plan_methods(loop: Loop, methods: Sequence[str] | None) -> None:
+    """Plans methods that are named, or those through which gradients will be made in the first step."""
+
+    def plan(model: torch.nn.Module, name: str, method: str) -> None:
+        ours = PlannedForward(loop, model, name, method)
+        loop.standing.append(ours)
+        ours.install()
+
+    for name, model in loop.named:
+        if methods is None:
+            loop.scout(name, model, functools.partial(plan, model, name), lambda: not getattr(_busy, "on", False))
+        else:
+            for method in methods:
+                if method != "forward" and callable(getattr(type(model), method, None)):
+                    plan(model, name, method)

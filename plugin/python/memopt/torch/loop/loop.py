@@ -24,14 +24,17 @@ from ..record.operators import Op
 from ..record.record import Recording, record_call, recorded
 from ..record.recorder import Recorder
 from ..replay.program import Program
-from ..replay.regions import checkpointed, regions_of
+from ..replay.regions import regions_of
 from ..step.sample import Sample, through
+from ..step.standin import StandIn
 from .programs import Made, Programs
+from .reach import Reach, Scout, methods_of
 from .request import Request
 from .share import AUDITS, Share, SmallerBatch
 from .state import State
 from .steps import Pass, Running
 from .told import Told
+from .without import Without
 
 _MOST_TURNS = 32  # passes of one step, forward and backward ones counted together
 
@@ -49,21 +52,79 @@ class Loop:
         self.state = State(self.model)
         self.share = Share(self.model, request, self.state, self.told, smaller, self.loss)
         self.programs = Programs()
+        self.without = Without(self.model)
         self.last: StepReport | None = None
-        self.off: Callable[[], None] = lambda: None  # takes the plan off the modules
+        self.standing: list[StandIn] = []  # in the places of methods
+        self.scouts: list[tuple[torch.nn.Module, Scout]] = []
+        self.reach: Reach | None = None
+        self.unplanned = False  # the modules do what no plan holds for
+        self.wholes = 2  # recordings that may be made anew since a profiler was beside them
         self.lock = threading.RLock()
         self.here = threading.local()  # .current: the step that is under way
 
+    @property
+    def named(self) -> list[tuple[str, torch.nn.Module]]:
+        """The modules by their names among those that are planned together."""
+        return [(str(i) if len(self.models) > 1 else "", model) for i, model in enumerate(self.models)]
+
     def copy(self, model: torch.nn.Module) -> Loop:
-        """The same for a copy of the module."""
+        """The same for a copy of the module. One of several begins anew."""
         new = Loop([model], self.request, self.share.smaller)
-        new.loss, new.told, new.programs, new.last = self.loss, self.told.copy(), self.programs.copy(), self.last
-        new.told = new.share.told = self.told.copy()
-        new.share.loss = new.loss
+        new.loss, new.last, new.told = self.loss, self.last, self.told.copy()
+        new.share.told, new.share.loss = new.told, new.loss
+        if len(self.models) == 1:
+            new.programs = self.programs.copy()
         return new
+
+    def install(self) -> None:
+        for ours in self.standing:
+            if ours.model.__dict__.get(ours.method) is not ours:
+                ours.install()
+        if not self.state.units:
+            self.reach = Reach(self.model, self.told)
+
+    def scout(self, name: str, model: torch.nn.Module, plan: Callable[[str], None], outermost: Callable[[], bool]) -> None:
+        """Plans methods of a module from the first call on through which gradients are made, until the first step was planned."""
+
+        def made(method: str) -> None:
+            if not outermost():
+                return
+            for m, scout in self.scouts:
+                if m is model and scout.name == method and m.__dict__.get(method) is scout:
+                    del m.__dict__[method]
+            if self.reach is not None:
+                self.reach.methods.append(method)
+            self._drop()
+            plan(method)
+
+        for method in methods_of(model):
+            scout = Scout(model, method, made)
+            self.scouts.append((model, scout))
+            model.__dict__[method] = scout
+
+    def _end_scouts(self) -> None:
+        for model, scout in self.scouts:
+            if model.__dict__.get(scout.name) is scout:
+                del model.__dict__[scout.name]
+        self.scouts = []
+
+    def _drop(self) -> None:
+        """Forgets a recording that has not all of its step."""
+        step = self.current
+        if step is not None and step.recorder is not None:
+            step.recorder.close()
+            self.here.current = None
+            self.programs.tries.pop(step.key, None)
+
+    def off(self) -> None:
+        """Takes the plan off the modules."""
+        self.standing[0].remove()
 
     def end(self) -> None:
         """Discards all plans and recordings."""
+        self._end_scouts()
+        if self.reach is not None:
+            self.reach.end()
         if self.early is not None:
             self.early.detach()
             self.early = None
@@ -89,14 +150,19 @@ class Loop:
             self._plan_again()
         of = place, self.state.key(args, kwargs)
         call = functools.partial(forward, *args, **kwargs)
+        if torch._C._current_graph_task_id() != -1 and self.current is not None or self.unplanned:
+            return forward(*args, **kwargs)  # made again within the backward pass, as by torch.utils.checkpoint around the module
         step = self.current
         if step is not None and not self._goes_on(step, of):
             step = self._begun(of, step)
         elif step is None:
             step = self._begun(of, None)
-        if step is None:
-            return self._without(of, call)
         one = Pass(of)
+        if step is None:
+            out = self._without(call)
+            if one.attach(out) and self.reach is not None:
+                one.began = functools.partial(_passed, weakref.ref(self))
+            return out
         try:
             if step.recorder is not None:
                 out = self._recorded(step, step.recorder, of, call)
@@ -142,10 +208,13 @@ class Loop:
             self._over(before)
         key = of, self.state.gradients()
         made = None
-        without = self.programs.without(key)
-        if without is None and not self.programs.records(key):
+        tries = self.programs.begin(key)
+        without = tries.waits > 0
+        if not without and not tries.records:
             made = self._found(key)
-        if without is not None or made is None and self.early is not None and not self.early.ready:
+        if made is not None and made.recording.partial and self.wholes > 0 and not torch.autograd._profiler_enabled():
+            self.wholes, made = self.wholes - 1, None
+        if without or made is None and self.early is not None and not self.early.ready:
             self.here.current = None  # states that the optimizer makes in its first step are not those of a step
             return None
         if made is None:
@@ -228,6 +297,7 @@ class Loop:
                 self._finish(step, step.recorder)
             else:
                 give_up()  # a recording whose backward pass has not come
+                step.recorder.close()
         elif step.made is not None and step.ran and not step.left:
             self.programs.met(step.key, step.made)
 
@@ -239,16 +309,30 @@ class Loop:
         refuse_flattened(self.model)
         for text in traps(self.model):
             self.told.warn(text)
-        self.programs.recorded(key)
+        tries = self.programs.tries[key]
+        tries.records = max(0, tries.records - 1)
         return Running(key, recorder=Recorder(self.model, self.share.recording_limit(), self._gave_other_bits))
 
     def _recorded(self, step: Running, recorder: Recorder, of: Any, call: Callable[[], Any]) -> Any:
         """Runs a forward pass of a step that is recorded."""
         self.loss.find(self.model, call, self.request.loss)
-        out = recorder.forward(call, of, of[0][0])
+        state = torch.get_rng_state()
+        try:
+            out = recorder.forward(call, of, of[0][0])
+        except RuntimeError as e:
+            if "saved tensor hooks" not in str(e):
+                raise
+            # torch.func.grad within the module runs under nobody's hooks.
+            self.here.current, self.unplanned = None, True
+            self.share.nothing()
+            self.told.warn(f"{type(self.model).__name__} takes derivatives by torch.func in its forward pass, which no plan holds for: its steps run as they are")
+            torch.set_rng_state(state)
+            return call()
         if recorder.waits:
             await_backward(recorder, functools.partial(self._behind, step, recorder))
         else:
+            recorder.close()
+            self.here.current = None
             self.share.nothing()
         return out
 
@@ -286,8 +370,13 @@ class Loop:
         except (BudgetError, ValueError):
             self.off()  # as it was before
             raise
+        except Exception as e:  # the training goes on, whatever is wrong with us
+            why = f"a recorded step could not be planned ({type(e).__name__}: {e})"
+            self.programs.give_up(step.key, why)
+            self._gave_up(step.key)
 
     def _keep(self, key: Any, made: Made) -> None:
+        self._end_scouts()
         with self.lock:
             self.programs.add(key, made)
             self.last = made.report
@@ -313,14 +402,16 @@ class Loop:
     def _gave_up(self, key: Any) -> None:
         why = self.programs.tries[key].why
         n = len(regions_of(self.model))
-        self.told.warn(f"no plan holds for such steps, and no budget: {why}. {n} blocks run under torch.utils.checkpoint instead")
+        self.told.warn(f"no plan holds for such steps, and no budget: {why}. {n} blocks run under torch.utils.checkpoint instead, if that takes less")
+        self.last = self.without.report(self.last, why)
 
-    def _without(self, of: Any, call: Callable[[], Any]) -> Any:
+    def _without(self, call: Callable[[], Any]) -> Any:
         """Runs a forward pass that no plan holds for."""
         if self.early is not None and not self.early.ready:
             return call()
-        with checkpointed(self.model):
-            return call()
+        if self.without.last is not None:
+            self.last = self.without.last
+        return self.without.run(call)
 
     # What is watched.
 
@@ -426,12 +517,21 @@ def _began(ref: weakref.ref[Running], loop: weakref.ref[Loop], first: bool, keep
     step = ref()
     if step is None:
         return
+    ours = loop()
+    if ours is not None and ours.reach is not None:
+        ours.reach.came()
     step.ran += first
     step.kept = step.kept or keeps
     run = step.run() if step.run is not None else None
     if keeps and run is not None:
         run.keep()
-    ours = loop()
     if step.overtaken and first and ours is not None and not step.left:
         step.left = True
         ours.programs.left(step.key, "other forward passes are alive together in each of its steps")
+
+
+def _passed(loop: weakref.ref[Loop], first: bool, keeps: bool) -> None:
+    """A backward pass comes to a forward pass that no plan holds for."""
+    ours = loop()
+    if ours is not None and ours.reach is not None:
+        ours.reach.came()

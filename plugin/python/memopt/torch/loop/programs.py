@@ -6,7 +6,7 @@ seen at the first operator that differs.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,9 @@ from ..replay.program import Program, continued
 
 MOST_PLANS = 16  # one for each shape of the inputs
 MOST_PROGRAMS = 6  # for one shape
-_MOST_RECORDINGS = 3  # in a row, where steps leave the recorded way each time
+_MOST_FRESH = 4  # programs in a row, each of them new
+_RECORDS = 4  # steps that are recorded behind one that was no known program
+_LOOK_BACK = 8  # steps that tell what the next one is
 _RETRY = 16  # steps without a plan before the next try, and twice as many after each that fails
 
 
@@ -37,11 +39,15 @@ class Made:
 class Tries:
     """How steps that begin in one way went."""
 
-    recorded: int = 0  # in a row, without a step that went as recorded
-    waits: int = 0  # steps until the next try
+    steps: int = 0
+    fresh: int = 0  # programs that were met since a step last went as one that was known
+    records: int = 0  # how many of the next steps are recorded, until one is a new program
+    left: int = -1  # the last step that went as no known program does
+    due: int = -1  # when the next one is to be expected
+    waits: int = 0  # steps without a plan until the next try
     pause: int = _RETRY
-    again: bool = False  # the next step is recorded
     why: str = ""
+    went: deque[int] = field(default_factory=lambda: deque(maxlen=64))  # what the last steps were, by id
 
 
 class Programs:
@@ -64,14 +70,32 @@ class Programs:
         return self.known.get(key, [])
 
     def first(self, key: Any) -> Made | None:
-        """The program that a step is taken for when it begins."""
+        """The program that a step is taken for when it begins: what came behind steps like the last ones, or the last one met."""
         found = self.known.get(key)
-        return found[0] if found else None
+        if not found or len(found) == 1:
+            return found[0] if found else None
+        went = list(self.tries[key].went) if key in self.tries else []
+        best, longest = -1, 0
+        for i in range(len(went) - 1, 0, -1):
+            n = 0
+            while n < min(i, _LOOK_BACK) and went[i - 1 - n] == went[-1 - n]:
+                n += 1
+            if n > longest:
+                best, longest = i, n
+        return next((made for made in found if longest and id(made) == went[best]), found[0])
 
     def add(self, key: Any, made: Made) -> None:
         """Takes note of a program, in the place of one that runs the same operators."""
         found = self.known.setdefault(key, [])
-        found[:] = [made, *(other for other in found if not _same(other.recording, made.recording))][:MOST_PROGRAMS]
+        others = [other for other in found if not _same(other.recording, made.recording)]
+        tries = self.tries.setdefault(key, Tries())
+        for other in found:
+            if other not in others:
+                tries.went = deque((id(made) if one == id(other) else one for one in tries.went), tries.went.maxlen)
+        if len(others) == len(found):
+            tries.fresh, tries.records = tries.fresh + 1, 0
+        tries.went.append(id(made))
+        found[:] = [made, *others][:MOST_PROGRAMS]
         self.known.move_to_end(key)
         if len(self.known) > MOST_PLANS:
             self.known.popitem(last=False)
@@ -82,9 +106,9 @@ class Programs:
 
     def met(self, key: Any, made: Made) -> None:
         """A step went as a program says."""
-        tries = self.tries.get(key)
-        if tries is not None and not tries.again:
-            del self.tries[key]
+        tries = self.tries.setdefault(key, Tries())
+        tries.fresh, tries.pause = 0, _RETRY
+        tries.went.append(id(made))
         found = self.known.get(key, [])
         if found and found[0] is not made and made in found:
             found.remove(made)
@@ -116,38 +140,33 @@ class Programs:
     # Steps for which no plan holds.
 
     def left(self, key: Any, why: str) -> bool:
-        """A step went as no known program does. Whether the next one is to be recorded; else no plan holds for such steps."""
+        """A step went as no known program does. Whether the next ones are to be recorded; else no plan holds for such steps."""
         tries = self.tries.setdefault(key, Tries())
         tries.why = why
-        if tries.recorded >= _MOST_RECORDINGS:
+        if tries.fresh >= _MOST_FRESH:
             self.give_up(key, why)
             return False
-        tries.again = True
+        tries.records = _RECORDS
+        if tries.left >= 0:
+            tries.due = 2 * tries.steps - tries.left
+        tries.left = tries.steps
         return True
 
     def give_up(self, key: Any, why: str) -> None:
         tries = self.tries.setdefault(key, Tries())
-        tries.why, tries.recorded, tries.again = why, _MOST_RECORDINGS - 1, False
+        tries.why, tries.fresh, tries.records = why, _MOST_FRESH - 1, 0
         tries.waits, tries.pause = tries.pause, min(16 * _RETRY, 2 * tries.pause)
 
-    def without(self, key: Any) -> Tries | None:
-        """How long steps go without a plan. Each one that does is counted."""
-        tries = self.tries.get(key)
-        if tries is None or tries.waits == 0:
-            return None
-        tries.waits -= 1
-        if tries.waits == 0:
-            tries.again = True
-        return tries
-
-    def records(self, key: Any) -> bool:
-        """Whether the next step is recorded, whatever is known."""
-        tries = self.tries.get(key)
-        return tries is not None and tries.again
-
-    def recorded(self, key: Any) -> None:
+    def begin(self, key: Any) -> Tries:
+        """A step begins. It goes without a plan while it waits, and is recorded, whatever is known, while it records."""
         tries = self.tries.setdefault(key, Tries())
-        tries.recorded, tries.again = tries.recorded + 1, False
+        tries.steps += 1
+        if tries.waits:
+            tries.waits -= 1
+            tries.records = int(tries.waits == 0)
+        elif tries.steps == tries.due:
+            tries.records = max(1, tries.records)
+        return tries
 
 
 def _same(a: Recording, b: Recording) -> bool:

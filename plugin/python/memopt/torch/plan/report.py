@@ -94,10 +94,12 @@ class StepReport:
     def to_dict(self) -> dict[str, Any]:
         """For JSON. The whole plan is plan.to_dict()."""
         fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "replay"]
-        binds = self.binds
+        if self.without:
+            fields.remove("floor_at")
+        binds = None if self.without else self.binds
         return {
             "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, "without": self.without, **{name: getattr(self, name) for name in fields},
-            "binds": {"kind": binds.kind, "module": binds.module, "op": binds.op}, "offers": [vars(o) for o in binds.offers],
+            "binds": {"kind": binds.kind, "module": binds.module, "op": binds.op} if binds else None, "offers": [vars(o) for o in binds.offers] if binds else [],
             "recomputed_nodes": self.plan.result.recomputed_nodes if self.plan is not None else 0,
         }  # fmt: skip
 

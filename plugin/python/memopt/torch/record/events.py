@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from .measure import Profiler, ProfilerBusy, events_of
-from .operators import AGAIN
+from .measure import BEGINS, ENDS, Profiler, ProfilerBusy, events_of, mark, marked
+from .operators import AGAIN, BACKWARD, FORWARD
 
+_LONG = (FORWARD, BACKWARD)  # in which others may start a profiler
 Found = tuple[list[tuple[int, int, int]], dict[str, list[tuple[int, int]]]]
 
 
@@ -75,7 +76,8 @@ class Events:
     def read(self, device: torch.device) -> Found:
         """All that is known, in order of time."""
         if self._profiler is not None and not self._profiler.lost:
-            return events_of(self._profiler.profile, device.type)
+            events, spans = events_of(self._profiler.profile, device.type)
+            return events, {**spans, **{name: marked(spans, name) for name in _LONG}}
         return sorted(self._events), self._spans
 
 
@@ -89,7 +91,9 @@ class _Span:
 
     def __enter__(self) -> None:
         self.profiled: Any = None
-        if not self.events.partial:
+        if not self.events.partial and self.name in _LONG:
+            mark(self.name + BEGINS)
+        elif not self.events.partial:
             self.profiled = torch.profiler.record_function(self.name)
             self.profiled.__enter__()
         self.began = time.perf_counter_ns()
@@ -99,5 +103,7 @@ class _Span:
         self.events._spans.setdefault(self.name, []).append((self.began, ended))
         if self.name != AGAIN:
             self.events._ended = ended
+        if self.name in _LONG and not self.events.partial:
+            mark(self.name + ENDS)
         if self.profiled is not None:
             self.profiled.__exit__(*exc)

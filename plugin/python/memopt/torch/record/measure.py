@@ -96,6 +96,20 @@ def events_of(profile: torch.autograd.profiler.profile, device: str = "cpu") -> 
     return sorted(events), spans
 
 
+BEGINS, ENDS = " begins", " ends"
+
+
+def mark(name: str) -> None:
+    """A moment of a profile. A span of the profiler that is open when another profiler takes its place would end in memory that is gone."""
+    with torch.profiler.record_function(name):
+        pass
+
+
+def marked(spans: dict[str, list[tuple[int, int]]], name: str) -> list[tuple[int, int]]:
+    """The spans between two marks each."""
+    return [(begin, end) for (_, begin), (end, _) in zip(sorted(spans.get(name + BEGINS, [])), sorted(spans.get(name + ENDS, [])), strict=True)]
+
+
 def device_of(model: torch.nn.Module) -> torch.device:
     """The device of a module: that of its first parameter."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
@@ -131,15 +145,17 @@ def watched() -> Iterator[Watch]:
         return
     profiler = Profiler()
     try:
-        with torch.profiler.record_function(_SPAN):
-            yield watch
+        mark(_SPAN + BEGINS)
+        yield watch
+        if not profiler.lost:
+            mark(_SPAN + ENDS)
     finally:
         profiler.stop()
     if profiler.lost:
         watch.peak = None
         return
     events, spans = events_of(profiler.profile)
-    watch.peak = highest(events, spans[_SPAN][0])
+    watch.peak = highest(events, marked(spans, _SPAN)[0])
 
 
 def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None) -> Measured:

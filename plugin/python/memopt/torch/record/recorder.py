@@ -284,7 +284,10 @@ class Recorder(TorchDispatchMode):
             def gone(_: Any) -> None:
                 recorder = here()
                 if recorder is not None and recorder.phase == "between":
-                    recorder.close()
+                    if recorder.reached:
+                        recorder.events.end()  # the step is over, where nobody waits for that
+                    else:
+                        recorder.close()
 
             self._alive = weakref.ref(graph, gone)
         return graph

@@ -83,6 +83,17 @@ def check_module(function: str, model: Any, planned: bool = True) -> None:
     raise TypeError(f"memopt.{function} takes a torch.nn.Module, not {what}: {instead}")
 
 
+def check_methods(models: Sequence[torch.nn.Module], methods: Any) -> None:
+    """Raises for names of methods that no module has."""
+    if isinstance(methods, str) or not all(isinstance(name, str) for name in methods):
+        raise TypeError(f"methods is {methods!r}; give names of methods in a tuple, such as ('encode', 'decode')")
+    for name in methods:
+        if not any(callable(getattr(type(m), name, None)) for m in models):
+            near = get_close_matches(name, [n for m in models for n in dir(type(m)) if not n.startswith("_")], 1)
+            kinds = " or ".join(dict.fromkeys(type(m).__name__ for m in models))
+            raise ValueError(f"methods names {name!r}, which is no method of {kinds}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
 def check_request(
     *, budget: Any = None, activation_budget: Any = None, max_overhead: Any = None, loss: Any = None, optimizer: Any = None, reserve: Any = None, loss_chunks: Any = None
 ) -> None:
@@ -146,7 +157,7 @@ def check_named(function: str, model: torch.nn.Module, given: Mapping[str, Any],
         )
 
 
-_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "verbose", "mode", "sample"}
+_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "verbose", "mode", "sample", "methods"}
 
 
 def split_budget(model: torch.nn.Module, batch: tuple[Any, ...], budget: Any) -> tuple[tuple[Any, ...], Any]:

@@ -37,7 +37,21 @@ class Results:
 
 
 def plain_results(out: Any) -> Any:
-    """The results of a forward pass as containers that tensors() opens."""
-    if isinstance(out, (torch.Tensor, list, tuple, dict)):
-        return dict(out) if isinstance(out, dict) else out
-    return getattr(out, "__dict__", None)
+    """The results of a forward pass as containers that tensors() opens: also what objects in them hold, such as distributions."""
+    return _plain(out, _DEEP)
+
+
+_DEEP = 3
+_PLAIN = (torch.Tensor, str, bytes, int, float, bool, type(None))
+
+
+def _plain(x: Any, deep: int) -> Any:
+    if isinstance(x, _PLAIN) or deep == 0:
+        return x
+    if isinstance(x, dict):
+        return {k: _plain(v, deep - 1) for k, v in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [_plain(y, deep - 1) for y in x]
+    if isinstance(x, (torch.nn.Module, type)) or callable(x):
+        return None
+    return _plain(getattr(x, "__dict__", None), deep - 1)

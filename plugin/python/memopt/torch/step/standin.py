@@ -9,30 +9,30 @@ import torch
 
 
 class StandIn:
-    """A callable in the place of a module's forward, which memopt.restore takes out again."""
+    """A callable in the place of a module's forward, or of another of its methods, which memopt.restore takes out again."""
 
     off = False  # somebody has wrapped it since: it runs what it replaced
     last: Any = None  # the report of the plan that was made last
 
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.model = model
-        self.replaced: Callable[..., Any] | None = model.__dict__.get("forward")
+    def __init__(self, model: torch.nn.Module, method: str = "forward") -> None:
+        self.model, self.method = model, method
+        self.replaced: Callable[..., Any] | None = model.__dict__.get(method)
 
     @property
     def original(self) -> Callable[..., Any]:
-        """The module's own forward."""
-        return self.replaced if self.replaced is not None else type(self.model).forward.__get__(self.model)  # type: ignore[attr-defined, no-any-return]
+        """The module's own."""
+        return self.replaced if self.replaced is not None else getattr(type(self.model), self.method).__get__(self.model)  # type: ignore[no-any-return]
 
     def install(self) -> None:
-        self.model.forward = self  # type: ignore[assignment, method-assign]
+        setattr(self.model, self.method, self)
 
     def remove(self) -> None:
-        if self.model.__dict__["forward"] is not self:
+        if self.model.__dict__.get(self.method) is not self:
             self.off = True
             return
-        del self.model.__dict__["forward"]
+        del self.model.__dict__[self.method]
         if self.replaced is not None:
-            self.model.__dict__["forward"] = self.replaced
+            self.model.__dict__[self.method] = self.replaced
 
 
 def standing(model: torch.nn.Module) -> StandIn | None:
