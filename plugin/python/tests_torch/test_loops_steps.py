@@ -11,6 +11,7 @@ from models import families
 from test_optimize import Case
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import memopt
 from memopt.torch import report
@@ -125,6 +126,25 @@ class TestPasses(Loops):
         for loop in (two, one, two, one):
             loop(model)
             self.assertLessEqual(self.taken(model, loop), 0.66 * self.taken(plain, loop))
+
+
+class TestCheckpointed(Loops):
+    def test_around_the_module(self):
+        """torch.utils.checkpoint of a user around the planned module, of both kinds: bits as without us, and nothing is said."""
+        x = torch.randn(256, 64)
+        for reentrant in (False, True):
+            with self.subTest(use_reentrant=reentrant), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                torch.manual_seed(0)
+                model = Net()
+                plain = copy.deepcopy(model)
+                memopt.optimize(model, activation_budget="60%")
+
+                def loop(m, reentrant=reentrant):
+                    m.zero_grad(set_to_none=True)
+                    checkpoint(m, x.clone().requires_grad_(), use_reentrant=reentrant).square().mean().backward()
+
+                self.equal(self.trained(model, loop, 5), self.trained(plain, loop, 5))
 
 
 class TestTogether(Loops):

@@ -150,7 +150,8 @@ class Loop:
             self._plan_again()
         of = place, self.state.key(args, kwargs)
         call = functools.partial(forward, *args, **kwargs)
-        if torch._C._current_graph_task_id() != -1 and self.current is not None or self.unplanned:
+        task = torch._C._current_graph_task_id()
+        if self.unplanned or task != -1 and self.current is not None and self.current.task == task:
             return forward(*args, **kwargs)  # made again within the backward pass, as by torch.utils.checkpoint around the module
         step = self.current
         if step is not None and not self._goes_on(step, of):
@@ -514,12 +515,13 @@ class Loop:
 
 def _began(ref: weakref.ref[Running], loop: weakref.ref[Loop], first: bool, keeps: bool) -> None:
     """A backward pass comes to a forward pass of a step."""
-    step = ref()
-    if step is None:
-        return
     ours = loop()
     if ours is not None and ours.reach is not None:
         ours.reach.came()
+    step = ref()
+    if step is None:
+        return
+    step.task = torch._C._current_graph_task_id()
     step.ran += first
     step.kept = step.kept or keeps
     run = step.run() if step.run is not None else None

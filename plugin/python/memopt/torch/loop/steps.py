@@ -58,6 +58,7 @@ class Running:
         self.before = 0  # bytes that were there when the measurement began, and are of the step
         self.passes: list[weakref.ref[Pass]] = []
         self.ran = 0  # passes that a backward pass came to
+        self.task = -1  # the backward pass that came to it last, as autograd counts them
         self.kept = False  # a backward pass has kept its graph
         self.broken = False  # a forward pass has failed, so that the step does not go on
         self.left = False  # it went another way than its program, which was told
