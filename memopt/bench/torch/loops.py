@@ -94,7 +94,7 @@ def _run(train: Train, batches: list[Batch], budget: int | None) -> tuple[float,
 
 def loops(quick: bool = False) -> dict[str, Any]:
     """Rows of whole loops; the first is eager mode's with one length. Times are of a step."""
-    steps, rounds = (20, 1) if quick else (110, 3)
+    steps, rounds = (20, 1) if quick else (110, 2)
     rows: list[dict[str, Any]] = []
     eager_peak = memopt.record(families.build("llama").module, **_batches(1, False)[0]).measured_peak
     budget = int(SHARE * eager_peak)
