@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 import weakref
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ..lower.early import EarlyStep
 from ..lower.inchunks import InChunks, Undivided
 from ..native.run import StepOf, step_of
 from ..plan.report import StepReport
+from ..plan.sized import At
 from ..ranks.meeting import refuse_flattened, traps
 from ..record import measuring
 from ..record.live import await_backward, give_up, pending, tell_errors
@@ -26,6 +28,7 @@ from ..record.recorder import Recorder
 from ..replay.program import Program
 from ..replay.regions import regions_of
 from ..step.sample import Sample, through
+from ..step.sizes import Shape
 from ..step.standin import StandIn
 from .programs import Made, Programs
 from .reach import Reach, Scout, methods_of
@@ -154,10 +157,8 @@ class Loop:
         if self.unplanned or task != -1 and self.current is not None and self.current.task == task:
             return forward(*args, **kwargs)  # made again within the backward pass, as by torch.utils.checkpoint around the module
         step = self.current
-        if step is not None and not self._goes_on(step, of):
-            step = self._begun(of, step)
-        elif step is None:
-            step = self._begun(of, None)
+        if step is None or not self._goes_on(step, of):
+            step = self._begun(of, self.state.shape(of, args, kwargs), step)
         one = Pass(of)
         if step is None:
             out = self._without(call)
@@ -203,7 +204,7 @@ class Loop:
         run.turn(found[1])
         return True
 
-    def _begun(self, of: Any, before: Running | None) -> Running | None:
+    def _begun(self, of: Any, shape: Shape, before: Running | None) -> Running | None:
         """The step that begins with a forward pass; None if no plan holds for it."""
         if before is not None:
             self._over(before)
@@ -211,18 +212,18 @@ class Loop:
         made = None
         tries = self.programs.begin(key)
         without = tries.waits > 0
-        if not without and not tries.records:
-            made = self._found(key)
+        if not without and not self.share.lengths.wants(shape) and (not tries.records or self._candidates(key, shape)):
+            made = self._found(key, shape)
         if made is not None and made.recording.partial and self.wholes > 0 and not torch.autograd._profiler_enabled():
             self.wholes, made = self.wholes - 1, None
         if without or made is None and self.early is not None and not self.early.ready:
             self.here.current = None  # states that the optimizer makes in its first step are not those of a step
             return None
         if made is None:
-            step = self._recording(key)
+            step = self._recording(key, shape)
         else:
             self.last = made.report
-            step = Running(key, made)
+            step = Running(key, shape, made)
             if made.program is not None:
                 step.held = self._start(step, made, made.program)
         if before is not None and before.open:
@@ -240,6 +241,8 @@ class Loop:
 
         def other(run: StepOf, func: Any) -> Program | None:
             step = here()
+            if step is not None:
+                self._candidates(step.key, step.shape)
             found = self.programs.other(step.key, run, func) if step is not None else None
             if step is None or found is None:
                 return None
@@ -252,7 +255,7 @@ class Loop:
                 self._left(step, why)
 
         run.other, run.left_for = other, left
-        if made.audits <= 0 and made.report.measured_on != "a step of training" and (self.early is None or self.early.ready):
+        if self._measures(made):
             step.measuring = measuring.begin()
             if step.measuring is None and pending() is None:
                 self.told.say("unmeasured", "memopt: a profiler is running, so what a step takes is not measured")
@@ -260,6 +263,12 @@ class Loop:
         made.audits -= 1
         step.run = weakref.ref(run)
         return run
+
+    def _measures(self, made: Made) -> bool:
+        """Whether a step is measured."""
+        if made.audits > 0 or made.report.measured_on == "a step of training" or self.early is not None and not self.early.ready:
+            return False
+        return made.at is None or self.share.lengths.measures(made.at, made.report.promised_peak)
 
     def _planned(self, step: Running, ref: weakref.ref[StepOf], call: Callable[[], Any]) -> Any:
         """Runs a forward pass under its plan."""
@@ -284,6 +293,7 @@ class Loop:
     def _left(self, step: Running, why: str) -> None:
         """A step went another way than its program."""
         step.left = True
+        self.share.lengths.stray(step.shape)
         self.told.warn(f"a step went another way than the recorded one and keeps what follows; it is recorded again: {why}")
         if not self.programs.left(step.key, "its steps run other operators each time"):
             self._gave_up(step.key)
@@ -304,7 +314,7 @@ class Loop:
 
     # Recordings.
 
-    def _recording(self, key: Any) -> Running:
+    def _recording(self, key: Any, shape: Shape) -> Running:
         """Begins to record a step as it runs."""
         give_up()
         refuse_flattened(self.model)
@@ -312,7 +322,7 @@ class Loop:
             self.told.warn(text)
         tries = self.programs.tries[key]
         tries.records = max(0, tries.records - 1)
-        return Running(key, recorder=Recorder(self.model, self.share.recording_limit(), self._gave_other_bits))
+        return Running(key, shape, recorder=Recorder(self.model, self.share.recording_limit(), self._gave_other_bits))
 
     def _recorded(self, step: Running, recorder: Recorder, of: Any, call: Callable[[], Any]) -> Any:
         """Runs a forward pass of a step that is recorded."""
@@ -362,11 +372,15 @@ class Loop:
             recording = recorded(recorder)
             if recording.partial:
                 self.told.warn("a profiler is running: the step is recorded without what only a profiler tells, the work space of operators")
+            at = self._sized(recording, step.shape)
+            if at is not None and at.program.recording is not recording:
+                recording = at.recording(recording.accumulates)
             with self.share.meeting() as together:
-                made = self.share.plan(recording, AUDITS, together=together, begun=any(True for _ in self.programs), divides=not self.state.units)
+                made = self.share.plan(recording, AUDITS, together=together, begun=any(True for _ in self.programs), divides=not self.state.units, at=at)
             self._keep(step.key, made)
         except Undivided:
             self.loss.turn(recording)
+            self.share.forget()
             self.programs = Programs()  # the next steps are recorded with the loss in chunks
         except (BudgetError, ValueError):
             self.off()  # as it was before
@@ -376,6 +390,12 @@ class Loop:
             self.programs.give_up(step.key, why)
             self._gave_up(step.key)
 
+    def _sized(self, recording: Recording, shape: Shape) -> At | None:
+        """A recorded step as its program at one size. Steps of several passes, of sharded parameters, and those that a profiler hid are recorded at each size."""
+        if self.state.units or recording.partial or len(recording.begins) != 1:
+            return None
+        return self.share.lengths.add(shape, recording)
+
     def _keep(self, key: Any, made: Made) -> None:
         self._end_scouts()
         with self.lock:
@@ -383,20 +403,39 @@ class Loop:
             self.last = made.report
         self.told.say("promised", str(made.report))
 
-    def _found(self, key: Any) -> Made | None:
+    def _found(self, key: Any, shape: Shape) -> Made | None:
         """The plan for steps that begin so; existing gradients are held from the first operator on."""
-        made = self.programs.first(key)
         of, held = key
+        made = self.programs.first(key)
+        if made is None:
+            self._candidates(key, shape)
+            made = self.programs.first(key)
         if made is None and held and (plain := self.programs.first((of, False))) is not None:
             made = self.share.plan(plain.recording.accumulating(), begun=True)
             self._keep(key, made)
+        if made is not None:
+            self.share.again(made)
         return made
+
+    def _candidates(self, key: Any, shape: Shape) -> bool:
+        """Takes up the programs that steps of these sizes may be, which were recorded at other sizes. Whether there were others than known."""
+        _, held = key
+        with self.lock:
+            known = {id(made.recording.ops) for made in self.programs.of(key)}
+            found = [at for at in self.share.lengths.at(shape, held) if id(at.program.recording.ops) not in known]
+            for at in reversed(found):
+                made = self.share.plan(at.recording(held), begun=True, at=at)
+                self.programs.add(key, made, seen=False)
+                self.last = made.report
+            if found:
+                self.programs.learnt(key)
+            return bool(found)
 
     def _plan_again(self) -> None:
         """Plans all recorded steps again, after the budget or the set of repeatable operators has changed."""
         with self.lock:
             for made in list(self.programs):
-                self.programs.replace(made, self.share.plan(made.recording, begun=True))
+                self.programs.replace(made, self.share.plan(made.recording, begun=True, at=made.at))
 
     # Steps without a plan.
 
@@ -441,8 +480,9 @@ class Loop:
             f"{what} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode; its results are kept from now on", RuntimeWarning
         )
         with self.lock:
+            self.share.lengths.keep(lambda op: at in op.calls and not op.backward)
             for made in self.programs:
-                for op in made.recording.ops:
+                for op in made.recording.ops if made.at is None else ():
                     if at in op.calls and not op.backward:
                         made.recording.keep(op)
             self._plan_again()
@@ -452,10 +492,12 @@ class Loop:
     def prepare(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepReport:
         """Records a step with these inputs, plans it, and checks the plan by running it."""
         of: Any = None
+        shape = Shape(None, ())
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal of
+            nonlocal of, shape
             of = ("", "forward"), self.state.key(args, kwargs)  # as the hooks of the module hand them on
+            shape = self.state.shape(of, args, kwargs)
             return forward(*args, **kwargs)
 
         def call(around: Callable[[Callable[[], Any]], Any]) -> Any:
@@ -473,17 +515,20 @@ class Loop:
             return recording
 
         recording = record()
+        at = self._sized(recording, shape)
         sample = Sample(args, kwargs) if not self.state.units else None  # other ranks would have to come along
         try:
             with self.share.meeting() as together:
-                made = self.share.plan(recording, sample=sample, together=together, divides=together is None)
+                made = self.share.plan(recording, sample=sample, together=together, divides=together is None, at=at)
         except Undivided:
             self.loss.turn(recording)
+            self.share.forget()
             forward = self.loss.around(self.model, forward)
             recording = record()
-            made = self.share.plan(recording, sample=sample)
+            at = self._sized(recording, shape)
+            made = self.share.plan(recording, sample=sample, at=at)
         while made.program is not None and not self._check(made, made.program, call):
-            made = self.share.plan(recording, sample=sample)
+            made = self.share.plan(recording, sample=sample, at=at)
         self._keep((of, False), made)
         return made.report
 
@@ -504,6 +549,7 @@ class Loop:
         for op in drifted:
             self.told.warn(f"{op.op} of {op.module or 'the model'} gives other bits when it runs again; its results are kept", RuntimeWarning)
             recording.keep(op)
+            self.share.lengths.keep(functools.partial(operator.is_, op))
         wrong = [name for name, d in recording.digests.items() if checked.digests.get(name) != d]
         if wrong and not drifted:
             raise RuntimeError(

@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..native.run import StepOf
+from ..plan.budget import host_memory
 from ..plan.report import StepReport
+from ..plan.sized import At
 from ..record.record import Recording
 from ..replay.program import Program, continued
+from .lengths import Planned
 
-MOST_PLANS = 16  # one for each shape of the inputs
 MOST_PROGRAMS = 6  # for one shape
 _MOST_FRESH = 4  # programs in a row, each of them new
 _RECORDS = 4  # steps that are recorded behind one that was no known program
 _LOOK_BACK = 8  # steps that tell what the next one is
+_NODE = 8 << 10  # about the bytes of a recorded operator in the host's memory, with its calls, values and node
+_MOST_KEYS = 4096  # a counter among the arguments makes one a step
 _RETRY = 16  # steps without a plan before the next try, and twice as many after each that fails
 
 
@@ -32,6 +36,10 @@ class Made:
     report: StepReport
     recording: Recording
     audits: int = 0  # planned steps whose dropped values are still to be compared with those made again
+    at: At | None = None  # the program at the sizes of these steps
+    planned: Planned | None = None  # its plan, which may be shared with other sizes
+    version: int = 0  # of all plans, when this one was chosen
+    limit: int = 0
     turns: dict[tuple[int, int], Program] = field(default_factory=dict)  # what goes on as this one: by the program before, and the operator
 
 
@@ -84,10 +92,16 @@ class Programs:
                 best, longest = i, n
         return next((made for made in found if longest and id(made) == went[best]), found[0])
 
-    def add(self, key: Any, made: Made) -> None:
-        """Takes note of a program, in the place of one that runs the same operators."""
+    def add(self, key: Any, made: Made, seen: bool = True) -> None:
+        """Takes note of a program, in the place of one that runs the same operators; of one that no such step was seen to be as the last."""
         found = self.known.setdefault(key, [])
+        self.known.move_to_end(key)
+        while len(self.known) > 1 and (len(self.known) > _MOST_KEYS or self._nodes() * _NODE > host_memory() // 20):
+            self.tries.pop(self.known.popitem(last=False)[0], None)
         others = [other for other in found if not _same(other.recording, made.recording)]
+        if not seen:
+            found[:] = [*others, made][-MOST_PROGRAMS:]
+            return
         tries = self.tries.setdefault(key, Tries())
         for other in found:
             if other not in others:
@@ -96,9 +110,10 @@ class Programs:
             tries.fresh, tries.records = tries.fresh + 1, 0
         tries.went.append(id(made))
         found[:] = [made, *others][:MOST_PROGRAMS]
-        self.known.move_to_end(key)
-        if len(self.known) > MOST_PLANS:
-            self.known.popitem(last=False)
+
+    def _nodes(self) -> int:
+        """How many recorded operators are held: sizes of one program share them."""
+        return sum({id(made.recording.ops): len(made.recording.ops) for made in self}.values())
 
     def replace(self, made: Made, by: Made) -> None:
         for found in self.known.values():
@@ -157,6 +172,11 @@ class Programs:
         tries.why, tries.fresh, tries.records = why, _MOST_FRESH - 1, 0
         tries.waits, tries.pause = tries.pause, min(16 * _RETRY, 2 * tries.pause)
 
+    def learnt(self, key: Any) -> None:
+        """There is another program that the next step may be: it need not be recorded."""
+        if key in self.tries:
+            self.tries[key].records = 0
+
     def begin(self, key: Any) -> Tries:
         """A step begins. It goes without a plan while it waits, and is recorded, whatever is known, while it records."""
         tries = self.tries.setdefault(key, Tries())
@@ -171,14 +191,21 @@ class Programs:
 
 def _same(a: Recording, b: Recording) -> bool:
     """Whether two recordings are of the same program."""
-    return len(a.calls) == len(b.calls) and a.begins == b.begins and a.ends == b.ends and _agree(a, b, len(a.calls)) and a.accumulates == b.accumulates
+    return len(a.calls) == len(b.calls) and _later(a, len(a.calls)) == _later(b, len(b.calls)) and a.ends == b.ends and _agree(a, b, len(a.calls)) and a.accumulates == b.accumulates
 
 
 def _agree(a: Recording, b: Recording, calls: int) -> bool:
     """Whether the first operators are the same, on the same values."""
-    if len(a.calls) < calls or len(b.calls) < calls or [x for x in a.begins if x.calls < calls] != [x for x in b.begins if x.calls < calls]:
+    if len(a.calls) < calls or len(b.calls) < calls or _later(a, calls) != _later(b, calls):
         return False
+    if a.calls is b.calls:
+        return True
     for x, y in zip(a.calls[:calls], b.calls[:calls], strict=True):
         if x.func is not y.func or [v.number for v in x.reads] != [v.number for v in y.reads] or [(i, v.number) for i, v in x.makes] != [(i, v.number) for i, v in y.makes]:
             return False
     return True
+
+
+def _later(recording: Recording, calls: int) -> list[Any]:
+    """Where forward passes behind the first begin, of which programs are known to be given the same."""
+    return [begin for begin in recording.begins[1:] if begin.calls < calls]

@@ -18,12 +18,14 @@ from ..plan.outofmemory import explain, is_of_memory, room
 from ..plan.plans import plan_of
 from ..plan.refused import Smaller, refused
 from ..plan.report import StepReport
+from ..plan.sized import At
 from ..ranks.meeting import Meeting, bucket_bytes, data_parallel, meeting
 from ..record.record import Recording
 from ..record.windows import crossing
 from ..replay.program import build
 from ..step.sample import Sample
 from ..step.tensors import local
+from .lengths import Lengths
 from .programs import Made
 from .request import Request
 from .state import State
@@ -39,6 +41,8 @@ class Share:
     def __init__(self, model: torch.nn.Module, request: Request, state: State, told: Told, smaller: SmallerBatch, loss: InChunks) -> None:
         self.model, self.request, self.state, self.told, self.smaller, self.loss = model, request, state, told, smaller, loss
         self.wrapper: Callable[[], Any] = lambda: None  # DistributedDataParallel
+        self.lengths = Lengths()
+        self.low: set[Any] = set()  # programs that were told of
         self.met = False  # the ranks that train the module with this one, to plan
 
     def joined(self) -> bool:
@@ -76,9 +80,10 @@ class Share:
         limit, free = self.limit(fixed, None), free_bytes(self.model, "20%")
         return max(0, free if limit is None else min(limit, free))
 
-    def plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None, begun: bool = False, divides: bool = False) -> Made:
+    def plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None, begun: bool = False, divides: bool = False, at: At | None = None) -> Made:
         """The plan of a recorded step within the budget; with several ranks, the same on all that ran the same step. Training that has
-        begun goes on with the lowest plan there is, if nothing fits. divides: raises Undivided if the step would fit with its loss in chunks."""
+        begun goes on with the lowest plan there is, if nothing fits. divides: raises Undivided if the step would fit with its loss in chunks.
+        at: what the recording is one of, whose plans hold for other sizes too."""
         r, taken = self.request, self.taken
         peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
@@ -92,7 +97,15 @@ class Share:
         if together is not None:
             limit = together.limit(recording.graph, limit)
         if limit is not None and limit >= peak and r.max_overhead is None:
-            return Made(None, self._said(StepReport.of(recording, None, fixed.bytes, counted, taken), eager), recording)
+            return Made(None, self._said(StepReport.of(recording, None, fixed.bytes, counted, taken), eager), recording, at=at)
+        if at is not None and together is None and limit is not None and r.max_overhead is None:
+            chosen = self.lengths.choose(at, recording.accumulates, limit)
+            if chosen is None and begun and (chosen := self.lengths.lowest(at, recording.accumulates, limit)) is not None:
+                self._low(recording, limit, at.peak(chosen.timeline).likely)
+            if chosen is not None:
+                report = self.lengths.pool(at, recording.accumulates).report(at, chosen, fixed.bytes, counted, taken)
+                return Made(chosen.program, self._said(report, eager), recording, audits, at, chosen, self.lengths.version, limit, chosen.turns)
+        lowest = False
         for text in crossing(recording.windows, recording.measured_peak):
             self.told.warn(text)
         make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead)
@@ -104,11 +117,36 @@ class Share:
             if not begun or e.best <= 0:
                 whole = gradients + counted
                 raise refused(e, recording, limit or 0, counted, taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step + whole) from None
-            what = "steps that add to gradients" if recording.accumulates else f"steps of {_passes(recording)}"
-            self.told.warn(f"{what} do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
-            found = plan_of(recording, activation_budget=e.best)
+            self._low(recording, limit or 0, e.best)
+            found, lowest = plan_of(recording, activation_budget=e.best), True
         report = self._said(StepReport.of(recording, found, fixed.bytes, counted, taken), eager)
-        return Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
+        if at is None:
+            return Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
+        plan = self.lengths.take(at, recording.accumulates, found, lowest)
+        return Made(plan.program, report, recording, audits, at, plan, self.lengths.version, limit or 0, plan.turns)
+
+    def again(self, made: Made) -> None:
+        """Takes another plan for a size, where one was made since that runs less again."""
+        at, accumulating = made.at, made.recording.accumulates
+        if at is None or made.planned is None or made.version == self.lengths.version:
+            return
+        made.version = self.lengths.version
+        chosen = self.lengths.choose(at, accumulating, made.limit)
+        if chosen is not None and chosen is not made.planned:
+            r = made.report
+            made.program, made.planned, made.turns = chosen.program, chosen, chosen.turns
+            made.report = self._said(self.lengths.pool(at, accumulating).report(at, chosen, r.fixed, r.counted, r.taken), self.loss.eager(made.recording))
+
+    def _low(self, recording: Recording, limit: int, lowest: int) -> None:
+        """Tells of steps whose lowest plan is above the budget, of one program once."""
+        what = "steps that add to gradients" if recording.accumulates else f"steps of {_passes(recording)}"
+        if (id(recording.ops), recording.accumulates) not in self.low:
+            self.low.add((id(recording.ops), recording.accumulates))
+            self.told.warn(f"{what} do not fit {show_bytes(limit)}: their lowest plan takes {show_bytes(lowest)}")
+
+    def forget(self) -> None:
+        """Steps run other operators from now on."""
+        self.lengths = Lengths()
 
     def _said(self, report: StepReport, eager: int) -> StepReport:
         """A report that says what was chosen, beside what the step takes without it."""

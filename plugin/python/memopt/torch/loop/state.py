@@ -8,6 +8,7 @@ import torch
 
 from ..ranks.units import Unit, parameters_of, units_of
 from ..step.sample import scalars
+from ..step.sizes import Shape, shape_of
 from ..step.spent import gradient
 from ..step.tensors import local, tensors
 
@@ -36,6 +37,12 @@ class State:
         modes = tuple(m.training for m in self.modules)
         sharded = tuple(unit.modes for unit in self.units)
         return shapes, scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads(), sharded
+
+    def shape(self, of: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shape:
+        """The sizes of a pass, and everything else that it depends on: which module, and its key without the arguments."""
+        place, key = of
+        kind, sizes = shape_of((args, kwargs))
+        return Shape((place, kind, key[2:]), sizes)
 
     def look(self) -> None:
         self.kind, self.units = type(self.model), units_of(self.model)

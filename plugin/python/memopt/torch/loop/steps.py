@@ -16,6 +16,7 @@ from ..record.live import keeping
 from ..record.measuring import Measuring
 from ..record.recorder import Recorder
 from ..step.results import plain_results
+from ..step.sizes import Shape
 from ..step.tensors import tensors
 from .programs import Made
 
@@ -50,8 +51,8 @@ def _begin(ref: weakref.ref[Pass], _: Any) -> None:
 class Running:
     """A step that is under way: recorded, run under a plan, or left as it is."""
 
-    def __init__(self, key: Any, made: Made | None = None, recorder: Recorder | None = None) -> None:
-        self.key, self.made, self.recorder = key, made, recorder
+    def __init__(self, key: Any, shape: Shape, made: Made | None = None, recorder: Recorder | None = None) -> None:
+        self.key, self.shape, self.made, self.recorder = key, shape, made, recorder
         self.held: StepOf | None = None  # its state under a plan, until its graph holds that
         self.run: weakref.ref[StepOf] | None = None
         self.measuring: Measuring | None = None

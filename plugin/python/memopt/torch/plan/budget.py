@@ -82,6 +82,11 @@ def free_bytes(model: torch.nn.Module, reserve: Size | None) -> int:
     return free if reserve is None else free - parse("reserve", reserve, total, zero=True)
 
 
+def host_memory() -> int:
+    """The memory of the machine, or of the cgroup."""
+    return _machine()[1]
+
+
 def _machine() -> tuple[int, int]:
     """Free and total memory of the machine, or of the cgroup; half of it counts as free if the system does not say."""
     fields = {}

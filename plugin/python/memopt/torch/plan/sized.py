@@ -15,6 +15,7 @@ from .formulas import Fits, Number, Sizes
 from .timeline import Slots, Timeline, of_floor, of_plan, plain_steps, work_of
 
 TOLERANCE = 2000  # a peak is known if it is known to the 2000th part
+_MOST_SIZES = 1024
 _FAR = 2  # times the largest recording: kernels may work in another way there
 
 
@@ -96,12 +97,15 @@ class Sized:
         for part in self.parts.values():
             part.form.nodes[i].fields["flags"] = ["once"]
             part.floor = of_floor(part.form, self.slots)
+        self.of = list(self.of)  # what was evaluated is so again
         self.at_sizes.clear()
 
     def at(self, sizes: Sizes) -> At:
         """The program at a size."""
         found = self.at_sizes.get(sizes)
         if found is None:
+            if len(self.at_sizes) >= _MOST_SIZES:
+                self.at_sizes.clear()
             found = self.at_sizes[sizes] = At(self, sizes)
         return found
 
@@ -111,15 +115,24 @@ class At:
 
     def __init__(self, program: Sized, sizes: Sizes) -> None:
         self.program, self.sizes = program, sizes
-        found = self._fits()(program.columns)
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        self.of = self.program.of  # another, when a recording is added
+        found = self._fits()(self.program.columns)
         self.likely, self.low, self.high = (numpy.array([n[i] for n in found], dtype=float) for i in range(3))
-        self.recordings: dict[bool, Recording] = {}
+        self.graphs: dict[bool, dict[str, Any]] = {}
+
+    def _refresh(self) -> None:
+        if self.of is not self.program.of:
+            self._evaluate()
 
     def _fits(self) -> Fits:
         return Fits([p.sizes for p in self.program.points], self.sizes)
 
     def peak(self, of: Timeline) -> Number:
         """The peak of a plan."""
+        self._refresh()
         of.classes(self.program.of, len(self.program.columns))
         return Number(of.peak(self.likely), of.peak(self.low), of.peak(self.high))
 
@@ -133,6 +146,7 @@ class At:
 
     def extra(self, of: Timeline) -> float:
         """The work of what runs a second time, as a share of the step's. It is for comparing plans: the planner prices by a profile."""
+        self._refresh()
         of.classes(self.program.of, len(self.program.columns))
         whole = self.program.part(self.program.recording.accumulates).whole.classes(self.program.of, len(self.program.columns))
         return of.extra(self.likely) / max(1.0, whole.extra(self.likely))
@@ -147,21 +161,22 @@ class At:
 
     def recording(self, accumulating: bool) -> Recording:
         """The recording that a step of this size would give."""
-        if accumulating not in self.recordings:
-            base = self.program.recording
-            if accumulating and not base.accumulates:
-                base = base.accumulating()
-            points = self.program.points
-            before = None if any(p.before is None for p in points) else max(p.before or 0 for p in points)
-            self.recordings[accumulating] = AtSizes(self, accumulating, self.eager(accumulating), base, max(p.lasting for p in points), before)
-        return self.recordings[accumulating]
+        base = self.program.recording
+        if accumulating and not base.accumulates:
+            base = base.accumulating()
+        points = self.program.points
+        before = None if any(p.before is None for p in points) else max(p.before or 0 for p in points)
+        return AtSizes(self, accumulating, self.eager(accumulating), base, max(p.lasting for p in points), before)
 
     def graph(self, accumulating: bool) -> dict[str, Any]:
         """The joint graph."""
-        numbers = [int(n) for n in self.likely[self.program.of].tolist()]
-        dims = iter(n.likely for n in self._fits()(list(zip(*(p.dims for p in self.program.points), strict=True))))
-        shapes = [[next(dims) for _ in range(rank)] for rank in self.program.ranks]
-        return self.program.part(accumulating).form.with_numbers(numbers, shapes, self.eager(accumulating))
+        self._refresh()
+        if accumulating not in self.graphs:
+            numbers = [int(n) for n in self.likely[self.program.of].tolist()]
+            dims = iter(n.likely for n in self._fits()(list(zip(*(p.dims for p in self.program.points), strict=True))))
+            shapes = [[next(dims) for _ in range(rank)] for rank in self.program.ranks]
+            self.graphs[accumulating] = self.program.part(accumulating).form.with_numbers(numbers, shapes, self.eager(accumulating))
+        return self.graphs[accumulating]
 
 
 def sure(peak: Number) -> bool:
@@ -172,18 +187,15 @@ class AtSizes(Recording):
     """A recording that was evaluated and not made. Its graph is written down when it is asked for."""
 
     def __init__(self, at: At, accumulating: bool, peak: int, base: Recording, lasting: int, before: int | None) -> None:
+        self.__dict__.update(base.__dict__)
+        del self.__dict__["graph"]
         self._at, self._accumulating = at, accumulating
-        self._graph: dict[str, Any] | None = None
-        self.measured_peak, self.lasting, self.before = peak, lasting, before
-        self.ops, self.calls, self.saves, self.windows = base.ops, base.calls, base.saves, base.windows
-        self.begins, self.ends, self.keeps, self.partial = base.begins, base.ends, base.keeps, base.partial
-        self.digests = {}
+        self.measured_peak, self.lasting, self.before, self.digests = peak, lasting, before, {}
 
-    @property
-    def graph(self) -> dict[str, Any]:  # type: ignore[override]
-        if self._graph is None:
-            self._graph = self._at.graph(self._accumulating)
-        return self._graph
+    def __getattr__(self, name: str) -> Any:
+        if name != "graph":
+            raise AttributeError(name)
+        return self._at.graph(self._accumulating)
 
     @property
     def accumulates(self) -> bool:
@@ -194,4 +206,3 @@ class AtSizes(Recording):
 
     def keep(self, op: Op) -> None:
         self._at.program.keep(op)
-        self._graph = None
