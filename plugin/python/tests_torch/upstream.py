@@ -149,8 +149,8 @@ def dropping_all(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Pr
     at = {op: i for i, op in enumerate(recording.ops)}
     asked: dict[Op, list[Value]] = {}
     for save in recording.saves:
-        if save.used is not None:
-            asked.setdefault(save.used, []).append(save.value)
+        for op in save.used:
+            asked.setdefault(op, []).append(save.value)
     new: list[Mapping[str, Any]] = []
 
     def make(value: Value, made: set[Op]) -> None:
@@ -273,7 +273,8 @@ def installed(stand: Stand) -> None:
         return module
 
     stand.run_forward = lambda forward, *args, **kwargs: stand.run(forward, args, kwargs)  # type: ignore[attr-defined]
-    sys.modules["memopt.torch.optimize"].build = dropping_all  # type: ignore[attr-defined]
+    for room in ("share", "lengths"):
+        sys.modules[f"memopt.torch.loop.{room}"].build = dropping_all  # type: ignore[attr-defined]
     torch.utils.checkpoint.checkpoint = checkpoint  # type: ignore[assignment]
     _composable.checkpoint = composable  # type: ignore[attr-defined]
 
