@@ -67,47 +67,50 @@ func TestFilesThatChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			begin := time.Now()
-			quietly(t, c.command)
-			whole := time.Since(begin)
 			failed := 0
-			for name, change := range changes {
-				for _, percent := range []int{5, 30, 60} {
-					for _, out := range []string{"out.json", "out.onnx", "out.onnx.data", "out.npz", "out.safetensors"} {
-						os.Remove(out)
-					}
-					var over sync.WaitGroup
-					over.Go(func() {
-						time.Sleep(whole * time.Duration(percent) / 100)
-						if err := change(c.file, was); err != nil {
-							t.Error(err)
+			for range 5 { // where others keep the processors busy, a round may change the file too late
+				begin := time.Now()
+				quietly(t, c.command)
+				whole := time.Since(begin)
+				for name, change := range changes {
+					for _, percent := range []int{5, 30, 60} {
+						for _, out := range []string{"out.json", "out.onnx", "out.onnx.data", "out.npz", "out.safetensors"} {
+							os.Remove(out)
 						}
-					})
-					var out, msg bytes.Buffer
-					code := run(strings.Fields("memopt "+c.command+" --quiet"), &out, &msg)
-					over.Wait()
-					if code != 0 {
-						failed++
-						named := strings.Contains(msg.String(), filepath.Base(c.file)) && strings.Count(msg.String(), "\n") == 1
-						if code != 2 || !named {
-							t.Errorf("%s after %d %% of its time: code %d: %s", name, percent, code, msg.String())
+						var over sync.WaitGroup
+						over.Go(func() {
+							time.Sleep(whole * time.Duration(percent) / 100)
+							if err := change(c.file, was); err != nil {
+								t.Error(err)
+							}
+						})
+						var out, msg bytes.Buffer
+						code := run(strings.Fields("memopt "+c.command+" --quiet"), &out, &msg)
+						over.Wait()
+						if code != 0 {
+							failed++
+							named := strings.Contains(msg.String(), filepath.Base(c.file)) && strings.Count(msg.String(), "\n") == 1
+							if code != 2 || !named {
+								t.Errorf("%s after %d %% of its time: code %d: %s", name, percent, code, msg.String())
+							}
+							if left, _ := filepath.Glob("out*"); strings.HasPrefix(c.command, "optimize") && len(left) > 0 {
+								t.Errorf("%s: it failed and wrote %s", name, left)
+							}
 						}
-						if left, _ := filepath.Glob("out*"); strings.HasPrefix(c.command, "optimize") && len(left) > 0 {
-							t.Errorf("%s: it failed and wrote %s", name, left)
+						if left, _ := filepath.Glob(".out*"); len(left) > 0 {
+							t.Errorf("%s: temporary files are left: %s", name, left)
 						}
+						if err := os.WriteFile(c.file, was, 0o666); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(10 * time.Millisecond)
 					}
-					if left, _ := filepath.Glob(".out*"); len(left) > 0 {
-						t.Errorf("%s: temporary files are left: %s", name, left)
-					}
-					if err := os.WriteFile(c.file, was, 0o666); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(10 * time.Millisecond)
+				}
+				if failed > 0 {
+					return
 				}
 			}
-			if failed == 0 {
-				t.Errorf("no change in %v was ever noticed", whole)
-			}
+			t.Errorf("no change was ever noticed")
 		})
 	}
 }
