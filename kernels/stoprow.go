@@ -48,5 +48,5 @@ var _ = define(graph.Op{
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
-	Samples:   []string{"f32[4,3]; row=2", "f64[3]; row=0", "f32[2,2,2]; row=1"},
+	Samples:   []string{"f32[4,3]; row=2", "f64[3]; row=0", "f32[2,2,2]; row=1", "f32[3,0]; row=1"},
 })

@@ -27,7 +27,8 @@ class Node:
 class Form:
     """The nodes of a joint graph. Work space is a number of each node: in the graph it is an output that nothing reads."""
 
-    def __init__(self, graph: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Mapping[str, Any], like: Form | None = None) -> None:
+        """like is the program of which this one is a variant: what is a value there is one here, also if nothing selects it."""
         self.head = {k: v for k, v in graph.items() if k not in ("nodes", "outputs", "measured_peak")}
         self.forward_results: int = graph["num_fwd_outputs"]
         self.inputs: list[dict[str, Any]] = []
@@ -72,7 +73,8 @@ class Form:
             o.held = place[name]
         named = {where[n] for n in graph["outputs"] if n is not None} | {r for node in self.nodes for r in node.reads}
         for i, node in enumerate(self.nodes):
-            if len(node.outputs) == 1 and (i, 0) not in named and node.outputs[0].held is None:  # nothing selects it: work space
+            valued = (i, 0) in named or like is not None and bool(like.nodes[i].outputs)
+            if len(node.outputs) == 1 and not valued and node.outputs[0].held is None:  # nothing selects it: work space
                 self.work[i], node.outputs = self.bytes.pop((i, 0)), []
         self.results: list[Place | None] = [where[n] if n is not None else None for n in graph["outputs"]]
 

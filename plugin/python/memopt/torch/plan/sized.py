@@ -66,7 +66,7 @@ class Sized:
     def part(self, accumulating: bool) -> Parts:
         """The program with gradients that are there already, or without."""
         found = self.parts.get(accumulating)
-        return found if found is not None else self._parts(accumulating, Form(self.recording.accumulating().graph))
+        return found if found is not None else self._parts(accumulating, Form(self.recording.accumulating().graph, self.part(self.recording.accumulates).form))
 
     def add(self, sizes: Sizes, recording: Recording) -> str | None:
         """Adds a recording of the same program; of another, says where it differs."""
