@@ -212,8 +212,15 @@ class Loop:
         made = None
         tries = self.programs.begin(key)
         without = tries.waits > 0
-        if not without and not self.share.lengths.wants(shape) and (not tries.records or self._candidates(key, shape)):
-            made = self._found(key, shape)
+        try:
+            if not without and not self.share.lengths.wants(shape) and (not tries.records or self._candidates(key, shape)):
+                made = self._found(key, shape)
+        except BudgetError:
+            raise
+        except Exception as e:
+            self._unplannable(key, e)
+            self.here.current = None
+            return None
         if made is not None and made.recording.partial and self.wholes > 0 and not torch.autograd._profiler_enabled():
             self.wholes, made = self.wholes - 1, None
         if without or made is None and self.early is not None and not self.early.ready:
@@ -385,10 +392,13 @@ class Loop:
         except (BudgetError, ValueError):
             self.off()  # as it was before
             raise
-        except Exception as e:  # the training goes on, whatever is wrong with us
-            why = f"a recorded step could not be planned ({type(e).__name__}: {e})"
-            self.programs.give_up(step.key, why)
-            self._gave_up(step.key)
+        except Exception as e:
+            self._unplannable(step.key, e)
+
+    def _unplannable(self, key: Any, e: Exception) -> None:
+        """The training goes on, whatever is wrong with us."""
+        self.programs.give_up(key, f"a recorded step could not be planned ({type(e).__name__}: {e})")
+        self._gave_up(key)
 
     def _sized(self, recording: Recording, shape: Shape) -> At | None:
         """A recorded step as its program at one size. Steps of several passes, of sharded parameters, and those that a profiler hid are recorded at each size."""
