@@ -15,7 +15,7 @@ from torch import nn
 import memopt
 from memopt.torch import report
 from memopt.torch.record import events
-from memopt.torch.record.measure import highest
+from memopt.torch.record.measure import highest, marked
 from memopt.torch.record.operators import BACKWARD, FORWARD
 from memopt.torch.record.record import record_call
 
@@ -29,7 +29,7 @@ class TestWithin(Case):
 
         def watched(*args):
             found, spans = events_of(*args)
-            taken.append(highest(found, (spans[FORWARD][0][0], spans[BACKWARD][0][1])))
+            taken.append(highest(found, (marked(spans, FORWARD)[0][0], marked(spans, BACKWARD)[0][1])))
             return found, spans
 
         with mock.patch.object(events, "events_of", watched):

@@ -170,11 +170,12 @@ class Lengths:
 
     def measures(self, at: At, peak: int) -> bool:
         """Whether a step of this size is worth a measurement, which costs about as much as the step does. On a device that counts by itself each is."""
-        known = self.measured.setdefault(at.program, [])
-        if peak in known or len(known) >= _MEASURED and peak <= _GROWN * max(known) and not torch.cuda.is_initialized():
-            return False
-        known.append(peak)
-        return True
+        known = self.measured.get(at.program, [])
+        return peak not in known and (len(known) < _MEASURED or peak > _GROWN * max(known) or torch.cuda.is_initialized())
+
+    def was_measured(self, at: At, peak: int) -> None:
+        """A measurement of a step of this size has come to its end."""
+        self.measured.setdefault(at.program, []).append(peak)
 
     # Plans.
 

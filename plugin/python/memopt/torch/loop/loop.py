@@ -479,6 +479,8 @@ class Loop:
             self.told.say("unmeasured", "memopt: a profiler was started within a step, so what it takes is not measured")
             return
         step.made.report.measured(step.before + peak, "a step of training")
+        if step.made.at is not None:
+            self.share.lengths.was_measured(step.made.at, step.made.report.promised_peak)
         self.told.say("measured", f"memopt: measured {show_bytes(step.before + peak)} in a step of training, {show_bytes(step.made.report.promised_peak)} promised")
 
     def _gave_other_bits(self, op: Op) -> None:
