@@ -33,7 +33,7 @@ run: build
 wheel:
 	.ci/wheel dist
 
-# The fast tier, in about a minute and a half on two cores.
+# The fast tier, in about a minute on two cores.
 check:
 	.ci/check
 
