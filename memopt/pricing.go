@@ -47,6 +47,14 @@ func (m *Model) price() error {
 	return nil
 }
 
+// Unit is what extra costs of the model's plans are: time or compute.
+func (m *Model) Unit() string {
+	if m.Priced != nil || m.Profiled != "" {
+		return "time"
+	}
+	return "compute"
+}
+
 // profileOf is a shipped profile by name, or one in a file.
 func profileOf(name string) (*profile.Profile, error) {
 	if strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator) {

@@ -76,7 +76,11 @@ func (j job) frontier() (answer, error) {
 		if len(curve.Points) == 1 {
 			plans = "plan"
 		}
-		visible.Fprintf(w, "%s: %d %s\n\n", name, len(curve.Points), plans)
+		in := ""
+		if model.Priced != nil {
+			in = ", in the time of " + model.Priced.Name
+		}
+		visible.Fprintf(w, "%s: %d %s%s\n\n", name, len(curve.Points), plans, in)
 		report.Frontier(w, curve)
 		fmt.Fprintf(w, "\nfound in %.1f ms\n", float64(took.Microseconds())/1000)
 	}}, nil

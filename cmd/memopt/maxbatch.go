@@ -137,7 +137,7 @@ func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung)
 		limits = append(limits, "an arena of "+report.Bytes(b.Bytes))
 	}
 	report.Text(w, 2, "%s: the largest %s that fits %s\n\n", filepath.Base(m.Path), dim, strings.Join(limits, " and "))
-	rows := [][]string{{"extra compute", dim, "costs", "total", "arena", "run again", ""}}
+	rows := [][]string{{"extra " + m.Unit(), dim, "costs", "total", "arena", "run again", ""}}
 	for _, r := range ladder {
 		allowed := "any"
 		if !math.IsInf(r.Most, 1) {
