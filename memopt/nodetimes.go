@@ -127,6 +127,9 @@ func (m *Model) UseProfile(path string) error {
 		return input(fmt.Errorf("%s is not a profile: %w", name, err))
 	}
 	if f.Format == profile.Format {
+		if m.Config.Cost == costFlops {
+			return input(fmt.Errorf("%s is the profile of a device, and %s counts flops and bytes: leave one out", name, m.Config.Name("cost")))
+		}
 		if m.Priced, err = profile.Parse(data); err != nil {
 			err = input(fmt.Errorf("%s: %w", name, err))
 		}
@@ -156,7 +159,7 @@ func (m *Model) UseProfile(path string) error {
 	if len(rates) == 0 {
 		return input(fmt.Errorf("%s: the profile has no times of nodes", name))
 	}
-	m.costs, m.Profiled = rates, f.Device
+	m.costs, m.Profiled, m.Priced = rates, f.Device, nil
 	return nil
 }
 

@@ -80,13 +80,9 @@ func DeviceProfile(device string) (*profile.Profile, error) {
 
 // ProfilePath is where the measured profile of a device is kept.
 func ProfilePath(device string) (string, error) {
-	cache := os.Getenv("MEMOPT_CACHE")
-	if cache == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("there is no cache folder: %w; MEMOPT_CACHE names one", err)
-		}
-		cache = filepath.Join(base, "memopt")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no cache folder: %w", err)
 	}
 	kind, which, err := findDevice(device)
 	if err != nil {
@@ -101,7 +97,7 @@ func ProfilePath(device string) (string, error) {
 			return '_'
 		}, which)
 	}
-	return filepath.Join(cache, "profiles", name+".json"), nil
+	return filepath.Join(cache, "memopt", "profiles", name+".json"), nil
 }
 
 // KeepProfile writes a measured profile where DeviceProfile looks for it.
