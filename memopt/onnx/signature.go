@@ -36,14 +36,14 @@ type Port struct {
 	Denoted []string
 }
 
-// ParseSignature reads only the signature of a model.
-func ParseSignature(src []byte) (s Signature, err error) {
+// ParseSignature reads only the signature of a model; name is for errors.
+func ParseSignature(src []byte, name string) (s Signature, err error) {
 	defer func() {
-		if wrong := caught(recover(), ""); wrong != nil {
+		if wrong := caught(recover(), name); wrong != nil {
 			err = wrong
 		}
 	}()
-	r := newReader(src, "", "", nil, nil)
+	r := newReader(src, name, "", nil, nil)
 	s.Metadata = map[string]string{}
 	var graphs []byte
 	for m := r.message("the model", r.src); m.next(); {

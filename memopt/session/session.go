@@ -245,13 +245,16 @@ func (s *Session) mostPatterns() int {
 // signature reads the model's inputs and outputs.
 func (s *Session) signature() (sig onnx.Signature, err error) {
 	if s.model.Bytes != nil {
-		return onnx.ParseSignature(s.model.Bytes)
+		return onnx.ParseSignature(s.model.Bytes, "")
 	}
 	if s.file, err = weights.OpenFile(s.model.Path); err != nil {
 		return sig, err
 	}
-	defer weights.Guard(&err)()
-	return onnx.ParseSignature(s.file.Bytes())
+	sig, err = onnx.ParseSignature(s.file.Bytes(), s.model.Path)
+	if changed := s.file.Unchanged(); changed != nil {
+		err = changed // also where the cut end reads as a broken model
+	}
+	return sig, err
 }
 
 // planAhead makes the pattern of a model whose inputs have fixed shapes.
