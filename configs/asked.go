@@ -18,7 +18,7 @@ type Asked struct {
 
 // Config merges the given settings with the environment and with files. A given setting that the
 // command does not use is an error; one from the environment or a file, which may be meant for
-// other commands, is left at its default and listed in Unheeded.
+// other commands, is left at its default and listed in Unused.
 func (a Asked) Config() (c Config, warnings []string, err error) {
 	flags := Config{}
 	var file Config
@@ -36,8 +36,8 @@ func (a Asked) Config() (c Config, warnings []string, err error) {
 		switch {
 		case r.Form == Elsewhere:
 			file, _, err = a.Folder.ParseConfig(strings.TrimSpace(text), name)
-		case a.Command != "" && !r.Heeds(a.Command):
-			err = &Error{Pos{File: name}, r.Unheeded(a.Command)}
+		case a.Command != "" && !r.Uses(a.Command):
+			err = &Error{Pos{File: name}, r.Unused(a.Command)}
 		default:
 			err = flags.Set(r.Name, text, Source{Origin: OriginFlag, Name: name})
 		}
@@ -67,8 +67,8 @@ func (a Asked) Config() (c Config, warnings []string, err error) {
 	return c, append(warnings, StrayEnv(a.Environ)...), nil
 }
 
-// Unheeded is the message that a command does not use the setting, and which commands do.
-func (r Row) Unheeded(command string) string {
+// Unused is the message that a command does not use the setting, and which commands do.
+func (r Row) Unused(command string) string {
 	do := "does"
 	if len(r.Commands) > 1 {
 		do = "do"
@@ -79,10 +79,10 @@ func (r Row) Unheeded(command string) string {
 // only resets settings that a command does not use to their defaults.
 func (c Config) only(command string) Config {
 	kept := c
-	kept.given, kept.unheeded = maps.Clone(c.given), nil
+	kept.given, kept.unused = maps.Clone(c.given), nil
 	for _, r := range rows {
-		if from, ok := c.given[r.Name]; ok && !r.Heeds(command) {
-			kept.unheeded = append(kept.unheeded, Setting{r.Name, r.print(&c), from})
+		if from, ok := c.given[r.Name]; ok && !r.Uses(command) {
+			kept.unused = append(kept.unused, Setting{r.Name, r.print(&c), from})
 			r.reset(&kept)
 			delete(kept.given, r.Name)
 		}
@@ -90,5 +90,5 @@ func (c Config) only(command string) Config {
 	return kept
 }
 
-// Unheeded lists settings from files and the environment that the command does not use.
-func (c Config) Unheeded() []Setting { return c.unheeded }
+// Unused lists settings from files and the environment that the command does not use.
+func (c Config) Unused() []Setting { return c.unused }

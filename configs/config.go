@@ -14,7 +14,7 @@ import (
 type Config struct {
 	Preset string // none, selective, full or auto; "": no preset
 
-	Strategy         string // auto, keep-all, recompute-cheap, recompute-all or greedy
+	Strategy         string // auto, keep-all, recompute-cheap, recompute-all or optimize
 	Level            int    // 0, 1 or 2
 	Requests         []Request
 	Budget           Budget
@@ -113,10 +113,10 @@ type Config struct {
 	Log          string // debug, devinfo, info, warn, error or fatal
 	SaveONNXPath string
 
-	given    map[string]Source // by name; replaced, never modified
-	files    []string          // config files read
-	face     Face              // face of the user
-	unheeded []Setting         // given, but not used by the command
+	given  map[string]Source // by name; replaced, never modified
+	files  []string          // config files read
+	face   Face              // face of the user
+	unused []Setting         // given, but not used by the command
 }
 
 // Origin is the kind of a setting's source, weakest first.

@@ -62,8 +62,8 @@ func TestMerge(t *testing.T) {
 			with(t, flags, "level=0"), with(t, file, "level=2"),
 		}, nil},
 		{"a preset is below everything that is said", []Config{
-			with(t, flags, "preset=selective"), with(t, file, "strategy=greedy"),
-		}, []string{"preset=selective --flag", "strategy=greedy plan.json:3:12"}},
+			with(t, flags, "preset=selective"), with(t, file, "strategy=optimize"),
+		}, []string{"preset=selective --flag", "strategy=optimize plan.json:3:12"}},
 		{"a preset fills in what is not said", []Config{
 			with(t, file, "preset=full"),
 		}, []string{"preset=full plan.json:3:12", "strategy=recompute-all preset full"}},

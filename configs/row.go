@@ -118,8 +118,8 @@ func group(title string, rows ...Row) []Row {
 // Variable is the name of the setting's environment variable.
 func (r Row) Variable() string { return "MEMOPT_" + strings.ToUpper(r.Name) }
 
-// Heeds reports whether a command uses the setting.
-func (r Row) Heeds(command string) bool {
+// Uses reports whether a command uses the setting.
+func (r Row) Uses(command string) bool {
 	return r.Commands == nil || slices.Contains(r.Commands, command)
 }
 

@@ -7,7 +7,8 @@ import (
 
 // Values of the choices.
 var (
-	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"}
+	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "optimize"}
+	oldNames   = map[string]string{"greedy": "optimize"}
 	optimizes  = []string{"off", "clean", "fuse"}
 	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
 	devices    = []string{"auto", "cpu", "vulkan"}
@@ -90,8 +91,8 @@ var rows = slices.Concat(
 	group("What is recomputed",
 		row("preset", func(c *Config) *string { return &c.Preset }, choice(presetNames, nil), "", choosing,
 			"Ready-made settings to start from; any other setting that is given overrides them."),
-		row("strategy", func(c *Config) *string { return &c.Strategy }, choice(strategies, nil), "auto", choosing,
-			"How the values to recompute are chosen: none, the cheap ones, all, by the simulated peak (greedy), or as the limits require (auto)."),
+		row("strategy", func(c *Config) *string { return &c.Strategy }, choice(strategies, oldNames), "auto", choosing,
+			"How the values to recompute are chosen: none, the cheap ones, all, or at least cost within the limits (optimize). Auto: optimize if there are limits, else keep-all."),
 		row("level", func(c *Config) *int { return &c.Level }, whole(0, 2), 0, choosing,
 			"ONNX Runtime's level: 0 the clusters in config, 1 all clusters of each transformer layer, 2 also compromises.", ort("ORTMODULE_MEMORY_OPT_LEVEL")),
 		row("config", func(c *Config) *[]Request { return &c.Requests }, clusters(), nil, stepping,

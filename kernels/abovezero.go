@@ -40,12 +40,12 @@ func aboveZero(c *graph.Call, par f32.Parallel) {
 	case graph.Bool:
 		above = func(i int) bool { return x.Bytes[i] != 0 }
 	}
-	par(bits.Len(), f32.Grain/flock, func(lo, hi int) {
+	par(bits.Len(), f32.Grain/bitsPerWord, func(lo, hi int) {
 		for w := lo; w < hi; w++ {
 			word := uint32(0)
-			for i := w * flock; i < min((w+1)*flock, x.Len()); i++ {
+			for i := w * bitsPerWord; i < min((w+1)*bitsPerWord, x.Len()); i++ {
 				if above(i) {
-					word |= 1 << (i % flock)
+					word |= 1 << (i % bitsPerWord)
 				}
 			}
 			bits.SetInt(w, int64(word))
@@ -78,18 +78,18 @@ var _ = define(graph.Op{
 func keepWhere(c *graph.Call, par f32.Parallel) {
 	x, bits, y := c.In[0], c.In[1], c.Out[0]
 	size := int(x.Type.Size())
-	par(bits.Len(), f32.Grain/flock, func(lo, hi int) {
+	par(bits.Len(), f32.Grain/bitsPerWord, func(lo, hi int) {
 		for w := lo; w < hi; w++ {
-			word, end := uint32(bits.Int(w)), min((w+1)*flock, x.Len())
+			word, end := uint32(bits.Int(w)), min((w+1)*bitsPerWord, x.Len())
 			if x.Type == graph.Float32 {
-				x, y := x.F32()[w*flock:end], y.F32()[w*flock:end]
+				x, y := x.F32()[w*bitsPerWord:end], y.F32()[w*bitsPerWord:end]
 				for i, v := range x {
 					y[i] = f32.Choose(word>>i&1 != 0, v, 0)
 				}
 				continue
 			}
-			for i := w * flock; i < end; i++ {
-				if at := y.Bytes[i*size : (i+1)*size]; word>>(i%flock)&1 != 0 {
+			for i := w * bitsPerWord; i < end; i++ {
+				if at := y.Bytes[i*size : (i+1)*size]; word>>(i%bitsPerWord)&1 != 0 {
 					copy(at, x.Bytes[i*size:])
 				} else {
 					clear(at)
@@ -125,7 +125,7 @@ func bitsPass(l *graph.Lowering, rule uint32, n int, x, bools, bits graph.Buffer
 	if n > 0 {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: bitsKernel, Spec: []uint32{rule}, Push: words(l, n),
-			Buffers: []graph.Buffer{writes(0), x, bools, bits}, Groups: inLine(l, ceilDiv(ceilDiv(n, flock), 64)),
+			Buffers: []graph.Buffer{writes(0), x, bools, bits}, Groups: inLine(l, ceilDiv(ceilDiv(n, bitsPerWord), 64)),
 		})
 	}
 }

@@ -102,7 +102,7 @@ func unmask(c *graph.Call, bits bool, par func(n, grain int, f func(lo, hi int))
 	par(dy.Len(), f32.Grain/2, func(lo, hi int) {
 		stays := func(i int) bool { return mask.Bytes[i] != 0 }
 		if bits {
-			stays = func(i int) bool { return mask.Int(i/flock)>>(i%flock)&1 != 0 }
+			stays = func(i int) bool { return mask.Int(i/bitsPerWord)>>(i%bitsPerWord)&1 != 0 }
 		}
 		if dy.Type == graph.Float32 {
 			y, x, s := dy.F32()[lo:hi], dx.F32()[lo:hi], float32(scale)

@@ -40,20 +40,20 @@ func trainingChance(c *graph.Call, ratio *graph.Tensor) chance {
 	return chance{words: newStream(c, c.Node.Identity()), bound: uint64(math.RoundToEven(r * (1 << 32))), scale: 1 / (1 - r)}
 }
 
-// flock is the number of elements that share a word of a bit mask.
-const flock = 32
+// bitsPerWord is the number of elements that share a word of a bit mask.
+const bitsPerWord = 32
 
 // each calls f for every word of the mask of n elements: its first element, the number of
 // elements, and a bit for each that is kept.
 func (h chance) each(n int, par func(n, grain int, f func(lo, hi int)), f func(at, count int, stays uint32)) {
-	par((n+flock-1)/flock, f32.Grain/flock/8, func(lo, hi int) {
-		var draws [flock]uint32
+	par((n+bitsPerWord-1)/bitsPerWord, f32.Grain/bitsPerWord/8, func(lo, hi int) {
+		var draws [bitsPerWord]uint32
 		for ; lo < hi; lo++ {
-			at := lo * flock
-			count := min(flock, n-at)
-			stays := uint32(math.MaxUint32) >> (flock - count)
+			at := lo * bitsPerWord
+			count := min(bitsPerWord, n-at)
+			stays := uint32(math.MaxUint32) >> (bitsPerWord - count)
 			if !h.all {
-				h.words.fill(draws[:], lo*flock/4)
+				h.words.fill(draws[:], lo*bitsPerWord/4)
 				bits := uint32(0)
 				for i, w := range draws {
 					if uint64(w) >= h.bound {
@@ -75,10 +75,12 @@ func keptMask(mask *graph.Tensor, at, count int, stays uint32) {
 }
 
 // keptBits writes one word of a bit mask.
-func keptBits(mask *graph.Tensor, at, _ int, stays uint32) { mask.SetInt(at/flock, int64(stays)) }
+func keptBits(mask *graph.Tensor, at, _ int, stays uint32) { mask.SetInt(at/bitsPerWord, int64(stays)) }
 
 // bitmaskShape is the shape of a bit mask: a vector of words.
-func bitmaskShape(s graph.Shape) graph.Shape { return graph.Shape{s.Elems().CeilDiv(graph.Num(flock))} }
+func bitmaskShape(s graph.Shape) graph.Shape {
+	return graph.Shape{s.Elems().CeilDiv(graph.Num(bitsPerWord))}
+}
 
 // inferChance checks the inputs ratio and mode.
 func inferChance(n *graph.Node, ratio, mode int) {
@@ -216,7 +218,7 @@ func (d sumMask) run(c *graph.Call, par func(n, grain int, f func(lo, hi int))) 
 
 // dropRow computes the float32 elements of one mask word, which begin at element at.
 func dropRow(y, x []float32, bias, residual *graph.Tensor, st, shape []int, at int, stays uint32, scale float32) {
-	var sum [flock]float32
+	var sum [bitsPerWord]float32
 	row := sum[:len(y)]
 	copy(row, x)
 	if bias != nil {

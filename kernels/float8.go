@@ -87,11 +87,11 @@ func powerOf(most float32) int {
 func toBlocks(c *graph.Call, par f32.Parallel) {
 	x, codes, powers := c.In[0], c.Out[0], c.Out[1]
 	const finite, absent = 0x7f800000, 0x7f
-	par(powers.Len(), f32.Grain/flock, func(lo, hi int) {
-		var block [flock]float32
+	par(powers.Len(), f32.Grain/bitsPerWord, func(lo, hi int) {
+		var block [bitsPerWord]float32
 		for k := lo; k < hi; k++ {
-			at := k * flock
-			row := block[:min(flock, x.Len()-at)]
+			at := k * bitsPerWord
+			row := block[:min(bitsPerWord, x.Len()-at)]
 			if x.Type == graph.Float32 {
 				row = x.F32()[at : at+len(row)]
 			} else {
@@ -122,9 +122,9 @@ func toBlocks(c *graph.Call, par f32.Parallel) {
 func fromBlocks(c *graph.Call, par f32.Parallel) {
 	codes, powers, y := c.In[0], c.In[1], c.Out[0]
 	table := graph.Floats8(graph.Float8E4M3FN)
-	par(powers.Len(), f32.Grain/flock, func(lo, hi int) {
+	par(powers.Len(), f32.Grain/bitsPerWord, func(lo, hi int) {
 		for k := lo; k < hi; k++ {
-			at, end := k*flock, min((k+1)*flock, codes.Len())
+			at, end := k*bitsPerWord, min((k+1)*bitsPerWord, codes.Len())
 			by := math.Ldexp(1, int(int8(powers.Bytes[k])))
 			if y.Type == graph.Float32 {
 				to, by := y.F32()[at:end], float32(by)
@@ -143,7 +143,7 @@ func fromBlocks(c *graph.Call, par f32.Parallel) {
 var float8Kernel = halved(shader("float8", "float8.comp"))
 
 // float8Each is the number of elements that an invocation converts.
-const float8Each = 4 * flock
+const float8Each = 4 * bitsPerWord
 
 func lowerBlocks(back bool) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
@@ -163,7 +163,7 @@ func lowerBlocks(back bool) func(*graph.Lowering) {
 		if back {
 			buffers = []graph.Buffer{reads(0), reads(1), unused(false), writes(0)}
 		}
-		for i, bytes := range []int{n, ceilDiv(n, flock)} {
+		for i, bytes := range []int{n, ceilDiv(n, bitsPerWord)} {
 			buffers[i].Bytes = wholeWords(int64(bytes))
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{

@@ -135,7 +135,7 @@ func (f *fitting) plan(set ...planner.Setting) (*Model, *planner.Plan) {
 		return nil, nil
 	}
 	ask := other.ask()
-	ask.Worth.Fits = true
+	ask.Target.Fits = true
 	p, err := other.steps.Best(ask)
 	if err != nil || f.holds != nil && !f.holds(other, p) {
 		return nil, nil

@@ -159,7 +159,7 @@ func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
 	}
 	for _, name := range []string{"enable_mem_pattern", "enable_cpu_mem_arena", "threads", "max_dead_bytes_per_chunk"} {
 		if from, given := c.Source(name); given {
-			all = append(all, fmt.Sprintf("%s is not heeded on %s, where all values are planned", from, s.Device()))
+			all = append(all, fmt.Sprintf("%s is ignored on %s, where all values are planned", from, s.Device()))
 		}
 	}
 	return all

@@ -8,7 +8,7 @@
 //	   │  derive          autograd.TrainStep, for each form once
 //	   ▼
 //	forms.Steps           the training step in every form that it may take
-//	   │  forms.Plan      planner.Look and Prospect.Plan, the form that promises most first
+//	   │  forms.Plan      planner.Look and Search.Plan, the form that promises most first
 //	   ▼
 //	planner.Plan          self-contained: nothing of the model is changed by it
 //	   │  load            Plan.Schedule, then a device that holds the weights
@@ -86,7 +86,7 @@ func (m *Model) plan() (p *planner.Plan, err error) {
 	}
 	suggest(p, m.Config.Requests)
 	p.Trains = m.trains()
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(p), m.storedStatistics(), m.doubts(), m.beyond(p))
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(p), m.storedStatistics(), m.unclearRoles(), m.indexRange(p))
 	p.Took = time.Since(begin)
 	return p, nil
 }

@@ -150,7 +150,7 @@ func TestSameCurve(t *testing.T) {
 		{"keep-all", "", "", 2},
 		{"recompute-cheap", "", "", 2},
 		{"recompute-all", "", "", 2},
-		{"greedy", "70%", "", 1},
+		{"optimize", "70%", "", 1},
 	} {
 		cores := runtime.GOMAXPROCS(c.cores)
 		fields := map[string]string{"strategy": c.strategy}

@@ -111,9 +111,9 @@ func (m *Model) trains() *planner.Trains {
 	return t
 }
 
-// doubts warns of initializers whose role the file does not say, and of parameters that the exporter folded into
+// unclearRoles warns of initializers whose role the file does not state, and of parameters that the exporter folded into
 // several, merged or left out.
-func (m *Model) doubts() (out []string) {
+func (m *Model) unclearRoles() (out []string) {
 	if m.source == nil || m.steps.Brought() {
 		return nil
 	}

@@ -168,18 +168,18 @@ func TestDoubts(t *testing.T) {
 		"text-older.onnx": {"the file does not say what onnx::Add_201 was folded from; trained as parameters, unless --frozen names them"},
 		"image.onnx":      {"the exporter made one of conv1 and bn1", "original0, normed.parametrizations.weight.original1;"},
 	} {
-		warnings := strings.Join(opened(t, filepath.Join("testdata", "exports", file), nil).doubts(), "\n")
+		warnings := strings.Join(opened(t, filepath.Join("testdata", "exports", file), nil).unclearRoles(), "\n")
 		for _, w := range want {
 			if !strings.Contains(warnings, w) {
 				t.Errorf("%s: no %q in\n%s", file, w, warnings)
 			}
 		}
 	}
-	shared := opened(t, "testdata/exports/shared-older.onnx", map[string]string{"loss": "mse"}).doubts()
+	shared := opened(t, "testdata/exports/shared-older.onnx", map[string]string{"loss": "mse"}).unclearRoles()
 	if len(shared) != 1 || !strings.Contains(shared[0], "several modules read norm1.weight, norm1.bias, which") {
 		t.Errorf("%q", shared)
 	}
-	if w := opened(t, "testdata/exports/text-older.onnx", map[string]string{"frozen": "onnx::Add_201"}).doubts(); len(w) > 0 {
+	if w := opened(t, "testdata/exports/text-older.onnx", map[string]string{"frozen": "onnx::Add_201"}).unclearRoles(); len(w) > 0 {
 		t.Errorf("what is named is no doubt: %s", w)
 	}
 }

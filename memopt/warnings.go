@@ -50,7 +50,7 @@ func (m *Model) idleSettings() (out []string) {
 			continue
 		}
 		if r, _ := configs.Find(s.Name); r.Shapes && s.Source.Origin != configs.OriginPreset {
-			out = append(out, fmt.Sprintf("%s: %s is not heeded: the file has a backward pass of its own", s.Source, s.Name))
+			out = append(out, fmt.Sprintf("%s: %s is ignored: the file has a backward pass of its own", s.Source, s.Name))
 		}
 	}
 	return out
@@ -93,8 +93,8 @@ func (m *Model) storedStatistics() []string {
 		"(PyTorch writes 1 for torch.onnx.export(…, dynamo=False, training=torch.onnx.TrainingMode.TRAINING))"}
 }
 
-// beyond warns of nodes whose indices are out of range under the dims of a plan.
-func (m *Model) beyond(p *planner.Plan) []string { return kernels.Beyond(m.Graph, p.Request.Dims) }
+// indexRange warns of nodes whose indices are out of range under the dims of a plan.
+func (m *Model) indexRange(p *planner.Plan) []string { return kernels.Beyond(m.Graph, p.Request.Dims) }
 
 // suggest adds suggestions to the planner's warnings of unknown clusters.
 func suggest(p *planner.Plan, requests []configs.Request) {

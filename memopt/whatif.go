@@ -56,7 +56,7 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 		return nil, classify(fmt.Errorf("not even %s=%d fits: %w", dim, short.Least, m.advised(err, dims)))
 	}
 	p.Trains = m.trains()
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.doubts(), m.beyond(p))
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.unclearRoles(), m.indexRange(p))
 	p.Took = time.Since(begin)
 	return p, nil
 }

@@ -10,7 +10,7 @@ import (
 // lowest of all.
 
 // solves is the solver of the search and its staircase, which are made once.
-func (s *Prospect) solves() *solver {
+func (s *Search) solves() *solver {
 	if s.solver == nil {
 		v := s.newSolver()
 		s.solver = v
@@ -21,7 +21,7 @@ func (s *Prospect) solves() *solver {
 
 // find is the cheapest plan within a limit, or nil. Where one is known already a long program is sketched for the limit
 // alone.
-func (s *Prospect) find(limit int64) *candidate {
+func (s *Search) find(limit int64) *candidate {
 	if s.known == nil || slices.Contains(s.forced, true) {
 		return s.stairs.within(limit)
 	}
@@ -31,29 +31,29 @@ func (s *Prospect) find(limit int64) *candidate {
 	} else {
 		c = s.stairs.within(limit)
 	}
-	return cheaper(c, s.m.into(s.m.candidateOf(s.known, given), limit))
+	return cheaper(c, s.m.placeWithin(s.m.candidateOf(s.known, given), limit))
 }
 
 // withinLimits answers a budget with the cheapest plan that is found within it, or a limit of extra cost with the
 // lowest.
-func withinLimits(s *Prospect, limit int64, limited bool) (*candidate, error) {
-	worth, overhead := s.plan.Request.Worth, s.plan.Request.MaxOverhead
+func withinLimits(s *Search, limit int64, limited bool) (*candidate, error) {
+	target, overhead := s.plan.Request.Target, s.plan.Request.MaxOverhead
 	most := s.m.allows(overhead)
 	if !limited && overhead == 0 || s.base.cost > most { // running more again costs more
 		return s.base, nil
 	}
 	v := s.solves()
-	if s.hopeless(worth, limit, limited, most) {
-		return nil, worthless(s.plan.Floor)
+	if s.cannotBeat(target, limit, limited, most) {
+		return nil, missesTarget(s.plan.Floor)
 	}
 	if !limited {
 		return s.lowestWithin(most), nil
 	}
 	c := s.stairs.thorough(limit, s.find(limit))
-	// Beside a plan of another form, dearer ones are of no use, and neither is the lowest one where solving finds none.
-	if worth.Cost > 0 && overhead == 0 && (c != nil && c.cost > worth.extra(s.m) || c == nil && v.operators() > smallProgram) ||
-		worth.Fits && (c == nil || c.cost > most) {
-		return nil, worthless(s.plan.Floor)
+	// Plans that cost more than a known one of another form are not wanted, nor is the lowest plan where none fits.
+	if target.Cost > 0 && overhead == 0 && (c != nil && c.cost > target.extra(s.m) || c == nil && v.operators() > smallProgram) ||
+		target.Fits && (c == nil || c.cost > most) {
+		return nil, missesTarget(s.plan.Floor)
 	}
 	if c != nil && c.cost <= most {
 		return c, nil
@@ -73,11 +73,11 @@ func withinLimits(s *Prospect, limit int64, limited bool) (*candidate, error) {
 	return c, nil
 }
 
-// hopeless reports whether it is proven that no plan within a limit, if there is one, and for at most so much extra cost
-// comes to what is of worth; or, if a glance is enough, whether one quick solve finds none.
-func (s *Prospect) hopeless(w Worth, limit int64, limited bool, most float64) bool {
+// cannotBeat reports whether bounds prove that no plan within a limit, if there is one, and with at most so much extra cost
+// meets the target; or, with QuickReject, whether one quick solve finds none.
+func (s *Search) cannotBeat(w Target, limit int64, limited bool, most float64) bool {
 	v := s.solver
-	if w == (Worth{}) {
+	if w == (Target{}) {
 		return false
 	}
 	if w.Arena > 0 && (!limited || w.Arena < limit) {
@@ -90,41 +90,41 @@ func (s *Prospect) hopeless(w Worth, limit int64, limited bool, most float64) bo
 	if least, ok := v.least(limit); !ok || least > most {
 		return true
 	}
-	return w.Glance && !v.small() && v.at(limit-limit/glanced, most, usual) == nil
+	return w.QuickReject && !v.small() && v.at(limit-limit/quickRejectPart, most, usual) == nil
 }
 
 // last is the lowest plan found, for a request below every plan. Its arena is a limit that has a plan.
-func (s *Prospect) last(limit int64) *candidate {
+func (s *Search) last(limit int64) *candidate {
 	v := s.solver
 	if s.stairs.small {
 		all := v.whole()
 		return all[len(all)-1]
 	}
-	if c := s.lastSoon(limit); c != nil {
+	if c := s.lowestQuick(limit); c != nil {
 		return c
 	}
 	lows := s.stairs.bottom()
 	if len(lows) == 0 { // where no grid limit near the floor has one, others may be lower all the same
-		return cmp.Or(v.surely(limit+1), v.base)
+		return cmp.Or(v.lowestPeak(limit+1), v.base)
 	}
 	return lows[len(lows)-1]
 }
 
-// lastSoon is the lowest plan that is found without a descent, where a descent would take long or hardly lead lower; else
-// nil.
-func (s *Prospect) lastSoon(limit int64) *candidate {
+// lowestQuick is the lowest plan found without a descent, where a descent would take long or could not lead much lower;
+// else nil.
+func (s *Search) lowestQuick(limit int64) *candidate {
 	v := s.solver
 	n, floor := v.operators(), v.floor
 	if n <= midProgram && limit >= floor {
 		return nil
 	}
-	c := v.surely(limit + 1)
+	c := v.lowestPeak(limit + 1)
 	if c == nil {
 		return nil
 	}
 	lowest, far := c.placed.Height, limit < floor-floor/farBelow
 	switch {
-	case n > midProgram, lowest == floor, far && (n > shortProgram || lowest <= floor+lowest/leap):
+	case n > midProgram, lowest == floor, far && (n > shortProgram || lowest <= floor+lowest/longStep):
 		return c
 	case n <= shortProgram:
 		return nil
@@ -142,7 +142,7 @@ const (
 )
 
 // lowestWithin is the plan with the least arena whose extra cost is within most.
-func (s *Prospect) lowestWithin(most float64) *candidate {
+func (s *Search) lowestWithin(most float64) *candidate {
 	v, stairs := s.solver, s.stairs
 	best := v.base
 	// take reports whether there is a plan that is not too dear, and keeps it if it is lower.
@@ -190,7 +190,7 @@ func (s *Prospect) lowestWithin(most float64) *candidate {
 	}
 	if top*(some-1)/shares < v.floor { // nothing is below but what is lowest
 		if stairs.halving == 0 {
-			take(v.surely(0))
+			take(v.lowestPeak(0))
 		} else {
 			take(stairs.within(v.floor))
 		}

@@ -24,8 +24,8 @@ func Check(p *Plan) error {
 	return err
 }
 
-// wrong is what is wrong with a plan.
-func wrong(format string, args ...any) error {
+// invalid is the error of an invalid plan.
+func invalid(format string, args ...any) error {
 	return fmt.Errorf("the plan is wrong: "+format, args...)
 }
 
@@ -40,7 +40,7 @@ type replayed struct {
 func (p *Plan) replay() (*replayed, error) {
 	for i, s := range p.Steps {
 		if s.Node < 0 || int(s.Node) >= len(p.Graph.Nodes) || p.Graph.Nodes[s.Node].Op.View {
-			return nil, wrong("step %d names node %d, which cannot be launched", i, s.Node)
+			return nil, invalid("step %d names node %d, which cannot be launched", i, s.Node)
 		}
 	}
 	f, err := newFacts(p.Graph, p.bound())
@@ -48,12 +48,12 @@ func (p *Plan) replay() (*replayed, error) {
 		return nil, err
 	}
 	if !f.placed() && len(p.Offsets) > 0 {
-		return nil, wrong("its lives have no places, and it has %d", len(p.Offsets))
+		return nil, invalid("its lives have no places, and it has %d", len(p.Offsets))
 	}
 	s, l := f.schedule(p)
 	c := p.checker(s)
 	if err := c.run(p.Graph, l.each); err != nil {
-		return nil, wrong("%w", err)
+		return nil, invalid("%w", err)
 	}
 	return &replayed{f, s, c}, nil
 }
@@ -63,28 +63,28 @@ func (x *replayed) agrees(p *Plan) error {
 	r, m, s, fixed := p.Request, p.Memory, x.s, x.s.State+x.s.Staging
 	switch peak, placed := x.c.peak(), x.f.placed(); {
 	case placed && x.c.height != s.Arena:
-		return wrong("the arena is %d bytes, but launches reach to %d", s.Arena, x.c.height)
+		return invalid("the arena is %d bytes, but launches reach to %d", s.Arena, x.c.height)
 	case peak != p.Result.Peak:
-		return wrong("the peak is %d bytes, not %d", peak, p.Result.Peak)
+		return invalid("the peak is %d bytes, not %d", peak, p.Result.Peak)
 	case !placed && peak != s.Arena:
-		return wrong("the arena is %d bytes, but %d are alive at once", s.Arena, peak)
+		return invalid("the arena is %d bytes, but %d are alive at once", s.Arena, peak)
 	case m.Weights+m.Optimizer != s.State || m.Staging != s.Staging:
-		return wrong("weights and states take %d bytes and inputs %d, not %d and %d", s.State, s.Staging, m.Weights+m.Optimizer, m.Staging)
+		return invalid("weights and states take %d bytes and inputs %d, not %d and %d", s.State, s.Staging, m.Weights+m.Optimizer, m.Staging)
 	case m.Gradients+m.Activations != p.Arena || m.Total != fixed+p.Arena:
-		return wrong("the arena takes %d bytes and all of it %d, not %d and %d", p.Arena, fixed+p.Arena, m.Gradients+m.Activations, m.Total)
+		return invalid("the arena takes %d bytes and all of it %d, not %d and %d", p.Arena, fixed+p.Arena, m.Gradients+m.Activations, m.Total)
 	case p.Floor.Peak > p.Result.Peak:
-		return wrong("no plan is said to have a peak below %d bytes, and this one has one of %d", p.Floor.Peak, p.Result.Peak)
+		return invalid("no plan is said to have a peak below %d bytes, and this one has one of %d", p.Floor.Peak, p.Result.Peak)
 	case p.PackBound < 0 || p.PackBound > p.Arena:
-		return wrong("the plan claims that no arena is below %d bytes, and has one of %d", p.PackBound, p.Arena)
+		return invalid("the plan claims that no arena is below %d bytes, and has one of %d", p.PackBound, p.Arena)
 	}
 	if err := x.costs(p); err != nil {
 		return err
 	}
 	if room, limited := r.room(fixed, p.Baseline.Arena); limited && p.Arena > room {
-		return wrong("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
+		return invalid("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
 	}
 	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
-		return wrong("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)
+		return invalid("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)
 	}
 	return nil
 }
@@ -117,11 +117,11 @@ func (x *replayed) costs(p *Plan) error {
 	r, b := p.Result, p.Baseline
 	switch overhead := share(extra.moved, plain.moved); {
 	case r.Again != again:
-		return wrong("%d launches run again, not %d", again, r.Again)
+		return invalid("%d launches run again, not %d", again, r.Again)
 	case b.Flops != plain.flops || r.ExtraFlops != extra.flops:
-		return wrong("the plain step takes %d operations and the plan %d more, not %d and %d", plain.flops, extra.flops, b.Flops, r.ExtraFlops)
+		return invalid("the plain step takes %d operations and the plan %d more, not %d and %d", plain.flops, extra.flops, b.Flops, r.ExtraFlops)
 	case math.Abs(overhead-r.Overhead) > 1e-9*max(1, math.Abs(overhead)):
-		return wrong("the plan costs %g of the plain step more, not %g", overhead, r.Overhead)
+		return invalid("the plan costs %g of the plain step more, not %g", overhead, r.Overhead)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
 		err = fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
 	}
 	if err != nil {
-		return nil, wrong("%w", err)
+		return nil, invalid("%w", err)
 	}
 	c.peak() // what is alive to the end has ended, too
 	return lives, nil
@@ -354,15 +354,15 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 		parts = []Launch{*l}
 	}
 	for i := range parts {
-		if err := c.holdsUntil(&parts[i]); err != nil {
+		if err := c.heldInPlace(&parts[i]); err != nil {
 			return where(err)
 		}
 	}
 	return nil
 }
 
-// holdsUntil: what is held until a node has run is where it was written first.
-func (c *checker) holdsUntil(l *Launch) error {
+// heldInPlace: a value held until a node has run is in its first place.
+func (c *checker) heldInPlace(l *Launch) error {
 	if len(c.ends) == 0 || l.Again {
 		return nil
 	}

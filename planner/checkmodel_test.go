@@ -42,7 +42,7 @@ func TestCheckKnowsNoModel(t *testing.T) {
 						err = fmt.Errorf("%v", x)
 					}
 				}()
-				(&Prospect{m: m, r: Request{Dims: map[string]int64{"batch": 4, "seq": 24}}}).begin().planOf(m.order(again))
+				(&Search{m: m, r: Request{Dims: map[string]int64{"batch": 4, "seq": 24}}}).begin().planOf(m.order(again))
 				return nil
 			}()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

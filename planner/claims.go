@@ -15,21 +15,21 @@ import (
 func (f *File) claims(p *Plan) error {
 	type claimed struct {
 		Model FileModel `json:"model"`
-		FileTold
+		FileFields
 	}
-	says, err := plainly(claimed{f.Model, f.FileTold})
+	says, err := plainly(claimed{f.Model, f.FileFields})
 	if err != nil {
 		return err
 	}
-	told := p.told()
+	fields := p.fileFields()
 	if f.Form == nil { // as in files of before there was one
-		told.Form = nil
+		fields.Form = nil
 	}
-	is, err := plainly(claimed{p.fileModel(f.Model.Path, f.Model.Fingerprint), told})
+	is, err := plainly(claimed{p.fileModel(f.Model.Path, f.Model.Fingerprint), fields})
 	if err != nil {
 		return err
 	}
-	if f.Strategy != "" && !slices.ContainsFunc(strategies, func(s strategy) bool { return s.name == f.Strategy }) { // steps may be of no strategy
+	if f.Strategy != "" && !slices.ContainsFunc(strategies, func(s strategy) bool { return s.name == strategyNamed(f.Strategy) }) { // steps may be of no strategy
 		return fmt.Errorf("the file says that its strategy is %q; there are %s", f.Strategy, strategyNames())
 	}
 	d := differing{costs: f.Request.Measured == (len(p.Request.Costs) > 0)}

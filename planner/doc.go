@@ -14,7 +14,7 @@
 //   - model.go binds the dims, and takes the names off the step: operators and values as planner/recompute has them, with
 //     their bytes, work space and prices (operators.go, costs.go), worked out once for those that are alike (alike.go).
 //     replace.go says which may run again. A model does not change once it is priced.
-//   - prospect.go looks at a request: what everything kept takes, and what any plan costs at least.
+//   - look.go looks at a request: what everything kept takes, and what any plan costs at least.
 //   - search.go turns on what settings ask for by name, level or cluster (offers.go), and calls a strategy from its
 //     table. Fixed strategies turn nodes on that then run before the first backward step that needs them. The one for
 //     limits asks the staircase (budget.go).

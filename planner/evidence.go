@@ -26,7 +26,7 @@ type Bound struct {
 }
 
 // bound is the bound of a candidate for a limit of the arena.
-func (s *Prospect) bound(c *candidate, limit int64) (b Bound) {
+func (s *Search) bound(c *candidate, limit int64) (b Bound) {
 	m, least := s.m, 0.0
 	switch limit = m.aligned(limit); {
 	case c.cost == 0:

@@ -103,7 +103,7 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 }
 
 // planOf is a whole plan of steps that were chosen elsewhere.
-func (s *Prospect) planOf(steps []Step) *Plan {
+func (s *Search) planOf(steps []Step) *Plan {
 	c := s.m.candidateOf(steps, given)
 	return s.complete(c, c.placed.Height)
 }
@@ -180,7 +180,7 @@ func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
 			steps = slices.Insert(steps, at, Step{may[a[1]%len(may)], true})
 		}
 	}
-	return (&Prospect{m: m, r: Request{Dims: dims}}).begin().planOf(steps)
+	return (&Search{m: m, r: Request{Dims: dims}}).begin().planOf(steps)
 }
 
 // Again is, by node, what the plan runs again.

@@ -44,7 +44,7 @@ func (r Request) extracted(id string) int {
 
 // extractRows are the rows of what can be kept in less. plain is the step in which no value is, here the one that was
 // chosen, and again what that runs again.
-func (s *Prospect) extractRows(again []bool, plain, here form) (rows []Cluster, err error) {
+func (s *Search) extractRows(again []bool, plain, here form) (rows []Cluster, err error) {
 	p := s.plan
 	for i := range p.Request.Extracts {
 		e := &p.Request.Extracts[i]
@@ -105,7 +105,7 @@ type form struct {
 }
 
 // weighExtract simulates the step with the row the other way round, and with the row alone.
-func (s *Prospect) weighExtract(row *Cluster, e *Extract, again []bool, plain, here form) error {
+func (s *Search) weighExtract(row *Cluster, e *Extract, again []bool, plain, here form) error {
 	alone, err := s.modelOf(e, true, true, nil)
 	if err != nil {
 		return err
@@ -116,12 +116,12 @@ func (s *Prospect) weighExtract(row *Cluster, e *Extract, again []bool, plain, h
 	}
 	other := turned.formOf(s.m, again)
 	row.PeakAlone = plain.peak - alone.formOf(s.m, nil).peak
-	row.turned(other.peak-here.peak, share(here.cost-other.cost, plain.cost), here.flops-other.flops)
+	row.setEffects(other.peak-here.peak, share(here.cost-other.cost, plain.cost), here.flops-other.flops)
 	return nil
 }
 
 // modelOf is the step in a form of an extract, which may be the last one.
-func (s *Prospect) modelOf(e *Extract, alone, on bool, last *model) (*model, error) {
+func (s *Search) modelOf(e *Extract, alone, on bool, last *model) (*model, error) {
 	g, err := e.Form(alone, on)
 	if err != nil || last != nil && last.g == g {
 		return last, err

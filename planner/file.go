@@ -33,7 +33,7 @@ type File struct {
 	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`
 	Trains   *Trains           `json:"trains,omitempty"`
-	FileTold
+	FileFields
 	PlanMS   float64  `json:"plan_ms"` // 0 in a saved file: those of one request are the same bytes
 	Warnings []string `json:"warnings"`
 	Steps    []Step   `json:"steps"`
@@ -43,9 +43,9 @@ type File struct {
 	ctx context.Context // ends writing it
 }
 
-// FileTold is what a file tells its readers of a plan. All but the bound follows from the steps, the places and the
+// FileFields are the fields of a file that describe the plan. All but the bound follows from the steps, the places and the
 // graph alone, and is worked out again when a file is read.
-type FileTold struct {
+type FileFields struct {
 	Baseline FileBaseline   `json:"baseline"`
 	Form     *FileForm      `json:"form,omitempty"` // the form that was taken, where that is not the plain step
 	Result   FileResult     `json:"result"`
@@ -150,13 +150,13 @@ func (p *Plan) File(path string) *File {
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
 			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing()},
-		Settings: map[string]string{},
-		Trains:   p.Trains,
-		Strategy: p.Strategy,
-		FileTold: p.told(),
-		Warnings: warnings,
-		Steps:    p.Steps,
-		Offsets:  p.Offsets,
+		Settings:   map[string]string{},
+		Trains:     p.Trains,
+		Strategy:   p.Strategy,
+		FileFields: p.fileFields(),
+		Warnings:   warnings,
+		Steps:      p.Steps,
+		Offsets:    p.Offsets,
 	}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
@@ -200,9 +200,9 @@ func fileHolds(g *graph.Graph) (all []FileHold) {
 	return all
 }
 
-// told is what the plan's file tells of it, once there is a table.
-func (p *Plan) told() FileTold {
-	f := FileTold{
+// fileFields are the plan's fields in its file, once there is a table.
+func (p *Plan) fileFields() FileFields {
+	f := FileFields{
 		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
 		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
 			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again},
@@ -288,7 +288,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p := x.begin().plan
-	p.Strategy, p.Steps, p.Offsets, p.Arena = f.Strategy, slices.Clone(f.Steps), f.Offsets, f.Result.Arena
+	p.Strategy, p.Steps, p.Offsets, p.Arena = strategyNamed(f.Strategy), slices.Clone(f.Steps), f.Offsets, f.Result.Arena
 	replayed, err := p.replay()
 	if err != nil {
 		return nil, err

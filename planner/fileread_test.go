@@ -113,3 +113,22 @@ func readJSON(t *testing.T, f any) (*planner.File, error) {
 	}
 	return planner.ReadFile(path)
 }
+
+// TestFormerStrategy: requests and plan files may name the strategy optimize by its former name.
+func TestFormerStrategy(t *testing.T) {
+	p, _ := checked(t)
+	r := p.Request
+	r.Strategy = "greedy"
+	q, err := planner.Make(p.Graph, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.Strategy != "optimize" || q.Arena != p.Arena {
+		t.Errorf("a plan by %q in %d bytes, want one by optimize in %d", q.Strategy, q.Arena, p.Arena)
+	}
+	f := p.File("m.onnx")
+	f.Strategy = "greedy"
+	if q, err = f.Bind(p.Graph); err != nil || q.Strategy != "optimize" {
+		t.Errorf("a file with the former name: %v", err)
+	}
+}

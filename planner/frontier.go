@@ -80,7 +80,7 @@ const (
 )
 
 // descent is plans from everything kept downwards.
-func (s *Prospect) descent() []*candidate {
+func (s *Search) descent() []*candidate {
 	v, steps := s.newSolver(), len(s.base.t.steps)
 	sketchy, first, then := steps > 2*shortSteps, usual, usual
 	if sketchy {
@@ -116,14 +116,14 @@ func (s *Prospect) descent() []*candidate {
 		return found
 	}
 	// Limits near the floor may have no plan where a lower one was found: a budget has that one, and so does the curve.
-	if c := v.surely(found[len(found)-1].placed.Height); c != nil {
+	if c := v.lowestPeak(found[len(found)-1].placed.Height); c != nil {
 		found = append(found, c)
 	}
 	return s.fill(v, found)
 }
 
 // fill adds plans halfway down the widest jumps between some, in bytes and in cost.
-func (s *Prospect) fill(v *solver, found []*candidate) []*candidate {
+func (s *Search) fill(v *solver, found []*candidate) []*candidate {
 	sorted := func() {
 		slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(b.placed.Height, a.placed.Height) })
 	}
@@ -152,7 +152,7 @@ func (s *Prospect) fill(v *solver, found []*candidate) []*candidate {
 	return found
 }
 
-func (s *Prospect) point(name string, c *candidate) Point {
+func (s *Search) point(name string, c *candidate) Point {
 	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), Overhead: s.m.overhead(c.cost)}
 	_, _, p.Again = s.m.again(c.t.steps)
 	return p
@@ -189,7 +189,7 @@ func knee(points []Point) int {
 }
 
 // references are what people do without a planner.
-func (s *Prospect) references(c *Curve) {
+func (s *Search) references(c *Curve) {
 	add := func(name string, again []bool) {
 		c.References = append(c.References, s.point(name, s.m.candidate(again)))
 	}
@@ -198,7 +198,7 @@ func (s *Prospect) references(c *Curve) {
 			r := s.plan.Request
 			r.Level = level
 			on := make([]bool, len(s.m.g.Nodes))
-			choices, _ := o.wishes(r)
+			choices, _ := o.requested(r)
 			if o.turnChoices(on, choices); slices.Contains(on, true) {
 				add(fmt.Sprintf("level %d", level), on)
 			}

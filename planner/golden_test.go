@@ -17,7 +17,7 @@ import (
 // TestPlans runs the cases of testdata: comment lines, a request, a graph,
 // ----, the plan, and an empty line between cases. A request is a line
 //
-//	plan strategy=greedy activation=75% again=h,y batch=2
+//	plan strategy=optimize activation=75% again=h,y batch=2
 //
 // where words that are not of the request are dims. A line that begins with
 // train (train sgd clip=1 micro=2) extends a forward graph to a step.

@@ -55,16 +55,16 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 const mostSize = 1 << 40
 
 type largest struct {
-	g     *graph.Graph
-	r     Request
-	dim   string
-	picky bool  // what the shapes need says something of the dim
-	least int64 // the smallest size that the model takes, where 1 does not fit
-	size  int64 // the largest that fits so far, and the way that leads there
-	way   decisions
-	// floored is about where the floor comes to the room, by the last size that fits.
-	floored int64
-	planned bool // sizes are planned; of long programs none more fits
+	g           *graph.Graph
+	r           Request
+	dim         string
+	constrained bool  // the shapes require something of the dim
+	least       int64 // the smallest size that the model takes, where 1 does not fit
+	size        int64 // the largest that fits so far, and the way that leads there
+	way         decisions
+	// sizeAtFloor is about the size whose floor takes the whole room, extrapolated from the last size that fits.
+	sizeAtFloor int64
+	planned     bool // sizes are planned; of long programs none more fits
 }
 
 // decisions are a plan's, with the formulas of their peak.
@@ -88,8 +88,7 @@ func (l *largest) request(size int64) Request {
 	return r
 }
 
-// question is the request for a size that is only tried: where no cost is over a limit, what it is told against does
-// not matter.
+// question is the request for a size that is only tried. Without a limit of cost it needs no plain step to compare with.
 func (l *largest) question(size int64) Request {
 	r := l.request(size)
 	if r.MaxOverhead == 0 {
@@ -134,10 +133,10 @@ func (l *largest) search(least, most int64) (int64, error) {
 }
 
 func (l *largest) seek(least, most int64) (int64, error) {
-	l.size, l.floored = least, least
+	l.size, l.sizeAtFloor = least, least
 	beyond := most + 1 // a size from here on is known not to fit
 	for step := int64(1); l.size+1 < beyond; {
-		open := min(l.floored, beyond) - l.size
+		open := min(l.sizeAtFloor, beyond) - l.size
 		next := l.size + open/2
 		if open <= l.size/narrow {
 			next = l.size + min(step, (beyond-l.size)/2)
@@ -189,7 +188,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	}
 	w := decisions{c.t.steps, f}
 	l.size, l.way = size, w
-	l.floored = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), mostSize))
+	l.sizeAtFloor = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), mostSize))
 	if to := min(l.reach(w), most); to > size {
 		l.size = l.confirm(w, size, to)
 	}
@@ -198,10 +197,10 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 
 // choose is some plan of a size within the room and the limit of cost, nil for none. Clusters that settings ask for run
 // again in it, and a strategy that they name is followed.
-func (l *largest) choose(s *Prospect, room int64) (c *candidate, err error) {
+func (l *largest) choose(s *Search, room int64) (c *candidate, err error) {
 	most := s.m.allows(l.r.MaxOverhead)
 	c = s.base
-	limits := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == byLimits
+	limits := s.strategy() == byLimits
 	switch {
 	case l.planned && len(s.m.nodes) > midProgram:
 		return nil, nil
@@ -278,7 +277,7 @@ func (l *largest) fixed(b *graph.Binding) (sum int64, ok bool) {
 }
 
 // confirm is the largest size from above least to reach at which the way fits once it is placed, or least. Placing
-// takes hardly more than what is alive, so the first sizes tried are the last ones.
+// takes little more than the bytes alive, so sizes are tried from the last one down.
 func (l *largest) confirm(w decisions, least, reach int64) int64 {
 	const near = 3
 	for range near {
@@ -305,5 +304,5 @@ func (l *largest) fits(w decisions, size int64) bool {
 	}
 	c := m.candidateOf(w.steps, given)
 	room, _ := l.r.room(m.fixedBytes(), 0)
-	return c.cost <= m.allows(l.r.MaxOverhead) && m.into(c, room).placed.Height <= room
+	return c.cost <= m.allows(l.r.MaxOverhead) && m.placeWithin(c, room).placed.Height <= room
 }

@@ -50,7 +50,7 @@ func (m *model) analyse(r Request) (*offers, error) {
 	return o, nil
 }
 
-// offers is what an analysis comes to as the lines of a table.
+// offers is an analysis with the rows of the cluster table.
 func (m *model) offers(r Request) (*offers, error) {
 	o, err := m.analyse(r)
 	if err != nil {
@@ -66,7 +66,7 @@ func (m *model) offers(r Request) (*offers, error) {
 		}
 		o.keys = slices.DeleteFunc(o.keys, func(k cluster.Key) bool { return m.negligible(&k, all) && !r.names(k) })
 	}
-	// The order of ONNX Runtime's table: its levels heed it.
+	// The order of ONNX Runtime's table, by which its levels choose.
 	slices.SortStableFunc(o.keys, func(x, y cluster.Key) int { return cmp.Compare(m.size(y.ORTSaving), m.size(x.ORTSaving)) })
 	return o, nil
 }
@@ -185,13 +185,13 @@ func (o *offers) applied(again []bool) []int {
 	return best
 }
 
-// wishes picks the options that a request asks for, at most one a place, and says what of the request comes to
-// something else than it says. Under Compat all is as ONNX Runtime does it: a level replaces what the user asks for.
-func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) {
+// requested picks the options that a request asks for, at most one a place, and warns of entries that mean something else
+// than they say. Under Compat all is as ONNX Runtime does it: a level replaces what the user asks for.
+func (o *offers) requested(r Request) (chosen []cluster.Choice, warnings []string) {
 	asked := cluster.Level(o.keys, r.Level)
 	if r.Compat != "" && r.Level > 0 {
 		for _, w := range r.Clusters {
-			warnings = append(warnings, fmt.Sprintf("%s%q is not heeded: in ONNX Runtime a level asks for clusters itself", w.Where, configText(w)))
+			warnings = append(warnings, fmt.Sprintf("%s%q is ignored: in ONNX Runtime a level asks for clusters itself", w.Where, configText(w)))
 		}
 		return o.a.Choose(asked).Choices, warnings
 	}
@@ -218,7 +218,7 @@ func (o *offers) asORT(w cluster.Request, later []cluster.Request, matched int) 
 	wins := slices.IndexFunc(later, func(x cluster.Request) bool { return x.ID == w.ID })
 	switch {
 	case wins >= 0:
-		return say("%q is not heeded: in ONNX Runtime %q, which comes later, takes its place", text, configText(later[wins]))
+		return say("%q is ignored: in ONNX Runtime %q, which comes later, takes its place", text, configText(later[wins]))
 	case w.Type == 0 && slices.Contains(o.a.Spellings(), w.ID):
 		return nil
 	case matched == 0:

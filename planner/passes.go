@@ -15,8 +15,8 @@ import (
 	"memopt/planner/recompute"
 )
 
-// Search says how a plan came about: which pass made its choice and its placement, and what all passes did on the way.
-type Search struct {
+// Provenance says how a plan came about: which pass made its choice and its placement, and what all passes did on the way.
+type Provenance struct {
 	// Choice is who chose what runs again: a pass (recompute/evict), a strategy (strategy/keep-all), or planner/given
 	// for steps that were known before.
 	Choice string

@@ -61,7 +61,7 @@ func (p *Plan) drawn() []int64 {
 	for i, l := range p.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes}
 	}
-	s, err := pack.Solve(problem, pack.Effort{Looks: atOnce, Context: p.m.ctx})
+	s, err := pack.Solve(problem, pack.Effort{Looks: noSearch, Context: p.m.ctx})
 	if err != nil {
 		panic(fmt.Sprintf("planner: lives cannot be drawn: %v", err)) // without a capacity anything can be placed
 	}

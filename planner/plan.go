@@ -37,9 +37,9 @@ type Request struct {
 	// Plain is the step that this one is another form of: extra cost, its limit and shares of bytes are told against
 	// that. Nil is the step itself.
 	Plain *graph.Graph
-	plain *Prospect // Plain as it was looked at, if it was: see Beside
-	// Worth is what a plan has to come to; no more is looked for than can.
-	Worth Worth
+	plain *Search // Plain as it was looked at, if it was: see Beside
+	// Target is what a plan must reach; forms that cannot reach it are not searched.
+	Target Target
 	// Costs gives, by node, the time that a unit of its flops and bytes takes on the device in use; Plan.PlainCosts has
 	// the units. Empty counts flops and bytes alike for all.
 	Costs map[string]float64
@@ -98,7 +98,7 @@ type Plan struct {
 	Dominant []Holding        // the three largest values alive at the peak
 	Strategy string           // the one that was used
 	Took     time.Duration    // with the table, and the other forms of the step that were tried
-	Search   Search           // which passes made it
+	Search   Provenance       // which passes made it
 	Warnings []string
 	Trains   *Trains // nil if it is not known
 	// SearchEnded is whether Largest looks for no size beyond this one.
@@ -106,7 +106,7 @@ type Plan struct {
 
 	m *model
 	t *timeline
-	s *Prospect // for the table; nil once that is made
+	s *Search // for the table; nil once that is made
 }
 
 // Make plans a training graph.
@@ -120,7 +120,7 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 		return nil, err
 	}
 	x.known = known
-	return x.Plan(r.Worth)
+	return x.Plan(r.Target)
 }
 
 // Room is the arena bytes that budgets left for the plan.

@@ -72,10 +72,10 @@ func (r *Cluster) apply(entry int) {
 	}
 }
 
-// turned has the row's effects be those of the plan against another one in which the row is the other way round.
-func (r *Cluster) turned(effect int64, cost float64, flops int64) {
+// setEffects sets the row's effects to the differences between the plan and one with the row switched.
+func (r *Cluster) setEffects(effect int64, cost float64, flops int64) {
 	if !r.On {
-		effect, cost, flops = -effect, 0-cost, -flops // and no cost is 0, not -0, which files would tell
+		effect, cost, flops = -effect, 0-cost, -flops // 0-cost: files would print -0
 	}
 	r.PeakEffect, r.Cost, r.ExtraFlops = effect, cost, flops
 }
@@ -108,7 +108,7 @@ func (p *Plan) ClusterIDs() []string {
 }
 
 // rows is the plan table: every cluster, largest saving first.
-func (s *Prospect) rows() ([]Cluster, error) {
+func (s *Search) rows() ([]Cluster, error) {
 	o, err := s.offered()
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s *Prospect) rows() ([]Cluster, error) {
 		return nil, err
 	}
 	plain := whole.formOf(s.m, nil)
-	t := &tabulation{Prospect: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, again: again, whole: whole, plain: plain.peak}
+	t := &tabulation{Search: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, again: again, whole: whole, plain: plain.peak}
 	rows := []Cluster{}
 	for i := range o.keys {
 		rows = append(rows, t.row(&o.keys[i]))
@@ -152,7 +152,7 @@ func (s *Prospect) rows() ([]Cluster, error) {
 
 // tabulation is what rows of clusters are told from.
 type tabulation struct {
-	*Prospect
+	*Search
 	o       *offers
 	applied []int                  // by plan: the option that is on, or −1
 	counts  map[cluster.Choice]int // what settings ask for
@@ -210,7 +210,7 @@ func (t *tabulation) row(k *cluster.Key) Cluster {
 }
 
 // keptFor lists the storage in the arena that options need to be kept instead.
-func (s *Prospect) keptFor(options []*cluster.Option) (owners []int32) {
+func (s *Search) keptFor(options []*cluster.Option) (owners []int32) {
 	for _, option := range options {
 		for _, name := range option.Keeps {
 			if v := s.m.g.ByName(name); v != nil && !s.m.fixed[s.m.owner[v.ID]] {
@@ -231,7 +231,7 @@ func (m *model) size(d graph.Dim) int64 {
 }
 
 // offered analyses the program once.
-func (s *Prospect) offered() (*offers, error) {
+func (s *Search) offered() (*offers, error) {
 	if s.offer == nil {
 		o, err := s.m.offers(s.plan.Request)
 		if err != nil {
@@ -244,7 +244,7 @@ func (s *Prospect) offered() (*offers, error) {
 }
 
 // turnOn marks the nodes that levels and clusters of a request ask for.
-func (s *Prospect) turnOn(on []bool) error {
+func (s *Search) turnOn(on []bool) error {
 	r := s.plan.Request
 	if r.Level == 0 && len(r.Clusters) == 0 {
 		return nil
@@ -253,7 +253,7 @@ func (s *Prospect) turnOn(on []bool) error {
 	if err != nil {
 		return err
 	}
-	choices, warnings := o.wishes(r)
+	choices, warnings := o.requested(r)
 	s.plan.Warnings = append(s.plan.Warnings, warnings...)
 	s.plan.Asked = choices
 	o.turnChoices(on, choices)
@@ -261,7 +261,7 @@ func (s *Prospect) turnOn(on []bool) error {
 }
 
 // otherBoundary is the peak of the request's level with layers switched the other way.
-func (s *Prospect) otherBoundary() int64 {
+func (s *Search) otherBoundary() int64 {
 	r := s.plan.Request
 	r.Boundary = !r.Boundary
 	o, err := s.m.offers(r)
@@ -269,13 +269,13 @@ func (s *Prospect) otherBoundary() int64 {
 		return 0
 	}
 	on := make([]bool, len(s.m.g.Nodes))
-	choices, _ := o.wishes(r)
+	choices, _ := o.requested(r)
 	o.turnChoices(on, choices)
 	return s.m.simulate(s.m.order(on)).peak
 }
 
 // whole is the step in which no value is kept in less.
-func (s *Prospect) whole() (*model, error) {
+func (s *Search) whole() (*model, error) {
 	all := s.plan.Request.Extracts
 	on := slices.IndexFunc(all, func(e Extract) bool { return slices.Contains(e.On, true) })
 	if on < 0 {
@@ -308,6 +308,6 @@ func (t *tabulation) weigh(row *Cluster, on, off []*cluster.Option) {
 	turned := m.simulate(m.order(other))
 	cost, flops, _ := m.again(turned.steps)
 	nowCost, nowFlops, _ := m.again(now.steps)
-	row.turned(turned.peak-now.peak, share(nowCost-cost, t.whole.total), nowFlops-flops)
+	row.setEffects(turned.peak-now.peak, share(nowCost-cost, t.whole.total), nowFlops-flops)
 	row.PeakAlone = t.plain - t.whole.formOf(m, only).peak
 }

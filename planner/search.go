@@ -28,19 +28,19 @@ func (e *BudgetError) Error() string { return e.Msg }
 
 // run finds the candidate that a prepared request asks for. Where a plan is known, which keeps the request, that is it if the
 // request's strategy or clusters have none.
-func (s *Prospect) run() (*candidate, error) {
+func (s *Search) run() (*candidate, error) {
 	c, err := s.choose()
 	var short *BudgetError
 	if s.known == nil || !errors.As(err, &short) {
 		return c, err
 	}
 	limit, _ := s.plan.Room()
-	s.plan.Strategy, s.target = byLimits, limit
-	return s.m.into(s.m.candidateOf(s.known, given), limit), nil
+	s.plan.Strategy, s.room = byLimits, limit
+	return s.m.placeWithin(s.m.candidateOf(s.known, given), limit), nil
 }
 
 // choose is run by the request's strategy.
-func (s *Prospect) choose() (*candidate, error) {
+func (s *Search) choose() (*candidate, error) {
 	r := s.plan.Request
 	limit, limited := s.plan.Room() // less than nothing where what lies outside the arena is over the budget
 	name := s.strategy()
@@ -58,8 +58,8 @@ func (s *Prospect) choose() (*candidate, error) {
 	} else if c.by == "" {
 		c.by = byStrategy + name
 	}
-	if s.target = c.placed.Height; limited {
-		s.target = limit
+	if s.room = c.placed.Height; limited {
+		s.room = limit
 	}
 	if c.cost > s.m.allows(r.MaxOverhead) {
 		return nil, &BudgetError{Floor: s.plan.Floor, Msg: fmt.Sprintf(
@@ -72,17 +72,17 @@ func (s *Prospect) choose() (*candidate, error) {
 	if !limited {
 		return c, nil
 	}
-	if c = s.m.into(c, limit); c.placed.Height > limit {
+	if c = s.m.placeWithin(c, limit); c.placed.Height > limit {
 		return nil, s.cannot(limit, s.m.trimmed(c), "")
 	}
 	return c, nil
 }
 
 // strategy is the name of the one that the request asks for.
-func (s *Prospect) strategy() string {
+func (s *Search) strategy() string {
 	r := s.plan.Request
 	if r.Strategy != "" && r.Strategy != "auto" {
-		return r.Strategy
+		return strategyNamed(r.Strategy)
 	}
 	if _, limited := s.plan.Room(); !limited && r.MaxOverhead == 0 {
 		return "keep-all"
@@ -117,7 +117,7 @@ func (m *model) inBytes(r Request) Request {
 }
 
 // cannot is the error for a limit that was not reached.
-func (s *Prospect) cannot(limit int64, best *candidate, hint string) error {
+func (s *Search) cannot(limit int64, best *candidate, hint string) error {
 	fixed := s.m.fixedBytes()
 	f := s.plan.Floor
 	left := fmt.Sprintf("budget cannot be met: %s are left for the arena,", bytesText(limit))
@@ -143,7 +143,7 @@ func (s *Prospect) cannot(limit int64, best *candidate, hint string) error {
 }
 
 // requested is the nodes that settings turn on by name, level or cluster.
-func (s *Prospect) requested() ([]bool, error) {
+func (s *Search) requested() ([]bool, error) {
 	r := s.plan.Request
 	on := make([]bool, len(s.m.g.Nodes))
 	byName := map[string]*graph.Node{}
@@ -179,24 +179,33 @@ func bytesText(n int64) string {
 // strategy is one way to choose what runs again.
 type strategy struct {
 	name, doc string
-	choose    func(s *Prospect, limit int64, limited bool) (*candidate, error)
+	choose    func(s *Search, limit int64, limited bool) (*candidate, error)
 }
 
-// strategies is the table; plan --strategy takes the names, and auto takes keep-all without a budget and greedy with
-// one.
+// strategies is the table; plan --strategy takes the names, and auto takes keep-all without limits, and
+// optimize with one.
 var strategies = []strategy{
-	{"keep-all", "nothing runs again", func(s *Prospect, _ int64, _ bool) (*candidate, error) { return s.base, nil }},
-	{"recompute-cheap", "every bandwidth-bound node whose output would be kept runs again", func(s *Prospect, _ int64, _ bool) (*candidate, error) {
+	{"keep-all", "nothing runs again", func(s *Search, _ int64, _ bool) (*candidate, error) { return s.base, nil }},
+	{"recompute-cheap", "every bandwidth-bound node whose output would be kept runs again", func(s *Search, _ int64, _ bool) (*candidate, error) {
 		return s.recompute(false, func(n *graph.Node) bool { return n.Op.Recompute == graph.Cheap })
 	}},
-	{"recompute-all", "every node that may runs again if its output would be kept, but for what crosses from layer to layer", func(s *Prospect, _ int64, _ bool) (*candidate, error) {
+	{"recompute-all", "every node that may runs again if its output would be kept, but for what crosses from layer to layer", func(s *Search, _ int64, _ bool) (*candidate, error) {
 		return s.recompute(true, func(*graph.Node) bool { return true })
 	}},
 	{byLimits, "what cuts, repairs and swaps find cheapest within the budget, with a proven bound", withinLimits},
 }
 
-// byLimits is the strategy that heeds budgets and limits of cost. Settings have always called it greedy.
-const byLimits = "greedy"
+// byLimits is the strategy that plans within budgets and limits of cost. Its name was once formerly, which requests and
+// plan files may still have.
+const byLimits, formerly = "optimize", "greedy"
+
+// strategyNamed is the present name of a strategy.
+func strategyNamed(name string) string {
+	if name == formerly {
+		return byLimits
+	}
+	return name
+}
 
 // Strategies lists names and what they do.
 func Strategies() (names, docs []string) {
@@ -213,7 +222,7 @@ func strategyNames() string {
 
 // recompute turns on everything that can be computed again from nodes that all pass. What layers keep for each other
 // stays: without it the first node of the backward pass would bring the whole forward pass back.
-func (s *Prospect) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, error) {
+func (s *Search) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, error) {
 	r := s.plan.Request
 	r.Compat, r.Boundary = "", r.Boundary && layers
 	o, err := s.m.analyse(r)

@@ -6,46 +6,45 @@ import (
 	"memopt/planner/recompute"
 )
 
-// How many operators there are to a program, from which on less is looked at.
+// Sizes of programs, in operators, above which the search does less work.
 const (
-	// smallProgram is how many one may have of which each size is planned where the largest is asked for, and which is
-	// searched as a whole if its plain arena has no more than smallArena bytes: values begin so far apart in that, for
-	// their bytes, that plans found for two limits might not need as much as these differ.
+	// smallProgram: up to it, the largest size of a dim is confirmed by planning that size; and if the plain arena has at
+	// most smallArena bytes, all plans are searched once, with no grid of limits. In such an arena the alignment of
+	// values takes more bytes than two limits of the grid differ by.
 	smallProgram = 96
 	smallArena   = 64 * gridLimits * alignment
-	// shortProgram is how many it may have for limits to be solved to find the lowest plan.
+	// shortProgram: up to it, limits are solved to find the lowest plan.
 	shortProgram = 256
-	// midProgram is how many make limits too long to solve where a plan is known.
+	// midProgram: above it, no grid of limits is solved where a plan is known.
 	midProgram = 1024
-	// largeProgram is how many launches make other limits too long to look at, and the last bytes of a limit not worth
-	// a thought.
+	// largeProgram: above so many launches, limits are not halved, and no plan between two is searched.
 	largeProgram = 4096
-	// nestedProgram is how many have lives only nested, which loses hardly any bytes and saves time: their plans leave
-	// the nestedLoss-th part of a limit to it.
+	// nestedProgram: above it, live ranges are only nested, which is fast and loses up to limit/nestedLoss bytes. Plans
+	// aim that much lower.
 	nestedProgram = 1 << 15
 	nestedLoss    = 1 << 13
 )
 
-// What solving a limit takes.
+// Constants of solving a limit. Costs are shares of the plain step's.
 const (
-	placings = 6      // plans that are placed for a limit
-	placed1  = 512    // the part of a limit that the next one of them aims lower by, at first
-	atOnce   = 1      // looks for places, which leave none for a search
-	atBound  = 0.003  // how near to its bound a plan is taken to be at it, as a part of the plain step's cost
-	soon     = 0.0005 // how near one is that was found soon
-	hardly   = 0.0001 // what one may cost more or less than one that needs a search for places
-	far      = 0.001  // a gap that is worth a closer look
+	placings  = 6      // plans placed for a limit
+	firstStep = 512    // the second placing aims limit/firstStep lower, each later one twice as much
+	noSearch  = 1      // looks that suffice to place, without a search
+	atBound   = 0.003  // a plan this near to its bound counts as at it
+	nearBound = 0.0005 // a plan this near to its bound was found fast
+	sameCost  = 0.0001 // costs this near to each other count as the same
+	far       = 0.001  // a gap from here on is searched
 )
 
-// What finding the lowest plan takes.
+// Constants of the search for the lowest plan.
 const (
-	wholeMost  = 128 // limits of a small program
-	deeper     = 256 // the part of its peak that the plan below the lowest takes less at least
-	leap       = 32  // that part where finding one takes long
-	descents   = 4   // steps from the lowest grid limit down to the floor, if none is between
-	farBelow   = 32  // the part of the floor that a limit is below it, so that not the last bytes matter
-	halvings   = 7   // how often the distance to the floor is halved for the lowest plan
-	lowestLoss = 512 // the part of its peak that placing it may lose
+	wholeMost  = 128 // limits searched of a small program
+	peakStep   = 256 // each repair lowers the peak by at least peak/peakStep
+	longStep   = 32  // steps below the lowest arena are arena/longStep
+	descents   = 4   // steps from the lowest grid limit down to the floor
+	farBelow   = 32  // a limit below floor-floor/farBelow cannot be met by the last bytes
+	halvings   = 7   // times that the distance to the floor is halved
+	lowestLoss = 512 // placing may lose peak/lowestLoss bytes
 )
 
 // solver finds plans within limits of the arena, and places them.
@@ -75,8 +74,8 @@ type way struct {
 }
 
 var (
-	usual    = way{Ask: recompute.Ask{Effort: recompute.Quick}}  // with the work that limits of a staircase get
-	sketched = way{Ask: recompute.Ask{Effort: recompute.Sketch}} // as one of a curve
+	usual    = way{Ask: recompute.Ask{Effort: recompute.Quick}}  // for the limits of a staircase
+	sketched = way{Ask: recompute.Ask{Effort: recompute.Sketch}} // for the limits of a curve
 )
 
 // anyCosting finds whatever costs no more than most.
@@ -102,7 +101,7 @@ func (v *solver) solve(limit int64, ask recompute.Ask) (recompute.Answer, bool) 
 	return a.Answer, a.ok
 }
 
-func (s *Prospect) newSolver() *solver {
+func (s *Search) newSolver() *solver {
 	p := s.m.problem(s.m.unit, s.forced)
 	r := s.m.solverOf(p)
 	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}
@@ -123,7 +122,8 @@ func (v *solver) excludes(limit int64, cost float64) bool {
 }
 func (v *solver) wide(cost, bound float64) bool { return v.r.Wide(cost, bound) }
 
-// near is a plan within a limit, or nil. It is found from one for a higher limit, if that leads to the bound.
+// near is a plan within a limit, or nil. It is repaired from that of a higher limit if the result is at the bound, or
+// else solved.
 func (v *solver) near(limit int64, from *candidate) *candidate {
 	reaches := func(cost float64) bool {
 		least, ok := v.least(limit)
@@ -148,7 +148,7 @@ func (v *solver) fully(limit int64) (c *candidate) {
 	return c
 }
 
-// find looks for a plan within a limit that costs less than other, or hardly more. If there is none, found.from is the
+// find looks for a plan within a limit that costs less than other, up to sameCost. If there is none, found.from is the
 // cost, other or above, from which on plans were not placed. A tighter plan that is cheaper than a looser one that could
 // not be placed is rejected: it would break monotonicity.
 func (v *solver) find(limit int64, other float64) found {
@@ -185,10 +185,10 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 		if !ok || a.Extra > most*(1+1e-9) {
 			return f
 		}
-		step := limit / placed1 << i
+		step := limit / firstStep << i
 		if other > 0 {
-			// What is placed soon may cost a little less than its answer.
-			if least := max(unplaced, a.Extra) - hardly*v.m.total; least >= other {
+			// What is placed quickly may cost a little less than its answer.
+			if least := max(unplaced, a.Extra) - sameCost*v.m.total; least >= other {
 				f.from = least
 				return f
 			}
@@ -198,7 +198,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 			}
 			unplaced = a.Extra
 		}
-		c, fits := v.placedSoon(w, a, v.m.align(min(aim, a.Peak)-step), limit)
+		c, fits := v.placedQuick(w, a, v.m.align(min(aim, a.Peak)-step), limit)
 		if !fits {
 			c, fits = v.placed(a, limit, placingLooks)
 		}
@@ -213,7 +213,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 			f.above = append(f.above, c)
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as little as it missed the limit by. Where
-		// that is much, as few lives that do not nest may miss it by, another plan that is hardly lower may do better.
+		// that is much, as few lives that do not nest may miss it by, another plan that is a little lower may do better.
 		// If that was as far off, none that is not much lower will.
 		less := max(c.placed.Height, a.Peak) - limit
 		switch {
@@ -242,7 +242,7 @@ func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.A
 func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answer, times int) *candidate {
 	low, high := c.t.peak, missed.Peak
 	for range times {
-		if high-low <= limit/placed1 || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > largeProgram {
+		if high-low <= limit/firstStep || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > largeProgram {
 			break
 		}
 		aim := low + (high-low)/2
@@ -261,18 +261,17 @@ func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answ
 	return c
 }
 
-// placedSoon places the plan of an answer without a search for places, or else that of a lower aim, if it costs about the
-// same. It is for answers near their bounds, which are found so soon that another takes less time than a search for
-// places within the last bytes.
-func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool) {
-	if w.rough() || a.Extra > a.Bound+soon*v.m.total {
+// placedQuick places the plan of an answer near its bound without a search for places, or else the plan of a lower aim if
+// it costs the same. Answers near their bounds take less time to find than places within the last bytes.
+func (v *solver) placedQuick(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool) {
+	if w.rough() || a.Extra > a.Bound+nearBound*v.m.total {
 		return nil, false
 	}
-	if c, fits = v.placed(a, limit, atOnce); fits {
+	if c, fits = v.placed(a, limit, noSearch); fits {
 		return c, fits
 	}
-	if b, ok := v.solve(below, w.Ask); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
-		return v.placed(b, limit, atOnce)
+	if b, ok := v.solve(below, w.Ask); ok && math.Abs(b.Extra-a.Extra) <= sameCost*v.m.total {
+		return v.placed(b, limit, noSearch)
 	}
 	return nil, false
 }
@@ -349,21 +348,21 @@ func (v *solver) descend(first *candidate) (all []*candidate) {
 			down.closer()
 		}
 	}
-	c := v.surely(lowest)
+	c := v.lowestPeak(lowest)
 	if !add(c) {
 		return all
 	}
 	if n <= midProgram && c.t.peak == floor && lowest > floor { // another at the floor may be placed there
 		at(floor)
 	}
-	for n <= shortProgram && lowest > floor+lowest/leap && at(lowest-lowest/leap) {
+	for n <= shortProgram && lowest > floor+lowest/longStep && at(lowest-lowest/longStep) {
 	}
 	return all
 }
 
-// surely is the plan with the lowest peak that is found, whatever it costs, or nil. If that peak is below some arena and
-// the first placement is not, the lowest placement is searched for.
-func (v *solver) surely(below int64) *candidate {
+// lowestPeak is the plan with the lowest peak found, at any cost, or nil. If its peak is below some arena and its first
+// placement is not, the lowest placement is searched for.
+func (v *solver) lowestPeak(below int64) *candidate {
 	if !v.sought {
 		v.lowest, v.sought = v.lowestFound(v.floor), true
 	}
@@ -409,7 +408,7 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 // solving limits far below.
 func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
-		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
+		limit := max(v.m.align(a.Peak-a.Peak/peakStep)-v.m.unit, floor)
 		b, ok := v.solve(limit, recompute.Ask{Effort: recompute.Any, From: &a, Only: true})
 		if !ok && v.operators() <= midProgram {
 			b, ok = v.solve(limit, recompute.Ask{Effort: recompute.Any})

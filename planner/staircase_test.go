@@ -228,7 +228,7 @@ func TestNearTheFloor(t *testing.T) {
 }
 
 // searchOf is the search for a plan of a small model's step.
-func searchOf(t *testing.T, spec zoo.Spec) *Prospect {
+func searchOf(t *testing.T, spec zoo.Spec) *Search {
 	t.Helper()
 	g, err := zoo.New(spec, kernels.Library)
 	if err == nil {

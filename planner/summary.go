@@ -85,9 +85,9 @@ func (m *model) candidateOf(steps []Step, by string) *candidate {
 	return c
 }
 
-// into places a candidate in an arena of so many bytes if it is higher; if no such places are found, it is as it was. The
-// lowest arena that is found without a capacity may end above one that has places.
-func (m *model) into(c *candidate, room int64) *candidate {
+// placeWithin places a candidate again, in an arena of so many bytes, if it is higher and can be lower; the candidate is
+// unchanged if that fails. The lowest arena found without a capacity may be above a capacity that can be met.
+func (m *model) placeWithin(c *candidate, room int64) *candidate {
 	if c.placed.Height <= room || c.t.peak > room {
 		return c
 	}

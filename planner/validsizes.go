@@ -13,14 +13,14 @@ import (
 // does.
 
 func newLargest(g *graph.Graph, r Request, dim string) *largest {
-	return &largest{g: g, r: r, dim: dim, least: 1, picky: slices.ContainsFunc(g.Assumed, func(a graph.Assume) bool {
+	return &largest{g: g, r: r, dim: dim, least: 1, constrained: slices.ContainsFunc(g.Assumed, func(a graph.Assume) bool {
 		return a.A.Uses(dim) || a.B.Uses(dim)
 	})}
 }
 
 // takes is whether what the shapes need is so for a size.
 func (l *largest) takes(size int64) bool {
-	if !l.picky {
+	if !l.constrained {
 		return true
 	}
 	b, err := graph.Bind(l.dims(size))

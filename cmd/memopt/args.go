@@ -149,8 +149,8 @@ func unknownFlag(c *cli.Command, a string) error {
 	}
 	word, _, _ := strings.Cut(a, "=")
 	for _, r := range configs.Rows() {
-		if r.Flag == strings.TrimLeft(word, "-") && !r.Heeds(c.Name) {
-			return usage("%s: %s", word, r.Unheeded(c.Name))
+		if r.Flag == strings.TrimLeft(word, "-") && !r.Uses(c.Name) {
+			return usage("%s: %s", word, r.Unused(c.Name))
 		}
 	}
 	if near, ok := configs.Nearest("--"+strings.TrimLeft(word, "-"), names); ok {

@@ -22,7 +22,7 @@ func TestCollect(t *testing.T) {
 				want = 70
 			}
 			debug.SetGCPercent(70)
-			leisurely()
+			gcForPlanning()
 			if c.Before != nil {
 				if err := c.Before(nil); err != nil {
 					t.Fatal(err)

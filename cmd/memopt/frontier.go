@@ -38,14 +38,14 @@ var frontierCommand = &cli.Command{
 
 // frontier plans the frontier.
 func (j job) frontier() (answer, error) {
-	for _, s := range j.cfg.Unheeded() {
-		if r, _ := configs.Find(s.Name); r.Heeds("plan") {
-			j.warn(notHeeded(s))
+	for _, s := range j.cfg.Unused() {
+		if r, _ := configs.Find(s.Name); r.Uses("plan") {
+			j.warn(ignored(s))
 		}
 	}
 	for _, s := range j.cfg.NonDefaults() {
 		if s.Name == "config" && slices.ContainsFunc(j.cfg.Requests, runsAgain) {
-			j.warn(notHeeded(s))
+			j.warn(ignored(s))
 		}
 	}
 	model, err := j.open()
@@ -86,8 +86,8 @@ func (j job) frontier() (answer, error) {
 	}}, nil
 }
 
-// notHeeded is the warning about a setting that would choose one of the plans.
-func notHeeded(s configs.Setting) string {
+// ignored is the warning about a setting that would choose one of the plans.
+func ignored(s configs.Setting) string {
 	return fmt.Sprintf("%s: %s is ignored: a frontier covers all plans", s.Source, s.Name)
 }
 

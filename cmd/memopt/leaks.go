@@ -18,7 +18,7 @@ import (
 var leaksCommand = &cli.Command{
 	Name:      "leaks",
 	Category:  "Inspect",
-	Before:    thrifty,
+	Before:    gcForService,
 	Usage:     "load, train and unload a model repeatedly; show memory that grows, by owner",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt leaks gpt.onnx --dims batch=8,seq=64\n" +

@@ -20,7 +20,7 @@ import (
 var loadCommand = &cli.Command{
 	Name:      "load",
 	Category:  "Run",
-	Before:    thrifty,
+	Before:    gcForService,
 	Usage:     "load a forward model's weights to a device and unload them, and show the memory of each phase",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt load gpt.onnx --dims batch=1,seq=128\n" +

@@ -31,7 +31,7 @@ var commands = []*cli.Command{
 }
 
 func main() {
-	leisurely()
+	gcForPlanning()
 	if err := fitLimits(); err != nil {
 		fmt.Fprintf(os.Stderr, "memopt: %s\n", err)
 		os.Exit(memopt.ExitCannot)

@@ -25,7 +25,7 @@ import (
 var runCommand = &cli.Command{
 	Name:      "run",
 	Category:  "Run",
-	Before:    thrifty,
+	Before:    gcForService,
 	Usage:     "run a forward graph; show its results, time, and promised and measured memory",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt run gpt.onnx --data gpt.npz --dims batch=4\n" +

@@ -10,7 +10,7 @@ import (
 var serveCommand = &cli.Command{
 	Name:      "serve",
 	Category:  "Service and shell",
-	Before:    thrifty,
+	Before:    gcForService,
 	Usage:     "run the service of the Python package, which starts it automatically",
 	ArgsUsage: " ",
 	UsageText: "memopt serve",

@@ -24,7 +24,7 @@ func newSettingFlag(r configs.Row) cli.Flag {
 // command with settings takes config files.
 func settingFlags(command string, more ...cli.Flag) (flags []cli.Flag) {
 	for _, r := range configs.Rows() {
-		if r.Commands != nil && (r.Heeds(command) || r.Form == configs.Elsewhere) {
+		if r.Commands != nil && (r.Uses(command) || r.Form == configs.Elsewhere) {
 			flags = append(flags, newSettingFlag(r))
 		}
 	}

@@ -25,7 +25,7 @@ import (
 var trainCommand = &cli.Command{
 	Name:      "train",
 	Category:  "Train",
-	Before:    thrifty,
+	Before:    gcForService,
 	Usage:     "run training steps under a plan, and show promised and measured memory",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --budget 60%\n" +
@@ -101,7 +101,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		return err
 	}
 	model, plan, cfg := p.model, p.plan, j.cfg
-	stepping()
+	gcForSteps()
 	stopper := newStopper(c)
 	defer stopper.release()
 	trains := ""

@@ -180,7 +180,7 @@ func TestPageEdges(t *testing.T) {
 		"empty":   {File: &planner.File{}, Picture: &planner.Picture{}, Trained: &report.Trained{}},
 		"one launch": {File: &planner.File{}, Picture: &planner.Picture{Launches: []planner.PictureLaunch{{Node: "a", Phase: "forward"}},
 			Lives: []planner.PictureLife{{Last: 1}}}, Trained: &report.Trained{Losses: []float64{1}}},
-		"huge": {File: &planner.File{FileTold: planner.FileTold{Result: planner.FileResult{Peak: most, Arena: most}, Baseline: planner.FileBaseline{Peak: most},
+		"huge": {File: &planner.File{FileFields: planner.FileFields{Result: planner.FileResult{Peak: most, Arena: most}, Baseline: planner.FileBaseline{Peak: most},
 			Memory: planner.Memory{Total: most, Weights: most}}, Request: planner.FileRequest{Budget: most}},
 			Picture: &planner.Picture{Launches: []planner.PictureLaunch{{Phase: "update", Live: most, Before: most}}, Lives: []planner.PictureLife{{Last: 1, Bytes: most}}},
 			Trained: &report.Trained{Losses: []float64{math.MaxFloat64, -math.MaxFloat64}}},

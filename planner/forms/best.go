@@ -78,7 +78,7 @@ func (f *Form) best() (b best, err error) {
 		next := open[0]
 		open = open[1:]
 		if next.trial == nil {
-			if b.form != nil && b.wrong == nil && next.least > (planner.Worth{Cost: costOf(b.plan)}).Limit() {
+			if b.form != nil && b.wrong == nil && next.least > (planner.Target{Cost: costOf(b.plan)}).Limit() {
 				continue
 			}
 			if is, err := own.derive(next); err != nil {
@@ -88,11 +88,11 @@ func (f *Form) best() (b best, err error) {
 			}
 			continue
 		}
-		worth := f.ask.Worth
+		target := f.ask.Target
 		if b.form != nil {
-			worth = f.ask.worth(b.plan, b.wrong)
+			target = f.ask.target(b.plan, b.wrong)
 		}
-		p, wrong := next.best(worth)
+		p, wrong := next.best(target)
 		better := b.form == nil || f.ask.prefers(b.plan, b.wrong, p, wrong)
 		if next.trial == own {
 			plain, none = p, wrong
@@ -230,15 +230,15 @@ func (a *Ask) prefers(p *planner.Plan, err error, other *planner.Plan, wrong err
 	}
 }
 
-// worth is what another plan has to reach to be preferred to p, or to the error if there is no p.
-func (a *Ask) worth(p *planner.Plan, err error) planner.Worth {
+// target is what another plan has to reach to be preferred to p, or to the error if there is no p.
+func (a *Ask) target(p *planner.Plan, err error) planner.Target {
 	switch {
 	case err != nil:
-		return a.Worth
+		return a.Target
 	case a.limited():
-		return planner.Worth{Cost: costOf(p)}
+		return planner.Target{Cost: costOf(p)}
 	default:
-		return planner.Worth{Arena: p.Arena, Glance: true}
+		return planner.Target{Arena: p.Arena, QuickReject: true}
 	}
 }
 
@@ -285,7 +285,7 @@ func (f *Form) each(between string, say func(Row) string) string {
 }
 
 // without says what the plan without pieces would cost, or that there is none.
-func without(plain *planner.Plan, none error, look *planner.Prospect) string {
+func without(plain *planner.Plan, none error, look *planner.Search) string {
 	var wrong *planner.BudgetError
 	switch {
 	case plain != nil:

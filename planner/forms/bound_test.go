@@ -42,7 +42,7 @@ func TestLeastOf(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p, err := x.best(planner.Worth{}); err == nil && costOf(p) < least*(1-1e-9) {
+				if p, err := x.best(planner.Target{}); err == nil && costOf(p) < least*(1-1e-9) {
 					t.Errorf("%v at %v %%, %s: a plan costs %.0f, and none was to cost less than %.0f", spec, percent, x.name(), costOf(p), least)
 				}
 			}

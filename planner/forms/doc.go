@@ -16,7 +16,7 @@
 // shares, are relative to the plain step.
 //
 // Plan searches as follows. A lower bound of the cost of any plan of a form is known before the
-// form is planned (planner.Prospect), and a weaker one before its step is derived (planner.Apart).
+// form is planned (planner.Search), and a weaker one before its step is derived (planner.Apart).
 // Forms are planned in the order of these bounds; each has to beat the best plan so far, and a form
 // whose bound cannot is not derived. Within a form the planner tries whole values, then all
 // extracts, then, if rounding was requested, the fewest rounded values that do as well as more

@@ -56,8 +56,8 @@ type Form struct {
 	step  *step
 	whole *graph.Graph // the step that stores whole values only
 	plain *graph.Graph // the step that costs are relative to, if the pieces of this form are not asked for; else nil
-	// beside is the prospect of plain, or of whole if plain is nil; nil: not looked at yet.
-	beside *planner.Prospect
+	// beside is the search of plain, or of whole if plain is nil; nil: not looked at yet.
+	beside *planner.Search
 	taken  []Row // the pieces in this form that settings leave to the planner
 
 	found []shrink.Candidate

@@ -14,8 +14,8 @@ import (
 // given as shares are shares of the step with whole values.
 type trial struct {
 	*Form
-	look  *planner.Prospect // of the form with the candidates that settings turn on
-	worth planner.Worth     // what the first plan has to reach
+	look   *planner.Search // of the form with the candidates that settings turn on
+	target planner.Target  // what the first plan has to reach
 }
 
 func newTrial(f *Form) (t *trial, err error) {
@@ -37,7 +37,7 @@ func newTrial(f *Form) (t *trial, err error) {
 	return t, err
 }
 
-func (t *trial) lookAt(on []bool) (*planner.Prospect, error) {
+func (t *trial) lookAt(on []bool) (*planner.Search, error) {
 	g, r, err := t.at(on)
 	if err != nil {
 		return nil, err
@@ -48,11 +48,11 @@ func (t *trial) lookAt(on []bool) (*planner.Prospect, error) {
 	return planner.Look(g, r)
 }
 
-// best returns the form's best plan, without a table. A plan that does not reach worth need not be
+// best returns the form's best plan, without a table. A plan that does not reach the target need not be
 // found.
-func (t *trial) best(worth planner.Worth) (*planner.Plan, error) {
-	t.worth = worth
-	p, err := t.look.Plan(worth)
+func (t *trial) best(target planner.Target) (*planner.Plan, error) {
+	t.target = target
+	p, err := t.look.Plan(target)
 	if t.open {
 		p, err = t.better(p, err)
 	}
@@ -60,19 +60,19 @@ func (t *trial) best(worth planner.Worth) (*planner.Plan, error) {
 }
 
 // than is what a plan has to reach to replace p.
-func (t *trial) than(p *planner.Plan, err error) planner.Worth {
+func (t *trial) than(p *planner.Plan, err error) planner.Target {
 	if err != nil {
-		return t.worth
+		return t.target
 	}
-	return t.ask.worth(p, nil)
+	return t.ask.target(p, nil)
 }
 
-func (t *trial) plan(on []bool, worth planner.Worth) (*planner.Plan, error) {
+func (t *trial) plan(on []bool, target planner.Target) (*planner.Plan, error) {
 	x, err := t.lookAt(on)
 	if err != nil {
 		return nil, err
 	}
-	return x.Plan(worth)
+	return x.Plan(target)
 }
 
 // better compares the plan p with the plan that uses all exact extracts, and, under a budget, with
@@ -100,11 +100,11 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	for k := 1; k <= Shares && !free(p, err); k++ {
 		n := (k*len(order) + Shares - 1) / Shares
 		tried = append(tried, n)
-		worth := t.than(p, err)
+		target := t.than(p, err)
 		if err == nil {
-			worth.Cost -= trifle(p)
+			target.Cost -= trifle(p)
 		}
-		other, wrong := t.plan(first(n), worth)
+		other, wrong := t.plan(first(n), target)
 		if err == nil && (wrong != nil || costOf(other) > costOf(p)-trifle(p)) || err != nil && !t.ask.prefers(p, err, other, wrong) {
 			continue
 		}
@@ -122,7 +122,7 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	}
 	for err == nil && best-least > 1 {
 		n := (least + best) / 2
-		if other, wrong := t.plan(first(n), planner.Worth{Cost: most}); wrong == nil && costOf(other) <= most {
+		if other, wrong := t.plan(first(n), planner.Target{Cost: most}); wrong == nil && costOf(other) <= most {
 			p, best = other, n
 		} else {
 			least = n
@@ -156,7 +156,7 @@ func settled(err error) bool {
 // planning to notice.
 func (t *trial) trifling(on []bool) bool {
 	arena, wrong := t.look.Arena()
-	return wrong == nil && t.freed(on) < arena/toldApart
+	return wrong == nil && t.freed(on) < arena/resolution
 }
 
 // freed is the bytes that the candidates in on save beyond those of the form.
@@ -178,5 +178,5 @@ func (t *trial) freed(on []bool) int64 {
 	return bytes
 }
 
-// toldApart is the resolution of planning: about how many limits of an arena it tells apart.
-const toldApart = 1 << 13
+// resolution is about how many limits of an arena planning distinguishes.
+const resolution = 1 << 13

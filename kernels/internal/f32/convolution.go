@@ -55,14 +55,14 @@ type columns struct {
 	step   int       // stride between images
 	back   bool      // positions are of x, and images are y
 	taps   bool      // the outer index is (channel, tap), and the inner index is the position
-	look   *outlook  // tables for packing with AVX-512
+	look   *tapTable // tables for packing with AVX-512
 }
 
 // newColumns makes columns without images; see of.
 func newColumns(c *Convolution, step int, back, taps bool) columns {
 	m := columns{Convolution: c, step: step, back: back, taps: taps}
 	if wide() && c.Stride[2] <= 2 {
-		m.look = newOutlook(c, back)
+		m.look = newTapTable(c, back)
 	}
 	return m
 }

@@ -7,9 +7,9 @@ package f32
 // wide reports whether this CPU has the loops of this file.
 func wide() bool { return vectors && lanes == 16 }
 
-// outlook has tables of what the taps of a convolution read of an image. The last axis has stride 1
+// tapTable lists what the taps of a convolution read of an image. The last axis has stride 1
 // or 2.
-type outlook struct {
+type tapTable struct {
 	positions, seen [3]int
 	taps            int
 	run             int      // number of positions that read elements at a constant stride: an image, or a line
@@ -19,8 +19,8 @@ type outlook struct {
 	words           int      // length of a row of bits
 }
 
-func newOutlook(c *Convolution, back bool) *outlook {
-	l := &outlook{positions: c.Out, seen: c.In, taps: Volume(c.Kernel), stride: c.Stride}
+func newTapTable(c *Convolution, back bool) *tapTable {
+	l := &tapTable{positions: c.Out, seen: c.In, taps: Volume(c.Kernel), stride: c.Stride}
 	if back {
 		l.positions, l.seen = c.In, c.Out
 	}
@@ -65,13 +65,13 @@ func setBits(row []uint64, lo, hi int) {
 }
 
 // sees is the mask of sixteen positions that do not read padding with a tap.
-func (l *outlook) sees(tap, at int) uint16 {
+func (l *tapTable) sees(tap, at int) uint16 {
 	row := l.bits[tap*l.words+at/64:]
 	return uint16(row[0]>>(at%64) | row[1]<<(64-at%64))
 }
 
 // place is the element that tap 0 reads for a position without padding.
-func (l *outlook) place(at int) int {
+func (l *tapTable) place(at int) int {
 	if l.run > l.positions[2] {
 		return at
 	}

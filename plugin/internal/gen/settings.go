@@ -34,7 +34,7 @@ from ._arguments import Path, Size
 	for _, f := range functions {
 		fmt.Fprintf(&b, "\n\nclass %s(TypedDict, total=False):\n    \"\"\"The settings of memopt.%s; None: not given.\"\"\"\n\n", f.class, f.command)
 		for _, r := range configs.Rows() {
-			if !r.Heeds(f.command) || f.command != "plan" && r.Commands == nil {
+			if !r.Uses(f.command) || f.command != "plan" && r.Commands == nil {
 				continue
 			}
 			fmt.Fprintf(&b, "    %s: %s | None\n    %s\n", r.Name, pythonType(r), docstring(r.Help()))
@@ -57,7 +57,7 @@ class Setting(NamedTuple):
 	for _, f := range functions {
 		fmt.Fprintf(&b, "\n%s = {\n", f.table)
 		for _, r := range configs.Rows() {
-			if r.Heeds(f.command) && (f.command == "plan" || r.Commands != nil) {
+			if r.Uses(f.command) && (f.command == "plan" || r.Commands != nil) {
 				fmt.Fprintf(&b, "    %q: Setting(\n        %q,\n        %s,\n        %s,\n        %s,\n    ),\n", r.Name, r.Form, tuple(r.Words), text(r.Group), text(r.Help()))
 			}
 		}
@@ -71,8 +71,8 @@ class Setting(NamedTuple):
 	}
 	b.WriteString("}\n\n# Settings that other commands use.\nELSEWHERE = {\n")
 	for _, r := range configs.Rows() {
-		if !r.Heeds("plan") {
-			fmt.Fprintf(&b, "    %q: %s,\n", r.Name, text(r.Unheeded("plan")))
+		if !r.Uses("plan") {
+			fmt.Fprintf(&b, "    %q: %s,\n", r.Name, text(r.Unused("plan")))
 		}
 	}
 	b.WriteString("}\n")

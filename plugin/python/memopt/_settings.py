@@ -36,8 +36,8 @@ class PlanSettings(TypedDict, total=False):
     """Price plans for a device that need not be here: h100, a100, 4090, mi300x …, or a file of memopt profile."""
     preset: Literal["none", "selective", "full", "auto"] | None
     """Ready-made settings to start from; any other setting that is given overrides them."""
-    strategy: Literal["auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"] | None
-    """How the values to recompute are chosen: none, the cheap ones, all, by the simulated peak (greedy), or as the limits require (auto). (default auto)"""
+    strategy: Literal["auto", "keep-all", "recompute-cheap", "recompute-all", "optimize"] | None
+    """How the values to recompute are chosen: none, the cheap ones, all, or at least cost within the limits (optimize). Auto: optimize if there are limits, else keep-all. (default auto)"""
     level: int | None
     """ONNX Runtime's level: 0 the clusters in config, 1 all clusters of each transformer layer, 2 also compromises. (default 0)"""
     config: Path | Sequence[Any] | Mapping[str, Any] | None
@@ -264,9 +264,9 @@ SETTINGS = {
     ),
     "strategy": Setting(
         "word",
-        ("auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"),
+        ("auto", "keep-all", "recompute-cheap", "recompute-all", "optimize"),
         "What is recomputed",
-        "How the values to recompute are chosen: none, the cheap ones, all, by the simulated peak (greedy), or as the limits require (auto). (default auto)",
+        "How the values to recompute are chosen: none, the cheap ones, all, or at least cost within the limits (optimize). Auto: optimize if there are limits, else keep-all. (default auto)",
     ),
     "level": Setting(
         "whole",

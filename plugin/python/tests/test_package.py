@@ -117,7 +117,7 @@ class Arguments(unittest.TestCase):
     def test_wrong_types_name_the_argument(self) -> None:
         cases = {
             "level": ("1", True, 1.0),
-            "strategy": (3, b"greedy"),
+            "strategy": (3, b"optimize"),
             "compat": (1.19, True),
             "loss": (3, ["mse"]),
             "optimizer": (3,),

@@ -31,7 +31,7 @@ class Types(unittest.TestCase):
             user = Path(folder, "user.py")
             user.write_text(
                 "import memopt\n"
-                'memopt.plan("m.onnx", budget="8GB", dims={"batch": 8}, strategy="greedy", boundary=False, memory_budget=None)\n'
+                'memopt.plan("m.onnx", budget="8GB", dims={"batch": 8}, strategy="optimize", boundary=False, memory_budget=None)\n'
                 'memopt.plan("m.onnx", strategy="gredy")\n'
                 'memopt.plan("m.onnx", bugdet="8GB")\n'
                 'memopt.plan("m.onnx", dims={"batch": "8"})\n'

@@ -27,25 +27,25 @@ func TestPlacedSoon(t *testing.T) {
 		fits  bool
 	}{
 		{"it fits", next, 0, 0, true},
-		{"as dear", above, 0, 0, true},
-		{"hardly dearer", above, hardly / 2, 0, true},
-		{"dearer", above, 2 * hardly, 0, false},
-		{"hardly cheaper", above, -hardly / 2, 0, true},
-		{"cheaper", above, -2 * hardly, 0, false},
-		{"far from the bound", above, 0, 2 * soon, false},
+		{"same cost", above, 0, 0, true},
+		{"about the same cost, above", above, sameCost / 2, 0, true},
+		{"dearer", above, 2 * sameCost, 0, false},
+		{"about the same cost, below", above, -sameCost / 2, 0, true},
+		{"cheaper", above, -2 * sameCost, 0, false},
+		{"far from the bound", above, 0, 2 * nearBound, false},
 	} {
 		c.a.Extra = 0.1 * v.m.total
 		c.a.Bound = c.a.Extra - c.gap*v.m.total
 		b := next
 		b.Extra = c.a.Extra + c.costs*v.m.total
 		v.answers[limit] = answer{b, true}
-		got, fits := v.placedSoon(usual, c.a, limit, limit)
+		got, fits := v.placedQuick(usual, c.a, limit, limit)
 		if fits != c.fits || fits && got.placed.Height > limit {
 			t.Errorf("%s: placed is %t, want %t", c.name, fits, c.fits)
 		}
 	}
 	v.answers[limit] = answer{next, false}
-	if _, fits := v.placedSoon(usual, above, limit, limit); fits {
+	if _, fits := v.placedQuick(usual, above, limit, limit); fits {
 		t.Error("nothing is solved, and it is placed")
 	}
 }

@@ -30,20 +30,20 @@ func TestWorth(t *testing.T) {
 		}
 		cost, _ := p.Cost()
 		share := rapid.SampledFrom([]float64{0.5, 0.9, 0.99, 1, 1.1}).Draw(t, "share")
-		if r.Worth.Cost = share * cost; !limited {
-			r.Worth = planner.Worth{Arena: max(1, int64(share*float64(p.Arena)))}
+		if r.Target.Cost = share * cost; !limited {
+			r.Target = planner.Target{Arena: max(1, int64(share*float64(p.Arena)))}
 		}
 		q, err := planner.Make(g, r)
 		if err == nil {
 			if !bytes.Equal(fileBytes(t, p), fileBytes(t, q)) {
-				t.Fatalf("another plan, as it was to come to %+v\n%s", r.Worth, g)
+				t.Fatalf("another plan, as it was to come to %+v\n%s", r.Target, g)
 			}
 			return
 		}
 		refused++
 		var be *planner.BudgetError
 		if share >= 1 || !errors.As(err, &be) || be.Best != 0 {
-			t.Fatalf("%v, though there is a plan that costs %v and takes %d bytes, for %+v\n%s", err, cost, p.Arena, r.Worth, g)
+			t.Fatalf("%v, though there is a plan that costs %v and takes %d bytes, for %+v\n%s", err, cost, p.Arena, r.Target, g)
 		}
 	})
 	if refused == 0 {
@@ -62,7 +62,7 @@ func TestWorthNearFloor(t *testing.T) {
 		}
 		cost, _ := p.Cost()
 		for _, share := range []float64{0.9, 0.999, 1, 1.1} {
-			r.Worth.Cost = share * cost
+			r.Target.Cost = share * cost
 			q, err := planner.Make(g, r)
 			var be *planner.BudgetError
 			switch {
@@ -86,12 +86,12 @@ func TestWorthGlance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Worth = planner.Worth{Arena: p.Arena, Glance: true}
+	r.Target = planner.Target{Arena: p.Arena, QuickReject: true}
 	var be *planner.BudgetError
 	if _, err := planner.Make(g, r); !errors.As(err, &be) || be.Best != 0 {
 		t.Errorf("%v, though the form is the same", err)
 	}
-	r.Worth.Arena += p.Arena / 50
+	r.Target.Arena += p.Arena / 50
 	if q, err := planner.Make(g, r); err != nil || !slices.Equal(q.Steps, p.Steps) {
 		t.Errorf("%v, or another plan, though it is lower", err)
 	}

@@ -9,9 +9,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Prospect is a request that was looked at, and the search for its plan. What any plan costs at least is known soon, so who
-// compares forms of a step begins with the one that promises most.
-type Prospect struct {
+// Search is a request with its model, and the search for its plan. A lower bound of any plan's cost is fast to find, so
+// that a comparison of forms can begin with the one of the lowest bound.
+type Search struct {
 	m     *model
 	r     Request
 	known []Step // a plan within the request, if one is known
@@ -24,33 +24,33 @@ type Prospect struct {
 	offer  *offers    // once they were analysed
 	solver *solver    // of the staircase, which both are made when they are needed first
 	stairs *staircase
-	target int64 // arena bytes asked for; the plan's own if nothing was
+	room   int64 // arena bytes asked for; the arena of the plan if none were
 }
 
 // Look looks at a training graph.
-func Look(g *graph.Graph, r Request) (*Prospect, error) {
+func Look(g *graph.Graph, r Request) (*Search, error) {
 	begin := time.Now()
 	m, err := newModel(g, r)
 	if err == nil {
 		err = m.relate(r)
 	}
-	return &Prospect{m: m, r: r, took: time.Since(begin)}, err
+	return &Search{m: m, r: r, took: time.Since(begin)}, err
 }
 
-// With is the prospect of the same step under another request, for the same dims, device and costs.
-func (s *Prospect) With(r Request) *Prospect { return &Prospect{m: s.m, r: r, took: s.took} }
+// With is the search of the same step under another request, for the same dims, device and costs.
+func (s *Search) With(r Request) *Search { return &Search{m: s.m, r: r, took: s.took} }
 
 // InBytes is a request with its budgets in bytes: shares are those of the step with everything kept.
-func (s *Prospect) InBytes(r Request) Request { return s.m.inBytes(r) }
+func (s *Search) InBytes(r Request) Request { return s.m.inBytes(r) }
 
 // Beside is the request for another form of a step that was looked at, which is its plain one.
-func (r Request) Beside(plain *Prospect) Request {
+func (r Request) Beside(plain *Search) Request {
 	r.Plain, r.plain = plain.m.g, plain
 	return r
 }
 
 // prepare finds what keeping everything takes, and what settings turn on.
-func (s *Prospect) prepare() (err error) {
+func (s *Search) prepare() (err error) {
 	if s.plan != nil {
 		return nil
 	}
@@ -67,8 +67,8 @@ func (s *Prospect) prepare() (err error) {
 	return nil
 }
 
-// begin is the prospect with a plan that has no steps yet, and with everything kept.
-func (s *Prospect) begin() *Prospect {
+// begin is the search with a plan that has no steps yet, and with everything kept.
+func (s *Search) begin() *Search {
 	m := s.m
 	s.base = m.keepAll()
 	s.plan = &Plan{Graph: m.g, Request: s.r, m: m, Floor: m.floor(), Whole: m.summary(s.base)}
@@ -79,10 +79,10 @@ func (s *Prospect) begin() *Prospect {
 }
 
 // complete makes a candidate the plan, with a bound for a limit of the arena, and holds that against the graph.
-func (s *Prospect) complete(c *candidate, limit int64) *Plan {
+func (s *Search) complete(c *candidate, limit int64) *Plan {
 	p := s.plan
 	p.adopt(c)
-	p.Search = Search{Choice: c.by, Placement: placing + c.placed.By, Tries: c.tries, Passes: s.m.log.passes()}
+	p.Search = Provenance{Choice: c.by, Placement: placing + c.placed.By, Tries: c.tries, Passes: s.m.log.passes()}
 	if s.m.unplaced() {
 		p.Search.Placement = notPlaced
 	}
@@ -94,10 +94,10 @@ func (s *Prospect) complete(c *candidate, limit int64) *Plan {
 }
 
 // Own is what the step costs with everything kept, as Plan.Cost tells it.
-func (s *Prospect) Own() float64 { return s.m.total + s.m.own }
+func (s *Search) Own() float64 { return s.m.total + s.m.own }
 
 // Arena is what everything kept takes of it.
-func (s *Prospect) Arena() (int64, error) {
+func (s *Search) Arena() (int64, error) {
 	if err := s.prepare(); err != nil {
 		return 0, err
 	}
@@ -105,7 +105,7 @@ func (s *Prospect) Arena() (int64, error) {
 }
 
 // Fits reports whether everything can be kept, as far as settings do not ask for more.
-func (s *Prospect) Fits() (bool, error) {
+func (s *Search) Fits() (bool, error) {
 	if err := s.prepare(); err != nil {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (s *Prospect) Fits() (bool, error) {
 
 // Least is what any plan costs at least, and what the plain step does with everything kept, both as Plan.Cost tells
 // them. Infinity is that there is no plan.
-func (s *Prospect) Least() (least, plain float64, err error) {
+func (s *Search) Least() (least, plain float64, err error) {
 	fits, err := s.Fits()
 	if err != nil {
 		return 0, 0, err
@@ -143,7 +143,7 @@ type Apart struct {
 
 // LeastApart is at least what any plan of the other step costs, under the same budget: what this one's do with room for
 // all that it has apart, without the cost of that.
-func (s *Prospect) LeastApart(a Apart) (float64, error) {
+func (s *Search) LeastApart(a Apart) (float64, error) {
 	if err := s.prepare(); err != nil || s.strategy() != byLimits {
 		return 0, err
 	}
@@ -178,51 +178,50 @@ func (s *Prospect) LeastApart(a Apart) (float64, error) {
 	return s.Own() - cost + least, nil
 }
 
-// Plan plans the request, if that comes to something of worth.
-func (s *Prospect) Plan(w Worth) (*Plan, error) {
+// Plan finds the request's plan, or an error if none meets the target.
+func (s *Search) Plan(w Target) (*Plan, error) {
 	if s.Own() > w.Limit() {
-		return nil, worthless(Floor{})
+		return nil, missesTarget(Floor{})
 	}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
 	begin, p := time.Now(), s.plan
-	p.Request.Worth = w
+	p.Request.Target = w
 	chosen, err := s.run()
 	if err != nil {
 		return nil, err
 	}
-	s.complete(chosen, s.target)
+	s.complete(chosen, s.room)
 	p.Took = s.took + time.Since(begin)
 	return p, nil
 }
 
-// Worth is what a plan has to come to to be of use next to another one that is known, of another form of the step.
-// Zeros are no limits.
-type Worth struct {
+// Target is what a plan must reach to replace a known plan of another form of the step. Zeros are no limits.
+type Target struct {
 	Cost  float64 // as Plan.Cost tells it, at most
 	Arena int64   // bytes, at most
-	Fits  bool    // within the request, and if none is, no lowest one is looked for
-	// Glance refuses a form with such an arena as well if solving for a little less finds nothing at once. Forms have
-	// most of a step in common, and what is lowest within a limit of cost takes many limits to find.
-	Glance bool
+	Fits  bool    // the plan must fit the request; if none does, the lowest one is not searched for
+	// QuickReject rejects the form, too, if one quick solve finds no plan within a little less than Arena. Finding the
+	// lowest plan within a limit of cost takes many solves, and forms have most of a step in common.
+	QuickReject bool
 }
 
-// glanced is the part of an arena that it is less by at a glance.
-const glanced = 128
+// quickRejectPart: a quick solve aims for arena/quickRejectPart bytes less.
+const quickRejectPart = 128
 
-// Limit is that of cost, with a little for what sums round.
-func (w Worth) Limit() float64 {
+// Limit is the limit of cost, with a little for the rounding of sums.
+func (w Target) Limit() float64 {
 	if w.Cost == 0 {
 		return math.Inf(1)
 	}
 	return w.Cost * (1 + 1e-9)
 }
 
-// extra is that limit for what runs again in a step.
-func (w Worth) extra(m *model) float64 { return w.Limit() - m.total - m.own }
+// extra is the part of that limit left for what runs again.
+func (w Target) extra(m *model) float64 { return w.Limit() - m.total - m.own }
 
-// worthless is that no plan of this form is of use.
-func worthless(f Floor) error {
+// missesTarget is the error for a form without a plan that meets the target.
+func missesTarget(f Floor) error {
 	return &BudgetError{Floor: f, Msg: "no plan of this form of the step is as good as one of another form"}
 }
