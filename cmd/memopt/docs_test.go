@@ -119,7 +119,8 @@ func (d *document) run() {
 func (d *document) exec(name string, args ...string) (output string, err error) {
 	c := exec.Command(name, args...)
 	c.Dir = d.dir
-	c.Env = append(os.Environ(), "COLUMNS=100", "NO_COLOR=1", "XDG_CACHE_HOME="+filepath.Join(d.dir, ".cache"), "MEMOPT_PLUGIN_PATH="+which("memopt"), "PYTHONPATH="+filepath.Join(d.root, "plugin/python"))
+	// No build of the native module, which goes on when the example has ended.
+	c.Env = append(os.Environ(), "COLUMNS=100", "NO_COLOR=1", "MEMOPT_NATIVE=0", "XDG_CACHE_HOME="+filepath.Join(d.dir, ".cache"), "MEMOPT_PLUGIN_PATH="+which("memopt"), "PYTHONPATH="+filepath.Join(d.root, "plugin/python"))
 	var both bytes.Buffer
 	c.Stdout, c.Stderr = &both, &both
 	err = c.Run()

@@ -42,6 +42,8 @@ exit $rc
 EOS
     chmod +x "$made/one"
     export TORCH_PYTHON
+    # Steps are replayed by the native module, which is built here once for all files, and for other clones.
+    PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "$TORCH_PYTHON" -W ignore -m memopt build-native
     if [ -n "${TORCH_LEAVE_OUT:-}" ]; then echo "not run with this PyTorch: $TORCH_LEAVE_OUT"; fi
     (cd tests_torch && ls -S ${TORCH_FILES:-test_*.py}) | grep -vxF "$(echo "${TORCH_LEAVE_OUT:-none}" | tr ' ' '\n')" | xargs -P "$(nproc)" -n 1 "$made/one"
 fi

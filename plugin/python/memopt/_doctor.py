@@ -35,7 +35,7 @@ PACKAGES = {
 def findings(binary: str) -> list[Finding]:
     python = Finding("python", sys.version_info >= (3, 10), f"{platform.python_version()}, {sys.executable}", "" if sys.version_info >= (3, 10) else "install Python 3.10 or newer")
     here = Finding("python package", True, f"memopt {__version__}, {os.path.dirname(os.path.abspath(__file__))}")
-    return [python, here, *(_package(name, advice) for name, advice in PACKAGES.items()), *_service(binary), _arena()]
+    return [python, here, *(_package(name, advice) for name, advice in PACKAGES.items()), *_native(), *_service(binary), _arena()]
 
 
 def _package(name: str, advice: str) -> Finding:
@@ -43,6 +43,15 @@ def _package(name: str, advice: str) -> Finding:
         return Finding(name, True, metadata.version(name))
     except metadata.PackageNotFoundError:
         return Finding(name, False, "not installed", advice)
+
+
+def _native() -> list[Finding]:
+    """What replays planned steps, where there is a PyTorch."""
+    try:
+        from .torch.native import build
+    except Exception:  # whatever is wrong with that PyTorch
+        return []
+    return [Finding("native replay", *build.describe())]
 
 
 def _service(binary: str) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""The native module: the bits and the bytes of the replay in Python, by the tests of that, and what only it can get wrong."""
+"""The two ways to replay a step: tests of planned steps run by the native module, where it is built, and here by Python; and what only the native module can get wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import memopt
 
 
 def of(cls: type[unittest.TestCase]) -> type[unittest.TestCase]:
-    return type(f"Native{cls.__name__}", (Replayed, cls), {})
+    return type(f"Python{cls.__name__}", (Replayed, cls), {"native": False})
 
 
 Promise, Module, Traps, Shape, Schedule = map(of, (test_optimize.TestPromise, test_optimize.TestModule, test_optimize.TestTraps, test_optimize.TestResNetShape, test_schedule.TestSchedule))

@@ -113,6 +113,49 @@ class Builds(unittest.TestCase):
         with mock.patch.dict(os.environ, CXX="/nowhere/c++"), self.assertRaisesRegex(build.Unavailable, "install a C"):
             build.build()
 
+    def test_none_possible(self) -> None:
+        """Where there is no compiler nothing is said, unless the module was asked for."""
+        for asked, lines in ((None, 0), ("1", 1)):
+            library, said = build.Library(), []
+            with mock.patch.dict(os.environ, CXX="/nowhere/c++"):
+                os.environ.pop("MEMOPT_NATIVE")
+                if asked is not None:
+                    os.environ["MEMOPT_NATIVE"] = asked
+                self.assertIsNone(library.get(said.append))
+            self.assertEqual(len(said), lines, said)
+            self.assertIn("is not there", library.why)
+
+    def test_old_builds(self) -> None:
+        """A new build removes those that were long not used, or are too many; not one that is under way."""
+        self.to.parent.mkdir(parents=True, mode=0o700)
+        now = time.time()
+        names = [f"torch-2.9.{i}-1-x.so" for i in range(12)]
+        for i, name in enumerate(names):
+            for path in (self.to.parent / name, self.to.parent / name.replace(".so", ".lock")):
+                path.write_bytes(b"")
+                os.utime(path, (now - 9 * 86400 * i - 60,) * 2)
+        with build._locked(self.to.parent / names[-1].replace(".so", ".lock")):
+            build.build()
+        left = sorted(p.name for p in self.to.parent.glob("*.so"))
+        self.assertEqual(left, sorted([*names[:7], names[-1], self.to.name]))
+        self.assertEqual(len(list(self.to.parent.glob("*.lock"))), 9)
+
+    def test_doctor(self) -> None:
+        """What `doctor` says of the replay."""
+        ok, found, _ = build.describe()
+        self.assertTrue(ok)
+        self.assertRegex(found, f"yet: {self.folder}/cxx builds it at the first planned step")
+        build.build()
+        self.assertEqual(build.describe(), (True, str(self.to), ""))
+        with mock.patch.dict(os.environ, MEMOPT_NATIVE="0"):
+            self.assertRegex(build.describe()[1], "replayed in Python; 0 for others|replayed in Python$")
+        self.to.unlink()
+        with mock.patch.dict(os.environ, CXX="/nowhere/c++"):
+            ok, found, advice = build.describe()
+        self.assertFalse(ok)
+        self.assertRegex(found, "install a C.. compiler")
+        self.assertIn("in Python", advice)
+
     def test_wrong_build(self) -> None:
         """A file that is none is not loaded, and the step runs without."""
         self.to.parent.mkdir(parents=True)

@@ -241,7 +241,7 @@ class Loop:
     def _start(self, step: Running, made: Made, program: Program) -> StepOf:
         """The state of a step under its plan. The graph holds it once there is one."""
         several = len(self.programs.of(step.key)) > 1  # so that it may go on as another one
-        run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, several, self.told.warn)
+        run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, several, functools.partial(self.told.say, "native"))
         made.report.replay = run.kind
         run.failed = functools.partial(self.share.failed, made.recording)
         here = weakref.ref(step)

@@ -1,9 +1,10 @@
 """The native module's binary: shipped in the wheel, kept in the user's cache folder, or built there in the background.
 
 A build is named after what it depends on: PyTorch, its ABI, Python, and the sources. One process of many builds it; its lock goes with
-the processes that hold it. The compiler goes on where the trainer ends first, so the next one has the build.
+the processes that hold it. The compiler goes on where the trainer ends first, so the next one has the build. Builds that nobody has
+loaded for long are removed when one is made.
 
-    MEMOPT_NATIVE         0: not used
+    MEMOPT_NATIVE         0: not used; 1: used, and it is said where there can be none
     CXX                   the compiler, else c++ or g++
     XDG_CACHE_HOME        its folder memopt/native has the builds, else ~/.cache/memopt/native
 """
@@ -32,6 +33,8 @@ from typing import Any
 import torch
 from torch.utils import _python_dispatch as modes
 
+from ..._caches import cache
+
 MODULE = "memopt_native"
 SHIPPED = Path(__file__).parent / "built"
 _SOURCES = ("module.cpp", "interceptor.h", "step.h", "captured.h", "program.h")
@@ -39,11 +42,17 @@ _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
 _LOOK = 1.0  # seconds between two looks for a build of another process
 _LIMIT = 300  # seconds of a build that is waited for
 _AGAIN = 3600  # seconds behind one that failed, in which no process tries another by itself
+_KEPT = 8  # builds, the last used ones
+_OLD = 60 * 86400  # seconds after which one that was not loaded is removed
 _HERE = Path(__file__).parent
 
 
 class Unavailable(RuntimeError):
-    """There can be no native module here, and why."""
+    """There is no native module here, and why."""
+
+
+class Impossible(Unavailable):
+    """There can be none: this is a machine without what it takes."""
 
 
 def name() -> str:
@@ -55,8 +64,7 @@ def name() -> str:
 
 
 def folder() -> Path:
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(caches, "memopt", "native")
+    return Path(cache("native"))
 
 
 def unsupported() -> str:
@@ -120,7 +128,7 @@ def compiler() -> str:
     for command in [given] if given else ["c++", "g++", "clang++"]:
         if shutil.which(shlex.split(command)[0]) is not None:
             return command
-    raise Unavailable(f"{given or 'c++'} is not there: install a C++ compiler (apt-get install g++), or a wheel that has builds inside")
+    raise Impossible(f"{given or 'c++'} is not there: install a C++ compiler (apt-get install g++), or a wheel that has builds inside")
 
 
 def command(to: Path) -> list[str]:
@@ -128,9 +136,9 @@ def command(to: Path) -> list[str]:
     headers = Path(torch.__file__).parent / "include"
     python = sysconfig.get_paths()["include"]
     if not (headers / "torch" / "library.h").exists():
-        raise Unavailable(f"PyTorch's headers are not at {headers}")
+        raise Impossible(f"PyTorch's headers are not at {headers}")
     if not Path(python, "Python.h").exists():
-        raise Unavailable(f"Python's headers are not at {python}: install them (apt-get install python3-dev)")
+        raise Impossible(f"Python's headers are not at {python}: install them (apt-get install python3-dev)")
     include = [f"-isystem{p}" for p in (headers, headers / "torch" / "csrc" / "api" / "include", python)]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
     libraries = [f"-L{headers.parent / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python"]
@@ -174,6 +182,7 @@ def begin(to: Path) -> Build | None:
     with _locked(to.with_suffix(".lock")) as lock:
         if lock is None or to.exists():
             return None
+        _prune(to)
         script = 'umask 077; made=$1 to=$2 log=$3 failed=$4; shift 4; if "$@" && mv -f "$made" "$to"; then rm -f "$log" "$failed"; else rm -f "$made"; mv -f "$log" "$failed"; fi'
         with open(log, "wb") as said:
             process = subprocess.Popen(
@@ -181,6 +190,25 @@ def begin(to: Path) -> Build | None:
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, pass_fds=[lock], start_new_session=True,
             )  # fmt: skip
     return Build(to, process)
+
+
+def _prune(to: Path) -> None:
+    """Removes builds that were not used for long, or are too many, and what is left of those that failed; not one that is under way."""
+    stems: dict[Path, float] = {}
+    for path in to.parent.iterdir():
+        with contextlib.suppress(OSError):
+            stem = path.with_suffix("")
+            stems[stem] = max(stems.get(stem, 0.0), path.stat().st_mtime)
+    stems.pop(to.with_suffix(""), None)
+    now = time.time()
+    for i, stem in enumerate(sorted(stems, key=lambda stem: -stems[stem])):
+        if i < _KEPT - 1 and now - stems[stem] < _OLD:
+            continue
+        lock = stem.with_name(stem.name + ".lock")
+        with _locked(lock) as held:
+            if held is not None:
+                for ending in (".so", ".tmp", ".log", ".failed", ".lock"):
+                    stem.with_name(stem.name + ending).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -204,7 +232,7 @@ def build(into: Path | None = None) -> Path:
     """Builds the module now, unless it is there."""
     reason = unsupported()
     if reason:
-        raise Unavailable(reason)
+        raise Impossible(reason)
     to = (into or folder()) / name()
     until = time.monotonic() + _LIMIT
     while not to.exists():
@@ -242,24 +270,27 @@ class Library:
             self._look()
         except Exception as e:  # whatever it is, the step runs without
             self.why = str(e) or type(e).__name__
-            tell(f"steps are replayed in Python, without the native module: {self.why}")
+            if not isinstance(e, Impossible) or os.environ.get("MEMOPT_NATIVE"):
+                tell(f"steps are replayed in Python, without the native module: {self.why}")
         finally:
             self.lock.release()
         return self.module
 
     def _look(self) -> None:
-        if os.environ.get("MEMOPT_NATIVE", "0") in ("0", ""):
+        if os.environ.get("MEMOPT_NATIVE") == "0":
             self.why = "MEMOPT_NATIVE=0"
             return
         reason = unsupported()
         if reason:
-            raise Unavailable(reason)
+            raise Impossible(reason)
         if self.pid != os.getpid():  # a forked process has no part in the build
             self.pid, self.building = os.getpid(), None
         path = found()
         if path is not None:
             self.module = load(path)
             _tell_of_modes(self.module)
+            with contextlib.suppress(OSError):
+                os.utime(path)  # used
         elif self.building is not None and self.building.done:
             self.building.check()
         elif self.building is None:
@@ -270,10 +301,27 @@ class Library:
             self.building = begin(to)
 
 
-def describe() -> str:
-    """This interpreter's build, for `doctor`."""
-    path = found()
-    return str(path) if path is not None else f"not built for PyTorch {torch.__version__}, Python {platform.python_version()}"
+def describe() -> tuple[bool, str, str]:
+    """For `doctor`: whether steps are replayed by a build, which builds there are, and what would help."""
+    made = sorted(path.name for path in folder().glob("*.so")) if folder().exists() else []
+    others = f"; {len(made) - (name() in made)} for others in {folder()}" if set(made) - {name()} else ""
+    this = f"PyTorch {torch.__version__}, Python {platform.python_version()}"
+    if os.environ.get("MEMOPT_NATIVE") == "0":
+        return False, f"MEMOPT_NATIVE=0: planned steps are replayed in Python{others}", ""
+    try:
+        reason = unsupported()
+        if reason:
+            raise Impossible(reason)
+        path = found()
+        if path is not None:
+            return True, f"{path}{others}", ""
+        failure = _failure(folder() / name())
+        if failure is not None:
+            raise failure
+        command(folder() / name())
+    except Unavailable as e:
+        return False, f"none for {this}: {e}{others}", "planned steps are replayed in Python, which costs 10 to 20 µs an operator"
+    return True, f"none for {this} yet: {compiler()} builds it at the first planned step, or python -m memopt build-native{others}", ""
 
 
 library = Library()

@@ -19,6 +19,7 @@ import zlib
 from typing import Any
 
 from ... import _binary, _scratch
+from ..._caches import cache
 from ..._plan import plan
 from ..._questions import check
 from ..._whole import read, write
@@ -56,8 +57,7 @@ def plan_of_graph(given: dict[str, Any], **settings: Any) -> Report:
 
 
 def _folder() -> str:
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.environ.get("MEMOPT_PLANS", os.path.join(caches, "memopt", "plans"))
+    return os.environ.get("MEMOPT_PLANS", cache("plans"))
 
 
 def _digest(graph: bytes, settings: dict[str, Any]) -> str:
