@@ -18,6 +18,9 @@
 // gradient or null for each input that is not a tangent. A node's bytes are authoritative: shape and type may not
 // describe the layout of a tensor in memory.
 //
+// Sizes may be formulas, as texts: "bytes": "8192*batch*seq". They are of the dims of the graph that is read, so a step that was
+// recorded once is planned at any size. A number is written as one.
+//
 // Optional fields at the top level are threads, the number of threads that operators used, and layout, a text that
 // describes the memory layout of the inputs. Work space depends on both, so they are part of the graph's
 // fingerprint: a plan is not accepted for another number of threads. allocator names the allocator that places

@@ -42,7 +42,7 @@ type node struct {
 	Inputs   []string        `json:"inputs"`
 	Attrs    json.RawMessage `json:"attrs"`
 	Outputs  []output        `json:"outputs"`
-	Flops    int64           `json:"flops"`
+	Flops    number          `json:"flops"`
 	Calls    int64           `json:"calls"` // operators that ran for the node; 0 is one
 	Backward bool            `json:"is_backward"`
 	Flags    []string        `json:"flags"`
@@ -54,9 +54,9 @@ type node struct {
 }
 
 type output struct {
-	Shape []int64 `json:"shape"`
-	DType string  `json:"dtype"`
-	Bytes int64   `json:"bytes"`
+	Shape []number `json:"shape"`
+	DType string   `json:"dtype"`
+	Bytes number   `json:"bytes"`
 	// Until names the node until which the program holds the tensor.
 	Until string `json:"held_until"`
 }

@@ -3,7 +3,6 @@ package joint
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"memopt/memopt/graph"
@@ -20,14 +19,14 @@ type library struct {
 func newLibrary(nodes []node) *library {
 	l := &library{&graph.Library{}, &graph.Library{}, &graph.Library{}, map[string]bool{}}
 	for _, n := range nodes {
-		l.heavy[n.Op] = l.heavy[n.Op] || n.Flops > 0
+		l.heavy[n.Op] = l.heavy[n.Op] || !n.Flops.Is(0)
 	}
 	return l
 }
 
 // op is the operator of a node that is not a view.
 func (l *library) op(n *node) *graph.Op {
-	op := graph.Op{Flops: func(n *graph.Node) graph.Dim { return graph.Num(int64(n.Int("flops"))) },
+	op := graph.Op{Flops: flopsOf,
 		Calls: func(n *graph.Node) int64 { return int64(n.Int("calls")) }, Kernel: kernelOf(n.Op, l.heavy[n.Op])}
 	switch {
 	case n.onlyOnce():
@@ -56,12 +55,24 @@ func define(lib *graph.Library, name string, op graph.Op) *graph.Op {
 		return known
 	}
 	op.Doc, op.In, op.Out = "recorded; its numbers are not here", "inputs...", "outputs..."
-	op.Attrs, op.Infer, op.NoGrad = "flops int=0, calls int=1, literals string, module string, once int=0, types strings", infer, true
+	op.Attrs, op.Infer, op.NoGrad = "flops int=0, formula string, calls int=1, literals string, module string, once int=0, types strings", infer, true
 	return lib.Define(op)
 }
 
+// flopsOf is the flops of a node: a number, or a formula.
+func flopsOf(n *graph.Node) graph.Dim {
+	if formula, given := n.Attr("formula").(string); given {
+		d, err := graph.ParseDim(formula)
+		if err != nil {
+			n.Fail("flops are %q: %s", formula, err)
+		}
+		return d
+	}
+	return graph.Num(int64(n.Int("flops")))
+}
+
 // typeText formats type and shape for an attribute, such as f32[4, 64].
-func typeText(t graph.DType, shape []int64) string { return t.String() + graph.Dims(shape...).String() }
+func typeText(t graph.DType, shape graph.Shape) string { return t.String() + shape.String() }
 
 // infer reads types and shapes of the outputs from the attributes.
 func infer(n *graph.Node) {
@@ -72,15 +83,8 @@ func infer(n *graph.Node) {
 		}
 		name, dims, _ := strings.Cut(strings.TrimSuffix(types[i], "]"), "[")
 		t, ok := graph.ParseDType(name)
-		shape := graph.Shape{}
-		for d := range strings.SplitSeq(dims, ", ") {
-			if d == "" {
-				continue
-			}
-			size, err := strconv.ParseInt(d, 10, 64)
-			ok = ok && err == nil
-			shape = append(shape, graph.Num(size))
-		}
+		shape, err := parseShape(dims)
+		ok = ok && err == nil
 		if !ok {
 			n.Fail("output %d has type %q", i, types[i])
 		}

@@ -176,13 +176,14 @@ func (r *reader) node(n *node) error {
 		return n.fail("%s changes its input; a joint graph is to be functional", n.Op)
 	case n.Calls < 0 || n.Calls > mostCalls:
 		return n.fail("%d calls", n.Calls)
-	case n.Flops < 0 || n.Flops > mostFlops-r.flops:
-		return n.fail("%d flops", n.Flops)
+	case !n.Flops.within(mostFlops - r.flops):
+		return n.fail("%s flops", n.Flops)
 	}
-	r.flops += n.Flops
+	flops, _ := n.Flops.Const()
+	r.flops += flops
 	for i, o := range n.Outputs {
-		if o.Bytes < 0 || o.Bytes > mostBytes {
-			return n.fail("output %d has %d bytes", i, o.Bytes)
+		if !o.Bytes.within(mostBytes) {
+			return n.fail("output %d has %s bytes", i, o.Bytes)
 		}
 	}
 	if n.Backward && n.Op != feeding { // tangents are inputs of the graph
@@ -219,7 +220,7 @@ func (r *reader) input(n *node) error {
 	if err := r.count(n, n.Outputs[0].Bytes); err != nil {
 		return err
 	}
-	v, err := r.b.Define(kind, n.Name, t, graph.Dims(shape...))
+	v, err := r.b.Define(kind, n.Name, t, shape)
 	if err != nil {
 		return n.fail("%s", err)
 	}
@@ -231,7 +232,8 @@ func (r *reader) input(n *node) error {
 }
 
 // count adds to the total size of the storages.
-func (r *reader) count(n *node, bytes int64) error {
+func (r *reader) count(n *node, size number) error {
+	bytes, _ := size.Const()
 	if r.bytes += bytes; r.bytes > mostBytes {
 		return n.fail("with it, all tensors together have more than %d bytes", int64(mostBytes))
 	}
@@ -245,7 +247,7 @@ func (r *reader) operator(n *node) error {
 	}
 	outs := n.Outputs
 	if len(outs) == 0 {
-		outs = []output{{Shape: []int64{0}, DType: "uint8"}} // an assertion: it runs and has no result
+		outs = []output{{Shape: make([]number, 1), DType: "uint8"}} // an assertion: it runs and has no result
 	}
 	types, names := make([]string, len(outs)), make([]string, len(outs))
 	for i, o := range outs {
@@ -385,8 +387,10 @@ func (n *node) attributes(types []string) (attrs []graph.Attr) {
 	if n.Calls > 1 {
 		attrs = append(attrs, graph.Attr{Name: "calls", Value: n.Calls})
 	}
-	if n.Flops > 0 {
-		attrs = append(attrs, graph.Attr{Name: "flops", Value: n.Flops})
+	if flops, known := n.Flops.Const(); !known {
+		attrs = append(attrs, graph.Attr{Name: "formula", Value: n.Flops.String()})
+	} else if flops > 0 {
+		attrs = append(attrs, graph.Attr{Name: "flops", Value: flops})
 	}
 	var literals bytes.Buffer
 	if len(n.Attrs) > 0 && json.Compact(&literals, n.Attrs) == nil {
@@ -442,37 +446,48 @@ var dtypes = map[string]graph.DType{
 }
 
 // stored is the type and shape of a storage: those of the tensor if it fills the storage, else raw bytes.
-func (o output) stored() (graph.DType, []int64) {
-	if t, shape := o.shown(); o.size() == o.Bytes {
-		return t, shape
+func (o output) stored() (graph.DType, graph.Shape) {
+	if size, known := o.size(); known && size.Equal(o.Bytes.Dim) {
+		return o.shown()
 	}
-	return graph.Uint8, []int64{o.Bytes}
+	return graph.Uint8, graph.Shape{o.Bytes.Dim}
 }
 
 // shown is the type and shape of a tensor, or raw bytes if graphs do not have its type.
-func (o output) shown() (graph.DType, []int64) {
-	if o.size() < 0 {
-		return graph.Uint8, []int64{o.Bytes}
+func (o output) shown() (graph.DType, graph.Shape) {
+	if _, known := o.size(); !known {
+		return graph.Uint8, graph.Shape{o.Bytes.Dim}
 	}
-	return dtypes[o.DType], o.Shape
+	return dtypes[o.DType], shapeOf(o.Shape)
 }
 
-// size is the size of a contiguous tensor in bytes, or −1 if it is unknown.
-func (o output) size() int64 {
+// size is the size of a contiguous tensor in bytes, if it is known.
+func (o output) size() (size graph.Dim, known bool) {
 	n := dtypes[o.DType].Size()
 	if n == 0 {
-		return -1
+		return size, false
 	}
-	for _, d := range o.Shape {
-		if d < 0 || d > 0 && n > math.MaxInt64/d {
-			return -1
+	size = graph.Num(n)
+	defer func() {
+		if r := recover(); r != nil {
+			if _, large := r.(*graph.DimError); !large {
+				panic(r)
+			}
+			known = false
 		}
-		n *= d
+	}()
+	for _, d := range o.Shape {
+		if i, number := d.Const(); number {
+			if s, _ := size.Const(); i < 0 || i > 0 && s > math.MaxInt64/i {
+				return size, false
+			}
+		}
+		size = size.Mul(d.Dim)
 	}
-	return n
+	return size, true
 }
 
 // like reports whether two tensors have the same type, shape and size.
 func (o output) like(p output) bool {
-	return o.DType == p.DType && o.Bytes == p.Bytes && slices.Equal(o.Shape, p.Shape)
+	return o.DType == p.DType && o.Bytes.Equal(p.Bytes.Dim) && slices.EqualFunc(o.Shape, p.Shape, func(a, b number) bool { return a.Equal(b.Dim) })
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,7 +151,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := planner.Make(g, planner.Request{ActivationBudget: planner.Size{Percent: 90}})
+	p, err := planner.Make(g, planner.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,6 +209,8 @@ func TestHostile(t *testing.T) {
 		{"a key twice", `"model": "m"`, `"model": "m", "model": "n"`},
 		{"nodes are an object", `"nodes": [`, `"nodes": {"x": 1}, "more": [`},
 		{"a text for a number", `"bytes": 4`, `"bytes": "4"`},
+		{"no formula", `"bytes": 4`, `"bytes": "4 bytes"`},
+		{"a formula too large", `"bytes": 4`, `"bytes": "9223372036854775807*n + 9223372036854775807*n"`},
 		{"a fraction", `"flops": 4`, `"flops": 4.5`},
 		{"negative flops", `"flops": 4`, `"flops": -4`},
 		{"negative calls", `"flops": 4`, `"calls": -4`},
@@ -366,4 +369,43 @@ func FuzzRead(f *testing.F) {
 			t.Logf("planning: %v", err)
 		}
 	})
+}
+
+// TestFormulas: sizes that are formulas are planned at any size as numbers of that size are.
+func TestFormulas(t *testing.T) {
+	const text = `{"format": "memopt-fx-joint/1", "model": "m", "num_fwd_outputs": 1, "outputs": ["loss", "gw", null], "nodes": [
+{"name": "w", "op": "input", "kind": "param", "source": "w", "inputs": [], "outputs": [{"shape": [8], "dtype": "float32", "bytes": 32}]},
+{"name": "x", "op": "input", "kind": "data", "inputs": [], "outputs": [{"shape": [%[1]s, %[2]s], "dtype": "float32", "bytes": %[3]s}]},
+{"name": "a", "op": "aten.mm.default", "inputs": ["x", "w"], "flops": %[4]s, "outputs": [{"shape": [%[1]s, %[2]s], "dtype": "float32", "bytes": %[3]s}]},
+{"name": "b", "op": "aten.gelu.default", "inputs": ["a"], "outputs": [{"shape": [%[1]s, %[2]s], "dtype": "bool", "bytes": %[3]s}, {"shape": [7], "dtype": "uint8", "bytes": 7}]},
+{"name": "b.0", "op": "getitem", "index": 0, "inputs": ["b"], "outputs": [{"shape": [%[1]s, %[2]s], "dtype": "bool", "bytes": %[3]s}]},
+{"name": "loss", "op": "aten.mean.default", "inputs": ["b.0"], "outputs": [{"shape": [], "dtype": "float32", "bytes": 4}]},
+{"name": "back", "op": "aten.mul.default", "inputs": ["loss", "a", "b.0"], "outputs": [{"shape": [%[1]s, %[2]s], "dtype": "float32", "bytes": %[3]s}], "is_backward": true},
+{"name": "gw", "op": "aten.mm.default", "inputs": ["back", "x"], "flops": %[4]s, "outputs": [{"shape": [8], "dtype": "float32", "bytes": 32}], "is_backward": true}]}`
+	formulas, err := parseGraph(context.Background(), fmt.Appendf(nil, text, `"batch"`, `"seq"`, `"4*batch*seq"`, `"16*batch*seq**2"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := formulas.Names(); !slices.Equal(names, []string{"batch", "seq"}) {
+		t.Fatalf("the dims are %v", names)
+	}
+	for _, at := range [][2]int64{{1, 1}, {4, 100}, {7, 33}} {
+		b, s := at[0], at[1]
+		fixed, err := parseGraph(context.Background(), fmt.Appendf(nil, text, fmt.Sprint(b), fmt.Sprint(s), fmt.Sprint(4*b*s), fmt.Sprint(16*b*s*s)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := planner.Make(fixed, planner.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := planner.Make(formulas, planner.Request{Dims: map[string]int64{"batch": b, "seq": s}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Baseline.PeakFormula, want.Baseline.PeakFormula = "", ""
+		if got.Floor.Peak != want.Floor.Peak || got.Baseline != want.Baseline || got.Baseline.Peak < 8*b*s {
+			t.Errorf("batch %d, seq %d: %+v, not %+v", b, s, got.Baseline, want.Baseline)
+		}
+	}
 }
