@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..._arguments import Size
 from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..plan.budget import fixed_bytes
 from ..plan.plans import plan_of
-from ..record.floor import Binding, Step, binding
-from ..record.operators import Save
-from ..record.record import Recording, recorded
-from ..record.recorder import Recorder
-from ..record.within import Packed
+from ..record.fake import fake_recording
+from ..record.floor import Binding, binding
 from ..step.given import check_module, check_named, check_request, parse, split_budget
-from ..step.sample import Loss, inputs_of, scalar, training_mode
-from ..step.standin import own_forward
+from ..step.sample import Loss, inputs_of
 from ..step.wrapped import inner_module
 
 
@@ -104,78 +95,3 @@ def feasible(
         fixed, whole, floor + fixed, binds, limit + fixed if limit is not None else None, found.result.peak + fixed if fits and found is not None else None,
         found.result.overhead if found is not None else 0.0, plan=found,
     )  # fmt: skip
-
-
-class _FakeRecorder(Recorder):
-    """A recorder of tensors without bytes: nothing is run twice to see whether it repeats."""
-
-    def _repeats(self, *args: Any, **kwargs: Any) -> bool:
-        return True
-
-    def _pack(self, t: torch.Tensor) -> Packed:
-        save = Save(len(self.calls), self.value(t))
-        self.saves.append(save)
-        with _disable_current_modes():  # unseen: a tensor of ours is none that Python holds
-            held = t.detach()
-        return Packed(held, t, save, self._graph())
-
-
-def fake_recording(model: torch.nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any], loss: Loss | None, device: str | torch.device | None) -> Recording:
-    """A step of tensors without bytes. Its peak is that of the graph."""
-    forward = own_forward(model)
-    where = torch.device(device) if device is not None else next((p.device for p in model.parameters()), torch.device("cpu"))
-    if where.type == "meta":
-        where = torch.device("cpu")
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    try:
-        with mode, training_mode(model), _faked(model, where):
-            args, named = _fake((batch, kwargs), where)
-            recorder = _FakeRecorder(model)
-            try:
-                # The loss is within, as what runs between the passes is known by its allocations alone.
-                found = recorder.forward(functools.partial(_loss_of, functools.partial(forward, *args, **named), loss))
-                recorder.backward(found.backward, [found])
-            finally:
-                recorder.close()
-            recording = recorded(recorder)
-    except (DataDependentOutputException, DynamicOutputShapeException) as e:
-        raise ValueError(f"feasible: the step depends on values, which tensors without bytes do not have ({e}); memopt.record runs a real one") from e
-    recording.measured_peak = recording.graph["measured_peak"] = Step(recording.graph).peak()
-    return recording
-
-
-def _loss_of(forward: Callable[[], Any], loss: Loss | None) -> torch.Tensor:
-    return scalar(forward(), loss)
-
-
-@contextlib.contextmanager
-def _faked(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
-    """Has parameters and buffers without bytes in the place of the module's."""
-    made: dict[int, torch.Tensor] = {}
-    kept: list[tuple[dict[str, Any], str, Any]] = []
-    for module in model.modules():
-        for table in (module._parameters, module._buffers):
-            for name, t in table.items():
-                if t is None:
-                    continue
-                if id(t) not in made:
-                    like = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
-                    made[id(t)] = torch.nn.Parameter(like, t.requires_grad) if isinstance(t, torch.nn.Parameter) else like
-                kept.append((table, name, t))
-    for table, name, t in kept:
-        table[name] = made[id(t)]
-    try:
-        yield
-    finally:
-        for table, name, t in kept:
-            table[name] = t
-
-
-def _fake(x: Any, device: torch.device) -> Any:
-    if isinstance(x, torch.Tensor):
-        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device).requires_grad_(x.requires_grad)
-    if isinstance(x, (list, tuple)):
-        return type(x)(_fake(y, device) for y in x)
-    if isinstance(x, dict):
-        return {k: _fake(v, device) for k, v in x.items()}
-    return x

@@ -69,9 +69,13 @@ class Events:
         def gone(_: Any) -> None:
             events = here()
             if events is not None and events._open:
-                events._events.append((time.perf_counter_ns(), address, -size))
+                events._events.append((events.now(), address, -size))
 
         self._held.append(weakref.ref(storage, gone))
+
+    def now(self) -> int:
+        """The clock of what is known without the profiler."""
+        return time.perf_counter_ns()
 
     def read(self, device: torch.device) -> Found:
         """All that is known, in order of time."""

@@ -550,7 +550,7 @@ class Recorder(TorchDispatchMode):
 
 
 def address_of(storage: torch.UntypedStorage) -> int:
-    return storage.data_ptr() if storage.device.type != "meta" else 0
+    return storage.data_ptr() if storage.device.type != "meta" else storage._cdata
 
 
 def _flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
