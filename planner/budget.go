@@ -47,9 +47,9 @@ func withinLimits(s *Search, limit int64, limited bool) (*candidate, error) {
 		return nil, missesTarget(s.plan.Floor)
 	}
 	if !limited {
-		return s.lowestWithin(most), nil
+		return s.lowestMoved(s.lowestWithin(most), most), nil
 	}
-	c := s.stairs.thorough(limit, s.find(limit))
+	c := s.moved(limit, s.stairs.thorough(limit, s.find(limit)))
 	// Plans that cost more than a known one of another form are not wanted, nor is the lowest plan where none fits.
 	if target.Cost > 0 && overhead == 0 && (c != nil && c.cost > target.extra(s.m) || c == nil && v.operators() > smallProgram) ||
 		target.Fits && (c == nil || c.cost > most) {
@@ -63,7 +63,7 @@ func withinLimits(s *Search, limit int64, limited bool) (*candidate, error) {
 		hint = "a higher limit of extra compute may reach it"
 	}
 	if overhead > 0 {
-		c = s.lowestWithin(most)
+		c = s.lowestMoved(s.lowestWithin(most), most)
 	} else {
 		c = s.last(limit)
 	}
@@ -87,10 +87,10 @@ func (s *Search) cannotBeat(w Target, limit int64, limited bool, most float64) b
 		return false
 	}
 	most = min(most*(1+1e-9), w.extra(v.m))
-	if least, ok := v.least(limit); !ok || least > most {
+	if least, ok := s.least(limit); !ok || least > most {
 		return true
 	}
-	return w.QuickReject && !v.small() && v.at(limit-limit/quickRejectPart, most, usual) == nil
+	return w.QuickReject && s.plan.Request.Elsewhere == nil && !v.small() && v.at(limit-limit/quickRejectPart, most, usual) == nil
 }
 
 // last is the lowest plan found, for a request below every plan. Its arena is a limit that has a plan.

@@ -45,6 +45,9 @@ func (p *Plan) Chained() (*Schedule, *Chains, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(p.Moves) > 0 { // copies begin and end between launches
+		return s, &Chains{}, nil
+	}
 	c := &chainer{p: p, launches: s.Launches, readers: make([][]int32, len(s.Launches)), chain: make([]*chain, len(s.Launches)), report: &Chains{}}
 	maker := slices.Repeat([]int32{-1}, len(p.Graph.Values)) // by owner
 	for i, l := range c.launches {

@@ -96,6 +96,10 @@ func (x *replayed) costs(p *Plan) error {
 		return err
 	}
 	plain := all.sum
+	wait, err := x.waits(p, all)
+	if err != nil {
+		return err
+	}
 	if r := p.Request; r.Plain != nil && r.Plain != p.Graph {
 		other, err := newFacts(r.Plain, r)
 		if err != nil {
@@ -114,6 +118,7 @@ func (x *replayed) costs(p *Plan) error {
 			extra.flops, extra.moved, again = extra.flops+n.flops, extra.moved+n.moved, again+1
 		}
 	}
+	extra.moved += float64(wait)
 	r, b := p.Result, p.Baseline
 	switch overhead := share(extra.moved, plain.moved); {
 	case r.Again != again:
@@ -128,8 +133,9 @@ func (x *replayed) costs(p *Plan) error {
 
 // priced is what nodes cost: operations, and in the place of bytes moved the whole cost.
 type priced struct {
-	of  []price
-	sum price
+	of   []price
+	sum  price
+	once []int64 // nanoseconds of first runs, by a profile
 }
 
 // prices works out what each node costs: operations and bytes moved by the balance of the device, or in proportion to
@@ -184,8 +190,10 @@ func (f *facts) timed(x priced, works []price) priced {
 		}
 	}
 	clock := sum.Clock()
+	x.once = make([]int64, len(f.g.Nodes))
 	for i, n := range f.g.Nodes {
 		if !n.Op.View {
+			x.once[i] = clock(f.r.Profile.Price(timed(n, works[i])))
 			x.of[i].moved = float64(clock(f.r.Profile.PriceAgain(timed(n, works[i]))))
 		}
 	}
@@ -220,7 +228,7 @@ func (s *Schedule) each(yield func(i int, l *Launch) error) error {
 }
 
 func (p *Plan) checker(s *Schedule) *checker {
-	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1)}
+	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1), moves: byLaunch(p.Moves)}
 }
 
 type checker struct {
@@ -235,6 +243,9 @@ type checker struct {
 	held   map[*graph.Value]*first // values held outside the graph
 	ends   map[*graph.Node][]*graph.Value
 	behind bool // no border is to come
+	moves  movesBy
+	flying []*graph.Value // by move: what its copy back is tagged with
+	far    int64          // bytes elsewhere
 }
 
 // owner is what a range that holds a value is tagged with: of a view, what it is of.
@@ -310,6 +321,9 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 		c.change = append(c.change, make([]int64, i+2-len(c.change))...)
 	}
 	c.now = int32(i)
+	if err := c.moved(i); err != nil {
+		return fmt.Errorf("before launch %d: %w", i, err)
+	}
 	where := func(err error) error {
 		return fmt.Errorf("launch %d, node %q (%s): %w", i, l.Node.Name, l.Node.Op.Name, err)
 	}

@@ -57,8 +57,10 @@ func (m *model) time() {
 	}
 	clock := sum.Clock()
 	m.total = float64(clock(sum))
+	m.once = make([]int64, len(m.nodes))
 	for op, id := range m.nodes {
 		m.p.Cost[op] = float64(clock(again[m.kind[id]]))
+		m.once[op] = clock(once[m.kind[id]])
 	}
 }
 
@@ -204,7 +206,7 @@ func (m *model) again(steps []Step) (cost float64, flops int64, launches int) {
 // Cost is what a step under the plan costs, in the units of its costs, and what the plain step does.
 func (p *Plan) Cost() (cost, plain float64) {
 	again, _, _ := p.m.again(p.Steps)
-	return p.m.total + p.m.own + again, p.m.total
+	return p.m.total + p.m.own + again + float64(p.wait()), p.m.total
 }
 
 // FormOverhead is what the form of the step costs above the plain step, as a share of that: the plan's overhead if

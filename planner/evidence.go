@@ -11,8 +11,15 @@ type Floor struct {
 }
 
 // floor is the largest need of a single step: what it reads and writes, and what is alive across it in every plan.
-func (m *model) floor() Floor {
-	f := recompute.FloorOf(m.problem(1, nil))
+func (m *model) floor(e *Elsewhere) Floor {
+	p := m.problem(1, nil)
+	if e != nil {
+		p.Away, p.Far = make([]bool, len(p.Bytes)), m.far(e).Bytes
+		for v := range p.Away {
+			p.Away[v] = !p.Held[v]
+		}
+	}
+	f := recompute.FloorOf(p)
 	if f.Peak == 0 {
 		return Floor{}
 	}
@@ -28,6 +35,13 @@ type Bound struct {
 // bound is the bound of a candidate for a limit of the arena.
 func (s *Search) bound(c *candidate, limit int64) (b Bound) {
 	m, least := s.m, 0.0
+	if s.plan.Request.Elsewhere != nil && c.cost > 0 {
+		s.solves()
+		least, _ = s.least(limit)
+		b.Overhead = m.overhead(min(least, c.cost))
+		b.Gap = m.overhead(c.cost) - b.Overhead
+		return b
+	}
 	switch limit = m.aligned(limit); {
 	case c.cost == 0:
 	case s.solver == nil:

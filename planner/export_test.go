@@ -143,7 +143,7 @@ func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
 }
 
 // Floor is the floor that plans of the graph show.
-func (l *Lab) Floor() Floor { return l.m.floor() }
+func (l *Lab) Floor() Floor { return l.m.floor(nil) }
 
 // LeastOverhead is the bound for peaks within a limit.
 func (l *Lab) LeastOverhead(limit int64) float64 {

@@ -38,6 +38,7 @@ type File struct {
 	Warnings []string `json:"warnings"`
 	Steps    []Step   `json:"steps"`
 	Offsets  []int64  `json:"offsets"`
+	Moves    []Move   `json:"moves,omitempty"`
 	Program  []string `json:"program"`
 
 	ctx context.Context // ends writing it
@@ -52,6 +53,7 @@ type FileFields struct {
 	Floor    Floor          `json:"floor"`
 	Bound    Bound          `json:"bound"`
 	Memory   Memory         `json:"memory"`
+	Moved    *Moved         `json:"offload,omitempty"`
 	Clusters []Cluster      `json:"clusters"`
 	Selected Selection      `json:"selection"`
 	Layers   []FileBoundary `json:"boundaries"`
@@ -92,6 +94,8 @@ type FileRequest struct {
 	Measured         bool    `json:"measured,omitempty"` // costs are times of a device, node by node
 	// Profile is what costs are nanoseconds of; without it they are flops and bytes.
 	Profile *profile.Profile `json:"profile,omitempty"`
+	// Elsewhere is where values may be moved to.
+	Elsewhere *Elsewhere `json:"offload,omitempty"`
 }
 
 // FileBaseline is the step without recomputation.
@@ -149,7 +153,7 @@ func (p *Plan) File(path string) *File {
 		Model:  p.fileModel(path, p.Graph.Fingerprint()),
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing()},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing(), Elsewhere: r.Elsewhere},
 		Settings:   map[string]string{},
 		Trains:     p.Trains,
 		Strategy:   p.Strategy,
@@ -157,6 +161,7 @@ func (p *Plan) File(path string) *File {
 		Warnings:   warnings,
 		Steps:      p.Steps,
 		Offsets:    p.Offsets,
+		Moves:      p.Moves,
 	}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
@@ -209,6 +214,7 @@ func (p *Plan) fileFields() FileFields {
 		Floor:    p.Floor,
 		Bound:    p.Bound,
 		Memory:   p.Memory,
+		Moved:    p.Moved,
 		Clusters: append([]Cluster{}, p.Clusters...), // a file may be changed
 		Layers:   []FileBoundary{},
 		Selected: p.Selection,
@@ -277,7 +283,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
 	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
-	r.Profile = f.Request.Profile
+	r.Profile, r.Elsewhere = f.Request.Profile, f.Request.Elsewhere
 	if r.Profile != nil {
 		if err := r.Profile.Check(); err != nil {
 			return nil, fmt.Errorf("the plan's profile: %w", err)
@@ -288,13 +294,20 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p := x.begin().plan
-	p.Strategy, p.Steps, p.Offsets, p.Arena = strategyNamed(f.Strategy), slices.Clone(f.Steps), f.Offsets, f.Result.Arena
+	p.Strategy, p.Steps, p.Offsets, p.Arena, p.Moves = strategyNamed(f.Strategy), slices.Clone(f.Steps), f.Offsets, f.Result.Arena, slices.Clone(f.Moves)
 	replayed, err := p.replay()
 	if err != nil {
 		return nil, err
 	}
 	c := &candidate{t: x.m.simulate(p.Steps), placed: pack.Solution{Offsets: f.Offsets, Height: p.Arena, Bound: f.Result.PackBound}}
+	if err := x.m.movedBy(c, f.Moves, r.Elsewhere); err != nil {
+		return nil, invalid("%w", err)
+	}
 	c.cost, _, _ = x.m.again(p.Steps)
+	c.cost += float64(c.wait)
+	if f.Moved != nil { // like the bound, what was found when the plan was made
+		p.Moved = &Moved{Alone: f.Moved.Alone}
+	}
 	p.adopt(c)
 	if err := x.turnOn(make([]bool, len(g.Nodes))); err != nil {
 		return nil, err

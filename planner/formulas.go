@@ -52,6 +52,9 @@ type Piece struct {
 
 // Formulas derives the formulas from the plan's steps.
 func (p *Plan) Formulas() (*Formulas, error) {
+	if len(p.Moves) > 0 {
+		return nil, fmt.Errorf("what a plan moves elsewhere, and when, holds for its own sizes alone")
+	}
 	f, err := p.m.formulas(p.t)
 	if err != nil || f.pinned {
 		return f, err

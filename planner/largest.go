@@ -172,7 +172,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 		return false, nil // the model has no such size
 	}
 	room, _ := l.r.room(s.m.fixedBytes(), 0)
-	if s.m.floor().Peak > room {
+	if s.m.floor(s.r.Elsewhere).Peak > room {
 		return false, nil
 	}
 	if err := s.prepare(); err != nil {

@@ -24,7 +24,8 @@ type Search struct {
 	offer  *offers    // once they were analysed
 	solver *solver    // of the staircase, which both are made when they are needed first
 	stairs *staircase
-	room   int64 // arena bytes asked for; the arena of the plan if none were
+	away   map[int64]*candidate // by number of a fixed limit: the cheapest plan found that moves values
+	room   int64                // arena bytes asked for; the arena of the plan if none were
 }
 
 // Look looks at a training graph.
@@ -71,7 +72,7 @@ func (s *Search) prepare() (err error) {
 func (s *Search) begin() *Search {
 	m := s.m
 	s.base = m.keepAll()
-	s.plan = &Plan{Graph: m.g, Request: s.r, m: m, Floor: m.floor(), Whole: m.summary(s.base)}
+	s.plan = &Plan{Graph: m.g, Request: s.r, m: m, Floor: m.floor(s.r.Elsewhere), Whole: m.summary(s.base)}
 	if s.plan.Baseline = s.plan.Whole; m.plain != nil {
 		s.plan.Baseline = m.plain.summary(m.plain.keepAll())
 	}
@@ -125,7 +126,8 @@ func (s *Search) Least() (least, plain float64, err error) {
 	}
 	begin := time.Now()
 	limit, _ := s.plan.Room()
-	least, ok := s.solves().least(limit)
+	s.solves()
+	least, ok := s.least(limit)
 	if !ok {
 		least = math.Inf(1)
 	}
@@ -171,7 +173,8 @@ func (s *Search) LeastApart(a Apart) (float64, error) {
 	if room += work; room >= s.base.placed.Height {
 		return s.Own() - cost, nil
 	}
-	least, ok := s.solves().least(room)
+	s.solves()
+	least, ok := s.least(room)
 	if !ok {
 		least = math.Inf(1)
 	}

@@ -42,6 +42,7 @@ type model struct {
 	kind     []int32            // by node: the number of its price
 	prices   []price            // of nodes that are alike; the first is a view's
 	profile  *profile.Profile   // prices are its nanoseconds; nil: flops and bytes
+	once     []int64            // by operator: nanoseconds of its first run, where there is a profile
 	rates    map[string]float64 // by node: what a unit of its plain cost costs, where that was measured
 	rate     float64            // and of the others
 	flop     float64            // the time of a flop, in quarters of that of a byte that moves
@@ -95,7 +96,7 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	if m.profile = r.pricing(); m.profile != nil {
 		m.time()
 	}
-	return m, nil
+	return m, r.checkElsewhere()
 }
 
 // values evaluates the bytes of all values, and gives those that are not computed their places outside the arena.

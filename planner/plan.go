@@ -45,6 +45,8 @@ type Request struct {
 	Costs map[string]float64
 	// Profile prices operators in nanoseconds of a device, where Costs is empty. Nil counts flops and bytes.
 	Profile *profile.Profile
+	// Elsewhere is where values may be moved to and back. It needs a Profile, as copies take time; nil is nowhere.
+	Elsewhere *Elsewhere
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
 	// Without names passes that searches leave out: see Passes. No plan's file has them.
@@ -84,6 +86,9 @@ type Plan struct {
 	Steps   []Step
 	Offsets []int64
 	Arena   int64
+	// Moves is what is moved elsewhere and back, by when it leaves; Moved sums that up, nil without Request.Elsewhere.
+	Moves []Move
+	Moved *Moved
 	// PackBound is what no placement of these lives can go below.
 	PackBound int64
 
@@ -179,5 +184,6 @@ func (p *Plan) adopt(c *candidate) {
 	if p.m.unplaced() {
 		p.Offsets = []int64{}
 	}
+	p.Moves, p.Moved = c.away, p.moved(c)
 	p.Result, p.Memory, p.Dominant = p.m.summary(c), p.m.memory(c), p.m.dominant(c.t)
 }

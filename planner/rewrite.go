@@ -18,6 +18,9 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 
 // rewrite is Rewrite; of is, by node of the new graph, the old one.
 func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
+	if len(p.Moves) > 0 {
+		return nil, nil, fmt.Errorf("the plan moves %d values to the %s and back, which no graph can say: plan without offload to export it", len(p.Moves), p.Moved.Place)
+	}
 	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values)),
 		m: p.m, ran: make([]bool, len(p.m.nodes))}
 	r.b.Context = p.m.ctx

@@ -50,6 +50,8 @@ type Schedule struct {
 	Arena, State, Staging int64
 	// Fixed lists every value outside the arena with its place.
 	Fixed []Ref
+	// Moves is what is copied elsewhere and back beside the launches.
+	Moves []Transfer
 	// Outputs says where the graph's outputs are after the last launch.
 	Outputs []Ref
 	// Binding gives the numbers of dims.
@@ -105,6 +107,9 @@ type launcher struct {
 	*facts
 	s       *Schedule
 	steps   []Step
+	moves   movesBy
+	coming  map[int]int32 // by move: the life that it comes back to
+	names   map[string]*graph.Value
 	offsets []int64 // those that are left
 	end     int64   // where lives have no places they stand behind each other
 	current []int32 // by place: the life that is read; outside the arena the place in the schedule's list; −1
@@ -116,9 +121,10 @@ type launcher struct {
 // schedule is a plan's schedule without launches, and what makes those. Outputs are known when they are made.
 func (f *facts) schedule(p *Plan) (*Schedule, *launcher) {
 	s := &Schedule{Arena: p.Arena, Binding: f.binding, shows: f.shows}
-	l := &launcher{facts: f, s: s, steps: p.Steps, offsets: p.Offsets, current: slices.Repeat([]int32{-1}, len(f.g.Values)),
+	l := &launcher{facts: f, s: s, steps: p.Steps, moves: byLaunch(p.Moves), coming: map[int]int32{}, offsets: p.Offsets, current: slices.Repeat([]int32{-1}, len(f.g.Values)),
 		held: f.held(p.Steps), lives: make([]Life, 0, len(p.Offsets))}
 	l.dies = f.dies(p.Steps, l.held)
+	s.Moves = make([]Transfer, len(p.Moves))
 	s.classes = stateClasses(f.g)
 	for _, v := range s.byStage(f.g) {
 		height, space := &s.State, State
@@ -194,6 +200,9 @@ func (l *launcher) each(yield func(i int, l *Launch) error) error {
 		}
 	}
 	for i, st := range l.steps {
+		if err := l.moved(i); err != nil {
+			return err
+		}
 		n := l.g.Nodes[st.Node]
 		x := Launch{Node: n, Again: st.Again}
 		var err error

@@ -66,6 +66,8 @@ type candidate struct {
 	answer recompute.Answer // what it was solved as, but for the launches
 	by     string           // who chose what runs again
 	tries  []Tried          // what led to that
+	away   []Move           // what is moved elsewhere and back
+	wait   int64            // for copies, ns
 }
 
 // candidate is the plain order with some nodes that run again.
@@ -110,6 +112,7 @@ func (m *model) place(of *candidate, capacity int64, looks int) (c *candidate, f
 	d := *of
 	c = &d
 	c.cost, _, _ = m.again(c.t.steps)
+	c.cost += float64(c.wait)
 	if m.unplaced() {
 		c.placed = pack.Solution{Offsets: make([]int64, len(c.t.lives)), Height: c.t.peak, Bound: c.t.peak}
 		return c, capacity == 0 || c.t.peak <= capacity

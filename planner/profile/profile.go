@@ -41,6 +41,8 @@ type Profile struct {
 	// not named.
 	Bandwidth map[string]float64            `json:"bytes_per_ns"`
 	Rates     map[string]map[string]float64 `json:"flops_per_ns"`
+	// Copies is what copies to other places and back take, where that was measured; CopiesTo knows what is usual.
+	Copies map[string]Copies `json:"copies,omitempty"`
 }
 
 // Work is what one run of an operator does.
@@ -167,7 +169,7 @@ func (p *Profile) Check() error {
 			return err
 		}
 	}
-	return nil
+	return p.checkCopies()
 }
 
 // complete checks a table of rates: each a positive number, and one for all that are not named.

@@ -6,13 +6,14 @@ type Floor struct {
 	Op   int32
 }
 
-// FloorOf is the largest need of a single operator: its inputs and outputs, and what is alive across it in every plan.
+// FloorOf is the largest need of a single operator: its inputs and outputs, and what is alive across it in every plan and
+// cannot be elsewhere.
 func FloorOf(p *Problem) Floor {
 	maker := makers(p)
 	life := spans(p)
 	n := int32(len(p.Cost))
-	across := make([]int64, n+2)
-	end := func(v int32) int32 { // the place after the last at which every plan has it
+	across, movable := make([]int64, n+2), make([]int64, n+2) // bytes; of those, what may be elsewhere
+	end := func(v int32) int32 {                              // the place after the last at which every plan has it
 		if m := maker[v]; m >= 0 && (!p.Again[m] || p.Held[v]) {
 			return max(life[v].last, p.until(v))
 		}
@@ -23,14 +24,21 @@ func FloorOf(p *Problem) Floor {
 		if to := end(int32(v)); maker[v] >= 0 && x.made+1 < to {
 			across[x.made+1] += p.Bytes[v]
 			across[to] -= p.Bytes[v]
+			if from := max(x.made+1, p.until(int32(v))); p.Away != nil && p.Away[v] && from < to {
+				movable[from] += p.Bytes[v]
+				movable[to] -= p.Bytes[v]
+			}
 		}
 	}
 	var f Floor
-	sum := int64(0)
+	sum, could := int64(0), int64(0)
 	for op := range n {
-		sum += across[op]
-		need := sum + p.Work[op]
+		sum, could = sum+across[op], could+movable[op]
+		need, away := sum+p.Work[op], could
 		for _, v := range p.Inputs.Of(op) {
+			if p.Away != nil && p.Away[v] && held(v, op) && op >= p.until(v) {
+				away -= p.Bytes[v] // it is read here
+			}
 			if !held(v, op) {
 				need += p.Bytes[v]
 			}
@@ -44,7 +52,7 @@ func FloorOf(p *Problem) Floor {
 				need += p.Bytes[v]
 			}
 		}
-		if need > f.Peak {
+		if need -= min(away, p.Far); need > f.Peak {
 			f = Floor{need, op}
 		}
 	}

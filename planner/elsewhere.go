@@ -1,0 +1,721 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/planner/pack"
+	"memopt/planner/profile"
+	"memopt/planner/recompute"
+)
+
+// Elsewhere is a place beside the arena to which values may be moved while nothing touches them.
+type Elsewhere struct {
+	Place string `json:"place"` // profile.Host or profile.Disk
+	Bytes int64  `json:"bytes"` // most that may lie there; 0 is no limit
+}
+
+// Move takes the bytes of a value elsewhere and back, beside launches of Plan.Steps; see recompute.Move for when.
+type Move struct {
+	Value string `json:"value"` // the one that lies there
+	Bytes int64  `json:"bytes"`
+	Out   int32  `json:"out"`
+	Gone  int32  `json:"gone"`
+	In    int32  `json:"in"`
+	Back  int32  `json:"back"`
+	Far   int64  `json:"far"` // its offset elsewhere
+}
+
+// Moved sums up what a plan moves.
+type Moved struct {
+	Place  string `json:"place"`
+	Budget int64  `json:"budget"`  // of that place; 0 is no limit
+	Values int    `json:"values"`  // moves
+	Bytes  int64  `json:"bytes"`   // that leave, and come back
+	Peak   int64  `json:"peak"`    // bytes of the place that are needed
+	CopyNS int64  `json:"copy_ns"` // what all copies take
+	WaitNS int64  `json:"wait_ns"` // what the step waits for them; the rest hides behind launches
+	// Alone is what the cheapest plan found costs without a move, as a share of the plain step; −1 if none was found.
+	Alone float64 `json:"overhead_alone"`
+}
+
+// far is the place as a program of numbers has it.
+func (m *model) far(e *Elsewhere) recompute.Far { return e.far(m.profile) }
+
+func (e *Elsewhere) far(p *profile.Profile) recompute.Far {
+	c := p.CopiesTo(e.Place)
+	f := recompute.Far{Bytes: e.Bytes, Out: recompute.Engine{Delay: int64(c.Delay), Rate: c.Out}, In: recompute.Engine{Delay: int64(c.Delay), Rate: c.In}}
+	if f.Bytes == 0 {
+		f.Bytes = mostShare
+	}
+	return f
+}
+
+// checkElsewhere says why values cannot be moved as a request asks for.
+func (r Request) checkElsewhere() error {
+	switch e := r.Elsewhere; {
+	case e == nil:
+		return nil
+	case !slices.Contains(profile.Places(), e.Place):
+		return fmt.Errorf("values cannot be moved to %q; there are %v", e.Place, profile.Places())
+	case e.Bytes < 0:
+		return fmt.Errorf("the %s has %d bytes", e.Place, e.Bytes)
+	case r.pricing() == nil:
+		return fmt.Errorf("what copies cost is time, and this plan counts flops and bytes: name a profile")
+	}
+	return nil
+}
+
+// line is a timeline as launches with times and spans that may be moved. Spans have the numbers of lives.
+func (m *model) line(t *timeline, far recompute.Far) *recompute.Line {
+	l := &recompute.Line{Far: far, Time: make([]int64, len(t.steps)), Work: make([]int64, len(t.steps)), Spans: make([]recompute.Span, len(t.lives))}
+	touched := make([]int32, len(t.lives)) // the last launch that did
+	stays := make([]bool, len(t.lives))
+	for i, x := range t.lives {
+		l.Spans[i] = recompute.Span{First: x.first, Last: x.last, Bytes: m.align(x.bytes)}
+		touched[i] = x.first
+	}
+	touch := func(life, at int32) {
+		if s := &l.Spans[life]; !stays[life] && touched[life]+1 < at {
+			s.Idle = append(s.Idle, recompute.Idle{From: touched[life] + 1, To: at})
+		}
+		touched[life] = at
+	}
+	current, ran, made := make([]int32, len(m.owners)), make([]bool, len(m.nodes)), int32(0)
+	for i, s := range t.steps {
+		op := m.op[s.Node]
+		if l.Time[i] = m.once[op]; s.Again {
+			l.Time[i] = int64(m.p.Cost[op])
+		}
+		for _, v := range m.p.Inputs.Of(op) {
+			touch(t.buffer[current[v]], int32(i))
+		}
+		for _, v := range m.p.Outputs.Of(op) {
+			if !s.Again || !m.stays(v, ran) {
+				current[v] = made
+			}
+			life := t.buffer[made]
+			stays[life] = stays[life] || m.lasting[m.owners[v]]
+			touch(life, int32(i))
+			made++
+		}
+		if !s.Again {
+			for _, v := range m.ends[op] { // held outside the graph up to here
+				life := t.buffer[current[v]]
+				l.Spans[life].Idle, touched[life] = nil, int32(i)
+			}
+		}
+		ran[op] = ran[op] || !s.Again
+	}
+	for i, x := range t.lives {
+		if stays[i] {
+			l.Spans[i].Idle = nil
+		}
+		if x.scratch { // it is no span that can move
+			l.Work[x.first] += l.Spans[i].Bytes
+			l.Spans[i] = recompute.Span{First: x.first, Last: x.last}
+		}
+	}
+	return l
+}
+
+// cut is a timeline with the lives that moves leave, in the order in which they begin: what a copy back fills begins
+// before what its launch makes. names is, by move, the value that leaves.
+func (m *model) cut(t *timeline, moves []recompute.Move) (after *timeline, names []int32) {
+	made := make([]int32, 0, len(t.buffer)) // by instance: its launch
+	owner := make([]int32, 0, len(t.buffer))
+	for i, s := range t.steps {
+		for _, v := range m.p.Outputs.Of(m.op[s.Node]) {
+			made, owner = append(made, int32(i)), append(owner, m.owners[v])
+		}
+	}
+	instances := make([][]int32, len(t.lives)) // by life
+	for k, life := range t.buffer {
+		instances[life] = append(instances[life], int32(k))
+	}
+	type piece struct {
+		life
+		of int32
+	}
+	pieces := make([]piece, 0, len(t.lives)+len(moves))
+	last := make([]int32, len(t.lives)) // by life: where in pieces its last one is
+	head := make([]piece, len(t.lives))
+	for i, l := range t.lives {
+		head[i], last[i] = piece{l, int32(i)}, -1
+	}
+	for _, x := range moves { // by when they leave
+		end := t.lives[x.Span].last
+		if k := last[x.Span]; k >= 0 {
+			pieces[k].last = x.Gone
+		} else {
+			head[x.Span].last = x.Gone
+		}
+		name := t.lives[x.Span].owner
+		for _, k := range instances[x.Span] {
+			if made[k] < x.Out {
+				name = owner[k]
+			}
+		}
+		names = append(names, name)
+		last[x.Span] = int32(len(pieces))
+		pieces = append(pieces, piece{life{first: x.In, last: end, bytes: t.lives[x.Span].bytes, owner: name}, x.Span})
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.first, b.first) })
+	pieces = append(pieces, head...)
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.first, b.first) })
+	after = &timeline{steps: t.steps, buffer: slices.Clone(t.buffer), lives: make([]life, len(pieces)), live: make([]int64, len(t.steps)+1)}
+	for i, p := range pieces {
+		after.lives[i] = p.life
+		for _, k := range instances[p.of] {
+			if p.first <= made[k] && made[k] < p.last {
+				after.buffer[k] = int32(i)
+			}
+		}
+		after.live[p.first] += p.bytes
+		after.live[p.last] -= p.bytes
+	}
+	after.peak, after.at = sumUp(after.live)
+	after.live = after.live[:len(t.steps)]
+	return after, names
+}
+
+// without is a candidate with moves after which its arena is within room, or nil.
+func (m *model) without(c *candidate, room int64, e *Elsewhere) *candidate {
+	if c.t.peak == 0 || c.away != nil {
+		return nil
+	}
+	l := m.line(c.t, m.far(e))
+	top := m.useful(room)
+	aim := top
+	for i := range placings {
+		if aim <= 0 {
+			return nil
+		}
+		chosen, wait, ok := l.Within(m.align(aim))
+		if !ok {
+			return nil
+		}
+		if len(chosen) == 0 {
+			d, fits := m.place(c, room, placingLooks)
+			if fits {
+				return d
+			}
+			aim = min(aim, c.t.peak) - max(room/firstStep<<i, m.unit)
+			continue
+		}
+		d := &candidate{by: byMoves, tries: c.tries, wait: wait}
+		var names []int32
+		d.t, names = m.cut(c.t, chosen)
+		placed, fits := m.place(d, room, placingLooks)
+		if fits {
+			if m.elsewhere(placed, l, chosen, names) {
+				return placed
+			}
+			return nil
+		}
+		less := placed.placed.Height - room
+		if placed.placed.Height == math.MaxInt64 || less <= 0 || i > 0 {
+			less = room / firstStep << i
+		}
+		aim = min(aim, d.t.peak) - max(less, m.unit)
+	}
+	return nil
+}
+
+// byMoves signs plans that move values.
+const byMoves = "moves"
+
+// elsewhere gives moves their places on the far side, and reports whether there is room.
+func (m *model) elsewhere(c *candidate, l *recompute.Line, chosen []recompute.Move, names []int32) bool {
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(chosen))}
+	if l.Far.Bytes < mostShare {
+		problem.Capacity = l.Far.Bytes / alignment * alignment
+	}
+	for i, x := range chosen {
+		problem.Buffers[i] = pack.Buffer{First: x.Out, Last: x.Back + 1, Size: m.bytes[names[i]], Align: alignment}
+	}
+	placed, err := m.pack(problem, pack.Effort{Looks: placingLooks, Context: m.ctx})
+	if err != nil || placed.Height > l.Far.Bytes {
+		return false
+	}
+	c.away = make([]Move, len(chosen))
+	for i, x := range chosen {
+		c.away[i] = Move{m.g.Values[names[i]].Name, m.bytes[names[i]], x.Out, x.Gone, x.In, x.Back, placed.Offsets[i]}
+	}
+	return true
+}
+
+// wait is what the step waits for copies, ns.
+func (p *Plan) wait() int64 {
+	if p.Moved == nil {
+		return 0
+	}
+	return p.Moved.WaitNS
+}
+
+// moved sums up what a candidate moves.
+func (p *Plan) moved(c *candidate) *Moved {
+	e := p.Request.Elsewhere
+	if e == nil {
+		return nil
+	}
+	far, s := p.m.far(e), &Moved{Place: e.Place, Budget: e.Bytes, Values: len(c.away), WaitNS: c.wait, Alone: -1}
+	if p.Moved != nil {
+		s.Alone = p.Moved.Alone
+	}
+	for _, x := range c.away {
+		bytes := p.m.align(x.Bytes)
+		s.Bytes, s.Peak = s.Bytes+x.Bytes, max(s.Peak, x.Far+x.Bytes)
+		s.CopyNS += far.Out.Time(bytes) + far.In.Time(bytes)
+	}
+	return s
+}
+
+// movedBy puts the moves of a file into a candidate.
+func (m *model) movedBy(c *candidate, moves []Move, e *Elsewhere) error {
+	if len(moves) == 0 {
+		return nil
+	}
+	if e == nil {
+		return fmt.Errorf("it moves values, and its request names no place for them")
+	}
+	l := m.line(c.t, m.far(e))
+	names, chosen := map[string]int32{}, make([]recompute.Move, len(moves))
+	for i, v := range m.g.Values {
+		names[v.Name] = int32(i)
+	}
+	for i, x := range moves {
+		v, known := names[x.Value]
+		if !known {
+			return fmt.Errorf("it moves %q, which is no value", x.Value)
+		}
+		k := m.lifeOf(c.t, v, x.Out)
+		if k < 0 {
+			return fmt.Errorf("it moves %q at step %d, where that is not there", x.Value, x.Out)
+		}
+		chosen[i] = recompute.Move{Span: k, Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back}
+	}
+	if _, _, _, err := recompute.CheckMoves(l, chosen); err != nil {
+		return err
+	}
+	c.t, _ = m.cut(c.t, chosen)
+	c.away, c.wait = moves, l.Wait(chosen)
+	return nil
+}
+
+// lifeOf is the life that the instance of a value lies in which is current before a launch, or −1.
+func (m *model) lifeOf(t *timeline, v, before int32) (life int32) {
+	life = -1
+	made := 0
+	for i, s := range t.steps {
+		if int32(i) >= before {
+			break
+		}
+		for _, o := range m.p.Outputs.Of(m.op[s.Node]) {
+			if m.owners[o] == v {
+				life = t.buffer[made]
+			}
+			made++
+		}
+	}
+	return life
+}
+
+// Transfer is a move as a device obeys it: from a place in the arena, to one elsewhere, and back to another one.
+type Transfer struct {
+	From, To            Ref
+	Far                 int64
+	Out, Gone, In, Back int32
+}
+
+// movesBy is the moves of a plan by the launches of their events.
+type movesBy struct {
+	all                 []Move
+	out, gone, in, back map[int32][]int
+}
+
+func byLaunch(moves []Move) movesBy {
+	b := movesBy{moves, map[int32][]int{}, map[int32][]int{}, map[int32][]int{}, map[int32][]int{}}
+	for k, x := range moves {
+		b.gone[x.Gone] = append(b.gone[x.Gone], k)
+		b.out[x.Out], b.in[x.In], b.back[x.Back] = append(b.out[x.Out], k), append(b.in[x.In], k), append(b.back[x.Back], k)
+	}
+	return b
+}
+
+// moved has the launcher know what moves before a step.
+func (l *launcher) moved(step int) error {
+	if len(l.moves.all) == 0 {
+		return nil
+	}
+	at := int32(step)
+	for _, k := range l.moves.out[at] {
+		x := l.moves.all[k]
+		v := l.named(x.Value)
+		switch {
+		case v == nil || !arena(v) || l.place[v.ID] != v:
+			return fmt.Errorf("move %d is of %q, which has no place in the arena", k, x.Value)
+		case l.lasting[v.ID] || at <= l.held[v.ID]:
+			return fmt.Errorf("move %d takes %q away, which is held", k, x.Value)
+		case l.current[v.ID] < 0:
+			return fmt.Errorf("move %d takes %q away, which is not there", k, x.Value)
+		case x.Bytes != l.bytes[v.ID]:
+			return fmt.Errorf("move %d takes %d bytes of %q, which has %d", k, x.Bytes, x.Value, l.bytes[v.ID])
+		case !(x.Out <= x.Gone && x.Gone < x.In && x.In <= x.Back && int(x.Back) < len(l.steps)) || x.Far < 0:
+			return fmt.Errorf("move %d begins at %d, is gone at %d, comes at %d and is back at %d, which is out of order", k, x.Out, x.Gone, x.In, x.Back)
+		}
+		life := &l.lives[l.current[v.ID]]
+		life.Last = max(life.Last, x.Gone)
+		l.s.Moves[k] = Transfer{From: l.ref(v, Arena, life.Offset), Far: x.Far, Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back}
+		l.current[v.ID] = -1
+	}
+	for _, k := range l.moves.in[at] {
+		x := &l.s.Moves[k]
+		if x.From.Value == nil {
+			return fmt.Errorf("move %d comes back before it left", k)
+		}
+		life, err := l.begin(step, x.From.Bytes)
+		if err != nil {
+			return err
+		}
+		l.lives[life].Last = x.Back + 1
+		x.To = l.ref(x.From.Value, Arena, l.lives[life].Offset)
+		l.coming[k] = life
+	}
+	for _, k := range l.moves.back[at] {
+		v := l.s.Moves[k].To.Value
+		if v == nil {
+			return fmt.Errorf("move %d is back before it came", k)
+		}
+		l.current[v.ID] = l.coming[k]
+	}
+	return nil
+}
+
+// named is the value of a name, or nil.
+func (l *launcher) named(name string) *graph.Value {
+	if l.names == nil {
+		l.names = map[string]*graph.Value{}
+		for _, v := range l.g.Values {
+			l.names[v.Name] = v
+		}
+	}
+	return l.names[name]
+}
+
+// moved replays what moves before a launch on the picture of memory. What copies back fill has a tag of its own until
+// they have ended, which no launch may read or write over.
+func (c *checker) moved(i int) error {
+	if len(c.moves.all) == 0 {
+		return nil
+	}
+	if c.flying == nil {
+		c.flying = make([]*graph.Value, len(c.moves.all))
+	}
+	at := int32(i)
+	for _, k := range c.moves.out[at] {
+		x := &c.s.Moves[k]
+		if !c.holds(&x.From, x.From.Value) {
+			return fmt.Errorf("move %d: %s+%d does not hold %q", k, x.From.Space, x.From.Offset, x.From.Value.Name)
+		}
+		if cell := c.spaces[Arena].exact(x.From.Offset, x.From.Bytes); cell != nil {
+			cell.last = max(cell.last, x.Gone-1)
+		}
+		for j := range c.s.Moves {
+			y := &c.s.Moves[j]
+			if j != k && y.From.Value != nil && y.Out <= x.Out && x.Out <= y.Back && x.Far < y.Far+y.From.Bytes && y.Far < x.Far+x.From.Bytes {
+				return fmt.Errorf("moves %d and %d overlap elsewhere", k, j)
+			}
+		}
+		c.far = max(c.far, x.Far+x.From.Bytes)
+	}
+	for _, k := range c.moves.gone[at] {
+		if x := &c.s.Moves[k]; x.Out < at && !c.holds(&x.From, x.From.Value) {
+			return fmt.Errorf("move %d: %q was written over while it was copied", k, x.From.Value.Name)
+		}
+	}
+	for _, k := range c.moves.in[at] {
+		x := &c.s.Moves[k]
+		c.flying[k] = &graph.Value{Name: "the copy of " + x.To.Value.Name}
+		c.write(&x.To, c.flying[k])
+	}
+	for _, k := range c.moves.back[at] {
+		x := &c.s.Moves[k]
+		if x.To.Bytes == 0 {
+			continue
+		}
+		cell := c.spaces[Arena].exact(x.To.Offset, x.To.Bytes)
+		if cell == nil || cell.v != c.flying[k] {
+			return fmt.Errorf("move %d: the place that %q comes back to is used meanwhile", k, x.To.Value.Name)
+		}
+		cell.last = at
+		c.write(&x.To, x.To.Value)
+	}
+	return nil
+}
+
+// waits is what the step waits for copies, worked out of the steps and the moves alone, and holds what the plan says of
+// them against it.
+func (x *replayed) waits(p *Plan, all priced) (int64, error) {
+	e, s := p.Request.Elsewhere, p.Moved
+	if e == nil || s == nil {
+		if e != nil || s != nil || len(p.Moves) > 0 {
+			return 0, invalid("it moves values and says nothing of where, or the other way round")
+		}
+		return 0, nil
+	}
+	if err := p.Request.checkElsewhere(); err != nil {
+		return 0, invalid("%w", err)
+	}
+	l := &recompute.Line{Far: e.far(p.Request.Profile), Time: make([]int64, len(p.Steps)), Work: make([]int64, len(p.Steps))}
+	for i, st := range p.Steps {
+		if l.Time[i] = all.once[st.Node]; st.Again {
+			l.Time[i] = int64(all.of[st.Node].moved)
+		}
+	}
+	moves, out := make([]recompute.Move, len(p.Moves)), int64(0)
+	copying := int64(0)
+	for k, y := range p.Moves {
+		bytes := y.Bytes
+		if x.f.placed() {
+			bytes = align(bytes)
+		}
+		out += y.Bytes
+		copying += l.Far.Out.Time(bytes) + l.Far.In.Time(bytes)
+		moves[k] = recompute.Move{Span: int32(k), Out: y.Out, Gone: y.Gone, In: y.In, Back: y.Back}
+		l.Spans = append(l.Spans, recompute.Span{First: y.Out - 1, Last: y.Back + 1, Bytes: bytes, Idle: []recompute.Idle{{From: y.Out, To: y.Back}}})
+	}
+	far := l.Far.Bytes
+	l.Far.Bytes = math.MaxInt64 // the places are held against it
+	_, _, wait, err := recompute.CheckMoves(l, moves)
+	switch {
+	case err != nil:
+		return 0, invalid("%w", err)
+	case x.c.far > far:
+		return 0, invalid("moves need %d bytes of the %s, of %d", x.c.far, e.Place, far)
+	case s.Place != e.Place || s.Budget != e.Bytes || s.Values != len(moves) || s.Bytes != out || s.Peak != x.c.far || s.CopyNS != copying:
+		return 0, invalid("%d moves of %d bytes take %d of the %s and %d ns, not %d of %d taking %d of the %s and %d ns",
+			len(moves), out, x.c.far, e.Place, copying, s.Values, s.Bytes, s.Peak, s.Place, s.CopyNS)
+	case s.WaitNS != wait:
+		return 0, invalid("the step waits %d ns for copies, not %d", wait, s.WaitNS)
+	}
+	return wait, nil
+}
+
+// How plans with moves are looked for.
+const (
+	awayLimits  = 128 // limits of the arena, as parts of what everything kept takes
+	awayAnchors = 16  // which of them are looked for first
+	awayPlans   = 4   // parts of the way from a limit to everything kept at which plans are taken whose values are moved
+)
+
+// moved is the cheaper of a plan within a limit that moves nothing, which may be nil, and of one that does.
+//
+// Those are looked for at fixed limits. Every sixteenth has the cheapest of the plans found for all of these up to it,
+// unless a bound excludes that there is one. Halfway between two limits there is what was found there, if that costs no
+// more than the plan of the lower one and no less than that of the upper one; else there is the plan of the lower one. So
+// a lower limit never costs less.
+func (s *Search) moved(limit int64, c *candidate) *candidate {
+	if s.plan.Request.Elsewhere == nil || s.base.placed.Height <= limit {
+		return c
+	}
+	s.plan.Moved = &Moved{Alone: -1}
+	if c != nil {
+		s.plan.Moved.Alone = s.m.overhead(c.cost)
+	}
+	if c != nil && c.cost == 0 {
+		return c
+	}
+	k := int64(awayLimits)
+	for k > 0 && s.awayLimit(k) > limit {
+		k--
+	}
+	from, to := k/awayAnchors*awayAnchors, min(k/awayAnchors*awayAnchors+awayAnchors, awayLimits)
+	low, high := s.anchored(from), s.anchored(to)
+	if high == nil { // neither has a plan
+		return c
+	}
+	for from < k {
+		m := (from + to) / 2
+		d := s.awayAt(m)
+		if d == nil || low != nil && d.cost > low.cost || d.cost < high.cost {
+			d = low
+		}
+		if m <= k {
+			from, low = m, d
+		} else if to = m; d != nil {
+			high = d
+		} else {
+			break // none below has one
+		}
+	}
+	return cheaper(c, low)
+}
+
+// anchored is the cheapest plan found at anchors up to one.
+func (s *Search) anchored(k int64) (c *candidate) {
+	for ; k > 0 && s.awayLimit(k) >= s.plan.Floor.Peak; k -= awayAnchors {
+		if c != nil {
+			if least, ok := s.least(s.awayLimit(k)); !ok || least >= c.cost*(1-1e-9) {
+				break
+			}
+		}
+		c = cheaper(c, s.awayAt(k))
+	}
+	return c
+}
+
+// awayLimit is one of the fixed limits.
+func (s *Search) awayLimit(k int64) int64 {
+	top := s.base.placed.Height
+	return top/awayLimits*k + top%awayLimits*k/awayLimits
+}
+
+// plainLimit is about the same limit, where plans without moves are looked for.
+func (s *Search) plainLimit(k int64) int64 {
+	if limit := s.awayLimit(k); !s.stairs.small {
+		if j := s.stairs.below(limit); j > 0 {
+			return s.stairs.at(j)
+		}
+	}
+	return s.awayLimit(k)
+}
+
+// awayAt is the cheapest plan that is found within a fixed limit by moving values of plans for higher ones, or nil. What
+// such a plan runs again for a higher limit costs less, what it waits for copies more: the best lies between.
+func (s *Search) awayAt(at int64) *candidate {
+	if c, known := s.away[at]; known {
+		return c
+	}
+	if s.away == nil {
+		s.away = map[int64]*candidate{}
+	}
+	e, limit := s.plan.Request.Elsewhere, s.awayLimit(at)
+	if at == awayLimits {
+		s.away[at] = s.base
+		return s.base
+	}
+	type try struct {
+		from *candidate
+		cost float64 // before places
+	}
+	tried := map[int64]try{}
+	best, bestAt := math.Inf(1), int64(-1)
+	look := func(k int64) {
+		if _, known := tried[k]; known || k <= at || k > awayLimits {
+			return
+		}
+		t := try{s.base, math.Inf(1)}
+		if k < awayLimits {
+			if least, ok := s.solver.least(s.plainLimit(k)); !ok || least >= best {
+				tried[k] = try{nil, math.Inf(1)}
+				return
+			}
+			t.from = s.stairs.within(s.plainLimit(k))
+		}
+		if t.from != nil && t.from.cost < best {
+			l := s.m.line(t.from.t, s.m.far(e))
+			if _, wait, ok := l.Within(s.m.aligned(limit)); ok {
+				t.cost = t.from.cost + float64(wait)
+			}
+		}
+		if tried[k] = t; t.cost < best {
+			best, bestAt = t.cost, k
+		}
+	}
+	look(awayLimits)
+	if best > 0 {
+		for i := int64(1); i < awayPlans; i++ {
+			look(awayLimits - i*(awayLimits-at)/awayPlans)
+		}
+		look(at + 2)
+		for step := (awayLimits - at) / awayPlans / 2; step > 0 && bestAt >= 0; step /= 2 {
+			middle := bestAt
+			look(middle - step)
+			look(middle + step)
+		}
+	}
+	var found *candidate
+	for range 2 { // the second best where the best cannot be placed
+		if bestAt < 0 {
+			break
+		}
+		if found = s.m.without(tried[bestAt].from, limit, e); found != nil {
+			break
+		}
+		delete(tried, bestAt)
+		best, bestAt = math.Inf(1), -1
+		for k := int64(awayLimits); k > at; k-- {
+			if t, known := tried[k]; known && t.cost < best {
+				best, bestAt = t.cost, k
+			}
+		}
+	}
+	s.away[at] = found
+	return found
+}
+
+// lowestMoved is the lowest plan that moves values and costs at most so much, if it is lower than c.
+func (s *Search) lowestMoved(c *candidate, most float64) *candidate {
+	if s.plan.Request.Elsewhere == nil {
+		return c
+	}
+	s.plan.Moved = &Moved{Alone: s.m.overhead(c.cost)}
+	from, to := int64(0), int64(awayLimits)
+	for from+1 < to {
+		k := (from + to) / 2
+		if s.awayLimit(k) >= c.placed.Height {
+			to = k
+			continue
+		}
+		d := (*candidate)(nil)
+		if s.awayLimit(k) >= s.plan.Floor.Peak {
+			d = s.awayAt(k)
+		}
+		if d == nil || d.cost > most*(1+1e-9) {
+			from = k
+			continue
+		}
+		c, to = d, k
+	}
+	return c
+}
+
+// least is a bound of what plans within a limit cost, with what they wait for copies, and whether there may be any.
+//
+// A plan of extra cost c takes the time T+c. What is elsewhere at any time was copied out before it, and comes back behind
+// it, so it is no more than both engines bring each way in that time: (T+c)·out·in/(out+in) bytes. Near and far together
+// such a plan is one within so much more room, and for that what runs again costs at least what the bound says.
+func (s *Search) least(limit int64) (cost float64, may bool) {
+	v, e := s.solver, s.plan.Request.Elsewhere
+	if e == nil {
+		return v.least(limit)
+	}
+	far := s.m.far(e)
+	rate := far.Out.Rate * far.In.Rate / (far.Out.Rate + far.In.Rate)
+	with := func(c float64) (float64, bool) {
+		room := limit + int64(min(float64(far.Bytes), (s.m.total+c)*rate, mostBytes))
+		if room >= s.base.placed.Height {
+			return 0, true
+		}
+		return v.least(room)
+	}
+	if least, ok := with(math.Inf(1)); !ok {
+		return 0, false
+	} else if first, ok := with(0); ok && first <= least {
+		return least, true
+	}
+	low, high := 0.0, s.m.total // no plan costs less than low
+	for range 6 {
+		m := (low + high) / 2
+		if least, ok := with(m); !ok || least > m {
+			low = m
+		} else {
+			high = m
+		}
+	}
+	return low, true
+}

@@ -1,0 +1,259 @@
+package recompute
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Far is a second place. Values may be copied to it and back while operators run.
+type Far struct {
+	Bytes   int64  // that it may hold
+	Out, In Engine // of copies to it, and of copies back
+}
+
+// Engine copies bytes, one copy after another in the order in which they were issued, beside operators and the other
+// engine.
+type Engine struct {
+	Delay int64   // ns before the first byte of a copy moves
+	Rate  float64 // bytes per ns
+}
+
+// Time is what one copy takes.
+func (e Engine) Time(bytes int64) int64 {
+	return e.Delay + int64(min(math.Ceil(float64(bytes)/e.Rate), mostCopy))
+}
+
+// mostCopy is above any time of a copy, and leaves room to add up.
+const mostCopy = 1 << 50
+
+// Line is a list of launches, of which it is known how long each runs and which bytes are there.
+type Line struct {
+	Time  []int64 // by launch, ns
+	Work  []int64 // by launch: bytes alive there that are in no span
+	Spans []Span
+	Far   Far
+}
+
+// Span is a stretch of the near place that has content during launches [First, Last).
+type Span struct {
+	First, Last int32
+	Bytes       int64
+	Idle        []Idle // when it may be elsewhere; in order
+}
+
+// Idle is launches [From, To) that do not touch a span. Launches From−1 and To do.
+type Idle struct{ From, To int32 }
+
+// Move takes a span elsewhere during a part of an idle time. A copy out begins before launch Out, and before launch Gone
+// the step waits for its end: from there on the near place is free. A copy back begins before launch In, from which on
+// it has a near place again, and before launch Back the step waits for its end.
+//
+// Before each launch the copies out of that launch are issued first, then ended copies out are waited for, then copies
+// back are issued, and then waited for. On the far side a value takes its bytes from launch Out up to and with launch Back.
+type Move struct {
+	Span                int32
+	Out, Gone, In, Back int32
+}
+
+// valid returns an error for what is wrong with moves: each must be within an idle time of its own.
+func (l *Line) valid(moves []Move) error {
+	taken := map[Idle]bool{}
+	for i, x := range moves {
+		if x.Span < 0 || int(x.Span) >= len(l.Spans) {
+			return fmt.Errorf("move %d is of span %d, which is none", i, x.Span)
+		}
+		s := &l.Spans[x.Span]
+		if !(s.First < x.Out && x.Out <= x.Gone && x.Gone < x.In && x.In <= x.Back && x.Back < s.Last) {
+			return fmt.Errorf("move %d begins at %d, is gone at %d, comes at %d and is back at %d, which is out of order", i, x.Out, x.Gone, x.In, x.Back)
+		}
+		k := slices.IndexFunc(s.Idle, func(d Idle) bool { return d.From <= x.Out && x.Back <= d.To })
+		if k < 0 {
+			return fmt.Errorf("move %d takes span %d away where it is touched", i, x.Span)
+		}
+		key := Idle{x.Span, s.Idle[k].From}
+		if taken[key] {
+			return fmt.Errorf("move %d takes span %d away twice at a time", i, x.Span)
+		}
+		taken[key] = true
+	}
+	return nil
+}
+
+// Wait is how much longer the launches take with moves, as they wait for copies.
+func (l *Line) Wait(moves []Move) (wait int64) { return new(waits).run(l, moves) }
+
+// waits replays the clocks of the launches and of both engines. It has lists of moves by the launches of their events.
+type waits struct {
+	outs, gones, ins, backs lists
+	ended                   []int64 // by move: the end of its copy out, then of its copy back
+}
+
+// lists is numbers by launch, each list in the order in which they were put in.
+type lists struct{ first, last, next []int32 }
+
+func (s *lists) reset(launches, numbers int) {
+	s.first, s.last, s.next = slices.Grow(s.first[:0], launches)[:launches], slices.Grow(s.last[:0], launches)[:launches], slices.Grow(s.next[:0], numbers)[:numbers]
+	for i := range s.first {
+		s.first[i] = -1
+	}
+}
+
+func (s *lists) put(at, k int32) {
+	if s.first[at] < 0 {
+		s.first[at] = k
+	} else {
+		s.next[s.last[at]] = k
+	}
+	s.last[at], s.next[k] = k, -1
+}
+
+// run is the sum of all waits.
+func (w *waits) run(l *Line, moves []Move) (wait int64) {
+	if len(moves) == 0 {
+		return 0
+	}
+	for _, s := range []*lists{&w.outs, &w.gones, &w.ins, &w.backs} {
+		s.reset(len(l.Time), len(moves))
+	}
+	w.ended = slices.Grow(w.ended[:0], len(moves))[:len(moves)]
+	for k, x := range moves {
+		w.outs.put(x.Out, int32(k))
+		w.gones.put(x.Gone, int32(k))
+		w.ins.put(x.In, int32(k))
+		w.backs.put(x.Back, int32(k))
+	}
+	var now, outFree, inFree int64
+	for i, takes := range l.Time {
+		for k := w.outs.first[i]; k >= 0; k = w.outs.next[k] {
+			outFree = max(outFree, now) + l.Far.Out.Time(l.Spans[moves[k].Span].Bytes)
+			w.ended[k] = outFree
+		}
+		before := now
+		for k := w.gones.first[i]; k >= 0; k = w.gones.next[k] {
+			now = max(now, w.ended[k])
+		}
+		for k := w.ins.first[i]; k >= 0; k = w.ins.next[k] {
+			inFree = max(inFree, now, w.ended[k]) + l.Far.In.Time(l.Spans[moves[k].Span].Bytes)
+			w.ended[k] = inFree
+		}
+		for k := w.backs.first[i]; k >= 0; k = w.backs.next[k] {
+			now = max(now, w.ended[k])
+		}
+		wait += now - before
+		now += takes
+	}
+	return wait
+}
+
+// live is the bytes alive at each launch.
+func (l *Line) live(moves []Move) []int64 {
+	live := make([]int64, len(l.Time)+1)
+	for _, s := range l.Spans {
+		live[s.First] += s.Bytes
+		live[s.Last] -= s.Bytes
+	}
+	for _, x := range moves {
+		live[x.Gone] -= l.Spans[x.Span].Bytes
+		live[x.In] += l.Spans[x.Span].Bytes
+	}
+	sum := int64(0)
+	for i, d := range live[:len(l.Time)] {
+		sum += d
+		live[i] = sum + l.Work[i]
+	}
+	return live[:len(l.Time)]
+}
+
+// far is the most bytes elsewhere at once.
+func (l *Line) far(moves []Move) (most int64) {
+	change := make([]int64, len(l.Time)+2)
+	for _, x := range moves {
+		change[x.Out] += l.Spans[x.Span].Bytes
+		change[x.Back+1] -= l.Spans[x.Span].Bytes
+	}
+	sum := int64(0)
+	for _, d := range change {
+		sum += d
+		most = max(most, sum)
+	}
+	return most
+}
+
+// CheckMoves replays moves by another route than Wait: launches and copies are nodes of a graph of times, whose longest
+// path is found by going over it until nothing changes. It returns the most bytes alive near and far, and the wait.
+func CheckMoves(l *Line, moves []Move) (near, far, wait int64, err error) {
+	if err := l.valid(moves); err != nil {
+		return 0, 0, 0, err
+	}
+	for i := range l.Time {
+		at, bytes := int32(i), l.Work[i]
+		for _, s := range l.Spans {
+			if s.First <= at && at < s.Last {
+				bytes += s.Bytes
+			}
+		}
+		away := int64(0)
+		for _, x := range moves {
+			if x.Gone <= at && at < x.In {
+				bytes -= l.Spans[x.Span].Bytes
+			}
+			if x.Out <= at && at <= x.Back {
+				away += l.Spans[x.Span].Bytes
+			}
+		}
+		near, far = max(near, bytes), max(far, away)
+	}
+	if far > l.Far.Bytes {
+		return near, far, 0, fmt.Errorf("moves take %d bytes elsewhere, where %d may be", far, l.Far.Bytes)
+	}
+	return near, far, l.longest(moves), nil
+}
+
+// longest is the wait of moves.
+func (l *Line) longest(moves []Move) (wait int64) {
+	n := len(l.Time)
+	arrived, freed, begun := make([]int64, n+1), make([]int64, n+1), make([]int64, n+1) // by launch: before its waits, between them, behind them
+	outEnd, inEnd := make([]int64, len(moves)), make([]int64, len(moves))
+	queue := func(at func(Move) int32) []int {
+		order := make([]int, len(moves))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return int(at(moves[a]) - at(moves[b])) })
+		return order
+	}
+	outs, ins := queue(func(x Move) int32 { return x.Out }), queue(func(x Move) int32 { return x.In })
+	for changed := true; changed; {
+		changed = false
+		rise := func(t *int64, to int64) {
+			if to > *t {
+				*t, changed = to, true
+			}
+		}
+		for i := range n {
+			rise(&freed[i], arrived[i])
+			rise(&begun[i], freed[i])
+			rise(&arrived[i+1], begun[i]+l.Time[i])
+		}
+		last := int64(0)
+		for _, k := range outs {
+			x := moves[k]
+			rise(&outEnd[k], max(last, arrived[x.Out])+l.Far.Out.Time(l.Spans[x.Span].Bytes))
+			last = outEnd[k]
+			rise(&freed[x.Gone], outEnd[k])
+		}
+		last = 0
+		for _, k := range ins {
+			x := moves[k]
+			rise(&inEnd[k], max(last, freed[x.In], outEnd[k])+l.Far.In.Time(l.Spans[x.Span].Bytes))
+			last = inEnd[k]
+			rise(&begun[x.Back], inEnd[k])
+		}
+	}
+	sum := int64(0)
+	for _, t := range l.Time {
+		sum += t
+	}
+	return arrived[n] - sum
+}
