@@ -19,9 +19,8 @@ var packCommand = &cli.Command{
 	Usage:     "place the buffers of a MiniMalloc CSV (id,lower,upper,size) in an arena",
 	ArgsUsage: "PROBLEM.csv",
 	UsageText: "memopt pack buffers.csv --capacity 1048576 -o placed.csv --svg placed.svg",
-	Description: "Columns may be in any order; times are integers, such as nanoseconds of a trace. Optional columns: alignment; " +
-		"fixed, a required offset; inplace, the id of a buffer that ends just after this one begins, and whose " +
-		"bytes it may reuse. Other columns are ignored.\n" +
+	Description: "Columns may be in any order; times are integers, such as nanoseconds of a trace. An optional column is " +
+		"alignment; others are ignored.\n" +
 		"With --format json the figures on standard error are JSON; the CSV stays on standard output.",
 	Flags: common(
 		&cli.StringFlag{Name: "capacity", Usage: "`SIZE` fail if the arena is higher: 1048576 or 1MiB"},

@@ -85,19 +85,6 @@ func drawn(draw func(n int, r *rand.Rand) Buffer) func(n int, seed uint64) Probl
 	}
 }
 
-// shapes are problems unlike training steps.
-var shapes = map[string]func(n int, seed uint64) Problem{
-	"short": short, "window": window,
-	"anywhere": drawn(func(n int, r *rand.Rand) Buffer {
-		a, b := r.IntN(n), r.IntN(n)
-		return Buffer{First: int32(min(a, b)), Last: int32(max(a, b) + 1), Size: 1 + r.Int64N(1<<20)}
-	}),
-	"skewed": drawn(func(n int, r *rand.Rand) Buffer {
-		a := r.IntN(n)
-		return Buffer{First: int32(a), Last: int32(a + 1 + int(50*r.ExpFloat64())), Size: 1 + int64(1e4*r.ExpFloat64())}
-	}),
-}
-
 // short is short-lived buffers of all sizes, aligned.
 var short = drawn(func(n int, r *rand.Rand) Buffer {
 	a := r.IntN(n)

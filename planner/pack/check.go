@@ -7,9 +7,8 @@ import (
 )
 
 // Check says what is wrong with s as a solution of p: an offset that is missing, negative or misaligned, two buffers that
-// share bytes while both are alive, a fixed buffer elsewhere, a height that is not the top of the highest buffer or is above
-// the capacity, or a bound above the height. Buffers that may take over another's bytes may share its last moment at the
-// same offset. Check works on rectangles of moments and bytes, which no pass does.
+// share bytes while both are alive, a height that is not the top of the highest buffer or is above the capacity, or a bound
+// above the height. Check works on rectangles of moments and bytes, which no pass does.
 func Check(p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("%d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
@@ -26,11 +25,6 @@ func Check(p Problem, s Solution) error {
 			return fmt.Errorf("%s: offset %d is not a multiple of its alignment %d", p.name(i), offset, b.Align)
 		case offset+b.Size < offset:
 			return fmt.Errorf("%s: offset %d and size %d add up to no number", p.name(i), offset, b.Size)
-		}
-	}
-	for _, f := range p.Fixed {
-		if s.Offsets[f.Buffer] != f.Offset {
-			return fmt.Errorf("%s is at %d, but is fixed at %d", p.name(f.Buffer), s.Offsets[f.Buffer], f.Offset)
 		}
 	}
 	if i, j, found := findOverlap(rectangles(p, s.Offsets)); found {
@@ -57,26 +51,12 @@ type rectangle struct {
 	buffer      int
 }
 
-// rectangles is what the buffers of p take up at their offsets. A buffer that takes over another, at the same offset, begins
-// as that ends; if it is larger, the bytes beyond the other are its own in the moment that they share.
+// rectangles is what the buffers of p take up at their offsets.
 func rectangles(p Problem, offsets []int64) []rectangle {
-	first := make([]int32, len(p.Buffers))
 	all := make([]rectangle, 0, len(p.Buffers))
 	for i, b := range p.Buffers {
-		first[i] = b.First
-	}
-	for _, x := range p.InPlace {
-		from, to := p.Buffers[x.From], p.Buffers[x.To]
-		if offset := offsets[x.To]; offsets[x.From] == offset && first[x.To] == to.First && from.Size > 0 {
-			first[x.To] = from.Last
-			if to.Size > from.Size {
-				all = append(all, rectangle{to.First, from.Last, offset + from.Size, offset + to.Size, x.To})
-			}
-		}
-	}
-	for i, b := range p.Buffers {
-		if b.Size > 0 && first[i] < b.Last {
-			all = append(all, rectangle{first[i], b.Last, offsets[i], offsets[i] + b.Size, i})
+		if takesRoom(b) {
+			all = append(all, rectangle{b.First, b.Last, offsets[i], offsets[i] + b.Size, i})
 		}
 	}
 	return all

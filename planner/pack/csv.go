@@ -21,8 +21,6 @@ type csvLine struct {
 	id           string
 	buffer       Buffer
 	lower, upper int64 // timestamps
-	fixed        int64
-	inPlace      string // the id of the buffer whose bytes it may take over; "": none
 }
 
 // csvColumns are the columns that ReadCSV looks for in the first line. It skips others, such as the offset that WriteCSV
@@ -39,8 +37,6 @@ var csvColumns = []struct {
 	{"upper", true, math.MinInt64, math.MaxInt64, func(l *csvLine, x int64) { l.upper = x }, nil},
 	{"size", true, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Size = x }, nil},
 	{"alignment", false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Align = x }, nil},
-	{"fixed", false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.fixed = x }, nil},
-	{"inplace", false, 0, 0, nil, func(l *csvLine, s string) { l.inPlace = s }},
 }
 
 // ReadCSV reads a problem in the format of the MiniMalloc benchmarks: a line of column names, then a line a buffer,
@@ -50,10 +46,9 @@ var csvColumns = []struct {
 //	b1,0,3,4
 //	b2,3,9,4
 //
-// There may be columns alignment, fixed (the only offset allowed; empty: any) and inplace (the id of the buffer that ends a
-// moment after this one begins, whose bytes it may take over; empty: none). Columns may stand in any order, and those of
-// other names are skipped: a buffer with gaps or a hint is one without. Times may be any whole numbers, such as nanoseconds
-// of a trace. What cannot be read is an error that names its line; so is an id given twice.
+// There may be a column alignment. Columns may stand in any order, and those of other names are skipped: a buffer with gaps
+// or a hint is one without. Times may be any whole numbers, such as nanoseconds of a trace. What cannot be read is an error
+// that names its line; so is an id given twice.
 func ReadCSV(r io.Reader) (Problem, error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
@@ -78,7 +73,7 @@ func ReadCSV(r io.Reader) (Problem, error) {
 	for {
 		record, err := in.Read()
 		if err == io.EOF {
-			return problemOf(lines, byID)
+			return problemOf(lines), nil
 		}
 		if err != nil && !errors.Is(err, csv.ErrFieldCount) {
 			return Problem{}, lineError(err)
@@ -87,7 +82,7 @@ func ReadCSV(r io.Reader) (Problem, error) {
 		if err != nil {
 			return Problem{}, fmt.Errorf("line %d: %d fields, but the first line has %d", number, len(record), fields)
 		}
-		l := csvLine{number: number, fixed: notFixed}
+		l := csvLine{number: number}
 		if err := l.parse(record, places, lines, byID); err != nil {
 			return Problem{}, fmt.Errorf("line %d: %w", number, err)
 		}
@@ -132,9 +127,6 @@ func (l *csvLine) parse(record []string, places []int, lines []csvLine, byID map
 			continue
 		}
 		field = strings.TrimSpace(field)
-		if field == "" && c.name == "fixed" {
-			continue
-		}
 		x, err := strconv.ParseInt(field, 10, 64)
 		if err != nil || x < c.least || x > c.most {
 			return fmt.Errorf("%s is %.40q; want a whole number from %d to %d", c.name, field, c.least, c.most)
@@ -148,28 +140,16 @@ func (l *csvLine) parse(record []string, places []int, lines []csvLine, byID map
 }
 
 // problemOf is what all lines say together.
-func problemOf(lines []csvLine, byID map[string]int) (p Problem, err error) {
-	for i, l := range lines {
+func problemOf(lines []csvLine) (p Problem) {
+	for _, l := range lines {
 		p.Names, p.Buffers = append(p.Names, l.id), append(p.Buffers, l.buffer)
-		if l.fixed != notFixed {
-			p.Fixed = append(p.Fixed, Fixed{i, l.fixed})
-		}
-		if l.inPlace == "" {
-			continue
-		}
-		from, ok := byID[l.inPlace]
-		if !ok {
-			return Problem{}, fmt.Errorf("line %d: inplace is %.40q, but no line has that id", l.number, l.inPlace)
-		}
-		p.InPlace = append(p.InPlace, InPlace{from, i})
 	}
 	p.setTimes(lines)
-	return p, nil
+	return p
 }
 
 // setTimes sets when buffers are alive. If a timestamp is no int32, moments are the positions of timestamps in p.Times, in
-// their order. So that a buffer that takes over another begins in its last moment, timestamps one apart become moments one
-// apart, and others further apart.
+// their order.
 func (p *Problem) setTimes(lines []csvLine) {
 	moment := func(timestamp int64) int32 { return int32(timestamp) }
 	if slices.ContainsFunc(lines, func(l csvLine) bool { return l.lower < math.MinInt32 || l.upper > math.MaxInt32 }) {
@@ -178,12 +158,7 @@ func (p *Problem) setTimes(lines []csvLine) {
 			all = append(all, l.lower, l.upper)
 		}
 		slices.Sort(all)
-		for _, t := range slices.Compact(all) {
-			if n := len(p.Times); n > 0 && p.Times[n-1] != t-1 {
-				p.Times = append(p.Times, t-1)
-			}
-			p.Times = append(p.Times, t)
-		}
+		p.Times = slices.Compact(all)
 		moment = func(timestamp int64) int32 {
 			i, _ := slices.BinarySearch(p.Times, timestamp)
 			return int32(i)
@@ -203,27 +178,16 @@ func lineError(err error) error {
 	return err
 }
 
-// WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and columns for
-// alignments, fixed offsets and buffers to take over before it if there are any.
+// WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and one for
+// alignments before it if there are any.
 func WriteCSV(w io.Writer, p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("%d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
 	}
 	aligned := slices.ContainsFunc(p.Buffers, func(b Buffer) bool { return b.Align > 1 })
-	fixed := p.fixedOffsets()
-	from := map[int]string{} // by buffer: the one that it may take over
-	for _, x := range p.InPlace {
-		from[x.To] = p.label(x.From)
-	}
 	head := []string{"id", "lower", "upper", "size"}
 	if aligned {
 		head = append(head, "alignment")
-	}
-	if fixed != nil {
-		head = append(head, "fixed")
-	}
-	if len(p.InPlace) > 0 {
-		head = append(head, "inplace")
 	}
 	out := csv.NewWriter(w)
 	out.Write(append(head, "offset")) // the writer keeps its first error
@@ -232,15 +196,6 @@ func WriteCSV(w io.Writer, p Problem, s Solution) error {
 		record := []string{p.label(i), number(p.timestamp(b.First)), number(p.timestamp(b.Last)), number(b.Size)}
 		if aligned {
 			record = append(record, number(b.Align))
-		}
-		switch {
-		case fixed != nil && fixed[i] != notFixed:
-			record = append(record, number(fixed[i]))
-		case fixed != nil:
-			record = append(record, "")
-		}
-		if len(p.InPlace) > 0 {
-			record = append(record, from[i])
 		}
 		out.Write(append(record, number(s.Offsets[i])))
 	}

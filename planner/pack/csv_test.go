@@ -35,8 +35,6 @@ func TestReadCSVErrors(t *testing.T) {
 		{"id,lower,upper,size\na,0,1,-4\n", `line 2: size is "-4"; want a whole number from 0 to 9223372036854775807`},
 		{"id,lower,upper,size\na,3,1,4\n", "line 2: upper 1 is below lower 3"},
 		{"id,lower,upper,size\na,0,1,4\nb,0,1,4\na,0,1,4\n", `line 4: id "a" stands on line 2 already`},
-		{"id,lower,upper,size,fixed\na,0,1,4,-4\n", `line 2: fixed is "-4"; want a whole number from 0 to 9223372036854775807`},
-		{"id,lower,upper,size,inplace\na,0,1,4,b\n", `line 2: inplace is "b", but no line has that id`},
 		{"id,lower,upper,size\n\"a,0,1,4\n", `line 2: extraneous or missing " in quoted-field`},
 	} {
 		if _, err := ReadCSV(strings.NewReader(c.in)); err == nil || err.Error() != c.want {
@@ -45,30 +43,13 @@ func TestReadCSVErrors(t *testing.T) {
 	}
 }
 
-// Fixed offsets and buffers to take over are read, solved for and written.
-func TestFixedInPlaceCSV(t *testing.T) {
-	const in = "id,lower,upper,size,fixed,inplace,offset\nb,2,5,4,,a,8\na,0,3,4,8,,8\nc,0,5,8,,,0\n"
-	p, err := ReadCSV(strings.NewReader(in))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := solved(t, p)
-	var out strings.Builder
-	if err := WriteCSV(&out, p, s); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(in, out.String()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// Timestamps that are no int32 are written as they were read, and a buffer may take over one that ends one after it begins.
+// Timestamps that are no int32 are written as they were read.
 func TestTimesCSV(t *testing.T) {
-	const in = `id,lower,upper,size,inplace,offset
-a,-9223372036854775808,1700000000000000000,4,,4
-b,1699999999999999999,9223372036854775807,4,a,4
-c,0,5,8,,8
-d,5,1700000000000000000,12,,8
+	const in = `id,lower,upper,size,offset
+a,-9223372036854775808,1700000000000000000,4,4
+b,1700000000000000000,9223372036854775807,4,4
+c,0,5,8,8
+d,5,1700000000000000000,12,8
 `
 	p, err := ReadCSV(strings.NewReader(in))
 	if err != nil {
@@ -90,14 +71,12 @@ d,5,1700000000000000000,12,,8
 		t.Error(diff)
 	}
 	p.Buffers[0].Size = -1
-	p.InPlace[0].From = 2
-	for want, q := range map[string]Problem{
-		`buffer "a": size -1 is negative`: p,
-		`buffer "b" cannot take over buffer "c": it is alive from 1699999999999999999, not from the last moment of [0, 5)`: {Buffers: append([]Buffer{{}}, p.Buffers[1:]...), InPlace: p.InPlace, Names: p.Names, Times: p.Times},
-	} {
-		if err := Valid(q); err == nil || err.Error() != want {
-			t.Errorf("%v; want %s", err, want)
-		}
+	if err := Valid(p); err == nil || err.Error() != `buffer "a": size -1 is negative` {
+		t.Errorf("%v; want that the size is negative", err)
+	}
+	p.Buffers[0] = Buffer{First: p.Buffers[1].Last, Last: p.Buffers[0].First}
+	if err := Valid(p); err == nil || err.Error() != `buffer "a": ends at -9223372036854775808, before it begins at 9223372036854775807` {
+		t.Errorf("%v; want timestamps as they were read", err)
 	}
 }
 
@@ -149,7 +128,7 @@ func FuzzReadCSV(f *testing.F) {
 		"id,lower,upper,size\na,0,1,9223372036854775807\nb,0,1,1\n",
 		"id,lower,upper,size\n\"",
 		"id,lower,upper,size\na,-5,1700000000000000000,1\nb,1700000000000000001,9223372036854775807,1\n",
-		"\ufeff\"id\",lower,upper,size,fixed,inplace\na,0,3,4,8,\nb,2,5,4,,a\n",
+		"\ufeff\"id\",lower,upper,size,hint\na,0,3,4,8\nb,2,5,4,\n",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -15,9 +15,6 @@
 //	}}
 //	s, err := pack.Solve(p, pack.Effort{}) // Offsets: [4 4 0], Height: 8, Bound: 8
 //
-// A buffer can be fixed at an offset ([Fixed]). A buffer can also take over the bytes of another in the last moment of
-// that one ([InPlace]); the planner, which knows what each operator may overwrite, joins such buffers itself.
-//
 // # The method
 //
 //  1. liverange.go turns buffers that take room into live ranges, and compresses time to sections: stretches of time in

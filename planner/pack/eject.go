@@ -93,9 +93,6 @@ func newEjector(p *part, offsets []int64, bound int64) *ejector {
 func (e *ejector) lowerTo(top int64) bool {
 	for i, r := range e.ranges {
 		if e.offset[i]+r.size > top {
-			if r.fixed != notFixed {
-				return false
-			}
 			e.offset[i] = -1
 			e.out = append(e.out, int32(i))
 		}
@@ -139,8 +136,8 @@ func (e *ejector) takeOut(lo, hi int64) {
 	slices.SortFunc(e.out[before:], e.lightFirst)
 }
 
-// cheapestOffset is the offset at which range i ends at or below top and overlaps the least weight of others but no fixed
-// range, the lowest of equals, and that weight; -1 if there is none. It sweeps upward over offsets on top of a neighbor and
+// cheapestOffset is the offset at which range i ends at or below top and overlaps the least weight of others, the
+// lowest of equals, and that weight; -1 if there is none. It sweeps upward over offsets on top of a neighbor and
 // right below one: the weight only changes there.
 func (e *ejector) cheapestOffset(i int32, top int64) (offset int64, weight float64) {
 	r := e.ranges[i]
@@ -157,29 +154,20 @@ func (e *ejector) cheapestOffset(i int32, top int64) (offset int64, weight float
 	offset, weight = -1, math.Inf(1)
 	bottoms, tops := e.bottoms, e.tops // that the sweep has not passed
 	entered, left := 0.0, 0.0          // weight of the neighbors whose bottom, and whose top, it has passed
-	overlapping, fixed := 0, 0         // neighbors between the two, and fixed ones
+	overlapping := 0                   // neighbors between the two
 	try := func(x int64) {
 		if x < e.floor || x+r.size > top {
 			return
 		}
 		for ; len(bottoms) > 0 && bottoms[0].address < x+r.size; bottoms = bottoms[1:] {
-			if j := bottoms[0].index; e.ranges[j].fixed != notFixed {
-				fixed++
-			} else {
-				entered += e.weight[j]
-				overlapping++
-			}
+			entered += e.weight[bottoms[0].index]
+			overlapping++
 		}
 		for ; len(tops) > 0 && tops[0].address <= x; tops = tops[1:] {
-			if j := tops[0].index; e.ranges[j].fixed != notFixed {
-				fixed--
-			} else {
-				left += e.weight[j]
-				overlapping--
-			}
+			left += e.weight[tops[0].index]
+			overlapping--
 		}
 		switch {
-		case fixed > 0:
 		case overlapping == 0: // entered - left may not be 0, as it is rounded
 			offset, weight = x, 0
 		case entered-left < weight:

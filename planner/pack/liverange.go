@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	notFixed       = -1            // the fixed offset of a range that has none
 	infinity       = math.MaxInt64 // above all addresses
 	maxBoundAligns = 8             // alignments that alignedBound looks at: more may raise the bound, and each takes a sweep
 )
@@ -21,7 +20,6 @@ type liveRange struct {
 	duration   int64 // moments alive
 	size       int64 // > 0
 	align      int64 // > 0
-	fixed      int64 // the offset it must have, or notFixed
 }
 
 // liveRanges is the buffers of p that take room, and the number of sections. Ranges are sorted by begin, and by what they
@@ -29,16 +27,11 @@ type liveRange struct {
 func liveRanges(p Problem) (ranges []liveRange, sections int32) {
 	unit := alignUnit(p)
 	ranges = make([]liveRange, 0, len(p.Buffers))
-	fixedOffsets := p.fixedOffsets()
 	for i, b := range p.Buffers {
 		if takesRoom(b) {
-			fixed := int64(notFixed)
-			if fixedOffsets != nil {
-				fixed = fixedOffsets[i]
-			}
 			ranges = append(ranges, liveRange{
 				begin: b.First, end: b.Last, buffer: int32(i), duration: int64(b.Last) - int64(b.First),
-				size: alignUp(b.Size, unit), align: max(b.Align, 1), fixed: fixed,
+				size: alignUp(b.Size, unit), align: max(b.Align, 1),
 			})
 		}
 	}
@@ -51,7 +44,7 @@ func liveRanges(p Problem) (ranges []liveRange, sections int32) {
 		slices.SortFunc(ranges[from:to], func(a, b liveRange) int {
 			return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.size, b.size),
 				cmp.Compare(p.Buffers[a.buffer].Size, p.Buffers[b.buffer].Size), cmp.Compare(a.align, b.align),
-				cmp.Compare(a.fixed, b.fixed), cmp.Compare(a.buffer, b.buffer))
+				cmp.Compare(a.buffer, b.buffer))
 		})
 	}
 	return ranges, compressTime(ranges)

@@ -13,7 +13,7 @@ func TestExpect(t *testing.T) {
 	p := &part{sections: sections}
 	for range n {
 		begin := r.Int32N(sections)
-		p.ranges = append(p.ranges, liveRange{begin: begin, end: min(begin+1+r.Int32N(40), sections), size: 1 + r.Int64N(50), align: 1 + r.Int64N(3), fixed: notFixed})
+		p.ranges = append(p.ranges, liveRange{begin: begin, end: min(begin+1+r.Int32N(40), sections), size: 1 + r.Int64N(50), align: 1 + r.Int64N(3)})
 	}
 	all, few := newOccupancy(p, math.MaxInt), newOccupancy(p, math.MaxInt)
 	all.expect(p.ranges...)

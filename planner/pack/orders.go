@@ -66,18 +66,14 @@ func tryOrders(p *part, t target) (offsets []int64, top int64) {
 // above, or when many ranges take too long.
 func (g greedyOrder) place(p *part, o *occupancy, offsets []int64, limit int64) (top int64, ok bool) {
 	indices := indicesUpTo(len(p.ranges))
-	slices.SortFunc(indices, func(i, j int32) int { // fixed ranges first
-		a, b := p.ranges[i], p.ranges[j]
-		return cmp.Or(cmp.Compare(min(b.fixed, 0), min(a.fixed, 0)), g.order(a, b), cmp.Compare(i, j))
+	slices.SortFunc(indices, func(i, j int32) int {
+		return cmp.Or(g.order(p.ranges[i], p.ranges[j]), cmp.Compare(i, j))
 	})
 	o.reset()
 	for _, i := range indices {
 		r := p.ranges[i]
-		offset := r.fixed
-		if offset == notFixed {
-			o.query(r)
-			offset = g.fit(o, r, p.floor)
-		}
+		o.query(r)
+		offset := g.fit(o, r, p.floor)
 		if offset+r.size >= limit || len(indices) > fewRanges && (o.looks > o.maxLooks || o.tooSlow != nil && o.tooSlow()) {
 			return 0, false
 		}

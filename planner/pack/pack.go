@@ -20,8 +20,6 @@ type Buffer struct {
 type Problem struct {
 	Buffers  []Buffer
 	Capacity int64
-	Fixed    []Fixed
-	InPlace  []InPlace
 	Names    []string // of buffers, for errors, files and pictures; nil: their numbers
 	Times    []int64  // what files call moments 0, 1, 2, …; nil: the same
 }
@@ -61,20 +59,7 @@ func (p Problem) timestamp(moment int32) int64 {
 	return p.Times[moment]
 }
 
-// Fixed says that a buffer must have this offset: an input somebody else has placed, or bytes that are reserved.
-type Fixed struct {
-	Buffer int
-	Offset int64
-}
-
-// InPlace says that buffer To, which begins in the last moment of buffer From, may take over its bytes: if both have the
-// same offset, they may share that moment. Each buffer gives its bytes to one other at most.
-type InPlace struct {
-	From, To int
-}
-
-// Solution places each buffer of a problem. A buffer that is never alive or has no bytes gets offset 0 unless it is fixed,
-// and does not count.
+// Solution places each buffer of a problem. A buffer that is never alive or has no bytes gets offset 0 and does not count.
 type Solution struct {
 	Offsets []int64 // by buffer
 	Height  int64   // the top of the highest buffer
@@ -96,26 +81,20 @@ func Solve(p Problem, e Effort) (Solution, error) {
 	if err := validWithout(e.Without); err != nil {
 		return Solution{}, err
 	}
-	if len(p.InPlace) > 0 {
-		return solveInPlace(p, e)
-	}
 	return solve(p, e)
 }
 
-// solve is Solve for a valid problem in which no buffer takes over another.
+// solve is Solve for a valid problem.
 func solve(p Problem, e Effort) (s Solution, err error) {
 	ranges, sections := liveRanges(p)
 	// inUnits is the bound with sizes rounded up to whole units. Only what that adds to the highest buffer may raise it.
 	live, _ := MaxLive(p)
 	aligned := alignedBound(p)
-	inUnits := max(maxLive(ranges, sections), fixedTop(p), alignUp(aligned, alignUnit(p)))
-	bound := max(live, inUnits-unitSlack(p), fixedTop(p), aligned)
+	inUnits := max(maxLive(ranges, sections), alignUp(aligned, alignUnit(p)))
+	bound := max(live, inUnits-unitSlack(p), aligned)
 	s = Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound, By: "stack"}
-	for _, f := range p.Fixed {
-		s.Offsets[f.Buffer] = f.Offset // of buffers that take no room, too
-	}
 	if p.Capacity > 0 && bound > p.Capacity {
-		return Solution{}, tooSmall(p, bound)
+		return Solution{}, capacityError("%d is too small: %d bytes are alive at once", p.Capacity, bound)
 	}
 	if p.Capacity > 0 && p.Capacity < inUnits && e.Looks == 0 { // only what rounding adds to the highest buffer is between them
 		uncapped := p
@@ -159,16 +138,6 @@ func NotWithin(capacity, height int64) error {
 	return capacityError("%d is not reached: %d bytes are needed", capacity, height)
 }
 
-// tooSmall says why no solution of p is within its capacity.
-func tooSmall(p Problem, bound int64) error {
-	for _, f := range p.Fixed {
-		if top := f.Offset + p.Buffers[f.Buffer].Size; takesRoom(p.Buffers[f.Buffer]) && top > p.Capacity {
-			return capacityError("%d is too small: %s is fixed up to %d", p.Capacity, p.name(f.Buffer), top)
-		}
-	}
-	return capacityError("%d is too small: %d bytes are alive at once", p.Capacity, bound)
-}
-
 // takesRoom reports whether b has bytes and is ever alive.
 func takesRoom(b Buffer) bool { return b.Size > 0 && b.First < b.Last }
 
@@ -198,8 +167,8 @@ func heightOf(p Problem, offsets []int64) (height int64) {
 	return height
 }
 
-// Valid says what is wrong with p, whatever its capacity is. It also rejects problems in which sizes, alignments and fixed
-// offsets sum to more than an int64 holds, so no offset that a pass computes overflows.
+// Valid says what is wrong with p, whatever its capacity is. It also rejects problems in which sizes and alignments
+// sum to more than an int64 holds, so no offset that a pass computes overflows.
 func Valid(p Problem) error {
 	if p.Capacity < 0 {
 		return fmt.Errorf("capacity %d is negative", p.Capacity)
@@ -224,8 +193,5 @@ func Valid(p Problem) error {
 			}
 		}
 	}
-	if err := validInPlace(p); err != nil {
-		return err
-	}
-	return validFixed(p, room)
+	return nil
 }

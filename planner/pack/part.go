@@ -47,12 +47,8 @@ func divide(p *part, offsets []int64) []*part {
 }
 
 // placeThroughout puts the ranges that overlap every other range of p on its floor, coarse alignments first so that they
-// leave the fewest bytes between them, and raises the floor above them. It does nothing if a range is fixed. In a part of
-// few ranges, it leaves out ranges whose size is not a multiple of all alignments: those above would lose bytes.
+// leave the fewest bytes between them, and raises the floor above them. In a part of few ranges, it leaves out ranges whose size is not a multiple of all alignments: those above would lose bytes.
 func (p *part) placeThroughout(offsets []int64) {
-	if p.hasFixed() {
-		return
-	}
 	firstEnd, lastBegin := p.sections, int32(0)
 	var aligns []int64
 	for _, r := range p.ranges {
@@ -132,11 +128,6 @@ func (p *part) equal(q *part) bool {
 	})
 }
 
-// hasFixed reports whether a range of p is fixed.
-func (p *part) hasFixed() bool {
-	return slices.ContainsFunc(p.ranges, func(r liveRange) bool { return r.fixed != notFixed })
-}
-
 // area is the sizes of all ranges times the sections they are alive in.
 func (p *part) area() (sum float64) {
 	for _, r := range p.ranges {
@@ -158,9 +149,6 @@ func (p *part) check() {
 	var q Problem
 	for i, r := range p.ranges {
 		q.Buffers = append(q.Buffers, Buffer{First: r.begin, Last: r.end, Size: r.size, Align: r.align})
-		if r.fixed != notFixed {
-			q.Fixed = append(q.Fixed, Fixed{i, r.fixed})
-		}
 		if p.offsets[i] < p.floor {
 			panic(fmt.Sprintf("pack: by %s, range %d is at %d, below the floor %d", p.by, i, p.offsets[i], p.floor))
 		}

@@ -76,7 +76,7 @@ func searchPays(p *part, t target) bool {
 // largeFirstPays reports whether p has too many ranges for the search, and may be packed from the large ones.
 func largeFirstPays(p *part, t target) bool {
 	many := len(p.ranges) > fewRanges && !t.capped
-	return len(p.ranges) > searchRanges && !p.hasFixed() && sumsFit(p, t) && (!many || p.top-t.bound > t.bound/largeFirstGap)
+	return len(p.ranges) > searchRanges && sumsFit(p, t) && (!many || p.top-t.bound > t.bound/largeFirstGap)
 }
 
 // Passes lists the passes in running order: the name of each, what it does, and the function that does it. The first
@@ -162,19 +162,12 @@ func validWithout(without map[string]bool) error {
 	return nil
 }
 
-// stack puts each range on top of all before it, and all of them above those that are fixed.
+// stack puts each range on top of all before it.
 func stack(p *part, _ target) (offsets []int64, top int64) {
 	offsets, top = make([]int64, len(p.ranges)), p.floor
 	for i, r := range p.ranges {
-		if r.fixed != notFixed {
-			offsets[i], top = r.fixed, max(top, r.fixed+r.size)
-		}
-	}
-	for i, r := range p.ranges {
-		if r.fixed == notFixed {
-			offsets[i] = alignUp(top, r.align)
-			top = offsets[i] + r.size
-		}
+		offsets[i] = alignUp(top, r.align)
+		top = offsets[i] + r.size
 	}
 	return offsets, top
 }

@@ -41,9 +41,8 @@ const (
 type search struct {
 	ctx         context.Context // polled at each try
 	ranges      []liveRange
-	obstacles   [][]interval // by range: what fixed ranges take while it is alive; nil if none is fixed
-	overlapping [][]int32    // by range: those that overlap it in time and are not fixed
-	alive       [][]int32    // by section: ranges that are not fixed
+	overlapping [][]int32    // by range: those that overlap it in time
+	alive       [][]int32    // by section: ranges alive in it
 	limit       int64        // the top that no range may be above
 	rank        []int32      // by range: which to try first at one offset
 	maxTries    int          // of a run
@@ -231,9 +230,6 @@ func (p *part) searchDown(s *search, bound int64, looks int) (used int) {
 	step := int64(0) // all tops are multiples of it
 	for _, r := range p.ranges {
 		step = gcd(gcd(step, r.size), r.align)
-		if r.fixed != notFixed {
-			step = gcd(step, r.fixed)
-		}
 	}
 	for p.top-bound >= 2*step {
 		for failed := bound; p.top-failed >= 2*step; {
@@ -265,22 +261,16 @@ func (s *search) store(p *part) {
 func newSearch(p *part) *search {
 	n := len(p.ranges)
 	s := &search{
-		ctx: p.ctx, ranges: p.ranges, obstacles: obstaclesOf(p.ranges), overlapping: make([][]int32, n), alive: make([][]int32, p.sections),
+		ctx: p.ctx, ranges: p.ranges, overlapping: make([][]int32, n), alive: make([][]int32, p.sections),
 		placed: make([]bool, n), lowest: make([]int64, n), remaining: make([]int64, p.sections),
 		candidates: make([][]int32, n), remainders: make([][]int32, n), failures: make([]int64, p.sections),
 	}
 	for i, a := range s.ranges {
-		if a.fixed != notFixed {
-			s.placed[i], s.lowest[i] = true, a.fixed
-			continue
-		}
 		for j := i + 1; j < n && s.ranges[j].begin < a.end; j++ {
-			if s.ranges[j].fixed == notFixed {
-				s.overlapping[i] = append(s.overlapping[i], int32(j))
-				s.overlapping[j] = append(s.overlapping[j], int32(i))
-			}
+			s.overlapping[i] = append(s.overlapping[i], int32(j))
+			s.overlapping[j] = append(s.overlapping[j], int32(i))
 		}
-		s.lowest[i] = s.clearOfFixed(int32(i), p.floor)
+		s.lowest[i] = alignUp(p.floor, a.align)
 		for t := a.begin; t < a.end; t++ {
 			s.alive[t] = append(s.alive[t], int32(i))
 			s.remaining[t] += a.size
@@ -329,14 +319,8 @@ func (s *search) addHeat(heat []int64, tries int) {
 func (s *search) run(limit int64, rank []int32, maxTries int) outcome {
 	s.limit, s.rank, s.maxTries, s.tries = limit, rank, maxTries, 0
 	clear(s.failures)
-	all := make([]int32, 0, len(s.ranges))
-	for i, r := range s.ranges {
-		if r.fixed == notFixed {
-			all = append(all, int32(i))
-		}
-	}
 	switch {
-	case s.placeAll(0, all, 0, -1):
+	case s.placeAll(0, indicesUpTo(len(s.ranges)), 0, -1):
 		return found
 	case s.exhausted():
 		return unknown
@@ -497,7 +481,7 @@ func (s *search) place(i int32) bool {
 		}
 		b := s.ranges[j]
 		s.undo = append(s.undo, change{j, s.lowest[j]})
-		s.lowest[j] = s.clearOfFixed(j, top)
+		s.lowest[j] = alignUp(top, b.align)
 		begin, end, highest = min(begin, b.begin), max(end, b.end), max(highest, s.lowest[j])
 	}
 	s.looks += len(s.overlapping[i]) + int(a.end-a.begin+end-begin)

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -66,8 +65,6 @@ type skyline struct {
 	sections int32
 	floor    int64
 	maxAlign int64
-	maxSize  int64       // of ranges that are not fixed
-	fixed    []liveRange // lowest first: see fixed.go
 	params   skylineParams
 	aim      int64           // height that choices should keep to
 	ceiling  int64           // height that slack is measured from
@@ -95,7 +92,7 @@ type skyline struct {
 	candidates []candidate // scratch: ranges that may be placed next
 }
 
-// newSkyline is the floor, and the fixed ranges above it.
+// newSkyline is the floor.
 func newSkyline(p *part, g *groups, params skylineParams, bound int64) *skyline {
 	n, sections := len(p.ranges), p.sections
 	s := &skyline{
@@ -107,19 +104,9 @@ func newSkyline(p *part, g *groups, params skylineParams, bound int64) *skyline 
 	ends, begins, endOf := make([]int32, n), make([]int32, n), make([]int32, n)
 	for i, r := range s.ranges {
 		s.maxAlign = max(s.maxAlign, r.align)
-		end, begin := r.end, -r.begin
-		if r.fixed != notFixed {
-			s.fixed = append(s.fixed, r)
-			s.offsets[i], s.top = r.fixed, max(s.top, r.fixed+r.size)
-			s.placed++
-			end, begin = gone, gone
-		} else {
-			s.maxSize = max(s.maxSize, r.size)
-			s.pending[center(r.begin, r.end)]++
-		}
-		ends[g.byBegin.position[i]], begins[g.byEnd.position[i]], endOf[i] = end, begin, end
+		s.pending[center(r.begin, r.end)]++
+		ends[g.byBegin.position[i]], begins[g.byEnd.position[i]], endOf[i] = r.end, -r.begin, r.end
 	}
-	slices.SortStableFunc(s.fixed, func(a, b liveRange) int { return cmp.Compare(a.fixed, b.fixed) })
 	s.endByBegin.build(ends)
 	s.beginByEnd.build(begins)
 	s.endOf.build(endOf)
@@ -160,22 +147,13 @@ func (s *skyline) buildTo(height int64) {
 		end := s.stretchEnd[begin]
 		before, after := s.wallHeights(begin, end)
 		wall := min(before, after)
-		belowFixed := false // so low that a range may reach into it
-		if len(s.fixed) > 0 {
-			if s.passFixed(begin, end) {
-				continue
-			}
-			reach := min(lowest.height, infinity-s.maxSize-s.maxAlign) + s.maxSize + s.maxAlign
-			fixed := s.lowestFixed(begin, end, lowest.height, max(wall, reach))
-			wall, belowFixed = min(wall, fixed), fixed < reach
-		}
 		if !s.hasRangeWithin(begin, end) {
 			s.fill(begin, begin, end, wall)
 			continue
 		}
 		most, place := s.remaining.maxOf(begin, end)
 		section := s.remaining.find(place)
-		i := s.choose(begin, end, section, most, belowFixed)
+		i := s.choose(begin, end, section, most)
 		if i < 0 {
 			s.fill(begin, section, section+1, wall)
 			continue

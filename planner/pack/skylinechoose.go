@@ -132,26 +132,15 @@ type candidate struct {
 }
 
 // choose returns the range to place into the valley [begin, end) at a section, which has the most bytes to be placed; -1 if
-// none fits. In a valley below a fixed range, it drops candidates that would reach into that.
-func (s *skyline) choose(begin, end, section int32, remaining int64, belowFixed bool) int32 {
+// none fits.
+func (s *skyline) choose(begin, end, section int32, remaining int64) int32 {
 	height := s.stretchHeight[begin]
-	if belowFixed {
-		s.found = s.covering(begin, end, section, candidatesNearFixed, s.found[:0])
-		s.found = s.dropBlocked(s.found, height)
-	} else {
-		s.found = s.covering(begin, end, section, s.params.candidates, s.found[:0])
-	}
+	s.found = s.covering(begin, end, section, s.params.candidates, s.found[:0])
 	if len(s.found) == 0 {
 		return -1
 	}
 	before, after := s.wallHeights(begin, end)
 	s.rate(begin, end, min(before, infinity/2)-height, min(after, infinity/2)-height)
-	if belowFixed {
-		for k := range s.candidates {
-			c := &s.candidates[k]
-			c.waste += s.gapWaste(s.ranges[c.index], height)
-		}
-	}
 	best, least := int32(-1), int64(infinity) // the range with the least overflow
 	for k := range min(len(s.candidates), shortlist) {
 		c := &s.candidates[k]
