@@ -15,6 +15,7 @@ import torch
 from .._arguments import Size
 from .ask.smaller import smaller_batch
 from .loop.loop import Loop
+from .loop.rehearsal import Rehearsal
 from .loop.request import Request
 from .lower.early import EarlyStep
 from .plan.report import StepReport
@@ -114,7 +115,7 @@ def optimize(
     _busy.on = True
     try:
         with loop.early.primed() if loop.early is not None else contextlib.nullcontext(), gradients_kept((args, kwargs)):
-            found = loop.prepare(loop.standing[0].original, args, kwargs)
+            found = Rehearsal(loop, loop.standing[0].original, args, kwargs).prepare()
     except BaseException:
         loop.off()
         raise

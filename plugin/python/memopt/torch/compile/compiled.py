@@ -258,7 +258,7 @@ class CompiledForward(StandIn):
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
         original = functools.partial(self.original, *args, **kwargs)
         r = self.request
-        eager, fixed = step_peak(self.model, original, self.loss), fixed_bytes(self.model, r.optimizer)
+        eager, fixed = step_peak(self.model, original, self.loss, hold=True), fixed_bytes(self.model, r.optimizer)
         limit = growth(self.model, fixed, eager.peak, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
         counted = fixed.bytes if r.budget is not None else 0
         limit = max(1, limit) if limit is not None else None
@@ -371,7 +371,7 @@ class _Maker:
         del out
 
     def _measure(self) -> int:
-        self.measured = step_peak(self.model, self.call, self.loss)
+        self.measured = step_peak(self.model, self.call, self.loss, hold=True)
         return self.measured.peak
 
     def _compile(self, plans: Sequence[partition.Steps] | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...report import Report
+from ..plan.form import Place
 from ..plan.formulas import Sizes
 from ..plan.plans import plan_of
 from ..plan.report import StepReport
@@ -127,7 +128,7 @@ class Lengths:
 
     def __init__(self) -> None:
         self.families: dict[Any, Family] = {}
-        self.pools: dict[tuple[Sized, bool], Pool] = {}
+        self.pools: dict[tuple[Sized, bool, frozenset[Place]], Pool] = {}  # by what is held to the end of the step, too
         self.lock = threading.RLock()
         self.version = 0  # counts plans
         self.measured: dict[Sized, list[int]] = {}  # peaks of the sizes that were measured
@@ -180,9 +181,9 @@ class Lengths:
     # Plans.
 
     def pool(self, at: At, accumulating: bool) -> Pool:
-        key = at.program, accumulating
+        key = at.program, accumulating, at.program.held
         with self.lock:
-            return self.pools.setdefault(key, Pool(*key))
+            return self.pools.setdefault(key, Pool(at.program, accumulating))
 
     def choose(self, at: At, accumulating: bool, limit: int) -> Planned | None:
         """A plan that was made for another size, or for this one. If one for this size would run less again, it is made meanwhile."""
@@ -218,7 +219,7 @@ class Lengths:
                     self._worker = None
                     return
                 pool, at, limit = self._wanted.pop()
-                if self.pools.get((at.program, pool.accumulating)) is not pool or (best := pool.choose(at, limit)) is None or not pool.improvable(at, limit, best):
+                if self.pool(at, pool.accumulating) is not pool or (best := pool.choose(at, limit)) is None or not pool.improvable(at, limit, best):
                     continue
                 recording = at.recording(pool.accumulating)
             try:
@@ -226,7 +227,7 @@ class Lengths:
             except Exception:  # there is a plan already; the service may be gone, or the interpreter about to end
                 continue
             with self.lock:
-                if self.pools.get((at.program, pool.accumulating)) is pool:
+                if self.pool(at, pool.accumulating) is pool:
                     self.take(at, pool.accumulating, found)
 
     def wait(self, seconds: float | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 import threading
 import weakref
 from collections.abc import Callable
@@ -21,15 +20,14 @@ from ..plan.sized import At
 from ..ranks.meeting import refuse_flattened, traps
 from ..record import measuring
 from ..record.live import await_backward, give_up, pending, tell_errors
-from ..record.measure import step_peak
 from ..record.operators import Op
-from ..record.record import Recording, record_call, recorded
+from ..record.record import Recording, recorded
 from ..record.recorder import Recorder
 from ..replay.program import Program
 from ..replay.regions import regions_of
-from ..step.sample import Sample, through
 from ..step.sizes import Shape
 from ..step.standin import StandIn
+from .holders import look
 from .programs import Made, Programs
 from .reach import Reach, Scout, methods_of
 from .request import Request
@@ -178,6 +176,7 @@ class Loop:
                 self.share.failed(step.made.recording, e)
             raise
         if one.attach(out):
+            look(self, step, out)
             one.began = functools.partial(_began, weakref.ref(step), weakref.ref(self))
             step.add(one)
             if step.made is not None:
@@ -379,12 +378,12 @@ class Loop:
             recording = recorded(recorder)
             if recording.partial:
                 self.told.warn("a profiler is running: the step is recorded without what only a profiler tells, the work space of operators")
-            at = self._sized(recording, step.shape)
+            at = self.sized(recording, step.shape)
             if at is not None and at.program.recording is not recording:
                 recording = at.recording(recording.accumulates)
             with self.share.meeting() as together:
                 made = self.share.plan(recording, AUDITS, together=together, begun=any(True for _ in self.programs), divides=not self.state.units, at=at)
-            self._keep(step.key, made)
+            self.keep(step.key, made)
         except Undivided:
             self.loss.turn(recording)
             self.share.forget()
@@ -400,13 +399,13 @@ class Loop:
         self.programs.give_up(key, f"a recorded step could not be planned ({type(e).__name__}: {e})")
         self._gave_up(key)
 
-    def _sized(self, recording: Recording, shape: Shape) -> At | None:
+    def sized(self, recording: Recording, shape: Shape) -> At | None:
         """A recorded step as its program at one size. Steps of several passes, of sharded parameters, and those that a profiler hid are recorded at each size."""
         if self.state.units or recording.partial or len(recording.begins) != 1:
             return None
         return self.share.lengths.add(shape, recording)
 
-    def _keep(self, key: Any, made: Made) -> None:
+    def keep(self, key: Any, made: Made) -> None:
         self._end_scouts()
         with self.lock:
             self.programs.add(key, made)
@@ -422,7 +421,7 @@ class Loop:
             made = self.programs.first(key)
         if made is None and held and (plain := self.programs.first((of, False))) is not None:
             made = self.share.plan(plain.recording.accumulating(), begun=True)
-            self._keep(key, made)
+            self.keep(key, made)
         if made is not None:
             self.share.again(made)
         return made
@@ -498,77 +497,6 @@ class Loop:
                     if at in op.calls and not op.backward:
                         made.recording.keep(op)
             self._plan_again()
-
-    # Samples.
-
-    def prepare(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepReport:
-        """Records a step with these inputs, plans it, and checks the plan by running it."""
-        of: Any = None
-        shape = Shape(None, ())
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal of, shape
-            of = ("", "forward"), self.state.key(args, kwargs)  # as the hooks of the module hand them on
-            shape = self.state.shape(of, args, kwargs)
-            return forward(*args, **kwargs)
-
-        def call(around: Callable[[Callable[[], Any]], Any]) -> Any:
-            return through(self.model, noted, around, args, kwargs)
-
-        self.state.look()
-        for text in traps(self.model):
-            self.told.warn(text)
-
-        def record() -> Recording:
-            self.loss.find(self.model, functools.partial(call, lambda forward: forward()), self.request.loss)
-            recording = record_call(self.model, call, self.request.loss, self.share.recording_limit())
-            recording.begins = [type(begin)(of, begin.calls) for begin in recording.begins]
-            self.loss.check()
-            return recording
-
-        recording = record()
-        at = self._sized(recording, shape)
-        sample = Sample(args, kwargs) if not self.state.units else None  # other ranks would have to come along
-        try:
-            with self.share.meeting() as together:
-                made = self.share.plan(recording, sample=sample, together=together, divides=together is None, at=at)
-        except Undivided:
-            self.loss.turn(recording)
-            self.share.forget()
-            forward = self.loss.around(self.model, forward)
-            recording = record()
-            at = self._sized(recording, shape)
-            made = self.share.plan(recording, sample=sample, at=at)
-        while made.program is not None and not self._check(made, made.program, call):
-            made = self.share.plan(recording, sample=sample, at=at)
-        self._keep((of, False), made)
-        return made.report
-
-    def _check(self, made: Made, program: Program, call: Callable[[Callable[[Callable[[], Any]], Any]], Any]) -> bool:
-        """Runs the step once under the plan, and checks for the bits of eager mode and the promised bytes. False if an operator must be kept from now on."""
-        recording = made.recording
-        drifted: list[Op] = []
-        run = step_of(program, audit=lambda at, _: drifted.extend(op for op in recording.ops if at in op.calls and not op.backward))
-
-        def under(forward: Callable[[], Any]) -> Any:
-            with run.forward():
-                return forward()
-
-        checked = step_peak(self.model, lambda: call(under), self.request.loss)
-        made.report.measured(checked.peak, "the sample")
-        if run.diverged is not None:
-            raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.diverged}")
-        for op in drifted:
-            self.told.warn(f"{op.op} of {op.module or 'the model'} gives other bits when it runs again; its results are kept", RuntimeWarning)
-            recording.keep(op)
-            self.share.lengths.keep(functools.partial(operator.is_, op))
-        wrong = [name for name, d in recording.digests.items() if checked.digests.get(name) != d]
-        if wrong and not drifted:
-            raise RuntimeError(
-                f"memopt: under the plan {wrong[0]} has other bits than in eager mode ({len(wrong)} of {len(recording.digests)} tensors differ); "
-                "the plan is not used, please report this with the model"
-            )
-        return not drifted
 
 
 def _began(ref: weakref.ref[Running], loop: weakref.ref[Loop], first: bool, keeps: bool) -> None:

@@ -41,6 +41,8 @@ class Made:
     version: int = 0  # of all plans, when this one was chosen
     limit: int = 0
     turns: dict[tuple[int, int], Program] = field(default_factory=dict)  # what goes on as this one: by the program before, and the operator
+    looks: int = 4  # steps whose results are still to be looked at
+    instead: Made | None = None  # what takes its place if the loop lets go of them
 
 
 @dataclass
@@ -151,6 +153,10 @@ class Programs:
                 made.turns[turn] = continued(step.program, p, at, step.saves)
             return made, made.turns[turn]
         return None
+
+    def record(self, key: Any) -> None:
+        """Has the next step recorded, whatever is known."""
+        self.tries.setdefault(key, Tries()).records = 1
 
     # Steps for which no plan holds.
 

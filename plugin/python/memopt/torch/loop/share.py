@@ -97,14 +97,14 @@ class Share:
         if together is not None:
             limit = together.limit(recording.graph, limit)
         if limit is not None and limit >= peak and r.max_overhead is None:
-            return Made(None, self._said(StepReport.of(recording, None, fixed.bytes, counted, taken), eager), recording, at=at)
+            return Made(None, self._said(StepReport.of(recording, None, fixed.bytes, counted, taken), eager, at), recording, at=at)
         if at is not None and together is None and limit is not None and r.max_overhead is None:
             chosen = self.lengths.choose(at, recording.accumulates, limit)
             if chosen is None and begun and (chosen := self.lengths.lowest(at, recording.accumulates, limit)) is not None:
                 self._low(recording, limit, at.peak(chosen.timeline).likely)
             if chosen is not None:
                 report = self.lengths.pool(at, recording.accumulates).report(at, chosen, fixed.bytes, counted, taken)
-                return Made(chosen.program, self._said(report, eager), recording, audits, at, chosen, self.lengths.version, limit, chosen.turns)
+                return Made(chosen.program, self._said(report, eager, at), recording, audits, at, chosen, self.lengths.version, limit, chosen.turns)
         lowest = False
         for text in crossing(recording.windows, recording.measured_peak):
             self.told.warn(text)
@@ -119,7 +119,7 @@ class Share:
                 raise refused(e, recording, limit or 0, counted, taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step + whole) from None
             self._low(recording, limit or 0, e.best)
             found, lowest = plan_of(recording, activation_budget=e.best), True
-        report = self._said(StepReport.of(recording, found, fixed.bytes, counted, taken), eager)
+        report = self._said(StepReport.of(recording, found, fixed.bytes, counted, taken), eager, at)
         if at is None:
             return Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
         plan = self.lengths.take(at, recording.accumulates, found, lowest)
@@ -135,7 +135,7 @@ class Share:
         if chosen is not None and chosen is not made.planned:
             r = made.report
             made.program, made.planned, made.turns = chosen.program, chosen, chosen.turns
-            made.report = self._said(self.lengths.pool(at, accumulating).report(at, chosen, r.fixed, r.counted, r.taken), self.loss.eager(made.recording))
+            made.report = self._said(self.lengths.pool(at, accumulating).report(at, chosen, r.fixed, r.counted, r.taken), self.loss.eager(made.recording), at)
 
     def _low(self, recording: Recording, limit: int, lowest: int) -> None:
         """Tells of steps whose lowest plan is above the budget, of one program once."""
@@ -148,8 +148,9 @@ class Share:
         """Steps run other operators from now on."""
         self.lengths = Lengths()
 
-    def _said(self, report: StepReport, eager: int) -> StepReport:
-        """A report that says what was chosen, beside what the step takes without it."""
+    def _said(self, report: StepReport, eager: int, at: At | None) -> StepReport:
+        """A report that says what was chosen, beside what the step takes without it; and what the loop holds."""
+        report.held = at.held if at is not None else 0
         if self.loss.chosen:
             report.chosen, report.eager_peak = CHOSEN, eager + report.counted
         return report

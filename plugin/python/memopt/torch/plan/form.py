@@ -14,6 +14,7 @@ class Output:
     shape: list[int]
     dtype: str
     held: int | None  # the node until which its first bytes live whatever a plan drops
+    recorded: int | None = None  # the same as it was recorded, where it is held for longer
 
 
 @dataclass
@@ -77,6 +78,15 @@ class Form:
             if len(node.outputs) == 1 and not valued and node.outputs[0].held is None:  # nothing selects it: work space
                 self.work[i], node.outputs = self.bytes.pop((i, 0)), []
         self.results: list[Place | None] = [where[n] if n is not None else None for n in graph["outputs"]]
+
+    def hold(self, places: Iterable[Place], on: bool = True) -> None:
+        """Has values live to the end of the step, or as they were recorded."""
+        for i, j in places:
+            for o in self.nodes[i].outputs[j : j + 1]:
+                if not on:
+                    o.held = o.recorded
+                elif o.held != len(self.nodes) - 1:
+                    o.held, o.recorded = len(self.nodes) - 1, o.held
 
     # Numbers in a fixed order: bytes of inputs and outputs, work space, flops; and apart from them the dims of shapes.
 

@@ -44,6 +44,7 @@ class StepReport:
     measured_on: str = ""  # "the sample", or "a step of training"
     without: str = ""  # why no plan holds for the steps, where none does
     chosen: str = ""  # what lowers the floor without having been asked for
+    held: int = 0  # bytes of the model's results that the loop holds through the backward pass, which the sample did not
     replay: str = ""  # "native" or "python": what ran the last planned step
 
     @classmethod
@@ -93,7 +94,7 @@ class StepReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. The whole plan is plan.to_dict()."""
-        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "replay"]
+        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "held", "replay"]
         if self.without:
             fields.remove("floor_at")
         binds = None if self.without else self.binds
@@ -123,6 +124,8 @@ class StepReport:
             yield "measured", f"{show_bytes(self.measured_peak)}, in {self.measured_on}"
         if self.chosen:
             yield "chosen", self.chosen
+        if self.held:
+            yield "the loop holds", f"{show_bytes(self.held)} of the model's results through the backward pass"
         yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"
         if self.plan is not None:
             yield "gap", f"{self.gap:.2%} of compute to the proven bound"

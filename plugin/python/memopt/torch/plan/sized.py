@@ -10,7 +10,7 @@ import numpy
 
 from ..record.operators import Op
 from ..record.record import Recording
-from .form import Form, difference
+from .form import Form, Place, difference
 from .formulas import Fits, Number, Sizes
 from .timeline import Slots, Timeline, of_floor, of_plan, plain_steps, work_of
 
@@ -53,11 +53,13 @@ class Sized:
         self.parts: dict[bool, Parts] = {}
         self.at_sizes: dict[Sizes, At] = {}
         self.of: list[int] = []  # the class of each number
+        self.held: frozenset[Place] = frozenset()  # results that live to the end of the step, beside those that were recorded so
         self.columns: list[tuple[int, ...]] = []  # the numbers of each class, by point
         self._point(sizes, recording, form)
         self._parts(recording.accumulates, form)
 
     def _parts(self, accumulating: bool, form: Form) -> Parts:
+        form.hold(self.held)
         self.parts[accumulating] = Parts(
             form, of_plan(form, self.slots, plain_steps(form)), Timeline(self.slots, (), (), work_of(form, self.slots, range(len(form.nodes)))), of_floor(form, self.slots)
         )
@@ -97,6 +99,17 @@ class Sized:
         for part in self.parts.values():
             part.form.nodes[i].fields["flags"] = ["once"]
             part.floor = of_floor(part.form, self.slots)
+        self.of = list(self.of)  # what was evaluated is so again
+        self.at_sizes.clear()
+
+    def hold(self, places: frozenset[Place]) -> None:
+        """Has these results live to the end of the step, and those no longer that were held so before."""
+        forms = {accumulating: part.form for accumulating, part in self.parts.items()}
+        for form in forms.values():
+            form.hold(self.held, False)
+        self.held = places
+        for accumulating, form in forms.items():
+            self._parts(accumulating, form)
         self.of = list(self.of)  # what was evaluated is so again
         self.at_sizes.clear()
 
@@ -143,6 +156,13 @@ class At:
     def floor(self, accumulating: bool) -> int:
         """No plan goes below it."""
         return self.peak(self.program.part(accumulating).floor).likely
+
+    @property
+    def held(self) -> int:
+        """Bytes of the results that are held to the end of the step, where they were not recorded so."""
+        self._refresh()
+        slots = self.program.slots.bytes
+        return int(sum(self.likely[self.program.of[slots[place]]] for place in self.program.held if place in slots))
 
     def extra(self, of: Timeline) -> float:
         """The work of what runs a second time, as a share of the step's. It is for comparing plans: the planner prices by a profile."""

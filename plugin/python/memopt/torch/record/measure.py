@@ -158,14 +158,16 @@ def watched() -> Iterator[Watch]:
     watch.peak = highest(events, marked(spans, _SPAN)[0])
 
 
-def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None) -> Measured:
-    """Runs one step and measures it. The module is restored."""
+def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None, hold: bool = False) -> Measured:
+    """Runs one step and measures it, with the results of the forward pass held to its end or not. The module is restored."""
     with state_kept(model):
         with watched() as watch:
             out = forward()
             found = scalar(out, loss)
+            if not hold:
+                del out
             found.backward()
-            del out
+            out = None
         return Measured(watch.peak or 0, digests(model, found))
 
 

@@ -44,6 +44,7 @@ class Recording:
     keeps: bool = False  # a backward pass kept its graph, so that another one could ask for everything again
     partial: bool = False  # work space, and what nobody saw between the passes, are not in it
     native: Any = field(repr=False, default=None)  # what is known of it under the native module
+    shown: list[list[Value]] = field(repr=False, default_factory=list)  # by forward pass: what its results are
     digests: dict[str, str] = field(repr=False, default_factory=dict)  # of the loss, the gradients and the buffers after the step
 
     @property
@@ -119,11 +120,9 @@ def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], An
     recorder = Recorder(model, limit)
     with state_kept(model):
         try:
-            out = run(recorder.forward)  # to the end of the step, as most loops hold it
-            found = scalar(out, loss)
+            found = scalar(run(recorder.forward), loss)  # the results go where only the loss is read, as in most loops
             await_backward(recorder, lambda _: None)
             found.backward()
-            del out
             if recorder.reached:
                 recorder.finish()
         finally:
@@ -190,4 +189,4 @@ def recorded(recorder: Recorder) -> Recording:
         if not op.backward:
             op.calls = [place[span] for span in op.calls]
     r = recorder
-    return Recording(graph, graph["measured_peak"], r.ops, r.calls, r.saves, r.lasting, r.before, r.windows, r.begins, r.ends, r.keeps, r.partial)
+    return Recording(graph, graph["measured_peak"], r.ops, r.calls, r.saves, r.lasting, r.before, r.windows, r.begins, r.ends, r.keeps, r.partial, shown=r.shown)

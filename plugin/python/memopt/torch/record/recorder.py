@@ -108,6 +108,7 @@ class Recorder(TorchDispatchMode):
         self._tagged: list[weakref.ref[torch.UntypedStorage]] = []
         self._seen: list[weakref.ref[torch.Tensor]] = []
         self.results: list[tuple[int, Value]] = []  # of forward passes, and which pass it was
+        self.shown: list[list[Value]] = []  # by forward pass: what its results are
         self._at = 0  # the call that began last
         self._modules: list[str] = []
         self._sequence: list[tuple[int, str]] = []  # by operator of the forward pass: autograd's counter, and the module
@@ -144,9 +145,8 @@ class Recorder(TorchDispatchMode):
             self.close()
             raise
         self._results.add(out)
-        for t in pieces(plain_results(out)):
-            if (value := self.value(t)) not in (v for _, v in self.results):
-                self.results.append((self.turns, value))
+        self.shown.append([self.value(t) for t in pieces(plain_results(out))])
+        self.results += [(self.turns, v) for v in dict.fromkeys(self.shown[-1]) if v not in (known for _, known in self.results)]
         self._over()
         return out
 

@@ -1,0 +1,101 @@
+"""Steps of a sample: one is recorded, and one is run under its plan, before the training begins."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..lower.inchunks import Undivided
+from ..native.run import step_of
+from ..plan.report import StepReport
+from ..ranks.meeting import traps
+from ..record.measure import step_peak
+from ..record.record import Recording, record_call
+from ..replay.program import Program
+from ..step.sample import Sample, through
+from ..step.sizes import Shape
+from .holders import cautious
+from .loop import Loop
+from .programs import Made
+
+
+class Rehearsal:
+    """A sample of a loop's steps."""
+
+    def __init__(self, loop: Loop, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.loop, self.forward, self.args, self.kwargs = loop, forward, args, kwargs
+        self.model: torch.nn.Module = loop.model
+        self.of: Any = None
+        self.shape = Shape(None, ())
+
+    def prepare(self) -> StepReport:
+        """Records a step, plans it, and checks the plan by running it."""
+        loop, share = self.loop, self.loop.share
+        loop.state.look()
+        for text in traps(self.model):
+            loop.told.warn(text)
+        recording = self._record()
+        at = loop.sized(recording, self.shape)
+        sample = Sample(self.args, self.kwargs) if not loop.state.units else None  # other ranks would have to come along
+        try:
+            with share.meeting() as together:
+                made = share.plan(recording, sample=sample, together=together, divides=together is None, at=at)
+        except Undivided:
+            loop.loss.turn(recording)
+            share.forget()
+            self.forward = loop.loss.around(self.model, self.forward)
+            recording = self._record()
+            at = loop.sized(recording, self.shape)
+            made = share.plan(recording, sample=sample, at=at)
+        while made.program is not None and not self._check(made, made.program):
+            made = share.plan(recording, sample=sample, at=at)
+        loop.keep((self.of, False), made)
+        if together is None:
+            loop.programs.add((self.of, False), cautious(made, share))
+        return made.report
+
+    def _noted(self, *args: Any, **kwargs: Any) -> Any:
+        self.of = ("", "forward"), self.loop.state.key(args, kwargs)  # as the hooks of the module hand them on
+        self.shape = self.loop.state.shape(self.of, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    def _call(self, around: Callable[[Callable[[], Any]], Any]) -> Any:
+        return through(self.model, self._noted, around, self.args, self.kwargs)
+
+    def _record(self) -> Recording:
+        loop = self.loop
+        loop.loss.find(self.model, functools.partial(self._call, lambda forward: forward()), loop.request.loss)
+        recording = record_call(self.model, self._call, loop.request.loss, loop.share.recording_limit())
+        recording.begins = [type(begin)(self.of, begin.calls) for begin in recording.begins]
+        loop.loss.check()
+        return recording
+
+    def _check(self, made: Made, program: Program) -> bool:
+        """Runs the step once under the plan, and checks for the bits of eager mode and the promised bytes. False if an operator must be kept from now on."""
+        recording, loop = made.recording, self.loop
+        drifted: list[Any] = []
+        run = step_of(program, audit=lambda at, _: drifted.extend(op for op in recording.ops if at in op.calls and not op.backward))
+
+        def under(forward: Callable[[], Any]) -> Any:
+            with run.forward():
+                return forward()
+
+        checked = step_peak(self.model, lambda: self._call(under), loop.request.loss)
+        made.report.measured(checked.peak, "the sample")
+        if run.diverged is not None:
+            raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.diverged}")
+        for op in drifted:
+            loop.told.warn(f"{op.op} of {op.module or 'the model'} gives other bits when it runs again; its results are kept", RuntimeWarning)
+            recording.keep(op)
+            loop.share.lengths.keep(functools.partial(operator.is_, op))
+        wrong = [name for name, d in recording.digests.items() if checked.digests.get(name) != d]
+        if wrong and not drifted:
+            raise RuntimeError(
+                f"memopt: under the plan {wrong[0]} has other bits than in eager mode ({len(wrong)} of {len(recording.digests)} tensors differ); "
+                "the plan is not used, please report this with the model"
+            )
+        return not drifted
