@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import threading
@@ -13,6 +14,7 @@ import test_optimize
 import test_schedule
 import torch
 from replays import Replayed, replayed
+from test_loops_programs import Ways
 from test_optimize import Case, Wide, step
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
@@ -20,6 +22,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import memopt
+from memopt.torch.loop.share import AUDITS
+from memopt.torch.record.measure import watched
 
 
 def of(cls: type[unittest.TestCase]) -> type[unittest.TestCase]:
@@ -278,6 +282,95 @@ class Both(Case):
                 for batch in loader:
                     self.same(step(model, (batch,)), step(plain, (batch,)))
             self.assertEqual(kinds[-1], "native")
+
+    def loop(self, model, loop, last: int, before: int = 12, times: int = 12, exact=True, slack=0, **settings):
+        """A loop by either replay: the gradients of eager mode, within the bytes promised, and slack for what the loop holds beside; by the native module in the last steps."""
+        plain = copy.deepcopy(model)
+        want = [loop(plain, i) for i in range(before + times)] if exact else {}
+        for native in (True, False):
+            ours = copy.deepcopy(model)
+            with self.subTest(native=native), replayed(native) as ran, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                memopt.optimize(ours, activation_budget="60%", verbose=False, **settings)
+                for i in range(before + times):
+                    if i == before:
+                        gc.collect()
+                    planned = len(ran)
+                    with watched() if i >= before else contextlib.nullcontext() as found:
+                        got = loop(ours, i)
+                    self.same(got, want[i] if exact else want.setdefault(i, got))
+                    if i >= before and len(ran) > planned:
+                        self.assertLessEqual(found.peak, memopt.torch.report(ours).promised_peak + slack + 4096, f"step {i}")
+                self.assertEqual(set(ran[-last:]), {"native" if native else "python"})
+                self.assertGreater(memopt.torch.report(ours).plan.result.recomputed_nodes, 0)
+
+    def test_programs(self):
+        """Steps that go on as another program, which is seen at an operator or at the backward pass."""
+        args = (torch.randn(256, 64),)
+        order = torch.randint(0, 4, (60,), generator=torch.Generator().manual_seed(1)).tolist()
+
+        class More(Ways):
+            def forward(self, x):
+                out = super().forward(x)
+                return out.tanh().square().mean() if self.way == 3 else out.tanh()
+
+        def loop(m, i):
+            m.way = order[i]
+            return step(m, args, None if m.way == 3 else lambda out: out.square().mean())
+
+        self.loop(More(), loop, last=12, before=30, times=20, slack=256 << 10)
+
+    def test_passes(self):
+        """One to three passes before a backward pass."""
+        args = (torch.randn(128, 64),)
+
+        def loop(m, i):
+            return step(m, args, loss=lambda out: sum((m(*args).square().mean() for _ in range(i % 3)), out.square().mean()))
+
+        self.loop(Ways(), loop, last=6, slack=384 << 10)
+
+    def test_kept_graph(self):
+        """A graph through which two backward passes go."""
+        args = (torch.randn(128, 64),)
+
+        def loop(m, i):
+            m.zero_grad(set_to_none=True)
+            out = m(*args).square().mean()
+            out.backward(retain_graph=True)
+            out.backward()
+            return out.detach().clone(), {n: p.grad.clone() for n, p in m.named_parameters()}, {}
+
+        self.loop(Ways(), loop, last=6, slack=64 << 10)
+
+    def test_lengths(self):
+        """Sizes of one program."""
+        batches = [(torch.randn(n, 64),) for n in (256, 192, *torch.randint(100, 260, (22,), generator=torch.Generator().manual_seed(2)).tolist())]
+        self.loop(Ways(), lambda m, i: step(m, batches[i], lambda out: out.square().mean()), last=12)
+
+    def test_loss_in_chunks(self):
+        """What is computed on the side, without modes, is none of the step's."""
+
+        class Classes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.head = Ways(), nn.Linear(64, 500)
+
+            def forward(self, x, target):
+                scores = self.head(self.body(x)).view(16, 16, 500)
+                return F.cross_entropy(scores.view(-1, 500), target)
+
+        args = (torch.randn(256, 64), torch.randint(0, 500, (256,)))
+        self.loop(Classes(), lambda m, i: step(m, args), last=6, before=4, times=6, exact=False, loss_chunks=4)
+
+    def test_audited(self):
+        """The first planned step is run by Python, which sees whether the native module sees the same; the second is audited."""
+        model, args = Ways(), (torch.randn(128, 64),)
+        with replayed(True) as ran:
+            memopt.optimize(model, activation_budget="60%", verbose=False)
+            for _ in range(4):
+                step(model, args, lambda out: out.square().mean())
+        self.assertEqual(ran, ["python", "native", "native"])
+        self.assertGreater(AUDITS, 1)
 
     def test_report(self):
         model, args = Wide(nn.Linear(64, 64)), self.rows()

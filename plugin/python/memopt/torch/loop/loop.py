@@ -25,6 +25,7 @@ from ..record.record import Recording, recorded
 from ..record.recorder import Recorder
 from ..replay.program import Program
 from ..replay.regions import regions_of
+from ..replay.replay import Passes
 from ..step.sizes import Shape
 from ..step.standin import StandIn
 from .holders import look
@@ -239,13 +240,13 @@ class Loop:
 
     def _start(self, step: Running, made: Made, program: Program) -> StepOf:
         """The state of a step under its plan. The graph holds it once there is one."""
-        several = len(self.programs.of(step.key)) > 1  # so that it may go on as another one
-        run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, several, functools.partial(self.told.say, "native"))
+        others = [other.program for other in self.programs.of(step.key) if other.program is not None]  # that it may go on as
+        run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, others, functools.partial(self.told.say, "native"))
         made.report.replay = run.kind
         run.failed = functools.partial(self.share.failed, made.recording)
         here = weakref.ref(step)
 
-        def other(run: StepOf, func: Any) -> Program | None:
+        def other(run: Passes, func: Any) -> Program | None:
             step = here()
             if step is not None:
                 self._candidates(step.key, step.shape)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..native.run import StepOf
 from ..plan.budget import host_memory
 from ..plan.report import StepReport
 from ..plan.sized import At
 from ..record.record import Recording
 from ..replay.program import Program, continued
+from ..replay.replay import Passes
 from .lengths import Planned
 
 MOST_PROGRAMS = 6  # for one shape
@@ -101,6 +101,9 @@ class Programs:
         while len(self.known) > 1 and (len(self.known) > _MOST_KEYS or self._nodes() * _NODE > host_memory() // 20):
             self.tries.pop(self.known.popitem(last=False)[0], None)
         others = [other for other in found if not _same(other.recording, made.recording)]
+        for other in found:
+            if other not in others:
+                made.recording.native = other.recording.native  # it runs the same operators
         if not seen:
             found[:] = [*others, made][-MOST_PROGRAMS:]
             return
@@ -131,7 +134,7 @@ class Programs:
             found.remove(made)
             found.insert(0, made)
 
-    def other(self, key: Any, step: StepOf, func: Any, of: Any = None) -> tuple[Made, Program] | None:
+    def other(self, key: Any, step: Passes, func: Any, of: Any = None) -> tuple[Made, Program] | None:
         """A program that has run the same operators as a step so far, and goes on with this one, with this forward pass, or with
         the backward pass; and how it goes on from there."""
         at = step.calls if func is None else step.calls - 1
@@ -150,7 +153,7 @@ class Programs:
                 continue
             turn = (id(step.program), at)
             if turn not in made.turns:
-                made.turns[turn] = continued(step.program, p, at, step.saves)
+                made.turns[turn] = continued(step.program, p, at, step.kept(at))
             return made, made.turns[turn]
         return None
 

@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _python_dispatch as modes
 
 from ..._caches import cache
 
@@ -110,17 +109,6 @@ def load(path: Path) -> Any:
     if heard != ["aten::zeros", "aten::add.Tensor"] or y.tolist() != [1.0, 1.0]:
         raise Unavailable(f"its interceptor heard {heard} of torch.add and torch.zeros")
     return module
-
-
-def _tell_of_modes(module: Any) -> None:
-    """Has the module told of each mode that is entered, by whomever."""
-    enter = modes._push_mode
-
-    def _push_mode(mode: Any) -> None:
-        enter(mode)
-        module.wake()
-
-    modes._push_mode = _push_mode
 
 
 def compiler() -> str:
@@ -288,7 +276,6 @@ class Library:
         path = found()
         if path is not None:
             self.module = load(path)
-            _tell_of_modes(self.module)
             with contextlib.suppress(OSError):
                 os.utime(path)  # used
         elif self.building is not None and self.building.done:

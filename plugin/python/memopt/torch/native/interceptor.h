@@ -15,7 +15,7 @@ inline thread_local std::vector<std::string>* hearing = nullptr;        // names
 inline void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack, c10::DispatchKey at) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, at);
   // What hides from Python's modes hides here: the tensor that torch.tensor fills, and what memopt does itself.
-  const bool seen = !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
+  const bool seen = !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python) && (here == nullptr || !here->is_away());
   if (seen && here != nullptr) {
     // What an operator is made of, it is made of without a mode. Operators of others may be written in Python, with tensors that are dispatched to it.
     const bool own = !here->awake() && op.operator_name().name.compare(0, 6, "aten::") == 0;

@@ -6,6 +6,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
+
+from ..record.operators import Op
 from ..replay.program import Instance, Program
 
 
@@ -15,14 +18,26 @@ def name_of(func: Any) -> str:
     return str(func._schema.name) if overload == "default" else f"{func._schema.name}.{overload}"
 
 
+def overload_of(name: str, overload: str) -> Any:
+    """The operator of that name."""
+    space, _, bare = name.partition("::")
+    return getattr(getattr(getattr(torch.ops, space), bare), overload or "default")
+
+
+def operators(program: Program) -> list[Op]:
+    """What may run again, also of an earlier program of the step."""
+    return list(dict.fromkeys([*program.again, *program.maker.values()]))
+
+
 def layout(program: Program) -> tuple[list[str], array[int]]:
     """The operators' names, and the numbers."""
     names: dict[str, int] = {}
     out = _Numbers()
     recording = program.recording
     out.put(1 + max((v.number for v in _values(program)), default=-1), len(program.actions))
-    for action in program.actions:
-        out.put(names.setdefault(name_of(action.func), len(names)), action.captured)
+    captured = {at for op in program.maker.values() for at in op.calls}  # with what an earlier program of the step would run
+    for i, action in enumerate(program.actions):
+        out.put(names.setdefault(name_of(action.func), len(names)), action.captured or i in captured)
         out.list(action.reads)
         out.places(action.makes)
         out.places(action.writes)
@@ -38,13 +53,14 @@ def layout(program: Program) -> tuple[list[str], array[int]]:
     instances = list({id(s): s for s in program.source if s is not None}.values())
     numbered = {id(instance): i for i, instance in enumerate(instances)}
     out.put(len(recording.saves))
-    for save, kept, source, step in zip(recording.saves, program.kept, program.source, program.step_of, strict=True):
+    for i, (save, kept, source, step) in enumerate(zip(recording.saves, program.kept, program.source, program.step_of, strict=True)):
         out.put(kept, save.value.number, -1 if source is None else numbered[id(source)], step)
+        out.list(program.later.get(i, ()))
     out.put(len(instances))
     for instance in instances:
         out.put(instance.value.number, instance.last, instance.uses)
 
-    again = program.again
+    again = operators(program)
     place = {id(op): i for i, op in enumerate(again)}
     out.put(len(again))
     for op in again:
@@ -74,9 +90,10 @@ def layout(program: Program) -> tuple[list[str], array[int]]:
 def hooks(program: Program) -> set[int]:
     """Saves that must come by: those that are dropped, and for each step that is the first to ask behind an event, one that tells of it."""
     asking: dict[int, int] = {}  # by step, a save
-    for i, step in reversed(list(enumerate(program.step_of))):
-        if step >= 0 and (step not in asking or program.kept[asking[step]] or not program.kept[i]):
-            asking[step] = i
+    for i, first in reversed(list(enumerate(program.step_of))):
+        for step in (first, *program.later.get(i, ())):
+            if step >= 0 and (step not in asking or program.kept[asking[step]] or not program.kept[i]):
+                asking[step] = i
     found = {i for i, kept in enumerate(program.kept) if not kept}
     steps, events = sorted(asking), iter([*program.events, None])
     event = next(events)
@@ -118,4 +135,4 @@ class _Numbers:
         self.put(len(places), *(x for place in places for x in place))
 
 
-__all__ = ["Instance", "layout", "name_of"]
+__all__ = ["Instance", "layout", "name_of", "operators", "overload_of"]

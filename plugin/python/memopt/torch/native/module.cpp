@@ -18,7 +18,7 @@ struct ProgramObject {
 struct StepObject {
   PyObject_HEAD
   Step* step;  // from begin() on
-  PyObject *program, *strict;
+  PyObject* strict;
   Step* before;  // the step that the thread was in
 };
 
@@ -79,29 +79,59 @@ void handle_free(PyObject* self) {
 
 Step& step_of(PyObject* self) { return *reinterpret_cast<StepObject*>(self)->step; }
 
-// Calls a method of the Python part. Its errors are the step's.
-void told_left(PyObject* self, bool forward) {
+// Calls a method of the Python part, and says whether it returned True. Its errors are the step's; what it computes is not.
+template <class... Args>
+bool told(PyObject* self, const char* method, const char* format, Args... args) {
   pybind11::gil_scoped_acquire gil;
-  const auto& why = *step_of(self).diverged;
-  PyObject* done = PyObject_CallMethod(self, "left", "sO", why.c_str(), forward ? Py_True : Py_False);
-  if (done == nullptr) {
+  const c10::impl::ExcludeDispatchKeyGuard unseen(KEYS | PYTHON);
+  PyObject* found = PyObject_CallMethod(self, method, format, args...);
+  if (found == nullptr) {
     python_error error;
     error.persist();
     throw error;
   }
-  Py_DECREF(done);
+  const bool yes = found == Py_True;
+  Py_DECREF(found);
+  return yes;
 }
 
 PyObject* step_begin(PyObject* self, PyObject* args) {
   HANDLE_TH_ERRORS
   PyObject *program, *strict;
-  if (!PyArg_ParseTuple(args, "O!O", program_type, &program, &strict)) return nullptr;
+  int audited;
+  if (!PyArg_ParseTuple(args, "O!Op", program_type, &program, &strict, &audited)) return nullptr;
   auto* step = reinterpret_cast<StepObject*>(self);
   TORCH_CHECK(step->step == nullptr, "memopt: the step has begun");
-  step->program = Py_NewRef(program);
   step->strict = Py_NewRef(strict);
   step->step = new Step(reinterpret_cast<ProgramObject*>(program)->program, strict == Py_None ? nullptr : strict, handle_type);
-  step->step->left = [self](bool forward) { told_left(self, forward); };
+  step->step->left = [self](bool forward) { told(self, "left", "sO", step_of(self).diverged->c_str(), forward ? Py_True : Py_False); };
+  step->step->another = [self](const c10::OperatorName* name) {
+    return name == nullptr ? told(self, "another", nullptr) : told(self, "another", "ss", name->name.c_str(), name->overload_name.c_str());
+  };
+  if (audited) step->step->differs = [self](int64_t which) { told(self, "differs", "L", static_cast<long long>(which)); };
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* step_follow(PyObject* self, PyObject* program) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(Py_TYPE(program) == program_type, "memopt: this is no program");
+  step_of(self).turn(reinterpret_cast<ProgramObject*>(program)->program);
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* step_packed(PyObject* self, PyObject* behind) {
+  HANDLE_TH_ERRORS
+  const auto n = PyLong_AsSize_t(behind);
+  if (n == static_cast<size_t>(-1) && PyErr_Occurred()) return nullptr;
+  return PyLong_FromLongLong(step_of(self).packed(n));
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* step_away(PyObject* self, PyObject* by) {
+  HANDLE_TH_ERRORS
+  step_of(self).away(static_cast<int>(PyLong_AsLong(by)));
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -109,7 +139,6 @@ PyObject* step_begin(PyObject* self, PyObject* args) {
 void step_free(PyObject* self) {
   auto* step = reinterpret_cast<StepObject*>(self);
   delete step->step;
-  Py_XDECREF(step->program);
   Py_XDECREF(step->strict);
   free_object(self);
 }
@@ -263,7 +292,8 @@ PyTypeObject* type_of(const char* name, int size, unsigned long flags, std::vect
   return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
 }
 
-PyMethodDef step_methods[] = {{"begin", step_begin, METH_VARARGS, nullptr}, {"enter", step_enter, METH_NOARGS, nullptr}, {"exit", step_exit, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyMethodDef step_methods[] = {{"begin", step_begin, METH_VARARGS, nullptr}, {"enter", step_enter, METH_NOARGS, nullptr}, {"exit", step_exit, METH_NOARGS, nullptr},
+                              {"follow", step_follow, METH_O, nullptr}, {"packed", step_packed, METH_O, nullptr}, {"away", step_away, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef step_members[] = {
     {"diverged", step_diverged, step_set_diverged, nullptr, nullptr},

@@ -41,6 +41,7 @@ struct Save {
   Number number;
   int64_t source;  // the instance that a dropped one is made from
   int64_t step;    // of the plan, that asks for it
+  std::vector<Number> later;  // steps of later backward passes that do
 };
 
 struct Instance {
@@ -139,6 +140,7 @@ struct Program {
       save.number = static_cast<Number>(in.next());
       save.source = in.next();
       save.step = in.next();
+      save.later = in.numbers();
     }
     instances.resize(in.count());
     for (auto& instance : instances) {

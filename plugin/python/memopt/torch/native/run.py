@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch.utils import _python_dispatch as modes
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..replay.program import Program
 from ..replay.replay import Audit, Left, Other, Passes, Step, planned
 from .build import library
-from .layout import layout, name_of
+from .layout import layout, name_of, operators, overload_of
 
 
 @dataclass
@@ -22,26 +23,31 @@ class Seen:
 
     heard: bool = False  # every operator came by in a step that Python replayed
     followed: bool = False  # to the end of a step
+    strayed: str = ""  # where a step left it before that
     refused: str = ""
 
 
-def step_of(program: Program, strict: bool = False, audit: Audit | None = None, several: bool = False, tell: Callable[[str], None] = lambda _: None) -> StepOf:
-    """The state of a planned step. Several programs are known for such steps, among which Python finds the one to go on as."""
+def step_of(program: Program, strict: bool = False, audit: Audit | None = None, others: Iterable[Program] = (), tell: Callable[[str], None] = lambda _: None) -> StepOf:
+    """The state of a planned step, which may go on as others that are known."""
     native = library.get(tell)
     seen = _seen(program)
-    if native is None or several or seen.refused or program.recording.units or program.later or torch._C._len_torch_dispatch_stack() > 0:
+    if native is None or seen.refused or program.recording.units or torch._C._len_torch_dispatch_stack() > 0 or any(_seen(other).refused for other in others):
         return Step(program, strict, audit)
     if not seen.heard:
         return HeardStep(native, program, strict, audit)
-    if audit is not None:
+    if not _laid_out(native, program):
         return Step(program, strict, audit)
+    return _native_step(native)(program, strict, audit)  # type: ignore[no-any-return]
+
+
+def _laid_out(native: Any, program: Program) -> bool:
+    """Whether the native module has a program."""
     if program.native is None:
         try:
             program.native = native.program(*layout(program))
         except (RuntimeError, IndexError) as e:
-            seen.refused = str(e).splitlines()[0]
-            return Step(program, strict, audit)
-    return _native_step(native)(program, strict)  # type: ignore[no-any-return]
+            _seen(program).refused = str(e).splitlines()[0]
+    return program.native is not None
 
 
 def _seen(program: Program) -> Seen:
@@ -114,14 +120,14 @@ class NativeStep(Passes):
     kind = "native"
     native: Any
     reached: int  # the step of the plan that the backward pass is at
-    saves = 0  # not counted: most do not come by
 
-    def __init__(self, program: Program, strict: bool) -> None:
+    def __init__(self, program: Program, strict: bool, audit: Audit | None) -> None:
         self.program = program
-        self.other: Other | None = None  # several programs are replayed by Python
+        self.audit = audit
+        self.other: Other | None = None
         self.left_for: Callable[[str], None] | None = None  # told why the step leaves its program
         self.failed: Callable[[RuntimeError], None] | None = None  # told of an error of what runs again
-        self.begin(program.native, Left if strict else None)  # type: ignore[attr-defined]
+        self.begin(program.native, Left if strict else None, audit is not None)  # type: ignore[attr-defined]
 
     def forward(self) -> AbstractContextManager[Any]:
         return _Native(self)
@@ -129,11 +135,33 @@ class NativeStep(Passes):
     @property
     def ran(self) -> list[str]:
         """The operators that ran again, in this order."""
-        again = self.program.again
+        again = operators(self.program)
         return [again[i].name for i in self.repeated]  # type: ignore[attr-defined]
 
+    def kept(self, calls: int) -> Sequence[bool]:
+        # What autograd keeps by itself behind the last operator does not come by.
+        first = sum(save.calls < calls for save in self.program.recording.saves)
+        return self.program.kept[: first + self.packed(calls)]  # type: ignore[attr-defined]
+
     def turn(self, program: Program) -> None:
-        self._left("it goes on as another program")  # one that was not known when the step began
+        if _laid_out(self.native, program):
+            self.program = program
+            self.follow(program.native)  # type: ignore[attr-defined]
+        else:
+            self._left("it goes on as a program that the native module does not run")
+
+    def another(self, name: str = "", overload: str = "") -> bool:
+        """Called where the step does not go on as its program says: whether it goes on as another one."""
+        found = self.other(self, overload_of(name, overload) if name else None) if self.other is not None else None
+        if found is not None:
+            self.turn(found)
+        return found is not None and self.diverged is None
+
+    def differs(self, which: int) -> None:
+        """Called for an operator that gave other bits when it ran again."""
+        op = operators(self.program)[which]
+        if self.audit is not None:
+            self.audit(op.calls[0], op.op + (f" of {op.module}" if op.module else ""))
 
     def _left(self, why: str) -> None:
         self.diverged = why
@@ -144,8 +172,11 @@ class NativeStep(Passes):
         """Called where the step leaves its program, in a forward pass or in a backward pass."""
         seen = _seen(self.program)
         if forward and not seen.followed:
-            seen.refused = why  # by what the native module sees: Python replays the next one
-        elif self.left_for is not None:
+            if seen.strayed == why:  # twice at one operator, and Python went on there in between: it is what the native module sees
+                seen.refused = why
+                return
+            seen.strayed = why
+        if self.left_for is not None:
             self.left_for(why)
 
 
@@ -154,7 +185,27 @@ def _native_step(native: Any) -> Any:
     found = _classes.get(native)
     if found is None:
         found = _classes[native] = type("NativeStep", (NativeStep, native.Step), {"native": native})
+        _tell_of_modes(native)
     return found
+
+
+def _tell_of_modes(native: Any) -> None:
+    """Has the module told of each mode that is entered, by whomever, and a step where its own are taken away for what is computed on the side."""
+    enter, leave = modes._push_mode, modes._pop_mode
+
+    def _push_mode(mode: Any) -> None:
+        enter(mode)
+        native.wake()
+        if isinstance(mode, _Silent) and mode.step is not None:
+            mode.step.away(-1)
+
+    def _pop_mode(k: Any = None) -> Any:
+        mode = leave(k)
+        if isinstance(mode, _Silent) and mode.step is not None:
+            mode.step.away(1)
+        return mode
+
+    modes._push_mode, modes._pop_mode = _push_mode, _pop_mode
 
 
 _classes: dict[Any, Any] = {}
@@ -164,16 +215,17 @@ StepOf: TypeAlias = "Step | NativeStep"
 class _Silent(TorchDispatchMode):
     """Stands where planned stands, so that composite operators and compilers take the way that was recorded, and is seldom called."""
 
-    def __init__(self, step: Any) -> None:
+    def __init__(self, native: Any) -> None:
         super().__init__()
-        self.step = step
+        self.native = native
+        self.step: Any = None  # while its forward pass runs
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.step.native.saves_result(func._schema.name, func._schema.overload_name):
+        if self.native.saves_result(func._schema.name, func._schema.overload_name):
             with torch._C._DisableTorchDispatch():
                 return func(*args, **kwargs or {})
         return func(*args, **kwargs or {})
@@ -184,14 +236,16 @@ class _Native:
 
     def __init__(self, step: Any) -> None:
         self.step = step
-        self.mode = _Silent(step)
+        self.mode = _Silent(step.native)
 
     def __enter__(self) -> None:
         self.mode.__enter__()
         torch._C._push_on_torch_dispatch_stack(self.mode)  # a second time: while one is called there is another, so PyTorch does not switch modes on behind it
         self.step.enter()
+        self.mode.step = self.step
 
     def __exit__(self, *exc: Any) -> None:
+        self.mode.step = None
         self.step.exit()
         torch._C._pop_torch_dispatch_stack(None)
         self.mode.__exit__(*exc)

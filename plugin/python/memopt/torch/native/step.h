@@ -51,6 +51,7 @@ class Tags {
     numbers_[storage.unsafeGetStorageImpl()] = number;
     storages_[number].push_back(storage.getWeakStorageImpl());
   }
+  void resize(size_t values) { storages_.resize(values); }
   void clear(const c10::Storage& storage) { numbers_.erase(storage.unsafeGetStorageImpl()); }
 
  private:
@@ -69,11 +70,15 @@ class Step {
 
   // Told of why the step leaves its program, in a forward pass or in a backward pass.
   std::function<void(bool)> left;
+  // Asked whether it goes on as another one, with this operator or with a backward pass, which has taken its place then.
+  std::function<bool(const c10::OperatorName*)> another;
+  // Told of an operator that gave other bits when it ran again, where that is looked for.
+  std::function<void(int64_t)> differs;
 
   // strict is an exception's class, or null.
   Step(std::shared_ptr<Program> program, PyObject* strict, PyTypeObject* handles)
-      : program_(std::move(program)), p_(*program_), strict_(strict), handles_(handles), tags_(p_.values), captured_(p_.captured), store_(p_.values),
-        dropped_(p_.values), spoiled_(p_.values), left_(p_.instances.size(), -1) {}
+      : program_(std::move(program)), p_(program_.get()), strict_(strict), handles_(handles), tags_(p_->values), captured_(p_->captured), store_(p_->values),
+        dropped_(p_->values), spoiled_(p_->values), left_(p_->instances.size(), -1) {}
 
   // Values that saved tensors were dropped of.
   std::vector<int64_t> dropped() const {
@@ -85,6 +90,33 @@ class Step {
   }
 
   // The forward pass.
+
+  // Goes on as another program, which has run the same operators so far.
+  void turn(std::shared_ptr<Program> to) {
+    std::vector<Captured> captured(to->captured);
+    for (size_t i = 0; i < std::min({calls, p_->calls.size(), to->calls.size()}); i++) {
+      if (p_->calls[i].captured >= 0 && to->calls[i].captured >= 0) captured[to->calls[i].captured] = std::move(captured_[p_->calls[i].captured]);
+    }
+    captured_ = std::move(captured);
+    store_.resize(to->values);
+    for (size_t i = 0; i < store_.size(); i++) {
+      if (!to->held[i]) store_[i] = c10::Storage();
+    }
+    dropped_.resize(to->values);
+    spoiled_.resize(to->values);
+    tags_.resize(to->values);
+    left_.assign(to->instances.size(), -1);
+    next_ = 0;
+    program_ = std::move(to);
+    p_ = program_.get();
+  }
+
+  // Saved tensors that came by behind so many operators.
+  int64_t packed(size_t behind) const { return packed_in_ == behind ? packed_ : 0; }
+
+  // Modes are taken away from the thread, as PyTorch does for what it computes on the side, or given back.
+  void away(int by) { away_ += by; }
+  bool is_away() const { return away_ > 0; }
 
   // There is a mode already, that passes everything on: composite operators are made of others where there is one, as when the step was recorded.
   // It is called where the module enters a mode of its own, and where autograd saves a result, once.
@@ -105,8 +137,8 @@ class Step {
 
   // Whether a result is saved, by a copy that a mode is told of. Next time there are hooks in its place.
   bool saves_result(const c10::OperatorName& name) {
-    if (awake_ || diverged || calls >= p_.gaps.size() || (calls < p_.calls.size() && *p_.calls[calls].name == name)) return false;
-    return p_.gaps[calls].hooked = true;
+    if (awake_ || diverged || calls >= p_->gaps.size() || (calls < p_->calls.size() && *p_->calls[calls].name == name)) return false;
+    return p_->gaps[calls].hooked = true;
   }
 
   bool awake() const { return awake_; }
@@ -160,16 +192,20 @@ class Step {
     handle->version = handle->writes.current_version();
     handle->save = -1;
     handle->number = OUTSIDE;
-    if (!diverged && calls < p_.gaps.size()) {
-      const auto& gap = p_.gaps[calls];
+    if (!diverged && calls < p_->gaps.size()) {
+      const auto& gap = p_->gaps[calls];
       if (packed_in_ != calls) packed_in_ = calls, packed_ = 0;
       if (packed_ < gap.count) {
         handle->save = gap.first + packed_++;
-        const auto& save = p_.saves[handle->save];
+        const auto& save = p_->saves[handle->save];
         if (!save.kept && THPVariable_CheckExact(given) && is_view_of_storage(t) && tags_.of(t) == save.number) {
           handle->number = save.number;
           handle->view = View(t);
           dropped_[save.number] = 1;
+          if (differs && bits_.count(save.number) == 0) {
+            const Below below;
+            bits_[save.number] = digest(t.storage());
+          }
           return reinterpret_cast<PyObject*>(handle);
         }
       }
@@ -187,22 +223,24 @@ class Step {
     if (!diverged && running && c10::GradMode::is_enabled()) {
       leave("a backward pass makes a graph, which asks for everything again", false);  // so nothing is released
     }
-    const Save* save = handle.save >= 0 ? &p_.saves[handle.save] : nullptr;
-    if (!diverged && running && save != nullptr && save->step > reached) {
-      const auto before = p_.before[save->step];
-      if (before != static_cast<int64_t>(calls)) {
-        leave("a backward pass begins after " + std::to_string(calls) + " operators, not after " + std::to_string(before) + " as recorded", false);
-        be_strict();
+    auto [save, step, first] = asks(handle, !diverged && running);
+    if (step > reached && p_->before[step] != static_cast<int64_t>(calls)) {
+      if (reached < 0 && another(nullptr)) {
+        std::tie(save, step, first) = asks(handle, true);
       } else {
-        reached = save->step;
-        advance(save->step);
+        leave("a backward pass begins after " + std::to_string(calls) + " operators, not after " + std::to_string(p_->before[step]) + " as recorded", false);
+        be_strict();
       }
+    }
+    if (!diverged && step > reached) {
+      reached = step;
+      advance(step);
     }
     if (handle.number == OUTSIDE) return THPVariable_Wrap(handle.kept);
     const c10::Storage storage = make_released(handle.number);
-    if (!diverged && running && save->source >= 0 && save->step == p_.instances[save->source].last) {
+    if (!diverged && first && save->source >= 0 && save->step == p_->instances[save->source].last) {
       auto& left = left_[save->source];
-      if (left < 0) left = p_.instances[save->source].uses;
+      if (left < 0) left = p_->instances[save->source].uses;
       if (--left <= 0) drop(handle.number, storage);
     }
     return THPVariable_Wrap(handle.view.of(storage));
@@ -239,13 +277,32 @@ class Step {
 
   static at::IntArrayRef shape(const Handle& handle) { return handle.number != OUTSIDE ? handle.view.size() : handle.kept.sizes(); }
 
+  // What a saved tensor is to the program, the step of the plan that asks for it now, or -1, and whether it is the first one that does.
+  std::tuple<const Save*, int64_t, bool> asks(const Handle& handle, bool follows) {
+    if (!follows || handle.save < 0 || handle.save >= static_cast<int64_t>(p_->saves.size())) return {nullptr, -1, false};
+    const Save& save = p_->saves[handle.save];
+    if (save.later.empty()) return {&save, save.step, true};
+    const size_t n = asked_[handle.save]++;
+    return {&save, n == 0 ? save.step : save.later[std::min(n, save.later.size()) - 1], n == 0};
+  }
+
+  // A digest of a storage: the sum of its words, which needs no memory.
+  static int64_t digest(const c10::Storage& storage) {
+    const at::NoGradGuard no_grad;
+    const auto size = static_cast<int64_t>(storage.nbytes());
+    const auto on = at::TensorOptions().device(storage.device());
+    auto words = at::empty({0}, on.dtype(at::kLong)).set_(storage, 0, {size / 8}, {1});
+    auto rest = at::empty({0}, on.dtype(at::kByte)).set_(storage, size - size % 8, {size % 8}, {1});
+    return words.sum().item<int64_t>() + rest.sum().item<int64_t>();
+  }
+
   // Hooks are there only where something is dropped: elsewhere autograd saves by itself. Those that the module pushes itself lie above ours, or
   // in their place.
 
   static size_t depth() { return at::SavedTensorDefaultHooks::get_tls_state().stack.size(); }
 
   void open() {
-    if (on_ || diverged || calls >= p_.gaps.size() || !p_.gaps[calls].hooked || depth() != base_ || at::SavedTensorDefaultHooks::get_disabled_error_message()) return;
+    if (on_ || diverged || calls >= p_->gaps.size() || !p_->gaps[calls].hooked || depth() != base_ || at::SavedTensorDefaultHooks::get_disabled_error_message()) return;
     at::SavedTensorDefaultHooks::push_hooks(std::move(hooks_->first), std::move(hooks_->second));
     on_ = true;
   }
@@ -259,8 +316,9 @@ class Step {
 
   const Call* follow(size_t at, const c10::OperatorHandle& op) {
     if (diverged) return nullptr;
-    const Call* call = at < p_.calls.size() ? &p_.calls[at] : nullptr;
+    const Call* call = at < p_->calls.size() ? &p_->calls[at] : nullptr;
     if (call != nullptr && call->name == &op.operator_name()) return call;
+    if (reached < 0 && another(&op.operator_name())) return &p_->calls[at];
     leave("operator " + std::to_string(at) + " is " + shown(op.operator_name()) + ", where " + (call != nullptr ? shown(*call->name) : "the end") + " was recorded", true);
     be_strict();
     return nullptr;
@@ -308,7 +366,7 @@ class Step {
 
   void watch(const c10::Storage& storage, Number number) {
     tags_.set(storage, number);
-    if (p_.held[number]) store_[number] = storage;
+    if (p_->held[number]) store_[number] = storage;
   }
 
   // A storage was written to and shows another value now, or the same one further on.
@@ -319,7 +377,7 @@ class Step {
       tags_.clear(storage);
       drop(old, storage);
     }
-    if (number != OUTSIDE && p_.watched[number]) watch(storage, number);
+    if (number != OUTSIDE && p_->watched[number]) watch(storage, number);
   }
 
   void drop(Number number, const c10::Storage& storage) {
@@ -330,11 +388,11 @@ class Step {
 
   // Runs recomputations that the plan has before a step, and drops values that it drops.
   void advance(int64_t to) {
-    if (next_ < p_.events.size() && p_.events[next_].step < to) {
+    if (next_ < p_->events.size() && p_->events[next_].step < to) {
       pybind11::gil_scoped_release no_gil;
       const Below below;
-      for (; next_ < p_.events.size() && p_.events[next_].step < to; next_++) {
-        const auto& event = p_.events[next_];
+      for (; next_ < p_->events.size() && p_->events[next_].step < to; next_++) {
+        const auto& event = p_->events[next_];
         if (event.op >= 0) {
           auto made = run(event.op);
           for (const auto number : event.stored) {
@@ -346,8 +404,8 @@ class Step {
         for (const auto number : event.released) store_[number] = c10::Storage();
       }
     }
-    const auto read_last = p_.read_last.find(to);
-    if (read_last == p_.read_last.end()) return;
+    const auto read_last = p_->read_last.find(to);
+    if (read_last == p_->read_last.end()) return;
     for (const auto number : read_last->second) store_[number] = c10::Storage();
   }
 
@@ -361,9 +419,9 @@ class Step {
   // Recomputes a value out of order, for a step that differs from the recorded one.
   c10::Storage make(Number number) {
     if (store_[number]) return store_[number];
-    const int64_t maker = p_.maker[number];
+    const int64_t maker = p_->maker[number];
     bool known = maker >= 0;
-    for (size_t i = 0; known && i < p_.ops[maker].calls.size(); i++) known = captured_[p_.calls[p_.ops[maker].calls[i]].captured].there();
+    for (size_t i = 0; known && i < p_->ops[maker].calls.size(); i++) known = captured_[p_->calls[p_->ops[maker].calls[i]].captured].there();
     TORCH_CHECK(
         known, "a tensor that the plan dropped is asked for a second time, as by a second backward pass through one graph; memopt.restore(model) lifts the plan");
     auto made = run(maker);
@@ -380,7 +438,7 @@ class Step {
 
   // Repeats an operator.
   Made run(int64_t which) {
-    const auto& op = p_.ops[which];
+    const auto& op = p_->ops[which];
     ran.push_back(which);
     Made made;
     auto storages = [&](Number number) {
@@ -391,7 +449,7 @@ class Step {
     };
     try {
       for (size_t i = 0; i < op.calls.size(); i++) {
-        const auto& call = p_.calls[op.calls[i]];
+        const auto& call = p_->calls[op.calls[i]];
         torch::jit::Stack stack;
         captured_[call.captured].run(call, stack, storages);
         const auto found = pick(stack, stack.size(), op.outputs[i]);
@@ -407,11 +465,18 @@ class Step {
       failed = true;
       throw;
     }
+    for (const auto& [number, storage] : made) {
+      const auto was = bits_.find(number);
+      if (was == bits_.end()) continue;
+      const bool same = was->second == digest(storage);
+      bits_.erase(was);
+      if (!same) differs(which);
+    }
     return made;
   }
 
   std::shared_ptr<Program> program_;
-  Program& p_;
+  Program* p_;
   PyObject* strict_;
   PyTypeObject* handles_;
   Tags tags_;
@@ -420,6 +485,9 @@ class Step {
   std::vector<uint8_t> dropped_;     // values that saved tensors were dropped of
   std::vector<uint8_t> spoiled_;     // those of them that were written to afterwards
   std::vector<int64_t> left_;        // uses still to come, by instance
+  std::unordered_map<int64_t, size_t> asked_;  // how often, by save that several backward passes ask for
+  std::unordered_map<Number, int64_t> bits_;   // digests of dropped values, where differs is told of others
+  int away_ = 0;
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> hooks_;
   bool on_ = false, awake_ = false;
   int64_t modes_ = 0;

@@ -145,14 +145,16 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int =
     return p
 
 
-def continued(before: Program, program: Program, calls: int, saves: int) -> Program:
-    """A program as it goes on for a step that ran its first operators under another one, which agrees so far.
+def continued(before: Program, program: Program, calls: int, kept: Sequence[bool]) -> Program:
+    """A program as it goes on for a step that ran its first operators under another one, which agrees so far; kept: what that one has
+    kept of the saved tensors so far, and autograd has all that came behind those.
 
     What the other one has dropped is made again as that one would, and what it has not taken down cannot run again.
     """
     recording = program.recording
     tagged = {v for i in range(calls) for _, v in [*before.actions[i].makes, *before.actions[i].writes] if v in before.watched}
-    dropped = {recording.saves[i].value for i in range(saves) if not before.kept[i]}
+    saves = [*kept, *[True] * len(recording.saves)][: max(len(kept), sum(save.calls <= calls for save in recording.saves))]
+    dropped = {save.value for save, there in zip(recording.saves, saves, strict=False) if not there}
     can: dict[Op, bool] = {}
 
     def there(value: Value) -> bool:
@@ -195,7 +197,8 @@ def continued(before: Program, program: Program, calls: int, saves: int) -> Prog
                     ensure(v)
         steps.append(dict(step))
     p = build(recording, steps, calls, tagged)
-    p.kept[:saves] = before.kept[:saves]
+    p.kept[: len(saves)] = saves[: len(p.kept)]
     for number, op in before.maker.items():
-        p.maker.setdefault(number, op)
+        if all(at < calls for at in op.calls):
+            p.maker.setdefault(number, op)
     return p

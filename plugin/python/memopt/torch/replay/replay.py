@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -25,7 +25,7 @@ from .program import Program
 _TAG = "_memopt_value"
 _unseen = torch._C._DisableTorchDispatch  # by any mode
 Audit = Callable[[int, str], None]
-Other = Callable[["Step", Any], Program | None]  # a program that agrees with a step so far and goes on with this operator, or with the backward pass
+Other = Callable[["Passes", Any], "Program | None"]  # a program that agrees with a step so far and goes on with this operator, or with the backward pass
 
 
 class _Number:
@@ -72,10 +72,15 @@ class Passes:
 
     program: Program
     calls: int
+    reached: int  # the step of the plan that the backward pass is at
     diverged: str | None
 
     def _left(self, why: str) -> None:
         """The step goes another way than its program."""
+        raise NotImplementedError
+
+    def kept(self, calls: int) -> Sequence[bool]:
+        """Which of the saved tensors were kept that came by up to here, behind so many operators."""
         raise NotImplementedError
 
     def goes_on(self, of: Any) -> bool:
@@ -176,6 +181,9 @@ class Step(Passes):
         for _, t in operands(func, args, kwargs)[1]:
             self._wrote(t, None)
         return out
+
+    def kept(self, calls: int) -> Sequence[bool]:
+        return self.program.kept[: self.saves]
 
     def _turn(self, func: Any) -> bool:
         """Goes on under another program that agrees so far, if one is known."""
