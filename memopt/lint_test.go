@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"memopt/planner":                    {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/visible", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack", "memopt/planner/profile", "memopt/planner/recompute"},
 	"memopt/planner/internal/answer":    {"memopt/planner/recompute"},
 	"memopt/kernels/internal/rowgen":    {},
-	"memopt/kernels/cpu":                {"memopt/memopt/arena", "memopt/memopt/graph", "memopt/planner"},
+	"memopt/kernels/cpu":                {"memopt/memopt/arena", "memopt/memopt/graph", "memopt/memopt/stop", "memopt/planner"},
 	"memopt/kernels/vulkan":             {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
 	"memopt/kernels/vulkan/vk":          {},
 	"memopt/memopt/verify":              {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},

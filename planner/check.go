@@ -234,7 +234,7 @@ func (p *Plan) checker(s *Schedule) *checker {
 type checker struct {
 	ctx    context.Context // polled at each launch
 	s      *Schedule
-	spaces [3]memory
+	spaces [4]memory
 	height int64
 	now    int32                   // the launch at hand
 	change []int64                 // by launch: bytes of the arena in use, beyond the launch before

@@ -356,7 +356,7 @@ func (l *launcher) moved(step int) error {
 		x := l.moves.all[k]
 		v := l.named(x.Value)
 		switch {
-		case v == nil || !arena(v) || l.place[v.ID] != v:
+		case v == nil || !l.arena(v) || l.place[v.ID] != v:
 			return fmt.Errorf("move %d is of %q, which has no place in the arena", k, x.Value)
 		case l.lasting[v.ID] || at <= l.held[v.ID]:
 			return fmt.Errorf("move %d takes %q away, which is held", k, x.Value)

@@ -19,6 +19,7 @@ type facts struct {
 	shapes  [][]int        // by value
 	shows   []*graph.Value // by value: itself, or for a view what that is of
 	place   []*graph.Value // by value: whose bytes it lies in
+	given   []bool         // by place: the caller gives its memory (Request.OutputsGiven)
 	reads   [][]*graph.Value
 	writes  [][]*graph.Value // by node: places in the arena, each once
 	lasting []bool           // by place: read after the last step
@@ -27,14 +28,16 @@ type facts struct {
 }
 
 // arena reports whether a place is in the arena.
-func arena(place *graph.Value) bool { return place.Kind == graph.Computed }
+func (f *facts) arena(place *graph.Value) bool {
+	return place.Kind == graph.Computed && !f.given[place.ID]
+}
 
 // placed reports whether lives get places: else the step runs under an allocator of its own.
 func (f *facts) placed() bool { return !allocated(f.g) }
 
 func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 	f = &facts{g: g, r: r, bytes: make([]int64, len(g.Values)), shapes: make([][]int, len(g.Values)),
-		shows: make([]*graph.Value, len(g.Values)), place: make([]*graph.Value, len(g.Values)),
+		shows: make([]*graph.Value, len(g.Values)), place: make([]*graph.Value, len(g.Values)), given: make([]bool, len(g.Values)),
 		reads: make([][]*graph.Value, len(g.Nodes)), writes: make([][]*graph.Value, len(g.Nodes)),
 		lasting: make([]bool, len(g.Values)), until: slices.Repeat([]int32{-1}, len(g.Values)), scratch: make([]int64, len(g.Nodes))}
 	if f.binding, err = graph.Bind(r.Dims); err != nil {
@@ -53,8 +56,7 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 		}
 		f.shows[i], f.place[i] = v, v
 	}
-	for i, n := range g.Nodes {
-		stop.Poll(r.Context)
+	for _, n := range g.Nodes {
 		if n.Op.View {
 			out, in := n.Outputs[0].ID, n.Inputs[0].ID
 			f.shows[out], f.place[out] = f.shows[in], f.place[in]
@@ -64,6 +66,17 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 			if n.Outputs[k] != nil {
 				f.place[n.Outputs[k].ID] = f.place[n.Inputs[in].ID]
 			}
+		}
+	}
+	for _, v := range g.Outputs {
+		if p := f.place[v.ID]; r.OutputsGiven && p.Kind == graph.Computed && f.bytes[p.ID] == f.bytes[v.ID] {
+			f.given[p.ID] = true
+		}
+	}
+	for i, n := range g.Nodes {
+		stop.Poll(r.Context)
+		if n.Op.View {
+			continue
 		}
 		f.reads[i], f.writes[i] = f.touched(n.Inputs), f.touched(n.Outputs)
 		if f.scratch[i], err = workSpace(n, f.binding, r.Lowered); err != nil {
@@ -89,7 +102,7 @@ func (f *facts) touched(values []*graph.Value) (places []*graph.Value) {
 		if v == nil {
 			continue
 		}
-		if p := f.place[v.ID]; arena(p) && !slices.Contains(places, p) {
+		if p := f.place[v.ID]; f.arena(p) && !slices.Contains(places, p) {
 			places = append(places, p)
 		}
 	}
@@ -100,12 +113,12 @@ func (f *facts) touched(values []*graph.Value) (places []*graph.Value) {
 // the graph up to the node.
 func (f *facts) over(n *graph.Node) (places []*graph.Value) {
 	out := n.Outputs[0]
-	if out == nil || f.place[out.ID] != out || !arena(out) || f.bytes[out.ID] == 0 {
+	if out == nil || f.place[out.ID] != out || !f.arena(out) || f.bytes[out.ID] == 0 {
 		return nil
 	}
 	for _, v := range graph.Overwritable(n, func(v *graph.Value) *graph.Value { return f.place[v.ID] }) {
 		p := f.place[v.ID]
-		if arena(p) && f.bytes[v.ID] == f.bytes[out.ID] && f.bytes[p.ID] == f.bytes[out.ID] && f.until[p.ID] < n.ID {
+		if f.arena(p) && f.bytes[v.ID] == f.bytes[out.ID] && f.bytes[p.ID] == f.bytes[out.ID] && f.until[p.ID] < n.ID {
 			places = append(places, p)
 		}
 	}
@@ -122,7 +135,7 @@ func (f *facts) held(steps []Step) []int32 {
 	}
 	held := make([]int32, len(f.g.Values))
 	for p, until := range f.until {
-		if until >= 0 && arena(f.g.Values[p]) {
+		if until >= 0 && f.arena(f.g.Values[p]) {
 			held[p] = first[until]
 		}
 		if f.lasting[p] {

@@ -88,7 +88,13 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 		m.unit = 1
 	}
 	m.p.Context = m.ctx
-	for _, step := range []func() error{m.values, m.operators, m.replacements} {
+	if err := m.values(); err != nil {
+		return nil, err
+	}
+	if r.OutputsGiven {
+		m.give()
+	}
+	for _, step := range []func() error{m.operators, m.replacements} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -131,6 +137,26 @@ func (m *model) values() error {
 		*space = align(*space) + bytes
 	}
 	return nil
+}
+
+// give takes the outputs out of the arena that fill the memory they lie in.
+func (m *model) give() {
+	owner := slices.Clone(m.owner)
+	for _, n := range m.g.Nodes {
+		if n.Op.View {
+			owner[n.Outputs[0].ID] = owner[n.Inputs[0].ID]
+		}
+		for o, in := range n.Op.Overwrites {
+			if n.Outputs[o] != nil {
+				owner[n.Outputs[o].ID] = owner[n.Inputs[in].ID]
+			}
+		}
+	}
+	for _, v := range m.g.Outputs {
+		if o := owner[v.ID]; m.bytes[o] == m.bytes[v.ID] {
+			m.fixed[o] = true
+		}
+	}
 }
 
 // operators prices the nodes and makes p of them.

@@ -55,6 +55,9 @@ type Request struct {
 	Context context.Context
 	// Lowered asks for a plan for a device that runs kernels: work space is what those need.
 	Lowered bool
+	// OutputsGiven asks for a plan of a forward graph whose caller gives memory for the outputs: those that fill the
+	// memory they lie in are computed there, outside the arena.
+	OutputsGiven bool
 }
 
 // Size is bytes, or a share of what the plan without recomputation needs.

@@ -41,7 +41,7 @@ func (m *model) replacements() error {
 				continue
 			}
 			o := m.owner[n.Inputs[in].ID]
-			if !m.fixed[o] || g.Values[o].Kind == graph.Input {
+			if kind := g.Values[o].Kind; kind == graph.Computed || kind == graph.Input {
 				return where(fmt.Errorf("replaces %q, which is no parameter or state", g.Values[o].Name))
 			}
 			for j, v := range n.Inputs {

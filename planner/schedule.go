@@ -12,15 +12,16 @@ import (
 type Space uint8
 
 // The spaces. State holds parameters, constants and optimizer states, which outlive the step; Staging holds the inputs
-// fed to it; Arena everything else.
+// fed to it; Given the outputs whose memory the caller gives (Request.OutputsGiven); Arena everything else.
 const (
 	Arena Space = iota
 	State
 	Staging
+	Given
 )
 
 // String is the space's name in reports.
-func (s Space) String() string { return [...]string{"arena", "state", "staging"}[s] }
+func (s Space) String() string { return [...]string{"arena", "state", "staging", "given"}[s] }
 
 // Ref is a range of bytes, and what is to be seen in them.
 type Ref struct {
@@ -47,8 +48,8 @@ type Launch struct {
 type Schedule struct {
 	Launches []Launch
 	// Heights of the spaces.
-	Arena, State, Staging int64
-	// Fixed lists every value outside the arena with its place.
+	Arena, State, Staging, Given int64
+	// Fixed lists every input and stored value with its place.
 	Fixed []Ref
 	// Moves is what is copied elsewhere and back beside the launches.
 	Moves []Transfer
@@ -112,7 +113,8 @@ type launcher struct {
 	names   map[string]*graph.Value
 	offsets []int64 // those that are left
 	end     int64   // where lives have no places they stand behind each other
-	current []int32 // by place: the life that is read; outside the arena the place in the schedule's list; −1
+	current []int32 // by place: the life that is read; outside the arena the index in outside; −1
+	outside []Ref   // the schedule's fixed values, and outputs whose memory is given
 	held    []int32
 	dies    []*graph.Value
 	lives   []Life
@@ -135,6 +137,14 @@ func (f *facts) schedule(p *Plan) (*Schedule, *launcher) {
 		s.Fixed = append(s.Fixed, l.ref(v, space, align(*height)))
 		*height = align(*height) + f.bytes[v.ID]
 	}
+	l.outside = slices.Clip(s.Fixed)
+	for _, v := range f.g.Outputs {
+		if p := f.place[v.ID]; f.given[p.ID] && l.current[p.ID] < 0 {
+			l.current[p.ID] = int32(len(l.outside))
+			l.outside = append(l.outside, l.ref(p, Given, align(s.Given)))
+			s.Given = align(s.Given) + f.bytes[p.ID]
+		}
+	}
 	return s, l
 }
 
@@ -154,10 +164,10 @@ func (l *launcher) refs(vs []*graph.Value) ([]Ref, error) {
 		switch at := l.current[p.ID]; {
 		case at < 0:
 			return nil, fmt.Errorf("value %q is read before it is made", v.Name)
-		case arena(p):
+		case l.arena(p):
 			out[i] = l.ref(v, Arena, l.lives[at].Offset)
 		default:
-			out[i] = l.ref(v, l.s.Fixed[at].Space, l.s.Fixed[at].Offset)
+			out[i] = l.ref(v, l.outside[at].Space, l.outside[at].Offset)
 		}
 	}
 	return out, nil
@@ -195,7 +205,7 @@ func (l *launcher) touch(step int, places []*graph.Value) {
 func (l *launcher) each(yield func(i int, l *Launch) error) error {
 	ends := map[int32][]*graph.Value{}
 	for p, until := range l.until {
-		if v := l.g.Values[p]; until >= 0 && arena(v) {
+		if v := l.g.Values[p]; until >= 0 && l.arena(v) {
 			ends[until] = append(ends[until], v)
 		}
 	}
@@ -259,7 +269,7 @@ func (l *launcher) makes(step int, x *Launch) (err error) {
 // atEnd lists the places that are read after the last step.
 func (l *launcher) atEnd() (places []*graph.Value) {
 	for p, is := range l.lasting {
-		if v := l.g.Values[p]; is && arena(v) {
+		if v := l.g.Values[p]; is && l.arena(v) {
 			places = append(places, v)
 		}
 	}

@@ -86,7 +86,7 @@ func (s *Schedule) byStage(g *graph.Graph) []*graph.Value {
 	var out []*graph.Value
 	end := loaded
 	for _, v := range g.Values {
-		if !arena(v) {
+		if v.Kind != graph.Computed {
 			out = append(out, v)
 			if v.Kind != graph.Input {
 				end = s.classes[v]

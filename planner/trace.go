@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -26,6 +27,8 @@ type Run struct {
 	Seeds []*graph.Tensor
 	// Times asks for Trace.Launches.
 	Times bool
+	// Context ends the run between launches, if the device can; see package stop. Nil is none.
+	Context context.Context
 	// At, if it is set, is called when a pass is over, in the first run of a device.
 	At func(Moment)
 }

@@ -22,6 +22,7 @@ import (
 
 	"memopt/memopt/arena"
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 	"memopt/planner"
 )
 
@@ -40,18 +41,23 @@ type Options struct {
 	Loaded func()
 	// Count, if not nil, is called for memory that is allocated or, with negative bytes, freed; only with Staged.
 	Count func(owner string, requested, granted int64)
+	// Given opens a device without memory: runs work in what Give gives. Parameters and constants
+	// are read where Lent or the graph has them.
+	Given bool
+	// Crew runs the operators; nil is a crew of the device's own.
+	Crew *Crew
 }
 
 // Device holds the memory of one schedule and its launches, ready to run.
 type Device struct {
 	schedule *planner.Schedule
 	options  Options
-	spaces   [3][]byte
+	spaces   [4][]byte
 	calls    []launch
 	fixed    map[string]*graph.Tensor // parameters, states, constants, inputs
 	inputs   []planner.Ref
 	outputs  map[string]*graph.Tensor
-	used     [3]int64
+	used     [4]int64
 	crew     *crew
 	frees    [][]planner.Life // by launch: live ranges that end with it
 	places   map[string]place // of fixed
@@ -61,6 +67,7 @@ type Device struct {
 	counted  []counted
 	uploaded int64
 	zeroed   int64
+	given    given
 }
 
 type launch struct {
@@ -119,8 +126,10 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		}
 		d.Close()
 	}()
-	if err := d.reserve(s, from); err != nil {
-		return nil, err
+	if !o.Given {
+		if err := d.reserve(s, from); err != nil {
+			return nil, err
+		}
 	}
 	for _, r := range s.Fixed {
 		x := d.tensor(r)
@@ -128,6 +137,12 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		d.places[r.Value.Name] = place{r.Space, r.Offset}
 		if r.Value.Kind == graph.Input {
 			d.inputs = append(d.inputs, r)
+			continue
+		}
+		if o.Given {
+			if err := d.read(r); err != nil {
+				return nil, fmt.Errorf("cpu: %w", err)
+			}
 			continue
 		}
 		if y := o.Lent[r.Value.Name]; y != nil && d.Lend(r.Value.Name, y) {
@@ -155,6 +170,12 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 			return nil, err
 		}
 	}
+	if o.Given {
+		d.given.divide(s)
+	}
+	for i, l := range s.Launches {
+		d.calls = append(d.calls, d.prepare(i, l))
+	}
 	for _, r := range s.Outputs {
 		d.outputs[r.Value.Name] = d.tensor(r)
 	}
@@ -164,9 +185,6 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 				d.outputs[r.Value.Name] = d.tensor(r)
 			}
 		}
-	}
-	for _, l := range s.Launches {
-		d.calls = append(d.calls, d.prepare(l))
 	}
 	if o.Poison {
 		poison(d.spaces[planner.Arena])
@@ -183,7 +201,11 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 			}
 		}
 	}
-	d.crew = newCrew(o.Workers)
+	if o.Crew != nil {
+		d.crew = o.Crew.crew
+	} else {
+		d.crew = newCrew(o.Workers)
+	}
 	return d, nil
 }
 
@@ -212,6 +234,9 @@ func load(to *graph.Tensor, v *graph.Value, b *graph.Binding) error {
 func (d *Device) bytes(r planner.Ref) []byte {
 	end := r.Offset + r.Bytes
 	d.used[r.Space] = max(d.used[r.Space], end)
+	if d.options.Given {
+		return nil // until Give
+	}
 	return d.spaces[r.Space][r.Offset:end:end]
 }
 
@@ -219,13 +244,19 @@ func (d *Device) tensor(r planner.Ref) *graph.Tensor {
 	if r.Value == nil {
 		return nil
 	}
+	if d.options.Given && r.Space == planner.Arena {
+		return d.given.tensor(r)
+	}
 	x := &graph.Tensor{Type: r.Value.Type, Shape: r.Shape, Bytes: d.bytes(r)}
 	d.sees(r, x)
 	return x
 }
 
 // prepare binds a launch to memory once, so that Run only iterates over the launches.
-func (d *Device) prepare(l planner.Launch) launch {
+func (d *Device) prepare(i int, l planner.Launch) launch {
+	if d.options.Given {
+		d.given.launch(i)
+	}
 	c := &graph.Call{Node: l.Node, Parallel: d.parallel}
 	for _, r := range l.In {
 		c.In = append(c.In, d.tensor(r))
@@ -234,7 +265,9 @@ func (d *Device) prepare(l planner.Launch) launch {
 		c.Out = append(c.Out, d.tensor(r))
 	}
 	if l.Scratch.Bytes > 0 {
-		c.Scratch = d.bytes(l.Scratch)
+		if c.Scratch = d.bytes(l.Scratch); d.options.Given {
+			d.given.scratch(c, l.Scratch)
+		}
 	}
 	for _, part := range l.Parts {
 		d.bytes(part.Out[0])
@@ -264,8 +297,8 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		return t, fmt.Errorf("cpu: %w", err)
 	}
 	for _, in := range d.inputs {
-		if from > 0 {
-			break // inputs are set by the forward pass
+		if from > 0 || d.options.Given {
+			break // inputs are set by the forward pass, or were given
 		}
 		x := r.Inputs[in.Value.Name]
 		to := d.fixed[in.Value.Name]
@@ -290,11 +323,15 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	}
 	for i := from; i < to; i++ {
 		l := &d.calls[i]
+		stop.Poll(r.Context)
 		d.pass(i, r)
 		if r.Accumulate && l.node != nil && l.node.Phase == graph.Updating {
 			continue
 		}
 		if err := d.reach(i); err != nil {
+			return t, err
+		}
+		if err := d.given.take(i); err != nil {
 			return t, err
 		}
 		l.call.Seed, l.call.Step = r.Seed, r.Step
@@ -305,6 +342,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		if r.Times {
 			t.Launches[i] = time.Since(start)
 		}
+		d.given.drop(i)
 		d.free(i)
 	}
 	d.pass(to, r)
@@ -346,20 +384,19 @@ func (d *Device) seed(border int, seeds []*graph.Tensor) error {
 // launch runs one call. A failure inside, such as an index out of range, becomes an error that names
 // the node.
 func (d *Device) launch(l *launch) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			if e, ok := r.(*graph.NodeError); ok {
-				err = fmt.Errorf("cpu: %w", e)
-				return
-			}
-			panic(r)
-		}
-	}()
-	if d.options.Poison && l.node != nil {
-		return d.guarded(l)
+	if d.given.Dry {
+		return nil
 	}
-	l.run(l.call)
-	return nil
+	run := func() { l.run(l.call) }
+	if d.options.Poison && l.node != nil {
+		run = func() { err = d.guarded(l) }
+	}
+	if failed := graph.Try(run); failed != nil {
+		if err = failed; !d.options.Given { // else the caller says where it ran
+			err = fmt.Errorf("cpu: %w", failed)
+		}
+	}
+	return err
 }
 
 // Output returns a copy of a graph output after a step.
@@ -428,7 +465,7 @@ func clone(x *graph.Tensor) *graph.Tensor {
 
 // Close releases the memory.
 func (d *Device) Close() error {
-	if d.crew != nil {
+	if d.crew != nil && d.options.Crew == nil {
 		d.crew.dismiss()
 	}
 	for _, b := range d.spaces {
@@ -440,7 +477,7 @@ func (d *Device) Close() error {
 		}
 	}
 	d.counted = nil
-	d.spaces, d.calls, d.fixed, d.outputs, d.seen = [3][]byte{}, nil, nil, nil, nil
+	d.spaces, d.calls, d.fixed, d.outputs, d.seen = [4][]byte{}, nil, nil, nil, nil
 	return nil
 }
 

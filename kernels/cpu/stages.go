@@ -25,7 +25,7 @@ func (d *Device) reserve(s *planner.Schedule, from *Device) error {
 		take = arena.Reserve
 		d.stages.now, d.stages.needs = planner.Loading, s.Needs()
 	}
-	for space, n := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
+	for space, n := range [4]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging, planner.Given: s.Given} {
 		var err error
 		if from != nil && planner.Space(space) == planner.State {
 			d.spaces[space] = from.spaces[space]

@@ -28,8 +28,8 @@ type piece struct {
 	stage   planner.Stage // of a step, at which the block is allocated
 }
 
-// bound is the space of bound outputs, in addition to the plan's spaces.
-const bound = planner.Staging + 1
+// bound is the space of bound outputs.
+const bound = planner.Given
 
 const spaces = bound + 1
 

@@ -1,40 +1,11 @@
 package session
 
 import (
-	"context"
 	"fmt"
-	"slices"
 
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
-
-// planOnDevice plans a pattern for a device with its own memory: a schedule of the whole program.
-// The device comes later.
-func (s *Session) planOnDevice(ctx context.Context, p *program, b *graph.Binding, in map[string]*graph.Tensor, fetched []*graph.Value) (*pattern, error) {
-	t := &pattern{p: p, binding: b, results: fetched, tensors: make([]*graph.Tensor, len(p.g.Values))}
-	for _, v := range fetched {
-		shape, err := b.Shape(v.Shape)
-		if err != nil {
-			return nil, err
-		}
-		t.tensors[v.ID] = &graph.Tensor{Type: v.Type, Shape: shape}
-	}
-	dims, err := solve(p.g, in)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := planner.Make(p.g, planner.Request{Dims: dims, Strategy: "keep-all", Lowered: s.options.Lowered, Context: ctx})
-	if err != nil {
-		return nil, err
-	}
-	if t.schedule, _, err = plan.Chained(); err != nil {
-		return nil, err
-	}
-	t.height, t.inputs, t.bound, t.state = t.schedule.Arena, t.schedule.Staging, plan.Result.Peak, t.schedule.State
-	return t, nil
-}
 
 // opened finds or makes the pattern of a plan for given places of inputs and outputs.
 func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, known bool, err error) {
@@ -91,9 +62,8 @@ func (t *pattern) placesOf(s *Session, inputs map[string]Place, fetches []Fetch)
 		if !f.buffered() {
 			continue
 		}
-		v := t.results[k]
-		x := &graph.Tensor{Type: v.Type, Shape: slices.Clone(t.tensors[v.ID].Shape)}
-		p, err := f.place(s, x)
+		v := t.results[k].Value
+		p, err := f.place(s, t.tensor(k))
 		if err != nil {
 			return places, err
 		}
@@ -221,12 +191,12 @@ func (x *execution) onDevice() error {
 		in, out, why := d.Copies()
 		x.r.CopiedIn, x.r.CopiedOut, x.r.Copies = x.r.CopiedIn+in, x.r.CopiedOut+out, why
 	}
-	for k, v := range x.t.results {
+	for k, r := range x.t.results {
 		if x.fetches[k].OnDevice || x.fetches[k].buffered() {
 			continue
 		}
 		w := &into{x.places[k]}
-		if err := x.t.device.WriteOutput(w, v.Name); err != nil {
+		if err := x.t.device.WriteOutput(w, r.Value.Name); err != nil {
 			return err
 		}
 		if len(w.rest) > 0 {

@@ -90,7 +90,7 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 		}
 	}
 	t, _, err := d.pattern(ctx, in, fetches, byAll)
-	if err == nil && t.schedule != nil {
+	if err == nil && t.host == nil {
 		t, _, err = d.openedFor(t, in, fetches, nil)
 	}
 	if err != nil {

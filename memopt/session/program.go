@@ -24,9 +24,8 @@ type program struct {
 	source *onnx.Source
 	// outputs is the graph's outputs, by their names in the file.
 	outputs map[string]*graph.Value
-	fixed   []*graph.Tensor // by value: content that does not depend on shapes
-	owner   []*graph.Value  // by value: the value whose bytes it views, or itself
-	owned   int64           // bytes of fixed that no other program of the session uses
+	fixed   map[string]*graph.Tensor // by value: content that does not depend on shapes
+	owned   int64                    // bytes of fixed that no other program of the session uses
 	held    []*weights.Shared[contents]
 	roots   int // number of devices that share its weights
 	// computed is the bytes of values computed while reading.
@@ -179,17 +178,9 @@ func (p *program) clean(ctx context.Context, level string) {
 	p.passes = p.g.Clean(o)
 }
 
-// settle finds the owners of bytes, and content that does not depend on shapes.
+// settle finds content that does not depend on shapes.
 func (p *program) settle(s *Session) error {
-	p.fixed, p.owner = make([]*graph.Tensor, len(p.g.Values)), make([]*graph.Value, len(p.g.Values))
-	for _, v := range p.g.Values {
-		p.owner[v.ID] = v
-	}
-	for _, n := range p.g.Nodes {
-		if n.Op.View {
-			p.owner[n.Outputs[0].ID] = p.owner[n.Inputs[0].ID]
-		}
-	}
+	p.fixed = map[string]*graph.Tensor{}
 	if s.first == nil {
 		mapped := int64(0)
 		for _, v := range p.g.Values {
@@ -220,11 +211,11 @@ func (p *program) settle(s *Session) error {
 		if err != nil {
 			return err
 		}
-		if p.fixed[v.ID], err = s.weight(p, v, x); err != nil {
+		if p.fixed[v.Name], err = s.weight(p, v, x); err != nil {
 			return err
 		}
 		if s.options.Device != nil && v.Data != nil {
-			v.Data = graph.Bytes(p.fixed[v.ID].Bytes)
+			v.Data = graph.Bytes(p.fixed[v.Name].Bytes)
 		}
 	}
 	return nil

@@ -1,14 +1,12 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"math/bits"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -130,7 +128,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	s.release()
 	s.tidy()
 	t, known, err := s.pattern(ctx, in, fetches, byAll)
-	if err == nil && t.schedule != nil {
+	if err == nil && t.host == nil {
 		t, known, err = s.openedFor(t, in, fetches, o.Inputs)
 	}
 	if err != nil {
@@ -310,7 +308,7 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 	for level := s.level; level <= most; level++ {
 		part := s.reading(level, in)
 		if t, ok := cache.get(part + key.String()); ok {
-			if t.schedule == nil {
+			if t.host != nil {
 				s.stats.hits++
 			}
 			return t, true, nil
@@ -318,7 +316,7 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 		s.begin(PlanStage, nil)
 		t, err := s.planAt(ctx, level, part, in, fetches)
 		if err == nil {
-			if t.key = part + key.String(); t.schedule == nil {
+			if t.key = part + key.String(); t.host != nil {
 				s.stats.misses++
 			}
 			cache.put(t.key, t)
@@ -349,18 +347,11 @@ func (s *Session) planAt(ctx context.Context, level int, part string, in map[str
 			s.programs.put(part, p)
 		}
 	}
-	b, err := bind(p.g, in)
+	dims, err := bind(p.g, in)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]*graph.Value, len(fetches))
-	for i, f := range fetches {
-		results[i] = p.outputs[f.Name]
-	}
-	if s.options.Device != nil {
-		return s.planOnDevice(ctx, p, b, in, results)
-	}
-	return s.plan(ctx, p, b, results)
+	return s.plan(ctx, p, dims, fetches)
 }
 
 // execution is a run in progress.
@@ -373,9 +364,9 @@ type execution struct {
 	fetches    []Fetch
 	r          *Result
 	chunks     []*arena.Chunk // freed at the end
-	lent       []*arena.Chunk // by life, if there is no block
 	places     [][]byte       // by result
 	later      []int          // results that are copied at the end
+	memory     cpu.Memory     // of the run, if it is on the processor
 	trace      planner.Trace  // if on a device
 	beside     int64          // bytes of results that are computed elsewhere and copied
 	lentBefore int64          // bytes of the arena in use by other sessions that share it
@@ -383,7 +374,7 @@ type execution struct {
 
 // do runs the pattern.
 func (x *execution) do() error {
-	if x.t.device != nil {
+	if x.t.host == nil {
 		x.s.begin(RunStage, x.takes)
 		return x.onDevice()
 	}
@@ -391,11 +382,7 @@ func (x *execution) do() error {
 		stay, pass := x.takes()
 		return stay + pass, 0
 	})
-	steps := []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut}
-	if x.s.options.dry {
-		steps = steps[:len(steps)-1]
-	}
-	for _, step := range steps {
+	for _, step := range []func() error{x.feed, x.fetch, x.block, x.onHost} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -424,7 +411,7 @@ func (x *execution) tell() {
 	if !x.s.options.Pattern {
 		p.Values += x.t.bound
 	}
-	if x.t.device != nil {
+	if x.t.host == nil {
 		p.Weights, p.Values, m.Values = x.t.state, x.t.height, x.trace.Arena
 		m.Weights = own[ownLoaded]
 		p.Inputs, m.Inputs = x.t.inputs, x.trace.Staging
@@ -447,15 +434,12 @@ func (x *execution) lend(n int64, owner string) ([]byte, error) {
 	return c.Bytes, nil
 }
 
-// feed sets the bytes of inputs, in place if they are aligned.
+// feed finds the memory of inputs: their own, if it is aligned.
 func (x *execution) feed() error {
-	for _, v := range x.t.p.g.Inputs {
-		to := x.t.tensors[v.ID]
-		if to == nil {
-			continue
-		}
-		from := x.in[v.Name].Bytes
-		if !isAligned(from, v.Type) {
+	x.memory.Inputs = map[string][]byte{}
+	for name := range x.t.read {
+		from := x.in[name].Bytes
+		if !isAligned(from, x.in[name].Type) {
 			b, err := x.lend(int64(len(from)), ownInputs)
 			if err != nil {
 				return err
@@ -466,25 +450,26 @@ func (x *execution) feed() error {
 			x.r.CopiedIn += int64(len(from))
 			from = b
 		}
-		to.Bytes = from
+		x.memory.Inputs[name] = from
 	}
 	return nil
 }
 
-// fetch sets the bytes of results.
+// fetch finds the memory that results are computed in.
 func (x *execution) fetch() error {
 	if err := x.find(); err != nil {
 		return err
 	}
+	x.memory.Outputs = map[int64][]byte{}
 	// A result can be computed in its final place unless the program reads that memory, or another
 	// result has it.
 	for k, place := range x.places {
-		o := x.t.p.owner[x.t.results[k].ID]
-		if x.t.direct[o.ID] != int32(k) {
+		r := x.t.results[k]
+		if _, taken := x.memory.Outputs[r.Offset]; taken || r.Space != planner.Given || r.Bytes != int64(len(place)) {
 			x.later = append(x.later, k)
 			continue
 		}
-		if !isAligned(place, x.t.results[k].Type) || x.conflicts(k, place) {
+		if !isAligned(place, r.Value.Type) || x.conflicts(k, place) {
 			b, err := x.lend(int64(len(place)), ownValues)
 			if err != nil {
 				return err
@@ -493,7 +478,7 @@ func (x *execution) fetch() error {
 			x.beside += int64(len(place))
 			place = b
 		}
-		x.t.tensors[o.ID].Bytes = place
+		x.memory.Outputs[r.Offset] = place
 	}
 	return nil
 }
@@ -502,13 +487,11 @@ func (x *execution) fetch() error {
 func (x *execution) find() error {
 	x.places = make([][]byte, len(x.fetches))
 	for k, f := range x.fetches {
-		v := x.t.results[k]
-		is := x.t.tensors[v.ID]
-		out := &graph.Tensor{Type: is.Type, Shape: slices.Clone(is.Shape)}
-		n := x.t.bytes(v)
+		out := x.t.tensor(k)
+		n, of := bytesOf(out), x.t.results[k].Value.Name
 		if f.buffered() {
-			p := x.t.places.Outputs[v.Name]
-			if x.t.device == nil {
+			p := x.t.places.Outputs[of]
+			if x.t.host != nil {
 				var err error
 				if p, err = f.place(x.s, out); err != nil {
 					return err
@@ -517,14 +500,14 @@ func (x *execution) find() error {
 			if all := p.Buffer.Bytes(); all != nil {
 				out.Bytes = all[p.At : p.At+n : p.At+n]
 				x.places[k] = out.Bytes
-			} else if x.t.device == nil {
+			} else if x.t.host != nil {
 				return fmt.Errorf("output %q is bound to memory of a device, which the processor, where the session runs, cannot address", f.Name)
 			}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out})
 			continue
 		}
-		if f.OnDevice && x.t.device != nil {
-			x.s.kept[f.Name] = kept{x: out, on: x.t, v: v}
+		if f.OnDevice && x.t.host == nil {
+			x.s.kept[f.Name] = kept{x: out, on: x.t, of: of}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: true})
 			continue
 		}
@@ -582,141 +565,53 @@ func (x *execution) conflicts(k int, place []byte) bool {
 	return false
 }
 
-// block allocates the pattern's block, and sets the bytes of values in it.
-func (x *execution) block() error {
-	t := x.t
-	if x.s.options.Pattern && t.height > 0 {
-		b, err := x.lend(t.height, ownValues)
-		if err != nil {
-			return err
+// block finds the memory of values: a block for all, or none yet.
+func (x *execution) block() (err error) {
+	if x.s.options.Pattern {
+		if x.t.height > 0 {
+			x.memory.Arena, err = x.lend(x.t.height, ownValues)
 		}
-		for v, l := range t.life {
-			if l >= 0 {
-				at := t.lives[l]
-				n := t.bytes(t.p.g.Values[v])
-				t.tensors[v].Bytes = b[at.offset : at.offset+n : at.offset+n]
-			}
-		}
-		for i := range t.steps {
-			if l := t.steps[i].scratch; l >= 0 {
-				at := t.lives[l]
-				t.steps[i].call.Scratch = b[at.offset : at.offset+at.bytes : at.offset+at.bytes]
-			}
-		}
+		return err
 	}
-	x.lent = make([]*arena.Chunk, len(t.lives))
+	x.memory.Take = func(n int64, of string) ([]byte, func(), error) {
+		c, err := x.s.arena.Alloc(n, of)
+		if err != nil {
+			return nil, nil, err
+		}
+		x.s.stats.fallback += n
+		return c.Bytes, func() { x.s.arena.Free(c) }, nil
+	}
 	return nil
 }
 
-// steps runs the steps.
-func (x *execution) steps() error {
-	t := x.t
-	if x.s.crew == nil && !x.s.options.dry {
-		x.s.crew = cpu.NewCrewOf(cmp.Or(x.s.options.Threads, runtime.GOMAXPROCS(0)))
-	}
-	if x.s.options.Pattern || len(t.lives) == 0 {
-		t.views()
-	}
+// onHost runs the pattern on the processor, and copies results that could not be computed in their
+// final place.
+func (x *execution) onHost() error {
 	x.s.begin(RunStage, func() (int64, int64) {
 		_, pass := x.takes()
 		return 0, pass
 	})
-	for i := range t.steps {
-		stop.Poll(x.ctx)
-		st := &t.steps[i]
-		if !x.s.options.Pattern {
-			if err := x.lendOne(st); err != nil {
-				return err
-			}
-		}
-		if !x.s.options.dry {
-			st.call.Parallel, st.call.Seed, st.call.Step = x.s.crew.Parallel, x.s.options.Seed, x.s.runs
-			if err := graph.Try(func() { st.run(&st.call) }); err != nil {
-				return err
-			}
-		}
-		if !x.s.options.Pattern {
-			for _, l := range st.ends {
-				if c := x.lent[l]; c != nil {
-					x.s.arena.Free(c)
-					x.lent[l] = nil
-				}
-			}
-		}
+	x.memory.Dry = x.s.options.dry
+	defer x.t.host.Release()
+	if err := x.t.host.Give(x.memory); err != nil {
+		return err
 	}
-	return nil
-}
-
-// lendOne allocates memory for the live ranges that begin with a step.
-func (x *execution) lendOne(st *step) error {
-	t := x.t
-	for _, l := range st.begins {
-		c, err := x.s.arena.Alloc(t.lives[l].bytes, t.lives[l].name)
-		if err != nil {
+	if _, err := x.t.host.Run(planner.Run{Seed: x.s.options.Seed, Step: x.s.runs, Context: x.ctx}); err != nil || x.s.options.dry {
+		return err
+	}
+	for _, k := range x.later {
+		n := int64(len(x.places[k]))
+		if err := x.t.host.WriteOutput(&into{x.places[k]}, x.t.results[k].Value.Name); err != nil {
 			return err
 		}
-		x.lent[l] = c
-		x.s.stats.fallback += t.lives[l].bytes
-		if l == st.scratch {
-			st.call.Scratch = c.Bytes
-		}
-	}
-	for _, v := range st.call.Node.Outputs {
-		if v != nil && t.life[v.ID] >= 0 {
-			t.tensors[v.ID].Bytes = x.lent[t.life[v.ID]].Bytes
-		}
-	}
-	for _, v := range st.call.Node.Inputs {
-		t.view(v)
-	}
-	return nil
-}
-
-// view sets the bytes of a view.
-func (t *pattern) view(v *graph.Value) {
-	if v == nil {
-		return
-	}
-	if o := t.p.owner[v.ID]; o != v {
-		t.tensors[v.ID].Bytes = t.tensors[o.ID].Bytes
-	}
-}
-
-// views sets the bytes of all views.
-func (t *pattern) views() {
-	for _, v := range t.p.g.Values {
-		if t.tensors[v.ID] != nil {
-			t.view(v)
-		}
-	}
-}
-
-// copyOut copies results that could not be computed in their final place.
-func (x *execution) copyOut() error {
-	for _, k := range x.later {
-		o := x.t.p.owner[x.t.results[k].ID]
-		from := x.t.tensors[o.ID].Bytes
-		x.r.CopiedOut += int64(copy(x.places[k], from))
+		x.r.CopiedOut += n
 	}
 	return nil
 }
 
 // end frees the memory of the run.
 func (x *execution) end() {
-	for _, c := range x.lent {
-		if c != nil {
-			x.s.arena.Free(c)
-		}
-	}
 	for _, c := range x.chunks {
 		x.s.arena.Free(c)
-	}
-	for i, v := range x.t.p.g.Values {
-		if t := x.t.tensors[i]; t != nil && (v.Kind == graph.Computed || v.Kind == graph.Input) {
-			t.Bytes = nil
-		}
-	}
-	for i := range x.t.steps {
-		x.t.steps[i].call.Scratch = nil
 	}
 }

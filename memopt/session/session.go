@@ -150,7 +150,7 @@ type kept struct {
 	x  *graph.Tensor
 	c  *arena.Chunk
 	on *pattern
-	v  *graph.Value
+	of string // name of the value
 }
 
 // smallFile is the bytes of weights up to which they are copied from their files, which may then be
@@ -279,7 +279,7 @@ func (s *Session) planAhead(ctx context.Context) error {
 		fetches = append(fetches, Fetch{Name: p.Name})
 	}
 	t, _, err := s.pattern(ctx, in, fetches, byNames)
-	if err == nil && t.schedule != nil {
+	if err == nil && t.host == nil {
 		_, _, err = s.openedFor(t, in, fetches, nil)
 	}
 	return err
@@ -458,7 +458,7 @@ func (s *Session) readKept(name string, to []byte) error {
 		copy(to, k.x.Bytes)
 		return nil
 	}
-	return k.on.device.WriteOutput(&into{to}, k.v.Name)
+	return k.on.device.WriteOutput(&into{to}, k.of)
 }
 
 // Release frees the results that the session keeps.

@@ -47,8 +47,7 @@ func (s *Session) Shapes(ctx context.Context, inputs map[string][]int) (out []Ou
 	}
 	for i, p := range s.Signature.Outputs {
 		if err == nil {
-			x := t.tensors[t.results[i].ID]
-			out = append(out, Output{Name: p.Name, Tensor: &graph.Tensor{Type: x.Type, Shape: x.Shape}})
+			out = append(out, Output{Name: p.Name, Tensor: t.tensor(i)})
 			continue
 		}
 		x := &graph.Tensor{Type: p.Of}

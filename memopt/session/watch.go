@@ -137,12 +137,12 @@ func (x *execution) takes() (stay, pass int64) {
 	}
 	for k, f := range x.fetches {
 		if !f.buffered() && f.Place == nil {
-			stay += t.bytes(t.results[k])
+			stay += t.bytes(k)
 		}
 	}
 	for _, v := range t.p.g.Inputs {
-		if t.tensors[v.ID] != nil && !isAligned(x.in[v.Name].Bytes, v.Type) {
-			pass += t.bytes(v)
+		if in := x.in[v.Name]; t.read[v.Name] && !isAligned(in.Bytes, v.Type) {
+			pass += bytesOf(in)
 		}
 	}
 	if pass += t.height; !x.s.options.Pattern {
@@ -157,7 +157,7 @@ func (s *Session) grows(t *pattern, fetches []Fetch) (more int64) {
 		if f.Slot == nil {
 			continue
 		}
-		n := t.bytes(t.results[k])
+		n := t.bytes(k)
 		if b := f.Slot.Buffer(); b == nil || b.Len() < n {
 			more += s.BufferBytes(f.Slot.Room, n)
 		}
