@@ -17,8 +17,8 @@
 //   - look.go looks at a request: what everything kept takes, and what any plan costs at least.
 //   - search.go turns on what settings ask for by name, level or cluster (offers.go), and calls a strategy from its
 //     table. Fixed strategies turn nodes on that then run before the first backward step that needs them. The one for
-//     limits asks the staircase (budget.go).
-//   - staircase.go answers limits of the arena so that less memory never costs less.
+//     limits asks planner/limits (budget.go).
+//   - planner/limits answers limits of the arena so that less memory never costs less.
 //   - solver.go finds plans within a limit: planner/recompute solves it, and if what is placed is higher than the limit,
 //     lower limits are tried, six at most.
 //   - simulate.go derives every life from a list of steps, summary.go has planner/pack place them and sums up, and
@@ -55,7 +55,7 @@
 // What a search finds for a limit is chance to some degree. So plans are found for a fixed grid of limits, and a limit
 // gets the cheapest of those of all grid limits up to it: a minimum over more plans is no higher. Bounds of
 // planner/recompute tell at which grid limits nothing cheaper can be found, so that few are solved. What is between two
-// grid limits, and below the lowest, is answered by rules that keep that order (staircase.go); TestStaircase holds them
+// grid limits, and below the lowest, is answered by rules that keep that order (planner/limits); TestLimits holds them
 // against searches that find anything at all.
 //
 // # Chains

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/planner/limits"
 	"memopt/planner/pack"
 	"memopt/planner/profile"
 	"memopt/planner/recompute"
@@ -552,7 +553,7 @@ func (s *Search) moved(limit int64, c *candidate) *candidate {
 			break // none below has one
 		}
 	}
-	return cheaper(c, low)
+	return limits.Cheaper(c, low)
 }
 
 // anchored is the cheapest plan found at anchors up to one.
@@ -563,7 +564,7 @@ func (s *Search) anchored(k int64) (c *candidate) {
 				break
 			}
 		}
-		c = cheaper(c, s.awayAt(k))
+		c = limits.Cheaper(c, s.awayAt(k))
 	}
 	return c
 }
@@ -576,12 +577,11 @@ func (s *Search) awayLimit(k int64) int64 {
 
 // plainLimit is about the same limit, where plans without moves are looked for.
 func (s *Search) plainLimit(k int64) int64 {
-	if limit := s.awayLimit(k); !s.stairs.small {
-		if j := s.stairs.below(limit); j > 0 {
-			return s.stairs.at(j)
-		}
+	limit := s.awayLimit(k)
+	if on := s.limits.Grid(limit); on > 0 {
+		return on
 	}
-	return s.awayLimit(k)
+	return limit
 }
 
 // awayAt is the cheapest plan that is found within a fixed limit by moving values of plans for higher ones, or nil. What
@@ -610,11 +610,11 @@ func (s *Search) awayAt(at int64) *candidate {
 		}
 		t := try{s.base, math.Inf(1)}
 		if k < awayLimits {
-			if least, ok := s.solver.least(s.plainLimit(k)); !ok || least >= best {
+			if least, ok := s.solver.Least(s.plainLimit(k)); !ok || least >= best {
 				tried[k] = try{nil, math.Inf(1)}
 				return
 			}
-			t.from = s.stairs.within(s.plainLimit(k))
+			t.from = s.limits.Within(s.plainLimit(k))
 		}
 		if t.from != nil && t.from.cost < best {
 			l := s.m.line(t.from.t, s.m.far(e))
@@ -692,7 +692,7 @@ func (s *Search) lowestMoved(c *candidate, most float64) *candidate {
 func (s *Search) least(limit int64) (cost float64, may bool) {
 	v, e := s.solver, s.plan.Request.Elsewhere
 	if e == nil {
-		return v.least(limit)
+		return v.Least(limit)
 	}
 	far := s.m.far(e)
 	rate := far.Out.Rate * far.In.Rate / (far.Out.Rate + far.In.Rate)
@@ -701,7 +701,7 @@ func (s *Search) least(limit int64) (cost float64, may bool) {
 		if room >= s.base.placed.Height {
 			return 0, true
 		}
-		return v.least(room)
+		return v.Least(room)
 	}
 	if least, ok := with(math.Inf(1)); !ok {
 		return 0, false

@@ -40,7 +40,8 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 		return nil, err
 	}
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
-	for _, cand := range s.descent() {
+	s.solves()
+	for _, cand := range s.limits.Curve() {
 		c.Points = append(c.Points, s.point("", cand))
 	}
 	s.references(c)
@@ -66,90 +67,6 @@ func (c *Curve) Join(other *Curve, form string) {
 	}
 	c.Points = pareto(c.Points)
 	c.Points[knee(c.Points)].Knee = true
-}
-
-// What a descent asks for: a number of limits between the plain arena and the floor, fewer of a long program, and where
-// a limit is beyond it some between.
-const (
-	mostLimits  = 24
-	leastLimits = 8
-	shortSteps  = 512  // up to here a descent asks for most limits
-	finer       = 2    // halvings of the distance below the lowest plan
-	fills       = 4    // limits that jumps are filled with, where limits are not sketched
-	jump        = 0.15 // the part of both axes, at their mean, that is worth one
-)
-
-// descent is plans from everything kept downwards.
-func (s *Search) descent() []*candidate {
-	v, steps := s.newSolver(), len(s.base.t.steps)
-	sketchy, first, then := steps > 2*shortSteps, usual, usual
-	if sketchy {
-		first, then.hasty = sketched, true // a curve has other points above and below
-	}
-	top, floor := s.base.placed.Height, s.plan.Floor.Peak
-	limits := min(max(mostLimits*shortSteps/max(steps, 1), leastLimits), mostLimits)
-	// Below a limit without a plan none is looked for.
-	ask := func(limit int64, by way, without *int64) (c *candidate) {
-		if limit > *without {
-			if c = v.at(limit, math.Inf(1), by); c == nil {
-				*without = limit
-			}
-		}
-		return c
-	}
-	var unsketched, unsolved int64
-	found := []*candidate{s.base}
-	for down := newStair(top, floor, int64(limits)); down.more(); {
-		limit := down.limit()
-		c := ask(limit, first, &unsketched)
-		if c == nil && sketchy && down.halved == finer && limit > floor { // hardly any plan of a long program reaches that
-			c = ask(limit, then, &unsolved)
-		}
-		if c == nil {
-			down.closer()
-			continue
-		}
-		down.height = min(limit, c.placed.Height)
-		found = append(found, c)
-	}
-	if sketchy {
-		return found
-	}
-	// Limits near the floor may have no plan where a lower one was found: a budget has that one, and so does the curve.
-	if c := v.lowestPeak(found[len(found)-1].placed.Height); c != nil {
-		found = append(found, c)
-	}
-	return s.fill(v, found)
-}
-
-// fill adds plans halfway down the widest jumps between some, in bytes and in cost.
-func (s *Search) fill(v *solver, found []*candidate) []*candidate {
-	sorted := func() {
-		slices.SortStableFunc(found, func(a, b *candidate) int { return cmp.Compare(b.placed.Height, a.placed.Height) })
-	}
-	sorted()
-	lowest := found[len(found)-1]
-	high, dearest := float64(max(s.base.placed.Height-lowest.placed.Height, 1)), math.Max(lowest.cost-s.base.cost, math.SmallestNonzeroFloat64)
-	asked := map[int64]bool{}
-	for range fills {
-		widest, limit := jump*jump, int64(0)
-		for i, c := range found[1:] {
-			above := found[i]
-			mid := c.placed.Height + (above.placed.Height-c.placed.Height)/2
-			if area := float64(above.placed.Height-c.placed.Height) / high * (c.cost - above.cost) / dearest; area > widest && !asked[mid] {
-				widest, limit = area, mid
-			}
-		}
-		if limit == 0 {
-			break
-		}
-		asked[limit] = true
-		if c := v.at(limit, math.Inf(1), usual); c != nil {
-			found = append(found, c)
-			sorted()
-		}
-	}
-	return found
 }
 
 func (s *Search) point(name string, c *candidate) Point {

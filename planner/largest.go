@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"memopt/memopt/graph"
+	"memopt/planner/limits"
 )
 
 // Largest is the largest size of one dim for which a plan within the request's budgets and limit of cost is found, and
@@ -200,20 +201,20 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 func (l *largest) choose(s *Search, room int64) (c *candidate, err error) {
 	most := s.m.allows(l.r.MaxOverhead)
 	c = s.base
-	limits := s.strategy() == byLimits
+	within := s.strategy() == byLimits
 	switch {
-	case l.planned && len(s.m.nodes) > midProgram:
+	case l.planned && len(s.m.nodes) > limits.Mid:
 		return nil, nil
-	case limits && (!l.planned || len(s.m.nodes) > smallProgram):
+	case within && (!l.planned || len(s.m.nodes) > limits.Small):
 		if c.placed.Height <= room || c.cost > most {
 			break
 		}
 		v := s.solves()
 		switch {
 		case l.planned && l.r.MaxOverhead > 0:
-			c = s.stairs.within(room)
+			c = s.limits.Within(room)
 		case l.planned:
-			c = s.last(room)
+			c = s.limits.Lowest(room)
 		default:
 			c = v.at(room, math.Inf(1), anyCosting(most))
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"memopt/memopt/graph"
+	"memopt/planner/limits"
 )
 
 // Search is a request with its model, and the search for its plan. A lower bound of any plan's cost is fast to find, so
@@ -22,8 +23,8 @@ type Search struct {
 	plan   *Plan      // which has no steps yet
 	forced []bool     // by node: what settings turn on
 	offer  *offers    // once they were analysed
-	solver *solver    // of the staircase, which both are made when they are needed first
-	stairs *staircase
+	solver *solver    // of the limits; both are made when they are needed first
+	limits *limits.Limits[*candidate]
 	away   map[int64]*candidate // by number of a fixed limit: the cheapest plan found that moves values
 	room   int64                // arena bytes asked for; the arena of the plan if none were
 }

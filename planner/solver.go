@@ -3,24 +3,13 @@ package planner
 import (
 	"math"
 
+	"memopt/planner/limits"
 	"memopt/planner/recompute"
 )
 
-// Sizes of programs, in operators, above which the search does less work.
+// nestedProgram: above so many operators live ranges are only nested, which is fast and loses up to limit/nestedLoss bytes.
+// Plans aim that much lower.
 const (
-	// smallProgram: up to it, the largest size of a dim is confirmed by planning that size; and if the plain arena has at
-	// most smallArena bytes, all plans are searched once, with no grid of limits. In such an arena the alignment of
-	// values takes more bytes than two limits of the grid differ by.
-	smallProgram = 96
-	smallArena   = 64 * gridLimits * alignment
-	// shortProgram: up to it, limits are solved to find the lowest plan.
-	shortProgram = 256
-	// midProgram: above it, no grid of limits is solved where a plan is known.
-	midProgram = 1024
-	// largeProgram: above so many launches, limits are not halved, and no plan between two is searched.
-	largeProgram = 4096
-	// nestedProgram: above it, live ranges are only nested, which is fast and loses up to limit/nestedLoss bytes. Plans
-	// aim that much lower.
 	nestedProgram = 1 << 15
 	nestedLoss    = 1 << 13
 )
@@ -36,25 +25,20 @@ const (
 	far       = 0.001  // a gap from here on is searched
 )
 
-// Constants of the search for the lowest plan.
+// Constants of the search for the lowest peak.
 const (
-	wholeMost  = 128 // limits searched of a small program
 	peakStep   = 256 // each repair lowers the peak by at least peak/peakStep
-	longStep   = 32  // steps below the lowest arena are arena/longStep
-	descents   = 4   // steps from the lowest grid limit down to the floor
-	farBelow   = 32  // a limit below floor-floor/farBelow cannot be met by the last bytes
 	halvings   = 7   // times that the distance to the floor is halved
 	lowestLoss = 512 // placing may lose peak/lowestLoss bytes
 )
 
-// solver finds plans within limits of the arena, and places them.
+// solver finds plans within limits of the arena, and places them. It is what limits ask.
 type solver struct {
 	m       *model
 	r       *recompute.Solver
 	problem *recompute.Problem
 	base    *candidate
 	floor   int64
-	all     []*candidate         // all plans of a small program, once they were asked for
 	answers map[int64]answer     // by limit, as far as they were solved
 	full    map[int64]*candidate // by limit, as far as all work was put into it
 	lowest  *recompute.Answer    // the plan with the lowest peak, or nil, once that was sought
@@ -74,7 +58,7 @@ type way struct {
 }
 
 var (
-	usual    = way{Ask: recompute.Ask{Effort: recompute.Quick}}  // for the limits of a staircase
+	usual    = way{Ask: recompute.Ask{Effort: recompute.Quick}}  // for a limit of the grid
 	sketched = way{Ask: recompute.Ask{Effort: recompute.Sketch}} // for the limits of a curve
 )
 
@@ -88,7 +72,7 @@ func (w way) rough() bool {
 	return w.From == nil && (w.Effort == recompute.Sketch || w.Effort == recompute.Soon)
 }
 
-// solve is what recompute says of a limit. A staircase asks again for one that cost too much.
+// solve is what recompute says of a limit. Limits ask again for one that cost too much.
 func (v *solver) solve(limit int64, ask recompute.Ask) (recompute.Answer, bool) {
 	if ask != usual.Ask {
 		return v.asked(v.r.Solve(limit, ask))
@@ -107,26 +91,37 @@ func (s *Search) newSolver() *solver {
 	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}
 }
 
-// small reports whether the program is searched as a whole.
-func (v *solver) small() bool {
-	return v.operators() <= smallProgram && v.base.placed.Height <= smallArena
-}
-
 func (v *solver) operators() int { return len(v.m.nodes) }
 
-// What a staircase asks of bounds.
-func (v *solver) least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit), 0) }
-func (v *solver) early(limit int64) (float64, bool) { return v.r.Early(v.m.aligned(limit)) }
-func (v *solver) excludes(limit int64, cost float64) bool {
+func (v *solver) Least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit), 0) }
+func (v *solver) Early(limit int64) (float64, bool) { return v.r.Early(v.m.aligned(limit)) }
+func (v *solver) Excludes(limit int64, cost float64) bool {
 	return v.r.Excludes(v.m.aligned(limit), cost)
 }
-func (v *solver) wide(cost, bound float64) bool { return v.r.Wide(cost, bound) }
+func (v *solver) Wide(cost, bound float64) bool { return v.r.Wide(cost, bound) }
 
-// near is a plan within a limit, or nil. It is repaired from that of a higher limit if the result is at the bound, or
+// Trimmed is a candidate in the fewest bytes that it can be placed in.
+func (v *solver) Trimmed(c *candidate) *candidate { return v.m.trimmed(c) }
+
+// At is a plan within a limit, or nil if none is found that costs at most so much.
+func (v *solver) At(limit int64, most float64, e limits.Effort) *candidate {
+	switch w := usual; e {
+	case limits.Sketched:
+		return v.at(limit, most, sketched)
+	case limits.Hasty:
+		w.hasty = true
+		return v.at(limit, most, w)
+	case limits.Any:
+		return v.at(limit, most, anyCosting(most))
+	}
+	return v.at(limit, most, usual)
+}
+
+// Near is a plan within a limit, or nil. It is repaired from that of a higher limit if the result is at the bound, or
 // else solved.
-func (v *solver) near(limit int64, from *candidate) *candidate {
+func (v *solver) Near(limit int64, from *candidate) *candidate {
 	reaches := func(cost float64) bool {
-		least, ok := v.least(limit)
+		least, ok := v.Least(limit)
 		return !ok || cost <= least+atBound*v.m.total
 	}
 	if reaches(from.cost) { // or else what is found costs more than that, too
@@ -138,8 +133,8 @@ func (v *solver) near(limit int64, from *candidate) *candidate {
 	return v.at(limit, math.Inf(1), usual)
 }
 
-// fully is the plan within a limit that all work finds, or nil.
-func (v *solver) fully(limit int64) (c *candidate) {
+// Fully is the plan within a limit that all work finds, or nil.
+func (v *solver) Fully(limit int64) (c *candidate) {
 	c, known := v.full[limit]
 	if !known {
 		c = v.at(limit, math.Inf(1), way{})
@@ -148,12 +143,12 @@ func (v *solver) fully(limit int64) (c *candidate) {
 	return c
 }
 
-// find looks for a plan within a limit that costs less than other, up to sameCost. If there is none, found.from is the
+// Find looks for a plan within a limit that costs less than other, up to sameCost. If there is none, Found.From is the
 // cost, other or above, from which on plans were not placed. A tighter plan that is cheaper than a looser one that could
 // not be placed is rejected: it would break monotonicity.
-func (v *solver) find(limit int64, other float64) found {
+func (v *solver) Find(limit int64, other float64) limits.Found[*candidate] {
 	f := v.by(usual, limit, math.Inf(1), other)
-	f.least, _ = v.least(limit)
+	f.Least, _ = v.Least(limit)
 	return f
 }
 
@@ -162,12 +157,12 @@ func (v *solver) at(limit int64, most float64, w way) *candidate {
 	if limit <= 0 {
 		return nil
 	}
-	return v.by(w, limit, most, 0).plan
+	return v.by(w, limit, most, 0).Plan
 }
 
-// by does the work of at and of find, for which other is not 0.
-func (v *solver) by(w way, limit int64, most, other float64) (f found) {
-	f.from = math.Inf(1)
+// by does the work of at and of Find, for which other is not 0.
+func (v *solver) by(w way, limit int64, most, other float64) (f limits.Found[*candidate]) {
+	f.From = math.Inf(1)
 	top := v.m.useful(limit)
 	aim := top
 	if v.operators() > nestedProgram {
@@ -189,7 +184,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 		if other > 0 {
 			// What is placed quickly may cost a little less than its answer.
 			if least := max(unplaced, a.Extra) - sameCost*v.m.total; least >= other {
-				f.from = least
+				f.From = least
 				return f
 			}
 			if a.Extra < unplaced {
@@ -206,11 +201,11 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 			c = v.between(w, limit, c, missed, placings-1-i)
 		}
 		if fits {
-			f.plan = c
+			f.Plan = c
 			return f
 		}
 		if missed = a; c.placed.Offsets != nil {
-			f.above = append(f.above, c)
+			f.Above = append(f.Above, c)
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as little as it missed the limit by. Where
 		// that is much, as few lives that do not nest may miss it by, another plan that is a little lower may do better.
@@ -219,7 +214,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found) {
 		switch {
 		case i > 0:
 			less = max(step, less/2)
-		case less <= 0 || less > 2*step && len(a.Launches) <= largeProgram:
+		case less <= 0 || less > 2*step && len(a.Launches) <= limits.Large:
 			less = step
 		}
 		aim = min(aim, a.Peak) - max(less, v.m.unit)
@@ -242,7 +237,7 @@ func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.A
 func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answer, times int) *candidate {
 	low, high := c.t.peak, missed.Peak
 	for range times {
-		if high-low <= limit/firstStep || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > largeProgram {
+		if high-low <= limit/firstStep || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > limits.Large {
 			break
 		}
 		aim := low + (high-low)/2
@@ -284,85 +279,9 @@ func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidat
 	return c, fits
 }
 
-// whole is all plans of a small program, highest first: each costs more than the one before it.
-func (v *solver) whole() []*candidate {
-	if v.all == nil {
-		for _, c := range v.goDown() {
-			v.all = append(undercut(v.all, 0, c), c)
-		}
-	}
-	return v.all
-}
-
-// goDown is what is found for limits from everything kept downwards, each plan with less arena than the one before.
-func (v *solver) goDown() []*candidate {
-	all := []*candidate{v.m.trimmed(v.base)}
-	lowest, passed := all[0].placed.Height, (*candidate)(nil)
-	width := max(lowest/wholeMost, 1)
-	for next := lowest - 1; next > 0; {
-		c := v.at(next, math.Inf(1), usual)
-		switch {
-		case c != nil:
-			c = v.m.trimmed(c)
-			lowest = c.placed.Height
-			if low := all[len(all)-1]; lowest < low.placed.Height {
-				if passed = c; c.t.peak <= low.t.peak {
-					all, passed = append(all, c), nil
-				}
-			}
-			next = min(next-width, lowest-1)
-		case width == 0:
-			next = 0
-		default: // there may be one in between
-			if width /= 2; width < alignment {
-				width = 0
-			}
-			next = lowest - 1 - width
-		}
-	}
-	// Arenas of few bytes may fall while the bytes alive in them rise. Less of both comes first, but nothing comes
-	// before a plan for what no other is within.
-	if passed != nil && passed.t.peak <= v.base.t.peak {
-		for all[len(all)-1].t.peak < passed.t.peak {
-			all = all[:len(all)-1]
-		}
-		all = append(all, passed)
-	}
-	return all
-}
-
-// descend is plans between first, that of the lowest grid limit that has one, and the floor.
-func (v *solver) descend(first *candidate) (all []*candidate) {
-	floor, n, lowest := v.floor, v.operators(), first.placed.Height
-	add := func(c *candidate) bool {
-		if c != nil {
-			lowest, all = min(lowest, c.placed.Height), append(all, c)
-		}
-		return c != nil
-	}
-	at := func(limit int64) bool { return add(v.at(limit, math.Inf(1), usual)) }
-	for down := newStair(lowest, floor, descents); n <= midProgram && down.more(); {
-		if at(down.limit()) {
-			down.height = lowest
-		} else {
-			down.closer()
-		}
-	}
-	c := v.lowestPeak(lowest)
-	if !add(c) {
-		return all
-	}
-	if n <= midProgram && c.t.peak == floor && lowest > floor { // another at the floor may be placed there
-		at(floor)
-	}
-	for n <= shortProgram && lowest > floor+lowest/longStep && at(lowest-lowest/longStep) {
-	}
-	return all
-}
-
-// lowestPeak is the plan with the lowest peak found, at any cost, or nil. If its peak is below some arena and its first
+// LowestPeak is the plan with the lowest peak found, at any cost, or nil. If its peak is below some arena and its first
 // placement is not, the lowest placement is searched for.
-func (v *solver) lowestPeak(below int64) *candidate {
+func (v *solver) LowestPeak(below int64) *candidate {
 	if !v.sought {
 		v.lowest, v.sought = v.lowestFound(v.floor), true
 	}
@@ -410,7 +329,7 @@ func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
 		limit := max(v.m.align(a.Peak-a.Peak/peakStep)-v.m.unit, floor)
 		b, ok := v.solve(limit, recompute.Ask{Effort: recompute.Any, From: &a, Only: true})
-		if !ok && v.operators() <= midProgram {
+		if !ok && v.operators() <= limits.Mid {
 			b, ok = v.solve(limit, recompute.Ask{Effort: recompute.Any})
 		}
 		if !ok {
@@ -420,21 +339,6 @@ func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	}
 	return &a
 }
-
-// stair is the limits of a descent to a floor, each a width below what the last plan takes. Where one has no plan the
-// width is halved, a few times.
-type stair struct {
-	height, floor, width int64
-	halved               int // how often the width was
-}
-
-func newStair(height, floor, limits int64) *stair {
-	return &stair{height: height, floor: floor, width: max((height-floor)/limits, 1)}
-}
-
-func (s *stair) more() bool   { return s.height > s.floor && s.width > 0 && s.halved <= finer }
-func (s *stair) limit() int64 { return max(s.height-s.width, s.floor) }
-func (s *stair) closer()      { s.width, s.halved = s.width/2, s.halved+1 }
 
 // steps are launches of operators as steps of nodes.
 func (v *solver) steps(launches []int32) []Step {

@@ -70,6 +70,10 @@ type candidate struct {
 	wait   int64            // for copies, ns
 }
 
+func (c *candidate) Height() int64 { return c.placed.Height }
+func (c *candidate) Peak() int64   { return c.t.peak }
+func (c *candidate) Cost() float64 { return c.cost }
+
 // candidate is the plain order with some nodes that run again.
 func (m *model) candidate(again []bool) *candidate { return m.candidateOf(m.order(again), "") }
 
