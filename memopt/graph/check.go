@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Check verifies the invariants of a graph between stages and reports the first violation. It
 // is independent of the builder's checks.
@@ -60,7 +63,7 @@ func (g *Graph) check() error {
 		if n.Op == nil || n.Op.Rewrite != nil {
 			return bad("node %q has no operator that can run", n.Name)
 		}
-		if n.Phase < phase && n.Phase == Forward {
+		if n.Phase < phase && n.Phase == Forward && !g.recorded() {
 			return bad("node %q (%s) is forward after the forward phase has ended", n.Name, n.Op.Name)
 		}
 		phase = max(phase, n.Phase)
@@ -172,4 +175,9 @@ func (g *Graph) CheckTypes() error {
 		}
 	}
 	return nil
+}
+
+// recorded reports whether the program was recorded elsewhere, where one step may run the model several times.
+func (g *Graph) recorded() bool {
+	return slices.ContainsFunc(g.Recorded, func(r Recorded) bool { return r.Name == Allocator })
 }

@@ -50,5 +50,6 @@
 //     getitem or a view, which holds its base; the longest one counts. A node that does not run, such as a
 //     view, stands for the last node before it that does; one that ran earlier has no effect. After that node,
 //     a plan may drop the value and recompute it.
-//   - All nodes after the first backward node are backward too, so that the order of the file is kept.
+//   - A step may run forward again behind a backward pass, as that of a generator and a discriminator does: each node is
+//     forward or backward as it says, and forward nodes of later passes may be recomputed as those of the first.
 package joint

@@ -186,8 +186,11 @@ func (r *reader) node(n *node) error {
 			return n.fail("output %d has %s bytes", i, o.Bytes)
 		}
 	}
-	if n.Backward && n.Op != feeding { // tangents are inputs of the graph
-		r.b.Phase = graph.Backward
+	if n.Op != feeding { // tangents are inputs of the graph
+		r.b.Phase = graph.Forward
+		if n.Backward {
+			r.b.Phase = graph.Backward
+		}
 	}
 	switch {
 	case n.Op == feeding:

@@ -63,13 +63,16 @@ func random(r *rand.Rand, forward int) *recompute.Problem {
 		made = append(made, outs...)
 	}
 	grad := []int32{}
+	// Forward passes behind a backward pass may run again too.
+	later := rand.New(rand.NewPCG(uint64(len(p.Bytes)), 7))
+	several := later.IntN(4) == 0
 	for i := forward - 1; i >= 0; i-- {
 		in := some(1, made[:min(len(made), i+2)])
 		if len(grad) > 0 {
 			in = append(in, grad[len(grad)-1])
 		}
 		g := value(r.IntN(6) == 0)
-		op(false, in, g)
+		op(several && later.IntN(2) == 0, in, g)
 		grad = append(grad, g)
 	}
 	if beside := rand.New(rand.NewPCG(uint64(len(p.Bytes)), uint64(p.Bytes[0]))); beside.IntN(3) == 0 {

@@ -63,7 +63,7 @@ class Loops(Case):
             eager, measured = self.taken(plain, loop), self.taken(model, loop)
         self.assertLessEqual(abs(eager - made.eager_peak), slack * eager + 8192, "the percentage is of another step")
         self.assertLessEqual(measured, made.promised_peak + slack * eager + 8192)
-        self.assertGreaterEqual(measured, 0.95 * made.promised_peak)  # what runs again may wait for the operator that reads it
+        self.assertGreaterEqual(measured, 0.995 * made.promised_peak - 8192)
         return made
 
 
@@ -186,6 +186,31 @@ class TestTogether(Loops):
                 memopt.restore(list(pair))
                 self.assertNotIn("forward", pair[0].__dict__)
                 self.assertNotIn("forward", pair[1].__dict__)
+
+    def test_graph_kept_through_others(self):
+        """A step that runs forward again while the generator's graph is alive is one step: its later passes are planned too, and it takes what is promised."""
+        for share in ("80%", "60%", "45%"):
+            with self.subTest(budget=share):
+                torch.manual_seed(0)
+                pair = nn.ModuleList([Net(16, 64), Net(64, 1)])
+                real, z = torch.randn(256, 64), torch.randn(256, 16)
+                memopt.optimize(list(pair), activation_budget=share)
+
+                def loop(pair, real=real, z=z):
+                    g, d = pair
+                    pair.zero_grad(set_to_none=True)
+                    fake = g(z)
+                    F.softplus(-d(real)).mean().backward()
+                    F.softplus(d(fake.detach())).mean().backward()
+                    F.softplus(-d(fake)).mean().backward()
+
+                made = self.holds(list(pair), pair, loop)
+                ops = made.recording.ops
+                first = next(i for i, op in enumerate(ops) if op.backward)
+                again = {s["node"] for s in made.plan.to_dict()["steps"] if s.get("again")}
+                self.assertTrue(any(i > first for i in again), "nothing of the later passes runs again")
+                self.assertTrue(any(i < first for i in again), "nothing of the first pass runs again")
+                memopt.restore(list(pair))
 
     def test_two_towers(self):
         """Two modules with one loss are one step, whose peak is promised as a whole."""

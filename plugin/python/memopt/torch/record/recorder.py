@@ -73,6 +73,7 @@ class _Tag:
 
 
 _TAG = "_memopt_recorded"
+_SUM = torch.ops.aten.add.Tensor
 _FOLLOWED = "_memopt_followed"
 _COLLECTIVE = {"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "symm_mem"}  # all ranks run these together
 
@@ -440,10 +441,12 @@ class Recorder(TorchDispatchMode):
             node = torch._C._current_autograd_node()
             group = (node.name(), node._sequence_nr()) if node is not None else None
             last = self.ops[-1] if self.ops else None
+            if func is _SUM and last is not None and last.backward and not self._waiting:
+                group = "sum of gradients", -1  # the engine's, once the node has let go of what it read
             if group is not None and "AccumulateGrad" not in group[0] and group == self._group and last is not None and last.backward:
                 op = last
             else:
-                if group is not None:
+                if group is not None and func is not _SUM:
                     name = "autograd." + group[0].replace("torch::autograd::", "")
                 op = Op(name, backward=True, module=self._module_of(node), turn=self.turns)
                 self.ops.append(op)
