@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+
+	"memopt/memopt/bytesize"
 )
 
 // Budget is a limit on memory, in bytes or as a share of a total that the caller knows. The zero
@@ -154,26 +156,5 @@ var exactUnits = []struct {
 	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"TB", 1e12}, {"PB", 1e15},
 }
 
-var binaryUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-
-// FormatBytes prints a number of bytes for people: 1.50 GiB, 12 KiB, 1023 B. Multiples of a unit
-// have no decimals, other numbers two, rounded.
-func FormatBytes(n int64) string {
-	sign, u := "", uint64(n)
-	if n < 0 {
-		sign, u = "-", -u
-	}
-	if u < 1024 {
-		return fmt.Sprintf("%s%d B", sign, u)
-	}
-	unit, scale := 0, uint64(1)
-	// Take the next unit if two decimals would round up to 1024.00.
-	for unit < len(binaryUnits)-1 && float64(u)/float64(scale) >= 1023.995 {
-		scale *= 1024
-		unit++
-	}
-	if u%scale == 0 {
-		return fmt.Sprintf("%s%d %s", sign, u/scale, binaryUnits[unit])
-	}
-	return fmt.Sprintf("%s%.2f %s", sign, float64(u)/float64(scale), binaryUnits[unit])
-}
+// FormatBytes prints a number of bytes for people: 1.50 GiB, 12 KiB, 1023 B.
+func FormatBytes(n int64) string { return bytesize.Text(n) }

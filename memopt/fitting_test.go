@@ -3,7 +3,6 @@ package memopt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -252,8 +251,8 @@ func TestNotComputed(t *testing.T) {
 	f := m.fitting(c.Dims)
 	f.left = 1
 	f.settings()
-	if notes := fmt.Sprint(f.unlooked()); !strings.Contains(notes, "not computed") || !strings.Contains(notes, "--chunk-loss") || len(f.found) > 0 {
-		t.Errorf("%s, %v", notes, f.found)
+	if note := f.Note(); !strings.Contains(note, "not computed") || !strings.Contains(note, "--chunk-loss") || len(f.Found) > 0 {
+		t.Errorf("%s, %v", note, f.Found)
 	}
 }
 

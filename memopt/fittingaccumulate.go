@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"memopt/autograd"
+	"memopt/memopt/bytesize"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
@@ -33,9 +34,7 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 		bytes   int64
 	}{{"budget", f.m.Config.Budget.Percent, f.config.Budget.Bytes}, {"activation_budget", f.m.Config.ActivationBudget.Percent, f.config.ActivationBudget.Bytes}} {
 		if budget.percent > 0 && budget.bytes > 0 { // the same percentage of a smaller step would be less
-			set := budgetSetting(budget.bytes)
-			set.Name = budget.setting
-			beside = append(beside, set)
+			beside = append(beside, planner.Setting{Name: budget.setting, Value: bytesize.Below(budget.bytes)})
 		}
 	}
 	changes := func(k int64) []planner.Setting {
@@ -44,11 +43,11 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 	plans := map[int64]*planner.Plan{}
 	fits := func(k int64) bool {
 		if _, tried := plans[k]; !tried {
-			_, plans[k] = f.plan(changes(k)...)
+			plans[k] = f.tried(changes(k))
 		}
 		return plans[k] != nil
 	}
-	if size := f.sizeFound(dim); size > 0 { // fits without accumulated gradients, which take a little more
+	if size := f.SizeFound(dim); size > 0 { // fits without accumulated gradients, which take a little more
 		parts = slices.DeleteFunc(parts, func(k int64) bool { return rows/k > size })
 		if len(parts) > 2 && !fits(parts[0]) && !fits(parts[len(parts)-1]) { // then none in between fits
 			return
@@ -67,24 +66,11 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 		return
 	}
 	k := parts[0]
-	note := fmt.Sprintf("%d runs of %s=%d for an update, the same %d rows; %s", int64(now)*k, dim, rows/k, rows*int64(now), costNote(plans[k]))
+	note := fmt.Sprintf("%d runs of %s=%d for an update, the same %d rows; %s", int64(now)*k, dim, rows/k, rows*int64(now), f.m.takes(plans[k]).Cost())
 	if f.m.normalizesBatches() {
 		note += "; each run normalizes by its own rows"
 	}
-	f.found = append(f.found, planner.Change{Set: changes(k), Share: float64(k), Note: note})
-}
-
-// sizeFound is the size of a dim with which the step fits, if one was found already.
-func (f *fitting) sizeFound(dim string) int64 {
-	for _, c := range f.found {
-		if len(c.Set) > 0 && c.Set[0].Name == "dims" {
-			var size int64
-			if n, _ := fmt.Sscanf(c.Set[0].Value, dim+"=%d", &size); n == 1 {
-				return size
-			}
-		}
-	}
-	return 0
+	f.Found = append(f.Found, planner.Change{Set: changes(k), Share: float64(k), Note: note})
 }
 
 // batchDim is the first dim of all inputs, if it is one name and no other dim uses it, so that steps may take fewer

@@ -66,8 +66,8 @@ func TestAccumulateFits(t *testing.T) {
 			fits := func(k int64) bool {
 				f.left = mostFitting
 				rows := of.dims["batch"]
-				_, p := f.plan(planner.Setting{Name: "accumulate", Value: fmt.Sprint(int64(before) * k)}, planner.Setting{Name: "dims", Value: fmt.Sprintf("batch=%d", rows/k)})
-				return p != nil
+				_, err := f.plan(planner.Setting{Name: "accumulate", Value: fmt.Sprint(int64(before) * k)}, planner.Setting{Name: "dims", Value: fmt.Sprintf("batch=%d", rows/k)})
+				return err == nil
 			}
 			if i < 0 {
 				none++

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"strings"
 	"time"
 
 	"memopt/configs"
 	"memopt/memopt/arena"
+	"memopt/memopt/bytesize"
+	"memopt/memopt/fit"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/session"
@@ -28,8 +28,7 @@ type forwardFitting struct {
 	fetches []session.Fetch
 	rows    bool  // inputs are arrays of which only the number of rows can be reduced
 	limit   int64 // memory limit; 0 is none
-	found   []planner.Change
-	notes   []string
+	*fit.Search
 }
 
 // forwardTime bounds the time of the search for what would fit.
@@ -44,19 +43,20 @@ func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
 	ctx, end := context.WithTimeout(ctx, forwardTime)
 	defer end()
 	f.ctx, f.limit = ctx, max(e.Room, 0)
+	f.Search = &fit.Search{Asked: f.config, Try: f.try}
 	switch {
 	case f.in == nil:
-		f.notes = append(f.notes, "not computed, as sizes of inputs are not known yet: what would fit")
+		f.Skip("sizes of inputs are not known yet", fit.Anything)
 	case e.Room < 0:
-		f.notes = append(f.notes, "not computed, as the device does not say how much memory it has: what would fit")
+		f.Skip(fit.Unsaid, fit.Anything)
 	default:
 		f.raise(e)
 		f.settings()
 		f.dims()
 		f.quantized()
 	}
-	spell(f.config, f.found)
-	e.Changes, e.Note = f.found, strings.Join(f.notes, "; ")
+	f.Spell()
+	e.Changes, e.Note = f.Found, f.Note()
 	return e
 }
 
@@ -89,23 +89,36 @@ func (f *forwardFitting) raise(e *MemoryError) {
 	}
 	need, err := f.run(f.in, func(o *session.Options) { o.MemoryLimit = 0 })
 	if err != nil {
-		f.skipped("mem_limit", err)
+		f.Skip(f.late(err).Error(), f.config.Name("mem_limit"))
 		return
 	}
-	text := sizeAbove(need)
+	text := bytesize.Near(need)
 	limit, _ := configs.ParseBudget(text)
 	if _, err := f.run(f.in, func(o *session.Options) { o.MemoryLimit = limit.Bytes }); err == nil {
-		f.found = append(f.found, planner.Change{Set: []planner.Setting{{Name: "mem_limit", Value: text}}, Share: float64(need-f.limit) / float64(max(f.limit, 1))})
+		f.Found = append(f.Found, planner.Change{Set: []planner.Setting{{Name: "mem_limit", Value: text}}, Share: float64(need-f.limit) / float64(max(f.limit, 1))})
 	}
 }
 
-// skipped notes a change that could not be tried.
-func (f *forwardFitting) skipped(what string, err error) {
-	why := err.Error()
+// late is an error of a dry run, or that there was no time for it.
+func (f *forwardFitting) late(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		why = fmt.Sprintf("it takes more than %s", forwardTime)
+		return &fit.ErrLong{Why: fmt.Sprintf("it takes more than %s", forwardTime)}
 	}
-	f.notes = append(f.notes, fmt.Sprintf("not computed: %s, as %s", f.config.Name(what), why))
+	return err
+}
+
+// try does a dry run under changed settings of the arena.
+func (f *forwardFitting) try(set ...planner.Setting) (fit.Takes, error) {
+	most, err := f.run(f.in, func(o *session.Options) {
+		for _, s := range set {
+			if s.Name == "enable_mem_pattern" {
+				o.Pattern = true
+			} else {
+				o.Arena.Strategy = arena.Planned
+			}
+		}
+	})
+	return fit.Takes{Bytes: most, Of: fit.InAll}, err
 }
 
 // settings tries the settings with which the arena takes no more than planned.
@@ -113,35 +126,15 @@ func (f *forwardFitting) settings() {
 	if Lowered(f.s.Device()) {
 		return
 	}
-	var off []planner.Setting
+	var off []fit.Row
 	if !f.config.MemoryPattern {
-		off = append(off, planner.Setting{Name: "enable_mem_pattern", Value: "on"})
+		off = append(off, fit.Change("enable_mem_pattern", "on"))
 	}
 	if f.config.ArenaStrategy != string(arena.Planned) {
-		off = append(off, planner.Setting{Name: "arena_extend_strategy", Value: string(arena.Planned)})
+		off = append(off, fit.Change("arena_extend_strategy", string(arena.Planned)))
 	}
-	tries := make([][]planner.Setting, 0, len(off)+1)
-	for i := range off {
-		tries = append(tries, off[i:i+1])
-	}
-	if len(off) > 1 {
-		tries = append(tries, off)
-	}
-	for _, set := range tries {
-		most, err := f.run(f.in, func(o *session.Options) {
-			for _, s := range set {
-				switch s.Name {
-				case "enable_mem_pattern":
-					o.Pattern = true
-				default:
-					o.Arena.Strategy = arena.Planned
-				}
-			}
-		})
-		if err == nil {
-			f.found = append(f.found, planner.Change{Set: set, Note: configs.FormatBytes(most) + " in all"})
-			return
-		}
+	if !f.First(off...) && len(off) > 1 {
+		f.Offer(fit.All(off...))
 	}
 }
 
@@ -175,18 +168,17 @@ func (f *forwardFitting) dims() {
 		if session.Copied(x) {
 			b, err := arena.Map(int64(len(x.Bytes)) + 1)
 			if err != nil {
-				f.skipped("dims", err)
+				f.Skip(err.Error(), f.config.Name("dims"))
 				return
 			}
 			copied[name] = b
 		}
 	}
 	for _, name := range order {
-		now := sizes[name]
-		if now < 2 || f.rows && inside[name] {
+		if f.rows && inside[name] {
 			continue
 		}
-		fits := func(n int64) error {
+		if err := f.Size(name, sizes[name], func(n int64) error {
 			dims := maps.Clone(sizes)
 			dims[name] = n
 			in := map[string]*graph.Tensor{}
@@ -202,29 +194,14 @@ func (f *forwardFitting) dims() {
 				in[p.Name] = x
 			}
 			_, err := f.anew(f.s, in)
-			return err
-		}
-		var short *arena.OutOfMemory
-		if err := fits(1); err != nil {
-			if !errors.As(err, &short) {
-				f.skipped("dims", err)
-				return
+			var short *arena.OutOfMemory
+			if errors.As(err, &short) {
+				return fit.ErrShort
 			}
-			continue // not even 1 fits
+			return f.late(err)
+		}); err != nil {
+			return
 		}
-		low, high := int64(1), now-1 // invariant: low fits
-		for low < high {
-			mid := low + (high-low+1)/2
-			switch err := fits(mid); {
-			case err == nil:
-				low = mid
-			case errors.Is(err, context.DeadlineExceeded):
-				high = low // settle for low, which may be smaller than necessary
-			default:
-				high = mid - 1
-			}
-		}
-		f.found = append(f.found, planner.Change{Set: []planner.Setting{{Name: "dims", Value: fmt.Sprintf("%s=%d", name, low)}}, Share: float64(now-low) / float64(now)})
 	}
 }
 
@@ -249,28 +226,10 @@ func (f *forwardFitting) quantized() {
 		defer s.Close()
 		return f.anew(s, f.in)
 	})
-	switch {
-	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
-		f.notes = append(f.notes, "not computed, as it takes long: the model with weights of 8 bits")
-	case err == nil && q.After < q.Before: // else it cannot be quantized, or does not fit either
-		f.found = append(f.found, quantizedChange(f.config, f.path, q, most))
-	}
+	offerQuantized(f.Search, f.path, q, most, err)
 }
 
 var errTooLarge = errors.New("the model is large")
-
-// sizeAbove formats n, or the next round size above it, as a setting.
-func sizeAbove(n int64) string {
-	for _, u := range []struct {
-		bytes int64
-		name  string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}} {
-		if n >= 16*u.bytes {
-			return fmt.Sprintf("%.1f%s", math.Ceil(10*float64(n)/float64(u.bytes))/10, u.name)
-		}
-	}
-	return fmt.Sprint(n)
-}
 
 // inputsFor returns a program's inputs, as far as data or dims determine their sizes; nil if neither does. They are
 // valid until end is called.

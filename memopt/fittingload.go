@@ -7,9 +7,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"memopt/configs"
+	"memopt/memopt/bytesize"
+	"memopt/memopt/fit"
 	"memopt/memopt/loader"
 	"memopt/planner"
 )
@@ -26,36 +27,34 @@ func (t *load) wouldFit(err error) error {
 			e.Room = e.Short.Reserved + max(budget-usage, 0)
 		}
 	}
-	f := &loadFitting{t: t, room: e.Room, left: mostFitting}
+	f := &loadFitting{Search: &fit.Search{Asked: t.config}, t: t, room: e.Room, left: mostFitting}
 	switch {
 	case t.sizes.W == 0: // not planned yet
 	case e.Room < 0:
-		f.notes = append(f.notes, "not computed, as the device does not say how much memory it has: what would fit")
+		f.Skip(fit.Unsaid, fit.Anything)
 	default:
 		if e.Short.Cause == nil && e.Short.Limit > 0 {
-			text := sizeAbove(t.mode.High(t.sizes))
-			f.add("", planner.Setting{Name: "mem_limit", Value: text})
+			f.add("", planner.Setting{Name: "mem_limit", Value: bytesize.Near(t.mode.High(t.sizes))})
 		}
 		f.modes()
 		f.dims()
 		f.quantized()
 	}
-	spell(t.config, f.found)
-	e.Changes, e.Note = f.found, strings.Join(f.notes, "; ")
+	f.Spell()
+	e.Changes, e.Note = f.Found, f.Note()
 	return e
 }
 
 // loadFitting looks for loads that fit in the available memory.
 type loadFitting struct {
-	t     *load
-	room  int64
-	left  int // nodes that may still be planned
-	found []planner.Change
-	notes []string
+	*fit.Search
+	t    *load
+	room int64
+	left int // nodes that may still be planned
 }
 
 func (f *loadFitting) add(note string, set ...planner.Setting) {
-	f.found = append(f.found, planner.Change{Set: set, Note: note})
+	f.Found = append(f.Found, planner.Change{Set: set, Note: note})
 }
 
 // modes tries the other load modes, and smaller chunks.
@@ -67,7 +66,7 @@ func (f *loadFitting) modes() {
 			continue
 		}
 		if high := mode.High(t.sizes); mode != t.mode && high <= f.room {
-			f.add(configs.FormatBytes(high)+" in all", planner.Setting{Name: "load_mode", Value: name})
+			f.add(fit.Takes{Bytes: high, Of: fit.InAll}.Memory(), planner.Setting{Name: "load_mode", Value: name})
 			if mode == loader.Streamed {
 				return // only in-place loading takes less
 			}
@@ -84,35 +83,19 @@ func (f *loadFitting) modes() {
 func (f *loadFitting) dims() {
 	t := f.t
 	for _, name := range t.graph.Names() {
-		now := t.config.Dims[name]
-		if now < 2 {
-			continue
-		}
-		fits := func(n int64) bool {
+		if err := f.Size(name, t.config.Dims[name], func(n int64) error {
 			if f.left -= len(t.graph.Nodes); f.left < 0 {
-				return false
+				return &fit.ErrLong{Why: "planning takes long"}
 			}
 			dims := maps.Clone(t.config.Dims)
 			dims[name] = n
-			sizes, _, err := t.sizesFor(dims)
-			return err == nil && t.mode.High(sizes) <= f.room
-		}
-		if !fits(1) {
-			if f.left < 0 {
-				f.notes = append(f.notes, "not computed, as planning takes long: "+t.config.Name("dims"))
-				return
+			if sizes, _, err := t.sizesFor(dims); err != nil || t.mode.High(sizes) > f.room {
+				return fit.ErrShort
 			}
-			continue
+			return nil
+		}); err != nil {
+			return
 		}
-		low, high := int64(1), now-1 // invariant: low fits
-		for low < high {
-			if mid := low + (high-low+1)/2; fits(mid) {
-				low = mid
-			} else {
-				high = mid - 1
-			}
-		}
-		f.add("", planner.Setting{Name: "dims", Value: fmt.Sprintf("%s=%d", name, low)})
 	}
 }
 
@@ -129,12 +112,10 @@ func (f *loadFitting) quantized() {
 		}
 		return t.mode.High(other.sizes), nil
 	})
-	switch {
-	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
-		f.notes = append(f.notes, "not computed, as it takes long: the model with weights of 8 bits")
-	case err == nil && q.After < q.Before && high <= f.room:
-		f.found = append(f.found, quantizedChange(t.config, t.path, q, high))
+	if err == nil && high > f.room {
+		err = fit.ErrShort
 	}
+	offerQuantized(f.Search, t.path, q, high, err)
 }
 
 // quantizedTo quantizes a model to a temporary file for look, unless the model is large.
@@ -163,7 +144,13 @@ func quantizedTo(ctx context.Context, path string, look func(to string) (int64, 
 	return q, most, err
 }
 
-// quantizedChange suggests quantizing the model's weights to 8 bits, with the memory needed then.
-func quantizedChange(c configs.Config, path string, q Quantized, most int64) planner.Change {
-	return planner.Change{Text: fmt.Sprintf("%s (weights %s → %s, %s in all)", c.Quantize(path), configs.FormatBytes(q.Before), configs.FormatBytes(q.After), configs.FormatBytes(most))}
+// offerQuantized offers the model with 8-bit weights, which takes so much in all, unless an error says why not.
+func offerQuantized(s *fit.Search, path string, q Quantized, most int64, err error) {
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
+		s.Skip("it takes long", "the model with weights of 8 bits")
+	case err == nil && q.After < q.Before: // else it cannot be quantized, or does not fit either
+		s.Found = append(s.Found, planner.Change{Text: fmt.Sprintf("%s (weights %s → %s, %s)", s.Asked.Quantize(path),
+			configs.FormatBytes(q.Before), configs.FormatBytes(q.After), fit.Takes{Bytes: most, Of: fit.InAll}.Memory())})
+	}
 }

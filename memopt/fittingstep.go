@@ -3,10 +3,12 @@ package memopt
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"syscall"
 
 	"memopt/configs"
+	"memopt/memopt/bytesize"
+	"memopt/memopt/fit"
 	"memopt/planner"
 )
 
@@ -36,11 +38,8 @@ func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error 
 		}
 		f.within(e.Room - beside)
 	}
-	spell(m.Config, f.found)
-	e.Changes = f.found
-	for _, note := range f.unlooked() {
-		e.Note = note
-	}
+	f.Spell()
+	e.Changes, e.Note = f.Found, f.Note()
 	return e
 }
 
@@ -48,57 +47,50 @@ func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error 
 func (f *fitting) least() {
 	lowest := f.config
 	f.config.MaxOverhead = 1000 // unlimited in effect: the plan under such a limit is the lowest
-	_, p := f.plan()
+	p, err := f.plan()
 	f.config = lowest
-	if p == nil {
-		return
-	}
-	set := budgetSetting(p.Memory.Total + 1<<20/10)
-	if _, p = f.plan(set); p != nil {
-		f.found = append(f.found, planner.Change{Set: []planner.Setting{set}, Note: costNote(p) + "; nothing lower was found, and the driver does not say how much it has"})
+	if err == nil {
+		f.Offer(fit.Change("budget", bytesize.Below(p.Memory.Total+1<<20/10)).Costing().And("nothing lower was found, and the driver does not say how much it has"))
 	}
 }
 
 // within looks for changes that fit in a budget.
 func (f *fitting) within(bytes int64) {
-	budget := budgetSetting(bytes)
-	_, p := f.plan(budget)
-	if p != nil {
-		f.found = append(f.found, planner.Change{Set: []planner.Setting{budget}, Note: costNote(p)})
-	}
-	rows, beside := f.m.batchDim(), []planner.Setting{budget}
+	budget := fit.Change("budget", bytesize.Below(bytes)).Costing()
+	fits := f.Offer(budget)
+	rows, beside := f.m.batchDim(), budget.Set
 	for _, dim := range f.m.Graph.Names() {
 		if f.config.Dims[dim] < 2 {
 			continue
 		}
-		free := f.dim(dim, budget, true)
-		if !free && p == nil {
-			f.dim(dim, budget, false)
+		free := f.dim(dim, budget.Set, true)
+		if !free && !fits {
+			f.dim(dim, budget.Set, false)
 		}
 		if free && dim == rows {
 			beside = nil
 		}
 	}
 	f.accumulates(beside...)
-	f.levels()
-	if p == nil && len(f.found) == 0 && !f.m.steps.Brought() && f.config.Compat == "" && f.config.Lossy == "off" {
-		lossy := planner.Setting{Name: "lossy", Value: "bf16"}
-		if _, p := f.plan(budget, lossy); p != nil {
-			f.found = append(f.found, planner.Change{Set: []planner.Setting{budget, lossy}, Note: costNote(p) + "; gradients are not exact"})
-		}
+	var levels []fit.Row
+	for level := f.config.Level + 1; level <= 2; level++ {
+		levels = append(levels, fit.Change("level", fmt.Sprint(level)).Costing())
+	}
+	f.First(levels...)
+	if !fits && len(f.Found) == 0 && !f.m.steps.Brought() && f.config.Compat == "" && f.config.Lossy == "off" {
+		f.Offer(fit.All(budget, fit.Change("lossy", "bf16")).Costing().And("gradients are not exact"))
 	}
 }
 
 // dim looks for the largest size of a dim that fits in a budget, either without extra compute (free) or with any.
-func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
+func (f *fitting) dim(dim string, budget []planner.Setting, free bool) bool {
 	const solves = 4 // approximate number of plans that the search for a size makes
 	work := solves * len(f.m.Graph.Nodes)
-	if f.left < work {
-		f.short = append(f.short, "dims")
+	if err := f.spend(work); err != nil {
+		f.Late(err, planner.Setting{Name: "dims"})
 		return false
 	}
-	f.left -= work
-	set := []planner.Setting{budget}
+	set := slices.Clone(budget)
 	if free {
 		set = append(set, planner.Setting{Name: "max_overhead", Value: "0%"})
 	}
@@ -122,43 +114,18 @@ func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
 	size := min(q.Request.Dims[dim], now-1)
 	// Inputs count twice outside the arena, and their share depends on the size.
 	for tries := 0; size > 0 && tries < 4; tries++ {
-		set := []planner.Setting{{Name: "dims", Value: fmt.Sprintf("%s=%d", dim, size)}}
+		c := fit.Smaller(dim, size, now)
 		if !free {
-			set = append(set, budget)
+			c.Set = append(c.Set, budget...)
 		}
-		if _, p := f.plan(set...); p != nil {
-			c := planner.Change{Set: set, Share: float64(now-size) / float64(now)}
+		if p := f.tried(c.Set); p != nil {
 			if !free {
-				c.Note = costNote(p)
+				c.Note = f.m.takes(p).Cost()
 			}
-			f.found = append(f.found, c)
+			f.Found = append(f.Found, c)
 			return true
 		}
 		size -= max(1, size/16)
 	}
 	return false
-}
-
-// levels tries ONNX Runtime's levels of recomputation.
-func (f *fitting) levels() {
-	for level := f.config.Level + 1; level <= 2; level++ {
-		set := planner.Setting{Name: "level", Value: fmt.Sprint(level)}
-		if _, p := f.plan(set); p != nil {
-			f.found = append(f.found, planner.Change{Set: []planner.Setting{set}, Note: costNote(p)})
-			return
-		}
-	}
-}
-
-// budgetSetting is a budget of at most this many bytes, rounded down to a short number.
-func budgetSetting(bytes int64) planner.Setting {
-	for _, u := range []struct {
-		bytes int64
-		name  string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}} {
-		if bytes >= 16*u.bytes {
-			return planner.Setting{Name: "budget", Value: fmt.Sprintf("%.1f%s", math.Floor(10*float64(bytes)/float64(u.bytes))/10, u.name)}
-		}
-	}
-	return planner.Setting{Name: "budget", Value: fmt.Sprint(bytes)}
 }

@@ -152,7 +152,7 @@ func TestPlansSameBits(t *testing.T) {
 		requests := map[string]planner.Request{
 			"recompute-cheap": {Strategy: "recompute-cheap"},
 			"recompute-all":   {Strategy: "recompute-all"},
-			"optimize":          {Strategy: "optimize", MaxOverhead: 0.5},
+			"optimize":        {Strategy: "optimize", MaxOverhead: 0.5},
 		}
 		for seed := range uint64(3) {
 			requests[fmt.Sprintf("random plan %d", seed)] = planner.Request{Again: randomNodes(m.Graph, seed)}

@@ -3,9 +3,9 @@ package planner
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
+	"memopt/memopt/bytesize"
 	"memopt/memopt/graph"
 )
 
@@ -76,7 +76,7 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 		{"activation_budget", r.ActivationBudget, had.ActivationBudget.Bytes, e.Best},
 	} {
 		if !b.asked.isZero() && b.takes > b.had {
-			c.Set = append(c.Set, Setting{b.name, sizeText(b.takes)})
+			c.Set = append(c.Set, Setting{b.name, bytesize.Above(b.takes)})
 			c.Share = max(c.Share, float64(b.takes-b.had)/float64(max(b.had, 1)))
 		}
 	}
@@ -84,27 +84,4 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 		return nil
 	}
 	return []Change{c}
-}
-
-// Instead is a setting under which there is a plan, with what that takes of what the request r limits.
-func Instead(s Setting, r Request, p *Plan, note string) Change {
-	takes := fmt.Sprintf("%d bytes", p.Memory.Total)
-	if r.Budget.isZero() {
-		takes = fmt.Sprintf("%d bytes of arena", p.Arena)
-	}
-	return Change{Set: []Setting{s}, Note: takes + note}
-}
-
-// sizeText is a size that flags take, rounded up to a tenth of its unit.
-func sizeText(n int64) string {
-	for _, u := range []struct {
-		bytes int64
-		name  string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}} {
-		if n >= u.bytes {
-			tenths := math.Ceil(10 * float64(n) / float64(u.bytes))
-			return fmt.Sprintf("%.1f%s", tenths/10, u.name)
-		}
-	}
-	return fmt.Sprint(n)
 }

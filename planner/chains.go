@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"memopt/memopt/bytesize"
 	"memopt/memopt/graph"
 )
 
@@ -318,5 +319,5 @@ func (c *Chains) String() string {
 	if after == 0 {
 		return "no elementwise launches share what they read or make"
 	}
-	return fmt.Sprintf("%d elementwise launches run as %d, which read and write %s less in a step", before, after, bytesText(c.Saved))
+	return fmt.Sprintf("%d elementwise launches run as %d, which read and write %s less in a step", before, after, bytesize.Exact(c.Saved))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"memopt/memopt/bytesize"
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 	"memopt/planner/profile"
@@ -171,7 +172,7 @@ func (p *Plan) Keeps(r Request) error {
 		{"activation budget", r.ActivationBudget, p.Arena, p.Baseline.Arena},
 	} {
 		if most := limit.size.of(limit.whole); !limit.size.isZero() && limit.needs > most {
-			return fmt.Errorf("the plan needs %s, and the %s that was given is %s", bytesText(limit.needs), limit.what, bytesText(most))
+			return fmt.Errorf("the plan needs %s, and the %s that was given is %s", bytesize.Exact(limit.needs), limit.what, bytesize.Exact(most))
 		}
 	}
 	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/memopt/bytesize"
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
@@ -120,12 +121,12 @@ func (m *model) inBytes(r Request) Request {
 func (s *Search) cannot(limit int64, best *candidate, hint string) error {
 	fixed := s.m.fixedBytes()
 	f := s.plan.Floor
-	left := fmt.Sprintf("budget cannot be met: %s are left for the arena,", bytesText(limit))
+	left := fmt.Sprintf("budget cannot be met: %s are left for the arena,", bytesize.Exact(limit))
 	if limit < 0 {
-		left = fmt.Sprintf("budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and", bytesText(limit+fixed), bytesText(fixed))
+		left = fmt.Sprintf("budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and", bytesize.Exact(limit+fixed), bytesize.Exact(fixed))
 	}
 	msg := fmt.Sprintf("%s the lowest plan found needs %s (total %s); no plan goes below the floor of %s because of node %q",
-		left, bytesText(best.placed.Height), bytesText(best.placed.Height+fixed), bytesText(f.Peak), f.Node)
+		left, bytesize.Exact(best.placed.Height), bytesize.Exact(best.placed.Height+fixed), bytesize.Exact(f.Peak), f.Node)
 	if hint != "" {
 		msg += "; " + hint
 	}
@@ -163,17 +164,6 @@ func (s *Search) requested() ([]bool, error) {
 		on[n.ID] = s.m.mayRunAgain(n) // or else it is not needed again, or its bytes are gone
 	}
 	return on, s.turnOn(on)
-}
-
-// bytesText is a size in an error: exact, and readable.
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB (%d bytes)", float64(n)/(1<<30), n)
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB (%d bytes)", float64(n)/(1<<20), n)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }
 
 // strategy is one way to choose what runs again.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"memopt/memopt/bytesize"
 	"memopt/planner"
 )
 
@@ -232,18 +233,8 @@ func clip(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// Bytes prints a size with three digits and its unit.
-func Bytes(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	x, i := float64(n), 0
-	for (x >= 1023.995 || x <= -1023.995) && i < len(units)-1 {
-		x, i = x/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.2f %s", x, units[i])
-}
+// Bytes prints a number of bytes for a table.
+func Bytes(n int64) string { return bytesize.Column(n) }
 
 // Extra prints more or less work as a share of a step's, in percent, and never −0.
 func Extra(share float64, digits int) string {

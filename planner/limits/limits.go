@@ -61,10 +61,10 @@ type Plan interface {
 type Effort int
 
 const (
-	Usual    Effort = iota
-	Sketched        // the least, for the curve of a long program
-	Hasty           // Usual, but the first plan that can be placed will do
-	Any             // whatever costs no more than a limit of cost
+	Usual    Effort = iota // what a limit of the grid gets
+	Sketched               // the least, for the curve of a long program
+	Hasty                  // Usual, but the first plan that can be placed will do
+	Any                    // whatever costs no more than a limit of cost
 )
 
 // Solver finds plans within single limits, and bounds.
