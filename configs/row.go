@@ -20,7 +20,9 @@ type Row struct {
 	Default  string   // as text; "": nothing is set
 	Commands []string // commands that use it; nil: all
 	Alias    string   // an earlier name in Python, still accepted
-	Shapes   bool     // changes the training step, so plan files store it
+	Short    string   // a second flag in command ShortIn
+	ShortIn  string
+	Shapes   bool // changes the training step, so plan files store it
 
 	ort   variable // ONNX Runtime's variable
 	takes []gjson.Type
@@ -95,6 +97,11 @@ func shapes(r *Row) { r.Shapes = true }
 
 // flag is the facet of a setting whose flag has another name.
 func flag(name string) func(*Row) { return func(r *Row) { r.Flag = name } }
+
+// short is the facet of a setting whose flag has a second name in one command, which is about it.
+func short(command, name string) func(*Row) {
+	return func(r *Row) { r.ShortIn, r.Short = command, name }
+}
 
 // ort is the facet of a setting that has a variable of ONNX Runtime.
 func ort(name string, words ...string) func(*Row) {

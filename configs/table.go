@@ -46,6 +46,7 @@ var (
 	seeding   = []string{"plan", "train", "leaks", "run"}                                                      // draw random numbers
 	running   = []string{"run"}                                                                                // runs forward programs
 	holding   = []string{"run", "load"}                                                                        // hold weights under a limit
+	bringing  = []string{"train", "leaks", "run", "load"}                                                      // bring weights to a device
 	loading   = []string{"load"}                                                                               // only loads weights
 	outside   = []string{"optimize", "quantize"}                                                               // write models
 	rounding  = []string{"quantize"}                                                                           // quantizes weights
@@ -225,9 +226,9 @@ var rows = slices.Concat(
 			"Fast paths of a Vulkan device to use, as listed by memopt devices. Some sum in another order; a recomputed value still has the same bits as the first."),
 		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
 			"Most memory that the service may allocate; a request that does not fit is refused. Tensors shared with the trainer do not count."),
-		row("load_mode", func(c *Config) *string { return &c.LoadMode }, choice(loadModes, nil), "streamed", loading,
-			"How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All: every mode in turn.", flag("mode")),
-		row("chunk", func(c *Config) *int64 { return &c.Chunk }, bytes(), 16<<20, loading,
+		row("load_mode", func(c *Config) *string { return &c.LoadMode }, choice(loadModes, nil), "streamed", bringing,
+			"How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All (of load): every mode in turn.", short("load", "mode")),
+		row("chunk", func(c *Config) *int64 { return &c.Chunk }, bytes(), 16<<20, bringing,
 			"Size of the ring buffer that weights stream through."),
 		row("reloads", func(c *Config) *int { return &c.Reloads }, whole(0, math.MaxInt32), 20, loading,
 			"Times to reload and drop the model, to check that no memory is left."),

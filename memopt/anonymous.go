@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"memopt/memopt/loader"
 	"memopt/memopt/tensorfile"
 	"memopt/planner"
 )
@@ -60,9 +61,9 @@ func (w *memoryWatch) end() {
 	w.over.Wait()
 }
 
-// against compares the measured peak with what a plan promises. It returns nil if the system does not report
+// against compares the measured peak with what a plan and the loading of weights promise. It returns nil if the system does not report
 // anonymous memory.
-func (w *memoryWatch) against(p *planner.Plan, t planner.Trace, data *tensorfile.Set) *Anonymous {
+func (w *memoryWatch) against(p *planner.Plan, t planner.Trace, data *tensorfile.Set, load *loader.Report) *Anonymous {
 	a := &Anonymous{Measured: w.most.Load()}
 	if a.Measured == 0 {
 		return nil
@@ -72,6 +73,9 @@ func (w *memoryWatch) against(p *planner.Plan, t planner.Trace, data *tensorfile
 	}
 	if !p.Request.Lowered {
 		step := p.Memory.Total + t.Workspace + a.Data
+		if load != nil {
+			step = max(step, load.Promised)
+		}
 		a.Promised = step + step/20 + programMemory
 	}
 	return a

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/configs"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/arena"
 	"memopt/memopt/graph"
+	"memopt/memopt/loader"
 	"memopt/planner"
 )
 
@@ -35,32 +37,52 @@ type Device interface {
 type deviceKind struct {
 	name string
 	// open prepares a device; which is the part of the setting after the colon.
-	open func(s *planner.Schedule, which string, fastPaths []string, lent map[string]*graph.Tensor) (Device, error)
+	open func(s *planner.Schedule, which string, o opening) (Device, error)
 	// turn switches an open device to another schedule of the same program; it keeps its parameters and states.
 	turn func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error)
 	// lowered says that the device runs compiled kernels: plans for it include their work space.
 	lowered bool
-	// staged opens a device that allocates each part of its memory in the stage of the first step that touches it.
-	staged func(s *planner.Schedule, which string, fastPaths []string, w stageWatch) (Device, error)
 }
 
-// stageWatch has the callbacks of a device that allocates in stages.
-type stageWatch struct {
+// opening says how a device is opened.
+type opening struct {
+	fastPaths []string
+	// lent has parameters, by name, that the device may read from the host's memory instead of loading its own copies.
+	lent map[string]*graph.Tensor
+	load *loader.Planned // nil: streamed
+	// staged allocates each part of the memory in the stage of the first step that touches it.
+	staged bool
 	loaded func()                                       // weights are loaded, activations not allocated yet
 	count  func(owner string, requested, granted int64) // an allocation or, with negative bytes, a release
 }
 
+// opens is how a device is opened by the settings.
+func opens(c configs.Config) (o opening, err error) {
+	o.fastPaths = c.FastPaths
+	o.load, err = loads(c)
+	return o, err
+}
+
+// loads is how weights are loaded by the settings.
+func loads(c configs.Config) (*loader.Planned, error) {
+	mode, err := loader.ParseMode(cmp.Or(c.LoadMode, string(loader.Streamed)))
+	if err != nil {
+		return nil, input(fmt.Errorf("%s: %w; only memopt load takes more than one", c.Name("load_mode"), err))
+	}
+	return &loader.Planned{Options: loader.Options{Mode: mode, Chunk: c.Chunk}}, nil
+}
+
 var devices = []deviceKind{
-	{"cpu", func(s *planner.Schedule, _ string, _ []string, lent map[string]*graph.Tensor) (Device, error) {
-		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: lent})
+	{"cpu", func(s *planner.Schedule, _ string, o opening) (Device, error) {
+		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: o.lent, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
 	}, func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error) {
 		return d.(*cpu.Device).Turn(s, lent)
-	}, false, func(s *planner.Schedule, _ string, _ []string, w stageWatch) (Device, error) {
-		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Staged: true, Loaded: w.loaded, Count: w.count})
-	}},
-	{"vulkan", openVulkan, func(d Device, s *planner.Schedule, _ map[string]*graph.Tensor) (Device, error) {
+	}, false},
+	{"vulkan", func(s *planner.Schedule, which string, o opening) (Device, error) {
+		return openVulkanWith(s, which, vulkan.Options{FastPaths: o.fastPaths, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
+	}, func(d Device, s *planner.Schedule, _ map[string]*graph.Tensor) (Device, error) {
 		return d.(*vulkan.Device).Turn(s)
-	}, true, stagedVulkan},
+	}, true},
 }
 
 // Devices lists the names that --device takes.
@@ -107,13 +129,8 @@ func DeviceChoice() (name, why string) {
 	return "cpu", "Vulkan offers no graphics processor, and the device made for processors is faster than its drivers for them"
 }
 
-func openDevice(name string, fastPaths []string, s *planner.Schedule) (Device, error) {
-	return openLending(name, fastPaths, s, nil)
-}
-
-// openLending is openDevice with parameters, by name, that the device may read from the host's memory instead of
-// loading its own copies. The device may ignore any of them.
-func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error) {
+// openDevice opens the device that a setting names.
+func openDevice(name string, s *planner.Schedule, o opening) (Device, error) {
 	kind, which, err := findDevice(name)
 	if err != nil {
 		return nil, err
@@ -121,7 +138,7 @@ func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[
 	if err := kind.fits(s); err != nil {
 		return nil, err
 	}
-	return kind.open(s, which, fastPaths, lent)
+	return kind.open(s, which, o)
 }
 
 // stepBytes is the machine's memory that a schedule takes. Inputs count twice: in the staging space and at their
@@ -147,32 +164,12 @@ func stepShort(s *planner.Schedule) arena.OutOfMemory {
 	return arena.OutOfMemory{Requested: stepBytes(s), For: "the step", Largest: of}
 }
 
-// openStaged is openDevice with memory that is allocated when it is first needed.
-func openStaged(name string, fastPaths []string, s *planner.Schedule, w stageWatch) (Device, error) {
-	kind, which, err := findDevice(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := kind.fits(s); err != nil {
-		return nil, err
-	}
-	return kind.staged(s, which, fastPaths, w)
-}
-
 // fits refuses a schedule for which the machine has too little memory.
 func (k deviceKind) fits(s *planner.Schedule) error {
 	if k.lowered {
 		return nil // its driver checks
 	}
 	return stepFits(s)
-}
-
-func stagedVulkan(s *planner.Schedule, which string, fastPaths []string, w stageWatch) (Device, error) {
-	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths, Staged: true, Loaded: w.loaded, Count: w.count})
-}
-
-func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[string]*graph.Tensor) (Device, error) {
-	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths})
 }
 
 func openVulkanWith(s *planner.Schedule, which string, o vulkan.Options) (Device, error) {

@@ -58,7 +58,11 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 			if v, is := with.(*vulkan.Device); is {
 				return fromVulkan(v.With(s, arena, placesIn(places)))
 			}
-			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places), Loaded: loaded, Count: watch.Count})
+			load, err := loads(c)
+			if err != nil {
+				return nil, err
+			}
+			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places), Load: load, Loaded: loaded, Count: watch.Count})
 		}
 	}
 	return o, nil
@@ -154,12 +158,13 @@ func placesIn(places session.Places) vulkan.Places {
 
 // ForwardWarnings warn of settings that have no effect on the session's device.
 func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
-	if !Lowered(s.Device()) {
-		return nil
+	names, why := []string{"load_mode", "chunk"}, "a session reads weights where their file is mapped"
+	if Lowered(s.Device()) {
+		names, why = []string{"enable_mem_pattern", "enable_cpu_mem_arena", "threads", "max_dead_bytes_per_chunk"}, "all values are planned"
 	}
-	for _, name := range []string{"enable_mem_pattern", "enable_cpu_mem_arena", "threads", "max_dead_bytes_per_chunk"} {
+	for _, name := range names {
 		if from, given := c.Source(name); given {
-			all = append(all, fmt.Sprintf("%s is ignored on %s, where all values are planned", from, s.Device()))
+			all = append(all, fmt.Sprintf("%s is ignored on %s, where %s", from, s.Device(), why))
 		}
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/memopt/graph"
+	"memopt/memopt/loader"
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
@@ -36,6 +37,7 @@ type Held struct {
 	skipped int   // of these, steps that updated nothing
 	micro   int64 // micro-batches since the last update
 	high    [3]int64
+	load    *loader.Report // of the last device that loaded weights
 	started uint64
 }
 
@@ -242,11 +244,13 @@ type HeldStats struct {
 	} `json:"high"` // peak over the launches of all plans
 	LossScale float64       `json:"loss_scale,omitempty"`
 	Memory    *DeviceMemory `json:"memory,omitempty"`
+	// Load is what loading the weights took, of the device that did.
+	Load *loader.Report `json:"load,omitempty"`
 }
 
 // Stats describes the session's memory and its steps so far.
 func (h *Held) Stats() HeldStats {
-	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped}
+	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped, Load: h.load}
 	s.High.Arena, s.High.State, s.High.Staging = h.high[planner.Arena], h.high[planner.State], h.high[planner.Staging]
 	if h.device != nil {
 		s.Device, s.Memory = h.device.Name(), deviceMemory(h.device)

@@ -588,7 +588,7 @@ func TestTrainersFileInABridge(t *testing.T) {
 		}
 	}
 	h.backward(h.forward(StepOf{}).Run)
-	d, err := openDevice("cpu", nil, h.b.schedule)
+	d, err := openDevice("cpu", h.b.schedule, opening{})
 	if err != nil {
 		t.Fatal(err)
 	}

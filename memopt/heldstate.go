@@ -63,10 +63,16 @@ func (h *Held) turn(b *Binding) (err error) {
 	if !b.ran {
 		debug.FreeOSMemory() // return the memory of planning to the system before the step allocates
 	}
-	d, err := openLending(c.Device, c.FastPaths, b.schedule, h.lent(b))
+	o, err := opens(c)
+	if err != nil {
+		return err
+	}
+	o.lent = h.lent(b)
+	d, err := openDevice(c.Device, b.schedule, o)
 	if err != nil {
 		return b.Model.wouldFit(b.Plan, b.schedule, err)
 	}
+	h.load = o.load.Report()
 	for name, x := range h.stash {
 		if err := d.SetState(name, x); err != nil {
 			return errors.Join(err, d.Close())

@@ -39,7 +39,11 @@ func (m *Model) load(p *planner.Plan, open func(*planner.Schedule) (Device, erro
 
 // openDevice opens the device that the settings name.
 func (m *Model) openDevice(s *planner.Schedule) (Device, error) {
-	return openDevice(m.Config.Device, m.Config.FastPaths, s)
+	o, err := opens(m.Config)
+	if err != nil {
+		return nil, err
+	}
+	return openDevice(m.Config.Device, s, o)
 }
 
 // feed provides the step's inputs: rows of data, or generated ones.
@@ -65,8 +69,8 @@ func (l *loaded) once(data *tensorfile.Set, seed uint64) (planner.Trace, *feeder
 
 // measured fills in a result's measurements, and closes the device.
 func (l *loaded) measured(r *Result, t Training) (err error) {
-	r.Anonymous = l.watch.against(l.plan, r.Trace, r.data)
-	r.Memory, r.Chains = deviceMemory(l.Device), l.chains
+	r.Anonymous = l.watch.against(l.plan, r.Trace, r.data, t.loaded)
+	r.Memory, r.Chains, r.Load = deviceMemory(l.Device), l.chains, t.loaded
 	d := l.Device
 	l.Device = nil
 	r.Phases, err = t.Phases.close(d, r.beside())

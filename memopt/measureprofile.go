@@ -107,7 +107,7 @@ func (x probe) run(ctx context.Context, device string) (ns float64, w profile.Wo
 	if err != nil {
 		return 0, w, "", err
 	}
-	d, err := openDevice(device, nil, s)
+	d, err := openDevice(device, s, opening{})
 	if err != nil {
 		return 0, w, "", err
 	}

@@ -205,7 +205,7 @@ func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDevice(device, nil, s)
+	d, err := openDevice(device, s, opening{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type Phases struct {
 	resumed bool   // states came from a checkpoint, before the first step
 	row     string // current row
 	runs    forwardPhases
+	loading int64 // bytes of activations that are allocated before the weights
 }
 
 // PhaseParts divides the memory of a run, in bytes: M = W + G + O + A + io.
@@ -185,31 +186,39 @@ func (p *Phases) at(stage planner.Stage) int64 {
 }
 
 // open opens a device for a schedule, as the phases P5 to P7.
-func (p *Phases) open(c configs.Config, s *planner.Schedule) (Device, error) {
+func (p *Phases) open(c configs.Config, s *planner.Schedule, o opening) (Device, error) {
+	o.staged = true
 	if p == nil {
-		return openStaged(c.Device, c.FastPaths, s, stageWatch{})
+		return openDevice(c.Device, s, o)
 	}
 	kind, _, err := findDevice(c.Device)
 	if err != nil {
 		return nil, err
 	}
 	p.scheduled(s, kind)
-	p.next("P5", "weights uploaded", p.at(planner.Loading))
-	d, err := openStaged(c.Device, c.FastPaths, s, stageWatch{
-		loaded: func() {
-			p.next("P6", "pages of the files dropped", p.at(planner.Loading))
-			p.next("P7", "activations bound", p.at(planner.ForwardStage))
-		},
-		count: func(owner string, requested, granted int64) {
-			if owner == "ferry" {
-				if owner = "staging"; requested > 0 {
-					p.parts.C = requested
-					p.r.Promise(p.promised(p.at(planner.Loading)))
-				}
+	o.load.Host = func(bytes int64) { p.r.Count("host", bytes, bytes) }
+	if early := o.load.Mode.ActivationsFirst(); early {
+		p.loading = p.at(planner.ForwardStage) - p.at(planner.Loading)
+	}
+	p.next("P5", "weights uploaded", p.at(planner.Loading)+p.loading)
+	if o.load.Mode.Reads() { // copies of all weights, and one in staging memory
+		device, host := p.promised(p.at(planner.Loading) + p.loading)
+		p.r.Promise(device, host+p.parts.W+largestWeight(s))
+	}
+	o.loaded = func() {
+		p.next("P6", "pages of the files dropped", p.at(planner.Loading)+p.loading)
+		p.next("P7", "activations bound", p.at(planner.ForwardStage))
+	}
+	o.count = func(owner string, requested, granted int64) {
+		if owner == "ferry" {
+			if owner = "staging"; requested > 0 {
+				p.parts.C = requested
+				p.r.Promise(p.promised(p.at(planner.Loading) + p.loading))
 			}
-			p.r.Count(owner, requested, granted)
-		},
-	})
+		}
+		p.r.Count(owner, requested, granted)
+	}
+	d, err := openDevice(c.Device, s, o)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +230,16 @@ func (p *Phases) open(c configs.Config, s *planner.Schedule) (Device, error) {
 		p.next("P7", "activations bound", p.at(planner.ForwardStage))
 	}
 	return d, nil
+}
+
+// largestWeight is the most bytes of a value that is loaded.
+func largestWeight(s *planner.Schedule) (n int64) {
+	for _, r := range s.Fixed {
+		if r.Value.Data != nil {
+			n = max(n, r.Bytes)
+		}
+	}
+	return n
 }
 
 // resuming begins the phase in which a checkpoint is read; by then, all memory is allocated.

@@ -163,7 +163,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 		}
 	}
 	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d.Device), samples: samples,
-		Anonymous: func() *Anonymous { return d.watch.against(p, trace, data) }}, nil
+		Anonymous: func() *Anonymous { return d.watch.against(p, trace, data, nil) }}, nil
 }
 
 // gradientModel is the model with its step up to the gradients, which are outputs.

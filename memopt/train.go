@@ -14,6 +14,7 @@ import (
 	"memopt/kernels/vulkan"
 	"memopt/memopt/compare"
 	"memopt/memopt/graph"
+	"memopt/memopt/loader"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/weights"
 	"memopt/planner"
@@ -40,15 +41,24 @@ type Training struct {
 	// Phases, if not nil, records the memory of each phase.
 	Phases *Phases
 
-	on *vulkan.Context // an open device; nil opens one
+	on     *vulkan.Context // an open device; nil opens one
+	loaded *loader.Report
 }
 
 // open opens the device that the steps run on.
 func (t *Training) open(c configs.Config, s *planner.Schedule) (Device, error) {
-	if t.on != nil {
-		return fromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Context: t.on}))
+	o, err := opens(c)
+	if err != nil {
+		return nil, err
 	}
-	return t.Phases.open(c, s)
+	if t.on != nil {
+		return fromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Load: o.load, Context: t.on}))
+	}
+	d, err := t.Phases.open(c, s, o)
+	if err == nil {
+		t.loaded = o.load.Report()
+	}
+	return d, err
 }
 
 // Result is the result of training.
@@ -67,6 +77,7 @@ type Result struct {
 	Warnings  []string
 	Lossy     *compare.Rounding // nil if nothing is stored lossily
 	Phases    *PhaseTable       // nil if not requested
+	Load      *loader.Report    // of the weights
 	data      *tensorfile.Set
 	Stopped   error // why training ended early; nil if it did not
 }

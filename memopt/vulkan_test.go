@@ -122,7 +122,7 @@ func TestVulkanTrainingGraphs(t *testing.T) {
 			}
 			want := runTraining(t, p)
 			got := runOn(t, p, trainingNumbers, func(s *planner.Schedule) (Device, error) {
-				d, err := openDevice(device, nil, s)
+				d, err := openDevice(device, s, opening{})
 				if w, ok := d.(interface{ Warnings() []string }); ok && err == nil && len(w.Warnings()) > 0 {
 					t.Error(w.Warnings())
 				}

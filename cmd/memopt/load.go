@@ -24,7 +24,7 @@ var loadCommand = &cli.Command{
 	Usage:     "load a forward model's weights to a device and unload them, and show the memory of each phase",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt load gpt.onnx --dims batch=1,seq=128\n" +
-		"memopt load gpt.onnx --dims batch=1,seq=128 --mode all --device vulkan",
+		"memopt load gpt.onnx --dims batch=1,seq=128 --load-mode all --device vulkan",
 	Description: "W is the bytes of all weights, w of the largest, A of the activations of a run, c of the ring buffer that weights stream through. " +
 		"Promised figures are computed before the load; measured ones are the allocations made, and the process as the operating system counts it.",
 	Flags: settingFlags("load"),

@@ -127,7 +127,7 @@ func common(flags ...cli.Flag) []cli.Flag {
 	)
 	for _, r := range configs.Rows() {
 		if r.Commands == nil {
-			flags = append(flags, newSettingFlag(r))
+			flags = append(flags, newSettingFlag(r, ""))
 		}
 	}
 	return flags

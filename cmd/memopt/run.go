@@ -202,6 +202,7 @@ func ranLines(r *memopt.Ran) []report.Line {
 		{Name: "copies of inputs", Promised: p.Inputs, Measured: m.Inputs}, {Name: "results", Promised: p.Results, Measured: m.Results},
 		{Name: "total", Promised: p.Total, Measured: m.Total},
 	}
+	lines = loading(lines, r.Stats.Load)
 	if a := r.Anonymous; a != nil {
 		lines = append(lines, report.Anonymous(a.Promised, a.Measured))
 	}

@@ -16,8 +16,12 @@ type settingFlag struct {
 	row configs.Row
 }
 
-func newSettingFlag(r configs.Row) cli.Flag {
-	return settingFlag{&cli.StringFlag{Name: r.Flag, Usage: "`" + r.Takes + "` " + r.Help(), Category: r.Group}, r}
+func newSettingFlag(r configs.Row, command string) cli.Flag {
+	var also []string
+	if r.Short != "" && r.ShortIn == command {
+		also = []string{r.Short}
+	}
+	return settingFlag{&cli.StringFlag{Name: r.Flag, Aliases: also, Usage: "`" + r.Takes + "` " + r.Help(), Category: r.Group}, r}
 }
 
 // settingFlags lists the flags of the settings that a command uses, and its other flags. Every
@@ -25,7 +29,7 @@ func newSettingFlag(r configs.Row) cli.Flag {
 func settingFlags(command string, more ...cli.Flag) (flags []cli.Flag) {
 	for _, r := range configs.Rows() {
 		if r.Commands != nil && (r.Uses(command) || r.Form == configs.Elsewhere) {
-			flags = append(flags, newSettingFlag(r))
+			flags = append(flags, newSettingFlag(r, command))
 		}
 	}
 	return common(append(flags, more...)...)

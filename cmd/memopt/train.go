@@ -16,6 +16,7 @@ import (
 
 	"memopt/memopt"
 	"memopt/memopt/compare"
+	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/visible"
@@ -164,10 +165,18 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	if result.Chains != nil {
 		visible.Fprintf(c.App.Writer, "%s\n\n", result.Chains)
 	}
-	measured(c.App.Writer, lines, result.Trace, result.Anonymous)
+	measured(c.App.Writer, loading(lines, result.Load), result.Trace, result.Anonymous)
 	deviceMemory(c.App.Writer, result.Memory)
 	phasesText(c.App.Writer, result.Phases)
 	return stopped(c, result)
+}
+
+// loading adds the line of loading weights, unless they were streamed, which takes no more than the step.
+func loading(lines []report.Line, l *loader.Report) []report.Line {
+	if l == nil || l.Mode == loader.Streamed {
+		return lines
+	}
+	return append(slices.Clip(lines), report.Line{Name: fmt.Sprintf("while loading (%s: %s)", l.Mode, l.Formula), Promised: l.Promised, Measured: l.Measured})
 }
 
 // measured prints promised and measured memory: of the device, and of the process as the system

@@ -6,6 +6,7 @@ import (
 
 	"memopt/memopt"
 	"memopt/memopt/compare"
+	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -23,6 +24,7 @@ type trainFile struct {
 	Skipped   []int           `json:"skipped,omitempty"`          // steps whose update was skipped
 	LossScale float64         `json:"loss_scale,omitempty"`
 	Memory    trainMemory     `json:"memory"`
+	Load      *loader.Report  `json:"load,omitempty"` // of the weights
 	Chains    *chainsFile     `json:"chains,omitempty"`
 	Check     *checkFile      `json:"check,omitempty"`
 	Against   *partingsFile   `json:"against,omitempty"`
@@ -156,7 +158,7 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 		promised /= 1e6
 		f.Promised = &promised
 	}
-	f.phasesFile = phasesJSON(r.Phases)
+	f.phasesFile, f.Load = phasesJSON(r.Phases), r.Load
 	if r.Stopped != nil {
 		f.Stopped = r.Stopped.Error()
 	}

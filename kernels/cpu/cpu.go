@@ -22,6 +22,7 @@ import (
 
 	"memopt/memopt/arena"
 	"memopt/memopt/graph"
+	"memopt/memopt/loader"
 	"memopt/memopt/stop"
 	"memopt/planner"
 )
@@ -44,6 +45,8 @@ type Options struct {
 	// Given opens a device without memory: runs work in what Give gives. Parameters and constants
 	// are read where Lent or the graph has them.
 	Given bool
+	// Load is how weights are loaded; nil streams them.
+	Load *loader.Planned
 	// Crew runs the operators; nil is a crew of the device's own.
 	Crew *Crew
 }
@@ -101,7 +104,7 @@ func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Devi
 		d.spaces[i] = nil
 	}
 	o := d.options
-	o.Lent, o.Staged, o.Loaded = lent, false, nil
+	o.Lent, o.Staged, o.Loaded, o.Load = lent, false, nil, nil
 	next, err := open(s, o, d)
 	if err != nil {
 		return nil, err
@@ -131,6 +134,8 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 			return nil, err
 		}
 	}
+	var ws []loader.Weight
+	var places []loader.Place
 	for _, r := range s.Fixed {
 		x := d.tensor(r)
 		d.fixed[r.Value.Name] = x
@@ -151,27 +156,20 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		if from != nil && r.Value.Ints == nil {
 			continue // loaded already, and independent of dims
 		}
-		if err := load(x, r.Value, s.Binding); err != nil {
+		if r.Value.Kind == graph.State && r.Value.Data == nil {
+			continue // zeros
+		}
+		w, err := loader.WeightOf(r.Value, s.Binding, r.Bytes)
+		if err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
-		if r.Value.Kind != graph.State || r.Value.Data != nil {
-			d.uploaded += r.Bytes
-		}
-	}
-	if o.Loaded != nil {
-		o.Loaded()
-	}
-	if o.Staged {
-		stage := planner.ForwardStage
-		if o.Poison {
-			stage = planner.UpdateStage
-		}
-		if err := d.commit(stage); err != nil {
-			return nil, err
-		}
+		ws, places = append(ws, w), append(places, loader.Place{In: loader.InHost(d.spaces[r.Space]), At: r.Offset, Bytes: r.Bytes})
+		d.uploaded += r.Bytes
 	}
 	if o.Given {
 		d.given.divide(s)
+	} else if err := d.load(ws, places); err != nil {
+		return nil, err
 	}
 	for i, l := range s.Launches {
 		d.calls = append(d.calls, d.prepare(i, l))
@@ -209,25 +207,39 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 	return d, nil
 }
 
-// pages is implemented by mapped data, whose file pages can be released after they are copied.
-type pages interface{ ReleasePages() }
-
-// load copies a value's data to its place. States without data are zero already.
-func load(to *graph.Tensor, v *graph.Value, b *graph.Binding) error {
-	if v.Kind == graph.State && v.Data == nil {
-		return nil
+// load loads the weights, and allocates the memory of the forward pass: after them, or before if the
+// mode of loading says so.
+func (d *Device) load(ws []loader.Weight, places []loader.Place) error {
+	o, l := d.options, d.options.Load
+	if l == nil {
+		l = &loader.Planned{Options: loader.Options{Mode: loader.Streamed}}
 	}
-	x, err := v.Tensor(b)
+	bind := func() error {
+		stage := planner.ForwardStage
+		if o.Poison {
+			stage = planner.UpdateStage
+		}
+		return d.commit(stage)
+	}
+	if l.Mode.ActivationsFirst() {
+		if err := bind(); err != nil {
+			return err
+		}
+	}
+	err := l.Begin(ws, d.schedule.Arena+d.schedule.Staging, false)
+	if err == nil {
+		err = l.Load(loader.Host{}, ws, places)
+	}
 	if err != nil {
+		return fmt.Errorf("cpu: %w", err)
+	}
+	if o.Loaded != nil {
+		o.Loaded()
+	}
+	if err := bind(); err != nil {
 		return err
 	}
-	if len(x.Bytes) != len(to.Bytes) {
-		return fmt.Errorf("value %q has %d bytes of data, not %d", v.Name, len(x.Bytes), len(to.Bytes))
-	}
-	copy(to.Bytes, x.Bytes)
-	if p, ok := v.Data.(pages); ok {
-		p.ReleasePages()
-	}
+	l.End()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"memopt/memopt/arena"
+	"memopt/memopt/loader"
 	"memopt/planner"
 )
 
@@ -88,6 +89,9 @@ type counted struct {
 
 // Filled returns the bytes copied to parameters, constants and states, and the bytes of states that begin as zeros.
 func (d *Device) Filled() (uploaded, zeroed int64) { return d.uploaded, d.zeroed }
+
+// Loading is what loading the weights took; nil: the device has taken them over from another.
+func (d *Device) Loading() *loader.Report { return d.options.Load.Report() }
 
 // Unified is true: the device's memory is the process's.
 func (d *Device) Unified() bool { return true }

@@ -12,6 +12,7 @@ import (
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/graph"
+	"memopt/memopt/loader"
 	"memopt/planner"
 )
 
@@ -38,7 +39,10 @@ type Options struct {
 
 	// Staged allocates memory only when the first step reaches the stage that uses it (planner.Segment).
 	Staged bool
-	// Loaded, if not nil, is called when weights are loaded and activations are not yet allocated.
+	// Load is how weights are loaded; nil streams them.
+	Load *loader.Planned
+	// Loaded, if not nil, is called when weights are loaded; activations are not yet allocated, unless
+	// the mode of loading has them come first.
 	Loaded func()
 	// Count, if not nil, is called for memory that is allocated or, with negative bytes, freed.
 	Count func(owner string, requested, granted int64)
@@ -135,7 +139,7 @@ func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device,
 	}
 	o := &Device{name: d.name, schedule: s, options: d.options, context: d.context, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved,
 		fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: d.common}
-	o.options.Staged, o.options.Loaded = false, nil
+	o.options.Staged, o.options.Loaded, o.options.Load = false, nil, nil
 	o.spaces[planner.State] = d.spaces[planner.State]
 	o.options.Places, o.options.Arena = places, arena
 	o.common.devices++
@@ -155,7 +159,7 @@ func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device,
 		o.close()
 		return nil, fmt.Errorf("vulkan: the schedule needs buffer addresses, but the device was opened without them")
 	}
-	return o, o.make(o.stage, o.allocate, o.load, o.allocateRest, o.prepare, o.record)
+	return o, o.make(o.stage, o.allocate, o.load, o.prepare, o.record)
 }
 
 // Turn replaces the device by one for another schedule of the same program, which takes over its parameters and states. d is
@@ -244,7 +248,7 @@ func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
 	if o.Context == nil {
 		c.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
 	}
-	if err := d.make(d.prove, d.place, d.stage, d.allocate, d.load, d.allocateRest, d.prepare, d.record); err != nil {
+	if err := d.make(d.prove, d.place, d.stage, d.allocate, d.load, d.prepare, d.record); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -253,8 +257,9 @@ func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
 // pages is implemented by mapped data, whose file pages can be released after they are copied.
 type pages interface{ ReleasePages() }
 
-// load copies parameters, constants and states to their places.
+// load copies parameters, constants and states to their places, and allocates what the forward pass needs.
 func (d *Device) load() error {
+	var refs []planner.Ref
 	first := d.common.last == nil // else another device has loaded what does not vary
 	if first {
 		if err := d.fill(planner.State); err != nil {
@@ -281,25 +286,12 @@ func (d *Device) load() error {
 		if d.common.shared.loaded(r) {
 			continue
 		}
-		x, err := r.Value.Tensor(d.schedule.Binding)
-		if err != nil {
-			return err
-		}
-		if int64(len(x.Bytes)) != r.Bytes {
-			return fmt.Errorf("value %q has %d bytes of data, not %d", r.Value.Name, len(x.Bytes), r.Bytes)
-		}
-		if err := d.write(spanOf(r), x.Bytes); err != nil {
-			return err
-		}
-		d.stages.uploaded += r.Bytes
-		if p, ok := r.Value.Data.(pages); ok {
-			p.ReleasePages()
-		}
+		refs = append(refs, r)
+	}
+	if err := d.upload(refs); err != nil {
+		return err
 	}
 	d.common.last = d
-	if d.options.Loaded != nil {
-		d.options.Loaded()
-	}
 	for _, r := range d.schedule.Outputs {
 		d.outputs[r.Value.Name] = r
 	}

@@ -91,7 +91,7 @@ func (d *Device) partsBy(path string, l planner.Launch) (string, error) {
 	var sides [2][]*graph.Tensor
 	for i, paths := range [][]string{{path}, {FastPathsNone}} {
 		o := d.options
-		o.FastPaths, o.proving, o.Poison, o.Faults, o.Context, o.Places = paths, true, false, nil, nil, Places{}
+		o.FastPaths, o.proving, o.Poison, o.Faults, o.Context, o.Places, o.Load = paths, true, false, nil, nil, Places{}, nil
 		x, err := Open(s, d.gpu.Physical, o)
 		if err != nil {
 			return "", err

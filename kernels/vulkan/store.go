@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"time"
+	"unsafe"
 
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/loader"
 )
 
 // Store is a device's memory without a schedule, for loading weights.
@@ -34,19 +36,43 @@ func (s *Store) Name() string { return s.name }
 // Unified reports whether the device shares the host's memory.
 func (s *Store) Unified() bool { return s.gpu.Physical.Unified() }
 
-// Near allocates a block of device memory.
-func (s *Store) Near(bytes int64) (*vk.Block, error) { return s.gpu.NewBlock(bytes, vk.Near) }
+// block is a block of memory, for the loader.
+type block struct {
+	*vk.Block
+	free func(*vk.Block)
+}
 
-// Staging allocates a host-visible block that the device copies from.
-func (s *Store) Staging(bytes int64) (*vk.Block, error) { return s.gpu.NewBlock(bytes, vk.Host) }
+// Bytes is the block's memory as mapped to the processor, or nil.
+func (b block) Bytes() []byte {
+	if b.Mapped() == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(b.Mapped()), b.Block.Bytes)
+}
 
-// Free frees a block.
-func (s *Store) Free(b *vk.Block) { s.gpu.Free(b) }
+// Granted is the size that the driver allocated.
+func (b block) Granted() int64 { return b.Block.Granted }
 
-// Copy executes copies and waits for them.
-func (s *Store) Copy(copies []vk.Command) error {
-	all := append([]vk.Command{{Kind: vk.Barrier, Host: true}}, copies...)
-	l, err := s.gpu.Record(append(all, vk.Command{Kind: vk.Barrier, Host: true}), nil)
+// Free frees the block.
+func (b block) Free() { b.free(b.Block) }
+
+// Take allocates device-local memory.
+func (s *Store) Take(n int64) (loader.Memory, error) { return s.take(n, vk.Near) }
+
+// Stage allocates host-visible memory that the device copies from.
+func (s *Store) Stage(n int64) (loader.Memory, error) { return s.take(n, vk.Host) }
+
+func (s *Store) take(n int64, place vk.Place) (loader.Memory, error) {
+	b, err := s.gpu.NewBlock(n, place)
+	if err != nil {
+		return nil, err
+	}
+	return block{b, s.gpu.Free}, nil
+}
+
+// Copy carries out the moves, and waits for them.
+func (s *Store) Copy(moves []loader.Move) error {
+	l, err := s.gpu.Record(copies(moves), nil)
 	if err != nil {
 		return err
 	}
@@ -54,8 +80,17 @@ func (s *Store) Copy(copies []vk.Command) error {
 	return s.gpu.Submit([]*vk.List{l}, 10*time.Minute)
 }
 
-// Heap returns the state of the heap of device memory.
-func (s *Store) Heap() vk.Heap { return s.gpu.Heap(vk.Near) }
+// copies is the commands of moves, between barriers.
+func copies(moves []loader.Move) []vk.Command {
+	all := []vk.Command{{Kind: vk.Barrier, Host: true}}
+	for _, m := range moves {
+		all = append(all, vk.Command{Kind: vk.Copy, From: m.From.(block).Block, FromAt: m.FromAt, To: m.To.(block).Block, ToAt: m.ToAt, Bytes: vk.WholeWords(m.Bytes)})
+	}
+	return append(all, vk.Command{Kind: vk.Barrier, Host: true})
+}
+
+// Driver is the driver's report of the heap of device memory.
+func (s *Store) Driver() (usage, budget int64, ok bool) { return driver(s.gpu) }
 
 // Live is the number of objects of the device that are not freed.
 func (s *Store) Live() int { return s.gpu.Live() }

@@ -11,6 +11,9 @@ func NewHost() Host { return Host{} }
 // hostMemory is a mapping outside Go's heap, which is returned to the system at once.
 type hostMemory []byte
 
+// InHost is memory of the process that its owner frees, as a place for weights.
+func InHost(b []byte) Memory { return hostMemory(b) }
+
 // Bytes is the block's memory.
 func (m hostMemory) Bytes() []byte { return m }
 

@@ -76,6 +76,9 @@ func (m Mode) row() int {
 // Formula is the most memory of device and host together in a mode.
 func (m Mode) Formula() string { return modes[m.row()].formula }
 
+// Reads reports whether all weights are read into host memory first.
+func (m Mode) Reads() bool { return modes[m.row()].reads }
+
 // ActivationsFirst reports whether activations are allocated before weights are uploaded.
 func (m Mode) ActivationsFirst() bool { return modes[m.row()].first }
 
@@ -175,6 +178,9 @@ const DefaultChunk = 16 << 20
 type Options struct {
 	Mode  Mode
 	Chunk int64 // bytes of the ring; 0: DefaultChunk
+
+	given []Place // where the weights go, in their order; nil: to memory that the load takes
+	whole bool    // that memory is taken as a whole
 }
 
 func (o Options) chunk() int64 {
@@ -189,12 +195,12 @@ const LeastChunk = 64 << 10
 
 // Loaded is loaded weights.
 type Loaded struct {
-	places []place // in the order of the weights
+	places []Place // in the order of the weights
 	blocks []*held
 }
 
-// place is the position of a weight.
-type place struct {
+// Place is the position of a weight.
+type Place struct {
 	In        Memory
 	At, Bytes int64
 }
@@ -288,33 +294,43 @@ func Upload(ctx context.Context, d Device, ws []Weight, o Options, copies *HostC
 	return u.out, nil
 }
 
-// whole allocates one block for all weights.
-func (u *upload) whole() (*held, error) {
-	total := int64(0)
+// whole allocates one block for all weights, unless they have places, and returns their bytes.
+func (u *upload) whole() (total int64, err error) {
+	if u.o.given != nil {
+		for _, w := range u.ws {
+			total += w.Bytes
+		}
+		u.out.places = u.o.given
+		u.r.count("weights", total, total)
+		return total, nil
+	}
 	for _, w := range u.ws {
-		u.out.places = append(u.out.places, place{At: total, Bytes: w.Bytes})
+		u.out.places = append(u.out.places, Place{At: total, Bytes: w.Bytes})
 		total += aligned(w.Bytes)
 	}
 	b, err := u.r.take("weights", total)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	u.out.blocks = append(u.out.blocks, b)
 	for i := range u.out.places {
 		u.out.places[i].In = b.Memory
 	}
-	return b, nil
+	return total, nil
 }
 
 // streamed uploads chunks through the two halves of a ring: one is filled while the other is
-// copied.
+// copied. A plan's places that the processor can address need no ring.
 func (u *upload) streamed() (err error) {
-	to, err := u.whole()
+	if u.o.given != nil && !outOfReach(u.o.given) {
+		return u.inPlace()
+	}
+	n, err := u.whole()
 	if err != nil {
 		return err
 	}
 	half := u.o.chunk() / 2
-	if n := to.requested; n < 2*half {
+	if n < 2*half {
 		half = (n + 1) / 2
 	}
 	half = max(half/4*4, 4)
@@ -359,7 +375,7 @@ func (u *upload) streamed() (err error) {
 				return err
 			}
 			w.release()
-			moves = append(moves, Move{ring.Memory, at + used, to.Memory, u.out.places[i].At + off, n})
+			moves = append(moves, Move{ring.Memory, at + used, u.out.places[i].In, u.out.places[i].At + off, n})
 			off += n
 			used = min(half, (used+n+3)/4*4)
 		}
@@ -369,17 +385,15 @@ func (u *upload) streamed() (err error) {
 
 // inPlace reads into the device's memory.
 func (u *upload) inPlace() error {
-	to, err := u.whole()
-	if err != nil {
+	if _, err := u.whole(); err != nil {
 		return err
 	}
 	u.r.uploading()
-	room := to.Bytes()
-	if room == nil {
+	if outOfReach(u.out.places) {
 		return &UnsuitedError{InPlace, u.d.Name() + " has memory that the processor cannot address, as mode inplace requires; use mode streamed"}
 	}
 	for i, w := range u.ws {
-		at := u.out.places[i].At
+		at, room := u.out.places[i].At, u.out.places[i].In.Bytes()
 		if err := inPieces(w, func(off, n int64) error {
 			stop.Poll(u.ctx)
 			return w.read(room[at+off:at+off+n], off)
@@ -390,22 +404,40 @@ func (u *upload) inPlace() error {
 	return nil
 }
 
+// outOfReach reports whether the processor cannot address a place.
+func outOfReach(places []Place) bool {
+	return slices.ContainsFunc(places, func(p Place) bool { return p.Bytes > 0 && p.In.Bytes() == nil })
+}
+
 // lazy allocates device memory weight by weight, and frees each copy after its upload.
 func (u *upload) lazy() error {
+	if u.o.whole {
+		if _, err := u.whole(); err != nil {
+			return err
+		}
+	}
 	u.r.uploading()
 	for i, w := range u.ws {
 		stop.Poll(u.ctx)
-		to, err := u.staged(i, func() (*held, int64, error) {
-			to, err := u.r.take("weights", aligned(w.Bytes))
-			if err == nil {
-				u.out.blocks = append(u.out.blocks, to)
+		err := u.staged(i, func() (Place, error) {
+			switch {
+			case u.o.whole:
+				return u.o.given[i], nil
+			case u.o.given != nil:
+				u.r.count("weights", w.Bytes, w.Bytes)
+				return u.o.given[i], nil
 			}
-			return to, 0, err
+			to, err := u.r.take("weights", aligned(w.Bytes))
+			if err != nil {
+				return Place{}, err
+			}
+			u.out.blocks = append(u.out.blocks, to)
+			u.out.places = append(u.out.places, Place{In: to.Memory, Bytes: w.Bytes})
+			return u.out.places[i], nil
 		})
 		if err != nil {
 			return err
 		}
-		u.out.places = append(u.out.places, place{In: to.Memory, Bytes: w.Bytes})
 		u.copies.copies[i].free()
 	}
 	return nil
@@ -413,14 +445,13 @@ func (u *upload) lazy() error {
 
 // eager allocates device memory for all weights, and frees the copies at the end.
 func (u *upload) eager() error {
-	all, err := u.whole()
-	if err != nil {
+	if _, err := u.whole(); err != nil {
 		return err
 	}
 	u.r.uploading()
 	for i := range u.ws {
 		stop.Poll(u.ctx)
-		if _, err := u.staged(i, func() (*held, int64, error) { return all, u.out.places[i].At, nil }); err != nil {
+		if err := u.staged(i, func() (Place, error) { return u.out.places[i], nil }); err != nil {
 			return err
 		}
 	}
@@ -429,18 +460,22 @@ func (u *upload) eager() error {
 }
 
 // staged uploads a weight through staging memory of its size.
-func (u *upload) staged(i int, place func() (*held, int64, error)) (*held, error) {
-	stage, err := u.r.stage(aligned(u.ws[i].Bytes))
+func (u *upload) staged(i int, place func() (Place, error)) error {
+	n := u.ws[i].Bytes
+	if u.o.given == nil {
+		n = aligned(n)
+	}
+	stage, err := u.r.stage(n)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer stage.free()
 	copy(stage.Bytes(), u.copies.copies[i].Bytes())
-	to, at, err := place()
+	to, err := place()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return to, u.d.Copy([]Move{{stage.Memory, 0, to.Memory, at, u.ws[i].Bytes}})
+	return u.d.Copy([]Move{{stage.Memory, 0, to.In, to.At, u.ws[i].Bytes}})
 }
 
 // UnsuitedError is the error that a mode does not suit a device.

@@ -99,7 +99,8 @@ type Recorder struct {
 	granted Gauge
 	copies  Gauge
 	both    Gauge
-	begun   int64 // bytes on the device when an upload began; −1: none has
+	begun   int64             // bytes on the device when an upload began; −1: none has
+	copied  func(bytes int64) // told of copies in host memory, if not nil
 }
 
 // NewRecorder begins a table; the device may be set later.
@@ -225,7 +226,9 @@ func (r *Recorder) count(owner string, n, granted int64) {
 	defer r.mu.Unlock()
 	if owner == ownerHost {
 		r.both.add(n)
-		r.copies.add(n)
+		if r.copies.add(n); r.copied != nil {
+			r.copied(n)
+		}
 		return
 	}
 	c := r.owners[owner]
@@ -245,6 +248,13 @@ func (r *Recorder) count(owner string, n, granted int64) {
 func (g *Gauge) add(n int64) {
 	g.Point += n
 	g.High = max(g.High, g.Point)
+}
+
+// most is the peak of device and host together in the current phase.
+func (r *Recorder) most() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.both.High
 }
 
 // uploading marks the moment when an upload has its memory and begins.

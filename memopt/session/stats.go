@@ -3,6 +3,7 @@ package session
 import (
 	"memopt/kernels"
 	"memopt/memopt/arena"
+	"memopt/memopt/loader"
 	"memopt/memopt/weights"
 )
 
@@ -17,7 +18,9 @@ type Stats struct {
 	Weights  Weights          `json:"weights"`
 	Arena    arena.Stats      `json:"arena"`
 	Patterns Patterns         `json:"patterns"`
-	Runs     uint64           `json:"runs"`
+	// Load is what loading the weights took, on a device that has its own memory.
+	Load *loader.Report `json:"load,omitempty"`
+	Runs uint64         `json:"runs"`
 	// CopiedIn and CopiedOut are the bytes copied by all runs.
 	CopiedIn  int64 `json:"copied_in"`
 	CopiedOut int64 `json:"copied_out"`
@@ -62,12 +65,23 @@ func (s *Session) Stats() Stats {
 		a = s.deviceStats(a)
 	}
 	return Stats{
+		Load:   s.loading(),
 		Format: "memopt.stats/1", Device: s.Device(), Limit: s.account.Limit(), Held: now, HeldMost: high, Owners: s.account.Owners(),
 		Weights:  Weights{s.mappedBytes, s.copiedBytes, s.hostBytes, folded, s.unalignedBytes, s.sharedBytes(), weights.Snapshot().CopiedUnmapped},
 		Arena:    a,
 		Patterns: Patterns{s.patterns.len(), s.patterns.most, s.stats.hits, s.stats.misses, s.patterns.dropped, s.stats.fallback},
 		Runs:     s.runs, CopiedIn: s.stats.copiedIn, CopiedOut: s.stats.copiedOut, Shared: kernels.Workspace(),
 	}
+}
+
+// loading is the load of the latest device that has loaded weights.
+func (s *Session) loading() (l *loader.Report) {
+	for e := s.patterns.order.Front(); e != nil && l == nil; e = e.Next() {
+		if d, is := e.Value.(*entry[*pattern]).value.device.(interface{ Loading() *loader.Report }); is {
+			l = d.Loading()
+		}
+	}
+	return l
 }
 
 // sharedBytes is the bytes of weights shared with other sessions, in memory or on the device.

@@ -24,6 +24,12 @@ class Model(Section):
     holds: list[Hold]
 
 
+class Copies(Section):
+    delay_ns: float
+    out_bytes_per_ns: float
+    in_bytes_per_ns: float
+
+
 class Profile(Section):
     format: str
     name: str
@@ -34,6 +40,12 @@ class Profile(Section):
     again_ns: float
     bytes_per_ns: Mapping[str, float]
     flops_per_ns: Mapping[str, Mapping[str, float]]
+    copies: Mapping[str, Copies]
+
+
+class Elsewhere(Section):
+    place: str
+    bytes: int
 
 
 class Request(Section):
@@ -47,6 +59,7 @@ class Request(Section):
     lowered: bool
     measured: bool
     profile: Profile
+    offload: Elsewhere
 
 
 class Trains(Section):
@@ -107,6 +120,17 @@ class Memory(Section):
     activations: int
     staging: int
     total: int
+
+
+class Moved(Section):
+    place: str
+    budget: int
+    values: int
+    bytes: int
+    peak: int
+    copy_ns: int
+    wait_ns: int
+    overhead_alone: float
 
 
 class Cluster(Section):
@@ -186,6 +210,16 @@ class Step(Section):
     again: bool
 
 
+class Move(Section):
+    value: str
+    bytes: int
+    out: int
+    gone: int
+    in: int
+    back: int
+    far: int
+
+
 class Plan(Section):
     format: str
     model: Model
@@ -201,6 +235,7 @@ class Plan(Section):
     floor: Floor
     bound: Bound
     memory: Memory
+    offload: Moved
     clusters: list[Cluster]
     selection: Selection
     boundaries: list[Boundary]
@@ -211,4 +246,5 @@ class Plan(Section):
     warnings: list[str]
     steps: list[Step]
     offsets: list[int]
+    moves: list[Move]
     program: list[str]

@@ -175,7 +175,7 @@ class LoadSettings(TypedDict, total=False):
     fast_paths: str | Sequence[str] | None
     """Fast paths of a Vulkan device to use, as listed by memopt devices. Some sum in another order; a recomputed value still has the same bits as the first. (default auto)"""
     load_mode: Literal["streamed", "lazy", "eager", "inplace", "all"] | None
-    """How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All: every mode in turn. (default streamed)"""
+    """How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All (of load): every mode in turn. (default streamed)"""
     chunk: Size | None
     """Size of the ring buffer that weights stream through. (default 16MiB)"""
     reloads: int | None
@@ -656,7 +656,7 @@ LOAD_SETTINGS = {
         "word",
         ("streamed", "lazy", "eager", "inplace", "all"),
         "Run",
-        "How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All: every mode in turn. (default streamed)",
+        "How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All (of load): every mode in turn. (default streamed)",
     ),
     "chunk": Setting(
         "size",
@@ -730,8 +730,8 @@ ELSEWHERE = {
     "steps": "memopt plan does not use it, train does",
     "fast_paths": "memopt plan does not use it, train, leaks, run, devices and load do",
     "service_budget": "memopt plan does not use it, serve does",
-    "load_mode": "memopt plan does not use it, load does",
-    "chunk": "memopt plan does not use it, load does",
+    "load_mode": "memopt plan does not use it, train, leaks, run and load do",
+    "chunk": "memopt plan does not use it, train, leaks, run and load do",
     "reloads": "memopt plan does not use it, load does",
     "repeats": "memopt plan does not use it, load does",
     "mem_limit": "memopt plan does not use it, run and load do",
