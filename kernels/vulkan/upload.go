@@ -40,17 +40,18 @@ func (d *Device) upload(refs []planner.Ref) error {
 	if l == nil {
 		l = &loader.Planned{Options: loader.Options{Mode: loader.Streamed}}
 	}
-	ws, places := make([]loader.Weight, len(refs)), make([]loader.Place, len(refs))
-	for i, r := range refs {
-		var err error
-		if ws[i], err = loader.WeightOf(r.Value, d.schedule.Binding, r.Bytes); err != nil {
+	var ws []loader.Weight
+	var places []loader.Place
+	for _, r := range refs {
+		w, err := loader.WeightOf(r.Value, d.schedule.Binding, r.Bytes)
+		if err != nil {
 			return err
 		}
-		places[i].Bytes = r.Bytes
-		if r.Bytes > 0 {
-			b, at := d.spaces[r.Space].locate(r.Offset)
-			places[i].In, places[i].At = block{b, d.gpu.Free}, at
+		if r.Bytes == 0 {
+			continue // it may have no block
 		}
+		b, at := d.spaces[r.Space].locate(r.Offset)
+		ws, places = append(ws, w), append(places, loader.Place{In: block{b, d.gpu.Free}, At: at, Bytes: r.Bytes})
 		d.stages.uploaded += r.Bytes
 	}
 	if l.Mode.ActivationsFirst() {

@@ -49,7 +49,7 @@ func (g *classes) lines(t reflect.Type) string {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && name != "-" && name != "from" { // from is a keyword in Python: only plan["from"] works
+		if name != "" && name != "-" && name != "from" && name != "in" { // keywords in Python: only plan["from"] works
 			fmt.Fprintf(&lines, "    %s: %s\n", name, g.python(f.Type))
 		}
 	}

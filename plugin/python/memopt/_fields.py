@@ -215,7 +215,6 @@ class Move(Section):
     bytes: int
     out: int
     gone: int
-    in: int
     back: int
     far: int
 
