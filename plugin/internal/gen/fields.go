@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"memopt/planner"
@@ -24,6 +25,9 @@ from collections.abc import Mapping
 from ._section import Section
 ` + g.text.String()
 }
+
+// taken are keywords of Python and methods of mappings, as which only plan["from"] works.
+var taken = []string{"from", "in", "get", "items", "keys", "values"}
 
 // classes generates a class for each struct, after those of its fields.
 type classes struct {
@@ -49,7 +53,7 @@ func (g *classes) lines(t reflect.Type) string {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && name != "-" && name != "from" && name != "in" { // keywords in Python: only plan["from"] works
+		if name != "" && name != "-" && !slices.Contains(taken, name) {
 			fmt.Fprintf(&lines, "    %s: %s\n", name, g.python(f.Type))
 		}
 	}

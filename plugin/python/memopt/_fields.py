@@ -125,7 +125,6 @@ class Memory(Section):
 class Moved(Section):
     place: str
     budget: int
-    values: int
     bytes: int
     peak: int
     copy_ns: int
