@@ -21,6 +21,7 @@ type Config struct {
 	ActivationBudget Budget
 	Cost             string  // what extra work counts in
 	ForDevice        string  // a shipped profile, or a profile's file
+	Replay           string  // who replays the plan of a recorded step
 	MaxOverhead      float64 // fraction of the step's work; 0: no limit (0% is stored as a tiny fraction)
 	Boundary         bool
 	Compat           string // "1.19", or empty

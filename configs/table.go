@@ -18,6 +18,7 @@ var (
 	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}
 	loadModes  = []string{"streamed", "lazy", "eager", "inplace", "all"}
 	costs      = []string{"auto", "time", "flops"}
+	replays    = []string{"native", "python", "compiled", "graph"}
 	integers   = []string{"int8", "uint8", "int16", "uint16"}
 	integersAs = map[string]string{"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16"}
 	calibrates = []string{"minmax", "entropy", "percentile"}
@@ -83,11 +84,13 @@ var rows = slices.Concat(
 		row("activation_budget", func(c *Config) *Budget { return &c.ActivationBudget }, size(), Budget{}, limiting,
 			"Most memory for the arena: activations, gradients in flight and workspace."),
 		row("max_overhead", func(c *Config) *float64 { return &c.MaxOverhead }, share(), 0, limiting,
-			"Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it."),
+			"Most extra time, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it."),
 		row("cost", func(c *Config) *string { return &c.Cost }, choice(costs, nil), "auto", pricing,
-			"What extra work counts in: time, in nanoseconds of a profile of the device, or flops and bytes. Auto: time if a profile is named."),
+			"What extra work counts in: time, in nanoseconds of a profile of the device (auto is the same), or flops and bytes."),
 		row("for_device", func(c *Config) *string { return &c.ForDevice }, name("the name of a device, or a profile's file"), "", priced,
 			"Price plans for a device that need not be here: h100, a100, 4090, mi300x …, or a file of memopt profile.", flag("for"), metavar("h100")),
+		row("replay", func(c *Config) *string { return &c.Replay }, choice(replays, nil), "native", pricing,
+			"Who runs operators of a recorded step again, whose time counts: the native module, Python, compiled graphs, or a captured graph."),
 	),
 	group("What is recomputed",
 		row("preset", func(c *Config) *string { return &c.Preset }, choice(presetNames, nil), "", choosing,

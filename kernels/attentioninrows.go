@@ -55,6 +55,8 @@ var AttentionInRows = define(graph.Op{
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(0, 1, 1) })},
 	Recompute: graph.Heavy,
 	Kernel:    graph.AttentionKernel,
+	Calls:     launches(8),
+	Inside:    func(n *graph.Node) graph.Dim { return scoreBytes(n, 0).Mul(graph.Num(4)) }, // as the product, the softmax and the other product do
 	Pieces:    graph.AttentionInRows,
 	Samples: []string{
 		"f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
@@ -110,6 +112,8 @@ var _ = define(graph.Op{
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(1, 3, 2) })},
 	Recompute: graph.Heavy,
 	Kernel:    graph.AttentionKernel,
+	Calls:     launches(16),
+	Inside:    func(n *graph.Node) graph.Dim { return scoreBytes(n, 1).Mul(graph.Num(11)) },
 	Samples: []string{
 		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
 		"f32[2,2,7,4], f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[7,7]; scale=0.5 transK=1",

@@ -36,6 +36,10 @@ func AttentionInPieces(g *graph.Graph) (left []InPieces) {
 	return left
 }
 
+// launches is what an operator in pieces costs beside its work: that of the kernels which it runs for each piece, of which it has
+// two or so where it is so small that they count.
+func launches(n int64) func(*graph.Node) int64 { return func(*graph.Node) int64 { return n } }
+
 func isOneOf(n *graph.Node, ops ...string) bool {
 	return n != nil && slices.Contains(ops, n.Op.FullName())
 }

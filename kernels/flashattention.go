@@ -59,6 +59,7 @@ var FlashAttention = define(graph.Op{
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(0, 1, 1) })},
 	Recompute: graph.Heavy,
 	Kernel:    graph.AttentionKernel,
+	Calls:     launches(8),
 	Pieces:    graph.AttentionInTiles,
 	Samples: []string{
 		"f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
@@ -160,8 +161,18 @@ func inferFlash(n *graph.Node, q, k, v, bias, mask *graph.Value) (y graph.Shape)
 func flashFlops(n *graph.Node, q int, byWidth, byOut int64) graph.Dim {
 	s, v := n.Inputs[q].Shape, n.Inputs[q+2].Shape
 	last := len(s) - 1
-	scores := s[:last].Elems().Mul(v[last-1])
-	return scores.Mul(s[last].Mul(graph.Num(2 * byWidth)).Add(v[last].Mul(graph.Num(2 * byOut))).Add(graph.Num(12)))
+	return scoresOf(n, q).Mul(s[last].Mul(graph.Num(2 * byWidth)).Add(v[last].Mul(graph.Num(2 * byOut))).Add(graph.Num(12)))
+}
+
+// scoresOf is how many scores attention has whose Q is an input, with K and V behind it.
+func scoresOf(n *graph.Node, q int) graph.Dim {
+	s, v := n.Inputs[q].Shape, n.Inputs[q+2].Shape
+	return s[:len(s)-1].Elems().Mul(v[len(s)-2])
+}
+
+// scoreBytes is what they take.
+func scoreBytes(n *graph.Node, q int) graph.Dim {
+	return scoresOf(n, q).Mul(graph.Num(n.Inputs[q].Type.Size()))
 }
 
 var _ = define(graph.Op{
@@ -207,6 +218,7 @@ var _ = define(graph.Op{
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(1, 3, 2) })},
 	Recompute: graph.Heavy,
 	Kernel:    graph.AttentionKernel,
+	Calls:     launches(16),
 	Samples: []string{
 		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6], f32[2,3,6], f32[2,3,1]; scale=0.5",
 		"f32[2,2,7,4], f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[2,2,7,4], f32[2,2,7,1], f32[7,7]; scale=0.5 transK=1",

@@ -76,6 +76,8 @@ var LinearCrossEntropy = define(graph.Op{
 		},
 	},
 	Recompute: graph.Heavy,
+	Calls:     launches(6),
+	Inside:    func(n *graph.Node) graph.Dim { return lossScoreBytes(n, 0).Mul(graph.Num(4)) }, // as the product and the loss of it do
 	Pieces:    graph.LossInChunks,
 	Samples: []string{
 		"f32[3,4], f32[4,5], i64[3]<5",
@@ -174,6 +176,8 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerLinearLossGrad,
 	Recompute: graph.Heavy,
+	Calls:     launches(12),
+	Inside:    func(n *graph.Node) graph.Dim { return lossScoreBytes(n, 1).Mul(graph.Num(6)) },
 	Samples: []string{
 		"f32[], f32[3,4], f32[4,5], i64[3]<5",
 		`f32[], f32[7,4], f32[5,4], i64[7]<5, f32[5]; transB=1 rows=3 reduction="sum"`,
@@ -203,6 +207,11 @@ func chunkBytes(n *graph.Node, x int) graph.Dim {
 func linearLossFlops(n *graph.Node, x int, products int64) graph.Dim {
 	rows, weight := n.Inputs[x].Shape[0], n.Inputs[x+1].Shape.Elems()
 	return rows.Mul(weight).Mul(graph.Num(2 * products)).Add(rows.Mul(weight.FloorDiv(features(n, x))).Mul(graph.Num(10)))
+}
+
+// lossScoreBytes is what all scores take.
+func lossScoreBytes(n *graph.Node, x int) graph.Dim {
+	return n.Inputs[x].Shape[0].Mul(n.Inputs[x+1].Shape.Elems().FloorDiv(features(n, x))).Mul(graph.Num(n.Inputs[x].Type.Size()))
 }
 
 func inferLinearLoss(n *graph.Node, x, weight, labels, bias *graph.Value) {

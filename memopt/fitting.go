@@ -82,9 +82,9 @@ func (m *Model) fitting(dims map[string]int64) *fitting {
 // takes is what a plan takes of what the settings limit.
 func (m *Model) takes(p *planner.Plan) fit.Takes {
 	if r := m.request(); r.Budget == (planner.Size{}) {
-		return fit.Takes{Bytes: p.Arena, Of: "of arena", Extra: p.Result.Overhead}
+		return fit.Takes{Bytes: p.Arena, Of: "of arena", Extra: p.Result.Overhead, Unit: p.Unit()}
 	}
-	return fit.Takes{Bytes: p.Memory.Total, Extra: p.Result.Overhead}
+	return fit.Takes{Bytes: p.Memory.Total, Extra: p.Result.Overhead, Unit: p.Unit()}
 }
 
 // with returns the settings with some of them replaced.
@@ -191,7 +191,7 @@ func (f *fitting) settings() {
 	f.First(lossy...)
 }
 
-// overhead looks for the limit of extra compute with which a budget can be met, if the current limit is what
+// overhead looks for the limit of extra cost with which a budget can be met, if the current limit is what
 // prevents it.
 func (f *fitting) overhead() {
 	if f.config.MaxOverhead == 0 || f.config.Budget == (configs.Budget{}) && f.config.ActivationBudget == (configs.Budget{}) {

@@ -78,7 +78,7 @@ const clusterSetting = "config"
 
 // ask is the planning request that the settings make, including the choice of forms.
 func (m *Model) ask() forms.Ask {
-	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.kept, Measured: m.Profiled != "" || m.Priced != nil, Say: m.Config.Say}
+	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.kept, Measured: m.Profiled != "", Say: m.Config.Say}
 	for _, name := range forms.Settings() {
 		a.Settings[name] = m.Config.Value(name)
 	}

@@ -7,16 +7,16 @@ import (
 	"memopt/planner"
 )
 
-// Rung is the largest size of a dim that fits in the settings' budget with up to some extra compute.
+// Rung is the largest size of a dim that fits in the settings' budget with up to some extra cost.
 type Rung struct {
-	Most float64 // limit of extra compute, as a share of the step's; infinite means none
+	Most float64 // limit of extra cost, as a share of the step's; infinite means none
 	Size int64   // 0 if none fits
 	// Plan is the plan at that size under the settings, and Model the model under those settings.
 	Plan  *planner.Plan
 	Model *Model
 }
 
-// costLimits are the limits of extra compute that a ladder shows.
+// costLimits are the limits of extra cost that a ladder shows.
 var costLimits = []float64{0, 0.05, 0.1, 0.3}
 
 // Ladder finds the largest size of a dim at each of costLimits below the settings' own limit, and finally at that

@@ -77,7 +77,7 @@ const probeRuns = 7
 // MeasureProfile measures what operators cost on a device, in a few seconds.
 func MeasureProfile(ctx context.Context, device string, say func(string)) (*profile.Profile, error) {
 	return stop.When(ctx, func() (*profile.Profile, error) {
-		p := &profile.Profile{Format: profile.Format, Source: "measured", Bandwidth: map[string]float64{}, Rates: map[string]map[string]float64{}}
+		p := &profile.Profile{Format: profile.Format, Source: "measured", OneClock: !Lowered(device), Bandwidth: map[string]float64{}, Rates: map[string]map[string]float64{}}
 		for _, x := range probes {
 			stop.Poll(ctx)
 			say(x.name)

@@ -52,11 +52,11 @@ func OpenContext(ctx context.Context, path string, c configs.Config) (*Model, er
 func (m *Model) open() (opened *Model, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
-	if err := m.price(); err != nil {
-		return nil, err
-	}
 	if err := m.read(); err != nil {
 		return nil, m.unparted(err)
+	}
+	if err := m.price(); err != nil {
+		return nil, err
 	}
 	m.phases.next("P3", "graph built", 0)
 	if !hasBackward(m.Graph) {

@@ -25,7 +25,7 @@ func TestLessBudgetCostsNoLess(t *testing.T) {
 		{zoo.Spec{Family: "resnet", Layers: 2, Width: 8, Image: 16}, map[string]int64{"batch": 4}},
 	} {
 		path, _ := madeGPT(t, model.spec)
-		for _, settings := range []map[string]string{{}, {"shrink": "off"}, {"level": "1"}} {
+		for _, settings := range []map[string]string{{}, {"shrink": "off"}, {"level": "1"}, {"cost": "flops"}} {
 			t.Run(fmt.Sprintf("%s, %v", model.spec.Family, settings), func(t *testing.T) {
 				least, none := -1.0, false
 				for _, budget := range []string{"300%", "100%", "99.7%", "95%", "80%", "63.2%", "50%", "35.5%", "22%"} {

@@ -115,8 +115,14 @@ func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) nodeTimes {
 const mostProfile = 1 << 28
 
 // UseProfile makes the times in a file the costs of the model's plans: those of its nodes, as train --record measured
-// them, and Profiled is then their device, or those of a device's profile. It refuses times of another graph.
+// them, and Profiled is then their device, or those of a device's profile: of one in the file, or the measured or the shipped one. It refuses times of another graph.
 func (m *Model) UseProfile(path string) error {
+	if path == profileMeasured || path == profileShipped {
+		if m.Config.Cost == costFlops {
+			return input(fmt.Errorf("the profile is to be the %s one, and %s counts flops and bytes: leave one out", path, m.Config.Name("cost")))
+		}
+		return m.useDevice(path)
+	}
 	name := filepath.Base(path)
 	data, err := whole.Read(path, "a profile", mostProfile)
 	if err != nil {
@@ -130,10 +136,12 @@ func (m *Model) UseProfile(path string) error {
 		if m.Config.Cost == costFlops {
 			return input(fmt.Errorf("%s is the profile of a device, and %s counts flops and bytes: leave one out", name, m.Config.Name("cost")))
 		}
-		if m.Priced, err = profile.Parse(data); err != nil {
-			err = input(fmt.Errorf("%s: %w", name, err))
+		p, err := profile.Parse(data)
+		if err != nil {
+			return input(fmt.Errorf("%s: %w", name, err))
 		}
-		return err
+		m.priceBy(p)
+		return nil
 	}
 	if f.Format != profileFormat {
 		return input(fmt.Errorf("%s has format %q; a profile has %q", name, f.Format, profileFormat))

@@ -1,25 +1,31 @@
 package memopt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"memopt/memopt/graph"
 	"memopt/memopt/whole"
+	"memopt/planner"
 	"memopt/planner/profile"
 )
 
-// What settings say of costs.
+// costFlops is the setting by which costs are flops and bytes; else they are nanoseconds of a profile.
+const costFlops = "flops"
+
+// What --profile names, beside files.
 const (
-	costAuto  = "auto"  // time where a profile is named, else flops and bytes
-	costTime  = "time"  // nanoseconds of a profile
-	costFlops = "flops" // flops and bytes
+	profileMeasured = "measured" // what was measured of the device
+	profileShipped  = "shipped"  // what its data sheet or its class says
 )
 
-// price chooses the profile that plans are priced by: of --for, else the one measured on this device, else the shipped
-// one of its class.
+// price chooses the profile that plans are priced by: of --for, else the one measured on the device, else the shipped one of its
+// class.
 func (m *Model) price() error {
 	c := m.Config
 	if c.Cost == costFlops {
@@ -33,26 +39,84 @@ func (m *Model) price() error {
 		if err != nil {
 			return input(err)
 		}
-		m.Priced = p
+		m.priceBy(p)
 		return nil
 	}
-	if c.Cost != costTime {
-		return nil
+	p, err := m.measuredProfile()
+	if p == nil && err == nil {
+		p = m.shippedProfile()
 	}
-	p, err := DeviceProfile(c.Device)
 	if err != nil {
 		return codedError{err, ExitCannot}
 	}
-	m.Priced = p
+	m.priceBy(p)
 	return nil
+}
+
+// priceBy prices plans by a profile. Devices of ours are handed whole steps, so that no program launches operators one by one; a
+// trainer replays a recorded step as the setting says.
+func (m *Model) priceBy(p *profile.Profile) {
+	if m.Priced = p.By(profile.Captured); m.Recorded() {
+		m.Priced = p.By(m.Config.Replay)
+	}
+}
+
+// useDevice prices plans by what was measured of the device, or by what is shipped, instead of what there is.
+func (m *Model) useDevice(which string) error {
+	p := m.shippedProfile()
+	if which == profileMeasured {
+		measured, err := m.measuredProfile()
+		if err == nil && measured == nil {
+			err = fmt.Errorf("nothing was measured of the device: %s", m.howToMeasure())
+		}
+		if err != nil {
+			return codedError{err, ExitCannot}
+		}
+		p = measured
+	}
+	m.priceBy(p)
+	return nil
+}
+
+// howToMeasure is the command that measures the profile of the model's device.
+func (m *Model) howToMeasure() string {
+	if m.Recorded() {
+		return "python -m memopt profile"
+	}
+	return "memopt profile --device " + cmp.Or(m.Config.Device, "auto")
+}
+
+// shippedProfile is the profile of the device's class, or of the trainer's device by its name.
+func (m *Model) shippedProfile() *profile.Profile {
+	if m.Recorded() {
+		return profile.OfTrainer(m.Graph.Trainer)
+	}
+	name := profile.OfCPU
+	if Lowered(m.Config.Device) {
+		name = profile.OfGPU
+	}
+	return profile.Class(name)
+}
+
+// measuredProfile is the profile that was measured of the device, or nil.
+func (m *Model) measuredProfile() (*profile.Profile, error) {
+	path, err := ProfilePath(m.Config.Device)
+	if m.Recorded() {
+		path, err = trainerPath(m.Graph.Trainer)
+	}
+	if err != nil {
+		return nil, nil // no folder or no such device, which opening it tells
+	}
+	p, err := profile.Read(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return p, err
 }
 
 // Unit is what extra costs of the model's plans are: time or compute.
 func (m *Model) Unit() string {
-	if m.Priced != nil || m.Profiled != "" {
-		return "time"
-	}
-	return "compute"
+	return planner.Unit(m.Priced != nil || m.Profiled != "")
 }
 
 // profileOf is a shipped profile by name, or one in a file.
@@ -63,44 +127,42 @@ func profileOf(name string) (*profile.Profile, error) {
 	return profile.For(name)
 }
 
-// DeviceProfile is the profile of a device of this machine: the one that was measured, or the shipped one of its class.
-func DeviceProfile(device string) (*profile.Profile, error) {
-	path, err := ProfilePath(device)
-	if err == nil {
-		p, err := profile.Read(path)
-		if err == nil || !errors.Is(err, os.ErrNotExist) {
-			return p, err
-		}
-	}
-	if !Lowered(device) {
-		return profile.For(profile.OfCPU)
-	}
-	return nil, fmt.Errorf("nothing is known of what operators cost on device %s: measure it with memopt profile --device %s, or name a device with --for", device, device)
-}
-
 // ProfilePath is where the measured profile of a device is kept.
 func ProfilePath(device string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("there is no cache folder: %w", err)
-	}
 	kind, which, err := findDevice(device)
 	if err != nil {
 		return "", err
 	}
-	name := kind.name
-	if which != "" {
-		name += "-" + strings.Map(func(r rune) rune {
-			if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-				return r
-			}
-			return '_'
-		}, which)
+	return profileFile(kind.name, which)
+}
+
+// trainerPath is where the measured profile of a trainer's device is kept; Python's package writes it there.
+func trainerPath(t graph.Trainer) (string, error) {
+	if t.Driver == "" {
+		return "", errors.New("the recording does not tell with what it was made")
 	}
+	return trainerFile(t.Device, t.Driver)
+}
+
+func trainerFile(device, driver string) (string, error) { return profileFile("torch", device, driver) }
+
+// profileFile is the file of a profile in the cache.
+func profileFile(parts ...string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no cache folder: %w", err)
+	}
+	name := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "-")
+	name = strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
 	return filepath.Join(cache, "memopt", "profiles", name+".json"), nil
 }
 
-// KeepProfile writes a measured profile where DeviceProfile looks for it.
+// KeepProfile writes a measured profile where plans look for it.
 func KeepProfile(device string, p *profile.Profile) (path string, err error) {
 	if path, err = ProfilePath(device); err != nil {
 		return "", err

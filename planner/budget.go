@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -58,7 +59,7 @@ func withinLimits(s *Search, limit int64, limited bool) (*candidate, error) {
 	}
 	hint := ""
 	if c != nil {
-		hint = "a higher limit of extra compute may reach it"
+		hint = fmt.Sprintf("a higher limit of extra %s may reach it", s.plan.Unit())
 	}
 	if overhead > 0 {
 		c = s.lowestMoved(s.limits.LowestWithin(most), most)

@@ -159,7 +159,7 @@ func (f *facts) prices() (x priced, err error) {
 				return x, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 			}
 			works[i] = of
-			x.of[i] = price{of.flops, float64(of.flops)*f.g.BytesPerFlop()/4 + of.moved/4}
+			x.of[i] = price{flops: of.flops, moved: float64(of.flops)*f.g.BytesPerFlop()/4 + of.moved/4}
 		}
 		if rate, known := f.r.Costs[n.Name]; known {
 			units, times = units+x.of[i].moved, times+rate*x.of[i].moved

@@ -133,11 +133,19 @@ func (p *Plan) Work(node string) (w profile.Work) {
 }
 
 // Timed reports whether the plan's costs are time, of a profile or as measured.
-func (p *Plan) Timed() bool { return p.Request.Profile != nil || len(p.Request.Costs) > 0 }
+func (p *Plan) Timed() bool { return p.Request.timed() }
 
-// Unit is what extra costs of the plan are: time or compute.
-func (p *Plan) Unit() string {
-	if p.Timed() {
+func (r Request) timed() bool { return r.Profile != nil || len(r.Costs) > 0 }
+
+// Unit is what extra costs of the plan are.
+func (p *Plan) Unit() string { return Unit(p.Timed()) }
+
+// Unit is what extra costs of the plan in the file are.
+func (f *File) Unit() string { return Unit(f.Request.Measured || f.Request.Profile != nil) }
+
+// Unit is what extra costs are: time of a device, or compute, which is flops and bytes.
+func Unit(timed bool) string {
+	if timed {
 		return "time"
 	}
 	return "compute"

@@ -106,6 +106,8 @@ type FileBaseline struct {
 	Arena       int64  `json:"arena"`
 	Stashed     int64  `json:"stashed"`
 	Flops       int64  `json:"flops"`
+	// Time is what the step takes by the profile, in nanoseconds; left out without one.
+	Time int64 `json:"time_ns,omitempty"`
 }
 
 // FileForm is another form of the step than the plain one, with everything kept.
@@ -127,6 +129,7 @@ type FileResult struct {
 	ExtraFlops  int64   `json:"extra_flops"`
 	Overhead    float64 `json:"overhead"`
 	Recomputed  int     `json:"recomputed_nodes"`
+	Time        int64   `json:"time_ns,omitempty"` // by the profile
 }
 
 // FileBoundary is a place where a layer begins.
@@ -207,10 +210,14 @@ func fileHolds(g *graph.Graph) (all []FileHold) {
 
 // fileFields are the plan's fields in its file, once there is a table.
 func (p *Plan) fileFields() FileFields {
+	var cost, plain float64
+	if p.Request.pricing() != nil {
+		cost, plain = p.Cost()
+	}
 	f := FileFields{
-		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
+		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops, int64(plain)},
 		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
-			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again},
+			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again, int64(cost)},
 		Floor:    p.Floor,
 		Bound:    p.Bound,
 		Memory:   p.Memory,

@@ -92,6 +92,10 @@ func counted(x float64) string { return fmt.Sprintf("%.0f", x) }
 
 func compareFiles(a, b *planner.File) diffFile {
 	d := diffFile{Format: "memopt.diff/1", Clusters: []clusterFile{}}
+	unit := a.Unit()
+	if other := b.Unit(); other != unit {
+		unit += " and " + other
+	}
 	for _, f := range []struct {
 		name string
 		of   func(*planner.File) float64
@@ -105,7 +109,7 @@ func compareFiles(a, b *planner.File) diffFile {
 		{"kept for backward", func(f *planner.File) float64 { return float64(f.Result.Stashed) }, inBytes},
 		{"total", func(f *planner.File) float64 { return float64(f.Memory.Total) }, inBytes},
 		{"floor", func(f *planner.File) float64 { return float64(f.Floor.Peak) }, inBytes},
-		{"extra compute", func(f *planner.File) float64 { return f.Result.Overhead }, percent},
+		{"extra " + unit, func(f *planner.File) float64 { return f.Result.Overhead }, percent},
 		{"its bound", func(f *planner.File) float64 { return f.Bound.Overhead }, percent},
 		{"nodes run again", func(f *planner.File) float64 { return float64(f.Result.Recomputed) }, counted},
 	} {

@@ -78,7 +78,7 @@ func carried(f *planner.File, path string) (out []report.Setting) {
 func explainPlan(w io.Writer, f *planner.File) {
 	rows := [][]string{
 		{"peak", fmt.Sprintf("%s at %s; %s with everything kept", report.Bytes(f.Result.Peak), f.Result.PeakNode, report.Bytes(f.Baseline.Peak))},
-		{"cost", fmt.Sprintf("%s of a step, %d nodes run again", report.Extra(f.Result.Overhead, 2), f.Result.Recomputed)},
+		{"cost", fmt.Sprintf("%s of the step's %s, %d nodes run again", report.Extra(f.Result.Overhead, 2), f.Unit(), f.Result.Recomputed)},
 		{"bound", fmt.Sprintf("%s at least for this peak, so at most %.2f points could be saved", report.Extra(f.Bound.Overhead, 2), 100*f.Bound.Gap)},
 		{"floor", fmt.Sprintf("%s: no plan goes below what node %s needs", report.Bytes(f.Floor.Peak), f.Floor.Node)},
 	}
@@ -119,7 +119,7 @@ func notTaken(f *planner.File, c planner.Cluster) string {
 	case worst >= 0 && price(c) > worst:
 		return fmt.Sprintf("costs more: %s, against at most %s of those above", perMiB(price(c)), perMiB(worst))
 	case f.Request.MaxOverhead > 0 && f.Result.Overhead+c.Cost > f.Request.MaxOverhead:
-		return "over the limit of extra compute"
+		return "over the limit of extra " + f.Unit()
 	case fits:
 		return "the budget is met without it"
 	}

@@ -11,15 +11,17 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/visible"
 	"memopt/planner"
+	"memopt/planner/profile"
 )
 
 var frontierCommand = &cli.Command{
 	Name:      "frontier",
 	Category:  "Plan",
-	Usage:     "show peak memory against extra compute, from everything kept down to the floor",
+	Usage:     "show peak memory against extra time, from everything kept down to the floor",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt frontier gpt.onnx --dims batch=8,seq=1024\n" +
 		"memopt frontier gpt.onnx --dims batch=8,seq=1024 --svg gpt.svg --format json",
@@ -64,14 +66,14 @@ func (j job) frontier() (answer, error) {
 	name := filepath.Base(model.Path)
 	for _, to := range j.to {
 		var svg bytes.Buffer
-		if err := report.FrontierSVG(&svg, curve, name); err != nil {
+		if err := report.FrontierSVG(&svg, curve, name, model.Unit()); err != nil {
 			return answer{}, err
 		}
 		if err := writeText(j.ctx, to.path, svg.Bytes()); err != nil {
 			return answer{}, err
 		}
 	}
-	return answer{frontierJSON(curve, model.Path, j.cfg.Dims, took), func(w io.Writer) {
+	return answer{frontierJSON(curve, model, took), func(w io.Writer) {
 		plans := "plans"
 		if len(curve.Points) == 1 {
 			plans = "plan"
@@ -99,6 +101,7 @@ type frontierFile struct {
 	Format     string           `json:"format"`
 	Model      string           `json:"model"`
 	Dims       map[string]int64 `json:"dims"`
+	Profile    *profile.Profile `json:"profile,omitempty"` // whose time extra costs are; without it they are flops and bytes
 	Floor      planner.Floor    `json:"floor"`
 	Fixed      int64            `json:"fixed"` // bytes outside the arena, unless a point has its own
 	Points     []pointFile      `json:"points"`
@@ -118,8 +121,8 @@ type pointFile struct {
 	Knee     bool    `json:"knee,omitempty"`
 }
 
-func frontierJSON(c *planner.Curve, path string, dims map[string]int64, took time.Duration) frontierFile {
-	f := frontierFile{Format: "memopt.frontier/1", Model: path, Dims: dims, Floor: c.Floor, Fixed: c.Fixed,
+func frontierJSON(c *planner.Curve, m *memopt.Model, took time.Duration) frontierFile {
+	f := frontierFile{Format: "memopt.frontier/1", Model: m.Path, Dims: m.Config.Dims, Profile: m.Priced, Floor: c.Floor, Fixed: c.Fixed,
 		Points: []pointFile{}, References: []pointFile{}, MS: float64(took.Microseconds()) / 1000}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}

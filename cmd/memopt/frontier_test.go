@@ -21,7 +21,7 @@ func TestFrontierAddsUp(t *testing.T) {
 	}
 	memopt("new", "gpt", "-o", model, "--layers", "2", "--width", "32", "--heads", "2", "--vocab", "4000")
 	var f frontierFile
-	if err := json.Unmarshal(memopt("frontier", model, "--dims", "batch=3,seq=37", "--format", "json"), &f); err != nil {
+	if err := json.Unmarshal(memopt("frontier", model, "--dims", "batch=3,seq=37", "--cost", "flops", "--format", "json"), &f); err != nil {
 		t.Fatal(err)
 	}
 	own := 0

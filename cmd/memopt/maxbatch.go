@@ -127,7 +127,7 @@ func notRun(dim string, size int64, err error) error {
 // measuredSteps is enough to see that the second step needs no more than the first.
 const measuredSteps = 2
 
-// printLadder prints a row for each limit of extra compute.
+// printLadder prints a row for each limit of extra cost.
 func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung) {
 	var limits []string
 	if b := m.Config.Budget; b.Bytes > 0 {

@@ -99,7 +99,15 @@ func printProfile(w io.Writer, p *profile.Profile) {
 	if p.Host > 0 {
 		rows = append(rows, []string{"of the program", fmt.Sprintf("%.2f µs", p.Host/1000)})
 	}
-	rows = append(rows, []string{"second run", fmt.Sprintf("%.2f µs more", p.Again/1000)})
+	second := func(who string, s profile.Second) {
+		rows = append(rows, []string{"second run" + who, fmt.Sprintf("%.2f µs, and %.2f µs for a tensor", s.Again/1000, s.Dropped/1000)})
+	}
+	if p.Replays == nil {
+		second("", p.Second)
+	}
+	for _, replay := range slices.Sorted(maps.Keys(p.Replays)) {
+		second(" ("+replay+")", p.Replays[replay])
+	}
 	for _, class := range slices.Sorted(maps.Keys(p.Bandwidth)) {
 		rows = append(rows, []string{strings.TrimSpace(class + " bandwidth"), fmt.Sprintf("%.1f GB/s", p.Bandwidth[class])})
 	}

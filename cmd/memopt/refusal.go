@@ -151,7 +151,7 @@ func headline(cfg configs.Config, err error, budget *planner.BudgetError, size f
 	}
 	text += " " + strings.Join(limits, " and ")
 	if cfg.MaxOverhead > 0 {
-		text += fmt.Sprintf(" within %s compute", report.Extra(cfg.MaxOverhead, 1))
+		text += fmt.Sprintf(" within %s %s", report.Extra(cfg.MaxOverhead, 1), planner.Unit(cfg.Cost != "flops"))
 	}
 	return text
 }

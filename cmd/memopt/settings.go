@@ -37,7 +37,7 @@ func settingFlags(command string, more ...cli.Flag) (flags []cli.Flag) {
 
 // profileFlag is the flag for measured times.
 func profileFlag() cli.Flag {
-	return &cli.StringFlag{Name: "profile", Usage: "`FILE` plan with times: of nodes, measured by train --record, or of a device, measured by memopt profile"}
+	return &cli.StringFlag{Name: "profile", Usage: "`FILE` plan with times: of nodes, measured by train --record, or of a device, measured by memopt profile; or measured or shipped: what was measured of the device, or its data sheet"}
 }
 
 // given is the settings that flags give, by name.
@@ -73,9 +73,6 @@ func shownSettings(m *memopt.Model, profile string) []report.Setting {
 	}
 	if m.Profiled != "" {
 		out = append(out, report.Setting{Name: "time", Value: "as measured on " + m.Profiled, Source: "--profile " + profile})
-	}
-	if m.Priced != nil {
-		out = append(out, report.Setting{Name: "time", Value: m.Priced.String(), Source: "profile"})
 	}
 	return out
 }

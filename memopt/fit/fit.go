@@ -19,7 +19,8 @@ import (
 type Takes struct {
 	Bytes int64
 	Of    string  // what Bytes are, as "of arena"; "" for all of the request, exactly
-	Extra float64 // computation beyond the plain step's, as a share of it
+	Extra float64 // cost beyond the plain step's, as a share of it
+	Unit  string  // what the cost is: time, or compute
 }
 
 // InAll is what Bytes are where they need not be exact.
@@ -36,12 +37,12 @@ func (t Takes) Memory() string {
 	return fmt.Sprintf("%d bytes %s", t.Bytes, t.Of)
 }
 
-// Cost prints the extra computation.
+// Cost prints the extra cost.
 func (t Takes) Cost() string {
 	if t.Extra < 5e-4 {
-		return "no extra compute"
+		return "no extra " + t.Unit
 	}
-	return fmt.Sprintf("+%.1f %% compute", 100*t.Extra)
+	return fmt.Sprintf("+%.1f %% %s", 100*t.Extra, t.Unit)
 }
 
 // What is not looked for, and why.

@@ -17,7 +17,7 @@ func search(fits ...string) *Search {
 		}
 		for _, f := range fits {
 			if all == f+" " {
-				return Takes{Bytes: 3 << 20, Of: InAll, Extra: 0.125}, nil
+				return Takes{Bytes: 3 << 20, Of: InAll, Extra: 0.125, Unit: "compute"}, nil
 			}
 		}
 		if set[0].Name == "lossy" {

@@ -28,7 +28,9 @@ type Graph struct {
 	// Recorded are the conditions under which a recorded program ran. It must run under the
 	// same for its sizes to be right.
 	Recorded []Recorded
-	Assumed  []Assume
+	// Trainer is where a recorded program ran, which tells what its operators take there.
+	Trainer Trainer
+	Assumed []Assume
 
 	byName map[string]*Value
 }
@@ -50,6 +52,13 @@ type Hold struct {
 
 // Recorded is one condition, such as a number of threads or a memory layout.
 type Recorded struct{ Name, Value string }
+
+// Trainer is a device as a trainer names it, cpu for a processor, with the number of threads, and the trainer's own name and
+// those of its drivers with their versions.
+type Trainer struct {
+	Device, Driver string
+	Threads        int64
+}
 
 // Allocator is the name of the condition that the program runs with an allocator of its own,
 // which the value names. A plan then gives lifetimes of values, not their addresses.

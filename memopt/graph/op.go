@@ -81,6 +81,8 @@ type Op struct {
 	// Reads is how many elements of an input a run reads; nil: all. A lookup reads the
 	// selected rows, not the table.
 	Reads func(n *Node, input int) Dim
+	// Inside is the bytes that a run writes and reads again in its own work space, beside its inputs and outputs.
+	Inside func(n *Node) Dim
 	// Kernel is the class of kernel, where other facets do not tell it: see Class. Calls is how
 	// many launches one run of a node is; nil: one.
 	Kernel KernelClass

@@ -27,6 +27,9 @@ type file struct {
 	Outputs []*string `json:"outputs"`
 	Threads int64     `json:"threads"`
 	Layout  string    `json:"layout"`
+	// Device and Driver name where the step ran: cpu or a graphics processor, and the trainer with its versions.
+	Device string `json:"device"`
+	Driver string `json:"driver"`
 	// Allocator names the allocator that places tensors at run time.
 	Allocator string `json:"allocator"`
 	// FlopsPerByte is the number of flops that the device performs in the time of moving a byte.
@@ -281,6 +284,10 @@ func (d *decoder) field(f *file, name string) error {
 		return d.decode(&f.Layout, "layout")
 	case "allocator":
 		return d.decode(&f.Allocator, "allocator")
+	case "device":
+		return d.decode(&f.Device, "device")
+	case "driver":
+		return d.decode(&f.Driver, "driver")
 	case "flops_per_byte":
 		begin := d.next()
 		if err := d.decode(&f.FlopsPerByte, "flops_per_byte"); err != nil {

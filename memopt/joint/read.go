@@ -63,11 +63,22 @@ func parseGraph(ctx context.Context, text []byte) (*graph.Graph, error) {
 	if f.FlopsPerByte != 0 {
 		r.b.Graph.Recorded = append(r.b.Graph.Recorded, graph.Recorded{Name: graph.FlopsPerByte, Value: fmt.Sprint(f.FlopsPerByte)})
 	}
+	r.b.Graph.Trainer = f.trainer()
 	if err := r.run(); err != nil {
 		return nil, err
 	}
 	stop.Poll(ctx)
 	return r.b.Graph, r.b.Graph.Check()
+}
+
+// trainer is where the step ran. Recordings that do not name a device ran on a processor, unless they tell a balance of flops
+// and bytes.
+func (f *file) trainer() graph.Trainer {
+	t := graph.Trainer{Device: f.Device, Driver: f.Driver, Threads: f.Threads}
+	if t.Device == "" && f.FlopsPerByte == 0 {
+		t.Device = "cpu"
+	}
+	return t
 }
 
 // reader builds the graph, node by node.

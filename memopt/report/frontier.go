@@ -138,8 +138,8 @@ func plot(w io.Writer, c *planner.Curve) {
 	}
 }
 
-// FrontierSVG draws the curve as a self-contained file.
-func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
+// FrontierSVG draws the curve as a self-contained file. Extra costs are of the unit.
+func FrontierSVG(w io.Writer, c *planner.Curve, title, unit string) error {
 	const width, height, margin = 760.0, 460.0, 70.0
 	a := axesOf(c)
 	at := func(p planner.Point) (left, down float64, above bool) {
@@ -159,7 +159,7 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end">%.1f %%</text>`+"\n", margin-8, y+4, 100*(a.bottom+share*(a.top-a.bottom)))
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">arena</text>`+"\n", width/2, height-margin+40)
-	fmt.Fprintf(&b, `<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">extra compute</text>`+"\n", height/2, height/2)
+	fmt.Fprintf(&b, `<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">extra %s</text>`+"\n", height/2, height/2, unit)
 	// A curve of steps: a budget between two plans costs as much as the lower plan.
 	var path strings.Builder
 	for i, p := range c.Points {

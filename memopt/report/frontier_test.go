@@ -48,7 +48,7 @@ func TestFrontierBeyond(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := FrontierSVG(&b, &far, "model"); err != nil {
+	if err := FrontierSVG(&b, &far, "model", "time"); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), ">+310 %</text>") || strings.Contains(b.String(), "310.0 %</text>") {
@@ -77,7 +77,7 @@ func TestFrontierBelow(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := FrontierSVG(&b, &less, "model"); err != nil {
+	if err := FrontierSVG(&b, &less, "model", "time"); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), `<text x="62" y="394.0" text-anchor="end">-15.0 %</text>`) {
@@ -90,7 +90,7 @@ func TestFrontierBelow(t *testing.T) {
 // TestFrontierSVG: the drawing is valid XML with any names.
 func TestFrontierSVG(t *testing.T) {
 	var b strings.Builder
-	if err := FrontierSVG(&b, curve, "<model>"); err != nil {
+	if err := FrontierSVG(&b, curve, "<model>", "time"); err != nil {
 		t.Fatal(err)
 	}
 	circles, d := 0, xml.NewDecoder(strings.NewReader(b.String()))

@@ -152,6 +152,7 @@ func (f figures) functions() template.FuncMap {
 		"fall":    f.as(func(r gjson.Result) string { return fall(r.Int()) }),
 		"count":   f.as(func(r gjson.Result) string { return Thousands(r.Int()) }),
 		"percent": f.as(func(r gjson.Result) string { return Extra(r.Float(), 2) }),
+		"time":    f.as(func(r gjson.Result) string { return Nanoseconds(r.Float()) }),
 		"limit":   f.as(func(r gjson.Result) string { return fmt.Sprintf("%.4g %%", 100*r.Float()) }),
 		"points":  f.as(func(r gjson.Result) string { return fmt.Sprintf("%.2f points", 100*r.Float()) }),
 		"clip":    clip,

@@ -28,6 +28,9 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		head = append(head, []string{"dims", dims(p.Request.Dims)})
 	}
 	head = append(head, []string{"strategy", strategy(p)})
+	if p.Request.Profile != nil && len(p.Request.Costs) == 0 {
+		head = append(head, []string{"time", "of " + p.Request.Profile.String()})
+	}
 	if p.Whole != p.Baseline {
 		head = append(head, []string{"form", fmt.Sprintf("differs from the plain step: %s and %s %s with everything kept", Bytes(p.Whole.Peak), Extra(p.FormOverhead(), 2), p.Unit())})
 	}
@@ -54,7 +57,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		extra[3] = Extra(p.Bound.Overhead, 2) // the bound for this arena
 		totals = append(totals, extra, []string{"above that minimum", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
 	}
-	if p.Request.Profile != nil { // nanoseconds
+	if p.Request.Profile != nil && len(p.Request.Costs) == 0 { // nanoseconds
 		cost, plain := p.Cost()
 		totals = append(totals, []string{"time of a step", Nanoseconds(plain), Nanoseconds(cost), ""})
 	}

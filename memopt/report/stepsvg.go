@@ -37,8 +37,8 @@ func StepSVG(w io.Writer, p Page) error {
 		return errors.New("a plan read from a file has no launches to draw")
 	}
 	r := p.File.Result
-	subtitle := fmt.Sprintf("bytes alive at each of %s launches, %s of them run again: %s extra compute",
-		Thousands(int64(v.Timeline.Launches)), Thousands(int64(v.Timeline.Again)), Extra(r.Overhead, 1))
+	subtitle := fmt.Sprintf("bytes alive at each of %s launches, %s of them run again: %s extra %s",
+		Thousands(int64(v.Timeline.Launches)), Thousands(int64(v.Timeline.Again)), Extra(r.Overhead, 1), p.File.Unit())
 	keys := []stepKey{
 		{Class: "plan", Text: "this plan: peak " + Bytes(r.Peak)},
 		{Class: "kept", Text: kept(p.File)},

@@ -250,9 +250,9 @@ func costOf(p *planner.Plan) float64 {
 // piecesText is the warning about a plan in pieces: what the pieces cost, and what is known of
 // plans without them.
 func (f *Form) piecesText(p *planner.Plan, without string) string {
-	cost := fmt.Sprintf("takes %s more compute, of %s more in all", percent(p.FormOverhead()), percent(p.Result.Overhead))
+	cost := fmt.Sprintf("takes %s more %s, of %s more in all", percent(p.FormOverhead()), p.Unit(), percent(p.Result.Overhead))
 	if own := p.FormOverhead(); own < 0 {
-		cost = fmt.Sprintf("saves %.2f %% of compute", -100*own)
+		cost = fmt.Sprintf("saves %.2f %% of %s", -100*own, p.Unit())
 	}
 	return fmt.Sprintf("%s, which %s; with %s %s", f.Does(), cost, f.Without(), without)
 }

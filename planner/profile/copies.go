@@ -26,6 +26,7 @@ func Places() []string { return []string{Host, Disk} }
 var links = map[string]Copies{
 	"":             {10000, 20, 20},
 	"xeon-core":    {1000, 5, 5},
+	"torch-core":   {1000, 5, 5},
 	"a100":         {10000, 22, 22},
 	"h100":         {10000, 50, 50},
 	"h200":         {10000, 50, 50},

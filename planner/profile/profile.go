@@ -4,8 +4,12 @@
 //
 //	calls × launch + max(flops ÷ rate(class, type), bytes ÷ bandwidth(class))
 //
-// On a graphics processor a second clock runs beside it, that of the program that launches: it takes host time for
-// each call. A step takes as long as the slower clock; Clock chooses it for a whole step, and operators are priced by it.
+// The program that launches takes host time for each call. On a graphics processor that is a second clock, which runs
+// beside the device's: a step takes as long as the slower one; Clock chooses it for a whole step, and operators are priced
+// by it. Where the program runs on the device itself, a processor, the two add up.
+//
+// A second run takes other host time than a first one: a trainer's own operators pass its modules and its autograd, while
+// what runs again is called by whoever replays the plan, in C++ or in Python.
 //
 // A profile is data: measured once on a device (memopt profile), or shipped, made from the data sheet of a well-known
 // device. The same profile gives the same prices on any machine, in whole nanoseconds.
@@ -32,17 +36,51 @@ type Profile struct {
 	Name   string `json:"name"`             // h100, or what the device calls itself
 	Driver string `json:"driver,omitempty"` // its driver or library, with the version
 	Source string `json:"source"`           // "data sheet", or "measured" with the date
-	// Launch is what one launch takes on the device, however small. Host is what the launching program takes for one,
-	// beside the device; 0 where device and program are one. Again is what a second run takes beyond that.
+	// OneClock says that the launching program runs on the device itself, so that their times add up.
+	OneClock bool `json:"one_clock,omitempty"`
+	// Launch is what one launch takes on the device, however small. Host is what the launching program takes for a first
+	// run, and Second for another one.
 	Launch float64 `json:"launch_ns"`
 	Host   float64 `json:"host_ns"`
-	Again  float64 `json:"again_ns"`
+	Second
+	// Replays has the host times of second runs by who replays the plan, where that is several; see By.
+	Replays map[string]Second `json:"replays,omitempty"`
+	Replay  string            `json:"replay,omitempty"` // whose times Second has
 	// Bandwidth is bytes moved, by class of kernel; Rates are operations, by class and type. "" stands for all that are
 	// not named.
 	Bandwidth map[string]float64            `json:"bytes_per_ns"`
 	Rates     map[string]map[string]float64 `json:"flops_per_ns"`
 	// Copies is what copies to other places and back take, where that was measured; CopiesTo knows what is usual.
 	Copies map[string]Copies `json:"copies,omitempty"`
+}
+
+// Second is host times of what runs again: Again for each call, Dropped for each tensor that a second run makes, which
+// was dropped and has to be found again.
+type Second struct {
+	Again   float64 `json:"again_ns"`
+	Dropped float64 `json:"dropped_ns,omitempty"`
+}
+
+// Who may replay a plan.
+const (
+	Native   = "native"   // in C++, operator by operator
+	Python   = "python"   // in Python, operator by operator
+	Compiled = "compiled" // as part of compiled graphs
+	Captured = "graph"    // as part of a captured graph, without a program
+)
+
+// By is the profile for a plan that is replayed so, where the profile tells several apart.
+func (p *Profile) By(replay string) *Profile {
+	second, known := p.Replays[replay]
+	if !known {
+		return p
+	}
+	by := *p
+	by.Second, by.Replay, by.Replays = second, replay, nil
+	if replay == Captured || replay == Compiled {
+		by.Host = second.Again // nor does a first run need a program
+	}
+	return &by
 }
 
 // Work is what one run of an operator does.
@@ -52,6 +90,7 @@ type Work struct {
 	Calls  int64
 	Flops  int64
 	Moved  float64 // bytes
+	Makes  int64   // tensors
 }
 
 // Price is what an operator takes on each clock.
@@ -60,26 +99,29 @@ type Price struct{ Device, Host int64 }
 // most is above any price; sums of as many as a step has nodes are numbers.
 const most = 1 << 50
 
-// Price is what an operator takes.
+// Price is what a first run of an operator takes.
 func (p *Profile) Price(w Work) Price {
+	return p.price(w, p.Host)
+}
+
+// PriceAgain is what a second run of an operator takes.
+func (p *Profile) PriceAgain(w Work) Price {
+	return p.price(w, p.Again+float64(w.Makes)*p.Dropped/float64(max(w.Calls, 1)))
+}
+
+// price is what an operator takes whose calls take so much of the program each.
+func (p *Profile) price(w Work, host float64) Price {
 	calls := float64(max(w.Calls, 1))
 	work := w.Moved / of(p.Bandwidth, w.Kernel.String())
 	if w.Flops > 0 {
 		work = max(work, float64(w.Flops)/p.rate(w))
 	}
-	return Price{whole64(calls*p.Launch + work), whole64(calls * p.Host)}
-}
-
-// PriceAgain is what a second run of an operator takes: a first one, and what the device or the program needs to
-// find its operands again.
-func (p *Profile) PriceAgain(w Work) Price {
-	price, more := p.Price(w), whole64(float64(max(w.Calls, 1))*p.Again)
-	if p.Host > 0 {
-		price.Host += more
-	} else {
-		price.Device += more
+	device := calls*p.Launch + work
+	host *= calls
+	if p.OneClock {
+		return Price{whole64(device + host), 0}
 	}
-	return price
+	return Price{whole64(device), whole64(host)}
 }
 
 // Clock tells which clock a step takes its time by, from the sums of the prices of its operators.
@@ -150,8 +192,12 @@ func (p *Profile) Check() error {
 	if p.Name == "" || p.Source == "" {
 		return fmt.Errorf("the profile has no name or no source")
 	}
-	for name, ns := range map[string]float64{"launch_ns": p.Launch, "host_ns": p.Host, "again_ns": p.Again} {
-		if !(ns >= 0 && ns <= fastest) {
+	times := map[string]float64{"launch_ns": p.Launch, "host_ns": p.Host, "again_ns": p.Again, "dropped_ns": p.Dropped}
+	for replay, second := range p.Replays {
+		times["again_ns of "+replay], times["dropped_ns of "+replay] = second.Again, second.Dropped
+	}
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		if ns := times[name]; !(ns >= 0 && ns <= fastest) {
 			return fmt.Errorf("%s is %v, not a number of nanoseconds from 0 to a second", name, ns)
 		}
 	}
@@ -201,6 +247,9 @@ func classNames() (names []string) {
 // String names a profile as reports do.
 func (p *Profile) String() string {
 	text := p.Name
+	if p.Replay != "" {
+		text += ", " + p.Replay + " replay"
+	}
 	if p.Driver != "" {
 		text += ", " + p.Driver
 	}

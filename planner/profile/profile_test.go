@@ -23,7 +23,7 @@ func TestShipped(t *testing.T) {
 }
 
 func TestPrice(t *testing.T) {
-	p := &Profile{Format: Format, Name: "x", Source: "test", Launch: 100, Host: 1000, Again: 50,
+	p := &Profile{Format: Format, Name: "x", Source: "test", Launch: 100, Host: 1000, Second: Second{Again: 1050},
 		Bandwidth: map[string]float64{"": 10, "gather": 5},
 		Rates:     map[string]map[string]float64{"": {"": 2}, "product": {"": 100, "bf16": 1000}}}
 	if err := p.Check(); err != nil {

@@ -24,6 +24,11 @@ class Model(Section):
     holds: list[Hold]
 
 
+class Second(Section):
+    again_ns: float
+    dropped_ns: float
+
+
 class Copies(Section):
     delay_ns: float
     out_bytes_per_ns: float
@@ -35,9 +40,13 @@ class Profile(Section):
     name: str
     driver: str
     source: str
+    one_clock: bool
     launch_ns: float
     host_ns: float
     again_ns: float
+    dropped_ns: float
+    replays: Mapping[str, Second]
+    replay: str
     bytes_per_ns: Mapping[str, float]
     flops_per_ns: Mapping[str, Mapping[str, float]]
     copies: Mapping[str, Copies]
@@ -82,6 +91,7 @@ class Baseline(Section):
     arena: int
     stashed: int
     flops: int
+    time_ns: int
 
 
 class Form(Section):
@@ -101,6 +111,7 @@ class Result(Section):
     extra_flops: int
     overhead: float
     recomputed_nodes: int
+    time_ns: int
 
 
 class Floor(Section):

@@ -59,6 +59,7 @@ class Frontier(Answer):
     format: str
     model: str
     dims: Mapping[str, int]
+    profile: _fields.Profile  # whose time extra costs are; absent where they are flops and bytes
     floor: _fields.Floor
     fixed: int
     points: list[Point]
@@ -67,7 +68,7 @@ class Frontier(Answer):
 
 
 class Rung(Section):
-    """The largest size within a limit of extra compute."""
+    """The largest size within a limit of extra time."""
 
     max_overhead: float | None  # None: no limit
     size: int  # 0: none fits
@@ -184,7 +185,7 @@ def frontier(model: Path, *, svg: Path | None = None, timeout: float | None = 60
 def frontier(model: torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> FrontierOfModule: ...
 
 def frontier(model: Path | torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> Any:
-    """Peak memory against extra compute, from everything kept down to the floor: all Pareto-optimal plans.
+    """Peak memory against extra time, from everything kept down to the floor: all Pareto-optimal plans.
 
     model    an ONNX file or a recorded step, with the settings of memopt.plan as given. Or a torch.nn.Module:
              its step with these inputs is recorded. given may have loss=, a function of the model's output, and

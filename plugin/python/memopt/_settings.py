@@ -29,11 +29,13 @@ class PlanSettings(TypedDict, total=False):
     activation_budget: Size | None
     """Most memory for the arena: activations, gradients in flight and workspace."""
     max_overhead: str | float | None
-    """Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)"""
+    """Most extra time, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)"""
     cost: Literal["auto", "time", "flops"] | None
-    """What extra work counts in: time, in nanoseconds of a profile of the device, or flops and bytes. Auto: time if a profile is named. (default auto)"""
+    """What extra work counts in: time, in nanoseconds of a profile of the device (auto is the same), or flops and bytes. (default auto)"""
     for_device: str | None
     """Price plans for a device that need not be here: h100, a100, 4090, mi300x …, or a file of memopt profile."""
+    replay: Literal["native", "python", "compiled", "graph"] | None
+    """Who runs operators of a recorded step again, whose time counts: the native module, Python, compiled graphs, or a captured graph. (default native)"""
     preset: Literal["none", "selective", "full", "auto"] | None
     """Ready-made settings to start from; any other setting that is given overrides them."""
     strategy: Literal["auto", "keep-all", "recompute-cheap", "recompute-all", "optimize"] | None
@@ -242,19 +244,25 @@ SETTINGS = {
         "share",
         (),
         "Limits",
-        "Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)",
+        "Most extra time, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)",
     ),
     "cost": Setting(
         "word",
         ("auto", "time", "flops"),
         "Limits",
-        "What extra work counts in: time, in nanoseconds of a profile of the device, or flops and bytes. Auto: time if a profile is named. (default auto)",
+        "What extra work counts in: time, in nanoseconds of a profile of the device (auto is the same), or flops and bytes. (default auto)",
     ),
     "for_device": Setting(
         "text",
         (),
         "Limits",
         "Price plans for a device that need not be here: h100, a100, 4090, mi300x …, or a file of memopt profile.",
+    ),
+    "replay": Setting(
+        "word",
+        ("native", "python", "compiled", "graph"),
+        "Limits",
+        "Who runs operators of a recorded step again, whose time counts: the native module, Python, compiled graphs, or a captured graph. (default native)",
     ),
     "preset": Setting(
         "word",

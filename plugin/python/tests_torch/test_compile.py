@@ -353,7 +353,7 @@ class TestBackend(Case):
         with mock.patch.object(partition, "split", split):
             torch.compile(families()["gpt"][0], backend="memopt", options={"activation_budget": "50%", "inductor": False})(*families()["gpt"][1])
         ((kept, needed, again),) = seen
-        self.assertGreater(again, 10)
+        self.assertGreater(again, 5)
         self.assertEqual(kept, needed)
 
     def test_knob(self):

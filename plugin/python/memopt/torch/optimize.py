@@ -52,7 +52,7 @@ def optimize(
     budget             the most memory of a step: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%"
                        of the memory in eager mode, or "auto", the default: the device's free memory, less the reserve
     activation_budget  the most growth of memory during one forward and backward pass
-    max_overhead       extra compute allowed, instead of a budget: the plan is the one with the lowest peak
+    max_overhead       extra time allowed, instead of a budget: the plan is the one with the lowest peak
     sample             inputs of a step: a tensor, a tuple of arguments, or a dict of keyword arguments. The step is run
                        once to record it and once to check it. Without a sample the first step of training is recorded as it
                        runs, with everything kept, and the plan applies from the second step on

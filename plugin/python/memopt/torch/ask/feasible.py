@@ -39,7 +39,7 @@ class Feasible:
     def __str__(self) -> str:
         text = f"about {show_bytes(self.eager_peak)} in eager mode, {show_bytes(self.fixed)} of them parameters, buffers and optimizer states; no plan below {show_bytes(self.floor)}"
         if self.budget is not None and self.promised_peak is not None:
-            text = f"fits {show_bytes(self.budget)}: {show_bytes(self.promised_peak)} for {self.overhead:+.1%} compute; {text}"
+            text = f"fits {show_bytes(self.budget)}: {show_bytes(self.promised_peak)} for {self.overhead:+.1%} time; {text}"
         elif self.budget is not None:
             text = f"does not fit {show_bytes(self.budget)}: {text}, set by {self.binds}"
         return "provisional: " + text + " (work space of kernels is not counted before a real step)"

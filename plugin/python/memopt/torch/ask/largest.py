@@ -65,7 +65,7 @@ class Largest:
         text = f"{self.what} {self.size} fits {show_bytes(self.budget)}: a peak of {show_bytes(self.promised_peak)} promised"
         if self.measured_peak is not None:
             text += f", {show_bytes(self.measured_peak)} measured"
-        text += f", {show_bytes(self.fixed)} beside it, {self.overhead:+.1%} compute"
+        text += f", {show_bytes(self.fixed)} beside it, {self.overhead:+.1%} time"
         if self.eager_size < self.size:
             text += f"; eager mode takes {show_bytes(self.eager_peak)} for it and fits {self.eager_size}"
         if self.search_ended:

@@ -88,7 +88,7 @@ def frontier(
     timeout: float | None = 600.0,
     **kwargs: Any,
 ) -> Frontier:
-    """Records the step of these inputs once, and finds the extra compute of every budget."""
+    """Records the step of these inputs once, and finds the extra time of every budget."""
     check_module("frontier", model)
     check_named("frontier", model, kwargs, ("loss", "optimizer", "loss_chunks", "svg", "timeout"))
     check_request(loss=loss, optimizer=optimizer, loss_chunks=loss_chunks)

@@ -37,7 +37,7 @@ def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mappin
     budget             the most memory of a step: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%" of
                        the memory with everything kept, or "auto", the default: the device's free memory, less the reserve
     activation_budget  the most growth of memory during one forward and backward pass
-    max_overhead       extra compute allowed, instead of a budget
+    max_overhead       extra time allowed, instead of a budget
     optimizer          an optimizer whose states count in the budget
     reserve            memory that "auto" leaves free
     inductor           False runs the graphs operator by operator. By default Inductor is used if it has a compiler
@@ -118,7 +118,7 @@ def joint_of(gm: fx.GraphModule, forward_outputs: int, static: Sequence[int] | N
 
 def planned(w: Writer, document: dict[str, Any], **limits: Any) -> tuple[Report, list[partition.Steps]]:
     """The plan of a step, and its part for each graph."""
-    report = plan_of_graph(document, **limits)
+    report = plan_of_graph(document, replay="compiled" if any(j.fused for j in w.joints) else "native", **limits)
     steps: list[partition.Steps] = [[] for _ in w.joints]
     for step in report.to_dict()["steps"]:
         which = w.ops[step["node"]]
@@ -171,7 +171,7 @@ class _Session:
                 if counted:
                     text += f". The budget counts {show_bytes(counted)} of parameters and optimizer states, too"
                 raise e.counting(others + counted, text) from None
-            logging.getLogger("memopt").info("graph %s: planned %s of %s, %+.1f%% compute", frame, show_bytes(report.result.peak), show_bytes(peak), 100 * report.result.overhead)
+            logging.getLogger("memopt").info("graph %s: planned %s of %s, %+.1f%% time", frame, show_bytes(report.result.peak), show_bytes(peak), 100 * report.result.overhead)
         forward, backward = partition.split(joint, steps, num_fwd_outputs)
         kept = [n.meta.get("val") for n in partition.saved(forward, num_fwd_outputs) if n.op != "placeholder"]
         self.held[frame] = sum(nbytes(value) for value in kept if isinstance(value, torch.Tensor))

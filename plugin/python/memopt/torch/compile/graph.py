@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch.utils.flop_counter import flop_registry
 
-from ..record.joint import FORMAT, balance, plain
+from ..record.joint import FORMAT, balance, plain, ran_on
 from ..record.operators import draws
 
 _aten = torch.ops.aten
@@ -48,7 +48,7 @@ class Joint:
     """A joint graph: its operators in order, and the node that owns each node's storage."""
 
     def __init__(self, gm: fx.GraphModule, forward_outputs: int, static: Iterable[int] = (), fused: bool = False) -> None:
-        self.gm = gm
+        self.gm, self.fused = gm, fused
         self.nodes = [n for n in gm.graph.nodes if n.op != "output"]
         self.output = next(n for n in gm.graph.nodes if n.op == "output")
         results = list(self.output.args[0])
@@ -360,7 +360,7 @@ class Writer:
         """The graph, of which held is alive at the end."""
         outputs = list(dict.fromkeys(held))
         made = [(op.flops, val) for _, op in filter(None, self.ops) if op.outputs and isinstance(val := op.outputs[0].meta.get("val"), torch.Tensor)]
-        weighed = balance(made[0][1].device, ((flops, str(val.dtype).removeprefix("torch.")) for flops, val in made)) if made else {}
+        weighed = {**ran_on(made[0][1].device), **balance(made[0][1].device, ((flops, str(val.dtype).removeprefix("torch.")) for flops, val in made))} if made else {}
         return {"format": FORMAT, "model": model, "torch": torch.__version__, **weighed, "num_fwd_outputs": len(outputs), "outputs": outputs, "nodes": self.nodes}
 
 

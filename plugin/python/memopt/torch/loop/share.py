@@ -13,6 +13,7 @@ import torch
 from ...errors import BudgetError
 from ...report import show_bytes
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
+from ..native.build import library
 from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth
 from ..plan.outofmemory import explain, is_of_memory, room
 from ..plan.plans import plan_of
@@ -85,6 +86,7 @@ class Share:
         begun goes on with the lowest plan there is, if nothing fits. divides: raises Undivided if the step would fit with its loss in chunks.
         at: what the recording is one of, whose plans hold for other sizes too."""
         r, taken = self.request, self.taken
+        recording.replay = "native" if library.expected() and not recording.units else "python"
         peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
         counted = fixed.bytes if r.budget is not None else 0

@@ -246,6 +246,10 @@ class Library:
         self.looked = 0.0
         self.lock = threading.Lock()
 
+    def expected(self) -> bool:
+        """Whether steps are replayed by the module, now or once it is built."""
+        return self.module is not None or not self.why and os.environ.get("MEMOPT_NATIVE") != "0" and not unsupported()
+
     def get(self, tell: Any) -> Any:
         """The module, or None. tell is called once with a line where there will be none."""
         if self.module is not None or self.why:

@@ -44,7 +44,7 @@ def explain(e: BaseException, recording: Recording, limit: int, fixed: Fixed, ta
         else:
             whole = limit + fixed.bytes
             budget = f"{whole >> 20}MiB" if whole > 64 << 20 else str(whole)
-            change = Change(f'budget="{budget}" (+{100 * plan.result.overhead:.1f} % compute)', 0.0, {"budget": budget})
+            change = Change(f'budget="{budget}" (+{100 * plan.result.overhead:.1f} % time)', 0.0, {"budget": budget})
             told = BudgetError(f"the step takes {eager} with everything kept, and {show_bytes(limit)} can be had. What would fit: {change.setting}", want=limit, fixed=fixed.bytes, changes=(change,))
     e.memopt = told  # type: ignore[attr-defined]
     note: Any = getattr(e, "add_note", None)

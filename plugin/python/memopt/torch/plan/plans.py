@@ -35,7 +35,7 @@ _log = logging.getLogger("memopt")
 def plan_of(recording: Recording, **settings: Any) -> Report:
     """The plan of a recorded step. It runs nothing where the parameters that it reads are sharded."""
     while True:
-        found = plan_of_graph(recording.graph, **settings)
+        found = plan_of_graph(recording.graph, replay=recording.replay, **settings)
         misplaced = recording.windows.misplaced(recording.ops, found.to_dict()["steps"])
         if not misplaced:
             return found
@@ -65,8 +65,17 @@ def _digest(graph: bytes, settings: dict[str, Any]) -> str:
     stat = os.stat(binary)
     # Settings also come from the environment and from files of config.
     rest = {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))}
-    known = json.dumps([binary, stat.st_size, stat.st_mtime_ns, settings, rest, os.getcwd()], sort_keys=True, default=str)
+    known = json.dumps([binary, stat.st_size, stat.st_mtime_ns, settings, rest, os.getcwd(), _profiles()], sort_keys=True, default=str)
     return hashlib.blake2b(graph + b"\0" + known.encode(), digest_size=16).hexdigest()
+
+
+def _profiles() -> list[tuple[str, int]]:
+    """The profiles that were measured, by which plans may be priced, and when."""
+    try:
+        with os.scandir(cache("profiles")) as files:
+            return sorted((f.name, f.stat().st_mtime_ns) for f in files)
+    except OSError:
+        return []
 
 
 def _read(path: str, step: str, settings: dict[str, Any], size: int) -> Report | None:

@@ -34,7 +34,7 @@ class StepReport:
     measured_peak: int | None
     floor: int  # no plan goes below it
     floor_node: str
-    overhead: float  # extra compute, as a share of the step's
+    overhead: float  # extra time, as a share of the step's
     gap: float  # of it, at most so much could be saved at this peak
     fixed: int  # bytes of parameters, buffers and optimizer states
     plan: Report | None = field(repr=False)  # None: everything is kept
@@ -81,7 +81,7 @@ class StepReport:
         measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
         beside = f"{show_bytes(self.fixed)} of parameters and states {'in it' if self.counted else 'beside it'}"
         return (
-            f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} compute; "
+            f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} time; "
             f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}"
         )
 
@@ -119,7 +119,7 @@ class StepReport:
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         yield "eager mode", show_bytes(self.eager_peak)
-        yield "promised", f"{show_bytes(self.promised_peak)} for {self.overhead:+.1%} compute"
+        yield "promised", f"{show_bytes(self.promised_peak)} for {self.overhead:+.1%} time"
         if self.measured_peak is not None:
             yield "measured", f"{show_bytes(self.measured_peak)}, in {self.measured_on}"
         if self.chosen:
@@ -128,7 +128,7 @@ class StepReport:
             yield "the loop holds", f"{show_bytes(self.held)} of the model's results through the backward pass"
         yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"
         if self.plan is not None:
-            yield "gap", f"{self.gap:.2%} of compute to the proven bound"
+            yield "gap", f"{self.gap:.2%} of time to the proven bound"
             yield "floor", f"{show_bytes(self.floor)}, set by {self.binds}"
             for offer in self.binds.offers:
                 yield "lower with", f"{offer.argument}: about {show_bytes(offer.floor)}"

@@ -68,6 +68,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         "model": name_of(r.model),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        **ran_on(device_of(r.model)),
         "layout": r.layout.hexdigest(),
         "allocator": "PyTorch",
         **balance(device_of(r.model), ((op.flops, op.outputs[0].dtype) for op in r.ops if op.outputs)),
@@ -84,6 +85,17 @@ def name_of(model: torch.nn.Module) -> str:
     """The class of a module, or the classes of those in a list that are planned together."""
     several = list(model) if type(model) is torch.nn.ModuleList else [model]
     return "+".join(dict.fromkeys(type(m).__name__ for m in several))
+
+
+def ran_on(device: torch.device) -> dict[str, str]:
+    """A device as profiles name it, and what drives it, with versions. Nothing of one that is not here."""
+    if device.type == "cpu":
+        threads = torch.get_num_threads()
+        return {"device": "cpu", "driver": f"PyTorch {torch.__version__}, {threads} thread{'s' if threads > 1 else ''}"}
+    if device.type == "cuda" and torch.cuda.is_available():
+        runtime = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
+        return {"device": torch.cuda.get_device_name(device), "driver": f"PyTorch {torch.__version__}, {runtime}"}
+    return {}
 
 
 def balance(device: torch.device, work: Iterable[tuple[int, str]]) -> dict[str, int]:

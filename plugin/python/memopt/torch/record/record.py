@@ -43,6 +43,7 @@ class Recording:
     ends: list[int] = field(repr=False, default_factory=list)  # by pass, forward or backward: the calls of forward passes up to its end
     keeps: bool = False  # a backward pass kept its graph, so that another one could ask for everything again
     partial: bool = False  # work space, and what nobody saw between the passes, are not in it
+    replay: str = field(repr=False, default="native")  # who is expected to replay its plan, whose time second runs take
     native: Any = field(repr=False, default=None)  # what is known of it under the native module
     shown: list[list[Value]] = field(repr=False, default_factory=list)  # by forward pass: what its results are
     digests: dict[str, str] = field(repr=False, default_factory=dict)  # of the loss, the gradients and the buffers after the step

@@ -20,7 +20,7 @@ class ServedReport:
     measured_peak: int | None = None  # the highest of all steps
     floor: int = 0
     floor_node: str = ""
-    overhead: float = 0.0  # extra compute, as a share of the step's
+    overhead: float = 0.0  # extra time, as a share of the step's
     gap: float = 0.0  # of it, at most so much could be saved at this peak
     steps: int = 0
     seconds: float = 0.0  # of the last step, forward and backward
@@ -46,7 +46,7 @@ class ServedReport:
         floor = f"; floor {show_bytes(self.floor)}, set by {line(self.floor_node)}" if self.floor else ""
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured} on {self.device}, of {show_bytes(self.kept_peak)} with everything kept, "
-            f"for {self.overhead:+.1%} compute{floor}; {self.steps} steps, the last in {self.seconds * 1000:.1f} ms"
+            f"for {self.overhead:+.1%} time{floor}; {self.steps} steps, the last in {self.seconds * 1000:.1f} ms"
         )
 
     def to_dict(self) -> dict[str, Any]:
