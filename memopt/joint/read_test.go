@@ -151,7 +151,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := planner.Make(g, planner.Request{})
+	p, err := planner.Make(g, planner.Request{ActivationBudget: planner.Size{Percent: 90}})
 	if err != nil {
 		t.Fatal(err)
 	}
