@@ -81,7 +81,7 @@ func (m *Model) useDevice(which string) error {
 // howToMeasure is the command that measures the profile of the model's device.
 func (m *Model) howToMeasure() string {
 	if m.Recorded() {
-		return "python -m memopt profile"
+		return "python -m memopt profile-torch"
 	}
 	return "memopt profile --device " + cmp.Or(m.Config.Device, "auto")
 }

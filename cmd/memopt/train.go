@@ -68,6 +68,9 @@ var trainCommand = &cli.Command{
 // oneStep reports whether a flag asks for a single step without an update.
 func oneStep(c *cli.Context) bool { return c.IsSet("check") || c.IsSet("dump") || c.IsSet("against") }
 
+// offBy is the ratio of promised and measured times beyond which a profile is said to be off.
+const offBy = 1.25
+
 // trainFlags checks for combinations of flags without effect.
 func trainFlags(c *cli.Context) error {
 	for _, flag := range []string{"output", "save", "save-every", "resume", "record", "html", "phases"} {
@@ -157,7 +160,12 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		result.Losses[n-1], result.FirstStep+n, millis(result.Median()))
 	if priced := result.Plan.Request.Profile; priced != nil {
 		promised, _ := result.Plan.Cost()
-		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured\n\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(float64(result.Median())))
+		measured := float64(result.Median())
+		off := ""
+		if !c.IsSet("for") && (measured > offBy*promised || promised > offBy*measured) {
+			off = ": the profile is off, and memopt profile measures this device"
+		}
+		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured%s\n\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(measured), off)
 	}
 	if l := result.Lossy; l != nil {
 		visible.Fprintf(c.App.Writer, "%s\n\n", l)

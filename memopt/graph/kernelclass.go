@@ -14,16 +14,17 @@ const (
 	AttentionKernel
 	GatherKernel // reads or writes rows at indices
 	CopyKernel   // moves elements and computes nothing
+	MathKernel   // pointwise, by exponentials, roots and their like
 )
 
-var kernelClasses = [...]string{"unstated", "pointwise", "reduction", "product", "convolution", "attention", "gather", "copy"}
+var kernelClasses = [...]string{"unstated", "pointwise", "reduction", "product", "convolution", "attention", "gather", "copy", "math"}
 
 // String is the class as profiles name it.
 func (k KernelClass) String() string { return kernelClasses[k] }
 
 // KernelClasses lists the classes.
 func KernelClasses() []KernelClass {
-	return []KernelClass{PointwiseKernel, ReductionKernel, ProductKernel, ConvolutionKernel, AttentionKernel, GatherKernel, CopyKernel}
+	return []KernelClass{PointwiseKernel, ReductionKernel, ProductKernel, ConvolutionKernel, AttentionKernel, GatherKernel, CopyKernel, MathKernel}
 }
 
 // Class is the operator's class of kernel. Where it is not stated, other facets tell it.

@@ -16,7 +16,9 @@ var classes = []struct {
 	{graph.ConvolutionKernel, []string{"conv"}},
 	{graph.GatherKernel, []string{"embedding", "gather", "index", "scatter", "take"}},
 	{graph.ReductionKernel, []string{"norm", "softmax", "sum", "mean", "loss", "var", "amax", "amin", "argm", "pool", "prod", "sort", "topk"}},
-	{graph.CopyKernel, []string{"copy", "clone", "cat", "stack", "slice", "pad", "permute", "transpose", "fill", "zeros", "ones", "empty", "arange", "repeat", "select", "roll", "flip"}},
+	{graph.CopyKernel, []string{"copy", "clone", "cat", "stack", "slice", "pad", "permute", "transpose", "fill", "zeros", "ones", "empty", "arange", "repeat", "select", "roll", "flip", "expand"}},
+	{graph.PointwiseKernel, []string{"relu", "logical"}},
+	{graph.MathKernel, []string{"gelu", "silu", "elu", "exp", "log", "tanh", "sigmoid", "erf", "pow", "sqrt", "sin", "cos", "mish", "softplus"}},
 }
 
 // kernelOf is the class of an operator's kernel. heavy: it counts flops.

@@ -13,12 +13,15 @@ def main() -> None:
     arguments = sys.argv[1:]
     command = next((i for i, word in enumerate(arguments) if not word.startswith("-")), None)
     doctor = command is not None and arguments[command] == "doctor"
-    if arguments[:1] == ["build-native"]:  # what the binary has no part in
+    if arguments[:1] in (["build-native"], ["profile-torch"]):  # what the binary has no part in
         try:
-            from .torch.native.build import main as build
+            if arguments[0] == "build-native":
+                from .torch.native.build import main as ours
+            else:
+                from .torch.profile import main as ours
         except ImportError as e:
             sys.exit(f"memopt: {e}")
-        sys.exit(build(arguments[1:]))
+        sys.exit(ours(arguments[1:]))
     try:
         binary = _binary.find()
     except MemoptError as e:
