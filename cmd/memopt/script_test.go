@@ -78,6 +78,8 @@ var masks = []struct {
 	what *regexp.Regexp
 	by   string
 }{
+	{regexp.MustCompile(`: the profile is off, and memopt profile measures\s+this device`), ""},
+	{regexp.MustCompile(` +[0-9.]+ µs measured`), " _ ms measured"},
 	{regexp.MustCompile(` +[0-9.]+ ms`), " _ ms"},
 	{regexp.MustCompile(`(loss +|loss |, )([0-9]+\.[0-9]{2})[0-9]+`), "$1${2}_"},
 	{regexp.MustCompile(`[0-9.]+e-[0-9]+`), "_e-_"},
