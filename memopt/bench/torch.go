@@ -62,7 +62,8 @@ type TorchRow struct {
 	Flops         int64    `json:"flops,omitempty"`           // of eager mode
 	ExtraPromised float64  `json:"extra_promised"`            // FLOPs, as a share of eager mode's
 	Extra         float64  `json:"extra"`                     // counted
-	Overhead      float64  `json:"overhead,omitempty"`        // extra time that the planner expects
+	Overhead      float64  `json:"overhead,omitempty"`        // extra cost that the planner expects
+	Timed         bool     `json:"timed,omitempty"`           // that is time
 	CPUMS         float64  `json:"cpu_ms,omitempty"`          // the quickest step
 	Ratio         float64  `json:"ratio,omitempty"`           // to eager mode's
 	Bits          *bool    `json:"bits,omitempty"`            // loss, gradients, buffers and random state are eager mode's

@@ -13,6 +13,7 @@ const (
 	promiseBytes = 64 << 10 // allowed besides that share
 	extraPoints  = 1e-3     // difference of promised and counted FLOPs
 	timeBar      = 1.03     // time relative to PyTorch's best within the same budget
+	timePoints   = 0.1      // extra time above the promised, as a share of the step's
 	tinyBar      = 2.2      // time of a step of tiny operators relative to eager mode
 	deepBar      = 3000.0   // milliseconds to record and to plan a deep model
 	roundingBar  = 1e-6     // error of values, compiled
@@ -50,7 +51,10 @@ func (m *TorchModel) judge() {
 				r.bar("monotone", r.Promised <= above.Promised && r.Overhead >= above.Overhead, "after %s", above.Name)
 			}
 			above = r
-			if checkpoint != nil {
+			if r.Timed {
+				r.bar("time promised", r.Ratio-1 <= r.Overhead+timePoints, "%+.1f points", 100*(r.Ratio-1-r.Overhead))
+			}
+			if checkpoint != nil && !r.Timed { // what is least in time need not be in FLOPs
 				least := *m.cheapest(r, "checkpoint")
 				r.bar("FLOPs", r.Extra <= least.Extra+1e-9, "%s against %s of %s", report.Extra(r.Extra, 1), report.Extra(least.Extra, 1), least.Name)
 			}

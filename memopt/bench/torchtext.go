@@ -44,20 +44,23 @@ func (m TorchModel) title() string {
 
 // table is the rows as cells, the first being the head.
 func (m TorchModel) table() [][]string {
-	table := [][]string{{"way", "", "asked", "promised", "measured", "extra FLOPs", "promised", "time", "checkpointing", "knob", "bars"}}
+	table := [][]string{{"way", "", "asked", "promised", "measured", "extra FLOPs", "promised", "extra time promised", "time", "checkpointing", "knob", "bars"}}
 	for _, r := range m.Rows[1:] {
-		line := []string{r.Kind, r.Name, bytesOr(r.Asked), bytesOr(r.Promised), bytesOr(r.Measured), "", "", "", "", "", r.verdicts()}
+		line := []string{r.Kind, r.Name, bytesOr(r.Asked), bytesOr(r.Promised), bytesOr(r.Measured), "", "", "", "", "", "", r.verdicts()}
 		if r.Error == "" && r.Measured > 0 {
 			line[5] = report.Extra(r.Extra, 2)
 			if r.Promised > 0 {
 				line[6] = report.Extra(r.ExtraPromised, 2)
 			}
-			line[7] = times(r.Ratio)
+			if r.Timed {
+				line[7] = report.Extra(r.Overhead, 1)
+			}
+			line[8] = times(r.Ratio)
 		}
 		if r.BesideMS > 0 {
-			line[10] = fmt.Sprintf("recorded and planned in %.0f ms beside the step; %s", r.BesideMS, line[10])
+			line[11] = fmt.Sprintf("recorded and planned in %.0f ms beside the step; %s", r.BesideMS, line[11])
 		}
-		line[8], line[9] = m.rival("checkpoint", r.Checkpoint), m.rival("knob", r.Knob)
+		line[9], line[10] = m.rival("checkpoint", r.Checkpoint), m.rival("knob", r.Knob)
 		table = append(table, line)
 	}
 	return table

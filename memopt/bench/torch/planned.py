@@ -66,7 +66,7 @@ def _way(bench: Bench, mode: Mode, name: str, budget: int) -> Way | int:
         return way
     assert report is not None
     extra = report.plan.result.extra_flops / bench.flops if report.plan is not None else 0.0
-    row |= {"promised": report.promised_peak, "extra_promised": extra, "overhead": report.overhead}
+    row |= {"promised": report.promised_peak, "extra_promised": extra, "overhead": report.overhead, "timed": report.plan is not None and bool(report.plan.to_dict()["baseline"].get("time_ns"))}
     told = [str(w.message) for w in caught if str(w.message).startswith("memopt")]
     if told:
         row["told"] = told[0][:300]
