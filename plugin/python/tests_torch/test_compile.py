@@ -251,6 +251,23 @@ class TestModule(Case):
         self.same(step(model, (x,)), want)
         self.assertLessEqual(report(model).measured_peak, 0.8 * report(model).eager_peak)
 
+    def test_cuda_graphs(self):
+        """A module that was compiled with Inductor's CUDA graphs keeps them."""
+        asked = []
+
+        def build(gm, inputs, split, inductor, wrap=None):
+            asked.append(inductor)
+            raise RuntimeError("seen enough")
+
+        x = torch.randn(64, 64)
+        for mode, want in (("reduce-overhead", {"triton.cudagraphs": True}), (None, {})):
+            for compiled in (lambda m, mode=mode: torch.compile(m, mode=mode), lambda m, mode=mode: m.compile(mode=mode) or m):
+                model = compiled(Stack())
+                with mock.patch("memopt.torch.compile.compiled.build", build), self.assertRaisesRegex(Exception, "seen enough"):
+                    memopt.optimize(model, activation_budget="80%", sample=x, loss=lambda out: out.square().mean(), verbose=False)
+                self.assertEqual(asked, [want])
+                asked.clear()
+
     def test_compiled_before(self):
         """What torch.compile was called for is compiled under a plan, not run uncompiled."""
         x = torch.randn(256, 64)

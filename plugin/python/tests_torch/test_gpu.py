@@ -23,13 +23,17 @@ class TestGPU(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(out, encoding="utf-8") as f:
                 rows = json.load(f)["rows"]
-        planned = [r for r in rows if r["way"] == "memopt"]
-        self.assertEqual(len(planned), 5)
+        self.assertEqual([r["way"] for r in rows if r.get("error")], [])
+        planned = [r for r in rows if r["way"].startswith("memopt") and r.get("planned", True)]
+        self.assertEqual({(r["model"], r["way"]) for r in planned}, {(model, f"memopt, {mode}") for model in ("llama", "resnet") for mode in ("eager", "graph")})
         for row in planned:
-            self.assertNotIn("error", row)
-            self.assertLessEqual(row["measured"], row["asked"] + 4096)
-            self.assertLessEqual(abs(row["measured"] - row["promised"]), 4096)
             self.assertTrue(row["same_bits"])
+            if row["way"] == "memopt, eager":
+                self.assertLessEqual(row["measured"], row["asked"] + 4096)
+                self.assertLessEqual(abs(row["measured"] - row["promised"]), 4096)
+            else:
+                self.assertEqual(row["replay"], "graph")
+                self.assertLessEqual(row["pool"], 1.05 * row["promised"])  # of small models, placed by first fit
 
 
 if __name__ == "__main__":

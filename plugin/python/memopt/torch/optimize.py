@@ -14,6 +14,7 @@ import torch
 
 from .._arguments import Size
 from .ask.smaller import smaller_batch
+from .loop.graphs import Graphs
 from .loop.loop import Loop
 from .loop.rehearsal import Rehearsal
 from .loop.request import Request
@@ -43,7 +44,7 @@ def optimize(
     strict: bool = False,
     optimizer_in_backward: bool = False,
     verbose: bool = True,
-    mode: Literal["auto", "eager", "compile", "aot_eager"] = "auto",
+    mode: Literal["auto", "eager", "graph", "compile", "aot_eager"] = "auto",
     methods: Sequence[str] | None = None,
 ) -> StepReport | None:
     """Changes a module in place so that its training steps fit a budget, at the least extra time, with bit-identical results.
@@ -70,7 +71,8 @@ def optimize(
                        the next step is recorded again
     verbose            reports the promised peak, and after the first planned step the measured one, on the first rank:
                        through the logger "memopt", or on standard error if logging is not configured
-    mode               "eager" plans the module as it is; "compile" compiles its forward pass and plans the graphs, with Inductor if it
+    mode               "eager" plans the module as it is; "graph" captures its planned steps on a CUDA device and launches them from then on
+                       without Python; "compile" compiles its forward pass and plans the graphs, with Inductor if it
                        has a compiler, else run operator by operator, as with "aot_eager". "auto" compiles a module for which torch.compile
                        was called, else it is "eager". A compiled module takes its first inputs as the sample
 
@@ -105,7 +107,11 @@ def optimize(
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
             return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
+    if mode == "graph" and (len(models) > 1 or units_of(model) or optimizer_in_backward):
+        raise TypeError("mode='graph' captures the steps of one module whose parameters are whole, and updates outside of them: without optimizer_in_backward")
     loop = _planned(models, request)
+    if mode == "graph":
+        loop.graphs = Graphs(model, loop.told, budget is not None or activation_budget is not None)
     loop.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
     _plan_methods(loop, methods)
     if sample is None:

@@ -39,6 +39,7 @@ MOST_TRIES = 4  # with Inductor, whose order is not the plan's
 _HOPELESS = 0.6  # of the peak with everything kept: Inductor by itself does not come down to it
 _MOST_GRAPHS = 64  # of one piece of code
 _STEP = "memopt compiled step"
+_CUDA_GRAPHS = "triton.cudagraphs"
 _EAGER_ONLY = ("loss_chunks", "optimizer_in_backward")  # not offered: compiled graphs are not changed
 
 
@@ -264,7 +265,7 @@ class CompiledForward(StandIn):
         limit = max(1, limit) if limit is not None else None
         if self.form == "compile" and compiler_for([*self.model.parameters(), *tensors((args, kwargs))]) is None:
             try:
-                return self._compiled(args, kwargs, {}, eager, limit, fixed.bytes)
+                return self._compiled(args, kwargs, self._asked(), eager, limit, fixed.bytes)
             except BudgetError as e:
                 lowest = e.best - counted
             self._tell(
@@ -279,6 +280,12 @@ class CompiledForward(StandIn):
             # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
             self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best - counted)}")
             return self._compiled(args, kwargs, None, eager, e.best - counted, fixed.bytes)
+
+    def _asked(self) -> dict[str, Any]:
+        """Inductor's CUDA graphs, if the module was compiled with them, as by torch.compile(model, mode="reduce-overhead")."""
+        compiled = self.model.__dict__.get("_modules", {}).get("_orig_mod") is not None
+        config = getattr(self.model if compiled else self.replaced_call, "get_compiler_config", lambda: None)() or {}
+        return {_CUDA_GRAPHS: True} if config.get(_CUDA_GRAPHS) else {}
 
     def _compiled(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], inductor: Mapping[str, Any] | None, eager: Measured, limit: int | None, fixed: int

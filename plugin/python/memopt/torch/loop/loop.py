@@ -28,6 +28,7 @@ from ..replay.regions import regions_of
 from ..replay.replay import Passes
 from ..step.sizes import Shape
 from ..step.standin import StandIn
+from .graphs import Graphs
 from .holders import look
 from .programs import Made, Programs
 from .reach import Reach, Scout, methods_of
@@ -55,6 +56,7 @@ class Loop:
         self.share = Share(self.model, request, self.state, self.told, smaller, self.loss)
         self.programs = Programs()
         self.without = Without(self.model)
+        self.graphs: Graphs | None = None
         self.last: StepReport | None = None
         self.standing: list[StandIn] = []  # in the places of methods
         self.scouts: list[tuple[torch.nn.Module, Scout]] = []
@@ -127,6 +129,7 @@ class Loop:
         self._end_scouts()
         if self.reach is not None:
             self.reach.end()
+        self.graphs = None
         if self.early is not None:
             self.early.detach()
             self.early = None
@@ -157,6 +160,10 @@ class Loop:
             return forward(*args, **kwargs)  # made again within the backward pass, as by torch.utils.checkpoint around the module
         step = self.current
         if step is None or not self._goes_on(step, of):
+            if self.graphs is not None:
+                launched, out = self._launched(self.graphs, step, of, forward, args, kwargs)
+                if launched:
+                    return out
             step = self._begun(of, self.state.shape(of, args, kwargs), step)
         one = Pass(of)
         if step is None:
@@ -180,9 +187,24 @@ class Loop:
             look(self, step, out)
             one.began = functools.partial(_began, weakref.ref(step), weakref.ref(self))
             step.add(one)
+            if step.made is not None and self.graphs is not None:
+                self.graphs.ran(step.key, out)
             if step.made is not None:
                 tell_errors(one, out, functools.partial(self.share.failed, step.made.recording))
         return out
+
+    def _launched(self, graphs: Graphs, before: Running | None, of: Any, forward: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
+        """Launches a forward pass from a capture, and has its results; False if it must run."""
+        key = of, self.state.gradients()
+        made = self.programs.first(key)
+        if not graphs.ready(key, made, len(self.programs.of(key))) or made is None:
+            return False, None
+        launched, out = graphs.run(key, made, forward, args, kwargs)
+        if launched:
+            if before is not None:
+                self._over(before)
+            self.last = made.report
+        return launched, out
 
     def _goes_on(self, step: Running, of: Any) -> bool:
         """Whether a forward pass belongs to the step that is under way."""

@@ -45,7 +45,8 @@ class StepReport:
     without: str = ""  # why no plan holds for the steps, where none does
     chosen: str = ""  # what lowers the floor without having been asked for
     held: int = 0  # bytes of the model's results that the loop holds through the backward pass, which the sample did not
-    replay: str = ""  # "native" or "python": what ran the last planned step
+    replay: str = ""  # "native", "python" or "graph": what ran the last planned step
+    reserved: int | None = None  # of captured steps: the bytes of their pool, which it holds between steps
 
     @classmethod
     def of(cls, recording: Recording, found: Report | None, fixed: int, counted: int, taken: tuple[str, ...] = ()) -> StepReport:

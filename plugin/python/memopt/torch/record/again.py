@@ -111,6 +111,9 @@ def _tensors_of(x: Any, storages: Storages) -> Any:
 _STATISTICS = {"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"}
 
 
+witness: Callable[[Any, Any, Any, Any], None] | None = None  # told of second runs, which no mode sees
+
+
 def run_again(func: Any, args: Any, kwargs: Any, grad: bool) -> Any:
     """Repeats an operator below autograd and autocast, invisible to modes, without side effects on statistics.
 
@@ -122,7 +125,10 @@ def run_again(func: Any, args: Any, kwargs: Any, grad: bool) -> Any:
         if training:
             args = [None if name in ("running_mean", "running_var") else a for name, a in zip(names, args, strict=False)]
     with torch.set_grad_enabled(grad), torch._C._DisableTorchDispatch(), torch._C._DisableAutocast(), torch._C._AutoDispatchBelowAutograd():
-        return func(*args, **kwargs)
+        out = func(*args, **kwargs)
+    if witness is not None:
+        witness(func, args, kwargs, out)
+    return out
 
 
 def digest(storage: torch.UntypedStorage) -> int:

@@ -56,14 +56,14 @@ def torch_compiled(module: torch.nn.Module) -> bool:
 
 def form_of(model: torch.nn.Module, mode: str) -> str:
     """Eager or compiled, by the mode or by the state of the module."""
-    if mode not in ("auto", "eager", "compile", "aot_eager"):
-        raise ValueError(f"mode is {mode!r}; there are 'auto', 'eager', 'compile' and 'aot_eager'")
-    if mode not in ("auto", "eager"):
+    if mode not in ("auto", "eager", "graph", "compile", "aot_eager"):
+        raise ValueError(f"mode is {mode!r}; there are 'auto', 'eager', 'graph', 'compile' and 'aot_eager'")
+    if mode in ("compile", "aot_eager"):
         return mode
     compiled = next((name for name, module in model.named_modules() if torch_compiled(module)), None)
     if compiled is None:
         return "eager"
-    if mode == "eager":
+    if mode != "auto":
         what = f"its module {compiled}" if compiled else "it"
-        raise ValueError(f"mode is 'eager', which would run {what} uncompiled, but it was compiled with torch.compile: give mode='compile', or the module before that")
+        raise ValueError(f"mode is {mode!r}, which would run {what} uncompiled, but it was compiled with torch.compile: give mode='compile', or the module before that")
     return "compile"
