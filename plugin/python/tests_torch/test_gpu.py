@@ -33,7 +33,7 @@ class TestGPU(unittest.TestCase):
                 self.assertLessEqual(abs(row["measured"] - row["promised"]), 4096)
             else:
                 self.assertEqual(row["replay"], "graph")
-                self.assertLessEqual(row["pool"], 1.05 * row["promised"])  # of small models, placed by first fit
+                self.assertLessEqual(row["pool"], 1.01 * row["promised"] + 65536)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The same on the processor, for tests: operator calls, repeated on an arena in which storages lie where a caching allocator would put them.
+"""The same on the processor, for tests: operator calls, repeated on an arena in which storages lie as long as they did when they were captured.
 
-Storages have the addresses that a capture gave them, and those that were freed while it ran are written over by others: who
-reads what a plan has dropped, or what an earlier replay left, gets other bytes, as on a device.
+Those that were freed meanwhile are written over by others: who reads what a plan has dropped, or what an earlier replay left, gets
+other bytes, as on a device. They are placed by size, so what the arena takes tells how much is alive, and nothing of
+how an allocator places it.
 """
 
 from __future__ import annotations
@@ -133,18 +134,18 @@ class Tape:
 
     def finish(self) -> None:
         """Places all storages, and lays the calls out on the arena."""
-        end = self.clock + 1
-        there: list[_Range] = []
-        height = 0
-        for made in self.ranges:  # in the order in which they were made
-            there = sorted((r for r in there if (end if r.gone is None else r.gone) > made.made), key=lambda r: r.offset)
+        end, height = self.clock + 1, 0
+        placed: list[_Range] = []
+        for made in sorted(self.ranges, key=lambda r: -r.nbytes):
+            gone = end if made.gone is None else made.gone
+            beside = sorted((r for r in placed if r.made < gone and (end if r.gone is None else r.gone) > made.made), key=lambda r: r.offset)
             at = 0
-            for other in there:
+            for other in beside:
                 if other.offset - at >= made.nbytes:
                     break
                 at = max(at, -(-(other.offset + other.nbytes) // _ALIGNED) * _ALIGNED)
             made.offset = at
-            there.append(made)
+            placed.append(made)
             height = max(height, at + made.nbytes)
         if height > self.pool.storage.nbytes():
             self.pool.storage.resize_(height)
