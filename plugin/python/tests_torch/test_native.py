@@ -181,6 +181,32 @@ class Both(Case):
 
         self.both(Wide(Maps()), self.rows())
 
+    def test_lists_of_lists(self):
+        """An operator that writes into tensors in lists of lists, as collectives do."""
+        library = torch.library.Library("memopt_test", "FRAGMENT")
+        self.addCleanup(library._destroy)
+        library.define("gather_(Tensor(a!)[][] into, Tensor[] of) -> Tensor(a!)[][]")
+
+        def gather(into, of):
+            for parts in into:
+                for part, x in zip(parts, of, strict=True):
+                    part.copy_(x * 2)
+            return into
+
+        library.impl("gather_", gather, "CompositeExplicitAutograd")
+
+        class Gathers(nn.Module):
+            def forward(self, x):
+                for _ in range(3):
+                    x = torch.tanh(x)
+                    part = torch.empty_like(x)
+                    with torch.no_grad():
+                        torch.ops.memopt_test.gather_([[part]], [x.detach()])
+                    x = x * torch.sigmoid(part)
+                return x
+
+        self.both(Wide(Gathers()), self.rows())
+
     def test_operator_from_later(self):
         """An operator that is registered when the module is there."""
         with replayed(True):

@@ -83,20 +83,30 @@ struct Operand {
 // Whether a value is a tensor that modes see. What Python has as a number they see as a number.
 inline bool is_tensor(const c10::IValue& v) { return v.isTensor() && v.toTensor().defined() && !v.toTensor().unsafeGetTensorImpl()->is_wrapped_number(); }
 
-// Calls f for each tensor of an operand or a result. False where tensors are held in another way than in lists.
+// Calls f for each tensor of an operand or a result, in the order in which Python sees them. False where some are held in another way than in a list.
 template <class F>
 bool each_tensor(const c10::IValue& v, F&& f) {
-  if (v.isTensor()) {
-    if (is_tensor(v)) f(v.toTensor());
-  } else if (v.isList()) {
-    for (const c10::IValue& x : v.toListRef()) {
-      if (x.isList() || x.isTuple() || x.isGenericDict()) return false;
-      if (is_tensor(x)) f(x.toTensor());
+  bool plain = true;
+  const auto within = [&](const c10::IValue& x) {
+    if (x.isList() || x.isTuple() || x.isGenericDict()) {
+      each_tensor(x, f);  // as in the lists of lists of collectives
+      plain = false;
+    } else if (is_tensor(x)) {
+      f(x.toTensor());
     }
-  } else if (v.isTuple() || v.isGenericDict()) {
-    return false;
+  };
+  if (v.isTensor()) {
+    within(v);
+  } else if (v.isList()) {
+    for (const c10::IValue& x : v.toListRef()) within(x);
+  } else if (v.isTuple()) {
+    for (const auto& x : v.toTupleRef().elements()) within(x);
+    plain = false;
+  } else if (v.isGenericDict()) {
+    for (const auto& entry : v.toGenericDict()) within(entry.value());
+    plain = false;
   }
-  return true;
+  return plain;
 }
 
 // An argument of a call: as it is, or made of operands.
