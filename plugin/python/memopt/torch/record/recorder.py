@@ -140,7 +140,7 @@ class Recorder(TorchDispatchMode):
         self.begins.append(Begin(of, len(self.calls)))
         self._modules = [module]
         try:
-            with self.events.span(FORWARD), self._modules_named(), saved_tensors_hooks(self._pack, self._unpack), self:
+            with self.events.span(FORWARD), _light_collector(), self._modules_named(), saved_tensors_hooks(self._pack, self._unpack), self:
                 out = call()
         except BaseException:
             self.close()
@@ -194,7 +194,7 @@ class Recorder(TorchDispatchMode):
                 self.loss = self.value(loss)
             self.phase = "backward"
             del loss
-            with self.events.span(BACKWARD), self:
+            with self.events.span(BACKWARD), _light_collector(), self:
                 out = run()
             self.grads.update((name, self.value(local(grad))) for name, p in self.model.named_parameters() if (grad := gradient(p)) is not None)
             self.kept = {address_of(t.untyped_storage()) for unit in self.windows.units for t in unit.kept()}
@@ -550,6 +550,19 @@ class Recorder(TorchDispatchMode):
 
     def value(self, t: torch.Tensor) -> Value:
         return self._input(t, "data")
+
+
+@contextlib.contextmanager
+def _light_collector() -> Iterator[None]:
+    """The garbage collector looks at new objects only: a recording makes many, and each look at all of a program's takes longer than a step."""
+    ours = gc.get_freeze_count() == 0
+    if ours:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if ours:
+            gc.unfreeze()
 
 
 def address_of(storage: torch.UntypedStorage) -> int:
