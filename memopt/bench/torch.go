@@ -23,8 +23,8 @@ var torchModels = []struct {
 	name  string
 	large bool
 }{
-	{"tiny", false}, {"vit", false}, {"whisper", false}, {"clip", false}, {"llama", false}, {"gpt2", false}, {"qwen3", false}, {"bert", false}, {"t5", false},
-	{"convnext", false}, {"efficientnetv2", false}, {"mixtral", false}, {"unet", false}, {"resnet18", false}, {"resnet26", false}, {"gpt-48L", false},
+	{"tiny", false}, {"llama-6x64", false}, {"modules-300", false}, {"vit", false}, {"whisper", false}, {"clip", false}, {"llama", false}, {"gpt2", false}, {"qwen3", false}, {"bert", false},
+	{"t5", false}, {"convnext", false}, {"efficientnetv2", false}, {"mixtral", false}, {"unet", false}, {"resnet18", false}, {"resnet26", false}, {"gpt-48L", false},
 	{"resnet18-112", true}, {"bert-6L", true}, {"llama-8L", true}, {"gpt-6L", true}, {"loops", true},
 }
 
@@ -54,7 +54,7 @@ type TorchModel struct {
 // TorchRow is one way of running the step. Bytes are the peak growth over forward and backward,
 // including gradients.
 type TorchRow struct {
-	Kind          string   `json:"kind"` // eager, checkpoint, knob, memopt, memopt compiled
+	Kind          string   `json:"kind"` // eager, checkpoint, knob, memopt, memopt in Python (replayed without the native module), memopt compiled
 	Name          string   `json:"name"`
 	Asked         int64    `json:"asked,omitempty"`
 	Promised      int64    `json:"promised,omitempty"`

@@ -65,6 +65,20 @@ def llama() -> Family:
     return _language(LlamaForCausalLM(config), 500)
 
 
+def llama_6x64() -> Family:
+    """Of width 64: most of its operators take less than it costs to call them."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(vocab_size=500, hidden_size=64, intermediate_size=176, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
+    return _language(LlamaForCausalLM(config), 500, 4, 64)
+
+
+def modules_300() -> Family:
+    """As many modules of one operator each."""
+    layers = [layer for _ in range(100) for layer in (nn.Linear(32, 32), nn.LayerNorm(32), nn.GELU())]
+    return Family(nn.Sequential(*layers), {"input": torch.randn(64, 32)}, lambda out: out.square().mean())
+
+
 def qwen3() -> Family:
     """Norms of queries and keys, tied embeddings."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -253,6 +267,8 @@ def resnet18_large() -> Family:
 SMALL: dict[str, Callable[[], Family]] = {
     "gpt2": gpt2,
     "llama": llama,
+    "llama-6x64": llama_6x64,
+    "modules-300": modules_300,
     "qwen3": qwen3,
     "mixtral": mixtral,
     "bert": bert,

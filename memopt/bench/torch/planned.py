@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 from unittest import mock
 
@@ -14,6 +14,7 @@ from torch._dynamo.backends import debugging
 from ways import Bench, Way, forward_is
 
 import memopt
+from memopt.torch.native import build
 
 Mode = Literal["eager", "aot_eager"]
 
@@ -42,6 +43,18 @@ def ways(bench: Bench, mode: Mode, percents: Sequence[float], equal: Sequence[tu
         if not isinstance(floor, Way):
             floor = Way(_kind(mode), "floor", contextlib.nullcontext, asked=lowest, error=f"there is no plan of {lowest} bytes, which were named as the lowest")
         yield floor
+
+
+def in_python(bench: Bench, percents: Sequence[float]) -> Iterator[Way]:
+    """The same, replayed in Python, as where there is no compiler."""
+    for way in ways(bench, "eager", percents, lowest_too=False):
+        yield Way("memopt in Python", way.name, functools.partial(_without_native, way.on), **{k: v for k, v in way.row.items() if k not in ("kind", "name")})
+
+
+@contextlib.contextmanager
+def _without_native(on: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+    with on(), mock.patch.object(build.library, "get", lambda tell: None):
+        yield
 
 
 def _kind(mode: Mode) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -44,6 +45,7 @@ def measured(name: str, quick: bool) -> dict[str, object]:
     rivals = [(f"as {w.name}", w.row["measured"]) for w in all_ways if w.kind == "checkpoint" and w.name.startswith("each") and "error" not in w.row]
     each("budget", planned.ways(bench, "eager", percents, () if quick else rivals))
     if not quick:
+        each("in Python", planned.in_python(bench, (60,)))
         each("compiled", planned.ways(bench, "aot_eager", (80, 60, 45) if large else (60,), lowest_too=False))
     say(says=f"{name}: times")
     gc.collect()
@@ -58,7 +60,11 @@ def main() -> None:
             return
     import torch
 
+    from memopt.torch.native import build
+
     torch.set_num_threads(1)
+    with contextlib.suppress(build.Unavailable):  # else steps are replayed in Python
+        build.build()
     name, quick = sys.argv[1], "--quick" in sys.argv[2:]
     say(version=torch.__version__)
     import speed

@@ -32,7 +32,7 @@ def tiny() -> dict[str, Any]:
     """Eight blocks of width 16: nearly all of the step is what each operator costs before it computes anything."""
     torch.manual_seed(0)
     bench = Bench(Family(_Tiny(), {"x": torch.randn(2, 8, 16)}))
-    ways = [bench.eager(), *planned.ways(bench, "eager", (75,)), *checkpoints.ways(bench, 1)]
+    ways = [bench.eager(), *planned.ways(bench, "eager", (75,)), *planned.in_python(bench, (75,)), *checkpoints.ways(bench, 1)]
     for way in ways[1:]:
         bench.measure(way)
     bench.time(ways, 6, 20)

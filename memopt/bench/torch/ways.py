@@ -19,6 +19,9 @@ from memopt.torch.step.sample import scalar, state_kept
 Context = Callable[[], contextlib.AbstractContextManager[None]]
 
 
+_SETTLED = 4  # steps behind which a loop has seen what is held of the results, recorded it, and checked its plan
+
+
 class Way:
     """How a step is run: on() puts it into the module and takes it out again."""
 
@@ -67,7 +70,7 @@ class Bench:
         model = self.family.module
         try:
             with way.on():
-                if way.kind != "eager":
+                for _ in range(_SETTLED if way.kind != "eager" else 0):
                     with state_kept(model):
                         self.step()
                 with state_kept(model):
