@@ -366,7 +366,7 @@ class Both(Case):
             out.backward()
             return out.detach().clone(), {n: p.grad.clone() for n, p in m.named_parameters()}, {}
 
-        self.loop(Ways(), loop, last=6, slack=64 << 10)
+        self.loop(Ways(), loop, last=6, slack=96 << 10)  # two activations more on PyTorch 2.9, in Python
 
     def test_lengths(self):
         """Sizes of one program."""

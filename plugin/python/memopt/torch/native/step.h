@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/ops/empty.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/PyInterpreter.h>
