@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
 )
 
 // TestSteps runs the cases of testdata: comment lines, a request, a forward

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // drawing builds a random forward graph in double precision over matrices

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Selection lists how settings changed which initializers are trained, in the order of the graph.

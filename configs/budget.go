@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/bytesize"
+	"memopt/internal/bytesize"
 )
 
 // Budget is a limit on memory, in bytes or as a share of a total that the caller knows. The zero

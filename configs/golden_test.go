@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/golden"
+	"memopt/internal/golden"
 )
 
 // withoutComments runs a file of cases without their comment lines.

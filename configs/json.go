@@ -6,7 +6,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	files "memopt/memopt/whole"
+	files "memopt/internal/whole"
 )
 
 // maxSize bounds a config file. A typical one has a few KiB.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	files "memopt/memopt/whole"
+	files "memopt/internal/whole"
 )
 
 // listFile marks an entry of a list of names as the path of a file that holds names.

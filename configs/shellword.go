@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 )
 
 // ShellWord quotes a text as one word of a shell's command line, as names of dims and files may

@@ -3,8 +3,8 @@ package kernels
 import (
 	"strings"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // activation describes an elementwise y = f(x) and its gradient dx = dy·f′. The

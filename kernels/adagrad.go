@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Adagrad as torch.optim.Adagrad computes it.

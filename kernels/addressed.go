@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/spirv"
-	"memopt/memopt/graph"
 )
 
 // Kernels that reach their buffers by device address (VK_KHR_buffer_device_address)

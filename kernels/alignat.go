@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // alignAt defines the form that a binary operator had before opset 7: B is broadcast

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestAnyNode: a file may use any operator on anything: every operator of the library gives

@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // intoOurs lists the ONNX operators that some attribute values rewrite into operators of

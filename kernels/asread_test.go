@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestAsRead: an operator that stands as it was read has the types and shapes of what

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // ATen is ONNX Runtime's call of a PyTorch function from a training graph. The

@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Attention (ONNX, opset 23) is rewritten into two matrix products and a softmax, so

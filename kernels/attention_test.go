@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestAttention compares what Attention is rewritten to with loops over

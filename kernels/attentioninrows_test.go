@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // TestRowsKeepBits: attention some queries at a time changes no bit of the loss or of any

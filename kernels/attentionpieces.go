@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // InPieces is attention that no fused operator replaces, for one reason: the first such

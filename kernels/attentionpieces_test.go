@@ -3,8 +3,8 @@ package kernels_test
 import (
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // TestAttentionInPieces: why each kind of attention stays as it is; nothing is said of

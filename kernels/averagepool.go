@@ -1,8 +1,8 @@
 package kernels
 
 import (
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 const averagePoolAttrs = windowAttrs + ", dilations ints, kernel_shape ints, ceil_mode int=0, count_include_pad int=0"

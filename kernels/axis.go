@@ -4,8 +4,8 @@ import (
 	"math"
 	"strings"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // onAxis runs f over every line along an axis of output 0 and of the inputs, which have

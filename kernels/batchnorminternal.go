@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // BatchNormInternal is ONNX Runtime's training form of BatchNormalization: it also outputs
 // the batch's statistics, for BatchNormalizationGrad to read.

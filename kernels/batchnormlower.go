@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 var batchNormKernel = halved(shader("batchnorm", "batchnorm.comp"))

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // biasSoftmax is softmax(data + bias) over all dims from axis on, flattened; the bias

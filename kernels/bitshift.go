@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // BitShift is ONNX's newest form, opset 28: signed types shift their sign in, and a shift by a
 // negative number, or by all bits or more, leaves nothing but that sign. Forms before are for

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 var _ = [...]*graph.Op{
 	defineBitwise("BitwiseAnd", "z = the bits that x and y both have, broadcast", "a & b", func(x, y int64) int64 { return x & y }),

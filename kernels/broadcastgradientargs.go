@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // BroadcastGradientArgs (ONNX Runtime) depends on shapes alone, so its results are
 // constants while planning, and the ReduceSums that read them have known shapes.

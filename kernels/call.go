@@ -3,7 +3,7 @@ package kernels
 import (
 	"unsafe"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // input returns the tensor of input i, or nil if it is omitted.

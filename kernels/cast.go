@@ -3,8 +3,8 @@ package kernels
 import (
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // Cast converts element types. saturate applies to 8-bit floats: values out of range

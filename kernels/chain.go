@@ -6,9 +6,9 @@ import (
 	"strings"
 	"sync"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/spirv"
-	"memopt/memopt/graph"
 )
 
 var _ = define(graph.Op{

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/spirv"
-	"memopt/memopt/graph"
 )
 
 // TestPointwise: what is said to be pointwise has a kernel that is, and the other

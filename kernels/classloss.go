@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // classLoss is shared by the losses over class labels: scores are [N, C, d…], labels

@@ -3,8 +3,8 @@ package kernels
 import (
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // clipChunk is the number of elements that one worker sums. The chunks' sums are added in

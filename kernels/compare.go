@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // comparison is true if x < y and less, x = y and equal, or x > y and greater. NaN
 // compares false.

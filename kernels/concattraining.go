@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // ConcatTraining (ONNX Runtime) also outputs the length of each input along the axis, for
 // the Split in its gradient.

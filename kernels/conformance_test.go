@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestConformance is the one test of the library: it covers an operator the

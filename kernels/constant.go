@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // constants makes a tensor of each attribute of Constant.
 var constants = []struct {

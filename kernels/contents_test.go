@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // Exporters join the scales of a Resize from constants; they are numbers that

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 const convAttrs = windowAttrs + ", dilations ints, group int=1, kernel_shape ints"
 

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // ConvInteger pads with x's zero point, so padding contributes 0. Sums are int32 and wrap
 // around, which ONNX allows.

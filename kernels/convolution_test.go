@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // TestConvolutions: all three sides of any convolution agree with plain loops,

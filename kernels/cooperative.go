@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Float16 matrix products, and convolutions as products, with VK_KHR_cooperative_matrix.

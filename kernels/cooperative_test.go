@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // TestCooperates: where a device multiplies matrices of float16 at once, products of

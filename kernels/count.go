@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // Count increments the number of updates: the first update reads 1.
 var _ = define(graph.Op{

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // seenAs is node n as if it were ONNX operator op with the same inputs and the first
 // outputs. Operators that extend another one delegate to it.

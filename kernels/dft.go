@@ -6,7 +6,7 @@ import (
 	"math/cmplx"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 const dftAttrs = "inverse int=0, onesided int=0"

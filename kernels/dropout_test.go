@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // dropOnes runs a one-node Dropout over ones and gives its output.

@@ -3,8 +3,8 @@ package kernels
 import (
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // chance decides which elements a dropout keeps, as Dropout itself does: element i is kept

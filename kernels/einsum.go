@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Einsum is rewritten into matrix products, sums and views, which contract two factors at a

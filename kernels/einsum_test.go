@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestEinsum compares what Einsum is rewritten to with a sum over all indices.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // EmbedLayerNormalization and its quantized form, ONNX Runtime's, are rewritten into lookups, a
 // sum and a LayerNormalization.

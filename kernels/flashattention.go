@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // FlashAttention is attention by tiles of queries × keys with an online softmax (Dao et al.

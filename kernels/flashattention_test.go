@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestFlashAttentionIsExact: over more than a tile of queries and of keys, with scores

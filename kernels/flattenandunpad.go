@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // FlattenAndUnpad (ONNX Runtime) removes padding: of a padded batch of sequences [M, N, …] it

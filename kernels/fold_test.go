@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestFolds: integer operators compute with formulas as they do with numbers,

@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // fraction is a float as a quotient of dims: exporters compute sizes in floats and cast the

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // The activation of FusedConv and FusedGemm.

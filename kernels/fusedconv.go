@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // FusedConv is ONNX Runtime's fusion of Conv, Add and an activation.
 var _ = define(graph.Op{

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // FusedGemm is ONNX Runtime's fusion of Gemm and an activation. Only activations whose
 // gradient needs just y are supported, as the Gemm's own result is not kept.

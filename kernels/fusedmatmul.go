@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 func fusedProduct(n *graph.Node) product {
 	return product{transA: n.Int("transA") != 0, transB: n.Int("transB") != 0, alpha: n.Float("alpha")}

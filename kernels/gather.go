@@ -3,8 +3,8 @@ package kernels
 import (
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 var gatherOp = define(graph.Op{

@@ -3,8 +3,8 @@ package kernels
 import (
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // geluForm is gelu and its derivative: exact, or by the tanh approximation.

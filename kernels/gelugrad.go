@@ -1,8 +1,8 @@
 package kernels
 
 import (
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // Gelu of com.microsoft is older than ONNX's and always exact.

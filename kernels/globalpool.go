@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // Global pooling is rewritten into a reduction over the spatial dims.
 var (

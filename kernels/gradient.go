@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Gradient (ai.onnx.preview.training) is expanded into the nodes of the gradient rules while

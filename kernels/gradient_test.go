@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestGradientOf builds Gradient by hand: of a product with a second use, of an

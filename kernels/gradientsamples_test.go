@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestGradientSamples: the gradient of each differentiable operator is compared,

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 const gridAttrs = "align_corners int=0, mode string=linear, padding_mode string=zeros"

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // GroupNormalization is rewritten into LayerNormalization over x viewed as [N, groups,
 // C/groups, …], with one scale for each channel.

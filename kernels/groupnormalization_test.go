@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestGroupNormalization compares the rewritten forms with the definition.

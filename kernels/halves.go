@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/spirv"
-	"memopt/memopt/graph"
 )
 
 // 16-bit floats on Vulkan are storage only; arithmetic is float32. Neither operators nor

@@ -1,7 +1,7 @@
 package kernels
 
 import (
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 var _ = defineActivation(activation{

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // strides returns the strides of a row-major shape, in elements.
 func strides(shape []int) []int {

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // ONNX Runtime's gradient accumulators, which write into their first input. Here they are
 // rewritten into sums; the graph's Updates say which input the result replaces.

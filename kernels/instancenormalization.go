@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // InstanceNormalization is GroupNormalization with groups of one channel.
 var _ = define(graph.Op{

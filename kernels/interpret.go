@@ -3,8 +3,8 @@ package kernels
 import (
 	"fmt"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // Interpret runs a whole graph with the operators' Eval, each value in memory of its own. It

@@ -48,7 +48,7 @@
 //     value: that would keep the whole tensor alive.
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // Library holds all operators.
 var Library = &graph.Library{}

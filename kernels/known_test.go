@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestKnown: an operator's facet Known lists the inputs without whose contents its shape rule fails, and no others.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // lowerKnown writes outputs whose contents are known while planning. They are shapes, so
 // there are few elements.

@@ -2,7 +2,7 @@ package kernels
 
 import (
 	"math"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"slices"
 )
 

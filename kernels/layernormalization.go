@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 var _ = define(graph.Op{
 	Name:  "LayerNormalization",

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // LayerNormalizationGrad of ONNX Runtime reads the mean and inv_std of the forward pass.
 var _ = define(graph.Op{

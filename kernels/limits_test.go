@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // TestLimits: drivers for the processor hold nobody to their limits, so the

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

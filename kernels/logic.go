@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 var _ = [...]*graph.Op{
 	defineLogic("And", "z = x and y, broadcast", func(x, y int64) int64 { return x & y }),

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Loss is a loss that can be appended to a model that ends in scores or values. It is not an

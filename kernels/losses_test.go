@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
 )
 
 // TestLosses runs the cases of testdata/losses.txt: a line "loss NAME", or

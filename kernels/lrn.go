@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // LRN's mean square over a window of channels is rewritten into an AveragePool over the
 // channels, with count_include_pad as in ONNX's definition.

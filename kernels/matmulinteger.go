@@ -3,8 +3,8 @@ package kernels
 import (
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // MatMulInteger's sums are int32 and wrap around, which ONNX allows.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // MatMulNBits is ONNX Runtime's product with a matrix of few bits, which language models are
 // quantized to. It is rewritten into what unpacks the matrix, its numbers by blocks of a column,

@@ -3,8 +3,8 @@ package kernels
 import (
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 const maxPoolAttrs = windowAttrs + ", dilations ints, kernel_shape ints, ceil_mode int=0, storage_order int=0"

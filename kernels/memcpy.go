@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // ONNX Runtime's copies between host and device are views: a value has one place here.
 func init() {

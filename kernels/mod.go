@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // modForms is the remainder by attribute fmod: 0 floors the quotient (sign of the divisor), 1

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // move copies a box of elements from an input to an output. Strides and offsets count

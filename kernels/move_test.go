@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // TestMovedContents: what is known of a shape stays known when it is moved.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // NonZero is only supported for contents that are known while planning (shapes, small
 // constants): the size of its output depends on them.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // rowNormed is a matched decomposition of a row norm: (x − mean if centred)/√(mean square + eps).
 type rowNormed struct {

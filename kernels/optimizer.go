@@ -4,8 +4,8 @@ import (
 	"math"
 	"strings"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // optimizer describes an update rule. Its operator has the inputs

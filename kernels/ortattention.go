@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // ONNX Runtime's transformer optimizer fuses attention into operators of its own. They are

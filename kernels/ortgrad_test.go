@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // gradientsByKept are gradients as ONNX Runtime writes them, beside ours.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // ONNX Runtime's RotaryEmbedding is older than ONNX's, which it is rewritten into: its inputs
 // stand in another order, and positions may be those of a run of tokens from a first one.

@@ -3,8 +3,8 @@ package kernels
 import (
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // padModes maps a position i, possibly outside [0, n), to the element of a dim of length n

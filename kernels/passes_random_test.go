@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // TestRandomGraphsCleaned: on any graph, the clean-up changes no bit, and

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
 )
 
 // TestCleanUps: what changes nothing goes, and every bit stays.

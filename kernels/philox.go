@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // philox is Philox4x32-10, a counter-based generator: four random words from a counter and a
 // key, without state (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011). The

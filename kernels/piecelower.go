@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // A descriptor covers at most Limits.Range bytes of a buffer (maxStorageBufferRange).
 // Kernels that work row by row process larger operands in pieces, by several dispatches.

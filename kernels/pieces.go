@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Helpers of Fuse rules, which match an operator's decomposition.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Pointwise kernels: an operator whose output element depends on one element of each input

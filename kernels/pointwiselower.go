@@ -1,7 +1,7 @@
 package kernels
 
 import (
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // pick selects a lowering by a key of the node.

@@ -1,8 +1,8 @@
 package kernels
 
 import (
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // pool is the geometry of a pool: that of a convolution, with each channel on its own.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // prices are nodes over symbolic shapes, with the operations that a plain loop

@@ -3,8 +3,8 @@ package kernels
 import (
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // product is shared by MatMul, FusedMatMul and Gemm: alpha · op(A) · op(B) over the last two

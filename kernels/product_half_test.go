@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // TestHalfBlocks: products whose sums do not all fit the scratch at once.

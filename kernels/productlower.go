@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // productTile is a product kernel and the tile of the result that one workgroup computes.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // Products whose operands exceed the descriptor range are split into smaller ones: along the
 // batch, the rows of A, the columns of B, or the terms of the sums, where later pieces

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // PythonOp is in the library only to be refused with an explanation: the file has neither the
 // function's code nor the shapes of its outputs.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // The operators on bytes that ONNX Runtime's static quantization writes are rewritten into those
 // on numbers, between a DequantizeLinear of each input and a QuantizeLinear of the output.

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // QLinearConv is rewritten into the integer convolution and what makes bytes of its sums
 // again. The bias has the scale of the sums.

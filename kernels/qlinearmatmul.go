@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // QLinearMatMul is rewritten into the integer product and what makes bytes of its sums again.
 var _ = define(graph.Op{

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // QuantizeLinear has one scale for all elements, one for each index of an axis, or one for each

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // TestRandom holds what is drawn against the first moments of its kind.

@@ -3,8 +3,8 @@ package kernels
 import (
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // RNN, GRU and LSTM are rewritten into two parts: one product of the inputs of all time steps

@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // ONNX's recurrent layers are rewritten into a product of all inputs with W and a Recurrence,

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // reduction describes an operator that reduces along axes.

@@ -4,8 +4,8 @@ import (
 	"iter"
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 var _ = defineReduce(reduction{

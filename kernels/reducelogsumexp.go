@@ -4,7 +4,7 @@ import (
 	"iter"
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 var _ = defineReduce(reduction{

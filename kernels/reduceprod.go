@@ -3,7 +3,7 @@ package kernels
 import (
 	"iter"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 var _ = defineReduce(reduction{

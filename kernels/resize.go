@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // Resize is separable: along each resized axis an output element is a weighted sum of a few

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 var (
 	rowKernel  = halved(shader("row", "row.comp", "-DV=float"))

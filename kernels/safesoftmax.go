@@ -1,8 +1,8 @@
 package kernels
 
 import (
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // SafeSoftmax is PyTorch's _safe_softmax, which guards attention against fully masked rows.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // TestSafeSoftmax: a row masked whole is 0, as Softmax, IsNaN and Where make

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Case is a sample of an operator: a graph of one node, and tensors for its inputs.

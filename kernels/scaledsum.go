@@ -3,7 +3,7 @@ package kernels
 import (
 	"fmt"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // ScaledSum and BatchScale are fusions of ONNX Runtime, rewritten into Mul and Add.

@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // scatterings are the reductions of ScatterElements and ScatterND, of a value and an update.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 var segmentModes = []string{"sum", "mean", "max", "min"}

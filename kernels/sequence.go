@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Sequences exist only while a file is read: operators on sequences are evaluated then, and only

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // sequences builds nodes by name. Sequences have no text, so the lines are

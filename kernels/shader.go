@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // compiled holds the SPIR-V of the shaders, compiled from the .comp files next to the

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // SimplifiedLayerNormalization is ONNX Runtime's RMSNormalization, older than ONNX's.
 var _ = define(graph.Op{

@@ -3,8 +3,8 @@ package kernels
 import (
 	"math"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // SoftmaxCrossEntropyLossInternal is ONNX Runtime's form: ignore_index is an input, log_prob

@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // ONNX Runtime's gradients of the softmax before opset 13, which is over all dims from axis on,
 // are rewritten into the newer ones over rows.

@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Split has the sizes of input split, or else equal sizes with a smaller last part. num_outputs

@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // SplitTraining and ReduceSumTraining are operators of ONNX Runtime that have an input where

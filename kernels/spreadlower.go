@@ -1,8 +1,8 @@
 package kernels
 
 import (
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // spreadKernels store elements one at a time or in pairs. They write float32.

@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Squeeze without axes removes every dim that is the constant 1. A symbolic dim that may be 1

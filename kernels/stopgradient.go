@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // StopGradient is detach() of a trainer. Autograd honors it; afterwards it is removed as a no-op.
 var _ = define(graph.Op{

@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // StopRow is PyTorch's padding_idx of an embedding: looking up the padding does not train its row.

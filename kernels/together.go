@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Loops are unrolled while a file is read, and the results of their iterations are stacked.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
-	"memopt/memopt/graph"
 )
 
 // TopK always sorts its result, even with sorted=0; equal elements are in the order of their

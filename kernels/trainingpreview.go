@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // The optimizers of ai.onnx.preview.training are rewritten into arithmetic. Inputs are the

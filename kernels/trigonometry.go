@@ -3,7 +3,7 @@ package kernels
 import (
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // The rarer trigonometric and hyperbolic functions. Gradients use y where that is as simple, so

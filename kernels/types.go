@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // elementTypes are the types that operators are tested with, in the order of listings.

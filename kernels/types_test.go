@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestTypesHold: what is said of an operator's element types is so. Each is

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Integer ranges of values: see graph.Whole. Integers wrap around on overflow and floats round,

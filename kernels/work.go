@@ -1,6 +1,6 @@
 package kernels
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // Reference counts of the operations of operators, by samples: see graph.Tests.Work.
 

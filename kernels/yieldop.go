@@ -3,7 +3,7 @@ package kernels
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // YieldOp separates the passes of ONNX Runtime's training graphs: the forward pass returns its

@@ -3,10 +3,10 @@ package memopt
 import (
 	"slices"
 
-	"memopt/memopt/compare"
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/weights"
+	"memopt/internal/compare"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
+	"memopt/internal/weights"
 	"memopt/planner"
 )
 

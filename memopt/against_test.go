@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"memopt/configs"
-	"memopt/memopt/compare"
+	"memopt/internal/compare"
 )
 
 // TestAgainst: a device does not part from itself, and from another by no more than

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"memopt/internal/tensorfile"
 	"memopt/memopt/loader"
-	"memopt/memopt/tensorfile"
 	"memopt/planner"
 )
 

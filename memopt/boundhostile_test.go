@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"memopt/configs"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/memopt/session"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/graph"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
 	"memopt/memopt/session"
 )
 

@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"memopt/configs"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
+	"memopt/internal/whole"
 	"memopt/memopt/quantize"
 	"memopt/memopt/session"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/whole"
 )
 
 // staticRoundings converts settings to options of static quantization; nil if there are no sample inputs.

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/joint"
+	"memopt/internal/onnx"
+	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/joint"
-	"memopt/memopt/onnx"
-	"memopt/memopt/weights"
 )
 
 // read reads the graph from the file and cleans it up, unless it is a training graph already: a file's own backward

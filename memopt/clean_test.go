@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/planner"
 )
 

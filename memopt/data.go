@@ -9,8 +9,8 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
 )
 
 // feeder provides the inputs of each run.

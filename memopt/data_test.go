@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/zoo"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
+	"memopt/memopt/lab/zoo"
 )
 
 // TestEmptyData: no dim has the size 0, so an array without rows is told as that, and

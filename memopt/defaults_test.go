@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"memopt/configs"
-	"memopt/memopt/tensorfile"
+	"memopt/internal/tensorfile"
 )
 
 // trainedDefault trains one of the default exports, and returns the checkpoint and the model with trained weights.

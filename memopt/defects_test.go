@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/golden"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )

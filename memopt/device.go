@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
 	"memopt/memopt/loader"
 	"memopt/planner"
 )

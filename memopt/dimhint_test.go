@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/tensorfile"
 )
 
 // TestDimHints: what is to be pasted into a shell is one word there, whatever a dim is

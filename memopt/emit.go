@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )

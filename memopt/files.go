@@ -5,7 +5,7 @@ import (
 	"os"
 	"slices"
 
-	"memopt/memopt/weights"
+	"memopt/internal/weights"
 )
 
 // Close releases the model's weights: neither the model nor its plans can be run or written as ONNX afterwards.

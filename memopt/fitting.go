@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
 	"memopt/memopt/fit"
-	"memopt/memopt/graph"
 	"memopt/planner"
 	"memopt/planner/forms"
 )

@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/memopt/arena"
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/loader"
-	"memopt/memopt/onnx"
 	"memopt/memopt/session"
-	"memopt/memopt/zoo"
 	"memopt/planner"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"memopt/autograd"
-	"memopt/memopt/bytesize"
-	"memopt/memopt/graph"
+	"memopt/internal/bytesize"
+	"memopt/internal/graph"
 	"memopt/planner"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

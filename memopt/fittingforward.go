@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/bytesize"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/memopt/arena"
-	"memopt/memopt/bytesize"
 	"memopt/memopt/fit"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/memopt/session"
 	"memopt/planner"
 )

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"memopt/configs"
-	"memopt/memopt/bytesize"
+	"memopt/internal/bytesize"
 	"memopt/memopt/fit"
 	"memopt/memopt/loader"
 	"memopt/planner"

@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"memopt/configs"
-	"memopt/memopt/bytesize"
+	"memopt/internal/bytesize"
 	"memopt/memopt/fit"
 	"memopt/planner"
 )

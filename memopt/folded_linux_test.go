@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/weights"
 )
 
 // folding writes a model whose constants fold in chains, and says how many bytes are left of them.

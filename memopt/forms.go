@@ -6,7 +6,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 	"memopt/planner/cluster"
 	"memopt/planner/forms"

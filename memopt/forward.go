@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/tensorfile"
+	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/memopt/session"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/weights"
 	"memopt/planner"
 )
 

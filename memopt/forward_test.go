@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"memopt/configs"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
-	"memopt/memopt/zoo"
 )
 
 // TestForwardOnVulkan: a session on a Vulkan device gives what the processor gives, shape after shape, has its weights

@@ -8,10 +8,10 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/memopt/loader"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
 	"memopt/planner"
 	"memopt/planner/forms"
 )

@@ -14,10 +14,10 @@ import (
 	"unsafe"
 
 	"memopt/configs"
-	"memopt/memopt/compare"
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/zoo"
+	"memopt/internal/compare"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 	"memopt/planner"
 )
 

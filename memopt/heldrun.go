@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"memopt/autograd"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 )
 

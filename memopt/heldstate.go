@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"memopt/configs"
-	"memopt/memopt/graph"
-	"memopt/memopt/weights"
+	"memopt/internal/graph"
+	"memopt/internal/weights"
 	"memopt/planner"
 )
 

@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 
 	"memopt/configs"
+	"memopt/internal/weights"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/arena"
 	"memopt/memopt/leak"
-	"memopt/memopt/weights"
 )
 
 // Leaks reports the growth over cycles of load, step and unload.

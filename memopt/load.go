@@ -9,13 +9,13 @@ import (
 	"slices"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/joint"
+	"memopt/internal/onnx"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/joint"
 	"memopt/memopt/loader"
-	"memopt/memopt/onnx"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
 	"memopt/planner"
 )
 

@@ -3,7 +3,7 @@ package memopt
 import (
 	"runtime/debug"
 
-	"memopt/memopt/tensorfile"
+	"memopt/internal/tensorfile"
 	"memopt/planner"
 )
 

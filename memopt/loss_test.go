@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 )
 
 // TestNoLoss: a model that ends in scores says what could be added, and each of

@@ -2,7 +2,7 @@ package memopt
 
 import (
 	"memopt/autograd"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // scaledLoss detects skipped updates by the count of updates, which a step that overflows leaves unchanged.

@@ -11,10 +11,10 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/tensorfile"
 )
 
 // halfModel is a model of float16 whose gradients are out of its range under

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"memopt/configs"
-	"memopt/memopt/compare"
-	"memopt/memopt/tensorfile"
+	"memopt/internal/compare"
+	"memopt/internal/tensorfile"
 	"memopt/planner"
 	"memopt/planner/forms"
 )

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 	"memopt/kernels"
 	"memopt/kernels/nodes"
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
 	"memopt/planner"
 	"memopt/planner/profile"
 )

@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"memopt/configs"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/planner"
 	"memopt/planner/forms"
 )

@@ -5,8 +5,8 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/planner/forms"
 	"memopt/planner/profile"
 )

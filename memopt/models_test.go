@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/compare"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
-	"memopt/memopt/compare"
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
 	"memopt/planner"
 )
 

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"testing"
 
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

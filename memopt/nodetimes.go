@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/visible"
-	"memopt/memopt/whole"
+	"memopt/internal/graph"
+	"memopt/internal/visible"
+	"memopt/internal/whole"
 	"memopt/planner"
 	"memopt/planner/forms"
 	"memopt/planner/profile"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"memopt/configs"
-	"memopt/memopt/tensorfile"
+	"memopt/internal/tensorfile"
 )
 
 // exportedDims are the sizes of what exports have named dims for.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/onnx"
+	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/onnx"
-	"memopt/memopt/weights"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 )
 
 // TestOptimizedLoadsAsItIs: what Optimize wrote needs no pass any more, and weights that lie beside the model stay

@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/compare"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
-	"memopt/memopt/compare"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/tensorfile"
 	"memopt/planner"
 )
 

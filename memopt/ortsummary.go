@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )

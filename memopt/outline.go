@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"memopt/configs"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // readOutline reads the nodes as a trainer's file spells them: clusters are named after those, not after the nodes

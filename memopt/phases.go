@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"memopt/configs"
+	"memopt/internal/stop"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/loader"
-	"memopt/memopt/stop"
 	"memopt/planner"
 )
 

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
 	"memopt/memopt/loader"
 	"memopt/memopt/session"
-	"memopt/memopt/tensorfile"
 )
 
 // forwardPhases is the part of Phases for a forward program: its sessions, whose accounts make the promises.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/loader"
 	"memopt/memopt/session"
-	"memopt/memopt/zoo"
 )
 
 // TestForwardPhases: in every phase of runs the device holds at most what was promised for it, to the byte where nothing is

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"memopt/configs"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/planner"
 	"memopt/planner/forms"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/whole"
+	"memopt/internal/graph"
+	"memopt/internal/whole"
 	"memopt/planner"
 	"memopt/planner/profile"
 )

@@ -11,10 +11,10 @@ import (
 	"memopt/planner/profile"
 )
 
-// TestFlops: by flops, plans of the corpus cost what memopt/corpus/plans.txt says, which was written before plans were
+// TestFlops: by flops, plans of the corpus cost what memopt/lab/corpus/plans.txt says, which was written before plans were
 // priced in time; in time they name a profile.
 func TestFlops(t *testing.T) {
-	text, err := os.ReadFile("corpus/plans.txt")
+	text, err := os.ReadFile("lab/corpus/plans.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestFlops(t *testing.T) {
 // TestTrainers: a recording is priced by what the trainer's device is called, and by who replays its plan.
 func TestTrainers(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	text, err := os.ReadFile("joint/testdata/small.json")
+	text, err := os.ReadFile("../internal/joint/testdata/small.json")
 	if err != nil {
 		t.Fatal(err)
 	}

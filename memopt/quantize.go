@@ -10,14 +10,14 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/joint"
+	"memopt/internal/onnx"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
+	"memopt/internal/whole"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/joint"
-	"memopt/memopt/onnx"
 	"memopt/memopt/quantize"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
-	"memopt/memopt/whole"
 )
 
 // Quantized reports what was quantized.

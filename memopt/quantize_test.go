@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/onnx"
 )
 
 // TestQuantizeOlderOpsets: a model whose opset has no quantized operators is quantized all the same, with the same

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/joint"
+	"memopt/internal/graph"
+	"memopt/internal/joint"
 )
 
 // readJoint reads the graph from a joint graph's file, which contains the backward pass.

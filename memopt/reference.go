@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"memopt/autograd"
-	"memopt/memopt/compare"
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/weights"
+	"memopt/internal/compare"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
+	"memopt/internal/weights"
 	"memopt/planner"
 	"memopt/planner/forms"
 )

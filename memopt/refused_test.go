@@ -10,9 +10,9 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt/arena"
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/loader"
 	"memopt/memopt/session"
-	"memopt/memopt/zoo"
 )
 
 // refusing has the n-th request for memory from now on refused, from 0 on; met tells whether it came.

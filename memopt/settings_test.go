@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/graph"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/graph"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )

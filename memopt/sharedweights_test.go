@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/memopt/session"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"memopt/memopt/stop"
-	"memopt/memopt/stop/stoptest"
-	"memopt/memopt/zoo"
+	"memopt/internal/stop"
+	"memopt/internal/stop/stoptest"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

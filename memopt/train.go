@@ -11,12 +11,12 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
+	"memopt/internal/compare"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
+	"memopt/internal/weights"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/compare"
-	"memopt/memopt/graph"
 	"memopt/memopt/loader"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/weights"
 	"memopt/planner"
 )
 

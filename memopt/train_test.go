@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/onnx"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
-	"memopt/memopt/onnx"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

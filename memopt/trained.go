@@ -5,8 +5,8 @@ import (
 	"io"
 	"path/filepath"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // deviceState is a state whose bytes are fetched from the device on demand.

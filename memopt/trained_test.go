@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 )
 
 // numbersOf are a file's float initializers and running statistics, by name.

@@ -9,7 +9,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/tensorfile"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/tensorfile"
 	"memopt/planner"
 )
 

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 )
 
 // TestVulkanBudgets: under 80, 60 and 40 percent of the bytes that keeping

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

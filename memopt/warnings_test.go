@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 )
 
 // TestStoredStatistics: a model that is trained with the statistics of its evaluation is

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/planner"
 )
 

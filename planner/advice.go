@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/bytesize"
-	"memopt/memopt/graph"
+	"memopt/internal/bytesize"
+	"memopt/internal/graph"
 )
 
 // Change is one thing that would make a request fit.

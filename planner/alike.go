@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // alike tells equal values and equal nodes of a graph, of which a program of repeated layers has few: what follows from

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/bytesize"
-	"memopt/memopt/graph"
+	"memopt/internal/bytesize"
+	"memopt/internal/graph"
 )
 
 // Chains is what became of a schedule's pointwise launches: those that go over the same elements, and read what others

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 )
 
 // TestCheckKnowsNoModel: a plan made on a model that is wrong about the graph is refused, whichever of its tables is wrong.

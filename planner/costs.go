@@ -5,7 +5,7 @@ import (
 	"maps"
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/profile"
 )
 

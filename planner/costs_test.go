@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

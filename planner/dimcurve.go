@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sort"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // line is how formulas go along one dim, the others being numbers: every product of theirs is a sum of products of the

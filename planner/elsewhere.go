@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/limits"
 	"memopt/planner/pack"
 	"memopt/planner/profile"

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"memopt/memopt/corpus"
+	"memopt/memopt/lab/corpus"
 	"memopt/planner"
 	"memopt/planner/profile"
 )

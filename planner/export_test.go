@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/recompute"
 )
 

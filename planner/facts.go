@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 )
 
 // facts is what a graph comes to under a binding of its dims, worked out from its nodes, shapes and operators alone.

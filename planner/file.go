@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
-	"memopt/memopt/visible"
-	"memopt/memopt/whole"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
+	"memopt/internal/visible"
+	"memopt/internal/whole"
 	"memopt/planner/pack"
 	"memopt/planner/profile"
 )

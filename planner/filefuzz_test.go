@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"memopt/memopt/whole"
+	"memopt/internal/whole"
 )
 
 // maxFile bounds a plan file: a million launches fit.

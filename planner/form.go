@@ -1,6 +1,6 @@
 package planner
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // Form is what was chosen of a step before it was planned, by settings or for the sake of the plan: package forms fills
 // it in. The zero Form is of a step that has no other.

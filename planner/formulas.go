@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 )
 
 // Formulas is a plan's peak and operations as functions of the dims: one solve for every size. They hold wherever the

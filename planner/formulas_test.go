@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Curve is peak against extra cost: the best plans that are known at each height, and on the same axes what others

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"memopt/memopt/corpus"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/corpus"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

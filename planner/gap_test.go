@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"memopt/memopt/corpus"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/corpus"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"memopt/memopt/corpus"
-	"memopt/memopt/graph"
-	"memopt/memopt/zoo"
+	"memopt/internal/graph"
+	"memopt/memopt/lab/corpus"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

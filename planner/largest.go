@@ -9,7 +9,7 @@ import (
 	"sort"
 	"time"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/limits"
 )
 

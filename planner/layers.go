@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // layers is the forward pass as equal layers: the steps of the plain order at which they begin, and where the last

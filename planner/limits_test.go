@@ -10,7 +10,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/kernels"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner/limits"
 )
 

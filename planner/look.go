@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/limits"
 )
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // memory is a picture of a space: sorted, disjoint ranges with tags, in runs of bounded length, so that putting one in

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // TestMemory holds the picture of memory against one tag for each byte.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 	"memopt/planner/profile"
 	"memopt/planner/recompute"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 )
 
 // movements are programs with the bytes that their last node reads and writes,

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 	"memopt/planner/cluster"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/bits"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/profile"
 )
 

@@ -3,7 +3,7 @@ package planner
 import (
 	"fmt"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/pack"
 )
 

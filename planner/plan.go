@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"memopt/memopt/bytesize"
-	"memopt/memopt/graph"
+	"memopt/internal/bytesize"
+	"memopt/internal/graph"
 	"memopt/planner/cluster"
 	"memopt/planner/profile"
 )

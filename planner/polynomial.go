@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // terms is the table of products of dims that the formulas of a graph are sums of. Few are different, so a formula is a

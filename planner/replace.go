@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // replacements follows what operators write over parameters and states. It refuses a graph whose order reads one after

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Rewrite is the plan as a graph of its own: what runs again is a copy of its node, named NAME_recompute or, if that is

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // RewriteOutline is the plan as an edit of the file that its graph was read from: the nodes of its outline and copies

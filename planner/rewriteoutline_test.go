@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 	"memopt/planner/cluster"
 )
 

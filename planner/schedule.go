@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Space is where a range of bytes lies.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/bytesize"
-	"memopt/memopt/graph"
+	"memopt/internal/bytesize"
+	"memopt/internal/graph"
 	"memopt/planner/cluster"
 )
 

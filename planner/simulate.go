@@ -3,8 +3,8 @@ package planner
 import (
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 )
 
 // Step is one launch: a node, for the first time or again.

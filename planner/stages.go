@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Stage is the part of a step that first touches a range of memory.

@@ -6,7 +6,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/kernels"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

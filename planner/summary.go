@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/pack"
 	"memopt/planner/recompute"
 )

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

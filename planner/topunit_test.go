@@ -3,9 +3,9 @@ package planner_test
 import (
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Run is what a device is given for one step.

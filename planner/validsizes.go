@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // A model may take some sizes of a dim only: multiples of what a net halves it by, or those from a kernel's on. What

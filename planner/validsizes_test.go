@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

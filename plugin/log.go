@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 )
 
 // newLogger logs at the level of the default logger, one JSON object a line, for the host to parse.

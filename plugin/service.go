@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"memopt/memopt/visible"
-	"memopt/memopt/weights"
+	"memopt/internal/visible"
+	"memopt/internal/weights"
 	"memopt/plugin/pb"
 )
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 	"memopt/plugin/pb"
 )
 

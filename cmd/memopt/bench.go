@@ -9,7 +9,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
-	"memopt/memopt/bench"
+	"memopt/memopt/lab/bench"
 )
 
 var benchCommand = &cli.Command{

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
 	"memopt/memopt"
-	"memopt/memopt/graph"
-	"memopt/memopt/tensorfile"
 )
 
 // TestStepCounts: a checkpoint whose count of steps is none, or would overflow with

@@ -10,10 +10,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/onnx"
+	"memopt/internal/visible"
+	"memopt/internal/whole"
 	"memopt/memopt"
-	"memopt/memopt/onnx"
-	"memopt/memopt/visible"
-	"memopt/memopt/whole"
 )
 
 // destination is a file to be written, and the flag, or argument of a request, that names it.

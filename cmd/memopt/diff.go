@@ -7,9 +7,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/report"
-	"memopt/memopt/visible"
 	"memopt/planner"
 )
 

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/bench"
-	"memopt/memopt/golden"
+	"memopt/internal/golden"
+	"memopt/memopt/lab/bench"
 )
 
 // TestDocs runs every command block of README.md and docs/*.md, each file in a folder

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/memopt"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/memopt/session"
 	"memopt/plugin"
 )

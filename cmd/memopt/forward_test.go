@@ -12,9 +12,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/plugin"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/stop"
+	"memopt/internal/visible"
 	"memopt/memopt"
-	"memopt/memopt/stop"
-	"memopt/memopt/visible"
 	"memopt/plugin"
 )
 

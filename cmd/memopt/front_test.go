@@ -12,10 +12,10 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"memopt/internal/onnx"
+	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/memopt"
-	"memopt/memopt/onnx"
-	"memopt/memopt/weights"
 	"memopt/plugin"
 )
 

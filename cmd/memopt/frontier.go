@@ -11,9 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/report"
-	"memopt/memopt/visible"
 	"memopt/planner"
 	"memopt/planner/profile"
 )

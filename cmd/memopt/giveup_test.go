@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"memopt/memopt/stop/stoptest"
-	"memopt/memopt/weights"
+	"memopt/internal/stop/stoptest"
+	"memopt/internal/weights"
 	"memopt/plugin"
 )
 

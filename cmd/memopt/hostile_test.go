@@ -10,8 +10,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/onnx"
 )
 
 // evil is what every name holds: what steers a terminal, turns text around, is

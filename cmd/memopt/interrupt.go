@@ -6,7 +6,7 @@ import (
 	"sync"
 	"syscall"
 
-	"memopt/memopt/whole"
+	"memopt/internal/whole"
 )
 
 // interrupts ends the program at an interrupt, and removes files that are being written; or calls a

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/whole"
 	"memopt/memopt"
-	"memopt/memopt/graph"
 	"memopt/memopt/report"
-	"memopt/memopt/whole"
 	"memopt/planner"
 )
 

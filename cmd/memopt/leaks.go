@@ -10,9 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/report"
-	"memopt/memopt/visible"
 )
 
 var leaksCommand = &cli.Command{

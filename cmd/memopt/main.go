@@ -18,10 +18,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/visible"
+	"memopt/internal/weights"
 	"memopt/memopt"
 	"memopt/memopt/report"
-	"memopt/memopt/visible"
-	"memopt/memopt/weights"
 )
 
 // commands is the table of commands.

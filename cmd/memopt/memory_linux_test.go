@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"memopt/memopt/tensorfile"
+	"memopt/internal/tensorfile"
 )
 
 // process runs a command in a process of its own, and returns its standard output.

@@ -9,14 +9,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/tensorfile"
+	"memopt/internal/visible"
 	"memopt/kernels"
 	"memopt/memopt"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/report"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/visible"
-	"memopt/memopt/zoo"
 )
 
 var newCommand = &cli.Command{

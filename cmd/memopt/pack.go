@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt/visible"
-	"memopt/memopt/whole"
+	"memopt/internal/visible"
+	"memopt/internal/whole"
 	"memopt/planner/pack"
 )
 

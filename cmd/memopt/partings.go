@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 
-	"memopt/memopt/compare"
+	"memopt/internal/compare"
+	"memopt/internal/visible"
 	"memopt/memopt/report"
-	"memopt/memopt/visible"
 )
 
 // writePartings lists the values at which a step on one device differs from the same on another.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/compare"
+	"memopt/internal/compare"
 )
 
 // TestPartingsText: what parts is listed with its operator, and how much of it; in

@@ -9,10 +9,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/internal/visible"
+	"memopt/internal/whole"
 	"memopt/memopt"
 	"memopt/memopt/report"
-	"memopt/memopt/visible"
-	"memopt/memopt/whole"
 	"memopt/planner/profile"
 )
 

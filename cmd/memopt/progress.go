@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 )
 
 // patience is how long a command works before it shows progress; pace is the least time between

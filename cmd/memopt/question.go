@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt/stop"
-	"memopt/memopt/visible"
+	"memopt/internal/stop"
+	"memopt/internal/visible"
 	"memopt/plugin"
 )
 

@@ -14,12 +14,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/tensorfile"
+	"memopt/internal/visible"
 	"memopt/memopt"
-	"memopt/memopt/graph"
 	"memopt/memopt/report"
 	"memopt/memopt/session"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/visible"
 )
 
 var runCommand = &cli.Command{

@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"memopt/internal/visible"
 	"memopt/memopt/report"
-	"memopt/memopt/visible"
 )
 
 // screen is standard output or standard error: the width of its lines, and whether it shows

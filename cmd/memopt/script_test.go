@@ -22,7 +22,7 @@ import (
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"memopt/memopt/golden"
+	"memopt/internal/golden"
 )
 
 func TestMain(m *testing.M) {
@@ -35,11 +35,11 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	joint, err := filepath.Abs("../../memopt/joint/testdata")
+	joint, err := filepath.Abs("../../internal/joint/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	corpus, err := filepath.Abs("../../memopt/corpus/steps")
+	corpus, err := filepath.Abs("../../memopt/lab/corpus/steps")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"memopt/internal/weights"
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/session"
-	"memopt/memopt/weights"
 	"memopt/plugin"
 )
 

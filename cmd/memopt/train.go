@@ -14,12 +14,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/internal/compare"
+	"memopt/internal/tensorfile"
+	"memopt/internal/visible"
 	"memopt/memopt"
-	"memopt/memopt/compare"
 	"memopt/memopt/loader"
 	"memopt/memopt/report"
-	"memopt/memopt/tensorfile"
-	"memopt/memopt/visible"
 	"memopt/planner"
 )
 

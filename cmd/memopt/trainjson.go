@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"math"
 
+	"memopt/internal/compare"
 	"memopt/memopt"
-	"memopt/memopt/compare"
 	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"

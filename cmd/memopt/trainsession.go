@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/visible"
 	"memopt/memopt"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/visible"
 	"memopt/plugin"
 )
 

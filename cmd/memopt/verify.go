@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt"
-	"memopt/memopt/verify"
+	"memopt/memopt/lab/verify"
 )
 
 // verifyOps is ops --verify: it runs the ONNX project's node tests in a folder or a zip. Failed are

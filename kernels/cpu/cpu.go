@@ -20,10 +20,10 @@ import (
 	"slices"
 	"time"
 
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
 	"memopt/memopt/loader"
-	"memopt/memopt/stop"
 	"memopt/planner"
 )
 

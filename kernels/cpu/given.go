@@ -5,7 +5,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/graph"
 	"memopt/kernels/cpu"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

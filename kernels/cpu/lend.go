@@ -4,7 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 )
 

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 )
 

@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

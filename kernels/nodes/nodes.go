@@ -6,7 +6,7 @@ package nodes
 import (
 	"fmt"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Builder appends nodes to its graph. Like graph.Builder it panics on errors; graph.Try turns

@@ -3,8 +3,8 @@ package vulkan
 import (
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/graph"
 )
 
 // TestAnyRange: however little of a buffer a device shows, every operator and sample

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"unsafe"
 
+	"memopt/internal/graph"
+	"memopt/internal/weights"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
-	"memopt/memopt/weights"
 	"memopt/planner"
 )
 

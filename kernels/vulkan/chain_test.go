@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unsafe"
 
+	"memopt/internal/weights"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/weights"
 )
 
 // Context is an open Vulkan device with its pipelines. Devices and buffers of a context can use each other's memory;

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/graph"
 )
 
 // convolutionSamples are convolutions large enough to be products, by operator: all

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

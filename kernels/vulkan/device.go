@@ -9,9 +9,9 @@ import (
 	"time"
 	"unsafe"
 
+	"memopt/internal/graph"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 	"memopt/memopt/loader"
 	"memopt/planner"
 )

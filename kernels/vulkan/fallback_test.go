@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/stop/stoptest"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/graph"
-	"memopt/memopt/stop/stoptest"
 	"memopt/planner"
 )
 

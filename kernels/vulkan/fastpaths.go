@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/internal/graph"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 )
 
 // The names of fast paths in settings.

@@ -8,7 +8,7 @@ import (
 
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

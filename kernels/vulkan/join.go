@@ -5,8 +5,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"memopt/internal/graph"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 )
 
 // Parameter updates are many and mostly small, and the overhead of a dispatch exceeds their

@@ -7,7 +7,7 @@ import (
 	"memopt/autograd"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

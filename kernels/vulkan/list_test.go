@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

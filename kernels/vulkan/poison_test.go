@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/graph"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -6,9 +6,9 @@ import (
 	"math"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"memopt/internal/graph"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

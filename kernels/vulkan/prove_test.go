@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 )
 
 // lying has the kernels of cooperative matrices add their scale where they should

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

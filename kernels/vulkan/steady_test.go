@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"memopt/kernels/vulkan"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

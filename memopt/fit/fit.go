@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"memopt/configs"
-	"memopt/memopt/bytesize"
+	"memopt/internal/bytesize"
 	"memopt/planner"
 	"memopt/planner/limits"
 )

@@ -22,7 +22,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 // Mode is how weights reach the device.

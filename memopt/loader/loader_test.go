@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 // made makes weights of random bytes.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // WeightOf is a stored value as a weight of so many bytes.

@@ -3,8 +3,8 @@ package quantize
 import (
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // replaceProducts replaces each Gemm that is a plain product by a MatMul, and an Add if it has a

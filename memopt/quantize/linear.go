@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // Operators on integers, for the QOperator format. Each replaces the node of an operator on floats,

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/weights"
 )
 
 // anonymous is the process's anonymous memory.

@@ -6,8 +6,8 @@ import (
 	"io"
 	"math"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // numbers is the floats of a weight in the order in which they are written: that of the file, or

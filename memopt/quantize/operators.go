@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // operator is how nodes of an operator are quantized. quantize adds the nodes that replace one, or

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // mark is how a value is to be rounded between QuantizeLinear and DequantizeLinear.

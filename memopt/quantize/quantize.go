@@ -21,8 +21,8 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // Options select what is quantized and how. The zero value is upstream's default: int8 weights,

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/tensorfile"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/tensorfile"
 )
 
 func symmetric(on bool) *bool { return &on }

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // Report says what was quantized.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/stop"
 )
 
 // quantizer is the state of quantizing a file.

@@ -8,8 +8,8 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 )
 
 // Static selects static quantization, and how activations are quantized. Options that the format

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 	"memopt/planner"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"memopt/internal/visible"
 	"memopt/memopt/loader"
-	"memopt/memopt/visible"
 	"memopt/planner"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/tidwall/gjson"
 
 	"memopt/autograd"
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
 	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"

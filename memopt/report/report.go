@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"memopt/memopt/bytesize"
+	"memopt/internal/bytesize"
 	"memopt/planner"
 )
 

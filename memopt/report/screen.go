@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 )
 
 // UsualWidth is the width of lines on writers without a width, such as files: output for programs

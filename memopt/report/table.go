@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 )
 
 // Table prints rows in columns separated by two spaces, in lines that fit w. In layout a letter

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/memopt/session"
 )
 

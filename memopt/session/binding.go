@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // When says when bound memory of the host is copied, on a device with its own memory.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"memopt/internal/graph"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

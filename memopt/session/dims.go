@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // solve finds the sizes of named dims from the shapes of inputs.

@@ -6,10 +6,10 @@ import (
 	"io"
 	"maps"
 
+	"memopt/internal/graph"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
 	"memopt/planner"
 )
 

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/memopt/lab/verify"
 	"memopt/memopt/session"
-	"memopt/memopt/verify"
 )
 
 func tensor(shape []int, xs ...float32) *graph.Tensor {
@@ -188,13 +188,13 @@ func TestPlannedAhead(t *testing.T) {
 
 // TestNodeCases: the ONNX project's node tests, each in a session that runs twice.
 func TestNodeCases(t *testing.T) {
-	const zip = "../verify/testdata/onnx-node-1.23.2.zip"
+	const zip = "../lab/verify/testdata/onnx-node-1.23.2.zip"
 	cases, closer, err := verify.OpenZip(zip)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closer.Close()
-	report, err := os.ReadFile("../verify/testdata/expected.txt")
+	report, err := os.ReadFile("../lab/verify/testdata/expected.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
-	"memopt/memopt/zoo"
 )
 
 // TestFiles: external data from the caller's memory gives the same results as from files.

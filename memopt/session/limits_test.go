@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/stop/stoptest"
 	"memopt/kernels"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/memopt/session"
-	"memopt/memopt/stop/stoptest"
 )
 
 // dense is a chain of products, batch × width, with a long-lived branch.

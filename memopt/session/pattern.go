@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"slices"
 
+	"memopt/internal/graph"
 	"memopt/kernels/cpu"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 

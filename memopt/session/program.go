@@ -11,11 +11,11 @@ import (
 	"slices"
 	"unsafe"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/weights"
 )
 
 // program is the model as read with some knowledge of its inputs.

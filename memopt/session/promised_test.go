@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/memopt/session"
 )
 

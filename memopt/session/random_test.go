@@ -11,10 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/memopt/session"
 )
 

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 )
 
 // save writes the optimized graph, with operators that other runtimes have, too.

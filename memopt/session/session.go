@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/kernels/cpu"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
 	"memopt/planner"
 )
 

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
-	"memopt/memopt/zoo"
 	"memopt/planner"
 )
 

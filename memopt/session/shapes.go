@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 )
 
 // Shapes plans a run of all outputs, and returns their types and shapes. A dim that depends on

@@ -7,8 +7,8 @@ import (
 
 	"memopt/kernels"
 	"memopt/memopt/arena"
+	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
-	"memopt/memopt/zoo"
 )
 
 // TestSharedArena: sessions that share an arena run concurrently within one limit, and the last one

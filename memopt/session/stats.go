@@ -1,10 +1,10 @@
 package session
 
 import (
+	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/memopt/arena"
 	"memopt/memopt/loader"
-	"memopt/memopt/weights"
 )
 
 // Stats is a session's memory, and counts of its runs.

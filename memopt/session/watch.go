@@ -3,8 +3,8 @@ package session
 import (
 	"sync"
 
+	"memopt/internal/graph"
 	"memopt/memopt/arena"
-	"memopt/memopt/graph"
 )
 
 // Stage is a stage of a session's work.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/cluster"
 )
 

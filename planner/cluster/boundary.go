@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 )
 
 // NoBoundary is what ONNX Runtime logs when it finds no layers.

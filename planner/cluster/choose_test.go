@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/golden"
+	"memopt/internal/golden"
 	"memopt/planner/cluster"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
 

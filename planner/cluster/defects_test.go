@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
 

@@ -1,6 +1,6 @@
 package cluster
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // ValueOf is what an analysis knows of a value.
 func (a *Analysis) ValueOf(name string) graph.OutlineValue { return a.value(name) }

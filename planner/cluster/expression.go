@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Expression is a number of bytes as in ONNX Runtime's table: a sum of products of sizes, some of

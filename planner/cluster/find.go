@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Rules are the options of an analysis.

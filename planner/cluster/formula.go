@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Formula prints bytes as ONNX Runtime's plan table does, so that scripts that read its column can

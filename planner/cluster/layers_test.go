@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner/cluster"
 )
 

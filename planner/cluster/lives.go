@@ -3,7 +3,7 @@ package cluster
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Lives is the memory that a program needs in a given order if every value computed by a node has

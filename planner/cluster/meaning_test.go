@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/cluster"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // allowance is a row of ONNX Runtime 1.19's table of operators that may run again: the operator's

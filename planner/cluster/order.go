@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // border is the operator that ends the forward pass of a trainer's program.

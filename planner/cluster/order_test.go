@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/golden"
-	"memopt/memopt/graph"
+	"memopt/internal/golden"
+	"memopt/internal/graph"
 	"memopt/planner/cluster"
 )
 

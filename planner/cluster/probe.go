@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 )
 
 // place is an output of a node. A storage is identified by the place that owns it.

@@ -3,8 +3,8 @@ package cluster
 import (
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 )
 
 // Of is the outline of a graph, with a node for each node, including views.

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
 

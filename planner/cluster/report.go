@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 )
 
 // row is a block of the node-level report: entries with equal options.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Rewrite returns the program in which copies of the chosen options' nodes recompute what the

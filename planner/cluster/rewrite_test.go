@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/cluster"
 )
 

@@ -1,6 +1,6 @@
 package cluster
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // sizes caches what follows from a shape and a type. A program of repeated layers has few different
 // ones, and many values of each.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/visible"
+	"memopt/internal/graph"
+	"memopt/internal/visible"
 )
 
 // Line is a row of the plan table.

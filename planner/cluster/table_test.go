@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/cluster"
 )
 

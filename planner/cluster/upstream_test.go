@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
+	"memopt/internal/graph"
+	"memopt/internal/onnx"
 	"memopt/planner/cluster"
 )
 

@@ -1,6 +1,6 @@
 package cluster
 
-import "memopt/memopt/graph"
+import "memopt/internal/graph"
 
 // value is the known type and shape of a value.
 func (a *Analysis) value(name string) graph.OutlineValue {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // wiring is the edges of an outline by node. Edges into a node are sorted by the node that they

@@ -1,7 +1,7 @@
 package forms
 
 import (
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 )
 

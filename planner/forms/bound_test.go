@@ -3,7 +3,7 @@ package forms
 import (
 	"testing"
 
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 	"memopt/planner/cluster"
 	"memopt/planner/shrink"

@@ -3,9 +3,9 @@ package forms
 import (
 	"slices"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
-	"memopt/memopt/weights"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
 	"memopt/planner"
 )
 

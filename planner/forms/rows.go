@@ -3,7 +3,7 @@ package forms
 import (
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // Row is a choice that changes the graph of a training step.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/shrink"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner"
 	"memopt/planner/shrink"
 )

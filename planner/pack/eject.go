@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 const (

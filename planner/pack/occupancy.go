@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 const (

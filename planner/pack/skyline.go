@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 const (

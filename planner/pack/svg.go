@@ -8,7 +8,7 @@ import (
 	"math"
 	"strings"
 
-	"memopt/memopt/visible"
+	"memopt/internal/visible"
 )
 
 const (

@@ -23,8 +23,8 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/whole"
+	"memopt/internal/graph"
+	"memopt/internal/whole"
 )
 
 // Format is the format and version of profiles.

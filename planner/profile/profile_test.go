@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 func TestShipped(t *testing.T) {

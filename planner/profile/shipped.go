@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // sheet is a device as its data sheet has it: peak rates of dense arithmetic in operations per nanosecond (thousands are

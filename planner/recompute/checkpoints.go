@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sort"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 // The forward pass as a chain of links. Where not even the values that pass from link to link fit at once, the backward

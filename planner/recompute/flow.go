@@ -3,7 +3,7 @@ package recompute
 import (
 	"context"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 // network is a flow network with whole capacities, in flat arrays: edge e and its reverse e^1 stand together. Its flow

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"memopt/memopt/corpus"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
+	"memopt/memopt/lab/corpus"
 	"memopt/planner/recompute"
 )
 

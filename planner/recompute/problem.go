@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"memopt/memopt/stop"
+	"memopt/internal/stop"
 )
 
 // Lists is many lists of numbers in one array.

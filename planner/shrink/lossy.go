@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // common is the size assumed for named dims when deciding whether a value is worth rounding: the

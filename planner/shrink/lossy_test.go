@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/graph"
 	"memopt/kernels"
-	"memopt/memopt/graph"
 	"memopt/planner/shrink"
 )
 

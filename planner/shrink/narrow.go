@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 )
 
 // narrows are the types that integers are stored in, the smallest first.

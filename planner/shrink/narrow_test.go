@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"memopt/planner/shrink"
 )
 

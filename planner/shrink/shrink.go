@@ -21,8 +21,8 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/graph"
-	"memopt/memopt/stop"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
 )
 
 // Candidate is a value of the forward pass that can be stored smaller.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
-	"memopt/memopt/graph"
-	"memopt/memopt/zoo"
+	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 	"memopt/planner/shrink"
 )

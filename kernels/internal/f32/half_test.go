@@ -2,7 +2,7 @@ package f32
 
 import (
 	"math"
-	"memopt/memopt/graph"
+	"memopt/internal/graph"
 	"testing"
 )
 

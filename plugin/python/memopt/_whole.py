@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, by the rules of the Go package memopt/whole, whose tests run against both."""
+"""Files that appear whole or not at all, by the rules of the Go package internal/whole, whose tests run against both."""
 
 from __future__ import annotations
 

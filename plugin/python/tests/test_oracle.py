@@ -21,7 +21,7 @@ ALIGNMENT = 64  # of the planner's bytes
 
 
 class Joint:
-    """A joint graph's file as a problem: what memopt/joint and planner make of it, written a second time."""
+    """A joint graph's file as a problem: what internal/joint and planner make of it, written a second time."""
 
     # Random operators that draw nothing where they drop nothing.
     DROPOUT = ("aten._scaled_dot_product_flash_attention_for_cpu.default",)

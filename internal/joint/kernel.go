@@ -1,0 +1,38 @@
+package joint
+
+import (
+	"strings"
+
+	"memopt/internal/graph"
+)
+
+// classes tells the class of an operator's kernel by a part of its name, PyTorch's or that of a backward node. The first row that
+// has one decides; what no row knows is pointwise.
+var classes = []struct {
+	class graph.KernelClass
+	parts []string
+}{
+	{graph.AttentionKernel, []string{"attention"}},
+	{graph.ConvolutionKernel, []string{"conv"}},
+	{graph.GatherKernel, []string{"embedding", "gather", "index", "scatter", "take"}},
+	{graph.ReductionKernel, []string{"norm", "softmax", "sum", "mean", "loss", "var", "amax", "amin", "argm", "pool", "prod", "sort", "topk"}},
+	{graph.CopyKernel, []string{"copy", "clone", "cat", "stack", "slice", "pad", "permute", "transpose", "fill", "zeros", "ones", "empty", "arange", "repeat", "select", "roll", "flip", "expand"}},
+	{graph.PointwiseKernel, []string{"relu", "logical"}},
+	{graph.MathKernel, []string{"gelu", "silu", "elu", "exp", "log", "tanh", "sigmoid", "erf", "pow", "sqrt", "sin", "cos", "mish", "softplus"}},
+}
+
+// kernelOf is the class of an operator's kernel. heavy: it counts flops.
+func kernelOf(op string, heavy bool) graph.KernelClass {
+	name := strings.ToLower(op)
+	for _, k := range classes {
+		for _, part := range k.parts {
+			if strings.Contains(name, part) && (!heavy || k.class == graph.AttentionKernel || k.class == graph.ConvolutionKernel) {
+				return k.class
+			}
+		}
+	}
+	if heavy {
+		return graph.ProductKernel
+	}
+	return graph.PointwiseKernel
+}
