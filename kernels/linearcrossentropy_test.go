@@ -8,6 +8,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/planner"
@@ -103,7 +104,7 @@ func stepBytes(t *testing.T, text string, form *graph.Op, workers int) map[strin
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Run(planner.Run{Inputs: inputs}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: inputs}); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]byte{}

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
-	"memopt/memopt/loader"
 	"memopt/planner"
 )
 
@@ -63,7 +64,7 @@ func (w *memoryWatch) end() {
 
 // against compares the measured peak with what a plan and the loading of weights promise. It returns nil if the system does not report
 // anonymous memory.
-func (w *memoryWatch) against(p *planner.Plan, t planner.Trace, data *tensorfile.Set, load *loader.Report) *Anonymous {
+func (w *memoryWatch) against(p *planner.Plan, t schedule.Trace, data *tensorfile.Set, load *loader.Report) *Anonymous {
 	a := &Anonymous{Measured: w.most.Load()}
 	if a.Measured == 0 {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/arena"
 	"memopt/memopt/session"
 )
 

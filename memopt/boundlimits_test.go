@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/arena"
 	"memopt/internal/graph"
-	"memopt/memopt/arena"
 	"memopt/memopt/session"
 )
 

@@ -1,10 +1,13 @@
 package memopt
 
-import "memopt/planner"
+import (
+	"memopt/internal/schedule"
+	"memopt/planner"
+)
 
 // schedule flattens a plan, and fuses elementwise launches into chains if the settings say so; chains is nil if
 // not.
-func (m *Model) schedule(p *planner.Plan) (s *planner.Schedule, chains *planner.Chains, err error) {
+func (m *Model) schedule(p *planner.Plan) (s *schedule.Schedule, chains *planner.Chains, err error) {
 	on := m.Config.FuseChains
 	if on == "on" || on == "auto" && p.Request.Lowered {
 		return p.Chained()

@@ -9,20 +9,20 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/arena"
-	"memopt/memopt/loader"
-	"memopt/planner"
 )
 
 // Device runs a schedule repeatedly, one step per Run.
 type Device interface {
 	Name() string
-	Run(planner.Run) (planner.Trace, error)
+	Run(schedule.Run) (schedule.Trace, error)
 	Output(name string) (*graph.Tensor, error)
 	State(name string) (*graph.Tensor, error)
 	// WriteOutput and WriteState write a tensor's bytes straight from the device's memory, without a copy of the
@@ -37,9 +37,9 @@ type Device interface {
 type deviceKind struct {
 	name string
 	// open prepares a device; which is the part of the setting after the colon.
-	open func(s *planner.Schedule, which string, o opening) (Device, error)
+	open func(s *schedule.Schedule, which string, o opening) (Device, error)
 	// turn switches an open device to another schedule of the same program; it keeps its parameters and states.
-	turn func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error)
+	turn func(d Device, s *schedule.Schedule, lent map[string]*graph.Tensor) (Device, error)
 	// lowered says that the device runs compiled kernels: plans for it include their work space.
 	lowered bool
 }
@@ -73,14 +73,14 @@ func loads(c configs.Config) (*loader.Planned, error) {
 }
 
 var devices = []deviceKind{
-	{"cpu", func(s *planner.Schedule, _ string, o opening) (Device, error) {
+	{"cpu", func(s *schedule.Schedule, _ string, o opening) (Device, error) {
 		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: o.lent, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
-	}, func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error) {
+	}, func(d Device, s *schedule.Schedule, lent map[string]*graph.Tensor) (Device, error) {
 		return d.(*cpu.Device).Turn(s, lent)
 	}, false},
-	{"vulkan", func(s *planner.Schedule, which string, o opening) (Device, error) {
+	{"vulkan", func(s *schedule.Schedule, which string, o opening) (Device, error) {
 		return openVulkanWith(s, which, vulkan.Options{FastPaths: o.fastPaths, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
-	}, func(d Device, s *planner.Schedule, _ map[string]*graph.Tensor) (Device, error) {
+	}, func(d Device, s *schedule.Schedule, _ map[string]*graph.Tensor) (Device, error) {
 		return d.(*vulkan.Device).Turn(s)
 	}, true},
 }
@@ -130,7 +130,7 @@ func DeviceChoice() (name, why string) {
 }
 
 // openDevice opens the device that a setting names.
-func openDevice(name string, s *planner.Schedule, o opening) (Device, error) {
+func openDevice(name string, s *schedule.Schedule, o opening) (Device, error) {
 	kind, which, err := findDevice(name)
 	if err != nil {
 		return nil, err
@@ -143,10 +143,10 @@ func openDevice(name string, s *planner.Schedule, o opening) (Device, error) {
 
 // stepBytes is the machine's memory that a schedule takes. Inputs count twice: in the staging space and at their
 // source.
-func stepBytes(s *planner.Schedule) int64 { return s.Arena + s.State + 2*s.Staging }
+func stepBytes(s *schedule.Schedule) int64 { return s.Arena + s.State + 2*s.Staging }
 
 // stepFits refuses a schedule for which this process cannot get the memory.
-func stepFits(s *planner.Schedule) error {
+func stepFits(s *schedule.Schedule) error {
 	err := Fits(stepBytes(s), "the step", "")
 	if e := asMemoryError(err); e != nil {
 		held := e.Short.Reserved
@@ -158,21 +158,21 @@ func stepFits(s *planner.Schedule) error {
 }
 
 // stepShort is a schedule's memory by owner.
-func stepShort(s *planner.Schedule) arena.OutOfMemory {
+func stepShort(s *schedule.Schedule) arena.OutOfMemory {
 	of := []arena.Owned{{Owner: "arena", Bytes: s.Arena}, {Owner: "parameters and states", Bytes: s.State}, {Owner: "inputs", Bytes: 2 * s.Staging}}
 	slices.SortStableFunc(of, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return arena.OutOfMemory{Requested: stepBytes(s), For: "the step", Largest: of}
 }
 
 // fits refuses a schedule for which the machine has too little memory.
-func (k deviceKind) fits(s *planner.Schedule) error {
+func (k deviceKind) fits(s *schedule.Schedule) error {
 	if k.lowered {
 		return nil // its driver checks
 	}
 	return stepFits(s)
 }
 
-func openVulkanWith(s *planner.Schedule, which string, o vulkan.Options) (Device, error) {
+func openVulkanWith(s *schedule.Schedule, which string, o vulkan.Options) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
 		return nil, codedError{err, ExitCannot}

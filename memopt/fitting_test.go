@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/arena"
+	"memopt/internal/loader"
 	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/arena"
 	"memopt/memopt/lab/zoo"
-	"memopt/memopt/loader"
 	"memopt/memopt/session"
 	"memopt/planner"
 )

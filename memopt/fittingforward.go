@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/arena"
 	"memopt/internal/bytesize"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
-	"memopt/memopt/arena"
 	"memopt/memopt/fit"
 	"memopt/memopt/session"
 	"memopt/planner"

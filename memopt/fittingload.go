@@ -10,8 +10,8 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/bytesize"
+	"memopt/internal/loader"
 	"memopt/memopt/fit"
-	"memopt/memopt/loader"
 	"memopt/planner"
 )
 

@@ -8,6 +8,7 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/bytesize"
+	"memopt/internal/schedule"
 	"memopt/memopt/fit"
 	"memopt/planner"
 )
@@ -15,7 +16,7 @@ import (
 // wouldFit adds to the error of a device with too little memory for a plan what would fit in the available memory:
 // the plan under a budget, smaller dims, ONNX Runtime's levels, and lossy storage if nothing else does. Any other
 // error is returned unchanged.
-func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error {
+func (m *Model) wouldFit(p *planner.Plan, s *schedule.Schedule, err error) error {
 	e := asMemoryError(err)
 	switch {
 	case e == nil && errors.Is(err, syscall.ENOMEM): // the memory was available when stepFits checked

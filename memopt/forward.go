@@ -13,16 +13,16 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/arena"
 	"memopt/memopt/session"
-	"memopt/planner"
 )
 
 // arenas are shared by the forward sessions of this process.
@@ -54,7 +54,7 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 			}
 			return contextMemory{shared}, nil
 		}
-		o.Device = func(m session.DeviceMemory, s *planner.Schedule, with session.Device, arena int64, places session.Places, loaded func()) (session.Device, error) {
+		o.Device = func(m session.DeviceMemory, s *schedule.Schedule, with session.Device, arena int64, places session.Places, loaded func()) (session.Device, error) {
 			if v, is := with.(*vulkan.Device); is {
 				return fromVulkan(v.With(s, arena, placesIn(places)))
 			}
@@ -128,7 +128,7 @@ func (m contextMemory) Import(host []byte) (session.Buffer, error) {
 	return bufferOf(m.Context.Import(host))
 }
 
-func (m contextMemory) Need(s *planner.Schedule, places session.Places) (arena, inputs int64, err error) {
+func (m contextMemory) Need(s *schedule.Schedule, places session.Places) (arena, inputs int64, err error) {
 	return m.Context.Need(s, placesIn(places))
 }
 

@@ -9,9 +9,10 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
-	"memopt/memopt/loader"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -251,7 +252,7 @@ type HeldStats struct {
 // Stats describes the session's memory and its steps so far.
 func (h *Held) Stats() HeldStats {
 	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped, Load: h.load}
-	s.High.Arena, s.High.State, s.High.Staging = h.high[planner.Arena], h.high[planner.State], h.high[planner.Staging]
+	s.High.Arena, s.High.State, s.High.Staging = h.high[schedule.Arena], h.high[schedule.State], h.high[schedule.Staging]
 	if h.device != nil {
 		s.Device, s.Memory = h.device.Name(), deviceMemory(h.device)
 		s.Promised.Arena, s.Promised.State, s.Promised.Staging = h.at.schedule.Arena, h.at.schedule.State, h.at.schedule.Staging

@@ -16,6 +16,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/compare"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
@@ -593,7 +594,7 @@ func TestTrainersFileInABridge(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Run(planner.Run{Inputs: h.b.inputs()}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: h.b.inputs()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range h.b.Ports {

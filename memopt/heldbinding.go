@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/planner"
 )
@@ -59,7 +60,7 @@ type Binding struct {
 	Plan  *planner.Plan
 
 	key      string
-	schedule *planner.Schedule
+	schedule *schedule.Schedule
 	fresh    bool // the device has not loaded the host's tensors since they were placed
 	ran      bool // the device has run the plan
 }

@@ -9,7 +9,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/internal/graph"
-	"memopt/planner"
+	"memopt/internal/schedule"
 )
 
 // StepOf describes the step to run.
@@ -25,7 +25,7 @@ type StepOf struct {
 // Stepped is the result of a step, or of one pass of it.
 type Stepped struct {
 	Run   uint64
-	Trace planner.Trace
+	Trace schedule.Trace
 	Loss  float64
 	// Skipped says that nothing was updated, because a scaled gradient was infinite or NaN.
 	Skipped bool
@@ -49,7 +49,7 @@ func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 			return err
 		}
 		var err error
-		if s.Trace, err = h.device.Run(planner.Run{Inputs: b.inputs(), Lent: true, Seed: r.Seed, Step: r.Step, Part: planner.ForwardPass}); err != nil {
+		if s.Trace, err = h.device.Run(schedule.Run{Inputs: b.inputs(), Lent: true, Seed: r.Seed, Step: r.Step, Part: schedule.ForwardPass}); err != nil {
 			return runError(err)
 		}
 		h.note(s.Trace)
@@ -83,7 +83,7 @@ func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 		return s, input(errors.New("nothing that a run reads can change between its passes; give changed tensors to Forward"))
 	}
 	return s, h.guarded(func() error {
-		t, err := h.device.Run(planner.Run{Seeds: b.seeds(), Seed: h.run.seed, Step: h.run.step, Part: planner.BackwardPass})
+		t, err := h.device.Run(schedule.Run{Seeds: b.seeds(), Seed: h.run.seed, Step: h.run.step, Part: schedule.BackwardPass})
 		h.note(t)
 		s.Run, s.Trace = h.run.id, t
 		if err != nil {
@@ -126,7 +126,7 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 		lr.SetFloat(0, r.LR)
 		index.SetInt(0, h.micro)
 		in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
-		if s.Trace, err = h.device.Run(planner.Run{Inputs: in, Lent: true, Seed: r.Seed, Step: r.Step, Accumulate: r.Accumulate}); err != nil {
+		if s.Trace, err = h.device.Run(schedule.Run{Inputs: in, Lent: true, Seed: r.Seed, Step: r.Step, Accumulate: r.Accumulate}); err != nil {
 			return runError(err)
 		}
 		h.note(s.Trace)
@@ -236,13 +236,13 @@ func (h *Held) end() error {
 		return nil
 	}
 	h.run = run{}
-	_, err := h.device.Run(planner.Run{Part: planner.Ending})
+	_, err := h.device.Run(schedule.Run{Part: schedule.Ending})
 	return err
 }
 
 // note updates the peaks of the three spaces.
-func (h *Held) note(t planner.Trace) {
-	for i, n := range [3]int64{planner.Arena: t.Arena, planner.State: t.State, planner.Staging: t.Staging} {
+func (h *Held) note(t schedule.Trace) {
+	for i, n := range [3]int64{schedule.Arena: t.Arena, schedule.State: t.State, schedule.Staging: t.Staging} {
 		h.high[i] = max(h.high[i], n)
 	}
 }

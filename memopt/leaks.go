@@ -7,9 +7,9 @@ import (
 	"runtime/debug"
 
 	"memopt/configs"
+	"memopt/internal/arena"
 	"memopt/internal/weights"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/arena"
 	"memopt/memopt/leak"
 )
 

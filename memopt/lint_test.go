@@ -16,61 +16,69 @@ import (
 	"memopt/kernels"
 )
 
-// mayImport is who may know whom: the table of rooms. Packages that are not
-// listed may import none of ours; tests are free.
+// floors are the folders at the top, from the cellar up. A package imports from its own folder and from lower floors alone, so
+// that no two folders import each other.
+var floors = [][]string{
+	{"internal"},
+	{"configs", "autograd", "kernels", "planner"},
+	{"plugin"},
+	{"memopt"},
+	{"cmd"},
+}
+
+// mayImport is who may know whom: the table of rooms. Tests are free.
 var mayImport = map[string][]string{
-	"memopt/internal/graph":             {"memopt/internal/stop", "memopt/internal/visible"},
-	"memopt/internal/weights":           {},
+	"memopt/internal/arena":             {},
 	"memopt/internal/bytesize":          {},
-	"memopt/memopt/fit":                 {"memopt/configs", "memopt/internal/bytesize", "memopt/planner", "memopt/planner/limits"},
+	"memopt/internal/compare":           {"memopt/internal/graph", "memopt/internal/tensorfile"},
 	"memopt/internal/golden":            {},
-	"memopt/internal/whole":             {},
+	"memopt/internal/graph":             {"memopt/internal/stop"},
+	"memopt/internal/joint":             {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/whole"},
+	"memopt/internal/loader":            {"memopt/internal/arena", "memopt/internal/graph", "memopt/internal/stop"},
+	"memopt/internal/onnx":              {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/weights", "memopt/internal/whole"},
+	"memopt/internal/schedule":          {"memopt/internal/graph"},
 	"memopt/internal/stop":              {},
 	"memopt/internal/stop/stoptest":     {},
-	"memopt/memopt/leak":                {},
-	"memopt/internal/visible":           {},
-	"memopt/planner/pack":               {"memopt/internal/stop", "memopt/internal/visible"},
-	"memopt/planner/recompute":          {"memopt/internal/stop"},
-	"memopt/planner/profile":            {"memopt/internal/graph", "memopt/internal/whole"},
-	"memopt/planner/limits":             {},
-	"memopt/planner/shrink":             {"memopt/internal/stop", "memopt/internal/graph"},
-	"memopt/configs":                    {"memopt/internal/bytesize", "memopt/internal/visible", "memopt/internal/whole"},
-	"memopt/internal/onnx":              {"memopt/internal/stop", "memopt/internal/graph", "memopt/internal/weights", "memopt/internal/whole"},
-	"memopt/memopt/loader":              {"memopt/memopt/arena", "memopt/internal/graph", "memopt/internal/stop"},
-	"memopt/memopt/quantize":            {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/stop"},
-	"memopt/internal/joint":             {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/whole"},
 	"memopt/internal/tensorfile":        {"memopt/internal/graph", "memopt/internal/weights", "memopt/internal/whole"},
-	"memopt/memopt/lab/zoo":             {"memopt/kernels/nodes", "memopt/internal/graph"},
-	"memopt/memopt/lab/corpus":          {"memopt/autograd", "memopt/kernels", "memopt/internal/graph", "memopt/internal/joint", "memopt/memopt/lab/zoo", "memopt/planner/pack"},
-	"memopt/autograd":                   {"memopt/internal/stop", "memopt/internal/graph"},
-	"memopt/kernels":                    {"memopt/kernels/internal/f32", "memopt/kernels/internal/spirv", "memopt/internal/graph"},
+	"memopt/internal/visible":           {},
+	"memopt/internal/weights":           {},
+	"memopt/internal/whole":             {},
+	"memopt/configs":                    {"memopt/internal/bytesize", "memopt/internal/visible", "memopt/internal/whole"},
+	"memopt/autograd":                   {"memopt/internal/graph", "memopt/internal/stop"},
+	"memopt/kernels":                    {"memopt/internal/graph", "memopt/kernels/internal/f32", "memopt/kernels/internal/spirv"},
+	"memopt/kernels/cpu":                {"memopt/internal/arena", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/stop"},
 	"memopt/kernels/internal/f32":       {},
-	"memopt/kernels/nodes":              {"memopt/internal/graph"},
-	"memopt/kernels/internal/spirv":     {},
-	"memopt/planner/cluster":            {"memopt/internal/stop", "memopt/internal/graph", "memopt/internal/visible"},
-	"memopt/planner":                    {"memopt/internal/bytesize", "memopt/internal/stop", "memopt/internal/graph", "memopt/internal/visible", "memopt/internal/whole", "memopt/planner/cluster", "memopt/planner/limits", "memopt/planner/pack", "memopt/planner/profile", "memopt/planner/recompute"},
-	"memopt/planner/internal/answer":    {"memopt/planner/recompute"},
 	"memopt/kernels/internal/rowgen":    {},
-	"memopt/kernels/cpu":                {"memopt/memopt/arena", "memopt/internal/graph", "memopt/memopt/loader", "memopt/internal/stop", "memopt/planner"},
-	"memopt/kernels/vulkan":             {"memopt/internal/graph", "memopt/memopt/loader", "memopt/internal/weights", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
+	"memopt/kernels/internal/spirv":     {},
+	"memopt/kernels/nodes":              {"memopt/internal/graph"},
+	"memopt/kernels/vulkan":             {"memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/weights", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
 	"memopt/kernels/vulkan/vk":          {},
-	"memopt/memopt/lab/verify":          {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
-	"memopt/memopt/arena":               {},
-	"memopt/memopt/session":             {"memopt/kernels", "memopt/kernels/cpu", "memopt/memopt/arena", "memopt/internal/graph", "memopt/memopt/loader", "memopt/internal/onnx", "memopt/internal/stop", "memopt/internal/weights", "memopt/planner"},
-	"memopt/memopt/report":              {"memopt/internal/bytesize", "memopt/memopt/loader", "memopt/internal/visible", "memopt/planner", "memopt/planner/cluster"},
-	"memopt/memopt/lab/bench":           {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/lab/corpus", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/onnx", "memopt/memopt/report", "memopt/internal/whole", "memopt/memopt/lab/zoo", "memopt/planner", "memopt/planner/pack", "memopt/plugin/host", "memopt/plugin/pb"},
+	"memopt/planner":                    {"memopt/internal/bytesize", "memopt/internal/graph", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/visible", "memopt/internal/whole", "memopt/planner/cluster", "memopt/planner/limits", "memopt/planner/pack", "memopt/planner/profile", "memopt/planner/recompute"},
+	"memopt/planner/cluster":            {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/visible"},
+	"memopt/planner/forms":              {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/weights", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink"},
+	"memopt/planner/internal/answer":    {"memopt/planner/recompute"},
+	"memopt/planner/limits":             {},
+	"memopt/planner/pack":               {"memopt/internal/stop", "memopt/internal/visible"},
+	"memopt/planner/profile":            {"memopt/internal/graph", "memopt/internal/whole"},
+	"memopt/planner/recompute":          {"memopt/internal/stop"},
+	"memopt/planner/shrink":             {"memopt/internal/graph", "memopt/internal/stop"},
 	"memopt/plugin":                     {"memopt/internal/visible", "memopt/internal/weights", "memopt/plugin/pb"},
-	"memopt/plugin/pb":                  {},
 	"memopt/plugin/host":                {"memopt/plugin", "memopt/plugin/pb"},
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},
 	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner"},
-	"memopt/plugin/internal/testserver": {"memopt/plugin", "memopt/plugin/internal/echo"},
-	"memopt/internal/compare":           {"memopt/internal/graph", "memopt/internal/tensorfile"},
-	"memopt/planner/forms":              {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/weights", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink"},
-	"memopt/memopt": {"memopt/memopt/arena", "memopt/internal/bytesize", "memopt/memopt/fit", "memopt/internal/compare", "memopt/memopt/session", "memopt/internal/stop", "memopt/internal/graph", "memopt/internal/joint", "memopt/memopt/leak", "memopt/memopt/loader", "memopt/internal/onnx", "memopt/memopt/quantize", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/autograd", "memopt/kernels",
-		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/planner/profile", "memopt/kernels/nodes", "memopt/configs"},
-	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/lab/bench", "memopt/internal/compare", "memopt/internal/graph", "memopt/memopt/loader", "memopt/internal/onnx", "memopt/memopt/report", "memopt/memopt/session", "memopt/internal/stop", "memopt/internal/tensorfile",
-		"memopt/memopt/lab/verify", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/memopt/lab/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin"},
+	"memopt/plugin/internal/testserver": {"memopt/plugin/internal/echo"},
+	"memopt/plugin/pb":                  {},
+	"memopt/memopt":                     {"memopt/autograd", "memopt/configs", "memopt/internal/arena", "memopt/internal/bytesize", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/nodes", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/fit", "memopt/memopt/leak", "memopt/memopt/quantize", "memopt/memopt/session", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/planner/profile"},
+	"memopt/memopt/fit":                 {"memopt/configs", "memopt/internal/bytesize", "memopt/planner", "memopt/planner/limits"},
+	"memopt/memopt/lab/bench":           {"memopt/autograd", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/lab/corpus", "memopt/memopt/lab/zoo", "memopt/memopt/report", "memopt/planner", "memopt/planner/pack", "memopt/plugin/host", "memopt/plugin/pb"},
+	"memopt/memopt/lab/corpus":          {"memopt/autograd", "memopt/internal/graph", "memopt/internal/joint", "memopt/kernels", "memopt/memopt/lab/zoo", "memopt/planner/pack"},
+	"memopt/memopt/lab/verify":          {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
+	"memopt/memopt/lab/zoo":             {"memopt/internal/graph", "memopt/kernels/nodes"},
+	"memopt/memopt/leak":                {},
+	"memopt/memopt/quantize":            {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/stop"},
+	"memopt/memopt/report":              {"memopt/internal/bytesize", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/visible", "memopt/planner"},
+	"memopt/memopt/session":             {"memopt/internal/arena", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/weights", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
+	"memopt/cmd/memopt":                 {"memopt/configs", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/memopt", "memopt/memopt/lab/bench", "memopt/memopt/lab/verify", "memopt/memopt/lab/zoo", "memopt/memopt/report", "memopt/memopt/session", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin"},
 }
 
 func command(t *testing.T, name string, args ...string) string {
@@ -85,6 +93,13 @@ func command(t *testing.T, name string, args ...string) string {
 }
 
 func TestImports(t *testing.T) {
+	folder := func(path string) string { return strings.Split(path, "/")[1] }
+	floor := map[string]int{}
+	for i, folders := range floors {
+		for _, name := range folders {
+			floor[name] = i
+		}
+	}
 	for line := range strings.Lines(command(t, "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")) {
 		fields := strings.Fields(line)
 		allowed, listed := mayImport[fields[0]]
@@ -92,8 +107,14 @@ func TestImports(t *testing.T) {
 			t.Errorf("package %s is not in the table of rooms", fields[0])
 		}
 		for _, imp := range fields[1:] {
-			if strings.HasPrefix(imp, "memopt/") && !slices.Contains(allowed, imp) {
+			if !strings.HasPrefix(imp, "memopt/") {
+				continue
+			}
+			if !slices.Contains(allowed, imp) {
 				t.Errorf("%s imports %s, which the table of rooms does not allow", fields[0], imp)
+			}
+			if from, to := folder(fields[0]), folder(imp); from != to && floor[to] >= floor[from] {
+				t.Errorf("%s imports %s, which is on no lower floor", fields[0], imp)
 			}
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/joint"
+	"memopt/internal/loader"
 	"memopt/internal/onnx"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/loader"
 	"memopt/planner"
 )
 

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/loader"
 	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/memopt/lab/zoo"
-	"memopt/memopt/loader"
 )
 
 // loadable writes a forward model and gives the dims to load it with: one whose largest weight is more than half of what is

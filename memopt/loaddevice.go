@@ -1,8 +1,8 @@
 package memopt
 
 import (
+	"memopt/internal/loader"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/loader"
 )
 
 // loadDevices open devices as plain memory, by kind.

@@ -3,6 +3,7 @@ package memopt
 import (
 	"runtime/debug"
 
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/planner"
 )
@@ -11,13 +12,13 @@ import (
 type loaded struct {
 	Device
 	plan     *planner.Plan
-	schedule *planner.Schedule
+	schedule *schedule.Schedule
 	chains   *planner.Chains // nil if launches are not fused
 	watch    *memoryWatch
 }
 
 // load schedules a plan and opens a device for it. The caller must close the result.
-func (m *Model) load(p *planner.Plan, open func(*planner.Schedule) (Device, error)) (l *loaded, err error) {
+func (m *Model) load(p *planner.Plan, open func(*schedule.Schedule) (Device, error)) (l *loaded, err error) {
 	l = &loaded{plan: p}
 	if l.schedule, l.chains, err = m.schedule(p); err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func (m *Model) load(p *planner.Plan, open func(*planner.Schedule) (Device, erro
 }
 
 // openDevice opens the device that the settings name.
-func (m *Model) openDevice(s *planner.Schedule) (Device, error) {
+func (m *Model) openDevice(s *schedule.Schedule) (Device, error) {
 	o, err := opens(m.Config)
 	if err != nil {
 		return nil, err
@@ -52,12 +53,12 @@ func (l *loaded) feed(data *tensorfile.Set, seed uint64) (*feeder, error) {
 }
 
 // once runs the step on the first batch.
-func (l *loaded) once(data *tensorfile.Set, seed uint64) (planner.Trace, *feeder, error) {
+func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feeder, error) {
 	feed, err := l.feed(data, seed)
 	if err != nil {
-		return planner.Trace{}, nil, err
+		return schedule.Trace{}, nil, err
 	}
-	trace, err := l.Run(planner.Run{Inputs: feed.inputs(0), Seed: seed})
+	trace, err := l.Run(schedule.Run{Inputs: feed.inputs(0), Seed: seed})
 	if err != nil {
 		return trace, nil, err
 	}

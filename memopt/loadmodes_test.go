@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt/loader"
+	"memopt/internal/loader"
 	"memopt/memopt/session"
 )
 

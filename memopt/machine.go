@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"memopt/configs"
-	"memopt/memopt/arena"
+	"memopt/internal/arena"
 )
 
 // memoryLimit is the limit that LimitMemory set; 0 is none.

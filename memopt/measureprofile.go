@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/kernels"
 	"memopt/kernels/nodes"
@@ -112,11 +113,11 @@ func (x probe) run(ctx context.Context, device string) (ns float64, w profile.Wo
 		return 0, w, "", err
 	}
 	defer d.Close()
-	at := slices.IndexFunc(s.Launches, func(l planner.Launch) bool { return l.Node != nil && l.Node.Name == x.name })
+	at := slices.IndexFunc(s.Launches, func(l schedule.Launch) bool { return l.Node != nil && l.Node.Name == x.name })
 	least := time.Duration(1 << 62)
 	for i := range probeRuns {
 		stop.Poll(ctx)
-		t, err := d.Run(planner.Run{Inputs: inputs, Times: true, Lent: true})
+		t, err := d.Run(schedule.Run{Inputs: inputs, Times: true, Lent: true})
 		if err != nil {
 			return 0, w, "", err
 		}

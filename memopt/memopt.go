@@ -13,7 +13,7 @@
 //	planner.Plan          self-contained: nothing of the model is changed by it
 //	   │  load            Plan.Schedule, then a device that holds the weights
 //	   ▼
-//	planner.Schedule
+//	schedule.Schedule
 //	   │  train           Device.Run, step after step
 //	   ▼
 //	Result                promised beside measured, which package report prints
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/planner"
@@ -103,7 +104,7 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*
 		if err := m.canTrain(p, t); err != nil {
 			return nil, err
 		}
-		l, err := m.load(p, func(s *planner.Schedule) (Device, error) { return t.open(m.Config, s) })
+		l, err := m.load(p, func(s *schedule.Schedule) (Device, error) { return t.open(m.Config, s) })
 		if err != nil {
 			return nil, err
 		}

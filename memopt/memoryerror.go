@@ -4,7 +4,7 @@ import (
 	"errors"
 	"syscall"
 
-	"memopt/memopt/arena"
+	"memopt/internal/arena"
 	"memopt/planner"
 )
 

@@ -13,6 +13,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/compare"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/planner"
@@ -189,12 +190,12 @@ func outputs(t *testing.T, device string, m *Model, r planner.Request, data *ten
 }
 
 // inChains is a plan's schedule with elementwise launches in chains.
-func inChains(p *planner.Plan) (*planner.Schedule, error) {
+func inChains(p *planner.Plan) (*schedule.Schedule, error) {
 	s, _, err := p.Chained()
 	return s, err
 }
 
-func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set, flatten func(*planner.Plan) (*planner.Schedule, error)) [][]byte {
+func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set, flatten func(*planner.Plan) (*schedule.Schedule, error)) [][]byte {
 	t.Helper()
 	r.Dims, r.Lowered = m.Config.Dims, Lowered(device)
 	p, err := planner.Make(m.Graph, r)
@@ -214,7 +215,7 @@ func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace, err := d.Run(planner.Run{Inputs: feed.inputs(0)})
+	trace, err := d.Run(schedule.Run{Inputs: feed.inputs(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

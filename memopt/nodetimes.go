@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/visible"
 	"memopt/internal/whole"
 	"memopt/planner"
@@ -71,7 +72,7 @@ type recorder struct {
 }
 
 // Run runs the step and records its times.
-func (r *recorder) Run(run planner.Run) (planner.Trace, error) {
+func (r *recorder) Run(run schedule.Run) (schedule.Trace, error) {
 	run.Times = true
 	trace, err := r.Device.Run(run)
 	if err != nil || run.Accumulate {
@@ -88,7 +89,7 @@ func (r *recorder) Run(run planner.Run) (planner.Trace, error) {
 
 // profile takes the median of each node over all launches and runs. The first run warms up caches, and is ignored
 // if there are others.
-func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) nodeTimes {
+func (r *recorder) profile(p *planner.Plan, s *schedule.Schedule) nodeTimes {
 	f := nodeTimes{Format: profileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/compare"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
@@ -205,11 +206,11 @@ func trainingNumbers(v *graph.Value, x *graph.Tensor) {
 // poisons what it should not read, and returns the graph's outputs of the last.
 func runWith(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), steps ...uint64) map[string]*graph.Tensor {
 	t.Helper()
-	return runOn(t, p, fill, func(s *planner.Schedule) (Device, error) { return cpu.Open(s, cpu.Options{Poison: true}) }, steps...)
+	return runOn(t, p, fill, func(s *schedule.Schedule) (Device, error) { return cpu.Open(s, cpu.Options{Poison: true}) }, steps...)
 }
 
 // runOn is runWith on another device.
-func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), open func(*planner.Schedule) (Device, error), steps ...uint64) map[string]*graph.Tensor {
+func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), open func(*schedule.Schedule) (Device, error), steps ...uint64) map[string]*graph.Tensor {
 	t.Helper()
 	if len(steps) == 0 {
 		steps = []uint64{0}
@@ -232,7 +233,7 @@ func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Ten
 	}
 	defer d.Close()
 	for _, step := range steps {
-		if _, err := d.Run(planner.Run{Inputs: in, Seed: 7, Step: step}); err != nil {
+		if _, err := d.Run(schedule.Run{Inputs: in, Seed: 7, Step: step}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"memopt/configs"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/loader"
-	"memopt/planner"
 )
 
 // Phases records the memory of each phase of a training run, from the start of the process until its device is
@@ -134,7 +134,7 @@ func (p *Phases) next(name, what string, device int64) {
 }
 
 // scheduled takes the sizes from a schedule.
-func (p *Phases) scheduled(s *planner.Schedule, kind deviceKind) {
+func (p *Phases) scheduled(s *schedule.Schedule, kind deviceKind) {
 	if p == nil {
 		return
 	}
@@ -144,11 +144,11 @@ func (p *Phases) scheduled(s *planner.Schedule, kind deviceKind) {
 		case "weights":
 			p.parts.W += n
 		case "gradients":
-			if p.parts.G += n; g.Space == planner.State {
+			if p.parts.G += n; g.Space == schedule.State {
 				p.sums += n
 			}
 		case "optimizer":
-			if p.parts.O += n; g.Stage == planner.Loading {
+			if p.parts.O += n; g.Stage == schedule.Loading {
 				p.parts.Early += n
 			}
 		case "staging":
@@ -159,26 +159,26 @@ func (p *Phases) scheduled(s *planner.Schedule, kind deviceKind) {
 		p.parts.M += n
 	}
 	needs := s.Needs()
-	p.early = slices.Contains(needs[:s.BackwardEnd()], planner.UpdateStage)
+	p.early = slices.Contains(needs[:s.BackwardEnd()], schedule.UpdateStage)
 }
 
 // at is the memory allocated in a stage of the first step.
-func (p *Phases) at(stage planner.Stage) int64 {
+func (p *Phases) at(stage schedule.Stage) int64 {
 	n, states := p.parts.W+p.parts.Early+p.parts.C, p.parts.O-p.parts.Early+p.sums
 	if p.flat {
 		return p.parts.M + p.parts.C
 	}
-	if stage >= planner.ForwardStage {
+	if stage >= schedule.ForwardStage {
 		n += p.parts.A + p.parts.IO
 	}
-	if stage >= planner.BackwardStage {
+	if stage >= schedule.BackwardStage {
 		n += p.parts.G
 	}
-	if stage >= planner.UpdateStage {
+	if stage >= schedule.UpdateStage {
 		return n + states - p.sums
 	}
 	if p.resumed {
-		if n += states; stage >= planner.BackwardStage {
+		if n += states; stage >= schedule.BackwardStage {
 			n -= p.sums
 		}
 	}
@@ -186,7 +186,7 @@ func (p *Phases) at(stage planner.Stage) int64 {
 }
 
 // open opens a device for a schedule, as the phases P5 to P7.
-func (p *Phases) open(c configs.Config, s *planner.Schedule, o opening) (Device, error) {
+func (p *Phases) open(c configs.Config, s *schedule.Schedule, o opening) (Device, error) {
 	o.staged = true
 	if p == nil {
 		return openDevice(c.Device, s, o)
@@ -198,22 +198,22 @@ func (p *Phases) open(c configs.Config, s *planner.Schedule, o opening) (Device,
 	p.scheduled(s, kind)
 	o.load.Host = func(bytes int64) { p.r.Count("host", bytes, bytes) }
 	if early := o.load.Mode.ActivationsFirst(); early {
-		p.loading = p.at(planner.ForwardStage) - p.at(planner.Loading)
+		p.loading = p.at(schedule.ForwardStage) - p.at(schedule.Loading)
 	}
-	p.next("P5", "weights uploaded", p.at(planner.Loading)+p.loading)
+	p.next("P5", "weights uploaded", p.at(schedule.Loading)+p.loading)
 	if o.load.Mode.Reads() { // copies of all weights, and one in staging memory
-		device, host := p.promised(p.at(planner.Loading) + p.loading)
+		device, host := p.promised(p.at(schedule.Loading) + p.loading)
 		p.r.Promise(device, host+p.parts.W+largestWeight(s))
 	}
 	o.loaded = func() {
-		p.next("P6", "pages of the files dropped", p.at(planner.Loading)+p.loading)
-		p.next("P7", "activations bound", p.at(planner.ForwardStage))
+		p.next("P6", "pages of the files dropped", p.at(schedule.Loading)+p.loading)
+		p.next("P7", "activations bound", p.at(schedule.ForwardStage))
 	}
 	o.count = func(owner string, requested, granted int64) {
 		if owner == "ferry" {
 			if owner = "staging"; requested > 0 {
 				p.parts.C = requested
-				p.r.Promise(p.promised(p.at(planner.Loading) + p.loading))
+				p.r.Promise(p.promised(p.at(schedule.Loading) + p.loading))
 			}
 		}
 		p.r.Count(owner, requested, granted)
@@ -227,13 +227,13 @@ func (p *Phases) open(c configs.Config, s *planner.Schedule, o opening) (Device,
 	}
 	if w, is := d.(interface{ Staged() bool }); is && !w.Staged() { // it allocates everything at the start
 		p.flat = true
-		p.next("P7", "activations bound", p.at(planner.ForwardStage))
+		p.next("P7", "activations bound", p.at(schedule.ForwardStage))
 	}
 	return d, nil
 }
 
 // largestWeight is the most bytes of a value that is loaded.
-func largestWeight(s *planner.Schedule) (n int64) {
+func largestWeight(s *schedule.Schedule) (n int64) {
 	for _, r := range s.Fixed {
 		if r.Value.Data != nil {
 			n = max(n, r.Bytes)
@@ -246,7 +246,7 @@ func largestWeight(s *planner.Schedule) (n int64) {
 func (p *Phases) resuming() {
 	if p != nil {
 		p.resumed = true
-		p.next("P8", "checkpoint read", p.at(planner.ForwardStage))
+		p.next("P8", "checkpoint read", p.at(schedule.ForwardStage))
 	}
 }
 
@@ -254,23 +254,23 @@ func (p *Phases) resuming() {
 func (p *Phases) forward(runs int) {
 	if p != nil {
 		p.early = p.early && runs == 1 // with several, the first one has no update
-		p.next("T1", "after the first forward pass", p.at(planner.ForwardStage))
+		p.next("T1", "after the first forward pass", p.at(schedule.ForwardStage))
 	}
 }
 
 // moments returns the callback for moments inside run i; only the first run has one.
-func (p *Phases) moments(i int) func(planner.Moment) {
+func (p *Phases) moments(i int) func(schedule.Moment) {
 	if p == nil || i > 0 {
 		return nil
 	}
-	return func(m planner.Moment) {
+	return func(m schedule.Moment) {
 		switch {
-		case m == planner.BackwardOver:
-			p.next("T3", "after the first optimizer step", p.at(planner.UpdateStage))
+		case m == schedule.BackwardOver:
+			p.next("T3", "after the first optimizer step", p.at(schedule.UpdateStage))
 		case p.early:
-			p.next("T2", "after the first backward pass", p.at(planner.UpdateStage))
+			p.next("T2", "after the first backward pass", p.at(schedule.UpdateStage))
 		default:
-			p.next("T2", "after the first backward pass", p.at(planner.BackwardStage))
+			p.next("T2", "after the first backward pass", p.at(schedule.BackwardStage))
 		}
 	}
 }
@@ -280,16 +280,16 @@ func (p *Phases) stepped(done, of int) {
 	switch {
 	case p == nil || done >= of:
 	case done == 1:
-		p.next("T4", fmt.Sprintf("step %d done", min(3, of)), p.at(planner.UpdateStage))
+		p.next("T4", fmt.Sprintf("step %d done", min(3, of)), p.at(schedule.UpdateStage))
 	case done == 3:
-		p.next("T4N", fmt.Sprintf("step %d done", of), p.at(planner.UpdateStage))
+		p.next("T4N", fmt.Sprintf("step %d done", of), p.at(schedule.UpdateStage))
 	}
 }
 
 // saving begins the phase in which a checkpoint or a model is written.
 func (p *Phases) saving() {
 	if p != nil {
-		p.next("T5", "checkpoint written", p.at(planner.UpdateStage))
+		p.next("T5", "checkpoint written", p.at(schedule.UpdateStage))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"memopt/memopt/loader"
+	"memopt/internal/loader"
 )
 
 // TestPhases: in every phase of a run the device holds what was promised for it, to the byte, gradients and optimizer states

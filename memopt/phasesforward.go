@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/arena"
-	"memopt/memopt/loader"
 	"memopt/memopt/session"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/loader"
 	"memopt/memopt/lab/zoo"
-	"memopt/memopt/loader"
 	"memopt/memopt/session"
 )
 

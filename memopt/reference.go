@@ -10,6 +10,7 @@ import (
 	"memopt/autograd"
 	"memopt/internal/compare"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
 	"memopt/planner"
@@ -22,7 +23,7 @@ type Check struct {
 	Loss   float64
 	compare.Difference
 	Plan   *planner.Plan
-	Trace  planner.Trace
+	Trace  schedule.Trace
 	Memory *DeviceMemory // nil if there is no driver
 	// Anonymous returns the memory measured so far; nil if the system does not report it. Measuring ends when the
 	// set is closed.

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"memopt/configs"
-	"memopt/memopt/arena"
+	"memopt/internal/arena"
+	"memopt/internal/loader"
 	"memopt/memopt/lab/zoo"
-	"memopt/memopt/loader"
 	"memopt/memopt/session"
 )
 

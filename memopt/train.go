@@ -13,10 +13,11 @@ import (
 	"memopt/configs"
 	"memopt/internal/compare"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
 	"memopt/kernels/vulkan"
-	"memopt/memopt/loader"
 	"memopt/planner"
 )
 
@@ -46,7 +47,7 @@ type Training struct {
 }
 
 // open opens the device that the steps run on.
-func (t *Training) open(c configs.Config, s *planner.Schedule) (Device, error) {
+func (t *Training) open(c configs.Config, s *schedule.Schedule) (Device, error) {
 	o, err := opens(c)
 	if err != nil {
 		return nil, err
@@ -67,11 +68,11 @@ type Result struct {
 	FirstStep int // steps done before a resume
 	Losses    []float64
 	StepTimes []time.Duration
-	Trace     planner.Trace // of the last run
-	Memory    *DeviceMemory // at the end; nil if there is no driver
-	Anonymous *Anonymous    // nil if the system does not report it
-	Skipped   []int         // steps without an update, because a scaled gradient was infinite or NaN
-	LossScale float64       // at the end; 0 if the loss is not scaled
+	Trace     schedule.Trace // of the last run
+	Memory    *DeviceMemory  // at the end; nil if there is no driver
+	Anonymous *Anonymous     // nil if the system does not report it
+	Skipped   []int          // steps without an update, because a scaled gradient was infinite or NaN
+	LossScale float64        // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
 	Chains    *planner.Chains // nil if launches are not fused
 	Warnings  []string
@@ -164,7 +165,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 			index.SetInt(0, int64(k))
 			in := feed.inputs(step*micro + k)
 			in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
-			trace, err := d.Run(planner.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, At: t.Phases.moments(i + k)})
+			trace, err := d.Run(schedule.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, At: t.Phases.moments(i + k)})
 			if err != nil {
 				return nil, err
 			}
@@ -264,7 +265,7 @@ const stepsKey = "memopt.steps"
 const mostSteps = 1 << 48
 
 // save writes parameters and optimizer states, tensor by tensor, directly from the device.
-func (m *Model) save(g *graph.Graph, s *planner.Schedule, d Device, path string, steps int) error {
+func (m *Model) save(g *graph.Graph, s *schedule.Schedule, d Device, path string, steps int) error {
 	set := &tensorfile.Set{}
 	for _, v := range kept(g) {
 		for _, name := range append([]string{v.Name}, m.alsoCalled(v.Name)...) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/kernels/vulkan"
 	"memopt/planner"
@@ -121,7 +122,7 @@ func TestVulkanTrainingGraphs(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := runTraining(t, p)
-			got := runOn(t, p, trainingNumbers, func(s *planner.Schedule) (Device, error) {
+			got := runOn(t, p, trainingNumbers, func(s *schedule.Schedule) (Device, error) {
 				d, err := openDevice(device, s, opening{})
 				if w, ok := d.(interface{ Warnings() []string }); ok && err == nil && len(w.Warnings()) > 0 {
 					t.Error(w.Warnings())

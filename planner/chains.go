@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/bytesize"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 )
 
 // Chains is what became of a schedule's pointwise launches: those that go over the same elements, and read what others
@@ -41,7 +42,7 @@ func (c *Chains) Launches() (before, after int) {
 const chainReach = 64
 
 // Chained is Schedule with pointwise launches put into chains.
-func (p *Plan) Chained() (*Schedule, *Chains, error) {
+func (p *Plan) Chained() (*schedule.Schedule, *Chains, error) {
 	s, err := p.Schedule()
 	if err != nil {
 		return nil, nil, err
@@ -76,16 +77,16 @@ func (p *Plan) Chained() (*Schedule, *Chains, error) {
 // chainer puts launches of a schedule into chains.
 type chainer struct {
 	p        *Plan
-	launches []Launch
+	launches []schedule.Launch
 	readers  [][]int32 // by launch that makes one value: who reads it
 	chain    []*chain  // by launch: the one that it is in, or nil
 	report   *Chains
 }
 
-func (c *chainer) owner(r Ref) int32 { return c.p.m.owner[r.Value.ID] }
+func (c *chainer) owner(r schedule.Ref) int32 { return c.p.m.owner[r.Value.ID] }
 
 // all is the launches with chains in the place of their first parts.
-func (c *chainer) all() (out []Launch, err error) {
+func (c *chainer) all() (out []schedule.Launch, err error) {
 	for i := range c.launches {
 		l := c.launches[i]
 		switch {
@@ -135,7 +136,7 @@ func (c *chainer) read(i int, but ...int) bool {
 }
 
 // lasts is whether a value is read after the step, or held.
-func (c *chainer) lasts(r Ref) bool {
+func (c *chainer) lasts(r schedule.Ref) bool {
 	return c.p.m.lasting[c.owner(r)] || c.p.m.until(c.p.m.number[c.owner(r)]) > 0
 }
 
@@ -168,11 +169,11 @@ func (c *chainer) from(i int) *chain {
 type chain struct {
 	*chainer
 	parts, skipped []int
-	reads, makes   []Ref // of the parts: what they read of others, and what they make
+	reads, makes   []schedule.Ref // of the parts: what they read of others, and what they make
 }
 
-func has(refs []Ref, v *graph.Value) bool {
-	return slices.ContainsFunc(refs, func(r Ref) bool { return r.Value == v })
+func has(refs []schedule.Ref, v *graph.Value) bool {
+	return slices.ContainsFunc(refs, func(r schedule.Ref) bool { return r.Value == v })
 }
 
 // of is the chain of some parts.
@@ -193,7 +194,9 @@ func (c *chainer) of(parts, skipped []int) *chain {
 // makes an operand of it comes along.
 func (g *chain) with(j int) *chain {
 	l := &g.launches[j]
-	if !g.fits(j) || !slices.ContainsFunc(l.In, func(r Ref) bool { return has(g.makes, r.Value) || r.Bytes == l.Out[0].Bytes && has(g.reads, r.Value) }) {
+	if !g.fits(j) || !slices.ContainsFunc(l.In, func(r schedule.Ref) bool {
+		return has(g.makes, r.Value) || r.Bytes == l.Out[0].Bytes && has(g.reads, r.Value)
+	}) {
 		return nil
 	}
 	longer, behind := g.of(g.parts, nil), []int(nil)
@@ -217,23 +220,23 @@ func (g *chain) and(k int, behind []int) *chain {
 	if !slices.Equal(out.Shape, g.makes[0].Shape) || has(g.makes, out.Value) {
 		return nil
 	}
-	var reads []Ref
+	var reads []schedule.Ref
 	for _, r := range l.In {
 		if has(g.makes, r.Value) {
 			continue
 		}
-		if slices.ContainsFunc(g.makes, func(x Ref) bool { return g.owner(x) == g.owner(r) }) {
+		if slices.ContainsFunc(g.makes, func(x schedule.Ref) bool { return g.owner(x) == g.owner(r) }) {
 			return nil // it is seen through a view
 		}
 		reads = append(reads, r)
 	}
-	meets := func(refs []Ref, r Ref) bool {
-		return slices.ContainsFunc(refs, func(x Ref) bool { return overlap(&x, &r) })
+	meets := func(refs []schedule.Ref, r schedule.Ref) bool {
+		return slices.ContainsFunc(refs, func(x schedule.Ref) bool { return overlap(&x, &r) })
 	}
 	for _, b := range behind {
 		x := &g.launches[b]
 		writes := append(slices.Clip(x.Out), x.Scratch)
-		if meets(x.In, out) || meets(writes, out) || has(x.Out, out.Value) || slices.ContainsFunc(reads, func(r Ref) bool { return meets(writes, r) }) {
+		if meets(x.In, out) || meets(writes, out) || has(x.Out, out.Value) || slices.ContainsFunc(reads, func(r schedule.Ref) bool { return meets(writes, r) }) {
 			return nil
 		}
 	}
@@ -253,7 +256,7 @@ func (g *chain) and(k int, behind []int) *chain {
 }
 
 // stored is what parts make that is read elsewhere.
-func (g *chain) stored() (refs []Ref) {
+func (g *chain) stored() (refs []schedule.Ref) {
 	for k, i := range g.parts {
 		if g.lasts(g.makes[k]) || g.read(i, g.parts...) {
 			refs = append(refs, g.makes[k])
@@ -263,8 +266,8 @@ func (g *chain) stored() (refs []Ref) {
 }
 
 // launch is the one that stands for all.
-func (g *chain) launch() (Launch, error) {
-	l := Launch{In: g.reads, Out: g.stored(), Again: true}
+func (g *chain) launch() (schedule.Launch, error) {
+	l := schedule.Launch{In: g.reads, Out: g.stored(), Again: true}
 	var nodes []*graph.Node
 	row := ChainRow{Shape: g.makes[0].Shape, Count: 1, Stored: len(l.Out)}
 	for _, i := range g.parts {
@@ -277,7 +280,7 @@ func (g *chain) launch() (Launch, error) {
 	for _, r := range l.In {
 		shapes[r.Value] = r.Shape
 	}
-	values := func(refs []Ref) (vs []*graph.Value) {
+	values := func(refs []schedule.Ref) (vs []*graph.Value) {
 		for _, r := range refs {
 			vs = append(vs, r.Value)
 		}
@@ -291,8 +294,8 @@ func (g *chain) launch() (Launch, error) {
 }
 
 // moved is the bytes that a launch reads and writes.
-func moved(l *Launch) (bytes int64) {
-	for _, refs := range [...][]Ref{l.In, l.Out} {
+func moved(l *schedule.Launch) (bytes int64) {
+	for _, refs := range [...][]schedule.Ref{l.In, l.Out} {
 		for _, r := range refs {
 			bytes += r.Bytes
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/planner/profile"
 )
@@ -32,7 +33,7 @@ func invalid(format string, args ...any) error {
 // replayed is a plan whose launches read what they should.
 type replayed struct {
 	f *facts
-	s *Schedule
+	s *schedule.Schedule
 	c *checker
 }
 
@@ -203,10 +204,10 @@ func (f *facts) timed(x priced, works []price) priced {
 
 // checkChained replays a schedule with chains, and gives the lives that are left: each range from the launch that
 // writes it to the last that reads it.
-func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
+func (p *Plan) checkChained(s *schedule.Schedule) (lives []schedule.Life, err error) {
 	c := p.checker(s)
 	c.lives = &lives
-	err = c.run(p.Graph, s.each)
+	err = c.run(p.Graph, s.Each)
 	if err == nil && c.height > s.Arena {
 		err = fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
 	}
@@ -217,29 +218,19 @@ func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
 	return lives, nil
 }
 
-// each goes over the launches that stand in a schedule.
-func (s *Schedule) each(yield func(i int, l *Launch) error) error {
-	for i := range s.Launches {
-		if err := yield(i, &s.Launches[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *Plan) checker(s *Schedule) *checker {
+func (p *Plan) checker(s *schedule.Schedule) *checker {
 	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1), moves: byLaunch(p.Moves)}
 }
 
 type checker struct {
 	ctx    context.Context // polled at each launch
-	s      *Schedule
+	s      *schedule.Schedule
 	spaces [4]memory
 	height int64
 	now    int32                   // the launch at hand
 	change []int64                 // by launch: bytes of the arena in use, beyond the launch before
-	writes []*Ref                  // scratch
-	lives  *[]Life                 // where those that have ended go, if anywhere
+	writes []*schedule.Ref         // scratch
+	lives  *[]schedule.Life        // where those that have ended go, if anywhere
 	held   map[*graph.Value]*first // values held outside the graph
 	ends   map[*graph.Node][]*graph.Value
 	behind bool // no border is to come
@@ -249,15 +240,15 @@ type checker struct {
 }
 
 // owner is what a range that holds a value is tagged with: of a view, what it is of.
-func (c *checker) owner(v *graph.Value) *graph.Value { return c.s.shows[v.ID] }
+func (c *checker) owner(v *graph.Value) *graph.Value { return c.s.Shows[v.ID] }
 
 // first is where a value was written first.
 type first struct {
-	Ref
+	schedule.Ref
 	remade bool // it was written there again
 }
 
-func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch) error) error) error {
+func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *schedule.Launch) error) error) error {
 	for i := range c.s.Fixed {
 		r := &c.s.Fixed[i]
 		if r.Bytes > 0 && c.spaces[r.Space].any(r.Offset, r.Bytes) {
@@ -273,7 +264,7 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 	}
 	c.behind = !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Border })
 	ran := make([]int32, len(g.Nodes))
-	if err := launches(func(i int, l *Launch) error {
+	if err := launches(func(i int, l *schedule.Launch) error {
 		stop.Poll(c.ctx)
 		return c.launch(i, l, ran)
 	}); err != nil {
@@ -308,7 +299,7 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 }
 
 // launch replays one; ran counts the runs of each node.
-func (c *checker) launch(i int, l *Launch, ran []int32) error {
+func (c *checker) launch(i int, l *schedule.Launch, ran []int32) error {
 	if l.Node == nil {
 		// Copies come after the step: what they read lasts to its end.
 		if err := c.reads(&l.In[0]); err != nil {
@@ -353,7 +344,7 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 		if r.Value == nil {
 			continue
 		}
-		if r.Space == Staging || r.Space == State && l.Node.Op.Overwrites == nil {
+		if r.Space == schedule.Staging || r.Space == schedule.State && l.Node.Op.Overwrites == nil {
 			return where(fmt.Errorf("writes to %s", r.Space))
 		}
 		c.write(r, r.Value)
@@ -365,7 +356,7 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 	}
 	parts := l.Parts
 	if parts == nil {
-		parts = []Launch{*l}
+		parts = []schedule.Launch{*l}
 	}
 	for i := range parts {
 		if err := c.heldInPlace(&parts[i]); err != nil {
@@ -376,7 +367,7 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 }
 
 // heldInPlace: a value held until a node has run is in its first place.
-func (c *checker) heldInPlace(l *Launch) error {
+func (c *checker) heldInPlace(l *schedule.Launch) error {
 	if len(c.ends) == 0 || l.Again {
 		return nil
 	}
@@ -396,7 +387,7 @@ func (c *checker) heldInPlace(l *Launch) error {
 }
 
 // part: a node runs with its own values, and again only where it may.
-func (c *checker) part(l *Launch, ran []int32) error {
+func (c *checker) part(l *schedule.Launch, ran []int32) error {
 	n := l.Node
 	if n.Op.View {
 		return fmt.Errorf("a view is no launch")
@@ -431,18 +422,18 @@ func (c *checker) part(l *Launch, ran []int32) error {
 
 // chain: the parts of one read what that reads or what a part before has made, and what it stores is made by a part, at
 // its place.
-func (c *checker) chain(l *Launch, ran []int32) error {
-	same := func(a, b Ref) bool {
+func (c *checker) chain(l *schedule.Launch, ran []int32) error {
+	same := func(a, b schedule.Ref) bool {
 		return a.Value == b.Value && a.Space == b.Space && a.Offset == b.Offset && a.Bytes == b.Bytes
 	}
-	made := map[*graph.Value]Ref{}
+	made := map[*graph.Value]schedule.Ref{}
 	for i := range l.Parts {
 		part := &l.Parts[i]
 		if err := c.part(part, ran); err != nil {
 			return err
 		}
 		for _, r := range part.In {
-			if _, is := made[r.Value]; !is && !slices.ContainsFunc(l.In, func(x Ref) bool { return same(x, r) }) {
+			if _, is := made[r.Value]; !is && !slices.ContainsFunc(l.In, func(x schedule.Ref) bool { return same(x, r) }) {
 				return fmt.Errorf("%q reads %q, which the chain does not", part.Node.Name, r.Value.Name)
 			}
 		}
@@ -458,7 +449,7 @@ func (c *checker) chain(l *Launch, ran []int32) error {
 
 // apart: what a launch writes begins where a device can, and overlaps neither what it reads, unless the operator allows
 // it there, nor its other outputs and work space.
-func (c *checker) apart(l *Launch) error {
+func (c *checker) apart(l *schedule.Launch) error {
 	n := l.Node
 	name := func(i int) string {
 		if i == len(l.Out) {
@@ -502,12 +493,12 @@ func (c *checker) apart(l *Launch) error {
 	return nil
 }
 
-func overlap(a, b *Ref) bool {
+func overlap(a, b *schedule.Ref) bool {
 	return a.Space == b.Space && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
 }
 
 // reads: the range holds the value's content, whole.
-func (c *checker) reads(r *Ref) error {
+func (c *checker) reads(r *schedule.Ref) error {
 	if r.Bytes == 0 {
 		return nil
 	}
@@ -524,7 +515,7 @@ func (c *checker) reads(r *Ref) error {
 }
 
 // holds reports whether a range has the content of a value, whole.
-func (c *checker) holds(r *Ref, v *graph.Value) bool {
+func (c *checker) holds(r *schedule.Ref, v *graph.Value) bool {
 	if r.Bytes == 0 {
 		return true
 	}
@@ -536,15 +527,15 @@ func (c *checker) holds(r *Ref, v *graph.Value) bool {
 func (c *checker) shows(x *cell, v *graph.Value) bool { return x.v == v || x.v == c.owner(v) }
 
 // write tags a range with a value, which is no view, or with work space.
-func (c *checker) write(r *Ref, v *graph.Value) {
-	if r.Space == Arena {
+func (c *checker) write(r *schedule.Ref, v *graph.Value) {
+	if r.Space == schedule.Arena {
 		c.height = max(c.height, r.Offset+r.Bytes)
 	}
 	if r.Bytes == 0 {
 		return
 	}
 	spent := c.spaces[r.Space].set(cell{r.Offset, r.Offset + r.Bytes, v, c.now, c.now})
-	if r.Space == Arena {
+	if r.Space == schedule.Arena {
 		c.used(spent)
 	}
 }
@@ -555,14 +546,14 @@ func (c *checker) used(cells []cell) {
 		c.change[x.first] += x.to - x.from
 		c.change[x.last+1] -= x.to - x.from
 		if c.lives != nil && x.last >= x.first {
-			*c.lives = append(*c.lives, Life{x.first, x.last + 1, x.from, x.to - x.from})
+			*c.lives = append(*c.lives, schedule.Life{First: x.first, Last: x.last + 1, Offset: x.from, Bytes: x.to - x.from})
 		}
 	}
 }
 
 // peak is the most bytes of the arena that are in use at one launch.
 func (c *checker) peak() (peak int64) {
-	for _, cells := range c.spaces[Arena].runs {
+	for _, cells := range c.spaces[schedule.Arena].runs {
 		c.used(cells)
 	}
 	var now int64

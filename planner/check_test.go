@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/planner"
 )
 
 // checked is a plan with all that Check looks at: a node that runs again, a
 // result in place, an early update, a copy at the end, work space, a view.
-func checked(t *testing.T) (*planner.Plan, *planner.Schedule) {
+func checked(t *testing.T) (*planner.Plan, *schedule.Schedule) {
 	g, err := graph.Parse(kernels.Library, `
 x f32[batch, 16] = input
 lr f32[] = input
@@ -55,9 +56,9 @@ update m = d
 }
 
 // launch finds the launch of a node, or its second one for a name with '.
-func launch(t *testing.T, s *planner.Schedule, name string) int {
+func launch(t *testing.T, s *schedule.Schedule, name string) int {
 	name, again := strings.CutSuffix(name, "'")
-	i := slices.IndexFunc(s.Launches, func(l planner.Launch) bool {
+	i := slices.IndexFunc(s.Launches, func(l schedule.Launch) bool {
 		return l.Node != nil && l.Node.Name == name && l.Again == again
 	})
 	if i < 0 {
@@ -71,136 +72,136 @@ func TestCheckSchedules(t *testing.T) {
 	find := launch
 	cases := []struct {
 		name  string
-		spoil func(t *testing.T, p *planner.Plan, s *planner.Schedule)
+		spoil func(t *testing.T, p *planner.Plan, s *schedule.Schedule)
 		want  string
 	}{
-		{"a step is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a step is dropped", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i := find(t, s, "z")
 			s.Launches = slices.Delete(s.Launches, i, i+1)
 		}, `node "s" (ReduceMean): "v" is read at arena`},
-		{"what is held is made again", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"what is held is made again", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			p.Graph.Holds = []graph.Hold{{Value: p.Graph.ByName("h"), Until: p.Graph.ByName("d").Def}}
 			s.Launches[find(t, s, "h'")].Out[0].Offset = s.Launches[find(t, s, "h")].Out[0].Offset
 			s.Launches[find(t, s, "d")].In[0].Offset = s.Launches[find(t, s, "h")].Out[0].Offset
 		}, `node "d" (Mul): "h" is held until here, but was dropped and made again`},
-		{"what is held is written over", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"what is held is written over", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			p.Graph.Holds = []graph.Hold{{Value: p.Graph.ByName("z"), Until: p.Graph.ByName("e").Def}}
 		}, `node "e" (Sub): "z" is held until here: "z" is read at arena`},
-		{"what is held is not made", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"what is held is not made", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			p.Graph.Holds = []graph.Hold{{Value: p.Graph.ByName("e"), Until: p.Graph.ByName("d").Def}}
 		}, `node "d" (Mul): "e" is held until here, but was not made`},
-		{"a step that nobody reads is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a step that nobody reads is dropped", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i := find(t, s, "e")
 			s.Launches = slices.Delete(s.Launches, i, i+1)
 		}, `node "e" never runs`},
-		{"the second run is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"the second run is dropped", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i := find(t, s, "h'")
 			s.Launches = slices.Delete(s.Launches, i, i+1)
 		}, `node "d" (Mul): "h" is read at arena`},
-		{"a step comes twice", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a step comes twice", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i := find(t, s, "z")
 			s.Launches = slices.Insert(s.Launches, i, s.Launches[i])
 		}, `node "z" (Neg): runs twice for the first time`},
-		{"a node runs again before it ran", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a node runs again before it ran", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			s.Launches[find(t, s, "h")].Again = true
 		}, `node "h" (Tanh): runs again before it ran`},
-		{"an update runs again", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"an update runs again", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i := find(t, s, "w2")
 			l := s.Launches[i]
 			l.Again = true
 			s.Launches = slices.Insert(s.Launches, i+1, l)
 		}, `node "w2" (SGD): may not run again`},
-		{"a backward node runs again", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a backward node runs again", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i := find(t, s, "d")
 			l := s.Launches[i]
 			l.Again = true
 			s.Launches = slices.Insert(s.Launches, i+1, l)
 		}, `node "d" (Mul): may not run again`},
-		{"two steps change places", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"two steps change places", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i, j := find(t, s, "y"), find(t, s, "z")
 			s.Launches[i], s.Launches[j] = s.Launches[j], s.Launches[i]
 		}, `node "z" (Neg): "y" is read at arena`},
-		{"a view is launched", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"a view is launched", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			v := p.Graph.ByName("v")
-			s.Launches = slices.Insert(s.Launches, 3, planner.Launch{Node: v.Def})
+			s.Launches = slices.Insert(s.Launches, 3, schedule.Launch{Node: v.Def})
 		}, `node "v" (Reshape): a view is no launch`},
-		{"an update comes before the last reader", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"an update comes before the last reader", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			i, j := find(t, s, "w2"), find(t, s, "dx")
 			s.Launches[i], s.Launches[j] = s.Launches[j], s.Launches[i]
 		}, `node "w2" (SGD): "dw" is read at arena`},
-		{"a copy comes twice with another's bytes", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
-			i := slices.IndexFunc(s.Launches, func(l planner.Launch) bool { return l.Node == nil })
+		{"a copy comes twice with another's bytes", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
+			i := slices.IndexFunc(s.Launches, func(l schedule.Launch) bool { return l.Node == nil })
 			s.Launches[i].In[0].Offset += 64
 		}, `(copy): "d" is read at arena`},
-		{"a copy is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
-			i := slices.IndexFunc(s.Launches, func(l planner.Launch) bool { return l.Node == nil })
+		{"a copy is dropped", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
+			i := slices.IndexFunc(s.Launches, func(l schedule.Launch) bool { return l.Node == nil })
 			s.Launches = slices.Delete(s.Launches, i, i+1)
 		}, `after the step, the place of "m" does not hold "d"`},
-		{"an output is looked for elsewhere", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"an output is looked for elsewhere", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			s.Outputs[0].Offset += 64
 		}, `after the last launch: "e" is read at arena`},
-		{"an input is another value", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"an input is another value", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			s.Launches[find(t, s, "z")].In[0].Value = p.Graph.ByName("h")
 		}, `node "z" (Neg): input 0 is another value`},
-		{"an output is another value", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"an output is another value", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			s.Launches[find(t, s, "z")].Out[0].Value = p.Graph.ByName("h")
 		}, `node "z" (Neg): output 0 is another value`},
-		{"an input is missing", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"an input is missing", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "z")]
 			l.In = l.In[:0]
 		}, `node "z" (Neg): 0 inputs and 1 outputs`},
-		{"an input is read where half of it is", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"an input is read where half of it is", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			s.Launches[find(t, s, "z")].In[0].Bytes /= 2
 		}, `node "z" (Neg): "y" is read at arena`},
-		{"a result is written over an input that may not be", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a result is written over an input that may not be", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "s")]
 			l.Out[0].Offset = l.In[0].Offset
 		}, `node "s" (ReduceMean): output 0 is written over input 0 (v)`},
-		{"a result is written over a part of an input", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a result is written over a part of an input", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "z")]
 			l.Out[0].Offset = l.In[0].Offset + 64
 		}, `node "z" (Neg): output 0 is written over input 0 (y)`},
-		{"a result is written elsewhere than it is read", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a result is written elsewhere than it is read", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "d")]
 			l.Out[0].Offset = l.In[0].Offset
 		}, `node "dx" (LayerNormalizationGrad): "d" is read at arena`},
-		{"two outputs overlap", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"two outputs overlap", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "dx")]
 			l.Out[1].Offset = l.Out[0].Offset
 		}, `node "dx" (LayerNormalizationGrad): output 0 and output 1 overlap`},
-		{"work space overlaps an output", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"work space overlaps an output", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "dx")]
 			l.Scratch.Offset = l.Out[0].Offset
 		}, `node "dx" (LayerNormalizationGrad): output 0 and work space overlap`},
-		{"a result begins within a cache line", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a result begins within a cache line", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			s.Launches[find(t, s, "z")].Out[0].Offset++
 		}, `node "z" (Neg): output 0 begins at arena+`},
-		{"work space overlaps an input", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"work space overlaps an input", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "dx")]
 			l.Scratch.Offset = l.In[0].Offset
 		}, `node "dx" (LayerNormalizationGrad): work space is written over input 0 (d)`},
-		{"a node writes to an input's place", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a node writes to an input's place", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "h")]
-			l.Out[0].Space, l.Out[0].Offset = planner.Staging, 4096
+			l.Out[0].Space, l.Out[0].Offset = schedule.Staging, 4096
 		}, `node "h" (Tanh): writes to staging`},
-		{"a node that replaces nothing writes to a state", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"a node that replaces nothing writes to a state", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			l := &s.Launches[find(t, s, "h")]
-			l.Out[0].Space, l.Out[0].Offset = planner.State, 4096
+			l.Out[0].Space, l.Out[0].Offset = schedule.State, 4096
 		}, `node "h" (Tanh): writes to state`},
-		{"parameters overlap", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
-			i := slices.IndexFunc(s.Fixed, func(r planner.Ref) bool { return r.Space == planner.State && r.Offset > 0 })
+		{"parameters overlap", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
+			i := slices.IndexFunc(s.Fixed, func(r schedule.Ref) bool { return r.Space == schedule.State && r.Offset > 0 })
 			s.Fixed[i].Offset = 0
 		}, `overlaps another value in state`},
-		{"the arena is said to be lower", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"the arena is said to be lower", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			s.Arena -= 64
 		}, `the arena is`},
-		{"the arena is said to be higher", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+		{"the arena is said to be higher", func(t *testing.T, _ *planner.Plan, s *schedule.Schedule) {
 			s.Arena += 64
 		}, `but launches reach to`},
-		{"the peak is said to be lower", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"the peak is said to be lower", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			p.Result.Peak -= 4
 		}, `the peak is`},
-		{"the peak is said to be higher", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+		{"the peak is said to be higher", func(t *testing.T, p *planner.Plan, s *schedule.Schedule) {
 			p.Result.Peak += 4
 		}, `the peak is`},
 	}

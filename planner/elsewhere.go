@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/planner/limits"
 	"memopt/planner/pack"
 	"memopt/planner/profile"
@@ -325,13 +326,6 @@ func (m *model) lifeOf(t *timeline, v, before int32) (life int32) {
 	return life
 }
 
-// Transfer is a move as a device obeys it: from a place in the arena, to one elsewhere, and back to another one.
-type Transfer struct {
-	From, To            Ref
-	Far                 int64
-	Out, Gone, In, Back int32
-}
-
 // movesBy is the moves of a plan by the launches of their events.
 type movesBy struct {
 	all                 []Move
@@ -370,7 +364,7 @@ func (l *launcher) moved(step int) error {
 		}
 		life := &l.lives[l.current[v.ID]]
 		life.Last = max(life.Last, x.Gone)
-		l.s.Moves[k] = Transfer{From: l.ref(v, Arena, life.Offset), Far: x.Far, Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back}
+		l.s.Moves[k] = schedule.Transfer{From: l.ref(v, schedule.Arena, life.Offset), Far: x.Far, Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back}
 		l.current[v.ID] = -1
 	}
 	for _, k := range l.moves.in[at] {
@@ -383,7 +377,7 @@ func (l *launcher) moved(step int) error {
 			return err
 		}
 		l.lives[life].Last = x.Back + 1
-		x.To = l.ref(x.From.Value, Arena, l.lives[life].Offset)
+		x.To = l.ref(x.From.Value, schedule.Arena, l.lives[life].Offset)
 		l.coming[k] = life
 	}
 	for _, k := range l.moves.back[at] {
@@ -422,7 +416,7 @@ func (c *checker) moved(i int) error {
 		if !c.holds(&x.From, x.From.Value) {
 			return fmt.Errorf("move %d: %s+%d does not hold %q", k, x.From.Space, x.From.Offset, x.From.Value.Name)
 		}
-		if cell := c.spaces[Arena].exact(x.From.Offset, x.From.Bytes); cell != nil {
+		if cell := c.spaces[schedule.Arena].exact(x.From.Offset, x.From.Bytes); cell != nil {
 			cell.last = max(cell.last, x.Gone-1)
 		}
 		for j := range c.s.Moves {
@@ -448,7 +442,7 @@ func (c *checker) moved(i int) error {
 		if x.To.Bytes == 0 {
 			continue
 		}
-		cell := c.spaces[Arena].exact(x.To.Offset, x.To.Bytes)
+		cell := c.spaces[schedule.Arena].exact(x.To.Offset, x.To.Bytes)
 		if cell == nil || cell.v != c.flying[k] {
 			return fmt.Errorf("move %d: the place that %q comes back to is used meanwhile", k, x.To.Value.Name)
 		}

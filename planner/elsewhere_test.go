@@ -135,7 +135,7 @@ func TestElsewhereAnyGraph(t *testing.T) {
 			}
 		}
 	})
-	if moved == 0 {
+	if moved == 0 && !testing.Short() {
 		t.Error("no plan moved anything")
 	}
 	t.Logf("%d plans moved values", moved)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/planner/recompute"
 )
 
@@ -15,7 +16,7 @@ func init() { checking = true }
 // Stretch is a life with the name of what lies there first.
 type Stretch struct {
 	Name string
-	Life
+	schedule.Life
 }
 
 // Stretches lists the plan's lives; work space has the name of its node.
@@ -32,19 +33,19 @@ func (p *Plan) Stretches() []Stretch {
 		if !p.m.unplaced() {
 			at = p.Offsets[i]
 		}
-		all = append(all, Stretch{name, Life{l.first, l.last, at, l.bytes}})
+		all = append(all, Stretch{name, schedule.Life{First: l.first, Last: l.last, Offset: at, Bytes: l.bytes}})
 	}
 	return all
 }
 
 // CheckSchedule is Check of a schedule that need not be the plan's own.
-func CheckSchedule(p *Plan, s *Schedule) error {
+func CheckSchedule(p *Plan, s *schedule.Schedule) error {
 	f, err := newFacts(p.Graph, p.bound())
 	if err != nil {
 		return err
 	}
 	c := p.checker(s)
-	if err := c.run(p.Graph, s.each); err != nil {
+	if err := c.run(p.Graph, s.Each); err != nil {
 		return err
 	}
 	return (&replayed{f, s, c}).agrees(p)

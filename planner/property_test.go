@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/planner"
 	"memopt/planner/pack"
@@ -64,7 +65,7 @@ func sound(t *rapid.T, p *planner.Plan) {
 // recount is the peak of a schedule, counted plainly: at each launch, the bytes
 // of the arena under a value that was written by then and is read then or
 // later, or was written for the first time and is held.
-func recount(g *graph.Graph, s *planner.Schedule) (peak int64) {
+func recount(g *graph.Graph, s *schedule.Schedule) (peak int64) {
 	type write struct {
 		owner       *graph.Value
 		from, to    int64
@@ -82,8 +83,8 @@ func recount(g *graph.Graph, s *planner.Schedule) (peak int64) {
 		}
 		return v
 	}
-	read := func(r planner.Ref, at int) {
-		if r.Value == nil || r.Space != planner.Arena || r.Bytes == 0 {
+	read := func(r schedule.Ref, at int) {
+		if r.Value == nil || r.Space != schedule.Arena || r.Bytes == 0 {
 			return
 		}
 		for _, w := range slices.Backward(writes) {
@@ -113,7 +114,7 @@ func recount(g *graph.Graph, s *planner.Schedule) (peak int64) {
 			}
 		}
 		for _, r := range append(slices.Clone(l.Out), l.Scratch) {
-			if r.Space == planner.Arena && r.Bytes > 0 {
+			if r.Space == schedule.Arena && r.Bytes > 0 {
 				w := &write{from: r.Offset, to: r.Offset + r.Bytes, first: at, last: at}
 				if r.Value != nil {
 					w.owner = owner(r.Value)

@@ -6,89 +6,18 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 )
-
-// Space is where a range of bytes lies.
-type Space uint8
-
-// The spaces. State holds parameters, constants and optimizer states, which outlive the step; Staging holds the inputs
-// fed to it; Given the outputs whose memory the caller gives (Request.OutputsGiven); Arena everything else.
-const (
-	Arena Space = iota
-	State
-	Staging
-	Given
-)
-
-// String is the space's name in reports.
-func (s Space) String() string { return [...]string{"arena", "state", "staging", "given"}[s] }
-
-// Ref is a range of bytes, and what is to be seen in them.
-type Ref struct {
-	Value  *graph.Value // nil: work space, or an omitted input or output
-	Space  Space
-	Offset int64
-	Bytes  int64
-	Shape  []int
-}
-
-// Launch is one dispatch as data. Copy launches have no Node: they bring a new state that was made elsewhere (In[0]) to
-// the state's place (Out[0]).
-type Launch struct {
-	Node    *graph.Node
-	Again   bool
-	In, Out []Ref
-	Scratch Ref
-	// Parts is the launches that Node, a chain, stands for; nil for others. One after another they do the same: what is
-	// between them has its place, too.
-	Parts []Launch
-}
-
-// Schedule is the flat list that a device obeys.
-type Schedule struct {
-	Launches []Launch
-	// Heights of the spaces.
-	Arena, State, Staging, Given int64
-	// Fixed lists every input and stored value with its place.
-	Fixed []Ref
-	// Moves is what is copied elsewhere and back beside the launches.
-	Moves []Transfer
-	// Outputs says where the graph's outputs are after the last launch.
-	Outputs []Ref
-	// Binding gives the numbers of dims.
-	Binding *graph.Binding
-	// Lives are the stretches of the arena, for devices that guard them.
-	Lives []Life
-
-	classes map[*graph.Value]class // of states that begin as zeros
-	shows   []*graph.Value         // by value: itself, or for a view what that is of
-}
-
-// SameStates reports whether two schedules have the same parameters, constants and states at the same places.
-func (s *Schedule) SameStates(o *Schedule) bool {
-	states := func(s *Schedule) []Ref {
-		return slices.DeleteFunc(slices.Clone(s.Fixed), func(r Ref) bool { return r.Space != State })
-	}
-	return s.State == o.State && slices.EqualFunc(states(s), states(o), func(a, b Ref) bool {
-		return a.Value.Name == b.Value.Name && a.Value.Type == b.Value.Type && a.Offset == b.Offset && a.Bytes == b.Bytes
-	})
-}
-
-// Life is a stretch of the arena in half-open launches [First, Last).
-type Life struct {
-	First, Last   int32
-	Offset, Bytes int64
-}
 
 // Schedule is the plan for a device. It is made of the graph, the steps and the places alone, as Check makes it.
-func (p *Plan) Schedule() (*Schedule, error) {
+func (p *Plan) Schedule() (*schedule.Schedule, error) {
 	f, err := newFacts(p.Graph, p.bound())
 	if err != nil {
 		return nil, err
 	}
 	s, l := f.schedule(p)
-	s.Launches = make([]Launch, 0, len(p.Steps)+len(p.Graph.Updates))
-	err = l.each(func(_ int, l *Launch) error {
+	s.Launches = make([]schedule.Launch, 0, len(p.Steps)+len(p.Graph.Updates))
+	err = l.each(func(_ int, l *schedule.Launch) error {
 		s.Launches = append(s.Launches, *l)
 		return nil
 	})
@@ -106,32 +35,31 @@ func (p *Plan) bound() Request {
 // launcher makes launches of steps. Lives get the plan's places in the order in which they begin.
 type launcher struct {
 	*facts
-	s       *Schedule
+	s       *schedule.Schedule
 	steps   []Step
 	moves   movesBy
 	coming  map[int]int32 // by move: the life that it comes back to
 	names   map[string]*graph.Value
-	offsets []int64 // those that are left
-	end     int64   // where lives have no places they stand behind each other
-	current []int32 // by place: the life that is read; outside the arena the index in outside; −1
-	outside []Ref   // the schedule's fixed values, and outputs whose memory is given
+	offsets []int64        // those that are left
+	end     int64          // where lives have no places they stand behind each other
+	current []int32        // by place: the life that is read; outside the arena the index in outside; −1
+	outside []schedule.Ref // the schedule's fixed values, and outputs whose memory is given
 	held    []int32
 	dies    []*graph.Value
-	lives   []Life
+	lives   []schedule.Life
 }
 
 // schedule is a plan's schedule without launches, and what makes those. Outputs are known when they are made.
-func (f *facts) schedule(p *Plan) (*Schedule, *launcher) {
-	s := &Schedule{Arena: p.Arena, Binding: f.binding, shows: f.shows}
+func (f *facts) schedule(p *Plan) (*schedule.Schedule, *launcher) {
+	s := &schedule.Schedule{Arena: p.Arena, Binding: f.binding, Shows: f.shows}
 	l := &launcher{facts: f, s: s, steps: p.Steps, moves: byLaunch(p.Moves), coming: map[int]int32{}, offsets: p.Offsets, current: slices.Repeat([]int32{-1}, len(f.g.Values)),
-		held: f.held(p.Steps), lives: make([]Life, 0, len(p.Offsets))}
+		held: f.held(p.Steps), lives: make([]schedule.Life, 0, len(p.Offsets))}
 	l.dies = f.dies(p.Steps, l.held)
-	s.Moves = make([]Transfer, len(p.Moves))
-	s.classes = stateClasses(f.g)
-	for _, v := range s.byStage(f.g) {
-		height, space := &s.State, State
+	s.Moves = make([]schedule.Transfer, len(p.Moves))
+	for _, v := range s.ByStage(f.g) {
+		height, space := &s.State, schedule.State
 		if v.Kind == graph.Input {
-			height, space = &s.Staging, Staging
+			height, space = &s.Staging, schedule.Staging
 		}
 		l.current[v.ID] = int32(len(s.Fixed))
 		s.Fixed = append(s.Fixed, l.ref(v, space, align(*height)))
@@ -141,7 +69,7 @@ func (f *facts) schedule(p *Plan) (*Schedule, *launcher) {
 	for _, v := range f.g.Outputs {
 		if p := f.place[v.ID]; f.given[p.ID] && l.current[p.ID] < 0 {
 			l.current[p.ID] = int32(len(l.outside))
-			l.outside = append(l.outside, l.ref(p, Given, align(s.Given)))
+			l.outside = append(l.outside, l.ref(p, schedule.Given, align(s.Given)))
 			s.Given = align(s.Given) + f.bytes[p.ID]
 		}
 	}
@@ -149,13 +77,13 @@ func (f *facts) schedule(p *Plan) (*Schedule, *launcher) {
 }
 
 // ref is a range of bytes that holds a value: a view may show a part, but is read where the whole is.
-func (l *launcher) ref(v *graph.Value, space Space, offset int64) Ref {
-	return Ref{v, space, offset, l.bytes[l.place[v.ID].ID], l.shapes[v.ID]}
+func (l *launcher) ref(v *graph.Value, space schedule.Space, offset int64) schedule.Ref {
+	return schedule.Ref{Value: v, Space: space, Offset: offset, Bytes: l.bytes[l.place[v.ID].ID], Shape: l.shapes[v.ID]}
 }
 
 // refs is where values are.
-func (l *launcher) refs(vs []*graph.Value) ([]Ref, error) {
-	out := make([]Ref, len(vs))
+func (l *launcher) refs(vs []*graph.Value) ([]schedule.Ref, error) {
+	out := make([]schedule.Ref, len(vs))
 	for i, v := range vs {
 		if v == nil {
 			continue
@@ -165,7 +93,7 @@ func (l *launcher) refs(vs []*graph.Value) ([]Ref, error) {
 		case at < 0:
 			return nil, fmt.Errorf("value %q is read before it is made", v.Name)
 		case l.arena(p):
-			out[i] = l.ref(v, Arena, l.lives[at].Offset)
+			out[i] = l.ref(v, schedule.Arena, l.lives[at].Offset)
 		default:
 			out[i] = l.ref(v, l.outside[at].Space, l.outside[at].Offset)
 		}
@@ -188,7 +116,7 @@ func (l *launcher) begin(step int, bytes int64) (int32, error) {
 	default:
 		l.end += align(bytes)
 	}
-	l.lives = append(l.lives, Life{int32(step), int32(step) + 1, offset, bytes})
+	l.lives = append(l.lives, schedule.Life{First: int32(step), Last: int32(step) + 1, Offset: offset, Bytes: bytes})
 	return int32(len(l.lives) - 1), nil
 }
 
@@ -202,7 +130,7 @@ func (l *launcher) touch(step int, places []*graph.Value) {
 }
 
 // each makes launches one after another.
-func (l *launcher) each(yield func(i int, l *Launch) error) error {
+func (l *launcher) each(yield func(i int, l *schedule.Launch) error) error {
 	ends := map[int32][]*graph.Value{}
 	for p, until := range l.until {
 		if v := l.g.Values[p]; until >= 0 && l.arena(v) {
@@ -214,7 +142,7 @@ func (l *launcher) each(yield func(i int, l *Launch) error) error {
 			return err
 		}
 		n := l.g.Nodes[st.Node]
-		x := Launch{Node: n, Again: st.Again}
+		x := schedule.Launch{Node: n, Again: st.Again}
 		var err error
 		if x.In, err = l.refs(n.Inputs); err != nil {
 			return err
@@ -235,7 +163,7 @@ func (l *launcher) each(yield func(i int, l *Launch) error) error {
 }
 
 // makes gives what a step makes its places.
-func (l *launcher) makes(step int, x *Launch) (err error) {
+func (l *launcher) makes(step int, x *schedule.Launch) (err error) {
 	n, st := x.Node, l.steps[step]
 	var before [4]int32
 	old := before[:0]
@@ -261,7 +189,7 @@ func (l *launcher) makes(step int, x *Launch) (err error) {
 		if err != nil {
 			return err
 		}
-		x.Scratch = Ref{Space: Arena, Offset: l.lives[at].Offset, Bytes: bytes}
+		x.Scratch = schedule.Ref{Space: schedule.Arena, Offset: l.lives[at].Offset, Bytes: bytes}
 	}
 	return nil
 }
@@ -277,13 +205,13 @@ func (l *launcher) atEnd() (places []*graph.Value) {
 }
 
 // ends makes the copies that come after the steps, and says where outputs are.
-func (l *launcher) ends(yield func(i int, l *Launch) error) (err error) {
+func (l *launcher) ends(yield func(i int, l *schedule.Launch) error) (err error) {
 	at := len(l.steps)
 	for _, u := range l.g.Updates {
 		if l.place[u.New.ID] == l.place[u.State.ID] {
 			continue
 		}
-		x := Launch{Out: []Ref{l.s.Fixed[l.current[u.State.ID]]}}
+		x := schedule.Launch{Out: []schedule.Ref{l.s.Fixed[l.current[u.State.ID]]}}
 		if x.In, err = l.refs([]*graph.Value{u.New}); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
@@ -49,22 +50,22 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-func segmentsHold(t *testing.T, s *planner.Schedule, apart bool) {
+func segmentsHold(t *testing.T, s *schedule.Schedule, apart bool) {
 	t.Helper()
 	segments := s.Segments(apart)
-	end := map[planner.Space]int64{}
+	end := map[schedule.Space]int64{}
 	for _, g := range segments {
 		if g.At != end[g.Space] || g.End <= g.At {
 			t.Errorf("apart %v: %+v begins where %d bytes are", apart, g, end[g.Space])
 		}
 		end[g.Space] = g.End
 	}
-	if end[planner.Arena] != s.Arena || end[planner.State] != s.State || end[planner.Staging] != s.Staging {
+	if end[schedule.Arena] != s.Arena || end[schedule.State] != s.State || end[schedule.Staging] != s.Staging {
 		t.Errorf("apart %v: segments end at %v", apart, end)
 	}
 	crosses := 0
 	needs := s.Needs()
-	look := func(i int, r planner.Ref) {
+	look := func(i int, r schedule.Ref) {
 		for _, g := range segments {
 			if g.Space != r.Space || r.Offset >= g.End || r.Offset+r.Bytes <= g.At {
 				continue
@@ -81,7 +82,7 @@ func segmentsHold(t *testing.T, s *planner.Schedule, apart bool) {
 		for _, r := range l.In {
 			look(i, r)
 		}
-		for _, r := range append([]planner.Ref{l.Scratch}, l.Out...) {
+		for _, r := range append([]schedule.Ref{l.Scratch}, l.Out...) {
 			look(i, r)
 		}
 	}

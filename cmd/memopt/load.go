@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/loader"
 	"memopt/memopt"
-	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/plugin"
 )

@@ -6,8 +6,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/internal/loader"
 	"memopt/memopt"
-	"memopt/memopt/loader"
 	"memopt/memopt/report"
 )
 

@@ -15,10 +15,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/internal/compare"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/internal/visible"
 	"memopt/memopt"
-	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -189,7 +190,7 @@ func loading(lines []report.Line, l *loader.Report) []report.Line {
 
 // measured prints promised and measured memory: of the device, and of the process as the system
 // counts it.
-func measured(w io.Writer, lines []report.Line, t planner.Trace, a *memopt.Anonymous) {
+func measured(w io.Writer, lines []report.Line, t schedule.Trace, a *memopt.Anonymous) {
 	if a != nil {
 		lines = append(slices.Clip(lines), report.Anonymous(a.Promised, a.Measured))
 	}

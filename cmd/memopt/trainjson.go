@@ -5,8 +5,9 @@ import (
 	"math"
 
 	"memopt/internal/compare"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/memopt"
-	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -171,7 +172,7 @@ func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
 		Warnings: append([]string{}, c.Plan.Warnings...)}
 }
 
-func memoryJSON(p *planner.Plan, lines []report.Line, t planner.Trace, device *memopt.DeviceMemory, a *memopt.Anonymous) trainMemory {
+func memoryJSON(p *planner.Plan, lines []report.Line, t schedule.Trace, device *memopt.DeviceMemory, a *memopt.Anonymous) trainMemory {
 	m := trainMemory{Workspace: t.Workspace, Device: device, Anonymous: anonymousJSON(a), BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
 	for _, l := range lines {
 		if l.Space == "" {

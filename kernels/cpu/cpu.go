@@ -1,5 +1,5 @@
 // Package cpu is the reference device, which runs everywhere. It executes a
-// planner.Schedule: one block of memory for each space, every value at its offset,
+// schedule.Schedule: one block of memory for each space, every value at its offset,
 // launches in order. Operators' Eval defines the correct result; Fast is used where it
 // exists.
 //
@@ -20,11 +20,11 @@ import (
 	"slices"
 	"time"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
-	"memopt/memopt/arena"
-	"memopt/memopt/loader"
-	"memopt/planner"
 )
 
 // Options of a device.
@@ -36,7 +36,7 @@ type Options struct {
 	Workspace func() int64
 	// Lent has parameters that are lent from the start, and so are not loaded; see Lend.
 	Lent map[string]*graph.Tensor
-	// Staged commits memory only when the first step reaches the stage that uses it (planner.Segment).
+	// Staged commits memory only when the first step reaches the stage that uses it (schedule.Segment).
 	Staged bool
 	// Loaded, if not nil, is called when weights are loaded and activations are not yet allocated.
 	Loaded func()
@@ -53,17 +53,17 @@ type Options struct {
 
 // Device holds the memory of one schedule and its launches, ready to run.
 type Device struct {
-	schedule *planner.Schedule
+	schedule *schedule.Schedule
 	options  Options
 	spaces   [4][]byte
 	calls    []launch
 	fixed    map[string]*graph.Tensor // parameters, states, constants, inputs
-	inputs   []planner.Ref
+	inputs   []schedule.Ref
 	outputs  map[string]*graph.Tensor
 	used     [4]int64
 	crew     *crew
-	frees    [][]planner.Life // by launch: live ranges that end with it
-	places   map[string]place // of fixed
+	frees    [][]schedule.Life // by launch: live ranges that end with it
+	places   map[string]place  // of fixed
 	seen     map[place][]*graph.Tensor
 	lent     map[string]bool
 	stages   stages
@@ -77,29 +77,29 @@ type launch struct {
 	node *graph.Node
 	call *graph.Call
 	run  func(*graph.Call)
-	src  planner.Launch
+	src  schedule.Launch
 }
 
 // Open allocates the schedule's spaces and loads parameters and states.
-func Open(s *planner.Schedule, o Options) (*Device, error) { return open(s, o, nil) }
+func Open(s *schedule.Schedule, o Options) (*Device, error) { return open(s, o, nil) }
 
 // Turn replaces the device by one for another schedule of the same program, which takes over its parameters and states in
 // place. d is closed. After an error d no longer runs, but its parameters and states can still be read.
-func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Device, error) {
+func (d *Device) Turn(s *schedule.Schedule, lent map[string]*graph.Tensor) (*Device, error) {
 	if !s.SameStates(d.schedule) {
 		return nil, errors.New("cpu: the schedules are of different programs")
 	}
-	if err := d.commit(planner.UpdateStage); err != nil {
+	if err := d.commit(schedule.UpdateStage); err != nil {
 		return nil, err
 	}
 	for name := range d.lent {
-		if at := d.places[name]; at.space == planner.State && lent[name] == nil {
+		if at := d.places[name]; at.space == schedule.State && lent[name] == nil {
 			bytes := d.fixed[name].Bytes
 			d.own(name)
 			copy(d.fixed[name].Bytes, bytes)
 		}
 	}
-	for _, i := range []planner.Space{planner.Arena, planner.Staging} { // before the new ones are allocated
+	for _, i := range []schedule.Space{schedule.Arena, schedule.Staging} { // before the new ones are allocated
 		arena.Unmap(d.spaces[i])
 		d.spaces[i] = nil
 	}
@@ -109,12 +109,12 @@ func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Devi
 	if err != nil {
 		return nil, err
 	}
-	d.spaces[planner.State] = nil // owned by next now
+	d.spaces[schedule.State] = nil // owned by next now
 	return next, d.Close()
 }
 
 // open is Open; it takes over the states of device from, if that is not nil.
-func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
+func open(s *schedule.Schedule, o Options, from *Device) (*Device, error) {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -125,7 +125,7 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 			return // opened without an error
 		}
 		if from != nil {
-			d.spaces[planner.State] = nil
+			d.spaces[schedule.State] = nil
 		}
 		d.Close()
 	}()
@@ -185,8 +185,8 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		}
 	}
 	if o.Poison {
-		poison(d.spaces[planner.Arena])
-		d.frees = make([][]planner.Life, len(s.Launches)+1)
+		poison(d.spaces[schedule.Arena])
+		d.frees = make([][]schedule.Life, len(s.Launches)+1)
 		steps := 0
 		for _, l := range s.Launches {
 			if l.Node != nil {
@@ -215,9 +215,9 @@ func (d *Device) load(ws []loader.Weight, places []loader.Place) error {
 		l = &loader.Planned{Options: loader.Options{Mode: loader.Streamed}}
 	}
 	bind := func() error {
-		stage := planner.ForwardStage
+		stage := schedule.ForwardStage
 		if o.Poison {
-			stage = planner.UpdateStage
+			stage = schedule.UpdateStage
 		}
 		return d.commit(stage)
 	}
@@ -243,7 +243,7 @@ func (d *Device) load(ws []loader.Weight, places []loader.Place) error {
 	return nil
 }
 
-func (d *Device) bytes(r planner.Ref) []byte {
+func (d *Device) bytes(r schedule.Ref) []byte {
 	end := r.Offset + r.Bytes
 	d.used[r.Space] = max(d.used[r.Space], end)
 	if d.options.Given {
@@ -252,11 +252,11 @@ func (d *Device) bytes(r planner.Ref) []byte {
 	return d.spaces[r.Space][r.Offset:end:end]
 }
 
-func (d *Device) tensor(r planner.Ref) *graph.Tensor {
+func (d *Device) tensor(r schedule.Ref) *graph.Tensor {
 	if r.Value == nil {
 		return nil
 	}
-	if d.options.Given && r.Space == planner.Arena {
+	if d.options.Given && r.Space == schedule.Arena {
 		return d.given.tensor(r)
 	}
 	x := &graph.Tensor{Type: r.Value.Type, Shape: r.Shape, Bytes: d.bytes(r)}
@@ -265,7 +265,7 @@ func (d *Device) tensor(r planner.Ref) *graph.Tensor {
 }
 
 // prepare binds a launch to memory once, so that Run only iterates over the launches.
-func (d *Device) prepare(i int, l planner.Launch) launch {
+func (d *Device) prepare(i int, l schedule.Launch) launch {
 	if d.options.Given {
 		d.given.launch(i)
 	}
@@ -302,7 +302,7 @@ func (d *Device) Name() string {
 }
 
 // Run does one step.
-func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
+func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 	begin := time.Now()
 	from, to, err := d.schedule.Between(r.Part)
 	if err != nil {
@@ -328,7 +328,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	if r.Times {
 		t.Launches = make([]time.Duration, len(d.calls))
 	}
-	if r.Part == planner.BackwardPass {
+	if r.Part == schedule.BackwardPass {
 		if err := d.seed(from-1, r.Seeds); err != nil {
 			return t, err
 		}
@@ -359,7 +359,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	}
 	d.pass(to, r)
 	t.Took = time.Since(begin)
-	t.Arena, t.State, t.Staging = d.used[planner.Arena], d.used[planner.State], d.used[planner.Staging]
+	t.Arena, t.State, t.Staging = d.used[schedule.Arena], d.used[schedule.State], d.used[schedule.Staging]
 	if d.options.Workspace != nil {
 		t.Workspace = d.options.Workspace()
 	}
@@ -370,7 +370,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 func (d *Device) free(i int) {
 	if d.options.Poison {
 		for _, f := range d.frees[i+1] {
-			poison(d.spaces[planner.Arena][f.Offset : f.Offset+f.Bytes])
+			poison(d.spaces[schedule.Arena][f.Offset : f.Offset+f.Bytes])
 		}
 	}
 }

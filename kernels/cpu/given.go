@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"memopt/internal/graph"
-	"memopt/planner"
+	"memopt/internal/schedule"
 )
 
 // Memory is what a run works in on a device without memory of its own (Options.Given).
@@ -34,7 +34,7 @@ type given struct {
 
 // givenRange is a live range, and what refers to it.
 type givenRange struct {
-	planner.Life
+	schedule.Life
 	of      string
 	tensors []*graph.Tensor
 	scratch *graph.Call // its work space
@@ -59,7 +59,7 @@ func (r *givenRange) end() {
 }
 
 // divide finds the live ranges of each launch.
-func (g *given) divide(s *planner.Schedule) {
+func (g *given) divide(s *schedule.Schedule) {
 	n := len(s.Launches)
 	g.tensors, g.current = map[*graph.Value]*graph.Tensor{}, map[int64]int{}
 	g.ranges, g.begins, g.ends = make([]givenRange, len(s.Lives)), make([][]int, n), make([][]int, n+1)
@@ -68,7 +68,7 @@ func (g *given) divide(s *planner.Schedule) {
 			continue
 		}
 		g.begins[l.First] = append(g.begins[l.First], k)
-		if int(l.Last) < n || !slices.ContainsFunc(s.Outputs, func(r planner.Ref) bool { return r.Space == planner.Arena && r.Offset == l.Offset }) {
+		if int(l.Last) < n || !slices.ContainsFunc(s.Outputs, func(r schedule.Ref) bool { return r.Space == schedule.Arena && r.Offset == l.Offset }) {
 			g.ends[l.Last-1] = append(g.ends[l.Last-1], k)
 		} // else an output is read there, until Release
 	}
@@ -82,7 +82,7 @@ func (g *given) launch(i int) {
 }
 
 // tensor is the tensor of an operand in the arena.
-func (g *given) tensor(r planner.Ref) *graph.Tensor {
+func (g *given) tensor(r schedule.Ref) *graph.Tensor {
 	x := g.tensors[r.Value]
 	if x == nil {
 		x = &graph.Tensor{Type: r.Value.Type, Shape: r.Shape}
@@ -97,13 +97,13 @@ func (g *given) tensor(r planner.Ref) *graph.Tensor {
 }
 
 // scratch notes a launch's work space.
-func (g *given) scratch(c *graph.Call, r planner.Ref) {
+func (g *given) scratch(c *graph.Call, r schedule.Ref) {
 	in := &g.ranges[g.current[r.Offset]]
 	in.scratch, in.of = c, "work space of "+c.Node.Name
 }
 
 // read makes launches read a parameter or constant where it is.
-func (d *Device) read(r planner.Ref) error {
+func (d *Device) read(r schedule.Ref) error {
 	x := d.options.Lent[r.Value.Name]
 	if x == nil {
 		var err error
@@ -126,7 +126,7 @@ func (d *Device) Give(m Memory) error {
 		d.show(d.places[in.Value.Name], m.Inputs[in.Value.Name])
 	}
 	for at, bytes := range m.Outputs {
-		d.show(place{planner.Given, at}, bytes)
+		d.show(place{schedule.Given, at}, bytes)
 	}
 	if m.Take != nil {
 		g.at = nil
@@ -155,7 +155,7 @@ func (d *Device) Release() {
 		d.show(d.places[in.Value.Name], nil)
 	}
 	for at := range d.given.Outputs {
-		d.show(place{planner.Given, at}, nil)
+		d.show(place{schedule.Given, at}, nil)
 	}
 	d.given.Memory = Memory{}
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels/cpu"
 	"memopt/planner"
 )
@@ -56,7 +57,7 @@ func TestGivenMemory(t *testing.T) {
 		for step, way := range []string{"arena", "range", "fail", "range", "arena"} {
 			m := cpu.Memory{Inputs: in, Outputs: map[int64][]byte{}}
 			for _, r := range s.Outputs {
-				if r.Space == planner.Given {
+				if r.Space == schedule.Given {
 					m.Outputs[r.Offset] = poisoned(r.Bytes)
 				}
 			}
@@ -73,7 +74,7 @@ func TestGivenMemory(t *testing.T) {
 			if err := d.Give(m); err != nil {
 				t.Fatal(err)
 			}
-			_, err := d.Run(planner.Run{Step: uint64(min(step, 1))})
+			_, err := d.Run(schedule.Run{Step: uint64(min(step, 1))})
 			if way == "fail" {
 				if refuse == 0 && err == nil && len(s.Lives) > 2 {
 					t.Fatal("a refused allocation is no error")
@@ -98,7 +99,7 @@ func TestGivenMemory(t *testing.T) {
 				}
 				same(t, way, got, want)
 				for _, r := range s.Outputs {
-					if r.Space == planner.Given && !bytes.Equal(m.Outputs[r.Offset], want[r.Value.Name]) {
+					if r.Space == schedule.Given && !bytes.Equal(m.Outputs[r.Offset], want[r.Value.Name]) {
 						t.Fatalf("%s: output %q differs\n%s", way, r.Value.Name, g)
 					}
 				}

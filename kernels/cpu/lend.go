@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"memopt/internal/graph"
-	"memopt/planner"
+	"memopt/internal/schedule"
 )
 
 // Lending: inputs and parameters that a step only reads need not be copied to their places. Launches can read them in the
@@ -13,7 +13,7 @@ import (
 
 // place is the place of a value outside the arena.
 type place struct {
-	space  planner.Space
+	space  schedule.Space
 	offset int64
 }
 
@@ -54,8 +54,8 @@ func (d *Device) show(at place, bytes []byte) {
 }
 
 // sees records that tensor x refers to a place outside the arena.
-func (d *Device) sees(r planner.Ref, x *graph.Tensor) {
-	if r.Space == planner.Arena || r.Bytes == 0 {
+func (d *Device) sees(r schedule.Ref, x *graph.Tensor) {
+	if r.Space == schedule.Arena || r.Bytes == 0 {
 		return
 	}
 	at := place{r.Space, r.Offset}

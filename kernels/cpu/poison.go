@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"memopt/internal/graph"
-	"memopt/planner"
+	"memopt/internal/schedule"
 )
 
 // poison fills bytes with ones: NaN as a float of any width.
@@ -24,12 +24,12 @@ const canary = 0xc5
 // back. Operands that share memory in the arena (in-place outputs) share a copy.
 func (d *Device) guarded(l *launch) error {
 	type key struct {
-		space  planner.Space
+		space  schedule.Space
 		offset int64
 	}
 	copies := map[key][]byte{}
 	whole := map[key][]byte{}
-	get := func(r planner.Ref) []byte {
+	get := func(r schedule.Ref) []byte {
 		if r.Bytes == 0 {
 			return nil // an empty operand may have any offset
 		}
@@ -99,7 +99,7 @@ func (d *Device) guarded(l *launch) error {
 }
 
 // reads reports whether an output has the place of one of the inputs.
-func (d *Device) reads(l *launch, out planner.Ref) bool {
+func (d *Device) reads(l *launch, out schedule.Ref) bool {
 	for _, r := range l.src.In {
 		if r.Value != nil && r.Space == out.Space && r.Offset == out.Offset {
 			return true

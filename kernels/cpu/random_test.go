@@ -13,6 +13,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/planner"
@@ -154,7 +155,7 @@ func chained(t *rapid.T, p *planner.Plan, o cpu.Options) map[string][]byte {
 	return steps(t, p, s, o)
 }
 
-func steps(t *rapid.T, p *planner.Plan, s *planner.Schedule, o cpu.Options) map[string][]byte {
+func steps(t *rapid.T, p *planner.Plan, s *schedule.Schedule, o cpu.Options) map[string][]byte {
 	d, err := cpu.Open(s, o)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func steps(t *rapid.T, p *planner.Plan, s *planner.Schedule, o cpu.Options) map[
 		steps = 1
 	}
 	for step := range steps {
-		trace, err := d.Run(planner.Run{Inputs: inputs(p), Step: uint64(step)})
+		trace, err := d.Run(schedule.Run{Inputs: inputs(p), Step: uint64(step)})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, p.Graph)
 		}
@@ -229,7 +230,7 @@ func TestPassesOneByOne(t *testing.T) {
 		given := func(i int) float64 { return float64(i%7-3) / 4 }
 		want := passes(t, plain, plain.Schedule, o, given)
 		sameResults(t, fmt.Sprintf("pass by pass within %d bytes", limit), passes(t, tight, tight.Schedule, o, given), want, step)
-		inChains := func() (*planner.Schedule, error) { s, _, err := tight.Chained(); return s, err }
+		inChains := func() (*schedule.Schedule, error) { s, _, err := tight.Chained(); return s, err }
 		lent := cpu.Options{Workers: 2, Lent: map[string]*graph.Tensor{}}
 		for _, v := range step.Values {
 			if v.Kind != graph.Param {
@@ -288,7 +289,7 @@ func nearGradients(t *rapid.T, g *graph.Graph, results, wanted []string, p *plan
 	}
 	defer d.Close()
 	maps.Copy(numbers, inputs(p))
-	if _, err := d.Run(planner.Run{Inputs: numbers, Step: 1}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: numbers, Step: 1}); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]*graph.Value{}
@@ -316,8 +317,8 @@ func nearGradients(t *rapid.T, g *graph.Graph, results, wanted []string, p *plan
 
 // passes does two steps pass by pass, behind a forward pass that is given up, and returns
 // every output, result and state. Seeds are the step's own where none are given.
-func passes(t *rapid.T, p *planner.Plan, schedule func() (*planner.Schedule, error), o cpu.Options, seed func(i int) float64) map[string][]byte {
-	s, err := schedule()
+func passes(t *rapid.T, p *planner.Plan, make func() (*schedule.Schedule, error), o cpu.Options, seed func(i int) float64) map[string][]byte {
+	s, err := make()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +327,7 @@ func passes(t *rapid.T, p *planner.Plan, schedule func() (*planner.Schedule, err
 		t.Fatal(err)
 	}
 	defer d.Close()
-	do := func(r planner.Run) {
+	do := func(r schedule.Run) {
 		if _, err := d.Run(r); err != nil {
 			t.Fatalf("%v\n%s", err, p.Graph)
 		}
@@ -363,16 +364,16 @@ func passes(t *rapid.T, p *planner.Plan, schedule func() (*planner.Schedule, err
 	for name, x := range in {
 		in[name] = aligned(x)
 	}
-	do(planner.Run{Inputs: in, Lent: true, Part: planner.ForwardPass, Step: 7})
-	do(planner.Run{Part: planner.Ending})
+	do(schedule.Run{Inputs: in, Lent: true, Part: schedule.ForwardPass, Step: 7})
+	do(schedule.Run{Part: schedule.Ending})
 	for step := range uint64(2) {
-		do(planner.Run{Inputs: in, Lent: step == 0, Part: planner.ForwardPass, Step: step})
+		do(schedule.Run{Inputs: in, Lent: step == 0, Part: schedule.ForwardPass, Step: step})
 		for _, r := range border.In {
 			x, err := d.Output(r.Value.Name)
 			keep("result "+r.Value.Name, x, err)
 		}
-		do(planner.Run{Seeds: seeds, Part: planner.BackwardPass, Step: step})
-		do(planner.Run{Part: planner.Ending})
+		do(schedule.Run{Seeds: seeds, Part: schedule.BackwardPass, Step: step})
+		do(schedule.Run{Part: schedule.Ending})
 	}
 	for _, v := range p.Graph.Outputs {
 		x, err := d.Output(v.Name)

@@ -3,56 +3,56 @@ package cpu
 import (
 	"fmt"
 
-	"memopt/memopt/arena"
-	"memopt/memopt/loader"
-	"memopt/planner"
+	"memopt/internal/arena"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 )
 
 // stages commits memory when a step reaches the stage that first uses it. Until then only address space is reserved, and an
 // access is fatal. Memory is not written when it is committed; the system provides zeros.
 type stages struct {
-	segments []planner.Segment // not committed yet
-	needs    []planner.Stage   // by launch
-	now      planner.Stage
+	segments []schedule.Segment // not committed yet
+	needs    []schedule.Stage   // by launch
+	now      schedule.Stage
 	begin    int // first launch of the backward pass
 	end      int // and the first after it
 }
 
 // reserve allocates the spaces, or with Staged only their address space.
-func (d *Device) reserve(s *planner.Schedule, from *Device) error {
+func (d *Device) reserve(s *schedule.Schedule, from *Device) error {
 	take := arena.Map
-	d.stages = stages{now: planner.UpdateStage, begin: s.BackwardBegin(), end: s.BackwardEnd()}
+	d.stages = stages{now: schedule.UpdateStage, begin: s.BackwardBegin(), end: s.BackwardEnd()}
 	if d.options.Staged {
 		take = arena.Reserve
-		d.stages.now, d.stages.needs = planner.Loading, s.Needs()
+		d.stages.now, d.stages.needs = schedule.Loading, s.Needs()
 	}
-	for space, n := range [4]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging, planner.Given: s.Given} {
+	for space, n := range [4]int64{schedule.Arena: s.Arena, schedule.State: s.State, schedule.Staging: s.Staging, schedule.Given: s.Given} {
 		var err error
-		if from != nil && planner.Space(space) == planner.State {
+		if from != nil && schedule.Space(space) == schedule.State {
 			d.spaces[space] = from.spaces[space]
 			continue
 		}
 		if int64(int(n)) != n || n < 0 {
-			return fmt.Errorf("cpu: cannot allocate %d bytes for %s", n, planner.Space(space))
+			return fmt.Errorf("cpu: cannot allocate %d bytes for %s", n, schedule.Space(space))
 		}
 		if d.spaces[space], err = take(n); err != nil { // physical memory is allocated on first access
-			return fmt.Errorf("%s: cannot allocate %d bytes: %w", planner.Space(space), n, err)
+			return fmt.Errorf("%s: cannot allocate %d bytes: %w", schedule.Space(space), n, err)
 		}
 	}
 	if d.options.Staged {
 		d.stages.segments = s.Segments(false)
-		return d.commit(planner.Loading)
+		return d.commit(schedule.Loading)
 	}
 	return nil
 }
 
 // commit commits the memory of all stages up to the given one.
-func (d *Device) commit(stage planner.Stage) error {
+func (d *Device) commit(stage schedule.Stage) error {
 	d.stages.now = max(d.stages.now, stage)
-	return d.commitThose(func(g planner.Segment) bool { return g.Stage <= d.stages.now })
+	return d.commitThose(func(g schedule.Segment) bool { return g.Stage <= d.stages.now })
 }
 
-func (d *Device) commitThose(wanted func(planner.Segment) bool) error {
+func (d *Device) commitThose(wanted func(schedule.Segment) bool) error {
 	left := d.stages.segments[:0]
 	for i, g := range d.stages.segments {
 		if !wanted(g) {
@@ -65,7 +65,7 @@ func (d *Device) commitThose(wanted func(planner.Segment) bool) error {
 			return fmt.Errorf("cpu: %s: cannot allocate %d bytes: %w", g.Space, g.End-g.At, err)
 		}
 		d.count(g.Owner, g.End-g.At, granted)
-		if g.Space == planner.State && g.Owner != "weights" {
+		if g.Space == schedule.State && g.Owner != "weights" {
 			d.zeroed += g.End - g.At
 		}
 	}
@@ -108,12 +108,12 @@ func (d *Device) Resident() (n int64) {
 }
 
 // pass reports the end of a pass before launch i, or after the last launch.
-func (d *Device) pass(i int, r planner.Run) {
+func (d *Device) pass(i int, r schedule.Run) {
 	if r.At != nil && i == d.stages.begin {
-		r.At(planner.ForwardOver)
+		r.At(schedule.ForwardOver)
 	}
 	if r.At != nil && i == d.stages.end {
-		r.At(planner.BackwardOver)
+		r.At(schedule.BackwardOver)
 	}
 }
 
@@ -131,5 +131,5 @@ func (d *Device) there(name string) error {
 	if !is {
 		return nil
 	}
-	return d.commitThose(func(g planner.Segment) bool { return g.Space == at.space && g.At <= at.offset && at.offset < g.End })
+	return d.commitThose(func(g schedule.Segment) bool { return g.Space == at.space && g.At <= at.offset && at.offset < g.End })
 }

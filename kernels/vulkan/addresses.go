@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan/vk"
-	"memopt/planner"
 )
 
 // addressed prepares a dispatch whose kernel uses buffer addresses: it reserves push constants for them, and needs no
@@ -32,7 +32,7 @@ func (c *dispatch) push() []uint32 {
 // farthest is the size of the largest operand or work space.
 func (d *Device) farthest() (most int64) {
 	for _, l := range d.schedule.Launches {
-		for _, r := range slices.Concat(l.In, l.Out, []planner.Ref{l.Scratch}) {
+		for _, r := range slices.Concat(l.In, l.Out, []schedule.Ref{l.Scratch}) {
 			most = max(most, r.Bytes)
 		}
 	}

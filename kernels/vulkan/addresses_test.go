@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/lab/zoo"
-	"memopt/planner"
 )
 
 // TestAddresses: two steps leave the bits that they leave where kernels find
@@ -53,7 +53,7 @@ func TestAddressed(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.armed = true // the error tells the kernels
-		_, err = d.Run(planner.Run{})
+		_, err = d.Run(schedule.Run{})
 		if err == nil || !strings.Contains(err.Error(), "kernel product-") || strings.Contains(err.Error(), "-addressed") != is {
 			t.Errorf("%s: %v", path, err)
 		}

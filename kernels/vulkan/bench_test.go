@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/planner"
 )
 
 // BenchmarkProduct times products of square matrices in the forms that training
@@ -86,7 +86,7 @@ func usedBy(who int) time.Duration {
 func benchmark(b *testing.B, text string) func() {
 	d, in := opened(b, text)
 	step := func() {
-		if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+		if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
 			b.Fatal(err)
 		}
 	}

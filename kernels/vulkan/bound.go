@@ -8,9 +8,9 @@ import (
 	"unsafe"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/weights"
 	"memopt/kernels/vulkan/vk"
-	"memopt/planner"
 )
 
 // Place is where an input or output is bound: an offset in a buffer of the device's context.
@@ -24,7 +24,7 @@ type Places struct{ Inputs, Outputs map[string]Place }
 
 // copied is an input or output that kernels cannot use where it is bound, so it is copied on the device.
 type copied struct {
-	value planner.Ref
+	value schedule.Ref
 	place Place
 	in    bool
 	why   string
@@ -45,14 +45,14 @@ func (d *Device) Copies() (in, out int64, why []string) {
 
 // placement is a schedule rewritten so that launches read inputs and write outputs where they are bound.
 type placement struct {
-	schedule *planner.Schedule
+	schedule *schedule.Schedule
 	inputs   []piece  // of space Staging, in bound buffers
 	results  []piece  // of space bound
 	copied   []copied // on the device
 }
 
 // Need returns the bytes of the arena, and of inputs that are not bound, that a schedule needs with the given places.
-func (c *Context) Need(s *planner.Schedule, p Places) (arena, inputs int64, err error) {
+func (c *Context) Need(s *schedule.Schedule, p Places) (arena, inputs int64, err error) {
 	x, err := c.place(s, p)
 	if err != nil {
 		return 0, 0, fmt.Errorf("vulkan: %w", err)
@@ -65,7 +65,7 @@ func (x *placement) staging() (n int64) {
 	if len(x.inputs) == 0 {
 		return x.schedule.Staging
 	}
-	for _, p := range parts(x.schedule, planner.Staging, x.inputs) {
+	for _, p := range parts(x.schedule, schedule.Staging, x.inputs) {
 		if p.block == nil {
 			n = lined(n) + p.end - p.at
 		}
@@ -78,7 +78,7 @@ func lined(n int64) int64 { return (n + vk.MaxAlignment - 1) / vk.MaxAlignment *
 
 // place rewrites launches to read inputs and write outputs where they are bound. Those that kernels cannot use there are
 // copied.
-func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
+func (c *Context) place(from *schedule.Schedule, p Places) (*placement, error) {
 	s := *from
 	x := &placement{schedule: &s}
 	if len(p.Inputs)+len(p.Outputs) == 0 {
@@ -112,7 +112,7 @@ func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
 	s.Launches, s.Outputs, s.Lives = slices.Clone(s.Launches), slices.Clone(s.Outputs), slices.Clone(s.Lives)
 	for _, name := range slices.Sorted(maps.Keys(p.Outputs)) {
 		to := p.Outputs[name]
-		i := slices.IndexFunc(s.Outputs, func(r planner.Ref) bool { return r.Value.Name == name })
+		i := slices.IndexFunc(s.Outputs, func(r schedule.Ref) bool { return r.Value.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("the schedule has no output %q to bind", name)
 		}
@@ -143,7 +143,7 @@ func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
 	}
 	for i, c := range x.copied { // a copied output may lie within one that was moved
 		if !c.in {
-			k := slices.IndexFunc(s.Outputs, func(r planner.Ref) bool { return r.Value == c.value.Value })
+			k := slices.IndexFunc(s.Outputs, func(r schedule.Ref) bool { return r.Value == c.value.Value })
 			x.copied[i].value = s.Outputs[k]
 		}
 	}
@@ -203,11 +203,11 @@ func (e extent) meets(all []extent) bool {
 }
 
 // lifeOf is the index of an output's live range if the output fills it, else −1.
-func lifeOf(s *planner.Schedule, r planner.Ref) int {
-	if r.Space != planner.Arena {
+func lifeOf(s *schedule.Schedule, r schedule.Ref) int {
+	if r.Space != schedule.Arena {
 		return -1
 	}
-	return slices.IndexFunc(s.Lives, func(l planner.Life) bool {
+	return slices.IndexFunc(s.Lives, func(l schedule.Life) bool {
 		return int(l.Last) >= len(s.Launches) && l.Offset == r.Offset && l.Bytes == r.Bytes
 	})
 }
@@ -220,21 +220,21 @@ func (x *placement) move(life int, to Place) {
 	}
 	x.results = append(x.results, piece{at: at, end: at + l.Bytes, block: to.Buffer.block, in: to.At})
 	x.schedule.Lives = slices.Delete(x.schedule.Lives, life, life+1)
-	one := func(r planner.Ref) planner.Ref {
-		if r.Space == planner.Arena && r.Offset >= l.Offset && r.Offset < l.Offset+l.Bytes && r.Bytes > 0 {
+	one := func(r schedule.Ref) schedule.Ref {
+		if r.Space == schedule.Arena && r.Offset >= l.Offset && r.Offset < l.Offset+l.Bytes && r.Bytes > 0 {
 			r.Space, r.Offset = bound, at+r.Offset-l.Offset
 		}
 		return r
 	}
-	all := func(refs []planner.Ref) []planner.Ref {
-		moved := make([]planner.Ref, len(refs))
+	all := func(refs []schedule.Ref) []schedule.Ref {
+		moved := make([]schedule.Ref, len(refs))
 		for i, r := range refs {
 			moved[i] = one(r)
 		}
 		return moved
 	}
-	var launch func(planner.Launch) planner.Launch
-	launch = func(x planner.Launch) planner.Launch {
+	var launch func(schedule.Launch) schedule.Launch
+	launch = func(x schedule.Launch) schedule.Launch {
 		x.In, x.Out, x.Scratch = all(x.In), all(x.Out), one(x.Scratch)
 		x.Parts = slices.Clone(x.Parts)
 		for i := range x.Parts {
@@ -290,14 +290,14 @@ func (c *common) weights(d *Device) (all []piece, err error) {
 	written := map[int64]bool{}
 	for _, l := range d.schedule.Launches {
 		for _, r := range l.Out {
-			if r.Space == planner.State {
+			if r.Space == schedule.State {
 				written[r.Offset] = true
 			}
 		}
 	}
 	c.shared.there = map[int64]bool{}
 	for _, r := range d.schedule.Fixed {
-		if r.Space != planner.State || r.Value.Kind == graph.State || r.Value.Data == nil || written[r.Offset] || r.Bytes < d.shareable() {
+		if r.Space != schedule.State || r.Value.Kind == graph.State || r.Value.Data == nil || written[r.Offset] || r.Bytes < d.shareable() {
 			continue
 		}
 		if d.context.weights.Stats().Blocks >= d.gpu.Physical.MaxAllocations/2 && d.gpu.Physical.MaxAllocations > 0 {
@@ -324,7 +324,7 @@ func (c *common) weights(d *Device) (all []piece, err error) {
 		}
 		d.memory.Requested += h.Value.Bytes
 		d.memory.Granted += h.Value.Granted
-		d.memory.own(owners[planner.State], h.Value)
+		d.memory.own(owners[schedule.State], h.Value)
 		all = append(all, piece{at: r.Offset, end: r.Offset + r.Bytes, block: h.Value})
 	}
 	slices.SortFunc(all, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
@@ -332,8 +332,8 @@ func (c *common) weights(d *Device) (all []piece, err error) {
 }
 
 // loaded reports whether another program has loaded a weight.
-func (s *sharedWeights) loaded(r planner.Ref) bool {
-	return r.Space == planner.State && s.there[r.Offset]
+func (s *sharedWeights) loaded(r schedule.Ref) bool {
+	return r.Space == schedule.State && s.there[r.Offset]
 }
 
 // drop releases the shared weights.

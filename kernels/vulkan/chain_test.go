@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
@@ -168,7 +169,7 @@ func drawn(t *testing.T, text string, rng *rand.Rand) *graph.Graph {
 }
 
 // results runs a schedule and gives the outputs' bytes.
-func results(t *testing.T, gpu *vk.Physical, g *graph.Graph, s *planner.Schedule, o vulkan.Options) (out [][]byte) {
+func results(t *testing.T, gpu *vk.Physical, g *graph.Graph, s *schedule.Schedule, o vulkan.Options) (out [][]byte) {
 	d, err := vulkan.Open(s, gpu, o)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +178,7 @@ func results(t *testing.T, gpu *vk.Physical, g *graph.Graph, s *planner.Schedule
 	if n, _ := d.Fallbacks(); n > 0 {
 		t.Errorf("%v", d.Warnings())
 	}
-	if _, err := d.Run(planner.Run{}); err != nil {
+	if _, err := d.Run(schedule.Run{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range g.Outputs {

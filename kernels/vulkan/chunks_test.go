@@ -7,6 +7,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
@@ -99,7 +100,7 @@ func stepBytes(t *testing.T, gpu *vk.Physical, step *graph.Graph, r planner.Requ
 	if w := d.Warnings(); len(w) > 0 {
 		t.Error(w)
 	}
-	if _, err := d.Run(planner.Run{Inputs: someInputs(s)}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: someInputs(s)}); err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]string{"loss": step.Loss.Name}

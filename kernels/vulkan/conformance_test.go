@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
@@ -37,12 +38,12 @@ func device(t testing.TB) *vk.Physical {
 
 // layout puts values into a schedule that is written by hand.
 type layout struct {
-	s      planner.Schedule
+	s      schedule.Schedule
 	inputs map[string]*graph.Tensor
 	b      *graph.Binding
 }
 
-func (p *layout) place(t *testing.T, v *graph.Value, space planner.Space, height *int64) planner.Ref {
+func (p *layout) place(t *testing.T, v *graph.Value, space schedule.Space, height *int64) schedule.Ref {
 	shape, err := p.b.Shape(v.Shape)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func (p *layout) place(t *testing.T, v *graph.Value, space planner.Space, height
 	for _, d := range shape {
 		n *= int64(d)
 	}
-	r := planner.Ref{Value: v, Space: space, Offset: (*height + 63) &^ 63, Bytes: n, Shape: shape}
+	r := schedule.Ref{Value: v, Space: space, Offset: (*height + 63) &^ 63, Bytes: n, Shape: shape}
 	*height = r.Offset + r.Bytes
 	return r
 }
@@ -180,13 +181,13 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case,
 			}
 		}
 		for _, over := range overs {
-			l := planner.Launch{Node: c.Node}
+			l := schedule.Launch{Node: c.Node}
 			for k, v := range c.Node.Inputs {
 				if v == nil {
-					l.In = append(l.In, planner.Ref{})
+					l.In = append(l.In, schedule.Ref{})
 					continue
 				}
-				r := p.place(t, v, planner.Staging, &p.s.Staging)
+				r := p.place(t, v, schedule.Staging, &p.s.Staging)
 				// Every case has values of the same names.
 				w := *v
 				w.Name = fmt.Sprintf("case %d over %d input %d", i, over, k)
@@ -199,7 +200,7 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case,
 			for o, v := range c.Node.Outputs {
 				switch {
 				case v == nil:
-					l.Out = append(l.Out, planner.Ref{})
+					l.Out = append(l.Out, schedule.Ref{})
 					continue
 				case op.Overwrites != nil:
 					r := l.In[op.Overwrites[o]]
@@ -209,7 +210,7 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case,
 					r.Shape = want[0].Shape
 					l.Out = append(l.Out, r)
 				default:
-					l.Out = append(l.Out, p.place(t, v, planner.Arena, &p.s.Arena))
+					l.Out = append(l.Out, p.place(t, v, schedule.Arena, &p.s.Arena))
 				}
 				w := *v
 				w.Name = fmt.Sprintf("case %d over %d output %d", i, over, o)
@@ -218,7 +219,7 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case,
 			}
 			if low.Scratch > 0 {
 				at := (p.s.Arena + 63) &^ 63
-				l.Scratch = planner.Ref{Space: planner.Arena, Offset: at, Bytes: low.Scratch}
+				l.Scratch = schedule.Ref{Space: schedule.Arena, Offset: at, Bytes: low.Scratch}
 				p.s.Arena = at + low.Scratch
 			}
 			trials = append(trials, trial{c, over, want, len(p.s.Launches)})
@@ -238,7 +239,7 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case,
 		t.Errorf("%v", d.Warnings())
 	}
 	run := func() (all [][]*graph.Tensor) {
-		if _, err := d.Run(planner.Run{Inputs: p.inputs, Seed: 7, Step: 3}); err != nil {
+		if _, err := d.Run(schedule.Run{Inputs: p.inputs, Seed: 7, Step: 3}); err != nil {
 			t.Fatal(err)
 		}
 		for _, x := range trials {
@@ -334,14 +335,14 @@ func meanSize(x *graph.Tensor) float64 {
 }
 
 // keepAll is the schedule of a program's step with everything kept.
-func keepAll(t testing.TB, g *graph.Graph) *planner.Schedule {
+func keepAll(t testing.TB, g *graph.Graph) *schedule.Schedule {
 	t.Helper()
 	_, s := planned(t, g, planner.Request{Strategy: "keep-all"})
 	return s
 }
 
 // planned is the plan of a program for devices with kernels, and its schedule.
-func planned(t testing.TB, g *graph.Graph, r planner.Request) (*planner.Plan, *planner.Schedule) {
+func planned(t testing.TB, g *graph.Graph, r planner.Request) (*planner.Plan, *schedule.Schedule) {
 	t.Helper()
 	r.Lowered = true
 	p, err := planner.Make(g, r)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
@@ -59,7 +60,7 @@ func runProduct(t *testing.T, o vulkan.Options, types, attrs string, a, b [2]int
 			v.SetFloat(i, fill(name, i))
 		}
 	}
-	if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
 		t.Fatal(err)
 	}
 	z, err := d.Output("z")

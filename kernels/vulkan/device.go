@@ -10,10 +10,10 @@ import (
 	"unsafe"
 
 	"memopt/internal/graph"
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/loader"
-	"memopt/planner"
 )
 
 // Options of a device.
@@ -37,7 +37,7 @@ type Options struct {
 	// Range is for tests: a lower limit on the bytes of a descriptor.
 	Range int64
 
-	// Staged allocates memory only when the first step reaches the stage that uses it (planner.Segment).
+	// Staged allocates memory only when the first step reaches the stage that uses it (schedule.Segment).
 	Staged bool
 	// Load is how weights are loaded; nil streams them.
 	Load *loader.Planned
@@ -64,7 +64,7 @@ const runBytes = graph.RunBytes
 // Device holds the memory of one schedule and its recorded commands.
 type Device struct {
 	name     string
-	schedule *planner.Schedule
+	schedule *schedule.Schedule
 	options  Options
 	context  *Context
 	gpu      *vk.Device // the context's; nil once the device is closed
@@ -83,19 +83,19 @@ type Device struct {
 	sets     []*vk.Sets
 	handles  []uint64 // of the sets
 	stages   stages
-	whole    *program                     // every launch
-	partial  *program                     // without the updates; nil until it is needed
-	timed    *program                     // every launch, with timestamps
-	passes   [planner.Ending + 1]*program // by planner.Part; nil until it is needed
-	frees    [][]planner.Life
+	whole    *program                      // every launch
+	partial  *program                      // without the updates; nil until it is needed
+	timed    *program                      // every launch, with timestamps
+	passes   [schedule.Ending + 1]*program // by planner.Part; nil until it is needed
+	frees    [][]schedule.Life
 	copied   []copied // bound inputs and outputs that are copied
 	bound    []piece  // inputs that are read where they are bound
 	staging  int64    // bytes of the other inputs
 
-	fixed   map[string]planner.Ref
-	inputs  []planner.Ref
-	outputs map[string]planner.Ref
-	varying []planner.Ref // constants that depend on the schedule's dims
+	fixed   map[string]schedule.Ref
+	inputs  []schedule.Ref
+	outputs map[string]schedule.Ref
+	varying []schedule.Ref // constants that depend on the schedule's dims
 	common  *common
 	dead    error // of the step that failed
 }
@@ -110,7 +110,7 @@ type common struct {
 
 // ArenaBytes is the largest arena of a schedule that With can place in this device's arena; 0 if none can.
 func (d *Device) ArenaBytes() int64 {
-	if blocks := d.spaces[planner.Arena].own; len(blocks) == 1 {
+	if blocks := d.spaces[schedule.Arena].own; len(blocks) == 1 {
 		return blocks[0].Bytes
 	}
 	return 0
@@ -119,7 +119,7 @@ func (d *Device) ArenaBytes() int64 {
 // With makes a device for another schedule of the same program. Both share parameters and constants, and the arena unless
 // one of arena bytes is asked for, until both are closed. Only one may run at a time, and its outputs must be read before
 // the other runs.
-func (d *Device) With(s *planner.Schedule, arena int64, places Places) (*Device, error) {
+func (d *Device) With(s *schedule.Schedule, arena int64, places Places) (*Device, error) {
 	if !s.SameStates(d.schedule) {
 		return nil, fmt.Errorf("vulkan: the schedules are of different programs")
 	}
@@ -133,14 +133,14 @@ func (d *Device) With(s *planner.Schedule, arena int64, places Places) (*Device,
 	return o, err
 }
 
-func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device, error) {
-	if err := d.come(planner.UpdateStage); err != nil {
+func (d *Device) with(s *schedule.Schedule, arena int64, places Places) (*Device, error) {
+	if err := d.come(schedule.UpdateStage); err != nil {
 		return nil, err
 	}
 	o := &Device{name: d.name, schedule: s, options: d.options, context: d.context, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved,
-		fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: d.common}
+		fixed: map[string]schedule.Ref{}, outputs: map[string]schedule.Ref{}, common: d.common}
 	o.options.Staged, o.options.Loaded, o.options.Load = false, nil, nil
-	o.spaces[planner.State] = d.spaces[planner.State]
+	o.spaces[schedule.State] = d.spaces[schedule.State]
 	o.options.Places, o.options.Arena = places, arena
 	o.common.devices++
 	if err := o.make(o.place); err != nil {
@@ -151,9 +151,9 @@ func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device,
 			o.close()
 			return nil, fmt.Errorf("vulkan: the schedule's arena of %d bytes does not fit one of %d", o.schedule.Arena, d.ArenaBytes())
 		}
-		o.spaces[planner.Arena] = d.spaces[planner.Arena]
-		o.spaces[planner.Arena].used = 0
-		o.common.arenas[o.spaces[planner.Arena].own[0]]++
+		o.spaces[schedule.Arena] = d.spaces[schedule.Arena]
+		o.spaces[schedule.Arena].used = 0
+		o.common.arenas[o.spaces[schedule.Arena].own[0]]++
 	}
 	if o.gpu.Physical.Addresses && o.farthest() > o.options.Range && !o.gpu.Addressed {
 		o.close()
@@ -164,7 +164,7 @@ func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device,
 
 // Turn replaces the device by one for another schedule of the same program, which takes over its parameters and states. d is
 // closed. After an error d no longer runs, but its parameters and states can still be read.
-func (d *Device) Turn(s *planner.Schedule) (*Device, error) {
+func (d *Device) Turn(s *schedule.Schedule) (*Device, error) {
 	if !s.SameStates(d.schedule) {
 		return nil, errors.New("vulkan: the schedules are of different programs")
 	}
@@ -174,9 +174,9 @@ func (d *Device) Turn(s *planner.Schedule) (*Device, error) {
 	}
 	d.context.mu.Lock()
 	if arena > 0 {
-		d.free(planner.Arena) // before the new one is allocated
+		d.free(schedule.Arena) // before the new one is allocated
 	}
-	d.free(planner.Staging)
+	d.free(schedule.Staging)
 	d.context.mu.Unlock()
 	next, err := d.With(s, arena, d.options.Places)
 	if err != nil {
@@ -201,7 +201,7 @@ func (d *Device) make(steps ...func() error) error {
 
 // Open prepares a device for a schedule: memory, parameters and states, pipelines and recorded
 // commands.
-func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
+func Open(s *schedule.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	c := o.Context
 	if c != nil {
 		if err := c.refused(); err != nil {
@@ -225,7 +225,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 }
 
 // openIn is Open in a context.
-func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
+func openIn(c *Context, s *schedule.Schedule, o Options) (*Device, error) {
 	p := c.gpu.Physical
 	if o.Range == 0 {
 		o.Range = int64(p.MaxRange)
@@ -233,7 +233,7 @@ func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute
 	}
-	d := &Device{name: c.name, schedule: s, options: o, context: c, gpu: c.gpu, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: &common{devices: 1, arenas: map[*vk.Block]int{}}}
+	d := &Device{name: c.name, schedule: s, options: o, context: c, gpu: c.gpu, fixed: map[string]schedule.Ref{}, outputs: map[string]schedule.Ref{}, common: &common{devices: 1, arenas: map[*vk.Block]int{}}}
 	var err error
 	if d.shared, err = sharesMemory(o.Groups, p); err == nil {
 		err = d.choosePaths(p)
@@ -259,10 +259,10 @@ type pages interface{ ReleasePages() }
 
 // load copies parameters, constants and states to their places, and allocates what the forward pass needs.
 func (d *Device) load() error {
-	var refs []planner.Ref
+	var refs []schedule.Ref
 	first := d.common.last == nil // else another device has loaded what does not vary
 	if first {
-		if err := d.fill(planner.State); err != nil {
+		if err := d.fill(schedule.State); err != nil {
 			return err
 		}
 	}
@@ -330,7 +330,7 @@ func (d *Device) vary() error {
 }
 
 // Run does one step.
-func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
+func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 	d.context.mu.Lock()
 	defer d.context.mu.Unlock()
 	if err := d.refused(); err != nil {
@@ -340,13 +340,13 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	if err := d.vary(); err != nil {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
-	if r.Part == planner.BackwardPass {
+	if r.Part == schedule.BackwardPass {
 		if err := d.seed(r.Seeds); err != nil {
 			return t, fmt.Errorf("vulkan: %w", err)
 		}
 	}
 	for _, in := range d.inputs {
-		if r.Part == planner.BackwardPass || r.Part == planner.Ending {
+		if r.Part == schedule.BackwardPass || r.Part == schedule.Ending {
 			break // inputs are set by the forward pass
 		}
 		x := r.Inputs[in.Value.Name]
@@ -382,7 +382,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		}
 	}
 	t.Took = time.Since(begin)
-	t.Arena, t.State, t.Staging = d.spaces[planner.Arena].used, d.spaces[planner.State].used, d.spaces[planner.Staging].used
+	t.Arena, t.State, t.Staging = d.spaces[schedule.Arena].used, d.spaces[schedule.State].used, d.spaces[schedule.Staging].used
 	if len(d.options.Places.Inputs) > 0 {
 		t.Staging = d.staging
 	}
@@ -414,7 +414,7 @@ func (d *Device) seed(seeds []*graph.Tensor) error {
 	}
 	if d.options.Poison {
 		for _, f := range d.frees[border+1] {
-			if err := d.poison(span{planner.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
+			if err := d.poison(span{schedule.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
 				return err
 			}
 		}
@@ -470,7 +470,7 @@ func (d *Device) WriteState(w io.Writer, name string) error {
 	return d.writeTo(w, d.fixed, "state", name)
 }
 
-func (d *Device) writeTo(w io.Writer, of map[string]planner.Ref, what, name string) error {
+func (d *Device) writeTo(w io.Writer, of map[string]schedule.Ref, what, name string) error {
 	d.context.mu.Lock()
 	defer d.context.mu.Unlock()
 	r, ok := of[name]
@@ -490,7 +490,7 @@ func (d *Device) writeTo(w io.Writer, of map[string]planner.Ref, what, name stri
 	return nil
 }
 
-func (d *Device) copyOf(r planner.Ref) (*graph.Tensor, error) {
+func (d *Device) copyOf(r schedule.Ref) (*graph.Tensor, error) {
 	d.context.mu.Lock()
 	defer d.context.mu.Unlock()
 	if err := d.there(r); err != nil {
@@ -525,9 +525,9 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 }
 
 // free releases the memory of a space, unless another device uses it, too.
-func (d *Device) free(i planner.Space) {
+func (d *Device) free(i schedule.Space) {
 	for _, b := range d.spaces[i].own {
-		if i == planner.Arena {
+		if i == schedule.Arena {
 			if d.common.arenas[b]--; d.common.arenas[b] > 0 {
 				continue
 			}
@@ -568,10 +568,10 @@ func (d *Device) close() {
 	}
 	d.common.devices--
 	for i := range d.spaces {
-		if planner.Space(i) == planner.State && d.common.devices > 0 {
+		if schedule.Space(i) == schedule.State && d.common.devices > 0 {
 			continue
 		}
-		d.free(planner.Space(i))
+		d.free(schedule.Space(i))
 	}
 	if d.common.devices == 0 {
 		d.common.shared.drop()

@@ -1,4 +1,4 @@
-// Package vulkan is the device that runs kernels on Vulkan. It executes a planner.Schedule:
+// Package vulkan is the device that runs kernels on Vulkan. It executes a schedule.Schedule:
 // blocks of device memory for each space, every value at its offset, launches in order, each
 // as the dispatches that its operator's Lower returns.
 //

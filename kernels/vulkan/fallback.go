@@ -7,24 +7,24 @@ import (
 	"time"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels/cpu"
-	"memopt/planner"
 )
 
 // fallback is a launch that runs on the CPU.
 type fallback struct {
-	src   planner.Launch
+	src   schedule.Launch
 	why   string
 	moves int64 // bytes copied from and to memory that is not host-visible
 	took  time.Duration
 }
 
-func (d *Device) newFallback(l planner.Launch, why string) *fallback {
+func (d *Device) newFallback(l schedule.Launch, why string) *fallback {
 	if d.crew == nil {
 		d.crew = cpu.NewCrew()
 	}
 	f := &fallback{src: l, why: why}
-	for _, refs := range [][]planner.Ref{l.In, l.Out} {
+	for _, refs := range [][]schedule.Ref{l.In, l.Out} {
 		for _, r := range refs {
 			if r.Value != nil && d.ferry != nil && d.host(spanOf(r)) == nil {
 				f.moves += r.Bytes
@@ -36,11 +36,11 @@ func (d *Device) newFallback(l planner.Launch, why string) *fallback {
 
 // callHost runs a launch on the CPU. A failure inside, such as an index out of range, becomes an
 // error that names the node.
-func (d *Device) callHost(f *fallback, r planner.Run) (err error) {
+func (d *Device) callHost(f *fallback, r schedule.Run) (err error) {
 	begin := time.Now()
 	n := f.src.Node
 	c := &graph.Call{Node: n, Seed: r.Seed, Step: r.Step, Parallel: d.crew.Parallel}
-	tensor := func(r planner.Ref, read bool) *graph.Tensor {
+	tensor := func(r schedule.Ref, read bool) *graph.Tensor {
 		if r.Value == nil {
 			return nil
 		}

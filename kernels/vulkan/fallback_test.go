@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/stop/stoptest"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/planner"
 )
 
 // TestFallback: what has no kernel runs on the processor in the middle of the step,
@@ -36,7 +36,7 @@ func TestFallback(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if _, err := d.Run(planner.Run{Inputs: map[string]*graph.Tensor{"x": x}}); err != nil {
+			if _, err := d.Run(schedule.Run{Inputs: map[string]*graph.Tensor{"x": x}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/lab/zoo"
-	"memopt/planner"
 )
 
 var faultSpec = zoo.Spec{Family: "mlp", Inputs: 12, Width: 20, Layers: 2, Classes: 5}
@@ -88,7 +88,7 @@ func TestLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := planner.Run{Inputs: someInputs(s)}
+		run := schedule.Run{Inputs: someInputs(s)}
 		if _, err := d.Run(run); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestFerry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	run := planner.Run{Inputs: someInputs(s)}
+	run := schedule.Run{Inputs: someInputs(s)}
 	if _, err := d.Run(run); err != nil {
 		t.Fatal(err)
 	}

@@ -2,17 +2,16 @@ package vulkan
 
 import (
 	"math/rand/v2"
+	"memopt/internal/schedule"
 	"testing"
-
-	"memopt/planner"
 )
 
 // TestHazards: a barrier stands between two dispatches that touch the same
 // bytes, unless both read; writes after writes are seen here alone, for the
 // validation layer is blind to them.
 func TestHazards(t *testing.T) {
-	at := func(from, to int64) []span { return []span{{planner.Arena, from, to}} }
-	other := []span{{planner.State, 0, 64}}
+	at := func(from, to int64) []span { return []span{{schedule.Arena, from, to}} }
+	other := []span{{schedule.State, 0, 64}}
 	for _, c := range []struct {
 		name                             string
 		reads1, writes1, reads2, writes2 []span

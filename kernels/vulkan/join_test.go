@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"memopt/autograd"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/lab/zoo"
@@ -54,7 +55,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-func joined(t *testing.T, s *planner.Schedule, o vulkan.Options) *vulkan.Device {
+func joined(t *testing.T, s *schedule.Schedule, o vulkan.Options) *vulkan.Device {
 	d, err := vulkan.Open(s, device(t), o)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/planner"
 )
@@ -51,7 +52,7 @@ func TestListLength(t *testing.T) {
 	for i := range x.Len() {
 		x.SetFloat(i, float64(i%100))
 	}
-	if _, err := d.Run(planner.Run{Inputs: map[string]*graph.Tensor{"x": x}}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: map[string]*graph.Tensor{"x": x}}); err != nil {
 		t.Fatal(err)
 	}
 	z, err := d.Output("z")

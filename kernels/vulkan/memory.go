@@ -7,8 +7,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan/vk"
-	"memopt/planner"
 )
 
 // space is a space of the schedule on the device: one block, or several if it exceeds the
@@ -24,22 +24,22 @@ type space struct {
 type piece struct {
 	at, end int64
 	block   *vk.Block
-	in      int64         // offset in the block
-	stage   planner.Stage // of a step, at which the block is allocated
+	in      int64          // offset in the block
+	stage   schedule.Stage // of a step, at which the block is allocated
 }
 
 // bound is the space of bound outputs.
-const bound = planner.Given
+const bound = schedule.Given
 
 const spaces = bound + 1
 
 // span is a range of a space.
 type span struct {
-	space   planner.Space
+	space   schedule.Space
 	at, end int64
 }
 
-func spanOf(r planner.Ref) span { return span{r.Space, r.Offset, r.Offset + r.Bytes} }
+func spanOf(r schedule.Ref) span { return span{r.Space, r.Offset, r.Offset + r.Bytes} }
 
 // blockLimit is the largest size of a block.
 func blockLimit(p *vk.Physical) int64 { return int64(min(p.MaxAllocation, 1<<62)) }
@@ -101,7 +101,7 @@ func (d *Device) host(s span) []byte {
 // that only loading needs has been freed.
 func (d *Device) allocate() error {
 	s := d.schedule
-	note := func(refs ...planner.Ref) {
+	note := func(refs ...schedule.Ref) {
 		for _, r := range refs {
 			if r.Bytes > 0 {
 				d.spans[r.Space] = append(d.spans[r.Space], spanOf(r))
@@ -115,11 +115,11 @@ func (d *Device) allocate() error {
 		note(l.Scratch)
 	}
 	need := d.staging
-	first := d.spaces[planner.State].pieces == nil
+	first := d.spaces[schedule.State].pieces == nil
 	if first {
 		need += s.State
 	}
-	if d.spaces[planner.Arena].pieces == nil {
+	if d.spaces[schedule.Arena].pieces == nil {
 		need += max(s.Arena, d.options.Arena)
 	}
 	if err := d.enough(need); err != nil {
@@ -130,7 +130,7 @@ func (d *Device) allocate() error {
 		if err != nil {
 			return err
 		}
-		if err := d.allocateSpace(planner.State, s.State, theirs); err != nil {
+		if err := d.allocateSpace(schedule.State, s.State, theirs); err != nil {
 			return err
 		}
 	}
@@ -152,26 +152,26 @@ func (d *Device) allocate() error {
 
 // allocateRest makes the blocks of activations and inputs.
 func (d *Device) allocateRest() error {
-	d.stages.now = max(d.stages.now, planner.ForwardStage)
-	if d.spaces[planner.Arena].pieces == nil {
-		if err := d.allocateSpace(planner.Arena, d.schedule.Arena, nil); err != nil {
+	d.stages.now = max(d.stages.now, schedule.ForwardStage)
+	if d.spaces[schedule.Arena].pieces == nil {
+		if err := d.allocateSpace(schedule.Arena, d.schedule.Arena, nil); err != nil {
 			return err
 		}
 	}
-	if err := d.allocateSpace(planner.Staging, d.schedule.Staging, d.bound); err != nil {
+	if err := d.allocateSpace(schedule.Staging, d.schedule.Staging, d.bound); err != nil {
 		return err
 	}
 	d.spans = [spaces][]span{}
-	if b := d.spaces[planner.Arena].own; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else it may hold results of another device
-		if err := d.fill(planner.Arena); err != nil {
+	if b := d.spaces[schedule.Arena].own; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else it may hold results of another device
+		if err := d.fill(schedule.Arena); err != nil {
 			return err
 		}
 	}
-	return d.fill(planner.Staging)
+	return d.fill(schedule.Staging)
 }
 
 // allocateSpace makes the blocks of one space, except for pieces that lie elsewhere.
-func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece) error {
+func (d *Device) allocateSpace(i schedule.Space, height int64, elsewhere []piece) error {
 	limit := blockLimit(d.gpu.Physical)
 	to := &d.spaces[i]
 	if len(elsewhere) == 0 {
@@ -219,7 +219,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 		if k += n; len(mine) == 0 {
 			break
 		}
-		if i == planner.Arena && len(to.pieces) == 1 {
+		if i == schedule.Arena && len(to.pieces) == 1 {
 			bytes = max(bytes, min(d.options.Arena, limit))
 		}
 		b := &vk.Block{Bytes: bytes}
@@ -236,7 +236,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 			p.block = b
 		}
 		to.own = append(to.own, b)
-		if i == planner.Arena {
+		if i == schedule.Arena {
 			d.common.arenas[b]++
 		}
 	}
@@ -244,7 +244,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 }
 
 // parts returns a piece for each fixed value of the schedule in a space.
-func parts(s *planner.Schedule, i planner.Space, elsewhere []piece) (all []piece) {
+func parts(s *schedule.Schedule, i schedule.Space, elsewhere []piece) (all []piece) {
 	for _, r := range s.Fixed {
 		if r.Space != i || r.Bytes == 0 {
 			continue
@@ -260,9 +260,9 @@ func parts(s *planner.Schedule, i planner.Space, elsewhere []piece) (all []piece
 }
 
 // fill fills a space with zeros, or in poison mode the arena with NaN.
-func (d *Device) fill(i planner.Space) error {
+func (d *Device) fill(i schedule.Space) error {
 	with := uint32(0)
-	if d.options.Poison && i == planner.Arena {
+	if d.options.Poison && i == schedule.Arena {
 		with = math.MaxUint32
 	}
 	for _, b := range d.spaces[i].own {
@@ -296,7 +296,7 @@ func (d *Device) enough(need int64) error {
 
 // largest names the largest value of the schedule, for error messages.
 func (d *Device) largest() string {
-	var most planner.Ref
+	var most schedule.Ref
 	for _, r := range d.schedule.Fixed {
 		if r.Bytes > most.Bytes {
 			most = r
@@ -327,7 +327,7 @@ type Owned struct {
 }
 
 // owners are the names of the spaces in reports.
-var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and states", planner.Staging: "inputs", bound: "bound results"}
+var owners = [...]string{schedule.Arena: "arena", schedule.State: "parameters and states", schedule.Staging: "inputs", bound: "bound results"}
 
 const ownersBeside = "beside the plan"
 

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"memopt/internal/schedule"
 	"slices"
-
-	"memopt/planner"
 )
 
 // poison fills bytes of the arena with ones: NaN as a float of any width.
@@ -19,7 +18,7 @@ func (d *Device) contents() (all [spaces][][]byte, err error) {
 	for i, s := range d.spaces {
 		for _, p := range s.pieces {
 			to := make([]byte, p.end-p.at)
-			if err := d.read(to, span{planner.Space(i), p.at, p.end}); err != nil {
+			if err := d.read(to, span{schedule.Space(i), p.at, p.end}); err != nil {
 				return all, err
 			}
 			all[i] = append(all[i], to)
@@ -52,13 +51,13 @@ func (d *Device) guard(p part) (check func() error, err error) {
 		slices.SortFunc(mine, func(a, b span) int { return cmp.Compare(a.at, b.at) })
 		for i, s := range d.spaces {
 			for k, p := range s.pieces {
-				if at := changed(planner.Space(i), p.at, before[i][k], after[i][k], mine); at >= 0 {
+				if at := changed(schedule.Space(i), p.at, before[i][k], after[i][k], mine); at >= 0 {
 					return fmt.Errorf("node %s wrote byte %d of the %s, outside of its outputs and work space", d.launchName(first), at, owners[i])
 				}
 			}
 		}
 		for _, f := range d.frees[p.first+1] {
-			if err := d.poison(span{planner.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
+			if err := d.poison(span{schedule.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
 				return err
 			}
 		}
@@ -68,7 +67,7 @@ func (d *Device) guard(p part) (check func() error, err error) {
 
 // changed is the first offset outside of the sorted spans mine at which two copies of a block, which
 // begins at start, differ; −1 if there is none.
-func changed(space planner.Space, start int64, before, after []byte, mine []span) int64 {
+func changed(space schedule.Space, start int64, before, after []byte, mine []span) int64 {
 	look := func(from, to int64) int64 {
 		from, to = max(from, start)-start, min(to, start+int64(len(before)))-start
 		if from >= to || bytes.Equal(before[from:to], after[from:to]) {

@@ -9,6 +9,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/lab/zoo"
@@ -73,7 +74,7 @@ func TestPoisonLeavesOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Run(planner.Run{}); err != nil {
+	if _, err := d.Run(schedule.Run{}); err != nil {
 		t.Fatal(err)
 	}
 	x, err := d.Output("y")
@@ -86,7 +87,7 @@ func TestPoisonLeavesOutputs(t *testing.T) {
 }
 
 // trainStep is the schedule of a training step that computes all again.
-func trainStep(t *testing.T, spec zoo.Spec) *planner.Schedule {
+func trainStep(t *testing.T, spec zoo.Spec) *schedule.Schedule {
 	t.Helper()
 	g, err := zoo.New(spec, kernels.Library)
 	if err != nil {
@@ -105,7 +106,7 @@ func trainStep(t *testing.T, spec zoo.Spec) *planner.Schedule {
 }
 
 // someInputs are numbers that every model takes.
-func someInputs(s *planner.Schedule) map[string]*graph.Tensor {
+func someInputs(s *schedule.Schedule) map[string]*graph.Tensor {
 	rng := rand.New(rand.NewPCG(4, 4))
 	in := map[string]*graph.Tensor{}
 	for _, r := range s.Fixed {
@@ -125,7 +126,7 @@ func someInputs(s *planner.Schedule) map[string]*graph.Tensor {
 	return in
 }
 
-func twoSteps(t *testing.T, s *planner.Schedule, open func() *vulkan.Device) (all [][]byte) {
+func twoSteps(t *testing.T, s *schedule.Schedule, open func() *vulkan.Device) (all [][]byte) {
 	d := open()
 	defer d.Close()
 	if w := d.Warnings(); len(w) > 0 {
@@ -133,7 +134,7 @@ func twoSteps(t *testing.T, s *planner.Schedule, open func() *vulkan.Device) (al
 	}
 	in := someInputs(s)
 	for i := range 2 {
-		if _, err := d.Run(planner.Run{Inputs: in, Seed: 5, Step: uint64(i)}); err != nil {
+		if _, err := d.Run(schedule.Run{Inputs: in, Seed: 5, Step: uint64(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
-	"memopt/planner"
 )
 
 // TestProducts: every tile does what Eval does in all transposes, at sizes
@@ -104,7 +104,7 @@ func TestProductBits(t *testing.T) {
 					v.SetFloat(i, math.Sin(float64(at)))
 				}
 			}
-			if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+			if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
 				t.Fatal(err)
 			}
 			z, err := d.Output("z")

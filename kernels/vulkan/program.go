@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan/vk"
-	"memopt/planner"
 )
 
 // launch is a launch of the schedule as the device executes it: dispatches, or a call on the CPU.
 type launch struct {
-	src        planner.Launch
+	src        schedule.Launch
 	dispatches []dispatch
 	call       *fallback
 	run        *run // the joined dispatch that begins here, or nil
@@ -91,7 +91,7 @@ func (d *Device) prepare() error {
 		err = d.newSets(sets)
 	}
 	if d.options.Poison {
-		d.frees = make([][]planner.Life, len(d.schedule.Launches)+1)
+		d.frees = make([][]schedule.Life, len(d.schedule.Launches)+1)
 		steps := 0
 		for _, l := range d.schedule.Launches {
 			if l.Node != nil {
@@ -108,21 +108,21 @@ func (d *Device) prepare() error {
 }
 
 // apart splits a chain that has no kernel on this device into its parts, if they all have one.
-func (d *Device) apart(src planner.Launch, lower func(*graph.Node) (*graph.Lowering, error)) ([]planner.Launch, error) {
+func (d *Device) apart(src schedule.Launch, lower func(*graph.Node) (*graph.Lowering, error)) ([]schedule.Launch, error) {
 	low, err := lower(src.Node)
 	if err != nil || src.Parts == nil || d.unfit(low) == "" {
-		return []planner.Launch{src}, err
+		return []schedule.Launch{src}, err
 	}
 	for _, part := range src.Parts {
 		if low, err := lower(part.Node); err != nil || d.unfit(low) != "" {
-			return []planner.Launch{src}, err
+			return []schedule.Launch{src}, err
 		}
 	}
 	return src.Parts, nil
 }
 
 // touch records how far a space is used.
-func (d *Device) touch(refs ...planner.Ref) {
+func (d *Device) touch(refs ...schedule.Ref) {
 	for _, r := range refs {
 		if r.Value != nil || r.Bytes > 0 {
 			s := &d.spaces[r.Space]
@@ -131,7 +131,7 @@ func (d *Device) touch(refs ...planner.Ref) {
 	}
 }
 
-func names(l planner.Launch) string {
+func names(l schedule.Launch) string {
 	var all []string
 	for _, r := range slices.Concat(l.Out, l.In) {
 		if r.Value != nil {
@@ -142,7 +142,7 @@ func names(l planner.Launch) string {
 }
 
 // bind turns a lowering into dispatches on the memory of src, or into a call on the CPU.
-func (d *Device) bind(l *launch, src planner.Launch, low *graph.Lowering, pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error {
+func (d *Device) bind(l *launch, src schedule.Launch, low *graph.Lowering, pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error {
 	if why := d.unfit(low); why != "" {
 		l.call = d.newFallback(src, why)
 		return nil
@@ -201,8 +201,8 @@ func (d *Device) unfit(low *graph.Lowering) string {
 }
 
 // range_ returns the span and binding of a buffer of a dispatch.
-func (d *Device) range_(l planner.Launch, b graph.Buffer) (span, vk.Binding) {
-	var r planner.Ref
+func (d *Device) range_(l schedule.Launch, b graph.Buffer) (span, vk.Binding) {
+	var r schedule.Ref
 	switch b.Place {
 	case graph.PlaceIn:
 		r = l.In[b.Index]
@@ -274,9 +274,9 @@ func (d *Device) record() (err error) {
 }
 
 // programFor returns the program of a run, recorded on first use.
-func (d *Device) programFor(r planner.Run) (p *program, err error) {
+func (d *Device) programFor(r schedule.Run) (p *program, err error) {
 	switch {
-	case r.Part != planner.Whole:
+	case r.Part != schedule.Whole:
 		if d.passes[r.Part] == nil {
 			from, to, err := d.schedule.Between(r.Part)
 			if err != nil {
@@ -433,7 +433,7 @@ func (d *Device) forget(p *program) {
 }
 
 // execute runs a program.
-func (d *Device) execute(p *program, r planner.Run) error {
+func (d *Device) execute(p *program, r schedule.Run) error {
 	for i, part := range p.parts {
 		check, err := d.guard(part)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
-	"memopt/planner"
+	"memopt/internal/schedule"
 )
 
 // Verification of fast paths. Drivers exist that announce cooperative matrices but compute wrong
@@ -50,7 +50,7 @@ func (d *Device) prove() error {
 
 // changedBy returns a launch that has other dispatches with a path than without; its node is nil if
 // there is none.
-func (d *Device) changedBy(path string) (best planner.Launch, err error) {
+func (d *Device) changedBy(path string) (best schedule.Launch, err error) {
 	with := d.limits()
 	d.paths[path] = false
 	without := d.limits()
@@ -61,7 +61,7 @@ func (d *Device) changedBy(path string) (best planner.Launch, err error) {
 		for _, r := range slices.Concat(l.In, l.Out) {
 			bytes += r.Bytes
 		}
-		seen := slices.ContainsFunc(l.In, func(r planner.Ref) bool { return r.Value != nil && r.Value.Type == graph.Float16 })
+		seen := slices.ContainsFunc(l.In, func(r schedule.Ref) bool { return r.Value != nil && r.Value.Type == graph.Float16 })
 		if !seen || l.Node == nil || l.Parts != nil || l.Node.Op.Overwrites != nil || bytes >= least {
 			continue
 		}
@@ -86,7 +86,7 @@ func (d *Device) changedBy(path string) (best planner.Launch, err error) {
 
 // partsBy describes where the results of a launch with a path differ from those without; "" if they
 // agree.
-func (d *Device) partsBy(path string, l planner.Launch) (string, error) {
+func (d *Device) partsBy(path string, l schedule.Launch) (string, error) {
 	s, in := alone(d.schedule.Binding, l)
 	var sides [2][]*graph.Tensor
 	for i, paths := range [][]string{{path}, {FastPathsNone}} {
@@ -97,7 +97,7 @@ func (d *Device) partsBy(path string, l planner.Launch) (string, error) {
 			return "", err
 		}
 		defer x.Close()
-		if _, err := x.Run(planner.Run{Inputs: in}); err != nil {
+		if _, err := x.Run(schedule.Run{Inputs: in}); err != nil {
 			return "", err
 		}
 		for _, r := range s.Outputs {
@@ -117,21 +117,21 @@ func (d *Device) partsBy(path string, l planner.Launch) (string, error) {
 }
 
 // alone returns a schedule of one launch, and generated inputs.
-func alone(b *graph.Binding, l planner.Launch) (*planner.Schedule, map[string]*graph.Tensor) {
-	s, in := &planner.Schedule{Binding: b}, map[string]*graph.Tensor{}
-	place := func(r planner.Ref, name string, space planner.Space, height *int64) planner.Ref {
+func alone(b *graph.Binding, l schedule.Launch) (*schedule.Schedule, map[string]*graph.Tensor) {
+	s, in := &schedule.Schedule{Binding: b}, map[string]*graph.Tensor{}
+	place := func(r schedule.Ref, name string, space schedule.Space, height *int64) schedule.Ref {
 		v := *r.Value
 		v.Name, v.Kind, v.Data = name, graph.Input, nil
 		r.Value, r.Space, r.Offset = &v, space, (*height+63)&^63
 		*height = r.Offset + r.Bytes
 		return r
 	}
-	one := planner.Launch{Node: l.Node, In: slices.Clone(l.In), Out: slices.Clone(l.Out), Scratch: l.Scratch}
+	one := schedule.Launch{Node: l.Node, In: slices.Clone(l.In), Out: slices.Clone(l.Out), Scratch: l.Scratch}
 	for i, r := range l.In {
 		if r.Value == nil {
 			continue
 		}
-		one.In[i] = place(r, fmt.Sprint("input ", i), planner.Staging, &s.Staging)
+		one.In[i] = place(r, fmt.Sprint("input ", i), schedule.Staging, &s.Staging)
 		s.Fixed = append(s.Fixed, one.In[i])
 		x := graph.NewTensor(r.Value.Type, r.Shape...)
 		if r.Value.Type.IsFloat() {
@@ -143,13 +143,13 @@ func alone(b *graph.Binding, l planner.Launch) (*planner.Schedule, map[string]*g
 	}
 	for i, r := range l.Out {
 		if r.Value != nil {
-			one.Out[i] = place(r, fmt.Sprint("output ", i), planner.Arena, &s.Arena)
+			one.Out[i] = place(r, fmt.Sprint("output ", i), schedule.Arena, &s.Arena)
 			s.Outputs = append(s.Outputs, one.Out[i])
 		}
 	}
-	one.Scratch.Space, one.Scratch.Offset = planner.Arena, (s.Arena+63)&^63
+	one.Scratch.Space, one.Scratch.Offset = schedule.Arena, (s.Arena+63)&^63
 	s.Arena = one.Scratch.Offset + one.Scratch.Bytes
-	s.Launches = []planner.Launch{one}
+	s.Launches = []schedule.Launch{one}
 	return s, in
 }
 

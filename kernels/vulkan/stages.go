@@ -5,18 +5,18 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan/vk"
-	"memopt/planner"
 )
 
 // stages allocates memory when the first step reaches the stage that uses it. Until then a block has no buffer; descriptor
 // sets that need it are made when it is allocated.
 type stages struct {
-	segments []planner.Segment // of the schedule; nil if all memory is allocated at the start
-	needs    []planner.Stage   // by launch
+	segments []schedule.Segment // of the schedule; nil if all memory is allocated at the start
+	needs    []schedule.Stage   // by launch
 	later    []laterBlock
 	sets     []laterSet
-	now      planner.Stage
+	now      schedule.Stage
 	counted  []counted
 	uploaded int64
 	zeroed   int64
@@ -25,9 +25,9 @@ type stages struct {
 // laterBlock is a block that is not allocated yet.
 type laterBlock struct {
 	*vk.Block
-	space   planner.Space
+	space   schedule.Space
 	at, end int64
-	stage   planner.Stage
+	stage   schedule.Stage
 }
 
 // laterSet is a descriptor set of which some blocks are not allocated yet.
@@ -48,14 +48,14 @@ func (d *Device) Staged() bool { return d.stages.segments != nil }
 
 // stage decides whether memory is allocated in stages.
 func (d *Device) stage() error {
-	if d.stages.now = planner.UpdateStage; d.options.Staged && !d.options.Poison {
-		d.stages.segments, d.stages.needs, d.stages.now = d.schedule.Segments(true), d.schedule.Needs(), planner.Loading
+	if d.stages.now = schedule.UpdateStage; d.options.Staged && !d.options.Poison {
+		d.stages.segments, d.stages.needs, d.stages.now = d.schedule.Segments(true), d.schedule.Needs(), schedule.Loading
 	}
 	return nil
 }
 
 // stagesOf returns the segments of a space by stage, or the whole space if memory is not allocated in stages.
-func (d *Device) stagesOf(i planner.Space, height int64) (all []planner.Segment) {
+func (d *Device) stagesOf(i schedule.Space, height int64) (all []schedule.Segment) {
 	for _, g := range d.stages.segments {
 		if g.Space != i {
 			continue
@@ -67,19 +67,19 @@ func (d *Device) stagesOf(i planner.Space, height int64) (all []planner.Segment)
 		all = append(all, g)
 	}
 	if all == nil {
-		all = []planner.Segment{{Space: i, End: height, Stage: d.stages.now}}
+		all = []schedule.Segment{{Space: i, End: height, Stage: d.stages.now}}
 	}
 	return all
 }
 
 // come allocates the memory of all stages up to the given one.
-func (d *Device) come(stage planner.Stage) error {
+func (d *Device) come(stage schedule.Stage) error {
 	d.stages.now = max(d.stages.now, stage)
 	return d.comeThose(func(b laterBlock) bool { return b.stage <= d.stages.now })
 }
 
 // there allocates the memory of a value.
-func (d *Device) there(r planner.Ref) error {
+func (d *Device) there(r schedule.Ref) error {
 	return d.comeThose(func(b laterBlock) bool { return b.space == r.Space && b.at <= r.Offset && r.Offset < b.end })
 }
 
@@ -142,7 +142,7 @@ func (d *Device) waits(b *vk.Block) bool {
 }
 
 // took counts an allocated block of a space.
-func (d *Device) took(i planner.Space, b *vk.Block, from, end int64) {
+func (d *Device) took(i schedule.Space, b *vk.Block, from, end int64) {
 	d.memory.Requested += b.Bytes
 	d.memory.Granted += b.Granted
 	d.memory.own(owners[i], b)
@@ -150,13 +150,13 @@ func (d *Device) took(i planner.Space, b *vk.Block, from, end int64) {
 	for _, g := range d.stages.segments {
 		if n := min(end, g.End) - max(from, g.At); g.Space == i && n > 0 {
 			d.count(g.Owner, n, granted)
-			if granted = 0; i == planner.State && g.Owner != "weights" {
+			if granted = 0; i == schedule.State && g.Owner != "weights" {
 				d.stages.zeroed += n
 			}
 		}
 	}
 	if d.stages.segments == nil {
-		d.count([...]string{planner.Arena: "activations", planner.State: "weights", planner.Staging: "staging"}[i], b.Bytes, granted)
+		d.count([...]string{schedule.Arena: "activations", schedule.State: "weights", schedule.Staging: "staging"}[i], b.Bytes, granted)
 	}
 }
 
@@ -203,7 +203,7 @@ func driver(gpu *vk.Device) (usage, budget int64, ok bool) {
 }
 
 // taken returns whether a run executes a launch.
-func (d *Device) taken(r planner.Run) func(launch int) bool {
+func (d *Device) taken(r schedule.Run) func(launch int) bool {
 	return func(i int) bool {
 		n := d.launches[i].src.Node
 		return !r.Accumulate || n == nil || n.Phase != graph.Updating
@@ -212,13 +212,13 @@ func (d *Device) taken(r planner.Run) func(launch int) bool {
 
 // first executes a run whose memory is not fully allocated, or that reports the ends of passes: part by part, allocating
 // what each needs.
-func (d *Device) first(r planner.Run) error {
+func (d *Device) first(r schedule.Run) error {
 	begin, end, launches := d.schedule.BackwardBegin(), d.schedule.BackwardEnd(), len(d.launches)
 	takes := d.taken(r)
 	borders := []int{0, begin, end, launches}
 	if d.stages.needs != nil {
 		for i := range launches {
-			if takes(i) && d.stages.needs[i] > planner.BackwardStage {
+			if takes(i) && d.stages.needs[i] > schedule.BackwardStage {
 				borders = append(borders, i)
 				break
 			}
@@ -228,16 +228,16 @@ func (d *Device) first(r planner.Run) error {
 	borders = slices.Compact(borders)
 	for k, from := range borders {
 		if r.At != nil && from == begin {
-			r.At(planner.ForwardOver)
+			r.At(schedule.ForwardOver)
 		}
 		if r.At != nil && from == end {
-			r.At(planner.BackwardOver)
+			r.At(schedule.BackwardOver)
 		}
 		if from == launches {
 			break
 		}
 		inside := func(i int) bool { return takes(i) && from <= i && i < borders[k+1] }
-		need := planner.ForwardStage
+		need := schedule.ForwardStage
 		for i := from; i < borders[k+1]; i++ {
 			if d.stages.needs != nil && takes(i) {
 				need = max(need, d.stages.needs[i])
@@ -260,11 +260,11 @@ func (d *Device) first(r planner.Run) error {
 }
 
 // step executes a run, and returns its program if there is a single one.
-func (d *Device) step(r planner.Run) (*program, error) {
-	if whole := r.Part == planner.Whole && !r.Times; whole && (r.At != nil || !d.complete(r)) {
+func (d *Device) step(r schedule.Run) (*program, error) {
+	if whole := r.Part == schedule.Whole && !r.Times; whole && (r.At != nil || !d.complete(r)) {
 		return nil, d.first(r)
 	} else if !whole {
-		if err := d.come(planner.UpdateStage); err != nil {
+		if err := d.come(schedule.UpdateStage); err != nil {
 			return nil, err
 		}
 	}
@@ -276,7 +276,7 @@ func (d *Device) step(r planner.Run) (*program, error) {
 }
 
 // complete reports whether all memory that a run needs is allocated.
-func (d *Device) complete(r planner.Run) bool {
+func (d *Device) complete(r schedule.Run) bool {
 	if len(d.stages.later) == 0 {
 		return true
 	}

@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/lab/zoo"
-	"memopt/planner"
 )
 
 // TestSteady: the bytes add up, and steps after the second take no memory: none
@@ -39,7 +39,7 @@ func TestSteady(t *testing.T) {
 		if held != opened.Held {
 			t.Errorf("%s: owners have %d bytes, and %d are held", spec.Family, held, opened.Held)
 		}
-		run := planner.Run{Inputs: someInputs(s)}
+		run := schedule.Run{Inputs: someInputs(s)}
 		step := func() {
 			if _, err := d.Run(run); err != nil {
 				t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"time"
 	"unsafe"
 
+	"memopt/internal/loader"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/loader"
 )
 
 // Store is a device's memory without a schedule, for loading weights.

@@ -1,9 +1,9 @@
 package vulkan
 
 import (
+	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/loader"
-	"memopt/planner"
 )
 
 // uploads is a device whose weights are loaded to the places of its plan. Its memory is allocated already.
@@ -35,7 +35,7 @@ func (d *Device) Loading() *loader.Report { return d.options.Load.Report() }
 
 // upload loads values to their places, and allocates the memory of the forward pass: after them, or
 // before if the mode of loading says so.
-func (d *Device) upload(refs []planner.Ref) error {
+func (d *Device) upload(refs []schedule.Ref) error {
 	l := d.options.Load
 	if l == nil {
 		l = &loader.Planned{Options: loader.Options{Mode: loader.Streamed}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"memopt/internal/schedule"
 	"memopt/planner"
 )
 
@@ -23,7 +24,7 @@ func Anonymous(promised, measured int64) Line {
 
 // Lines compares the memory promised by a plan, which budgets bind, with the memory that a device
 // used. On our own devices the two are equal.
-func Lines(p *planner.Plan, t planner.Trace) []Line {
+func Lines(p *planner.Plan, t schedule.Trace) []Line {
 	m := p.Memory
 	return []Line{
 		{Name: "arena", Space: "arena", Promised: p.Arena, Measured: t.Arena},
@@ -35,7 +36,7 @@ func Lines(p *planner.Plan, t planner.Trace) []Line {
 
 // Workspace prints the device's own work space, if any. It does not grow with the model, so budgets
 // do not include it.
-func Workspace(w io.Writer, t planner.Trace) {
+func Workspace(w io.Writer, t schedule.Trace) {
 	if t.Workspace > 0 {
 		Text(w, 2, "work space of the device, which budgets do not include: %s bytes\n", Thousands(t.Workspace))
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"memopt/internal/loader"
 	"memopt/internal/visible"
-	"memopt/memopt/loader"
 	"memopt/planner"
 )
 

@@ -15,8 +15,8 @@ import (
 	"memopt/autograd"
 	"memopt/internal/golden"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
 	"memopt/kernels"
-	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
 )

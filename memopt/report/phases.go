@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/memopt/loader"
+	"memopt/internal/loader"
 )
 
 // Phases prints the table of phases: the device's memory in total and by owner, and the process's

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"memopt/memopt/loader"
+	"memopt/internal/loader"
 )
 
 // phasesView is the chart of phases: for each phase a column of the device's memory by owner, and

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"memopt/internal/schedule"
 	"memopt/planner"
 )
 
@@ -48,7 +49,7 @@ func Arena(w io.Writer, p *planner.Plan) error {
 			again = " again"
 		}
 		Text(w, 4, "%d %s%s\n", i, name, again)
-		place := func(what string, r planner.Ref) {
+		place := func(what string, r schedule.Ref) {
 			if r.Value != nil {
 				Text(w, 4, "    %s %s+%d..%d %s\n", what, r.Space, r.Offset, r.Offset+r.Bytes, r.Value.Name)
 			} else if r.Bytes > 0 {

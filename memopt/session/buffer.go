@@ -10,9 +10,9 @@ import (
 	"sync"
 	"unsafe"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
-	"memopt/memopt/arena"
-	"memopt/planner"
+	"memopt/internal/schedule"
 )
 
 // Buffer is memory of a device or the host that inputs are read from and outputs are written to in
@@ -31,7 +31,7 @@ type Buffer interface {
 type DeviceMemory interface {
 	// Need is the bytes of a schedule's values, and of inputs that are copied to the device, if
 	// others are bound to places.
-	Need(s *planner.Schedule, places Places) (arena, inputs int64, err error)
+	Need(s *schedule.Schedule, places Places) (arena, inputs int64, err error)
 	NewBuffer(bytes int64) (Buffer, error) // of zeros
 	// Import lets the device access the host's memory in place, until the buffer is dropped.
 	Import(host []byte) (Buffer, error)

@@ -3,8 +3,8 @@ package session
 import (
 	"fmt"
 
-	"memopt/memopt/arena"
-	"memopt/planner"
+	"memopt/internal/arena"
+	"memopt/internal/schedule"
 )
 
 // opened finds or makes the pattern of a plan for given places of inputs and outputs.
@@ -178,7 +178,7 @@ func (x *execution) onDevice() error {
 	}
 	x.t.fed = nil // unknown until the run has succeeded
 	var err error
-	if x.trace, err = x.t.device.Run(planner.Run{Inputs: x.in, Same: same, Seed: x.s.options.Seed, Step: x.s.runs}); err != nil {
+	if x.trace, err = x.t.device.Run(schedule.Run{Inputs: x.in, Same: same, Seed: x.s.options.Seed, Step: x.s.runs}); err != nil {
 		return err
 	}
 	x.t.fed = map[string]bool{}

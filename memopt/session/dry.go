@@ -6,11 +6,11 @@ import (
 	"io"
 	"maps"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
-	"memopt/memopt/arena"
-	"memopt/planner"
 )
 
 // OpenDry opens a model like Open, but only counts memory on the account. Bytes of the model belong
@@ -23,7 +23,7 @@ func OpenDry(ctx context.Context, m Model, o Options) (*Session, error) {
 func (o Options) dried() Options {
 	o.dry, o.Fits, o.Share, o.SaveTo, o.Memory, o.Watch = true, nil, nil, "", nil, Watch{}
 	if o.Device != nil {
-		o.Device = func(DeviceMemory, *planner.Schedule, Device, int64, Places, func()) (Device, error) {
+		o.Device = func(DeviceMemory, *schedule.Schedule, Device, int64, Places, func()) (Device, error) {
 			return dryDevice{}, nil
 		}
 	}
@@ -108,10 +108,12 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 // dryDevice is a device whose memory is only counted.
 type dryDevice struct{}
 
-func (dryDevice) Name() string                           { return "dry" }
-func (dryDevice) Run(planner.Run) (planner.Trace, error) { panic("session: a dry device runs nothing") }
-func (dryDevice) WriteOutput(io.Writer, string) error    { panic("session: a dry device has no results") }
-func (dryDevice) Close() error                           { return nil }
+func (dryDevice) Name() string { return "dry" }
+func (dryDevice) Run(schedule.Run) (schedule.Trace, error) {
+	panic("session: a dry device runs nothing")
+}
+func (dryDevice) WriteOutput(io.Writer, string) error { panic("session: a dry device has no results") }
+func (dryDevice) Close() error                        { return nil }
 
 // Copied reports whether a run on the processor copies an input, because its elements are not
 // aligned.

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/internal/stop/stoptest"
 	"memopt/kernels"
-	"memopt/memopt/arena"
 	"memopt/memopt/session"
 )
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels/cpu"
 	"memopt/planner"
 )
@@ -14,9 +15,9 @@ import (
 // pattern is a program planned for some shapes and results, and the device that runs it.
 type pattern struct {
 	p        *program
-	results  []planner.Ref // by fetch
+	results  []schedule.Ref // by fetch
 	key      string
-	schedule *planner.Schedule
+	schedule *schedule.Schedule
 	height   int64           // of the block for values; 0: none
 	bound    int64           // most bytes alive at once
 	inputs   int64           // bytes of inputs on a device
@@ -54,7 +55,7 @@ func (s *Session) plan(ctx context.Context, p *program, dims map[string]int64, f
 	t.height, t.inputs, t.state = t.schedule.Arena, t.schedule.Staging, t.schedule.State
 	for _, f := range fetches {
 		name := p.outputs[f.Name].Name
-		t.results = append(t.results, t.schedule.Outputs[slices.IndexFunc(t.schedule.Outputs, func(r planner.Ref) bool { return r.Value.Name == name })])
+		t.results = append(t.results, t.schedule.Outputs[slices.IndexFunc(t.schedule.Outputs, func(r schedule.Ref) bool { return r.Value.Name == name })])
 	}
 	if !own {
 		return t, nil
@@ -90,11 +91,11 @@ func (p *program) making(fetches []Fetch) *graph.Graph {
 }
 
 // inputsRead is the inputs that a schedule reads, by name.
-func inputsRead(s *planner.Schedule) map[string]bool {
+func inputsRead(s *schedule.Schedule) map[string]bool {
 	at, read := map[int64]bool{}, map[string]bool{}
-	note := func(refs []planner.Ref) {
+	note := func(refs []schedule.Ref) {
 		for _, r := range refs {
-			if r.Space == planner.Staging {
+			if r.Space == schedule.Staging {
 				at[r.Offset] = true
 			}
 		}
@@ -104,7 +105,7 @@ func inputsRead(s *planner.Schedule) map[string]bool {
 	}
 	note(s.Outputs)
 	for _, r := range s.Fixed {
-		if r.Space == planner.Staging && at[r.Offset] {
+		if r.Space == schedule.Staging && at[r.Offset] {
 			read[r.Value.Name] = true
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"unsafe"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/arena"
 )
 
 // program is the model as read with some knowledge of its inputs.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/arena"
 	"memopt/memopt/session"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
-	"memopt/memopt/arena"
 	"memopt/memopt/session"
 )
 

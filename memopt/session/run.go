@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels/cpu"
-	"memopt/memopt/arena"
-	"memopt/planner"
 )
 
 // Fetch is a result to compute.
@@ -367,7 +367,7 @@ type execution struct {
 	places     [][]byte       // by result
 	later      []int          // results that are copied at the end
 	memory     cpu.Memory     // of the run, if it is on the processor
-	trace      planner.Trace  // if on a device
+	trace      schedule.Trace // if on a device
 	beside     int64          // bytes of results that are computed elsewhere and copied
 	lentBefore int64          // bytes of the arena in use by other sessions that share it
 }
@@ -465,7 +465,7 @@ func (x *execution) fetch() error {
 	// result has it.
 	for k, place := range x.places {
 		r := x.t.results[k]
-		if _, taken := x.memory.Outputs[r.Offset]; taken || r.Space != planner.Given || r.Bytes != int64(len(place)) {
+		if _, taken := x.memory.Outputs[r.Offset]; taken || r.Space != schedule.Given || r.Bytes != int64(len(place)) {
 			x.later = append(x.later, k)
 			continue
 		}
@@ -596,7 +596,7 @@ func (x *execution) onHost() error {
 	if err := x.t.host.Give(x.memory); err != nil {
 		return err
 	}
-	if _, err := x.t.host.Run(planner.Run{Seed: x.s.options.Seed, Step: x.s.runs, Context: x.ctx}); err != nil || x.s.options.dry {
+	if _, err := x.t.host.Run(schedule.Run{Seed: x.s.options.Seed, Step: x.s.runs, Context: x.ctx}); err != nil || x.s.options.dry {
 		return err
 	}
 	for _, k := range x.later {

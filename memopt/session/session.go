@@ -11,13 +11,13 @@ import (
 	"strings"
 	"sync"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels/cpu"
-	"memopt/memopt/arena"
-	"memopt/planner"
 )
 
 // Model is the model to open: a file, or bytes, which the session does not use after Open returns.
@@ -50,7 +50,7 @@ type Options struct {
 	// the same program, if there is one, and has inputs and outputs bound to places. arena is the
 	// size of its arena; 0: share that of the other. loaded is called when weights are there and
 	// values are not. A nil Device runs on the processor, where nothing is copied.
-	Device func(m DeviceMemory, s *planner.Schedule, with Device, arena int64, places Places, loaded func()) (Device, error)
+	Device func(m DeviceMemory, s *schedule.Schedule, with Device, arena int64, places Places, loaded func()) (Device, error)
 	// Memory opens the memory of that device for a session.
 	Memory func() (DeviceMemory, error)
 	// Lowered: the device runs kernels.
@@ -72,7 +72,7 @@ type Options struct {
 // Device runs one schedule repeatedly.
 type Device interface {
 	Name() string
-	Run(planner.Run) (planner.Trace, error)
+	Run(schedule.Run) (schedule.Trace, error)
 	WriteOutput(w io.Writer, name string) error
 	Close() error
 }

@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
-	"memopt/memopt/arena"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
 	"memopt/planner"
@@ -83,7 +84,7 @@ func reference(t *testing.T, path string, dims map[string]int64, in map[string]*
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]*graph.Tensor{}

@@ -3,7 +3,7 @@ package session
 import (
 	"sync"
 
-	"memopt/memopt/arena"
+	"memopt/internal/arena"
 )
 
 // Arenas is the arenas that sessions share, by name.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"memopt/internal/arena"
 	"memopt/kernels"
-	"memopt/memopt/arena"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
 )

@@ -1,10 +1,10 @@
 package session
 
 import (
+	"memopt/internal/arena"
+	"memopt/internal/loader"
 	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/arena"
-	"memopt/memopt/loader"
 )
 
 // Stats is a session's memory, and counts of its runs.

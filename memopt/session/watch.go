@@ -3,8 +3,8 @@ package session
 import (
 	"sync"
 
+	"memopt/internal/arena"
 	"memopt/internal/graph"
-	"memopt/memopt/arena"
 )
 
 // Stage is a stage of a session's work.

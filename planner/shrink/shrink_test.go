@@ -8,6 +8,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/memopt/lab/zoo"
@@ -146,7 +147,7 @@ func run(t *testing.T, g *graph.Graph) (*planner.Plan, map[string][]byte) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]byte{}

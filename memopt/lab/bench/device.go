@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/memopt/lab/zoo"
@@ -25,7 +26,7 @@ func onDevice(j job, o cpu.Options) (Side, error) {
 		return nil, err
 	}
 	step := func() error {
-		_, err := d.Run(planner.Run{Inputs: j.inputs})
+		_, err := d.Run(schedule.Run{Inputs: j.inputs})
 		return err
 	}
 	return local{step, func() { d.Close() }}, nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"memopt/internal/schedule"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
@@ -163,7 +164,7 @@ func (b *vulkanBench) close() {
 func (b *vulkanBench) software() bool { return b.gpu.Kind == vk.CPU }
 
 // open prepares the device for a job under a plan, launch by launch.
-func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Schedule, *vulkan.Device, error) {
+func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *schedule.Schedule, *vulkan.Device, error) {
 	r.Dims, r.Lowered = j.dims, true
 	p, err := planner.Make(j.graph, r)
 	if err != nil {
@@ -208,7 +209,7 @@ func (b *vulkanBench) note(text string) {
 }
 
 func run(d *vulkan.Device, j job) error {
-	_, err := d.Run(planner.Run{Inputs: j.inputs})
+	_, err := d.Run(schedule.Run{Inputs: j.inputs})
 	return err
 }
 

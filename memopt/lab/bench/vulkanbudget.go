@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/report"
@@ -129,7 +130,7 @@ func (b *vulkanBench) of(f Figure) float64 {
 // losses is the bits of the loss over some steps.
 func losses(d *vulkan.Device, j job) (bits []uint32, err error) {
 	for step := range lossSteps {
-		if _, err := d.Run(planner.Run{Inputs: j.inputs, Step: uint64(step)}); err != nil {
+		if _, err := d.Run(schedule.Run{Inputs: j.inputs, Step: uint64(step)}); err != nil {
 			return nil, err
 		}
 		x, err := d.Output(j.graph.Loss.Name)
@@ -142,8 +143,8 @@ func losses(d *vulkan.Device, j job) (bits []uint32, err error) {
 }
 
 // fits runs a step and compares its bytes with the plan.
-func fits(p *planner.Plan, s *planner.Schedule, d *vulkan.Device, j job, budget int64) (bool, error) {
-	t, err := d.Run(planner.Run{Inputs: j.inputs})
+func fits(p *planner.Plan, s *schedule.Schedule, d *vulkan.Device, j job, budget int64) (bool, error) {
+	t, err := d.Run(schedule.Run{Inputs: j.inputs})
 	if err != nil {
 		return false, err
 	}
@@ -152,10 +153,10 @@ func fits(p *planner.Plan, s *planner.Schedule, d *vulkan.Device, j job, budget 
 }
 
 // profile is the time per unit of each node's work on the device, from the fastest of some steps.
-func (b *vulkanBench) profile(p *planner.Plan, s *planner.Schedule, d *vulkan.Device, j job) (map[string]float64, error) {
+func (b *vulkanBench) profile(p *planner.Plan, s *schedule.Schedule, d *vulkan.Device, j job) (map[string]float64, error) {
 	least := make([]time.Duration, len(s.Launches))
 	for i := range 2 * b.length.count {
-		t, err := d.Run(planner.Run{Inputs: j.inputs, Times: true})
+		t, err := d.Run(schedule.Run{Inputs: j.inputs, Times: true})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/lab/zoo"
@@ -130,10 +131,10 @@ var copyJob = written(fmt.Sprintf("x f32[%d] = param\ny = Cast(x) to=1\noutput y
 
 var byCommand = vulkanRival{name: "vkCmdCopyBuffer", side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 	s, err := b.baseline("command", func() (Side, error) {
-		at := func(offset int64) []planner.Ref {
-			return []planner.Ref{{Space: planner.Arena, Offset: offset, Bytes: copiedBytes}}
+		at := func(offset int64) []schedule.Ref {
+			return []schedule.Ref{{Space: schedule.Arena, Offset: offset, Bytes: copiedBytes}}
 		}
-		d, err := vulkan.Open(&planner.Schedule{Arena: 2 * copiedBytes, Launches: []planner.Launch{{In: at(0), Out: at(copiedBytes)}}}, b.gpu, vulkan.Options{})
+		d, err := vulkan.Open(&schedule.Schedule{Arena: 2 * copiedBytes, Launches: []schedule.Launch{{In: at(0), Out: at(copiedBytes)}}}, b.gpu, vulkan.Options{})
 		if err != nil {
 			return nil, err
 		}

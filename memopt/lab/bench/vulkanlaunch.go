@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/planner"
@@ -127,7 +128,7 @@ func (b *vulkanBench) launch(row *LaunchRow, source func() (job, error)) error {
 	}
 	// A run without updates records its own commands at first; the second run only submits them.
 	partial := func() error {
-		_, err := d.Run(planner.Run{Inputs: j.inputs, Accumulate: true})
+		_, err := d.Run(schedule.Run{Inputs: j.inputs, Accumulate: true})
 		return err
 	}
 	first, err := onThread(partial)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/planner"
@@ -154,7 +155,7 @@ func onDevice(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tensor
 		return nil, err
 	}
 	defer d.Close()
-	if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+	if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
 		return nil, err
 	}
 	for _, v := range g.Outputs {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"memopt/memopt/arena"
+	"memopt/internal/arena"
 )
 
 // Counts is the bytes of one owner.

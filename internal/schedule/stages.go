@@ -1,4 +1,4 @@
-package planner
+package schedule
 
 import (
 	"cmp"
@@ -79,10 +79,11 @@ func stateClasses(g *graph.Graph) map[*graph.Value]class {
 	return at
 }
 
-// byStage lists what lies outside the arena: inputs and what has numbers in the graph's order, and then states that
+// ByStage lists what lies outside the arena: inputs and what has numbers in the graph's order, and then states that
 // begin as zeros, by when they are touched. The last value of all states stays behind the others: their space is as
 // high in any order then.
-func (s *Schedule) byStage(g *graph.Graph) []*graph.Value {
+func (s *Schedule) ByStage(g *graph.Graph) []*graph.Value {
+	s.classes = stateClasses(g)
 	var out []*graph.Value
 	end := loaded
 	for _, v := range g.Values {

@@ -1,6 +1,6 @@
 package loader
 
-import "memopt/memopt/arena"
+import "memopt/internal/arena"
 
 // Host is a device whose memory is the process's own.
 type Host struct{}
