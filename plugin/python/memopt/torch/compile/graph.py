@@ -11,12 +11,15 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils.flop_counter import flop_registry
 
 from ..record.joint import FORMAT, balance, plain, ran_on
 from ..record.operators import draws
 
 _aten = torch.ops.aten
+_WORTH = 8  # times the bytes of a random state
 _REDUCTION = getattr(torch.Tag, "reduction", None)  # without it only Inductor's order is foreseen less well: a promise is what was measured
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 # Views whose schema does not say so.
@@ -35,6 +38,7 @@ class Op:
     reads: list[fx.Node] = field(default_factory=list)  # owners of storages
     backward: bool = False
     once: bool = False
+    state: int = 0  # bytes of the random state that it draws from, which is kept if it may run again
     held: int = 0  # bytes at the most while it runs, its results included
     sizes: dict[fx.Node, int] = field(default_factory=dict)  # of results that have more bytes than they show
     flops: int = 0
@@ -116,7 +120,8 @@ class Joint:
         if base is not None and base in self.owner:
             self.owner[n] = self.owner[base]
             return
-        op = Op(n, backward=n in self.backward, once=not repeatable(n))
+        op = Op(n, backward=n in self.backward, state=0 if self.fused or n in self.backward else _state(n))
+        op.once = not repeatable(n) and op.state == 0
         op.reads = list(dict.fromkeys(self.owner[m] for m in n.all_input_nodes if m in self.owner))
         op.once = op.once or any(o in self.written for o in op.reads) and statistics(n) is None
         self.ops.append(op)
@@ -207,6 +212,32 @@ def repeatable(n: fx.Node) -> bool:
     if not isinstance(n.target, torch._ops.OpOverload) or n.target.namespace not in ("aten", "prims"):
         return False
     return not (n.target._schema.is_mutable or draws(n.target, n.args, n.kwargs) or "inductor_seed" in str(n.target))
+
+
+def random_state(n: fx.Node) -> torch.Tensor | None:
+    """The state from which one of PyTorch's operators draws random numbers, without its data; None where it cannot be saved."""
+    target, made = n.target, _tensors_of(n)
+    if not made or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or target._schema.is_mutable or not draws(target, n.args, n.kwargs):
+        return None
+    own = [i for i, a in enumerate(target._schema.arguments) if a.name == "generator"]
+    device, fake = made[0].device, detect_fake_mode(made)
+    if n.kwargs.get("generator") is not None or any(i < len(n.args) and n.args[i] is not None for i in own) or device.type not in ("cpu", "cuda") or fake is None:
+        return None
+    with unset_fake_temporarily():
+        state = torch.get_rng_state() if device.type == "cpu" else torch.cuda.get_rng_state(device)
+    found: torch.Tensor = fake.from_tensor(state, static_shapes=True)
+    return found
+
+
+def _state(n: fx.Node) -> int:
+    """The bytes of the state, if the results are so much larger that it is worth being kept instead."""
+    state = random_state(n)
+    return nbytes(state) if state is not None and sum(map(nbytes, _tensors_of(n))) >= _WORTH * nbytes(state) else 0
+
+
+def _tensors_of(n: fx.Node) -> list[torch.Tensor]:
+    value = n.meta.get("val")
+    return [t for t in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(t, torch.Tensor)]
 
 
 def statistics(n: fx.Node) -> list[int] | None:
@@ -326,8 +357,9 @@ class Writer:
             self.times[what] += 1
         outputs = [joint.stored(o) | ({"held_until": until[o]} if o in until else {}) for o in op.outputs]
         made = sum(o["bytes"] for o in outputs)
-        if op.held > made:
-            outputs.append({"shape": [op.held - made], "dtype": "uint8", "bytes": op.held - made})
+        held = max(0, op.held - made) + (op.state if not handed else 0)  # a second run puts the state of now aside
+        if held:
+            outputs.append({"shape": [held], "dtype": "uint8", "bytes": held})
         node: dict[str, Any] = {
             "name": name, "op": plain(str(op.node.target)), "inputs": [names[o] for o in op.reads], "outputs": outputs, "flops": op.flops, "is_backward": op.backward,
         }  # fmt: skip
@@ -335,6 +367,11 @@ class Writer:
             node["module"] = module
         if op.once or handed:
             node["flags"] = ["once"]
+        elif op.state:
+            state = {"shape": [op.state], "dtype": "uint8", "bytes": op.state}
+            self.nodes.append({"name": f"{name}.state", "op": "random_state", "inputs": [], "outputs": [state], "flops": 0, "is_backward": False, "flags": ["once"]})
+            self.ops.append(None)
+            node["inputs"].append(f"{name}.state")
         self.nodes.append(node)
         self.ops.append((graph, op))
         if len(outputs) == 1 and op.outputs:

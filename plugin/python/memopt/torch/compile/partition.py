@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import fx
 from torch._functorch import partitioners
+from torch._prims import rng_prims
 
-from .graph import _SYMBOLS, Joint, Op, statistics
+from .graph import _SYMBOLS, Joint, Op, random_state, statistics
 
 Steps = list[tuple[Op, bool]]  # operators in the plan's order, and whether each runs again
 
@@ -48,6 +49,9 @@ class _Ordered:
         self.made: dict[fx.Node, fx.Node] = {}  # what stands for a node now
         self.shows: dict[fx.Node, list[fx.Node]] = {}  # operands of what was made as a view, when it was made
         self.behind = False  # the boundary
+        # Operators that draw random numbers: each saves what it drew from, as the plan counts it, if any runs again.
+        self.drawing = {op.node for op, _ in steps if op.state} if any(again and op.state for op, again in steps) else set()
+        self.states: dict[fx.Node, fx.Node] = {}
         self.forward: set[fx.Node] = set()
         for n in joint.nodes:
             if n.op in ("placeholder", "get_attr"):
@@ -74,20 +78,37 @@ class _Ordered:
 
     def _copy(self, n: fx.Node) -> fx.Node:
         new = self.graph.node_copy(n, self._value)
+        self._describe(new, n)
+        return new
+
+    def _describe(self, new: fx.Node, n: fx.Node) -> None:
         new.meta = copy.copy(n.meta)
         new.meta.pop("recompute", None)
         if self.behind:
             new.meta["partitioner_tag"] = "is_backward"
-        return new
 
     def _run(self, op: Op, again: bool) -> None:
         for n in op.nodes:
-            self.made[n] = self._copy(n)
+            self.made[n] = self._draw(n, again) if n in self.drawing else self._copy(n)
             if again and (moved := statistics(n)):
                 self._withhold(self.made[n], n, moved)
         for n in op.outputs:
             if n is not op.node:
                 self.made[n] = self._copy(n)
+
+    def _draw(self, n: fx.Node, again: bool) -> fx.Node:
+        """An operator that draws random numbers: first from the state of now, which is kept, then from that."""
+        operands, named = fx.node.map_arg((n.args, n.kwargs), self._value)
+        if again:
+            new = self.graph.call_function(rng_prims.run_with_rng_state, (self.states[n], n.target, *operands), named)
+        else:
+            both = self.graph.call_function(rng_prims.run_and_save_rng_state, (n.target, *operands), named)
+            state = self.states[n] = self.graph.call_function(operator.getitem, (both, 0))
+            new = self.graph.call_function(operator.getitem, (both, 1))
+            state.meta["val"] = random_state(n)
+            both.meta["val"] = state.meta["val"], n.meta["val"]
+        self._describe(new, n)
+        return new
 
     def _withhold(self, new: fx.Node, n: fx.Node, moved: list[int]) -> None:
         """Gives a recomputed batch norm dummy statistics: its own were updated, and the new ones are not used."""
