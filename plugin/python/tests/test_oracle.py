@@ -154,7 +154,7 @@ class Recorded(unittest.TestCase):
     """Steps as PyTorch records them, planned by the binary."""
 
     def compare(self, model: str, *shares: int) -> None:
-        path = REPOSITORY / "memopt" / "corpus" / "steps" / f"{model}.json.gz"
+        path = REPOSITORY / "memopt" / "lab" / "corpus" / "steps" / f"{model}.json.gz"
         plain, padded = Joint(path, 1), Joint(path, ALIGNMENT)
         total = sum(plain.problem.cost)
         for share in shares:

@@ -11,7 +11,7 @@ import torch
 import memopt
 from memopt.torch.record.measure import digests, watched
 
-sys.path.append(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "memopt", "bench", "torch"))
+sys.path.append(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "memopt", "lab", "bench", "torch"))
 from families import SMALL, build  # noqa: E402
 
 
@@ -21,10 +21,8 @@ def step(family):
     model.zero_grad(set_to_none=True)
     torch.manual_seed(7)
     with watched() as watch:
-        out = model(**inputs)
-        found = loss(out) if loss is not None else out.loss
+        found = loss(model(**inputs)) if loss is not None else model(**inputs).loss  # the results are let go of, as in the sample
         found.backward()
-        del out
     return watch.peak, digests(model, found) | {"the random state": str(hash(tuple(torch.get_rng_state().tolist())))}
 
 
@@ -44,7 +42,7 @@ class TestFamilies(unittest.TestCase):
                     report = memopt.optimize(model, activation_budget=e.best, sample=inputs, loss=loss, loss_chunks=1, verbose=False)
                     self.assertLessEqual(report.promised_peak, e.best)
                 else:
-                    self.assertLessEqual(report.promised_peak, float(share[:-1]) / 100 * report.eager_peak)  # a sample's output is held to the end of its step
+                    self.assertLessEqual(report.promised_peak, float(share[:-1]) / 100 * report.eager_peak)
                 peak, got = step(family)
                 self.assertEqual(got, want)
                 slack = 0.001 * report.promised_peak + 64 * 1024

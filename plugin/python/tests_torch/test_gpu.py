@@ -16,7 +16,7 @@ class TestGPU(unittest.TestCase):
     def test_rows(self):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "rows.json")
-            program = os.path.join(ROOT, "memopt", "bench", "torch", "gpu.py")
+            program = os.path.join(ROOT, "memopt", "lab", "bench", "torch", "gpu.py")
             done = subprocess.run(
                 [sys.executable, "-W", "ignore", program, "--device", "cpu", "--small", "--steps", "1", "--out", out], capture_output=True, text=True, check=False
             )

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 import memopt
 from memopt.torch.record.measure import watched
 
-sys.path.append(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "memopt", "bench", "torch"))
+sys.path.append(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "memopt", "lab", "bench", "torch"))
 import families  # noqa: E402
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
