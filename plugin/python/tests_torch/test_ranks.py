@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TIMEOUT = 240  # seconds; a rank that hangs is ended
+TIMEOUT = 600  # seconds; a rank that hangs is ended
 
 
 def run(to, names):
