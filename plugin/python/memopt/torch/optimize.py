@@ -19,6 +19,7 @@ from .loop.loop import Loop
 from .loop.rehearsal import Rehearsal
 from .loop.request import Request
 from .lower.early import EarlyStep
+from .lower.states import StatesElsewhere
 from .plan.report import StepReport
 from .ranks.meeting import refuse_flattened
 from .ranks.units import release, units_of
@@ -43,6 +44,7 @@ def optimize(
     loss_chunks: int | Literal["auto"] | None = None,
     strict: bool = False,
     optimizer_in_backward: bool = False,
+    states: Literal["host", "disk"] | None = None,
     verbose: bool = True,
     mode: Literal["auto", "eager", "graph", "compile", "aot_eager"] = "auto",
     methods: Sequence[str] | None = None,
@@ -67,6 +69,9 @@ def optimize(
     optimizer_in_backward
                        the optimizer applies each parameter's gradient as soon as it is computed, and frees it: gradients of the whole model
                        never exist at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
+    states             where the optimizer's states are between its steps: "disk", a file without a name in the folder MEMOPT_SPILL, or "host", for a
+                       CUDA device. They come in as the update of their parameter comes, and go out behind it, and do not count in the budget.
+                       The numbers are those of torch.optim: AdamW, Adam, SGD, Adagrad
     strict             a step that runs other operators than the recorded one raises; otherwise it keeps everything from there on, and
                        the next step is recorded again
     verbose            reports the promised peak, and after the first planned step the measured one, on the first rank:
@@ -97,12 +102,14 @@ def optimize(
     if methods is not None:
         check_methods(models, methods)
     model = models[0]
-    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward)
+    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states)
+    if states is not None and optimizer_in_backward:
+        raise TypeError("states moves the optimizer's states in a step behind the backward pass: give states or optimizer_in_backward, not both")
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
-        if loss_chunks not in (None, 1) or optimizer_in_backward:
-            raise TypeError(f"{request.taken[0]} is for mode='eager': compiled graphs are not changed")
+        if loss_chunks not in (None, 1) or optimizer_in_backward or states is not None:
+            raise TypeError(f"{[*request.taken, 'states'][0]} is for mode='eager': compiled graphs are not changed")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
@@ -113,6 +120,7 @@ def optimize(
     if mode == "graph":
         loop.graphs = Graphs(model, loop.told, budget is not None or activation_budget is not None)
     loop.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
+    loop.states = StatesElsewhere(optimizer, states) if states is not None else None
     _plan_methods(loop, methods)
     if sample is None:
         loop.install()

@@ -14,6 +14,7 @@ from ...errors import BudgetError
 from ...report import show_bytes
 from ..lower.early import EarlyStep
 from ..lower.inchunks import InChunks, Undivided
+from ..lower.states import StatesElsewhere
 from ..native.run import StepOf, step_of
 from ..plan.report import StepReport
 from ..plan.sized import At
@@ -51,6 +52,7 @@ class Loop:
         self.request = request
         self.loss = InChunks(request.loss_chunks, alone=len(models) == 1)
         self.early: EarlyStep | None = None
+        self.states: StatesElsewhere | None = None
         self.told = Told(request.verbose)
         self.state = State(self.model)
         self.share = Share(self.model, request, self.state, self.told, smaller, self.loss)
@@ -133,6 +135,9 @@ class Loop:
         if self.early is not None:
             self.early.detach()
             self.early = None
+        if self.states is not None:
+            self.states.detach()
+            self.states = None
         current = self.current
         if current is not None and current.recorder is not None and (found := pending()) is not None and found.recorder is current.recorder:
             give_up()

@@ -26,6 +26,7 @@ class Request:
     strict: bool
     verbose: bool = True
     optimizer_in_backward: bool = False
+    states: Literal["host", "disk"] | None = None
 
     @property
     def taken(self) -> tuple[str, ...]:

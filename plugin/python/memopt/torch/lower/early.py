@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from ..step.sample import rehearsing
 from ..step.spent import Spent
 from ..step.tensors import tensors
 from ..step.wrapped import inner_optimizers
+from .steps import bare_step, ran
 
 
 class EarlyStep:
@@ -106,7 +106,7 @@ class EarlyStep:
         before = {k: v for k, v in group.items() if isinstance(v, (int, float))}
         optimizer.param_groups = [group]
         try:
-            _bare_step(optimizer)(optimizer)
+            bare_step(optimizer)(optimizer)
         finally:
             optimizer.param_groups = groups
         if any(group[k] != v for k, v in before.items()):
@@ -151,13 +151,7 @@ class EarlyStep:
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called by optimizer.step(), which has nothing left to do. A closure runs first, as it computes the gradients."""
-        closure: Callable[[], Any] | None = args[0] if args and callable(args[0]) else args[1] if len(args) > 1 and callable(args[1]) else kwargs.get("closure")
-        changed = None
-        if closure is not None:
-            with torch.enable_grad():
-                value = closure()
-            args = tuple(a if a is not closure else (lambda: value) for a in args)
-            changed = args, {k: v if v is not closure else (lambda: value) for k, v in kwargs.items()}
+        changed = ran(args, kwargs)
         self.ready = self.ready or self.taken
         self.taken = False
         self._clear()
@@ -175,19 +169,6 @@ def _is_one(grad: Tensor) -> None:
             f"memopt: the loss is scaled by {float(grad):g} in the backward pass, as by GradScaler or a mean over accumulated passes; with optimizer_in_backward=True "
             "the optimizer would take scaled gradients. Leave optimizer_in_backward out; no parameter was changed"
         )
-
-
-_bare: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
-
-
-def _bare_step(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
-    """The step of an optimizer without the hooks of its users, who mean whole steps."""
-    kind = type(optimizer)
-    if kind not in _bare:
-        found = kind.step
-        _bare[kind] = found.__wrapped__ if getattr(found, "hooked", False) and hasattr(found, "__wrapped__") else found
-    bare: Callable[..., Any] = _bare[kind]
-    return bare
 
 
 def _bytes(t: Tensor) -> bytearray:

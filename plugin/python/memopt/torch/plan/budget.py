@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._arguments import Size
+from ..elsewhere.away import Away
+from ..lower.states import moved
+from ..lower.steps import slots
 from ..ranks.units import units_of
 from ..record.measure import device_of
 from ..step.given import is_share, parse
@@ -23,7 +26,7 @@ class Fixed(NamedTuple):
 
 
 def fixed_bytes(model: torch.nn.Module, optimizer: Any) -> Fixed:
-    """Parameters and buffers, each storage once, and the states of the optimizer, or of several."""
+    """Parameters and buffers, each storage once, and the states of the optimizer, or of several, that are on the device."""
     shards = [t for unit in units_of(model) for t in unit.shards]  # also of those whose parameters are whole
     storages = [local(t).untyped_storage() for t in [*model.parameters(), *model.buffers(), *shards]]
     held = {s.data_ptr(): s.nbytes() for s in storages}
@@ -33,29 +36,10 @@ def fixed_bytes(model: torch.nn.Module, optimizer: Any) -> Fixed:
             for p in group["params"]:
                 made = one.state.get(p)
                 if made:
-                    states += sum(local(s).untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor))
-                elif p.requires_grad:
-                    to_come += _slots(one, group) * local(p).nbytes
+                    states += sum(local(s).untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor) and not isinstance(s, Away))
+                elif p.requires_grad and moved(one) is None:
+                    to_come += slots(one, group) * local(p).nbytes
     return Fixed(sum(held.values()) + states + to_come, to_come)
-
-
-def _slots(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
-    """The number of tensors of a parameter's size that an optimizer keeps for it."""
-    name = type(optimizer).__name__
-    if name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
-        return 3 if group.get("amsgrad") else 2
-    if name == "SGD":
-        return 1 if group.get("momentum") else 0
-    if name == "RMSprop":
-        return 1 + bool(group.get("momentum")) + bool(group.get("centered"))
-    if name in ("Adagrad", "Rprop", "Lion"):
-        return 2 if name == "Rprop" else 1
-    if name == "Adadelta":
-        return 2
-    raise ValueError(
-        f"how much {name} keeps for each parameter is not known before its first step: call memopt.optimize after one step, "
-        "or give activation_budget, which leaves optimizer states out"
-    )
 
 
 def growth(model: torch.nn.Module, fixed: Fixed, eager: int | None, *, budget: Size | None, activation_budget: Size | None, reserve: Size) -> int | None:

@@ -157,7 +157,7 @@ def check_named(function: str, model: torch.nn.Module, given: Mapping[str, Any],
         )
 
 
-_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "verbose", "mode", "sample", "methods"}
+_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "states", "verbose", "mode", "sample", "methods"}
 
 
 def split_budget(model: torch.nn.Module, batch: tuple[Any, ...], budget: Any) -> tuple[tuple[Any, ...], Any]:

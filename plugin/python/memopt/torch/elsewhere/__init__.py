@@ -1,0 +1,1 @@
+"""Values outside of the device's memory while nothing uses them."""

@@ -1,0 +1,497 @@
+"""Optimizer states elsewhere: the bits of torch.optim, with clipping, accumulation, schedules, scaling and checkpoints, and no states in memory."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import torch
+from models import GPT
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import memopt
+from memopt.torch import report
+from memopt.torch.elsewhere.away import Away
+from memopt.torch.elsewhere.engine import Place
+from memopt.torch.elsewhere.spill import BLOCK, SpillError, SpillFile, spill_folder, whole
+from memopt.torch.lower.states import StatesElsewhere
+
+KINDS = {
+    "AdamW": lambda p, **how: torch.optim.AdamW(p, 1e-2, **how),
+    "AdamW amsgrad": lambda p, **how: torch.optim.AdamW(p, 1e-2, amsgrad=True, **how),
+    "Adam": lambda p, **how: torch.optim.Adam([{"params": p[:2], "lr": 1e-3}, {"params": p[2:], "weight_decay": 0.1}], **how),
+    "SGD": lambda p, **how: torch.optim.SGD(p, 1e-2, momentum=0.9, nesterov=True, weight_decay=0.1, **how),
+    "SGD without momentum": lambda p, **how: torch.optim.SGD(p, 1e-2, **how),
+    "Adagrad": lambda p, **how: torch.optim.Adagrad(p, 1e-2, lr_decay=0.1, initial_accumulator_value=0.1, **how),
+}
+
+
+class Net(nn.Module):
+    """Parameters of all kinds of sizes and orders of memory: one that is updated in pieces, one with a gradient now and then, one in channels-last order."""
+
+    def __init__(self):
+        super().__init__()
+        self.big = nn.Linear(700, 803)
+        self.conv = nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last)
+        self.one = nn.Parameter(torch.tensor(0.5))
+        self.seldom = nn.Parameter(torch.randn(77))
+        self.frozen = nn.Parameter(torch.randn(5), requires_grad=False)
+        self.wide = nn.Parameter(torch.randn(900, 801).t() / 30)  # dense, and not contiguous
+        self.steps = self.always = 0
+
+    def forward(self, x, image):
+        self.steps += 1
+        out = self.big(x).tanh()[:, :801] @ self.wide * self.one
+        out = out.square().mean() + self.conv(image).square().mean() + self.frozen.sum()
+        return out + self.seldom.square().sum() if self.always or self.steps % 2 == 0 else out
+
+
+class InFlight(TorchDispatchMode):
+    """Fails on whatever touches memory that a copy has not come to, or has not left."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device = device
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        for t in tree_leaves((args, kwargs or {})):
+            if isinstance(t, torch.Tensor) and not isinstance(t, Away) and t.layout is torch.strided and func._schema.name not in ("aten::view", "aten::slice", "aten::as_strided", "aten::detach"):
+                self.device.touched(t, func)
+        return func(*args, **(kwargs or {}))
+
+
+class Simulated:
+    """A device whose copies have happened only when they were waited for, and fails on any touch of their memory before."""
+
+    def __init__(self):
+        self.flying = []
+        self.moved = self.most = 0
+
+    def prepare(self, nbytes):
+        self.room = nbytes
+
+    def place(self, nbytes):
+        return Place(nbytes, torch.full((whole(nbytes),), 0xA5, dtype=torch.uint8))
+
+    def give_back(self, place):
+        self.finish(place)
+
+    def near(self, nbytes):
+        return torch.full((nbytes,), 0xA5, dtype=torch.uint8)
+
+    def begin(self, out, near, place, at):
+        self.finish(place)  # in the order of the place's copies, as streams wait for each other's events
+        copy = [out, near, place, at, False]
+        self.flying.append(copy)
+        self.most = max(self.most, len(self.flying))
+        return copy
+
+    def leave(self, near, place, at=0):
+        return self.begin(True, near, place, at)
+
+    def come(self, place, near, at=0):
+        return self.begin(False, near, place, at)
+
+    def wait(self, copy):
+        out, near, place, at, done = copy
+        if done:
+            return
+        far = place.far[at : at + near.nbytes]
+        self.flying = [c for c in self.flying if c is not copy]
+        (far if out else near).copy_(near if out else far)
+        self.moved += near.nbytes
+        copy[4] = True
+
+    def finish(self, place):
+        for flying in [c for c in self.flying if c[2] is place]:
+            self.wait(flying)
+
+    def look(self, place, at, nbytes):
+        self.finish(place)
+        return place.far[at : at + nbytes].clone()
+
+    def touched(self, t, func):
+        low = t.data_ptr()
+        high = low + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) * t.element_size() + t.element_size() if t.numel() else low
+        for out, near, *_ in self.flying:
+            if low < near.data_ptr() + near.nbytes and near.data_ptr() < high and (not out or func._schema.is_mutable):
+                raise AssertionError(f"{func} touches memory that is {'being copied out' if out else 'not there yet'}")
+
+
+class TestStates(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        self.model = Net()
+
+    def step(self, pairs, i, scale=1.0, between=lambda model, optimizer: None):
+        for model, optimizer in pairs:
+            torch.manual_seed(i)
+            optimizer.zero_grad()
+            (model(torch.randn(4, 700), torch.randn(2, 3, 8, 8)) * scale).backward()
+            between(model, optimizer)
+            optimizer.step()
+
+    def same(self, pairs):
+        (a, oa), (b, ob) = pairs
+        for (name, x), y in zip(a.named_parameters(), b.parameters(), strict=True):
+            self.assertTrue(torch.equal(x, y), name)
+        plain, ours = oa.state_dict(), ob.state_dict()
+        self.assertEqual(str(plain["param_groups"]), str(ours["param_groups"]))
+        self.assertEqual(plain["state"].keys(), ours["state"].keys())
+        for k, state in plain["state"].items():
+            self.assertEqual(list(state), list(ours["state"][k]))
+            for name, v in state.items():
+                other = ours["state"][k][name]
+                if isinstance(v, torch.Tensor):
+                    self.assertTrue(torch.equal(v, other), (k, name))
+                    self.assertEqual((v.stride(), v.dtype, type(other)), (other.stride(), other.dtype, torch.Tensor))
+                else:
+                    self.assertEqual(v, other)
+
+    def pair(self, make, **how):
+        models = [copy.deepcopy(self.model) for _ in range(2)]
+        return [(m, make(list(m.parameters()), **how)) for m in models]
+
+    def test_same_bits(self):
+        for name, make in KINDS.items():
+            for how in ({}, {"foreach": True}, {"fused": True}):
+                with self.subTest(optimizer=name, **how):
+                    self.model.always = "fused" in how and name == "SGD"  # PyTorch's own wants all gradients from the first step on
+                    pairs = self.pair(make, **how)
+                    ours = StatesElsewhere(pairs[1][1], "disk")
+                    for i in range(5):
+                        self.step(pairs, i)
+                        self.same(pairs)
+                    there = [v for state in pairs[1][1].state.values() for v in state.values() if isinstance(v, torch.Tensor) and v.numel() > 1]
+                    self.assertTrue(all(isinstance(v, Away) for v in there))
+                    self.assertEqual(ours.nbytes > 1_000_000, name != "SGD without momentum")
+                    ours.detach()
+                    self.assertFalse(any(isinstance(v, Away) for state in pairs[1][1].state.values() for v in state.values()))
+                    self.step(pairs, 9)
+                    self.same(pairs)
+
+    def test_order_of_copies(self):
+        """On a device that runs beside its copies nothing is read before it has come, or written before it has left."""
+        for name in ("AdamW", "SGD", "Adagrad"):
+            with self.subTest(optimizer=name):
+                pairs = self.pair(KINDS[name])
+                device = Simulated()
+                StatesElsewhere(pairs[1][1], "host", device)
+                with InFlight(device):
+                    for i in range(4):
+                        self.step(pairs, i)
+                self.same(pairs)
+                self.assertGreater(device.most, 1)  # copies were under way beside updates
+                self.assertGreater(device.moved, 2_000_000)
+
+    def test_the_simulated_device_fails(self):
+        """What the test before relies on."""
+        for forgets in ("come", "leave"):
+            pairs = self.pair(KINDS["AdamW"])
+            device = Simulated()
+            ours = StatesElsewhere(pairs[1][1], "host", device)
+            with InFlight(device):
+                self.step(pairs, 0)
+                whole_wait = ours._wait
+
+                def wait(staged, forgets=forgets, whole_wait=whole_wait):
+                    staged.copies = [c for c in staged.copies if c[0] != (forgets == "leave")]
+                    whole_wait(staged)
+
+                ours._wait = wait
+                with self.assertRaisesRegex(AssertionError, "not there yet|being copied out"):
+                    for i in range(3):
+                        self.step(pairs, i)
+
+    def test_clipping_accumulation_schedule(self):
+        def clip(model, optimizer):
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+        pairs = self.pair(KINDS["AdamW"])
+        early = torch.optim.lr_scheduler.ExponentialLR(pairs[1][1], 0.5)  # wraps optimizer.step before we come
+        StatesElsewhere(pairs[1][1], "disk")
+        schedules = [torch.optim.lr_scheduler.ExponentialLR(pairs[0][1], 0.5), early]
+        for i in range(4):
+            for model, _ in pairs:  # of an earlier pass
+                torch.manual_seed(100 + i)
+                model(torch.randn(4, 700), torch.randn(2, 3, 8, 8)).backward()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                for model, optimizer in pairs:
+                    torch.manual_seed(i)
+                    model(torch.randn(4, 700), torch.randn(2, 3, 8, 8)).backward()
+                    clip(model, optimizer)
+                    optimizer.step()
+                    optimizer.zero_grad()
+                for s in schedules:
+                    s.step()
+            self.same(pairs)
+
+    def test_grad_scaler(self):
+        """Also a step that it skips, by itself or, with a fused optimizer, in the kernel."""
+        for how in ({}, {"fused": True}):
+            pairs = self.pair(KINDS["AdamW"], **how)
+            StatesElsewhere(pairs[1][1], "disk")
+            scalers = [torch.amp.GradScaler("cpu", init_scale=1024.0) for _ in pairs]
+            for i in range(5):
+                for (model, optimizer), scaler in zip(pairs, scalers, strict=True):
+                    torch.manual_seed(i)
+                    optimizer.zero_grad()
+                    loss = model(torch.randn(4, 700), torch.randn(2, 3, 8, 8))
+                    scaler.scale(loss * (float("inf") if i == 2 else 1.0)).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                self.same(pairs)
+
+    def test_closure(self):
+        pairs = self.pair(KINDS["SGD"])
+        StatesElsewhere(pairs[1][1], "disk")
+        for i in range(3):
+            losses = []
+            for model, optimizer in pairs:
+
+                def closure(model=model, optimizer=optimizer, i=i):
+                    torch.manual_seed(i)
+                    optimizer.zero_grad()
+                    loss = model(torch.randn(4, 700), torch.randn(2, 3, 8, 8))
+                    loss.backward()
+                    return loss
+
+                losses.append(optimizer.step(closure).item())
+            self.assertEqual(losses[0], losses[1])
+        self.same(pairs)
+
+    def test_checkpoints(self):
+        """Files of one are read by the other, in the middle of training, with states moved before and after."""
+        pairs = self.pair(KINDS["AdamW"])
+        ours = StatesElsewhere(pairs[1][1], "disk")
+        for i in range(3):
+            self.step(pairs, i)
+        files = []
+        for model, optimizer in pairs:
+            files.append(io.BytesIO())
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, files[-1])
+        self.assertLess(abs(len(files[0].getvalue()) - len(files[1].getvalue())), 10_000)
+        for i in range(3, 5):
+            self.step(pairs, i)
+        for before in (True, False):
+            resumed = [(copy.deepcopy(self.model), None) for _ in files]
+            resumed = [(m, KINDS["AdamW"](list(m.parameters()))) for m, _ in resumed]
+            if before:
+                StatesElsewhere(resumed[1][1], "disk")
+            for f, (model, optimizer) in zip(reversed(files), resumed, strict=True):
+                f.seek(0)
+                found = torch.load(f)
+                model.load_state_dict(found["model"])
+                optimizer.load_state_dict(found["optimizer"])
+            if not before:
+                StatesElsewhere(resumed[1][1], "disk")
+            for m, _ in resumed:
+                m.steps = 3
+            for i in range(3, 5):
+                self.step(resumed, i)
+            self.same(resumed)
+            self.assertTrue(all(torch.equal(x, y) for x, y in zip(resumed[0][0].parameters(), pairs[0][0].parameters(), strict=True)))
+        self.assertGreater(ours.nbytes, 0)
+
+    def test_reading_and_writing(self):
+        """Whoever reads a state gets it, and what writes to it writes where it is."""
+        pairs = self.pair(KINDS["AdamW"])
+        StatesElsewhere(pairs[1][1], "disk")
+        self.step(pairs, 0)
+        (a, oa), (b, ob) = pairs
+        for p, q in zip(a.parameters(), b.parameters(), strict=True):
+            for name, v in oa.state.get(p, {}).items():
+                mine = ob.state[q][name]
+                self.assertTrue(torch.equal(v, mine))
+                self.assertEqual(v.norm().item(), mine.norm().item())
+                self.assertEqual(v.tolist(), mine.tolist())
+                self.assertTrue(torch.equal(copy.deepcopy(mine), v))
+                if v.numel() > 1:
+                    v.mul_(0.5)
+                    mine.mul_(0.5)
+                    self.assertIsInstance(mine, Away)
+        self.step(pairs, 1)
+        self.same(pairs)
+        self.assertTrue(all(type(v) is torch.Tensor for state in copy.deepcopy(ob).state.values() for v in state.values()))
+
+    def test_other_parameters(self):
+        """A group is added, a parameter unfrozen, in the middle."""
+        pairs = self.pair(KINDS["AdamW"])
+        StatesElsewhere(pairs[1][1], "disk")
+        self.step(pairs, 0)
+        for model, optimizer in pairs:
+            model.frozen.requires_grad_()
+            model.more = nn.Parameter(torch.ones(3000))
+            optimizer.add_param_group({"params": [model.more], "lr": 1e-3})
+        for i in range(1, 4):
+            for model, optimizer in pairs:
+                torch.manual_seed(i)
+                optimizer.zero_grad()
+                (model(torch.randn(4, 700), torch.randn(2, 3, 8, 8)) + model.more.square().sum()).backward()
+                optimizer.step()
+        self.same(pairs)
+
+    def test_half(self):
+        self.model = Net().to(torch.bfloat16)
+        pairs = self.pair(KINDS["AdamW"])
+        StatesElsewhere(pairs[1][1], "disk")
+        for i in range(3):
+            for model, optimizer in pairs:
+                torch.manual_seed(i)
+                optimizer.zero_grad()
+                model(torch.randn(4, 700, dtype=torch.bfloat16), torch.randn(2, 3, 8, 8, dtype=torch.bfloat16)).backward()
+                optimizer.step()
+        self.same(pairs)
+
+    def test_under_a_plan(self):
+        """States do not count in the budget, and promised and measured peaks agree."""
+        models = [GPT(layers=2, width=128) for _ in range(2)]
+        models[1].load_state_dict(models[0].state_dict())
+        pairs = [(m, torch.optim.AdamW(m.parameters(), 1e-2)) for m in models]
+        tokens = torch.randint(0, 300, (2, 32))
+        budget = 4 * sum(p.nbytes for p in models[0].parameters())
+        with self.assertRaises(memopt.BudgetError):
+            memopt.optimize(models[1], int(0.7 * budget), sample=(tokens, tokens), optimizer=pairs[1][1], verbose=False)
+        memopt.optimize(models[1], int(0.7 * budget), optimizer=pairs[1][1], states="disk", verbose=False)
+        for i in range(4):
+            losses = []
+            for model, optimizer in pairs:
+                torch.manual_seed(i)
+                optimizer.zero_grad()
+                losses.append(model(tokens, tokens))
+                losses[-1].backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+            self.assertEqual(*[x.item() for x in losses])
+        found = report(models[1])
+        self.assertLessEqual(found.promised_peak, 0.7 * budget)
+        self.assertLessEqual(abs(found.measured_peak - found.promised_peak), 0.001 * found.promised_peak + 4096)
+        self.same(pairs)
+        memopt.restore(models[1])
+        self.assertFalse(any(isinstance(v, Away) for state in pairs[1][1].state.values() for v in state.values()))
+        self.step_of(pairs, tokens)
+        self.same(pairs)
+
+    def step_of(self, pairs, tokens):
+        for model, optimizer in pairs:
+            torch.manual_seed(77)
+            optimizer.zero_grad()
+            model(tokens, tokens).backward()
+            optimizer.step()
+
+    def test_refused(self):
+        params = list(self.model.parameters())
+        for optimizer, states, why in (
+            (None, "disk", "give optimizer="),
+            (torch.optim.RMSprop(params), "disk", "RMSprop"),
+            (torch.optim.AdamW(params), "host", "give 'disk'"),
+            (torch.optim.AdamW(params), "moon", "'host'.*'disk'"),
+            (torch.optim.AdamW(params, differentiable=True), "disk", "differentiable=True"),
+        ):
+            with self.subTest(states=states, why=why), self.assertRaisesRegex((TypeError, ValueError), why):
+                memopt.optimize(self.model, "90%", optimizer=optimizer, states=states)
+        with self.assertRaisesRegex(TypeError, "not both"):
+            memopt.optimize(self.model, "90%", optimizer=torch.optim.AdamW(params), states="disk", optimizer_in_backward=True)
+        optimizer = torch.optim.AdamW(params)
+        ours = StatesElsewhere(optimizer, "disk")
+        with self.assertRaisesRegex(ValueError, "elsewhere already"):
+            StatesElsewhere(optimizer, "disk")
+        ours.detach()
+
+
+class TestSpill(unittest.TestCase):
+    def test_bytes(self):
+        """Of all sizes and addresses, past the page cache and through it."""
+        for direct in (True, False):
+            file = SpillFile()
+            self.assertTrue(file.direct, "the folder of the tests takes no O_DIRECT")
+            if not direct:
+                os.close(file.fd)
+                file.fd, file.direct = os.open(file.folder, os.O_TMPFILE | os.O_RDWR, 0o600), False
+                file.taken = 0
+            g = torch.Generator().manual_seed(0)
+            data = torch.randint(0, 256, (10 << 20,), dtype=torch.uint8, generator=g)
+            places = []
+            for start, n in ((0, 1), (1, 4095), (3, 4097), (0, 4096), (64, 9 << 20), (4096, 8 << 20), (0, 0)):
+                offset = file.reserve(n)
+                file.write(data[start : start + n], offset)
+                places.append((start, n, offset))
+            for start, n, offset in places:
+                back = torch.zeros(n + 7, dtype=torch.uint8)[7:]
+                file.read(back, offset)
+                self.assertTrue(torch.equal(back, data[start : start + n]))
+                if n:
+                    self.assertTrue(torch.equal(file.mapped(offset, n), data[start : start + n]))
+            file.release(places[3][2], 4096)
+            self.assertEqual(file.reserve(4000), places[3][2])
+            file.close()
+
+    def test_nothing_stays(self):
+        """The file has no name, while it is there as after a kill; the folder may go away meanwhile."""
+        with tempfile.TemporaryDirectory(dir=spill_folder()) as folder:
+            code = "import sys,time;from memopt.torch.elsewhere.spill import SpillFile;f=SpillFile();f.reserve(1<<20);print('made',flush=True);time.sleep(60)"
+            child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "MEMOPT_SPILL": folder})
+            self.assertEqual(child.stdout.readline(), b"made\n")
+            self.assertEqual(os.listdir(folder), [])
+            child.kill()
+            child.wait()
+            child.stdout.close()
+            self.assertEqual(os.listdir(folder), [])
+            file = SpillFile(folder)
+            os.rmdir(folder)
+            file.write(torch.arange(5000), at := file.reserve(40000))
+            back = torch.empty(5000, dtype=torch.int64)
+            file.read(back, at)
+            self.assertTrue(torch.equal(back, torch.arange(5000)))
+            os.mkdir(folder)
+        with self.assertRaisesRegex(SpillError, "does not exist: make it"):
+            SpillFile(folder)
+
+    def test_in_memory(self):
+        if not os.path.isdir("/dev/shm"):
+            return
+        with self.assertRaisesRegex(SpillError, "is in memory .tmpfs."):
+            spill_folder("/dev/shm")
+
+    def test_full(self):
+        """A disk without room is found when states are asked for, before anything was changed; a file that is cut, at the next step, and it says what to do."""
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        model = nn.Linear(1000, 1000)
+        optimizer = torch.optim.AdamW(model.parameters())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+        try:
+            with self.assertRaisesRegex(SpillError, "cannot take 8,0.*MEMOPT_SPILL names another folder"):
+                memopt.optimize(model, "90%", optimizer=optimizer, states="disk")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        ours = StatesElsewhere(optimizer, "disk")
+        for _ in range(2):
+            model(torch.ones(1, 1000)).sum().backward()
+            optimizer.step()
+        good = copy.deepcopy(optimizer.state_dict())
+        os.ftruncate(ours.engine.file.fd, 0)
+        with self.assertRaisesRegex(SpillError, "ends at 0 of"):
+            optimizer.step()
+        self.assertEqual(len(optimizer.param_groups[0]["params"]), 2)
+        with self.assertRaisesRegex(RuntimeError, "load a checkpoint"):
+            optimizer.step()
+        optimizer.load_state_dict(good)
+        optimizer.step()
+
+    def test_whole(self):
+        self.assertEqual([whole(n) for n in (0, 1, BLOCK, BLOCK + 1)], [0, BLOCK, BLOCK, 2 * BLOCK])
+
+
+if __name__ == "__main__":
+    unittest.main()
