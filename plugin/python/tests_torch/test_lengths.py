@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
+import os
 import random
+import tempfile
 import unittest
 from unittest import mock
 
@@ -16,6 +19,7 @@ import memopt
 from memopt.torch import report
 from memopt.torch.loop import loop as loops
 from memopt.torch.loop.lengths import Family
+from memopt.torch.plan import disk, plans
 from memopt.torch.record.measure import watched
 
 
@@ -44,6 +48,8 @@ def peak_of(model, batch):
 class Lengths(Case):
     def setUp(self):
         super().setUp()
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())  # nothing is known from other tests
+        self.enterContext(mock.patch.dict(os.environ, MEMOPT_PLANS=self.folder))
         self.recorded = []
         begins = loops.Loop._recording
 
@@ -156,6 +162,39 @@ class Lengths(Case):
         for n in (80, 100, 72, 90):
             step(model, tokens(4, n))
         self.assertLessEqual(len(self.recorded), 2)
+
+    def test_dropped_while_recorded(self):
+        """A step that drops tensors while it is recorded, since it would pass the budget, is the same program as one that does not."""
+        model = Llama(layers=2)
+        limit = peak_of(copy.deepcopy(model), tokens(4, 120)) * 6 // 10
+        memopt.optimize(model, activation_budget=limit, verbose=False)
+        for n in (120, 60, 110, 50, 100, 70):
+            step(model, tokens(4, n))
+        self.assertLessEqual(len(self.recorded), 2)
+
+    def test_next_process(self):
+        """What was recorded and planned is kept on disk: the next process records one step, and plans none."""
+        lengths = [100, 64, 48, *random.Random(3).sample(range(50, 100), 12)]
+        asked, ask = [], plans.plan
+        found = []
+        for _ in range(2):
+            with mock.patch.object(plans, "plan", lambda *args, **settings: asked.append(1) or ask(*args, **settings)):
+                self.recorded.clear()
+                asked.clear()
+                torch.manual_seed(0)
+                self.steps(Llama(layers=2), [tokens(4, n) for n in lengths])
+                found.append((len(self.recorded), len(asked)))
+        self.assertGreaterEqual(found[0][0], 2)
+        self.assertGreaterEqual(found[0][1], 1)
+        self.assertEqual(found[1], (1, 0))
+        (kept,) = (os.path.join(self.folder, f) for f in os.listdir(self.folder) if f.endswith(".sizes"))
+        text = json.loads(disk.read(kept, 1 << 30))
+        text["points"][0]["numbers"][3] += 64
+        disk.write(kept, json.dumps(text).encode())
+        self.recorded.clear()
+        torch.manual_seed(0)
+        self.steps(Llama(layers=2), [tokens(4, n) for n in lengths])
+        self.assertEqual(len(self.recorded), found[0][0], "numbers that are not those of this machine are recorded anew")
 
     def test_integer(self):
         """An argument that counts steps is no new program each time."""

@@ -16,7 +16,7 @@ from models import families
 from test_optimize import Case, step
 
 import memopt
-from memopt.torch.plan import plans
+from memopt.torch.plan import disk, plans
 
 
 class TestPlans(Case):
@@ -91,7 +91,7 @@ class TestPlans(Case):
     def seal(self, text):
         """A file with whatever plan, whose digest is right."""
         with open(self.kept(), "wb") as f:
-            f.write(plans._seal(self.kept(), text) + b"\n" + zlib.compress(text))
+            f.write(disk._seal(self.kept(), text) + b"\n" + zlib.compress(text))
 
     def test_damaged(self):
         whole = self.first()
@@ -222,7 +222,7 @@ class TestPlans(Case):
             self.optimized()  # a file is where the folder would be
 
     def test_bounded(self):
-        with mock.patch.object(plans, "MOST_FILES", 2):
+        with mock.patch.object(disk, "MOST_FILES", 2):
             for share in ("80%", "70%", "60%"):
                 self.optimized(share)
         self.assertEqual(len(os.listdir(self.folder)), 2)

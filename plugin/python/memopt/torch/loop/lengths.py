@@ -14,6 +14,7 @@ from ...report import Report
 from ..plan.form import Place
 from ..plan.formulas import Sizes
 from ..plan.plans import plan_of
+from ..plan.points import Kept
 from ..plan.report import StepReport
 from ..plan.sized import At, Sized, sure
 from ..plan.timeline import Timeline, of_plan
@@ -97,7 +98,9 @@ class Pool:
 class Family:
     """The programs that inputs of one kind run: one, and others where the model goes another way, as without a mask."""
 
+    kind: Any = None
     programs: list[Sized] = field(default_factory=list)  # the one that ran last is the last
+    kept: dict[Sized, Kept] = field(default_factory=dict)
     runs: dict[Sizes, Sized] = field(default_factory=dict)  # what was seen to run
     strays: int = 0  # steps that were none of them, since one was learnt
     wanted: int = 0  # how many of the next steps are recorded, in the hope that one is such a one
@@ -110,8 +113,11 @@ class Family:
             self.strays = self.wanted = 0  # it was
         if program is None:
             program = Sized(sizes, recording)
+            self.kept[program] = Kept(self.kind, program)
+            self.kept[program].read()
         else:
             self.programs.remove(program)
+        self.kept[program].write()
         self.programs.append(program)
         self.runs[sizes] = program
         return program.at(sizes)
@@ -138,7 +144,7 @@ class Lengths:
     def add(self, shape: Shape, recording: Recording) -> At:
         """Takes the recording of a step."""
         with self.lock:
-            return self.families.setdefault(shape.kind, Family()).add(shape.sizes, recording)
+            return self.families.setdefault(shape.kind, Family(shape.kind)).add(shape.sizes, recording)
 
     def at(self, shape: Shape, accumulating: bool) -> list[At]:
         """What a step of a size may be, without a recording."""

@@ -3,30 +3,27 @@
 A plan follows from the recorded graph, the settings and the binary, so its name in the folder is a digest of these.
 The folder is MEMOPT_PLANS, or memopt/plans in the user's cache folder; MEMOPT_PLANS= (empty) turns it off.
 
-Nothing is believed of what lies there: a file must be this user's own, no larger than plans of the step are, and have the digest that
-it was written with; and the planner's check replays its plan on the recorded step, within the limits asked for. Anything else is as
-good as no file.
+Nothing is believed of what lies there: a file must be whole (disk.py), and the planner's check replays its plan on the recorded step,
+within the limits asked for. Anything else is as good as no file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
-import zlib
 from typing import Any
 
 from ... import _binary, _scratch
 from ..._caches import cache
 from ..._plan import plan
 from ..._questions import check
-from ..._whole import read, write
+from ..._whole import write
 from ...report import Report
 from ..record.record import Recording, as_file, text_of
+from . import disk
 
-MOST_FILES = 256
 MOST_BYTES = 1 << 20  # of a plan, packed or not, and 32 times the graph's text more
 
 _log = logging.getLogger("memopt")
@@ -45,8 +42,8 @@ def plan_of(recording: Recording, **settings: Any) -> Report:
 
 def plan_of_graph(given: dict[str, Any], **settings: Any) -> Report:
     """The plan of a joint graph."""
-    folder, text = _folder(), text_of(given)
-    path = os.path.join(folder, _digest(text, settings) + ".plan") if folder else ""
+    text = text_of(given)
+    path = disk.path_of(lambda: _digest(text, settings) + ".plan")
     with as_file(given, text) as step:
         found = _read(path, step, settings, len(text)) if path else None
         if found is None:
@@ -54,10 +51,6 @@ def plan_of_graph(given: dict[str, Any], **settings: Any) -> Report:
             if path:
                 _write(path, found)
     return found
-
-
-def _folder() -> str:
-    return os.environ.get("MEMOPT_PLANS", cache("plans"))
 
 
 def _digest(graph: bytes, settings: dict[str, Any]) -> str:
@@ -81,11 +74,7 @@ def _profiles() -> list[tuple[str, int]]:
 def _read(path: str, step: str, settings: dict[str, Any], size: int) -> Report | None:
     """The plan of a file; None, and a word to the log, if there is none or anything is wrong with it."""
     try:
-        most = MOST_BYTES + 32 * size
-        name, _, packed = read(path, most, own=True).partition(b"\n")
-        text = _unpacked(packed, most)
-        if name != _seal(path, text):
-            raise ValueError("the digest is another")
+        text = disk.read(path, MOST_BYTES + 32 * size)
         plan_json, _, table = text.partition(b"\0")
         with _scratch.folder(len(plan_json)) as folder:
             kept = os.path.join(folder, "kept.json")
@@ -105,30 +94,6 @@ def _read(path: str, step: str, settings: dict[str, Any], size: int) -> Report |
     return found
 
 
-def _unpacked(packed: bytes, most: int) -> bytes:
-    """Unpacks at most so many bytes."""
-    inflate = zlib.decompressobj()
-    text = inflate.decompress(packed, most)
-    if not inflate.eof or inflate.unused_data:
-        raise ValueError("it is cut off, or has more in it than a plan of this step")
-    return text
-
-
-def _seal(path: str, text: bytes) -> bytes:
-    """The first line of a file: what it is, and a digest of its name and text."""
-    return b"memopt plan 1 " + hashlib.blake2b(text, digest_size=32, key=os.path.basename(path).encode()).hexdigest().encode()
-
-
 def _write(path: str, report: Report) -> None:
-    folder = os.path.dirname(path)
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        plan_json, table = report.__reduce__()[1]
-        text = plan_json.encode() + b"\0" + table.encode()
-        write(path, _seal(path, text) + b"\n" + zlib.compress(text, 1), own=True)
-        files = sorted((os.lstat(os.path.join(folder, f)).st_mtime, f) for f in os.listdir(folder) if f.endswith((".plan", ".json.gz")))  # those of earlier versions
-        for _, f in files[:-MOST_FILES]:
-            with contextlib.suppress(OSError):  # another process was faster
-                os.remove(os.path.join(folder, f))
-    except OSError as e:  # a full disk, a folder that cannot be written: the plan is made again next time
-        _log.debug("a plan is not kept: %s", e)
+    plan_json, table = report.__reduce__()[1]
+    disk.write(path, plan_json.encode() + b"\0" + table.encode())

@@ -300,7 +300,11 @@ class Recorder(TorchDispatchMode):
             self._waiting.append(save)
         if packed.tensor is None:
             assert self.within is not None
-            return self.within.unpack(packed)
+            self.aside += 1  # else the spans around second runs would be calls of the backward node
+            try:
+                return self.within.unpack(packed)
+            finally:
+                self.aside -= 1
         return packed.tensor
 
     # Units of sharded parameters.
