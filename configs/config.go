@@ -22,6 +22,8 @@ type Config struct {
 	Cost             string  // what extra work counts in
 	ForDevice        string  // a shipped profile, or a profile's file
 	Replay           string  // who replays the plan of a recorded step
+	Offload          string  // disk or host; "": nothing is moved
+	HostBudget       int64   // bytes there; 0: no limit
 	MaxOverhead      float64 // fraction of the step's work; 0: no limit (0% is stored as a tiny fraction)
 	Boundary         bool
 	Compat           string // "1.19", or empty
@@ -54,6 +56,7 @@ type Config struct {
 	ScaleWindow   int
 	Accumulate    int
 	Steps         int
+	SpillFolder   string // "": the system's
 	Seed          uint64
 
 	LoadMode string // streamed, lazy, eager, inplace or all

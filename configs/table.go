@@ -18,6 +18,7 @@ var (
 	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}
 	loadModes  = []string{"streamed", "lazy", "eager", "inplace", "all"}
 	costs      = []string{"auto", "time", "flops"}
+	offloads   = []string{"disk", "host"}
 	replays    = []string{"native", "python", "compiled", "graph"}
 	integers   = []string{"int8", "uint8", "int16", "uint16"}
 	integersAs = map[string]string{"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16"}
@@ -85,6 +86,10 @@ var rows = slices.Concat(
 			"Most memory for the arena: activations, gradients in flight and workspace."),
 		row("max_overhead", func(c *Config) *float64 { return &c.MaxOverhead }, share(), 0, limiting,
 			"Most extra time, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it."),
+		row("offload", func(c *Config) *string { return &c.Offload }, choice(offloads, nil), "", pricing,
+			"Move values that the step does not need for a while to a file on disk, or to the memory of a GPU's host, and back, where that is cheaper than to compute them again; the same bits."),
+		row("host_budget", func(c *Config) *int64 { return &c.HostBudget }, bytes(), 0, pricing,
+			"Most bytes that offload may have there at a time; by default there is no limit."),
 		row("cost", func(c *Config) *string { return &c.Cost }, choice(costs, nil), "auto", pricing,
 			"What extra work counts in: time, in nanoseconds of a profile of the device (auto is the same), or flops and bytes."),
 		row("for_device", func(c *Config) *string { return &c.ForDevice }, name("the name of a device, or a profile's file"), "", priced,
@@ -229,6 +234,8 @@ var rows = slices.Concat(
 			"Fast paths of a Vulkan device to use, as listed by memopt devices. Some sum in another order; a recomputed value still has the same bits as the first."),
 		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
 			"Most memory that the service may allocate; a request that does not fit is refused. Tensors shared with the trainer do not count."),
+		row("spill_folder", func(c *Config) *string { return &c.SpillFolder }, folder(), "", training,
+			"Folder on a disk for what offload moves there; its file has no name, and is gone when the process ends. By default /var/tmp, or what TMPDIR names."),
 		row("load_mode", func(c *Config) *string { return &c.LoadMode }, choice(loadModes, nil), "streamed", bringing,
 			"How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All (of load): every mode in turn.", short("load", "mode")),
 		row("chunk", func(c *Config) *int64 { return &c.Chunk }, bytes(), 16<<20, bringing,

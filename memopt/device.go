@@ -50,6 +50,8 @@ type opening struct {
 	// lent has parameters, by name, that the device may read from the host's memory instead of loading its own copies.
 	lent map[string]*graph.Tensor
 	load *loader.Planned // nil: streamed
+	// far opens the place that values are moved to.
+	far func(bytes int64) (cpu.Far, error)
 	// staged allocates each part of the memory in the stage of the first step that touches it.
 	staged bool
 	loaded func()                                       // weights are loaded, activations not allocated yet
@@ -59,6 +61,7 @@ type opening struct {
 // opens is how a device is opened by the settings.
 func opens(c configs.Config) (o opening, err error) {
 	o.fastPaths = c.FastPaths
+	o.far = func(bytes int64) (cpu.Far, error) { return spills(c, bytes) }
 	o.load, err = loads(c)
 	return o, err
 }
@@ -74,7 +77,7 @@ func loads(c configs.Config) (*loader.Planned, error) {
 
 var devices = []deviceKind{
 	{"cpu", func(s *schedule.Schedule, _ string, o opening) (Device, error) {
-		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: o.lent, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
+		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: o.lent, Load: o.load, Far: o.far, Staged: o.staged, Loaded: o.loaded, Count: o.count})
 	}, func(d Device, s *schedule.Schedule, lent map[string]*graph.Tensor) (Device, error) {
 		return d.(*cpu.Device).Turn(s, lent)
 	}, false},

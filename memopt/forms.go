@@ -105,6 +105,9 @@ func requestOf(c configs.Config) planner.Request {
 	r := planner.Request{Lowered: Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
+	if c.Offload != "" {
+		r.Elsewhere = &planner.Elsewhere{Place: c.Offload, Bytes: c.HostBudget}
+	}
 	for _, q := range c.Requests {
 		want := cluster.Request{ID: q.Cluster, Type: q.Strategy, Count: q.Count, Where: q.Pos.String() + ": "}
 		for _, l := range q.Layers {

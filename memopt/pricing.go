@@ -28,6 +28,9 @@ const (
 // class.
 func (m *Model) price() error {
 	c := m.Config
+	if err := m.canOffload(); err != nil {
+		return input(err)
+	}
 	if c.Cost == costFlops {
 		if c.ForDevice != "" {
 			return input(fmt.Errorf("%s prices plans for %s, and %s counts flops and bytes: leave one out", c.Name("for_device"), c.ForDevice, c.Name("cost")))

@@ -96,6 +96,9 @@ func (m *Model) canTrain(p *planner.Plan, t Training) error {
 	if err := runnable(p.Graph); err != nil {
 		return err
 	}
+	if err := m.runsMoves(p); err != nil {
+		return err
+	}
 	if lost := m.lost(); lost != "" && !m.Config.Tied {
 		return codedError{fmt.Errorf("%s: %s, and --tied trains this file as it is", filepath.Base(m.Path), lost), ExitCannot}
 	}

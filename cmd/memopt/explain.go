@@ -82,6 +82,9 @@ func explainPlan(w io.Writer, f *planner.File) {
 		{"bound", fmt.Sprintf("%s at least for this peak, so at most %.2f points could be saved", report.Extra(f.Bound.Overhead, 2), 100*f.Bound.Gap)},
 		{"floor", fmt.Sprintf("%s: no plan goes below what node %s needs", report.Bytes(f.Floor.Peak), f.Floor.Node)},
 	}
+	if text := report.FileOffload(f); text != "" {
+		rows = append(rows, []string{"moves", text})
+	}
 	rows = append(rows, report.Largest(f.Dominant, f.Result.Peak)...)
 	if above := f.Result.Peak - f.Floor.Peak; above > 0 {
 		rows = append(rows, []string{"blocks", fmt.Sprintf("%s more than the floor are alive at %s; to lower the peak, recompute a kept row below", report.Bytes(above), f.Result.PeakNode)})

@@ -99,6 +99,7 @@ var stages = []stage{
 	}},
 	{"lives", ofPlan(report.Lives)},
 	{"arena", ofPlan(report.Arena)},
+	{"moves", ofPlan(report.Moves)},
 	{"chains", ofPlan(report.Chains)},
 	{"formulas", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
 		file, err := fileOf(m, p)

@@ -30,6 +30,9 @@ func Unmap(b []byte) {
 	unmap(b)
 }
 
+// Release gives the system the pages back that lie whole in a part of mapped memory. What was in them is lost.
+func Release(b []byte) { release(b) }
+
 // Mapped is the bytes mapped or reserved now.
 func Mapped() int64 { return mapped.Load() }
 

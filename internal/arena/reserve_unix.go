@@ -50,3 +50,15 @@ func touchable(b []byte, from, to int64) (int64, error) {
 	}
 	return (to - from + page - 1) / page * page, nil
 }
+
+func release(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	page := uintptr(os.Getpagesize())
+	begin := uintptr(unsafe.Pointer(&b[0]))
+	from, to := (begin+page-1)/page*page, (begin+uintptr(len(b)))/page*page
+	if from < to {
+		_ = unix.Madvise(b[from-begin:to-begin], unix.MADV_DONTNEED) // pages that stay do no harm
+	}
+}

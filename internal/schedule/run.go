@@ -89,6 +89,15 @@ type Trace struct {
 	Arena, State, Staging int64
 	// Workspace is what operators work in that is in no plan.
 	Workspace int64
+	// Moved is what was moved elsewhere.
+	Moved Moved
 	// Launches is the time of each, in the schedule's order, if asked for.
 	Launches []time.Duration
+}
+
+// Moved is what a step moved elsewhere and back.
+type Moved struct {
+	Bytes  int64         // that left
+	Far    int64         // height of the place they went to
+	Waited time.Duration // for copies that were late
 }

@@ -49,6 +49,8 @@ type Options struct {
 	Load *loader.Planned
 	// Crew runs the operators; nil is a crew of the device's own.
 	Crew *Crew
+	// Far opens the place of so many bytes that values are moved to, if the schedule moves any.
+	Far func(bytes int64) (Far, error)
 }
 
 // Device holds the memory of one schedule and its launches, ready to run.
@@ -63,6 +65,8 @@ type Device struct {
 	used     [4]int64
 	crew     *crew
 	frees    [][]schedule.Life // by launch: live ranges that end with it
+	ended    int               // the launch whose live ranges are to be poisoned; −1
+	moves    *moves            // nil if there are none
 	places   map[string]place  // of fixed
 	seen     map[place][]*graph.Tensor
 	lent     map[string]bool
@@ -118,7 +122,7 @@ func open(s *schedule.Schedule, o Options, from *Device) (*Device, error) {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	d := &Device{schedule: s, options: o, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{},
+	d := &Device{schedule: s, options: o, ended: -1, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{},
 		places: map[string]place{}, seen: map[place][]*graph.Tensor{}, lent: map[string]bool{}}
 	defer func() {
 		if d.crew != nil {
@@ -183,6 +187,9 @@ func open(s *schedule.Schedule, o Options, from *Device) (*Device, error) {
 				d.outputs[r.Value.Name] = d.tensor(r)
 			}
 		}
+	}
+	if err := d.openMoves(s); err != nil {
+		return nil, err
 	}
 	if o.Poison {
 		poison(d.spaces[schedule.Arena])
@@ -328,7 +335,19 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 	if r.Times {
 		t.Launches = make([]time.Duration, len(d.calls))
 	}
+	over := false
+	defer func() {
+		if !over { // by an error, or given up
+			d.moves.settle()
+		}
+	}()
+	if from == 0 {
+		d.moves.begin()
+	}
 	if r.Part == schedule.BackwardPass {
+		if err := d.moves.before(from-1, d.free); err != nil {
+			return t, err
+		}
 		if err := d.seed(from-1, r.Seeds); err != nil {
 			return t, err
 		}
@@ -337,11 +356,17 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		l := &d.calls[i]
 		stop.Poll(r.Context)
 		d.pass(i, r)
-		if r.Accumulate && l.node != nil && l.node.Phase == graph.Updating {
-			continue
+		skip := r.Accumulate && l.node != nil && l.node.Phase == graph.Updating
+		if !skip {
+			if err := d.reach(i); err != nil {
+				return t, err
+			}
 		}
-		if err := d.reach(i); err != nil {
+		if err := d.moves.before(i, d.free); err != nil {
 			return t, err
+		}
+		if skip {
+			continue
 		}
 		if err := d.given.take(i); err != nil {
 			return t, err
@@ -355,24 +380,29 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 			t.Launches[i] = time.Since(start)
 		}
 		d.given.drop(i)
-		d.free(i)
+		d.ended = i
 	}
+	over = true
 	d.pass(to, r)
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.used[schedule.Arena], d.used[schedule.State], d.used[schedule.Staging]
+	if d.moves != nil {
+		t.Moved = d.moves.trace
+	}
 	if d.options.Workspace != nil {
 		t.Workspace = d.options.Workspace()
 	}
 	return t, nil
 }
 
-// free poisons memory whose live range ends with launch i.
-func (d *Device) free(i int) {
-	if d.options.Poison {
-		for _, f := range d.frees[i+1] {
+// free poisons memory whose live range ended with the last launch. Some of it may have been copied elsewhere since then.
+func (d *Device) free() {
+	if d.options.Poison && d.ended >= 0 {
+		for _, f := range d.frees[d.ended+1] {
 			poison(d.spaces[schedule.Arena][f.Offset : f.Offset+f.Bytes])
 		}
 	}
+	d.ended = -1
 }
 
 // seed stores the user's gradients in the outputs of the border, the node between the passes; missing
@@ -389,7 +419,7 @@ func (d *Device) seed(border int, seeds []*graph.Tensor) error {
 			copy(to.Bytes, seeds[k].Bytes)
 		}
 	}
-	d.free(border)
+	d.ended = border
 	return nil
 }
 
@@ -480,6 +510,7 @@ func (d *Device) Close() error {
 	if d.crew != nil && d.options.Crew == nil {
 		d.crew.dismiss()
 	}
+	err := d.moves.close()
 	for _, b := range d.spaces {
 		arena.Unmap(b)
 	}
@@ -489,8 +520,8 @@ func (d *Device) Close() error {
 		}
 	}
 	d.counted = nil
-	d.spaces, d.calls, d.fixed, d.outputs, d.seen = [4][]byte{}, nil, nil, nil, nil
-	return nil
+	d.spaces, d.calls, d.fixed, d.outputs, d.seen, d.moves = [4][]byte{}, nil, nil, nil, nil, nil
+	return err
 }
 
 func (d *Device) parallel(n, grain int, f func(lo, hi int)) { d.crew.run(n, grain, f) }

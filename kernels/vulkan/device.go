@@ -226,6 +226,9 @@ func Open(s *schedule.Schedule, p *vk.Physical, o Options) (*Device, error) {
 
 // openIn is Open in a context.
 func openIn(c *Context, s *schedule.Schedule, o Options) (*Device, error) {
+	if len(s.Moves) > 0 {
+		return nil, errors.New("the plan moves values elsewhere, which Vulkan devices cannot do: plan without offload, or run it on the cpu device")
+	}
 	p := c.gpu.Physical
 	if o.Range == 0 {
 		o.Range = int64(p.MaxRange)

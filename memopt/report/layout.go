@@ -41,6 +41,7 @@ type view struct {
 	Phases              *phasesView
 	FirstStep, LastStep int
 	AtFloor             bool
+	Offload             string // "" if nothing may be moved
 }
 
 // share is one owner's part of the total.
@@ -129,7 +130,7 @@ type lossView struct {
 
 func layout(p Page) view {
 	f := p.File
-	v := view{Page: p, Rows: f.Clusters[:min(len(f.Clusters), maxPageRows)], AtFloor: f.Result.Peak <= f.Floor.Peak}
+	v := view{Page: p, Rows: f.Clusters[:min(len(f.Clusters), maxPageRows)], AtFloor: f.Result.Peak <= f.Floor.Peak, Offload: FileOffload(f)}
 	if f.Baseline.Peak > 0 {
 		v.Saved = 1 - float64(f.Result.Peak)/float64(f.Baseline.Peak)
 	}

@@ -26,12 +26,16 @@ func Anonymous(promised, measured int64) Line {
 // used. On our own devices the two are equal.
 func Lines(p *planner.Plan, t schedule.Trace) []Line {
 	m := p.Memory
-	return []Line{
+	lines := []Line{
 		{Name: "arena", Space: "arena", Promised: p.Arena, Measured: t.Arena},
 		{Name: "parameters and states", Space: "state", Promised: m.Weights + m.Optimizer, Measured: t.State},
 		{Name: "inputs", Space: "staging", Promised: m.Staging, Measured: t.Staging},
 		{Name: "total", Space: "", Promised: m.Total, Measured: t.Arena + t.State + t.Staging},
 	}
+	if p.Moved != nil { // beside the total, which budgets bind
+		lines = append(lines, Line{Name: "on the " + p.Moved.Place, Space: p.Moved.Place, Promised: p.Moved.Peak, Measured: t.Moved.Far})
+	}
+	return lines
 }
 
 // Workspace prints the device's own work space, if any. It does not grow with the model, so budgets

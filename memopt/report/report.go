@@ -62,8 +62,15 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		totals = append(totals, []string{"time of a step", Nanoseconds(plain), Nanoseconds(cost), ""})
 	}
 	totals = append(totals, []string{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""})
+	if p.Moved != nil {
+		totals = append(totals, []string{"moved to the " + p.Moved.Place, "–", Bytes(p.Moved.Bytes), ""})
+	}
 	fmt.Fprintln(w)
 	Table(w, "=lrrr", totals)
+	_, limited := p.Room()
+	if text := Offload(p.Moved, limited || p.Request.MaxOverhead > 0, p.Baseline.Peak, p.Result.Peak, p.Result.Overhead); text != "" {
+		Text(w, 2, "\n%s\n", text)
+	}
 
 	peak := [][]string{{"peak at", p.Result.PeakNode}}
 	if p.Result.PeakFormula != fmt.Sprint(p.Result.Peak) { // without named dims the formula is the number above

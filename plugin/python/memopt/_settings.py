@@ -30,6 +30,10 @@ class PlanSettings(TypedDict, total=False):
     """Most memory for the arena: activations, gradients in flight and workspace."""
     max_overhead: str | float | None
     """Most extra time, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)"""
+    offload: Literal["disk", "host"] | None
+    """Move values that the step does not need for a while to a file on disk, or to the memory of a GPU's host, and back, where that is cheaper than to compute them again; the same bits."""
+    host_budget: Size | None
+    """Most bytes that offload may have there at a time; by default there is no limit."""
     cost: Literal["auto", "time", "flops"] | None
     """What extra work counts in: time, in nanoseconds of a profile of the device (auto is the same), or flops and bytes. (default auto)"""
     for_device: str | None
@@ -245,6 +249,18 @@ SETTINGS = {
         (),
         "Limits",
         "Most extra time, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it. (default off)",
+    ),
+    "offload": Setting(
+        "word",
+        ("disk", "host"),
+        "Limits",
+        "Move values that the step does not need for a while to a file on disk, or to the memory of a GPU's host, and back, where that is cheaper than to compute them again; the same bits.",
+    ),
+    "host_budget": Setting(
+        "size",
+        (),
+        "Limits",
+        "Most bytes that offload may have there at a time; by default there is no limit.",
     ),
     "cost": Setting(
         "word",
@@ -738,6 +754,7 @@ ELSEWHERE = {
     "steps": "memopt plan does not use it, train does",
     "fast_paths": "memopt plan does not use it, train, leaks, run, devices and load do",
     "service_budget": "memopt plan does not use it, serve does",
+    "spill_folder": "memopt plan does not use it, train does",
     "load_mode": "memopt plan does not use it, train, leaks, run and load do",
     "chunk": "memopt plan does not use it, train, leaks, run and load do",
     "reloads": "memopt plan does not use it, load does",

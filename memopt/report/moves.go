@@ -1,0 +1,77 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"memopt/internal/schedule"
+	"memopt/planner"
+)
+
+// Offload says what a plan moves elsewhere and back, or why it moves nothing; "" if it was not allowed to. limited is whether there
+// is a budget, was the peak with everything kept; is and extra are the plan's.
+func Offload(m *planner.Moved, limited bool, was, is int64, extra float64) string {
+	switch {
+	case m == nil:
+		return ""
+	case m.Values > 0:
+		text := fmt.Sprintf("offload: %s to the %s and back, %s in all, at most %s there at a time", count(m.Values, "move"), m.Place, Bytes(m.Bytes), Bytes(m.Peak))
+		if m.Budget > 0 {
+			text += " of " + Bytes(m.Budget)
+		}
+		text += fmt.Sprintf("; copies take %s, of which the step waits for %s", Nanoseconds(float64(m.CopyNS)), Nanoseconds(float64(m.WaitNS)))
+		if m.Alone < 0 {
+			return text + "; without a move there is no plan for this"
+		}
+		return text + fmt.Sprintf("; without a move the plan would cost %s", Extra(m.Alone, 2))
+	case !limited:
+		return "offload: nothing is moved, as there is no budget"
+	case is >= was:
+		return fmt.Sprintf("offload: nothing is moved, as everything fits: %s", Bytes(is))
+	}
+	return fmt.Sprintf("offload: no copy lowers the peak or the cost at this size: %s at %s either way", Bytes(is), Extra(extra, 2))
+}
+
+// FileOffload is Offload of a plan's file.
+func FileOffload(f *planner.File) string {
+	r := f.Request
+	return Offload(f.Moved, r.Budget > 0 || r.ActivationBudget > 0 || r.MaxOverhead > 0, f.Baseline.Peak, f.Result.Peak, f.Result.Overhead)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Moves lists what a plan moves, by when it leaves: its steps count from 0.
+func Moves(w io.Writer, p *planner.Plan) error {
+	if len(p.Moves) == 0 {
+		fmt.Fprintln(w, "nothing is moved")
+		return nil
+	}
+	rows := [][]string{{"bytes", "leaves", "is gone", "comes", "is back", "elsewhere at", "value"}}
+	for _, x := range p.Moves {
+		rows = append(rows, []string{Thousands(x.Bytes), fmt.Sprint(x.Out), fmt.Sprint(x.Gone), fmt.Sprint(x.In), fmt.Sprint(x.Back), Thousands(x.Far), x.Value})
+	}
+	Table(w, "=rrrrrrt", rows)
+	return nil
+}
+
+// slow is how much longer than promised a step waits for copies, as a share of the step, before it is said to.
+const slow = 0.05
+
+// Copies says what copies cost a step that was measured, and what was promised; "" if nothing is moved.
+func Copies(p *planner.Plan, t schedule.Trace) string {
+	if len(p.Moves) == 0 {
+		return ""
+	}
+	m := p.Moved
+	waited := float64(t.Moved.Waited)
+	text := fmt.Sprintf("%s were moved to the %s and back in a step, which waited %s for copies; %s was promised", Bytes(t.Moved.Bytes), m.Place, Nanoseconds(waited), Nanoseconds(float64(m.WaitNS)))
+	if lost := waited - float64(m.WaitNS); lost > slow*float64(t.Took) {
+		text += fmt.Sprintf(": the %s is slower than the profile says, and %s of the step's %s are lost to it", m.Place, Nanoseconds(lost), Nanoseconds(float64(t.Took)))
+	}
+	return text
+}
