@@ -28,7 +28,13 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 		c.appendDepthwise(l, side, out, a, b, bias)
 		return
 	}
-	if c.paysAsProducts() {
+	// Float16 on matrix units takes the image's lines from work space.
+	matrices := l.Limits.Matrix != [3]int{} && holdsFloat16(l, a, nil) && holdsFloat16(l, b, nil)
+	direct := l.Limits.Shared && !matrices
+	if direct && c.paysAsProducts() && c.appendImplicit(l, side, out, a, b, bias) {
+		return
+	}
+	if !direct && c.paysAsProducts() {
 		switch side {
 		case convOut:
 			c.productOut(l, out, a, b, bias)

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,15 +9,19 @@ import (
 	"memopt/internal/graph"
 )
 
-// productTile is a product kernel and the tile of the result that one workgroup computes.
+// productTile is a row of the table of product kernels: a kernel and the tile of the result
+// that one workgroup computes. All tiles sum in the same order.
 type productTile struct {
+	name          string
 	shared        bool // uses workgroup shared memory
 	rows, columns int  // columns 0: two for each lane of a subgroup
+	threads, slab int  // if shared: invocations, and terms in shared memory at a time
 	// Relative cost of a workgroup: fixed, and for each row.
 	begin, row      int
 	singles, paired *graph.Kernel
-	spec            []uint32 // specialization constants after the common ones
-	addresses       bool     // paired has a form that finds lines of B by address
+	gathers         *graph.Kernel // if shared: B is an image, for convolutions
+	spec            []uint32      // specialization constants after the common ones
+	addresses       bool          // paired has a form that finds lines of B by address
 }
 
 // productTiles has tiles for two kinds of devices. On CPU drivers, where lanes load one by one
@@ -27,14 +32,28 @@ var productTiles = func() (tiles []productTile) {
 		size := fmt.Sprintf("-DROWS=%d", rows)
 		singles := halved(shader(fmt.Sprint("product-", rows), "product.comp", size))
 		paired := halvedAs(shader(fmt.Sprintf("product-%d-pairs", rows), "product.comp", size, "-DPAIRS"), singles)
-		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addresses: true})
+		tiles = append(tiles, productTile{name: fmt.Sprint("alone-", rows), rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addresses: true})
 	}
-	for _, side := range []int{64, 32} {
-		k := halved(shader(fmt.Sprint("product-tiled-", side), "producttiled.comp", fmt.Sprintf("-DTILE=%d", side)))
-		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k, addresses: true})
+	for _, t := range []struct{ rows, columns, down, across, slab int }{ // down × across elements for an invocation
+		{128, 128, 8, 8, 8}, {128, 64, 8, 4, 8}, {64, 64, 8, 8, 8}, {64, 64, 4, 4, 16}, {32, 32, 4, 4, 16},
+	} {
+		size := fmt.Sprintf("%dx%d-%dx%d", t.rows, t.columns, t.down, t.across)
+		args := []string{fmt.Sprintf("-DTM=%d", t.rows), fmt.Sprintf("-DTN=%d", t.columns), fmt.Sprintf("-DRM=%d", t.down), fmt.Sprintf("-DRN=%d", t.across), fmt.Sprintf("-DSLAB=%d", t.slab)}
+		k := halved(shader("product-tiled-"+size, "producttiled.comp", args...))
+		// By term, an invocation multiplies down·across times and loads down + across from shared memory;
+		// the group loads rows + columns.
+		each := 16 * (t.down*t.across + t.down + t.across)
+		tiles = append(tiles, productTile{
+			name: size, shared: true, rows: t.rows, columns: t.columns, threads: t.rows / t.down * t.columns / t.across, slab: t.slab,
+			begin: 64 * (t.rows + t.columns), row: t.columns * each / (t.down * t.across), singles: k, paired: k,
+			gathers: halved(shader("convolution-tiled-"+size, "producttiled.comp", append(args, "-DCONV")...)), addresses: true,
+		})
 	}
 	return tiles
 }()
+
+// sharedBytes is the shared memory of a workgroup: two slabs of each factor, with lines padded by four.
+func (t productTile) sharedBytes() int { return 2 * 4 * t.slab * (t.rows + t.columns + 8) }
 
 // addressedTerms is the most terms that a subgroup sums at a time on a CPU driver if lines of B
 // are found by address. With more terms the strip of B that all its tiles read does not stay
@@ -45,13 +64,16 @@ const addressedTerms = 384
 // busyGroups is the number of workgroups that keeps a GPU busy.
 const busyGroups = 128
 
-// productTileFor selects the tile with the least estimated cost: partial tiles cost as much as
+// worthTrying is how many times the least estimated cost a tile's may be for it to be measured.
+const worthTrying = 3
+
+// tilesFor lists the tiles that a device can run by estimated cost: partial tiles cost as much as
 // whole ones, and on a GPU having fewer than busyGroups is penalized.
-func productTileFor(l *graph.Lowering, m, n, batch int) productTile {
-	var best productTile
+func tilesFor(l *graph.Lowering, m, n, batch int) (tiles []productTile) {
+	costs := map[string]float64{}
 	least := math.Inf(1)
 	for _, t := range productTiles {
-		if t.shared != l.Limits.Shared {
+		if t.shared != l.Limits.Shared || !fits(t.threads, l.Limits.Invocations) || t.shared && !fits(t.sharedBytes(), l.Limits.SharedBytes) {
 			continue
 		}
 		if !t.shared {
@@ -61,11 +83,43 @@ func productTileFor(l *graph.Lowering, m, n, batch int) productTile {
 		if t.shared {
 			groups = max(groups, busyGroups)
 		}
-		if cost := float64(groups) * float64(t.begin+t.row*t.rows); cost < least {
-			best, least = t, cost
+		costs[t.name] = float64(groups) * float64(t.begin+t.row*t.rows)
+		least = min(least, costs[t.name])
+		tiles = append(tiles, t)
+	}
+	slices.SortStableFunc(tiles, func(a, b productTile) int { return cmp.Compare(costs[a.name], costs[b.name]) })
+	if p := l.Limits.Picker; p != nil && p.All {
+		return tiles
+	}
+	return slices.DeleteFunc(tiles, func(t productTile) bool { return costs[t.name] > worthTrying*least })
+}
+
+// fits reports whether n is within a limit; 0 is none.
+func fits(n, limit int) bool { return limit == 0 || n <= limit }
+
+// productTileFor picks the tile of a product.
+func productTileFor(l *graph.Lowering, m, n, k, batch int, form string) productTile {
+	tiles := tilesFor(l, m, n, batch)
+	name := l.Pick(fmt.Sprintf("product%s %d×%d×%d×%d", form, sizeClass(m), sizeClass(n), sizeClass(k), sizeClass(batch)), tileNames(tiles)...)
+	return tiles[slices.IndexFunc(tiles, func(t productTile) bool { return t.name == name })]
+}
+
+func tileNames(tiles []productTile) (names []string) {
+	for _, t := range tiles {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// sizeClass rounds a size up to a power of two or half more.
+func sizeClass(n int) int {
+	c := 1
+	for ; c < n; c *= 2 {
+		if c+c/2 >= n {
+			return c + c/2
 		}
 	}
-	return best
+	return c
 }
 
 func lowerProduct(of func(n *graph.Node) product) func(*graph.Lowering) {
@@ -153,9 +207,11 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 		ldb = g.layout.b.i
 	}
 	sa, sb := g.sa, g.sb
-	tile := productTileFor(l, g.m, g.n, elems(g.shape))
+	var tile productTile
 	if g.cooperates(l) {
 		tile = g.cooperativeTile(l)
+	} else {
+		tile = productTileFor(l, g.m, g.n, g.k, elems(g.shape), g.form())
 	}
 	if rows, columns := l.Limits.Groups[1]*tile.rows, l.Limits.Groups[0]*tile.columns; g.m > rows || g.n > columns {
 		if g.places != nil && g.n > g.places.width {
@@ -194,8 +250,10 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	}
 	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), bias, 0, 0, 0, oneIf(g.lines != nil), oneIf(g.places != nil)}
 	switch {
+	case tile.spec != nil:
+		spec = append([]uint32{oneIf(trans), bias, oneIf(g.alongI()), spec[6], spec[7]}, tile.spec...)
 	case tile.shared:
-		spec = append([]uint32{oneIf(trans), bias, oneIf(g.layout.a.i == 1 && g.layout.a.p != 1), spec[6], spec[7]}, tile.spec...)
+		spec = []uint32{bias, tile.whole(g.m, g.n, g.k), oneIf(trans), oneIf(g.alongI())}
 	case l.Limits.Int64:
 		spec[3], spec[4] = g.pairsA(), oneIf(g.pairsB())
 		spec[5] = oneIf(g.places == nil && g.n%2 == 0 && allEven(sy) && allEven([]int{g.ldy, g.fromY}))
@@ -209,16 +267,39 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 		push = append(push, uint32(int64(g.fromA)), uint32(int64(g.fromB)), uint32(int64(g.fromY)))
 		push = append(push, words(l, g.ldy, g.fromC, g.ci, g.cj, g.cStep)...)
 		push = append(push, bits(g.alpha), bits(g.beta))
-		push = append(push, words(l, at.width, at.whole, at.line, at.place)...)
+		buffers := []graph.Buffer{g.y, g.a, g.b, g.c}
+		if !tile.shared || tile.spec != nil {
+			push, buffers = append(push, words(l, at.width, at.whole, at.line, at.place)...), append(buffers, lines)
+		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
 			Spec:    spec,
 			Push:    push,
-			Buffers: []graph.Buffer{g.y, g.a, g.b, g.c, lines},
+			Buffers: buffers,
 			Groups:  [3]int{groups[0], groups[1], min(groups[2]-done, l.Limits.Groups[2])},
 		})
 	}
 }
+
+// whole says of which sides a product's tiles are whole, as producttiled.comp has it.
+func (t productTile) whole(m, n, k int) uint32 {
+	return oneIf(m%t.rows == 0) | oneIf(n%t.columns == 0)<<1 | oneIf(k%t.slab == 0)<<2
+}
+
+// form tells products apart by what is contiguous.
+func (g loweredProduct) form() string {
+	form := ""
+	if g.alongI() {
+		form += " TA"
+	}
+	if g.trans() {
+		form += " TB"
+	}
+	return form
+}
+
+// alongI reports whether A is contiguous along its rows alone.
+func (g layout) alongI() bool { return g.a.i == 1 && g.a.p != 1 }
 
 // trans reports whether B is contiguous along k.
 func (g layout) trans() bool { return g.b.p == 1 && g.b.i != 1 }

@@ -25,7 +25,39 @@ type Lowering struct {
 	Refused string
 
 	binding *Binding
+	picks   *[]Pick
 }
+
+// Pick is a choice between variants of a kernel that sum in the same order, so that all have
+// the same bits. Class is the kernel's and the size's, and Variants are those worth trying,
+// the one that a model of the device expects to be fastest first.
+type Pick struct {
+	Class    string
+	Variants []string
+}
+
+// Picker decides picks: it returns one of the variants.
+type Picker struct {
+	Pick func(Pick) string
+	All  bool // also variants that are expected to be slow, for tests
+}
+
+// Pick decides between variants: by Limits.Picker, or the first one.
+func (l *Lowering) Pick(class string, variants ...string) string {
+	p := Pick{class, variants}
+	if !slices.ContainsFunc(*l.picks, func(x Pick) bool { return x.Class == class }) {
+		*l.picks = append(*l.picks, p)
+	}
+	if l.Limits.Picker != nil {
+		if v := l.Limits.Picker.Pick(p); slices.Contains(variants, v) {
+			return v
+		}
+	}
+	return variants[0]
+}
+
+// Picks are the choices that were made, each class once.
+func (l *Lowering) Picks() []Pick { return *l.picks }
 
 // Operand is an input or output of a lowering.
 type Operand struct {
@@ -55,6 +87,9 @@ type Limits struct {
 	// Matrix is the shape M, N, K of cooperative float16 matrix products with float32
 	// accumulators; zeros if they are not to be used.
 	Matrix [3]int
+	// Invocations and SharedBytes are what a workgroup may have; 0 is no limit.
+	Invocations, SharedBytes int
+	Picker                   *Picker // decides between variants; nil takes the expected best
 }
 
 // PlanLimits are the limits for planning. Nothing is refused because of a device, so that a
@@ -176,12 +211,12 @@ func (l *Lowering) contents(v *Value) ([]int64, bool) {
 // With is a lowering of the same node with other operands, for example of another element
 // type. Its dispatches and scratch are its own.
 func (l *Lowering) With(in, out []*Operand) *Lowering {
-	return &Lowering{Node: l.Node, In: in, Out: out, Limits: l.Limits, binding: l.binding}
+	return &Lowering{Node: l.Node, In: in, Out: out, Limits: l.Limits, binding: l.binding, picks: l.picks}
 }
 
 // Lower lowers a node, with shapes evaluated under b. If there are no kernels, Refused says why.
 func Lower(n *Node, b *Binding, limits Limits) (*Lowering, error) {
-	l := &Lowering{Node: n, Limits: limits, binding: b}
+	l := &Lowering{Node: n, Limits: limits, binding: b, picks: new([]Pick)}
 	operands := func(vs []*Value) ([]*Operand, error) {
 		out := make([]*Operand, len(vs))
 		for i, v := range vs {

@@ -67,7 +67,7 @@ func TestConvolutions(t *testing.T) {
 		for _, groups := range []string{vulkan.GroupsAlone, vulkan.GroupsShared} {
 			t.Run(name+"/"+groups, func(t *testing.T) {
 				if groups == vulkan.GroupsShared {
-					texts = texts[:4]
+					texts = texts[:8]
 				}
 				op := convolutionOp(name, texts)
 				cases, err := kernels.Cases(op)

@@ -27,6 +27,9 @@ type Options struct {
 	// Groups is how workgroups of large kernels work: GroupsShared or GroupsAlone. "" uses
 	// MEMOPT_VULKAN_GROUPS, or else the default of the kind of device.
 	Groups string
+	// Picker decides between variants of kernels with the same bits; nil takes those that a model of
+	// the device expects to be fastest.
+	Picker *graph.Picker
 	// FastPaths lists the fast paths to use, or is auto or none; see FastPaths.
 	FastPaths []string
 	// Faults is for tests: see vk.Device.

@@ -25,9 +25,14 @@
 // MEMOPT_VULKAN_GROUPS=alone or shared overrides the choice. On CPU drivers, factors with lines
 // of odd length are copied to work space with padding, at most 1 MiB of one at a time: pairs of
 // floats load twice as fast as single ones. So are large factors whose lines are a multiple of a
-// page apart, which evict each other from the cache. Large convolutions are matrix products, too
-// (im2col, kernels/convproductlower.go), except depthwise ones. AttentionInRows runs the kernels
-// of its parts for some heads at a time (kernels/attentioninrows.go).
+// page apart, which evict each other from the cache. Large convolutions are matrix products, too,
+// except depthwise ones: on CPU drivers by im2col (kernels/convproductlower.go), on GPUs by the tiled
+// product kernel, whose workgroups gather the image's elements themselves, so that no copy of it is
+// written and read (kernels/implicitlower.go). AttentionInRows runs the kernels of its parts for some
+// heads at a time (kernels/attentioninrows.go).
+//
+// All tiles of the table sum in the same order. So which one runs is free (graph.Pick): a model of the
+// device picks one (tilesFor), or Options.Picker.
 //
 // # Fast paths
 //

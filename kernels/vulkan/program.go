@@ -31,7 +31,8 @@ type dispatch struct {
 // limits returns the device's limits for lowering.
 func (d *Device) limits() graph.Limits {
 	p := d.gpu.Physical
-	l := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses), Far: d.gpu.Addressed}
+	l := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses), Far: d.gpu.Addressed,
+		Invocations: p.MaxInvocations, SharedBytes: p.SharedBytes, Picker: d.options.Picker}
 	if d.takes(CooperativeMatrix) {
 		l.Matrix = matrixOf(p)
 	}

@@ -1,0 +1,121 @@
+package vulkan_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"memopt/internal/graph"
+	"memopt/internal/schedule"
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+)
+
+// preferring is a picker of one variant where there is a choice; it notes all that could be chosen.
+func preferring(name string, seen map[string]bool) *graph.Picker {
+	return &graph.Picker{All: true, Pick: func(p graph.Pick) string {
+		for _, v := range p.Variants {
+			seen[v] = true
+		}
+		return name
+	}}
+}
+
+// TestVariants: every variant of a kernel gives the same bits, at sizes around and between its tiles, and they
+// are those of Eval.
+func TestVariants(t *testing.T) {
+	gpu := device(t)
+	for _, groups := range []string{vulkan.GroupsAlone, vulkan.GroupsShared} {
+		t.Run(groups, func(t *testing.T) {
+			seen := map[string]bool{}
+			for _, text := range variantSamples {
+				run := func(name string) []byte {
+					d, in := openedWith(t, vulkan.Options{Groups: groups, Picker: preferring(name, seen)}, text)
+					defer d.Close()
+					for _, v := range in {
+						for i := range v.Len() {
+							v.SetFloat(i, math.Sin(float64(i)))
+						}
+					}
+					if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
+						t.Fatal(err)
+					}
+					out, err := d.Output("z")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return out.Bytes
+				}
+				first := run("")
+				if again := run(""); !bytes.Equal(first, again) {
+					t.Errorf("%s: other bits the second time", text)
+				}
+				here := map[string]bool{}
+				for name := range seen {
+					here[name] = true
+				}
+				for name := range here {
+					if got := run(name); !bytes.Equal(got, first) {
+						t.Errorf("%s: variant %s has other bits", text, name)
+					}
+				}
+			}
+			least := map[string]int{vulkan.GroupsAlone: 3, vulkan.GroupsShared: 6}[groups]
+			if len(seen) < least {
+				t.Errorf("only %d variants were seen: %v", len(seen), seen)
+			}
+			names := slices.Sorted(func(yield func(string) bool) {
+				for name := range seen {
+					if !yield(name) {
+						return
+					}
+				}
+			})
+			t.Log(strings.Join(names, " "))
+			if groups == vulkan.GroupsShared {
+				for _, name := range names {
+					t.Run(name, func(t *testing.T) {
+						o := vulkan.Options{Groups: groups, Picker: preferring(name, seen)}
+						op, cases := productCases(t, "f32", [][3]int{{130, 129, 37}, {128, 128, 32}})
+						conform(t, gpu, op, cases, o)
+						for op, texts := range convolutionSides(variantShapes) {
+							op := convolutionOp(op, texts)
+							cases, err := kernels.Cases(op)
+							if err != nil {
+								t.Fatal(err)
+							}
+							conform(t, gpu, op, append(cases[:len(cases):len(cases)], kernels.HalfCases(op, graph.BFloat16)[:1]...), o)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// variantShapes are convolutions with odd sizes, strides, dilations, groups, and one and three axes.
+var variantShapes = []convolutionShapes{
+	{"2,17,11,13", "33,17,3,3", "2,33,6,7", "pads=[1, 1, 1, 1] strides=[2, 2]"},
+	{"1,32,16,17", "64,16,3,2", "1,64,15,15", "pads=[1, 0, 2, 1] dilations=[2, 3] group=2"},
+	{"1,16,9,12,10", "32,8,2,3,3", "1,32,4,6,10", "strides=[2, 2, 1] pads=[1, 0, 1, 0, 2, 1] dilations=[2, 1, 1] group=2"},
+}
+
+var variantSamples = []string{
+	"x f32[130, 37] = input\ny f32[37, 200] = input\nz = MatMul(x, y) @m\noutput z\n",
+	"x f32[37, 130] = input\ny f32[200, 37] = input\nz = com.microsoft.FusedMatMul(x, y) transA=1 transB=1 @m\noutput z\n",
+	"x f32[3, 128, 64] = input\ny f32[3, 64, 128] = input\nz = MatMul(x, y) @m\noutput z\n",
+	convolutionText("Conv", "3,20,13,11", "40,20,3,3", ""),
+	convolutionText("memopt.ConvGradX", "3,40,13,11", "40,20,3,3", "{3, 20, 13, 11}"),
+	convolutionText("memopt.ConvGradW", "3,40,30,31", "3,20,30,31", "{40, 20, 3, 3}"),
+}
+
+func convolutionText(op, x, y, shape string) string {
+	in, made := "x, y", ""
+	if shape != "" {
+		in, made = "x, y, s", "s i64[4] = const "+strings.ReplaceAll(shape, " ", "")+"\n"
+	}
+	return fmt.Sprintf("x f32[%s] = input\ny f32[%s] = input\n%sz = %s(%s) pads=[1, 1, 1, 1] @c\noutput z\n", x, y, made, op, in)
+}
