@@ -160,7 +160,7 @@ class Recorded(unittest.TestCase):
         for share in shares:
             with self.subTest(model=model, share=share), tempfile.TemporaryDirectory() as folder:
                 saved = os.path.join(folder, "plan.json")
-                command = [BINARY, "plan", str(path), "--activation-budget", f"{share}%", "--format", "json", "-o", saved]
+                command = [BINARY, "plan", str(path), "--activation-budget", f"{share}%", "--cost", "flops", "--format", "json", "-o", saved]
                 said = json.loads(subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout)
                 budget, result, bound = said["request"]["activation_budget"], said["result"], said["bound"]
                 with open(saved) as f:
