@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._questions import check, explain, frontier, max_batch, max_seq
     from .report import Report
     from .torch.ask.feasible import feasible as feasible
+    from .torch.fit.fit import fit as fit
     from .torch.lower.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
     from .torch.optimize import optimize as optimize
     from .torch.optimize import optimized as optimized
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_torch = ["chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "restore"]
+_torch = ["chunked_cross_entropy", "feasible", "fit", "optimize", "optimized", "record", "restore"]
 _questions = ["check", "explain", "frontier", "max_batch", "max_seq"]
 _lazy = {"Module": "torch.serve.module", "Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "load": "_load", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
 _lazy |= dict.fromkeys(_questions, "_questions") | dict.fromkeys(_torch, "torch")
 
 __all__ = [
-    "BudgetError", "MemoptError", "Module", "Report", "check", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "load", "max_batch", "max_seq", "optimize", "optimized", "plan",
+    "BudgetError", "MemoptError", "Module", "Report", "check", "chunked_cross_entropy", "close", "explain", "feasible", "fit", "frontier", "info", "load", "max_batch", "max_seq", "optimize", "optimized", "plan",
     "quantize", "record", "restore", "stats",
 ]  # fmt: skip
 

@@ -13,10 +13,12 @@ def main() -> None:
     arguments = sys.argv[1:]
     command = next((i for i, word in enumerate(arguments) if not word.startswith("-")), None)
     doctor = command is not None and arguments[command] == "doctor"
-    if arguments[:1] in (["build-native"], ["profile-torch"]):  # what the binary has no part in
+    if arguments[:1] in (["build-native"], ["fit-model"], ["profile-torch"]):  # what the binary has no part in, or starts itself
         try:
             if arguments[0] == "build-native":
                 from .torch.native.build import main as ours
+            elif arguments[0] == "fit-model":
+                from .torch.fit.main import main as ours
             else:
                 from .torch.profile import main as ours
         except ImportError as e:
@@ -34,6 +36,8 @@ def main() -> None:
         from . import _doctor
 
         arguments[command + 1 : command + 1] = ["--findings", _doctor.as_json(_doctor.findings(binary))]
+    if command is not None and arguments[command] == "fit":  # which starts Python: this one, if no other is named
+        os.environ.setdefault("MEMOPT_PYTHON", sys.executable)
     sys.stdout.flush()
     sys.stderr.flush()
     try:

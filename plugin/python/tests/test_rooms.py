@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import PACKAGE
 
-ROOMS = ["step", "elsewhere", "ranks", "record", "lower", "plan", "replay", "native", "graph", "loop", "compile", "ask", "serve"]  # from the lowest up
+ROOMS = ["step", "elsewhere", "ranks", "record", "lower", "plan", "replay", "native", "graph", "loop", "compile", "ask", "fit", "serve"]  # from the lowest up
 TORCH = Path(PACKAGE, "memopt", "torch")
 
 

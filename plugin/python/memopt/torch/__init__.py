@@ -14,9 +14,10 @@ except ImportError as e:
     raise ImportError("memopt.optimize, memopt.Module, memopt.record, memopt.restore and memopt.ort.ORTModule need PyTorch 2.9 or newer: pip install torch") from e
 
 from .ask.feasible import feasible
+from .fit.fit import fit
 from .lower.cross_entropy import chunked_cross_entropy
 from .optimize import optimize, optimized, report, restore
 from .plan.report import StepReport
 from .record.record import Recording, record
 
-__all__ = ["Recording", "StepReport", "chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "report", "restore"]
+__all__ = ["Recording", "StepReport", "chunked_cross_entropy", "feasible", "fit", "optimize", "optimized", "record", "report", "restore"]

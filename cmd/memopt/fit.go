@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/internal/visible"
+	"memopt/memopt"
+)
+
+// fitFields are the fields of a request, by flag: one row each.
+var fitFields = []cli.Flag{
+	&cli.StringFlag{Name: "budget", Usage: "`SIZE` most memory of one device: 24GiB, or a share of that of --for (default all of it)"},
+	&cli.StringFlag{Name: "for", Usage: "`DEVICE` device to fit, and whose profile prices time: h100, a100, 4090, torch-core … (memopt profile --list)"},
+	&cli.StringFlag{Name: "batch", Usage: "`N` rows of a step on one rank (default 1)"},
+	&cli.StringFlag{Name: "seq", Usage: "`N` tokens a row (default what the model takes, 2048 at most)"},
+	&cli.StringFlag{Name: "dtype", Usage: "`TYPE` of parameters: float32, bfloat16, float16 (default the config's)"},
+	&cli.StringFlag{Name: "autocast", Usage: "`TYPE` a step calculates in, where it is another"},
+	&cli.StringFlag{Name: "optimizer", Usage: "`NAME` adamw, adamw-fused, adamw8bit, adafactor, lion, sgd, momentum or none (default adamw)"},
+	&cli.StringFlag{Name: "lora", Usage: "`RANK` of adapters, which alone are trained"},
+	&cli.StringFlag{Name: "accumulate", Usage: "`N` forward and backward passes a step"},
+	&cli.BoolFlag{Name: "checkpointing", Usage: "with the model's own gradient checkpointing"},
+}
+
+var fitCommand = &cli.Command{
+	Name:      "fit",
+	Category:  "Plan",
+	Usage:     "tell whether a step of a model fits a device, and what it costs, before anything is allocated",
+	ArgsUsage: "MODEL",
+	UsageText: "memopt fit llama-8b --for h100 --batch 4 --seq 4096\n" +
+		"memopt fit config.json --budget 24GiB --batch 4 --seq 4096 --dtype bf16 --optimizer adamw8bit\n" +
+		"memopt fit train.py:make --budget 24GiB",
+	Description: "MODEL is a config.json of transformers or diffusers or its folder, without weights; file.py:function, which returns a module and a batch; or a model of --list. " +
+		"It is made and recorded without bytes by Python with PyTorch, which this command starts. Exit code 1: it does not fit, under no plan.",
+	Flags: common(append(fitFields,
+		&cli.BoolFlag{Name: "list", Usage: "list well-known models"},
+		&cli.StringFlag{Name: "python", Usage: "`PATH` Python with memopt, PyTorch and transformers (default MEMOPT_PYTHON, else python3)"})...),
+	Action: func(c *cli.Context) error {
+		want := "MODEL"
+		if c.Bool("list") {
+			want = ""
+		}
+		asJSON, err := begin(c, want)
+		if err != nil {
+			return err
+		}
+		asked := map[string]any{"format": "text", "list": c.Bool("list")}
+		if asJSON {
+			asked["format"] = "json"
+		}
+		if !c.Bool("list") {
+			asked["request"] = fitRequest(c)
+		}
+		return inPython(c, benchPython(c.String("python")), asked)
+	},
+}
+
+// fitRequest is the request of the flags that were given. Python checks what they say.
+func fitRequest(c *cli.Context) map[string]any {
+	request := map[string]any{"model": c.Args().First()}
+	for _, f := range fitFields {
+		name := f.Names()[0]
+		if !c.IsSet(name) {
+			continue
+		}
+		field := strings.ReplaceAll(name, "-", "_")
+		if name == "for" {
+			field = "for_device"
+		}
+		request[field] = c.Value(name)
+	}
+	return request
+}
+
+// inPython has the Python package answer a request: results on standard output, and its exit code.
+func inPython(c *cli.Context, python string, asked map[string]any) error {
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(python)
+	if err != nil {
+		return &cannotFit{fmt.Sprintf("memopt fit needs Python with PyTorch, in which the model is made and recorded without bytes, and there is no %s: %s", python, fitInstall)}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var out, notes bytes.Buffer
+	command := exec.CommandContext(c.Context, path, "-m", "memopt", "fit-model")
+	command.Env = append(os.Environ(), "MEMOPT_PLUGIN_PATH="+self)
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(text), &out, &notes
+	done := busy(c, "recording the step without bytes")
+	err = command.Run()
+	done()
+	said := strings.TrimSpace(notes.String())
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+	case !errors.As(err, &exit):
+		return err
+	case strings.Contains(said, "No module named memopt") || strings.Contains(said, "No module named 'memopt'"):
+		return &cannotFit{fmt.Sprintf("memopt fit needs the Python package memopt with PyTorch, and %s does not have it: %s", path, fitInstall)}
+	case strings.Contains(said, "need PyTorch"):
+		return &cannotFit{fmt.Sprintf("memopt fit needs PyTorch, and %s does not have it: %s", path, fitInstall)}
+	case exit.ExitCode() != memopt.ExitCannot && exit.ExitCode() != memopt.ExitInput || out.Len() == 0 && !strings.HasPrefix(said, "memopt: "):
+		return &cannotFit{fmt.Sprintf("%s -m memopt fit-model failed: %s", path, lastLine(said))}
+	}
+	visible.Fprintf(c.App.Writer, "%s", visible.Lines(out.String()))
+	if err == nil {
+		return nil
+	}
+	said = strings.TrimPrefix(lastLine(said), "memopt: ")
+	if exit.ExitCode() == memopt.ExitInput {
+		return usage("%s", said)
+	}
+	return &cannotFit{said}
+}
+
+const fitInstall = "pip install 'memopt[torch]' transformers, or name another with --python or MEMOPT_PYTHON"
+
+// cannotFit is the error of a step that does not fit, or that nothing is there to answer for.
+type cannotFit struct{ text string }
+
+func (e *cannotFit) Error() string { return e.text }
+func (e *cannotFit) ExitCode() int { return memopt.ExitCannot }
+
+func lastLine(text string) string {
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

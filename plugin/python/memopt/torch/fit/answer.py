@@ -1,0 +1,159 @@
+"""The answer to whether a step fits, on one screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..._visible import line
+from ...report import show_bytes
+from ..ask.questions import table
+from .account import OWNERS, Phase
+from .request import Request
+
+FORMAT = "memopt.fit/1"
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Rung:
+    """The step under a plan, or as it is."""
+
+    name: str
+    total: int  # bytes of the device, everything counted
+    overhead: float  # time above the step as it is
+    time_ns: int = 0
+    tokens_per_s: float = 0.0
+    fits: bool | None = None  # None: there is no budget
+    batch: int | None = None  # the largest that fits at this cost; 0: none, None: unknown
+    seq: int | None = None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Another way to make it fit, or to make it smaller."""
+
+    change: str
+    total: int | None
+    note: str = ""
+
+
+@dataclass
+class Answer:
+    """Whether a step fits, and what it costs. True if it does, as it is or under a plan."""
+
+    request: Request
+    model: str
+    parameters: int  # on all ranks
+    trained: int
+    device: str
+    budget: int | None
+    phases: list[Phase]
+    ladder: list[Rung]
+    floor: int  # no plan goes below, everything counted
+    binds: str  # what sets it
+    offers: list[Offer] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what was assumed
+    blocks: str = ""  # which were recorded once
+    rank: str = ""  # whose memory this is, of several
+    profile: str = ""
+    worst: str = ""  # of a distribution of lengths
+    graph: dict[str, Any] = field(repr=False, default_factory=dict)  # the step of one rank, to plan
+    beside: int = field(repr=False, default=0)  # bytes of the device that no plan of the graph changes
+
+    @property
+    def peak(self) -> int:
+        """Of the step as it is."""
+        return max(p.total for p in self.phases)
+
+    @property
+    def fits(self) -> bool:
+        return self.budget is None or any(r.fits for r in self.ladder)
+
+    def __bool__(self) -> bool:
+        return self.fits
+
+    @property
+    def verdict(self) -> str:
+        if self.budget is None:
+            return f"takes {show_bytes(self.peak)}; give a budget to see whether that fits"
+        if self.peak <= self.budget:
+            return f"fits {show_bytes(self.budget)} as it is: {show_bytes(self.peak)}"
+        best = next((r for r in self.ladder if r.fits), None)
+        if best is not None:
+            return f"fits {show_bytes(self.budget)} under a plan: {show_bytes(best.total)} for {best.overhead:+.1%} time; as it is {show_bytes(self.peak)}"
+        return f"does not fit {show_bytes(self.budget)}: {show_bytes(self.peak)} as it is, and no plan goes below {show_bytes(self.floor)}, set by {self.binds}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "format": FORMAT, "model": self.model, "request": self.request.to_dict(), "device": self.device, "profile": self.profile, "parameters": self.parameters, "trained": self.trained,
+            "fits": self.fits, "budget": self.budget, "peak": self.peak, "floor": self.floor, "binds": self.binds, "rank": self.rank, "blocks": self.blocks, "worst": self.worst,
+            "phases": [{"phase": p.name, "total": p.total, "at": p.at, "bytes": dict(p.bytes)} for p in self.phases],
+            "ladder": [vars(r) for r in self.ladder], "offers": [vars(o) for o in self.offers], "notes": self.notes,
+        }  # fmt: skip
+
+    def head(self) -> list[tuple[str, str]]:
+        r = self.request
+        step = f"batch {r.batch}" + (f" of {r.seq:,} tokens" if r.seq and r.seq > 1 else "") + (f", {r.accumulate} passes a step" if r.accumulate > 1 else "")
+        rows = [("model", f"{self.model}: {_count(self.parameters)} parameters, {_count(self.trained)} of them trained" if self.trained != self.parameters else f"{self.model}: {_count(self.parameters)} parameters")]
+        rows.append(("step", f"{step}, {r.dtype or ''}{f' under autocast to {r.autocast}' if r.autocast else ''}, {r.optimizer}"))
+        if r.ranks > 1:
+            rows.append(("ranks", self.rank))
+        if self.worst:
+            rows.append(("lengths", self.worst))
+        if self.blocks:
+            rows.append(("recorded", self.blocks))
+        rows.append(("device", self.device))
+        return rows
+
+    def owners(self) -> list[list[str]]:
+        """Bytes at each phase's peak, by owner."""
+        names = [owner for owner in OWNERS if any(p.bytes.get(owner) for p in self.phases)]
+        rows = [["", *(p.name for p in self.phases)]]
+        rows += [[owner, *(_short(p.bytes.get(owner, 0)) for p in self.phases)] for owner in names]
+        return [*rows, ["total", *(_short(p.total) for p in self.phases)]]
+
+    def rungs(self) -> list[list[str]]:
+        sizes = any(r.batch is not None for r in self.ladder), any(r.seq is not None for r in self.ladder)
+        timed = any(r.time_ns for r in self.ladder)
+        head = ["", "takes", "time", *(["a step", "tokens/s" if self.request.seq and self.request.seq > 1 else "rows/s"] if timed else []), *(["largest batch"] if sizes[0] else []), *(["longest row"] if sizes[1] else []), ""]
+        rows = [head]
+        for r in self.ladder:
+            rows.append([
+                r.name, _short(r.total), f"{r.overhead:+.1%}", *([_time(r.time_ns), f"{r.tokens_per_s:,.0f}"] if timed else []),
+                *([_size(r.batch)] if sizes[0] else []), *([_size(r.seq)] if sizes[1] else []), "" if r.fits is None else "fits" if r.fits else "does not fit",
+            ])  # fmt: skip
+        return rows
+
+    def __str__(self) -> str:
+        wide = max(len(k) for k, _ in self.head())
+        parts = [self.verdict, "", *(f"{k.ljust(wide)}  {line(v)}" for k, v in self.head()), "", *table(self.owners())]
+        where = max(self.phases, key=lambda p: p.total)
+        parts += ["", f"the peak is in {where.name}" + (f", at {line(where.at)}" if where.at else ""), "", *table(self.rungs())]
+        if self.offers:
+            parts += ["", "also", *(f"  {row}" for row in table([["change", "takes", ""], *([o.change, _short(o.total) if o.total is not None else "", o.note] for o in self.offers)])[1:])]
+        if self.notes:
+            parts += ["", *(f"note: {line(n)}" for n in self.notes)]
+        return "\n".join(parts)
+
+
+def _short(n: int) -> str:
+    return "–" if not n else show_bytes(n)
+
+
+def _count(n: int) -> str:
+    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
+        if n >= size:
+            return f"{n / size:.3g} {unit}" if n < 1000 * size else f"{n / size:,.0f} {unit}"
+    return str(n)
+
+
+def _time(ns: int) -> str:
+    return f"{ns / 1e9:.2f} s" if ns >= 1e9 else f"{ns / 1e6:.1f} ms" if ns >= 1e6 else f"{ns / 1e3:.0f} µs"
+
+
+def _size(n: int | None) -> str:
+    return "?" if n is None else f"{n:,}" if n else "none"
+
+

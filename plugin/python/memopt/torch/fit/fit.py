@@ -1,0 +1,190 @@
+"""memopt.fit: whether a step of a model fits a device, and what it costs, before there is a machine."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..._questions import Frontier, ask
+from ..plan.plans import plan_of_graph
+from ..record.floor import binding
+from ..record.record import as_file
+from ..step.given import parse
+from .account import CONTEXT, COPY, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Line, Phase, forward_alone, line_of
+from .answer import Answer, Offer, Rung
+from .devices import Device, device_of, profile_of
+from .models import Model, model_of
+from .optimizers import optimizer_of
+from .request import Request
+from .steps import Steps
+
+LIMITS = (("plan at no cost", 0.0), ("plan within +5 %", 0.05), ("plan within +10 %", 0.10), ("plan within +30 %", 0.30), ("lowest plan", float("inf")))  # of extra time, on the ladder
+
+
+def fit(model: str | Request, **given: Any) -> Answer:
+    """Whether a training step of a model fits a device, and what it costs. Nothing of it is allocated.
+
+    model   a preset (memopt fit --list), a config.json of transformers or diffusers or its folder, file.py:function that returns a
+            module and a batch; or a Request
+    given   the fields of a Request: budget, for_device, batch, seq, dtype, autocast, optimizer, lora, accumulate, checkpointing, ranks, shard …
+
+    The result is true if the step fits, as it is or under a plan; str() is one screen, .to_dict() is for JSON.
+    """
+    request = replace(model, **given) if isinstance(model, Request) else Request(model, **given)
+    return answer_of(request)
+
+
+def answer_of(request: Request) -> Answer:
+    optimizer_of(request.optimizer)
+    device = device_of(request.for_device)
+    budget = parse("budget", request.budget, device.memory or 0) if request.budget is not None else device.memory
+    if request.budget is not None and not budget:
+        raise ValueError(f"budget is {request.budget!r}, a share of a device whose memory is not known: give bytes, or for_device")
+    made = model_of(request)
+    request = replace(request, seq=made.seq if made.has_seq else None, dtype=str(made.dtype).removeprefix("torch."))
+    steps = Steps(made, request)
+    return Fit(request, made, steps, device, budget).answer()
+
+
+class Fit:
+    """A request that is answered."""
+
+    def __init__(self, request: Request, model: Model, steps: Steps, device: Device, budget: int | None) -> None:
+        self.request, self.model, self.steps, self.device, self.budget = request, model, steps, device, budget
+        self.optimizer = optimizer_of(request.optimizer)
+        module = model.module
+        self.all = list({id(p): p for p in module.parameters()}.values())
+        self.trained = [p for p in self.all if p.requires_grad]
+        self.weights = sum(p.nbytes for p in self.all) + sum(b.nbytes for b in {id(b): b for b in module.buffers()}.values())
+        self.gradients = sum(p.nbytes for p in self.trained)
+        self.states = sum(self.optimizer.states(p) for p in self.trained)
+        self.update = self.optimizer.update(self.trained, device.foreach)
+        self.unknown: list[str] = []  # why something was not found
+        self.graph = steps.graph(request.batch, model.seq)
+
+    @property
+    def held(self) -> int:
+        """Gradients that are there before a pass, as earlier ones of the step made them."""
+        return self.gradients if self.request.accumulate > 1 else 0
+
+    @property
+    def beside(self) -> int:
+        """Bytes of the device that no plan changes, but for the allocator's slack."""
+        return self.weights + self.states + self.held + self.device.context
+
+    def total(self, peak: int) -> int:
+        """The bytes of the device where a step takes so many for its forward and backward pass."""
+        step = self.beside + peak + int((peak + self.held) * self.device.slack)
+        return max(step, self.phase("update", {WEIGHTS: self.weights, STATES: self.states, GRADIENTS: self.gradients, UPDATE: self.update}).total)
+
+    def with_optimizer(self, name: str) -> Fit:
+        """The same step with another optimizer."""
+        other = copy.copy(self)
+        other.optimizer = optimizer_of(name)
+        other.states = sum(other.optimizer.states(p) for p in self.trained)
+        other.update = other.optimizer.update(self.trained, self.device.foreach)
+        return other
+
+    def phase(self, name: str, parts: Mapping[str, int], at: str = "") -> Phase:
+        """A phase with the context and the slack."""
+        moving = sum(parts.get(owner, 0) for owner in (*OF_STEP, UPDATE))
+        return Phase(name, {**parts, CONTEXT: self.device.context, SLACK: int(moving * self.device.slack)}, at)
+
+    def phases(self) -> list[Phase]:
+        line = line_of(self.graph)
+        evaluation = forward_alone(self.graph)
+        at, parts = line.peak()
+        later = {WEIGHTS: self.weights, STATES: self.states}
+        _, forward = evaluation.peak()
+        return [
+            self.phase("load", {WEIGHTS: self.weights}),
+            self._step("first step", line, at, parts, 0),
+            self._step("later steps", line, at, parts, self.states),
+            self.phase("evaluation", {**later, **forward}, evaluation.place(evaluation.peak()[0])),
+            self.phase("checkpoint", later),
+            self.phase("resume", {**later, COPY: self.weights}),
+        ]
+
+    def _step(self, name: str, line: Line, at: int, parts: Mapping[str, int], states: int) -> Phase:
+        """A step: its passes, or its update where that takes more."""
+        passes = {WEIGHTS: self.weights, STATES: states, **parts}
+        passes[GRADIENTS] = passes.get(GRADIENTS, 0) + self.held
+        update = {WEIGHTS: self.weights, STATES: self.states, GRADIENTS: self.gradients, UPDATE: self.update}
+        return max(self.phase(name, passes, line.place(at)), self.phase(name, update, f"the update of {self.optimizer.name}"), key=lambda p: p.total)
+
+    def answer(self) -> Answer:
+        settings = {"for_device": profile_of(self.device)}
+        with as_file(self.graph) as path:
+            curve = ask(Frontier, path, settings, 600.0)
+        plan = plan_of_graph(self.graph, **settings)
+        time = int(plan.baseline.time_ns)
+        points = curve.to_dict()["points"]
+        chosen: list[tuple[str, dict[str, Any] | None]] = [("as it is", None)]
+        for name, limit in LIMITS:
+            point = min((p for p in points if p["overhead"] <= limit + 1e-9), key=lambda p: (self.total(p["peak"]), p["overhead"]), default=None)
+            if point is not None and self.total(point["peak"]) < self.total(self.graph["measured_peak"]) and all(point is not p for _, p in chosen):
+                chosen.append((name, point))
+        rungs = [self._rung(name, p["peak"] if p else self.graph["measured_peak"], p["overhead"] if p else 0.0, time) for name, p in chosen]
+        if self.budget is not None and self.request.largest:
+            rungs = self._largest(rungs, [p["peak"] if p else None for _, p in chosen], settings)
+        floor = curve.to_dict()["floor"]
+        binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
+        return Answer(
+            self.request, self.model.name, sum(p.numel() for p in self.all), sum(p.numel() for p in self.trained), self._device(), self.budget, self.phases(), rungs,
+            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), profile=settings["for_device"], graph=self.graph, beside=self.beside,
+        )  # fmt: skip
+
+    def _rung(self, name: str, peak: int, overhead: float, time: int) -> Rung:
+        total = self.total(peak)
+        took = int(time * (1 + overhead)) * self.request.accumulate
+        work = self.request.batch * self.request.accumulate * (self.request.seq or 1)
+        return Rung(name, total, overhead, took, work / max(took, 1) * 1e9, total <= self.budget if self.budget is not None else None)
+
+    def _largest(self, rungs: list[Rung], peaks: list[int | None], settings: dict[str, Any]) -> list[Rung]:
+        """The rungs with the largest batch and row under their plans."""
+        assert self.budget is not None
+        limit = int((self.budget - self.beside - self.held * self.device.slack) / (1 + self.device.slack))
+        if self.total(0) > self.budget:
+            limit = 0  # the update alone does not fit
+        plans = [plan_of_graph(self.graph, activation_budget=p, **settings).to_dict()["steps"] if p is not None else None for p in peaks]
+        for dim in ["batch", *(["seq"] if self.model.has_seq else [])]:
+            sizes = self.steps.sizes(dim, self.request.batch, self.model.seq)
+            if isinstance(sizes, str):
+                self.unknown.append(f"the largest {dim} is not known: {sizes}")
+                continue
+            found = [sizes.largest(steps, limit) for steps in plans]
+            rungs = [replace(r, batch=n) if dim == "batch" else replace(r, seq=n) for r, n in zip(rungs, found, strict=True)]
+        return rungs
+
+    def _offers(self, binds: Any) -> list[Offer]:
+        found: list[Offer] = []
+        floor = self.total(binds.bytes)
+        for o in binds.offers:
+            if self.total(o.floor) < floor:
+                found.append(Offer(f"memopt.optimize({o.argument})", self.total(o.floor), "the lowest plan then, about"))
+        peak = self.graph["measured_peak"]
+        for name in ("adamw-fused", "adamw8bit"):
+            if self.optimizer.name.startswith("adam") and self.trained:
+                other = self.with_optimizer(name)
+                if other.total(peak) < self.total(peak) or other.total(binds.bytes) < floor:
+                    found.append(Offer(f"--optimizer {name}", other.total(peak), "as it is otherwise" + (", with other numbers" if other.optimizer.rounded else "")))
+        if self.states:
+            found.append(Offer("optimizer states on the host", self.total(peak) - self.states, "as it is otherwise; copies take time in each update"))
+        return found
+
+    def _device(self) -> str:
+        memory = f", {self.device.memory / 2**30:.1f} GiB" if self.device.memory else ""
+        return f"{self.device.name}{memory}"
+
+    def _blocks(self) -> str:
+        return "; ".join(f"{r.period if r.period > 1 else 'one'} of {r.count * r.period} equal blocks of {r.path}" for r in self.steps.runs)
+
+    def _notes(self) -> list[str]:
+        notes = ["work space of kernels is what tensors show: what libraries allocate inside one call is in the slack"] if self.device.slack else []
+        if self.device.context:
+            notes.append(f"the context ({self.device.context / 2**30:.1f} GiB) and the allocator's slack ({self.device.slack:.0%} of what a step allocates) are assumed, not measured")
+        notes.append("resume reads the checkpoint's weights onto the device beside the model's; read onto the host they take nothing here")
+        return notes + self.unknown
+

@@ -1,0 +1,306 @@
+"""What MODEL names becomes a module on the meta device, and the inputs of its step."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..step.sample import Loss
+from .presets import PRESETS
+from .request import Request
+
+META = torch.device("meta")
+USUAL_SEQ = 2048  # tokens a row, where nothing says how many
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass
+class Model:
+    """A module without bytes, and what its step reads."""
+
+    name: str
+    module: torch.nn.Module
+    inputs: Callable[[int, int], tuple[tuple[Any, ...], dict[str, Any]]] = field(repr=False)  # of a batch and a length
+    seq: int = 1  # tokens a row, as it is asked
+    loss: Loss | None = None
+    has_seq: bool = True  # rows have lengths
+    most_seq: int | None = None  # that it takes
+    config: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    dtype: torch.dtype = torch.float32
+
+
+def model_of(request: Request) -> Model:
+    """The module that a request names."""
+    name = request.model
+    path, colon, function = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _from_file(request, path, function)
+    if name in PRESETS:
+        return _from_config(request, PRESETS[name][1], name, name)
+    where = os.path.expanduser(name)
+    if os.path.isdir(where):
+        where = os.path.join(where, "config.json")
+        if not os.path.exists(where):
+            raise ValueError(f"{name} is a folder without a config.json: give the folder of a model as transformers or diffusers saves it")
+    if not os.path.exists(where):
+        raise ValueError(f"{name!r} is no file and no preset: give a config.json, its folder, file.py:function, or one of {', '.join(PRESETS)}")
+    if where.endswith(".py"):
+        raise ValueError(f"{name}: say which function makes the module and its batch, as in {name}:make")
+    return _from_config(request, _read(where), where, os.path.basename(os.path.dirname(os.path.abspath(where))) or name)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8-sig") as f:
+            found = json.loads(f.read(16 << 20))
+    except UnicodeDecodeError as e:
+        raise ValueError(f"{path}: is no text ({e}); give a config.json") from None
+    except json.JSONDecodeError as e:
+        raise ValueError(f"{path}:{e.lineno}:{e.colno}: is no JSON: {e.msg}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: is no object of JSON, as a model's config is")
+    return found
+
+
+def _from_config(request: Request, given: Mapping[str, Any], where: str, name: str) -> Model:
+    given = dict(given)
+    dtype = _dtype(request, given, where)
+    if "_class_name" in given:
+        return _diffusers(request, given, where, name, dtype)
+    try:
+        import transformers
+    except ImportError as e:
+        raise ValueError(f"{where}: a model's config needs transformers to become a module, and it is not installed ({e}); pip install transformers, or give file.py:function") from None
+    transformers.utils.logging.set_verbosity_error()
+    kind = given.get("model_type")
+    if not isinstance(kind, str):
+        raise ValueError(f"{where}: has no \"model_type\" (transformers) and no \"_class_name\" (diffusers), which say what model it is")
+    try:
+        with _quiet():
+            config = transformers.AutoConfig.for_model(kind, **{k: v for k, v in given.items() if k != "model_type"})
+    except Exception as e:  # of whatever class: it is the file's
+        raise ValueError(f"{where}: {_said(e, kind)}") from None
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    for each in {id(config): config, id(text): text}.values():
+        if getattr(each, "use_cache", False):
+            each.use_cache = False  # as trainers have it
+        if any(getattr(each, key, None) for key in ("num_local_experts", "num_experts", "n_routed_experts")):
+            each._experts_implementation = "grouped_mm"  # whose sizes do not depend on what tokens say
+    if request.attention:
+        config._attn_implementation = request.attention
+    cls = _class(transformers, given, config, where)
+    with _making(dtype):
+        try:
+            module = cls._from_config(config) if hasattr(cls, "_from_config") else cls.from_config(config)
+        except Exception as e:
+            raise ValueError(f"{where}: {cls.__name__} cannot be made of it: {_said(e, kind)}") from None
+    module.train()
+    if request.checkpointing:
+        module.gradient_checkpointing_enable()
+    if request.lora:
+        module = _adapted(module, request.lora, dtype)
+    most = next((n for key in ("max_position_embeddings", "n_positions", "max_target_positions") if isinstance(n := getattr(text, key, None), int) and n > 0), None)
+    main = getattr(module, "main_input_name", "input_ids")
+    inputs, has_seq = _inputs(main, config, text, module, where, dtype)
+    seq = request.seq or min(most or USUAL_SEQ, USUAL_SEQ)
+    if has_seq and most is not None and seq > most and getattr(text, "rope_parameters", None) is None:
+        raise ValueError(f"{where}: seq is {seq}, and the model has {most} positions: give at most --seq {most}")
+    return Model(name, module, inputs, seq if has_seq else 1, None, has_seq, most, given, dtype)
+
+
+def _dtype(request: Request, given: Mapping[str, Any], where: str) -> torch.dtype:
+    said = request.dtype or given.get("dtype") or given.get("torch_dtype") or "float32"
+    said = str(said).removeprefix("torch.")
+    if said not in _DTYPES:
+        raise ValueError(f"{where}: \"dtype\" is {said!r}, in which no step is trained; there are {', '.join(_DTYPES)}")
+    return _DTYPES[said]
+
+
+def _said(e: Exception, kind: str) -> str:
+    text = " ".join(str(e).split())
+    if isinstance(e, KeyError) or "Unrecognized model identifier" in text or "is not a valid model" in text:
+        from difflib import get_close_matches
+
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+        near = get_close_matches(kind, CONFIG_MAPPING_NAMES, 3)
+        return f"\"model_type\" is {kind!r}, which this transformers does not know" + (f"; near it are {', '.join(near)}" if near else "")
+    return text[:400]
+
+
+def _class(transformers: Any, given: Mapping[str, Any], config: Any, where: str) -> Any:
+    """The class of the model with its loss."""
+    for name in given.get("architectures") or ():
+        found = getattr(transformers, name, None)
+        if found is None:
+            raise ValueError(f"{where}: \"architectures\" names {name!r}, which this transformers does not have")
+        if "labels" in inspect.signature(found.forward).parameters:
+            return found
+    autos = ["CausalLM", "Seq2SeqLM", "SpeechSeq2Seq", "MaskedLM", "ImageClassification", "AudioClassification", "SequenceClassification"]
+    for auto in autos:
+        found = getattr(transformers, f"AutoModelFor{auto}", None)
+        if found is not None and type(config) in found._model_mapping:
+            return found
+    raise ValueError(f"{where}: transformers has no model of {given['model_type']!r} that makes a loss of labels; give file.py:function")
+
+
+def _inputs(main: str, config: Any, text: Any, module: torch.nn.Module, where: str, dtype: torch.dtype) -> tuple[Callable[[int, int], tuple[tuple[Any, ...], dict[str, Any]]], bool]:
+    """What makes the inputs, and whether rows have lengths."""
+    names = inspect.signature(module.forward).parameters
+
+    def ids(*shape: int) -> torch.Tensor:
+        return torch.zeros(*shape, dtype=torch.long, device=META)
+
+    def tokens(batch: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        named = {"input_ids": ids(batch, seq), "labels": ids(batch, seq)}
+        if "token_type_ids" in names and "next_sentence_label" not in names or "attention_mask" in names and getattr(config, "is_encoder_decoder", False):
+            named["attention_mask"] = ids(batch, seq)
+        if type(module).__name__.endswith("ForSequenceClassification"):
+            named["labels"] = ids(batch)
+        return (), named
+
+    def sound(batch: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (), {"input_features": torch.empty(batch, config.num_mel_bins, 2 * config.max_source_positions, dtype=dtype, device=META), "labels": ids(batch, seq)}
+
+    def pictures(batch: int, _: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        size = getattr(config, "image_size", 224)
+        sides = size if isinstance(size, (list, tuple)) else (size, size)
+        return (), {"pixel_values": torch.empty(batch, getattr(config, "num_channels", 3), *sides, dtype=dtype, device=META), "labels": ids(batch)}
+
+    if main == "input_ids" or "inputs_embeds" in names and main not in ("pixel_values", "input_features"):
+        return tokens, True
+    if main == "input_features" and hasattr(config, "num_mel_bins"):
+        return sound, True
+    if main == "pixel_values":
+        return pictures, False
+    raise ValueError(f"{where}: {type(module).__name__} reads {main!r}, of which no batch is made here; give file.py:function, which returns the module and a batch")
+
+
+def _diffusers(request: Request, given: dict[str, Any], where: str, name: str, dtype: torch.dtype) -> Model:
+    try:
+        import diffusers
+    except ImportError as e:
+        raise ValueError(f"{where}: a config with \"_class_name\" needs diffusers, and it is not installed ({e})") from None
+    cls = getattr(diffusers, str(given["_class_name"]), None)
+    if cls is None:
+        raise ValueError(f"{where}: \"_class_name\" is {given['_class_name']!r}, which this diffusers does not have")
+    if given["_class_name"] != "UNet2DConditionModel":
+        raise ValueError(f"{where}: of a {given['_class_name']} no batch is made here; give file.py:function, which returns the module and a batch")
+    with _making(dtype):
+        try:
+            module = cls.from_config({k: v for k, v in given.items() if k != "dtype"})
+        except Exception as e:
+            raise ValueError(f"{where}: {cls.__name__} cannot be made of it: {' '.join(str(e).split())[:400]}") from None
+    module.train()
+    if request.checkpointing:
+        module.enable_gradient_checkpointing()
+    side, channels, width = module.config.sample_size, module.config.in_channels, module.config.cross_attention_dim
+
+    def inputs(batch: int, _: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        sample = torch.empty(batch, channels, side, side, dtype=dtype, device=META)
+        time = torch.empty(batch, dtype=torch.long, device=META)
+        return (sample, time, torch.empty(batch, 77, width, dtype=dtype, device=META)), {"return_dict": False}
+
+    return Model(name, module, inputs, 1, lambda out: out[0].float().square().mean(), False, None, given, dtype)
+
+
+def _from_file(request: Request, path: str, function: str) -> Model:
+    where = os.path.expanduser(path)
+    if not os.path.exists(where):
+        raise ValueError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location("memopt_fit_model", where)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(where)))
+    sys.modules[spec.name] = loaded
+    try:
+        spec.loader.exec_module(loaded)
+        make = getattr(loaded, function, None)
+        if not callable(make):
+            raise ValueError(f"{path} has no function {function!r}")
+        takes = inspect.signature(make).parameters
+        sizes = {k: v for k, v in (("batch", request.batch), ("seq", request.seq or USUAL_SEQ)) if k in takes}
+        dtype = _DTYPES[request.dtype] if request.dtype else torch.get_default_dtype()
+
+        def made(**sizes: int) -> Any:
+            with torch.device("meta"):
+                found = make(**sizes)
+            if not isinstance(found, tuple) or len(found) < 2 or not isinstance(found[0], torch.nn.Module):
+                raise ValueError(f"{path}:{function} returns {type(found).__name__}; it is to return the module and its batch, and a loss of the module's output if that has none")
+            return found
+
+        with _making(dtype):
+            module, batch, *loss = made(**sizes)
+    finally:
+        sys.path.pop(0)
+    if request.dtype:
+        module.to(dtype)
+    if request.checkpointing:
+        if not hasattr(module, "gradient_checkpointing_enable"):
+            raise ValueError(f"{path}:{function} returns a {type(module).__name__}, which has no gradient checkpointing to switch on: do so in the function")
+        module.gradient_checkpointing_enable()
+    if request.lora:
+        module = _adapted(module, request.lora, dtype)
+    first = (request.batch, request.seq or USUAL_SEQ)
+
+    def inputs(n: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        found = batch
+        if (n, seq) != first:
+            if "batch" not in takes and n != first[0] or "seq" not in takes and seq != first[1]:
+                raise ValueError(f"{path}:{function} takes no batch and seq, so that its batch is the only one that is known")
+            found = made(**{k: v for k, v in (("batch", n), ("seq", seq)) if k in takes})[1]
+        if isinstance(found, Mapping):
+            return (), dict(found)
+        return tuple(found) if isinstance(found, (tuple, list)) else (found,), {}
+
+    return Model(f"{os.path.basename(path)}:{function}", module, inputs, sizes.get("seq", 1), loss[0] if loss else None, "seq" in takes, None, {}, dtype)
+
+
+def _adapted(module: torch.nn.Module, rank: int, dtype: torch.dtype) -> torch.nn.Module:
+    """A module with adapters, which alone are trained."""
+    try:
+        import peft
+    except ImportError as e:
+        raise ValueError(f"lora needs peft, and it is not installed ({e})") from None
+    with _making(dtype):
+        found: torch.nn.Module = peft.get_peft_model(module, peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"), autocast_adapter_dtype=False)
+    if any(getattr(m, "gradient_checkpointing", False) for m in module.modules()) and hasattr(module, "enable_input_require_grads"):
+        module.enable_input_require_grads()  # as trainers do: nothing else before the first block has gradients
+    return found
+
+
+@contextlib.contextmanager
+def _making(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device("meta"), _quiet():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what libraries say of a config: what is wrong with it is said by us."""
+    import logging
+    import warnings
+
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,418 @@
+"""Equal blocks of a module: three are recorded, proven equal, and repeated as often as the module has them.
+
+A list of blocks is equal by its classes, shapes and plain attributes, with a period (Gemma has five windows of attention and a
+whole one). That is a guess: what is recorded decides. The recording with three periods has a stretch of its forward pass, and one of
+its backward pass, that come twice: the same operators, bytes, work and modules, reading what lies as far before. And taking one period
+out of it gives the recording with two, node by node. If so, the graph with any number follows; if not, the whole module is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..plan.form import Form, Node, Output, Place, difference
+from ..record.record import Recording
+
+_LEAST = 6  # periods that are worth two recordings of three and two
+
+
+class Unequal(Exception):
+    """Blocks are not equal, where that was tried."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A part of a list of modules that repeats."""
+
+    path: str  # of the list
+    first: int  # blocks before it
+    period: int  # blocks after which they are the same again
+    count: int  # periods
+
+    def shortened(self, blocks: Sequence[torch.nn.Module], periods: int) -> list[torch.nn.Module]:
+        """The blocks with so many periods."""
+        begin, end = self.first + periods * self.period, self.first + self.count * self.period
+        return [*blocks[:begin], *blocks[end:]]
+
+
+def runs_of(model: torch.nn.Module) -> list[Run]:
+    """The lists of a module whose blocks look equal, the outermost ones."""
+    found: list[Run] = []
+    for path, module in model.named_modules():
+        if not isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) or len(module) < _LEAST or any(path.startswith(r.path + ".") for r in found):
+            continue
+        looks = [_look(block) for block in module]
+        best: Run | None = None
+        for period in range(1, len(looks) // _LEAST + 1):
+            first = len(looks) - period
+            while first > 0 and looks[first - 1] == looks[first - 1 + period]:
+                first -= 1
+            count = (len(looks) - first) // period
+            run = Run(path, len(looks) - count * period, period, count)
+            if count >= _LEAST and (best is None or run.count * run.period > best.count * best.period):
+                best = run
+        if best is not None:
+            found.append(best)
+    return found
+
+
+def _look(block: torch.nn.Module) -> tuple[Any, ...]:
+    """What a block looks like: its classes, shapes and plain attributes, but for what counts the blocks."""
+    parts: list[Any] = []
+    for name, module in block.named_modules():
+        plain = [(k, v) for k, v in sorted(vars(module).items()) if isinstance(v, (int, float, bool, str)) and k not in ("layer_idx", "layer_id", "idx", "_version")]
+        tensors = [(k, tuple(t.shape), t.dtype, t.requires_grad) for table in (module._parameters, module._buffers) for k, t in table.items() if t is not None]
+        parts.append((name, type(module), tuple(plain), tuple(tensors)))
+    return tuple(parts)
+
+
+@contextlib.contextmanager
+def shortened(model: torch.nn.Module, runs: Sequence[Run], periods: Sequence[int]) -> Iterator[None]:
+    """The module with fewer periods of each run."""
+    kept: list[tuple[torch.nn.Module, dict[str, Any]]] = []
+    try:
+        for run, n in zip(runs, periods, strict=True):
+            blocks = model.get_submodule(run.path)
+            kept.append((blocks, blocks._modules))
+            blocks._modules = {str(i): m for i, m in enumerate(run.shortened(list(blocks.children()), n))}
+        yield
+    finally:
+        for blocks, modules in kept:
+            blocks._modules = modules
+
+
+@dataclass
+class Repeated:
+    """A program whose equal blocks were recorded a few times."""
+
+    form: Form  # with all blocks
+    runs: list[Run]
+    few: Form  # with three periods of each run
+    places: list[_Places]
+
+    def again(self, model: torch.nn.Module, record: Callable[[], Recording]) -> Form | None:
+        """The program at other sizes, if it is the same but for them."""
+        with shortened(model, self.runs, [3] * len(self.runs)):
+            few = Form(record().graph)
+        if difference(self.few, few) is not None:
+            return None
+        try:
+            return _grown(few, self.runs, self.places)
+        except Unequal:
+            return None
+
+
+def recorded_once(model: torch.nn.Module, record: Callable[[], Recording]) -> Repeated:
+    """The program of a step with all of its blocks, of which equal ones are recorded a few times."""
+    runs = runs_of(model)
+    while runs:
+        with shortened(model, runs, [3] * len(runs)):
+            form = Form(record().graph)
+        places: list[_Places] = []
+        sound: list[Run] = []
+        for i, run in enumerate(runs):
+            with shortened(model, runs, [2 if j == i else 3 for j in range(len(runs))]):
+                fewer = Form(record().graph)
+            try:
+                found = _Places.of(form, fewer, run)
+                proven(found.with_periods(form, 2), fewer)
+            except Unequal:
+                continue
+            places.append(found)
+            sound.append(run)
+        if sound == runs:
+            with_all = _grown(form, runs, places)
+            return Repeated(with_all, runs, form, places)
+        runs = sound
+    whole = Form(record().graph)
+    return Repeated(whole, [], whole, [])
+
+
+def _grown(form: Form, runs: Sequence[Run], places: Sequence[_Places]) -> Form:
+    """The program with all periods of its runs in place of three."""
+    places = list(places)
+    for i, run in enumerate(runs):
+        form = places[i].with_periods(form, run.count)
+        for j in range(i + 1, len(runs)):
+            places[j] = places[j].moved(places[i], run.count - 3)
+    return form
+
+
+def proven(ours: Form, theirs: Form) -> None:
+    """Raises if two programs differ in anything."""
+    a, b = _canonical(ours), _canonical(theirs)
+    if len(a) != len(b):
+        raise Unequal(f"{len(a)} nodes, and {len(b)}")
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if x != y:
+            raise Unequal(f"node {i}: {x}, and {y}")
+
+
+def _canonical(form: Form) -> list[Any]:
+    def where(r: Place | None) -> Any:
+        return r if r is None or r[0] >= 0 else (form.inputs[r[1]]["kind"], form.inputs[r[1]]["source"] or form.bytes[r])
+
+    nodes: list[Any] = []
+    for i, node in enumerate(form.nodes):
+        outputs = [(o.shape, o.dtype, o.held, form.bytes[i, j]) for j, o in enumerate(node.outputs)]
+        nodes.append((node.fields, [where(r) for r in node.reads], outputs, form.work[i], form.flops[i]))
+    grads = sorted((str(where((-1, i))), where(r)) for i, r in enumerate(form.results[form.forward_results :]) if r is not None)
+    return [*nodes, [where(r) for r in form.results[: form.forward_results]], grads]
+
+
+@dataclass(frozen=True)
+class _Same:
+    """Of two references a period apart: where the first leads, and whether the second leads as far on."""
+
+    to: int
+    moves: bool
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where a run stands in a program of three periods: [at, at + 2 size) of the nodes forward, [back, back + 2 less) backward."""
+
+    run: Run
+    at: int
+    size: int
+    back: int
+    less: int
+
+    @classmethod
+    def of(cls, form: Form, fewer: Form, run: Run) -> _Places:
+        forward, there = _forward(form), _forward(fewer)
+        size, less = forward - there, len(form.nodes) - forward - (len(fewer.nodes) - there)
+        if size <= 0 or less < 0:
+            raise Unequal(f"{run.path}: another block adds no operators")
+        looking = cls(run, 0, size, forward, less)
+        at = _stretch([looking.pair(form, i, i + size, False) for i in range(forward - size)], size, 0)
+        back = _stretch([looking.pair(form, i, i + less, True) for i in range(forward, len(form.nodes) - less)], less, forward) if less else len(form.nodes)
+        return cls(run, at, size, back, less)
+
+    def moved(self, other: _Places, periods: int) -> _Places:
+        """Where it stands once another run has so many periods more."""
+        at = self.at + (periods * other.size if self.at > other.at else 0)
+        back = self.back + periods * other.size + (periods * other.less if self.back > other.back else 0)
+        return _Places(self.run, at, self.size, back, self.less)
+
+    # Pairs of nodes.
+
+    def input(self, form: Form, i: int) -> tuple[str, int] | None:
+        """Of an input of the run's: its name without the period, and the period; those behind the run have more than there are."""
+        m = re.match(re.escape(self.run.path) + r"\.(\d+)(\..*)?$", form.inputs[i]["source"] or "")
+        if m is None or int(m[1]) < self.run.first:
+            return None
+        period, offset = divmod(int(m[1]) - self.run.first, self.run.period)
+        return f"{offset}{m[2] or ''}", period
+
+    def module(self, node: Node, move: int) -> dict[str, Any]:
+        """The fields of a node, so many periods on."""
+        name = node.fields.get("module", "")
+        found = re.match(re.escape(self.run.path) + r"\.(\d+)(?=\.|$)", name)
+        if found is None or int(found[1]) < self.run.first or not move:
+            return node.fields
+        return {**node.fields, "module": f"{self.run.path}.{int(found[1]) + move * self.run.period}{name[found.end():]}"}
+
+    def pair(self, form: Form, i: int, j: int, backward: bool) -> bool:
+        """Whether node j is node i again, a period later."""
+        x, y = form.nodes[i], form.nodes[j]
+        if form.flops[i] != form.flops[j] or form.work[i] != form.work[j] or len(x.outputs) != len(y.outputs) or len(x.reads) != len(y.reads):
+            return False
+        if y.fields not in (self.module(x, -1 if backward else 1), x.fields):
+            return False
+        for k, (o, p) in enumerate(zip(x.outputs, y.outputs, strict=True)):
+            if o.shape != p.shape or o.dtype != p.dtype or form.bytes[i, k] != form.bytes[j, k] or (o.held is None) != (p.held is None):
+                return False
+            if o.held is not None and p.held is not None and self.same(form, o.held, p.held, backward) is None:
+                return False
+        return all(r[1] == s[1] if r[0] >= 0 <= s[0] else r[0] == s[0] for r, s in zip(x.reads, y.reads, strict=True)) and all(
+            (self.same(form, r[0], s[0], backward) if r[0] >= 0 else self.same_input(form, r[1], s[1], backward)) is not None for r, s in zip(x.reads, y.reads, strict=True)
+        )
+
+    def same(self, form: Form, to: int, then: int, backward: bool) -> _Same | None:
+        if to == then:
+            return _Same(to, False)
+        if form.nodes[to].fields["is_backward"] != form.nodes[then].fields["is_backward"]:
+            return None
+        step = self.less if form.nodes[to].fields["is_backward"] else self.size
+        sign = 1 if form.nodes[to].fields["is_backward"] == backward else -1
+        return _Same(to, True) if then == to + sign * step else None
+
+    def same_input(self, form: Form, to: int, then: int, backward: bool) -> _Same | None:
+        if to == then:
+            return _Same(to, False)
+        x, y = self.input(form, to), self.input(form, then)
+        if x is None or y is None or x[0] != y[0] or y[1] != x[1] + (-1 if backward else 1):
+            return None
+        return _Same(to, True)
+
+    # A program with other numbers of periods.
+
+    def with_periods(self, form: Form, count: int) -> Form:
+        """The program with so many periods in place of three."""
+        more = count - 3
+        at, size, back, less = self.at, self.size, self.back, self.less
+        top, low = at + 2 * size, back + 2 * less  # behind the stretches
+        forward, backward = more * size, more * (size + less)
+        inputs, input_of = self._inputs(form, more)
+
+        def anchored(i: int, late: bool, ends: bool) -> int:
+            """Where a node goes. One in a stretch is of its first periods, or late of its last; ends does the same for the backward pass."""
+            if i < (at if late else top):
+                return i
+            if i < (back if ends else low):
+                return i + forward
+            return i + backward
+
+        def moved_input(i: int, move: int) -> int:
+            known = self.input(form, i)
+            if known is None:
+                return input_of[i, 0]
+            return input_of[i, move if known[1] < 3 else more]
+
+        nodes: list[Node] = []
+        flops: list[int] = []
+        work: list[int] = []
+        size_of: dict[Place, int] = {(-1, i): n["outputs"][0]["bytes"] for i, n in enumerate(inputs)}
+
+        def add(i: int, name: str, fields: dict[str, Any], reads: list[Place], held: Callable[[int], int]) -> None:
+            outputs = [Output(o.shape, o.dtype, held(o.held) if o.held is not None else None) for o in form.nodes[i].outputs]
+            for k in range(len(outputs)):
+                size_of[len(nodes), k] = form.bytes[i, k]
+            nodes.append(Node(name, fields, reads, outputs))
+            flops.append(form.flops[i])
+            work.append(form.work[i])
+
+        def outside(i: int, late: bool, ends: bool, move: int) -> None:
+            """A node outside the stretches."""
+            node = form.nodes[i]
+            reads = [(anchored(r, late, ends), k) if r >= 0 else (-1, moved_input(k, move)) for r, k in node.reads]
+            add(i, node.name, self.module(node, move), reads, lambda h: anchored(h, late, ends))
+
+        def repeated(i: int, turn: int, behind: bool) -> None:
+            """A node of a stretch, in its turn."""
+            j = i + (less if behind else size)
+            x, y = form.nodes[i], form.nodes[j]
+            last = more if behind else 0  # the backward pass begins with the last period
+
+            def goes(to: int, then: int) -> int:
+                if to == then:
+                    return anchored(to, to >= top, to < low)
+                if form.nodes[to].fields["is_backward"]:
+                    return to + forward + turn * less if behind else to + backward - turn * less
+                return to + forward - turn * size if behind else to + turn * size
+
+            reads: list[Place] = []
+            for (r, k), (s, other) in zip(x.reads, y.reads, strict=True):
+                if r >= 0:
+                    reads.append((goes(r, s), k))
+                elif k == other:
+                    reads.append((-1, moved_input(k, 0)))
+                else:
+                    reads.append((-1, moved_input(k, last - turn if behind else turn)))
+            holds = {o.held: p.held for o, p in zip(x.outputs, y.outputs, strict=True)}
+            fields = x.fields if x.fields == y.fields and not _within(x, self.run) else self.module(x, last - turn if behind else turn)
+            add(i, x.name, fields, reads, lambda h: goes(h, holds[h] if holds[h] is not None else h))  # type: ignore[arg-type]
+
+        for i in range(at):
+            outside(i, False, True, 0)
+        for turn in range(2 + more):
+            for i in range(at, at + size):
+                repeated(i, turn, False)
+        for i in range(top, back):
+            outside(i, True, False, more)
+        for turn in range(2 + more):
+            for i in range(back, back + less):
+                repeated(i, turn, True)
+        for i in range(low, len(form.nodes)):
+            outside(i, False, True, 0)
+        grown = copy.copy(form)
+        grown.inputs, grown.nodes, grown.flops, grown.work, grown.bytes = inputs, nodes, flops, work, size_of
+        grown.results = [(anchored(r[0], True, False), r[1]) if r is not None else None for r in form.results[: form.forward_results]]
+        grown.results += self._gradients(form, inputs, input_of, more, anchored, backward)
+        _name(grown)
+        return grown
+
+    def _inputs(self, form: Form, more: int) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]:
+        """The inputs, and where each goes: by its number and periods on."""
+        inputs: list[dict[str, Any]] = []
+        place: dict[tuple[int, int], int] = {}
+        named: dict[tuple[str, int], int] = {}
+        for i, node in enumerate(form.inputs):
+            known = self.input(form, i)
+            if known is None:
+                place[i, 0] = len(inputs)
+                inputs.append(node)
+                continue
+            name, period = known
+            for move in (range(-period, 3 + more - period) if period < 3 else [more]):
+                key = name, period + move
+                if key not in named:
+                    m = re.match(re.escape(self.run.path) + r"\.(\d+)", node["source"])
+                    assert m is not None
+                    named[key] = len(inputs)
+                    inputs.append({**node, "source": f"{self.run.path}.{int(m[1]) + move * self.run.period}{node['source'][m.end():]}"})
+                place[i, move] = named[key]
+        for i, node in enumerate(inputs):
+            inputs[i] = {**node, "name": f"input_{i}"}
+        return inputs, place
+
+    def _gradients(self, form: Form, inputs: list[dict[str, Any]], input_of: dict[tuple[int, int], int], more: int, anchored: Callable[[int, bool, bool], int], backward: int) -> list[Place | None]:
+        grads: list[Place | None] = [None] * len(inputs)
+        given = form.results[form.forward_results :]
+        by_name = {known: r for i, r in enumerate(given) if (known := self.input(form, i)) is not None}
+        for i, r in enumerate(given):
+            known = self.input(form, i)
+            if known is None or known[1] >= 3:
+                grads[input_of[i, 0 if known is None else more]] = (anchored(r[0], True, True), r[1]) if r is not None else None
+                continue
+            if known[1] != 0 or r is None:
+                continue
+            then = by_name.get((known[0], 1))
+            if then != (r[0] - self.less, r[1]):
+                raise Unequal(f"the gradient of {form.inputs[i]['source']} is not made a period before that of the next")
+            for move in range(3 + more):
+                grads[input_of[i, move]] = r[0] + backward - move * self.less, r[1]
+        return grads
+
+
+def _within(node: Node, run: Run) -> bool:
+    return str(node.fields.get("module", "")).startswith(run.path + ".")
+
+
+def _forward(form: Form) -> int:
+    """Nodes of the forward pass."""
+    return next((i for i, n in enumerate(form.nodes) if n.fields["is_backward"]), len(form.nodes))
+
+
+def _stretch(equal: Sequence[bool], size: int, begin: int) -> int:
+    """Where so many nodes in a row come again."""
+    row = 0
+    for i, same in enumerate(equal):
+        row = row + 1 if same else 0
+        if row == size:
+            return begin + i - size + 1
+    raise Unequal("no stretch of operators comes twice")
+
+
+def _name(form: Form) -> None:
+    """Names that are nobody else's: after the module and the operator."""
+    times: dict[str, int] = {}
+    taken = {n["name"] for n in form.inputs}
+    for node in form.nodes:
+        op = str(node.fields["op"])
+        what = op.split(".")[1].lower() if "." in op else op
+        module = node.fields.get("module", "")
+        base = name = f"{module}.{what}" if module else what
+        while name in taken:
+            times[base] = times.get(base, 0) + 1
+            name = f"{base}_{times[base]}"
+        taken.add(name)
+        node.name = name

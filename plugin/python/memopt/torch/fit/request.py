@@ -1,0 +1,75 @@
+"""What is asked of a step on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+SHARDS = ("ddp", "zero1", "zero2", "fsdp2")
+DTYPES = ("float32", "bfloat16", "float16")
+_SHORT = {"fp32": "float32", "f32": "float32", "bf16": "bfloat16", "fp16": "float16", "f16": "float16", "half": "float16", "float": "float32"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A step of a model: how it is trained, on what, within which budget. What a trainer's config says is turned into one of these."""
+
+    model: str = ""  # a preset, a config.json or its folder, file.py:function
+    budget: str | int | None = None  # of one device; None: of the device, or none
+    for_device: str | None = None  # whose profile prices time, and whose memory is the budget
+    batch: int = 1  # rows of a step on one rank, before accumulation
+    seq: int | None = None  # tokens a row; None: what the model takes, 2,048 at most
+    dtype: str | None = None  # of parameters; None: as the config says
+    autocast: str | None = None  # the type that a step calculates in, where it is another
+    optimizer: str = "adamw"
+    lora: int = 0  # the rank of adapters, where they alone are trained
+    accumulate: int = 1  # forward and backward passes a step
+    checkpointing: bool = False  # the model's own gradient checkpointing, block by block
+    attention: str | None = None  # transformers' name of an implementation
+    ranks: int = 1
+    shard: str | None = None  # what ranks divide among them
+    tensor: int = 1
+    sequence_parallel: bool = True  # with tensor: norms and residuals are divided along the sequence
+    pipeline: int = 1
+    microbatches: int | None = None  # of a pipeline's step; None: as many as stages
+    lengths: Mapping[int, int] = field(default_factory=dict)  # of rows: how many there are of each
+    largest: bool = True  # look for the largest batch and sequence
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "accumulate", "ranks", "tensor", "pipeline"):
+            _whole(name, getattr(self, name), 1)
+        _whole("lora", self.lora, 0)
+        for name in ("seq", "microbatches"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1)
+        for name in ("dtype", "autocast"):
+            value = getattr(self, name)
+            if value is not None:
+                plain = str(value).removeprefix("torch.").lower()
+                plain = _SHORT.get(plain, plain)
+                if plain not in DTYPES:
+                    raise ValueError(f"{name} is {value!r}; there are {', '.join(DTYPES)}")
+                object.__setattr__(self, name, plain)
+        if self.shard is not None and self.shard not in SHARDS:
+            raise ValueError(f"shard is {self.shard!r}; there are {', '.join(SHARDS)}")
+        if self.ranks % (self.tensor * self.pipeline):
+            raise ValueError(f"ranks is {self.ranks}, which tensor={self.tensor} times pipeline={self.pipeline} does not divide")
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that have the same part of the model, and divide its states."""
+        return self.ranks // (self.tensor * self.pipeline)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What differs from the defaults, for JSON."""
+        return {f.name: dict(v) if isinstance(v := getattr(self, f.name), Mapping) else v for f in fields(self) if f.name == "model" or getattr(self, f.name) != _default(f)}
+
+
+def _default(f: Any) -> Any:
+    return f.default_factory() if callable(f.default_factory) else f.default
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 40:
+        raise ValueError(f"{name} is {value!r}; give a whole number from {least} on")

@@ -1,0 +1,126 @@
+"""The step of a model at any batch and length: recorded a few times, then known as formulas."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import torch
+
+from ..plan.form import Form, difference
+from ..plan.timeline import Slots, of_plan, plain_steps
+from ..record.fake import fake_recording
+from ..record.floor import Step
+from ..record.record import Recording
+from .models import Model
+from .repeat import Repeated, Run, recorded_once
+from .request import Request
+
+_CASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+class Steps:
+    """The programs of a model's step."""
+
+    def __init__(self, model: Model, request: Request) -> None:
+        self.model, self.request = model, request
+        self.repeated: Repeated | None = None
+        self.forms: dict[tuple[int, int], Form] = {}
+
+    def record(self, batch: int, seq: int) -> Recording:
+        """A step without bytes."""
+        args, kwargs = self.model.inputs(batch, seq)
+        recording = fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around)
+        return recording.accumulating() if self.request.accumulate > 1 and self.request.pipeline == 1 else recording
+
+    def _around(self) -> AbstractContextManager[Any]:
+        if self.request.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast("cpu", _CASTS[self.request.autocast])
+
+    def form(self, batch: int, seq: int) -> Form:
+        """The program at a size. At another size than the first, equal blocks are equal, if a block's program is the same."""
+        found = self.forms.get((batch, seq))
+        if found is None:
+            known = self.repeated
+            if known is not None and known.runs:
+                found = known.again(self.model.module, lambda: self.record(batch, seq))
+            if found is None:
+                self.repeated = recorded_once(self.model.module, lambda: self.record(batch, seq))
+                found = self.repeated.form
+            self.forms[batch, seq] = found
+        return found
+
+    @property
+    def runs(self) -> list[Run]:
+        return self.repeated.runs if self.repeated is not None else []
+
+    def graph(self, batch: int, seq: int) -> dict[str, Any]:
+        """The joint graph at a size."""
+        return graph_of(self.form(batch, seq))
+
+    def sizes(self, dim: str, batch: int, seq: int) -> Sizes | str:
+        """The program at any batch or any length, the other as it is; or why it is not known."""
+        degree = 1 if dim == "batch" else 2
+        small = [2, 3, 4] if dim == "batch" else [128, 192, 256, 320]
+        asked = batch if dim == "batch" else seq
+        points = [*[n for n in small if n != asked][: degree + 1], asked]
+        forms = [self.form(*((n, seq) if dim == "batch" else (batch, n))) for n in points]
+        for n, form in zip(points[:-1], forms[:-1], strict=True):
+            differs = difference(forms[-1], form)
+            if differs is not None:
+                return f"the step of {dim}={n} is another program than that of {dim}={asked}: {differs}"
+        try:
+            return Sizes(dim, forms[-1], points, [f.numbers for f in forms], degree)
+        except ValueError as e:
+            return str(e)
+
+
+def graph_of(form: Form) -> dict[str, Any]:
+    graph = form.with_numbers(form.numbers, form.shapes, 0)
+    graph["measured_peak"] = Step(graph).peak()
+    return graph
+
+
+class Sizes:
+    """A program whose numbers are polynomials of one size: proven by one point more than they need."""
+
+    def __init__(self, dim: str, form: Form, points: Sequence[int], numbers: Sequence[Sequence[int]], degree: int) -> None:
+        self.form, self.slots, self.degree = form, Slots(form), degree
+        place: dict[tuple[int, ...], int] = {}
+        self.of = [place.setdefault(n, len(place)) for n in zip(*numbers, strict=True)]  # the class of each number
+        self.coefficients = numpy.array([polynomial(dim, points, n, degree) for n in place], dtype=float)
+
+    def largest(self, steps: Sequence[Mapping[str, Any]] | None, limit: int, most: int = 1 << 24) -> int:
+        """The largest size at which a plan's steps, or the step as it is, take no more than limit; 0: none."""
+        line = of_plan(self.form, self.slots, steps if steps is not None else plain_steps(self.form)).classes(self.of, len(self.coefficients))
+
+        def fits(n: int) -> bool:
+            return line.peak(self.coefficients @ numpy.array([float(n) ** k for k in range(self.degree + 1)])) <= limit
+
+        low, high = 0, 1
+        while high < most and fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+
+def polynomial(dim: str, points: Sequence[int], numbers: Sequence[int], degree: int) -> list[float]:
+    """The coefficients of the polynomial through these numbers. Raises if they are on none."""
+    rows = [[Fraction(n) ** k for k in range(degree + 1)] + [Fraction(v)] for n, v in zip(points, numbers, strict=True)]
+    for column in range(degree + 1):  # by elimination; the row that is left is the proof
+        pivot = next(i for i in range(column, len(rows)) if rows[i][column] != 0)
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        rows[column] = [x / rows[column][column] for x in rows[column]]
+        for i, row in enumerate(rows):
+            if i != column and row[column] != 0:
+                rows[i] = [x - row[column] * y for x, y in zip(row, rows[column], strict=True)]
+    if any(row[-1] != 0 for row in rows[degree + 1 :]):
+        raise ValueError(f"a size of the step is no polynomial of {dim}: {', '.join(map(str, numbers))} at {', '.join(map(str, points))}")
+    return [float(rows[k][-1]) for k in range(degree + 1)]

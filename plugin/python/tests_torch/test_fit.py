@@ -1,0 +1,176 @@
+"""Steps on paper: held against steps that were run, and against recordings of every block."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+import transformers
+
+import memopt
+from memopt.torch.fit.models import model_of
+from memopt.torch.fit.repeat import proven, recorded_once, runs_of
+from memopt.torch.fit.request import Request
+from memopt.torch.fit.steps import Steps, graph_of
+from memopt.torch.plan.form import Form
+from memopt.torch.record.fake import fake_recording
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "vocab_size": 512, "max_position_embeddings": 256, "dtype": "float32",
+}  # fmt: skip
+GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_layer": 8, "n_head": 4, "n_positions": 256, "vocab_size": 512, "bos_token_id": 0, "eos_token_id": 0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4, "vocab_size": 512}
+VIT = {"model_type": "vit", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4, "image_size": 64, "patch_size": 8}
+MIXTRAL = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+FAMILIES = {"llama": LLAMA, "gpt2": GPT2, "bert": BERT, "vit": VIT, "mixtral": MIXTRAL}
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        torch.set_num_threads(1)
+
+    def config(self, fields: object, name: str = "config.json") -> str:
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as f:
+            f.write(fields if isinstance(fields, str) else json.dumps(fields))
+        return path
+
+
+class TestBlocks(InFolder):
+    def test_equal_blocks(self):
+        """A program whose blocks were recorded a few times is the one that is recorded whole."""
+        for name, config in FAMILIES.items():
+            with self.subTest(model=name):
+                request = Request(self.config(config), batch=2, seq=32)
+                model = model_of(request)
+                steps = Steps(model, request)
+                found = recorded_once(model.module, lambda s=steps: s.record(2, 32))
+                self.assertEqual([r.count for r in found.runs], [8])
+                whole = steps.record(2, 32)
+                proven(found.form, Form(whole.graph))
+                self.assertEqual(graph_of(found.form)["measured_peak"], whole.measured_peak)
+
+    def test_unequal_blocks(self):
+        """Blocks that look equal and are not are recorded one by one."""
+
+        class Block(torch.nn.Module):
+            def __init__(self, scale: torch.Tensor):
+                super().__init__()
+                self.linear, self.scale = torch.nn.Linear(8, 8), (scale,)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                x = self.linear(x)
+                return x * x if self.scale[0].numel() > 1 else x.relu()
+
+        model = torch.nn.Sequential(*[Block(torch.ones(2 if i == 1 else 1)) for i in range(8)])
+        self.assertEqual(len(runs_of(model)), 1)
+
+        def record():
+            return fake_recording(model, (torch.empty(4, 8, device="meta"),), {}, lambda out: out.sum(), "cpu")
+
+        found = recorded_once(model, record)
+        self.assertEqual(found.runs, [])
+        proven(found.form, Form(record().graph))
+
+
+class TestFit(InFolder):
+    def test_as_measured(self):
+        """The peak of forward and backward is that of a step which is run."""
+        for name, config in FAMILIES.items():
+            if name == "mixtral":
+                continue  # which experts are chosen decides what is allocated
+            with self.subTest(model=name):
+                found = memopt.fit(self.config(config), batch=2, seq=64, for_device="torch-core", optimizer="none", budget="1GiB")
+                model = model_of(Request(self.config(config), batch=2, seq=64))
+                kind = type(model.module)
+                real = kind(model.module.config).train()
+                _, named = model.inputs(2, 64)
+                torch.manual_seed(0)
+                batch = {k: torch.rand(t.shape, dtype=t.dtype) if t.is_floating_point() else torch.ones(t.shape, dtype=t.dtype) for k, t in named.items()}
+                recorded = memopt.record(real, **batch)
+                measured = recorded.measured_peak + sum(t.nbytes for t in [*real.parameters(), *real.buffers()])
+                self.assertLess(abs(found.peak - measured), 0.01 * measured, f"{found.peak} on paper, {measured} measured")
+                self.assertTrue(found)
+
+    def test_phases(self):
+        found = memopt.fit(self.config(LLAMA), batch=2, seq=64, for_device="torch-core")
+        weights = sum(p.nbytes for p in model_of(Request(self.config(LLAMA))).module.parameters())
+        by_name = {p.name: p for p in found.phases}
+        self.assertEqual(by_name["checkpoint"].total - by_name["load"].total, 2 * weights)
+        self.assertGreater(by_name["later steps"].total, by_name["first step"].total)
+        self.assertLess(by_name["evaluation"].total, by_name["later steps"].total)
+        self.assertEqual([r.overhead for r in found.ladder], sorted(r.overhead for r in found.ladder))
+        self.assertEqual([r.total for r in found.ladder], sorted((r.total for r in found.ladder), reverse=True))
+
+    def test_budget(self):
+        """Below the floor nothing fits, and the answer says what sets it; between floor and peak a plan does."""
+        path = self.config(LLAMA)
+        free = memopt.fit(path, batch=4, seq=128, for_device="torch-core", optimizer="none")
+        self.assertIsNone(free.budget)
+        tight = memopt.fit(path, batch=4, seq=128, for_device="torch-core", optimizer="none", budget=(free.peak + free.floor) // 2)
+        self.assertTrue(tight)
+        self.assertIn("under a plan", tight.verdict)
+        self.assertFalse(tight.ladder[0].fits)
+        none = memopt.fit(path, batch=4, seq=128, for_device="torch-core", optimizer="none", budget=free.floor // 2)
+        self.assertFalse(none)
+        self.assertIn("does not fit", str(none))
+
+    def test_largest(self):
+        """The largest batch and row fit, and one more does not."""
+        path = self.config(LLAMA)
+        given = {"for_device": "torch-core", "optimizer": "none"}
+        budget = memopt.fit(path, batch=7, seq=128, **given).peak
+        found = memopt.fit(path, batch=3, seq=128, budget=budget, **given).ladder[0]
+        self.assertEqual(found.batch, 7)
+        self.assertLessEqual(memopt.fit(path, batch=3, seq=found.seq, **given).peak, budget)
+        self.assertGreater(memopt.fit(path, batch=3, seq=found.seq + 1, **given).peak, budget)
+
+    def test_wrong(self):
+        """One error that names the file and the key."""
+        wrong = {
+            '{"hidden_size": 4}': r'config\.json: has no "model_type"', '{"model_type": "lama"}': r'config\.json: "model_type" is \'lama\'.*llama', '{"model_type": "llama",}': r"config\.json:1:\d+: is no JSON",
+            "[]": "is no object", json.dumps({**LLAMA, "hidden_size": "wide"}): r"config\.json: .*hidden_size", json.dumps({**LLAMA, "dtype": "int4"}): r'config\.json: "dtype" is \'int4\'',
+            json.dumps({**LLAMA, "architectures": ["LlamaForEverything"]}): r"config\.json: .*LlamaForEverything",
+        }  # fmt: skip
+        for text, error in wrong.items():
+            with self.subTest(config=text), self.assertRaisesRegex(ValueError, error):
+                memopt.fit(self.config(text))
+        for given, error in (({"shard": "all"}, "fsdp2"), ({"batch": 0}, "batch is 0"), ({"dtype": "int8"}, "dtype"), ({"optimizer": "adanw"}, "did you mean 'adamw'"), ({"ranks": 3, "tensor": 2}, "tensor=2")):
+            with self.subTest(given=given), self.assertRaisesRegex(ValueError, error):
+                memopt.fit(self.config(LLAMA), **given)
+        with self.assertRaisesRegex(ValueError, "llama-8b"):
+            memopt.fit("none.json")
+
+    def test_function(self):
+        """A file's function that returns a module and a batch."""
+        path = self.config("import torch\ndef make(batch, seq):\n    return torch.nn.Sequential(torch.nn.Linear(seq, 64), torch.nn.GELU(), torch.nn.Linear(64, 1)), torch.empty(batch, seq), lambda out: out.mean()\n", "own.py")
+        found = memopt.fit(f"{path}:make", batch=32, seq=16, for_device="torch-core", optimizer="sgd")
+        self.assertEqual(found.parameters, 16 * 64 + 64 + 64 + 1)
+        self.assertEqual(found.model, "own.py:make")
+        with self.assertRaisesRegex(ValueError, "has no function 'made'"):
+            memopt.fit(f"{path}:made")
+
+    def test_command(self):
+        """The command starts Python, and its exit code is the answer's."""
+        binary = os.environ["MEMOPT_PLUGIN_PATH"]
+        environment = {**os.environ, "MEMOPT_PYTHON": sys.executable}
+        for budget, code in (("1GiB", 0), ("1MiB", 1)):
+            done = subprocess.run([binary, "fit", self.config(LLAMA), "--for", "torch-core", "--seq", "64", "--budget", budget, "--format", "json"], env=environment, capture_output=True, text=True)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["fits"], code == 0)
+        done = subprocess.run([binary, "fit", self.config(LLAMA), "--batch", "x"], env=environment, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (2, "memopt: --batch is 'x'; give a whole number\n"))
+
+
+if __name__ == "__main__":
+    transformers.utils.logging.set_verbosity_error()
+    unittest.main()
