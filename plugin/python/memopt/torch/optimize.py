@@ -6,7 +6,9 @@ import contextlib
 import copy
 import functools
 import inspect
+import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -172,6 +174,24 @@ def _modules(function: str, given: Models, planned: bool = True) -> list[torch.n
 
 
 _busy = threading.local()
+_numbered: weakref.WeakValueDictionary[int, PlannedForward] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+
+
+def _number(ours: PlannedForward) -> int:
+    number = next(_numbers)
+    _numbered[number] = ours
+    return number
+
+
+def _traced(number: int) -> None:
+    """Dynamo takes up a forward pass: it runs this once, when it does, as a constant."""
+    ours = _numbered.get(number)
+    if ours is not None and not ours.off and ours.loop.reach is not None and ours.model.training and torch.is_grad_enabled():
+        ours.loop.reach.was_compiled()
+
+
+_traced._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch._dynamo.assume_constant_result, without loading dynamo
 
 
 class PlannedForward(StandIn):
@@ -180,6 +200,7 @@ class PlannedForward(StandIn):
     def __init__(self, loop: Loop, model: torch.nn.Module, name: str = "", method: str = "forward") -> None:
         super().__init__(model, method)
         self.loop, self.place = loop, (name, method)
+        self.number = _number(self)
         functools.update_wrapper(self, getattr(type(model), method))
         self.__signature__ = inspect.signature(self.original)
 
@@ -200,7 +221,10 @@ class PlannedForward(StandIn):
                 release(ours.model)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.off or torch.compiler.is_compiling() or getattr(_busy, "on", False):
+        if torch.compiler.is_compiling():
+            _traced(self.number)
+            return self.original(*args, **kwargs)
+        if self.off or getattr(_busy, "on", False):
             return self.original(*args, **kwargs)
         _busy.on = True
         try:
@@ -219,6 +243,7 @@ class PlannedForward(StandIn):
         new = PlannedForward.__new__(PlannedForward)
         memo[id(self)] = new
         new.__dict__.update(self.__dict__)
+        new.number = _number(new)
         new.model = copy.deepcopy(self.model, memo)
         new.replaced = copy.deepcopy(self.replaced, memo)
         key = id(self.loop), id(self.model)

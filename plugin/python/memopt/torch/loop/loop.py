@@ -206,6 +206,8 @@ class Loop:
             return False, None
         launched, out = graphs.run(key, made, forward, args, kwargs)
         if launched:
+            if self.reach is not None:
+                self.reach.end()  # a launched backward pass tells of no forward pass
             if before is not None:
                 self._over(before)
             self.last = made.report
@@ -369,6 +371,8 @@ class Loop:
                 raise
             # torch.func.grad within the module runs under nobody's hooks.
             self.here.current, self.unplanned = None, True
+            if self.reach is not None:
+                self.reach.end()
             self.share.nothing()
             self.told.warn(f"{type(self.model).__name__} takes derivatives by torch.func in its forward pass, which no plan holds for: its steps run as they are")
             torch.set_rng_state(state)

@@ -1,13 +1,12 @@
 """Whether gradients come through planned forward passes, and a word where they do not.
 
-In the first steps each parameter tells when a gradient has come to it. A backward pass that was through no planned forward pass is
-told of when it is over, with what is known of the way that it took.
+In the first steps each parameter tells when a gradient has come to it, later a few of them do, and all again in the pass behind one that
+was through no planned forward pass. Such a pass is told of when it is over, with what is known of the way that it took.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +17,8 @@ from ..step.tensors import tensors
 from .told import Told
 
 _ENOUGH = 3  # backward passes that went through the plan
+_COMPILED = "torch.compile compiled after memopt.optimize: compile first and then call memopt.optimize, or give it mode='compile' instead"
+_FEW = 8  # parameters that go on telling
 
 
 class Reach:
@@ -30,12 +31,28 @@ class Reach:
         self.well = 0
         self.arrived: set[torch.nn.Parameter] = set()
         self.methods: list[str] = []  # other methods that made gradients
-        self.hooks = [p.register_post_accumulate_grad_hook(self._arrive) for p in model.parameters() if p.requires_grad and p.is_leaf]
+        self.compiled = False  # the forward pass, by torch.compile, since
+        self.hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self.all = True  # parameters tell
+        self._listen(None)
+
+    def _listen(self, most: int | None) -> None:
+        """Has all parameters tell, or so many."""
+        self.end()
+        trained = [p for p in self.model.parameters() if p.requires_grad and p.is_leaf]
+        self.all = most is None or most >= len(trained)
+        self.hooks = [p.register_post_accumulate_grad_hook(self._arrive) for p in (trained if most is None else trained[:: -(-len(trained) // most)])]
 
     def end(self) -> None:
         for hook in self.hooks:
             hook.remove()
         self.hooks = []
+
+    def was_compiled(self) -> None:
+        """torch.compile takes up the forward pass for a step of training."""
+        if not self.compiled and self.well >= _ENOUGH:
+            self.told.warn(f"steps of {type(self.model).__name__} do not go through the plan from now on: its forward pass {_COMPILED}")
+        self.compiled = True
 
     def came(self) -> None:
         """A backward pass comes to a planned forward pass."""
@@ -53,15 +70,22 @@ class Reach:
         """A backward pass is over."""
         if self.through == task:
             self.well += 1
-            if self.well >= _ENOUGH:
-                self.end()
+            if self.well == _ENOUGH or self.all and self.well > _ENOUGH:
+                self._listen(_FEW)
             return
         if self.methods or not self.hooks:
             return  # they are planned from now on
+        begun = self.well >= _ENOUGH
+        if begun and (self.compiled or not self.model.training):
+            return  # that was told, or is an evaluation between steps
+        if not self.all:
+            self._listen(None)
+            return
         self.end()
         where = self._where()
         of = f"{type(self.model).__name__} ({where})" if where else type(self.model).__name__
-        self.told.warn(f"a backward pass did not go through the plan, which so far does nothing: gradients came to {of} {self._way(where)}")
+        does = "as those before did" if begun else "which so far does nothing"
+        self.told.warn(f"a backward pass did not go through the plan, {does}: gradients came to {of} {self._way(where)}")
 
     def _where(self) -> str:
         """The innermost module that all gradients came to."""
@@ -75,9 +99,8 @@ class Reach:
     def _way(self, where: str) -> str:
         if not self.model.training:
             return "in evaluation mode, in which memopt plans nothing: call train(), and eval() on the parts that are to stay in it"
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if self.model.__dict__.get("_compiled_call_impl") is not None or dynamo is not None and dynamo.counters["frames"]["total"]:
-            return "from a forward pass that torch.compile compiled after memopt.optimize: compile first and then call memopt.optimize, or give it mode='compile' instead"
+        if self.compiled:
+            return f"from a forward pass that {_COMPILED}"
         if where:
             return f"and to nothing else, as where {where} is called by itself: call memopt.optimize on that, or on a list of the modules that are called"
         return "from children that were called by themselves, or from a method that memopt.optimize was not given: name it, methods=(…)"
