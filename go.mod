@@ -3,6 +3,7 @@ module memopt
 go 1.26.0
 
 require (
+	github.com/BurntSushi/toml v1.5.0 // settings of other trainers
 	github.com/google/go-cmp v0.7.0 // tests: differences of texts that a reviewer reads
 	github.com/hashicorp/go-hclog v1.6.3 // what go-plugin logs through; adapted to slog in one file
 	github.com/hashicorp/go-plugin v1.8.0 // the service behind the Python package
@@ -14,11 +15,11 @@ require (
 	golang.org/x/term v0.46.0 // whether there is a terminal, and how wide it is
 	google.golang.org/grpc v1.85.0 // spoken by go-plugin
 	google.golang.org/protobuf v1.36.12 // protowire, to walk ONNX files without copies; messages of the service
+	gopkg.in/yaml.v3 v3.0.1 // settings of other trainers
 	pgregory.net/rapid v1.3.0 // tests: properties with shrinking
 )
 
 require (
-	github.com/BurntSushi/toml v1.5.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect

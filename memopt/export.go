@@ -2,11 +2,14 @@ package memopt
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/graph"
+	"memopt/memopt/policy"
 	"memopt/planner"
 )
 
@@ -19,12 +22,23 @@ type Export struct {
 	Env    map[string]string `json:"env,omitempty"`
 	Config []string          `json:"config,omitempty"`
 	// Save and Recompute are names of values and nodes; Ops and Modules summarize them by operator and by module.
-	// They are for PyTorch and JAX.
+	// They are for PyTorch and JAX. Policy is the settings of another trainer.
 	Save      []string       `json:"save,omitempty"`
 	Recompute []string       `json:"recompute,omitempty"`
 	Ops       []OpPolicy     `json:"ops,omitempty"`
 	Modules   []ModulePolicy `json:"modules,omitempty"`
+	Policy    string         `json:"policy,omitempty"`
+	Takes     *Takes         `json:"takes,omitempty"` // what the step takes under Policy
+	Result    Takes          `json:"plan"`            // and under the plan
+	Baseline  Takes          `json:"everything_kept"`
+	Allocator string         `json:"-"` // of a recorded step
 	Warnings  []string       `json:"warnings"`
+}
+
+// Takes is what a step takes: bytes at the peak, and extra cost as a share of the plain step's.
+type Takes struct {
+	Peak     int64   `json:"peak"`
+	Overhead float64 `json:"overhead"`
 }
 
 // OpPolicy is the policy of selective checkpointing for an operator.
@@ -58,17 +72,26 @@ func Exports() (names []string) {
 	for _, e := range exports {
 		names = append(names, e.name)
 	}
-	return names
+	return append(names, policy.Writes()...)
 }
 
-// ExportPlan converts a plan for a tool.
-func ExportPlan(f *planner.File, to string) (Export, error) {
-	out := Export{Format: "memopt.export/1", To: to, Warnings: []string{}}
+// ExportPlan converts the plan in a file for a tool. Policies of other trainers are chosen on the plan's model; "" is the one
+// that the file names.
+func ExportPlan(ctx context.Context, plan, model, to string) (Export, error) {
+	f, err := ReadPlan(plan)
+	if err != nil {
+		return Export{}, err
+	}
+	out := Export{Format: "memopt.export/1", To: to, Warnings: []string{}, Allocator: f.Model.Recorded[graph.Allocator],
+		Result: Takes{f.Result.Peak, f.Result.Overhead}, Baseline: Takes{f.Baseline.Peak, 0}}
 	for _, e := range exports {
 		if e.name == to {
 			e.of(f, &out)
 			return out, nil
 		}
+	}
+	if slices.Contains(policy.Writes(), to) {
+		return out, exportPolicy(ctx, plan, cmp.Or(model, f.Model.Path), &out)
 	}
 	hint := "there are " + strings.Join(Exports(), ", ")
 	if near, ok := configs.Nearest(to, Exports()); ok {

@@ -68,8 +68,11 @@ func (m *model) stays(v int32, ran []bool) bool {
 	return m.lasting[m.owners[v]] || until > 0 && !ran[until-1]
 }
 
-// lastReads is, by instance, the last step that touches it.
-func (m *model) lastReads(steps []Step) []int32 {
+// hold keeps what one launch made until a step, though nothing reads it.
+type hold struct{ instance, until int32 }
+
+// lastReads is, by instance, the last step that touches or holds it.
+func (m *model) lastReads(steps []Step, holds []hold) []int32 {
 	end := int32(len(steps))
 	current, ran, last := make([]int32, len(m.owners)), make([]bool, len(m.nodes)), make([]int32, 0, len(steps)+len(steps)/8)
 	for i, s := range steps {
@@ -95,13 +98,19 @@ func (m *model) lastReads(steps []Step) []int32 {
 			last[current[v]] = end
 		}
 	}
+	for _, h := range holds {
+		last[h.instance] = max(last[h.instance], h.until)
+	}
 	return last
 }
 
 // simulate derives every life from the steps.
-func (m *model) simulate(steps []Step) *timeline {
+func (m *model) simulate(steps []Step) *timeline { return m.simulateHolding(steps, nil) }
+
+// simulateHolding is simulate where something is held, too.
+func (m *model) simulateHolding(steps []Step, holds []hold) *timeline {
 	stop.Poll(m.ctx)
-	end, last := int32(len(steps)), m.lastReads(steps)
+	end, last := int32(len(steps)), m.lastReads(steps, holds)
 	current, ran := make([]int32, len(m.owners)), make([]bool, len(m.nodes))
 	t := &timeline{steps: steps, lives: make([]life, 0, len(last)+len(last)/8), buffer: make([]int32, 0, len(last)), live: make([]int64, end+1)}
 	for i, s := range steps {

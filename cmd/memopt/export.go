@@ -18,13 +18,14 @@ import (
 var exportCommand = &cli.Command{
 	Name:      "export",
 	Category:  "Plan",
-	Usage:     "write a plan for ONNX Runtime, PyTorch or JAX",
+	Usage:     "write a plan for ONNX Runtime, or as the checkpoint policy of another trainer",
 	ArgsUsage: "PLAN",
 	UsageText: "memopt export gpt.plan.json --to ort -o mem_opt.json\n" +
 		"memopt export gpt.plan.json --to pytorch > policy.json\n" +
-		"memopt export gpt.plan.json --to jax",
+		"memopt export gpt.plan.json --to megatron",
 	Flags: common(
 		&cli.StringFlag{Name: "to", Usage: "`TOOL` " + strings.Join(memopt.Exports(), ", ")},
+		&cli.StringFlag{Name: "model", Usage: "`FILE` the plan's model, where it is not where the plan says; other trainers' policies are chosen on it"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write what the tool reads"},
 	),
 	Action: func(c *cli.Context) error {
@@ -38,11 +39,7 @@ var exportCommand = &cli.Command{
 		if _, err := destinations(c, configs.Config{}, "output"); err != nil {
 			return err
 		}
-		f, err := memopt.ReadPlan(c.Args().First())
-		if err != nil {
-			return err
-		}
-		e, err := memopt.ExportPlan(f, c.String("to"))
+		e, err := memopt.ExportPlan(c.Context, c.Args().First(), c.String("model"), c.String("to"))
 		if err != nil {
 			return err
 		}
@@ -52,7 +49,9 @@ var exportCommand = &cli.Command{
 			e.Env["ORTMODULE_MEMORY_OPT_CONFIG"] = to
 		}
 		var file strings.Builder
-		if err := exported[e.To](&file, e); err != nil {
+		if print := exported[e.To]; print == nil {
+			file.WriteString(e.Policy)
+		} else if err := print(&file, e); err != nil {
 			return err
 		}
 		if to != "" {
@@ -71,7 +70,10 @@ var exportCommand = &cli.Command{
 			}
 		}
 		if !c.Bool("quiet") {
-			report.Text(c.App.ErrWriter, 2, "The plan promises a peak of %s instead of %s. %s\n", report.Bytes(f.Result.Peak), report.Bytes(f.Baseline.Peak), ownBytes)
+			report.Text(c.App.ErrWriter, 2, "The plan promises a peak of %s instead of %s. %s\n", report.Bytes(e.Result.Peak), report.Bytes(e.Baseline.Peak), ownBytes(e.Allocator))
+			if e.Takes != nil {
+				report.Text(c.App.ErrWriter, 2, "These settings of %s promise %s, at %s of the step.\n", e.To, report.Bytes(e.Takes.Peak), report.Extra(e.Takes.Overhead, 1))
+			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Env)) {
 			fmt.Fprintf(w, "export %s=%s\n", name, configs.ShellWord(e.Env[name]))
@@ -80,7 +82,7 @@ var exportCommand = &cli.Command{
 	},
 }
 
-// exported prints the file for each tool.
+// exported prints the file for each tool that is not told a policy as its settings.
 var exported = map[string]func(io.Writer, memopt.Export) error{
 	"ort":     func(w io.Writer, e memopt.Export) error { return printJSON(w, e.Config) },
 	"pytorch": func(w io.Writer, e memopt.Export) error { return printJSON(w, e) },

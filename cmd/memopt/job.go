@@ -188,17 +188,25 @@ func (p *planned) text(w io.Writer, show []stage) error {
 	}
 	report.Plan(w, p.plan, filepath.Base(p.model.Path), shownSettings(p.model, p.profile))
 	if p.model.Recorded() {
-		report.Text(w, 2, "\n%s\n", ownBytes(p.plan.Graph))
+		report.Text(w, 2, "\n%s\n", ownBytes(allocatorOf(p.plan.Graph)))
 	}
 	return nil
 }
 
-// ownBytes says which allocator a plan's bytes are of, if another program executes it.
-func ownBytes(g *graph.Graph) string {
+// allocatorOf is the allocator that places the values of a recorded step; "" is memopt's own runtime.
+func allocatorOf(g *graph.Graph) string {
 	for _, r := range g.Recorded {
 		if r.Name == graph.Allocator {
-			return fmt.Sprintf("These bytes are the tensors alive at once and the recorded work space. The allocator of %s places them; it rounds sizes up and caches blocks.", r.Value)
+			return r.Value
 		}
+	}
+	return ""
+}
+
+// ownBytes says which allocator a plan's bytes are of, if another program executes it.
+func ownBytes(allocator string) string {
+	if allocator != "" {
+		return fmt.Sprintf("These bytes are the tensors alive at once and the recorded work space. The allocator of %s places them; it rounds sizes up and caches blocks.", allocator)
 	}
 	return "These bytes are of memopt's own runtime. In PyTorch and ONNX Runtime the allocator rounds sizes up and caches blocks, and kernels have other work space."
 }

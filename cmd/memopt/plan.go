@@ -21,7 +21,8 @@ var planCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	UsageText: "memopt plan gpt.onnx --dims batch=8,seq=1024\n" +
 		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json\n" +
-		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 6GiB --html gpt.html",
+		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 6GiB --html gpt.html\n" +
+		"memopt plan step.json.gz --policy train.yaml",
 	Description: refusalDoc,
 	Flags: settingFlags("plan",
 		profileFlag(),
@@ -29,6 +30,7 @@ var planCommand = &cli.Command{
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
 		htmlFlag("write a self-contained page: figures, memory over the step, a picture of the arena"),
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, in front of the step with everything kept"},
+		&cli.StringFlag{Name: "policy", Usage: "`FILE` price another trainer's checkpoint policy instead, beside plans of the same bytes and of the same time; -o writes the first: JSON, YAML, TOML or flags of torchtitan, Megatron, MaxText, Transformers, axolotl, torchtune, torch_remat, JAX"},
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ", ") + "; search lists what each pass of the planner tried, with file and line"},
 	),
 	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
@@ -38,6 +40,13 @@ var planCommand = &cli.Command{
 		}
 		j, close := j.together()
 		defer close()
+		if path := c.String("policy"); path != "" {
+			answer, err := j.priced(c, path)
+			if err != nil {
+				return err
+			}
+			return answer.print(c, asJSON)
+		}
 		p, err := j.make()
 		if err != nil {
 			return err

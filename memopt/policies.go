@@ -1,0 +1,146 @@
+package memopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"memopt/configs"
+	"memopt/internal/bytesize"
+	"memopt/internal/graph"
+	"memopt/internal/stop"
+	"memopt/internal/weights"
+	"memopt/memopt/policy"
+	"memopt/planner"
+)
+
+// Compared is another trainer's policy beside plans of the same step.
+type Compared struct {
+	From, Says string
+	Lost       []string // what the policy says that is not priced
+	Regions    int      // stretches that run again as one
+	Policy     planner.Point
+	Once       int // nodes that the policy runs again and no plan does
+	// SameBytes needs no more bytes than the policy, SameTime no more time; nil where no plan was found.
+	SameBytes, SameTime *planner.Plan
+	Kept                planner.Point // everything kept
+	Floor               planner.Floor
+	Unit                string // of costs
+}
+
+// Against prices the policy in a file on the model's step, and asks for plans of the same bytes and of the same time.
+func (m *Model) Against(path string) (*Compared, error) {
+	return stop.When(m.ctx, func() (*Compared, error) { return m.against(path) })
+}
+
+func (m *Model) against(path string) (c *Compared, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
+	p, err := policy.Read(path)
+	if err != nil {
+		return nil, input(err)
+	}
+	if err := m.sized(m.Config.Dims); err != nil {
+		return nil, err
+	}
+	own, err := m.steps.Own(m.ask())
+	if err != nil {
+		return nil, err
+	}
+	regions, err := p.Regions(policyNodes(own.Graph))
+	if err != nil {
+		return nil, input(fmt.Errorf("%s: %w", path, err))
+	}
+	c = &Compared{From: p.From, Says: p.Says, Lost: p.Lost, Regions: len(regions), Unit: m.Unit()}
+	r := m.request()
+	r.Budget, r.ActivationBudget, r.MaxOverhead = planner.Size{}, planner.Size{}, 0
+	if c.Policy, c.Once, err = planner.Checkpointed(own.Graph, r, regions); err != nil {
+		return nil, classify(err)
+	}
+	if c.Kept, _, err = planner.Checkpointed(own.Graph, r, nil); err != nil {
+		return nil, classify(err)
+	}
+	if c.SameBytes, err = m.planFor(func(a *planner.Request) { a.ActivationBudget = planner.Size{Bytes: c.Policy.Arena} }); err != nil {
+		return nil, err
+	}
+	c.SameTime, err = m.planFor(func(a *planner.Request) {
+		a.MaxOverhead = max(c.Policy.Overhead*(1+1e-9), math.SmallestNonzeroFloat64)
+	})
+	return c, err
+}
+
+// planFor is the plan of another request, or nil where there is none.
+func (m *Model) planFor(change func(*planner.Request)) (*planner.Plan, error) {
+	ask := m.ask()
+	ask.Budget, ask.ActivationBudget, ask.MaxOverhead = planner.Size{}, planner.Size{}, 0
+	change(&ask.Request)
+	p, err := m.steps.Best(ask)
+	var none *planner.BudgetError
+	if errors.As(err, &none) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, classify(err)
+	}
+	p.Trains = m.trains()
+	return p, nil
+}
+
+// policyNodes are the forward nodes of a graph as policies know them.
+func policyNodes(g *graph.Graph) (all []*policy.Node) {
+	for _, n := range g.Nodes {
+		if n.Phase != graph.Forward || n.Op.View {
+			continue
+		}
+		line := planner.ParseLine(n.String())
+		x := policyNode(n.ID, line, n.Op.Class())
+		for _, v := range n.Outputs {
+			if v != nil {
+				x.Outputs = append(x.Outputs, v.Name)
+			}
+		}
+		for _, v := range n.Inputs {
+			for v != nil && v.Def != nil && v.Def.Op.View {
+				v = v.Def.Inputs[0]
+			}
+			if v != nil && v.Kind == graph.Param {
+				x.Weight = v.Shape.String()
+			}
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// exportPolicy writes the settings of another trainer that come nearest to a plan: within its peak at the least cost, as the
+// plan's own step has it.
+func exportPolicy(ctx context.Context, plan, model string, out *Export) error {
+	p, err := LoadPlan(ctx, plan, model, configs.Config{})
+	if err != nil {
+		return fmt.Errorf("settings of %s are priced on the plan's step: %w", out.To, err)
+	}
+	r := p.Request
+	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = planner.Size{}, planner.Size{}, 0, 0, nil, nil
+	w, err := policy.Write(out.To, policyNodes(p.Graph), p.Result.Peak, func(regions []planner.Region) (planner.Point, error) {
+		point, _, err := planner.Checkpointed(p.Graph, r, regions)
+		return point, err
+	})
+	if err != nil {
+		return input(err)
+	}
+	out.Policy, out.Takes = w.Text, &Takes{w.Peak, w.Overhead}
+	if w.Peak > p.Result.Peak {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot say so low a peak: these settings need %s more than the plan", out.To, bytesize.Exact(w.Peak-p.Result.Peak)))
+	}
+	if more := w.Overhead - p.Result.Overhead; more > 0.0005 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot say what the plan does: these settings cost %.1f %% of the step, the plan %.1f %%", out.To, 100*w.Overhead, 100*p.Result.Overhead))
+	}
+	return nil
+}
+
+func policyNode(id int32, line planner.Line, class graph.KernelClass) *policy.Node {
+	n := &policy.Node{ID: id, Name: line.Name, Op: line.Op, Module: line.Module, Attention: class == graph.AttentionKernel, Product: class == graph.ProductKernel}
+	n.Heavy = n.Attention || n.Product || class == graph.ConvolutionKernel
+	return n
+}
