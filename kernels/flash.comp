@@ -5,7 +5,10 @@
 // A lane has a column of the scores, or two, with what it needs of one side and what it
 // adds up, all in registers. It goes along the rows of the other side, some at a time,
 // whose elements are loaded by the lanes together and handed round by broadcast. So
-// a score never leaves its lane, and no lane waits for others.
+// a score never leaves its lane, and no lane waits for others. STAGED: a group has as many
+// columns as invocations, and they bring the rows to shared memory together, the next ones
+// while they compute with the last: where that is fast, a load feeds four products and
+// a broadcast one. The sums and their order are the same.
 //
 // FORWARD: columns are queries, rows are keys. The greatest score is of the keys so far;
 // what was added up is brought down where there is a greater one. DOTS: a subgroup has a
@@ -21,7 +24,12 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #endif
 
+#ifdef STAGED
+layout(local_size_x_id = 9) in;
+layout(constant_id = 9) const uint LOCAL = 128; // invocations of a group
+#else
 layout(local_size_x_id = 0) in;
+#endif
 layout(constant_id = 0) const uint LANES = 8;   // of a subgroup, and of a group
 layout(constant_id = 1) const uint WIDE = 16;   // the width, and outs, in whole blocks of columns
 layout(constant_id = 2) const uint OUTS = 16;
@@ -96,7 +104,17 @@ void put(const int of, uint at, some x) {
 float broadcast(some x, int e) { return subgroupBroadcast(x, e); }
 #endif
 
+#ifdef STAGED
+#define COLUMNS LOCAL
+#define LANE gl_LocalInvocationIndex
+#define shareOf vec4
+#define OF(part, e) part[e]
+#else
 #define COLUMNS (EACH_LANE * LANES)
+#define LANE gl_SubgroupInvocationID
+#define shareOf some
+#define OF(part, e) broadcast(part, e)
+#endif
 #define INFINITE uintBitsToFloat(0x7f800000)
 #if ROWS == 8
 #define EACH(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
@@ -110,9 +128,39 @@ uint column; // of the lane, the first
 
 // Rows have names of their own, no place in an array that a driver keeps in memory:
 // a row's part of a block, its scores, and what becomes of them.
-#define DECLARE(r) some part##r, sum##r, block##r;
+#define DECLARE(r) shareOf part##r; some sum##r, block##r;
 EACH(DECLARE)
 
+#ifdef STAGED
+shared vec4 stage[2][ROWS][(WIDE + OUTS) / 4]; // rows of K or Q, and behind each its row of V or dY
+#define COMING ((ROWS * (WIDE + OUTS) + LOCAL - 1) / LOCAL)
+float coming[COMING];
+uint newest = 0;
+
+// fetch loads the elements of rows that this invocation brings.
+void fetch(const int of, uint first, const int ofOther, uint firstOther, uint count, uint row) {
+	[[unroll]] for (int i = 0; i < COMING; i++) {
+		uint e = i * LOCAL + gl_LocalInvocationIndex, r = e / (WIDE + OUTS), d = e % (WIDE + OUTS), j = row + r;
+		coming[i] = 0;
+		if (j >= count || r >= ROWS) continue;
+		if (d < WIDE) {
+			if (d < width) coming[i] = load(of, TRANS_K != 0 && of == ofK ? first + d * count + j : first + j * width + d);
+		} else if (d - WIDE < outs) coming[i] = load(ofOther, firstOther + j * outs + d - WIDE);
+	}
+}
+
+// bring stores them for all. Nobody reads what was stored before last.
+void bring() {
+	newest = 1 - newest;
+	[[unroll]] for (int i = 0; i < COMING; i++) {
+		uint e = i * LOCAL + gl_LocalInvocationIndex, r = e / (WIDE + OUTS), d = e % (WIDE + OUTS);
+		if (r < ROWS) stage[newest][r][d / 4][d % 4] = coming[i];
+	}
+	barrier();
+}
+#endif
+
+#ifndef STAGED
 // loadParts loads a block of each of ROWS rows, of count, from row on; d is where it
 // begins. What is beyond the end is multiplied by 0.
 void loadParts(const int of, uint first, uint count, uint row, uint d, uint n, const bool whole) {
@@ -136,6 +184,7 @@ void loadParts(const int of, uint first, uint count, uint row, uint d, uint n, c
 	}
 	EACH(LOAD)
 }
+#endif
 
 // own loads elements d and on of the lane's columns, of which there are count: one for
 // each of them in x, and the next ones in y where they are loaded by pairs.
@@ -188,6 +237,24 @@ void store(const int of, uint first, uint count, uint d, uint n, const bool acro
 	[[dont_unroll]] for (int d = 0; d < size; d += EACH_LANE) store(of, first, count, d, n, across, from[d], from[d + EACH_LANE - 1]);
 
 // ALONG goes along all elements of ROWS rows: DO has each.
+#ifdef STAGED
+#define TAKE(r) part##r = stage[newest][r][from4 + p / 4];
+#define ALONG(of, first, count, row, n, whole, size, DO) { \
+		const uint from4 = of == ofV || of == ofDY ? WIDE / 4 : 0; \
+		[[unroll]] for (int p = 0; p < size; p += 4) { \
+			EACH(TAKE) \
+			[[unroll]] for (int e = 0; e < 4; e++) { \
+				DO \
+			} \
+		} \
+	}
+#define FETCH(of, first, ofOther, firstOther, count, row) fetch(of, first, ofOther, firstOther, count, row);
+#define BRING(of, first, ofOther, firstOther, count, row, end) \
+	bring(); \
+	if (row + ROWS < end) fetch(of, first, ofOther, firstOther, count, row + ROWS);
+#else
+#define FETCH(of, first, ofOther, firstOther, count, row)
+#define BRING(of, first, ofOther, firstOther, count, row, end)
 #define ALONG(of, first, count, row, n, whole, size, DO) \
 	[[unroll]] for (int p = 0; p < size; p += int(COLUMNS)) { \
 		loadParts(of, first, count, row, p, n, whole); \
@@ -195,11 +262,12 @@ void store(const int of, uint first, uint count, uint d, uint n, const bool acro
 			DO \
 		} \
 	}
+#endif
 
-#define AGAINST_ONE(r) sum##r += broadcast(part##r, e) * one[p + e];
-#define AGAINST_TWO(r) sum##r += broadcast(part##r, e) * two[p + e];
-#define TO_ONE(r) toOne[p + e] += broadcast(part##r, e) * block##r;
-#define TO_TWO(r) toTwo[p + e] += broadcast(part##r, e) * block##r;
+#define AGAINST_ONE(r) sum##r += OF(part##r, e) * one[p + e];
+#define AGAINST_TWO(r) sum##r += OF(part##r, e) * two[p + e];
+#define TO_ONE(r) toOne[p + e] += OF(part##r, e) * block##r;
+#define TO_TWO(r) toTwo[p + e] += OF(part##r, e) * block##r;
 #define BEGIN(r) sum##r = some(0);
 
 bool sees(uint query, uint key) {
@@ -262,7 +330,7 @@ void main() {
 	uint each = queries;
 #endif
 	uint tiles = (each + COLUMNS - 1) / COLUMNS, mine = group / tiles, from = group % tiles * COLUMNS;
-	column = from + EACH_LANE * gl_SubgroupInvocationID;
+	column = from + EACH_LANE * LANE;
 	const bool wholeWidth = (WHOLE & 1) != 0, wholeOuts = (WHOLE & 2) != 0;
 #ifdef KEYS
 	uint ofKeys = mine * keys * width, ofValues = mine * keys * outs;
@@ -275,7 +343,9 @@ void main() {
 	uint end = SKIPS != 0 && left >= 0 ? min(queries, from + COLUMNS + left) : queries;
 	for (uint z = mine * share; z < (mine + 1) * share; z++) {
 		uint ofQueries = z * queries * width, ofResults = z * queries * outs;
+		FETCH(ofQ, ofQueries, ofDY, ofResults, queries, begin)
 		for (uint row = begin; row < end; row += ROWS) {
+			BRING(ofQ, ofQueries, ofDY, ofResults, queries, row, end)
 #define BIASES(r) block##r = KEY_BIAS(z, row + r);
 			PASS_HIDDEN
 			EACH(BEGIN)
@@ -305,7 +375,9 @@ void main() {
 	some toTwo[OUTS];
 	[[unroll]] for (int d = 0; d < OUTS; d++) toTwo[d] = some(0);
 	some top = some(-INFINITE), total = some(0);
+	FETCH(ofK, ofKeys, ofV, ofValues, keys, begin)
 	for (uint row = begin; row < end; row += ROWS) {
+		BRING(ofK, ofKeys, ofV, ofValues, keys, row, end)
 		PASS_HIDDEN
 		EACH(BEGIN)
 		ALONG(ofK, ofKeys, keys, row, width, wholeWidth, WIDE, EACH(AGAINST_ONE))
@@ -352,7 +424,9 @@ void main() {
 #else
 	float logs = lse[i], less = dots[i];
 #endif
+	FETCH(ofK, ofKeys, ofV, ofValues, keys, begin)
 	for (uint row = begin; row < end; row += ROWS) {
+		BRING(ofK, ofKeys, ofV, ofValues, keys, row, end)
 		PASS_HIDDEN
 		EACH(BEGIN)
 		ALONG(ofK, ofKeys, keys, row, width, wholeWidth, WIDE, EACH(AGAINST_ONE))

@@ -521,7 +521,7 @@ func (p pieces) plainProduct(n *graph.Node, free bool) bool {
 }
 
 // flashKernel is a part of flash.comp, and its form that loads floats in pairs.
-type flashKernel struct{ singles, paired *graph.Kernel }
+type flashKernel struct{ singles, paired, staged *graph.Kernel }
 
 var (
 	flashForward = newFlashKernel("forward")
@@ -543,7 +543,7 @@ type loweredFlash struct {
 
 // part appends a kernel that iterates over rows for the columns of some matrices. A CPU
 // driver (no shared memory) loads two floats as fast as one, so there a lane has two columns
-// if sizes and types allow; on a GPU it has one, to save registers.
+// if sizes and types allow; on a GPU it has one, to save registers, and workgroups stage the rows.
 func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[int]graph.Buffer) {
 	limits := f.l.Limits
 	if w := max(f.width, f.out); w > mostFlashWidth {
@@ -554,9 +554,46 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 	if limits.Int64 && !limits.Shared && !ofHalves(f.l) && f.width%2 == 0 && f.out%2 == 0 && (!f.transK || f.keys%2 == 0) {
 		kernel, each = k.paired, 2*each
 	}
+	local := 0
+	if limits.Shared {
+		local = f.staged(matrices, columns)
+	}
+	if local > 0 {
+		kernel, each = k.staged, 4 // rows are in shared memory by fours
+	}
 	spec := []uint32{uint32(ceilDiv(f.width, each) * each), uint32(ceilDiv(f.out, each) * each), oneIf(f.transK), oneIf(f.bias != nil),
 		oneIf(f.left >= 0 || f.right >= 0), oneIf(f.skips()), oneIf(f.width%each == 0) | oneIf(f.out%each == 0)<<1 | oneIf(rows%flashRows == 0)<<2, oneIf(f.safe)}
+	if local > 0 {
+		spec, each = append(spec, uint32(local)), local
+	}
 	f.append(kernel, matrices*ceilDiv(columns, each), spec, own)
+}
+
+// stagedSizes are the numbers of columns, and invocations, of a workgroup that stages rows.
+var stagedSizes = []int{128, 64, 32}
+
+// staged picks one of stagedSizes, or 0 for subgroups that work alone: the most that keep a GPU busy, as
+// all of a workgroup share what it loads.
+func (f loweredFlash) staged(matrices, columns int) int {
+	l, sizes := f.l, map[string]int{"alone": 0}
+	var variants []string
+	for _, n := range stagedSizes {
+		bytes := 2 * 4 * flashRows * (ceilDiv(f.width, 4) + ceilDiv(f.out, 4)) * 4
+		if fits(n, l.Limits.Invocations) && fits(bytes, l.Limits.SharedBytes) {
+			name := fmt.Sprint("staged-", n)
+			sizes[name], variants = n, append(variants, name)
+		}
+	}
+	busy := func(name string) bool {
+		return matrices*ceilDiv(columns, sizes[name]) >= busyGroups && sizes[name] < columns+sizes[name]/2
+	}
+	if i := slices.IndexFunc(variants, busy); i > 0 {
+		variants = slices.Concat(variants[i:], variants[:i])
+	} else if i < 0 {
+		slices.Reverse(variants)
+	}
+	class := fmt.Sprintf("attention %d×%d×%d×%d", sizeClass(matrices), sizeClass(columns), sizeClass(f.width), sizeClass(f.out))
+	return sizes[l.Pick(class, append(variants, "alone")...)]
 }
 
 // append appends a dispatch; own overrides bindings for this kernel.
@@ -593,7 +630,8 @@ func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, ow
 func newFlashKernel(part string) flashKernel {
 	name, defines := "flash-"+part, []string{"-D" + strings.ToUpper(part), fmt.Sprintf("-DROWS=%d", flashRows)}
 	singles := halved(shader(name, "flash.comp", defines...))
-	return flashKernel{singles, shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...)}
+	staged := halved(shader(name+"-staged", "flash.comp", append(slices.Clip(defines), "-DSTAGED")...))
+	return flashKernel{singles, shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...), staged}
 }
 
 func newLoweredFlash(l *graph.Lowering, at, bias int) (f loweredFlash, ok bool) {

@@ -29,7 +29,8 @@
 // except depthwise ones: on CPU drivers by im2col (kernels/convproductlower.go), on GPUs by the tiled
 // product kernel, whose workgroups gather the image's elements themselves, so that no copy of it is
 // written and read (kernels/implicitlower.go). AttentionInRows runs the kernels of its parts for some
-// heads at a time (kernels/attentioninrows.go).
+// heads at a time (kernels/attentioninrows.go). FlashAttention's gradient is two passes without atomics,
+// dQ, then dK and dV; on GPUs workgroups stage the rows that they go along in shared memory.
 //
 // All tiles of the table sum in the same order. So which one runs is free (graph.Pick): a model of the
 // device picks one (tilesFor), or Options.Picker.
