@@ -23,7 +23,7 @@ from ..record import measuring
 from ..record.live import await_backward, give_up, pending, tell_errors
 from ..record.operators import Op
 from ..record.record import Recording, recorded
-from ..record.recorder import Recorder
+from ..record.recorder import TRANSFORMS, Recorder, refuses_hooks
 from ..replay.program import Program
 from ..replay.regions import regions_of
 from ..replay.replay import Passes
@@ -40,6 +40,7 @@ from .steps import Pass, Running
 from .told import Told
 from .without import Without
 
+_MOST_FAILURES = 3
 _MOST_TURNS = 32  # passes of one step, forward and backward ones counted together
 
 
@@ -64,6 +65,7 @@ class Loop:
         self.scouts: list[tuple[torch.nn.Module, Scout]] = []
         self.reach: Reach | None = None
         self.unplanned = False  # the modules do what no plan holds for
+        self.failures = 0  # steps that could not be recorded
         self.wholes = 2  # recordings that may be made anew since a profiler was beside them
         self.lock = threading.RLock()
         self.here = threading.local()  # .current: the step that is under way
@@ -367,17 +369,15 @@ class Loop:
         try:
             out = recorder.forward(call, of, of[0][0])
         except RuntimeError as e:
-            if "saved tensor hooks" not in str(e):
+            if not refuses_hooks(e):
                 raise
-            # torch.func.grad within the module runs under nobody's hooks.
-            self.here.current, self.unplanned = None, True
-            if self.reach is not None:
-                self.reach.end()
-            self.share.nothing()
-            self.told.warn(f"{type(self.model).__name__} takes derivatives by torch.func in its forward pass, which no plan holds for: its steps run as they are")
+            self._unrecorded(TRANSFORMS, _MOST_FAILURES)
             torch.set_rng_state(state)
             return call()
-        if recorder.waits:
+        if recorder.problem:
+            recorder.close()
+            self._unrecorded(recorder.problem)
+        elif recorder.waits:
             await_backward(recorder, functools.partial(self._behind, step, recorder))
         else:
             recorder.close()
@@ -385,9 +385,22 @@ class Loop:
             self.share.nothing()
         return out
 
+    def _unrecorded(self, why: str, times: int = 1) -> None:
+        """A step could not be recorded, and goes on as it is; none are, where no other was."""
+        self.here.current = None
+        self.share.nothing()
+        self.failures += times
+        self.unplanned = self.failures >= _MOST_FAILURES and not any(True for _ in self.programs)
+        if self.unplanned and self.reach is not None:
+            self.reach.end()
+        self.told.warn(f"a step of {type(self.model).__name__} cannot be recorded, so no plan holds for it and it runs as it is: {why}")
+
     def _behind(self, step: Running, recorder: Recorder, problem: str) -> None:
         """A backward pass of a recorded step is over."""
-        if problem:
+        if recorder.problem:
+            recorder.close()
+            self._unrecorded(recorder.problem)
+        elif problem:
             self.here.current = None
             self.share.nothing()
             self.programs.give_up(step.key, problem)

@@ -23,7 +23,7 @@ from .lifetimes import fill
 from .live import await_backward, give_up
 from .measure import digests
 from .operators import Begin, Call, Op, Save, Value
-from .recorder import Recorder
+from .recorder import TRANSFORMS, Recorder, refuses_hooks
 from .windows import Windows
 
 
@@ -126,14 +126,25 @@ def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], An
             found.backward()
             if recorder.reached:
                 recorder.finish()
+        except RuntimeError as e:
+            if not refuses_hooks(e):
+                raise
+            raise unrecorded(model, TRANSFORMS) from None
         finally:
             give_up()
             recorder.close()
+        if recorder.problem:
+            raise unrecorded(model, recorder.problem)
         if recorder.phase != "done":
             raise ValueError("the loss does not depend on what the model returns")
         recording = recorded(recorder)
         recording.digests = digests(model, found)
         return recording
+
+
+def unrecorded(model: torch.nn.Module, why: str) -> RuntimeError:
+    """The error of a sample, of which no plan can be made."""
+    return RuntimeError(f"memopt: a step of {type(model).__name__} cannot be recorded, so no plan holds for it: {why}")
 
 
 def text_of(graph: dict[str, Any]) -> bytes:

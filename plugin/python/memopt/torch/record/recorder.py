@@ -72,6 +72,14 @@ class _Tag:
         self.recorder, self.value = recorder, value
 
 
+TRANSFORMS = "it takes derivatives by torch.func in its forward pass"
+
+
+def refuses_hooks(e: RuntimeError) -> bool:
+    """Whether an error says that a transform of torch.func runs under nobody's hooks."""
+    return "saved tensor hooks" in str(e)
+
+
 _TAG = "_memopt_recorded"
 _SUM = torch.ops.aten.add.Tensor
 _FOLLOWED = "_memopt_followed"
@@ -119,6 +127,7 @@ class Recorder(TorchDispatchMode):
         self._gradients: set[int] = set()  # addresses of those that are there before the step
         self._alive: weakref.ref[_Graph] | None = None
         self.aside = 0  # above 0, what runs is not the module's
+        self.problem = ""  # why this step cannot be recorded: it goes on without
         self.windows = Windows([])
         self.gathered: frozenset[Unit] = frozenset()
         self.sharded: dict[Value, Unit] = {}  # parameters that are there while their unit is gathered
@@ -135,7 +144,8 @@ class Recorder(TorchDispatchMode):
     def forward(self, call: Callable[[], Any], of: Any = None, module: str = "") -> Any:
         """Runs a forward pass of the module, or of one in it that is named."""
         if self.phase == "new":
-            self._begin()
+            with self._tried("what is there before the step"):
+                self._begin()
         self.phase = "forward"
         self.begins.append(Begin(of, len(self.calls)))
         self._modules = [module]
@@ -145,11 +155,25 @@ class Recorder(TorchDispatchMode):
         except BaseException:
             self.close()
             raise
-        self._results.add(out)
-        self.shown.append([self.value(t) for t in pieces(plain_results(out))])
-        self.results += [(self.turns, v) for v in dict.fromkeys(self.shown[-1]) if v not in (known for _, known in self.results)]
+        with self._tried("what it returns"):
+            self._results.add(out)
+            self.shown.append([self.value(t) for t in pieces(plain_results(out))])
+            self.results += [(self.turns, v) for v in dict.fromkeys(self.shown[-1]) if v not in (known for _, known in self.results)]
         self._over()
         return out
+
+    @contextlib.contextmanager
+    def _tried(self, what: str) -> Iterator[None]:
+        """Nothing of a recording raises in the step: it ends instead, and what went wrong with it is told."""
+        try:
+            yield
+        except Exception as e:
+            self._failed(what, e)
+
+    def _failed(self, what: str, e: Exception) -> None:
+        if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
+            what = f"{what} runs within torch.func"
+        self.problem = self.problem or f"{what}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else 'no more is known'}"
 
     def _begin(self) -> None:
         """Takes down what is there before the step."""
@@ -188,20 +212,22 @@ class Recorder(TorchDispatchMode):
 
     def backward(self, run: Callable[[], Any], roots: Sequence[Any]) -> Any:
         """Runs a backward pass from these tensors."""
-        try:
+        with self._tried("the loss"):
             loss = next((t for t in roots if isinstance(t, torch.Tensor)), None)
             if loss is not None:
                 self.loss = self.value(loss)
-            self.phase = "backward"
             del loss
+        self.phase = "backward"
+        try:
             with self.events.span(BACKWARD), _light_collector(), self:
                 out = run()
-            self.grads.update((name, self.value(local(grad))) for name, p in self.model.named_parameters() if (grad := gradient(p)) is not None)
-            self.kept = {address_of(t.untyped_storage()) for unit in self.windows.units for t in unit.kept()}
-            self._group, self.reached = None, True
         except BaseException:
             self.close()
             raise
+        with self._tried("the gradients"):
+            self.grads.update((name, self.value(local(grad))) for name, p in self.model.named_parameters() if (grad := gradient(p)) is not None)
+            self.kept = {address_of(t.untyped_storage()) for unit in self.windows.units for t in unit.kept()}
+        self._group, self.reached = None, True
         self._over()
         return out
 
@@ -231,7 +257,7 @@ class Recorder(TorchDispatchMode):
             if tag is not None and tag.recorder is self:
                 delattr(storage, _TAG)
         self._tagged.clear()
-        if self.within is not None:
+        if self.within is not None and not (self.problem and self.within.dropping):  # else what was dropped is still asked for
             self.within.end()
 
     @contextlib.contextmanager
@@ -243,14 +269,16 @@ class Recorder(TorchDispatchMode):
         def enter(module: torch.nn.Module, inputs: Any) -> None:
             if module in names:
                 self._modules.append(names[module])
-            if module in blocks:
-                self.within.boundary(inputs)  # type: ignore[union-attr]
+            if module in blocks and not self.problem:
+                with self._tried(f"what {names.get(module, 'a module')} is given"):
+                    self.within.boundary(inputs)  # type: ignore[union-attr]
 
         def leave(module: torch.nn.Module, _: Any, results: Any) -> None:
             if module in names:
                 self._modules.pop()
-            if module in blocks:
-                self.within.boundary(plain_results(results))  # type: ignore[union-attr]
+            if module in blocks and not self.problem:
+                with self._tried(f"what {names.get(module, 'a module')} returns"):
+                    self.within.boundary(plain_results(results))  # type: ignore[union-attr]
 
         hooks = [
             torch.nn.modules.module.register_module_forward_pre_hook(enter),
@@ -264,7 +292,13 @@ class Recorder(TorchDispatchMode):
 
     # Saved tensors.
 
-    def _pack(self, t: torch.Tensor) -> Packed:
+    def _pack(self, t: torch.Tensor) -> Packed | torch.Tensor:
+        if not self.problem:
+            with self._tried("a saved tensor"):
+                return self._packed(t)
+        return t if t.is_leaf else t.detach()
+
+    def _packed(self, t: torch.Tensor) -> Packed:
         value = self.value(list(pieces(t))[-1])
         if opaque(t) and value.maker is not None:
             value.maker.once = True  # the tensor is kept as it is
@@ -293,7 +327,9 @@ class Recorder(TorchDispatchMode):
             self._alive = weakref.ref(graph, gone)
         return graph
 
-    def _unpack(self, packed: Packed) -> torch.Tensor:
+    def _unpack(self, packed: Packed | torch.Tensor) -> torch.Tensor:
+        if isinstance(packed, torch.Tensor):
+            return packed
         packed.check()
         save = packed.save
         if self.phase == "backward" and save not in self._waiting and not (save.used and save.used[-1].turn == self.turns):
@@ -357,14 +393,17 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.aside:
+        if self.aside or self.problem:
             return func(*args, **kwargs)
         self._at = self.spans
         if self.within is not None and self.phase == "forward":
-            self.within.before(func, args, kwargs)
+            with self._tried(f"{func} in {self._modules[-1] or 'the model'}"):
+                self.within.before(func, args, kwargs)
         with self.events.span(f"{CALL}{self.spans}"):
             out = func(*args, **kwargs)
-        self._note(func, args, kwargs, out)
+        if not self.problem:
+            with self._tried(f"{func} in {self._modules[-1] or 'the model'}"):
+                self._note(func, args, kwargs, out)
         self.spans += 1
         return out
 
@@ -426,7 +465,10 @@ class Recorder(TorchDispatchMode):
         if any(opaque(t) for t in tensors((args, kwargs, out))):
             return False
         with self.unseen():
-            again = run_again(func, args, kwargs, torch.is_grad_enabled())
+            try:
+                again = run_again(func, args, kwargs, torch.is_grad_enabled())
+            except Exception:  # it can run only once, as one that takes from a queue
+                return False
             # Attention without dropout returns a seed that it neither sets nor uses.
             unused = torch.Tag.nondeterministic_seeded in func.tags
             pairs = zip(tensors(out), tensors(again), strict=True)
