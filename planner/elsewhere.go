@@ -71,6 +71,12 @@ func (r Request) checkElsewhere() error {
 	return nil
 }
 
+// ours reports whether those who run the step hold what a node makes, and can move it. What the backward nodes of a program
+// with its own allocator make is its own.
+func (m *model) ours(op int32) bool {
+	return !m.unplaced() || m.g.Nodes[m.nodes[op]].Phase == graph.Forward
+}
+
 // line is a timeline as launches with times and spans that may be moved. Spans have the numbers of lives.
 func (m *model) line(t *timeline, far recompute.Far) *recompute.Line {
 	l := &recompute.Line{Far: far, Time: make([]int64, len(t.steps)), Work: make([]int64, len(t.steps)), Spans: make([]recompute.Span, len(t.lives))}
@@ -100,7 +106,7 @@ func (m *model) line(t *timeline, far recompute.Far) *recompute.Line {
 				current[v] = made
 			}
 			life := t.buffer[made]
-			stays[life] = stays[life] || m.lasting[m.owners[v]]
+			stays[life] = stays[life] || m.lasting[m.owners[v]] || !m.ours(op)
 			touch(life, int32(i))
 			made++
 		}
