@@ -16,6 +16,7 @@ import torch
 
 from .._arguments import Size
 from .ask.smaller import smaller_batch
+from .elsewhere.engine import Where, engine_of
 from .loop.graphs import Graphs
 from .loop.loop import Loop
 from .loop.rehearsal import Rehearsal
@@ -25,6 +26,7 @@ from .lower.states import StatesElsewhere
 from .plan.report import StepReport
 from .ranks.meeting import refuse_flattened
 from .ranks.units import release, units_of
+from .record.measure import device_of
 from .step.given import check_methods, check_module, check_request
 from .step.sample import Loss, arguments, gradients_kept
 from .step.standin import StandIn, form_of, standing
@@ -46,7 +48,9 @@ def optimize(
     loss_chunks: int | Literal["auto"] | None = None,
     strict: bool = False,
     optimizer_in_backward: bool = False,
-    states: Literal["host", "disk"] | None = None,
+    offload: Where | None = None,
+    host_budget: Size | None = None,
+    states: Where | None = None,
     verbose: bool = True,
     mode: Literal["auto", "eager", "graph", "compile", "aot_eager"] = "auto",
     methods: Sequence[str] | None = None,
@@ -71,7 +75,10 @@ def optimize(
     optimizer_in_backward
                        the optimizer applies each parameter's gradient as soon as it is computed, and frees it: gradients of the whole model
                        never exist at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
-    states             where the optimizer's states are between its steps: "disk", a file without a name in the folder MEMOPT_SPILL, or "host", for a
+    offload            where values of the forward pass may be until the backward pass needs them: "disk", for a module on the processor, or "host",
+                       for a CUDA device. The plan moves what costs less time so than to compute it again, and nothing else; the same bits
+    host_budget        the most bytes there, of offload
+    states             where the optimizer's states are between its steps: "disk", a file without a name in the folder MEMOPT_SPILL_FOLDER, or "host", for a
                        CUDA device. They come in as the update of their parameter comes, and go out behind it, and do not count in the budget.
                        The numbers are those of torch.optim: AdamW, Adam, SGD, Adagrad
     strict             a step that runs other operators than the recorded one raises; otherwise it keeps everything from there on, and
@@ -94,7 +101,7 @@ def optimize(
     if budget is None and activation_budget is None and max_overhead is None:
         budget = "auto"
     models = _modules("optimize", model, planned=False)
-    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks)
+    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks, host_budget=host_budget)
     form = next((form for m in models if (form := form_of(m, mode)) != "eager"), "eager")
     for m in models:
         refuse_flattened(m)
@@ -104,21 +111,27 @@ def optimize(
     if methods is not None:
         check_methods(models, methods)
     model = models[0]
-    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states)
+    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget)
     if states is not None and optimizer_in_backward:
         raise TypeError("states moves the optimizer's states in a step behind the backward pass: give states or optimizer_in_backward, not both")
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
-        if loss_chunks not in (None, 1) or optimizer_in_backward or states is not None:
-            raise TypeError(f"{[*request.taken, 'states'][0]} is for mode='eager': compiled graphs are not changed")
+        if loss_chunks not in (None, 1) or optimizer_in_backward or states is not None or offload is not None:
+            raise TypeError(f"{[*request.taken, 'states' if states is not None else 'offload'][0]} is for mode='eager': compiled graphs are not changed")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
             return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
     if mode == "graph" and (len(models) > 1 or units_of(model) or optimizer_in_backward):
         raise TypeError("mode='graph' captures the steps of one module whose parameters are whole, and updates outside of them: without optimizer_in_backward")
+    if offload is not None and (mode == "graph" or units_of(model)):
+        raise TypeError("offload is for mode='eager' and parameters that are whole: a captured step has its copies no time to wait, and units of fully_shard move by themselves")
+    if host_budget is not None and offload is None:
+        raise TypeError("host_budget limits what offload moves: give offload='disk' or 'host', too")
+    away = engine_of(device_of(model), offload, "offload") if offload is not None else None
     loop = _planned(models, request)
+    loop.share.engine = away
     if mode == "graph":
         loop.graphs = Graphs(model, loop.told, budget is not None or activation_budget is not None)
     loop.early = EarlyStep(model, optimizer) if optimizer_in_backward else None

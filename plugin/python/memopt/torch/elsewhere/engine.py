@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from .spill import SpillError, SpillFile, whole
+from .spill import BLOCK, SpillError, SpillFile, whole
 
 Where = Literal["host", "disk"]
 
@@ -30,11 +30,16 @@ class Engine(Protocol):
     """Copies in both directions. A copy begins behind what was computed, and behind the last copy of its place, and runs beside what
     is computed from then on: memory that it writes must not be read, and memory that it reads not written, before `wait`."""
 
+    block: int  # of which offsets are multiples
+
     def prepare(self, nbytes: int) -> None:
         """Takes the room of places that will be asked for, or raises if there is not so much."""
 
     def place(self, nbytes: int) -> Place:
         """Room for so many bytes elsewhere."""
+
+    def part(self, place: Place, at: int, nbytes: int) -> Place:
+        """A part of a place, from a whole block on, whose copies have an order of their own."""
 
     def give_back(self, place: Place) -> None:
         """Room that is not needed any more."""
@@ -58,6 +63,8 @@ class Engine(Protocol):
 class DiskEngine:
     """Between the memory of the processor and a spill file: a thread reads, and another writes."""
 
+    block = BLOCK
+
     def __init__(self, folder: str | None = None) -> None:
         self.file = SpillFile(folder)
         self._threads: dict[bool, ThreadPoolExecutor] = {}
@@ -68,6 +75,9 @@ class DiskEngine:
 
     def place(self, nbytes: int) -> Place:
         return Place(nbytes, self.file.reserve(nbytes))
+
+    def part(self, place: Place, at: int, nbytes: int) -> Place:
+        return Place(nbytes, place.far + at)
 
     def give_back(self, place: Place) -> None:
         with contextlib.suppress(SpillError):  # of a copy that nobody will read
@@ -115,6 +125,8 @@ class HostEngine:
     Pinned memory is taken in slabs, which are kept: to pin memory is slow, and waits for the device.
     """
 
+    block = 64
+
     def __init__(self, device: torch.device, slab: int = 64 << 20) -> None:
         self.device, self.slab = device, slab
         self.streams = {out: torch.cuda.Stream(device) for out in (False, True)}
@@ -133,6 +145,9 @@ class HostEngine:
             self._rest = torch.empty(max(size, self.slab), dtype=torch.uint8, pin_memory=True)
         far, self._rest = self._rest[:size], self._rest[size:]
         return Place(nbytes, far)
+
+    def part(self, place: Place, at: int, nbytes: int) -> Place:
+        return Place(nbytes, place.far[at : at + whole(nbytes)])
 
     def give_back(self, place: Place) -> None:
         if place.last is not None:

@@ -22,7 +22,7 @@ class SpillError(OSError):
 
 
 class SpillFile:
-    """Places of whole blocks in a file in `folder`, by default MEMOPT_SPILL, TMPDIR or /var/tmp, whichever is on a disk.
+    """Places of whole blocks in a file in `folder`, by default MEMOPT_SPILL_FOLDER, TMPDIR or /var/tmp, whichever is on a disk.
 
     Reads and writes go past the page cache where the file system lets them, else pages are dropped behind them: the bytes count as
     nobody's memory. Several threads may read and write at once.
@@ -38,7 +38,7 @@ class SpillFile:
             try:
                 self.fd = _nameless(self.folder, 0)
             except OSError as e:
-                raise SpillError(e.errno, f"no spill file can be made in {self.folder}: {e.strerror}; MEMOPT_SPILL names another folder") from None
+                raise SpillError(e.errno, f"no spill file can be made in {self.folder}: {e.strerror}; MEMOPT_SPILL_FOLDER names another folder") from None
         self.direct = self.direct and hasattr(os, "O_DIRECT")
         self.size = 0  # of all places
         self.taken = 0  # of the disk
@@ -69,7 +69,7 @@ class SpillFile:
             _allocate(self.fd, self.taken, size - self.taken)
         except OSError as e:
             raise SpillError(
-                e.errno, f"the spill file cannot take {size:,} B in {self.folder}, where {_left(self.folder):,} B are free: {e.strerror}; MEMOPT_SPILL names another folder"
+                e.errno, f"the spill file cannot take {size:,} B in {self.folder}, where {_left(self.folder):,} B are free: {e.strerror}; MEMOPT_SPILL_FOLDER names another folder"
             ) from None
         self.taken = size
 
@@ -130,7 +130,7 @@ class SpillFile:
                 n = os.pwrite(self.fd, memory[done:], offset + done) if out else os.preadv(self.fd, [memory[done:]], offset + done)
             except OSError as e:
                 raise SpillError(
-                    e.errno, f"the spill file in {self.folder} does not {'write' if out else 'read'} {len(memory):,} B at {offset:,}: {e.strerror}; MEMOPT_SPILL names another folder"
+                    e.errno, f"the spill file in {self.folder} does not {'write' if out else 'read'} {len(memory):,} B at {offset:,}: {e.strerror}; MEMOPT_SPILL_FOLDER names another folder"
                 ) from None
             if n == 0:
                 raise SpillError(f"the spill file in {self.folder} ends at {offset + done:,} of {self.size:,} B: somebody cut it")
@@ -152,18 +152,18 @@ def whole(nbytes: int) -> int:
 
 def spill_folder(given: str | None = None) -> str:
     """The folder of spill files. One that is in memory frees nothing, and is refused where it was named."""
-    named = given or os.environ.get("MEMOPT_SPILL")
+    named = given or os.environ.get("MEMOPT_SPILL_FOLDER")
     if named:
         if not os.path.isdir(named):
-            raise SpillError(f"the spill folder {named} does not exist: make it, or let MEMOPT_SPILL name a folder on a disk")
+            raise SpillError(f"the spill folder {named} does not exist: make it, or let MEMOPT_SPILL_FOLDER name a folder on a disk")
         if (kind := _file_system(named)) in _IN_MEMORY:
-            raise SpillError(f"the spill folder {named} is in memory ({kind}), so that nothing would leave it: let MEMOPT_SPILL name a folder on a disk")
+            raise SpillError(f"the spill folder {named} is in memory ({kind}), so that nothing would leave it: let MEMOPT_SPILL_FOLDER name a folder on a disk")
         return os.path.abspath(named)
     tried = [p for p in (os.environ.get("TMPDIR"), "/var/tmp", tempfile.gettempdir(), os.path.expanduser("~/.cache")) if p and os.path.isdir(p) and os.access(p, os.W_OK)]
     for path in tried:
         if _file_system(path) not in _IN_MEMORY:
             return os.path.abspath(path)
-    raise SpillError(f"no folder for spill files is on a disk (tried {', '.join(tried) or 'none that can be written'}): let MEMOPT_SPILL name one")
+    raise SpillError(f"no folder for spill files is on a disk (tried {', '.join(tried) or 'none that can be written'}): let MEMOPT_SPILL_FOLDER name one")
 
 
 def _file_system(path: str) -> str:

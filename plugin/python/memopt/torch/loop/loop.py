@@ -228,6 +228,8 @@ class Loop:
             return step.run is None and len(step.passes) < len(begins) and begins[len(step.passes)].of == of
         if run.goes_on(of):
             return True
+        if self.share.engine is not None:
+            return False  # what is away is known to one program only
         found = self.programs.other(step.key, run, None, of) if run.diverged is None and run.reached < 0 else None
         if found is None:
             return False
@@ -271,13 +273,15 @@ class Loop:
 
     def _start(self, step: Running, made: Made, program: Program) -> StepOf:
         """The state of a step under its plan. The graph holds it once there is one."""
-        others = [other.program for other in self.programs.of(step.key) if other.program is not None]  # that it may go on as
+        others = [other.program for other in self.programs.of(step.key) if other.program is not None and self.share.engine is None]  # that it may go on as
         run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, others, functools.partial(self.told.say, "native"))
         made.report.replay = run.kind
         run.failed = functools.partial(self.share.failed, made.recording)
         here = weakref.ref(step)
 
         def other(run: Passes, func: Any) -> Program | None:
+            if self.share.engine is not None:
+                return None
             step = here()
             if step is not None:
                 self._candidates(step.key, step.shape)
@@ -445,8 +449,8 @@ class Loop:
         self._gave_up(key)
 
     def sized(self, recording: Recording, shape: Shape) -> At | None:
-        """A recorded step as its program at one size. Steps of several passes, of sharded parameters, and those that a profiler hid are recorded at each size."""
-        if self.state.units or recording.partial or len(recording.begins) != 1:
+        """A recorded step as its program at one size. Steps of several passes, of sharded parameters, those that a profiler hid and those whose values may move are recorded at each size."""
+        if self.state.units or recording.partial or len(recording.begins) != 1 or self.share.engine is not None:
             return None
         return self.share.lengths.add(shape, recording)
 

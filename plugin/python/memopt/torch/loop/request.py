@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from ..._arguments import Size
+from ..elsewhere.engine import Where
 from ..step.sample import Loss
 
 
@@ -26,7 +27,9 @@ class Request:
     strict: bool
     verbose: bool = True
     optimizer_in_backward: bool = False
-    states: Literal["host", "disk"] | None = None
+    states: Where | None = None
+    offload: Where | None = None
+    host_budget: Size | None = None
 
     @property
     def taken(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import torch
 
 from ...errors import BudgetError
 from ...report import show_bytes
+from ..elsewhere.engine import Engine
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
 from ..native.build import library
 from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth
@@ -21,8 +22,10 @@ from ..plan.refused import Smaller, refused
 from ..plan.report import StepReport
 from ..plan.sized import At
 from ..ranks.meeting import Meeting, bucket_bytes, data_parallel, meeting
+from ..record.measure import device_of
 from ..record.record import Recording
 from ..record.windows import crossing
+from ..replay.moves import compiled
 from ..replay.program import build
 from ..step.sample import Sample
 from ..step.tensors import local
@@ -44,6 +47,7 @@ class Share:
         self.wrapper: Callable[[], Any] = lambda: None  # DistributedDataParallel
         self.lengths = Lengths()
         self.low: set[Any] = set()  # programs that were told of
+        self.engine: Engine | None = None  # of what plans move elsewhere
         self.met = False  # the ranks that train the module with this one, to plan
 
     def joined(self) -> bool:
@@ -86,7 +90,7 @@ class Share:
         begun goes on with the lowest plan there is, if nothing fits. divides: raises Undivided if the step would fit with its loss in chunks.
         at: what the recording is one of, whose plans hold for other sizes too."""
         r, taken = self.request, self.taken
-        recording.replay = "native" if library.expected() and not recording.units else "python"
+        recording.replay = "native" if self.engine is None and library.expected() and not recording.units else "python"
         peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
         counted = fixed.bytes if r.budget is not None else 0
@@ -110,7 +114,8 @@ class Share:
         lowest = False
         for text in crossing(recording.windows, recording.measured_peak):
             self.told.warn(text)
-        make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead)
+        away: dict[str, Any] = {"offload": r.offload, "host_budget": r.host_budget} if self.engine is not None else {}
+        make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead, **away)
         try:
             found = together.plan(make) if together is not None else make()
         except BudgetError as e:
@@ -120,10 +125,12 @@ class Share:
                 whole = gradients + counted
                 raise refused(e, recording, limit or 0, counted, taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step + whole) from None
             self._low(recording, limit or 0, e.best)
-            found, lowest = plan_of(recording, activation_budget=e.best), True
+            found, lowest = plan_of(recording, activation_budget=e.best, **away), True
         report = self._said(StepReport.of(recording, found, fixed.bytes, counted, taken), eager, at)
         if at is None:
-            return Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
+            whole_plan = found.to_dict()
+            moves = compiled(recording, whole_plan["steps"], moved, self.engine, device_of(self.model)) if self.engine is not None and (moved := whole_plan.get("moves")) else None
+            return Made(build(recording, whole_plan["steps"], moves=moves), report, recording, audits)
         plan = self.lengths.take(at, recording.accumulates, found, lowest)
         return Made(plan.program, report, recording, audits, at, plan, self.lengths.version, limit or 0, plan.turns)
 

@@ -31,7 +31,7 @@ def step_of(program: Program, strict: bool = False, audit: Audit | None = None, 
     """The state of a planned step, which may go on as others that are known."""
     native = library.get(tell)
     seen = _seen(program)
-    if native is None or seen.refused or program.recording.units or torch._C._len_torch_dispatch_stack() > 0 or any(_seen(other).refused for other in others):
+    if native is None or program.moves is not None or seen.refused or program.recording.units or torch._C._len_torch_dispatch_stack() > 0 or any(_seen(other).refused for other in others):
         return Step(program, strict, audit)
     if not seen.heard:
         return HeardStep(native, program, strict, audit)

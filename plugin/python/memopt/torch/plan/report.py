@@ -71,6 +71,17 @@ class StepReport:
         """The operator and the module that set the floor."""
         return self.binds.place
 
+    @property
+    def moved(self) -> str:
+        """What the plan moves elsewhere and back; "" if it was not allowed to."""
+        found = self.plan.to_dict().get("offload") if self.plan is not None else None
+        if not found:
+            return ""
+        if not found["values"]:
+            return f"nothing goes to the {found['place']}, as no copy lowers the peak or the cost"
+        waits = f", of which the step waits for {found['wait_ns'] / 1e6:.3g}" if found["wait_ns"] else ""
+        return f"{found['values']} values, {show_bytes(found['bytes'])} in all, go to the {found['place']} and back, in {found['copy_ns'] / 1e6:.3g} ms{waits}"
+
     def __str__(self) -> str:
         if self.without:
             taken = f"; measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
@@ -83,7 +94,7 @@ class StepReport:
         beside = f"{show_bytes(self.fixed)} of parameters and states {'in it' if self.counted else 'beside it'}"
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} time; "
-            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}"
+            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}{'; ' + self.moved if self.moved else ''}"
         )
 
     def _offer(self) -> str:
@@ -125,6 +136,8 @@ class StepReport:
             yield "measured", f"{show_bytes(self.measured_peak)}, in {self.measured_on}"
         if self.chosen:
             yield "chosen", self.chosen
+        if self.moved:
+            yield "elsewhere", self.moved
         if self.held:
             yield "the loop holds", f"{show_bytes(self.held)} of the model's results through the backward pass"
         yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"

@@ -9,6 +9,7 @@ from typing import Any
 from ..record.again import OUTSIDE
 from ..record.operators import Begin, Op, Value
 from ..record.record import Recording
+from .moves import Moves
 
 
 @dataclass(eq=False)
@@ -53,6 +54,7 @@ class Program:
     releases: dict[int, list[Instance]] = field(default_factory=dict)  # by step: instances that it reads last
     events: list[int] = field(default_factory=list)  # steps with runs or releases, in order
     maker: dict[int, Op] = field(default_factory=dict)  # of what runs again, by value
+    moves: Moves | None = None  # what goes elsewhere and comes back
     native: Any = None  # the same, as the native module reads it
 
     @property
@@ -61,10 +63,16 @@ class Program:
         return list(dict.fromkeys(op for op, _ in self.runs.values()))
 
 
-def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int = 0, tagged: Set[int] = frozenset()) -> Program:
-    """Compiles a plan's steps for the recording. The first calls ran under another program, which has storages carry what is tagged."""
+def build(
+    recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int = 0, tagged: Set[int] = frozenset(), moves: Moves | None = None
+) -> Program:
+    """Compiles a plan's steps and moves for the recording. The first calls ran under another program, which has storages carry what is tagged."""
     ops, saves = recording.ops, recording.saves
-    p = Program(recording, list(steps), begins={begin.calls: begin for begin in recording.begins})
+    p = Program(recording, list(steps), begins={begin.calls: begin for begin in recording.begins}, moves=moves)
+    away = moves.numbers if moves is not None else set()
+    coming: dict[int, list[Value]] = {}  # by step: what begins to come back before it
+    for m in moves.moves if moves is not None else ():
+        coming.setdefault(m.comes, []).append(next(v for op in ops for v in op.outputs if v.number == m.number))
     current: dict[Value, Instance] = {}
     firsts: dict[int, Instance] = {}  # by save: what the first of several backward passes reads
     asked: dict[Op, list[int]] = {}
@@ -74,6 +82,8 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int =
     p.kept = [True] * len(saves)
     p.source = [None] * len(saves)
     p.step_of = [-1] * len(saves)
+
+    came: list[Instance] = []
 
     def read(value: Value, at: int) -> Instance | None:
         instance = current.get(value)
@@ -85,6 +95,10 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int =
         op = ops[step["node"]]
         again = bool(step.get("again"))
         p.before.append(recording.ends[op.turn] if op.backward else 0)
+        for value in coming.get(s, ()):
+            p.held.setdefault(value.number, current[value])
+            current[value] = back = Instance(value, s, True)
+            came.append(back)
         for value in op.inputs:
             instance = read(value, s)
             if again and instance is not None and not instance.again:
@@ -113,7 +127,7 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int =
     again_ops = {op for op, _ in p.runs.values()}
     for i, save in enumerate(saves):  # nobody asked for these when the step was recorded
         maker = save.value.maker
-        if p.step_of[i] < 0 and maker is not None and not maker.once and maker in again_ops:
+        if p.step_of[i] < 0 and (maker is not None and not maker.once and maker in again_ops or save.value.number in away):
             p.kept[i] = False
     captured: set[int] = set()
     for op, made in p.runs.values():
@@ -124,7 +138,11 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int =
             if instance.last > instance.made:  # others are read by nobody, and not stored
                 p.releases.setdefault(instance.last, []).append(instance)
     for instance in p.held.values() if not recording.keeps else ():
+        if instance.value.number not in away:  # those go where the plan says
+            p.releases.setdefault(instance.last, []).append(instance)
+    for instance in came:
         p.releases.setdefault(instance.last, []).append(instance)
+    p.watched |= away
     p.events = sorted({*p.runs, *p.releases})
     p.watched.update(saves[i].value.number for i in range(len(saves)) if not p.kept[i])
     shown: set[int] = set()  # values whose storages carry their number already
@@ -140,7 +158,7 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]], calls: int =
             if value.number in p.watched and value.number not in shown:
                 action.makes.append((at, value.number))
                 shown.add(value.number)
-        action.plain = not (action.captured or action.makes or action.writes)
+        action.plain = not (action.captured or action.makes or action.writes or moves is not None and i in moves.calls)
         p.actions.append(action)
     return p
 

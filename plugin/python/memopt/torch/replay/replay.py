@@ -20,6 +20,7 @@ from ..ranks.units import Unit
 from ..record.again import Captured, captured, digest, modified, run_op
 from ..record.operators import Op
 from ..step.tensors import View, opaque, operands, pieces, referred
+from .moves import Moving
 from .program import Program
 
 _TAG = "_memopt_value"
@@ -124,6 +125,7 @@ class Step(Passes):
         self.aside = 0  # above 0, what runs is not the module's
         self.failed: Callable[[RuntimeError], None] | None = None  # told of an error of what runs again
         self.again: list[Op] = []  # that ran again, in this order
+        self.moving = Moving(program.moves, self.store, self.bits) if program.moves is not None else None
 
     def forward(self) -> AbstractContextManager[Any]:
         """The context of a forward pass."""
@@ -158,6 +160,8 @@ class Step(Passes):
             if action is None or action.func is not func:
                 self.leave(f"operator {at} is {func}, where {action.func if action is not None else 'the end'} was recorded")
             else:
+                if self.moving is not None and (step := self.moving.moves.calls.get(at)) is not None:
+                    self.moving.until(step)
                 if action.captured:
                     read, call = captured(func, args, kwargs, self.number)
                     if read != action.reads:
@@ -295,6 +299,8 @@ class Step(Passes):
         while self.next_event < len(p.events) and p.events[self.next_event] < to:
             at = p.events[self.next_event]
             self.next_event += 1
+            if self.moving is not None:
+                self.moving.until(at)
             run = p.runs.get(at)
             if run is not None:
                 op, made = run
@@ -305,6 +311,8 @@ class Step(Passes):
                 del found
             for instance in p.releases.get(at, ()):
                 self.store.pop(instance.value.number, None)
+        if self.moving is not None:
+            self.moving.until(to)
         # First instances that a backward node reads last: autograd holds those itself.
         for instance in p.releases.get(to, ()):
             if not instance.again:
@@ -313,6 +321,8 @@ class Step(Passes):
     def _make(self, number: int) -> torch.UntypedStorage:
         """Recomputes a value out of order, for a step that differs from the recorded one."""
         storage = self.store.get(number)
+        if storage is None and self.moving is not None:
+            storage = self.moving.fetch(number)
         if storage is None:
             maker = self.program.maker.get(number)
             if maker is None or any(at not in self.captured for at in maker.calls):

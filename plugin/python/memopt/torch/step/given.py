@@ -95,7 +95,8 @@ def check_methods(models: Sequence[torch.nn.Module], methods: Any) -> None:
 
 
 def check_request(
-    *, budget: Any = None, activation_budget: Any = None, max_overhead: Any = None, loss: Any = None, optimizer: Any = None, reserve: Any = None, loss_chunks: Any = None
+    *, budget: Any = None, activation_budget: Any = None, max_overhead: Any = None, loss: Any = None, optimizer: Any = None, reserve: Any = None, loss_chunks: Any = None,
+    host_budget: Any = None,
 ) -> None:
     """Raises for arguments of memopt.optimize, or of a function that shares them, that no step can be planned with."""
     if budget is not None and activation_budget is not None:
@@ -108,6 +109,10 @@ def check_request(
         _check_share("max_overhead", max_overhead)
     if reserve is not None:
         parse("reserve", reserve, 0, zero=True)
+    if host_budget is not None:
+        parse("host_budget", host_budget, 0)
+        if is_share(host_budget):
+            raise ValueError(f"host_budget is {host_budget!r}, a share of nothing: give bytes or a text like '8GB'")
     if loss is not None and not callable(loss):
         raise TypeError(f"loss is {loss!r}; give a function of the model's output that returns one number")
     if loss_chunks is not None and loss_chunks != "auto" and (not isinstance(loss_chunks, int) or isinstance(loss_chunks, bool) or loss_chunks < 1):
@@ -157,7 +162,7 @@ def check_named(function: str, model: torch.nn.Module, given: Mapping[str, Any],
         )
 
 
-_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "states", "verbose", "mode", "sample", "methods"}
+_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "offload", "host_budget", "states", "verbose", "mode", "sample", "methods"}
 
 
 def split_budget(model: torch.nn.Module, batch: tuple[Any, ...], budget: Any) -> tuple[tuple[Any, ...], Any]:

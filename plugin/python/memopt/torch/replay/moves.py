@@ -1,0 +1,157 @@
+"""What a plan moves elsewhere and back: compiled for the steps of a program, and done in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..elsewhere.engine import Engine, Place
+from ..record.again import digest
+from ..record.record import Recording
+
+_unseen = torch._C._DisableTorchDispatch
+OUT, GONE, IN, BACK = range(4)  # what happens before a step of the plan, in this order
+
+
+@dataclass(frozen=True)
+class Move:
+    """The plan's steps before which a value's copy out begins and has ended, and its copy back begins and has ended; its bytes lie at an offset elsewhere."""
+
+    number: int
+    bytes: int
+    out: int
+    gone: int
+    comes: int
+    back: int
+    far: int
+
+
+@dataclass
+class Moves:
+    """The moves of a program."""
+
+    engine: Engine
+    moves: list[Move]
+    device: torch.device
+    room: int = 0  # bytes elsewhere
+    events: list[tuple[int, int, int]] = field(default_factory=list)  # the plan's step, what happens, which move; in order
+    calls: dict[int, int] = field(default_factory=dict)  # by call of the forward pass: the last step of the plan whose events come before it
+
+    @property
+    def numbers(self) -> set[int]:
+        return {m.number for m in self.moves}
+
+
+def compiled(recording: Recording, steps: Sequence[Mapping[str, Any]], moves: Sequence[Mapping[str, Any]], engine: Engine, device: torch.device) -> Moves:
+    """The moves of a plan, of which each is of a value that an operator of the forward pass makes."""
+    named = {v.name: v for op in recording.ops if not op.backward for v in op.outputs if v.name}
+    found = [Move(named[m["value"]].number, int(m["bytes"]), int(m["out"]), int(m["gone"]), int(m["in"]), int(m["back"]), int(m["far"])) for m in moves]
+    room = max((m.far + m.bytes for m in found), default=0)
+    if any(m.far % engine.block or m.bytes % engine.block for m in found):
+        found, room = _packed(found, engine.block)
+    p = Moves(engine, found, device, room)
+    p.events = sorted((s, what, k) for k, m in enumerate(found) for what, s in enumerate((m.out, m.gone, m.comes, m.back)))
+    # A step of the plan that repeats an operator belongs to the next one that does not.
+    calls: list[int] = [-1] * len(steps)  # by step: the call before which its events come, or −1 for those of a backward pass
+    call = -1
+    for s in reversed(range(len(steps))):
+        op = recording.ops[steps[s]["node"]]
+        if not steps[s].get("again"):
+            call = -1 if op.backward else min(op.calls, default=call)
+        calls[s] = call
+    for s, _, _ in p.events:
+        if calls[s] >= 0:
+            p.calls[calls[s]] = max(s, p.calls.get(calls[s], -1))
+    return p
+
+
+def _packed(moves: Sequence[Move], block: int) -> tuple[list[Move], int]:
+    """The same at offsets of whole blocks."""
+    done: dict[int, Move] = {}
+    for k in sorted(range(len(moves)), key=lambda k: -moves[k].bytes):
+        m = moves[k]
+        size, at = -(-m.bytes // block) * block, 0
+        for o in sorted((o for o in done.values() if o.out <= m.back and m.out <= o.back), key=lambda o: o.far):
+            if at + size <= o.far:
+                break
+            at = max(at, o.far + -(-o.bytes // block) * block)
+        done[k] = Move(m.number, m.bytes, m.out, m.gone, m.comes, m.back, at)
+    room = max((m.far + -(-m.bytes // block) * block for m in done.values()), default=0)
+    return [done[k] for k in range(len(moves))], room
+
+
+class Moving:
+    """The moves of one step. store has the storages that it holds, by value, and bits the digests of values, of a step that is audited."""
+
+    def __init__(self, moves: Moves, store: dict[int, torch.UntypedStorage], bits: Mapping[int, int]) -> None:
+        self.moves, self.store, self.bits = moves, store, bits
+        self.next = 0  # of the events
+        self.room: Place | None = None
+        self.copies: dict[int, tuple[Any, torch.Tensor]] = {}  # by move: what to wait for, and the memory that it uses
+        self.away: dict[int, tuple[int, Place]] = {}  # by value: its move, and where it is
+
+    def __del__(self) -> None:
+        if self.room is not None:
+            self.moves.engine.give_back(self.room)
+
+    def until(self, step: int) -> None:
+        """Does what comes before a step of the plan, and before those before it."""
+        events = self.moves.events
+        with _unseen(), torch.no_grad():
+            while self.next < len(events) and events[self.next][0] <= step:
+                _, what, k = events[self.next]
+                self.next += 1
+                (self._out, self._gone, self._in, self._back)[what](k, self.moves.moves[k])
+
+    def fetch(self, number: int) -> torch.UntypedStorage | None:
+        """A value that is away, out of order."""
+        if number not in self.away:
+            return None
+        with _unseen(), torch.no_grad():
+            k, _ = self.away[number]
+            if k not in self.copies:
+                self._in(k, self.moves.moves[k])
+            self._back(k, self.moves.moves[k])
+        return self.store[number]
+
+    def _out(self, k: int, m: Move) -> None:
+        storage = self.store.get(m.number)
+        if storage is None or storage.nbytes() > m.bytes:
+            return  # somebody resized it: it stays
+        engine = self.moves.engine
+        if self.room is None:
+            self.room = engine.place(self.moves.room)
+        near = _bytes(storage, self.moves.device)
+        place = engine.part(self.room, m.far, near.nbytes)
+        self.copies[k] = engine.leave(near, place), near
+        self.away[m.number] = k, place
+
+    def _gone(self, k: int, m: Move) -> None:
+        if k in self.copies:
+            copy, _ = self.copies.pop(k)
+            self.moves.engine.wait(copy)
+            self.store.pop(m.number, None)
+
+    def _in(self, k: int, m: Move) -> None:
+        if m.number in self.away and m.number not in self.store:
+            _, place = self.away[m.number]
+            near = _bytes(torch.UntypedStorage(place.nbytes, device=self.moves.device), self.moves.device)
+            self.copies[k] = self.moves.engine.come(place, near), near
+
+    def _back(self, k: int, m: Move) -> None:
+        if k in self.copies:
+            copy, near = self.copies.pop(k)
+            self.moves.engine.wait(copy)
+            storage = self.store[m.number] = near.untyped_storage()
+            del self.away[m.number]
+            was = self.bits.get(m.number)
+            if was is not None and was != digest(storage):
+                raise RuntimeError(f"memopt: a value of {m.bytes:,} B came back with other bits than it left with: what it was moved to is not to be trusted")
+
+
+def _bytes(storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
+    """A storage as a tensor of bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)  # type: ignore[call-overload,no-any-return]
