@@ -31,6 +31,7 @@ type Config struct {
 
 	Device        string // auto, cpu or vulkan
 	ServiceBudget Budget
+	Tune          bool     // Vulkan kernels are chosen by measuring
 	FastPaths     []string // auto, none, or names of a Vulkan device's fast paths
 	Optimize      string   // off, clean or fuse
 	Shrink        string   // on, off or auto: keep exact extracts instead of values

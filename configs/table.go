@@ -31,27 +31,28 @@ var (
 // Which commands use a setting, and so take it as a flag. All others refuse the flag, and ignore
 // the setting in files and the environment.
 var (
-	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                                     // make a training step
-	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                                 // choose one plan of it
-	pricing   = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                                     // weigh extra work
-	priced    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "profile"}                          // name a profile
-	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                                        // plan or check under limits
-	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}                            // make the step or compare it
-	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"}                // read a model to train
-	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize", "load"}          // rewrite the graph
-	drawing   = []string{"plan", "train"}                                                                      // write graphs
-	training  = []string{"train"}                                                                              // runs the step
-	serving   = []string{"serve"}                                                                              // answers a trainer
-	opening   = []string{"train", "leaks", "run", "devices", "load"}                                           // open devices
-	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run", "load", "quantize"} // bind dims
-	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load", "profile"}           // plan for a device
-	seeding   = []string{"plan", "train", "leaks", "run"}                                                      // draw random numbers
-	running   = []string{"run"}                                                                                // runs forward programs
-	holding   = []string{"run", "load"}                                                                        // hold weights under a limit
-	bringing  = []string{"train", "leaks", "run", "load"}                                                      // bring weights to a device
-	loading   = []string{"load"}                                                                               // only loads weights
-	outside   = []string{"optimize", "quantize"}                                                               // write models
-	rounding  = []string{"quantize"}                                                                           // quantizes weights
+	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune"}                                     // make a training step
+	choosing  = []string{"plan", "maxbatch", "train", "leaks", "tune"}                                                 // choose one plan of it
+	pricing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune"}                                     // weigh extra work
+	priced    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "profile"}                          // name a profile
+	limiting  = []string{"plan", "maxbatch", "train", "leaks", "tune", "check"}                                        // plan or check under limits
+	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "check"}                            // make the step or compare it
+	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "check", "optimize"}                // read a model to train
+	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "run", "optimize", "load"}          // rewrite the graph
+	drawing   = []string{"plan", "train"}                                                                              // write graphs
+	training  = []string{"train"}                                                                                      // runs the step
+	serving   = []string{"serve"}                                                                                      // answers a trainer
+	tuning    = []string{"train", "run"}                                                                               // run steps
+	opening   = []string{"train", "leaks", "tune", "run", "devices", "load"}                                           // open devices
+	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "check", "run", "load", "quantize"} // bind dims
+	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "run", "load", "profile"}           // plan for a device
+	seeding   = []string{"plan", "train", "leaks", "run"}                                                              // draw random numbers
+	running   = []string{"run"}                                                                                        // runs forward programs
+	holding   = []string{"run", "load"}                                                                                // hold weights under a limit
+	bringing  = []string{"train", "leaks", "run", "load"}                                                              // bring weights to a device
+	loading   = []string{"load"}                                                                                       // only loads weights
+	outside   = []string{"optimize", "quantize"}                                                                       // write models
+	rounding  = []string{"quantize"}                                                                                   // quantizes weights
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables
@@ -232,6 +233,8 @@ var rows = slices.Concat(
 			"Device to run on; vulkan:1 and vulkan:llvmpipe name one of several."),
 		row("fast_paths", func(c *Config) *[]string { return &c.FastPaths }, someOf(fastPaths, "auto", "none"), []string{"auto"}, opening,
 			"Fast paths of a Vulkan device to use, as listed by memopt devices. Some sum in another order; a recomputed value still has the same bits as the first."),
+		row("tune", func(c *Config) *bool { return &c.Tune }, onOff(), false, tuning,
+			"Choose among a Vulkan device's kernels by measuring: variants of a size that has not been measured on the device run when it is opened, for 20 s at most, and the fastest is kept in a file. Off: what a model of the device expects to be fastest. Bits are the same."),
 		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
 			"Most memory that the service may allocate; a request that does not fit is refused. Tensors shared with the trainer do not count."),
 		row("spill_folder", func(c *Config) *string { return &c.SpillFolder }, folder(), "", training,

@@ -47,6 +47,7 @@ type deviceKind struct {
 // opening says how a device is opened.
 type opening struct {
 	fastPaths []string
+	tune      string // folder of what was measured of kernels; "" is not to measure
 	// lent has parameters, by name, that the device may read from the host's memory instead of loading its own copies.
 	lent map[string]*graph.Tensor
 	load *loader.Planned // nil: streamed
@@ -61,6 +62,9 @@ type opening struct {
 // opens is how a device is opened by the settings.
 func opens(c configs.Config) (o opening, err error) {
 	o.fastPaths = c.FastPaths
+	if o.tune, err = tuneFolder(c); err != nil {
+		return o, err
+	}
 	o.far = func(bytes int64) (cpu.Far, error) { return spills(c, bytes) }
 	o.load, err = loads(c)
 	return o, err
@@ -82,7 +86,7 @@ var devices = []deviceKind{
 		return d.(*cpu.Device).Turn(s, lent)
 	}, false},
 	{"vulkan", func(s *schedule.Schedule, which string, o opening) (Device, error) {
-		return openVulkanWith(s, which, vulkan.Options{FastPaths: o.fastPaths, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
+		return openVulkanWith(s, which, vulkan.Options{FastPaths: o.fastPaths, Tune: o.tune, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
 	}, func(d Device, s *schedule.Schedule, _ map[string]*graph.Tensor) (Device, error) {
 		return d.(*vulkan.Device).Turn(s)
 	}, true},

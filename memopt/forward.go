@@ -62,7 +62,11 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 			if err != nil {
 				return nil, err
 			}
-			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places), Load: load, Loaded: loaded, Count: watch.Count})
+			tune, err := tuneFolder(c)
+			if err != nil {
+				return nil, err
+			}
+			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Tune: tune, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places), Load: load, Loaded: loaded, Count: watch.Count})
 		}
 	}
 	return o, nil

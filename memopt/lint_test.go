@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"memopt/kernels/internal/rowgen":    {},
 	"memopt/kernels/internal/spirv":     {},
 	"memopt/kernels/nodes":              {"memopt/internal/graph"},
-	"memopt/kernels/vulkan":             {"memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/weights", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
+	"memopt/kernels/vulkan":             {"memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
 	"memopt/kernels/vulkan/vk":          {},
 	"memopt/planner":                    {"memopt/internal/bytesize", "memopt/internal/graph", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/visible", "memopt/internal/whole", "memopt/planner/cluster", "memopt/planner/limits", "memopt/planner/pack", "memopt/planner/profile", "memopt/planner/recompute"},
 	"memopt/planner/cluster":            {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/visible"},

@@ -53,7 +53,7 @@ func (t *Training) open(c configs.Config, s *schedule.Schedule) (Device, error) 
 		return nil, err
 	}
 	if t.on != nil {
-		return fromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Load: o.load, Context: t.on}))
+		return fromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Tune: o.tune, Load: o.load, Context: t.on}))
 	}
 	d, err := t.Phases.open(c, s, o)
 	if err == nil {

@@ -27,7 +27,7 @@ import (
 // commands is the table of commands.
 var commands = []*cli.Command{
 	planCommand, frontierCommand, maxbatchCommand, fitCommand, trainCommand, runCommand, loadCommand, checkCommand, explainCommand, diffCommand, leaksCommand, exportCommand, optimizeCommand, quantizeCommand, packCommand,
-	newCommand, benchCommand, profileCommand, opsCommand, devicesCommand, doctorCommand, configCommand, completionCommand, serveCommand, versionCommand,
+	newCommand, benchCommand, profileCommand, tuneCommand, opsCommand, devicesCommand, doctorCommand, configCommand, completionCommand, serveCommand, versionCommand,
 }
 
 func main() {

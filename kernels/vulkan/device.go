@@ -30,6 +30,9 @@ type Options struct {
 	// Picker decides between variants of kernels with the same bits; nil takes those that a model of
 	// the device expects to be fastest.
 	Picker *graph.Picker
+	// Tune is the folder of what was measured of kernels, which then decides, and where what was not is measured and kept;
+	// "" does neither.
+	Tune string
 	// FastPaths lists the fast paths to use, or is auto or none; see FastPaths.
 	FastPaths []string
 	// Faults is for tests: see vk.Device.
@@ -78,7 +81,8 @@ type Device struct {
 	tables   *vk.Block       // of joined launches; nil if none are
 	shared   bool            // kernels use workgroup shared memory
 	paths    map[string]bool // the fast paths in use
-	unproved []string        // warnings about fast paths that failed verification
+	unproved []string        // warnings about fast paths that failed verification, and about measuring
+	tuned    *Tuning
 	memory   Memory
 	crew     *cpu.Crew // for launches that run on the CPU; nil if there are none
 
@@ -254,7 +258,7 @@ func openIn(c *Context, s *schedule.Schedule, o Options) (*Device, error) {
 	if o.Context == nil {
 		c.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
 	}
-	if err := d.make(d.prove, d.place, d.stage, d.allocate, d.load, d.prepare, d.record); err != nil {
+	if err := d.make(d.prove, d.tune, d.place, d.stage, d.allocate, d.load, d.prepare, d.record); err != nil {
 		return nil, err
 	}
 	return d, nil

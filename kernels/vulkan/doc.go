@@ -33,7 +33,7 @@
 // dQ, then dK and dV; on GPUs workgroups stage the rows that they go along in shared memory.
 //
 // All tiles of the table sum in the same order. So which one runs is free (graph.Pick): a model of the
-// device picks one (tilesFor), or Options.Picker.
+// device picks one (tilesFor), or Options.Picker, or what was measured on the device (Options.Tune, tune.go).
 //
 // # Fast paths
 //

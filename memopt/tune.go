@@ -1,0 +1,73 @@
+package memopt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"memopt/configs"
+	"memopt/internal/stop"
+	"memopt/kernels/vulkan"
+)
+
+// tuneFolder is where measurements of kernels are kept; "" if kernels are not chosen by measuring.
+func tuneFolder(c configs.Config) (string, error) {
+	if !c.Tune {
+		return "", nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("--tune has no cache folder to keep measurements in: %w", err)
+	}
+	return filepath.Join(cache, "memopt", "tuned"), nil
+}
+
+// TunedKernels is what Tune measured.
+type TunedKernels struct {
+	Device string
+	vulkan.Tuning
+	Warnings []string
+}
+
+// Tune plans a model and measures the variants of the kernels that its step would run with, on the settings'
+// device, for the next run with --tune on.
+func Tune(ctx context.Context, path string, c configs.Config) (*TunedKernels, error) {
+	kind, which, err := findDevice(c.Device)
+	if err != nil {
+		return nil, err
+	}
+	if kind.name != "vulkan" {
+		return nil, codedError{fmt.Errorf("device %s has one kernel for each size: there is nothing to measure; --device vulkan names a Vulkan device", kind.name), ExitCannot}
+	}
+	c.Tune = true
+	folder, err := tuneFolder(c)
+	if err != nil {
+		return nil, err
+	}
+	m, err := OpenContext(ctx, path, c)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	p, err := m.Plan()
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, err
+	}
+	on, err := vulkan.Choose(which)
+	if err != nil {
+		return nil, codedError{err, ExitCannot}
+	}
+	return stop.When(ctx, func() (*TunedKernels, error) {
+		d, err := vulkan.Open(s, on, vulkan.Options{FastPaths: c.FastPaths, Tune: folder})
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		return &TunedKernels{Device: d.Name(), Tuning: *d.Tuned(), Warnings: d.Warnings()}, nil
+	})
+}
