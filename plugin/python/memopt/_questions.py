@@ -17,6 +17,7 @@ from .report import Report
 if TYPE_CHECKING:
     import torch
 
+    from .errors import BudgetError
     from .torch.ask.largest import Largest as LargestOfModule
     from .torch.ask.questions import Explanation as ExplanationOfModule
     from .torch.ask.questions import Frontier as FrontierOfModule
@@ -251,6 +252,8 @@ def explain(plan: Path | Report, *, node: None = None, html: Path | None = None,
 @overload
 def explain(plan: Path | Report, *, node: str, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> NodeExplanation: ...
 @overload
+def explain(plan: torch.nn.Module, *batch: Any, error: BaseException, timeout: float | None = 60.0, **given: Any) -> BudgetError: ...
+@overload
 def explain(plan: torch.nn.Module, *batch: Any, node: None = None, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> ExplanationOfModule: ...
 @overload
 def explain(plan: torch.nn.Module, *batch: Any, node: str, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> NodeExplanation: ...
@@ -261,6 +264,8 @@ def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None
            step. given may then have loss=, a function of the model's output
     node   explain this node instead
     html   an HTML file to write, too
+    error  an error of memory in a step of these inputs: it gets a note of the first tensor that did not fit, of who held what, and of
+           what would fit at which price, and the result is that as a BudgetError
     """
     if isinstance(plan, Report):
         _no_batch("explain", batch)

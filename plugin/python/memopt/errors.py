@@ -96,11 +96,12 @@ class BudgetError(MemoptError):
     memory   if memory did not suffice: a Memory, else None
     binds    for a module's step: what sets the floor, "loss", "block", "gradients" or "parameters"
     module   the path of the module there, and op, its operator
+    ran_out  of a step that ran out of memory: the first tensor that did not fit, and who held what; else None
     """
 
     def __init__(
         self, message: str, *, want: int = 0, best: int = 0, fixed: int = 0, floor: Floor | None = None, changes: tuple[Change, ...] = (),
-        note: str = "", memory: Memory | None = None, binds: str = "", module: str = "", op: str = "", **fields: Any,
+        note: str = "", memory: Memory | None = None, binds: str = "", module: str = "", op: str = "", ran_out: Any = None, **fields: Any,
     ) -> None:  # fmt: skip
         super().__init__(message, **fields)
         self.want = want
@@ -113,6 +114,7 @@ class BudgetError(MemoptError):
         self.binds = binds
         self.module = module
         self.op = op
+        self.ran_out = ran_out
 
     def counting(self, more: int, message: str | None = None) -> BudgetError:
         """The same where the budget counts so many bytes more."""

@@ -111,6 +111,55 @@ class OutOfMemory(unittest.TestCase):
             memopt.restore(model)
             self.assertLess(memopt.optimize(model, sample=x, budget=budget).promised_peak, report.eager_peak)
 
+    def test_where_and_what_would_fit(self) -> None:
+        """The first tensor that does not fit by its module, who held what then, and three ways out with their price."""
+        model, x = Net(), torch.randn(128, 64)
+        optimizer = torch.optim.AdamW(model.parameters())
+        report = memopt.optimize(model, sample=x, budget="1GiB", optimizer=optimizer)
+        model(x).backward()
+        optimizer.step()
+        model.zero_grad(set_to_none=True)
+        model.fails = torch.OutOfMemoryError("CUDA out of memory")
+        free = int(0.7 / 0.95 * (report.eager_peak - report.fixed))
+        with mock.patch("memopt.torch.plan.budget._machine", return_value=(free, 2 * free)), self.assertRaises(torch.OutOfMemoryError):
+            model(x)
+        told = model.fails.memopt  # type: ignore[attr-defined]
+        where = told.ran_out
+        one = 128 * 64 * 4  # a layer's sums and what gelu makes of them, kept in turn
+        kept = where.limit // one
+        place = "gelu" if kept % 2 else f"addmm in layers.{kept // 2}"  # gelu is called by the model itself
+        self.assertEqual((where.phase, where.place, where.bytes), ("forward pass", place, one))
+        self.assertEqual({h.module: h.bytes for h in where.held}, {"layers.*": -(-kept // 2) * one, "": kept // 2 * one})
+        self.assertEqual({h.what for h in where.held}, {"kept"})
+        text = str(told)
+        self.assertIn(f"the first tensor that does not fit is of 32.00 KiB, made by {place} in the forward pass; held then: ", text)
+        for way in ('budget="', " % time)", "about 2 batches of 64 instead of one of 128", 'states="host" or "disk"'):
+            self.assertIn(way, text)
+        self.assertEqual([sorted(c.settings) for c in told.changes], [["budget"], ["accumulate", "batch"], ["states"]])
+        model.fails = None
+        memopt.restore(model)
+        with watched() as seen:  # what is said of a smaller batch is so
+            model(x[:64]).backward()
+        self.assertLessEqual(seen.peak, where.limit)
+
+    def test_of_a_step_without_a_plan(self) -> None:
+        """memopt.explain tells the same of an error in anybody's loop, from inputs without values."""
+        model, x = Net(), torch.randn(256, 64, device="meta")
+        error = torch.OutOfMemoryError("CUDA out of memory")
+        told = memopt.explain(model, x, error=error, activation_budget="60%")
+        assert isinstance(told, memopt.BudgetError)
+        self.assertIs(error.memopt, told)  # type: ignore[attr-defined]
+        self.assertEqual(error.__notes__, [f"memopt: {told}"])
+        self.assertIn("the first tensor that does not fit is of 64.00 KiB, made by gelu in the forward pass; held then: 320.00 KiB kept of layers.*, 256.00 KiB kept of the model itself", str(told))
+        self.assertIs(memopt.explain(model, x, error=error), told)
+        lowest = memopt.explain(model, x, error=torch.OutOfMemoryError("CUDA out of memory"), activation_budget=1000)
+        self.assertIn("no plan of Net's step goes below", str(lowest))
+        self.assertIn("As it is, the first tensor that does not fit is of 64.00 KiB, made by addmm in layers.0", str(lowest))
+        with self.assertRaisesRegex(TypeError, "which is not one of memory"):
+            memopt.explain(model, x, error=RuntimeError("something else"))
+        with self.assertRaisesRegex(TypeError, "give the inputs of the step"):
+            memopt.explain(model, error=torch.OutOfMemoryError("CUDA out of memory"))
+
     def test_rows_in_several_runs(self) -> None:
         """The equal parts of a batch that an error names fit, each of them, and give the gradients of the whole; larger parts do not."""
         torch.manual_seed(0)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import torch
 from torch import nn
@@ -156,6 +157,32 @@ class TestHuggingFace(Case):
             self.train(memopt.TrainerCallback(activation_budget=2**20), model)
         self.same(model, families.build("llama").module)
         self.assertNotIn("forward", model.__dict__)
+
+    def test_out_of_memory(self):
+        """An error of memory in a step says which tensor of which module did not fit, who held what, and what would fit."""
+        model = families.build("llama").module
+        callback = memopt.TrainerCallback("1GiB")
+        mlp, calls = model.model.layers[2].mlp, []
+        plain = mlp.forward
+
+        def forward(x):
+            calls.append(x)
+            if len(calls) == 3:
+                free = int(0.6 * (callback.report.eager_peak - callback.report.fixed))
+                patched = mock.patch("memopt.torch.plan.budget._machine", return_value=(free, 2 * free))
+                patched.start()
+                self.addCleanup(patched.stop)
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return plain(x)
+
+        mlp.forward = forward
+        with self.assertRaises(torch.OutOfMemoryError) as raised:
+            self.train(callback, model, steps=4)
+        told = raised.exception.memopt
+        self.assertEqual(raised.exception.__notes__, [f"memopt: {told}"])
+        self.assertRegex(told.ran_out.module, r"^model\.layers\.\d\.")
+        self.assertIn("model.layers.*", {h.module for h in told.ran_out.held})
+        self.assertGreaterEqual(len(told.changes), 2)
 
     def test_resume(self):
         """Two steps, a checkpoint, two more: the weights of four."""

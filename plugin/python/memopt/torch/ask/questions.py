@@ -22,8 +22,11 @@ from ...errors import BudgetError, Floor
 from ...report import Report, show_bytes
 from ..lower.scores import chunks_of
 from ..plan.budget import fixed_bytes, growth
+from ..plan.outofmemory import explain as explain_error
+from ..plan.outofmemory import is_of_memory, room
 from ..plan.plans import plan_of
 from ..plan.refused import refused
+from ..record.fake import fake_recording
 from ..record.floor import Binding, Life, Step, binding
 from ..record.record import Recording, as_file, record_call
 from ..step.given import check_module, check_named, check_request, split_budget
@@ -200,13 +203,21 @@ def explain(
     node: str | None = None,
     html: Path | None = None,
     timeout: float | None = 60.0,
+    error: BaseException | None = None,
     **kwargs: Any,
-) -> Explanation | NodeExplanation:
-    """Explains the plan of a module, or that of a step of these inputs: within a budget, or with everything kept."""
+) -> Explanation | NodeExplanation | BudgetError:
+    """Explains the plan of a module, or that of a step of these inputs: within a budget, or with everything kept.
+
+    error   an error of memory in a step of these inputs, which need no values: the step is recorded without bytes, and the error gets a
+            note of the first tensor that did not fit the budget, or what the device has left, of who held what, and of what would fit at
+            which price. The result is the same as a BudgetError, which the error has as .memopt
+    """
     check_module("explain", model)
     batch, budget = split_budget(model, batch, budget)
-    check_named("explain", model, kwargs, ("budget", "activation_budget", "max_overhead", "loss", "optimizer", "loss_chunks", "node", "html", "timeout"))
+    check_named("explain", model, kwargs, ("budget", "activation_budget", "max_overhead", "loss", "optimizer", "loss_chunks", "node", "html", "timeout", "error"))
     check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, loss_chunks=loss_chunks)
+    if error is not None:
+        return _explained(error, model, batch, kwargs, budget, activation_budget, loss, optimizer)
     ours = standing(inner_module(model)) if not batch and not kwargs else None
     last = ours.last if ours is not None else None
     if last is None and not batch and not kwargs:
@@ -225,6 +236,24 @@ def explain(
     details = explain_file(made, html=html, timeout=timeout)
     taken = last.taken if last is not None else ("loss_chunks",) if loss_chunks else ()
     return explanation(class_of(model), recording, made, details, taken)
+
+
+def _explained(
+    error: BaseException, model: torch.nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any], budget: Size | None, activation_budget: Size | None, loss: Loss | None, optimizer: Any
+) -> BudgetError:
+    """Explains an error of memory."""
+    if isinstance(told := getattr(error, "memopt", None), BudgetError):
+        return told  # of a step under memopt
+    if not is_of_memory(error):
+        raise TypeError(f"explain: error is {line(repr(error))}, which is not one of memory")
+    if not batch and not kwargs:
+        raise TypeError("explain: give the inputs of the step that ran out of memory, behind the module; they need no values")
+    inner = inner_module(model)
+    recording = fake_recording(inner, *inputs_of(batch, kwargs), loss, None)
+    fixed = fixed_bytes(inner, optimizer)
+    limit = growth(inner, fixed, recording.measured_peak, budget=budget, activation_budget=activation_budget, reserve="5%")
+    explain_error(error, recording, room(inner, fixed) if limit is None else limit, fixed, ())
+    return error.memopt  # type: ignore[attr-defined,no-any-return]
 
 
 def explanation(model: str, recording: Recording, made: Report, details: ExplanationOfFile, taken: Sequence[str] = ()) -> Explanation:

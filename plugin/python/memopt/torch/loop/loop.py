@@ -188,7 +188,7 @@ class Loop:
         except BaseException as e:
             step.broken = True
             if isinstance(e, RuntimeError) and step.made is not None:
-                self.share.failed(step.made.recording, e)
+                self.share.failed(step.made, e)
             raise
         if one.attach(out):
             look(self, step, out)
@@ -197,7 +197,7 @@ class Loop:
             if step.made is not None and self.graphs is not None:
                 self.graphs.ran(step.key, out)
             if step.made is not None:
-                tell_errors(one, out, functools.partial(self.share.failed, step.made.recording))
+                tell_errors(one, out, functools.partial(self.share.failed, step.made))
         return out
 
     def _launched(self, graphs: Graphs, before: Running | None, of: Any, forward: Callable[..., Any], args: Any, kwargs: Any) -> tuple[bool, Any]:
@@ -276,7 +276,7 @@ class Loop:
         others = [other.program for other in self.programs.of(step.key) if other.program is not None and self.share.engine is None]  # that it may go on as
         run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, others, functools.partial(self.told.say, "native"))
         made.report.replay = run.kind
-        run.failed = functools.partial(self.share.failed, made.recording)
+        run.failed = functools.partial(self.share.failed, made)
         here = weakref.ref(step)
 
         def other(run: Passes, func: Any) -> Program | None:

@@ -164,11 +164,12 @@ class Share:
             report.chosen, report.eager_peak = CHOSEN, eager + report.counted
         return report
 
-    def failed(self, recording: Recording, e: RuntimeError) -> None:
-        """Handles an error of a recorded step: if memory ran out, it says what would fit."""
+    def failed(self, made: Made, e: RuntimeError) -> None:
+        """Handles an error of a step that was made: if memory ran out, it says where, and what would fit."""
         if is_of_memory(e) and not hasattr(e, "memopt"):
             fixed = self.fixed()
-            explain(e, recording, room(self.model, fixed), fixed, self.taken)
+            steps = made.report.plan.to_dict()["steps"] if made.report.plan is not None else None
+            explain(e, made.recording, room(self.model, fixed), fixed, self.taken, steps)
 
     def _others(self, recording: Recording, fixed: Fixed) -> int:
         """Other memory of the device's allocator at the beginning of the step: the batch, work space of libraries, other models."""
