@@ -19,8 +19,7 @@ var tuneCommand = &cli.Command{
 	Category:  "This machine",
 	Usage:     "measure the variants of a model's Vulkan kernels, for runs with --tune on",
 	ArgsUsage: "MODEL",
-	UsageText: "memopt tune gpt.onnx --dims batch=8,seq=64 --device vulkan\n" +
-		"memopt train gpt.onnx --dims batch=8,seq=64 --device vulkan --tune on",
+	UsageText: "memopt tune gpt.onnx --dims batch=8,seq=64 --device vulkan",
 	Description: "Sizes that were measured on the device before are not measured again. It takes 20 s at most; what is left then is " +
 		"measured by the next call. All variants of a kernel give the same bits.",
 	Flags: settingFlags("tune"),
