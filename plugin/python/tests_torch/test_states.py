@@ -20,8 +20,10 @@ from torch import nn
 import memopt
 from memopt.torch import report
 from memopt.torch.elsewhere.away import Away
+from memopt.torch.elsewhere.rounded import RoundedEngine
 from memopt.torch.elsewhere.spill import BLOCK, SpillError, SpillFile, spill_folder, whole
 from memopt.torch.lower.states import StatesElsewhere
+from memopt.torch.plan.budget import state_bytes
 
 KINDS = {
     "AdamW": lambda p, **how: torch.optim.AdamW(p, 1e-2, **how),
@@ -334,6 +336,100 @@ class TestStates(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "elsewhere already"):
             StatesElsewhere(optimizer, "disk")
         ours.detach()
+
+
+class TestRounded(unittest.TestCase):
+    """States in eight bits."""
+
+    def setUp(self):
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+
+    def test_codes(self):
+        """Each number becomes the nearest of the shares that its block may have, and stays that when it is rounded again."""
+        for dtype in (torch.float32, torch.bfloat16, torch.float64):
+            engine = RoundedEngine(torch.device("cpu"), dtype)
+            for values in (torch.randn(5000), torch.randn(4096).square() * 1e-7, torch.zeros(300), -torch.rand(777), torch.randn(1000) ** 9, torch.tensor([1e-30, -3.0])):
+                x = values.to(dtype)
+                place = engine.place(x.nbytes)
+                engine.leave(x.view(torch.uint8), place)
+                y = torch.empty_like(x)
+                engine.come(place, y.view(torch.uint8))
+                self.assertEqual(sum(t.nbytes for t in place.far), engine.held(-(-x.numel() // 256) * 256 * x.element_size()))
+                for at in range(0, x.numel(), 256):
+                    a, b = x[at : at + 256].double(), y[at : at + 256].double()
+                    largest = a[a.abs().argmax()]
+                    self.assertEqual(b[a.abs().argmax()], largest)
+                    if largest == 0:
+                        continue
+                    signed = bool((a < 0).any())
+                    steps = [(10.0**-e, 2 ** (6 - e) * (1 if signed else 2)) for e in range(7)]
+                    shares = [0.0, 1.0, *(p * (0.1 + 0.9 * (k + 0.5) / n) for p, n in steps for k in range(n))]
+                    shares = torch.tensor(sorted({*shares, *((-q for q in shares[2:]) if signed else ())}), dtype=torch.float64)
+                    self.assertEqual(len(shares), 256)
+                    nearest = ((a / largest)[:, None] - shares).abs().amin(1) * largest.abs()
+                    off = (a - b).abs() - nearest
+                    self.assertLess(off.max().item(), (0.005 if dtype is torch.bfloat16 else 1e-6) * largest.abs().item())
+                before = [t.clone() for t in place.far]
+                engine.leave(y.view(torch.uint8), place)
+                self.assertTrue(all(torch.equal(s, t) for s, t in zip(before, place.far, strict=True)))
+
+    def train(self, states, steps=150):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(64, 1024), nn.GELU(), nn.Linear(1024, 64))
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        ours = StatesElsewhere(optimizer, states) if states else None
+        target = torch.randn(64, 64)
+        for i in range(steps):
+            x = torch.randn(32, 64, generator=torch.Generator().manual_seed(i))
+            optimizer.zero_grad()
+            loss = (model(x) - (x @ target).tanh()).square().mean()
+            loss.backward()
+            optimizer.step()
+        return model, optimizer, ours, loss.item()
+
+    def test_training(self):
+        """It gets where 32 bits get, in a quarter of the bytes."""
+        _, plain, _, exact = self.train(None)
+        _, optimizer, ours, rounded = self.train("8bit")
+        self.assertNotEqual(exact, rounded)
+        self.assertLess(abs(exact - rounded), 0.03 * exact)
+        states = sum(v.nbytes for state in plain.state.values() for v in state.values() if v.numel() > 1)
+        held = sum(t.nbytes for lot in ours.lots[id(optimizer)][1] for t in lot.store.place.far)
+        self.assertLess(held, 0.27 * states)
+        self.assertLessEqual(held, ours.held)
+        self.assertLess(state_bytes(optimizer).bytes, 0.27 * states)
+
+    def test_resuming(self):
+        """A checkpoint has numbers, which become the same codes again."""
+        model, optimizer, _, _ = self.train("8bit", 5)
+        other = copy.deepcopy(model)
+        resumed = torch.optim.AdamW(other.parameters(), 1e-3)
+        StatesElsewhere(resumed, "8bit")
+        resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        for m, o in ((model, optimizer), (other, resumed)):
+            for i in range(3):
+                o.zero_grad()
+                m(torch.randn(8, 64, generator=torch.Generator().manual_seed(i))).square().mean().backward()
+                o.step()
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True)))
+
+    def test_offered(self):
+        """A report says what states take where nothing was asked for."""
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(4)])
+        for states in (None, "8bit"):
+            optimizer = torch.optim.AdamW(model.parameters())
+            found = memopt.optimize(model, activation_budget="90%", sample=torch.randn(64, 64), loss=torch.mean, optimizer=optimizer, states=states, verbose=False)
+            self.assertEqual(found.states, 0 if states else 2 * sum(p.nbytes for p in model.parameters()))
+            self.assertEqual("which rounds" in found._repr_html_(), not states)
+        memopt.restore(model)
+
+    def test_refused(self):
+        mixed = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3, dtype=torch.bfloat16))]
+        with self.assertRaisesRegex(ValueError, "of one type"):
+            StatesElsewhere(torch.optim.SGD(mixed, momentum=0.9), "8bit")
+        with self.assertRaisesRegex(ValueError, "complex64"):
+            StatesElsewhere(torch.optim.SGD([nn.Parameter(torch.ones(3, dtype=torch.complex64))], momentum=0.9), "8bit")
 
 
 class TestSpill(unittest.TestCase):

@@ -16,7 +16,7 @@ import torch
 
 from .._arguments import Size
 from .ask.smaller import smaller_batch
-from .elsewhere.engine import Where, engine_of
+from .elsewhere.engine import States, Where, engine_of
 from .loop.graphs import Graphs
 from .loop.loop import Loop
 from .loop.rehearsal import Rehearsal
@@ -50,7 +50,7 @@ def optimize(
     optimizer_in_backward: bool = False,
     offload: Where | None = None,
     host_budget: Size | None = None,
-    states: Where | None = None,
+    states: States | None = None,
     verbose: bool = True,
     mode: Literal["auto", "eager", "graph", "compile", "aot_eager"] = "auto",
     methods: Sequence[str] | None = None,
@@ -80,7 +80,8 @@ def optimize(
     host_budget        the most bytes there, of offload
     states             where the optimizer's states are between its steps: "disk", a file without a name in the folder MEMOPT_SPILL_FOLDER, or "host", for a
                        CUDA device. They come in as the update of their parameter comes, and go out behind it, and do not count in the budget.
-                       The numbers are those of torch.optim: AdamW, Adam, SGD, Adagrad
+                       The numbers are those of torch.optim: AdamW, Adam, SGD, Adagrad. "8bit" keeps them where they are, rounded to a code and a
+                       scale for each 256, which changes the numbers
     strict             a step that runs other operators than the recorded one raises; otherwise it keeps everything from there on, and
                        the next step is recorded again
     verbose            reports the promised peak, and after the first planned step the measured one, on the first rank:

@@ -16,6 +16,7 @@ from torch import Tensor
 from .spill import BLOCK, SpillError, SpillFile, whole
 
 Where = Literal["host", "disk"]
+States = Literal["host", "disk", "8bit"]
 
 
 class Place:

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from ..._arguments import Size
-from ..elsewhere.engine import Where
+from ..elsewhere.engine import States, Where
 from ..step.sample import Loss
 
 
@@ -27,7 +27,7 @@ class Request:
     strict: bool
     verbose: bool = True
     optimizer_in_backward: bool = False
-    states: Where | None = None
+    states: States | None = None
     offload: Where | None = None
     host_budget: Size | None = None
 

@@ -14,8 +14,9 @@ from ...errors import BudgetError
 from ...report import show_bytes
 from ..elsewhere.engine import Engine
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
+from ..lower.states import movable
 from ..native.build import library
-from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth
+from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth, state_bytes
 from ..plan.outofmemory import explain, is_of_memory, room
 from ..plan.plans import plan_of
 from ..plan.refused import Smaller, refused
@@ -160,6 +161,8 @@ class Share:
     def _said(self, report: StepReport, eager: int, at: At | None) -> StepReport:
         """A report that says what was chosen, beside what the step takes without it; and what the loop holds."""
         report.held = at.held if at is not None else 0
+        if self.request.states is None and movable(self.request.optimizer):
+            report.states = state_bytes(self.request.optimizer).bytes
         if self.loss.chosen:
             report.chosen, report.eager_peak = CHOSEN, eager + report.counted
         return report

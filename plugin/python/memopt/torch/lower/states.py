@@ -1,4 +1,4 @@
-"""Optimizer states elsewhere: they come in as a parameter's update comes, and go out behind it."""
+"""Optimizer states elsewhere, or in eight bits: they come in as a parameter's update comes, and go out behind it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ..._visible import class_of
 from ..elsewhere.away import Away, in_memory_order, is_dense
-from ..elsewhere.engine import Engine, Place, Where, engine_of
+from ..elsewhere.engine import Engine, Place, States, engine_of
 from ..elsewhere.heap import blocks_returned
+from ..elsewhere.rounded import RoundedEngine
 from ..elsewhere.spill import SpillError, whole
 from ..step.wrapped import inner_optimizers
 from .steps import bare_step, ran, slots
@@ -64,13 +65,13 @@ class Staged:
 
 
 class StatesElsewhere:
-    """Keeps the states of an optimizer elsewhere between its steps.
+    """Keeps the states of an optimizer elsewhere, or in eight bits, between its steps.
 
     The states of a lot are copied in while the lot before it is updated, and out while the next one is; the update is the optimizer's own code, so
-    its numbers are the same to the bit. What reads `optimizer.state` finds placeholders that load what is read; `state_dict()` has tensors.
+    its numbers are the same to the bit, unless they are rounded on the way. What reads `optimizer.state` finds placeholders that load what is read; `state_dict()` has tensors.
     """
 
-    def __init__(self, optimizer: Any, where: Where, engine: Engine | None = None) -> None:
+    def __init__(self, optimizer: Any, where: States, engine: Engine | None = None) -> None:
         found = list(inner_optimizers(optimizer))
         if not found:
             raise TypeError("states needs the optimizer: give optimizer=")
@@ -81,13 +82,16 @@ class StatesElsewhere:
         if len(devices) != 1:
             raise ValueError(f"states is {where!r}, and the optimizer's parameters are on {', '.join(map(str, sorted(devices, key=str)))}: they must be on one device")
         self.where = where
-        self.engine = engine if engine is not None else engine_of(devices.pop(), where, "states")
+        self.engine = engine if engine is not None else _engine(where, params)
         self.optimizers = found
         self.limit = min(_MOST, max(_LEAST, sum(p.nbytes for p in params) // 256))
         self.lots: dict[int, tuple[Any, list[Lot]]] = {}  # by optimizer, with what they were made for
         self.hidden: dict[int, list[dict[str, Any]]] = {}  # parameter groups of a step whose updates are done
         self.broken = ""
-        self.engine.prepare(sum(slots(o, group) * whole(p.nbytes) for o in found for group in o.param_groups for p in group["params"] if p.requires_grad))
+        kept = [(slots(o, group), p) for o in found for group in o.param_groups for p in group["params"] if p.requires_grad]
+        self.engine.prepare(sum(n * whole(p.nbytes) for n, p in kept))
+        # Bytes that the states take on the device all the same.
+        self.held = sum(n * self.engine.held(whole(p.nbytes)) for n, p in kept) if isinstance(self.engine, RoundedEngine) else 0
         for o in found:
             self._send(o)
         self.hooks = [h for o in found for h in self._hooks(o)]
@@ -321,6 +325,27 @@ def moved(optimizer: torch.optim.Optimizer) -> StatesElsewhere | None:
     return _moved.get(optimizer)
 
 
+def movable(optimizer: Any) -> bool:
+    """Whether the states of an optimizer, or of several, could be elsewhere, and are not."""
+    try:
+        for o in inner_optimizers(optimizer):
+            _check(o)
+    except ValueError:
+        return False
+    return True
+
+
+def _engine(where: States, params: Sequence[Tensor]) -> Engine:
+    if where == "8bit":
+        kinds = {p.dtype for p in params}
+        if len(kinds) != 1:
+            raise ValueError(f"states is '8bit', and the optimizer's parameters are {', '.join(sorted(map(str, kinds)))}: they must be of one type")
+        return RoundedEngine(params[0].device, kinds.pop())
+    if where not in ("host", "disk"):
+        raise ValueError(f"states is {where!r}; there are 'host', the memory of the host, 'disk', a spill file, and '8bit', which rounds")
+    return engine_of(params[0].device, where, "states")
+
+
 def _check(optimizer: torch.optim.Optimizer) -> None:
     if type(optimizer) not in _KINDS:
         names = ", ".join(kind.__name__ for kind in _KINDS)
@@ -348,7 +373,7 @@ def _run(optimizer: torch.optim.Optimizer, group: int, params: list[Tensor]) -> 
 
 def _moves(p: Tensor, value: Any) -> bool:
     """Whether a state is moved: one that has a number for each of the parameter's."""
-    return isinstance(value, Tensor) and value.numel() > 1 and value.shape == p.shape and value.device == p.device and (isinstance(value, Away) or is_dense(value))
+    return isinstance(value, Tensor) and value.numel() > 1 and value.shape == p.shape and value.dtype == p.dtype and value.device == p.device and (isinstance(value, Away) or is_dense(value))
 
 
 def _lies(value: Tensor, near: Tensor, away: Away) -> bool:

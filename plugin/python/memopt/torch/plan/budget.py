@@ -30,16 +30,25 @@ def fixed_bytes(model: torch.nn.Module, optimizer: Any) -> Fixed:
     shards = [t for unit in units_of(model) for t in unit.shards]  # also of those whose parameters are whole
     storages = [local(t).untyped_storage() for t in [*model.parameters(), *model.buffers(), *shards]]
     held = {s.data_ptr(): s.nbytes() for s in storages}
-    states = to_come = 0
+    states = state_bytes(optimizer)
+    return Fixed(sum(held.values()) + states.bytes, states.to_come)
+
+
+def state_bytes(optimizer: Any) -> Fixed:
+    """The states of an optimizer, or of several, that are on the device or will be."""
+    there = to_come = 0
     for one in inner_optimizers(optimizer):
+        away = moved(one)
+        if away is not None and one is away.optimizers[0]:
+            there, to_come = (there + away.held, to_come) if one.state else (there, to_come + away.held)
         for group in one.param_groups:
             for p in group["params"]:
                 made = one.state.get(p)
                 if made:
-                    states += sum(local(s).untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor) and not isinstance(s, Away))
-                elif p.requires_grad and moved(one) is None:
+                    there += sum(local(s).untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor) and not isinstance(s, Away))
+                elif p.requires_grad and away is None:
                     to_come += slots(one, group) * local(p).nbytes
-    return Fixed(sum(held.values()) + states + to_come, to_come)
+    return Fixed(there + to_come, to_come)
 
 
 def growth(model: torch.nn.Module, fixed: Fixed, eager: int | None, *, budget: Size | None, activation_budget: Size | None, reserve: Size) -> int | None:

@@ -45,6 +45,7 @@ class StepReport:
     without: str = ""  # why no plan holds for the steps, where none does
     chosen: str = ""  # what lowers the floor without having been asked for
     held: int = 0  # bytes of the model's results that the loop holds through the backward pass, which the sample did not
+    states: int = 0  # bytes of the optimizer's states, where they could be elsewhere
     replay: str = ""  # "native", "python" or "graph": what ran the last planned step
     reserved: int | None = None  # of captured steps: the bytes of their pool, which it holds between steps
 
@@ -106,7 +107,7 @@ class StepReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. The whole plan is plan.to_dict()."""
-        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "held", "replay"]
+        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "held", "states", "replay"]
         if self.without:
             fields.remove("floor_at")
         binds = None if self.without else self.binds
@@ -141,6 +142,8 @@ class StepReport:
         if self.held:
             yield "the loop holds", f"{show_bytes(self.held)} of the model's results through the backward pass"
         yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"
+        if self.states:
+            yield "optimizer states", f"{show_bytes(self.states)} of that; states='disk' or 'host' would leave none, '8bit', which rounds, about {show_bytes(self.states // 4)} of float32"
         if self.plan is not None:
             yield "gap", f"{self.gap:.2%} of time to the proven bound"
             yield "floor", f"{show_bytes(self.floor)}, set by {self.binds}"
