@@ -26,6 +26,8 @@ var fitFields = []cli.Flag{
 	&cli.StringFlag{Name: "optimizer", Usage: "`NAME` adamw, adamw-fused, adamw8bit, adafactor, lion, sgd, momentum or none (default adamw)"},
 	&cli.StringFlag{Name: "lora", Usage: "`RANK` of adapters, which alone are trained"},
 	&cli.StringFlag{Name: "accumulate", Usage: "`N` forward and backward passes a step"},
+	&cli.StringFlag{Name: "ranks", Usage: "`N` devices that train together (default 1)"},
+	&cli.StringFlag{Name: "shard", Usage: "`HOW` ranks divide the model: ddp, zero1, zero2 or fsdp2 (default fsdp2)"},
 	&cli.BoolFlag{Name: "checkpointing", Usage: "with the model's own gradient checkpointing"},
 }
 

@@ -36,6 +36,7 @@ class Line:
 
     step: Step
     rows: dict[str, Any] = field(default_factory=dict)  # arrays
+    gradients: Sequence[str | None] = ()  # by input of the step
 
     @property
     def total(self) -> Any:
@@ -85,7 +86,7 @@ def line_of(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]] | None 
     rows = {owner: row.cumsum()[:n] for owner, row in change.items()}
     order = range(n) if steps is None else [int(s["node"]) for s in steps]
     rows[WORK] = numpy.array([step.work[i] for i in order], dtype=numpy.int64)
-    return Line(step, rows)
+    return Line(step, rows, graph["outputs"][graph["num_fwd_outputs"] :])
 
 
 def forward_alone(graph: Mapping[str, Any]) -> Line:

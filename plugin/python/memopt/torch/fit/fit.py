@@ -12,13 +12,14 @@ from ..plan.plans import plan_of_graph
 from ..record.floor import binding
 from ..record.record import as_file
 from ..step.given import parse
-from .account import CONTEXT, COPY, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Line, Phase, forward_alone, line_of
+from .account import CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Phase, forward_alone, line_of
 from .answer import Answer, Offer, Rung
 from .devices import Device, device_of, profile_of
 from .models import Model, model_of
 from .optimizers import optimizer_of
+from .ranks import Rank
 from .request import Request
-from .steps import Steps
+from .steps import Steps, graph_of, without_gradients
 
 LIMITS = (("plan at no cost", 0.0), ("plan within +5 %", 0.05), ("plan within +10 %", 0.10), ("plan within +30 %", 0.30), ("lowest plan", float("inf")))  # of extra time, on the ladder
 
@@ -54,37 +55,39 @@ class Fit:
     def __init__(self, request: Request, model: Model, steps: Steps, device: Device, budget: int | None) -> None:
         self.request, self.model, self.steps, self.device, self.budget = request, model, steps, device, budget
         self.optimizer = optimizer_of(request.optimizer)
-        module = model.module
-        self.all = list({id(p): p for p in module.parameters()}.values())
-        self.trained = [p for p in self.all if p.requires_grad]
-        self.weights = sum(p.nbytes for p in self.all) + sum(b.nbytes for b in {id(b): b for b in module.buffers()}.values())
-        self.gradients = sum(p.nbytes for p in self.trained)
-        self.states = sum(self.optimizer.states(p) for p in self.trained)
-        self.update = self.optimizer.update(self.trained, device.foreach)
         self.unknown: list[str] = []  # why something was not found
+        self.rank = Rank(request, model.module, self.optimizer, device.foreach)
         self.graph = steps.graph(request.batch, model.seq)
+        self.line = line_of(self.graph)
+        self.rank.gather(self.line)
+        if self.rank.sharded and request.accumulate == 1:
+            self.graph = graph_of(without_gradients(steps.form(request.batch, model.seq)))  # to plan: gradients are shards, which are beside it
+        self.reserve = int(self.line.rows[GATHERED].max()) if GATHERED in self.line.rows else 0
 
     @property
     def held(self) -> int:
-        """Gradients that are there before a pass, as earlier ones of the step made them."""
-        return self.gradients if self.request.accumulate > 1 else 0
+        """Gradients that no plan changes: earlier passes of the step made them, or they are shards."""
+        return self.rank.gradients if self.request.accumulate > 1 or self.rank.sharded else 0
 
     @property
     def beside(self) -> int:
         """Bytes of the device that no plan changes, but for the allocator's slack."""
-        return self.weights + self.states + self.held + self.device.context
+        return self.rank.weights + self.rank.states + self.held + self.reserve + self.device.context
 
     def total(self, peak: int) -> int:
         """The bytes of the device where a step takes so many for its forward and backward pass."""
-        step = self.beside + peak + int((peak + self.held) * self.device.slack)
-        return max(step, self.phase("update", {WEIGHTS: self.weights, STATES: self.states, GRADIENTS: self.gradients, UPDATE: self.update}).total)
+        step = self.beside + peak + int((peak + self.held + self.reserve) * self.device.slack)
+        return max(step, self.phase("update", self._update()).total)
+
+    def _update(self) -> dict[str, int]:
+        rank = self.rank
+        return {WEIGHTS: rank.weights, STATES: rank.states, GRADIENTS: rank.gradients, UPDATE: rank.update, GATHERED: rank.buckets}
 
     def with_optimizer(self, name: str) -> Fit:
         """The same step with another optimizer."""
         other = copy.copy(self)
         other.optimizer = optimizer_of(name)
-        other.states = sum(other.optimizer.states(p) for p in self.trained)
-        other.update = other.optimizer.update(self.trained, self.device.foreach)
+        other.rank = Rank(self.request, self.model.module, other.optimizer, self.device.foreach)
         return other
 
     def phase(self, name: str, parts: Mapping[str, int], at: str = "") -> Phase:
@@ -93,26 +96,34 @@ class Fit:
         return Phase(name, {**parts, CONTEXT: self.device.context, SLACK: int(moving * self.device.slack)}, at)
 
     def phases(self) -> list[Phase]:
-        line = line_of(self.graph)
+        rank = self.rank
         evaluation = forward_alone(self.graph)
-        at, parts = line.peak()
-        later = {WEIGHTS: self.weights, STATES: self.states}
-        _, forward = evaluation.peak()
+        at, parts = self.line.peak()
+        later = {WEIGHTS: rank.weights, STATES: rank.states}
+        where, forward = evaluation.peak()
+        if rank.buckets or rank.sharded:
+            forward[GATHERED] = int(self.line.rows[GATHERED][: self.line.step.first_backward].max(initial=0))
         return [
-            self.phase("load", {WEIGHTS: self.weights}),
-            self._step("first step", line, at, parts, 0),
-            self._step("later steps", line, at, parts, self.states),
-            self.phase("evaluation", {**later, **forward}, evaluation.place(evaluation.peak()[0])),
-            self.phase("checkpoint", later),
-            self.phase("resume", {**later, COPY: self.weights}),
+            self.phase("load", {WEIGHTS: rank.weights}),
+            self._step("first step", at, parts, 0),
+            self._step("later steps", at, parts, rank.states),
+            self.phase("evaluation", {**later, **forward}, evaluation.place(where)),
+            self.phase("checkpoint", {**later, GATHERED: rank.buckets}),
+            self.phase("resume", {**later, COPY: rank.weights}),
         ]
 
-    def _step(self, name: str, line: Line, at: int, parts: Mapping[str, int], states: int) -> Phase:
+    def _step(self, name: str, at: int, parts: Mapping[str, int], states: int) -> Phase:
         """A step: its passes, or its update where that takes more."""
-        passes = {WEIGHTS: self.weights, STATES: states, **parts}
-        passes[GRADIENTS] = passes.get(GRADIENTS, 0) + self.held
-        update = {WEIGHTS: self.weights, STATES: self.states, GRADIENTS: self.gradients, UPDATE: self.update}
-        return max(self.phase(name, passes, line.place(at)), self.phase(name, update, f"the update of {self.optimizer.name}"), key=lambda p: p.total)
+        passes = {WEIGHTS: self.rank.weights, STATES: states, **parts}
+        if self.request.accumulate > 1:
+            passes[GRADIENTS] = passes.get(GRADIENTS, 0) + self.held
+        update = self.phase(name, self._update(), f"the update of {self.optimizer.name}")
+        return max(self.phase(name, passes, self.line.place(at)), update, key=lambda p: p.total)
+
+    @property
+    def as_it_is(self) -> int:
+        """The bytes of the device without a plan."""
+        return next(p.total for p in self.phases() if p.name == "later steps")
 
     def answer(self) -> Answer:
         settings = {"for_device": profile_of(self.device)}
@@ -121,23 +132,23 @@ class Fit:
         plan = plan_of_graph(self.graph, **settings)
         time = int(plan.baseline.time_ns)
         points = curve.to_dict()["points"]
+        whole = self.as_it_is
         chosen: list[tuple[str, dict[str, Any] | None]] = [("as it is", None)]
         for name, limit in LIMITS:
             point = min((p for p in points if p["overhead"] <= limit + 1e-9), key=lambda p: (self.total(p["peak"]), p["overhead"]), default=None)
-            if point is not None and self.total(point["peak"]) < self.total(self.graph["measured_peak"]) and all(point is not p for _, p in chosen):
+            if point is not None and self.total(point["peak"]) < whole and all(point is not p for _, p in chosen):
                 chosen.append((name, point))
-        rungs = [self._rung(name, p["peak"] if p else self.graph["measured_peak"], p["overhead"] if p else 0.0, time) for name, p in chosen]
+        rungs = [self._rung(name, self.total(p["peak"]) if p else whole, p["overhead"] if p else 0.0, time) for name, p in chosen]
         if self.budget is not None and self.request.largest:
             rungs = self._largest(rungs, [p["peak"] if p else None for _, p in chosen], settings)
         floor = curve.to_dict()["floor"]
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
         return Answer(
-            self.request, self.model.name, sum(p.numel() for p in self.all), sum(p.numel() for p in self.trained), self._device(), self.budget, self.phases(), rungs,
-            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), profile=settings["for_device"], graph=self.graph, beside=self.beside,
+            self.request, self.model.name, sum(p.numel() for p in self.rank.all), sum(p.numel() for p in self.rank.all if p.requires_grad), self._device(), self.budget, self.phases(), rungs,
+            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside,
         )  # fmt: skip
 
-    def _rung(self, name: str, peak: int, overhead: float, time: int) -> Rung:
-        total = self.total(peak)
+    def _rung(self, name: str, total: int, overhead: float, time: int) -> Rung:
         took = int(time * (1 + overhead)) * self.request.accumulate
         work = self.request.batch * self.request.accumulate * (self.request.seq or 1)
         return Rung(name, total, overhead, took, work / max(took, 1) * 1e9, total <= self.budget if self.budget is not None else None)
@@ -145,12 +156,12 @@ class Fit:
     def _largest(self, rungs: list[Rung], peaks: list[int | None], settings: dict[str, Any]) -> list[Rung]:
         """The rungs with the largest batch and row under their plans."""
         assert self.budget is not None
-        limit = int((self.budget - self.beside - self.held * self.device.slack) / (1 + self.device.slack))
+        limit = int((self.budget - self.beside - (self.held + self.reserve) * self.device.slack) / (1 + self.device.slack))
         if self.total(0) > self.budget:
             limit = 0  # the update alone does not fit
         plans = [plan_of_graph(self.graph, activation_budget=p, **settings).to_dict()["steps"] if p is not None else None for p in peaks]
         for dim in ["batch", *(["seq"] if self.model.has_seq else [])]:
-            sizes = self.steps.sizes(dim, self.request.batch, self.model.seq)
+            sizes = self.steps.sizes(dim, self.request.batch, self.model.seq, not self.rank.sharded)
             if isinstance(sizes, str):
                 self.unknown.append(f"the largest {dim} is not known: {sizes}")
                 continue
@@ -164,19 +175,27 @@ class Fit:
         for o in binds.offers:
             if self.total(o.floor) < floor:
                 found.append(Offer(f"memopt.optimize({o.argument})", self.total(o.floor), "the lowest plan then, about"))
-        peak = self.graph["measured_peak"]
+        whole = self.as_it_is
         for name in ("adamw-fused", "adamw8bit"):
-            if self.optimizer.name.startswith("adam") and self.trained:
+            if self.optimizer.name.startswith("adam") and self.rank.states:
                 other = self.with_optimizer(name)
-                if other.total(peak) < self.total(peak) or other.total(binds.bytes) < floor:
-                    found.append(Offer(f"--optimizer {name}", other.total(peak), "as it is otherwise" + (", with other numbers" if other.optimizer.rounded else "")))
-        if self.states:
-            found.append(Offer("optimizer states on the host", self.total(peak) - self.states, "as it is otherwise; copies take time in each update"))
+                if other.as_it_is < whole or other.total(binds.bytes) < floor:
+                    found.append(Offer(f"--optimizer {name}", other.as_it_is, "as it is otherwise" + (", with other numbers" if other.optimizer.rounded else "")))
+        if self.rank.states:
+            found.append(Offer("optimizer states on the host", whole - self.rank.states, "as it is otherwise; copies take time in each update"))
         return found
 
     def _device(self) -> str:
         memory = f", {self.device.memory / 2**30:.1f} GiB" if self.device.memory else ""
         return f"{self.device.name}{memory}"
+
+    def _ranks(self) -> str:
+        """Whose memory this is."""
+        r = self.request
+        if r.ranks == 1:
+            return ""
+        how = {"ddp": "whole parameters, gradients in buckets", "zero1": "whole parameters, states divided", "zero2": "shards, gathered once a step", "fsdp2": "shards, gathered unit by unit", None: "whole parameters"}
+        return f"{r.ranks:,}: {self.rank.replicas:,} with {how[self.rank.shard]}"
 
     def _blocks(self) -> str:
         return "; ".join(f"{r.period if r.period > 1 else 'one'} of {r.count * r.period} equal blocks of {r.path}" for r in self.steps.runs)

@@ -53,6 +53,8 @@ class Request:
                 object.__setattr__(self, name, plain)
         if self.shard is not None and self.shard not in SHARDS:
             raise ValueError(f"shard is {self.shard!r}; there are {', '.join(SHARDS)}")
+        if self.ranks > self.tensor * self.pipeline and self.shard is None:
+            object.__setattr__(self, "shard", "fsdp2")
         if self.ranks % (self.tensor * self.pipeline):
             raise ValueError(f"ranks is {self.ranks}, which tensor={self.tensor} times pipeline={self.pipeline} does not divide")
 

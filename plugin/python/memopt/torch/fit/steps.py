@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -63,21 +65,36 @@ class Steps:
         """The joint graph at a size."""
         return graph_of(self.form(batch, seq))
 
-    def sizes(self, dim: str, batch: int, seq: int) -> Sizes | str:
-        """The program at any batch or any length, the other as it is; or why it is not known."""
+    def sizes(self, dim: str, batch: int, seq: int, held: bool) -> Sizes | str:
+        """The program at any batch or any length, the other as it is; or why it is not known. held: it keeps gradients."""
         degree = 1 if dim == "batch" else 2
-        small = [2, 3, 4] if dim == "batch" else [128, 192, 256, 320]
         asked = batch if dim == "batch" else seq
-        points = [*[n for n in small if n != asked][: degree + 1], asked]
-        forms = [self.form(*((n, seq) if dim == "batch" else (batch, n))) for n in points]
-        for n, form in zip(points[:-1], forms[:-1], strict=True):
-            differs = difference(forms[-1], form)
-            if differs is not None:
-                return f"the step of {dim}={n} is another program than that of {dim}={asked}: {differs}"
-        try:
-            return Sizes(dim, forms[-1], points, [f.numbers for f in forms], degree)
-        except ValueError as e:
-            return str(e)
+        small = [n for n in ([2, 3, 4, 5] if dim == "batch" else [128, 192, 256, 320, 384]) if n != asked][: degree + 2]
+        said = ""
+        for points in ([*small[:-1], asked], small):  # one row is another program than several, which may be what counts
+            forms = [self.form(*((n, seq) if dim == "batch" else (batch, n))) for n in points]
+            differs = next((d for f in forms[1:] if (d := difference(forms[0], f)) is not None), None)
+            same = [n.fields["op"] for n in forms[0].nodes] == [n.fields["op"] for n in self.form(batch, seq).nodes]
+            if differs is None and same:
+                try:
+                    return Sizes(dim, forms[-1] if held else without_gradients(forms[-1]), points, [f.numbers for f in forms], degree)
+                except ValueError as e:
+                    differs = str(e)
+            said = said or f"steps of {dim} {', '.join(map(str, points))} are not one program" + (f" ({differs})" if differs else "")
+        return said
+
+
+def without_gradients(form: Form) -> Form:
+    """The program where gradients are somebody else's as soon as they are there."""
+    found = copy.copy(form)
+    gradients = {r for r in form.results[form.forward_results :] if r is not None}
+    found.results = [*form.results[: form.forward_results], *[None] * (len(form.results) - form.forward_results)]
+    found.nodes = list(form.nodes)
+    for i, j in gradients:
+        node = found.nodes[i]
+        outputs = [replace(o, held=None) if k == j else o for k, o in enumerate(node.outputs)]
+        found.nodes[i] = replace(node, outputs=outputs)
+    return found
 
 
 def graph_of(form: Form) -> dict[str, Any]:
