@@ -106,6 +106,21 @@ class Lengths(Case):
         self.assertLessEqual(len(self.recorded), 4)
         self.assertIn(3, {sizes[0] for sizes in self.recorded})
 
+    def test_report_of_a_short_batch(self):
+        """Behind the short last batch of an epoch the report is that batch's, with what the largest step took."""
+        model = Llama(layers=2)
+        memopt.optimize(model, activation_budget="70%", verbose=False)
+        for b in (8, 8, 8, 8, 8, 3):
+            step(model, tokens(b, 64))
+        last = report(model)
+        self.assertIsNone(last.measured_peak)
+        self.assertGreater(last.largest.promised_peak, 2 * last.promised_peak)
+        self.assertAlmostEqual(last.largest.measured_peak, last.largest.promised_peak, delta=last.largest.promised_peak // 1000 + 512)
+        self.assertIn("the largest step that was measured: ", str(last))
+        self.assertEqual(last.to_dict()["largest"]["measured_peak"], last.largest.measured_peak)
+        step(model, tokens(8, 64))
+        self.assertIsNone(report(model).largest)
+
     def test_as_it_is(self):
         """A step below the budget runs untouched, and needs neither a plan nor a recording."""
         model = Llama(layers=2)

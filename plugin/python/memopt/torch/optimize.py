@@ -225,7 +225,10 @@ class PlannedForward(StandIn):
 
     @property
     def last(self) -> Any:
-        return self.loop.last
+        last, most = self.loop.last, self.loop.most
+        if last is not None:
+            last.largest = most if most is not None and most.promised_peak > last.promised_peak else None
+        return last
 
     def remove(self) -> None:
         self.loop.end()

@@ -61,6 +61,7 @@ class Loop:
         self.without = Without(self.model)
         self.graphs: Graphs | None = None
         self.last: StepReport | None = None
+        self.most: StepReport | None = None  # of the largest step that was measured
         self.standing: list[StandIn] = []  # in the places of methods
         self.scouts: list[tuple[torch.nn.Module, Scout]] = []
         self.reach: Reach | None = None
@@ -527,6 +528,8 @@ class Loop:
             self.told.say("unmeasured", "memopt: a profiler was started within a step, so what it takes is not measured")
             return
         step.made.report.measured(step.before + peak, "a step of training")
+        if self.most is None or (self.most.measured_peak or 0) < (step.made.report.measured_peak or 0):
+            self.most = step.made.report
         if step.made.at is not None:
             self.share.lengths.was_measured(step.made.at, step.made.report.promised_peak)
         self.told.say("measured", f"memopt: measured {show_bytes(step.before + peak)} in a step of training, {show_bytes(step.made.report.promised_peak)} promised")

@@ -47,6 +47,7 @@ class StepReport:
     held: int = 0  # bytes of the model's results that the loop holds through the backward pass, which the sample did not
     states: int = 0  # bytes of the optimizer's states, where they could be elsewhere
     replay: str = ""  # "native", "python" or "graph": what ran the last planned step
+    largest: StepReport | None = field(default=None, repr=False)  # of the steps that were measured, where it is of other sizes
     reserved: int | None = None  # of captured steps: the bytes of their pool, which it holds between steps
 
     @classmethod
@@ -92,6 +93,8 @@ class StepReport:
                 return f"memopt: the step takes {show_bytes(self.promised_peak)}, of {show_bytes(self.eager_peak)} in eager mode, and fits: {self.chosen}"
             return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do"
         measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
+        if not measured and self.largest is not None:
+            measured = f" (the largest step that was measured: {show_bytes(self.largest.promised_peak)}, and {show_bytes(self.largest.measured_peak or 0)} taken)"
         beside = f"{show_bytes(self.fixed)} of parameters and states {'in it' if self.counted else 'beside it'}"
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} time; "
@@ -114,6 +117,7 @@ class StepReport:
         return {
             "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, "without": self.without, **{name: getattr(self, name) for name in fields},
             "binds": {"kind": binds.kind, "module": binds.module, "op": binds.op} if binds else None, "offers": [vars(o) for o in binds.offers] if binds else [],
+            "largest": {name: getattr(self.largest, name) for name in ("eager_peak", "promised_peak", "measured_peak")} if self.largest is not None else None,
             "recomputed_nodes": self.plan.result.recomputed_nodes if self.plan is not None else 0,
         }  # fmt: skip
 
@@ -135,6 +139,8 @@ class StepReport:
         yield "promised", f"{show_bytes(self.promised_peak)} for {self.overhead:+.1%} time"
         if self.measured_peak is not None:
             yield "measured", f"{show_bytes(self.measured_peak)}, in {self.measured_on}"
+        elif self.largest is not None:
+            yield "the largest step", f"{show_bytes(self.largest.promised_peak)} promised, {show_bytes(self.largest.measured_peak or 0)} measured"
         if self.chosen:
             yield "chosen", self.chosen
         if self.moved:
