@@ -406,6 +406,25 @@ class Both(Case):
                 step(model, args)
                 self.assertEqual(memopt.torch.report(model).to_dict()["replay"], kind)
 
+    def test_replay(self):
+        """The replay of many tiny operators takes time that the promise names; that of large ones does not show."""
+        found = []
+        for width, blocks in ((8, 300), (512, 4)):
+            torch.manual_seed(0)
+            model = nn.Sequential(*[nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(blocks)])
+            made = memopt.optimize(model, activation_budget="80%", sample=torch.randn(16 * width, width), loss=lambda out: out.square().mean(), verbose=False)
+            self.assertEqual(made.to_dict()["replay_overhead"], made.replay_overhead)
+            self.assertEqual("for its replay" in str(made), made.replay_overhead >= 0.01)
+            made.replay = "python"
+            slow = made.replay_overhead
+            made.replay = "graph"
+            self.assertEqual(made.replay_overhead, 0.0)
+            made.replay = "native"
+            self.assertLess(made.replay_overhead, slow)
+            found.append(made.replay_overhead)
+        self.assertGreater(found[0], 0.05)
+        self.assertLess(found[1], 0.01)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -33,8 +33,8 @@ class State:
         if self.looks % _LOOK == 0 or type(self.model) is not self.kind:  # walking the modules costs more than reading their flags
             self.look()
         self.looks += 1
-        state = tuple(p.requires_grad for p in self.parameters)
-        modes = tuple(m.training for m in self.modules)
+        state = tuple([p.requires_grad for p in self.parameters])
+        modes = tuple([m.training for m in self.modules])
         sharded = tuple(unit.modes for unit in self.units)
         return shapes, scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads(), sharded
 
@@ -49,8 +49,11 @@ class State:
         self.parameters, self.modules = parameters_of(self.model, self.units), list(self.model.modules())
 
     def gradients(self) -> bool:
-        """Whether gradients exist before a step."""
-        return any(gradient(p) is not None for p in self.parameters if p.requires_grad)
+        """Whether gradients exist before a step. Nearly all parameters have none, so that is asked first."""
+        for p in self.parameters:
+            if p.grad is not None and p.requires_grad and gradient(p) is not None:
+                return True
+        return False
 
     def gradient_bytes(self) -> int:
         return sum(local(grad).nbytes for p in self.parameters if (grad := gradient(p)) is not None)
