@@ -16,10 +16,15 @@ func nameless(folder string) (*os.File, error) {
 	return file, err
 }
 
-// allocate takes the blocks of a file; file systems that do not know how take them as they are written.
+// allocate takes the blocks of a file; file systems that do not know how take them as they are written. One with too few
+// is left alone: it would hand out all that it has before it says so, and others would find it full meanwhile.
 func allocate(file *os.File, bytes int64) error {
 	if bytes == 0 {
 		return nil
+	}
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &s); err == nil && uint64(bytes) > s.Bavail*uint64(s.Bsize) {
+		return unix.ENOSPC
 	}
 	for {
 		switch err := unix.Fallocate(int(file.Fd()), 0, 0, bytes); {

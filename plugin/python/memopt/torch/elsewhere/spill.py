@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import tempfile
@@ -197,10 +198,14 @@ def _nameless(folder: str, flags: int) -> int:
 
 
 def _allocate(fd: int, offset: int, size: int) -> None:
+    """Takes the blocks of a range. A disk with too few is left alone: it would hand out all that it has before it says so."""
+    found = os.fstatvfs(fd)
+    if size > found.f_bavail * found.f_frsize:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     try:
         os.posix_fallocate(fd, offset, size)
     except OSError as e:
-        if e.errno not in (22, 95):  # EINVAL, EOPNOTSUPP: a file system that cannot promise blocks
+        if e.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot promise blocks
             raise
         os.ftruncate(fd, offset + size)
 
