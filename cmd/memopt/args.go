@@ -149,8 +149,12 @@ func unknownFlag(c *cli.Command, a string) error {
 	}
 	word, _, _ := strings.Cut(a, "=")
 	for _, r := range configs.Rows() {
-		if r.Flag == strings.TrimLeft(word, "-") && !r.Uses(c.Name) {
+		given := strings.TrimLeft(word, "-")
+		if r.Flag == given && !r.Uses(c.Name) {
 			return usage("%s: %s", word, r.Unused(c.Name))
+		}
+		if r.Alias != "" && r.Alias == strings.ReplaceAll(given, "-", "_") && r.Uses(c.Name) {
+			return usage("memopt %s has no flag %s; did you mean --%s?", c.Name, word, r.Flag)
 		}
 	}
 	if near, ok := configs.Nearest("--"+strings.TrimLeft(word, "-"), names); ok {
