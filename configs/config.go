@@ -43,6 +43,7 @@ type Config struct {
 	Trainable     []string
 	Frozen        []string
 	Tied          bool   // train although some parameters cannot be told apart
+	States        string // disk or host: where optimizer states lie; "": in memory
 	Optimizer     string // sgd, momentum, adam, adamw, lamb or adagrad
 	LR            float64
 	Warmup        int

@@ -73,6 +73,7 @@ func defineOptimizer(o optimizer) *graph.Op {
 		Tests:      graph.Tests{Work: eachIn(0, o.flops), Pieces: o.pieces},
 		Recompute:  graph.Never,
 		Overwrites: overwrites,
+		Streams:    o.direction == nil,
 		Optimizer:  o.name,
 	}
 	if op.Lower = o.lower; o.lowered != nil {

@@ -105,6 +105,7 @@ func requestOf(c configs.Config) planner.Request {
 	r := planner.Request{Lowered: Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
+	r.States = c.States
 	if c.Offload != "" {
 		r.Elsewhere = &planner.Elsewhere{Place: c.Offload, Bytes: c.HostBudget}
 	}

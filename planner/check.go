@@ -225,7 +225,7 @@ func (p *Plan) checker(s *schedule.Schedule) *checker {
 type checker struct {
 	ctx    context.Context // polled at each launch
 	s      *schedule.Schedule
-	spaces [4]memory
+	spaces [schedule.Spaces]memory
 	height int64
 	now    int32                   // the launch at hand
 	change []int64                 // by launch: bytes of the arena in use, beyond the launch before
@@ -336,6 +336,9 @@ func (c *checker) launch(i int, l *schedule.Launch, ran []int32) error {
 	if err := c.apart(l); err != nil {
 		return where(err)
 	}
+	if err := streams(l); err != nil {
+		return where(err)
+	}
 	if l.Scratch.Bytes > 0 {
 		c.write(&l.Scratch, nil)
 	}
@@ -344,7 +347,7 @@ func (c *checker) launch(i int, l *schedule.Launch, ran []int32) error {
 		if r.Value == nil {
 			continue
 		}
-		if r.Space == schedule.Staging || r.Space == schedule.State && l.Node.Op.Overwrites == nil {
+		if r.Space == schedule.Staging || (r.Space == schedule.State || r.Space == schedule.Elsewhere) && l.Node.Op.Overwrites == nil {
 			return where(fmt.Errorf("writes to %s", r.Space))
 		}
 		c.write(r, r.Value)

@@ -54,6 +54,7 @@ type FileFields struct {
 	Bound    Bound          `json:"bound"`
 	Memory   Memory         `json:"memory"`
 	Moved    *Moved         `json:"offload,omitempty"`
+	Streamed *Streamed      `json:"states,omitempty"`
 	Clusters []Cluster      `json:"clusters"`
 	Selected Selection      `json:"selection"`
 	Layers   []FileBoundary `json:"boundaries"`
@@ -96,6 +97,8 @@ type FileRequest struct {
 	Profile *profile.Profile `json:"profile,omitempty"`
 	// Elsewhere is where values may be moved to.
 	Elsewhere *Elsewhere `json:"offload,omitempty"`
+	// States is where states of optimizers lie that stream in and out.
+	States string `json:"states,omitempty"`
 }
 
 // FileBaseline is the step without recomputation.
@@ -156,7 +159,7 @@ func (p *Plan) File(path string) *File {
 		Model:  p.fileModel(path, p.Graph.Fingerprint()),
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing(), Elsewhere: r.Elsewhere},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing(), Elsewhere: r.Elsewhere, States: r.States},
 		Settings:   map[string]string{},
 		Trains:     p.Trains,
 		Strategy:   p.Strategy,
@@ -222,6 +225,7 @@ func (p *Plan) fileFields() FileFields {
 		Bound:    p.Bound,
 		Memory:   p.Memory,
 		Moved:    p.Moved,
+		Streamed: p.Streamed(),
 		Clusters: append([]Cluster{}, p.Clusters...), // a file may be changed
 		Layers:   []FileBoundary{},
 		Selected: p.Selection,
@@ -290,7 +294,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
 	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
-	r.Profile, r.Elsewhere = f.Request.Profile, f.Request.Elsewhere
+	r.Profile, r.Elsewhere, r.States = f.Request.Profile, f.Request.Elsewhere, f.Request.States
 	if r.Profile != nil {
 		if err := r.Profile.Check(); err != nil {
 			return nil, fmt.Errorf("the plan's profile: %w", err)

@@ -259,21 +259,26 @@ func (l *largest) reach(w decisions) int64 {
 // fixed is what lies outside the arena: each value begins at a multiple of the alignment.
 func (l *largest) fixed(b *graph.Binding) (sum int64, ok bool) {
 	var heights [2]int64
+	streams, streamed := streamedBy(l.g, l.r.States), int64(0)
 	err := graph.Try(func() {
-		for _, v := range l.g.Values {
+		for i, v := range l.g.Values {
 			if v.Kind == graph.Computed {
 				continue
 			}
 			h := &heights[0]
-			if v.Kind == graph.Input {
-				h = &heights[1]
-			}
 			n, err := b.Eval(v.Bytes())
+			switch {
+			case v.Kind == graph.Input:
+				h = &heights[1]
+			case streams[i] && n > 0:
+				h = &streamed
+			}
 			if *h = align(*h) + min(n, most); err != nil || *h > most {
 				*h = most
 			}
 		}
 	})
+	heights[0] = withRing(heights[0], streamed)
 	return heights[0] + heights[1], err == nil && max(heights[0], heights[1]) < most
 }
 

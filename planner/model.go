@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/planner/profile"
 	"memopt/planner/recompute"
@@ -26,6 +27,7 @@ type model struct {
 	fixed, lasting []bool   // by owner: outside the arena; read after the last step
 	heights        [2]int64 // of the spaces outside the arena: state and staging
 	states         int64    // bytes of optimizer states
+	away           string   // where those that stream lie; ""
 	unit           int64    // bytes of lives count in whole units: of the alignment, or 1 if they have no places
 
 	// p is the step without its names. Operators are the nodes that are no views, in the graph's order; values are the
@@ -80,7 +82,7 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	values, nodes := len(g.Values), len(g.Nodes)
 	m := &model{
 		g: g, binding: b, ctx: r.Context, lowered: r.Lowered, log: log, like: newAlike(g), unit: alignment,
-		bytes: make([]int64, values), owner: make([]int32, values), fixed: make([]bool, values), lasting: make([]bool, values),
+		away: r.States, bytes: make([]int64, values), owner: make([]int32, values), fixed: make([]bool, values), lasting: make([]bool, values),
 		op: make([]int32, nodes), number: slices.Repeat([]int32{-1}, values), forward: nodes,
 		kind: make([]int32, nodes), prices: make([]price, 1), rate: 1, flop: g.BytesPerFlop() / 4,
 	}
@@ -102,12 +104,16 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	if m.profile = r.pricing(); m.profile != nil {
 		m.time()
 	}
+	if err := r.checkStates(g); err != nil {
+		return nil, err
+	}
 	return m, r.checkElsewhere()
 }
 
 // values evaluates the bytes of all values, and gives those that are not computed their places outside the arena.
 func (m *model) values() error {
 	sizes, room := map[uint64]int64{}, int64(mostBytes)
+	streams, streamed := streamedBy(m.g, m.away), int64(0)
 	for i, v := range m.g.Values {
 		bytes, met := sizes[m.like.look[i]]
 		if !met {
@@ -131,11 +137,17 @@ func (m *model) values() error {
 		case graph.Input:
 			space = &m.heights[1]
 		case graph.State:
+			if streams[i] && bytes > 0 {
+				streamed = align(streamed) + bytes
+				m.fixed[i] = true
+				continue
+			}
 			m.states += bytes
 		}
 		m.fixed[i] = true
 		*space = align(*space) + bytes
 	}
+	m.heights[0], m.states = withRing(m.heights[0], streamed), m.states+schedule.RingOf(align(streamed))
 	return nil
 }
 

@@ -48,6 +48,8 @@ type Request struct {
 	Profile *profile.Profile
 	// Elsewhere is where values may be moved to and back. It needs a Profile, as copies take time; nil is nowhere.
 	Elsewhere *Elsewhere
+	// States is where the states of optimizers lie that stream in and out with their updates; "" is in memory.
+	States string
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
 	// Without names passes that searches leave out: see Passes. No plan's file has them.

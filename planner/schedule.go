@@ -56,15 +56,20 @@ func (f *facts) schedule(p *Plan) (*schedule.Schedule, *launcher) {
 		held: f.held(p.Steps), lives: make([]schedule.Life, 0, len(p.Offsets))}
 	l.dies = f.dies(p.Steps, l.held)
 	s.Moves = make([]schedule.Transfer, len(p.Moves))
+	streams := streamedBy(f.g, f.r.States)
 	for _, v := range s.ByStage(f.g) {
 		height, space := &s.State, schedule.State
-		if v.Kind == graph.Input {
+		switch {
+		case v.Kind == graph.Input:
 			height, space = &s.Staging, schedule.Staging
+		case streams[v.ID] && f.bytes[v.ID] > 0:
+			height, space = &s.Elsewhere, schedule.Elsewhere
 		}
 		l.current[v.ID] = int32(len(s.Fixed))
 		s.Fixed = append(s.Fixed, l.ref(v, space, align(*height)))
 		*height = align(*height) + f.bytes[v.ID]
 	}
+	s.State, s.Ring = withRing(s.State, s.Elsewhere), schedule.RingOf(align(s.Elsewhere))
 	l.outside = slices.Clip(s.Fixed)
 	for _, v := range f.g.Outputs {
 		if p := f.place[v.ID]; f.given[p.ID] && l.current[p.ID] < 0 {

@@ -85,6 +85,9 @@ func explainPlan(w io.Writer, f *planner.File) {
 	if text := report.FileOffload(f); text != "" {
 		rows = append(rows, []string{"moves", text})
 	}
+	if text := report.States(f.Streamed); text != "" {
+		rows = append(rows, []string{"updates", text})
+	}
 	rows = append(rows, report.Largest(f.Dominant, f.Result.Peak)...)
 	if above := f.Result.Peak - f.Floor.Peak; above > 0 {
 		rows = append(rows, []string{"blocks", fmt.Sprintf("%s more than the floor are alive at %s; to lower the peak, recompute a kept row below", report.Bytes(above), f.Result.PeakNode)})

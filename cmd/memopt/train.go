@@ -168,8 +168,10 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		}
 		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured%s\n\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(measured), off)
 	}
-	if text := report.Copies(result.Plan, result.Trace); text != "" {
-		report.Text(c.App.Writer, 2, "%s\n\n", text)
+	for _, text := range []string{report.Copies(result.Plan, result.Trace), report.StateCopies(result.Plan, result.Trace)} {
+		if text != "" {
+			report.Text(c.App.Writer, 2, "%s\n\n", text)
+		}
 	}
 	if l := result.Lossy; l != nil {
 		visible.Fprintf(c.App.Writer, "%s\n\n", l)

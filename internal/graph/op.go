@@ -103,6 +103,9 @@ type Op struct {
 	// Overwrites is, for each output, the input that it overwrites: an updated parameter has
 	// the address of the parameter. nil for most operators.
 	Overwrites []int
+	// Streams: an element of an output depends on the same element of inputs of its shape alone, and on scalars, so that an
+	// update can be run a piece at a time.
+	Streams bool
 	// Running lists the inputs that are running statistics.
 	Running []Running
 	// Random: the node draws random numbers, from the counter (seed, step, node, element).

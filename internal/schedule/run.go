@@ -91,6 +91,8 @@ type Trace struct {
 	Workspace int64
 	// Moved is what was moved elsewhere.
 	Moved Moved
+	// Streamed is what came in and went out of states with their updates.
+	Streamed Moved
 	// Launches is the time of each, in the schedule's order, if asked for.
 	Launches []time.Duration
 }

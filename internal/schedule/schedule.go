@@ -13,16 +13,35 @@ import (
 type Space uint8
 
 // The spaces. State holds parameters, constants and optimizer states, which outlive the step; Staging holds the inputs
-// fed to it; Given the outputs whose memory the caller gives (Request.OutputsGiven); Arena everything else.
+// fed to it; Given the outputs whose memory the caller gives (Request.OutputsGiven); Elsewhere states that come in for their
+// updates only, a piece at a time; Arena everything else.
 const (
 	Arena Space = iota
 	State
 	Staging
 	Given
+	Elsewhere
+	Spaces // how many there are
 )
 
 // String is the space's name in reports.
-func (s Space) String() string { return [...]string{"arena", "state", "staging", "given"}[s] }
+func (s Space) String() string {
+	return [...]string{"arena", "state", "staging", "given", "elsewhere"}[s]
+}
+
+// RingOf is the bytes of memory through which so many bytes of states stream, a third of it at a time: one part comes in and one
+// goes out while an update works on the third. It is a small part of them, but no less than copies of some size need.
+func RingOf(states int64) int64 {
+	const tiny, least, most, part = 3 << 10, 192 << 10, 24 << 20, 16
+	if states == 0 {
+		return 0
+	}
+	ring := min(max(states/part, least), most)
+	return max(min(ring, states), tiny) / (3 * Aligned) * (3 * Aligned)
+}
+
+// Aligned is what offsets are multiples of.
+const Aligned = 64
 
 // Ref is a range of bytes, and what is to be seen in them.
 type Ref struct {
@@ -49,7 +68,9 @@ type Launch struct {
 type Schedule struct {
 	Launches []Launch
 	// Heights of the spaces.
-	Arena, State, Staging, Given int64
+	Arena, State, Staging, Given, Elsewhere int64
+	// Ring is the last bytes of State, through which what is Elsewhere comes in and goes out.
+	Ring int64
 	// Fixed lists every input and stored value with its place.
 	Fixed []Ref
 	// Moves is what is copied elsewhere and back beside the launches.
@@ -70,10 +91,10 @@ type Schedule struct {
 // SameStates reports whether two schedules have the same parameters, constants and states at the same places.
 func (s *Schedule) SameStates(o *Schedule) bool {
 	states := func(s *Schedule) []Ref {
-		return slices.DeleteFunc(slices.Clone(s.Fixed), func(r Ref) bool { return r.Space != State })
+		return slices.DeleteFunc(slices.Clone(s.Fixed), func(r Ref) bool { return r.Space != State && r.Space != Elsewhere })
 	}
-	return s.State == o.State && slices.EqualFunc(states(s), states(o), func(a, b Ref) bool {
-		return a.Value.Name == b.Value.Name && a.Value.Type == b.Value.Type && a.Offset == b.Offset && a.Bytes == b.Bytes
+	return s.State == o.State && s.Ring == o.Ring && s.Elsewhere == o.Elsewhere && slices.EqualFunc(states(s), states(o), func(a, b Ref) bool {
+		return a.Value.Name == b.Value.Name && a.Value.Type == b.Value.Type && a.Space == b.Space && a.Offset == b.Offset && a.Bytes == b.Bytes
 	})
 }
 

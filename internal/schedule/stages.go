@@ -175,6 +175,12 @@ func (s *Schedule) states() (out []Segment) {
 		}
 		out = append(out, g)
 	}
+	if s.Ring > 0 {
+		if n := len(out); n > 0 {
+			out[n-1].End = s.State - s.Ring
+		}
+		out = append(out, Segment{State, s.State - s.Ring, s.State, Loading, "optimizer"})
+	}
 	return out
 }
 

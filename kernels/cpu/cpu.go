@@ -57,16 +57,17 @@ type Options struct {
 type Device struct {
 	schedule *schedule.Schedule
 	options  Options
-	spaces   [4][]byte
+	spaces   [schedule.Spaces][]byte
 	calls    []launch
 	fixed    map[string]*graph.Tensor // parameters, states, constants, inputs
 	inputs   []schedule.Ref
 	outputs  map[string]*graph.Tensor
-	used     [4]int64
+	used     [schedule.Spaces]int64
 	crew     *crew
 	frees    [][]schedule.Life // by launch: live ranges that end with it
 	ended    int               // the launch whose live ranges are to be poisoned; −1
 	moves    *moves            // nil if there are none
+	streams  *streams          // nil if there are none
 	places   map[string]place  // of fixed
 	seen     map[place][]*graph.Tensor
 	lent     map[string]bool
@@ -191,6 +192,9 @@ func open(s *schedule.Schedule, o Options, from *Device) (*Device, error) {
 	if err := d.openMoves(s); err != nil {
 		return nil, err
 	}
+	if err := d.openStreams(s, from); err != nil {
+		return nil, err
+	}
 	if o.Poison {
 		poison(d.spaces[schedule.Arena])
 		d.frees = make([][]schedule.Life, len(s.Launches)+1)
@@ -251,6 +255,9 @@ func (d *Device) load(ws []loader.Weight, places []loader.Place) error {
 }
 
 func (d *Device) bytes(r schedule.Ref) []byte {
+	if r.Space == schedule.Elsewhere {
+		return nil // while its update runs it is in the ring
+	}
 	end := r.Offset + r.Bytes
 	d.used[r.Space] = max(d.used[r.Space], end)
 	if d.options.Given {
@@ -339,10 +346,12 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 	defer func() {
 		if !over { // by an error, or given up
 			d.moves.settle()
+			d.streams.settle()
 		}
 	}()
 	if from == 0 {
 		d.moves.begin()
+		d.streams.begin()
 	}
 	if r.Part == schedule.BackwardPass {
 		if err := d.moves.before(from-1, d.free); err != nil {
@@ -373,7 +382,7 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		}
 		l.call.Seed, l.call.Step = r.Seed, r.Step
 		start := time.Now()
-		if err := d.launch(l); err != nil {
+		if err := d.launch(i, l); err != nil {
 			return t, err
 		}
 		if r.Times {
@@ -382,12 +391,20 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		d.given.drop(i)
 		d.ended = i
 	}
+	if to == len(d.calls) {
+		if err := d.streams.end(); err != nil {
+			return t, err
+		}
+	}
 	over = true
 	d.pass(to, r)
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.used[schedule.Arena], d.used[schedule.State], d.used[schedule.Staging]
 	if d.moves != nil {
 		t.Moved = d.moves.trace
+	}
+	if d.streams != nil {
+		t.Streamed = d.streams.trace
 	}
 	if d.options.Workspace != nil {
 		t.Workspace = d.options.Workspace()
@@ -425,13 +442,18 @@ func (d *Device) seed(border int, seeds []*graph.Tensor) error {
 
 // launch runs one call. A failure inside, such as an index out of range, becomes an error that names
 // the node.
-func (d *Device) launch(l *launch) (err error) {
+func (d *Device) launch(i int, l *launch) (err error) {
 	if d.given.Dry {
 		return nil
 	}
 	run := func() { l.run(l.call) }
 	if d.options.Poison && l.node != nil {
 		run = func() { err = d.guarded(l) }
+	}
+	if d.streams != nil {
+		if _, is := d.streams.of[i]; is {
+			run = func() { err = d.streams.update(i, l) }
+		}
 	}
 	if failed := graph.Try(run); failed != nil {
 		if err = failed; !d.options.Given { // else the caller says where it ran
@@ -459,6 +481,11 @@ func (d *Device) State(name string) (*graph.Tensor, error) {
 	if err := d.there(name); err != nil {
 		return nil, err
 	}
+	if from := d.elsewhere(name); from != nil {
+		y := graph.NewTensor(x.Type, x.Shape...)
+		_, err := io.ReadFull(from, y.Bytes)
+		return y, err
+	}
 	return clone(x), nil
 }
 
@@ -468,6 +495,10 @@ func (d *Device) WriteOutput(w io.Writer, name string) error { return write(w, d
 // WriteState writes the bytes of a parameter, constant or optimizer state, without copying them first.
 func (d *Device) WriteState(w io.Writer, name string) error {
 	if err := d.there(name); err != nil {
+		return err
+	}
+	if from := d.elsewhere(name); from != nil {
+		_, err := io.Copy(w, from)
 		return err
 	}
 	return write(w, d.fixed[name], name)
@@ -493,9 +524,14 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 	if err := d.there(name); err != nil {
 		return err
 	}
+	d.uploaded += int64(len(x.Bytes))
+	if at := d.places[name]; at.space == schedule.Elsewhere {
+		d.streams.forget()
+		_, err := d.streams.far.WriteAt(x.Bytes, at.offset)
+		return err
+	}
 	d.own(name)
 	copy(to.Bytes, x.Bytes)
-	d.uploaded += int64(len(x.Bytes))
 	return nil
 }
 
@@ -510,7 +546,7 @@ func (d *Device) Close() error {
 	if d.crew != nil && d.options.Crew == nil {
 		d.crew.dismiss()
 	}
-	err := d.moves.close()
+	err := errors.Join(d.moves.close(), d.streams.close())
 	for _, b := range d.spaces {
 		arena.Unmap(b)
 	}
@@ -520,7 +556,7 @@ func (d *Device) Close() error {
 		}
 	}
 	d.counted = nil
-	d.spaces, d.calls, d.fixed, d.outputs, d.seen, d.moves = [4][]byte{}, nil, nil, nil, nil, nil
+	d.spaces, d.calls, d.fixed, d.outputs, d.seen, d.moves, d.streams = [schedule.Spaces][]byte{}, nil, nil, nil, nil, nil, nil
 	return err
 }
 

@@ -26,7 +26,7 @@ func (d *Device) reserve(s *schedule.Schedule, from *Device) error {
 		take = arena.Reserve
 		d.stages.now, d.stages.needs = schedule.Loading, s.Needs()
 	}
-	for space, n := range [4]int64{schedule.Arena: s.Arena, schedule.State: s.State, schedule.Staging: s.Staging, schedule.Given: s.Given} {
+	for space, n := range [schedule.Spaces]int64{schedule.Arena: s.Arena, schedule.State: s.State, schedule.Staging: s.Staging, schedule.Given: s.Given} {
 		var err error
 		if from != nil && schedule.Space(space) == schedule.State {
 			d.spaces[space] = from.spaces[space]

@@ -236,6 +236,9 @@ func openIn(c *Context, s *schedule.Schedule, o Options) (*Device, error) {
 	if len(s.Moves) > 0 {
 		return nil, errors.New("the plan moves values elsewhere, which Vulkan devices cannot do: plan without offload, or run it on the cpu device")
 	}
+	if s.Elsewhere > 0 {
+		return nil, errors.New("the plan keeps optimizer states elsewhere, which Vulkan devices cannot do: plan without that, or run it on the cpu device")
+	}
 	p := c.gpu.Physical
 	if o.Range == 0 {
 		o.Range = int64(p.MaxRange)

@@ -32,6 +32,18 @@ func Offload(m *planner.Moved, limited bool, was, is int64, extra float64) strin
 	return fmt.Sprintf("offload: no copy lowers the peak or the cost at this size: %s at %s either way", Bytes(is), Extra(extra, 2))
 }
 
+// States says where optimizer states lie that stream, and what that takes; "" if none do.
+func States(s *planner.Streamed) string {
+	if s == nil {
+		return ""
+	}
+	text := fmt.Sprintf("states: %s lie on the %s, and come in and go out with their updates through %s of memory", Bytes(s.Bytes), s.Place, Bytes(s.Ring))
+	if s.CopyNS > 0 {
+		text += fmt.Sprintf("; their copies take %s of each step, beside it as far as it is as long", Nanoseconds(float64(s.CopyNS)))
+	}
+	return text
+}
+
 // FileOffload is Offload of a plan's file.
 func FileOffload(f *planner.File) string {
 	r := f.Request
@@ -61,6 +73,15 @@ func Moves(w io.Writer, p *planner.Plan) error {
 
 // slow is how much longer than promised a step waits for copies, as a share of the step, before it is said to.
 const slow = 0.05
+
+// StateCopies says what the copies of states cost a step that was measured; "" if none stream.
+func StateCopies(p *planner.Plan, t schedule.Trace) string {
+	s := p.Streamed()
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s of states came from the %s and went back in a step, which waited %s for them", Bytes(t.Streamed.Bytes), s.Place, Nanoseconds(float64(t.Streamed.Waited)))
+}
 
 // Copies says what copies cost a step that was measured, and what was promised; "" if nothing is moved.
 func Copies(p *planner.Plan, t schedule.Trace) string {

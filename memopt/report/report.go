@@ -72,6 +72,10 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		Text(w, 2, "\n%s\n", text)
 	}
 
+	if text := States(p.Streamed()); text != "" {
+		Text(w, 2, "\n%s\n", text)
+	}
+
 	peak := [][]string{{"peak at", p.Result.PeakNode}}
 	if p.Result.PeakFormula != fmt.Sprint(p.Result.Peak) { // without named dims the formula is the number above
 		peak = append(peak, []string{"", clip(p.Result.PeakFormula, 300)})

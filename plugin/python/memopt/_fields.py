@@ -69,6 +69,7 @@ class Request(Section):
     measured: bool
     profile: Profile
     offload: Elsewhere
+    states: str
 
 
 class Trains(Section):
@@ -141,6 +142,13 @@ class Moved(Section):
     copy_ns: int
     wait_ns: int
     overhead_alone: float
+
+
+class Streamed(Section):
+    place: str
+    bytes: int
+    ring: int
+    copy_ns: int
 
 
 class Cluster(Section):
@@ -245,6 +253,7 @@ class Plan(Section):
     bound: Bound
     memory: Memory
     offload: Moved
+    states: Streamed
     clusters: list[Cluster]
     selection: Selection
     boundaries: list[Boundary]

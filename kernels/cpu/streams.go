@@ -1,0 +1,291 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"memopt/internal/graph"
+	"memopt/internal/schedule"
+)
+
+// ringParts is the parts of a ring: one fills, one is worked on and one empties.
+const ringParts = 3
+
+// streams brings states in as their updates come, and takes them out behind those, a piece at a time through a ring. The order
+// of pieces is that of the updates, the same in every step, so that pieces come in ahead of their update, as far as there are
+// parts for them, while the backward pass still runs.
+type streams struct {
+	far      Far
+	bytes    int64
+	ring     []byte
+	pieces   []piece
+	of       map[int][2]int // by launch: its pieces, half-open
+	in, out  chan func()    // engines: each does one copy after another
+	ins      []*ending      // by piece: the end of its copy, nil before it is issued
+	outs     []*ending
+	done     int // pieces that are updated
+	poisoned bool
+	trace    schedule.Moved
+}
+
+// piece is elements [lo, hi) of an update's tensors.
+type piece struct {
+	lo, hi int
+	states []part
+}
+
+// part is a state's share of a piece: its place in the ring's part, and elsewhere.
+type part struct {
+	name           string
+	at, far, bytes int64
+}
+
+// ending is a copy that ends.
+type ending struct {
+	over chan struct{}
+	err  error
+}
+
+// openStreams readies what states of a schedule stream; they stay where a device that this one replaces has them.
+func (d *Device) openStreams(s *schedule.Schedule, from *Device) (err error) {
+	if s.Elsewhere == 0 {
+		return nil
+	}
+	if d.options.Far == nil || d.options.Given {
+		return errors.New("cpu: the plan keeps optimizer states elsewhere, and the device was opened without a place for them")
+	}
+	t := &streams{bytes: s.Elsewhere, ring: d.spaces[schedule.State][s.State-s.Ring : s.State], of: map[int][2]int{},
+		poisoned: d.options.Poison, trace: schedule.Moved{Far: s.Elsewhere}}
+	d.used[schedule.State] = max(d.used[schedule.State], s.State)
+	for i := range s.Launches {
+		t.cut(i, &s.Launches[i])
+	}
+	if from != nil && from.streams != nil {
+		t.far, from.streams.far = from.streams.far, nil
+	} else if t.far, err = d.options.Far(s.Elsewhere); err != nil {
+		return fmt.Errorf("cpu: %w", err)
+	}
+	t.in, t.out = make(chan func(), ringParts), make(chan func(), ringParts)
+	for _, jobs := range []chan func(){t.in, t.out} {
+		go func() {
+			for job := range jobs {
+				job()
+			}
+		}()
+	}
+	t.forget()
+	d.streams = t
+	return nil
+}
+
+// cut cuts what launch i updates into pieces.
+func (t *streams) cut(i int, l *schedule.Launch) {
+	var states []schedule.Ref
+	for _, r := range l.In {
+		if r.Value != nil && r.Space == schedule.Elsewhere {
+			states = append(states, r)
+		}
+	}
+	if len(states) == 0 {
+		return
+	}
+	size, begin := int64(1), len(t.pieces)
+	for _, r := range states {
+		size = max(size, r.Value.Type.Size())
+	}
+	stride := int64(len(t.ring)/ringParts/len(states)) / schedule.Aligned * schedule.Aligned
+	elements := states[0].Bytes / states[0].Value.Type.Size()
+	for lo, step := int64(0), stride/size; lo < elements; lo += step {
+		hi := min(lo+step, elements)
+		p := piece{lo: int(lo), hi: int(hi)}
+		for k, r := range states {
+			n := r.Value.Type.Size()
+			p.states = append(p.states, part{r.Value.Name, int64(k) * stride, r.Offset + lo*n, (hi - lo) * n})
+		}
+		t.pieces = append(t.pieces, p)
+	}
+	t.of[i] = [2]int{begin, len(t.pieces)}
+}
+
+// slot is the part of the ring that a piece takes.
+func (t *streams) slot(k int) []byte {
+	n := len(t.ring) / ringParts
+	return t.ring[k%ringParts*n:][:n]
+}
+
+// begin is called before a step. What came in for a step that made no updates is still right.
+func (t *streams) begin() {
+	if t == nil {
+		return
+	}
+	if t.trace.Waited, t.trace.Bytes = 0, 0; t.done > 0 {
+		t.forget()
+	}
+	for k := range min(ringParts, len(t.pieces)) {
+		t.bring(k)
+	}
+}
+
+// forget waits for the copies under way and has the next step begin with the first piece.
+func (t *streams) forget() {
+	t.settle()
+	t.ins, t.outs, t.done = make([]*ending, len(t.pieces)), make([]*ending, len(t.pieces)), 0
+}
+
+// settle waits for the copies under way, and returns the first error of one out.
+func (t *streams) settle() (err error) {
+	if t == nil {
+		return nil
+	}
+	for _, e := range t.ins {
+		if e != nil {
+			<-e.over
+		}
+	}
+	for _, e := range t.outs {
+		if e != nil {
+			if <-e.over; err == nil {
+				err = e.err
+			}
+		}
+	}
+	return err
+}
+
+// bring issues the copy of a piece into the ring, behind that of what has its part now.
+func (t *streams) bring(k int) {
+	if t.ins[k] != nil {
+		return
+	}
+	e := &ending{over: make(chan struct{})}
+	t.ins[k] = e
+	var before *ending
+	if k >= ringParts {
+		before = t.outs[k-ringParts]
+	}
+	t.in <- func() {
+		defer close(e.over)
+		if before != nil {
+			if <-before.over; before.err != nil {
+				e.err = before.err
+				return
+			}
+		}
+		slot := t.slot(k)
+		if t.poisoned {
+			poison(slot)
+		}
+		for _, s := range t.pieces[k].states {
+			if _, err := t.far.ReadAt(slot[s.at:s.at+s.bytes], s.far); err != nil && e.err == nil {
+				e.err = fmt.Errorf("cpu: bringing in state %q: %w", s.name, err)
+			}
+		}
+	}
+}
+
+// take issues the copy of a piece out of the ring.
+func (t *streams) take(k int) {
+	e := &ending{over: make(chan struct{})}
+	t.outs[k] = e
+	t.out <- func() {
+		defer close(e.over)
+		slot := t.slot(k)
+		for _, s := range t.pieces[k].states {
+			if _, err := t.far.WriteAt(slot[s.at:s.at+s.bytes], s.far); err != nil && e.err == nil {
+				e.err = fmt.Errorf("cpu: taking out state %q: %w", s.name, err)
+			}
+		}
+	}
+}
+
+// wait waits for the end of a copy.
+func (t *streams) wait(e *ending) error {
+	select {
+	case <-e.over:
+	default:
+		begin := time.Now()
+		<-e.over
+		t.trace.Waited += time.Since(begin)
+	}
+	return e.err
+}
+
+// update runs the update of launch i, piece by piece.
+func (t *streams) update(i int, l *launch) error {
+	for k := t.of[i][0]; k < t.of[i][1]; k++ {
+		if err := t.wait(t.ins[k]); err != nil {
+			return err
+		}
+		p := &t.pieces[k]
+		call := *l.call
+		call.In, call.Out = t.shown(p, k, l.src.In, l.call.In), t.shown(p, k, l.src.Out, l.call.Out)
+		l.run(&call)
+		for _, s := range p.states {
+			t.trace.Bytes += s.bytes
+		}
+		t.done = k + 1
+		if t.take(k); k+ringParts < len(t.pieces) {
+			t.bring(k + ringParts)
+		}
+	}
+	return nil
+}
+
+// shown is the tensors of a call as they are for a piece: of those with as many elements as the states its elements alone.
+func (t *streams) shown(p *piece, k int, refs []schedule.Ref, all []*graph.Tensor) []*graph.Tensor {
+	out := slices.Clone(all)
+	for i, r := range refs {
+		switch x := all[i]; {
+		case x == nil:
+		case r.Space == schedule.Elsewhere:
+			s := p.states[slices.IndexFunc(p.states, func(s part) bool { return s.far == r.Offset+int64(p.lo)*x.Type.Size() })]
+			out[i] = &graph.Tensor{Type: x.Type, Shape: []int{p.hi - p.lo}, Bytes: t.slot(k)[s.at : s.at+s.bytes : s.at+s.bytes]}
+		case x.Len() > 1:
+			n := int(x.Type.Size())
+			out[i] = &graph.Tensor{Type: x.Type, Shape: []int{p.hi - p.lo}, Bytes: x.Bytes[p.lo*n : p.hi*n : p.hi*n]}
+		}
+	}
+	return out
+}
+
+// end waits for what the updates of a step take out.
+func (t *streams) end() error {
+	if t == nil || t.done == 0 {
+		return nil
+	}
+	for _, e := range t.outs {
+		if e != nil {
+			if err := t.wait(e); err != nil {
+				return err
+			}
+		}
+	}
+	t.forget()
+	return nil
+}
+
+func (t *streams) close() (err error) {
+	if t == nil {
+		return nil
+	}
+	t.settle()
+	close(t.in)
+	close(t.out)
+	if t.far != nil {
+		err = t.far.Close()
+	}
+	return err
+}
+
+// elsewhere is a reader of a state that streams, or nil.
+func (d *Device) elsewhere(name string) *io.SectionReader {
+	at, known := d.places[name]
+	if !known || at.space != schedule.Elsewhere {
+		return nil
+	}
+	x := d.fixed[name]
+	return io.NewSectionReader(d.streams.far, at.offset, int64(x.Len())*x.Type.Size())
+}
