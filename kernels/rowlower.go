@@ -57,7 +57,7 @@ const (
 )
 
 // normParts is the number of parts that rows are split into for column sums.
-func normParts(rows int) int { return max(1, min(32, rows/64)) }
+func normParts(rows int) int { return max(1, min(128, rows/64)) }
 
 // columnFours is how many groups of four columns a lane sums, so that a subgroup reads at least
 // 512 contiguous bytes of each row.
@@ -252,6 +252,9 @@ func (r loweredRows) work() int64 { return int64(4 * (2*r.rows + 2*normParts(r.r
 // gradient appends the passes of the gradient for the rows in x; mean is their mean if keptInv
 // is used.
 func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) {
+	if w.atOnce(l, r, x, mean) {
+		return
+	}
 	dx, dy, scale := writes(0), reads(w.dy), reads(w.scale)
 	fill, use := scratch(0, r.work(), true), scratch(0, r.work(), false)
 	p := normPass{number: normStats, x: &x, work: &fill}

@@ -32,6 +32,9 @@
 // heads at a time (kernels/attentioninrows.go). FlashAttention's gradient is two passes without atomics,
 // dQ, then dK and dV; on GPUs workgroups stage the rows that they go along in shared memory.
 //
+// Gradients of normalizations sum columns in two passes of fixed order; on GPUs the first of them computes dx, too, with a
+// row in registers (kernels/normgradlower.go).
+//
 // All tiles of the table sum in the same order. So which one runs is free (graph.Pick): a model of the
 // device picks one (tilesFor), or Options.Picker, or what was measured on the device (Options.Tune, tune.go).
 //
