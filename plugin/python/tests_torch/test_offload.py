@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import time
 import unittest
 from unittest import mock
 
@@ -241,6 +242,20 @@ class TestOffload(unittest.TestCase):
         os.ftruncate(engine.file.fd, 0)
         with self.assertRaisesRegex(SpillError, "MEMOPT_SPILL_FOLDER|somebody cut it"):
             loss.backward()
+
+    def test_a_slow_disk(self):
+        """The step waits, and one line says what it lost."""
+        model, batch = gpt()
+        plain, engine = copy.deepcopy(model), Fast()
+        write = engine.file.write
+        engine.file.write = lambda near, offset: (time.sleep(0.03), write(near, offset))
+        with mock.patch("memopt.torch.optimize.engine_of", lambda *_: engine), self.assertLogs("memopt", "INFO") as said:
+            memopt.optimize(model, activation_budget="50%", offload="host")
+            for i in range(4):
+                self.same(plain, model, batch, i)
+        found = [r.getMessage() for r in said.records if "slower than the profile says" in r.getMessage()]
+        self.assertEqual(len(found), 1)
+        self.assertRegex(found[0], r"waited \d.* ms for copies, where .* were promised: the host is slower .* \d+% of the step")
 
     def test_refused(self):
         model, _ = gpt()

@@ -113,8 +113,6 @@ def optimize(
         check_methods(models, methods)
     model = models[0]
     request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget)
-    if states is not None and optimizer_in_backward:
-        raise TypeError("states moves the optimizer's states in a step behind the backward pass: give states or optimizer_in_backward, not both")
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
@@ -136,7 +134,9 @@ def optimize(
     if mode == "graph":
         loop.graphs = Graphs(model, loop.told, budget is not None or activation_budget is not None)
     loop.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
-    loop.states = StatesElsewhere(optimizer, states) if states is not None else None
+    loop.states = StatesElsewhere(optimizer, states, alone=optimizer_in_backward) if states is not None else None
+    if loop.early is not None:
+        loop.early.states = loop.states
     _plan_methods(loop, methods)
     if sample is None:
         loop.install()

@@ -22,6 +22,7 @@ from ..step.sample import rehearsing
 from ..step.spent import Spent
 from ..step.tensors import tensors
 from ..step.wrapped import inner_optimizers
+from .states import StatesElsewhere
 from .steps import bare_step, ran
 
 
@@ -46,6 +47,7 @@ class EarlyStep:
         if not ours:
             raise ValueError("optimizer_in_backward: the optimizer has no parameter of the model")
         self.owner = {p: self.owner[p] for p in ours}
+        self.states: StatesElsewhere | None = None  # which are elsewhere
         self.ready = False  # a whole step was taken: the optimizer has all of its states
         self.taken = False  # a step was taken that optimizer.step() has not been called for
         self.checks = 3  # of the loss's own gradient, which a scale or a mean over passes changes
@@ -101,6 +103,9 @@ class EarlyStep:
 
     def _step(self, p: Tensor) -> None:
         optimizer, i = self.owner[p]
+        if self.states is not None:
+            self.states.one(optimizer, p)
+            return
         groups = optimizer.param_groups
         group = {**groups[i], "params": [p]}
         before = {k: v for k, v in group.items() if isinstance(v, (int, float))}

@@ -71,7 +71,8 @@ class StatesElsewhere:
     its numbers are the same to the bit, unless they are rounded on the way. What reads `optimizer.state` finds placeholders that load what is read; `state_dict()` has tensors.
     """
 
-    def __init__(self, optimizer: Any, where: States, engine: Engine | None = None) -> None:
+    def __init__(self, optimizer: Any, where: States, engine: Engine | None = None, alone: bool = False) -> None:
+        """alone: parameters are updated one by one, as their gradients come."""
         found = list(inner_optimizers(optimizer))
         if not found:
             raise TypeError("states needs the optimizer: give optimizer=")
@@ -85,6 +86,10 @@ class StatesElsewhere:
         self.engine = engine if engine is not None else _engine(where, params)
         self.optimizers = found
         self.limit = min(_MOST, max(_LEAST, sum(p.nbytes for p in params) // 256))
+        self.alone = alone
+        self.order: dict[Tensor, Tensor] = {}  # by parameter that was updated by itself: the one after it in the last backward pass
+        self.updated: list[Tensor] = []  # in this backward pass
+        self.ahead: dict[Lot, Staged] = {}  # what comes in for the next one
         self.lots: dict[int, tuple[Any, list[Lot]]] = {}  # by optimizer, with what they were made for
         self.hidden: dict[int, list[dict[str, Any]]] = {}  # parameter groups of a step whose updates are done
         self.broken = ""
@@ -126,6 +131,8 @@ class StatesElsewhere:
     def _step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called by optimizer.step(), which finds no parameters behind it."""
         changed = ran(args, kwargs)
+        if self.alone:
+            self._turn()
         if self.broken:
             raise RuntimeError(f"memopt: the optimizer's states are not whole since a step failed ({self.broken}): load a checkpoint")
         try:
@@ -174,7 +181,7 @@ class StatesElsewhere:
                 for low in range(0, p.numel(), size):
                     yield Lot(store, (low, min(p.numel(), low + size)))
                 continue
-            if lot and sum(q.nbytes for q in lot) + p.nbytes > self.limit:
+            if lot and (self.alone or sum(q.nbytes for q in lot) + p.nbytes > self.limit):
                 yield Lot(Store(lot, group))
                 lot = []
             lot.append(p)
@@ -228,6 +235,8 @@ class StatesElsewhere:
         """Updates the parameters of lots, one after the other: the next one's states come in and the last one's go out meanwhile."""
         lots = [lot for lot in lots if any(p.grad is not None for p in lot.store.params)]
         for lot in lots:
+            if any(not optimizer.state.get(lot.store.params[i]) for i, _ in lot.store.slots):
+                self._forget(lot.store)  # somebody took the states away
             lot.store.fresh = not lot.store.slots
         size = max((lot.nbytes for lot in lots), default=0)
         buffers: list[Staged] = []
@@ -236,18 +245,18 @@ class StatesElsewhere:
         def fetch(i: int) -> None:
             if i >= len(lots) or i in coming or lots[i].store.fresh:
                 return
+            if (staged := self.ahead.pop(lots[i], None)) is not None:
+                coming[i] = staged
+                buffers.append(staged)
+                return
             if len(buffers) < _BUFFERS:
                 staged = Staged(self.engine.near(size))
             else:
                 staged = buffers.pop(0)
                 self._wait(staged)
             buffers.append(staged)
-            coming[i], at = staged, 0
-            place = lots[i].store.place
-            assert place is not None
-            for offset, n in lots[i].parts():
-                staged.copies.append(self.engine.come(place, staged.near[at : at + whole(n)], offset))
-                at += whole(n)
+            coming[i] = staged
+            self._come(lots[i], staged)
 
         for i, lot in enumerate(lots):
             fetch(i)
@@ -259,6 +268,40 @@ class StatesElsewhere:
                 self._whole(optimizer, lot.store, staged)
             else:
                 self._piece(optimizer, lot.store, lot.span, staged)
+
+    def _come(self, lot: Lot, staged: Staged) -> None:
+        """Begins to bring a lot's states into a buffer."""
+        at, place = 0, lot.store.place
+        assert place is not None
+        for offset, n in lot.parts():
+            staged.copies.append(self.engine.come(place, staged.near[at : at + whole(n)], offset))
+            at += whole(n)
+
+    def one(self, optimizer: torch.optim.Optimizer, p: Tensor) -> None:
+        """Updates a parameter whose gradient is complete, and begins to bring in the states of the one that was updated after it the last time."""
+        if any(q is p for q in self.updated):
+            self._turn()
+        self.updated.append(p)
+        _, lots = self.lots[id(optimizer)]
+        try:
+            self._update(optimizer, [lot for lot in lots if lot.store.params[0] is p])
+        except SpillError as e:
+            self.broken = str(e)
+            raise
+        after = self.order.get(p)
+        if after is None or any(q is after for q in self.updated) or not optimizer.state.get(after):
+            return
+        lot = next((lot for lot in lots if lot.store.params[0] is after and lot.store.slots), None)
+        if lot is not None:
+            self.ahead[lot] = staged = Staged(self.engine.near(lot.nbytes))
+            self._come(lot, staged)
+
+    def _turn(self) -> None:
+        """A backward pass is over."""
+        for staged in self.ahead.values():
+            self._wait(staged)
+        self.ahead = {}
+        self.order, self.updated = dict(zip(self.updated, self.updated[1:], strict=False)), []
 
     def _wait(self, staged: Staged) -> None:
         for copy in staged.copies:

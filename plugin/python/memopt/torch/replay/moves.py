@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..record.record import Recording
 
 _unseen = torch._C._DisableTorchDispatch
 OUT, GONE, IN, BACK = range(4)  # what happens before a step of the plan, in this order
+_SLOW = 0.05  # of a step's time, lost to copies, is told of
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Moves:
     engine: Engine
     moves: list[Move]
     device: torch.device
+    place: str = "disk"
+    promised: int = 0  # ns that a step waits for copies
+    tell: Callable[[str, str], None] = lambda about, text: None
     room: int = 0  # bytes elsewhere
     events: list[tuple[int, int, int]] = field(default_factory=list)  # the plan's step, what happens, which move; in order
     calls: dict[int, int] = field(default_factory=dict)  # by call of the forward pass: the last step of the plan whose events come before it
@@ -52,7 +57,7 @@ def compiled(recording: Recording, steps: Sequence[Mapping[str, Any]], moves: Se
     room = max((m.far + m.bytes for m in found), default=0)
     if any(m.far % engine.block or m.bytes % engine.block for m in found):
         found, room = _packed(found, engine.block)
-    p = Moves(engine, found, device, room)
+    p = Moves(engine, found, device, room=room)
     p.events = sorted((s, what, k) for k, m in enumerate(found) for what, s in enumerate((m.out, m.gone, m.comes, m.back)))
     # A step of the plan that repeats an operator belongs to the next one that does not.
     calls: list[int] = [-1] * len(steps)  # by step: the call before which its events come, or −1 for those of a backward pass
@@ -92,6 +97,7 @@ class Moving:
         self.room: Place | None = None
         self.copies: dict[int, tuple[Any, torch.Tensor]] = {}  # by move: what to wait for, and the memory that it uses
         self.away: dict[int, tuple[int, Place]] = {}  # by value: its move, and where it is
+        self.began, self.waited = time.perf_counter_ns(), 0  # ns
 
     def __del__(self) -> None:
         if self.room is not None:
@@ -105,6 +111,23 @@ class Moving:
                 _, what, k = events[self.next]
                 self.next += 1
                 (self._out, self._gone, self._in, self._back)[what](k, self.moves.moves[k])
+                if self.next == len(events):
+                    self._over()
+
+    def _over(self) -> None:
+        """Everything is back: says what a place that is slower than promised has cost."""
+        took, lost = time.perf_counter_ns() - self.began, self.waited - self.moves.promised
+        if lost > _SLOW * took:
+            self.moves.tell(
+                "slow",
+                f"memopt: a step waited {self.waited / 1e6:.3g} ms for copies, where {self.moves.promised / 1e6:.3g} were promised: the {self.moves.place} is slower than the profile "
+                f"says, and {lost / took:.0%} of the step's {took / 1e6:.3g} ms are lost to it",
+            )
+
+    def _wait(self, copy: Any) -> None:
+        begin = time.perf_counter_ns()
+        self.moves.engine.wait(copy)
+        self.waited += time.perf_counter_ns() - begin
 
     def fetch(self, number: int) -> torch.UntypedStorage | None:
         """A value that is away, out of order."""
@@ -132,7 +155,7 @@ class Moving:
     def _gone(self, k: int, m: Move) -> None:
         if k in self.copies:
             copy, _ = self.copies.pop(k)
-            self.moves.engine.wait(copy)
+            self._wait(copy)
             self.store.pop(m.number, None)
 
     def _in(self, k: int, m: Move) -> None:
@@ -144,7 +167,7 @@ class Moving:
     def _back(self, k: int, m: Move) -> None:
         if k in self.copies:
             copy, near = self.copies.pop(k)
-            self.moves.engine.wait(copy)
+            self._wait(copy)
             storage = self.store[m.number] = near.untyped_storage()
             del self.away[m.number]
             was = self.bits.get(m.number)
