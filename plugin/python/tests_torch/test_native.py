@@ -8,6 +8,7 @@ import gc
 import threading
 import unittest
 import warnings
+from unittest import mock
 
 import test_live
 import test_optimize
@@ -405,6 +406,23 @@ class Both(Case):
                 memopt.optimize(model, activation_budget="70%", sample=args)
                 step(model, args)
                 self.assertEqual(memopt.torch.report(model).to_dict()["replay"], kind)
+
+    def test_measured_time(self):
+        """A sample's steps are timed as they are and under the plan, and the line has what was measured beside what was promised."""
+        model, args = Wide(nn.Linear(64, 64)), self.rows()
+        plain = copy.deepcopy(model)
+        with self.assertLogs("memopt", "INFO") as told:
+            made = memopt.optimize(model, activation_budget="70%", sample=args)
+        self.assertAlmostEqual(made.measured_overhead, made.seconds[1] / made.seconds[0] - 1)
+        self.assertGreater(made.seconds[0], 0)
+        self.assertRegex(told.output[-1], r"for \+.*% time.* promised, [+-].*% measured; ")
+        self.assertEqual(made.to_dict()["measured_overhead"], made.measured_overhead)
+        self.same(step(model, args), step(plain, args))
+        made.seconds = (1e3 * made.seconds[0], 1e3 * made.seconds[1])
+        self.assertRegex(made.profile_off, "the step takes .* ms, and .* ms by the profile that prices its plan: python -m memopt profile-torch")
+        self.assertIsNone(memopt.optimize(model, activation_budget="70%", sample=args, verbose=False).measured_overhead)
+        with mock.patch("memopt.torch.loop.timed.LONG", 0):
+            self.assertIsNone(memopt.optimize(model, activation_budget="70%", sample=args).measured_overhead)
 
     def test_replay(self):
         """The replay of many tiny operators takes time that the promise names; that of large ones does not show."""

@@ -21,6 +21,7 @@ from ..step.sizes import Shape
 from .holders import cautious
 from .loop import Loop
 from .programs import Made
+from .timed import times_of
 
 
 class Rehearsal:
@@ -53,10 +54,22 @@ class Rehearsal:
             made = share.plan(recording, sample=sample, at=at)
         while made.program is not None and not self._check(made, made.program):
             made = share.plan(recording, sample=sample, at=at)
+        if made.program is not None and together is None and not loop.state.units and loop.early is None and share.request.verbose:
+            self._time(made, made.program)
         loop.keep((self.of, False), made)
         if together is None:
             loop.programs.add((self.of, False), cautious(made, share))
         return made.report
+
+    def _time(self, made: Made, program: Program) -> None:
+        """Measures the time of the step under its plan, where the step fits as it is."""
+        if made.recording.measured_peak > self.loop.share.recording_limit() or made.report.moved:
+            return
+        found = times_of(self.model, program, self._call, self.loop.request.loss)
+        if found is not None:
+            made.report.timed(*found)
+            if made.report.profile_off:
+                self.loop.told.say("profile", made.report.profile_off)
 
     def _noted(self, *args: Any, **kwargs: Any) -> Any:
         self.of = ("", "forward"), self.loop.state.key(args, kwargs)  # as the hooks of the module hand them on

@@ -20,6 +20,7 @@ from ...report import Report, show_bytes
 from ..record.floor import Binding, binding
 from ..record.record import Recording, as_file
 
+_QUARTER = 1.25
 _WORTH_SAYING = 0.01  # of a step's time
 # Nanoseconds of a replay for a step, for an operator of its forward pass and for a saved tensor, in the time of the shipped profile of PyTorch on a core.
 _REPLAYS = {"native": (150e3, 800.0, 900.0), "python": (300e3, 12e3, 5e3)}
@@ -52,6 +53,7 @@ class StepReport:
     states: int = 0  # bytes of the optimizer's states, where they could be elsewhere
     replay: str = ""  # "native", "python" or "graph": what ran the last planned step
     largest: StepReport | None = field(default=None, repr=False)  # of the steps that were measured, where it is of other sizes
+    seconds: tuple[float, float] | None = None  # of a step of the sample as it is and under the plan, where it was timed
     reserved: int | None = None  # of captured steps: the bytes of their pool, which it holds between steps
 
     @classmethod
@@ -66,6 +68,26 @@ class StepReport:
     def measured(self, growth: int, on: str) -> None:
         """Fills in the measured memory of a step."""
         self.measured_peak, self.measured_on = growth + self.counted, on
+
+    def timed(self, as_it_is: float, planned: float, replay: str) -> None:
+        """Fills in the measured time of a step."""
+        self.seconds, self.replay = (as_it_is, planned), self.replay or replay
+
+    @property
+    def measured_overhead(self) -> float | None:
+        """The extra time that was measured, as a share of the step's; overhead and replay_overhead are what was promised."""
+        return self.seconds[1] / self.seconds[0] - 1 if self.seconds is not None else None
+
+    @property
+    def profile_off(self) -> str:
+        """What to say of a profile by which a step takes a quarter more or less than it took, or nothing."""
+        time = self.plan.to_dict()["baseline"].get("time_ns") if self.plan is not None else None
+        if not time or self.seconds is None or 1 / _QUARTER < self.seconds[0] * 1e9 / time < _QUARTER:
+            return ""
+        return (
+            f"memopt: the step takes {self.seconds[0] * 1e3:.1f} ms, and {time / 1e6:.1f} ms by the profile that prices its plan: "
+            "python -m memopt profile-torch measures this machine"
+        )
 
     @functools.cached_property
     def binds(self) -> Binding:
@@ -118,8 +140,9 @@ class StepReport:
         )
 
     def _replayed(self) -> str:
-        share = self.replay_overhead
-        return f" and {share:+.1%} for its replay" if share >= _WORTH_SAYING else ""
+        share, measured = self.replay_overhead, self.measured_overhead
+        text = f" and {share:+.1%} for its replay" if share >= _WORTH_SAYING else ""
+        return f"{text} promised, {measured:+.1%} measured" if measured is not None else text
 
     def _offer(self) -> str:
         """The most useful change of arguments, if the plan is at its floor."""
@@ -130,7 +153,7 @@ class StepReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. The whole plan is plan.to_dict()."""
-        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "held", "states", "replay", "replay_overhead"]
+        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "held", "states", "replay", "replay_overhead", "measured_overhead"]
         if self.without:
             fields.remove("floor_at")
         binds = None if self.without else self.binds
