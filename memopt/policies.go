@@ -24,17 +24,19 @@ type Compared struct {
 	Once       int // nodes that the policy runs again and no plan does
 	// SameBytes needs no more bytes than the policy, SameTime no more time; nil where no plan was found.
 	SameBytes, SameTime *planner.Plan
+	Alone               bool          // plans were not asked for
 	Kept                planner.Point // everything kept
 	Floor               planner.Floor
 	Unit                string // of costs
 }
 
-// Against prices the policy in a file on the model's step, and asks for plans of the same bytes and of the same time.
-func (m *Model) Against(path string) (*Compared, error) {
-	return stop.When(m.ctx, func() (*Compared, error) { return m.against(path) })
+// Against prices the policy in a file on the model's step, and unless alone asks for plans of the same bytes and of the same
+// time.
+func (m *Model) Against(path string, alone bool) (*Compared, error) {
+	return stop.When(m.ctx, func() (*Compared, error) { return m.against(path, alone) })
 }
 
-func (m *Model) against(path string) (c *Compared, err error) {
+func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	p, err := policy.Read(path)
@@ -60,6 +62,9 @@ func (m *Model) against(path string) (c *Compared, err error) {
 	}
 	if c.Kept, _, err = planner.Checkpointed(own.Graph, r, nil); err != nil {
 		return nil, classify(err)
+	}
+	if c.Alone = alone; alone {
+		return c, nil
 	}
 	if c.SameBytes, err = m.planFor(func(a *planner.Request) { a.ActivationBudget = planner.Size{Bytes: c.Policy.Arena} }); err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ var fitFields = []cli.Flag{
 	&cli.StringFlag{Name: "accumulate", Usage: "`N` forward and backward passes a step"},
 	&cli.StringFlag{Name: "ranks", Usage: "`N` devices that train together (default 1)"},
 	&cli.StringFlag{Name: "shard", Usage: "`HOW` ranks divide the model: ddp, zero1, zero2 or fsdp2 (default fsdp2)"},
+	&cli.StringFlag{Name: "config", Usage: "`FILE` of a trainer, or several with commas: TrainingArguments, accelerate, DeepSpeed, axolotl, torchtune or torchtitan, as JSON, YAML or TOML; its switches get a verdict, and flags override it"},
 	&cli.BoolFlag{Name: "checkpointing", Usage: "with the model's own gradient checkpointing"},
 }
 
@@ -38,6 +39,7 @@ var fitCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	UsageText: "memopt fit llama-8b --for h100 --batch 4 --seq 4096\n" +
 		"memopt fit config.json --budget 24GiB --batch 4 --seq 4096 --dtype bf16 --optimizer adamw8bit\n" +
+		"memopt fit llama-1b --for 4090 --config axolotl.yaml\n" +
 		"memopt fit train.py:make --budget 24GiB",
 	Description: "MODEL is a config.json of transformers or diffusers or its folder, without weights; file.py:function, which returns a module and a batch; or a model of --list. " +
 		"It is made and recorded without bytes by Python with PyTorch, which this command starts. Exit code 1: it does not fit, under no plan.",

@@ -31,6 +31,7 @@ var planCommand = &cli.Command{
 		htmlFlag("write a self-contained page: figures, memory over the step, a picture of the arena"),
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, in front of the step with everything kept"},
 		&cli.StringFlag{Name: "policy", Usage: "`FILE` price another trainer's checkpoint policy instead, beside plans of the same bytes and of the same time; -o writes the first: JSON, YAML, TOML or flags of torchtitan, Megatron, MaxText, Transformers, axolotl, torchtune, torch_remat, JAX"},
+		&cli.BoolFlag{Name: "alone", Usage: "with --policy: price the policy alone, which is faster"},
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ", ") + "; search lists what each pass of the planner tried, with file and line"},
 	),
 	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
@@ -41,7 +42,7 @@ var planCommand = &cli.Command{
 		j, close := j.together()
 		defer close()
 		if path := c.String("policy"); path != "" {
-			answer, err := j.priced(c, path)
+			answer, err := j.priced(c, path, c.Bool("alone"))
 			if err != nil {
 				return err
 			}

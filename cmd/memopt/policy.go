@@ -47,7 +47,7 @@ func resultOf(p *planner.Plan) *planResult {
 }
 
 // priced prices the policy in a file.
-func (j job) priced(c *cli.Context, path string) (answer, error) {
+func (j job) priced(c *cli.Context, path string, alone bool) (answer, error) {
 	for _, name := range []string{"budget", "activation-budget", "max-overhead", "html", "svg", "emit", "show"} {
 		if c.IsSet(name) {
 			return answer{}, usage("--policy asks for plans of the policy's own bytes and time: leave out --%s", name)
@@ -59,12 +59,15 @@ func (j job) priced(c *cli.Context, path string) (answer, error) {
 	}
 	defer model.Close()
 	done := j.busy("planning")
-	found, err := model.Against(path)
+	found, err := model.Against(path, alone)
 	done()
 	if err != nil {
 		return answer{}, err
 	}
 	for _, to := range j.to {
+		if alone {
+			return answer{}, usage("-o writes a plan of the policy's bytes: leave out --alone")
+		}
 		if found.SameBytes == nil {
 			return answer{}, fmt.Errorf("no plan was found within the policy's %s, so there is none to write", report.Bytes(found.Policy.Peak))
 		}
@@ -97,6 +100,9 @@ func printPolicy(w io.Writer, m *memopt.Model, path string, c *memopt.Compared) 
 		name, none string
 		plan       *planner.Plan
 	}{{"the same bytes cost", "no plan found within these bytes", c.SameBytes}, {"the same " + c.Unit + " needs", "no plan found", c.SameTime}} {
+		if c.Alone {
+			continue
+		}
 		if p.plan == nil {
 			rows = append(rows, []string{p.name, "–", "–", "–", "–", p.none})
 			continue

@@ -10,6 +10,7 @@ from ...report import show_bytes
 from ..ask.questions import table
 from .account import OWNERS, Phase
 from .request import Request
+from .verdict import Verdicts
 
 FORMAT = "memopt.fit/1"
 WIDTH = 100
@@ -58,6 +59,7 @@ class Answer:
     rank: str = ""  # whose memory this is, of several
     profile: str = ""
     worst: str = ""  # of a distribution of lengths
+    verdicts: Verdicts | None = None  # on the switches of a trainer's config
     graph: dict[str, Any] = field(repr=False, default_factory=dict)  # the step of one rank, to plan
     beside: int = field(repr=False, default=0)  # bytes of the device that no plan of the graph changes
 
@@ -90,7 +92,7 @@ class Answer:
             "format": FORMAT, "model": self.model, "request": self.request.to_dict(), "device": self.device, "profile": self.profile, "parameters": self.parameters, "trained": self.trained,
             "fits": self.fits, "budget": self.budget, "peak": self.peak, "floor": self.floor, "binds": self.binds, "rank": self.rank, "blocks": self.blocks, "worst": self.worst,
             "phases": [{"phase": p.name, "total": p.total, "at": p.at, "bytes": dict(p.bytes)} for p in self.phases],
-            "ladder": [vars(r) for r in self.ladder], "offers": [vars(o) for o in self.offers], "notes": self.notes,
+            "verdicts": self.verdicts.to_dict() if self.verdicts is not None else None, "ladder": [vars(r) for r in self.ladder], "offers": [vars(o) for o in self.offers], "notes": self.notes,
         }  # fmt: skip
 
     def head(self) -> list[tuple[str, str]]:
@@ -133,6 +135,8 @@ class Answer:
         parts += ["", f"the peak is in {where.name}" + (f", at {line(where.at)}" if where.at else ""), "", *table(self.rungs())]
         if self.offers:
             parts += ["", "also", *(f"  {row}" for row in table([["change", "takes", ""], *([o.change, _short(o.total) if o.total is not None else "", o.note] for o in self.offers)])[1:])]
+        if self.verdicts is not None:
+            parts += ["", *self.verdicts.lines()]
         if self.notes:
             parts += ["", *(f"note: {line(n)}" for n in self.notes)]
         return "\n".join(parts)

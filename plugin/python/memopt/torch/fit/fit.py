@@ -20,6 +20,8 @@ from .optimizers import optimizer_of
 from .ranks import Rank
 from .request import Request
 from .steps import Steps, graph_of, without_gradients
+from .switches import configured
+from .verdict import Judge
 
 LIMITS = (("plan at no cost", 0.0), ("plan within +5 %", 0.05), ("plan within +10 %", 0.10), ("plan within +30 %", 0.30), ("lowest plan", float("inf")))  # of extra time, on the ladder
 
@@ -29,11 +31,11 @@ def fit(model: str | Request, **given: Any) -> Answer:
 
     model   a preset (memopt fit --list), a config.json of transformers or diffusers or its folder, file.py:function that returns a
             module and a batch; or a Request
-    given   the fields of a Request: budget, for_device, batch, seq, dtype, autocast, optimizer, lora, accumulate, checkpointing, ranks, shard …
+    given   config, a trainer's files, whose switches get a verdict; and the fields of a Request: budget, for_device, batch, seq, dtype, autocast, optimizer, lora, accumulate, checkpointing, ranks, shard …
 
     The result is true if the step fits, as it is or under a plan; str() is one screen, .to_dict() is for JSON.
     """
-    request = replace(model, **given) if isinstance(model, Request) else Request(model, **given)
+    request = replace(model, **given) if isinstance(model, Request) else Request(model, **configured(given))
     return answer_of(request)
 
 
@@ -43,10 +45,16 @@ def answer_of(request: Request) -> Answer:
     budget = parse("budget", request.budget, device.memory or 0) if request.budget is not None else device.memory
     if request.budget is not None and not budget:
         raise ValueError(f"budget is {request.budget!r}, a share of a device whose memory is not known: give bytes, or for_device")
+    answer = fit_of(request, device, budget).answer()
+    if request.config:
+        answer.verdicts = Judge(request, device, budget, fit_of).verdicts()
+    return answer
+
+
+def fit_of(request: Request, device: Device, budget: int | None) -> Fit:
     made = model_of(request)
     request = replace(request, seq=made.seq if made.has_seq else None, dtype=str(made.dtype).removeprefix("torch."))
-    steps = Steps(made, request)
-    return Fit(request, made, steps, device, budget).answer()
+    return Fit(request, made, Steps(made, request), device, budget)
 
 
 class Fit:

@@ -11,6 +11,7 @@ from ...errors import MemoptError
 from .answer import FORMAT
 from .presets import PRESETS
 from .request import Request
+from .switches import configured
 
 DONE, CANNOT, WRONG = 0, 1, 2  # exit codes
 
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def request_of(given: dict[str, Any]) -> Request:
     """A request as the command line gives it: whole numbers may be text."""
     fields: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in configured(given).items():
         kind = str(Request.__dataclass_fields__[name].type)
         if isinstance(value, str) and kind.startswith("int"):
             if not value.isascii() or not value.isdigit():

@@ -91,6 +91,7 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
         raise ValueError(f"{where}: {_said(e, kind)}") from None
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     for each in {id(config): config, id(text): text}.values():
+        each.dtype = dtype  # which transformers heeds above the default
         if getattr(each, "use_cache", False):
             each.use_cache = False  # as trainers have it
         if any(getattr(each, key, None) for key in ("num_local_experts", "num_experts", "n_routed_experts")):

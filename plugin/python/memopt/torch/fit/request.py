@@ -35,6 +35,7 @@ class Request:
     microbatches: int | None = None  # of a pipeline's step; None: as many as stages
     lengths: Mapping[int, int] = field(default_factory=dict)  # of rows: how many there are of each
     largest: bool = True  # look for the largest batch and sequence
+    config: tuple[str, ...] = ()  # a trainer's files, whose switches get a verdict; configured() makes the other fields of them
 
     def __post_init__(self) -> None:
         for name in ("batch", "accumulate", "ranks", "tensor", "pipeline"):

@@ -1,0 +1,146 @@
+"""Verdicts on the switches of trainers' configs."""
+
+from __future__ import annotations
+
+import json
+import os
+import unittest
+from dataclasses import replace
+
+import torch
+from test_fit import LLAMA, InFolder
+
+import memopt
+from memopt.torch.fit.config import read
+from memopt.torch.fit.devices import device_of
+from memopt.torch.fit.fit import fit_of
+from memopt.torch.fit.request import Request
+from memopt.torch.fit.switches import configured, switches_of, unknown_of
+from memopt.torch.fit.verdict import Judge
+
+ARGUMENTS = {
+    "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "optim": "adamw_bnb_8bit", "bf16": True, "gradient_checkpointing": True,
+    "gradient_checkpointing_kwargs": {"use_reentrant": False}, "torch_empty_cache_steps": 4, "max_length": 64, "output_dir": "x", "eval_accumulation_steps": 3,
+}  # fmt: skip
+FILES = {
+    "training.json": json.dumps(ARGUMENTS),
+    "deepspeed.json": json.dumps({
+        "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": True}, "gradient_accumulation_steps": "auto",
+        "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": True}, "overlap_comm": True},
+    }),
+    "accelerate.yaml": "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n  fsdp_offload_params: true\n  fsdp_auto_wrap_policy: X\n  fsdp_activation_checkpointing: true\n",
+    "axolotl.yaml": "base_model: x/y\nsequence_len: 128\nmicro_batch_size: 2\noptimizer: paged_adamw_8bit\nbf16: auto\nadapter: lora\nlora_r: 8\nlora_alpha: 16\ngradient_checkpointing: true\n"
+    "activation_offloading: true\nsample_packing: true\nflash_attention: true\ncut_cross_entropy: true\nchunked_something: 3\n",
+    "torchtune.yaml": "model:\n  _component_: m\n  lora_rank: 4\ntokenizer:\n  max_seq_len: 128\ndataset:\n  packed: true\nbatch_size: 2\noptimizer:\n  _component_: bitsandbytes.optim.PagedAdamW8bit\n  lr: 1\n"
+    "loss:\n  num_output_chunks: 8\ngradient_accumulation_steps: 8\nenable_activation_checkpointing: true\nenable_activation_offloading: false\ndtype: bf16\ncompile: false\n",
+    "torchtitan.toml": "[optimizer]\nname = 'AdamW'\n[training]\nlocal_batch_size = 2\nseq_len = 128\nmixed_precision_param = 'bfloat16'\n[parallelism]\ndata_parallel_shard_degree = 4\ntensor_parallel_degree = 1\n"
+    "[activation_checkpoint]\nmode = 'selective'\n",
+}  # fmt: skip
+SAYS = {
+    "training.json": ({"batch": 4, "accumulate": 2, "optimizer": "adamw8bit", "autocast": "bfloat16", "seq": 64}, ["accumulate", "batch", "cache", "checkpointing", "optimizer", "precision", "seq"], []),
+    "deepspeed.json": ({"dtype": "bfloat16", "shard": "zero2"}, ["precision", "shard", "states elsewhere"], []),
+    "accelerate.yaml": ({"autocast": "bfloat16", "ranks": 8, "shard": "fsdp2"}, ["checkpointing", "precision", "ranks", "shard", "weights elsewhere"], []),
+    "axolotl.yaml": (
+        {"batch": 2, "seq": 128, "optimizer": "adamw8bit", "dtype": "bfloat16", "lora": 8},
+        ["activations elsewhere", "batch", "checkpointing", "fused loss", "lora", "optimizer", "packing", "precision", "seq"], ["chunked_something=3"],
+    ),
+    "torchtune.yaml": (
+        {"batch": 2, "seq": 128, "accumulate": 8, "optimizer": "adamw8bit", "dtype": "bfloat16", "lora": 4},
+        ["accumulate", "batch", "checkpointing", "fused loss", "lora", "optimizer", "packing", "precision", "seq"], [],
+    ),
+    "torchtitan.toml": ({"batch": 2, "seq": 128, "optimizer": "adamw", "autocast": "bfloat16", "ranks": 4}, ["batch", "checkpointing", "optimizer", "precision", "ranks", "seq"], []),
+}  # fmt: skip
+
+
+class TestConfigs(InFolder):
+    def test_read(self):
+        """Each trainer's file is one list of switches, and what may matter and is not known is named."""
+        for name, text in FILES.items():
+            with self.subTest(file=name):
+                path = self.config(text, name)
+                fields, kinds, unknown = SAYS[name]
+                self.assertEqual(configured({"model": "m", "config": path}), {"model": "m", "config": (path,), **fields})
+                self.assertEqual(sorted(s.kind for s in switches_of([read(path)])), kinds)
+                self.assertEqual(list(unknown_of([read(path)])), unknown)
+
+    def test_several(self):
+        """TrainingArguments beside accelerate's or DeepSpeed's file; what is given counts above them."""
+        paths = ",".join(self.config(FILES[n], n) for n in ("training.json", "deepspeed.json"))
+        found = configured({"model": "m", "config": paths, "batch": 1})
+        self.assertEqual((found["batch"], found["seq"], found["shard"], found["dtype"]), (1, 64, "zero2", "bfloat16"))
+
+    def test_wrong(self):
+        """One error that names the key and the file."""
+        for name, text, says in (
+            ("a.json", '{"per_device_train_batch_size": "four"}', "a.json: per_device_train_batch_size is 'four'; it is a whole number from 1 on"),
+            ("b.json", '{"bf16": "perhaps"}', "b.json: bf16 is 'perhaps'; it is true or false"),
+            ("c.json", '{"zero_optimization": {"stage": 4}}', "c.json: zero_optimization.stage is 4; there are stages 0, 1, 2 and 3"),
+            ("d.yaml", "dtype: int3\n", "d.yaml: dtype is 'int3'; there are "),
+            ("e.yaml", "a: [1\n", "e.yaml:2:1: is no YAML"),
+            ("f.json", "{\n 'a': 1}", "f.json:2:2: is no JSON"),
+            ("g.toml", "a = \n", "g.toml: is no TOML"),
+            ("h.yaml", "- a\n", "h.yaml: has no keys at its top"),
+            ("i.yaml", "\xff\n", ""),
+        ):
+            with self.subTest(file=name):
+                path = self.config(text, name)
+                if not says:
+                    with open(path, "wb") as f:
+                        f.write(b"\xff\xfe\xff")
+                    says = "i.yaml: is no text"
+                with self.assertRaises(ValueError) as caught:
+                    configured({"config": path})
+                self.assertIn(says, str(caught.exception))
+        with self.assertRaisesRegex(ValueError, "nowhere.yaml: No such file"):
+            configured({"config": os.path.join(self.folder, "nowhere.yaml")})
+        model, path = self.config(LLAMA), self.config('{"gradient_checkpointing": true, "gradient_checkpointing_kwargs": {"every_n_layers": "two"}}', "k.json")
+        with self.assertRaisesRegex(ValueError, "k.json: gradient_checkpointing_kwargs.every_n_layers is two; it is a whole number"):
+            memopt.fit(model, config=path, batch=1, seq=32, for_device="torch-core")
+
+    def test_verdicts(self):
+        """What each switch buys is the difference of two steps on paper, and checkpoints are priced as a step with them is recorded."""
+        path = self.config(ARGUMENTS | {"bf16": False, "packing": True, "fsdp": "full_shard", "use_liger_kernel": True}, "training.json")
+        answer = memopt.fit(self.config(LLAMA), config=path, for_device="torch-core", budget="1GiB", largest=False)
+        rows = {r.switch.split("=")[0]: r for r in answer.verdicts.rows}
+        text = str(answer)
+        for said in ("your settings take ", ", which fits; a plan of the same bytes costs +", "your switch", "not modelled, and may matter"):
+            self.assertEqual(said in text, said != "not modelled, and may matter", said)
+        for nothing in ("torch_empty_cache_steps", "packing", "fsdp"):
+            self.assertIn("buys nothing", rows[nothing].text)
+        request = Request(**configured({"model": self.config(LLAMA), "config": path, "for_device": "torch-core"}))
+        judge = Judge(request, device_of("torch-core"), None, fit_of)
+        plain, own = judge.taken(judge.request, checkpointed=False), judge.taken(judge.request)
+        recorded = judge.fit(replace(request, checkpointing=True))
+        self.assertEqual(own.total, answer.verdicts.total)
+        self.assertLess(abs(own.total - recorded.total(recorded.graph["measured_peak"])), 0.01 * own.total)
+        self.assertEqual(rows["gradient_checkpointing"].buys, plain.total - own.total)
+        self.assertGreater(rows["gradient_checkpointing"].buys, 0)
+        self.assertGreater(rows["gradient_checkpointing"].costs, 0.05)
+        parameters = sum(p.numel() for p in recorded.model.module.parameters() if p.numel() >= 4096)
+        self.assertAlmostEqual(rows["optim"].buys / (parameters * (8 - 2 - 2 * 4 / 256)), 1, delta=0.02)
+        self.assertGreater(rows["gradient_accumulation_steps"].buys, 0)
+        self.assertIn("beside one pass of 8 rows", rows["gradient_accumulation_steps"].text)
+        told = answer.to_dict()["verdicts"]
+        self.assertEqual(len(told["switches"]), len(rows))
+        json.dumps(told)
+
+    def test_raises(self):
+        """A switch that raises the peak is said to."""
+        path = self.config({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2, "max_length": 8, "optim": "sgd"}, "training.json")
+        judge = Judge(Request(**configured({"model": self.config(LLAMA), "config": path, "for_device": "torch-core"})), device_of("torch-core"), None, fit_of)
+        rows = {r.switch.split("=")[0]: r for r in judge.verdicts().rows}
+        self.assertIn("raises the peak by ", rows["gradient_accumulation_steps"].text)  # gradients of the first pass are there in the second
+        self.assertLess(rows["gradient_accumulation_steps"].buys, 0)
+        self.assertIn("beside adamw", rows["optim"].text)
+
+    def test_type_of_weights(self):
+        """A type that is asked for counts above the config's."""
+        path = self.config({**LLAMA, "dtype": "bfloat16"})
+        wide, narrow = (Judge(Request(path, batch=1, seq=32, dtype=d), device_of(None), None, fit_of) for d in ("float32", "bfloat16"))
+        bytes_of = [sum(p.nbytes for p in j.fit(j.request).model.module.parameters()) for j in (wide, narrow)]
+        self.assertEqual(bytes_of[0], 2 * bytes_of[1])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    unittest.main()
