@@ -125,7 +125,17 @@ func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 		}
 	}
 	widest := parts[0]
-	tiles := tilesFor(l, widest.m, widest.n*c.N, c.Group)
+	each := samplesAtOnce(l, c.N, widest.image, widest.sampleY)
+	columns, split := widest.n, 1
+	if side == convFilters {
+		each = min(each, max(1, (1<<31-1)/max(1, widest.k)))
+		if each == c.N {
+			split = c.filterParts(l, out, image, filters)
+		}
+	} else {
+		columns *= c.N
+	}
+	tiles := tilesFor(l, widest.m, columns, c.Group*split)
 	variants := tileNames(tiles)
 	if side != convFilters {
 		// A tile of a few rows is mostly empty, and then the direct kernel is expected to be faster.
@@ -135,20 +145,13 @@ func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 			variants = append(variants, directVariant)
 		}
 	}
-	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", [...]string{"y", "x", "w"}[side], sizeClass(widest.m), sizeClass(widest.n*c.N), sizeClass(widest.k), sizeClass(c.Group))
+	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", [...]string{"y", "x", "w"}[side], sizeClass(widest.m), sizeClass(columns), sizeClass(widest.k), sizeClass(c.Group*split))
 	name := l.Pick(class, variants...)
 	if name == directVariant {
 		return false
 	}
 	tile := tiles[slices.IndexFunc(tiles, func(t productTile) bool { return t.name == name })]
-	each := samplesAtOnce(l, c.N, widest.image, widest.sampleY)
-	split := 1
-	if side == convFilters {
-		each = min(each, max(1, (1<<31-1)/max(1, widest.k)))
-		if each == c.N {
-			split = c.filterParts(l, out, image, filters)
-		}
-	} else {
+	if side != convFilters {
 		each = min(each, max(1, min(1<<31-1, l.Limits.Groups[0]*tile.columns)/max(1, widest.n)))
 	}
 	for _, g := range parts {
