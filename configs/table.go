@@ -31,28 +31,28 @@ var (
 // Which commands use a setting, and so take it as a flag. All others refuse the flag, and ignore
 // the setting in files and the environment.
 var (
-	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune"}                                     // make a training step
-	choosing  = []string{"plan", "maxbatch", "train", "leaks", "tune"}                                                 // choose one plan of it
-	pricing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune"}                                     // weigh extra work
-	priced    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "profile"}                          // name a profile
-	limiting  = []string{"plan", "maxbatch", "train", "leaks", "tune", "check"}                                        // plan or check under limits
-	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "check"}                            // make the step or compare it
-	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "check", "optimize"}                // read a model to train
-	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "run", "optimize", "load"}          // rewrite the graph
-	drawing   = []string{"plan", "train"}                                                                              // write graphs
-	training  = []string{"train"}                                                                                      // runs the step
-	serving   = []string{"serve"}                                                                                      // answers a trainer
-	tuning    = []string{"train", "run"}                                                                               // run steps
-	opening   = []string{"train", "leaks", "tune", "run", "devices", "load"}                                           // open devices
-	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "check", "run", "load", "quantize"} // bind dims
-	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "tune", "run", "load", "profile"}           // plan for a device
-	seeding   = []string{"plan", "train", "leaks", "run"}                                                              // draw random numbers
-	running   = []string{"run"}                                                                                        // runs forward programs
-	holding   = []string{"run", "load"}                                                                                // hold weights under a limit
-	bringing  = []string{"train", "leaks", "run", "load"}                                                              // bring weights to a device
-	loading   = []string{"load"}                                                                                       // only loads weights
-	outside   = []string{"optimize", "quantize"}                                                                       // write models
-	rounding  = []string{"quantize"}                                                                                   // quantizes weights
+	stepping  = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune"}                                     // make a training step
+	choosing  = []string{"plan", "maxbatch", "maxseq", "train", "leaks", "tune"}                                                 // choose one plan of it
+	pricing   = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune"}                                     // weigh extra work
+	priced    = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "profile"}                          // name a profile
+	limiting  = []string{"plan", "maxbatch", "maxseq", "train", "leaks", "tune", "check"}                                        // plan or check under limits
+	checking  = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "check"}                            // make the step or compare it
+	reading   = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "check", "optimize"}                // read a model to train
+	rewriting = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "run", "optimize", "load"}          // rewrite the graph
+	drawing   = []string{"plan", "train"}                                                                                        // write graphs
+	training  = []string{"train"}                                                                                                // runs the step
+	serving   = []string{"serve"}                                                                                                // answers a trainer
+	tuning    = []string{"train", "run"}                                                                                         // run steps
+	opening   = []string{"train", "leaks", "tune", "run", "devices", "load"}                                                     // open devices
+	sizing    = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "check", "run", "load", "quantize"} // bind dims
+	placing   = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "run", "load", "profile"}           // plan for a device
+	seeding   = []string{"plan", "train", "leaks", "run"}                                                                        // draw random numbers
+	running   = []string{"run"}                                                                                                  // runs forward programs
+	holding   = []string{"run", "load"}                                                                                          // hold weights under a limit
+	bringing  = []string{"train", "leaks", "run", "load"}                                                                        // bring weights to a device
+	loading   = []string{"load"}                                                                                                 // only loads weights
+	outside   = []string{"optimize", "quantize"}                                                                                 // write models
+	rounding  = []string{"quantize"}                                                                                             // quantizes weights
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables

@@ -26,7 +26,7 @@ import (
 
 // commands is the table of commands.
 var commands = []*cli.Command{
-	planCommand, frontierCommand, maxbatchCommand, fitCommand, trainCommand, runCommand, loadCommand, checkCommand, explainCommand, diffCommand, leaksCommand, exportCommand, optimizeCommand, quantizeCommand, packCommand,
+	planCommand, frontierCommand, maxbatchCommand, maxseqCommand, fitCommand, trainCommand, runCommand, loadCommand, checkCommand, explainCommand, diffCommand, leaksCommand, exportCommand, optimizeCommand, quantizeCommand, packCommand,
 	newCommand, benchCommand, profileCommand, tuneCommand, opsCommand, devicesCommand, doctorCommand, configCommand, completionCommand, serveCommand, versionCommand,
 }
 

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -33,16 +35,21 @@ var maxbatchCommand = &cli.Command{
 		&cli.BoolFlag{Name: "measure", Usage: "run two steps of that size under the plan, on made-up numbers, and show promised and measured memory"},
 	),
 	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
-		answer, err := j.maxbatch(c.String("dim"), c.Bool("measure"))
-		if err != nil {
-			return err
-		}
-		if err := answer.print(c, asJSON); err != nil || asJSON {
-			return err
-		}
-		visible.Fprintf(c.App.Writer, "\nThe plan of the last row:\n  %s\n", planCommandOf(c, answer.last))
-		return nil
+		return printLargest(c, j, cmp.Or(c.String("dim"), "batch"), asJSON)
 	}, "output"),
+}
+
+// printLargest prints the answer for a dim, and the command of its plan.
+func printLargest(c *cli.Context, j job, dim string, asJSON bool) error {
+	answer, err := j.maxbatch(dim, c.Bool("measure"))
+	if err != nil {
+		return err
+	}
+	if err := answer.print(c, asJSON); err != nil || asJSON {
+		return err
+	}
+	visible.Fprintf(c.App.Writer, "\nThe plan of the last row:\n  %s\n", planCommandOf(c, answer.last))
+	return nil
 }
 
 // largest is the answer of maxbatch, and the last row.
@@ -63,10 +70,7 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 		}
 	}
 	if j.cfg.Budget.IsZero() && j.cfg.ActivationBudget.IsZero() {
-		return largest{}, usage("memopt maxbatch needs --budget or --activation-budget")
-	}
-	if dim == "" {
-		dim = "batch"
+		return largest{}, usage("a largest size needs --budget or --activation-budget")
 	}
 	model, err := j.open()
 	if err != nil {
@@ -148,12 +152,15 @@ func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung)
 			rows = append(rows, []string{allowed, none, none, none, none, none, "not even the smallest fits"})
 			continue
 		}
-		note := ""
-		if r.Plan.SearchEnded {
-			note = "search limit reached"
-		}
 		p := r.Plan
-		rows = append(rows, []string{allowed, fmt.Sprint(r.Size), report.Extra(p.Result.Overhead, 2), report.Bytes(p.Memory.Total), report.Bytes(p.Arena), fmt.Sprint(p.Result.Again), note})
+		notes := slices.Clone(p.Form.Taken)
+		if len(p.Moves) > 0 {
+			notes = append(notes, fmt.Sprintf("%s moved to the %s", report.Bytes(p.Moved.Bytes), p.Moved.Place))
+		}
+		if p.SearchEnded {
+			notes = append(notes, "search limit reached")
+		}
+		rows = append(rows, []string{allowed, fmt.Sprint(r.Size), report.Extra(p.Result.Overhead, 2), report.Bytes(p.Memory.Total), report.Bytes(p.Arena), fmt.Sprint(p.Result.Again), strings.Join(notes, ", ")})
 	}
 	report.Table(w, "=lrrrr2r1t", rows)
 }

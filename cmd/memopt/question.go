@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,7 +37,7 @@ func (front) Frontier(ctx context.Context, r plugin.Question) (plugin.Answer, er
 
 func (front) MaxBatch(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
 	return ask(ctx, r, func(j job) (answer, error) {
-		found, err := j.maxbatch(r.Dim, false)
+		found, err := j.maxbatch(cmp.Or(r.Dim, "batch"), false)
 		return found.answer, err
 	}, "maxbatch", destination{"save_to", r.SaveTo})
 }
