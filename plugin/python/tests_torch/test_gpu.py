@@ -24,11 +24,13 @@ class TestGPU(unittest.TestCase):
             with open(out, encoding="utf-8") as f:
                 rows = json.load(f)["rows"]
         self.assertEqual([r["way"] for r in rows if r.get("error")], [])
-        planned = [r for r in rows if r["way"].startswith("memopt") and r.get("planned", True)]
-        self.assertEqual({(r["model"], r["way"]) for r in planned}, {(model, f"memopt, {mode}") for model in ("llama", "resnet") for mode in ("eager", "graph")})
+        ours = [r for r in rows if r["way"].startswith("memopt")]
+        self.assertTrue(all(r["same_bits"] for r in ours))
+        self.assertEqual({(r["model"], r["way"]) for r in ours}, {(model, f"memopt, {way}") for model in ("llama", "resnet") for way in ("eager", "graph", "offload", "states")})
+        planned = [r for r in ours if r.get("planned", True) and r["way"] != "memopt, states"]  # without states everything may fit
+        self.assertEqual({(r["model"], r["way"]) for r in planned}, {(model, f"memopt, {way}") for model in ("llama", "resnet") for way in ("eager", "graph", "offload")})
         for row in planned:
-            self.assertTrue(row["same_bits"])
-            if row["way"] == "memopt, eager":
+            if row["way"] != "memopt, graph":
                 self.assertLessEqual(row["measured"], row["asked"] + 4096)
                 self.assertLessEqual(abs(row["measured"] - row["promised"]), 4096)
             else:

@@ -1,5 +1,5 @@
 """A Llama of a billion parameters and a ResNet-50 on a CUDA device: plain PyTorch, full recomputation, PyTorch's knob, and memopt by three
-ways of replay at three budgets.
+ways of replay at three budgets, and with values or optimizer states elsewhere.
 
     python3 gpu.py --out torch-gpu.json             # on a CUDA device, about 5 minutes
     python3 gpu.py --device cpu --small             # the same program, for tests; captures are those of the stand-in
@@ -206,9 +206,11 @@ class Bench:
             made = memopt.torch.report(model)
             if made is None or made.plan is None:
                 return {"planned": False}
-            return {"promised": made.promised_peak, "overhead": made.overhead, "eager": made.eager_peak, "replay": made.replay, "pool": made.reserved}
+            return {"promised": made.promised_peak, "overhead": made.overhead, "eager": made.eager_peak, "replay": made.replay, "pool": made.reserved, "moved": made.moved}
 
-        for mode in ("eager", "graph", "compile"):
+        far = "host" if self.device == "cuda" else "disk"
+        more: dict[str, dict[str, Any]] = {"offload": {"mode": "eager", "offload": far}, "states": {"mode": "eager", "states": far}}
+        for mode in ("eager", "graph", "offload", "states", "compile"):
             if mode == "compile" and self.device == "cpu":
                 continue  # its promises are of Inductor's order, and tests/test_compile.py has them
             for self.of in self.inputs:
@@ -217,8 +219,8 @@ class Bench:
                 for share in SHARES:
                     asked = max(int(share * whole), full.get("measured") or 0)
 
-                    def budgeted(model: Any, optimizer: torch.optim.Optimizer, asked: int = asked, mode: Any = mode) -> None:
-                        memopt.optimize(model, asked, optimizer=optimizer, mode=mode)
+                    def budgeted(model: Any, optimizer: torch.optim.Optimizer, asked: int = asked, how: dict[str, Any] = more.get(mode, {"mode": mode})) -> None:
+                        memopt.optimize(model, asked, optimizer=optimizer, **how)
 
                     row = self.run(f"memopt, {mode}", asked, budgeted, report)
                     if "digests" in row and "digests" in plain:

@@ -130,6 +130,7 @@ class StatesElsewhere:
 
     def _step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called by optimizer.step(), which finds no parameters behind it."""
+        self._behind(optimizer, args, kwargs)  # of a step that failed before its end
         changed = ran(args, kwargs)
         if self.alone:
             self._turn()
