@@ -75,6 +75,7 @@ class TestTransformers(Case):
             "qwen3": (c.Qwen3ForCausalLM(c.Qwen3Config(num_key_value_heads=1, head_dim=16, **_SHAPE, **_TOKENS)), batch()),
             "bert": (c.BertForMaskedLM(c.BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **_SHAPE)), batch()),
             "mixtral": (c.MixtralForCausalLM(c.MixtralConfig(num_key_value_heads=1, num_local_experts=2, output_router_logits=True, **_SHAPE, **_TOKENS)), batch()),
+            "t5": (c.T5ForConditionalGeneration(c.T5Config(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, vocab_size=VOCAB, dropout_rate=0.0, decoder_start_token_id=0, pad_token_id=0)), batch()),
             "summed": (llama(), batch(num_items_in_batch=torch.tensor(200))),  # ForCausalLMLoss as the Trainer calls it
         }
         for name, (model, sample) in made.items():
@@ -95,6 +96,17 @@ class TestTransformers(Case):
             memopt.optimize(model, activation_budget="30%", sample=batch())
         self.assertNotIn("forward", model.__dict__)
         model(**batch()).loss.backward()
+
+
+class Only(nn.Module):
+    """A model that returns its loss and nothing else: hooks of fully_shard look at all that the outermost module returns."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, sample):
+        return self.model(**sample).loss
 
 
 class TestLoop(Case):
@@ -179,6 +191,29 @@ class TestLoop(Case):
         report = memopt.optimize(model, activation_budget="60%", sample=(torch.randint(0, 100, (4, 64)),) * 2)
         self.assertNotIn("rounding", str(report))
         self.assertIsNotNone(report.plan)
+
+    def test_fully_shard(self):
+        """The head of a sharded model is whole while the root runs, and its scores may be computed in chunks, as the refusal says."""
+        from torch.distributed.fsdp import fully_shard
+
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        for asked in ("auto", 8):
+            with self.subTest(asked=asked):
+                plain, sample = llama(), batch()
+                model = copy.deepcopy(plain)
+                for layer in model.model.layers:
+                    fully_shard(layer)
+                model, plain = fully_shard(Only(model)), Only(plain)
+                memopt.optimize(model, activation_budget="99%", loss_chunks=asked, verbose=False)
+                for _ in range(3):
+                    for m in (model, plain):
+                        m.zero_grad(set_to_none=True)
+                        m(sample).backward()
+                    for (name, p), (_, q) in zip(model.named_parameters(), plain.named_parameters(), strict=True):
+                        torch.testing.assert_close(p.grad.to_local(), q.grad, rtol=1e-4, atol=1e-6, msg=name)
+                scores = 4 * 64 * VOCAB * 4
+                self.assertLess(report_of(model).promised_peak, scores, "all scores are never in memory at once")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..ranks.units import unit_modules
 from ..step.sample import Loss, state_kept
 from ..step.tensors import Unmade
 from .cross_entropy import chunk_rows, chunked_cross_entropy
@@ -268,10 +269,12 @@ class Chunks:
         """Finds the linear layer whose scores the loss reads, in a pass without gradients."""
         layers = []
         found: str | None = None
+        # What fully_shard was called for below the model has its parameters only while it runs, and scores are computed behind it.
+        inner = {m for unit in unit_modules(model) for m in unit.modules()}
         with state_kept(model), torch.no_grad():
             try:
                 for name, m in model.named_modules():
-                    if type(m).forward is nn.Linear.forward and "forward" not in m.__dict__:
+                    if type(m).forward is nn.Linear.forward and "forward" not in m.__dict__ and m not in inner:
                         layers.append(Layer(m, name, self.chunks, strict=False))
                         m.forward = layers[-1]  # type: ignore[method-assign]
                 out = forward()
