@@ -35,7 +35,7 @@ class TestGPU(unittest.TestCase):
                 self.assertLessEqual(abs(row["measured"] - row["promised"]), 4096)
             else:
                 self.assertEqual(row["replay"], "graph")
-                self.assertLessEqual(row["pool"], 1.01 * row["promised"] + 65536)
+                self.assertLessEqual(row["pool"], 1.01 * row["promised"] + 98304)  # each tensor of these small steps is rounded up to 512 bytes
 
 
 if __name__ == "__main__":
