@@ -22,6 +22,7 @@ type Context struct {
 	users     int
 	pipelines map[string]*vk.Pipeline
 	weights   weights.Store[*vk.Block]
+	compiled  compiled
 	ferry     *vk.Block             // staging block for buffers that are not host-visible
 	dead      atomic.Pointer[error] // set once the device is lost or a submission timed out
 }
@@ -61,6 +62,7 @@ func newContext(p *vk.Physical) (*Context, error) {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
 	c.gpu.Hidden = os.Getenv(hiddenVariable) != ""
+	c.readPipelines()
 	return c, nil
 }
 
@@ -94,6 +96,7 @@ func (c *Context) Close() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.writePipelines()
 	for _, p := range c.pipelines {
 		c.gpu.FreePipeline(p)
 	}

@@ -94,13 +94,7 @@ func (d *Device) readChoices() (c *choices, path string) {
 	if d.shared {
 		c.Groups = GroupsShared
 	}
-	plain := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
-		}
-		return '_'
-	}, strings.Join([]string{c.Device, c.Driver, c.Groups}, "-"))
-	path = filepath.Join(d.options.Tune, plain+".json")
+	path = filepath.Join(d.options.Tune, plainName(c.Device, c.Driver, c.Groups)+".json")
 	text, err := os.ReadFile(path)
 	var old choices
 	if err == nil {
@@ -116,6 +110,16 @@ func (d *Device) readChoices() (c *choices, path string) {
 		c.Variants = map[string]string{}
 	}
 	return c, path
+}
+
+// plainName is a file's name made of some names.
+func plainName(parts ...string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, strings.Join(parts, "-"))
 }
 
 func (c *choices) write(path string) error {

@@ -75,6 +75,12 @@ type Pipeline struct{}
 // NewPipeline compiles SPIR-V.
 func (*Device) NewPipeline([]byte, []uint32, int, int) (*Pipeline, error) { return nil, ErrNone }
 
+// KeepPipelines has the driver keep what it compiles.
+func (*Device) KeepPipelines([]byte) error { return ErrNone }
+
+// KeptPipelines is what the driver has kept.
+func (*Device) KeptPipelines() ([]byte, error) { return nil, ErrNone }
+
 // FreePipeline frees a pipeline.
 func (*Device) FreePipeline(*Pipeline) {}
 

@@ -199,6 +199,7 @@ void *mo_features(const mo_physical *p) {
 #define FUNCTIONS(F) \
 	F(CreateShaderModule) F(DestroyShaderModule) F(CreateDescriptorSetLayout) F(DestroyDescriptorSetLayout) \
 	F(CreatePipelineLayout) F(DestroyPipelineLayout) F(CreateComputePipelines) F(DestroyPipeline) \
+	F(CreatePipelineCache) F(DestroyPipelineCache) F(GetPipelineCacheData) \
 	F(CreateDescriptorPool) F(DestroyDescriptorPool) F(AllocateDescriptorSets) F(UpdateDescriptorSets) \
 	F(CreateCommandPool) F(DestroyCommandPool) F(AllocateCommandBuffers) F(FreeCommandBuffers) F(BeginCommandBuffer) F(EndCommandBuffer) \
 	F(CmdBindPipeline) F(CmdBindDescriptorSets) F(CmdPushConstants) F(CmdDispatch) F(CmdPipelineBarrier) F(CmdCopyBuffer) F(CmdFillBuffer) \
@@ -210,6 +211,7 @@ struct mo_device {
 	VkPhysicalDevice physical;
 	VkQueue queue;
 	VkFence fence;
+	VkPipelineCache pipelines; // none where they are not kept
 	uint32_t family, has_budget;
 	PFN_vkGetPhysicalDeviceMemoryProperties2 memory;
 	PFN_vkGetMemoryHostPointerPropertiesEXT host_properties; // NULL where host memory cannot be imported
@@ -237,6 +239,7 @@ mo_device *mo_attach(void *get, void *instance, void *physical, void *device, co
 
 void mo_detach(mo_device *d) {
 	d->DestroyFence(d->dev, d->fence, NULL);
+	d->DestroyPipelineCache(d->dev, d->pipelines, NULL);
 	free(d);
 }
 
@@ -326,9 +329,21 @@ int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, con
 	VkComputePipelineCreateInfo pi = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO, .layout = layout, .stage = {
 		.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, .stage = VK_SHADER_STAGE_COMPUTE_BIT, .module = module, .pName = "main",
 		.flags = multiplies_matrices(code, bytes) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0, .pSpecializationInfo = &special}};
-	r = d->CreateComputePipelines(d->dev, VK_NULL_HANDLE, 1, &pi, NULL, &pipeline);
+	r = d->CreateComputePipelines(d->dev, d->pipelines, 1, &pi, NULL, &pipeline);
 	free(entries);
 	out->pipeline = N(pipeline);
+	return r;
+}
+
+int32_t mo_keep_pipelines(mo_device *d, const void *saved, uint64_t bytes) {
+	VkPipelineCacheCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, .initialDataSize = bytes, .pInitialData = saved};
+	return d->CreatePipelineCache(d->dev, &info, NULL, &d->pipelines);
+}
+
+int32_t mo_kept_pipelines(mo_device *d, void *to, uint64_t *bytes) {
+	size_t n = *bytes;
+	VkResult r = d->GetPipelineCacheData(d->dev, d->pipelines, &n, to);
+	*bytes = n;
 	return r;
 }
 

@@ -70,6 +70,8 @@ int32_t mo_host_types(mo_device *d, void *host, uint32_t *types);
 
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,
 	uint32_t bindings, uint32_t push_bytes, mo_pipeline *out);
+int32_t mo_keep_pipelines(mo_device *d, const void *saved, uint64_t bytes);
+int32_t mo_kept_pipelines(mo_device *d, void *to, uint64_t *bytes);
 void mo_free_pipeline(mo_device *d, const mo_pipeline *p);
 
 int32_t mo_make_sets(mo_device *d, const uint64_t *layouts, uint32_t n, uint32_t bindings, uint64_t *pool, uint64_t *sets);

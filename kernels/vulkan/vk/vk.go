@@ -528,6 +528,23 @@ func (d *Device) NewPipeline(code []byte, spec []uint32, bindings, pushBytes int
 	return p, nil
 }
 
+// KeepPipelines has the driver keep what it compiles from now on, beginning with what KeptPipelines returned on the same
+// device and driver; a driver ignores what another has kept.
+func (d *Device) KeepPipelines(saved []byte) error {
+	return check("vkCreatePipelineCache", int32(C.mo_keep_pipelines(d.c, unsafe.Pointer(unsafe.SliceData(saved)), C.uint64_t(len(saved)))))
+}
+
+// KeptPipelines is what the driver has kept.
+func (d *Device) KeptPipelines() ([]byte, error) {
+	var n C.uint64_t
+	if err := check("vkGetPipelineCacheData", int32(C.mo_kept_pipelines(d.c, nil, &n))); err != nil || n == 0 {
+		return nil, err
+	}
+	to := make([]byte, n)
+	err := check("vkGetPipelineCacheData", int32(C.mo_kept_pipelines(d.c, unsafe.Pointer(&to[0]), &n)))
+	return to[:n], err
+}
+
 // FreePipeline frees a pipeline.
 func (d *Device) FreePipeline(p *Pipeline) {
 	C.mo_free_pipeline(d.c, &p.c)
