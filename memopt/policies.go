@@ -20,12 +20,11 @@ type Compared struct {
 	From, Says string
 	Lost       []string // what the policy says that is not priced
 	Regions    int      // stretches that run again as one
-	Policy     planner.Point
-	Once       int // nodes that the policy runs again and no plan does
+	Policy     planner.Checkpointed
 	// SameBytes needs no more bytes than the policy, SameTime no more time; nil where no plan was found.
 	SameBytes, SameTime *planner.Plan
-	Alone               bool          // plans were not asked for
-	Kept                planner.Point // everything kept
+	Alone               bool                 // plans were not asked for
+	Kept                planner.Checkpointed // everything kept
 	Floor               planner.Floor
 	Unit                string // of costs
 }
@@ -57,10 +56,13 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	c = &Compared{From: p.From, Says: p.Says, Lost: p.Lost, Regions: len(regions), Unit: m.Unit()}
 	r := m.request()
 	r.Budget, r.ActivationBudget, r.MaxOverhead = planner.Size{}, planner.Size{}, 0
-	if c.Policy, c.Once, err = planner.Checkpointed(own.Graph, r, regions); err != nil {
+	if c.Policy, err = planner.UnderRegions(own.Graph, r, regions); err != nil {
 		return nil, classify(err)
 	}
-	if c.Kept, _, err = planner.Checkpointed(own.Graph, r, nil); err != nil {
+	if p.Away && c.Policy.Moved == 0 {
+		c.Lost = append(c.Lost, "what layers keep is moved to the host: it is priced as kept on the device")
+	}
+	if c.Kept, err = planner.UnderRegions(own.Graph, r, nil); err != nil {
 		return nil, classify(err)
 	}
 	if c.Alone = alone; alone {
@@ -128,8 +130,8 @@ func exportPolicy(ctx context.Context, plan, model string, out *Export) error {
 	r := p.Request
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = planner.Size{}, planner.Size{}, 0, 0, nil, nil
 	w, err := policy.Write(out.To, policyNodes(p.Graph), p.Result.Peak, func(regions []planner.Region) (planner.Point, error) {
-		point, _, err := planner.Checkpointed(p.Graph, r, regions)
-		return point, err
+		c, err := planner.UnderRegions(p.Graph, r, regions)
+		return c.Point, err
 	})
 	if err != nil {
 		return input(err)

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 
 	"memopt/internal/graph"
@@ -14,26 +15,55 @@ type Region struct {
 	Whole bool    // runs again to its last node, not just to the last result that is needed
 	Holds bool    // holds what it made again of its results until all of the backward pass through it has run
 	Drops bool    // drops what leaves it, too
+	Away  bool    // what it alone reads of what is made before it is elsewhere until it runs again
 }
 
-// Checkpointed is a step under regions, as a point beside the plans of a frontier. Once counts the nodes that regions run
-// again and no plan does: those that draw random numbers, or change something.
-func Checkpointed(g *graph.Graph, r Request, regions []Region) (p Point, once int, err error) {
+// Checkpointed is what a step takes under regions, as a point beside the plans of a frontier.
+type Checkpointed struct {
+	Point
+	Once  int   // nodes that regions run again and no plan does: those that draw random numbers, or change something
+	Moved int64 // bytes that are elsewhere; 0 where lives have places, as all is kept there
+}
+
+// UnderRegions is a step under regions.
+func UnderRegions(g *graph.Graph, r Request, regions []Region) (c Checkpointed, err error) {
 	s, err := Look(g, r)
 	if err == nil {
 		err = s.prepare()
 	}
 	if err != nil {
-		return p, 0, err
+		return c, err
 	}
-	steps, holds := s.m.regioned(regions)
-	for _, step := range steps {
+	o := s.m.regioned(regions)
+	for _, step := range o.steps {
 		if step.Again && !repeatable(g.Nodes[step.Node]) {
-			once++
+			c.Once++
 		}
 	}
-	c, _ := s.m.place(&candidate{t: s.m.simulateHolding(steps, holds)}, 0, 0)
-	return s.point("", c), once, nil
+	t := s.m.simulateHolding(o.steps, o.holds)
+	if s.m.unplaced() {
+		for _, a := range o.away {
+			c.Moved += s.m.p.Bytes[a.value]
+			for at := a.from; at < a.until; at++ {
+				t.live[at] -= s.m.p.Bytes[a.value]
+			}
+		}
+		t.peak = 0
+		for at, bytes := range t.live {
+			if bytes > t.peak {
+				t.peak, t.at = bytes, at
+			}
+		}
+	}
+	found, _ := s.m.place(&candidate{t: t}, 0, 0)
+	c.Point = s.point("", found)
+	return c, nil
+}
+
+// absence is the steps at which a value is elsewhere.
+type absence struct {
+	value       int32
+	from, until int
 }
 
 // regionOrder makes the steps of regions.
@@ -53,10 +83,11 @@ type regionOrder struct {
 	steps     []Step
 	instances int32
 	holds     []hold
+	away      []absence
 }
 
 // regioned is the plain order with each region put in where something of it is needed first.
-func (m *model) regioned(regions []Region) ([]Step, []hold) {
+func (m *model) regioned(regions []Region) *regionOrder {
 	o := &regionOrder{model: m, regions: regions, in: slices.Repeat([]int32{-1}, len(m.nodes)), keeps: make([]bool, len(m.nodes)),
 		leaves: make([]bool, len(m.owners)), dropped: make([]bool, len(m.owners)), needed: make([]bool, len(m.owners)), first: make([]int32, len(m.owners)),
 		ran: make([]bool, len(regions)), closing: make([][]int32, len(m.nodes)), passed: make([][]int32, len(regions))}
@@ -83,7 +114,7 @@ func (m *model) regioned(regions []Region) ([]Step, []hold) {
 			}
 		}
 	}
-	return o.steps, o.holds
+	return o
 }
 
 // drop finds the values that are dropped, and those of them that are made again.
@@ -134,6 +165,9 @@ func (o *regionOrder) again(k int32) {
 			end = i + 1
 		}
 	}
+	if r.Away {
+		o.send(k)
+	}
 	waiting := []int32{} // instances that are kept and that the region has not passed
 	for i, n := range r.Nodes {
 		op := o.op[n]
@@ -162,6 +196,30 @@ func (o *regionOrder) again(k int32) {
 		}
 	}
 	o.passed[k] = append(o.passed[k], waiting...)
+}
+
+// send has what a region alone reads elsewhere, from its forward pass until now.
+func (o *regionOrder) send(k int32) {
+	last := map[int32]int{} // by value: its last reader of the forward pass
+	for op := range o.p.Border {
+		for _, v := range o.p.Inputs.Of(op) {
+			if o.in[o.maker[v]] == k || o.dropped[v] || o.lasting[o.owners[v]] {
+				continue
+			}
+			if o.in[op] == k {
+				if _, shared := last[v]; !shared || last[v] >= 0 {
+					last[v] = int(op)
+				}
+			} else {
+				last[v] = -1
+			}
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(last)) {
+		if from := max(last[v]+1, int(o.until(v))); last[v] >= 0 && from < len(o.steps) {
+			o.away = append(o.away, absence{v, from, len(o.steps)})
+		}
+	}
 }
 
 // made is the values of p that a node makes.

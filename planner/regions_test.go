@@ -8,9 +8,9 @@ import (
 )
 
 // regionsOf is a recorded step, and its forward nodes that run.
-func regionsOf(t *testing.T) (*model, []int32) {
+func regionsOf(t *testing.T, step string) (*model, []int32) {
 	t.Helper()
-	g, err := joint.Read("../memopt/lab/corpus/steps/gpt2-6L.json.gz")
+	g, err := joint.Read("../memopt/lab/corpus/steps/" + step)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,14 +28,14 @@ func regionsOf(t *testing.T) (*model, []int32) {
 }
 
 func (m *model) under(regions ...Region) (*timeline, float64) {
-	steps, holds := m.regioned(regions)
-	cost, _, _ := m.again(steps)
-	return m.simulateHolding(steps, holds), cost
+	o := m.regioned(regions)
+	cost, _, _ := m.again(o.steps)
+	return m.simulateHolding(o.steps, o.holds), cost
 }
 
 // TestRegionsOfOneNode: regions of one node that drop what they make are the nodes themselves running again.
 func TestRegionsOfOneNode(t *testing.T) {
-	m, forward := regionsOf(t)
+	m, forward := regionsOf(t, "gpt2-6L.json.gz")
 	again, regions := make([]bool, len(m.g.Nodes)), []Region{}
 	for i, n := range forward {
 		if i%3 == 0 && m.mayRunAgain(m.g.Nodes[n]) {
@@ -54,7 +54,7 @@ func TestRegionsOfOneNode(t *testing.T) {
 // TestRegions: a region that keeps everything changes nothing; to drop more lowers what is kept for the backward pass and costs
 // more; to run to the last node, or to hold what was made, costs and takes no less.
 func TestRegions(t *testing.T) {
-	m, forward := regionsOf(t)
+	m, forward := regionsOf(t, "gpt2-6L.json.gz")
 	plain := m.simulate(m.order(nil))
 	half := forward[len(forward)/4 : len(forward)/2]
 	keep := make([]bool, len(half))
@@ -79,5 +79,22 @@ func TestRegions(t *testing.T) {
 	held, heldCost := m.under(Region{Nodes: half, Whole: true, Holds: true})
 	if wholeCost < noneCost || heldCost != wholeCost || held.peak < whole.peak {
 		t.Errorf("cost %g, whole %g, held %g; peaks %d, %d", noneCost, wholeCost, heldCost, whole.peak, held.peak)
+	}
+}
+
+// TestRegionsAway: what a region alone reads is elsewhere between its passes, and costs no bytes then; what others read stays.
+func TestRegionsAway(t *testing.T) {
+	m, forward := regionsOf(t, "llama.json.gz") // under an allocator of its own
+	half := forward[len(forward)/4 : len(forward)/2]
+	here, err := UnderRegions(m.g, Request{}, []Region{{Nodes: half}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away, err := UnderRegions(m.g, Request{}, []Region{{Nodes: half, Away: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here.Moved != 0 || away.Moved <= 0 || away.Peak > here.Peak || away.Peak < here.Peak-away.Moved || away.Overhead != here.Overhead {
+		t.Errorf("here %+v, away %+v", here, away)
 	}
 }

@@ -24,6 +24,7 @@ type policyFile struct {
 	Regions   int         `json:"regions"`
 	NotPriced []string    `json:"not_priced"`
 	Once      int         `json:"once_nodes"` // that the policy runs again and no plan does
+	Moved     int64       `json:"moved"`      // bytes that it has elsewhere
 	Policy    pointFile   `json:"policy"`
 	SameBytes *planResult `json:"same_bytes"`
 	SameTime  *planResult `json:"same_time"`
@@ -84,8 +85,8 @@ func (j job) priced(c *cli.Context, path string, alone bool) (answer, error) {
 	}
 	lost := append([]string{}, found.Lost...)
 	fixed := found.Policy.Total - found.Policy.Arena
-	return answer{policyFile{"memopt.policy/1", model.Path, path, found.From, found.Says, found.Regions, lost, found.Once, pointJSON(found.Policy, fixed),
-		resultOf(found.SameBytes), resultOf(found.SameTime), pointJSON(found.Kept, fixed)}, func(w io.Writer) { printPolicy(w, model, path, found) }}, nil
+	return answer{policyFile{"memopt.policy/1", model.Path, path, found.From, found.Says, found.Regions, lost, found.Policy.Once, found.Policy.Moved, pointJSON(found.Policy.Point, fixed),
+		resultOf(found.SameBytes), resultOf(found.SameTime), pointJSON(found.Kept.Point, fixed)}, func(w io.Writer) { printPolicy(w, model, path, found) }}, nil
 }
 
 func printPolicy(w io.Writer, m *memopt.Model, path string, c *memopt.Compared) {
@@ -113,8 +114,11 @@ func printPolicy(w io.Writer, m *memopt.Model, path string, c *memopt.Compared) 
 	rows = append(rows, []string{"everything kept", report.Bytes(c.Kept.Peak), report.Bytes(c.Kept.Total), report.Extra(0, 1), "0", ""})
 	report.Table(w, "=lrrrr1t", rows)
 	report.Text(w, 2, "\n%s\n", verdict(c))
-	if c.Once > 0 {
-		report.Text(w, 2, "%d of the nodes that your policy runs again draw random numbers or change something; it puts the generator back before, and memopt keeps what they made.\n", c.Once)
+	if c.Policy.Once > 0 {
+		report.Text(w, 2, "%d of the nodes that your policy runs again draw random numbers or change something; it puts the generator back before, and memopt keeps what they made.\n", c.Policy.Once)
+	}
+	if c.Policy.Moved > 0 {
+		report.Text(w, 2, "Your policy has %s elsewhere, there and back; the time of copies is not in it.\n", strings.TrimSpace(report.Bytes(c.Policy.Moved)))
 	}
 	for _, l := range c.Lost {
 		report.Text(w, 2, "not priced: %s\n", l)

@@ -135,7 +135,7 @@ func within(l *layer) (names []string) {
 }
 
 func (p *Policy) region(nodes []*Node) planner.Region {
-	r := planner.Region{Whole: p.Whole || p.Reentrant, Holds: p.Reentrant}
+	r := planner.Region{Whole: p.Whole || p.Reentrant, Holds: p.Reentrant, Away: p.Away}
 	keep := keepNone()
 	if p.Keep != nil {
 		keep = p.Keep()

@@ -87,9 +87,7 @@ func readAxolotl(s *settings, p *Policy) error {
 	if v, ok := s.values["activation_offloading"]; ok && v != false && v != nil {
 		moved = true
 	}
-	if moved {
-		p.Lost = append(p.Lost, "what layers keep is moved to the host: it is priced as kept on the device")
-	}
+	p.Away = moved
 	if s.has("selective_checkpointing") {
 		p.Lost = append(p.Lost, "selective_checkpointing is not priced")
 	}
@@ -124,7 +122,7 @@ func readTorchtune(s *settings, p *Policy) error {
 	if moved, err := s.on("enable_activation_offloading"); err != nil {
 		return err
 	} else if moved {
-		p.Lost = append(p.Lost, "enable_activation_offloading moves what layers keep to the host: it is priced as kept on the device")
+		p.Away = true
 	}
 	mode, err := s.choice("ac_mode", "full", "full", "selective", "none")
 	if err != nil {

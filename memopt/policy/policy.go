@@ -19,6 +19,8 @@ type Policy struct {
 	Parts []part
 	// Keep are the results that regions keep; the first that knows a node decides. A new one is made for each region.
 	Keep func() keeps
+	// Away regions have what they alone read of others elsewhere until they run again.
+	Away bool
 	// Apart are nodes of regions that are left to autograd: they never run again. Nil is none.
 	Apart func(n *Node) bool
 	// Whole regions run again to their last operator. Reentrant ones do, too, and hold what they make until backward is through.

@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 			for _, how := range []struct {
 				is   bool
 				text string
-			}{{r.Whole, "to its end"}, {r.Holds, "held"}, {r.Drops, "drops its results"}} {
+			}{{r.Whole, "to its end"}, {r.Holds, "held"}, {r.Drops, "drops its results"}, {r.Away, "inputs elsewhere"}} {
 				if how.is {
 					names = append(names, "("+how.text+")")
 				}

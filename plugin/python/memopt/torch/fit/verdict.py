@@ -154,7 +154,10 @@ class Judge:
         elif s.kind == "weights elsewhere":
             return Verdict(s.text, "not priced here: parameters come from the host for each use, and gradients and states stay there")
         elif s.kind == "activations elsewhere":
-            return Verdict(s.text, "not priced here: what it moves is counted as kept on the device, so the step takes less than is said; memopt plan --offload host tells whether moving lowers the peak at all")
+            if not self.policy or not (moved := self.priced(self.fit(r))["moved"]):
+                return Verdict(s.text, "not priced here: without checkpoints it moves all that autograd keeps, and is counted as if it did not")
+            late = 2 * moved / _LINK * 1e9 / (own.time * r.batch)
+            return Verdict(s.text, f"is in what checkpoints buy: {show_bytes(moved)} of layers' inputs there and back in each pass, up to {late:+.0%} time at {_LINK / 1e9:.0f} GB/s where copies are late")
         elif s.kind == "fused loss":
             return self._fused(s, own)
         elif s.kind == "kernels":
