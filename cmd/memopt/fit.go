@@ -28,6 +28,9 @@ var fitFields = []cli.Flag{
 	&cli.StringFlag{Name: "accumulate", Usage: "`N` forward and backward passes a step"},
 	&cli.StringFlag{Name: "ranks", Usage: "`N` devices that train together (default 1)"},
 	&cli.StringFlag{Name: "shard", Usage: "`HOW` ranks divide the model: ddp, zero1, zero2 or fsdp2 (default fsdp2)"},
+	&cli.StringFlag{Name: "tensor", Usage: "`N` ranks that divide heads, widths and words (default 1)"},
+	&cli.StringFlag{Name: "pipeline", Usage: "`N` stages that divide the layers (default 1)"},
+	&cli.StringFlag{Name: "microbatches", Usage: "`N` of a pipeline's step, of --batch rows each (default as many as stages)"},
 	&cli.StringFlag{Name: "config", Usage: "`FILE` of a trainer, or several with commas: TrainingArguments, accelerate, DeepSpeed, axolotl, torchtune or torchtitan, as JSON, YAML or TOML; its switches get a verdict, and flags override it"},
 	&cli.BoolFlag{Name: "checkpointing", Usage: "with the model's own gradient checkpointing"},
 }

@@ -17,8 +17,8 @@
 // barrier, or writes bytes that were read. Hazards are found by byte ranges, not by values, since
 // a plan reuses memory.
 //
-// A list has at most 128 commands and is a batch of its own, so that displays are served in
-// between and watchdogs do not fire; all lists up to a launch on the CPU are one call of the driver.
+// A list has at most 128 commands and is submitted on its own, so that displays are served in
+// between and watchdogs do not fire.
 //
 // Matrix products are split into tiles by a table (kernels/productlower.go), for CPU drivers,
 // where subgroups work alone, and for GPUs, where workgroups use shared memory.

@@ -467,18 +467,12 @@ void mo_free_queries(mo_device *d, uint64_t queries) { d->DestroyQueryPool(d->de
 
 int32_t mo_submit(mo_device *d, const uint64_t *lists, uint32_t n, uint64_t timeout_ns) {
 	VkResult r = d->ResetFences(d->dev, 1, &d->fence);
-	if (r != VK_SUCCESS || !n) return r;
-	// One call for all lists; each is a batch of its own, so that a driver may serve others in between.
-	VkCommandBuffer *b = calloc(n, sizeof *b);
-	VkSubmitInfo *s = calloc(n, sizeof *s);
-	for (uint32_t i = 0; i < n; i++) {
-		b[i] = H(VkCommandBuffer, lists[i]);
-		s[i] = (VkSubmitInfo){.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b[i]};
+	for (uint32_t i = 0; i < n && r == VK_SUCCESS; i++) {
+		VkCommandBuffer b = H(VkCommandBuffer, lists[i]);
+		VkSubmitInfo s = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b};
+		r = d->QueueSubmit(d->queue, 1, &s, i + 1 == n ? d->fence : VK_NULL_HANDLE);
 	}
-	r = d->QueueSubmit(d->queue, n, s, d->fence);
-	free(s);
-	free(b);
-	if (r != VK_SUCCESS) return r;
+	if (r != VK_SUCCESS || !n) return r;
 	return d->WaitForFences(d->dev, 1, &d->fence, VK_TRUE, timeout_ns);
 }
 

@@ -111,6 +111,14 @@ class TestFit(InFolder):
         self.assertEqual([r.overhead for r in found.ladder], sorted(r.overhead for r in found.ladder))
         self.assertEqual([r.total for r in found.ladder], sorted((r.total for r in found.ladder), reverse=True))
 
+    def test_types(self):
+        """The type that is asked for, whatever the config says; without one, the config's."""
+        for said, asked, bytes_each in (("bfloat16", None, 2), ("bfloat16", "fp32", 4), (None, "bf16", 2), (None, None, 4)):
+            with self.subTest(config=said, dtype=asked):
+                config = {k: v for k, v in {**LLAMA, "dtype": said}.items() if v is not None}
+                module = model_of(Request(self.config(config), dtype=asked)).module
+                self.assertEqual({p.element_size() for p in module.parameters()}, {bytes_each})
+
     def test_budget(self):
         """Below the floor nothing fits, and the answer says what sets it; between floor and peak a plan does."""
         path = self.config(LLAMA)

@@ -63,7 +63,7 @@ def optimize(
     activation_budget  the most growth of memory during one forward and backward pass
     max_overhead       extra time allowed, instead of a budget: the plan is the one with the lowest peak
     sample             inputs of a step: a tensor, a tuple of arguments, or a dict of keyword arguments. The step is run
-                       once to record it and once to check it, and a short one a few times to measure its time. Without a sample the first step of training is recorded as it
+                       once to record it and once to check it. Without a sample the first step of training is recorded as it
                        runs, with everything kept, and the plan applies from the second step on
     loss               a function of the model's output that returns one number, for a sample of a model that does not
                        return its loss

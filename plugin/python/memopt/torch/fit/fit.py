@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from ..._questions import Frontier, ask
 from ..plan.plans import plan_of_graph
 from ..record.floor import binding
 from ..record.record import as_file
 from ..step.given import parse
-from .account import CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Phase, forward_alone, line_of
+from .account import ACTIVATIONS, CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Phase, forward_alone, line_of
 from .answer import Answer, Offer, Rung
 from .devices import Device, device_of, profile_of
 from .models import Model, model_of
-from .optimizers import optimizer_of
-from .ranks import Rank
+from .optimizers import Optimizer, optimizer_of
+from .ranks import Rank, Stage, stages
 from .request import Request
 from .steps import Steps, graph_of, without_gradients
 from .switches import configured
@@ -54,28 +56,47 @@ def answer_of(request: Request) -> Answer:
 def fit_of(request: Request, device: Device, budget: int | None) -> Fit:
     made = model_of(request)
     request = replace(request, seq=made.seq if made.has_seq else None, dtype=str(made.dtype).removeprefix("torch."))
-    return Fit(request, made, Steps(made, request), device, budget)
+    steps = Steps(made, request)
+    graph = steps.graph(request.batch, made.seq)
+    if request.pipeline == 1:
+        return Fit(request, made, steps, device, budget, graph)
+    parts = [Fit(request, made, steps, device, budget, graph, stage) for stage in stages(request, graph)]
+    return max(parts, key=lambda part: part.as_it_is)
+
+
+def count(parameters: Iterable[torch.Tensor]) -> int:
+    return sum(p.numel() for p in parameters)
 
 
 class Fit:
     """A request that is answered."""
 
-    def __init__(self, request: Request, model: Model, steps: Steps, device: Device, budget: int | None) -> None:
+    def __init__(self, request: Request, model: Model, steps: Steps, device: Device, budget: int | None, graph: dict[str, Any], stage: Stage | None = None) -> None:
+        self.stage = stage
         self.request, self.model, self.steps, self.device, self.budget = request, model, steps, device, budget
         self.optimizer = optimizer_of(request.optimizer)
         self.unknown: list[str] = []  # why something was not found
-        self.rank = Rank(request, model.module, self.optimizer, device.foreach)
-        self.graph = steps.graph(request.batch, model.seq)
-        self.line = line_of(self.graph)
+        self.rank = self._rank_of(self.optimizer)
+        self.graph = graph
+        self.line = line_of(graph)
+        self.kept = stage.take(self.line) * (stage.flight - 1) if stage is not None else 0  # by other microbatches
         self.rank.gather(self.line)
         if self.rank.sharded and request.accumulate == 1:
             self.graph = graph_of(without_gradients(steps.form(request.batch, model.seq)))  # to plan: gradients are shards, which are beside it
         self.reserve = int(self.line.rows[GATHERED].max()) if GATHERED in self.line.rows else 0
 
+    def _rank_of(self, optimizer: Optimizer) -> Rank:
+        return Rank(self.request, self.model.module, optimizer, self.device.foreach, self.stage.without if self.stage is not None else ())
+
+    @property
+    def passes(self) -> int:
+        """Forward and backward passes of a step on one rank."""
+        return (self.request.microbatches or self.request.pipeline) if self.request.pipeline > 1 else self.request.accumulate
+
     @property
     def held(self) -> int:
         """Gradients that no plan changes: earlier passes of the step made them, or they are shards."""
-        return self.rank.gradients if self.request.accumulate > 1 or self.rank.sharded else 0
+        return self.rank.gradients if self.passes > 1 or self.rank.sharded else 0
 
     @property
     def beside(self) -> int:
@@ -84,6 +105,10 @@ class Fit:
 
     def total(self, peak: int) -> int:
         """The bytes of the device where a step takes so many for its forward and backward pass."""
+        if self.stage is not None:
+            least = int(self.line.total.max())
+            saved = self.graph["measured_peak"] - peak  # of what is kept, by each microbatch
+            peak = min(peak, least) + max(0, self.kept - saved * (self.stage.flight - 1))
         step = self.beside + peak + int((peak + self.held + self.reserve) * self.device.slack)
         return max(step, self.phase("update", self._update()).total)
 
@@ -95,7 +120,7 @@ class Fit:
         """The same step with another optimizer."""
         other = copy.copy(self)
         other.optimizer = optimizer_of(name)
-        other.rank = Rank(self.request, self.model.module, other.optimizer, self.device.foreach)
+        other.rank = self._rank_of(other.optimizer)
         return other
 
     def phase(self, name: str, parts: Mapping[str, int], at: str = "") -> Phase:
@@ -123,7 +148,8 @@ class Fit:
     def _step(self, name: str, at: int, parts: Mapping[str, int], states: int) -> Phase:
         """A step: its passes, or its update where that takes more."""
         passes = {WEIGHTS: self.rank.weights, STATES: states, **parts}
-        if self.request.accumulate > 1:
+        passes[ACTIVATIONS] = passes.get(ACTIVATIONS, 0) + self.kept
+        if self.passes > 1:
             passes[GRADIENTS] = passes.get(GRADIENTS, 0) + self.held
         update = self.phase(name, self._update(), f"the update of {self.optimizer.name}")
         return max(self.phase(name, passes, self.line.place(at)), update, key=lambda p: p.total)
@@ -147,18 +173,19 @@ class Fit:
             if point is not None and self.total(point["peak"]) < whole and all(point is not p for _, p in chosen):
                 chosen.append((name, point))
         rungs = [self._rung(name, self.total(p["peak"]) if p else whole, p["overhead"] if p else 0.0, time) for name, p in chosen]
-        if self.budget is not None and self.request.largest:
+        if self.budget is not None and self.request.largest and self.stage is None:
             rungs = self._largest(rungs, [p["peak"] if p else None for _, p in chosen], settings)
         floor = curve.to_dict()["floor"]
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
         return Answer(
-            self.request, self.model.name, sum(p.numel() for p in self.rank.all), sum(p.numel() for p in self.rank.all if p.requires_grad), self._device(), self.budget, self.phases(), rungs,
+            self.request, self.model.name, self.model.parameters or count(self.rank.all), count(p for p in self.rank.all if p.requires_grad) if not self.model.parameters else self.model.parameters, self._device(), self.budget, self.phases(), rungs,
             self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside,
         )  # fmt: skip
 
     def _rung(self, name: str, total: int, overhead: float, time: int) -> Rung:
-        took = int(time * (1 + overhead)) * self.request.accumulate
-        work = self.request.batch * self.request.accumulate * (self.request.seq or 1)
+        turns = self.passes + self.request.pipeline - 1  # stages wait for the first microbatch, and at the end
+        took = int(time * (1 + overhead)) * turns
+        work = self.request.batch * self.passes * (self.request.seq or 1)
         return Rung(name, total, overhead, took, work / max(took, 1) * 1e9, total <= self.budget if self.budget is not None else None)
 
     def _largest(self, rungs: list[Rung], peaks: list[int | None], settings: dict[str, Any]) -> list[Rung]:
@@ -187,7 +214,7 @@ class Fit:
         for name in ("adamw-fused", "adamw8bit"):
             if self.optimizer.name.startswith("adam") and self.rank.states:
                 other = self.with_optimizer(name)
-                if other.as_it_is < whole or other.total(binds.bytes) < floor:
+                if other.as_it_is < whole or self.budget is not None and other.total(binds.bytes) <= self.budget < floor:
                     found.append(Offer(f"--optimizer {name}", other.as_it_is, "as it is otherwise" + (", with other numbers" if other.optimizer.rounded else "")))
         if self.rank.states:
             found.append(Offer("optimizer states on the host", whole - self.rank.states, "as it is otherwise; copies take time in each update"))
@@ -203,7 +230,11 @@ class Fit:
         if r.ranks == 1:
             return ""
         how = {"ddp": "whole parameters, gradients in buckets", "zero1": "whole parameters, states divided", "zero2": "shards, gathered once a step", "fsdp2": "shards, gathered unit by unit", None: "whole parameters"}
-        return f"{r.ranks:,}: {self.rank.replicas:,} with {how[self.rank.shard]}"
+        parts = [f"{self.rank.replicas:,} with {how[self.rank.shard]}"] if self.rank.replicas > 1 else []
+        parts += [f"{r.tensor} tensor-parallel" + (", norms and residuals along the sequence" if r.sequence_parallel else "")] if r.tensor > 1 else []
+        if self.stage is not None:
+            parts.append(f"{r.pipeline} stages of one forward and one backward pass in turn, {self.passes} microbatches; this is {self.stage.name}, with {self.stage.flight} in flight")
+        return f"{r.ranks:,}: {'; '.join(parts)}"
 
     def _blocks(self) -> str:
         return "; ".join(f"{r.period if r.period > 1 else 'one'} of {r.count * r.period} equal blocks of {r.path}" for r in self.steps.runs)
@@ -213,5 +244,7 @@ class Fit:
         if self.device.context:
             notes.append(f"the context ({self.device.context / 2**30:.1f} GiB) and the allocator's slack ({self.device.slack:.0%} of what a step allocates) are assumed, not measured")
         notes.append("resume reads the checkpoint's weights onto the device beside the model's; read onto the host they take nothing here")
+        if self.request.ranks > 1:
+            notes.append("communication between ranks takes no time here, and the tokens a second are of one replica")
         return notes + self.unknown
 

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class Model:
     most_seq: int | None = None  # that it takes
     config: Mapping[str, Any] = field(repr=False, default_factory=dict)
     dtype: torch.dtype = torch.float32
+    parameters: int = 0  # of the whole model, where this is a rank's part of it
 
 
 def model_of(request: Request) -> Model:
@@ -43,6 +44,8 @@ def model_of(request: Request) -> Model:
     name = request.model
     path, colon, function = name.rpartition(":")
     if colon and path.endswith(".py"):
+        if request.tensor > 1 or request.pipeline > 1:
+            raise ValueError(f"{name}: tensor and pipeline divide a config's model; give the function's module as one rank has it")
         return _from_file(request, path, function)
     if name in PRESETS:
         return _from_config(request, PRESETS[name][1], name, name)
@@ -72,9 +75,16 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _from_config(request: Request, given: Mapping[str, Any], where: str, name: str) -> Model:
+    if (request.tensor > 1 or request.pipeline > 1) and "_class_name" not in given:
+        whole = _from_config(replace(request, tensor=1, pipeline=1, ranks=1, shard=None, lora=0), given, where, name)
+        part = _from_config(replace(request, tensor=1, pipeline=1, ranks=1, shard=None), _divided(request, given, whole, where), where, name)
+        part.parameters = sum(p.numel() for p in whole.module.parameters())
+        return part
     given = dict(given)
     dtype = _dtype(request, given, where)
     if "_class_name" in given:
+        if request.tensor > 1 or request.pipeline > 1:
+            raise ValueError(f"{where}: tensor and pipeline divide models of transformers, not of diffusers")
         return _diffusers(request, given, where, name, dtype)
     try:
         import transformers
@@ -86,7 +96,7 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
         raise ValueError(f"{where}: has no \"model_type\" (transformers) and no \"_class_name\" (diffusers), which say what model it is")
     try:
         with _quiet():
-            config = transformers.AutoConfig.for_model(kind, **{k: v for k, v in given.items() if k != "model_type"})
+            config = transformers.AutoConfig.for_model(kind, **{k: v for k, v in given.items() if k not in ("model_type", "dtype", "torch_dtype")}, dtype=str(dtype).removeprefix("torch."))
     except Exception as e:  # of whatever class: it is the file's
         raise ValueError(f"{where}: {_said(e, kind)}") from None
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
@@ -116,6 +126,31 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
     if has_seq and most is not None and seq > most and getattr(text, "rope_parameters", None) is None:
         raise ValueError(f"{where}: seq is {seq}, and the model has {most} positions: give at most --seq {most}")
     return Model(name, module, inputs, seq if has_seq else 1, None, has_seq, most, given, dtype)
+
+
+def _divided(request: Request, given: Mapping[str, Any], whole: Model, where: str) -> dict[str, Any]:
+    """The config of one rank's part: heads, widths and words divided among tensor-parallel ranks, layers among stages."""
+    config: Any = whole.module.config
+    found = dict(given)
+    if request.tensor > 1:
+        if not all(isinstance(getattr(config, key, None), int) for key in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim")):
+            raise ValueError(f"{where}: tensor={request.tensor} divides heads, and a {given['model_type']} does not say \"head_dim\", \"num_key_value_heads\" and \"intermediate_size\" apart from its width")
+        found["head_dim"] = config.head_dim
+        for key in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
+            n = getattr(config, key)
+            if n % request.tensor and not (key == "num_key_value_heads" and n < request.tensor):
+                raise ValueError(f"{where}: \"{key}\" is {n}, which tensor={request.tensor} does not divide")
+            found[key] = max(1, n // request.tensor)
+        for key in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            found[key] = None  # whose numbers are of all words
+    if request.pipeline > 1:
+        layers = getattr(config, "num_hidden_layers", None)
+        if not isinstance(layers, int) or layers < request.pipeline or getattr(config, "is_encoder_decoder", False):
+            raise ValueError(f"{where}: pipeline={request.pipeline} divides \"num_hidden_layers\", which is {layers}")
+        found["num_hidden_layers"] = -(-layers // request.pipeline)
+        if isinstance(found.get("layer_types"), list):
+            found["layer_types"] = found["layer_types"][: found["num_hidden_layers"]]
+    return found
 
 
 def _dtype(request: Request, given: Mapping[str, Any], where: str) -> torch.dtype:

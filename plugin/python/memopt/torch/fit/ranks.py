@@ -7,13 +7,16 @@ copied into one buffer, which lives until the next unit's is, and reduced to a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import torch
 
-from .account import GATHERED, GRADIENTS, Line
+from ..plan.form import Form
+from ..record.floor import Step
+from .account import ACTIVATIONS, GATHERED, GRADIENTS, LOGITS, Line
 from .optimizers import Optimizer
 from .request import Request
 
@@ -32,12 +35,13 @@ class Unit:
 class Rank:
     """The part of one rank, the one that holds the most."""
 
-    def __init__(self, request: Request, module: torch.nn.Module, optimizer: Optimizer, foreach: bool) -> None:
+    def __init__(self, request: Request, module: torch.nn.Module, optimizer: Optimizer, foreach: bool, without: Collection[str] = ()) -> None:
+        """without names parameters that another stage has."""
         self.request, self.optimizer = request, optimizer
         self.transport = not foreach  # on processors the transport has a buffer of its own for what it gathers
         self.replicas = request.replicas
         self.shard = request.shard if self.replicas > 1 else None
-        named = dict(module.named_parameters())
+        named = {name: p for name, p in module.named_parameters() if name not in without}
         self.all = list(named.values())
         trained = [p for p in self.all if p.requires_grad]
         buffers = sum(b.nbytes for b in {id(b): b for b in module.buffers()}.values())
@@ -153,3 +157,50 @@ class Rank:
         for name, node in zip(line.gradients, line.step.inputs.values(), strict=True):
             if name is not None and node.get("source"):
                 yield name, node["source"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a pipeline, one forward and one backward pass in turn: how many microbatches are in flight there, and what it does not have."""
+
+    name: str
+    flight: int
+    head: bool  # whether it makes the loss
+    without: tuple[str, ...] = ()  # parameters
+
+    def take(self, line: Line) -> int:
+        """Turns a line into this stage's, but for what other microbatches keep: the bytes that one of them does."""
+        kept = int(line.rows[ACTIVATIONS][line.step.first_backward - 1]) if line.step.first_backward else 0
+        if not self.head:
+            line.rows[LOGITS] = numpy.zeros_like(line.rows[LOGITS])
+        return kept
+
+
+def stages(request: Request, graph: Mapping[str, Any]) -> list[Stage]:
+    """The first stage, which has the most microbatches in flight, and the last, which has the loss."""
+    microbatches = request.microbatches or request.pipeline
+    named = {n["name"]: n["source"] for n in graph["nodes"] if n["op"] == "input" and n.get("kind") == "param"}
+    words = next((named[name] for n in graph["nodes"] if n["op"].startswith("aten.embedding") for name in n["inputs"] if name in named), "")
+    found = Line(Step(graph)).step.loss()
+    head = found[1]["source"] if found is not None else ""
+    first = Stage("the first", min(microbatches, request.pipeline), False, (head,) if head != words else ())
+    return [first, Stage("the last", 1, True, (words,) if head != words else ())]
+
+
+def along_sequence(form: Form, tensor: int, batch: int, seq: int) -> None:
+    """Divides among tensor-parallel ranks what norms, residuals and embeddings make, which lie there along the sequence. What a matrix reads is gathered."""
+    matrices = {(-1, i) for i, n in enumerate(form.inputs) if n["kind"] == "param" and len(n["outputs"][0]["shape"]) > 1}
+    readers = [node for node in form.nodes if matrices & set(node.reads) and "embedding" not in node.fields["op"]]
+    backward = next((i for i, n in enumerate(form.nodes) if n.fields["is_backward"]), len(form.nodes))
+    # A backward node may run a whole block again, whose input is gathered within: what it reads of the forward pass stays divided.
+    whole = {r for node in readers for r in node.reads if not node.fields["is_backward"] or r[0] >= backward}
+    gradients = {r for r in form.results[form.forward_results :] if r is not None}
+    for i, node in enumerate(form.nodes):
+        module = str(node.fields.get("module", ""))
+        last = module.rpartition(".")[2]
+        if not ("norm" in last or "embed" in last or last.isdigit()):
+            continue
+        for k, o in enumerate(node.outputs):
+            if (i, k) not in whole and (i, k) not in gradients and o.shape[:2] == [batch, seq]:
+                form.bytes[i, k] = -(-form.bytes[i, k] // tensor)
+        form.work[i] = -(-form.work[i] // tensor)

@@ -19,6 +19,7 @@ from ..record.fake import fake_recording
 from ..record.floor import Step
 from ..record.record import Recording
 from .models import Model
+from .ranks import along_sequence
 from .repeat import Repeated, Run, recorded_once
 from .request import Request
 
@@ -37,7 +38,7 @@ class Steps:
         """A step without bytes."""
         args, kwargs = self.model.inputs(batch, seq)
         recording = fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around)
-        return recording.accumulating() if self.request.accumulate > 1 and self.request.pipeline == 1 else recording
+        return recording.accumulating() if self.request.accumulate > 1 or self.request.pipeline > 1 else recording
 
     def _around(self) -> AbstractContextManager[Any]:
         if self.request.autocast is None:
@@ -54,6 +55,10 @@ class Steps:
             if found is None:
                 self.repeated = recorded_once(self.model.module, lambda: self.record(batch, seq))
                 found = self.repeated.form
+            if self.request.tensor > 1 and self.request.sequence_parallel:
+                found = copy.copy(found)
+                found.bytes, found.work = dict(found.bytes), list(found.work)
+                along_sequence(found, self.request.tensor, batch, seq)
             self.forms[batch, seq] = found
         return found
 
