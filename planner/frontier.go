@@ -26,6 +26,7 @@ type Point struct {
 	Peak, Arena, Total int64
 	Overhead           float64 // extra cost as a share of the plain step's
 	Again              int     // launches that run again
+	Moved              int64   // bytes that are moved elsewhere
 	Knee               bool    // the best trade: nearest to no cost and least memory
 }
 
@@ -43,6 +44,13 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	s.solves()
 	for _, cand := range s.limits.Curve() {
 		c.Points = append(c.Points, s.point("", cand))
+	}
+	if r.Elsewhere != nil {
+		for k := int64(awayLimits - awayAnchors); s.awayLimit(k) >= s.plan.Floor.Peak && k > 0; k -= awayAnchors / 2 {
+			if cand := s.awayAt(k); cand != nil {
+				c.Points = append(c.Points, s.point("", cand))
+			}
+		}
 	}
 	s.references(c)
 	// What others would do is a plan too: where none that was solved for is better, it is on the curve.
@@ -72,6 +80,9 @@ func (c *Curve) Join(other *Curve, form string) {
 func (s *Search) point(name string, c *candidate) Point {
 	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), Overhead: s.m.overhead(c.cost)}
 	_, _, p.Again = s.m.again(c.t.steps)
+	for _, x := range c.away {
+		p.Moved += x.Bytes
+	}
 	return p
 }
 

@@ -118,6 +118,7 @@ type pointFile struct {
 	Total    int64   `json:"total"`
 	Overhead float64 `json:"overhead"`
 	Again    int     `json:"recomputed_nodes"`
+	Moved    int64   `json:"moved,omitempty"` // bytes that go elsewhere and back
 	Knee     bool    `json:"knee,omitempty"`
 }
 
@@ -139,7 +140,7 @@ func frontierJSON(c *planner.Curve, m *memopt.Model, took time.Duration) frontie
 // pointJSON converts a point. fixed is the curve's bytes outside the arena; points of other forms
 // may differ.
 func pointJSON(p planner.Point, fixed int64) pointFile {
-	f := pointFile{Name: p.Name, Form: p.Form, Peak: p.Peak, Arena: p.Arena, Total: p.Total, Overhead: p.Overhead, Again: p.Again, Knee: p.Knee}
+	f := pointFile{Name: p.Name, Form: p.Form, Peak: p.Peak, Arena: p.Arena, Total: p.Total, Overhead: p.Overhead, Again: p.Again, Moved: p.Moved, Knee: p.Knee}
 	if own := p.Total - p.Arena; own != fixed {
 		f.Fixed = &own
 	}

@@ -26,6 +26,9 @@ func Frontier(w io.Writer, c *planner.Curve) {
 		if p.Form != "" {
 			notes = append(notes, p.Form)
 		}
+		if p.Moved > 0 {
+			notes = append(notes, Bytes(p.Moved)+" moved")
+		}
 		if p.Knee {
 			notes = append(notes, "the knee")
 		}

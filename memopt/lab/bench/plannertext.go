@@ -46,6 +46,10 @@ func (r *PlannerReport) Text(w io.Writer) {
 		report.Table(w, "lrllrrrll", table)
 		fmt.Fprintln(w)
 	}
+	if len(r.Elsewhere) > 0 {
+		fmt.Fprintln(w)
+		elsewhereText(w, r.Elsewhere)
+	}
 	if len(r.Corpus) > 0 {
 		fmt.Fprintln(w, "The corpus: recorded steps and the zoo's, budgets between their floor (0 %) and everything kept (100 %)")
 		corpusText(w, r.Corpus, true)
