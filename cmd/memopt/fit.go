@@ -21,6 +21,7 @@ var fitFields = []cli.Flag{
 	&cli.StringFlag{Name: "for", Usage: "`DEVICE` device to fit, and whose profile prices time: h100, a100, 4090, torch-core … (memopt profile --list)"},
 	&cli.StringFlag{Name: "batch", Usage: "`N` rows of a step on one rank (default 1)"},
 	&cli.StringFlag{Name: "seq", Usage: "`N` tokens a row (default what the model takes, 2048 at most)"},
+	&cli.StringFlag{Name: "lengths", Usage: "`FILE` of rows' tokens, one a line, or tokens and rows: the worst batch is the step"},
 	&cli.StringFlag{Name: "dtype", Usage: "`TYPE` of parameters: float32, bfloat16, float16 (default the config's)"},
 	&cli.StringFlag{Name: "autocast", Usage: "`TYPE` a step calculates in, where it is another"},
 	&cli.StringFlag{Name: "optimizer", Usage: "`NAME` adamw, adamw-fused, adamw8bit, adafactor, lion, sgd, momentum or none (default adamw)"},

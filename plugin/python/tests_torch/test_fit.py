@@ -119,6 +119,15 @@ class TestFit(InFolder):
                 module = model_of(Request(self.config(config), dtype=asked)).module
                 self.assertEqual({p.element_size() for p in module.parameters()}, {bytes_each})
 
+    def test_lengths(self):
+        """The worst batch of a distribution is the step."""
+        path = self.config("16 900\n64\n128 3\n", "lengths.txt")
+        found = memopt.fit(self.config(LLAMA), batch=2, lengths=path, for_device="torch-core")
+        self.assertEqual(found.peak, memopt.fit(self.config(LLAMA), batch=2, seq=128, for_device="torch-core").peak)
+        self.assertIn("904 rows of 16 to 128 tokens, half of them up to 16", found.worst)
+        with self.assertRaisesRegex(ValueError, r"wrong.txt:2: 'many' is no length"):
+            Request("llama-8b", lengths=self.config("16\nmany\n", "wrong.txt"))
+
     def test_budget(self):
         """Below the floor nothing fits, and the answer says what sets it; between floor and peak a plan does."""
         path = self.config(LLAMA)

@@ -48,6 +48,8 @@ def answer_of(request: Request) -> Answer:
     if request.budget is not None and not budget:
         raise ValueError(f"budget is {request.budget!r}, a share of a device whose memory is not known: give bytes, or for_device")
     answer = fit_of(request, device, budget).answer()
+    if isinstance(request.lengths, Mapping) and request.lengths:
+        answer.worst = worst(request.lengths)
     if request.config:
         answer.verdicts = Judge(request, device, budget, fit_of).verdicts()
     return answer
@@ -62,6 +64,16 @@ def fit_of(request: Request, device: Device, budget: int | None) -> Fit:
         return Fit(request, made, steps, device, budget, graph)
     parts = [Fit(request, made, steps, device, budget, graph, stage) for stage in stages(request, graph)]
     return max(parts, key=lambda part: part.as_it_is)
+
+
+def worst(lengths: Mapping[int, int]) -> str:
+    """What batch of a distribution of lengths this is: rows are padded to the longest of a batch."""
+    rows, seen, half = sum(lengths.values()), 0, 0
+    for half in sorted(lengths):
+        seen += lengths[half]
+        if 2 * seen >= rows:
+            break
+    return f"{rows:,} rows of {min(lengths):,} to {max(lengths):,} tokens, half of them up to {half:,}; this is the worst batch, padded to {max(lengths):,}"
 
 
 def count(parameters: Iterable[torch.Tensor]) -> int:

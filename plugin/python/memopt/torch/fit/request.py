@@ -33,7 +33,7 @@ class Request:
     sequence_parallel: bool = True  # with tensor: norms and residuals are divided along the sequence
     pipeline: int = 1
     microbatches: int | None = None  # of a pipeline's step; None: as many as stages
-    lengths: Mapping[int, int] = field(default_factory=dict)  # of rows: how many there are of each
+    lengths: Mapping[int, int] | str = field(default_factory=dict)  # of rows: how many there are of each; or a file with one a line
     largest: bool = True  # look for the largest batch and sequence
     config: tuple[str, ...] = ()  # a trainer's files, whose switches get a verdict; configured() makes the other fields of them
 
@@ -52,6 +52,13 @@ class Request:
                 if plain not in DTYPES:
                     raise ValueError(f"{name} is {value!r}; there are {', '.join(DTYPES)}")
                 object.__setattr__(self, name, plain)
+        if isinstance(self.lengths, str):
+            object.__setattr__(self, "lengths", _read_lengths(self.lengths))
+        if self.lengths and not isinstance(self.lengths, str):
+            longest = max(self.lengths)
+            if self.seq is not None and self.seq < longest:
+                raise ValueError(f"seq is {self.seq}, and lengths has rows of {longest} tokens: a row is not cut here, so leave seq out, or cut the lengths")
+            object.__setattr__(self, "seq", longest if self.seq is None else self.seq)
         if self.shard is not None and self.shard not in SHARDS:
             raise ValueError(f"shard is {self.shard!r}; there are {', '.join(SHARDS)}")
         if self.ranks > self.tensor * self.pipeline and self.shard is None:
@@ -76,3 +83,19 @@ def _default(f: Any) -> Any:
 def _whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 40:
         raise ValueError(f"{name} is {value!r}; give a whole number from {least} on")
+
+
+def _read_lengths(path: str) -> dict[int, int]:
+    """A file of lengths, one a line, with how many rows have it behind it if that is not one."""
+    found: dict[int, int] = {}
+    with open(path, encoding="utf-8") as f:
+        for i, text in enumerate(f, 1):
+            words = text.replace(",", " ").split()
+            if not words:
+                continue
+            if len(words) > 2 or not all(w.isascii() and w.isdigit() and int(w) for w in words):
+                raise ValueError(f"{path}:{i}: {text.strip()[:40]!r} is no length; a line has a row's tokens, and how many rows have as many")
+            found[int(words[0])] = found.get(int(words[0]), 0) + (int(words[1]) if len(words) == 2 else 1)
+    if not found:
+        raise ValueError(f"{path} has no lengths")
+    return found
