@@ -80,6 +80,7 @@ var masks = []struct {
 }{
 	{regexp.MustCompile(`: the profile is off, and memopt profile measures\s+this device`), ""},
 	{regexp.MustCompile(` +[0-9.]+ µs measured`), " _ ms measured"},
+	{regexp.MustCompile(`(extra time: .* promised, )[-+.0-9]+ % measured`), "${1}_ % measured"},
 	{regexp.MustCompile(` +[0-9.]+ ms`), " _ ms"},
 	{regexp.MustCompile(`(loss +|loss |, )([0-9]+\.[0-9]{2})[0-9]+`), "$1${2}_"},
 	{regexp.MustCompile(`[0-9.]+e-[0-9]+`), "_e-_"},

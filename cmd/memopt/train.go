@@ -166,7 +166,11 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		if !c.IsSet("for") && (measured > offBy*promised || promised > offBy*measured) {
 			off = ": the profile is off, and memopt profile measures this device"
 		}
-		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured%s\n\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(measured), off)
+		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured%s\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(measured), off)
+		if over := result.Plan.Result.Overhead; result.Extra != nil && (over > 0 || *result.Extra > 0) {
+			fmt.Fprintf(c.App.Writer, "extra time: %+.1f %% promised, %+.1f %% measured, by launches that run again and waits for copies\n", 100*over, 100**result.Extra)
+		}
+		fmt.Fprintln(c.App.Writer)
 	}
 	for _, text := range []string{report.Copies(result.Plan, result.Trace), report.StateCopies(result.Plan, result.Trace)} {
 		if text != "" {

@@ -22,7 +22,9 @@ type trainFile struct {
 	Loss      []number        `json:"loss"`
 	StepMS    []float64       `json:"step_ms"`
 	Promised  *float64        `json:"promised_step_ms,omitempty"` // by the plan's profile
-	Skipped   []int           `json:"skipped,omitempty"`          // steps whose update was skipped
+	Overhead  *float64        `json:"overhead,omitempty"`         // promised share of time for what runs again, and for waits
+	Extra     *float64        `json:"measured_overhead,omitempty"`
+	Skipped   []int           `json:"skipped,omitempty"` // steps whose update was skipped
 	LossScale float64         `json:"loss_scale,omitempty"`
 	Memory    trainMemory     `json:"memory"`
 	Load      *loader.Report  `json:"load,omitempty"` // of the weights
@@ -157,7 +159,7 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	if r.Plan.Request.Profile != nil {
 		promised, _ := r.Plan.Cost()
 		promised /= 1e6
-		f.Promised = &promised
+		f.Promised, f.Overhead, f.Extra = &promised, &r.Plan.Result.Overhead, r.Extra
 	}
 	f.phasesFile, f.Load = phasesJSON(r.Phases), r.Load
 	if r.Stopped != nil {

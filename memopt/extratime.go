@@ -1,0 +1,48 @@
+package memopt
+
+import (
+	"slices"
+	"time"
+
+	"memopt/internal/schedule"
+)
+
+// extraTimes measures what a plan costs as steps run under it: the launches that run again, and copies that a step waits
+// for, against all other launches. No step without the plan is needed, which may not fit.
+type extraTimes struct {
+	launches    []schedule.Launch
+	again, rest time.Duration
+	shares      []float64 // by step
+}
+
+// add takes the times of a run.
+func (x *extraTimes) add(t schedule.Trace) {
+	for i, took := range t.Launches {
+		if x.launches[i].Again {
+			x.again += took
+		} else {
+			x.rest += took
+		}
+	}
+	x.again += t.Moved.Waited + t.Streamed.Waited
+}
+
+// stepped ends a step.
+func (x *extraTimes) stepped() {
+	if x.rest > 0 {
+		x.shares = append(x.shares, float64(x.again)/float64(x.rest))
+	}
+	x.again, x.rest = 0, 0
+}
+
+// median is that of the steps, the first left out where there are others: its pages are new. Nil if nothing was timed.
+func (x *extraTimes) median() *float64 {
+	s := x.shares
+	if len(s) > 1 {
+		s = s[1:]
+	}
+	if len(s) == 0 {
+		return nil
+	}
+	return &slices.Sorted(slices.Values(s))[len(s)/2]
+}
