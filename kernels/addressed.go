@@ -24,8 +24,8 @@ func addressed(k *graph.Kernel) *graph.Kernel {
 	form, ok := addressedForms.Load(k)
 	if !ok {
 		var made *graph.Kernel
-		if code := spirv.Addressed(k.Code); code != nil {
-			made = &graph.Kernel{Name: k.Name + "-addressed", Code: code, Bound: k}
+		if code := spirv.Addressed(k.Code()); code != nil {
+			made = &graph.Kernel{Name: k.Name + "-addressed", Code: func() []byte { return code }, Bound: k}
 		}
 		form, _ = addressedForms.LoadOrStore(k, made)
 	}

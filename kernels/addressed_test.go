@@ -35,10 +35,10 @@ func TestAddressedForms(t *testing.T) {
 			without++
 			continue
 		}
-		if n := len(spirv.Bindings(form.Code)); n > 0 {
+		if n := len(spirv.Bindings(form.Code())); n > 0 {
 			t.Errorf("%s still binds %d buffers", form.Name, n)
 		}
-		valid(form.Name, form.Code)
+		valid(form.Name, form.Code())
 	}
 	if without != 1 {
 		t.Errorf("%d kernels have no form for addresses; count has no push constants", without)

@@ -230,8 +230,8 @@ var (
 	chainSingle = shaderLibrary("chain", "chain.comp", chainText(false))
 	chainWide   = shaderLibrary("chain-wide", "chain.comp", chainText(true), "-DWIDE")
 	chainParts  = map[bool]func() *spirv.Module{
-		false: sync.OnceValue(func() *spirv.Module { return spirv.Read(chainSingle.Code) }),
-		true:  sync.OnceValue(func() *spirv.Module { return spirv.Read(chainWide.Code) }),
+		false: sync.OnceValue(func() *spirv.Module { return spirv.Read(chainSingle.Code()) }),
+		true:  sync.OnceValue(func() *spirv.Module { return spirv.Read(chainWide.Code()) }),
 	}
 )
 
@@ -413,6 +413,7 @@ func chainKernel(wide bool, inputs int, exprs []chainExpr, results []int32) *gra
 	if body("whole", ""); wide {
 		body("end", "End")
 	}
-	k, _ := chainKernels.LoadOrStore(name, &graph.Kernel{Name: name, Code: e.Code()})
+	code := e.Code()
+	k, _ := chainKernels.LoadOrStore(name, &graph.Kernel{Name: name, Code: func() []byte { return code }})
 	return k.(*graph.Kernel)
 }

@@ -185,17 +185,17 @@ func TestChainKernels(t *testing.T) {
 			t.Fatalf("%s: %v %s", c.Text, err, l.Refused)
 		}
 		for _, d := range l.Dispatches {
-			if bound := spirv.Bindings(d.Kernel.Code); len(bound) != len(d.Buffers) {
+			if bound := spirv.Bindings(d.Kernel.Code()); len(bound) != len(d.Buffers) {
 				t.Errorf("%s: the kernel sees bindings %v of %d buffers", c.Text, bound, len(d.Buffers))
 			}
-			if all, loose := spirv.Roundings(d.Kernel.Code); loose > 0 || all == 0 {
+			if all, loose := spirv.Roundings(d.Kernel.Code()); loose > 0 || all == 0 {
 				t.Errorf("%s: a driver may fuse %d of %d operations", c.Text, loose, all)
 			}
 			if validator == "" {
 				continue
 			}
 			file := filepath.Join(t.TempDir(), fmt.Sprint(i))
-			if err := os.WriteFile(file, d.Kernel.Code, 0o644); err != nil {
+			if err := os.WriteFile(file, d.Kernel.Code(), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			if out, err := exec.Command(validator, "--target-env", "vulkan1.2", file).CombinedOutput(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"math"
 	"slices"
+	"sync"
 
 	"memopt/internal/graph"
 )
@@ -38,9 +39,11 @@ func shader(name, file string, args ...string) *graph.Kernel {
 }
 
 func editedShader(name, file string, edit func(string) string, args ...string) *graph.Kernel {
-	// A newly declared shader has no code until go generate has compiled it.
-	code, _ := compiled.ReadFile("spv/" + name + ".spv")
-	k := &graph.Kernel{Name: name, Code: code}
+	k := &graph.Kernel{Name: name, Code: sync.OnceValue(func() []byte {
+		// A newly declared shader has no code until go generate has compiled it.
+		code, _ := compiled.ReadFile("spv/" + name + ".spv")
+		return code
+	})}
 	shaders = append(shaders, shaderSource{kernel: k, file: file, args: args, edit: edit})
 	return k
 }

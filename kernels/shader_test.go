@@ -118,7 +118,7 @@ func TestShaders(t *testing.T) {
 		switch code, err := os.ReadFile(path); {
 		case updating() && (err != nil || have[s.kernel.Name] != hash):
 			compileShader(t, s, text, path)
-		case err != nil || !bytes.Equal(code, s.kernel.Code):
+		case err != nil || !bytes.Equal(code, s.kernel.Code()):
 			t.Errorf("%s is not what is embedded: %v", path, err)
 		case have[s.kernel.Name] != hash:
 			t.Errorf("%s is stale: run go generate ./kernels", path)
@@ -192,11 +192,11 @@ func compileShader(t *testing.T, s shaderSource, text, to string) {
 func TestNothingFuses(t *testing.T) {
 	rounding := 0
 	for _, s := range shaders {
-		all, loose := spirv.Roundings(s.kernel.Code)
+		all, loose := spirv.Roundings(s.kernel.Code())
 		if rounding += all; loose > 0 {
 			t.Errorf("%s: a driver may fuse %d operations", s.kernel.Name, loose)
 		}
-		if spirv.Fuses(s.kernel.Code) && !strings.Contains(shaderText(t, s), "fma(") {
+		if spirv.Fuses(s.kernel.Code()) && !strings.Contains(shaderText(t, s), "fma(") {
 			t.Errorf("%s: a product and a sum are fused, and its source does not say so", s.kernel.Name)
 		}
 	}
@@ -212,7 +212,7 @@ const largestShader = 256 << 10
 // TestShaderSizes: no shader is so large that drivers fail on it.
 func TestShaderSizes(t *testing.T) {
 	for _, s := range shaders {
-		if n := len(s.kernel.Code); n == 0 || n > largestShader {
+		if n := len(s.kernel.Code()); n == 0 || n > largestShader {
 			t.Errorf("%s has %d bytes; at most %d", s.kernel.Name, n, largestShader)
 		}
 	}
@@ -226,7 +226,7 @@ func TestSubgroupsWhole(t *testing.T) {
 		if slices.ContainsFunc(byConstant, func(p string) bool { return strings.HasPrefix(s.kernel.Name, p) }) {
 			continue
 		}
-		n, partly := spirv.Subgroups(s.kernel.Code)
+		n, partly := spirv.Subgroups(s.kernel.Code())
 		asked += n
 		for _, p := range partly {
 			t.Errorf("%s: %s", s.kernel.Name, p)

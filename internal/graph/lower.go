@@ -100,7 +100,8 @@ var PlanLimits = Limits{Subgroup: 8, Range: math.MaxInt64, Groups: [3]int{math.M
 // bindings 0, 1, … of set 0, and push constants.
 type Kernel struct {
 	Name string
-	Code []byte
+	// Code is the SPIR-V, read when it is first asked for: most programs run few kernels of all there are, or none.
+	Code func() []byte
 	// Bound, if not nil, is the variant of the kernel with bindings. This one has none:
 	// the addresses of its buffers, two words each, follow its push constants.
 	Bound *Kernel

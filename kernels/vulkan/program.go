@@ -187,7 +187,7 @@ func (d *Device) unfit(low *graph.Lowering) string {
 	p := d.gpu.Physical
 	for _, x := range low.Dispatches {
 		switch {
-		case len(x.Kernel.Code) == 0:
+		case len(x.Kernel.Code()) == 0:
 			return fmt.Sprintf("kernel %s is not compiled", x.Kernel.Name)
 		case pushBytes(x) > p.MaxPush:
 			return fmt.Sprintf("kernel %s needs %d bytes of push constants, but the device has %d", x.Kernel.Name, pushBytes(x), p.MaxPush)
@@ -244,7 +244,7 @@ func (d *Device) pipeline(x graph.Dispatch, bindings int) (*vk.Pipeline, error) 
 	if p := d.context.pipelines[key]; p != nil {
 		return p, nil
 	}
-	p, err := d.gpu.NewPipeline(x.Kernel.Code, x.Spec, bindings, 4*len(x.Push))
+	p, err := d.gpu.NewPipeline(x.Kernel.Code(), x.Spec, bindings, 4*len(x.Push))
 	if err == nil {
 		d.context.pipelines[key] = p
 	}
