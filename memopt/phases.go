@@ -331,7 +331,7 @@ func (p *Phases) ofDriver(rows []loader.Phase) {
 			continue
 		}
 		row.PromisedHost += max(0, row.Rest-rows[0].Rest)
-		if row.Name == "P7" { // and temporarily while it compiles
+		if row.Name == "P7" || row.Name[0] == 'R' { // and temporarily while it compiles, which drivers also do in a run
 			row.PromisedHost += row.System.High - row.System.Point
 		}
 	}
