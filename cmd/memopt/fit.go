@@ -42,7 +42,7 @@ var fitCommand = &cli.Command{
 	Usage:     "tell whether a step of a model fits a device, and what it costs, before anything is allocated",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt fit llama-8b --for h100 --batch 4 --seq 4096\n" +
-		"memopt fit config.json --budget 24GiB --batch 4 --seq 4096 --dtype bf16 --optimizer adamw8bit\n" +
+		"memopt fit config.json --budget 24GiB --batch 4 --seq 4096 --dtype bf16\n" +
 		"memopt fit llama-1b --for 4090 --config axolotl.yaml\n" +
 		"memopt fit train.py:make --budget 24GiB",
 	Description: "MODEL is a config.json of transformers or diffusers or its folder, without weights; file.py:function, which returns a module and a batch; or a model of --list. " +

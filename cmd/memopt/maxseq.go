@@ -13,7 +13,7 @@ var maxseqCommand = &cli.Command{
 	Usage:     "find the longest sequence that fits a budget, and what has to be chosen for it",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt maxseq gpt.onnx --dims batch=1 --budget 24GiB\n" +
-		"memopt maxseq gpt.onnx --dims batch=1 --budget 24GiB --states disk --offload disk",
+		"memopt maxseq gpt.onnx --dims batch=1 --budget 8GiB --offload disk",
 	Description: refusalDoc,
 	Flags: settingFlags("maxseq",
 		profileFlag(),

@@ -78,7 +78,7 @@ var masks = []struct {
 	what *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`: the profile is off, and memopt profile measures\s+this device`), ""},
+	{regexp.MustCompile(`(?m)^the profile is off: .*\n`), ""},
 	{regexp.MustCompile(` +[0-9.]+ µs measured`), " _ ms measured"},
 	{regexp.MustCompile(`(extra time: .* promised, )[-+.0-9]+ % measured`), "${1}_ % measured"},
 	{regexp.MustCompile(` +[0-9.]+ ms`), " _ ms"},

@@ -162,13 +162,12 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	if priced := result.Plan.Request.Profile; priced != nil {
 		promised, _ := result.Plan.Cost()
 		measured := float64(result.Median())
-		off := ""
+		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(measured))
 		if !c.IsSet("for") && (measured > offBy*promised || promised > offBy*measured) {
-			off = ": the profile is off, and memopt profile measures this device"
+			fmt.Fprintln(c.App.Writer, "the profile is off: memopt profile measures this device")
 		}
-		visible.Fprintf(c.App.Writer, "time of a step: %s promised by the profile of %s, %s measured%s\n", report.Nanoseconds(promised), priced.Name, report.Nanoseconds(measured), off)
 		if over := result.Plan.Result.Overhead; result.Extra != nil && (over > 0 || *result.Extra > 0) {
-			fmt.Fprintf(c.App.Writer, "extra time: %+.1f %% promised, %+.1f %% measured, by launches that run again and waits for copies\n", 100*over, 100**result.Extra)
+			fmt.Fprintf(c.App.Writer, "extra time: %+.1f %% promised, %+.1f %% measured (second runs and copies)\n", 100*over, 100**result.Extra)
 		}
 		fmt.Fprintln(c.App.Writer)
 	}
