@@ -184,8 +184,10 @@ func TestOperatorNames(t *testing.T) {
 var mayStart = map[string]string{
 	"internal/stop/stop.go":            "stop.Go itself",
 	"kernels/cpu/crew.go":              "workers, whose faults are panics of the caller",
-	"memopt/loader/loader.go":          "a device copies from its own ring",
-	"memopt/loader/recorder.go":        "a clock",
+	"internal/loader/loader.go":        "a device copies from its own ring",
+	"internal/loader/recorder.go":      "a clock",
+	"kernels/cpu/moves.go":             "copies of the arena, which no file is mapped in",
+	"kernels/cpu/streams.go":           "copies of optimizer states, which no file is mapped in",
 	"memopt/anonymous.go":              "a clock",
 	"internal/whole/pending.go":        "waits for the disk",
 	"memopt/lab/bench/cpu.go":          "copies of memory",

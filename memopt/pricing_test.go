@@ -28,7 +28,7 @@ func TestFlops(t *testing.T) {
 			continue
 		}
 		met++
-		path := filepath.Join("corpus", "steps", step+".json.gz")
+		path := filepath.Join("lab", "corpus", "steps", step+".json.gz")
 		settings := map[string]string{"cost": "flops"}
 		kept, err := opened(t, path, settings).Plan()
 		if err != nil {
