@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -44,10 +45,11 @@ var fitCommand = &cli.Command{
 	UsageText: "memopt fit llama-8b --for h100 --batch 4 --seq 4096\n" +
 		"memopt fit config.json --budget 24GiB --batch 4 --seq 4096 --dtype bf16\n" +
 		"memopt fit llama-1b --for 4090 --config axolotl.yaml\n" +
-		"memopt fit train.py:make --budget 24GiB",
+		"memopt fit train.py:make --budget 24GiB --html fit.html",
 	Description: "MODEL is a config.json of transformers or diffusers or its folder, without weights; file.py:function, which returns a module and a batch; or a model of --list. " +
 		"It is made and recorded without bytes by Python with PyTorch, which this command starts. Exit code 1: it does not fit, under no plan.",
 	Flags: common(append(fitFields,
+		htmlFlag("write a self-contained page: who holds the memory in which phase, what would fit, memory over the step"),
 		&cli.BoolFlag{Name: "list", Usage: "list well-known models"},
 		&cli.StringFlag{Name: "python", Usage: "`PATH` Python with memopt, PyTorch and transformers (default MEMOPT_PYTHON, else python3)"})...),
 	Action: func(c *cli.Context) error {
@@ -65,6 +67,13 @@ var fitCommand = &cli.Command{
 		}
 		if !c.Bool("list") {
 			asked["request"] = fitRequest(c)
+			page, err := fitPage(c)
+			if err != nil {
+				return err
+			}
+			if page != "" {
+				asked["html"] = page
+			}
 		}
 		return inPython(c, benchPython(c.String("python")), asked)
 	},
@@ -85,6 +94,26 @@ func fitRequest(c *cli.Context) map[string]any {
 		request[field] = c.Value(name)
 	}
 	return request
+}
+
+// fitPage is the absolute path of the page to write, or "", checked before anything is recorded.
+func fitPage(c *cli.Context) (string, error) {
+	to := c.String("html")
+	if to == "" {
+		return "", nil
+	}
+	model := c.Args().First()
+	if i := strings.LastIndexByte(model, ':'); i > 0 {
+		model = model[:i]
+	}
+	read := append([]string{model, filepath.Join(model, "config.json")}, strings.Split(c.String("config"), ",")...)
+	if file := c.String("lengths"); file != "" {
+		read = append(read, file)
+	}
+	if err := writable([]destination{{"--html", to}}, read); err != nil {
+		return "", err
+	}
+	return filepath.Abs(to)
 }
 
 // inPython has the Python package answer a request: results on standard output, and its exit code.

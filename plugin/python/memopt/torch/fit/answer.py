@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..._visible import line
+from ..._whole import write
 from ...report import show_bytes
 from ..ask.questions import table
-from .account import OWNERS, Phase
+from .account import OWNERS, Line, Phase
+from .page import bars, document, grid, section, text, timeline
 from .request import Request
 from .verdict import Verdicts
 
@@ -62,6 +65,7 @@ class Answer:
     verdicts: Verdicts | None = None  # on the switches of a trainer's config
     graph: dict[str, Any] = field(repr=False, default_factory=dict)  # the step of one rank, to plan
     beside: int = field(repr=False, default=0)  # bytes of the device that no plan of the graph changes
+    alive: Line | None = field(repr=False, default=None)  # the bytes of a later step from node to node, without the allocator's slack
 
     @property
     def peak(self) -> int:
@@ -127,6 +131,25 @@ class Answer:
                 *([_size(r.batch)] if sizes[0] else []), *([_size(r.seq)] if sizes[1] else []), "" if r.fits is None else "fits" if r.fits else "does not fit",
             ])  # fmt: skip
         return rows
+
+    def html(self) -> str:
+        """A page that needs nothing beside it."""
+        parts = [grid([*self.head()], head=False)]
+        parts.append(section("Who holds the memory in which phase", bars([(p.name, p.bytes) for p in self.phases], self.budget), grid(self.owners(), total=True)))
+        parts.append(section("What would fit", bars([(r.name, {"everything": r.total}) for r in self.ladder], self.budget, ["everything"]), grid(self.rungs())))
+        if self.alive is not None and len(self.alive.total):
+            parts.append(section("Memory over the step, as it is", timeline(self.alive, self.budget)))
+        if self.offers:
+            parts.append(section("Also", grid([["change", "takes", ""], *([o.change, _short(o.total) if o.total is not None else "", o.note] for o in self.offers)])))
+        if self.verdicts is not None:
+            parts.append(section("Your settings", f"<p>{text(self.verdicts.lines()[0])}</p>", grid([["your switch", "verdict"], *([r.switch, r.text] for r in self.verdicts.rows)])))
+            parts += [f"<p>not modelled, and may matter: {text(u)}</p>" for u in self.verdicts.unknown]
+        parts += [f'<p class="soft">{text(n)}</p>' for n in self.notes]
+        return document(self.verdict, self.fits, parts)
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page; it appears whole or not at all."""
+        write(os.path.expanduser(os.fspath(path)), self.html().encode())
 
     def __str__(self) -> str:
         wide = max(len(k) for k, _ in self.head())

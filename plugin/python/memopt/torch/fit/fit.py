@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy
 import torch
 
 from ..._questions import Frontier, ask
@@ -14,7 +15,7 @@ from ..plan.plans import plan_of_graph
 from ..record.floor import binding
 from ..record.record import as_file
 from ..step.given import parse
-from .account import ACTIVATIONS, CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Phase, forward_alone, line_of
+from .account import ACTIVATIONS, CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Line, Phase, forward_alone, line_of
 from .answer import Answer, Offer, Rung
 from .devices import Device, device_of, profile_of
 from .models import Model, model_of
@@ -35,7 +36,7 @@ def fit(model: str | Request, **given: Any) -> Answer:
             module and a batch; or a Request
     given   config, a trainer's files, whose switches get a verdict; and the fields of a Request: budget, for_device, batch, seq, dtype, autocast, optimizer, lora, accumulate, checkpointing, ranks, shard …
 
-    The result is true if the step fits, as it is or under a plan; str() is one screen, .to_dict() is for JSON.
+    The result is true if the step fits, as it is or under a plan; str() is one screen, .to_dict() is for JSON, .save_html(path) writes a page.
     """
     request = replace(model, **given) if isinstance(model, Request) else Request(model, **configured(given))
     return answer_of(request)
@@ -166,6 +167,13 @@ class Fit:
         update = self.phase(name, self._update(), f"the update of {self.optimizer.name}")
         return max(self.phase(name, passes, self.line.place(at)), update, key=lambda p: p.total)
 
+    def alive(self) -> Line:
+        """The bytes of a later step's passes from node to node, without the allocator's slack."""
+        rows = {owner: row.copy() for owner, row in self.line.rows.items()}
+        for owner, held in ((WEIGHTS, self.rank.weights), (STATES, self.rank.states), (CONTEXT, self.device.context), (ACTIVATIONS, self.kept), (GRADIENTS, self.held if self.passes > 1 else 0)):
+            rows[owner] = rows.get(owner, 0) + numpy.full(len(self.line.total), held)
+        return Line(self.line.step, rows)
+
     @property
     def as_it_is(self) -> int:
         """The bytes of the device without a plan."""
@@ -191,7 +199,7 @@ class Fit:
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
         return Answer(
             self.request, self.model.name, self.model.parameters or count(self.rank.all), count(p for p in self.rank.all if p.requires_grad) if not self.model.parameters else self.model.parameters, self._device(), self.budget, self.phases(), rungs,
-            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside,
+            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside, alive=self.alive(),
         )  # fmt: skip
 
     def _rung(self, name: str, total: int, overhead: float, time: int) -> Rung:

@@ -30,6 +30,8 @@ def main(arguments: list[str]) -> int:
         from .fit import answer_of
 
         answer = answer_of(request_of(asked["request"]))
+        if asked.get("html"):
+            answer.save_html(asked["html"])
     except (ValueError, TypeError, OSError) as e:
         print(f"memopt: {line(' '.join(str(e).split()))}", file=sys.stderr)
         return WRONG
