@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -45,13 +46,15 @@ var fitCommand = &cli.Command{
 	UsageText: "memopt fit llama-8b --for h100 --batch 4 --seq 4096\n" +
 		"memopt fit config.json --budget 24GiB --batch 4 --seq 4096 --dtype bf16\n" +
 		"memopt fit llama-1b --for 4090 --config axolotl.yaml\n" +
-		"memopt fit train.py:make --budget 24GiB --html fit.html",
-	Description: "MODEL is a config.json of transformers or diffusers or its folder, without weights; file.py:function, which returns a module and a batch; or a model of --list. " +
-		"It is made and recorded without bytes by Python with PyTorch, which this command starts. Exit code 1: it does not fit, under no plan.",
-	Flags: common(append(fitFields,
+		"memopt fit train.py:make --budget 24GiB --html fit.html\n" +
+		"memopt fit gpt.onnx --dims batch=8,seq=1024 --budget 6GiB\n" +
+		"memopt fit step.json.gz --for h100 --budget 24GiB",
+	Description: "MODEL is a config.json of transformers or diffusers or its folder, without weights; file.py:function, which returns a module and a batch; or a model of --list: these are made and recorded without bytes by Python with PyTorch, which this command starts. " +
+		"An ONNX file, with the sizes of its dims, and a step that memopt.record saved need no Python. Exit code 1: it does not fit, under no plan.",
+	Flags: common(slices.Concat(fitFields, fitSettings(), []cli.Flag{
 		htmlFlag("write a self-contained page: who holds the memory in which phase, what would fit, memory over the step"),
 		&cli.BoolFlag{Name: "list", Usage: "list well-known models"},
-		&cli.StringFlag{Name: "python", Usage: "`PATH` Python with memopt, PyTorch and transformers (default MEMOPT_PYTHON, else python3)"})...),
+		&cli.StringFlag{Name: "python", Usage: "`PATH` Python with memopt, PyTorch and transformers (default MEMOPT_PYTHON, else python3)"}})...),
 	Action: func(c *cli.Context) error {
 		want := "MODEL"
 		if c.Bool("list") {
@@ -60,6 +63,14 @@ var fitCommand = &cli.Command{
 		asJSON, err := begin(c, want)
 		if err != nil {
 			return err
+		}
+		if !c.Bool("list") && hasStep(c.Args().First()) {
+			return fitsFile(c, asJSON)
+		}
+		for name := range given(c) {
+			if name == "dims" || name == "loss" {
+				return usage("--%s is for ONNX files: give --batch and --seq", name)
+			}
 		}
 		asked := map[string]any{"format": "text", "list": c.Bool("list")}
 		if asJSON {

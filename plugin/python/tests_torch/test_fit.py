@@ -166,6 +166,8 @@ class TestFit(InFolder):
                 memopt.fit(self.config(LLAMA), **given)
         with self.assertRaisesRegex(ValueError, "llama-8b"):
             memopt.fit("none.json")
+        with self.assertRaisesRegex(ValueError, r"step.json.gz is no config.*memopt.frontier"):
+            memopt.fit(self.config("", "step.json.gz"))
 
     def test_function(self):
         """A file's function that returns a module and a batch."""

@@ -58,6 +58,8 @@ def model_of(request: Request) -> Model:
         raise ValueError(f"{name!r} is no file and no preset: give a config.json, its folder, file.py:function, or one of {', '.join(PRESETS)}")
     if where.endswith(".py"):
         raise ValueError(f"{name}: say which function makes the module and its batch, as in {name}:make")
+    if where.lower().endswith((".onnx", ".gz")):
+        raise ValueError(f"{name} is no config: memopt fit answers for ONNX files and recorded steps on the command line, and memopt.frontier from Python")
     return _from_config(request, _read(where), where, os.path.basename(os.path.dirname(os.path.abspath(where))) or name)
 
 

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/configs"
+	"memopt/internal/visible"
+	"memopt/memopt/report"
+	"memopt/planner"
+)
+
+// ofFile are the flags of fit that an ONNX file or a recorded step leaves open; all others are about how a module is made.
+var ofFile = []string{"budget", "for", "optimizer"}
+
+// fitSettings are the settings that only files need.
+func fitSettings() (flags []cli.Flag) {
+	for _, name := range []string{"dims", "loss"} {
+		row, _ := configs.Find(name)
+		flags = append(flags, newSettingFlag(row, "fit"))
+	}
+	return flags
+}
+
+// hasStep reports whether a model is a file with a step, or a forward pass, in it: then no Python is needed.
+func hasStep(path string) bool {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".onnx", ".gz":
+		return true
+	case ".json":
+	default:
+		return false
+	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head, _ := io.ReadAll(io.LimitReader(f, 4096))
+	return bytes.Contains(head, []byte(`"memopt-fx-joint/`))
+}
+
+// statesOf is how many states of a parameter's size PyTorch's optimizers have: a recorded step ends with its gradients.
+var statesOf = map[string]int64{"adam": 2, "adamw": 2, "adamw-fused": 2, "lion": 1, "momentum": 1, "sgd": 0, "none": 0}
+
+// fitFile is the JSON of the answer about a file: the same fields as that about a config, where they have a meaning.
+type fitFile struct {
+	Format  string     `json:"format"`
+	Model   string     `json:"model"`
+	Dims    any        `json:"dims"`
+	Device  string     `json:"device"`
+	Fits    bool       `json:"fits"`
+	Budget  *int64     `json:"budget"`
+	Peak    int64      `json:"peak"`
+	Floor   int64      `json:"floor"`
+	Binds   string     `json:"binds"`
+	Phases  []fitPhase `json:"phases"`
+	Ladder  []fitRung  `json:"ladder"`
+	Notes   []string   `json:"notes"`
+	Verdict string     `json:"verdict"`
+	unit    string     // of extra costs
+}
+
+// fitPhase is what a phase takes at its peak.
+type fitPhase struct {
+	Phase string           `json:"phase"`
+	Total int64            `json:"total"`
+	Bytes map[string]int64 `json:"bytes"`
+}
+
+// fitRung is the step under a plan, or as it is.
+type fitRung struct {
+	Name     string  `json:"name"`
+	Total    int64   `json:"total"`
+	Overhead float64 `json:"overhead"`
+	Time     int64   `json:"time_ns"`
+	Fits     *bool   `json:"fits"`
+}
+
+// fitsFile answers for a file, by the planner alone.
+func fitsFile(c *cli.Context, asJSON bool) error {
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		if c.IsSet(name) && (slices.ContainsFunc(fitFields, func(g cli.Flag) bool { return g.Names()[0] == name }) || name == "html" || name == "python") && !slices.Contains(ofFile, name) {
+			return usage("%s has its step in it, so --%s has no meaning: %s", filepath.Base(c.Args().First()), name, instead(name))
+		}
+	}
+	asked := configs.Asked{Command: "plan", Settings: given(c), Environ: os.Environ()}
+	if c.IsSet("for") {
+		asked.Settings["for_device"] = c.String("for")
+	}
+	recorded := strings.ToLower(filepath.Ext(c.Args().First())) != ".onnx"
+	if c.IsSet("optimizer") && !recorded {
+		asked.Settings["optimizer"] = c.String("optimizer")
+	}
+	var budget *int64
+	if c.IsSet("budget") {
+		size, err := configs.ParseBudget(c.String("budget"))
+		if err != nil {
+			return usage("--budget %s", err)
+		}
+		if size.Percent > 0 {
+			return usage("--budget must be in bytes for a file: 24GiB")
+		}
+		budget = &size.Bytes
+	}
+	cfg, warnings, err := asked.Config()
+	if err != nil {
+		return asInput(err)
+	}
+	cfg.Budget, cfg.ActivationBudget, cfg.MaxOverhead = configs.Budget{}, configs.Budget{}, 0 // the ladder has all of them
+	warn(c, warnings...)
+	j := job{ctx: c.Context, model: c.Args().First(), cfg: cfg, busy: func(doing string) func() { return busy(c, doing) }, warn: func(more ...string) { warn(c, more...) }}
+	found, err := j.fits(budget, cmp.Or(c.String("optimizer"), "adamw"))
+	if err != nil {
+		return refused(c, cfg, err)
+	}
+	if asJSON {
+		err = printJSON(c.App.Writer, found)
+	} else {
+		found.text(c.App.Writer)
+	}
+	if err == nil && !found.Fits {
+		return &cannotFit{found.Verdict}
+	}
+	return err
+}
+
+// instead says what asks for the same of a file.
+func instead(flag string) string {
+	switch flag {
+	case "batch", "seq":
+		return "sizes of an ONNX file are --dims " + flag + "=N"
+	case "html":
+		return "memopt plan MODEL --html FILE draws it"
+	case "python":
+		return "it is answered without Python"
+	}
+	return "export or record the step as it is trained"
+}
+
+// fits plans the step of the file.
+func (j job) fits(budget *int64, optimizer string) (*fitFile, error) {
+	model, err := j.open()
+	if err != nil {
+		return nil, err
+	}
+	defer model.Close()
+	states, known := statesOf[optimizer]
+	if model.Recorded() && !known {
+		return nil, usage("--optimizer is %q: of a recorded step's optimizers there are %s", optimizer, strings.Join(slices.Sorted(maps.Keys(statesOf)), ", "))
+	}
+	done := j.busy("planning")
+	defer done()
+	plan, err := model.Plan()
+	if err != nil {
+		return nil, err
+	}
+	j.warn(plan.Warnings...)
+	curve, err := model.Frontier()
+	if err != nil {
+		return nil, err
+	}
+	file, err := fileOf(model, plan)
+	if err != nil {
+		return nil, err
+	}
+	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: file.Dims, Device: "this machine", Budget: budget, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit()}
+	if model.Priced != nil {
+		f.Device = model.Priced.Name
+	}
+	after := int64(0) // what the update holds beside weights and states
+	if plan.Trains == nil || !model.Recorded() {
+		states = 0
+	} else {
+		states *= plan.Trains.Bytes
+		after = plan.Trains.Bytes
+	}
+	f.phases(plan.Memory, states, after)
+	inUpdate := plan.Memory.Weights + states + after
+	whole := f.Phases[len(f.Phases)-1].Total
+	f.Peak, f.Floor = whole, max(curve.Fixed+curve.Floor.Peak+states, inUpdate)
+	f.ladder(curve, whole, states, inUpdate, float64(file.Baseline.Time))
+	f.judge()
+	if model.Recorded() {
+		f.Notes = append(f.Notes, "the driver's context and what the allocator rounds up are beside this; memopt fit of the model's config counts them")
+		if plan.Trains == nil {
+			f.Notes = append(f.Notes, "optimizer states are not counted: which inputs are trained is not known")
+		}
+	} else {
+		f.Notes = append(f.Notes, "these bytes are of memopt's own runtime")
+	}
+	return f, nil
+}
+
+// phases splits what is held by phase. states and after are of a recorded step, whose update is not in it: of an ONNX
+// file the states are in the memory that was planned, from the start.
+func (f *fitFile) phases(m planner.Memory, states, after int64) {
+	step := func(name string, before int64) {
+		if m.Gradients+m.Activations+m.Staging+before >= after+states {
+			f.phase(name, map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer + before, "gradients": m.Gradients, "activations": m.Activations, "inputs": m.Staging})
+			return
+		}
+		f.phase(name, map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer + states, "gradients": after})
+	}
+	f.phase("load", map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer})
+	step("first step", 0)
+	step("later steps", states)
+}
+
+func (f *fitFile) phase(name string, bytes map[string]int64) {
+	maps.DeleteFunc(bytes, func(_ string, n int64) bool { return n == 0 })
+	total := int64(0)
+	for _, n := range bytes {
+		total += n
+	}
+	f.Phases = append(f.Phases, fitPhase{name, total, bytes})
+}
+
+// fitCosts are the limits of extra cost on the ladder.
+var fitCosts = []struct {
+	name string
+	most float64
+}{{"plan at no cost", 0}, {"plan within +5 %", 0.05}, {"plan within +10 %", 0.1}, {"plan within +30 %", 0.3}, {"lowest plan", math.Inf(1)}}
+
+// ladder has the lowest plan at each limit of cost that is below the one before. time is that of the step as it is, 0 if
+// it is not known.
+func (f *fitFile) ladder(curve *planner.Curve, whole, states, least int64, time float64) {
+	f.Ladder = []fitRung{f.rung("as it is", whole, 0, time)}
+	for _, limit := range fitCosts {
+		best := f.Ladder[len(f.Ladder)-1]
+		for _, p := range curve.Points {
+			if total := max(p.Total+states, least); p.Overhead <= limit.most+1e-9 && total < best.Total {
+				best = f.rung(limit.name, total, p.Overhead, time)
+			}
+		}
+		if best.Name == limit.name {
+			f.Ladder = append(f.Ladder, best)
+		}
+	}
+}
+
+func (f *fitFile) rung(name string, total int64, overhead, time float64) fitRung {
+	r := fitRung{Name: name, Total: total, Overhead: overhead, Time: int64(time * (1 + overhead))}
+	if f.Budget != nil {
+		fits := total <= *f.Budget
+		r.Fits = &fits
+	}
+	return r
+}
+
+// judge makes the verdict.
+func (f *fitFile) judge() {
+	size := report.Bytes
+	if f.Fits = f.Budget == nil; f.Fits {
+		f.Verdict = fmt.Sprintf("takes %s; give a budget to see whether that fits", size(f.Peak))
+		return
+	}
+	for i, r := range f.Ladder { // the first is the cheapest
+		if !*r.Fits {
+			continue
+		}
+		f.Fits = true
+		f.Verdict = fmt.Sprintf("fits %s under a plan: %s for %s %s; as it is %s", size(*f.Budget), size(r.Total), report.Extra(r.Overhead, 1), f.unit, size(f.Peak))
+		if i == 0 {
+			f.Verdict = fmt.Sprintf("fits %s as it is: %s", size(*f.Budget), size(r.Total))
+		}
+		return
+	}
+	f.Verdict = fmt.Sprintf("does not fit %s: %s as it is, and no plan goes below %s, set by %s", size(*f.Budget), size(f.Peak), size(f.Floor), f.Binds)
+}
+
+// fitOwners are the owners of memory, in the order in which they are shown.
+var fitOwners = []string{"weights", "optimizer states", "gradients", "activations", "inputs"}
+
+// text is the answer on one screen.
+func (f *fitFile) text(w io.Writer) {
+	visible.Fprintf(w, "%s\n\nmodel   %s\ndevice  %s\n\n", f.Verdict, filepath.Base(f.Model), f.Device)
+	size := func(n int64) string {
+		if n == 0 {
+			return "–"
+		}
+		return report.Bytes(n)
+	}
+	head, total := []string{""}, []string{"total"}
+	for _, p := range f.Phases {
+		head, total = append(head, p.Phase), append(total, size(p.Total))
+	}
+	rows := [][]string{head}
+	for _, owner := range fitOwners {
+		row, any := []string{owner}, int64(0)
+		for _, p := range f.Phases {
+			row, any = append(row, size(p.Bytes[owner])), any|p.Bytes[owner]
+		}
+		if any != 0 {
+			rows = append(rows, row)
+		}
+	}
+	report.Table(w, "=lrrr", append(rows, total))
+	fmt.Fprintln(w)
+	rows = [][]string{{"", "takes", f.unit, "a step", ""}}
+	for _, r := range f.Ladder {
+		time, fits := "–", ""
+		if r.Time > 0 {
+			time = report.Nanoseconds(float64(r.Time))
+		}
+		if r.Fits != nil {
+			fits = map[bool]string{true: "fits", false: "does not fit"}[*r.Fits]
+		}
+		rows = append(rows, []string{r.Name, report.Bytes(r.Total), report.Extra(r.Overhead, 1), time, fits})
+	}
+	report.Table(w, "=lrrrl", rows)
+	fmt.Fprintln(w)
+	for _, n := range f.Notes {
+		report.Text(w, 2, "note: %s\n", n)
+	}
+}
