@@ -13,6 +13,8 @@ import torch
 import transformers
 
 import memopt
+from memopt.torch.ask.questions import recorded
+from memopt.torch.fit.answer import CHUNKED
 from memopt.torch.fit.models import model_of
 from memopt.torch.fit.repeat import proven, recorded_once, runs_of
 from memopt.torch.fit.request import Request
@@ -108,8 +110,36 @@ class TestFit(InFolder):
         self.assertEqual(by_name["checkpoint"].total - by_name["load"].total, 2 * weights)
         self.assertGreater(by_name["later steps"].total, by_name["first step"].total)
         self.assertLess(by_name["evaluation"].total, by_name["later steps"].total)
-        self.assertEqual([r.overhead for r in found.ladder], sorted(r.overhead for r in found.ladder))
-        self.assertEqual([r.total for r in found.ladder], sorted((r.total for r in found.ladder), reverse=True))
+        plans = [r for r in found.ladder if not r.name.startswith(CHUNKED)]
+        self.assertEqual([r.overhead for r in plans], sorted(r.overhead for r in plans))
+        self.assertEqual([r.total for r in plans], sorted((r.total for r in plans), reverse=True))
+
+    def test_chunks(self):
+        """The loss in chunks takes what a step with loss_chunks takes, and may be what fits."""
+        for name, dtype in (("llama", "float32"), ("bert", "float32"), ("gpt2", "float32"), ("llama", "bfloat16")):
+            with self.subTest(model=name, dtype=dtype):
+                config = self.config({**FAMILIES[name], "vocab_size": 8192, "dtype": dtype})
+                given = {"batch": 8, "seq": 64, "for_device": "torch-core", "optimizer": "none", "dtype": dtype}
+                free = memopt.fit(config, **given)
+                rung = next(r for r in free.ladder if r.name == CHUNKED)
+                model = model_of(Request(config, batch=8, seq=64, dtype=dtype))
+                real = type(model.module)(model.module.config).to(model.dtype).train()
+                batch = {k: torch.ones(t.shape, dtype=t.dtype) for k, t in model.inputs(8, 64)[1].items()}
+                step = recorded(real, (), batch, None, "auto")
+                taken = step.measured_peak + sum(t.nbytes for t in [*real.parameters(), *real.buffers()])
+                self.assertLess(abs(rung.total - taken), 0.01 * taken, f"{rung.total} on paper, {taken} measured")
+                self.assertLess(rung.total, free.peak)
+        config = self.config({**LLAMA, "vocab_size": 8192})
+        free = memopt.fit(config, **{**given, "dtype": "float32"})
+        lowest = free.ladder[-1]
+        self.assertLess(lowest.total, free.floor)
+        tight = memopt.fit(config, budget=lowest.total, largest=False, **{**given, "dtype": "float32"})
+        self.assertTrue(tight)
+        self.assertIn("with its loss in chunks and a plan:", tight.verdict)
+        none = memopt.fit(config, budget=lowest.total // 2, largest=False, **{**given, "dtype": "float32"})
+        self.assertRegex(none.verdict, "no plan goes below .*; with its loss in chunks it takes ")
+        mean = self.config("import torch\ndef make(batch, seq):\n    return torch.nn.Linear(8, 64), torch.ones(batch, 8), lambda y: y.mean()\n", "mean.py")
+        self.assertFalse([r for r in memopt.fit(f"{mean}:make", batch=2, for_device="torch-core").ladder if r.name.startswith(CHUNKED)])
 
     def test_types(self):
         """The type that is asked for, whatever the config says; without one, the config's."""

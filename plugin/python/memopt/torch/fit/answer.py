@@ -17,6 +17,7 @@ from .verdict import Verdicts
 
 FORMAT = "memopt.fit/1"
 WIDTH = 100
+CHUNKED = "loss in chunks"  # the rungs behind those of plans alone begin so
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,13 @@ class Answer:
             return f"takes {show_bytes(self.peak)}; give a budget to see whether that fits"
         if self.peak <= self.budget:
             return f"fits {show_bytes(self.budget)} as it is: {show_bytes(self.peak)}"
-        best = next((r for r in self.ladder if r.fits), None)
+        best = next((r for r in self.ladder if r.fits), None)  # of plans alone first: they leave every bit as it is
         if best is not None:
-            return f"fits {show_bytes(self.budget)} under a plan: {show_bytes(best.total)} for {best.overhead:+.1%} time; as it is {show_bytes(self.peak)}"
-        return f"does not fit {show_bytes(self.budget)}: {show_bytes(self.peak)} as it is, and no plan goes below {show_bytes(self.floor)}, set by {self.binds}"
+            how = "under a plan" if not best.name.startswith(CHUNKED) else "with its loss in chunks" + (" and a plan" if best.name != CHUNKED else "")
+            return f"fits {show_bytes(self.budget)} {how}: {show_bytes(best.total)} for {best.overhead:+.1%} time; as it is {show_bytes(self.peak)}"
+        lower = min((r.total for r in self.ladder if r.name.startswith(CHUNKED)), default=self.floor)
+        chunked = f"; with its loss in chunks it takes {show_bytes(lower)}" if lower < self.floor else ""
+        return f"does not fit {show_bytes(self.budget)}: {show_bytes(self.peak)} as it is, and no plan goes below {show_bytes(self.floor)}, set by {self.binds}{chunked}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -181,6 +185,6 @@ def _time(ns: int) -> str:
 
 
 def _size(n: int | None) -> str:
-    return "?" if n is None else f"{n:,}" if n else "none"
+    return "" if n is None else f"{n:,}" if n else "none"
 
 

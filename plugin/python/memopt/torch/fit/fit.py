@@ -11,12 +11,13 @@ import numpy
 import torch
 
 from ..._questions import Frontier, ask
+from ..lower.scores import Chunks
 from ..plan.plans import plan_of_graph
 from ..record.floor import binding
 from ..record.record import as_file
 from ..step.given import parse
 from .account import ACTIVATIONS, CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Line, Phase, forward_alone, line_of
-from .answer import Answer, Offer, Rung
+from .answer import CHUNKED, Answer, Offer, Rung
 from .devices import Device, device_of, profile_of
 from .models import Model, model_of
 from .optimizers import Optimizer, optimizer_of
@@ -195,12 +196,35 @@ class Fit:
         rungs = [self._rung(name, self.total(p["peak"]) if p else whole, p["overhead"] if p else 0.0, time) for name, p in chosen]
         if self.budget is not None and self.request.largest and self.stage is None:
             rungs = self._largest(rungs, [p["peak"] if p else None for _, p in chosen], settings)
+        rungs += self._in_chunks(settings, time, rungs)
         floor = curve.to_dict()["floor"]
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
         return Answer(
             self.request, self.model.name, self.model.parameters or count(self.rank.all), count(p for p in self.rank.all if p.requires_grad) if not self.model.parameters else self.model.parameters, self._device(), self.budget, self.phases(), rungs,
             self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside, alive=self.alive(),
         )  # fmt: skip
+
+    def _in_chunks(self, settings: dict[str, Any], time: int, plans: list[Rung]) -> list[Rung]:
+        """The step with its loss in chunks of rows: as it is otherwise, and under the cheapest plan that then fits, or the lowest one; without
+        those that a plan alone does as well. Their largest batch and row are not looked for: how many chunks there are depends on them."""
+        loss = self.line.step.loss()
+        if self.stage is not None or self.request.tensor > 1 or loss is None or not self.line.step.cross_entropy(loss[0]):
+            return []
+        steps = Steps(self.model, self.request, Chunks("auto", asked=False), self.device.processor)
+        try:
+            other = Fit(self.request, self.model, steps, self.device, self.budget, steps.graph(self.request.batch, self.model.seq))
+        except ValueError as e:
+            self.unknown.append(f"a loss in chunks is not counted: {e}")
+            return []
+        with as_file(other.graph) as path:
+            points = ask(Frontier, path, settings, 600.0).to_dict()["points"]
+        longer = int(plan_of_graph(other.graph, **settings).baseline.time_ns) / max(time, 1)  # than the step as it is
+        rungs = [self._rung(CHUNKED, other.as_it_is, longer - 1, time)]
+        fitting = [p for p in points if self.budget is not None and other.total(p["peak"]) <= self.budget]
+        best = min(fitting, key=lambda p: p["overhead"]) if fitting else min(points, key=lambda p: (other.total(p["peak"]), p["overhead"]))
+        if other.total(best["peak"]) < other.as_it_is:
+            rungs.append(self._rung(f"{CHUNKED}, {'plan that fits' if fitting else 'lowest plan'}", other.total(best["peak"]), longer * (1 + best["overhead"]) - 1, time))
+        return [r for r in rungs if not any(o.total <= r.total and o.overhead <= r.overhead for o in plans)]
 
     def _rung(self, name: str, total: int, overhead: float, time: int) -> Rung:
         turns = self.passes + self.request.pipeline - 1  # stages wait for the first microbatch, and at the end

@@ -72,7 +72,7 @@ def grid(rows: Sequence[Sequence[str]], head: bool = True, total: bool = False) 
 
 def bars(rows: Sequence[tuple[str, Mapping[str, int]]], budget: int | None, owners: Sequence[str] = OWNERS) -> str:
     """A bar a row, of the bytes of its owners, against the budget."""
-    left, right, high = 150, 110, 26
+    left, right, high = 20 + 7 * max(len(name) for name, _ in rows), 110, 26
     totals = [sum(parts.values()) for _, parts in rows]
     most = _most(max(totals), budget)
     scale = (_WIDE - left - right) / most

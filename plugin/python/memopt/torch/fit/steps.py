@@ -13,6 +13,8 @@ from typing import Any
 import numpy
 import torch
 
+from ..lower.cross_entropy import work_space
+from ..lower.scores import Chunks
 from ..plan.form import Form, difference
 from ..plan.timeline import Slots, of_plan, plain_steps
 from ..record.fake import fake_recording
@@ -23,21 +25,32 @@ from .ranks import along_sequence
 from .repeat import Repeated, Run, recorded_once
 from .request import Request
 
+BY_ROWS = "memopt.cross_entropy_by_rows.default"  # the operator of a loss in chunks
 _CASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
 class Steps:
     """The programs of a model's step."""
 
-    def __init__(self, model: Model, request: Request) -> None:
-        self.model, self.request = model, request
+    def __init__(self, model: Model, request: Request, chunks: Chunks | None = None, processor: bool = False) -> None:
+        """chunks: the loss is computed in chunks of rows; processor: on one that is no graphics processor."""
+        self.model, self.request, self.chunks, self.processor = model, request, chunks, processor
+        self.found = False  # the layer whose scores the loss reads
         self.repeated: Repeated | None = None
         self.forms: dict[tuple[int, int], Form] = {}
 
     def record(self, batch: int, seq: int) -> Recording:
         """A step without bytes."""
         args, kwargs = self.model.inputs(batch, seq)
-        recording = fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around)
+
+        def once() -> Recording:
+            return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, self.chunks.around if self.chunks is not None else None)
+
+        recording = once()
+        if self.chunks is not None and not self.found:
+            self.found, recording = True, once()  # the first had the search for the layer in it
+        if self.chunks is not None and not self.chunks.used:
+            raise ValueError(f"the scores of {self.chunks.name} are read by more than the loss")
         return recording.accumulating() if self.request.accumulate > 1 or self.request.pipeline > 1 else recording
 
     def _around(self) -> AbstractContextManager[Any]:
@@ -59,7 +72,21 @@ class Steps:
                 found = copy.copy(found)
                 found.bytes, found.work = dict(found.bytes), list(found.work)
                 along_sequence(found, self.request.tensor, batch, seq)
+            if self.chunks is not None:
+                found = self._worked(found, self.chunks)
             self.forms[batch, seq] = found
+        return found
+
+    def _worked(self, form: Form, chunks: Chunks) -> Form:
+        """The program with what the loss works in, which a recording without bytes does not show."""
+        found = copy.copy(form)
+        found.work = list(form.work)
+        weight = self.model.module.get_submodule(chunks.name or "").weight
+        assert isinstance(weight, torch.Tensor)
+        dtype = weight.dtype if self.request.autocast is None else _CASTS[self.request.autocast]
+        for i, node in enumerate(form.nodes):
+            if node.fields["op"] == BY_ROWS:
+                found.work[i] += work_space(node.outputs[0].shape[0], weight, dtype, self.processor)
         return found
 
     @property

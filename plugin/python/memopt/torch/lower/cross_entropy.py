@@ -207,3 +207,17 @@ def chunk_rows(n: int, weight: Tensor, chunks: int | None) -> int:
         classes, features = weight.shape
         chunks = max(1, min(-(-2 * classes // features), n // 16))
     return max(1, -(-n // chunks))
+
+
+def work_space(n: int, weight: Tensor, dtype: torch.dtype, processor: bool) -> int:
+    """The bytes that a loss of n rows takes beside its results while it runs, where it calculates in a type: tensors without bytes do not show them.
+
+    processor says that operands of another type are copied before they are added, which graphics processors need not do.
+    """
+    scores = chunk_rows(n, weight, None) * weight.shape[0]
+    exact, size = torch.promote_types(dtype, torch.float32).itemsize, dtype.itemsize
+    trained = weight.numel() if weight.requires_grad else 0
+    if exact == size:
+        return 2 * scores * size  # the scores and their logarithms; gradients are added to the result in place
+    # The scores in both types and their logarithms, or a chunk's gradients; beside them the sum of gradients in single precision, until it is the result.
+    return max(scores * (size + 2 * exact) + trained * (exact - size), scores * size + trained * exact * (1 + processor))

@@ -79,10 +79,10 @@ class _FakeRecorder(Recorder):
 
 def fake_recording(
     model: torch.nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any], loss: Loss | None, device: str | torch.device | None,
-    around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext, wrap: Callable[[torch.nn.Module, Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> Recording:
-    """A step of tensors without bytes. Its peak is that of the graph. Its forward pass runs within around()."""
-    forward = own_forward(model)
+    """A step of tensors without bytes. Its peak is that of the graph. Its forward pass, in what wrap puts around it, runs within around()."""
+    forward = own_forward(model) if wrap is None else wrap(model, own_forward(model))
     where = torch.device(device) if device is not None else next((p.device for p in model.parameters()), torch.device("cpu"))
     if where.type == "meta":
         where = torch.device("cpu")
