@@ -61,8 +61,7 @@ const (
 	// of several times as many bytes, and of twice the operations, have to be numbers.
 	mostBytes = 1 << 60
 	mostFlops = 1 << 62
-	// alignment of every offset: a cache line, and enough for any vector load.
-	alignment = 64
+	alignment = schedule.Aligned
 )
 
 // newModel binds the dims that a request has. Of the rest of it the context, the device and the passes that are off

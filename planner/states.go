@@ -60,7 +60,7 @@ func (p *Plan) Streamed() *Streamed {
 	s.Ring = schedule.RingOf(align(s.Bytes))
 	if prices := p.Request.pricing(); prices != nil {
 		c := prices.CopiesTo(s.Place)
-		pieces := float64((s.Bytes + max(s.Ring/3, 1) - 1) / max(s.Ring/3, 1))
+		pieces := float64((s.Bytes + max(s.Ring/schedule.RingParts, 1) - 1) / max(s.Ring/schedule.RingParts, 1))
 		s.CopyNS = int64(2*pieces*c.Delay + float64(s.Bytes)*(1/c.Out+1/c.In))
 	}
 	return s

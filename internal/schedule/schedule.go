@@ -29,18 +29,21 @@ func (s Space) String() string {
 	return [...]string{"arena", "state", "staging", "given", "elsewhere"}[s]
 }
 
-// RingOf is the bytes of memory through which so many bytes of states stream, a third of it at a time: one part comes in and one
-// goes out while an update works on the third. It is a small part of them, but no less than copies of some size need.
+// RingParts is the parts of a ring that states stream through: one comes in and one goes out while an update works on the third.
+const RingParts = 3
+
+// RingOf is the bytes of memory through which so many bytes of states stream, a part of it at a time. It is a small part of
+// them, but no less than copies of some size need.
 func RingOf(states int64) int64 {
 	const tiny, least, most, part = 3 << 10, 192 << 10, 24 << 20, 16
 	if states == 0 {
 		return 0
 	}
 	ring := min(max(states/part, least), most)
-	return max(min(ring, states), tiny) / (3 * Aligned) * (3 * Aligned)
+	return max(min(ring, states), tiny) / (RingParts * Aligned) * (RingParts * Aligned)
 }
 
-// Aligned is what offsets are multiples of.
+// Aligned is what offsets are multiples of: a cache line, and enough for any vector load.
 const Aligned = 64
 
 // Ref is a range of bytes, and what is to be seen in them.

@@ -11,9 +11,6 @@ import (
 	"memopt/internal/schedule"
 )
 
-// ringParts is the parts of a ring: one fills, one is worked on and one empties.
-const ringParts = 3
-
 // streams brings states in as their updates come, and takes them out behind those, a piece at a time through a ring. The order
 // of pieces is that of the updates, the same in every step, so that pieces come in ahead of their update, as far as there are
 // parts for them, while the backward pass still runs.
@@ -68,7 +65,7 @@ func (d *Device) openStreams(s *schedule.Schedule, from *Device) (err error) {
 	} else if t.far, err = d.options.Far(s.Elsewhere); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
-	t.in, t.out = make(chan func(), ringParts), make(chan func(), ringParts)
+	t.in, t.out = make(chan func(), schedule.RingParts), make(chan func(), schedule.RingParts)
 	for _, jobs := range []chan func(){t.in, t.out} {
 		go func() {
 			for job := range jobs {
@@ -96,7 +93,7 @@ func (t *streams) cut(i int, l *schedule.Launch) {
 	for _, r := range states {
 		size = max(size, r.Value.Type.Size())
 	}
-	stride := int64(len(t.ring)/ringParts/len(states)) / schedule.Aligned * schedule.Aligned
+	stride := int64(len(t.ring)/schedule.RingParts/len(states)) / schedule.Aligned * schedule.Aligned
 	elements := states[0].Bytes / states[0].Value.Type.Size()
 	for lo, step := int64(0), stride/size; lo < elements; lo += step {
 		hi := min(lo+step, elements)
@@ -112,8 +109,8 @@ func (t *streams) cut(i int, l *schedule.Launch) {
 
 // slot is the part of the ring that a piece takes.
 func (t *streams) slot(k int) []byte {
-	n := len(t.ring) / ringParts
-	return t.ring[k%ringParts*n:][:n]
+	n := len(t.ring) / schedule.RingParts
+	return t.ring[k%schedule.RingParts*n:][:n]
 }
 
 // begin is called before a step. What came in for a step that made no updates is still right.
@@ -124,7 +121,7 @@ func (t *streams) begin() {
 	if t.trace.Waited, t.trace.Bytes = 0, 0; t.done > 0 {
 		t.forget()
 	}
-	for k := range min(ringParts, len(t.pieces)) {
+	for k := range min(schedule.RingParts, len(t.pieces)) {
 		t.bring(k)
 	}
 }
@@ -163,8 +160,8 @@ func (t *streams) bring(k int) {
 	e := &ending{over: make(chan struct{})}
 	t.ins[k] = e
 	var before *ending
-	if k >= ringParts {
-		before = t.outs[k-ringParts]
+	if k >= schedule.RingParts {
+		before = t.outs[k-schedule.RingParts]
 	}
 	t.in <- func() {
 		defer close(e.over)
@@ -227,8 +224,8 @@ func (t *streams) update(i int, l *launch) error {
 			t.trace.Bytes += s.bytes
 		}
 		t.done = k + 1
-		if t.take(k); k+ringParts < len(t.pieces) {
-			t.bring(k + ringParts)
+		if t.take(k); k+schedule.RingParts < len(t.pieces) {
+			t.bring(k + schedule.RingParts)
 		}
 	}
 	return nil
