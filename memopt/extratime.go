@@ -10,15 +10,14 @@ import (
 // extraTimes measures what a plan costs as steps run under it: the launches that run again, and copies that a step waits
 // for, against all other launches. No step without the plan is needed, which may not fit.
 type extraTimes struct {
-	launches    []schedule.Launch
 	again, rest time.Duration
 	shares      []float64 // by step
 }
 
 // add takes the times of a run.
-func (x *extraTimes) add(t schedule.Trace) {
+func (x *extraTimes) add(launches []schedule.Launch, t schedule.Trace) {
 	for i, took := range t.Launches {
-		if x.launches[i].Again {
+		if launches[i].Again {
 			x.again += took
 		} else {
 			x.rest += took
@@ -35,9 +34,10 @@ func (x *extraTimes) stepped() {
 	x.again, x.rest = 0, 0
 }
 
-// median is that of the steps, the first left out where there are others: its pages are new. Nil if nothing was timed.
-func (x *extraTimes) median() *float64 {
-	s := x.shares
+// Extra is the measured share of time for launches that ran again and for waits: the median of the steps, the first left out
+// where there are others, since its pages are new. It is nil where the device does not tell times beside a step.
+func (r *Result) Extra() *float64 {
+	s := r.extra.shares
 	if len(s) > 1 {
 		s = s[1:]
 	}

@@ -69,7 +69,7 @@ type Result struct {
 	FirstStep int // steps done before a resume
 	Losses    []float64
 	StepTimes []time.Duration
-	Extra     *float64       // measured share of time for what runs again, and for waits; nil if the device does not tell it beside a step
+	extra     extraTimes
 	Trace     schedule.Trace // of the last run
 	Memory    *DeviceMemory  // at the end; nil if there is no driver
 	Anonymous *Anonymous     // nil if the system does not report it
@@ -160,10 +160,8 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var extra *extraTimes
-	if _, beside := d.(*cpu.Device); beside && p.FormOverhead() == 0 {
-		extra = &extraTimes{launches: s.Launches}
-	}
+	_, beside := d.(*cpu.Device)
+	timed := beside && p.FormOverhead() == 0
 	t.Phases.forward(micro)
 	for i := range t.Steps {
 		step := r.FirstStep + i
@@ -174,12 +172,12 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 			index.SetInt(0, int64(k))
 			in := feed.inputs(step*micro + k)
 			in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
-			trace, err := d.Run(schedule.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, Times: extra != nil, At: t.Phases.moments(i + k)})
+			trace, err := d.Run(schedule.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, Times: timed, At: t.Phases.moments(i + k)})
 			if err != nil {
 				return nil, err
 			}
-			if extra != nil {
-				extra.add(trace)
+			if timed {
+				r.extra.add(s.Launches, trace)
 			}
 			r.Trace = trace
 			if p.Graph.Loss != nil {
@@ -197,10 +195,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 			return nil, input(err)
 		}
 		took := time.Since(begin)
-		if extra != nil {
-			extra.stepped()
-			r.Extra = extra.median()
-		}
+		r.extra.stepped()
 		t.Phases.stepped(i+1, t.Steps)
 		r.Losses, r.StepTimes = append(r.Losses, loss), append(r.StepTimes, took)
 		if t.Progress != nil {

@@ -16,6 +16,7 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/visible"
+	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -230,24 +231,25 @@ func (f *fitFile) phase(name string, bytes map[string]int64) {
 	f.Phases = append(f.Phases, fitPhase{name, total, bytes})
 }
 
-// fitCosts are the limits of extra cost on the ladder.
-var fitCosts = []struct {
-	name string
-	most float64
-}{{"plan at no cost", 0}, {"plan within +5 %", 0.05}, {"plan within +10 %", 0.1}, {"plan within +30 %", 0.3}, {"lowest plan", math.Inf(1)}}
-
 // ladder has the lowest plan at each limit of cost that is below the one before. time is that of the step as it is, 0 if
 // it is not known.
 func (f *fitFile) ladder(curve *planner.Curve, whole, states, least int64, time float64) {
 	f.Ladder = []fitRung{f.rung("as it is", whole, 0, time)}
-	for _, limit := range fitCosts {
+	for _, most := range append(slices.Clone(memopt.CostLimits), math.Inf(1)) {
+		name := "plan within " + report.Extra(most, 0)
+		switch {
+		case most == 0:
+			name = "plan at no cost"
+		case math.IsInf(most, 1):
+			name = "lowest plan"
+		}
 		best := f.Ladder[len(f.Ladder)-1]
 		for _, p := range curve.Points {
-			if total := max(p.Total+states, least); p.Overhead <= limit.most+1e-9 && total < best.Total {
-				best = f.rung(limit.name, total, p.Overhead, time)
+			if total := max(p.Total+states, least); p.Overhead <= most+1e-9 && total < best.Total {
+				best = f.rung(name, total, p.Overhead, time)
 			}
 		}
-		if best.Name == limit.name {
+		if best.Name == name {
 			f.Ladder = append(f.Ladder, best)
 		}
 	}

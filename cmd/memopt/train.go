@@ -166,8 +166,8 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		if !c.IsSet("for") && (measured > offBy*promised || promised > offBy*measured) {
 			fmt.Fprintln(c.App.Writer, "the profile is off: memopt profile measures this device")
 		}
-		if over := result.Plan.Result.Overhead; result.Extra != nil && (over > 0 || *result.Extra > 0) {
-			fmt.Fprintf(c.App.Writer, "extra time: %+.1f %% promised, %+.1f %% measured (second runs and copies)\n", 100*over, 100**result.Extra)
+		if over, extra := result.Plan.Result.Overhead, result.Extra(); extra != nil && (over > 0 || *extra > 0) {
+			fmt.Fprintf(c.App.Writer, "extra time: %+.1f %% promised, %+.1f %% measured (second runs and copies)\n", 100*over, 100**extra)
 		}
 		fmt.Fprintln(c.App.Writer)
 	}

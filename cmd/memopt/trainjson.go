@@ -159,7 +159,7 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	if r.Plan.Request.Profile != nil {
 		promised, _ := r.Plan.Cost()
 		promised /= 1e6
-		f.Promised, f.Overhead, f.Extra = &promised, &r.Plan.Result.Overhead, r.Extra
+		f.Promised, f.Overhead, f.Extra = &promised, &r.Plan.Result.Overhead, r.Extra()
 	}
 	f.phasesFile, f.Load = phasesJSON(r.Phases), r.Load
 	if r.Stopped != nil {
