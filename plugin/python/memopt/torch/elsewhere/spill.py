@@ -199,8 +199,7 @@ def _nameless(folder: str, flags: int) -> int:
 
 def _allocate(fd: int, offset: int, size: int) -> None:
     """Takes the blocks of a range. A disk with too few is left alone: it would hand out all that it has before it says so."""
-    found = os.fstatvfs(fd)
-    if size > found.f_bavail * found.f_frsize:
+    if size > _left(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     try:
         os.posix_fallocate(fd, offset, size)
@@ -210,9 +209,9 @@ def _allocate(fd: int, offset: int, size: int) -> None:
         os.ftruncate(fd, offset + size)
 
 
-def _left(folder: str) -> int:
+def _left(place: str | int) -> int:
     try:
-        found = os.statvfs(folder)
+        found = os.statvfs(place)
     except OSError:
         return 0
     return found.f_bavail * found.f_frsize
