@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // AboveZero packs x > 0 into one bit an element: all that the gradient of Relu
@@ -125,7 +126,7 @@ func bitsPass(l *graph.Lowering, rule uint32, n int, x, bools, bits graph.Buffer
 	if n > 0 {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: bitsKernel, Spec: []uint32{rule}, Push: words(l, n),
-			Buffers: []graph.Buffer{writes(0), x, bools, bits}, Groups: inLine(l, ceilDiv(ceilDiv(n, bitsPerWord), 64)),
+			Buffers: []graph.Buffer{writes(0), x, bools, bits}, Groups: inLine(l, index.CeilDiv(index.CeilDiv(n, bitsPerWord), 64)),
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var (
@@ -58,7 +59,7 @@ func defineArg(name, doc string, least bool) *graph.Op {
 
 func argMost(c *graph.Call, least bool, parallel func(n, grain int, f func(lo, hi int))) {
 	x, y := c.In[0], c.Out[0]
-	before, n, after := around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
+	before, n, after := index.Around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
 	order, last := orders(x), c.Node.Int("select_last_index") != 0
 	parallel(before*after, max(1, f32.Grain/(4*n)), func(lo, hi int) {
 		for line := lo; line < hi; line++ {

@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // ATen is ONNX Runtime's call of a PyTorch function from a training graph. The
@@ -181,7 +182,7 @@ func embeddingInfer(n *graph.Node) {
 
 func embedding(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	w, idx, y := c.In[0], c.In[1], c.Out[0]
-	size := elems(w.Shape[1:]) * int(w.Type.Size())
+	size := index.Elems(w.Shape[1:]) * int(w.Type.Size())
 	par(idx.Len(), max(1, 4*f32.Grain/max(1, size)), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			copy(y.Bytes[i*size:(i+1)*size], w.Bytes[indexAt(c, idx, i, w.Shape[0])*size:])
@@ -213,7 +214,7 @@ func embeddingBackInfer(n *graph.Node) {
 // number of workers, which divide the columns.
 func embeddingBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, idx, dw := c.In[0], c.In[1], c.Out[0]
-	rows, width := dw.Shape[0], elems(dw.Shape[1:])
+	rows, width := dw.Shape[0], index.Elems(dw.Shape[1:])
 	padding := int64(-1)
 	if p := input(c, 3); p != nil {
 		padding = p.Int(0)
@@ -359,7 +360,7 @@ func atenPoolBackInfer(n *graph.Node) {
 
 func atenPoolBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, at, dx := c.In[0], c.In[7], c.Out[0]
-	in, out := elems(dx.Shape[2:]), elems(dy.Shape[2:])
+	in, out := index.Elems(dx.Shape[2:]), index.Elems(dy.Shape[2:])
 	par(dx.Shape[0]*dx.Shape[1], 1+f32.Grain/max(1, in+out), func(lo, hi int) {
 		sum := make([]float64, in)
 		for i := lo; i < hi; i++ {
@@ -390,14 +391,14 @@ func adaptiveInfer(n *graph.Node) {
 func adaptiveEach(in, out []int, f func(o, top, bottom, left, right int)) {
 	for y := range out[0] {
 		for x := range out[1] {
-			f(y*out[1]+x, y*in[0]/out[0], ceilDiv((y+1)*in[0], out[0]), x*in[1]/out[1], ceilDiv((x+1)*in[1], out[1]))
+			f(y*out[1]+x, y*in[0]/out[0], index.CeilDiv((y+1)*in[0], out[0]), x*in[1]/out[1], index.CeilDiv((x+1)*in[1], out[1]))
 		}
 	}
 }
 
 func adaptive(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	x, y := c.In[0], c.Out[0]
-	in, out := elems(x.Shape[2:]), elems(y.Shape[2:])
+	in, out := index.Elems(x.Shape[2:]), index.Elems(y.Shape[2:])
 	par(x.Shape[0]*x.Shape[1], 1+f32.Grain/max(1, in), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			adaptiveEach(x.Shape[2:], y.Shape[2:], func(o, top, bottom, left, right int) {
@@ -426,7 +427,7 @@ func adaptiveBackInfer(n *graph.Node) {
 
 func adaptiveBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, dx := c.In[0], c.Out[0]
-	in, out := elems(dx.Shape[2:]), elems(dy.Shape[2:])
+	in, out := index.Elems(dx.Shape[2:]), index.Elems(dy.Shape[2:])
 	par(dx.Shape[0]*dx.Shape[1], 1+f32.Grain/max(1, in), func(lo, hi int) {
 		sum := make([]float64, in)
 		for i := lo; i < hi; i++ {
@@ -450,12 +451,12 @@ var adaptiveKernel = halved(shader("adaptive", "adaptive.comp"))
 
 func lowerEmbedding(l *graph.Lowering) {
 	w := l.In[0].Shape
-	rowsPicked{1, w[0], elems(w[1:]), l.In[1].Len(), 1, -1}.pick(l)
+	rowsPicked{1, w[0], index.Elems(w[1:]), l.In[1].Len(), 1, -1}.pick(l)
 }
 
 // lowerEmbeddingGrad is the scatter-add of Gather's gradient, without the rows of padding_idx.
 func lowerEmbeddingGrad(l *graph.Lowering) {
-	g := rowsPicked{1, l.Out[0].Shape[0], elems(l.Out[0].Shape[1:]), l.In[1].Len(), 1, -1}
+	g := rowsPicked{1, l.Out[0].Shape[0], index.Elems(l.Out[0].Shape[1:]), l.In[1].Len(), 1, -1}
 	for _, i := range []int{3, 4} {
 		if loweredIn(l, i) == nil {
 			continue
@@ -499,7 +500,7 @@ func lowerATenPoolGrad(l *graph.Lowering) {
 	}
 	lowerFill(l, 0, 0)
 	dy, dx := l.In[0].Shape, l.Out[0].Shape
-	in, out := elems(dx[2:]), elems(dy[2:])
+	in, out := index.Elems(dx[2:]), index.Elems(dy[2:])
 	indexed{
 		steps: out, indexStep: 1, elementStep: 1, dims: []int{dx[0] * dx[1]}, indexAt: []int{out}, elementAt: []int{out}, dataAt: []int{in},
 		sizes: []int{in}, strides: []int{1},
@@ -520,7 +521,7 @@ func lowerAdaptive(back bool) func(*graph.Lowering) {
 		if n := l.Out[0].Len(); n > 0 {
 			l.Dispatches = append(l.Dispatches, graph.Dispatch{
 				Kernel: adaptiveKernel, Spec: []uint32{oneIf(back)}, Push: words(l, n, large[2], large[3], little[2], little[3]),
-				Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(n, 64)),
+				Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(n, 64)),
 			})
 		}
 	}

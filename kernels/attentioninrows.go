@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // AttentionInRows is attention over blocks of queries: scores, softmax and product with V
@@ -161,7 +162,7 @@ const inLanes = 64
 func (f *flash) seen(from, rows int) (lo, hi int) {
 	lo, hi = f.reach(from, rows)
 	lo = min(lo, max(0, f.keys-f32.WorthVectors))
-	return lo / inLanes * inLanes, min(f.keys, ceilDiv(hi, inLanes)*inLanes)
+	return lo / inLanes * inLanes, min(f.keys, index.CeilDiv(hi, inLanes)*inLanes)
 }
 
 // rowsOf fills s with the probabilities of queries [from, from+rows) for keys [key, key+n).

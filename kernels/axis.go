@@ -6,13 +6,14 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // onAxis runs f over every line along an axis of output 0 and of the inputs, which have
 // its shape. Lines are copies, so the output may share memory with an input.
 func onAxis(c *graph.Call, axis int, f func(y []float64, x [][]float64)) {
 	out := c.Out[0]
-	before, n, after := around(out.Shape, axisOf(c.Node, axis, len(out.Shape)))
+	before, n, after := index.Around(out.Shape, axisOf(c.Node, axis, len(out.Shape)))
 	y, x := make([]float64, n), make([][]float64, len(c.In))
 	for k := range x {
 		x[k] = make([]float64, n)
@@ -39,7 +40,7 @@ func onAxisF32(c *graph.Call, axis int, f func(y []float32, x [][]float32)) {
 		c.Node.Op.Eval(c)
 		return
 	}
-	before, n, after := around(out.Shape, axisOf(c.Node, axis, len(out.Shape)))
+	before, n, after := index.Around(out.Shape, axisOf(c.Node, axis, len(out.Shape)))
 	all := out.F32()
 	in := make([][]float32, len(c.In))
 	for k := range in {

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // BandMask masks attention scores by distance (causal, sliding window) without a mask
@@ -93,7 +94,7 @@ type band struct {
 func newBand(c *graph.Call) band {
 	s := c.In[0].Shape
 	r := len(s)
-	w := band{elems(s[:r-1]), s[r-1], s[r-2], 1, c.Node.Int("left"), c.Node.Int("right"), input(c, 1)}
+	w := band{index.Elems(s[:r-1]), s[r-1], s[r-2], 1, c.Node.Int("left"), c.Node.Int("right"), input(c, 1)}
 	if s[0] > 0 {
 		w.each = w.rows / s[0]
 	}
@@ -148,6 +149,6 @@ func (w band) append(l *graph.Lowering, fill float64, kind int, y, x, offset gra
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: bandKernel, Spec: []uint32{uint32(kind)},
 		Push:    append(words(l, n, w.width, w.queries, w.each), uint32(int32(w.left)), uint32(int32(w.right)), bits(fill)),
-		Buffers: []graph.Buffer{y, x, offset}, Groups: inLine(l, ceilDiv(n, 256)),
+		Buffers: []graph.Buffer{y, x, offset}, Groups: inLine(l, index.CeilDiv(n, 256)),
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // BatchNormalization normalizes with the batch's statistics in training mode, else with
@@ -223,7 +224,7 @@ type batchNorm struct {
 func newBatchNorm(n *graph.Node, x *graph.Tensor) batchNorm {
 	bn := batchNorm{n: x.Shape[0], channels: 1, inner: 1, eps: n.Float("epsilon"), par: f32.Serial}
 	if len(x.Shape) > 1 {
-		bn.channels, bn.inner = x.Shape[1], elems(x.Shape[2:])
+		bn.channels, bn.inner = x.Shape[1], index.Elems(x.Shape[2:])
 	}
 	return bn
 }

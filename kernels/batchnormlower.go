@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 var batchNormKernel = halved(shader("batchnorm", "batchnorm.comp"))
@@ -27,13 +28,13 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 	if !onlyF32(l) {
 		return
 	}
-	if elems(shape) == 0 || l.Out[0] == nil {
+	if index.Elems(shape) == 0 || l.Out[0] == nil {
 		l.Refuse("the input is empty or output 0 is not used")
 		return
 	}
 	n, channels, inner := shape[0], 1, 1
 	if len(shape) > 1 {
-		channels, inner = shape[1], elems(shape[2:])
+		channels, inner = shape[1], index.Elems(shape[2:])
 	}
 	mean, variance, scale := unused(false), unused(false), reads(1)
 	momentum := 0.0

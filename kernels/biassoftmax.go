@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // biasSoftmax is softmax(data + bias) over all dims from axis on, flattened; the bias
@@ -35,15 +36,15 @@ func inferBiasSoftmax(n *graph.Node) {
 func newBiasSoftmax(c *graph.Call) biasSoftmax {
 	shape := c.In[0].Shape
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(shape))
-	return biasSoftmax{shape: shape, axis: axis, rows: elems(shape[:axis]), width: elems(shape[axis:]),
-		bias: c.In[1], stride: broadcastStrides(c.In[1].Shape, shape)}
+	return biasSoftmax{shape: shape, axis: axis, rows: index.Elems(shape[:axis]), width: index.Elems(shape[axis:]),
+		bias: c.In[1], stride: index.Broadcast(c.In[1].Shape, shape)}
 }
 
 func (s biasSoftmax) eval(x, y *graph.Tensor) {
 	row := make([]float64, s.width)
 	for r := range s.rows {
 		at := r * s.width
-		walk(s.shape, at, at+s.width, func(i int, from []int) { row[i-at] = x.Float(i) + s.bias.Float(from[0]) }, s.stride)
+		index.Walk(s.shape, at, at+s.width, func(i int, from []int) { row[i-at] = x.Float(i) + s.bias.Float(from[0]) }, s.stride)
 		top, sum := greatestOf(row), 0.0
 		for i, v := range row {
 			row[i] = math.Exp(v - top)
@@ -67,7 +68,7 @@ func (s biasSoftmax) fast(c *graph.Call, x, y *graph.Tensor) {
 		for r := lo; r < hi; r++ {
 			at := r * s.width
 			copy(row, in[at:])
-			walk(s.shape, at, at+s.width, func(i int, from []int) { row[i-at] += bias[from[0]] }, s.stride)
+			index.Walk(s.shape, at, at+s.width, func(i int, from []int) { row[i-at] += bias[from[0]] }, s.stride)
 			f32.Softmax(out[at:at+s.width], row)
 		}
 	})
@@ -286,7 +287,7 @@ var _ = define(graph.Op{
 func softmaxDropoutGrad(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	dy, y, mask, dx := c.In[0], c.In[1], c.In[2], c.Out[0]
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(dy.Shape))
-	rows, width := elems(dy.Shape[:axis]), elems(dy.Shape[axis:])
+	rows, width := index.Elems(dy.Shape[:axis]), index.Elems(dy.Shape[axis:])
 	scale := 1 / (1 - ratioOf(c, 3))
 	par(rows, max(1, f32.Grain/max(1, 4*width)), func(lo, hi int) {
 		flow := make([]float64, width)
@@ -333,9 +334,9 @@ func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
 	}
 	shape := l.Out[0].Shape
 	axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
-	l.Scratch = int64(4 * elems(shape))
+	l.Scratch = int64(4 * index.Elems(shape))
 	loweredDropout{ratio: 3, mode: -1, bias: -1, residual: -1, mask: 2, always: true}.carry(l, reads(0), scratch(0, l.Scratch, true))
-	lowerLines(l, rowSoftmaxGrad, elems(shape[:axis]), elems(shape[axis:]), 1, scratch(0, l.Scratch, false), reads(1))
+	lowerLines(l, rowSoftmaxGrad, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, scratch(0, l.Scratch, false), reads(1))
 }
 
 // biasSoftmaxInto adds the bias into an output, then computes the softmax in place.
@@ -348,7 +349,7 @@ func biasSoftmaxInto() func(l *graph.Lowering, out int) {
 		shape := l.Out[out].Shape
 		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
 		if form.lower(l, add, out, []int{0, 1}); l.Refused == "" {
-			lowerLinesInto(l, writes(out), rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(out), unused(false))
+			lowerLinesInto(l, writes(out), rowSoftmax, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, rereads(out), unused(false))
 		}
 	}
 }

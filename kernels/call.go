@@ -37,3 +37,16 @@ func scratchComplex(c *graph.Call) []complex128 {
 	f := scratch64(c, len(c.Scratch)/8)
 	return unsafe.Slice((*complex128)(unsafe.Pointer(unsafe.SliceData(f))), len(f)/2)
 }
+
+// indexAt reads element i of a tensor of indices into a dim of n elements; negative indices
+// count from the end.
+func indexAt(c *graph.Call, x *graph.Tensor, i, n int) int {
+	k := x.Int(i)
+	if k < 0 {
+		k += int64(n)
+	}
+	if k < 0 || k >= int64(n) {
+		c.Node.Fail("index %d is outside [%d, %d)", x.Int(i), -n, n)
+	}
+	return int(k)
+}

@@ -8,6 +8,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 	"memopt/kernels/internal/spirv"
 )
 
@@ -314,12 +315,12 @@ func lowerChain(l *graph.Lowering) {
 	exprs, results := chainExprs(l)
 	lists, buffers := [][]int{}, []graph.Buffer{}
 	for i := range l.Out {
-		lists, buffers = append(lists, strides(z.Shape)), append(buffers, writes(i))
+		lists, buffers = append(lists, index.Strides(z.Shape)), append(buffers, writes(i))
 	}
 	for i, x := range l.In {
-		lists, buffers = append(lists, broadcastStrides(x.Shape, z.Shape)), append(buffers, reads(i))
+		lists, buffers = append(lists, index.Broadcast(x.Shape, z.Shape)), append(buffers, reads(i))
 	}
-	dims, st := mergeStrides(z.Shape, lists...)
+	dims, st := index.Merge(z.Shape, lists...)
 	if !mustFit(l, dims, maxPointwiseDims) || l.Refused != "" {
 		return
 	}
@@ -343,9 +344,9 @@ func lowerChain(l *graph.Lowering) {
 		each = 4
 	}
 	inPieces(l, dims[0], buffers, rowBytes, func(rows int, buffers []graph.Buffer) {
-		n := rows * elems(dims[1:])
+		n := rows * index.Elems(dims[1:])
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: kernel, Spec: spec, Push: words(l, n), Buffers: buffers,
-			Groups: inLine(l, ceilDiv(ceilDiv(n, each), 256))})
+			Groups: inLine(l, index.CeilDiv(index.CeilDiv(n, each), 256))})
 	})
 }
 

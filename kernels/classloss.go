@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // classLoss is shared by the losses over class labels: scores are [N, C, d…], labels
@@ -61,7 +62,7 @@ func classLossAttrs(n *graph.Node) graph.A {
 
 func newClassLoss(n *graph.Node, labels, weights *graph.Tensor, scores []int) classLoss {
 	ignore, ok := n.Attr("ignore_index").(int64)
-	return classLoss{labels, weights, scores[1], elems(scores[2:]), ignore, ok, n.Str("reduction")}
+	return classLoss{labels, weights, scores[1], index.Elems(scores[2:]), ignore, ok, n.Str("reduction")}
 }
 
 // first is the index of a sample's first score; the next ones follow at stride inner.

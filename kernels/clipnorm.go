@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // clipChunk is the number of elements that one worker sums. The chunks' sums are added in
@@ -73,7 +74,7 @@ func clip(c *graph.Call, squares func(x *graph.Tensor, lo, hi int) float64, par 
 	total := 0.0
 	for _, x := range c.In[1:] {
 		n := x.Len()
-		sums := make([]float64, ceilDiv(n, clipChunk))
+		sums := make([]float64, index.CeilDiv(n, clipChunk))
 		par(len(sums), 1, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				sums[i] = squares(x, i*clipChunk, min((i+1)*clipChunk, n))

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 const columnsAttrs = "dilations ints, pads ints, strides ints"
@@ -22,7 +23,7 @@ var _ = define(graph.Op{
 			n.Fail("the input must be [N, C·block, L], but is %s", x.Shape)
 		}
 		w := columnsWindow(n, len(image))
-		taps := graph.Num(int64(elems(w.kernel)))
+		taps := graph.Num(int64(index.Elems(w.kernel)))
 		if m := x.Shape[1].Mod(taps); !m.Is(0) {
 			n.Fail("%s channels are not a multiple of the block's %s elements", x.Shape[1], taps)
 		}
@@ -74,7 +75,7 @@ var _ = define(graph.Op{
 		}
 		sameDims(n, x.Shape[2:], image)
 		w := columnsWindow(n, len(image))
-		n.Set(0, x.Type, graph.Shape{x.Shape[0], x.Shape[1].Mul(graph.Num(int64(elems(w.kernel)))), w.shape(n, x.Shape, graph.Num(1))[2:].Elems()})
+		n.Set(0, x.Type, graph.Shape{x.Shape[0], x.Shape[1].Mul(graph.Num(int64(index.Elems(w.kernel)))), w.shape(n, x.Shape, graph.Num(1))[2:].Elems()})
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{b.Op("Col2Im", convCopy(n), dy[0], n.Inputs[1], n.Inputs[2]), nil, nil}
@@ -142,11 +143,11 @@ func newColumns(n *graph.Node, images []int) columns {
 func (c *columns) lines(f func(column, at, n, step int)) {
 	last := len(c.in) - 1
 	width, step := c.out[last], c.strides[last]
-	lead := elems(c.out[:last])
-	for tap := range elems(c.kernel) {
+	lead := index.Elems(c.out[:last])
+	for tap := range index.Elems(c.kernel) {
 		first := tap%c.kernel[last]*c.dilations[last] - c.pads[last]
-		lo := ceilDiv(max(0, -first), step)
-		n := min(width, ceilDiv(max(0, c.in[last]-first), step)) - lo
+		lo := index.CeilDiv(max(0, -first), step)
+		n := min(width, index.CeilDiv(max(0, c.in[last]-first), step)) - lo
 		if n <= 0 {
 			continue
 		}
@@ -166,7 +167,9 @@ func (c *columns) lines(f func(column, at, n, step int)) {
 }
 
 // sizes are the elements of an image and of its columns.
-func (c *columns) sizes() (image, all int) { return elems(c.in), elems(c.kernel) * elems(c.out) }
+func (c *columns) sizes() (image, all int) {
+	return index.Elems(c.in), index.Elems(c.kernel) * index.Elems(c.out)
+}
 
 func (c *columns) each(par f32.Parallel, f func(image int)) {
 	_, all := c.sizes()
@@ -257,9 +260,9 @@ func lowerColumns(l *graph.Lowering, images []int, sums bool) {
 	}
 	var axes []uint32
 	for _, d := range [][]int{c.in, c.out, c.window.kernel, c.window.strides, c.dilations} {
-		axes = append(axes, words(l, frontFilled(3, d, 1)...)...)
+		axes = append(axes, words(l, index.Padded(3, d, 1)...)...)
 	}
-	axes = append(axes, words(l, frontFilled(3, c.pads[:len(c.in)], 0)...)...)
+	axes = append(axes, words(l, index.Padded(3, c.pads[:len(c.in)], 0)...)...)
 	some := samplesAtOnce(l, c.images, size, all)
 	for first := 0; first < c.images; first += some {
 		n := min(some, c.images-first)
@@ -267,7 +270,7 @@ func lowerColumns(l *graph.Lowering, images []int, sums bool) {
 		x, beforeX := samplesOf(l, reads(0), c.images, from, first, n)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: columnsKernel, Spec: []uint32{oneIf(sums)}, Push: append(words(l, n, first*to-beforeY, first*from-beforeX), axes...),
-			Buffers: []graph.Buffer{y, x}, Groups: inLine(l, ceilDiv(n*each, 64)),
+			Buffers: []graph.Buffer{y, x}, Groups: inLine(l, index.CeilDiv(n*each, 64)),
 		})
 	}
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 // comparison is true if x < y and less, x = y and equal, or x > y and greater. NaN
 // compares false.
@@ -64,7 +67,7 @@ func defineComparison(k comparison) *graph.Op {
 		NoGrad: true,
 		Eval: func(c *graph.Call) {
 			x, y, z := c.In[0], c.In[1], c.Out[0]
-			walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+			index.Walk(z.Shape, 0, z.Len(), func(i int, at []int) {
 				var truth bool
 				if x.Type.IsReal() {
 					a, b := x.Float(at[0]), y.Float(at[1])
@@ -74,7 +77,7 @@ func defineComparison(k comparison) *graph.Op {
 					truth = k.holds(below(x.Type, a, b), a == b, below(x.Type, b, a))
 				}
 				graph.View[bool](z)[i] = truth
-			}, broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))
+			}, index.Broadcast(x.Shape, z.Shape), index.Broadcast(y.Shape, z.Shape))
 		},
 		Fast: func(c *graph.Call) {
 			switch c.In[0].Type {

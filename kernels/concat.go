@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -79,11 +80,11 @@ var _ = define(graph.Op{
 var concatenation mover = func(c *graph.Call) []move {
 	y := c.Out[0]
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(y.Shape))
-	to := strides(y.Shape)
+	to := index.Strides(y.Shape)
 	ms := make([]move, len(c.In))
 	at := 0
 	for i, x := range c.In {
-		ms[i] = move{in: i, shape: x.Shape, from: strides(x.Shape), to: to, toAt: at * to[axis]}
+		ms[i] = move{in: i, shape: x.Shape, from: index.Strides(x.Shape), to: to, toAt: at * to[axis]}
 		at += x.Shape[axis]
 	}
 	return ms

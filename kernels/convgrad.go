@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // ConvGrad is ONNX Runtime's gradient of Conv for all three inputs.
@@ -93,7 +94,7 @@ func channelSums(dy, sums *graph.Tensor) {
 	if sums == nil {
 		return
 	}
-	channels, each := dy.Shape[1], elems(dy.Shape[2:])
+	channels, each := dy.Shape[1], index.Elems(dy.Shape[2:])
 	for ch := range channels {
 		sum := 0.0
 		for i := range dy.Shape[0] {
@@ -124,7 +125,7 @@ func lowerConvGrad(l *graph.Lowering) {
 		conv.append(l, convFilters, 1, reads(1), reads(0), -1)
 	}
 	if loweredOut(l, 2) != nil {
-		shape := []int{dy[0], dy[1], elems(dy[2:])}
+		shape := []int{dy[0], dy[1], index.Elems(dy[2:])}
 		loweredReduction{fold: foldSum}.append(l, reads(0), shape, []int{0, 2}, writes(2))
 	}
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 // ConvInteger pads with x's zero point, so padding contributes 0. Sums are int32 and wrap
 // around, which ONNX allows.
@@ -38,7 +41,7 @@ var _ = define(graph.Op{
 	Eval: func(c *graph.Call) {
 		x, w, zx, zw, y := c.In[0], c.In[1], input(c, 2), input(c, 3), c.Out[0]
 		conv := convOf(c.Node, x.Shape, w.Shape, y.Shape)
-		each := elems(w.Shape[1:])
+		each := index.Elems(w.Shape[1:])
 		xZero, wZero := 0.0, func(int) float64 { return 0 }
 		if zx != nil {
 			xZero = zx.Float(0)

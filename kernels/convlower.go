@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var (
@@ -56,7 +57,7 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	for local > 8 && local/2 >= places {
 		local /= 2
 	}
-	groups := ceilDiv(places, local) * ceilDiv(channels, convTile) * c.Group
+	groups := index.CeilDiv(places, local) * index.CeilDiv(channels, convTile) * c.Group
 	begun := false
 	c.bySamples(l, side, out, a, b, bias, func(n int, buffers []graph.Buffer) {
 		all := groups

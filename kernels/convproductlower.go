@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // Convolutions as matrix products (im2col): A is the filters, B has a line for each
@@ -80,7 +81,7 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	planes := across.n * s.turns
 	row := max(1, s.turns*column)
 	s.rows = min(places[1], max(fewest, most/row-s.span))
-	s.rows = ceilDiv(places[1], ceilDiv(places[1], s.rows))
+	s.rows = index.CeilDiv(places[1], index.CeilDiv(places[1], s.rows))
 	s.group = s.seen() * planes * s.plane()
 	s.slice = groups * s.group
 	if s.slots = 1; s.rows == places[1] {
@@ -130,7 +131,7 @@ func (s *convLines) table(l *graph.Lowering) {
 	push := append(words(l, s.taps(), down.n, across.n, s.belowHighest()), uint32(int32(dilation)))
 	push = append(push, words(l, step, s.turns*column, column, s.width, s.plane())...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: linesKernel, Push: push, Buffers: []graph.Buffer{s.lines}, Groups: inLine(l, ceilDiv(s.taps(), 64)),
+		Kernel: linesKernel, Push: push, Buffers: []graph.Buffer{s.lines}, Groups: inLine(l, index.CeilDiv(s.taps(), 64)),
 	})
 }
 
@@ -256,8 +257,8 @@ func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisT
 	apart = stride / int(gcd(int64(stride), int64(dilation)))
 	for first = 0; first < c.Kernel[d] && (phase+c.Pad[d]-first*dilation)%stride != 0; first++ {
 	}
-	t = axisTaps{ceilDiv(max(0, c.Kernel[d]-first), apart), 1, -apart * dilation / stride, (phase + c.Pad[d] - first*dilation) / stride}
-	return ceilDiv(max(0, c.In[d]-phase), stride), first, apart, t
+	t = axisTaps{index.CeilDiv(max(0, c.Kernel[d]-first), apart), 1, -apart * dilation / stride, (phase + c.Pad[d] - first*dilation) / stride}
+	return index.CeilDiv(max(0, c.In[d]-phase), stride), first, apart, t
 }
 
 // productIn computes x from y and the filters. Each phase of the strides is a convolution of
@@ -299,7 +300,7 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 			for t := range axes[0].n {
 				z := first[0] + t*apart[0]
 				from := channel*taps + (z*c.Kernel[1]+first[1])*c.Kernel[2] + first[2]
-				box, st := mergeStrides([]int{c.Group, m, c.Outer, axes[1].n, axes[2].n},
+				box, st := index.Merge([]int{c.Group, m, c.Outer, axes[1].n, axes[2].n},
 					[]int{c.Outer * c.Inner * taps, taps, c.Inner * taps, apart[1] * c.Kernel[2], apart[2]},
 					[]int{m * line, line, met, axes[2].n, 1})
 				lowerBox(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], from, t*plane)

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var _ = define(graph.Op{
 	Name:  "CumSum",
@@ -36,7 +39,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		x, y := c.In[0], c.Out[0]
-		before, size, after := around(x.Shape, cumAxis(c.Node))
+		before, size, after := index.Around(x.Shape, cumAxis(c.Node))
 		for line := range before * after {
 			at := line/after*size*after + line%after
 			if x.Type.IsFloat() {
@@ -111,13 +114,13 @@ func lowerCumSum(l *graph.Lowering) {
 		l.Refuse("x is %s; there is a kernel for f32, i32 and i64", t)
 		return
 	}
-	before, n, after := around(l.In[0].Shape, cumAxis(l.Node))
+	before, n, after := index.Around(l.In[0].Shape, cumAxis(l.Node))
 	lines := before * after
 	if lines*n == 0 {
 		return
 	}
 	// Few adjacent lines: a subgroup scans each; else each lane sums its own line.
-	along, groups := t != graph.Int64 && after < l.Limits.Subgroup, ceilDiv(lines, l.Limits.Subgroup)
+	along, groups := t != graph.Int64 && after < l.Limits.Subgroup, index.CeilDiv(lines, l.Limits.Subgroup)
 	if along {
 		groups = lines
 	}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var _ = define(graph.Op{
 	Name:  "DepthToSpace",
@@ -81,7 +84,7 @@ func depthBlock(n *graph.Node) graph.Dim {
 // tensor (many channels) and in the wide one (large height and width).
 func depthBox(n *graph.Node, deep, wide []int) (shape, inDeep, inWide []int) {
 	b := n.Int("blocksize")
-	sd, sw := strides(deep), strides(wide)
+	sd, sw := index.Strides(deep), index.Strides(wide)
 	shape = []int{deep[0], b, b, wide[1], deep[2], deep[3]}
 	// The channels of deep are [block row, block column, C] (DCR) or [C, block row, block column] (CRD).
 	row, column, c := b*wide[1], wide[1], 1

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 const dftAttrs = "inverse int=0, onesided int=0"
@@ -215,8 +216,8 @@ func newTransform(c *graph.Call, at int) transform {
 	if inverse {
 		t.scale = 1 / float64(t.points)
 	}
-	t.after = elems(x[axis+1 : last])
-	t.lines = elems(x[:axis]) * t.after
+	t.after = index.Elems(x[axis+1 : last])
+	t.lines = index.Elems(x[:axis]) * t.after
 	return t
 }
 
@@ -554,7 +555,7 @@ func lowerTransform(l *graph.Lowering, at int) {
 			Kernel:  dftKernel,
 			Spec:    []uint32{oneIf(spec[0]), oneIf(spec[1]), oneIf(spec[2]), oneIf(t.twiceIn), oneIf(t.twiceOut)},
 			Push:    append(push, bits(t.scale), bits(t.turn)),
-			Buffers: []graph.Buffer{y, x, w}, Groups: inLine(l, ceilDiv(invocations, 64)),
+			Buffers: []graph.Buffer{y, x, w}, Groups: inLine(l, index.CeilDiv(invocations, 64)),
 		})
 	}
 	pass(0, 0, t.points, 1, 1, [3]bool{}, scratch(0, table, true), unused(false), unused(false))

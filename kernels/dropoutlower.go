@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var dropoutKernel = halved(shader("dropout", "dropout.comp"))
 
@@ -83,6 +86,6 @@ func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 		Kernel: dropoutKernel, Spec: []uint32{hasRatio, hasMode, mask, source, hasBias, hasResidual, uint32(blocks)},
 		Push:    append(words(l, y.Len()), uint32(who), uint32(who>>32), uint32(width)),
 		Buffers: []graph.Buffer{to, from, ratio, mode, bools, bits, keptBools, keptBits, bias, residual, {Place: graph.PlaceRun}},
-		Groups:  inLine(l, ceilDiv(ceilDiv(y.Len(), 4*blocks), 256)),
+		Groups:  inLine(l, index.CeilDiv(index.CeilDiv(y.Len(), 4*blocks), 256)),
 	})
 }

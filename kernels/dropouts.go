@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // chance decides which elements a dropout keeps, as Dropout itself does: element i is kept
@@ -184,7 +185,7 @@ func (d sumMask) run(c *graph.Call, par func(n, grain int, f func(lo, hi int))) 
 	st := make([]int, len(x.Shape))
 	if d.biased {
 		bias, residual = c.In[1], input(c, 2)
-		st = broadcastStrides(bias.Shape, x.Shape)
+		st = index.Broadcast(bias.Shape, x.Shape)
 	}
 	put := keptMask
 	if d.bits {
@@ -195,7 +196,7 @@ func (d sumMask) run(c *graph.Call, par func(n, grain int, f func(lo, hi int))) 
 		if x.Type == graph.Float32 {
 			dropRow(y.F32()[at:at+count], x.F32()[at:], bias, residual, st, x.Shape, at, stays, float32(h.scale))
 		} else {
-			walk(x.Shape, at, at+count, func(i int, from []int) {
+			index.Walk(x.Shape, at, at+count, func(i int, from []int) {
 				v := 0.0
 				if stays>>(i-at)&1 != 0 {
 					v = x.Float(i)
@@ -233,7 +234,7 @@ func dropRow(y, x []float32, bias, residual *graph.Tensor, st, shape []int, at i
 				}
 			}
 		} else {
-			walk(shape, at, at+len(row), func(i int, from []int) { row[i-at] += b[from[0]] }, st)
+			index.Walk(shape, at, at+len(row), func(i int, from []int) { row[i-at] += b[from[0]] }, st)
 		}
 	}
 	var after []float32

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // TestEinsum compares what Einsum is rewritten to with a sum over all indices.
@@ -102,7 +103,7 @@ func testEinsum(t *testing.T, equation, want string, typ graph.DType) {
 	}
 	all := shape(string(order))
 	idx := make([]int, len(order))
-	for n := range elems(all) {
+	for n := range index.Elems(all) {
 		for i := len(all) - 1; i >= 0; i-- {
 			idx[i], n = n%all[i], n/all[i]
 		}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var _ = define(graph.Op{
 	Name:  "Expand",
@@ -44,5 +47,5 @@ var _ = define(graph.Op{
 
 var expansion mover = func(c *graph.Call) []move {
 	y := c.Out[0]
-	return []move{{shape: y.Shape, from: broadcastStrides(c.In[0].Shape, y.Shape), to: strides(y.Shape)}}
+	return []move{{shape: y.Shape, from: index.Broadcast(c.In[0].Shape, y.Shape), to: index.Strides(y.Shape)}}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // FlashAttention is attention by tiles of queries × keys with an online softmax (Dao et al.
@@ -267,14 +268,14 @@ func newFlash(c *graph.Call, at, bias int) *flash {
 		f.mask = input(c, bias+1)
 	}
 	last := len(f.q.Shape) - 1
-	f.batch, f.queries, f.keys, f.width, f.out = elems(f.q.Shape[:last-1]), f.q.Shape[last-1], f.v.Shape[last-1], f.q.Shape[last], f.v.Shape[last]
-	f.share = f.batch / max(1, elems(f.k.Shape[:last-1]))
+	f.batch, f.queries, f.keys, f.width, f.out = index.Elems(f.q.Shape[:last-1]), f.q.Shape[last-1], f.v.Shape[last-1], f.q.Shape[last], f.v.Shape[last]
+	f.share = f.batch / max(1, index.Elems(f.k.Shape[:last-1]))
 	f.shape = append(append([]int{}, f.q.Shape[:last]...), f.keys)
 	if f.bias != nil {
-		f.biasAt = broadcastStrides(f.bias.Shape, f.shape)
+		f.biasAt = index.Broadcast(f.bias.Shape, f.shape)
 	}
 	if f.mask != nil {
-		f.maskAt = broadcastStrides(f.mask.Shape, f.shape)
+		f.maskAt = index.Broadcast(f.mask.Shape, f.shape)
 	}
 	return f
 }
@@ -318,7 +319,7 @@ func (f *flash) scores(z, i int, s []float64) {
 	row := (z*f.queries + i) * f.keys
 	lo, hi := f.window(i)
 	hides := f.hides(row)
-	walk(f.shape, row, row+f.keys, func(at int, bias []int) {
+	index.Walk(f.shape, row, row+f.keys, func(at int, bias []int) {
 		j := at - row
 		if s[j] = f.fillOf(i); j < lo || j >= hi || hides(j) {
 			return
@@ -428,7 +429,7 @@ func (f *flash) hides(row int) func(key int) bool {
 		return func(int) bool { return false }
 	}
 	at, step := 0, f.maskAt[len(f.maskAt)-1]
-	walk(f.shape, row, row+1, func(_ int, from []int) { at = from[0] }, f.maskAt)
+	index.Walk(f.shape, row, row+1, func(_ int, from []int) { at = from[0] }, f.maskAt)
 	return func(key int) bool { return f.mask.Bytes[at+key*step] == 0 }
 }
 
@@ -561,12 +562,12 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 	if local > 0 {
 		kernel, each = k.staged, 4 // rows are in shared memory by fours
 	}
-	spec := []uint32{uint32(ceilDiv(f.width, each) * each), uint32(ceilDiv(f.out, each) * each), oneIf(f.transK), oneIf(f.bias != nil),
+	spec := []uint32{uint32(index.CeilDiv(f.width, each) * each), uint32(index.CeilDiv(f.out, each) * each), oneIf(f.transK), oneIf(f.bias != nil),
 		oneIf(f.left >= 0 || f.right >= 0), oneIf(f.skips()), oneIf(f.width%each == 0) | oneIf(f.out%each == 0)<<1 | oneIf(rows%flashRows == 0)<<2, oneIf(f.safe)}
 	if local > 0 {
 		spec, each = append(spec, uint32(local)), local
 	}
-	f.append(kernel, matrices*ceilDiv(columns, each), spec, own)
+	f.append(kernel, matrices*index.CeilDiv(columns, each), spec, own)
 }
 
 // stagedSizes are the numbers of columns, and invocations, of a workgroup that stages rows.
@@ -578,14 +579,14 @@ func (f loweredFlash) staged(matrices, columns int) int {
 	l, sizes := f.l, map[string]int{"alone": 0}
 	var variants []string
 	for _, n := range stagedSizes {
-		bytes := 2 * 4 * flashRows * (ceilDiv(f.width, 4) + ceilDiv(f.out, 4)) * 4
+		bytes := 2 * 4 * flashRows * (index.CeilDiv(f.width, 4) + index.CeilDiv(f.out, 4)) * 4
 		if fits(n, l.Limits.Invocations) && fits(bytes, l.Limits.SharedBytes) {
 			name := fmt.Sprint("staged-", n)
 			sizes[name], variants = n, append(variants, name)
 		}
 	}
 	busy := func(name string) bool {
-		return matrices*ceilDiv(columns, sizes[name]) >= busyGroups && sizes[name] < columns+sizes[name]/2
+		return matrices*index.CeilDiv(columns, sizes[name]) >= busyGroups && sizes[name] < columns+sizes[name]/2
 	}
 	if i := slices.IndexFunc(variants, busy); i > 0 {
 		variants = slices.Concat(variants[i:], variants[:i])
@@ -602,11 +603,11 @@ func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, ow
 	shape, strides, bias := []int{1, 1, f.batch}, make([]int, 5), unused(false)
 	if f.bias != nil {
 		last := len(f.flash.shape) - 2
-		dims, st := mergeStrides(f.flash.shape[:last], f.biasAt[:last])
+		dims, st := index.Merge(f.flash.shape[:last], f.biasAt[:last])
 		if !mustFit(l, dims, 3) {
 			return
 		}
-		shape, strides = frontFilled(3, dims, 1), slices.Concat(frontFilled(3, st[0], 0), f.biasAt[last:])
+		shape, strides = index.Padded(3, dims, 1), slices.Concat(index.Padded(3, st[0], 0), f.biasAt[last:])
 		bias = reads(3 + 3*f.at)
 	}
 	buffers := []graph.Buffer{unused(true), reads(f.at), reads(f.at + 1), reads(f.at + 2), bias, unused(false), unused(true), unused(false), unused(true)}

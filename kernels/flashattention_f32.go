@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // FlashAttention on the CPU for float32: the scores of a tile and its contributions to Y or
@@ -116,7 +117,7 @@ func (f *flash) tile(par f32.Parallel, z, from, rows, key, n int, s []float32, d
 			row := s[r*n : (r+1)*n]
 			if f.bias != nil {
 				bias, at, step := f.bias.F32(), (z*f.queries+from+r)*f.keys+key, f.biasAt[len(f.biasAt)-1]
-				walk(f.shape, at, at+1, func(_ int, b []int) {
+				index.Walk(f.shape, at, at+1, func(_ int, b []int) {
 					for j := range row {
 						row[j] += bias[b[0]+j*step]
 					}

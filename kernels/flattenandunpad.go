@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // FlattenAndUnpad (ONNX Runtime) removes padding: of a padded batch of sequences [M, N, …] it
@@ -30,7 +31,7 @@ var _ = define(graph.Op{
 	Eval: func(c *graph.Call) {
 		x, idx, y := c.In[0], c.In[1], c.Out[0]
 		rows := x.Shape[0] * x.Shape[1]
-		size := elems(x.Shape[2:]) * int(x.Type.Size())
+		size := index.Elems(x.Shape[2:]) * int(x.Type.Size())
 		for i := range idx.Len() {
 			copy(y.Bytes[i*size:(i+1)*size], x.Bytes[indexAt(c, idx, i, rows)*size:])
 		}
@@ -72,7 +73,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		x, idx, y := c.In[0], c.In[1], c.Out[0]
-		size := elems(x.Shape[1:]) * int(x.Type.Size())
+		size := index.Elems(x.Shape[1:]) * int(x.Type.Size())
 		clear(y.Bytes)
 		for i := range idx.Len() {
 			at := indexAt(c, idx, i, y.Shape[0]*y.Shape[1]) * size
@@ -92,7 +93,7 @@ var _ = define(graph.Op{
 
 func lowerFlattenAndUnpad(l *graph.Lowering) {
 	x := l.In[0].Shape
-	rowsPicked{1, x[0] * x[1], elems(x[2:]), l.In[1].Len(), 1, -1}.pick(l)
+	rowsPicked{1, x[0] * x[1], index.Elems(x[2:]), l.In[1].Len(), 1, -1}.pick(l)
 	if loweredOut(l, 1) != nil {
 		lowerKnownInts(l, 1)
 	}
@@ -101,5 +102,5 @@ func lowerFlattenAndUnpad(l *graph.Lowering) {
 func lowerPadAndUnflatten(l *graph.Lowering) {
 	lowerFill(l, 0, 0)
 	y := l.Out[0].Shape
-	indexedRows(l, []int{l.In[1].Len(), 1}, []int{y[0] * y[1], elems(y[2:])}, 0).append(l, indexedBring["none"], reads(0), 1)
+	indexedRows(l, []int{l.In[1].Len(), 1}, []int{y[0] * y[1], index.Elems(y[2:])}, 0).append(l, indexedBring["none"], reads(0), 1)
 }

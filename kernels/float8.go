@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // Float8Blocks stores activations in 8 bits: each block of 32 elements as float8e4m3fn
@@ -163,11 +164,11 @@ func lowerBlocks(back bool) func(*graph.Lowering) {
 		if back {
 			buffers = []graph.Buffer{reads(0), reads(1), unused(false), writes(0)}
 		}
-		for i, bytes := range []int{n, ceilDiv(n, bitsPerWord)} {
+		for i, bytes := range []int{n, index.CeilDiv(n, bitsPerWord)} {
 			buffers[i].Bytes = wholeWords(int64(bytes))
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: float8Kernel, Spec: []uint32{oneIf(back)}, Push: words(l, n), Buffers: buffers, Groups: inLine(l, ceilDiv(ceilDiv(n, float8Each), 64)),
+			Kernel: float8Kernel, Spec: []uint32{oneIf(back)}, Push: words(l, n), Buffers: buffers, Groups: inLine(l, index.CeilDiv(index.CeilDiv(n, float8Each), 64)),
 		})
 	}
 }

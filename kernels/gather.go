@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var gatherOp = define(graph.Op{
@@ -52,14 +53,14 @@ var gatherOp = define(graph.Op{
 
 // gatherOuter is the product of the dims before the axis: how often the indices are used.
 func gatherOuter(c *graph.Call) int {
-	before, _, _ := around(c.In[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.In[0].Shape)))
+	before, _, _ := index.Around(c.In[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.In[0].Shape)))
 	return before
 }
 
 // gatherRows copies output rows [lo, hi), numbered over before × indices.
 func gatherRows(c *graph.Call, lo, hi int) {
 	x, idx, y := c.In[0], c.In[1], c.Out[0]
-	_, n, after := around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
+	_, n, after := index.Around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
 	bytes, k := after*int(y.Type.Size()), idx.Len()
 	for r := lo; r < hi; r++ {
 		from := (r/k*n + indexAt(c, idx, r%k, n)) * bytes
@@ -96,7 +97,7 @@ var _ = define(graph.Op{
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
 		idx, dy, dx := c.In[1], c.In[2], c.Out[0]
-		before, n, after := around(dx.Shape, axisOf(c.Node, c.Node.Int("axis"), len(dx.Shape)))
+		before, n, after := index.Around(dx.Shape, axisOf(c.Node, c.Node.Int("axis"), len(dx.Shape)))
 		sums := make([]float64, n)
 		for col := range before * after {
 			b, a := col/after, col%after
@@ -115,7 +116,7 @@ var _ = define(graph.Op{
 			return
 		}
 		idx, dy, dx := c.In[1], c.In[2].F32(), c.Out[0].F32()
-		before, n, after := around(c.Out[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.Out[0].Shape)))
+		before, n, after := index.Around(c.Out[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.Out[0].Shape)))
 		k := idx.Len()
 		clearFast(c, c.Out[0].Bytes)
 		c.Parallel(before*after, max(16, f32.Grain/max(1, k)), func(lo, hi int) {
@@ -149,7 +150,7 @@ var _ = define(graph.Op{
 })
 
 func rowsAlong(l *graph.Lowering, data []int, indices int) rowsPicked {
-	before, n, after := around(data, axisOf(l.Node, l.Node.Int("axis"), len(data)))
+	before, n, after := index.Around(data, axisOf(l.Node, l.Node.Int("axis"), len(data)))
 	return rowsPicked{before, n, after, l.In[indices].Len(), indices, -1}
 }
 
@@ -196,7 +197,7 @@ func (g rowsPicked) pick(l *graph.Lowering) {
 		return
 	}
 	if total := g.before * g.picked * g.after; total > 0 {
-		g.pass(l, gatherPick, false, 256, ceilDiv(total, 256), writes(0), reads(0), reads(g.indices), unused(true))
+		g.pass(l, gatherPick, false, 256, index.CeilDiv(total, 256), writes(0), reads(0), reads(g.indices), unused(true))
 	}
 }
 
@@ -222,11 +223,11 @@ func (g rowsPicked) add(l *graph.Lowering, dy int) {
 	if l.Limits.Shared {
 		owners = chainOwners
 	}
-	g.pass(l, gatherClear, false, local, ceilDiv(g.n, local), none, reads(dy), reads(g.indices), work)
-	g.pass(l, gatherChain, false, l.Limits.Subgroup, ceilDiv(owners, l.Limits.Subgroup), none, reads(dy), reads(g.indices), work)
+	g.pass(l, gatherClear, false, local, index.CeilDiv(g.n, local), none, reads(dy), reads(g.indices), work)
+	g.pass(l, gatherChain, false, l.Limits.Subgroup, index.CeilDiv(owners, l.Limits.Subgroup), none, reads(dy), reads(g.indices), work)
 	wide, each := g.after%4 == 0, g.after
 	if wide {
 		each /= 4
 	}
-	g.pass(l, gatherAdd, wide, local, ceilDiv(g.before*g.n*each, local), writes(0), reads(dy), reads(g.indices), unwritten(work))
+	g.pass(l, gatherAdd, wide, local, index.CeilDiv(g.before*g.n*each, local), writes(0), reads(dy), reads(g.indices), unwritten(work))
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -104,16 +105,16 @@ func likeIndices(n *graph.Node, v, idx *graph.Value) {
 // data. f gets the line's first element in the indices and in the data, and the strides
 // along it.
 func lines(parallel func(n, grain int, f func(lo, hi int)), indices, data []int, axis int, f func(n, i, iStep, at, atStep int)) {
-	si, sd := strides(indices), strides(data)
+	si, sd := index.Strides(indices), index.Strides(data)
 	n := indices[axis]
-	if elems(indices) == 0 {
+	if index.Elems(indices) == 0 {
 		return
 	}
 	outer := append(append([]int{}, indices[:axis]...), indices[axis+1:]...)
 	from := append(append([]int{}, si[:axis]...), si[axis+1:]...)
 	to := append(append([]int{}, sd[:axis]...), sd[axis+1:]...)
-	parallel(elems(outer), max(1, f32.Grain/(4*n)), func(lo, hi int) {
-		walk(outer, lo, hi, func(_ int, at []int) { f(n, at[0], si[axis], at[1], sd[axis]) }, from, to)
+	parallel(index.Elems(outer), max(1, f32.Grain/(4*n)), func(lo, hi int) {
+		index.Walk(outer, lo, hi, func(_ int, at []int) { f(n, at[0], si[axis], at[1], sd[axis]) }, from, to)
 	})
 }
 

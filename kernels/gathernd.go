@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -114,14 +115,14 @@ func sliceUpdates(n *graph.Node, want graph.Shape) {
 // elements of each slice, and the first element of the slice of row r.
 func rowsOf(c *graph.Call, idx *graph.Tensor, shape []int, batch int) (rows, width int, at func(r int) int) {
 	k := idx.Shape[len(idx.Shape)-1]
-	rows = elems(idx.Shape[:len(idx.Shape)-1])
-	st := strides(shape)
-	width = elems(shape[batch+k:])
-	batches := elems(shape[:batch])
+	rows = index.Elems(idx.Shape[:len(idx.Shape)-1])
+	st := index.Strides(shape)
+	width = index.Elems(shape[batch+k:])
+	batches := index.Elems(shape[:batch])
 	return rows, width, func(r int) int {
 		at := 0
 		if batch > 0 {
-			at = r / (rows / batches) * elems(shape[batch:])
+			at = r / (rows / batches) * index.Elems(shape[batch:])
 		}
 		for j := range k {
 			at += indexAt(c, idx, r*k+j, shape[batch+j]) * st[batch+j]

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // Gelu of com.microsoft is older than ONNX's and always exact.
@@ -100,9 +101,9 @@ func (g biasedGelu) evalGrad(c *graph.Call) {
 	slope := geluForms[g.form].dy
 	st := make([]int, len(x.Shape))
 	if bias != nil {
-		st = broadcastStrides(bias.Shape, x.Shape)
+		st = index.Broadcast(bias.Shape, x.Shape)
 	}
-	walk(x.Shape, 0, x.Len(), func(i int, at []int) {
+	index.Walk(x.Shape, 0, x.Len(), func(i int, at []int) {
 		v := x.Float(i)
 		if bias != nil {
 			v += bias.Float(at[0])
@@ -139,7 +140,7 @@ func eachBiased(c *graph.Call, x, bias *graph.Tensor, f func(lo int, x []float32
 	last := len(shape) - 1
 	c.Parallel(rows, max(1, f32.Grain/width), func(lo, hi int) {
 		var sum [f32.BlockLen]float32
-		walk(shape[:last], lo, hi, func(r int, at []int) {
+		index.Walk(shape[:last], lo, hi, func(r int, at []int) {
 			f32.InBlocks(width, func(lo, hi int) {
 				x, sum := xs[r*width+lo:r*width+hi], sum[:hi-lo]
 				if st[last] == 0 {

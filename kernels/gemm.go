@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -36,7 +37,7 @@ var _ = define(graph.Op{
 		y, alpha, beta := c.Out[0], c.Node.Float("alpha"), c.Node.Float("beta")
 		bias, st := func(int) float64 { return 0 }, []int{0, 0}
 		if len(c.In) > 2 {
-			st = broadcastStrides(c.In[2].Shape, y.Shape)
+			st = index.Broadcast(c.In[2].Shape, y.Shape)
 			bias = func(o int) float64 { return beta * c.In[2].Float(o/y.Shape[1]*st[0]+o%y.Shape[1]*st[1]) }
 		}
 		fusedProduct(c.Node).sums(c, func(o int, f float64, i int64) {
@@ -98,7 +99,7 @@ var _ = define(graph.Op{
 // gemmBias initializes the block of sums at (row, col) with beta · C.
 func gemmBias(c *graph.Call, to []float32, row, col, rows, cols int) {
 	beta, bias := float32(c.Node.Float("beta")), c.In[2]
-	st := broadcastStrides(bias.Shape, c.Out[0].Shape)
+	st := index.Broadcast(bias.Shape, c.Out[0].Shape)
 	c.Parallel(rows, 1+f32.Grain/max(1, cols), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			at, line := (row+i)*st[0]+col*st[1], to[i*cols:(i+1)*cols]

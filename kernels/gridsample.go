@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 const gridAttrs = "align_corners int=0, mode string=linear, padding_mode string=zeros"
@@ -242,8 +243,8 @@ func newSampler(c *graph.Call, at int) sampler {
 	size := s[2:]
 	return sampler{
 		mode: c.Node.Str("mode"), padding: c.Node.Str("padding_mode"), corners: c.Node.Int("align_corners") != 0,
-		size: size, stride: strides(size), items: s[0], channels: s[1], plane: elems(size),
-		points: elems(grid.Shape[1 : len(grid.Shape)-1]), x: x, grid: grid,
+		size: size, stride: index.Strides(size), items: s[0], channels: s[1], plane: index.Elems(size),
+		points: index.Elems(grid.Shape[1 : len(grid.Shape)-1]), x: x, grid: grid,
 	}
 }
 
@@ -454,7 +455,7 @@ func (s sampler) backward(c *graph.Call, par f32.Parallel) {
 	if dx != nil && dx.Len() > 0 {
 		// Several channels share the taps of a point.
 		const together = 8
-		blocks := ceilDiv(s.channels, together)
+		blocks := index.CeilDiv(s.channels, together)
 		par(s.items*blocks, 1, func(lo, hi int) {
 			p := s.newPoint()
 			for own := lo; own < hi; own++ {
@@ -560,7 +561,7 @@ type loweredGrid struct {
 
 // pass appends pass n over some items, with groups workgroups of local invocations.
 func (g loweredGrid) pass(n uint32, first, items, local, groups, owners int, buffers ...graph.Buffer) {
-	push := words(g.l, append([]int{first, items, g.channels, g.points}, frontFilled(3, g.size, 1)...)...)
+	push := words(g.l, append([]int{first, items, g.channels, g.points}, index.Padded(3, g.size, 1)...)...)
 	g.l.Dispatches = append(g.l.Dispatches, graph.Dispatch{
 		Kernel: gridKernel,
 		Spec: []uint32{uint32(local), n, uint32(len(g.size)), uint32(slices.Index(gridModes, g.mode)),
@@ -586,7 +587,7 @@ func lowerGridSample(l *graph.Lowering) {
 			lowerFill(l, 0, 0)
 			return
 		}
-		g.pass(gridSamples, 0, g.items, gridLocal, ceilDiv(n, gridLocal), 0,
+		g.pass(gridSamples, 0, g.items, gridLocal, index.CeilDiv(n, gridLocal), 0,
 			writes(0), unused(false), reads(0), reads(1), unused(true), unused(true))
 	}
 }
@@ -600,7 +601,7 @@ func lowerGridSampleGrad(l *graph.Lowering) {
 		if l.In[1].Len() == 0 {
 			lowerFill(l, 1, 0)
 		} else {
-			g.pass(gridSlopes, 0, g.items, gridLocal, ceilDiv(dgrid.Len(), gridLocal), 0,
+			g.pass(gridSlopes, 0, g.items, gridLocal, index.CeilDiv(dgrid.Len(), gridLocal), 0,
 				writes(1), reads(0), reads(1), reads(2), unused(true), unused(true))
 		}
 	}
@@ -626,11 +627,11 @@ func lowerGridSampleGrad(l *graph.Lowering) {
 	if l.Limits.Shared {
 		owners = chainOwners
 	}
-	owners = ceilDiv(owners, l.Limits.Subgroup) * l.Limits.Subgroup
+	owners = index.CeilDiv(owners, l.Limits.Subgroup) * l.Limits.Subgroup
 	none := unused(false)
 	for first := 0; first < g.items; first += chunk {
 		items := min(chunk, g.items-first)
-		some := func(n int) int { return ceilDiv(items*n, gridLocal) }
+		some := func(n int) int { return index.CeilDiv(items*n, gridLocal) }
 		g.pass(gridTake, first, items, gridLocal, some(g.points), 0, unused(true), none, none, reads(2), work(true), heavy(true))
 		g.pass(gridClear, first, items, gridLocal, some(g.plane), 0, unused(true), none, none, none, work(true), unused(true))
 		g.pass(gridChain, first, items, l.Limits.Subgroup, items*owners/l.Limits.Subgroup, owners, unused(true), none, none, none, work(true), unused(true))

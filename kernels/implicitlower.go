@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // Convolutions as matrix products whose second factor is never stored, for devices whose
@@ -159,7 +160,7 @@ func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 		if g.taps {
 			columns *= each
 		}
-		if ceilDiv(g.m, tile.rows) > l.Limits.Groups[1] || ceilDiv(columns, tile.columns)*split > l.Limits.Groups[0] {
+		if index.CeilDiv(g.m, tile.rows) > l.Limits.Groups[1] || index.CeilDiv(columns, tile.columns)*split > l.Limits.Groups[0] {
 			return false
 		}
 	}
@@ -186,9 +187,9 @@ func (c *convolution) filterParts(l *graph.Lowering, out int, x, y graph.Buffer)
 	p.Limits = graph.PlanLimits
 	c.append(p, convFilters, out, x, y, -1)
 	columns := c.Inner * f32.Volume(c.Kernel)
-	tiles := ceilDiv(c.Outer, partTile) * ceilDiv(columns, partTile) * c.Group
+	tiles := index.CeilDiv(c.Outer, partTile) * index.CeilDiv(columns, partTile) * c.Group
 	bytes := int64(4 * c.Group * c.Outer * columns)
-	parts := min(ceilDiv(partsOfTiles, tiles), c.N*f32.Volume(c.Out)/partTerms, int(min(p.Scratch, reduceBytes)/max(1, bytes)))
+	parts := min(index.CeilDiv(partsOfTiles, tiles), c.N*f32.Volume(c.Out)/partTerms, int(min(p.Scratch, reduceBytes)/max(1, bytes)))
 	return max(1, parts)
 }
 
@@ -217,8 +218,8 @@ func (g implicit) append(l *graph.Lowering, tile productTile, first, samples, ou
 		}
 		// Parts end where slabs end, so that all tiles sum alike.
 		const longest = 16
-		part = ceilDiv(ceilDiv(g.k, split), longest) * longest
-		if split = ceilDiv(g.k, max(1, part)); split > 1 {
+		part = index.CeilDiv(index.CeilDiv(g.k, split), longest) * longest
+		if split = index.CeilDiv(g.k, max(1, part)); split > 1 {
 			partY = c.Group * g.groupY
 			to = scratch(0, int64(4*split*partY), true)
 			l.Scratch = max(l.Scratch, to.Bytes)
@@ -247,7 +248,7 @@ func (g implicit) append(l *graph.Lowering, tile productTile, first, samples, ou
 		push = append(push, words(l, g.image, g.ldy, g.sampleY, g.alongY[0], g.alongY[1], g.alongY[2], partY, group*g.m)...)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: tile.gathers, Spec: spec, Push: push, Buffers: []graph.Buffer{to, filters, b, added},
-			Groups: [3]int{ceilDiv(g.n, tile.columns) * split, ceilDiv(g.m, tile.rows), groups},
+			Groups: [3]int{index.CeilDiv(g.n, tile.columns) * split, index.CeilDiv(g.m, tile.rows), groups},
 		})
 	}
 	if split > 1 {

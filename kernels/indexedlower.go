@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 var indexedKernels = map[graph.DType]*graph.Kernel{
@@ -28,7 +29,7 @@ type indexed struct {
 // indexedElements is for GatherElements and ScatterElements: one index for each element.
 func indexedElements(l *graph.Lowering, indices, data []int) indexed {
 	axis := axisOf(l.Node, l.Node.Int("axis"), len(data))
-	si, sd := strides(indices), strides(data)
+	si, sd := index.Strides(indices), index.Strides(data)
 	less := func(list []int) []int { return slices.Delete(slices.Clone(list), axis, axis+1) }
 	return indexed{
 		steps: indices[axis], indexStep: si[axis], elementStep: si[axis],
@@ -41,18 +42,18 @@ func indexedElements(l *graph.Lowering, indices, data []int) indexed {
 // after common batch dims.
 func indexedRows(l *graph.Lowering, indices, data []int, batch int) indexed {
 	k := indices[len(indices)-1]
-	batches, width := elems(data[:batch]), elems(data[batch+k:])
-	rows := elems(indices[batch : len(indices)-1])
+	batches, width := index.Elems(data[:batch]), index.Elems(data[batch+k:])
+	rows := index.Elems(indices[batch : len(indices)-1])
 	return indexed{
 		steps: rows, indexStep: k, elementStep: width,
-		dims: []int{batches, width}, indexAt: []int{rows * k, 0}, elementAt: []int{rows * width, 1}, dataAt: []int{elems(data[batch:]), 1},
-		sizes: data[batch : batch+k], strides: strides(data)[batch : batch+k],
+		dims: []int{batches, width}, indexAt: []int{rows * k, 0}, elementAt: []int{rows * width, 1}, dataAt: []int{index.Elems(data[batch:]), 1},
+		sizes: data[batch : batch+k], strides: index.Strides(data)[batch : batch+k],
 	}
 }
 
 func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indices int) {
-	dims, lists := mergeStrides(x.dims, x.indexAt, x.elementAt, x.dataAt)
-	lines := elems(x.dims)
+	dims, lists := index.Merge(x.dims, x.indexAt, x.elementAt, x.dataAt)
+	lines := index.Elems(x.dims)
 	if lines*x.steps == 0 || l.Refused != "" || !mustFit(l, dims, 4) || !mustFit(l, x.sizes, 5) {
 		return
 	}
@@ -70,9 +71,9 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 		step = 2
 	}
 	push := words(l, lines, x.steps, x.indexStep, x.elementStep, len(x.sizes))
-	push = append(push, words(l, frontFilled(4, dims, 1)...)...)
+	push = append(push, words(l, index.Padded(4, dims, 1)...)...)
 	for _, list := range lists {
-		push = append(push, words(l, frontFilled(4, list, 0)...)...)
+		push = append(push, words(l, index.Padded(4, list, 0)...)...)
 	}
 	for _, list := range [][]int{x.sizes, x.strides} {
 		push = append(push, words(l, append(slices.Clone(list), make([]int, 5-len(list))...)...)...)
@@ -83,7 +84,7 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: kernel, Spec: []uint32{mode, step}, Push: push,
-		Buffers: []graph.Buffer{writes(0), from, reads(indices)}, Groups: inLine(l, ceilDiv(invocations, 64)),
+		Buffers: []graph.Buffer{writes(0), from, reads(indices)}, Groups: inLine(l, index.CeilDiv(invocations, 64)),
 	})
 }
 
@@ -91,7 +92,7 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 func lowerScatter(x func(l *graph.Lowering) indexed) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		shape := l.Out[0].Shape
-		whole := strides(shape)
+		whole := index.Strides(shape)
 		move{shape: shape, from: whole, to: whole}.lower(l)
 		x(l).append(l, indexedBring[l.Node.Str("reduction")], reads(2), 1)
 	}

@@ -7,7 +7,7 @@
 // files hold what several operators share:
 //
 //	infer.go, whole.go, fold.go      shape inference and constant folding
-//	map.go, rows.go, index.go        loops over elements; strides
+//	map.go, rows.go                  loops over elements
 //	reduce.go, product.go, pool.go…  families of operators
 //	pointwise.go, chain.go           expressions of elementwise operators
 //	…lower.go, shader.go, halves.go  lowering to Vulkan kernels
@@ -15,8 +15,8 @@
 //	sample.go, interpret.go          samples as text; the reference interpreter
 //	losses.go                        losses for models that have none
 //
-// Float32 arithmetic over slices is package internal/f32, reading and editing SPIR-V is
-// package internal/spirv. Neither knows operators.
+// Float32 arithmetic over slices is package internal/f32, arithmetic of shapes and strides is
+// package internal/index, reading and editing SPIR-V is package internal/spirv. None knows operators.
 //
 // # Conventions
 //

@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 	"slices"
 )
 
@@ -85,8 +86,8 @@ func lowerLamb(l *graph.Lowering) {
 	if scaled {
 		scale = reads(3)
 	}
-	parts := min(ceilDiv(n, reducePart), 64)
-	each := ceilDiv(n, parts)
+	parts := min(index.CeilDiv(n, reducePart), 64)
+	each := index.CeilDiv(n, parts)
 	l.Scratch = int64(4 * (2*parts + 1))
 	work := scratch(0, l.Scratch, true)
 	dispatch := func(pass, local, n, some, at, begin, groups int, buffers []graph.Buffer) {
@@ -112,7 +113,7 @@ func lowerLamb(l *graph.Lowering) {
 	}
 	dispatch(1, l.Limits.Subgroup, 0, 0, 0, 0, 1, []graph.Buffer{unused(true), unused(false), reads(2), scale, reads(4), unused(true), unused(true), work})
 	inPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4, 0}, func(n int, buffers []graph.Buffer) {
-		dispatch(2, 256, n, 0, 0, 0, ceilDiv(n, 256), buffers)
+		dispatch(2, 256, n, 0, 0, 0, index.CeilDiv(n, 256), buffers)
 	})
 }
 

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 // LayerNormalizationGrad of ONNX Runtime reads the mean and inv_std of the forward pass.
 var _ = define(graph.Op{
@@ -113,12 +116,12 @@ var _ = define(graph.Op{
 	Eval: func(c *graph.Call) {
 		dy, y, scale, bias, inv, dx := c.In[0], c.In[1], c.In[2], c.In[3], c.In[4], c.Out[0]
 		r := newRowNorm(c.Node, y.Shape, true)
-		ws, bs := broadcastStrides(scale.Shape, y.Shape), broadcastStrides(bias.Shape, y.Shape)
+		ws, bs := index.Broadcast(scale.Shape, y.Shape), index.Broadcast(bias.Shape, y.Shape)
 		ds, db := make([]float64, scale.Len()), make([]float64, bias.Len())
 		for row := range r.rows {
 			from, to := row*r.width, (row+1)*r.width
 			var sumG, sumGN float64
-			walk(y.Shape, from, to, func(i int, at []int) {
+			index.Walk(y.Shape, from, to, func(i int, at []int) {
 				w := scale.Float(at[0])
 				d, n := dy.Float(i), (y.Float(i)-bias.Float(at[1]))/w
 				sumG += d * w
@@ -127,7 +130,7 @@ var _ = define(graph.Op{
 				db[at[1]] += d
 			}, ws, bs)
 			s, width := inv.Float(row), float64(r.width)
-			walk(y.Shape, from, to, func(i int, at []int) {
+			index.Walk(y.Shape, from, to, func(i int, at []int) {
 				w := scale.Float(at[0])
 				n := (y.Float(i) - bias.Float(at[1])) / w
 				dx.SetFloat(i, s*(dy.Float(i)*w-sumG/width-n*sumGN/width))

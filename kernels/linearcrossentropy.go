@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // LinearCrossEntropy is a linear layer followed by SoftmaxCrossEntropyLoss, computed some
@@ -423,7 +424,7 @@ func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 		return nil
 	}
 	c.lossLowering = lossLowering{l: l, shape: []int{samples, c.classes}, labels: x + 2, weights: -1, logProb: unused(true), slope: unused(false)}
-	if c.chunk = ceilDiv(l.Node.Int("rows"), reduceBlock) * reduceBlock; c.chunk == 0 {
+	if c.chunk = index.CeilDiv(l.Node.Int("rows"), reduceBlock) * reduceBlock; c.chunk == 0 {
 		c.chunk = f32.BlockK
 	}
 	c.end = aligned(c.work()) + aligned(int64(4*min(c.chunk, samples)*c.classes))
@@ -528,7 +529,7 @@ func (c *loweredLinear) biasSums() *linearBias {
 	if loweredOut(c.l, 2) == nil {
 		return nil
 	}
-	b := &linearBias{loweredLinear: c, stride: ceilDiv(c.classes, 16) * 16, at: c.end}
+	b := &linearBias{loweredLinear: c, stride: index.CeilDiv(c.classes, 16) * 16, at: c.end}
 	b.parts, b.each = reduceParts(c.classes, c.samples(), true)
 	c.l.Scratch += b.bytes()
 	return b

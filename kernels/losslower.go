@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var crossEntropyKernel = halved(shader("crossentropy", "crossentropy.comp"))
 
@@ -41,12 +44,12 @@ func (c lossLowering) pass(n uint32) {
 	var row int64 // bytes of the scores of an item of the batch
 	switch n {
 	case lossOfRows:
-		row, logProb = int64(4*elems(c.shape[1:])), c.logProb
+		row, logProb = int64(4*index.Elems(c.shape[1:])), c.logProb
 		if c.l.Node.Str("reduction") != "none" {
 			to = unused(true)
 		}
 	case scoresGrad:
-		row = int64(4 * elems(c.shape[1:]))
+		row = int64(4 * index.Elems(c.shape[1:]))
 	default:
 		scores = unused(false)
 		if n != lossOfAll {
@@ -61,7 +64,7 @@ func (c lossLowering) pass(n uint32) {
 	if n == scoresGrad {
 		toRow = row
 	}
-	first, inner := 0, elems(c.shape[2:])
+	first, inner := 0, index.Elems(c.shape[2:])
 	inPieces(c.l, c.samples()/inner, []graph.Buffer{to, scores, logProb}, []int64{toRow, row, row}, func(rows int, b []graph.Buffer) {
 		c.some(n, first, rows*inner, b[0], b[1], b[2])
 		first += rows * inner
@@ -99,7 +102,7 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 	if n != lossOfAll && n != weightOfAll {
 		groups = inLine(l, rows)
 	}
-	push := append(words(l, c.samples(), c.shape[1], elems(c.shape[2:])), uint32(int32(at)))
+	push := append(words(l, c.samples(), c.shape[1], index.Elems(c.shape[2:])), uint32(int32(at)))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  crossEntropyKernel,
 		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(c.weights >= 0), oneIf(ignores), reduction, oneIf(logProb.Place == graph.PlaceOut), c.kept},

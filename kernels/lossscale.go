@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // Loss scaling keeps small gradients from underflowing in 16-bit types: backward starts from
@@ -122,7 +123,7 @@ func unscale(c *graph.Call, par f32.Parallel, finite func(x *graph.Tensor, lo, h
 	}
 	for _, x := range c.In[2:] {
 		n := x.Len()
-		good := make([]bool, ceilDiv(n, clipChunk))
+		good := make([]bool, index.CeilDiv(n, clipChunk))
 		par(len(good), 1, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				good[i] = finite(x, i*clipChunk, min((i+1)*clipChunk, n))

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // many describes a variadic operator under broadcasting: a left fold over the inputs.
@@ -32,9 +33,9 @@ func (m many) eval(c *graph.Call) {
 	z := c.Out[0]
 	lists := make([][]int, len(c.In))
 	for k, x := range c.In {
-		lists[k] = broadcastStrides(x.Shape, z.Shape)
+		lists[k] = index.Broadcast(x.Shape, z.Shape)
 	}
-	walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+	index.Walk(z.Shape, 0, z.Len(), func(i int, at []int) {
 		switch {
 		case z.Type.IsFloat():
 			acc := c.In[0].Float(at[0])

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // unary describes an elementwise y = f(x).
@@ -52,7 +53,7 @@ type binary struct {
 
 func (o binary) eval(c *graph.Call) {
 	x, y, z := c.In[0], c.In[1], c.Out[0]
-	walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+	index.Walk(z.Shape, 0, z.Len(), func(i int, at []int) {
 		switch {
 		case x.Type.IsFloat():
 			z.SetFloat(i, o.f(x.Float(at[0]), y.Float(at[1])))
@@ -61,7 +62,7 @@ func (o binary) eval(c *graph.Call) {
 		default:
 			z.SetInt(i, o.i(x.Int(at[0]), y.Int(at[1])))
 		}
-	}, broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))
+	}, index.Broadcast(x.Shape, z.Shape), index.Broadcast(y.Shape, z.Shape))
 }
 
 // fast runs row functions over float32 tensors. Three of them cover broadcasting: both
@@ -83,7 +84,7 @@ func (o binary) fast(full func(z, x, y []float32), right func(z, x []float32, y 
 		rows, width, xs, ys, shape := rowForm(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
 		xFull, yFull := xs[len(shape)-1] != 0, ys[len(shape)-1] != 0
 		c.Parallel(rows, max(1, f32.Grain/width), func(lo, hi int) {
-			walk(shape[:len(shape)-1], lo, hi, func(r int, at []int) {
+			index.Walk(shape[:len(shape)-1], lo, hi, func(r int, at []int) {
 				z := z[r*width : (r+1)*width]
 				switch {
 				case xFull && yFull:
@@ -106,7 +107,7 @@ func (o binary) fast(full func(z, x, y []float32), right func(z, x []float32, y 
 // rowForm merges adjacent dims that broadcast alike, so that rows are as long as possible,
 // and returns both operands' strides.
 func rowForm(xShape, yShape, zShape []int) (rows, width int, xs, ys, shape []int) {
-	fx, fy := broadcastStrides(xShape, zShape), broadcastStrides(yShape, zShape)
+	fx, fy := index.Broadcast(xShape, zShape), index.Broadcast(yShape, zShape)
 	for i, d := range zShape {
 		if d == 1 {
 			continue
@@ -122,7 +123,7 @@ func rowForm(xShape, yShape, zShape []int) (rows, width int, xs, ys, shape []int
 		shape, xs, ys = []int{1}, []int{1}, []int{1}
 	}
 	width = shape[len(shape)-1]
-	return elems(zShape) / width, width, xs, ys, shape
+	return index.Elems(zShape) / width, width, xs, ys, shape
 }
 
 // merges reports whether a dim with stride outer can be merged with the next one of length d

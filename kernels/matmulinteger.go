@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // MatMulInteger's sums are int32 and wrap around, which ONNX allows.
@@ -79,12 +80,12 @@ func matMulInteger(c *graph.Call, par f32.Parallel) {
 	za, aStep, aBatch := zeroPoints(input(c, 2), l.m, l.batch, len(a.Shape))
 	zb, bStep, bBatch := zeroPoints(input(c, 3), l.n, l.batch, len(b.Shape))
 	out := graph.View[int32](y)
-	par(elems(l.batch)*l.m, max(1, f32.Grain/(1+l.n*l.k)), func(lo, hi int) {
+	par(index.Elems(l.batch)*l.m, max(1, f32.Grain/(1+l.n*l.k)), func(lo, hi int) {
 		row := make([]int32, l.k)
 		if l.m == 0 || hi <= lo {
 			return
 		}
-		walk(l.batch, lo/l.m, (hi-1)/l.m+1, func(batch int, at []int) {
+		index.Walk(l.batch, lo/l.m, (hi-1)/l.m+1, func(batch int, at []int) {
 			for i := max(lo-batch*l.m, 0); i < min(hi-batch*l.m, l.m); i++ {
 				zero := za(at[2] + i*aStep)
 				for q := range row {
@@ -113,7 +114,7 @@ func zeroPoints(z *graph.Tensor, each int, batch []int, rank int) (at func(int) 
 		v := int32(z.Int(0))
 		return func(int) int32 { return v }, 0, strides
 	case len(z.Shape) > 1:
-		strides = broadcastStrides(z.Shape[:rank-2], batch)
+		strides = index.Broadcast(z.Shape[:rank-2], batch)
 		for i := range strides {
 			strides[i] *= each
 		}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 // MatMulNBits is ONNX Runtime's product with a matrix of few bits, which language models are
 // quantized to. It is rewritten into what unpacks the matrix, its numbers by blocks of a column,
@@ -21,7 +24,7 @@ var _ = define(graph.Op{
 		if n.In(4) != nil || n.Int("weight_prepacked") != 0 {
 			n.Fail("g_idx and weight_prepacked are not supported")
 		}
-		blocks := ceilDiv(inner, block)
+		blocks := index.CeilDiv(inner, block)
 		of := func(ns ...int) graph.Shape {
 			var s graph.Shape
 			for _, d := range ns {
@@ -31,7 +34,7 @@ var _ = define(graph.Op{
 		}
 		// few views numbers packed by rows as they are, each in its type, cut to width.
 		few := func(v *graph.Value, width int) *graph.Value {
-			bytes := ceilDiv(width*bits, 8)
+			bytes := index.CeilDiv(width*bits, 8)
 			wantBytes(n, v, rows*bytes)
 			v = reshape(b, v, of(rows, bytes))
 			if bits < 8 {

@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // move copies a box of elements from an input to an output. Strides and offsets count
@@ -24,7 +25,7 @@ func (f mover) eval(c *graph.Call) {
 	for _, m := range f(c) {
 		x, y := c.In[m.in], c.Out[m.out]
 		size := int(y.Type.Size())
-		walk(m.shape, 0, elems(m.shape), func(_ int, at []int) {
+		index.Walk(m.shape, 0, index.Elems(m.shape), func(_ int, at []int) {
 			from, to := (m.fromAt+at[0])*size, (m.toAt+at[1])*size
 			copy(y.Bytes[to:to+size], x.Bytes[from:])
 		}, m.from, m.to)
@@ -87,7 +88,7 @@ type word interface {
 // carry performs a move: by runs where both sides are contiguous, by tiles where input and
 // output are contiguous in different dims.
 func carry[E word](c *graph.Call, m move, y, x []E) {
-	if elems(m.shape) == 0 {
+	if index.Elems(m.shape) == 0 {
 		return
 	}
 	ds := m.sides()
@@ -104,8 +105,8 @@ func carry[E word](c *graph.Call, m move, y, x []E) {
 	pieces := (inner.n + piece - 1) / piece
 	outer = append(slices.Clone(outer), side{pieces, piece * inner.from, piece * inner.to})
 	shape, from, to := unzip(outer)
-	c.Parallel(elems(shape), max(1, f32.Grain/piece), func(lo, hi int) {
-		walk(shape, lo, hi, func(i int, at []int) {
+	c.Parallel(index.Elems(shape), max(1, f32.Grain/piece), func(lo, hi int) {
+		index.Walk(shape, lo, hi, func(i int, at []int) {
 			n := min(piece, inner.n-i%pieces*piece)
 			f, t := m.fromAt+at[0], m.toAt+at[1]
 			switch {
@@ -134,9 +135,9 @@ func carryTiles[E word](c *graph.Call, m move, outer []side, across, along side,
 	const edge = 32
 	blocks := (across.n + edge - 1) / edge
 	shape, from, to := unzip(append(outer, side{blocks, edge * across.from, edge * across.to}))
-	c.Parallel(elems(shape), max(1, f32.Grain/(edge*along.n)), func(lo, hi int) {
+	c.Parallel(index.Elems(shape), max(1, f32.Grain/(edge*along.n)), func(lo, hi int) {
 		var tile [edge * edge]E
-		walk(shape, lo, hi, func(i int, at []int) {
+		index.Walk(shape, lo, hi, func(i int, at []int) {
 			width := min(edge, across.n-i%blocks*edge)
 			for a := 0; a < along.n; a += edge {
 				height := min(edge, along.n-a)

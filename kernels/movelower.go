@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // moveKernels is keyed by the bytes that an invocation copies.
@@ -72,7 +73,7 @@ func loweredCall(l *graph.Lowering, known ...int) *graph.Call {
 }
 
 func (m move) lower(l *graph.Lowering) {
-	if elems(m.shape) == 0 || l.Refused != "" {
+	if index.Elems(m.shape) == 0 || l.Refused != "" {
 		return
 	}
 	size := int(l.Out[m.out].Type.Size())
@@ -122,14 +123,14 @@ func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
 	}
 	push := append(boxWords(l, blocks, fours, fourTo, m.fromAt/4, m.toAt/4), uint32(int32(from[last]/4)), uint32(int32(to[across]/4)))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: turnKernel, Spec: []uint32{uint32(len(dims)), 0}, Push: push, Buffers: []graph.Buffer{writes(m.out), reads(m.in)}, Groups: inLine(l, ceilDiv(elems(blocks), 256)),
+		Kernel: turnKernel, Spec: []uint32{uint32(len(dims)), 0}, Push: push, Buffers: []graph.Buffer{writes(m.out), reads(m.in)}, Groups: inLine(l, index.CeilDiv(index.Elems(blocks), 256)),
 	})
 	return true
 }
 
 // boxWords returns the push constants of a box: number of elements, offsets, dims, strides.
 func boxWords(l *graph.Lowering, dims, from, to []int, fromAt, toAt int) []uint32 {
-	push := append(words(l, elems(dims)), uint32(int32(fromAt)), uint32(int32(toAt)))
+	push := append(words(l, index.Elems(dims)), uint32(int32(fromAt)), uint32(int32(toAt)))
 	for i, list := range [][]int{dims, from, to} {
 		for k := range maxMoveDims {
 			v := int(oneIf(i == 0))
@@ -198,7 +199,7 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64,
 		push := boxWords(l, rows, from, to, begin[1], begin[0])
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: kernel, Spec: []uint32{uint32(len(rows)), oneIf(fill != nil)}, Push: append(push, uint32(number), uint32(number>>32)),
-			Buffers: parts, Groups: inLine(l, ceilDiv(elems(rows), 256)),
+			Buffers: parts, Groups: inLine(l, index.CeilDiv(index.Elems(rows), 256)),
 		})
 	}
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 // NonZero is only supported for contents that are known while planning (shapes, small
 // constants): the size of its output depends on them.
@@ -44,7 +47,7 @@ var _ = define(graph.Op{
 			return
 		}
 		var out []graph.Dim
-		st := strides(shape)
+		st := index.Strides(shape)
 		for k := range shape {
 			for _, i := range places {
 				out = append(out, graph.Num(int64(i/st[k]%shape[k])))
@@ -56,7 +59,7 @@ var _ = define(graph.Op{
 	Eval: func(c *graph.Call) {
 		x, y := c.In[0], c.Out[0]
 		count, found := y.Shape[1], 0
-		st := strides(x.Shape)
+		st := index.Strides(x.Shape)
 		for i := range x.Len() {
 			if x.Float(i) == 0 {
 				continue

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 // On devices with shared memory the gradient of a normalization reads x and dy once, where a row fits into the
 // registers of a subgroup: normgrad.comp. Elsewhere, and with wider rows, norm.comp's passes read them twice.
@@ -14,11 +17,11 @@ const normGradLines, normGradFours = 8, 8
 // atOnce appends the gradient as one pass over the rows and one over the sums of parts, and reports whether it did.
 func (w loweredNorm) atOnce(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) bool {
 	lanes := l.Limits.Subgroup
-	local, fours := lanes*normGradLines, ceilDiv(r.width/4, lanes)
+	local, fours := lanes*normGradLines, index.CeilDiv(r.width/4, lanes)
 	parts := normParts(r.rows)
 	if !l.Limits.Shared || !r.wide() || fours > normGradFours || max(int64(4*r.rows*r.width), r.work()) > l.Limits.Range ||
 		!fits(local, l.Limits.Invocations) || !fits(2*16*fours*lanes, l.Limits.SharedBytes) ||
-		max(parts, ceilDiv(r.width, lanes)) > l.Limits.Groups[0] {
+		max(parts, index.CeilDiv(r.width, lanes)) > l.Limits.Groups[0] {
 		return false
 	}
 	given := func(wanted bool, b graph.Buffer) graph.Buffer {
@@ -44,7 +47,7 @@ func (w loweredNorm) atOnce(l *graph.Lowering, r loweredRows, x, mean graph.Buff
 	dispatch(0, parts, given(back, writes(0)), x, reads(w.scale), reads(w.dy), given(sums, scratch(0, r.work(), true)), unused(true))
 	if sums {
 		none := unused(false)
-		dispatch(1, ceilDiv(r.width, lanes), given(scaled, writes(max(0, w.dscale))), none, none, none, scratch(0, r.work(), true), given(biased, writes(max(0, w.dbias))))
+		dispatch(1, index.CeilDiv(r.width, lanes), given(scaled, writes(max(0, w.dscale))), none, none, none, scratch(0, r.work(), true), given(biased, writes(max(0, w.dbias))))
 	}
 	return true
 }

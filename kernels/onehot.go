@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -72,7 +73,7 @@ func oneHotDepth(n *graph.Node) graph.Dim {
 
 func oneHot(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	idx, values, y := c.In[0], c.In[2], c.Out[0]
-	before, depth, after := around(y.Shape, axisOf(c.Node, c.Node.Int("axis"), len(y.Shape)))
+	before, depth, after := index.Around(y.Shape, axisOf(c.Node, c.Node.Int("axis"), len(y.Shape)))
 	size := int(y.Type.Size())
 	off, on := values.Bytes[:size], values.Bytes[size:]
 	parallel(before, max(1, f32.Grain/max(1, depth*after)), func(lo, hi int) {
@@ -108,18 +109,18 @@ var oneHotKernels = map[graph.DType]*graph.Kernel{
 }
 
 func lowerOneHot(l *graph.Lowering) {
-	index, y := l.In[0], l.Out[0]
-	kind, known := map[graph.DType]uint32{graph.Float32: 0, graph.Int32: 1, graph.Int64: 2}[index.Type]
+	at, y := l.In[0], l.Out[0]
+	kind, known := map[graph.DType]uint32{graph.Float32: 0, graph.Int32: 1, graph.Int64: 2}[at.Type]
 	kernel := oneHotKernels[y.Type]
 	if !known || kernel == nil || y.Type == graph.Bool && !l.Limits.Int8 {
-		l.Refuse("there is no kernel for %s values and %s indices", y.Type, index.Type)
+		l.Refuse("there is no kernel for %s values and %s indices", y.Type, at.Type)
 		return
 	}
-	_, depth, after := around(y.Shape, axisOf(l.Node, l.Node.Int("axis"), len(y.Shape)))
+	_, depth, after := index.Around(y.Shape, axisOf(l.Node, l.Node.Int("axis"), len(y.Shape)))
 	if n := y.Len(); n > 0 {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: kernel, Spec: []uint32{kind}, Push: words(l, n, depth, after),
-			Buffers: []graph.Buffer{writes(0), reads(0), reads(2)}, Groups: inLine(l, ceilDiv(n, 256)),
+			Buffers: []graph.Buffer{writes(0), reads(0), reads(2)}, Groups: inLine(l, index.CeilDiv(n, 256)),
 		})
 	}
 }

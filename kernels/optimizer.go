@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // optimizer describes an update rule. Its operator has the inputs
@@ -197,7 +198,7 @@ func (o optimizer) runDirection(c *graph.Call, par f32.Parallel) {
 	u := newUpdate(c)
 	remember, direction := o.direction(u)
 	p, n := c.In[0], c.In[0].Len()
-	chunks := ceilDiv(n, clipChunk)
+	chunks := index.CeilDiv(n, clipChunk)
 	params, directions := make([]float64, chunks), make([]float64, chunks)
 	eachChunk := func(f func(chunk, k int, s []float64)) {
 		par(chunks, 1, func(lo, hi int) {
@@ -237,7 +238,7 @@ func (o optimizer) runFastDirection(c *graph.Call) {
 	u := newUpdate(c)
 	remember, follow := o.fastDirection(u)
 	p, g, n := c.Out[0].F32(), c.In[1].F32(), c.In[0].Len()
-	chunks := ceilDiv(n, clipChunk)
+	chunks := index.CeilDiv(n, clipChunk)
 	params, directions := make([]float64, chunks), make([]float64, chunks)
 	eachChunk := func(f func(chunk, lo, hi int, s [][]float32)) {
 		c.Parallel(chunks, 1, func(first, end int) {
@@ -319,7 +320,7 @@ func (r *loweredRule) lower(l *graph.Lowering) {
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: optimizerKernel, Spec: []uint32{r.rule, oneIf(scaled), oneIf(r.other != nil && r.other(l.Node))},
-			Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(n, 4*256)),
+			Push: push, Buffers: buffers, Groups: inLine(l, index.CeilDiv(n, 4*256)),
 		})
 	})
 }

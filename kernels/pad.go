@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // padModes maps a position i, possibly outside [0, n), to the element of a dim of length n
@@ -215,7 +216,7 @@ func padFill(c *graph.Call) {
 // padding copies the data into an output filled with the constant.
 var padding mover = func(c *graph.Call) []move {
 	x, y := c.In[0], c.Out[0]
-	m := move{from: strides(x.Shape), to: strides(y.Shape)}
+	m := move{from: index.Strides(x.Shape), to: index.Strides(y.Shape)}
 	for i, before := range padBefore(c, len(x.Shape)) {
 		first := max(0, -before) // the first element of x that stays
 		n := min(x.Shape[i]-first, y.Shape[i]-max(0, before))
@@ -251,20 +252,20 @@ func padRepeats(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) 
 // padSources returns where elements of the padded shape come from: element column of row r
 // from base + last[column].
 func padSources(c *graph.Call, small, large []int) (rows, width int, at func(r int) (base int, last []int)) {
-	index := padModes[c.Node.Str("mode")]
-	st := strides(small)
+	source := padModes[c.Node.Str("mode")]
+	st := index.Strides(small)
 	from := make([][]int, len(large))
 	for i, before := range padBefore(c, len(large)) {
 		from[i] = make([]int, large[i])
 		for o := range from[i] {
-			from[i][o] = index(o-before, small[i]) * st[i]
+			from[i][o] = source(o-before, small[i]) * st[i]
 		}
 	}
 	if len(large) == 0 {
 		return 1, 1, func(int) (int, []int) { return 0, []int{0} }
 	}
 	inner := len(large) - 1
-	return elems(large[:inner]), large[inner], func(r int) (base int, last []int) {
+	return index.Elems(large[:inner]), large[inner], func(r int) (base int, last []int) {
 		for i := inner - 1; i >= 0; i-- {
 			base += from[i][r%large[i]]
 			r /= large[i]
@@ -349,13 +350,13 @@ func lowerRepeats(l *graph.Lowering, c *graph.Call, back bool) {
 	}
 	push := words(l, n)
 	for j, list := range dims {
-		for _, d := range frontFilled(4, list, min(1, 2-j)) {
+		for _, d := range index.Padded(4, list, min(1, 2-j)) {
 			push = append(push, uint32(int32(d)))
 		}
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: padKernel, Spec: []uint32{oneIf(back), padRules[l.Node.Str("mode")]}, Push: push,
-		Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(n, 64)),
+		Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(n, 64)),
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // Pointwise kernels: an operator whose output element depends on one element of each input
@@ -179,11 +180,11 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 	if z.Len() == 0 {
 		return
 	}
-	lists := [][]int{strides(z.Shape)}
+	lists := [][]int{index.Strides(z.Shape)}
 	for _, x := range in {
-		lists = append(lists, broadcastStrides(x.Shape, z.Shape))
+		lists = append(lists, index.Broadcast(x.Shape, z.Shape))
 	}
-	dims, st := mergeStrides(z.Shape, lists...)
+	dims, st := index.Merge(z.Shape, lists...)
 	if !mustFit(l, dims, maxPointwiseDims) {
 		return
 	}
@@ -213,7 +214,7 @@ func (f *pointwiseForm) dispatch(l *graph.Lowering, expr string, dims []int, st 
 		kernel, each = f.wide, 4
 	}
 	pq = append(pq, 0, 0)
-	push := append(words(l, elems(dims)), bits(pq[0]), bits(pq[1]))
+	push := append(words(l, index.Elems(dims)), bits(pq[0]), bits(pq[1]))
 	for i, list := range [][]int{dims, st[1], st[2], st[3]} {
 		fill := 0
 		if i == 0 {
@@ -223,6 +224,6 @@ func (f *pointwiseForm) dispatch(l *graph.Lowering, expr string, dims []int, st 
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: kernel, Spec: []uint32{f.code(expr), uint32(rank), alone}, Push: push, Buffers: buffers,
-		Groups: inLine(l, ceilDiv(ceilDiv(elems(dims), each), 256)),
+		Groups: inLine(l, index.CeilDiv(index.CeilDiv(index.Elems(dims), each), 256)),
 	})
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // pool is the geometry of a pool: that of a convolution, with each channel on its own.
@@ -44,10 +45,10 @@ func poolOver(w window, x, y []int) pool {
 // count of them at distance Dilation. padded counts those in the padding, too.
 func (p *pool) span(axis, o int) (first, count, padded int) {
 	start, d := p.From(axis, o, 0), p.Dilation[axis]
-	skip := ceilDiv(max(0, -start), d)
+	skip := index.CeilDiv(max(0, -start), d)
 	first = start + skip*d
-	count = max(0, min(p.Kernel[axis]-skip, ceilDiv(p.In[axis]-first, d)))
-	padded = max(0, min(p.Kernel[axis], ceilDiv(p.end[axis]-start, d)))
+	count = max(0, min(p.Kernel[axis]-skip, index.CeilDiv(p.In[axis]-first, d)))
+	padded = max(0, min(p.Kernel[axis], index.CeilDiv(p.end[axis]-start, d)))
 	return first, count, padded
 }
 
@@ -123,7 +124,7 @@ func (p *pool) append(l *graph.Lowering, rule uint32, invocations int, a, b grap
 func (p *pool) dispatch(l *graph.Lowering, kernel *graph.Kernel, rule uint32, padded bool, invocations int, buffers []graph.Buffer) {
 	push := append(words(l, p.N), triples(p.In, p.Out, p.Kernel, p.Stride, p.Dilation, p.Pad, p.end)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{rule, oneIf(padded)}, Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(invocations, 64)),
+		Kernel: kernel, Spec: []uint32{rule, oneIf(padded)}, Push: push, Buffers: buffers, Groups: inLine(l, index.CeilDiv(invocations, 64)),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -43,7 +44,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		x, y, z := c.In[0], c.In[1], c.Out[0]
-		walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+		index.Walk(z.Shape, 0, z.Len(), func(i int, at []int) {
 			switch {
 			case x.Type.IsFloat():
 				z.SetFloat(i, math.Pow(x.Float(at[0]), y.Float(at[1])))
@@ -52,7 +53,7 @@ var _ = define(graph.Op{
 			default:
 				z.SetInt(i, wholePower(x.Int(at[0]), y.Int(at[1])))
 			}
-		}, broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))
+		}, index.Broadcast(x.Shape, z.Shape), index.Broadcast(y.Shape, z.Shape))
 	},
 	Fast: func(c *graph.Call) {
 		row, ok := powerRows[exponent(c.In[1])]
@@ -153,13 +154,13 @@ var _ = define(graph.Op{
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
 		dz, x, y, dx := c.In[0], c.In[1], c.In[2], c.Out[0]
-		walk(dx.Shape, 0, dx.Len(), func(i int, at []int) {
+		index.Walk(dx.Shape, 0, dx.Len(), func(i int, at []int) {
 			slope := 0.0
 			if e := y.Float(at[1]); e != 0 {
 				slope = e * math.Pow(x.Float(at[0]), e-1)
 			}
 			dx.SetFloat(i, dz.Float(i)*slope)
-		}, broadcastStrides(x.Shape, dx.Shape), broadcastStrides(y.Shape, dx.Shape))
+		}, index.Broadcast(x.Shape, dx.Shape), index.Broadcast(y.Shape, dx.Shape))
 	},
 	Fast: func(c *graph.Call) {
 		e := exponent(c.In[2])

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // product is shared by MatMul, FusedMatMul and Gemm: alpha · op(A) · op(B) over the last two
@@ -47,7 +48,7 @@ func (p product) layout(aShape, bShape, out []int) (l layout) {
 		aLead, l.m, l.k = matrix(aShape, p.batchA)
 		row, aStep = l.k, l.m*l.k
 		if p.batchA {
-			row, aStep = elems(aLead)*l.k, l.k
+			row, aStep = index.Elems(aLead)*l.k, l.k
 		}
 		l.a.i, l.a.p = row, 1
 		if p.transA {
@@ -61,7 +62,7 @@ func (p product) layout(aShape, bShape, out []int) (l layout) {
 		bLead, rows, l.n = matrix(bShape, p.batchB)
 		row, bStep = l.n, rows*l.n
 		if p.batchB {
-			row, bStep = elems(bLead)*l.n, l.n
+			row, bStep = index.Elems(bLead)*l.n, l.n
 		}
 		l.b.i, l.b.p = 1, row
 		if p.transB {
@@ -69,7 +70,7 @@ func (p product) layout(aShape, bShape, out []int) (l layout) {
 		}
 	}
 	l.batch = out[:max(len(aLead), len(bLead))]
-	l.aBatch, l.bBatch = broadcastStrides(aLead, l.batch), broadcastStrides(bLead, l.batch)
+	l.aBatch, l.bBatch = index.Broadcast(aLead, l.batch), index.Broadcast(bLead, l.batch)
 	for i := range l.batch {
 		l.aBatch[i] *= aStep
 		l.bBatch[i] *= bStep
@@ -138,7 +139,7 @@ func (p product) eval(c *graph.Call) {
 func (p product) sums(c *graph.Call, f func(o int, f float64, i int64)) {
 	x, y := c.In[0], c.In[1]
 	l := p.layout(x.Shape, y.Shape, c.Out[0].Shape)
-	walk(l.batch, 0, elems(l.batch), func(batch int, at []int) {
+	index.Walk(l.batch, 0, index.Elems(l.batch), func(batch int, at []int) {
 		for o := range l.m * l.n {
 			var float float64
 			var int int64
@@ -179,10 +180,10 @@ func (p product) into(c *graph.Call, z []float32, add bool) {
 	case batches == 1:
 		one(c.Parallel, 0, []int{0, 0})
 	case work >= f32.WholeWork:
-		walk(l.batch, 0, batches, func(i int, at []int) { one(c.Parallel, i, at) }, l.aBatch, l.bBatch)
+		index.Walk(l.batch, 0, batches, func(i int, at []int) { one(c.Parallel, i, at) }, l.aBatch, l.bBatch)
 	default:
 		c.Parallel(batches, 1+16*f32.Grain/max(1, work), func(lo, hi int) {
-			walk(l.batch, lo, hi, func(i int, at []int) { one(f32.Serial, i, at) }, l.aBatch, l.bBatch)
+			index.Walk(l.batch, lo, hi, func(i int, at []int) { one(f32.Serial, i, at) }, l.aBatch, l.bBatch)
 		})
 	}
 }
@@ -190,7 +191,7 @@ func (p product) into(c *graph.Call, z []float32, add bool) {
 // whole returns a call's layout and its number of products.
 func (p product) whole(c *graph.Call) (l layout, batches int) {
 	l = p.layout(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
-	batches = elems(l.batch)
+	batches = index.Elems(l.batch)
 	if batches > 1 && c.In[1].Len() == l.k*l.n && c.In[0].Len() == batches*l.m*l.k && l.a.p == 1 && !p.batchA {
 		// All matrices share B: the whole batch is one tall matrix.
 		l.m, l.batch, batches = l.m*batches, nil, 1

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // Products of 16-bit floats compute in float32: factors are converted while panels are packed,
@@ -46,7 +47,7 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 		for first := 0; first < batches; first += each {
 			last := min(first+each, batches)
 			c.Parallel(last-first, 1+16*f32.Grain/max(1, size*l.k), func(lo, hi int) {
-				walk(l.batch, first+lo, first+hi, func(i int, at []int) {
+				index.Walk(l.batch, first+lo, first+hi, func(i int, at []int) {
 					f32.Multiply(f32.Serial, l.m, l.n, l.k, a(at[0]), b(at[1]), z[(i-first)*size:], l.n, false)
 				}, l.aBatch, l.bBatch)
 			})
@@ -54,7 +55,7 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 		}
 		return
 	}
-	walk(l.batch, 0, batches, func(i int, at []int) {
+	index.Walk(l.batch, 0, batches, func(i int, at []int) {
 		for j0 := 0; j0 < l.n; j0 += wideCols {
 			cols := min(wideCols, l.n-j0)
 			for i0 := 0; i0 < l.m; i0 += wideRows {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // productTile is a row of the table of product kernels: a kernel and the tile of the result
@@ -79,7 +80,7 @@ func tilesFor(l *graph.Lowering, m, n, batch int) (tiles []productTile) {
 		if !t.shared {
 			t.columns = 2 * l.Limits.Subgroup
 		}
-		groups := ceilDiv(m, t.rows) * ceilDiv(n, t.columns) * batch
+		groups := index.CeilDiv(m, t.rows) * index.CeilDiv(n, t.columns) * batch
 		if t.shared {
 			groups = max(groups, busyGroups)
 		}
@@ -138,7 +139,7 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 		return
 	}
 	g := p.layout(l.In[0].Shape, l.In[1].Shape, out.Shape)
-	batch, st := mergeStrides(g.batch, g.aBatch, g.bBatch)
+	batch, st := index.Merge(g.batch, g.aBatch, g.bBatch)
 	if !mustFit(l, batch, 3) {
 		return
 	}
@@ -150,7 +151,7 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 	x := loweredProduct{layout: g, shape: batch, sa: sa, sb: sb, alpha: p.alpha, beta: beta, step: g.m * g.n, ldy: g.n, y: writes(0), a: reads(0), b: reads(1), c: reads(1)}
 	if bias >= 0 {
 		x.c, x.biased = reads(bias), true
-		c := broadcastStrides(l.In[bias].Shape, out.Shape)
+		c := index.Broadcast(l.In[bias].Shape, out.Shape)
 		x.ci, x.cj = c[0], c[1]
 	}
 	x.spreads = true
@@ -211,7 +212,7 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	if g.cooperates(l) {
 		tile = g.cooperativeTile(l)
 	} else {
-		tile = productTileFor(l, g.m, g.n, g.k, elems(g.shape), g.form())
+		tile = productTileFor(l, g.m, g.n, g.k, index.Elems(g.shape), g.form())
 	}
 	if rows, columns := l.Limits.Groups[1]*tile.rows, l.Limits.Groups[0]*tile.columns; g.m > rows || g.n > columns {
 		if g.places != nil && g.n > g.places.width {
@@ -233,9 +234,9 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	case l.Limits.Int64:
 		kernel = tile.paired
 	}
-	batch, sa, sb, sy := frontFilled(3, g.shape, 1), frontFilled(3, sa, 0), frontFilled(3, sb, 0), frontFilled(3, g.sy, 0)
+	batch, sa, sb, sy := index.Padded(3, g.shape, 1), index.Padded(3, sa, 0), index.Padded(3, sb, 0), index.Padded(3, g.sy, 0)
 	if g.sy == nil {
-		sy = frontFilled(3, g.inLine(g.step), 0)
+		sy = index.Padded(3, g.inLine(g.step), 0)
 	}
 	at, lines := places{width: 1}, unused(false)
 	if g.places != nil {
@@ -259,9 +260,9 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 		spec[5] = oneIf(g.places == nil && g.n%2 == 0 && allEven(sy) && allEven([]int{g.ldy, g.fromY}))
 	}
 	if g.batches == 0 {
-		g.batches = elems(g.shape)
+		g.batches = index.Elems(g.shape)
 	}
-	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), g.batches}
+	groups := [3]int{index.CeilDiv(g.n, tile.columns), index.CeilDiv(g.m, tile.rows), g.batches}
 	for done := 0; done < groups[2]; done += l.Limits.Groups[2] {
 		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], sy[0], sy[1], sy[2], g.first+done)
 		push = append(push, uint32(int64(g.fromA)), uint32(int64(g.fromB)), uint32(int64(g.fromY)))
@@ -355,7 +356,7 @@ const (
 // counted on every device, so that plans do not depend on the device.
 func (g loweredProduct) whole(l *graph.Lowering) {
 	const most, fewest = spreadBytes / 4, 32
-	all, slots := elems(g.shape), 1
+	all, slots := index.Elems(g.shape), 1
 	anew := struct{ a, b bool }{g.pairsA() == 0 && g.n >= spreadUses, !g.pairsB() && g.m >= spreadUses}
 	if min(g.m, g.n, g.k) >= pagesUses {
 		// A is copied again for every strip of B, which does not pay if strips are narrow.

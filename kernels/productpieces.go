@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 // Products whose operands exceed the descriptor range are split into smaller ones: along the
 // batch, the rows of A, the columns of B, or the terms of the sums, where later pieces
@@ -20,7 +23,7 @@ func (g loweredProduct) append(l *graph.Lowering) {
 	switch {
 	case most <= l.Limits.Range:
 		g.whole(l)
-	case elems(g.shape) > 1:
+	case index.Elems(g.shape) > 1:
 		g.byMatrices(l)
 	default:
 		g.byTiles(l)
@@ -81,7 +84,7 @@ func (g loweredProduct) byMatrices(l *graph.Lowering) {
 	half := (n + 1) / 2
 	for _, s := range []int{y, g.sa[0], g.sb[0], c} {
 		multiple := pieceStep / int(gcd(int64(s), pieceStep))
-		half = ceilDiv(half, multiple) * multiple
+		half = index.CeilDiv(half, multiple) * multiple
 	}
 	if n > 1 && half >= n {
 		l.Refuse("%d matrices cannot be split at offsets that the device can bind", n)

@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // QuantizeLinear has one scale for all elements, one for each index of an axis, or one for each
@@ -115,7 +116,7 @@ func scaleIndex(n *graph.Node, x, scale *graph.Tensor) func(i int) int {
 	if scale.Len() == 1 && n.Int("block_size") == 0 {
 		return func(int) int { return 0 }
 	}
-	_, places, after := around(x.Shape, axisOf(n, n.Int("axis"), len(x.Shape)))
+	_, places, after := index.Around(x.Shape, axisOf(n, n.Int("axis"), len(x.Shape)))
 	if block := n.Int("block_size"); block > 0 {
 		blocks := (places + block - 1) / block
 		return func(i int) int {
@@ -201,7 +202,7 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 	}
 	places, after, block := 1, 1, l.Node.Int("block_size")
 	if scales > 1 || block > 0 {
-		_, places, after = around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
+		_, places, after = index.Around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
 	}
 	var all []graph.Buffer
 	for i, b := range buffers {
@@ -218,16 +219,16 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 	}
 	bits := int(8 * t.Size())
 	least, _ := intRange(t)
-	local, groups := 64, ceilDiv(n, 64)
+	local, groups := 64, index.CeilDiv(n, 64)
 	switch pass {
 	case quantizeTo:
-		groups = ceilDiv(ceilDiv(n, 32/bits), 64)
+		groups = index.CeilDiv(index.CeilDiv(n, 32/bits), 64)
 	case quantizeGrad:
 		local, groups = l.Limits.Subgroup, scales
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: quantizeKernel, Spec: []uint32{uint32(local), pass, uint32(bits), oneIf(bits < 32 && least < 0), oneIf(loweredIn(l, zero) != nil), rounds},
-		Push: words(l, n, scales, places, after, block, ceilDiv(places, max(1, block))), Buffers: all, Groups: inLine(l, groups),
+		Push: words(l, n, scales, places, after, block, index.CeilDiv(places, max(1, block))), Buffers: all, Groups: inLine(l, groups),
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 var counting = define(graph.Op{
@@ -119,6 +120,6 @@ func lowerRange(l *graph.Lowering) {
 		return
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: rangeKernel, Push: append(words(l, n), uint32(start[0]), uint32(delta[0])), Buffers: []graph.Buffer{writes(0)}, Groups: inLine(l, ceilDiv(n, 256)),
+		Kernel: rangeKernel, Push: append(words(l, n), uint32(start[0]), uint32(delta[0])), Buffers: []graph.Buffer{writes(0)}, Groups: inLine(l, index.CeilDiv(n, 256)),
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // RNN, GRU and LSTM are rewritten into two parts: one product of the inputs of all time steps
@@ -773,7 +774,7 @@ func lowerRecurrenceGrad(l *graph.Lowering) {
 	r.pass(recurBack, [3]int{0, 3, 4}, [10]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, r.batch)
 	for _, o := range []int{1, 2, 5} {
 		if loweredOut(l, o) != nil {
-			r.pass(recurWeights, [3]int{1, 2, 5}, [10]int{-1, -1, -1, 3, -1, -1, -1, -1, -1, -1}, ceilDiv(int(r.cell)*r.hidden*r.hidden, recurrenceLocal))
+			r.pass(recurWeights, [3]int{1, 2, 5}, [10]int{-1, -1, -1, 3, -1, -1, -1, -1, -1, -1}, index.CeilDiv(int(r.cell)*r.hidden*r.hidden, recurrenceLocal))
 			break
 		}
 	}

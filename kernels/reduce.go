@@ -7,6 +7,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // reduction describes an operator that reduces along axes.
@@ -194,24 +195,11 @@ func count(b *graph.Builder, v *graph.Value, s graph.Shape, axes []int) *graph.V
 	return cast(b, b.Int(n), v.Type)
 }
 
-// split separates a shape into dims that stay and reduced ones, with the strides of both.
-func split(shape, axes []int) (stay, stayAt, gone, goneAt []int) {
-	st := strides(shape)
-	for i, d := range shape {
-		if slices.Contains(axes, i) {
-			gone, goneAt = append(gone, d), append(goneAt, st[i])
-		} else {
-			stay, stayAt = append(stay, d), append(stayAt, st[i])
-		}
-	}
-	return stay, stayAt, gone, goneAt
-}
-
 func (r reduction) eval(c *graph.Call) {
 	x, y := c.In[0], c.Out[0]
-	stay, stayAt, gone, goneAt := split(x.Shape, reducedAxes(c.Node))
-	size := elems(gone)
-	walk(stay, 0, y.Len(), func(i int, at []int) {
+	stay, stayAt, gone, goneAt := index.Split(x.Shape, reducedAxes(c.Node))
+	size := index.Elems(gone)
+	index.Walk(stay, 0, y.Len(), func(i int, at []int) {
 		base := at[0]
 		if r.ints != nil && !x.Type.IsFloat() {
 			y.SetInt(i, r.ints(func(yield func(int64) bool) {
@@ -234,7 +222,7 @@ func (r reduction) eval(c *graph.Call) {
 // false.
 func each(shape, st []int, f func(k int) bool) {
 	more := true
-	walk(shape, 0, elems(shape), func(_ int, at []int) { more = more && f(at[0]) }, st)
+	index.Walk(shape, 0, index.Elems(shape), func(_ int, at []int) { more = more && f(at[0]) }, st)
 }
 
 // quickReduction is a reduction of float32 with float64 accumulators: along rows if the last
@@ -285,9 +273,9 @@ func (r reduction) fast(c *graph.Call) {
 		return
 	}
 	q := r.quick
-	shape, axes := mergeDims(x.Shape, reducedAxes(c.Node))
-	stay, stayAt, gone, goneAt := split(shape, axes)
-	in, out, n := x.F32(), y.F32(), elems(gone)
+	shape, axes := index.MergeDims(x.Shape, reducedAxes(c.Node))
+	stay, stayAt, gone, goneAt := index.Split(shape, axes)
+	in, out, n := x.F32(), y.F32(), index.Elems(gone)
 	finish := func(acc float64) float32 {
 		if q.done != nil {
 			acc = q.done(acc, n)
@@ -301,7 +289,7 @@ func (r reduction) fast(c *graph.Call) {
 			width, gone, goneAt = gone[k], gone[:k], goneAt[:k]
 		}
 		c.Parallel(len(out), max(1, f32.Grain/max(1, n)), func(lo, hi int) {
-			walk(stay, lo, hi, func(i int, at []int) {
+			index.Walk(stay, lo, hi, func(i int, at []int) {
 				base, acc := at[0], q.start
 				each(gone, goneAt, func(k int) bool {
 					acc = q.row(acc, in[base+k:base+k+width])
@@ -324,14 +312,14 @@ func (r reduction) fast(c *graph.Call) {
 			acc[j] = q.start
 		}
 		base := i % width
-		walk(stay[:k], i/width, i/width+1, func(_ int, at []int) { base += at[0] }, stayAt[:k])
+		index.Walk(stay[:k], i/width, i/width+1, func(_ int, at []int) { base += at[0] }, stayAt[:k])
 		run, step := 1, width
 		if k := len(gone) - 1; k >= 0 {
 			run, step = gone[k], goneAt[k]
 		}
 		for from < to {
 			rows, first := min(run-from%run, to-from), base
-			walk(gone, from, from+1, func(_ int, at []int) { first += at[0] }, goneAt)
+			index.Walk(gone, from, from+1, func(_ int, at []int) { first += at[0] }, goneAt)
 			q.rows(acc, in[first:], rows, step)
 			from += rows
 		}
@@ -374,26 +362,6 @@ func (r reduction) fast(c *graph.Call) {
 			lo += run
 		}
 	})
-}
-
-// mergeDims merges adjacent dims that are both reduced or both not, and drops dims of 1.
-func mergeDims(shape, axes []int) (merged, mergedAxes []int) {
-	wasGone := false
-	for i, d := range shape {
-		if d == 1 {
-			continue
-		}
-		gone := slices.Contains(axes, i)
-		if k := len(merged) - 1; k >= 0 && gone == wasGone {
-			merged[k] *= d
-			continue
-		}
-		if gone {
-			mergedAxes = append(mergedAxes, len(merged))
-		}
-		merged, wasGone = append(merged, d), gone
-	}
-	return merged, mergedAxes
 }
 
 // foldDims folds a nonempty list.

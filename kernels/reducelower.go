@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 var (
@@ -45,16 +46,16 @@ const (
 func reduceParts(results, terms int, apart bool) (parts, each int) {
 	parts = 1
 	if results < 1024 {
-		parts = min(ceilDiv(max(terms, 1), reducePart), 64)
+		parts = min(index.CeilDiv(max(terms, 1), reducePart), 64)
 	}
 	if results*parts > 1<<16 {
 		parts = max(1, 1<<16/results)
 	}
 	if apart {
-		parts = max(parts, ceilDiv(4*results*terms, reduceBytes))
+		parts = max(parts, index.CeilDiv(4*results*terms, reduceBytes))
 	}
-	each = ceilDiv(ceilDiv(max(terms, 1), parts), reduceBlock) * reduceBlock
-	return ceilDiv(max(terms, 1), each), each
+	each = index.CeilDiv(index.CeilDiv(max(terms, 1), parts), reduceBlock) * reduceBlock
+	return index.CeilDiv(max(terms, 1), each), each
 }
 
 func (r loweredReduction) lower(l *graph.Lowering) {
@@ -65,7 +66,7 @@ func (r loweredReduction) lower(l *graph.Lowering) {
 	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
 		return
 	}
-	shape, axes := mergeDims(l.In[0].Shape, reducedAxes(l.Node))
+	shape, axes := index.MergeDims(l.In[0].Shape, reducedAxes(l.Node))
 	if r.term == termExp {
 		// Compute maxima first, so that exponentials do not overflow.
 		bytes := int64(4 * l.Out[0].Len())
@@ -79,8 +80,8 @@ func (r loweredReduction) lower(l *graph.Lowering) {
 // lowerIntegers reduces integers; means, roots and logarithms are not supported.
 func (r loweredReduction) lowerIntegers(l *graph.Lowering) {
 	t := l.In[0].Type
-	stay, stayAt, gone, goneAt := split(mergeDims(l.In[0].Shape, reducedAxes(l.Node)))
-	results, terms := elems(stay), elems(gone)
+	stay, stayAt, gone, goneAt := index.Split(index.MergeDims(l.In[0].Shape, reducedAxes(l.Node)))
+	results, terms := index.Elems(stay), index.Elems(gone)
 	switch {
 	case r.mean || r.final != finalScale || !l.Limits.Int64:
 		l.Refuse("there is no kernel for %s", t)
@@ -93,15 +94,15 @@ func (r loweredReduction) lowerIntegers(l *graph.Lowering) {
 	}
 	push := append(append(words(l, results, terms), reducedDims(l, stay, stayAt)...), reducedDims(l, gone, goneAt)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: reduceIntegerKernels[t], Spec: []uint32{r.fold, r.term}, Push: push, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(results, 64)),
+		Kernel: reduceIntegerKernels[t], Spec: []uint32{r.fold, r.term}, Push: push, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(results, 64)),
 	})
 }
 
 // append reduces a float32 tensor along axes. Many terms of few results are reduced in two
 // runs, through work space.
 func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes []int, y graph.Buffer) {
-	stay, stayAt, gone, goneAt := split(shape, axes)
-	results, terms := elems(stay), elems(gone)
+	stay, stayAt, gone, goneAt := index.Split(shape, axes)
+	results, terms := index.Elems(stay), index.Elems(gone)
 	if results == 0 {
 		return
 	}
@@ -148,7 +149,7 @@ func (s reducing) byResults() bool {
 // seen returns the range of elements that some results and parts read.
 func (s reducing) seen(first, results, part, parts int) (from, to int) {
 	from, to = reach(s.stay, s.stayAt, first, results)
-	low, high := reach(s.gone, s.goneAt, part*s.part, min(parts*s.part, elems(s.gone)))
+	low, high := reach(s.gone, s.goneAt, part*s.part, min(parts*s.part, index.Elems(s.gone)))
 	return from + low, to + high + 1
 }
 
@@ -157,7 +158,7 @@ func reach(dims, at []int, from, to int) (least, most int) {
 	if len(dims) == 0 || from >= to {
 		return 0, 0
 	}
-	inner := elems(dims[1:])
+	inner := index.Elems(dims[1:])
 	first, last := from/inner, (to-1)/inner
 	least, most = reach(dims[1:], at[1:], 0, inner)
 	if first == last {
@@ -168,17 +169,17 @@ func reach(dims, at []int, from, to int) (least, most int) {
 
 // reducedDims returns three dims and strides as push constants, without the outermost dim.
 func reducedDims(l *graph.Lowering, dims, at []int) []uint32 {
-	dims, at = frontFilled(3, dims, 1), frontFilled(3, at, 0)
+	dims, at = index.Padded(3, dims, 1), index.Padded(3, at, 0)
 	return words(l, dims[1], dims[2], at[0], at[1], at[2])
 }
 
 // inPieces reduces in one dispatch, or if x exceeds the descriptor range in one for each piece
 // of the results.
 func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reducing, scale float64) {
-	s.part = elems(s.gone)
+	s.part = index.Elems(s.gone)
 	n, bytes := 1, []int64{0, 0, 0}
 	if s.byResults() {
-		n, bytes[0], bytes[1] = s.stay[0], int64(4*elems(s.stay[1:])), int64(4*s.stayAt[0])
+		n, bytes[0], bytes[1] = s.stay[0], int64(4*index.Elems(s.stay[1:])), int64(4*s.stayAt[0])
 	}
 	tops := unused(false)
 	if r.tops != nil {
@@ -192,7 +193,7 @@ func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reduc
 		if rows < n {
 			s.stay = append([]int{rows}, s.stay[1:]...)
 		}
-		part.dispatch(l, b[1], b[0], s, 0, elems(s.stay), 0, 1, 0, scale)
+		part.dispatch(l, b[1], b[0], s, 0, index.Elems(s.stay), 0, 1, 0, scale)
 	})
 }
 
@@ -225,9 +226,9 @@ func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, s reduc
 		each = 1
 	}
 	ranks := []uint32{uint32(max(1, len(s.stay))), uint32(max(1, len(s.gone)))}
-	push := append(words(l, first, results, elems(s.stay), part, s.part, elems(s.gone), before), bits(scale))
+	push := append(words(l, first, results, index.Elems(s.stay), part, s.part, index.Elems(s.gone), before), bits(scale))
 	push = append(append(push, reducedDims(l, s.stay, s.stayAt)...), reducedDims(l, s.gone, s.goneAt)...)
-	groups, tops := inLine(l, ceilDiv(results-first, each)), unused(false)
+	groups, tops := inLine(l, index.CeilDiv(results-first, each)), unused(false)
 	if r.tops != nil {
 		tops = *r.tops
 	}
@@ -247,11 +248,11 @@ func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
 	for i := first; i < len(l.In); i++ {
 		n := l.In[i].Len()
 		// The kernel writes every part, empty ones, too; a multiple of 16 keeps 64-byte alignment.
-		parts := 16 * ceilDiv(min(ceilDiv(n, reducePart), 64), 16)
+		parts := 16 * index.CeilDiv(min(index.CeilDiv(n, reducePart), 64), 16)
 		if parts == 0 {
 			continue
 		}
-		each := ceilDiv(ceilDiv(n, parts), reduceBlock) * reduceBlock
+		each := index.CeilDiv(index.CeilDiv(n, parts), reduceBlock) * reduceBlock
 		r.firstRun(l, reads(i), scratch(int64(4*all), int64(4*parts), true), reducing{gone: []int{n}, goneAt: []int{1}, along: true, part: each}, 0, 1, 0, parts)
 		all += parts
 	}

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 var _ = defineReduce(reduction{
@@ -52,8 +53,8 @@ var _ = define(graph.Op{
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
 		dy, x, dx := c.In[0], c.In[1], c.Out[0]
-		stay, stayAt, gone, goneAt := split(x.Shape, axesOf(c.Node, c.Node.Ints("axes"), len(x.Shape)))
-		walk(stay, 0, elems(stay), func(i int, at []int) {
+		stay, stayAt, gone, goneAt := index.Split(x.Shape, axesOf(c.Node, c.Node.Ints("axes"), len(x.Shape)))
+		index.Walk(stay, 0, index.Elems(stay), func(i int, at []int) {
 			product, zeros := 1.0, 0
 			each(gone, goneAt, func(k int) bool {
 				if v := x.Float(at[0] + k); v != 0 {
@@ -95,16 +96,16 @@ func lowerProductGrad(l *graph.Lowering) {
 		return
 	}
 	shape := l.In[1].Shape
-	stay, stayAt, gone, goneAt := split(mergeDims(shape, axesOf(l.Node, l.Node.Ints("axes"), len(shape))))
-	results, terms := elems(stay), elems(gone)
+	stay, stayAt, gone, goneAt := index.Split(index.MergeDims(shape, axesOf(l.Node, l.Node.Ints("axes"), len(shape))))
+	results, terms := index.Elems(stay), index.Elems(gone)
 	if results*terms == 0 || !mustFit(l, stay, 3) || !mustFit(l, gone, 3) {
 		return
 	}
 	push := words(l, results, terms)
 	for i, list := range [][]int{stay, stayAt, gone, goneAt} {
-		push = append(push, words(l, frontFilled(3, list, 1-i%2)...)...)
+		push = append(push, words(l, index.Padded(3, list, 1-i%2)...)...)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: productGradKernel, Push: push, Buffers: []graph.Buffer{writes(0), reads(0), reads(1)}, Groups: inLine(l, ceilDiv(results, 64)),
+		Kernel: productGradKernel, Push: push, Buffers: []graph.Buffer{writes(0), reads(0), reads(1)}, Groups: inLine(l, index.CeilDiv(results, 64)),
 	})
 }

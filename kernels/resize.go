@@ -7,6 +7,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // Resize is separable: along each resized axis an output element is a weighted sum of a few
@@ -501,8 +502,8 @@ func fromInput(taps [][][]tap, x []int) [][][]tap {
 // eachTapped calls f for each element of y with its taps, as elements of x, in a fixed order;
 // outside is set if along some axis there are none.
 func eachTapped(x, y []int, taps [][][]tap, par f32.Parallel, f func(i int, list []tap, outside bool)) {
-	sx := strides(x)
-	rows := elems(y)
+	sx := index.Strides(x)
+	rows := index.Elems(y)
 	par(rows, f32.Grain/16, func(lo, hi int) {
 		idx, list, next := make([]int, len(y)), []tap(nil), []tap(nil)
 		for i := lo; i < hi; i++ {
@@ -677,7 +678,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 		}
 		sizes = c.In[first+2]
 	}
-	if elems(y) == 0 || elems(x) == 0 {
+	if index.Elems(y) == 0 || index.Elems(x) == 0 {
 		if l.Out[0].Len() > 0 {
 			lowerFill(l, 0, 0)
 		}
@@ -720,8 +721,8 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 		}
 	}
 	push := append(words(l, l.Out[0].Len()), bits(n.Float("cubic_coeff_a")))
-	push = append(push, words(l, frontFilled(maxResizeDims, ins, 1)...)...)
-	push = append(push, words(l, frontFilled(maxResizeDims, outs, 1)...)...)
+	push = append(push, words(l, index.Padded(maxResizeDims, ins, 1)...)...)
+	push = append(push, words(l, index.Padded(maxResizeDims, outs, 1)...)...)
 	for _, list := range [][maxResizeDims]fixed{step, start} {
 		for _, f := range list {
 			push = append(push, uint32(f.whole))
@@ -732,7 +733,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: resizeKernel, Spec: []uint32{resizeModes[mode], resized, oneIf(back)}, Push: push,
-		Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(l.Out[0].Len(), 64)),
+		Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(l.Out[0].Len(), 64)),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -205,7 +206,7 @@ func lowerRotary(l *graph.Lowering) {
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: rotaryKernel, Spec: []uint32{oneIf(told), oneIf(r.four), oneIf(r.interleaved)},
 		Push:    words(l, r.rows, r.head, r.half, r.heads, r.seq, min(l.In[1].Len(), l.In[2].Len())/max(1, r.half)),
-		Buffers: []graph.Buffer{writes(0), reads(0), reads(1), reads(2), ids}, Groups: inLine(l, ceilDiv(n, 64)),
+		Buffers: []graph.Buffer{writes(0), reads(0), reads(1), reads(2), ids}, Groups: inLine(l, index.CeilDiv(n, 64)),
 	})
 }
 

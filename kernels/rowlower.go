@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var (
 	rowKernel  = halved(shader("row", "row.comp", "-DV=float"))
@@ -19,7 +22,7 @@ func lowerRow(rule uint32) func(*graph.Lowering) {
 			return
 		}
 		shape := l.Out[0].Shape
-		before, n, after := around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
+		before, n, after := index.Around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
 		lowerLines(l, rule, before*after, n, after, reads(0), reads(len(l.In)-1))
 	}
 }
@@ -89,10 +92,10 @@ func (r loweredRows) wide() bool { return r.width%4 == 0 && !r.spread() }
 
 // affine determines the layout of a scale or bias.
 func (r rowNorm) affine(shape []int) (way loweredRows, ok bool) {
-	st, rank := broadcastStrides(shape, r.shape), len(r.shape)
+	st, rank := index.Broadcast(shape, r.shape), len(r.shape)
 	for from := r.axis; from >= 0; from-- {
 		for to := rank; to >= r.axis; to-- {
-			packed, fits := strides(r.shape[from:to]), true
+			packed, fits := index.Strides(r.shape[from:to]), true
 			for d, n := range r.shape {
 				want := 0
 				if d >= from && d < to {
@@ -101,7 +104,7 @@ func (r rowNorm) affine(shape []int) (way loweredRows, ok bool) {
 				fits = fits && (n == 1 || st[d] == want)
 			}
 			if fits {
-				return loweredRows{r, elems(r.shape[from:r.axis]), elems(r.shape[r.axis:to]), elems(r.shape[to:])}, true
+				return loweredRows{r, index.Elems(r.shape[from:r.axis]), index.Elems(r.shape[r.axis:to]), index.Elems(r.shape[to:])}, true
 			}
 		}
 	}
@@ -184,14 +187,14 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 	case normRows:
 		rowed = []int{0, 1}
 	case normColumns:
-		unit = ceilDiv(r.rows, normParts(r.rows))
+		unit = index.CeilDiv(r.rows, normParts(r.rows))
 	}
 	bytes := make([]int64, len(buffers))
 	for _, i := range rowed {
 		bytes[i] = int64(4 * unit * r.width)
 	}
 	first := 0
-	inPieces(l, ceilDiv(r.rows, unit), buffers, bytes, func(units int, buffers []graph.Buffer) {
+	inPieces(l, index.CeilDiv(r.rows, unit), buffers, bytes, func(units int, buffers []graph.Buffer) {
 		rows := min(units*unit, r.rows-first)
 		groups := inLine(l, rows)
 		if p.number == normColumns {
@@ -282,10 +285,10 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 		sums.number, sums.groups, sums.x, sums.addend, sums.work = normSpread, inLine(l, r.cycle*r.each), &x, &dy, &fill
 		w.pass(l, r, sums)
 	default:
-		columns := inLine(l, ceilDiv(r.width, l.Limits.Subgroup))
+		columns := inLine(l, index.CeilDiv(r.width, l.Limits.Subgroup))
 		groups := columns
 		if r.wide() {
-			groups = inLine(l, ceilDiv(r.width/4, l.Limits.Subgroup*columnFours(l)))
+			groups = inLine(l, index.CeilDiv(r.width/4, l.Limits.Subgroup*columnFours(l)))
 		}
 		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
 		sums.number, sums.groups, sums.work = normSums, columns, &use

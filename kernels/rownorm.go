@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // rowNorm is shared by LayerNormalization (centred) and RMSNormalization. The dims of x from
@@ -28,7 +29,7 @@ func newRowNorm(n *graph.Node, shape []int, centred bool) rowNorm {
 	if r.axis < 0 {
 		r.axis += len(shape)
 	}
-	r.rows, r.width = elems(shape[:r.axis]), elems(shape[r.axis:])
+	r.rows, r.width = index.Elems(shape[:r.axis]), index.Elems(shape[r.axis:])
 	return r
 }
 
@@ -94,13 +95,13 @@ func (r rowNorm) stats32(x []float32) (mean, inv float64) {
 
 // eval computes y, and mean and inv unless they are nil. bias may be nil.
 func (r rowNorm) eval(x, scale, bias, y, mean, inv *graph.Tensor) {
-	lists := [][]int{broadcastStrides(scale.Shape, r.shape)}
+	lists := [][]int{index.Broadcast(scale.Shape, r.shape)}
 	if bias != nil {
-		lists = append(lists, broadcastStrides(bias.Shape, r.shape))
+		lists = append(lists, index.Broadcast(bias.Shape, r.shape))
 	}
 	for row := range r.rows {
 		m, s := r.stats(x, row)
-		walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
+		index.Walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
 			v := (x.Float(i) - m) * s * scale.Float(at[0])
 			if bias != nil {
 				v += bias.Float(at[1])
@@ -130,7 +131,7 @@ func (r rowNorm) newAffine(t *graph.Tensor) (a affine, ok bool) {
 	if t.Type != graph.Float32 {
 		return a, false
 	}
-	st := broadcastStrides(t.Shape, r.shape)
+	st := index.Broadcast(t.Shape, r.shape)
 	a = affine{data: t.F32(), run: 1, lead: st[:r.axis], count: 1}
 	for i := len(r.shape) - 1; i >= r.axis; i-- {
 		switch d := r.shape[i]; {
@@ -159,7 +160,7 @@ func (r rowNorm) fast(c *graph.Call, x, scale, bias, y, mean, inv *graph.Tensor)
 	}
 	in, out := x.F32(), y.F32()
 	c.Parallel(r.rows, 1+f32.Grain/4/r.width, func(lo, hi int) {
-		walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
+		index.Walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
 			x, y := in[row*r.width:(row+1)*r.width], out[row*r.width:(row+1)*r.width]
 			m, s := r.stats32(x)
 			scaleRow := w.data[at[0]:]
@@ -195,18 +196,18 @@ func orZeros(st []int, n int) []int {
 // evalGrad computes dx, and dscale and dbias unless they are nil. dmean and dinv may be nil. dx
 // may share memory with dy or x.
 func (r rowNorm) evalGrad(dy, x, scale, dmean, dinv, dx, dscale, dbias *graph.Tensor) {
-	ws := broadcastStrides(scale.Shape, r.shape)
+	ws := index.Broadcast(scale.Shape, r.shape)
 	bs := make([]int, len(r.shape))
 	ds, db := make([]float64, scale.Len()), []float64(nil)
 	if dbias != nil {
-		bs = broadcastStrides(dbias.Shape, r.shape)
+		bs = index.Broadcast(dbias.Shape, r.shape)
 		db = make([]float64, dbias.Len())
 	}
 	width := float64(r.width)
 	for row := range r.rows {
 		m, s := r.stats(x, row)
 		var sumG, sumGN float64
-		walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
+		index.Walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
 			d, n := dy.Float(i), (x.Float(i)-m)*s
 			g := d * scale.Float(at[0])
 			sumG += g
@@ -226,7 +227,7 @@ func (r rowNorm) evalGrad(dy, x, scale, dmean, dinv, dx, dscale, dbias *graph.Te
 		if dinv != nil {
 			slope += dinv.Float(row) * s / width
 		}
-		walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
+		index.Walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
 			n := (x.Float(i) - m) * s
 			dx.SetFloat(i, s*(dy.Float(i)*scale.Float(at[0])-sumG/width-n*slope)+more)
 		}, ws)
@@ -246,7 +247,7 @@ func (r rowNorm) evalGrad(dy, x, scale, dmean, dinv, dx, dscale, dbias *graph.Te
 func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.Tensor) bool {
 	w, ok := r.newAffine(scale)
 	if !ok || dy.Type != graph.Float32 || x.Type != graph.Float32 || r.width == 0 ||
-		dbias != nil && elems(dbias.Shape) != elems(scale.Shape) {
+		dbias != nil && index.Elems(dbias.Shape) != index.Elems(scale.Shape) {
 		return false
 	}
 	stats := scratch64(c, 2*r.rows)
@@ -268,7 +269,7 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 		})
 	}
 	c.Parallel(r.rows, each, func(lo, hi int) {
-		walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
+		index.Walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
 			from, to := row*r.width, (row+1)*r.width
 			f32.NormSlope(dxAll[from:to], dyAll[from:to], xAll[from:to], stats[2*row], stats[2*row+1], w.data[at[0]:], w.run, r.centred)
 		}, w.lead)
@@ -286,7 +287,7 @@ func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float
 		end := min(lo+f32.BlockLen, hi)
 		clear(ds[:])
 		clear(db[:])
-		walk(r.shape[:r.axis], 0, r.rows, func(row int, at []int) {
+		index.Walk(r.shape[:r.axis], 0, r.rows, func(row int, at []int) {
 			m, s := float32(stats[2*row]), float32(stats[2*row+1])
 			first, last := max(lo, at[0]), min(end, at[0]+w.count)
 			if w.run == 1 && first < last {

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // eachRow calls f for rows of output 0, with the offset of each input's row and whether it
@@ -10,13 +11,13 @@ import (
 // merged, so that rows are as long as possible.
 func eachRow(c *graph.Call, f func(z, width int, at, step []int)) {
 	out := c.Out[0].Shape
-	if elems(out) == 0 {
+	if index.Elems(out) == 0 {
 		return
 	}
 	full := make([][]int, len(c.In))
 	lists := make([][]int, len(c.In))
 	for k, x := range c.In {
-		full[k] = broadcastStrides(x.Shape, out)
+		full[k] = index.Broadcast(x.Shape, out)
 	}
 	var shape []int
 next:
@@ -62,7 +63,7 @@ next:
 		})
 		return
 	}
-	c.Parallel(elems(shape[:last]), max(1, f32.Grain/width), func(lo, hi int) {
-		walk(shape[:last], lo, hi, func(r int, at []int) { f(r*width, width, at, step) }, lists...)
+	c.Parallel(index.Elems(shape[:last]), max(1, f32.Grain/width), func(lo, hi int) {
+		index.Walk(shape[:last], lo, hi, func(r int, at []int) { f(r*width, width, at, step) }, lists...)
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var segmentModes = []string{"sum", "mean", "max", "min"}
@@ -119,7 +120,7 @@ type segments struct {
 // newSegments reads the bounds of segments as Slice does: negative ones count from the end, and
 // all are clamped.
 func newSegments(c *graph.Call, data []int, at int) segments {
-	s := segments{mode: c.Node.Str("mode"), rows: data[0], width: elems(data[1:])}
+	s := segments{mode: c.Node.Str("mode"), rows: data[0], width: index.Elems(data[1:])}
 	bound := func(x *graph.Tensor, i int) int {
 		v := x.Int(i)
 		if v < 0 {
@@ -259,8 +260,8 @@ var segmentKernel = shader("segmentreduce", "segmentreduce.comp")
 func segmentPass(l *graph.Lowering, pass uint32, data []int, segments, invocations int, buffers ...graph.Buffer) {
 	mode := uint32(slices.Index(segmentModes, l.Node.Str("mode")))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: segmentKernel, Spec: []uint32{pass, mode}, Push: words(l, data[0], elems(data[1:]), segments),
-		Buffers: buffers, Groups: inLine(l, ceilDiv(invocations, 64)),
+		Kernel: segmentKernel, Spec: []uint32{pass, mode}, Push: words(l, data[0], index.Elems(data[1:]), segments),
+		Buffers: buffers, Groups: inLine(l, index.CeilDiv(invocations, 64)),
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // compiled holds the SPIR-V of the shaders, compiled from the .comp files next to the
@@ -126,7 +127,7 @@ func words[N int | int64](l *graph.Lowering, ns ...N) []uint32 {
 // inLine distributes n workgroups over two dims.
 func inLine(l *graph.Lowering, n int) [3]int {
 	x := min(max(n, 1), l.Limits.Groups[0])
-	y := ceilDiv(max(n, 1), x)
+	y := index.CeilDiv(max(n, 1), x)
 	if y > l.Limits.Groups[1] {
 		l.Refuse("%d workgroups exceed the limit of the device", n)
 	}
@@ -196,46 +197,6 @@ func boundOperand(l *graph.Lowering, b graph.Buffer) *graph.Operand {
 		return l.Out[b.Index]
 	}
 	return nil
-}
-
-// mergeStrides merges adjacent dims of a shape that can be merged under all lists of strides.
-func mergeStrides(shape []int, lists ...[]int) ([]int, [][]int) {
-	var dims []int
-	out := make([][]int, len(lists))
-	for i, d := range shape {
-		if d == 1 {
-			continue
-		}
-		k := len(dims) - 1
-		joins := k >= 0
-		for n, st := range lists {
-			joins = joins && out[n][k] == st[i]*d
-		}
-		if joins {
-			dims[k] *= d
-		} else {
-			dims = append(dims, d)
-		}
-		for n, st := range lists {
-			if joins {
-				out[n][k] = st[i]
-			} else {
-				out[n] = append(out[n], st[i])
-			}
-		}
-	}
-	if len(dims) == 0 {
-		dims = []int{1}
-		for n := range out {
-			out[n] = []int{0}
-		}
-	}
-	return dims, out
-}
-
-// frontFilled pads a list in front to length n, with 1 for dims or 0 for strides.
-func frontFilled(n int, list []int, fill int) []int {
-	return append(slices.Repeat([]int{fill}, max(0, n-len(list))), list...)
 }
 
 func mustFit(l *graph.Lowering, dims []int, most int) bool {

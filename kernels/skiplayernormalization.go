@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // skip describes ONNX Runtime's LayerNormalization (centred) or RMSNormalization of
@@ -224,7 +225,7 @@ type skipRows struct {
 func (s skip) of(c *graph.Call) skipRows {
 	shape := c.In[0].Shape
 	last := len(shape) - 1
-	r := skipRows{rowNorm: rowNorm{centred: s.centred, eps: c.Node.Float("epsilon"), shape: shape, axis: last, rows: elems(shape[:last]), width: shape[last]},
+	r := skipRows{rowNorm: rowNorm{centred: s.centred, eps: c.Node.Float("epsilon"), shape: shape, axis: last, rows: index.Elems(shape[:last]), width: shape[last]},
 		terms: []*graph.Tensor{c.In[0], c.In[1]}, gamma: c.In[2]}
 	if s.beta >= 0 {
 		r.beta = input(c, s.beta)
@@ -233,7 +234,7 @@ func (s skip) of(c *graph.Call) skipRows {
 		r.terms = append(r.terms, bias)
 	}
 	for _, t := range r.terms {
-		r.strides = append(r.strides, broadcastStrides(t.Shape, shape))
+		r.strides = append(r.strides, index.Broadcast(t.Shape, shape))
 	}
 	return r
 }
@@ -244,7 +245,7 @@ func (r skipRows) run(c *graph.Call, lo, hi int) {
 	for row := lo; row < hi; row++ {
 		at := row * r.width
 		mean, squares := 0.0, 0.0
-		walk(r.shape, at, at+r.width, func(i int, from []int) {
+		index.Walk(r.shape, at, at+r.width, func(i int, from []int) {
 			sum := 0.0
 			for k, t := range r.terms {
 				sum += t.Float(from[k])
@@ -309,7 +310,7 @@ func (s skip) fast(c *graph.Call) {
 	}
 	c.Parallel(r.rows, work, func(lo, hi int) {
 		x := make([]float32, r.width)
-		walk(r.shape[:r.axis], lo, hi, func(row int, from []int) {
+		index.Walk(r.shape[:r.axis], lo, hi, func(row int, from []int) {
 			copy(x, data[0][from[0]:])
 			for k := 1; k < len(data); k++ {
 				term := data[k][from[k]:]
@@ -362,7 +363,7 @@ func lowerSkip(s skip) func(*graph.Lowering) {
 		form.lower(l, expr, to, in)
 		shape := l.In[0].Shape
 		last := len(shape) - 1
-		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: elems(shape[:last]), width: shape[last]}
+		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: index.Elems(shape[:last]), width: shape[last]}
 		if l.Refused == "" && r.rows*r.width > 0 {
 			w.rowsOf(l, loweredRows{r, 1, r.width, 1}, rereads(to))
 		}

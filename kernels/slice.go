@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var sliceOp = define(graph.Op{
@@ -67,7 +68,7 @@ var sliceOp = define(graph.Op{
 var slicing mover = func(c *graph.Call) []move {
 	y := c.Out[0]
 	from, at := sliced(c, c.In[0].Shape, 1)
-	return []move{{shape: y.Shape, from: from, fromAt: at, to: strides(y.Shape)}}
+	return []move{{shape: y.Shape, from: from, fromAt: at, to: index.Strides(y.Shape)}}
 }
 
 // SliceGrad is ONNX Runtime's gradient of Slice.
@@ -109,7 +110,7 @@ var _ = define(graph.Op{
 var unslicing mover = func(c *graph.Call) []move {
 	x := c.In[0]
 	to, at := sliced(c, c.Out[0].Shape, 2)
-	return []move{{shape: x.Shape, from: strides(x.Shape), to: to, toAt: at}}
+	return []move{{shape: x.Shape, from: index.Strides(x.Shape), to: to, toAt: at}}
 }
 
 // clearFast zeroes bytes with all workers.
@@ -205,7 +206,7 @@ func isFar(x graph.Dim, sign int64) bool {
 
 // sliced returns the strides and the first element of a slice of a tensor.
 func sliced(c *graph.Call, shape []int, at int) (st []int, first int) {
-	st = strides(shape)
+	st = index.Strides(shape)
 	unit := slices.Clone(st)
 	starts := c.In[at]
 	for i := range starts.Len() {

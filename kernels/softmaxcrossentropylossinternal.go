@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // SoftmaxCrossEntropyLossInternal is ONNX Runtime's form: ignore_index is an input, log_prob
@@ -91,7 +92,7 @@ func lossType(n *graph.Node, scores graph.DType) graph.DType {
 
 // keptClassLoss is newClassLoss with ignore_index as a tensor, which may be nil.
 func keptClassLoss(c *graph.Call, labels, weights, ignore *graph.Tensor, scores []int) classLoss {
-	l := classLoss{labels: labels, weights: weights, classes: scores[1], inner: elems(scores[2:]), reduction: c.Node.Str("reduction")}
+	l := classLoss{labels: labels, weights: weights, classes: scores[1], inner: index.Elems(scores[2:]), reduction: c.Node.Str("reduction")}
 	if ignore != nil {
 		l.ignore, l.ignores = ignore.Int(0), true
 	}

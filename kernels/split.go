@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // Split has the sizes of input split, or else equal sizes with a smaller last part. num_outputs
@@ -97,11 +98,11 @@ func splitSizes(n *graph.Node, d graph.Dim) []graph.Dim {
 var splitting mover = func(c *graph.Call) []move {
 	x := c.In[0]
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(x.Shape))
-	from := strides(x.Shape)
+	from := index.Strides(x.Shape)
 	ms := make([]move, len(c.Out))
 	at := 0
 	for i, y := range c.Out {
-		ms[i] = move{out: i, shape: y.Shape, from: from, to: strides(y.Shape), fromAt: at * from[axis]}
+		ms[i] = move{out: i, shape: y.Shape, from: from, to: index.Strides(y.Shape), fromAt: at * from[axis]}
 		at += y.Shape[axis]
 	}
 	return ms

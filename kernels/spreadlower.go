@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // spreadKernels store elements one at a time or in pairs. They write float32.
@@ -31,8 +32,8 @@ func (s *spread) append(l *graph.Lowering) {
 	if each > s.rows {
 		each = s.rows * min(s.channels, each/s.rows)
 	}
-	groups := s.slots * ceilDiv(s.channels, max(1, each/s.rows)) * f32.Volume(s.taps) * ceilDiv(s.rows, each)
-	batch, sx := frontFilled(3, s.shape, 1), frontFilled(3, s.sx, 0)
+	groups := s.slots * index.CeilDiv(s.channels, max(1, each/s.rows)) * f32.Volume(s.taps) * index.CeilDiv(s.rows, each)
+	batch, sx := index.Padded(3, s.shape, 1), index.Padded(3, s.sx, 0)
 	push := words(l, groups, s.channels, s.rows, each, s.whole, s.width, batch[1], batch[2], sx[0], sx[1], sx[2], s.first, s.at, s.channel)
 	push = append(push, triples(s.taps, s.step, s.dilation, s.shift, s.size, s.strides)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{

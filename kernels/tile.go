@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var _ = define(graph.Op{
 	Name:  "Tile",
@@ -61,7 +64,7 @@ var _ = define(graph.Op{
 
 var tiling mover = func(c *graph.Call) []move {
 	x, y := c.In[0], c.Out[0]
-	sx, sy := strides(x.Shape), strides(y.Shape)
+	sx, sy := index.Strides(x.Shape), index.Strides(y.Shape)
 	m := move{}
 	for i, d := range x.Shape {
 		if d == 0 {

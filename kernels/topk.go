@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // TopK always sorts its result, even with sorted=0; equal elements are in the order of their
@@ -83,7 +84,7 @@ func ahead(a, b ranked) int {
 func topK(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	x, values, indices := c.In[0], c.Out[0], c.Out[1]
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(x.Shape))
-	outer, n, after := around(x.Shape, axis)
+	outer, n, after := index.Around(x.Shape, axis)
 	k, size := values.Shape[axis], int(x.Type.Size())
 	order, least := orders(x), c.Node.Int("largest") == 0
 	parallel(outer*after, max(1, f32.Grain/(16*max(1, n))), func(lo, hi int) {
@@ -158,7 +159,7 @@ func lowerRanked(l *graph.Lowering, least, last, nans bool, axis, k, values, pla
 		l.Refuse("the input is %s; there is a kernel for f32, i32 and i64", x.Type)
 		return
 	}
-	before, n, after := around(x.Shape, axis)
+	before, n, after := index.Around(x.Shape, axis)
 	if before*after*k == 0 {
 		return
 	}

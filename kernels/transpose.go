@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -126,12 +127,12 @@ func swapsLast(n *graph.Node) bool {
 
 var transposition mover = func(c *graph.Call) []move {
 	x, y := c.In[0], c.Out[0]
-	own := strides(x.Shape)
+	own := index.Strides(x.Shape)
 	from := make([]int, len(own))
 	for i, p := range permOf(c.Node, len(own)) {
 		from[i] = own[p]
 	}
-	return []move{{shape: y.Shape, from: from, to: strides(y.Shape)}}
+	return []move{{shape: y.Shape, from: from, to: index.Strides(y.Shape)}}
 }
 
 // permOf is the permutation: attribute perm, or reversed dims without it.

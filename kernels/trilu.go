@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 var _ = define(graph.Op{
@@ -57,7 +58,7 @@ func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 		k = int(max(-int64(height), min(v.Int(0), int64(width))))
 	}
 	upper := c.Node.Int("upper") != 0
-	parallel(elems(x.Shape[:rank-1]), max(1, f32.Grain/max(1, width)), func(lo, hi int) {
+	parallel(index.Elems(x.Shape[:rank-1]), max(1, f32.Grain/max(1, width)), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			// Columns [from, to) are copied.
 			edge := r%height + k
@@ -107,7 +108,7 @@ func lowerTrilu(l *graph.Lowering) {
 	if n := x.Len(); n > 0 {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: kernel, Spec: []uint32{oneIf(l.Node.Int("upper") != 0)}, Push: append(words(l, n, height, width), uint32(int32(k))),
-			Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(n, 256)),
+			Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(n, 256)),
 		})
 	}
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
+)
 
 var _ = define(graph.Op{
 	Name:        "Where",
@@ -44,13 +47,13 @@ var _ = define(graph.Op{
 	Eval: func(c *graph.Call) {
 		cond, x, y, z := c.In[0], c.In[1], c.In[2], c.Out[0]
 		size := int(z.Type.Size())
-		walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+		index.Walk(z.Shape, 0, z.Len(), func(i int, at []int) {
 			from, k := y, at[2]
 			if cond.Bytes[at[0]] != 0 {
 				from, k = x, at[1]
 			}
 			copy(z.Bytes[i*size:(i+1)*size], from.Bytes[k*size:])
-		}, broadcastStrides(cond.Shape, z.Shape), broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))
+		}, index.Broadcast(cond.Shape, z.Shape), index.Broadcast(x.Shape, z.Shape), index.Broadcast(y.Shape, z.Shape))
 	},
 	Fast: func(c *graph.Call) {
 		switch c.Out[0].Type.Size() {

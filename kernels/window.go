@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/index"
 )
 
 // window is the sliding window of convolutions and pools: output o of an axis reads input
@@ -119,7 +120,7 @@ func (w window) before(i, in int) int {
 	if !w.same() {
 		return w.pads[i]
 	}
-	total := max(0, (ceilDiv(in, w.strides[i])-1)*w.strides[i]+w.reach(i)-in)
+	total := max(0, (index.CeilDiv(in, w.strides[i])-1)*w.strides[i]+w.reach(i)-in)
 	if w.auto == "SAME_LOWER" {
 		return total - total/2
 	}
