@@ -228,6 +228,18 @@ func deviceMemory(d Device) *DeviceMemory {
 	return nil
 }
 
+// DeviceCounts is what a step submits to a device's driver.
+type DeviceCounts = vulkan.Counts
+
+// deviceCounts is what a step submits to a driver; nil for devices without one.
+func deviceCounts(d Device) *DeviceCounts {
+	if v, ok := d.(interface{ Counts() DeviceCounts }); ok {
+		c := v.Counts()
+		return &c
+	}
+	return nil
+}
+
 // deviceWarnings are a device's warnings before the first step.
 func deviceWarnings(d Device) []string {
 	if w, ok := d.(interface{ Warnings() []string }); ok {

@@ -71,7 +71,7 @@ func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feede
 // measured fills in a result's measurements, and closes the device.
 func (l *loaded) measured(r *Result, t Training) (err error) {
 	r.Anonymous = l.watch.against(l.plan, r.Trace, r.data, t.loaded)
-	r.Memory, r.Chains, r.Load = deviceMemory(l.Device), l.chains, t.loaded
+	r.Memory, r.Counts, r.Chains, r.Load = deviceMemory(l.Device), deviceCounts(l.Device), l.chains, t.loaded
 	d := l.Device
 	l.Device = nil
 	r.Phases, err = t.Phases.close(d, r.beside())

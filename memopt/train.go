@@ -72,6 +72,7 @@ type Result struct {
 	extra     extraTimes
 	Trace     schedule.Trace // of the last run
 	Memory    *DeviceMemory  // at the end; nil if there is no driver
+	Counts    *DeviceCounts  // of a step; nil if there is no driver
 	Anonymous *Anonymous     // nil if the system does not report it
 	Skipped   []int          // steps without an update, because a scaled gradient was infinite or NaN
 	LossScale float64        // at the end; 0 if the loss is not scaled

@@ -24,3 +24,14 @@ func deviceMemory(w io.Writer, m *memopt.DeviceMemory) {
 		fmt.Fprintf(w, "the driver counts %s bytes taken, at most %s\n", n(m.Driver), n(m.DriverPeak))
 	}
 }
+
+// deviceCounts prints what a step submits to a driver, if there is one.
+func deviceCounts(w io.Writer, c *memopt.DeviceCounts) {
+	if c == nil {
+		return
+	}
+	n := func(n int) string { return report.Thousands(int64(n)) }
+	rows := [][]string{{"a step submits", "dispatches", "copies", "barriers", "in the schedule's order", "submissions", "launches on the processor"},
+		{"", n(c.Dispatches), n(c.Copies), n(c.Barriers), n(c.InOrder), n(c.Submissions), n(c.Calls)}}
+	report.Table(w, "lrrrrrr", rows)
+}

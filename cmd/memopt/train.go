@@ -184,6 +184,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	}
 	measured(c.App.Writer, loading(lines, result.Load), result.Trace, result.Anonymous)
 	deviceMemory(c.App.Writer, result.Memory)
+	deviceCounts(c.App.Writer, result.Counts)
 	phasesText(c.App.Writer, result.Phases)
 	return stopped(c, result)
 }

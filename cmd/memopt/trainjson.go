@@ -14,25 +14,26 @@ import (
 
 // trainFile is the JSON of train.
 type trainFile struct {
-	Format    string          `json:"format"`
-	Device    string          `json:"device"`
-	Steps     int             `json:"steps"`
-	FirstStep int             `json:"first_step"` // steps before a resumed run
-	Trains    *planner.Trains `json:"trains,omitempty"`
-	Loss      []number        `json:"loss"`
-	StepMS    []float64       `json:"step_ms"`
-	Promised  *float64        `json:"promised_step_ms,omitempty"` // by the plan's profile
-	Overhead  *float64        `json:"overhead,omitempty"`         // promised share of time for what runs again, and for waits
-	Extra     *float64        `json:"measured_overhead,omitempty"`
-	Skipped   []int           `json:"skipped,omitempty"` // steps whose update was skipped
-	LossScale float64         `json:"loss_scale,omitempty"`
-	Memory    trainMemory     `json:"memory"`
-	Load      *loader.Report  `json:"load,omitempty"` // of the weights
-	Chains    *chainsFile     `json:"chains,omitempty"`
-	Check     *checkFile      `json:"check,omitempty"`
-	Against   *partingsFile   `json:"against,omitempty"`
-	Lossy     *lossyFile      `json:"lossy,omitempty"`
-	Stopped   string          `json:"stopped,omitempty"`
+	Format    string               `json:"format"`
+	Device    string               `json:"device"`
+	Steps     int                  `json:"steps"`
+	FirstStep int                  `json:"first_step"` // steps before a resumed run
+	Trains    *planner.Trains      `json:"trains,omitempty"`
+	Loss      []number             `json:"loss"`
+	StepMS    []float64            `json:"step_ms"`
+	Promised  *float64             `json:"promised_step_ms,omitempty"` // by the plan's profile
+	Overhead  *float64             `json:"overhead,omitempty"`         // promised share of time for what runs again, and for waits
+	Extra     *float64             `json:"measured_overhead,omitempty"`
+	Skipped   []int                `json:"skipped,omitempty"` // steps whose update was skipped
+	LossScale float64              `json:"loss_scale,omitempty"`
+	Memory    trainMemory          `json:"memory"`
+	Submits   *memopt.DeviceCounts `json:"submits,omitempty"` // by a step, to a driver
+	Load      *loader.Report       `json:"load,omitempty"`    // of the weights
+	Chains    *chainsFile          `json:"chains,omitempty"`
+	Check     *checkFile           `json:"check,omitempty"`
+	Against   *partingsFile        `json:"against,omitempty"`
+	Lossy     *lossyFile           `json:"lossy,omitempty"`
+	Stopped   string               `json:"stopped,omitempty"`
 	phasesFile
 	Warnings []string `json:"warnings"`
 }
@@ -148,7 +149,7 @@ func (x number) MarshalJSON() ([]byte, error) {
 const trainFormat = "memopt.train/1"
 
 func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
-	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Trains: r.Plan.Trains, Lossy: lossyJSON(r.Lossy), Chains: chainsJSON(r.Chains), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
+	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Trains: r.Plan.Trains, Lossy: lossyJSON(r.Lossy), Chains: chainsJSON(r.Chains), Skipped: r.Skipped, LossScale: r.LossScale, Submits: r.Counts, Loss: []number{}, StepMS: []float64{},
 		Memory: memoryJSON(r.Plan, lines, r.Trace, r.Memory, r.Anonymous), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
 		f.Loss = append(f.Loss, number(x))

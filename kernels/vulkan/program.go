@@ -255,6 +255,7 @@ func (d *Device) pipeline(x graph.Dispatch, bindings int) (*vk.Pipeline, error) 
 type program struct {
 	parts   []part
 	queries *vk.Queries
+	counts  Counts
 }
 
 type part struct {
@@ -310,7 +311,7 @@ func (d *Device) programFor(r schedule.Run) (p *program, err error) {
 }
 
 // newProgram records the launches for which takes is true. In poison mode each launch is a list of
-// its own.
+// its own; there, and with times, launches run one after the other.
 func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program, err error) {
 	p = &program{}
 	defer func() {
@@ -325,6 +326,7 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 	}
 	var h hazards
 	var commands []vk.Command
+	var pending []work // to be grouped
 	if p.queries != nil {
 		commands = append(commands, vk.Command{Kind: vk.Reset, Value: uint32(2 * len(d.launches))})
 	}
@@ -341,25 +343,31 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 		return nil
 	}
 	end := func(call *fallback) error {
+		commands, pending = grouped(commands, pending, &p.counts), pending[:0]
 		if len(commands) > 0 {
 			commands = append(commands, vk.Command{Kind: vk.Barrier, Host: true})
 		}
 		if err := flush(); err != nil {
 			return err
 		}
-		now.call = call
+		if len(now.lists) > 0 {
+			p.counts.Submissions++
+		}
+		if now.call = call; call != nil {
+			p.counts.Calls++
+		}
 		p.parts = append(p.parts, now)
 		now, h = part{}, hazards{}
 		return nil
 	}
-	joins := !timed && !d.options.Poison
+	whole := !timed && !d.options.Poison
 	for i := range d.launches {
 		l := &d.launches[i]
-		if !takes(i) || joins && l.joined && l.run == nil {
+		if !takes(i) || whole && l.joined && l.run == nil {
 			continue
 		}
 		dispatches := l.dispatches
-		if joins && l.run != nil {
+		if whole && l.run != nil {
 			dispatches = []dispatch{l.run.dispatch}
 		}
 		if now.first = i; l.call != nil {
@@ -368,10 +376,14 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 			}
 			continue
 		}
+		if whole {
+			pending = append(pending, d.work(l, dispatches)...)
+			continue
+		}
 		if p.queries != nil {
 			commands = append(commands, vk.Command{Kind: vk.Barrier}, vk.Command{Kind: vk.Time, Value: uint32(2 * i)})
 		}
-		commands = d.commands(commands, l, dispatches, &h)
+		commands = inOrder(commands, d.work(l, dispatches), &h, &p.counts)
 		if p.queries != nil {
 			commands = append(commands, vk.Command{Kind: vk.Time, Value: uint32(2*i + 1)})
 		}
@@ -386,39 +398,33 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 			}
 		}
 	}
-	if len(commands) == 0 && len(now.lists) == 0 {
+	if len(pending) == 0 && len(commands) == 0 && len(now.lists) == 0 {
 		return p, nil // the last launch ended a part
 	}
 	return p, end(nil)
 }
 
-// commands appends the commands of a launch: a copy, or dispatches.
-func (d *Device) commands(to []vk.Command, l *launch, dispatches []dispatch, h *hazards) []vk.Command {
+// work is what a launch submits: a copy, or dispatches.
+func (d *Device) work(l *launch, dispatches []dispatch) (all []work) {
 	if l.src.Node == nil {
-		from, dst := spanOf(l.src.In[0]), spanOf(l.src.Out[0])
+		from, to := spanOf(l.src.In[0]), spanOf(l.src.Out[0])
 		if from.end == from.at {
-			return to
-		}
-		if h.next([]span{from}, []span{dst}) {
-			to = append(to, vk.Command{Kind: vk.Barrier})
+			return nil
 		}
 		c := vk.Command{Kind: vk.Copy, Bytes: from.end - from.at}
 		c.From, c.FromAt = d.spaces[from.space].locate(from.at)
-		c.To, c.ToAt = d.spaces[dst.space].locate(dst.at)
-		return append(to, c)
+		c.To, c.ToAt = d.spaces[to.space].locate(to.at)
+		return []work{{c, []span{from}, []span{to}}}
 	}
 	for i := range dispatches {
 		x := &dispatches[i]
-		if h.next(x.reads, x.writes) {
-			to = append(to, vk.Command{Kind: vk.Barrier})
-		}
 		c := vk.Command{Kind: vk.Dispatch, Pipeline: x.pipeline, Set: d.handles[x.set], Push: x.push()}
 		for i, g := range x.Groups {
 			c.Groups[i] = uint32(g)
 		}
-		to = append(to, c)
+		all = append(all, work{c, x.reads, x.writes})
 	}
-	return to
+	return all
 }
 
 func (d *Device) forget(p *program) {

@@ -20,6 +20,7 @@ type stages struct {
 	counted  []counted
 	uploaded int64
 	zeroed   int64
+	counts   Counts // of the first step
 }
 
 // laterBlock is a block that is not allocated yet.
@@ -213,6 +214,7 @@ func (d *Device) taken(r schedule.Run) func(launch int) bool {
 // first executes a run whose memory is not fully allocated, or that reports the ends of passes: part by part, allocating
 // what each needs.
 func (d *Device) first(r schedule.Run) error {
+	d.stages.counts = Counts{}
 	begin, end, launches := d.schedule.BackwardBegin(), d.schedule.BackwardEnd(), len(d.launches)
 	takes := d.taken(r)
 	borders := []int{0, begin, end, launches}
@@ -250,6 +252,7 @@ func (d *Device) first(r schedule.Run) error {
 		if err != nil {
 			return err
 		}
+		d.stages.counts.add(p.counts)
 		err = d.execute(p, r)
 		d.forget(p)
 		if err != nil {

@@ -465,12 +465,20 @@ int32_t mo_read_queries(mo_device *d, uint64_t queries, uint32_t n, uint64_t *ou
 
 void mo_free_queries(mo_device *d, uint64_t queries) { d->DestroyQueryPool(d->dev, H(VkQueryPool, queries), NULL); }
 
+enum { MO_BATCHES = 256 };
+
 int32_t mo_submit(mo_device *d, const uint64_t *lists, uint32_t n, uint64_t timeout_ns) {
+	// Each list is a batch of its own, so that watchdogs see short work; one call takes many of them.
+	VkCommandBuffer b[MO_BATCHES];
+	VkSubmitInfo s[MO_BATCHES];
 	VkResult r = d->ResetFences(d->dev, 1, &d->fence);
-	for (uint32_t i = 0; i < n && r == VK_SUCCESS; i++) {
-		VkCommandBuffer b = H(VkCommandBuffer, lists[i]);
-		VkSubmitInfo s = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b};
-		r = d->QueueSubmit(d->queue, 1, &s, i + 1 == n ? d->fence : VK_NULL_HANDLE);
+	for (uint32_t from = 0; from < n && r == VK_SUCCESS; from += MO_BATCHES) {
+		uint32_t some = n - from < MO_BATCHES ? n - from : MO_BATCHES;
+		for (uint32_t i = 0; i < some; i++) {
+			b[i] = H(VkCommandBuffer, lists[from + i]);
+			s[i] = (VkSubmitInfo){.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = b + i};
+		}
+		r = d->QueueSubmit(d->queue, some, s, from + some == n ? d->fence : VK_NULL_HANDLE);
 	}
 	if (r != VK_SUCCESS || !n) return r;
 	return d->WaitForFences(d->dev, 1, &d->fence, VK_TRUE, timeout_ns);

@@ -87,7 +87,7 @@ int32_t mo_make_queries(mo_device *d, uint32_t n, uint64_t *queries);
 int32_t mo_read_queries(mo_device *d, uint64_t queries, uint32_t n, uint64_t *out);
 void mo_free_queries(mo_device *d, uint64_t queries);
 
-// Submits the lists in order, each by itself, and waits for the last.
+// Submits the lists in order, each as a batch, and waits for the last.
 int32_t mo_submit(mo_device *d, const uint64_t *lists, uint32_t n, uint64_t timeout_ns);
 
 // The messages of the validation layers, one a line.

@@ -28,6 +28,8 @@ type LaunchRow struct {
 	OpenMS   float64 `json:"open_ms"`   // from the schedule to recorded commands
 	FirstMS  float64 `json:"first_ms"`  // the first step, in which drivers compile
 	Met      bool    `json:"met"`
+	// Submits is of a step, without fused chains.
+	Submits vulkan.Counts `json:"submits"`
 }
 
 // hostBar is the most microseconds of the host per launch, including its share of the driver's
@@ -95,7 +97,7 @@ func (b *vulkanBench) launch(row *LaunchRow, source func() (job, error)) error {
 		return err
 	}
 	row.FirstMS = min(row.FirstMS, time.Since(begin).Seconds()*1e3)
-	row.Launches = len(s.Launches)
+	row.Launches, row.Submits = len(s.Launches), d.Counts()
 	n := float64(row.Launches)
 	micros := func(t time.Duration) float64 { return float64(t) / 1e3 / n }
 	begin = time.Now()

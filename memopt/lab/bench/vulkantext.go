@@ -16,12 +16,13 @@ func (r *VulkanReport) Text(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if len(r.Launches) > 0 {
-		table := [][]string{{"a step without its kernels", "launches", "host µs a launch", "bar", "", "of ours", "host µs a step", "for inputs", "for a bare submission", "clock µs a launch", "recording µs a launch", "opening ms", "first step ms"}}
+		table := [][]string{{"a step without its kernels", "launches", "host µs a launch", "bar", "", "of ours", "host µs a step", "for inputs", "for a bare submission", "clock µs a launch", "recording µs a launch", "opening ms", "first step ms", "barriers", "in order", "submissions"}}
 		for _, l := range r.Launches {
 			table = append(table, []string{l.Program, fmt.Sprint(l.Launches), fmt.Sprintf("%.2f", l.HostUS), fmt.Sprintf("≤ %d", hostBar), verdict(l.Met), fmt.Sprintf("%.2f", l.OwnUS),
-				fmt.Sprintf("%.1f", l.StepUS), fmt.Sprintf("%.1f", l.InputsUS), fmt.Sprintf("%.1f", l.BareUS), fmt.Sprintf("%.2f", l.WallUS), fmt.Sprintf("%.2f", l.RecordUS), fmt.Sprintf("%.1f", l.OpenMS), fmt.Sprintf("%.1f", l.FirstMS)})
+				fmt.Sprintf("%.1f", l.StepUS), fmt.Sprintf("%.1f", l.InputsUS), fmt.Sprintf("%.1f", l.BareUS), fmt.Sprintf("%.2f", l.WallUS), fmt.Sprintf("%.2f", l.RecordUS), fmt.Sprintf("%.1f", l.OpenMS), fmt.Sprintf("%.1f", l.FirstMS),
+				fmt.Sprint(l.Submits.Barriers), fmt.Sprint(l.Submits.InOrder), fmt.Sprint(l.Submits.Submissions)})
 		}
-		report.Table(w, "lrrllrrrrrrrr", table)
+		report.Table(w, "lrrllrrrrrrrrrrr", table)
 		fmt.Fprintln(w)
 	}
 	if len(r.Budgets) > 0 {
