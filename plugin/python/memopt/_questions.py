@@ -218,7 +218,8 @@ def max_batch(
                  for the plan. Or a torch.nn.Module
     make_sample  for a module: a function of n that makes the inputs of a step of n samples, as for memopt.optimize
     budget       the most memory of a step, as for memopt.optimize
-    given        for a module: activation_budget, loss, optimizer, reserve, loss_chunks, and most, the largest batch to try
+    given        for a module: activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, most, the largest batch to try, and
+                 ladder=False, which leaves out the sizes for limits of extra time
 
     Small batches of a module are recorded, and the bytes of larger ones extrapolated; the answer is checked by a step
     under its plan. Only steps that fit are run.
@@ -239,7 +240,8 @@ def max_seq(model: Path, make_sample: Any = None, budget: Any = None, *, dim: st
 @overload
 def max_seq(model: torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "seq", **given: Any) -> LargestOfModule: ...
 def max_seq(model: Path | torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "seq", **given: Any) -> Any:
-    """The longest sequence that fits in a budget: max_batch over another dim. make_sample(n) makes inputs of n tokens a row."""
+    """The longest sequence that fits in a budget: max_batch over another dim. make_sample(n) makes inputs of n tokens a row. Of a module the
+    loss is in chunks of rows where that lengthens the sequence, unless loss_chunks is given."""
     if isinstance(model, (str, os.PathLike)):
         return max_batch(model, make_sample, budget, dim=dim, **given)
     from .torch.ask.largest import max_seq

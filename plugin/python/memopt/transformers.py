@@ -92,7 +92,7 @@ class TrainerCallback(transformers.TrainerCallback):
             of_both = ("budget", "activation_budget", "max_overhead", "loss", "reserve", "loss_chunks")
             settings = {name: self.settings[name] for name in of_both if name in self.settings}
             with torch.random.fork_rng():
-                self._largest = int(max_batch(self._model, _batches(loader, args.device), optimizer=optimizer, most=asked, **settings))
+                self._largest = int(max_batch(self._model, _batches(loader, args.device), optimizer=optimizer, most=asked, ladder=False, **settings))
         if asked > self._largest:
             raise RuntimeError(f"memopt: of batches up to {self._largest} every step fits the budget; one of {asked} would run out of memory.")
 

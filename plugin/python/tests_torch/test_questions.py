@@ -191,7 +191,33 @@ class TestLargest(Case):
         found = memopt.max_seq(model, lambda n: (torch.randint(0, 300, (2, n)),) * 2, activation_budget="5MiB", most=2048)
         self.assertLessEqual(found.measured_peak, (5 << 20) + 65536)
         with self.assertRaises(memopt.BudgetError):
-            memopt.optimize(model, activation_budget="5MiB", sample=(torch.randint(0, 300, (2, found.size + 8)),) * 2, loss_chunks=1)
+            memopt.optimize(model, activation_budget="5MiB", sample=(torch.randint(0, 300, (2, found.bound + 1)),) * 2, loss_chunks=1)
+
+    def test_ladder(self):
+        """The longest sequence by what it may cost: each one trains within the budget, and beyond the last one none does."""
+        model = GPT(vocab=4000, layers=1, rows=8192, dropout=0.0)
+        limit = 10 << 20
+
+        def sample(n):
+            return (torch.randint(0, 300, (2, n)),) * 2
+
+        found = memopt.max_seq(model, sample, activation_budget=limit)
+        self.assertEqual([r.max_overhead for r in found.ladder], [0.0, 0.05, 0.1, 0.3, None])
+        sizes = [r.size for r in found.ladder]
+        self.assertEqual(sizes, sorted(sizes))
+        self.assertEqual(sizes[-1], found.size)
+        self.assertGreater(found.size, 2 * found.eager_size)
+        self.assertTrue(found.chosen.startswith("loss in chunks"), found.chosen)
+        self.assertIn("at most +30%", str(found))
+        for rung in {sizes[0]: found.ladder[0], sizes[-1]: found.ladder[-1]}.values():
+            self.assertLessEqual(rung.overhead, 1.0 if rung.max_overhead is None else rung.max_overhead + 1e-6)
+            chunks = "auto" if rung.chosen.startswith("loss in chunks") else 1
+            report = memopt.optimize(model, activation_budget=limit, sample=sample(rung.size), loss_chunks=chunks)
+            self.assertLessEqual(report.measured_peak, limit + 65536)
+            memopt.restore(model)
+        with self.assertRaises(memopt.BudgetError):
+            memopt.optimize(model, activation_budget=limit, sample=sample(found.bound + 1), loss_chunks="auto")
+        self.assertEqual(memopt.max_seq(model, sample, activation_budget=limit, most=64, ladder=False).ladder, ())
 
     def test_loss_with_targets(self):
         found = memopt.max_batch(ConvNeXt(), lambda n: torch.randn(n, 3, 16, 16), activation_budget="2MiB", loss=lambda out, x: F.cross_entropy(out, torch.zeros(len(x)).long()))

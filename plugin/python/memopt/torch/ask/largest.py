@@ -27,10 +27,23 @@ from ..step.given import check_module, check_request, check_settings, is_share, 
 from ..step.sample import arguments
 from ..step.standin import own_forward
 from ..step.wrapped import inner_module
+from .table import table
 
 MOST_RECORDINGS = 7
-_SETTINGS = ("activation_budget", "max_overhead", "loss", "optimizer", "reserve", "loss_chunks", "most")
+LIMITS = (0.0, 0.05, 0.10, 0.30)  # of extra time, on a ladder
+_SETTINGS = ("activation_budget", "max_overhead", "loss", "optimizer", "reserve", "loss_chunks", "most", "ladder")
 _MOST_PROOFS = 4  # plans that are asked for only to learn what no plan goes below
+
+
+@dataclass(frozen=True)
+class Rung:
+    """The largest size whose step takes no more than some time above that of the step as it is."""
+
+    max_overhead: float | None  # None: as much as it takes
+    size: int  # 0: none
+    promised_peak: int
+    overhead: float
+    chosen: str  # what the step does for it
 
 
 @dataclass
@@ -50,6 +63,8 @@ class Largest:
     search_ended: bool  # it is the largest that was asked for
     bound: int  # no plan of a larger size fits: their floors are above the budget
     plan: Report | None = field(repr=False, default=None)
+    chosen: str = ""  # what the step of this size does to fit
+    ladder: tuple[Rung, ...] = ()  # by what it may cost, this size last
 
     @property
     def proven(self) -> bool:
@@ -69,11 +84,19 @@ class Largest:
         if self.eager_size < self.size:
             text += f"; eager mode takes {show_bytes(self.eager_peak)} for it and fits {self.eager_size}"
         if self.search_ended:
-            return text + "; it is the largest asked for"
-        return text + (f"; proven, since no plan of {self.size + 1} fits" if self.proven else f"; whether {_span(self.size + 1, self.bound)} fits is open, and nothing larger does")
+            text += "; it is the largest asked for"
+        else:
+            text += f"; proven, since no plan of {self.size + 1} fits" if self.proven else f"; whether {_span(self.size + 1, self.bound)} fits is open, and nothing larger does"
+        rows = [(_limit(r), str(r.size) if r.size else "none", f"{r.overhead:+.1%}" if r.size else "", show_bytes(r.promised_peak) if r.size else "", r.chosen) for r in self.ladder]
+        return "\n".join([text, *(["", *table([("extra time", self.what, "costs", "peak", ""), *rows])] if rows else [])])
 
     def to_dict(self) -> dict[str, Any]:
-        return {**{k: v for k, v in vars(self).items() if k != "plan"}, "proven": self.proven}
+        """For JSON."""
+        return {**{k: v for k, v in vars(self).items() if k != "plan"}, "ladder": [vars(r) for r in self.ladder], "proven": self.proven}
+
+
+def _limit(rung: Rung) -> str:
+    return "any" if rung.max_overhead is None else f"at most {rung.max_overhead:+.0%}"
 
 
 def _span(first: int, last: int) -> str:
@@ -87,7 +110,8 @@ def max_batch(model: torch.nn.Module, make_sample: Callable[[int], Any], budget:
 
 
 def max_seq(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
-    """The longest sequence whose step fits; make_sample(n) makes inputs of n tokens a row. Bytes are quadratic in n."""
+    """The longest sequence whose step fits; make_sample(n) makes inputs of n tokens a row. Bytes are quadratic in n. Where loss_chunks is
+    not given, the loss is in chunks of rows if that lengthens the sequence."""
     check_settings("memopt.max_seq", given, _SETTINGS)
     if given.get("most") is None:
         given["most"] = getattr(getattr(model, "config", None), "max_position_embeddings", None)
@@ -109,6 +133,7 @@ def _largest(
     reserve: Size = "5%",
     loss_chunks: Any = None,
     most: int | None = None,
+    ladder: bool = True,
 ) -> Largest:
     check_module("max_batch" if what == "batch" else "max_seq", model)
     if not callable(make_sample):
@@ -131,38 +156,148 @@ def _largest(
     if limit <= 0:
         raise BudgetError(f"no {what} fits {show_bytes(whole)}: parameters, buffers and optimizer states alone are {show_bytes(fixed.bytes)}", fixed=fixed.bytes)
     model = inner_module(model)
-    run = _Runs(model, make_sample, loss, chunks_of(loss_chunks))
-    most = most if most is not None else 1 << 20
-    sizes = _recordings(run, degree, [n for n in first if n <= most] or [most], most, max(limit, room), what)
-    search = _Search(sizes, limit, max_overhead)
-    bottom = sizes.sizes[0]
-    if not search.fits(bottom):
-        while bottom > 1 and sizes.enough and not search.fits(bottom):
-            bottom //= 2
-        if not search.fits(bottom):
-            found = search.lowest(bottom)
-            raise BudgetError(
-                f"not even {what} {bottom} fits {show_bytes(whole)}"
-                + (f", of which {show_bytes(beside)} are parameters, buffers and optimizer states" if beside else "")
-                + (f": its lowest plan takes {show_bytes(found)}" if found else ""),
-                want=whole, best=found + beside if found else 0, fixed=beside,
-            )  # fmt: skip
-    size = search.largest(bottom, most) if sizes.enough else sizes.sizes[-1]
-    while True:
-        made = search.made[size]
-        measured = run.measured(size, sizes.at(size), made) if not (made is None and size in sizes.sizes) else sizes.at(size).measured_peak
-        if measured is not None and measured <= limit + limit // 1000 + (1 << 16):
-            break
-        if size == 1:
-            raise BudgetError(f"not even {what} 1 fits {show_bytes(whole)}: its step took {show_bytes(measured or 0)}", want=whole, best=measured + beside if measured else 0, fixed=beside)
-        # The formulas promised too much there.
-        size = search.largest_below(min(size - 1, size * limit // measured) if measured else size * 7 // 8, bottom)
-    recording, made = sizes.at(size), search.made[size]
-    eager = search.largest_by(lambda n: search.peak(n) <= limit, bottom, size) if search.peak(bottom) <= limit else 0
+    asked = _Asked(what, degree, first, limit, whole, beside, max(limit, room), most if most is not None else 1 << 20, max_overhead)
+    ways = [_Way("", _Runs(model, make_sample, loss, chunks_of(loss_chunks)), asked)]
+    if loss_chunks is None and what == "sequence":
+        ways.append(_Way("loss in chunks", _Runs(model, make_sample, loss, Chunks("auto", asked=False)), asked))
+    found: list[tuple[_Way, int, int | None]] = []
+    refused: BudgetError | None = None
+    for way in ways:
+        try:
+            if way is ways[0] or way.chunked:
+                found.append((way, *way.largest()))
+        except BudgetError as e:
+            refused = refused or e
+    if not found:
+        assert refused is not None
+        raise refused
+    best, size, measured = max(found, key=lambda f: f[1])
+    search, made = best.search, best.search.made[size]
+    plain = ways[0] if found[0][0] is ways[0] else best
+    bottom = search.sizes.sizes[0]
+    eager = plain.search.eager(min(bottom, size), size)
+    top = Rung(_share(max_overhead), size, made.result.peak if made is not None else search.sizes.at(size).measured_peak, best.overhead(size, plain), best.chosen(size))
     return Largest(
-        what, size, whole, beside, search.peak(size), made.result.peak if made is not None else recording.measured_peak, measured,
-        made.result.overhead if made is not None else 0.0, eager, tuple(sizes.sizes), size == most, search.bound(size, most), made,
+        what, size, whole, beside, search.peak(size), top.promised_peak, measured, top.overhead, eager, tuple(search.sizes.sizes), size == asked.most, max(way.search.bound(n, asked.most) for way, n, _ in found),
+        made, top.chosen, (*_ladder([(way, n) for way, n, _ in found], plain, top), top) if ladder else (),
     )  # fmt: skip
+
+
+def _share(max_overhead: str | float | None) -> float | None:
+    if not isinstance(max_overhead, str):
+        return None if max_overhead is None else float(max_overhead)
+    text = max_overhead.strip()
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+def _ladder(ways: list[tuple[_Way, int]], plain: _Way, top: Rung) -> list[Rung]:
+    """The largest sizes at the limits below that of the last rung."""
+    rungs = []
+    for most in LIMITS:
+        if top.max_overhead is not None and most >= top.max_overhead:
+            break
+        way, size = max(((way, way.within(most, n, plain)) for way, n in ways), key=lambda f: f[1])
+        if size == 0:
+            rungs.append(Rung(most, 0, 0, 0.0, "none fits"))
+            continue
+        made = way.search.made[size]
+        rungs.append(Rung(most, size, made.result.peak if made is not None else way.search.peak(size), way.overhead(size, plain), way.chosen(size)))
+    return rungs
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is looked for."""
+
+    what: str
+    degree: int
+    first: Sequence[int]
+    limit: int  # of activations, gradients and work space
+    whole: int  # of everything that was counted
+    beside: int
+    room: int  # that a recording may take
+    most: int
+    max_overhead: str | float | None
+
+
+class _Way:
+    """The step in one form, at all sizes."""
+
+    def __init__(self, name: str, run: _Runs, asked: _Asked) -> None:
+        self.name, self.run, self.asked = name, run, asked
+
+    @functools.cached_property
+    def search(self) -> _Search:
+        a = self.asked
+        sizes = _recordings(self.run, a.degree, [n for n in a.first if n <= a.most] or [a.most], a.most, a.room, a.what)
+        return _Search(sizes, a.limit, a.max_overhead)
+
+    @property
+    def chunked(self) -> bool:
+        """Whether its loss is in chunks."""
+        try:
+            return bool(self.search) and self.run.chunks is not None and self.run.chunks.used
+        except ValueError:  # its loss is not that of a linear layer
+            return False
+
+    def largest(self) -> tuple[int, int | None]:
+        """The largest size that fits, and what its step was measured to take."""
+        a, search = self.asked, self.search
+        sizes = search.sizes
+        bottom = sizes.sizes[0]
+        if not search.fits(bottom):
+            while bottom > 1 and sizes.enough and not search.fits(bottom):
+                bottom //= 2
+            if not search.fits(bottom):
+                found = search.lowest(bottom)
+                raise BudgetError(
+                    f"not even {a.what} {bottom} fits {show_bytes(a.whole)}"
+                    + (f", of which {show_bytes(a.beside)} are parameters, buffers and optimizer states" if a.beside else "")
+                    + (f": its lowest plan takes {show_bytes(found)}" if found else ""),
+                    want=a.whole, best=found + a.beside if found else 0, fixed=a.beside,
+                )  # fmt: skip
+        size = search.largest(bottom, a.most) if sizes.enough else sizes.sizes[-1]
+        while True:
+            made = search.made[size]
+            measured = self.run.measured(size, sizes.at(size), made) if not (made is None and size in sizes.sizes) else sizes.at(size).measured_peak
+            if measured is not None and measured <= a.limit + a.limit // 1000 + (1 << 16):
+                return size, measured
+            if size == 1:
+                raise BudgetError(f"not even {a.what} 1 fits {show_bytes(a.whole)}: its step took {show_bytes(measured or 0)}", want=a.whole, best=measured + a.beside if measured else 0, fixed=a.beside)
+            # The formulas promised too much there.
+            size = search.largest_below(min(size - 1, size * a.limit // measured) if measured else size * 7 // 8, bottom)
+
+    def within(self, most: float, size: int, plain: _Way) -> int:
+        """The largest size up to one that fits whose step takes so little more time than the plain one, within a hundredth; 0: none."""
+
+        def cheap(n: int) -> bool:
+            return self.search.fits(n) and self.overhead(n, plain) <= most + 1e-6
+
+        low, high = min(size, self.search.sizes.sizes[0]), size + 1
+        if not cheap(low):
+            return 0
+        while True:
+            known = [n for n in self.search.made if n <= size]
+            low = max([low, *(n for n in known if cheap(n))])
+            high = min([size + 1, *(n for n in known if n > low)])
+            if high - low <= 1 + size // 100:
+                return low
+            if not cheap((low + high) // 2):
+                size = (low + high) // 2 - 1
+
+    def overhead(self, size: int, plain: _Way) -> float:
+        """The time above that of the plain step, of a size that fits."""
+        made = self.search.made[size]
+        overhead = made.result.overhead if made is not None else 0.0
+        if self is plain:
+            return float(overhead)
+        whole, own = plain.search.time(size), self.search.time(size)
+        return own * (1 + overhead) / whole - 1 if whole and own else float(overhead)
+
+    def chosen(self, size: int) -> str:
+        """What the step of a size that fits does for it."""
+        made = self.search.made[size]
+        return ", ".join([*([self.name] if self.name else []), f"{made.result.recomputed_nodes} operators run again" if made is not None else "everything kept"])
 
 
 def recorded_step(model: torch.nn.Module, make_sample: Callable[[int], Any], size: int, loss: Callable[..., torch.Tensor] | None, loss_chunks: Any) -> Recording:
@@ -291,6 +426,18 @@ class _Search:
         self.made: dict[int, Report | None] = {}  # of sizes that fit; None: as they are
         self.refused: dict[int, int] = {}  # the bytes of the lowest plans of those that do not
         self.floors: dict[int, int] = {}  # that the planner proved of those
+        self.times: dict[int, int] = {}  # ns of the step as it is
+
+    def eager(self, bottom: int, most: int) -> int:
+        """The largest size that fits as it is; 0: none."""
+        return self.largest_by(lambda n: self.peak(n) <= self.limit, bottom, most) if self.peak(bottom) <= self.limit else 0
+
+    def time(self, size: int) -> int:
+        """The time of the step as it is; 0 where costs are not times."""
+        if size not in self.times:
+            made = self.made.get(size) or plan_of(self.sizes.at(size))
+            self.times[size] = int(made.to_dict()["baseline"].get("time_ns", 0))
+        return self.times[size]
 
     def peak(self, size: int) -> int:
         """In eager mode."""

@@ -33,6 +33,7 @@ from ..step.given import check_module, check_named, check_request, split_budget
 from ..step.sample import Loss, gradients_kept, inputs_of, through
 from ..step.standin import own_forward, standing
 from ..step.wrapped import inner_module
+from .table import html_table, table
 
 
 @dataclass(frozen=True)
@@ -320,20 +321,3 @@ def _pattern(module: str) -> str:
 
 def _plain(op: str) -> str:
     return op.removeprefix("autograd.").removeprefix("aten.").removesuffix(".default")
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table whose first row is the head; numbers are right-aligned."""
-    if not rows:
-        return []
-    rows = [[line(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    numeric = [all(re.match(r"[-+−]?\d|$", row[i]) for row in rows[1:]) for i in range(len(rows[0]))]
-    return ["  ".join(cell.rjust(w) if n else cell.ljust(w) for cell, w, n in zip(row, widths, numeric, strict=True)).rstrip() for row in rows]
-
-
-def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{markup.escape(line(c))}</{tag}>" for c in row) + "</tr>"
-
-    return f"<table><caption>{markup.escape(title)}</caption>{cells('th', head)}{''.join(cells('td', row) for row in rows)}</table>"

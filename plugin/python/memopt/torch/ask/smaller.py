@@ -31,7 +31,7 @@ def smaller_batch(
         return Sample(tuple(part(a, n) for a in args), {k: part(v, n) for k, v in kwargs.items()})
 
     try:
-        fits = max_batch(model, sample, activation_budget=limit, most=rows - 1, loss=loss, loss_chunks=loss_chunks).size
+        fits = max_batch(model, sample, activation_budget=limit, most=rows - 1, loss=loss, loss_chunks=loss_chunks, ladder=False).size
     except Exception:  # a loss that knows the whole batch, a model that wants so many rows: nothing to say about them
         return None
     if gradients is not None:

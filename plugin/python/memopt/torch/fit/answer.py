@@ -9,7 +9,7 @@ from typing import Any
 from ..._visible import line
 from ..._whole import write
 from ...report import show_bytes
-from ..ask.questions import table
+from ..ask.table import table
 from .account import OWNERS, Line, Phase
 from .page import bars, document, grid, section, text, timeline
 from .request import Request

@@ -11,6 +11,7 @@ import numpy
 import torch
 
 from ..._questions import Frontier, ask
+from ..ask.largest import LIMITS
 from ..lower.scores import Chunks
 from ..plan.plans import plan_of_graph
 from ..record.floor import binding
@@ -27,7 +28,7 @@ from .steps import Steps, graph_of, without_gradients
 from .switches import configured
 from .verdict import Judge
 
-LIMITS = (("plan at no cost", 0.0), ("plan within +5 %", 0.05), ("plan within +10 %", 0.10), ("plan within +30 %", 0.30), ("lowest plan", float("inf")))  # of extra time, on the ladder
+_RUNGS = (("plan at no cost", LIMITS[0]), *((f"plan within {most:+.0%}".replace("%", " %"), most) for most in LIMITS[1:]), ("lowest plan", float("inf")))
 
 
 def fit(model: str | Request, **given: Any) -> Answer:
@@ -189,7 +190,7 @@ class Fit:
         points = curve.to_dict()["points"]
         whole = self.as_it_is
         chosen: list[tuple[str, dict[str, Any] | None]] = [("as it is", None)]
-        for name, limit in LIMITS:
+        for name, limit in _RUNGS:
             point = min((p for p in points if p["overhead"] <= limit + 1e-9), key=lambda p: (self.total(p["peak"]), p["overhead"]), default=None)
             if point is not None and self.total(point["peak"]) < whole and all(point is not p for _, p in chosen):
                 chosen.append((name, point))

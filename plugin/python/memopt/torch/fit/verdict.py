@@ -11,7 +11,7 @@ from typing import Any
 from ... import _binary
 from ..._visible import line
 from ...report import show_bytes
-from ..ask.questions import table
+from ..ask.table import table
 from ..plan.plans import plan_of_graph
 from ..record.record import as_file
 from .account import LOGITS, line_of
