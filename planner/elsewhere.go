@@ -202,7 +202,7 @@ func (m *model) without(c *candidate, room int64, e *Elsewhere) *candidate {
 		if aim <= 0 {
 			return nil
 		}
-		chosen, wait, ok := l.Within(m.align(aim))
+		chosen, wait, ok := l.Within(m.align(aim), math.MaxInt64)
 		if !ok {
 			return nil
 		}
@@ -508,63 +508,73 @@ func (x *replayed) waits(p *Plan, all priced) (int64, error) {
 
 // How plans with moves are looked for.
 const (
-	awayLimits  = 128 // limits of the arena, as parts of what everything kept takes
-	awayAnchors = 16  // which of them are looked for first
-	awayPlans   = 4   // parts of the way from a limit to everything kept at which plans are taken whose values are moved
+	awayLimits  = 100 // limits of the arena, as parts of what everything kept takes
+	awayAnchors = 20  // which of them are looked for first
+	awayPlaced  = 2   // plans of a limit that places are looked for: the second best where the best finds none
+
+	// What costs awayWorse times the bound of plans that move nothing, and awayMore of a step, is not looked for.
+	awayWorse, awayMore = 3, 0.05
 )
+
+// awayAbove is how far above a limit plans are taken whose values are moved, in parts. What such a plan runs again costs
+// less the higher it is, and what it waits for copies more.
+var awayAbove = []int64{awayLimits, 70, 53, 42, 33, 26, 20, 16, 12, 9, 7, 5, 4, 3, 2, 1}
 
 // moved is the cheaper of a plan within a limit that moves nothing, which may be nil, and of one that does.
 //
-// Those are looked for at fixed limits. Every sixteenth has the cheapest of the plans found for all of these up to it,
+// Those are looked for at fixed limits. Every twentieth has the cheapest of the plans found for all of these up to it,
 // unless a bound excludes that there is one. Halfway between two limits there is what was found there, if that costs no
 // more than the plan of the lower one and no less than that of the upper one; else there is the plan of the lower one. So
-// a lower limit never costs less.
+// a lower limit never costs less. What costs no less than the plan that moves nothing is not looked for.
 func (s *Search) moved(limit int64, c *candidate) *candidate {
 	if s.plan.Request.Elsewhere == nil || s.base.placed.Height <= limit {
 		return c
 	}
 	s.plan.Moved = &Moved{Alone: -1}
+	most := math.Inf(1)
 	if c != nil {
-		s.plan.Moved.Alone = s.m.overhead(c.cost)
-	}
-	if c != nil && c.cost == 0 {
-		return c
+		s.plan.Moved.Alone, most = s.m.overhead(c.cost), c.cost
 	}
 	k := int64(awayLimits)
 	for k > 0 && s.awayLimit(k) > limit {
 		k--
 	}
 	from, to := k/awayAnchors*awayAnchors, min(k/awayAnchors*awayAnchors+awayAnchors, awayLimits)
-	low, high := s.anchored(from), s.anchored(to)
-	if high == nil { // neither has a plan
-		return c
+	low := s.anchored(from, most)
+	if from == k {
+		return limits.Cheaper(c, low)
 	}
-	for from < k {
-		m := (from + to) / 2
-		d := s.awayAt(m)
-		if d == nil || low != nil && d.cost > low.cost || d.cost < high.cost {
+	if low != nil {
+		most = low.cost
+	}
+	high := limits.Cheaper(low, s.awayAt(to, most))
+	for from < k && high != nil && high != low { // else all between cost as much as low, or more than most
+		m := from + (to-from)/2
+		d := s.awayAt(m, most)
+		if d == nil || d.cost < high.cost {
 			d = low
 		}
-		if m <= k {
-			from, low = m, d
-		} else if to = m; d != nil {
-			high = d
-		} else {
-			break // none below has one
+		switch {
+		case m > k:
+			to, high = m, d
+		case d != nil:
+			from, low, most = m, d, d.cost
+		default:
+			from = m
 		}
 	}
 	return limits.Cheaper(c, low)
 }
 
-// anchored is the cheapest plan found at anchors up to one.
-func (s *Search) anchored(k int64) (c *candidate) {
+// anchored is the cheapest plan found at anchors up to one that costs less than most, or nil.
+func (s *Search) anchored(k int64, most float64) (c *candidate) {
 	for ; k > 0 && s.awayLimit(k) >= s.plan.Floor.Peak; k -= awayAnchors {
-		if c != nil {
-			if least, ok := s.least(s.awayLimit(k)); !ok || least >= c.cost*(1-1e-9) {
-				break
-			}
+		if least, ok := s.least(s.awayLimit(k)); !ok || least >= most*(1-1e-9) {
+			break
 		}
-		c = limits.Cheaper(c, s.awayAt(k))
+		if d := s.awayAt(k, most); d != nil {
+			c, most = d, d.cost
+		}
 	}
 	return c
 }
@@ -584,78 +594,71 @@ func (s *Search) plainLimit(k int64) int64 {
 	return limit
 }
 
-// awayAt is the cheapest plan that is found within a fixed limit by moving values of plans for higher ones, or nil. What
-// such a plan runs again for a higher limit costs less, what it waits for copies more: the best lies between.
-func (s *Search) awayAt(at int64) *candidate {
-	if c, known := s.away[at]; known {
-		return c
-	}
-	if s.away == nil {
-		s.away = map[int64]*candidate{}
-	}
-	e, limit := s.plan.Request.Elsewhere, s.awayLimit(at)
+// away is what was found at a fixed limit: a plan, or none that costs less than most.
+type away struct {
+	plan *candidate
+	most float64
+}
+
+// awayAt is the cheapest plan that is found within a fixed limit by moving values of plans for higher ones, if it costs
+// less than most; else nil.
+func (s *Search) awayAt(at int64, most float64) *candidate {
 	if at == awayLimits {
-		s.away[at] = s.base
 		return s.base
 	}
+	a, known := s.away[at]
+	if !known || a.plan == nil && a.most < most {
+		if s.away == nil {
+			s.away = map[int64]away{}
+		}
+		a = away{s.lookAway(at, most), most}
+		s.away[at] = a
+	}
+	if a.plan == nil || a.plan.cost >= most {
+		return nil
+	}
+	return a.plan
+}
+
+// lookAway is the search of awayAt. Whatever most is, it finds the same plan, or nil.
+func (s *Search) lookAway(at int64, most float64) *candidate {
 	type try struct {
 		from *candidate
 		cost float64 // before places
 	}
-	tried := map[int64]try{}
-	best, bestAt := math.Inf(1), int64(-1)
-	look := func(k int64) {
-		if _, known := tried[k]; known || k <= at || k > awayLimits {
-			return
-		}
-		t := try{s.base, math.Inf(1)}
-		if k < awayLimits {
-			if least, ok := s.solver.Least(s.plainLimit(k)); !ok || least >= best {
-				tried[k] = try{nil, math.Inf(1)}
-				return
+	var tries []try
+	e, limit := s.plan.Request.Elsewhere, s.awayLimit(at)
+	best := most
+	if early, may := s.solver.Early(s.plainLimit(at)); may { // far above it plans that move nothing are cheaper
+		best = min(best, awayWorse*early+awayMore*s.m.total)
+	}
+	for _, above := range awayAbove {
+		from := s.base
+		if at+above < awayLimits {
+			plain := s.plainLimit(at + above)
+			if least, ok := s.solver.Least(plain); !ok || least >= best {
+				break // and so is what is lower
 			}
-			t.from = s.limits.Within(s.plainLimit(k))
+			from = s.limits.Within(plain)
+		} else if above < awayLimits {
+			continue
 		}
-		if t.from != nil && t.from.cost < best {
-			l := s.m.line(t.from.t, s.m.far(e))
-			if _, wait, ok := l.Within(s.m.aligned(limit)); ok {
-				t.cost = t.from.cost + float64(wait)
-			}
+		if from == nil || from.cost >= best {
+			continue
 		}
-		if tried[k] = t; t.cost < best {
-			best, bestAt = t.cost, k
+		l := s.m.line(from.t, s.m.far(e))
+		if _, wait, ok := l.Within(s.m.aligned(limit), int64(min(best-from.cost, mostShare))); ok {
+			tries = append(tries, try{from, from.cost + float64(wait)})
+			best = min(best, from.cost+float64(wait))
 		}
 	}
-	look(awayLimits)
-	if best > 0 {
-		for i := int64(1); i < awayPlans; i++ {
-			look(awayLimits - i*(awayLimits-at)/awayPlans)
-		}
-		look(at + 2)
-		for step := (awayLimits - at) / awayPlans / 2; step > 0 && bestAt >= 0; step /= 2 {
-			middle := bestAt
-			look(middle - step)
-			look(middle + step)
+	slices.SortStableFunc(tries, func(a, b try) int { return cmp.Compare(a.cost, b.cost) })
+	for _, t := range tries[:min(awayPlaced, len(tries))] {
+		if c := s.m.without(t.from, limit, e); c != nil {
+			return c
 		}
 	}
-	var found *candidate
-	for range 2 { // the second best where the best cannot be placed
-		if bestAt < 0 {
-			break
-		}
-		if found = s.m.without(tried[bestAt].from, limit, e); found != nil {
-			break
-		}
-		delete(tried, bestAt)
-		best, bestAt = math.Inf(1), -1
-		for k := int64(awayLimits); k > at; k-- {
-			if t, known := tried[k]; known && t.cost < best {
-				best, bestAt = t.cost, k
-			}
-		}
-	}
-	s.away[at] = found
-	return found
+	return nil
 }
 
 // lowestMoved is the lowest plan that moves values and costs at most so much, if it is lower than c.
@@ -673,9 +676,9 @@ func (s *Search) lowestMoved(c *candidate, most float64) *candidate {
 		}
 		d := (*candidate)(nil)
 		if s.awayLimit(k) >= s.plan.Floor.Peak {
-			d = s.awayAt(k)
+			d = s.awayAt(k, most*(1+1e-9))
 		}
-		if d == nil || d.cost > most*(1+1e-9) {
+		if d == nil {
 			from = k
 			continue
 		}

@@ -42,12 +42,19 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	}
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
 	s.solves()
-	for _, cand := range s.limits.Curve() {
+	curve := s.limits.Curve()
+	for _, cand := range curve {
 		c.Points = append(c.Points, s.point("", cand))
 	}
 	if r.Elsewhere != nil {
 		for k := int64(awayLimits - awayAnchors); s.awayLimit(k) >= s.plan.Floor.Peak && k > 0; k -= awayAnchors / 2 {
-			if cand := s.awayAt(k); cand != nil {
+			most := math.Inf(1)
+			for _, cand := range curve {
+				if cand.placed.Height <= s.awayLimit(k) {
+					most = min(most, cand.cost)
+				}
+			}
+			if cand := s.awayAt(k, most); cand != nil {
 				c.Points = append(c.Points, s.point("", cand))
 			}
 		}

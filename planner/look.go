@@ -25,8 +25,8 @@ type Search struct {
 	offer  *offers    // once they were analysed
 	solver *solver    // of the limits; both are made when they are needed first
 	limits *limits.Limits[*candidate]
-	away   map[int64]*candidate // by number of a fixed limit: the cheapest plan found that moves values
-	room   int64                // arena bytes asked for; the arena of the plan if none were
+	away   map[int64]away // by number of a fixed limit: the cheapest plan found that moves values
+	room   int64          // arena bytes asked for; the arena of the plan if none were
 }
 
 // Look looks at a training graph.

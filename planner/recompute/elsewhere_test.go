@@ -1,6 +1,7 @@
 package recompute
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -39,7 +40,7 @@ func TestWithin(t *testing.T) {
 		l := randomLine(rng)
 		top := slices.Max(l.live(nil))
 		limit := top * int64(40+rng.IntN(70)) / 100
-		moves, wait, ok := l.Within(limit)
+		moves, wait, ok := l.Within(limit, math.MaxInt64)
 		if !ok {
 			continue
 		}

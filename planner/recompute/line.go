@@ -24,6 +24,11 @@ func (e Engine) Time(bytes int64) int64 {
 	return e.Delay + int64(min(math.Ceil(float64(bytes)/e.Rate), mostCopy))
 }
 
+// best is the most bytes per ns that copies of up to so many bytes reach.
+func (e Engine) best(bytes int64) float64 {
+	return float64(max(bytes, 1)) / float64(max(e.Time(bytes), 1))
+}
+
 // mostCopy is above any time of a copy, and leaves room to add up.
 const mostCopy = 1 << 50
 
@@ -81,23 +86,44 @@ func (l *Line) valid(moves []Move) error {
 }
 
 // Wait is how much longer the launches take with moves, as they wait for copies.
-func (l *Line) Wait(moves []Move) (wait int64) { return new(waits).run(l, moves) }
+func (l *Line) Wait(moves []Move) (wait int64) {
+	if len(moves) == 0 {
+		return 0
+	}
+	return newClocks(l).run(moves)
+}
 
-// waits replays the clocks of the launches and of both engines. It has lists of moves by the launches of their events.
-type waits struct {
+// clocks replays the clocks of the launches of a line and of both engines. It has lists of moves by the launches of their
+// events.
+type clocks struct {
+	begun                   []int64 // by launch, when it begins if nothing waits; and the end
+	out, in                 []int64 // by span: what its copies take
 	outs, gones, ins, backs lists
+	busy                    []bool  // by launch: a list has moves
 	ended                   []int64 // by move: the end of its copy out, then of its copy back
+	change                  []int64 // by launch, for sums
+}
+
+func newClocks(l *Line) *clocks {
+	n := len(l.Time)
+	c := &clocks{begun: make([]int64, n+1), out: make([]int64, len(l.Spans)), in: make([]int64, len(l.Spans)), busy: make([]bool, n+1), change: make([]int64, n+1)}
+	for i, t := range l.Time {
+		c.begun[i+1] = c.begun[i] + t
+	}
+	for k, s := range l.Spans {
+		c.out[k], c.in[k] = l.Far.Out.Time(s.Bytes), l.Far.In.Time(s.Bytes)
+	}
+	for _, s := range []*lists{&c.outs, &c.gones, &c.ins, &c.backs} {
+		s.first, s.last = make([]int32, n+1), make([]int32, n+1)
+		for i := range s.first {
+			s.first[i] = -1
+		}
+	}
+	return c
 }
 
 // lists is numbers by launch, each list in the order in which they were put in.
 type lists struct{ first, last, next []int32 }
-
-func (s *lists) reset(launches, numbers int) {
-	s.first, s.last, s.next = slices.Grow(s.first[:0], launches)[:launches], slices.Grow(s.last[:0], launches)[:launches], slices.Grow(s.next[:0], numbers)[:numbers]
-	for i := range s.first {
-		s.first[i] = -1
-	}
-}
 
 func (s *lists) put(at, k int32) {
 	if s.first[at] < 0 {
@@ -108,40 +134,49 @@ func (s *lists) put(at, k int32) {
 	s.last[at], s.next[k] = k, -1
 }
 
-// run is the sum of all waits.
-func (w *waits) run(l *Line, moves []Move) (wait int64) {
-	if len(moves) == 0 {
-		return 0
+// run is the sum of all waits. Moves that begin before the first launch are none.
+func (c *clocks) run(moves []Move) (wait int64) {
+	n := len(moves)
+	for _, s := range []*lists{&c.outs, &c.gones, &c.ins, &c.backs} {
+		s.next = slices.Grow(s.next[:0], n)[:n]
 	}
-	for _, s := range []*lists{&w.outs, &w.gones, &w.ins, &w.backs} {
-		s.reset(len(l.Time), len(moves))
+	c.ended = slices.Grow(c.ended[:0], n)[:n]
+	first, last := int32(len(c.busy)), int32(-1)
+	for k := range moves {
+		x := &moves[k]
+		if x.Out < 0 {
+			continue
+		}
+		c.outs.put(x.Out, int32(k))
+		c.gones.put(x.Gone, int32(k))
+		c.ins.put(x.In, int32(k))
+		c.backs.put(x.Back, int32(k))
+		c.busy[x.Out], c.busy[x.Gone], c.busy[x.In], c.busy[x.Back] = true, true, true, true
+		first, last = min(first, x.Out), max(last, x.Back)
 	}
-	w.ended = slices.Grow(w.ended[:0], len(moves))[:len(moves)]
-	for k, x := range moves {
-		w.outs.put(x.Out, int32(k))
-		w.gones.put(x.Gone, int32(k))
-		w.ins.put(x.In, int32(k))
-		w.backs.put(x.Back, int32(k))
-	}
-	var now, outFree, inFree int64
-	for i, takes := range l.Time {
-		for k := w.outs.first[i]; k >= 0; k = w.outs.next[k] {
-			outFree = max(outFree, now) + l.Far.Out.Time(l.Spans[moves[k].Span].Bytes)
-			w.ended[k] = outFree
+	var outFree, inFree int64
+	for i := first; i <= last; i++ {
+		if !c.busy[i] {
+			continue
+		}
+		now := c.begun[i] + wait
+		for k := c.outs.first[i]; k >= 0; k = c.outs.next[k] {
+			outFree = max(outFree, now) + c.out[moves[k].Span]
+			c.ended[k] = outFree
 		}
 		before := now
-		for k := w.gones.first[i]; k >= 0; k = w.gones.next[k] {
-			now = max(now, w.ended[k])
+		for k := c.gones.first[i]; k >= 0; k = c.gones.next[k] {
+			now = max(now, c.ended[k])
 		}
-		for k := w.ins.first[i]; k >= 0; k = w.ins.next[k] {
-			inFree = max(inFree, now, w.ended[k]) + l.Far.In.Time(l.Spans[moves[k].Span].Bytes)
-			w.ended[k] = inFree
+		for k := c.ins.first[i]; k >= 0; k = c.ins.next[k] {
+			inFree = max(inFree, now, c.ended[k]) + c.in[moves[k].Span]
+			c.ended[k] = inFree
 		}
-		for k := w.backs.first[i]; k >= 0; k = w.backs.next[k] {
-			now = max(now, w.ended[k])
+		for k := c.backs.first[i]; k >= 0; k = c.backs.next[k] {
+			now = max(now, c.ended[k])
 		}
 		wait += now - before
-		now += takes
+		c.busy[i], c.outs.first[i], c.gones.first[i], c.ins.first[i], c.backs.first[i] = false, -1, -1, -1, -1
 	}
 	return wait
 }

@@ -27,7 +27,7 @@ type ElsewhereRow struct {
 
 var (
 	elsewhereRates  = []float64{8, 25, 50} // bytes a nanosecond each way
-	elsewhereShares = []float64{80, 60, 50, 40, 30}
+	elsewhereShares = []float64{80, 60, 45, 30}
 )
 
 // elsewhere plans the corpus with a place on the host.
