@@ -184,8 +184,15 @@ func openVulkanWith(s *schedule.Schedule, which string, o vulkan.Options) (Devic
 	if err != nil {
 		return nil, codedError{err, ExitCannot}
 	}
+	away := s.Far() + s.Elsewhere // in the host's memory
 	if p.Kind == vk.CPU {
 		if err := stepFits(s); err != nil {
+			return nil, err
+		}
+		away += stepBytes(s)
+	}
+	if s.Far()+s.Elsewhere > 0 {
+		if err := Fits(away, "what moves to the host's memory", ""); err != nil {
 			return nil, err
 		}
 	}
@@ -207,6 +214,8 @@ func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 		slices.SortStableFunc(e.Short.Largest, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
 		e.Short.Largest = e.Short.Largest[:min(len(e.Short.Largest), 3)]
 		return nil, e
+	case errors.Is(err, vulkan.ErrHost):
+		return nil, codedError{fmt.Errorf("%w; host_budget limits what moves there", err), ExitCannot}
 	case err != nil:
 		return nil, codedError{err, ExitCannot}
 	}
@@ -241,9 +250,12 @@ func deviceCounts(d Device) *DeviceCounts {
 }
 
 // deviceWarnings are a device's warnings before the first step.
-func deviceWarnings(d Device) []string {
+func deviceWarnings(d Device) (all []string) {
 	if w, ok := d.(interface{ Warnings() []string }); ok {
-		return w.Warnings()
+		all = w.Warnings()
 	}
-	return nil
+	if v, is := d.(*vulkan.Device); is && v.Unified() && v.Memory().Host > 0 {
+		all = append(all, "the device shares the host's memory, so what moves there frees none")
+	}
+	return all
 }

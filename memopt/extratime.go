@@ -8,7 +8,7 @@ import (
 )
 
 // extraTimes measures what a plan costs as steps run under it: the launches that run again, and copies that a step waits
-// for, against all other launches. No step without the plan is needed, which may not fit.
+// for, if the device tells, against all other launches. No step without the plan is needed, which may not fit.
 type extraTimes struct {
 	again, rest time.Duration
 	shares      []float64 // by step
@@ -23,7 +23,7 @@ func (x *extraTimes) add(launches []schedule.Launch, t schedule.Trace) {
 			x.rest += took
 		}
 	}
-	x.again += t.Moved.Waited + t.Streamed.Waited
+	x.again += max(t.Moved.Waited, 0) + max(t.Streamed.Waited, 0)
 }
 
 // stepped ends a step.

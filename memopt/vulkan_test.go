@@ -14,6 +14,7 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/kernels/vulkan"
 	"memopt/planner"
+	"memopt/planner/profile"
 )
 
 // vulkanDevice is the name of the Vulkan device that tests run on:
@@ -197,6 +198,50 @@ func TestVulkanTrains(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestVulkanOffload: what moves to the host's memory changes no loss, takes what was promised there, and leaves nothing
+// behind; a place in the same memory is warned of.
+func TestVulkanOffload(t *testing.T) {
+	path := filepath.Join("testdata", "models", "gpt2-2L", "model.onnx")
+	c := configs.Default()
+	c.Device, c.Optimizer = vulkanDevice(t), "adamw"
+	train := Training{Steps: 3, LR: 1e-3, Seed: 3}
+	plain := trainAs(t, path, c, train)
+	c.Offload, c.ActivationBudget.Percent = profile.Host, 50
+	moved := trainAs(t, path, c, train)
+	if len(moved.Plan.Moves) == 0 {
+		t.Fatal("nothing is moved")
+	}
+	for i, loss := range moved.Losses {
+		if loss != plain.Losses[i] {
+			t.Errorf("step %d: loss %v, %v without moves", i, loss, plain.Losses[i])
+		}
+	}
+	if p, m := moved.Plan, moved.Trace; m.Arena != p.Arena || m.Moved.Far != p.Moved.Peak || m.Moved.Bytes != p.Moved.Bytes {
+		t.Errorf("%+v, the plan says an arena of %d and %+v", m, p.Arena, p.Moved)
+	}
+	v, err := vulkan.Choose(os.Getenv("MEMOPT_TEST_VULKAN"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Contains(strings.Join(moved.Warnings, ""), "shares the host's memory"); said != v.Unified() {
+		t.Errorf("warnings %q", moved.Warnings)
+	}
+	found, err := FindLeaks(t.Context(), path, c, 4, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range found.Owners {
+		if o.Grows && strings.HasSuffix(o.Name, "of the device") {
+			t.Errorf("%+v", o)
+		}
+	}
+	c.Offload = profile.Disk
+	if m, err := Open(path, c); err == nil || !strings.Contains(err.Error(), "copies to the host's memory, and to no file: ") {
+		m.Close()
+		t.Errorf("to a file: %v", err)
 	}
 }
 

@@ -101,5 +101,8 @@ type Trace struct {
 type Moved struct {
 	Bytes  int64         // that left
 	Far    int64         // height of the place they went to
-	Waited time.Duration // for copies that were late
+	Waited time.Duration // for copies that were late; or Unknown
 }
+
+// Unknown is what a step waited for copies on a device that does not tell.
+const Unknown time.Duration = -1

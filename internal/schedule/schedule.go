@@ -114,6 +114,14 @@ type Transfer struct {
 	Out, Gone, In, Back int32
 }
 
+// Far is the height of the place that moves take values to.
+func (s *Schedule) Far() (high int64) {
+	for _, x := range s.Moves {
+		high = max(high, x.Far+x.From.Bytes)
+	}
+	return high
+}
+
 // Each goes over the launches that stand in a
 func (s *Schedule) Each(yield func(i int, l *Launch) error) error {
 	for i := range s.Launches {

@@ -90,6 +90,7 @@ type Device struct {
 	sets     []*vk.Sets
 	handles  []uint64 // of the sets
 	stages   stages
+	moves    moves
 	whole    *program                      // every launch
 	partial  *program                      // without the updates; nil until it is needed
 	timed    *program                      // every launch, with timestamps
@@ -184,6 +185,7 @@ func (d *Device) Turn(s *schedule.Schedule) (*Device, error) {
 		d.free(schedule.Arena) // before the new one is allocated
 	}
 	d.free(schedule.Staging)
+	d.free(away)
 	d.context.mu.Unlock()
 	next, err := d.With(s, arena, d.options.Places)
 	if err != nil {
@@ -233,9 +235,6 @@ func Open(s *schedule.Schedule, p *vk.Physical, o Options) (*Device, error) {
 
 // openIn is Open in a context.
 func openIn(c *Context, s *schedule.Schedule, o Options) (*Device, error) {
-	if len(s.Moves) > 0 {
-		return nil, errors.New("the plan moves values elsewhere, which Vulkan devices cannot do: plan without offload, or run it on the cpu device")
-	}
 	if s.Elsewhere > 0 {
 		return nil, errors.New("the plan keeps optimizer states elsewhere, which Vulkan devices cannot do: plan without that, or run it on the cpu device")
 	}
@@ -350,6 +349,7 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
 	begin := time.Now()
+	d.moves.moved = 0
 	if err := d.vary(); err != nil {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
@@ -395,6 +395,9 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		}
 	}
 	t.Took = time.Since(begin)
+	if d.moves.all != nil {
+		t.Moved = schedule.Moved{Bytes: d.moves.moved, Far: d.spaces[away].used, Waited: schedule.Unknown}
+	}
 	t.Arena, t.State, t.Staging = d.spaces[schedule.Arena].used, d.spaces[schedule.State].used, d.spaces[schedule.Staging].used
 	if len(d.options.Places.Inputs) > 0 {
 		t.Staging = d.staging
@@ -423,13 +426,6 @@ func (d *Device) seed(seeds []*graph.Tensor) error {
 		}
 		if err := d.write(spanOf(to), bytes); err != nil {
 			return err
-		}
-	}
-	if d.options.Poison {
-		for _, f := range d.frees[border+1] {
-			if err := d.poison(span{schedule.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

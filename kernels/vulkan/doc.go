@@ -66,6 +66,12 @@
 // 0.65 to 0.85 of the time through float32, with the same bits, but a gate of a dozen operations
 // 2.3 to 3.1 times as long.
 //
+// # Moves
+//
+// A schedule may move values to the host's memory and back (moves.go). That is one block that is allocated with the arena, and
+// no part of it; Memory.Host counts it. Copies are commands of the lists, as early as the schedule has them begin; the barriers
+// of hazards, with the block as one more space, keep them apart from launches that touch the same bytes.
+//
 // # What has no kernel
 //
 // A node whose operator has no Lower, or whose Lower refuses it (Lowering.Refused), runs on the

@@ -64,6 +64,7 @@ func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error
 		j.takes(i)
 		members := []int{i}
 		for k := i + 1; k < min(len(d.launches), i+joinReach) && d.launches[k].call == nil && d.launches[k].src.Node != nil && !d.launches[k].src.Node.Op.Border; k++ {
+			j.moved(k)
 			switch {
 			case d.launches[k].joined: // part of an earlier run
 			case d.joins(k) && j.takes(k):
@@ -115,6 +116,17 @@ func (d *Device) joins(i int) bool {
 func (j *joiner) leaves(i int) {
 	for _, c := range j.d.launches[i].dispatches {
 		j.behind.reads, j.behind.writes = append(j.behind.reads, c.reads...), append(j.behind.writes, c.writes...)
+	}
+}
+
+// moved keeps the copies before launch i where they are: after the joined ones.
+func (j *joiner) moved(i int) {
+	out, in := j.d.moves.before(i)
+	for way, all := range [2][]int32{out, in} {
+		for _, k := range all {
+			from, to := j.d.moves.between(k, way == 1)
+			j.behind.reads, j.behind.writes = append(j.behind.reads, from), append(j.behind.writes, to)
+		}
 	}
 }
 

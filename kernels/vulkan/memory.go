@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,6 +21,17 @@ type space struct {
 	used   int64       // end of the last byte that launches access
 }
 
+// ErrHost is the error if there is too little of the host's memory for what moves there.
+var ErrHost = errors.New("the device cannot use enough of the host's memory")
+
+// placeOf is the kind of memory of a space.
+func placeOf(i schedule.Space) vk.Place {
+	if i == away {
+		return vk.Host
+	}
+	return vk.Near
+}
+
 // piece is a range of a space in one block.
 type piece struct {
 	at, end int64
@@ -31,7 +43,7 @@ type piece struct {
 // bound is the space of bound outputs.
 const bound = schedule.Given
 
-const spaces = bound + 1
+const spaces = away + 1
 
 // span is a range of a space.
 type span struct {
@@ -114,6 +126,7 @@ func (d *Device) allocate() error {
 		note(l.Out...)
 		note(l.Scratch)
 	}
+	d.planMoves()
 	need := d.staging
 	first := d.spaces[schedule.State].pieces == nil
 	if first {
@@ -161,6 +174,11 @@ func (d *Device) allocateRest() error {
 	if err := d.allocateSpace(schedule.Staging, d.schedule.Staging, d.bound); err != nil {
 		return err
 	}
+	if height := d.schedule.Far(); height > 0 {
+		if err := d.allocateSpace(away, height, nil); err != nil {
+			return err
+		}
+	}
 	d.spans = [spaces][]span{}
 	if b := d.spaces[schedule.Arena].own; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else it may hold results of another device
 		if err := d.fill(schedule.Arena); err != nil {
@@ -184,7 +202,7 @@ func (d *Device) allocateSpace(i schedule.Space, height int64, elsewhere []piece
 			}
 			starts, err := cuts(inside, g.End-g.At, limit)
 			if err != nil {
-				return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, i, err)
+				return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, owners[i], err)
 			}
 			for k, from := range starts {
 				p := piece{at: g.At + from, end: g.End, stage: g.Stage}
@@ -227,7 +245,10 @@ func (d *Device) allocateSpace(i schedule.Space, height int64, elsewhere []piece
 			d.stages.later = append(d.stages.later, laterBlock{b, i, at, end, mine[0].stage})
 		} else {
 			var err error
-			if b, err = d.gpu.NewBlock(bytes, vk.Near); err != nil {
+			switch b, err = d.gpu.NewBlock(bytes, placeOf(i)); {
+			case err != nil && placeOf(i) == vk.Host:
+				return fmt.Errorf("%w for %d bytes of %s: %v", ErrHost, height, owners[i], err)
+			case err != nil:
 				return fmt.Errorf("%s of %d bytes: %w%s", i, height, err, d.largest())
 			}
 			d.took(i, b, at, end)
@@ -327,7 +348,8 @@ type Owned struct {
 }
 
 // owners are the names of the spaces in reports.
-var owners = [...]string{schedule.Arena: "arena", schedule.State: "parameters and states", schedule.Staging: "inputs", bound: "bound results"}
+var owners = [...]string{schedule.Arena: "arena", schedule.State: "parameters and states", schedule.Staging: "inputs", bound: "bound results",
+	schedule.Elsewhere: "states on the host", away: "values moved to the host"}
 
 const ownersBeside = "beside the plan"
 
@@ -354,6 +376,7 @@ type Memory struct {
 	Requested int64   `json:"requested"` // the plan's spaces
 	Granted   int64   `json:"granted"`   // as allocated by the driver
 	Own       int64   `json:"own"`       // outside of the plan: seed and step, tables of joined launches, staging block
+	Host      int64   `json:"host"`      // of the host's memory, which values and states move to
 	// Held and Peak are the bytes of all blocks, now and at most; Calls is the number of
 	// allocations.
 	Held  int64 `json:"held"`

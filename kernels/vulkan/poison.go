@@ -28,9 +28,9 @@ func (d *Device) contents() (all [spaces][][]byte, err error) {
 }
 
 // guard checks a launch in poison mode. The function it returns must be called after the launch: it
-// reports bytes that the launch must not write, and poisons memory whose live range has ended.
+// reports bytes that the launch must not write.
 func (d *Device) guard(p part) (check func() error, err error) {
-	if !d.options.Poison || p.first >= len(d.launches) {
+	if !d.options.Poison || p.copies || p.first >= len(d.launches) {
 		return func() error { return nil }, nil
 	}
 	before, err := d.contents()
@@ -56,13 +56,21 @@ func (d *Device) guard(p part) (check func() error, err error) {
 				}
 			}
 		}
-		for _, f := range d.frees[p.first+1] {
-			if err := d.poison(span{schedule.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
-				return err
-			}
-		}
 		return nil
 	}, nil
+}
+
+// end poisons memory whose live range ends before a launch.
+func (d *Device) end(launch int) error {
+	if launch == 0 {
+		return nil
+	}
+	for _, f := range d.frees[launch] {
+		if err := d.poison(span{schedule.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changed is the first offset outside of the sorted spans mine at which two copies of a block, which

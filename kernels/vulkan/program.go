@@ -259,9 +259,24 @@ type program struct {
 }
 
 type part struct {
-	lists []*vk.List
-	first int // number of the first launch
-	call  *fallback
+	lists   []*vk.List
+	first   int // number of the last launch, or of the one that moves stand before
+	call    *fallback
+	out, in []int32 // what is moved
+	copies  bool    // it has no launch
+	dies    int     // in poison mode: the launch before which live ranges end that are poisoned behind this part; 0 is none
+}
+
+// stretch is launches of a program: those in [from, to) that takes is true for, and all moves before launches in [from, moves).
+type stretch struct {
+	from, to, moves int
+	takes           func(launch int) bool
+}
+
+// everything is a whole step.
+func (d *Device) everything() stretch {
+	n := len(d.launches)
+	return stretch{0, n, n, func(int) bool { return true }}
 }
 
 // listLength is the most commands of one submission.
@@ -271,7 +286,7 @@ func (d *Device) record() (err error) {
 	if len(d.stages.later) > 0 {
 		return nil // recorded by the first step
 	}
-	d.whole, err = d.newProgram(func(int) bool { return true }, false)
+	d.whole, err = d.newProgram(d.everything(), false)
 	return err
 }
 
@@ -284,7 +299,11 @@ func (d *Device) programFor(r schedule.Run) (p *program, err error) {
 			if err != nil {
 				return nil, err
 			}
-			d.passes[r.Part], err = d.newProgram(func(i int) bool { return from <= i && i < to }, false)
+			part := stretch{from, to, to, func(int) bool { return true }}
+			if r.Part == schedule.ForwardPass {
+				part.moves++ // the border itself is not run, and what makes its results may write where values leave before it
+			}
+			d.passes[r.Part], err = d.newProgram(part, false)
 			if err != nil {
 				return nil, err
 			}
@@ -292,15 +311,14 @@ func (d *Device) programFor(r schedule.Run) (p *program, err error) {
 		return d.passes[r.Part], nil
 	case r.Times && !r.Accumulate:
 		if d.timed == nil {
-			d.timed, err = d.newProgram(func(int) bool { return true }, true)
+			d.timed, err = d.newProgram(d.everything(), true)
 		}
 		return d.timed, err
 	case r.Accumulate:
 		if d.partial == nil {
-			d.partial, err = d.newProgram(func(i int) bool {
-				n := d.launches[i].src.Node
-				return n == nil || n.Phase != graph.Updating
-			}, false)
+			part := d.everything()
+			part.takes = d.taken(r)
+			d.partial, err = d.newProgram(part, false)
 		}
 		return d.partial, err
 	}
@@ -310,9 +328,9 @@ func (d *Device) programFor(r schedule.Run) (p *program, err error) {
 	return d.whole, err
 }
 
-// newProgram records the launches for which takes is true. In poison mode each launch is a list of
-// its own; there, and with times, launches run one after the other.
-func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program, err error) {
+// newProgram records a stretch of launches. In poison mode each launch is a list of its own; there, and with times, launches
+// run one after the other.
+func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 	p = &program{}
 	defer func() {
 		if err != nil {
@@ -361,9 +379,38 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 		return nil
 	}
 	whole := !timed && !d.options.Poison
-	for i := range d.launches {
+	// moved is the moves before a launch. Poison comes to live ranges between those that leave and those that come.
+	moved := func(i int) error {
+		out, in := d.moves.before(i)
+		now.out, now.in = append(now.out, out...), append(now.in, in...)
+		if whole {
+			pending = append(append(pending, d.copies(out, false)...), d.copies(in, true)...)
+			return nil
+		}
+		commands = inOrder(commands, d.copies(out, false), &h, &p.counts)
+		if d.options.Poison && i < len(d.frees) && len(out)+len(d.frees[i]) > 0 {
+			now.first, now.copies, now.in, now.dies = i, true, nil, i
+			if err := end(nil); err != nil {
+				return err
+			}
+			now.in = in
+		}
+		commands = inOrder(commands, d.copies(in, true), &h, &p.counts)
+		if d.options.Poison && len(in) > 0 {
+			now.first, now.copies = i, true
+			return end(nil)
+		}
+		return nil
+	}
+	for i := some.from; i < some.moves; i++ {
+		if err := moved(i); err != nil {
+			return p, err
+		}
+		if i >= some.to {
+			break
+		}
 		l := &d.launches[i]
-		if !takes(i) || whole && l.joined && l.run == nil {
+		if !some.takes(i) || whole && l.joined && l.run == nil {
 			continue
 		}
 		dispatches := l.dispatches
@@ -407,14 +454,10 @@ func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program
 // work is what a launch submits: a copy, or dispatches.
 func (d *Device) work(l *launch, dispatches []dispatch) (all []work) {
 	if l.src.Node == nil {
-		from, to := spanOf(l.src.In[0]), spanOf(l.src.Out[0])
-		if from.end == from.at {
+		if l.src.In[0].Bytes == 0 {
 			return nil
 		}
-		c := vk.Command{Kind: vk.Copy, Bytes: from.end - from.at}
-		c.From, c.FromAt = d.spaces[from.space].locate(from.at)
-		c.To, c.ToAt = d.spaces[to.space].locate(to.at)
-		return []work{{c, []span{from}, []span{to}}}
+		return []work{d.copy(spanOf(l.src.In[0]), spanOf(l.src.Out[0]))}
 	}
 	for i := range dispatches {
 		x := &dispatches[i]
@@ -454,12 +497,18 @@ func (d *Device) execute(p *program, r schedule.Run) error {
 			d.dead = d.blame(from, part, err)
 			return d.dead
 		}
+		for _, k := range part.out {
+			d.moves.moved += d.moves.all[k].From.Bytes
+		}
 		if part.call != nil {
 			if err := d.callHost(part.call, r); err != nil {
 				return err
 			}
 		}
 		if err := check(); err != nil {
+			return err
+		}
+		if err := d.end(part.dies); err != nil {
 			return err
 		}
 	}
@@ -469,14 +518,21 @@ func (d *Device) execute(p *program, r schedule.Run) error {
 // blame adds to an error the launches of the failed submission, with kernels and tensors: the driver
 // does not report which one failed.
 func (d *Device) blame(from int, p part, err error) error {
+	moving := d.moves.text(p.out, p.in)
+	if p.copies {
+		return fmt.Errorf("%w; it was %s", err, moving)
+	}
+	if moving != "" {
+		moving = ", and " + moving
+	}
 	to := p.first
 	if p.call != nil {
 		to-- // the last one runs on the CPU
 	}
 	if from >= to {
-		return fmt.Errorf("%w; it was running %s", err, d.launchText(max(to, 0)))
+		return fmt.Errorf("%w; it was running %s%s", err, d.launchText(max(to, 0)), moving)
 	}
-	return fmt.Errorf("%w; it was running launches %d to %d, from %s to %s", err, from, to, d.launchText(from), d.launchText(to))
+	return fmt.Errorf("%w; it was running launches %d to %d, from %s to %s%s", err, from, to, d.launchText(from), d.launchText(to), moving)
 }
 
 // launchText describes a launch with its kernels and tensors.

@@ -144,6 +144,11 @@ func (d *Device) waits(b *vk.Block) bool {
 
 // took counts an allocated block of a space.
 func (d *Device) took(i schedule.Space, b *vk.Block, from, end int64) {
+	if i == away {
+		d.memory.Host += b.Granted
+		d.memory.own(owners[i], b)
+		return
+	}
 	d.memory.Requested += b.Bytes
 	d.memory.Granted += b.Granted
 	d.memory.own(owners[i], b)
@@ -238,7 +243,6 @@ func (d *Device) first(r schedule.Run) error {
 		if from == launches {
 			break
 		}
-		inside := func(i int) bool { return takes(i) && from <= i && i < borders[k+1] }
 		need := schedule.ForwardStage
 		for i := from; i < borders[k+1]; i++ {
 			if d.stages.needs != nil && takes(i) {
@@ -248,7 +252,7 @@ func (d *Device) first(r schedule.Run) error {
 		if err := d.come(need); err != nil {
 			return err
 		}
-		p, err := d.newProgram(inside, false)
+		p, err := d.newProgram(stretch{from, borders[k+1], borders[k+1], takes}, false)
 		if err != nil {
 			return err
 		}

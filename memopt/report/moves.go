@@ -80,7 +80,11 @@ func StateCopies(p *planner.Plan, t schedule.Trace) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s of states came from the %s and went back in a step, which waited %s for them", Bytes(t.Streamed.Bytes), s.Place, Nanoseconds(float64(t.Streamed.Waited)))
+	text := fmt.Sprintf("%s of states came from the %s and went back in a step", Bytes(t.Streamed.Bytes), s.Place)
+	if t.Streamed.Waited != schedule.Unknown {
+		text += fmt.Sprintf(", which waited %s for them", Nanoseconds(float64(t.Streamed.Waited)))
+	}
+	return text
 }
 
 // Copies says what copies cost a step that was measured, and what was promised; "" if nothing is moved.
@@ -89,6 +93,9 @@ func Copies(p *planner.Plan, t schedule.Trace) string {
 		return ""
 	}
 	m := p.Moved
+	if t.Moved.Waited == schedule.Unknown { // the measured time of the step has it
+		return fmt.Sprintf("%s were moved to the %s and back in a step, which was to wait %s for copies", Bytes(t.Moved.Bytes), m.Place, Nanoseconds(float64(m.WaitNS)))
+	}
 	waited := float64(t.Moved.Waited)
 	text := fmt.Sprintf("%s were moved to the %s and back in a step, which waited %s for copies; %s was promised", Bytes(t.Moved.Bytes), m.Place, Nanoseconds(waited), Nanoseconds(float64(m.WaitNS)))
 	if lost := waited - float64(m.WaitNS); lost > slow*float64(t.Took) {
