@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -18,7 +19,7 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 	var data *tensorfile.Set
 	if reference != "" {
 		if data, err = tensorfile.ReadNPZ(reference); err != nil {
-			return nil, input(err)
+			return nil, exit.Input(err)
 		}
 		defer data.Close()
 		defer weights.Guard(&err)() // before it is unmapped

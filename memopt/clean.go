@@ -12,6 +12,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/weights"
 	"memopt/kernels"
+	"memopt/memopt/exit"
 )
 
 // read reads the graph from the file and cleans it up, unless it is a training graph already: a file's own backward
@@ -22,11 +23,11 @@ func (m *Model) read() (err error) {
 	}
 	from := onnx.From{Path: m.Path, Bytes: m.bytes, Dims: m.Config.Dims, Given: m.given, Apart: true}
 	if m.Graph, m.source, err = from.Read(m.ctx, kernels.Library); err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	for name := range m.given {
 		if !slices.Contains(m.source.Taken, name) {
-			return input(fmt.Errorf("initializer %q is given, and the model has none of that name", name))
+			return exit.Input(fmt.Errorf("initializer %q is given, and the model has none of that name", name))
 		}
 	}
 	if hasBackward(m.Graph) {
@@ -71,21 +72,21 @@ type Optimized struct {
 func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	m := &Model{Path: path, Config: c}
 	if joint.Is(path) {
-		return o, input(fmt.Errorf("%s is no ONNX model; only those are optimized", filepath.Base(path)))
+		return o, exit.Input(fmt.Errorf("%s is no ONNX model; only those are optimized", filepath.Base(path)))
 	}
 	if m.Graph, m.source, err = onnx.OpenAt(m.ctx, path, kernels.AsRead(), m.Config.Dims); err != nil {
-		return o, input(err)
+		return o, exit.Input(err)
 	}
 	defer m.Close()
 	defer weights.Guard(&err)() // must run before Close unmaps the file
 	for _, file := range onnx.Written(to) {
 		if m.Reads(file) {
-			return o, input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
+			return o, exit.Input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
 		}
 	}
 	o.InFile = m.source.Nodes
 	if hasBackward(m.Graph) {
-		return o, input(fmt.Errorf("%s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
+		return o, exit.Input(fmt.Errorf("%s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}
 	if err := m.selectTrained(); err != nil {
 		return o, err
@@ -103,7 +104,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 		opts = append(opts, onnx.External)
 	}
 	if err := onnx.Write(to, m.Graph, opts...); err != nil {
-		return o, input(err)
+		return o, exit.Input(err)
 	}
 	return o, nil
 }

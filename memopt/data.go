@@ -11,6 +11,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/exit"
 )
 
 // feeder provides the inputs of each run.
@@ -33,7 +34,7 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		}
 		shape, err := b.Shape(v.Shape)
 		if err != nil {
-			return nil, input(err)
+			return nil, exit.Input(err)
 		}
 		f.names = append(f.names, v.Name)
 		f.shapes[v.Name], f.types[v.Name] = shape, v.Type
@@ -46,7 +47,7 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		x := array(data, name)
 		shape := f.shapes[name]
 		if x == nil {
-			return nil, input(fmt.Errorf("the data has no array %q or %q; it has %s", name, "input."+name, strings.Join(data.Names, ", ")))
+			return nil, exit.Input(fmt.Errorf("the data has no array %q or %q; it has %s", name, "input."+name, strings.Join(data.Names, ", ")))
 		}
 		rows := 1
 		switch {
@@ -55,12 +56,12 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 			rows = x.Shape[0] / shape[0]
 			f.left = x.Shape[0] % shape[0]
 		case x.Len() == 0:
-			return nil, input(fmt.Errorf("data array %q is %v, which holds nothing; the model takes %v or more rows of it", name, x.Shape, shape))
+			return nil, exit.Input(fmt.Errorf("data array %q is %v, which holds nothing; the model takes %v or more rows of it", name, x.Shape, shape))
 		default:
-			return nil, input(fmt.Errorf("data array %q is %v, the model takes %v or more rows of it%s", name, x.Shape, shape, wouldFit(g.ByName(name), shape, x)))
+			return nil, exit.Input(fmt.Errorf("data array %q is %v, the model takes %v or more rows of it%s", name, x.Shape, shape, wouldFit(g.ByName(name), shape, x)))
 		}
 		if f.batches >= 0 && rows != f.batches {
-			return nil, input(fmt.Errorf("data array %q has %d batches, others have %d", name, rows, f.batches))
+			return nil, exit.Input(fmt.Errorf("data array %q has %d batches, others have %d", name, rows, f.batches))
 		}
 		f.batches = rows
 		f.arrays[name] = x

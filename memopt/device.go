@@ -17,6 +17,7 @@ import (
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/exit"
 )
 
 // Device runs a schedule repeatedly, one step per Run.
@@ -74,7 +75,7 @@ func opens(c configs.Config) (o opening, err error) {
 func loads(c configs.Config) (*loader.Planned, error) {
 	mode, err := loader.ParseMode(cmp.Or(c.LoadMode, string(loader.Streamed)))
 	if err != nil {
-		return nil, input(fmt.Errorf("%s: %w; only memopt load takes more than one", c.Name("load_mode"), err))
+		return nil, exit.Input(fmt.Errorf("%s: %w; only memopt load takes more than one", c.Name("load_mode"), err))
 	}
 	return &loader.Planned{Options: loader.Options{Mode: mode, Chunk: c.Chunk}}, nil
 }
@@ -116,7 +117,7 @@ func findDevice(name string) (kind deviceKind, which string, err error) {
 			return d, which, nil
 		}
 	}
-	return kind, "", codedError{fmt.Errorf("device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")), ExitCannot}
+	return kind, "", exit.Cannot(fmt.Errorf("device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")))
 }
 
 // Lowered reports whether plans for a device include the work space of kernels.
@@ -182,7 +183,7 @@ func (k deviceKind) fits(s *schedule.Schedule) error {
 func openVulkanWith(s *schedule.Schedule, which string, o vulkan.Options) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
-		return nil, codedError{err, ExitCannot}
+		return nil, exit.Cannot(err)
 	}
 	away := s.Far() + s.Elsewhere // in the host's memory
 	if p.Kind == vk.CPU {
@@ -217,7 +218,7 @@ func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 	case errors.Is(err, vulkan.ErrHost):
 		return nil, codedError{fmt.Errorf("%w; host_budget limits what moves there", err), ExitCannot}
 	case err != nil:
-		return nil, codedError{err, ExitCannot}
+		return nil, exit.Cannot(err)
 	}
 	return d, nil
 }

@@ -9,6 +9,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )
@@ -35,7 +36,7 @@ func (m *Model) saveGraphs(p *planner.Plan, before, after string, opts []onnx.Op
 		err = onnx.Write(before, p.Graph, append(opts, onnx.Until(m.ctx))...)
 	}
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	return m.emit(p, after, opts)
 }
@@ -70,7 +71,7 @@ func (m *Model) emit(p *planner.Plan, path string, opts []onnx.Option) (warnings
 		strange, err = onnx.Strange(g), onnx.Write(path, g, append(opts, onnx.Until(m.ctx))...)
 	}
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	if len(strange) > 0 {
 		warnings = append(warnings, fmt.Sprintf("ONNX's checker refuses %s as it refuses %s: ONNX has no %s in the opset that the file is for",

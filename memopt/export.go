@@ -9,6 +9,7 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/memopt/exit"
 	"memopt/memopt/policy"
 	"memopt/planner"
 )
@@ -97,7 +98,7 @@ func ExportPlan(ctx context.Context, plan, model, to string) (Export, error) {
 	if near, ok := configs.Nearest(to, Exports()); ok {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return out, input(fmt.Errorf("plans are not exported to %q; %s", to, hint))
+	return out, exit.Input(fmt.Errorf("plans are not exported to %q; %s", to, hint))
 }
 
 // exportORT writes ONNX Runtime's configuration. That can only request the first n occurrences of each cluster.

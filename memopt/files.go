@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 )
 
 // Close releases the model's weights: neither the model nor its plans can be run or written as ONNX afterwards.
@@ -32,7 +33,7 @@ func (m *Model) unchanged(err *error) {
 	}
 	var changed *weights.ChangedError
 	if errors.As(*err, &changed) {
-		*err = input(changed)
+		*err = exit.Input(changed)
 	}
 }
 

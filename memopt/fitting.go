@@ -9,6 +9,7 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/memopt/exit"
 	"memopt/memopt/fit"
 	"memopt/planner"
 	"memopt/planner/forms"
@@ -19,7 +20,7 @@ import (
 func (m *Model) advised(err error, dims map[string]int64) error {
 	var wrong *planner.BudgetError
 	if !errors.As(err, &wrong) {
-		return classify(err)
+		return exit.Classify(err)
 	}
 	f := m.fitting(dims)
 	f.Found = wrong.Changes
@@ -45,7 +46,7 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	if wrong.Note = strings.Join(notes, "; "); wrong.Note != "" {
 		wrong.Msg += "; " + wrong.Note
 	}
-	return classify(err)
+	return exit.Classify(err)
 }
 
 // fitting looks for changes of settings with which a step fits. Each is planned before it is offered.

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/loader"
 	"memopt/internal/onnx"
 	"memopt/kernels"
+	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
 	"memopt/planner"
@@ -87,7 +88,7 @@ func forwardFits(t *testing.T, path string, c configs.Config, kinds map[string]b
 					continue
 				}
 				var short *MemoryError
-				if !errors.As(err, &short) || Code(err) != ExitCannot {
+				if !errors.As(err, &short) || exit.Code(err) != exit.CodeCannot {
 					t.Fatalf("limit %d: %v", limit, err)
 				}
 				if short.Short.Limit != limit || short.Short.Requested == 0 || short.Note != "" {
@@ -159,7 +160,7 @@ func TestStepFits(t *testing.T) {
 		room := p.Memory.Total * share / 100
 		_, err := train(c, room)
 		var short *MemoryError
-		if !errors.As(err, &short) || Code(err) != ExitCannot {
+		if !errors.As(err, &short) || exit.Code(err) != exit.CodeCannot {
 			t.Fatalf("room %d: %v", room, err)
 		}
 		for _, want := range []string{"arena", "inputs", "parameters and states"} {
@@ -281,7 +282,7 @@ func TestLoadFits(t *testing.T) {
 					continue
 				}
 				var short *MemoryError
-				if !errors.As(err, &short) || Code(err) != ExitCannot || short.Short.Limit != limit || limit >= free.Promised {
+				if !errors.As(err, &short) || exit.Code(err) != exit.CodeCannot || short.Short.Limit != limit || limit >= free.Promised {
 					t.Fatalf("%s, limit %d of %d: %v", mode, limit, free.Promised, err)
 				}
 				for _, change := range short.Changes {

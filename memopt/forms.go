@@ -7,6 +7,7 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/cluster"
 	"memopt/planner/forms"
@@ -30,7 +31,7 @@ func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes
 	}, func(forward *graph.Graph) (*graph.Graph, error) {
 		g, err := autograd.TrainStep(forward, o)
 		if err != nil {
-			return nil, m.unparted(input(m.hintLoss(err)))
+			return nil, m.unparted(exit.Input(m.hintLoss(err)))
 		}
 		return g, nil
 	})

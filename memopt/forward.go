@@ -22,6 +22,7 @@ import (
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/exit"
 	"memopt/memopt/session"
 )
 
@@ -46,11 +47,11 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 		o.Memory = func() (session.DeviceMemory, error) {
 			p, err := vulkan.Choose(which)
 			if err != nil {
-				return nil, codedError{err, ExitCannot}
+				return nil, exit.Cannot(err)
 			}
 			shared, err := vulkan.Share(p)
 			if err != nil {
-				return nil, codedError{err, ExitCannot}
+				return nil, exit.Cannot(err)
 			}
 			return contextMemory{shared}, nil
 		}
@@ -106,8 +107,8 @@ func (p *Phases) OpenForward(ctx context.Context, m session.Model, c configs.Con
 		f.in, end = inputsFor(dry, c, data)
 		defer end()
 		return nil, f.wouldFit(ctx, err)
-	case !coded(err):
-		err = input(err)
+	case !exit.Coded(err):
+		err = exit.Input(err)
 	}
 	return nil, err
 }
@@ -139,7 +140,7 @@ func (m contextMemory) Need(s *schedule.Schedule, places session.Places) (arena,
 func bufferOf(b *vulkan.Buffer, err error) (session.Buffer, error) {
 	if err != nil {
 		if errors.Is(err, vk.ErrDeviceMemory) || errors.Is(err, vk.ErrHostMemory) {
-			err = codedError{err, ExitCannot}
+			err = exit.Cannot(err)
 		}
 		return nil, err
 	}
@@ -172,12 +173,6 @@ func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
 		}
 	}
 	return all
-}
-
-// coded reports whether an error has an exit code.
-func coded(err error) bool {
-	var c interface{ ExitCode() int }
-	return errors.As(err, &c)
 }
 
 // Forward says what to run, on which data, and how often.
@@ -222,8 +217,8 @@ func runBeside(ctx context.Context, all []*session.Session, in []map[string]*gra
 	for i, s := range all {
 		r, err := s.Run(ctx, in[i], nil, session.RunOptions{})
 		if err != nil {
-			if !coded(err) {
-				err = input(err)
+			if !exit.Coded(err) {
+				err = exit.Input(err)
 			}
 			return nil, fmt.Errorf("%s: %w", s.Path(), err)
 		}
@@ -296,7 +291,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	}
 	in, warnings, err := forwardInputs(s, data, c)
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	r.Warnings = append(r.Warnings, warnings...)
 	var fetches []session.Fetch
@@ -316,7 +311,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	for _, other := range f.Beside {
 		in, _, err := forwardInputs(other, nil, c)
 		if err != nil {
-			return nil, input(fmt.Errorf("%s: %w", other.Path(), err))
+			return nil, exit.Input(fmt.Errorf("%s: %w", other.Path(), err))
 		}
 		beside = append(beside, in)
 		f.Phases.read(in, nil)
@@ -330,8 +325,8 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		defer b.ClearOutputs()
 		defer b.ClearInputs()
 		if err != nil {
-			if !coded(err) {
-				err = codedError{err, ExitCannot}
+			if !exit.Coded(err) {
+				err = exit.Cannot(err)
 			}
 			return nil, err
 		}
@@ -363,13 +358,13 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		if r.Result, err = run(); err != nil {
 			f := &forwardFitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches, rows: data != nil}
 			err = f.wouldFit(ctx, err)
-			if !coded(err) {
-				err = input(err)
+			if !exit.Coded(err) {
+				err = exit.Input(err)
 			}
 			return nil, err
 		}
 		if err := data.Unchanged(); err != nil {
-			return nil, input(err)
+			return nil, exit.Input(err)
 		}
 		r.Times = append(r.Times, r.Took)
 		if r.Beside, err = runBeside(ctx, f.Beside, beside); err != nil {
@@ -381,7 +376,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			f.Progress(i+1, f.Repeat, r.Took)
 		}
 		if i+1 < f.Repeat && closed(f.Stop) {
-			r.Stopped = codedError{fmt.Errorf("interrupted after run %d of %d", i+1, f.Repeat), ExitStopped}
+			r.Stopped = exit.Stopped(fmt.Errorf("interrupted after run %d of %d", i+1, f.Repeat))
 			break
 		}
 	}
@@ -395,7 +390,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 func readData(path string) (*tensorfile.Set, error) {
 	set, err := tensorfile.ReadNPZ(path)
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	return set, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
 )
@@ -69,8 +70,8 @@ func TestForwardOnVulkan(t *testing.T) {
 		if (err != nil) != (shape[0] == 64) {
 			t.Errorf("%v: %v", shape, err)
 		}
-		if err != nil && Code(err) != ExitCannot {
-			t.Errorf("%v has exit code %d", err, Code(err))
+		if err != nil && exit.Code(err) != exit.CodeCannot {
+			t.Errorf("%v has exit code %d", err, exit.Code(err))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -130,9 +131,9 @@ func (h *Held) openStep(o HoldOptions) error {
 	border := m.border()
 	switch {
 	case h.bridge && border == nil:
-		return input(errors.New("the file has a backward pass, and no YieldOp that parts it from the forward pass; a bridge needs one, or a file of the forward pass alone"))
+		return exit.Input(errors.New("the file has a backward pass, and no YieldOp that parts it from the forward pass; a bridge needs one, or a file of the forward pass alone"))
 	case h.bridge && (o.Results != nil || len(o.Inputs) > 0):
-		return input(errors.New("the file has a backward pass of its own, which says what has gradients; name no outputs or inputs"))
+		return exit.Input(errors.New("the file has a backward pass of its own, which says what has gradients; name no outputs or inputs"))
 	}
 	if err := m.readOutline(); err != nil {
 		return err
@@ -220,7 +221,7 @@ func buffersOf(g *graph.Graph) (all []*graph.Value) {
 }
 
 // cannot gives an error the exit code of a request that cannot be met now.
-func cannot(err error) error { return codedError{err, ExitCannot} }
+func cannot(err error) error { return exit.Cannot(err) }
 
 // Trains lists what the step trains, as plans do.
 func (h *Held) Trains() *planner.Trains { return h.m.trains() }

@@ -18,6 +18,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
@@ -374,7 +375,7 @@ func shapesShareWeights(t *testing.T, device string) {
 	if s := one.Stats(); s.Bindings != mostBindings {
 		t.Errorf("%d bindings are kept", s.Bindings)
 	}
-	if _, err := one.Step(t.Context(), StepOf{Binding: 2}); Code(err) != ExitCannot || !strings.Contains(err.Error(), "made room") {
+	if _, err := one.Step(t.Context(), StepOf{Binding: 2}); exit.Code(err) != exit.CodeCannot || !strings.Contains(err.Error(), "made room") {
 		t.Error(err)
 	}
 }
@@ -388,41 +389,41 @@ func TestPassesThatDoNotMatch(t *testing.T) {
 	h.feed(nil, 1)
 	refused := func(what string, code int, err error) {
 		t.Helper()
-		if Code(err) != code || !strings.Contains(fmt.Sprint(err), what) {
-			t.Errorf("%v (%d), not about %q", err, Code(err), what)
+		if exit.Code(err) != code || !strings.Contains(fmt.Sprint(err), what) {
+			t.Errorf("%v (%d), not about %q", err, exit.Code(err), what)
 		}
 	}
 	back := func(run uint64) error {
 		_, err := h.Backward(t.Context(), StepOf{Binding: h.b.ID, Run: run})
 		return err
 	}
-	refused("no forward pass waits", ExitCannot, back(1))
+	refused("no forward pass waits", exit.CodeCannot, back(1))
 	first := h.forward(StepOf{})
 	second := h.forward(StepOf{})
-	refused("came after it", ExitCannot, back(first.Run))
+	refused("came after it", exit.CodeCannot, back(first.Run))
 	h.backward(second.Run)
-	refused("no forward pass waits", ExitCannot, back(second.Run))
+	refused("no forward pass waits", exit.CodeCannot, back(second.Run))
 	_, err := h.Step(t.Context(), StepOf{Binding: h.b.ID})
-	refused("Forward and Backward", ExitInput, err)
+	refused("Forward and Backward", exit.CodeInput, err)
 	_, err = h.Forward(t.Context(), StepOf{Binding: 99})
-	refused("no binding 99", ExitInput, err)
+	refused("no binding 99", exit.CodeInput, err)
 	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID, Changed: []int32{1 << 30}})
-	refused("has changed", ExitInput, err)
+	refused("has changed", exit.CodeInput, err)
 	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID, Changed: []int32{0}})
-	refused("read anew", ExitInput, err)
-	refused("spans are given", ExitInput, h.Place(h.b.ID, nil))
+	refused("read anew", exit.CodeInput, err)
+	refused("spans are given", exit.CodeInput, h.Place(h.b.ID, nil))
 	places := make([][]byte, len(h.b.Ports))
 	places[0] = make([]byte, 3)
-	refused("has 3 bytes", ExitInput, h.Place(h.b.ID, places))
+	refused("has 3 bytes", exit.CodeInput, h.Place(h.b.ID, places))
 	places[0] = nil
 	if err := h.Place(h.b.ID, places); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID})
-	refused("has no span", ExitInput, err)
+	refused("has no span", exit.CodeInput, err)
 	for _, batch := range [][]Port{nil, {{Name: "other"}}, {{Name: "pixel_values", Type: graph.Int64}}, {{Name: "pixel_values", Type: graph.Float32, Shape: []int{2}}}} {
 		_, _, err = h.Bind(t.Context(), batch)
-		refused("", ExitInput, err)
+		refused("", exit.CodeInput, err)
 	}
 }
 
@@ -515,7 +516,7 @@ func TestModelsThatAreNoFiles(t *testing.T) {
 	if got := loss(blank, HoldOptions{Given: given}, func() { os.Remove(blank) }); got != want {
 		t.Errorf("with parameters that are given the loss is %v, not %v", got, want)
 	}
-	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Given: map[string]*graph.Tensor{"other": graph.NewTensor(graph.Float32)}}); Code(err) != ExitInput {
+	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Given: map[string]*graph.Tensor{"other": graph.NewTensor(graph.Float32)}}); exit.Code(err) != exit.CodeInput {
 		t.Error(err)
 	}
 	if held, err = Hold(t.Context(), path, c, HoldOptions{Bridge: true}); err != nil {
@@ -526,7 +527,7 @@ func TestModelsThatAreNoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := Port{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}
-	if _, _, err := held.Bind(t.Context(), []Port{x, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), "was written to") {
+	if _, _, err := held.Bind(t.Context(), []Port{x, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), "was written to") {
 		t.Error(err)
 	}
 }
@@ -548,7 +549,7 @@ func TestPlanningThatEnds(t *testing.T) {
 		t.Error(err)
 	}
 	var budget *planner.BudgetError
-	if _, _, err := held.Bind(t.Context(), batch); !errors.As(err, &budget) || Code(err) != ExitCannot {
+	if _, _, err := held.Bind(t.Context(), batch); !errors.As(err, &budget) || exit.Code(err) != exit.CodeCannot {
 		t.Error(err)
 	}
 	held.m.Config.ActivationBudget = configs.Budget{}
@@ -613,7 +614,7 @@ func TestTrainersFileInABridge(t *testing.T) {
 	if grads == 0 {
 		t.Error("no gradients")
 	}
-	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Results: []string{"loss"}}); Code(err) != ExitInput {
+	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Results: []string{"loss"}}); exit.Code(err) != exit.CodeInput {
 		t.Error(err)
 	}
 }
@@ -644,10 +645,10 @@ func TestGradientsOfInputs(t *testing.T) {
 	}
 	c := settingsFor(t, map[string]string{})
 	for _, name := range []string{"labels", "loss", "fc1.weight", "other"} {
-		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Inputs: []string{name}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), name) {
+		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Inputs: []string{name}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Results: []string{"loss", name}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), name) {
+		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Results: []string{"loss", name}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

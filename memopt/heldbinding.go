@@ -9,6 +9,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -106,10 +107,10 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 	for i := range batch {
 		p := &batch[i]
 		if !slices.ContainsFunc(inputs, func(v *graph.Value) bool { return v.Name == p.Name }) {
-			return nil, input(fmt.Errorf("the model has no input %q; it has %s", p.Name, described(inputs)))
+			return nil, exit.Input(fmt.Errorf("the model has no input %q; it has %s", p.Name, described(inputs)))
 		}
 		if given[p.Name] != nil {
-			return nil, input(fmt.Errorf("input %q is given twice", p.Name))
+			return nil, exit.Input(fmt.Errorf("input %q is given twice", p.Name))
 		}
 		given[p.Name] = p
 	}
@@ -118,19 +119,19 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 		p := given[v.Name]
 		switch {
 		case p == nil:
-			return nil, input(fmt.Errorf("input %s is missing", v))
+			return nil, exit.Input(fmt.Errorf("input %s is missing", v))
 		case p.Type != v.Type:
-			return nil, input(fmt.Errorf("input %q is %s, the model takes %s", v.Name, p.Type, v.Type))
+			return nil, exit.Input(fmt.Errorf("input %q is %s, the model takes %s", v.Name, p.Type, v.Type))
 		case len(p.Shape) != v.Rank():
-			return nil, input(fmt.Errorf("input %q has shape %v, the model takes %s", v.Name, p.Shape, v.Shape))
+			return nil, exit.Input(fmt.Errorf("input %q has shape %v, the model takes %s", v.Name, p.Shape, v.Shape))
 		}
 		for i, d := range v.Shape {
 			if name, is := nameOf(d); is {
 				if n, has := dims[name]; has && n != int64(p.Shape[i]) {
-					return nil, input(fmt.Errorf("input %q has shape %v, the model takes %s, and %s is %d", v.Name, p.Shape, v.Shape, name, n))
+					return nil, exit.Input(fmt.Errorf("input %q has shape %v, the model takes %s, and %s is %d", v.Name, p.Shape, v.Shape, name, n))
 				}
 				if p.Shape[i] < 1 {
-					return nil, input(fmt.Errorf("input %q has shape %v, and a step of nothing has no plan", v.Name, p.Shape))
+					return nil, exit.Input(fmt.Errorf("input %q has shape %v, and a step of nothing has no plan", v.Name, p.Shape))
 				}
 				dims[name] = int64(p.Shape[i])
 			}
@@ -143,7 +144,7 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 	}
 	b, err := graph.Bind(dims)
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	for _, v := range inputs {
 		if slices.ContainsFunc(v.Shape, func(d graph.Dim) bool {
@@ -153,10 +154,10 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 		}
 		shape, err := b.Shape(v.Shape)
 		if err != nil {
-			return nil, input(err)
+			return nil, exit.Input(err)
 		}
 		if !slices.Equal(shape, given[v.Name].Shape) {
-			return nil, input(fmt.Errorf("input %q has shape %v, the model takes %s, which is %v", v.Name, given[v.Name].Shape, v.Shape, shape))
+			return nil, exit.Input(fmt.Errorf("input %q has shape %v, the model takes %s, which is %v", v.Name, given[v.Name].Shape, v.Shape, shape))
 		}
 	}
 	return dims, nil
@@ -259,7 +260,7 @@ func (h *Held) binding(id uint64) (*Binding, error) {
 	case i < 0 && id > 0 && id <= h.last:
 		return nil, cannot(fmt.Errorf("binding %d made room for others: %d are kept; bind its shapes anew", id, mostBindings))
 	case i < 0:
-		return nil, input(fmt.Errorf("there is no binding %d", id))
+		return nil, exit.Input(fmt.Errorf("there is no binding %d", id))
 	}
 	b := h.bindings[i]
 	h.bindings = slices.Insert(slices.Delete(h.bindings, i, i+1), 0, b)
@@ -283,12 +284,12 @@ func (h *Held) Place(id uint64, places [][]byte) error {
 		return err
 	}
 	if len(places) != len(b.Ports) {
-		return input(fmt.Errorf("%d spans are given for the %d tensors of binding %d", len(places), len(b.Ports), id))
+		return exit.Input(fmt.Errorf("%d spans are given for the %d tensors of binding %d", len(places), len(b.Ports), id))
 	}
 	for i := range b.Ports {
 		p := &b.Ports[i]
 		if places[i] != nil && len(places[i]) != p.bytes() {
-			return input(fmt.Errorf("the span of %s %q has %d bytes, and %s%v takes %d", p.Role, p.Name, len(places[i]), p.Type, p.Shape, p.bytes()))
+			return exit.Input(fmt.Errorf("the span of %s %q has %d bytes, and %s%v takes %d", p.Role, p.Name, len(places[i]), p.Type, p.Shape, p.bytes()))
 		}
 	}
 	return h.guarded(func() error {

@@ -10,6 +10,7 @@ import (
 	"memopt/autograd"
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
+	"memopt/memopt/exit"
 )
 
 // StepOf describes the step to run.
@@ -35,7 +36,7 @@ type Stepped struct {
 // and writes the results and the new running statistics there.
 func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if !h.bridge {
-		return s, input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
+		return s, exit.Input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
 	}
 	b, err := h.ready(r)
 	if err != nil {
@@ -67,7 +68,7 @@ func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 // without a place), and writes the gradients of the parameters.
 func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if !h.bridge {
-		return s, input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
+		return s, exit.Input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
 	}
 	b, err := h.binding(r.Binding)
 	switch {
@@ -80,7 +81,7 @@ func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	case b.ID != h.run.binding:
 		return s, cannot(fmt.Errorf("run %d is of binding %d, not %d", r.Run, h.run.binding, b.ID))
 	case len(r.Changed) > 0:
-		return s, input(errors.New("nothing that a run reads can change between its passes; give changed tensors to Forward"))
+		return s, exit.Input(errors.New("nothing that a run reads can change between its passes; give changed tensors to Forward"))
 	}
 	return s, h.guarded(func() error {
 		t, err := h.device.Run(schedule.Run{Seeds: b.seeds(), Seed: h.run.seed, Step: h.run.step, Part: schedule.BackwardPass})
@@ -100,14 +101,14 @@ func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 // Step runs a whole step on the weights that the session keeps. With Accumulate, it only accumulates gradients.
 func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if h.bridge {
-		return s, input(errors.New("the weights of a bridge are the host's: it has Forward and Backward, and Step is of sessions that keep them"))
+		return s, exit.Input(errors.New("the weights of a bridge are the host's: it has Forward and Backward, and Step is of sessions that keep them"))
 	}
 	g := h.m.Graph
 	switch {
 	case math.IsNaN(r.LR) || math.IsInf(r.LR, 0) || r.LR < 0:
-		return s, input(fmt.Errorf("the learning rate is %v", r.LR))
+		return s, exit.Input(fmt.Errorf("the learning rate is %v", r.LR))
 	case r.Accumulate && g.ByName(autograd.MicroBatch) == nil:
-		return s, input(fmt.Errorf("gradients are only added up where the session was opened with %s, the number of runs for an update", h.m.Config.Say("accumulate", "N")))
+		return s, exit.Input(fmt.Errorf("gradients are only added up where the session was opened with %s, the number of runs for an update", h.m.Config.Say("accumulate", "N")))
 	}
 	b, err := h.ready(r)
 	if err != nil {
@@ -161,7 +162,7 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 func runError(err error) error {
 	var node *graph.NodeError
 	if errors.As(err, &node) {
-		return input(err)
+		return exit.Input(err)
 	}
 	return cannot(err)
 }
@@ -189,16 +190,16 @@ func (h *Held) ready(r StepOf) (*Binding, error) {
 	for _, i := range r.Changed {
 		switch {
 		case i < 0 || int(i) >= len(b.Ports):
-			return nil, input(fmt.Errorf("tensor %d has changed, and the binding has %d", i, len(b.Ports)))
+			return nil, exit.Input(fmt.Errorf("tensor %d has changed, and the binding has %d", i, len(b.Ports)))
 		case !b.Ports[i].Role.kept():
-			return nil, input(fmt.Errorf("%s %q has changed, and is read anew for every run", b.Ports[i].Role, b.Ports[i].Name))
+			return nil, exit.Input(fmt.Errorf("%s %q has changed, and is read anew for every run", b.Ports[i].Role, b.Ports[i].Name))
 		case b.Ports[i].Place == nil:
-			return nil, input(fmt.Errorf("%s %q has changed, and has no span", b.Ports[i].Role, b.Ports[i].Name))
+			return nil, exit.Input(fmt.Errorf("%s %q has changed, and has no span", b.Ports[i].Role, b.Ports[i].Name))
 		}
 	}
 	for i := range b.Ports {
 		if p := &b.Ports[i]; p.Role == RoleInput && p.Place == nil && p.bytes() > 0 {
-			return nil, input(fmt.Errorf("input %q has no span", p.Name))
+			return nil, exit.Input(fmt.Errorf("input %q has no span", p.Name))
 		}
 	}
 	return b, h.guarded(func() error { return h.turn(b) })

@@ -9,6 +9,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -153,17 +154,17 @@ func (h *Held) kept(p *Port) (*graph.Value, error) {
 		if near, ok := configs.Nearest(p.Name, names); ok {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return nil, input(fmt.Errorf("no parameter, buffer or state is named %q%s", p.Name, hint))
+		return nil, exit.Input(fmt.Errorf("no parameter, buffer or state is named %q%s", p.Name, hint))
 	}
 	none, _ := graph.Bind(nil)
 	shape, err := none.Shape(v.Shape)
 	switch {
 	case err != nil:
-		return nil, input(err)
+		return nil, exit.Input(err)
 	case p.Type != v.Type || !slices.Equal(p.Shape, shape):
-		return nil, input(fmt.Errorf("%q is %s%v, not %s%v", v.Name, v.Type, shape, p.Type, p.Shape))
+		return nil, exit.Input(fmt.Errorf("%q is %s%v, not %s%v", v.Name, v.Type, shape, p.Type, p.Shape))
 	case len(p.Place) != p.bytes():
-		return nil, input(fmt.Errorf("the span of %q has %d bytes, and %s%v takes %d", p.Name, len(p.Place), p.Type, p.Shape, p.bytes()))
+		return nil, exit.Input(fmt.Errorf("the span of %q has %d bytes, and %s%v takes %d", p.Name, len(p.Place), p.Type, p.Shape, p.bytes()))
 	}
 	return v, nil
 }

@@ -10,6 +10,7 @@ import (
 	"memopt/internal/arena"
 	"memopt/internal/weights"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/exit"
 	"memopt/memopt/leak"
 )
 
@@ -104,11 +105,11 @@ func openKept(c configs.Config) (*vulkan.Context, error) {
 	}
 	p, err := vulkan.Choose(which)
 	if err != nil {
-		return nil, codedError{err, ExitCannot}
+		return nil, exit.Cannot(err)
 	}
 	on, err := vulkan.Share(p)
 	if err != nil {
-		return nil, codedError{err, ExitCannot}
+		return nil, exit.Cannot(err)
 	}
 	return on, nil
 }

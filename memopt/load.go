@@ -16,6 +16,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -116,7 +117,7 @@ func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, 
 	return stop.When(ctx, func() (l *Loaded, err error) {
 		defer weights.Guard(&err)()
 		if joint.Is(path) {
-			return nil, input(fmt.Errorf("%s is no ONNX model; only those are loaded", filepath.Base(path)))
+			return nil, exit.Input(fmt.Errorf("%s is no ONNX model; only those are loaded", filepath.Base(path)))
 		}
 		kind, which, err := findDevice(cmp.Or(c.Device, "cpu"))
 		if err != nil {
@@ -124,7 +125,7 @@ func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, 
 		}
 		open := loadDevices[kind.name]
 		if open == nil {
-			return nil, input(fmt.Errorf("device %s has no memory of its own to load to", kind.name))
+			return nil, exit.Input(fmt.Errorf("device %s has no memory of its own to load to", kind.name))
 		}
 		t := &load{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.lowered, r: loader.NewRecorder(), reloads: reloads}
 		t.r.Limit(c.MemoryLimit, func(bytes int64) error { return Fits(bytes, "the load", "") })
@@ -174,7 +175,7 @@ func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) 
 	err = t.r.Do("P1", "device ready", 0, func() (err error) {
 		if t.device, err = open(); err != nil {
 			t.device = nil
-			return codedError{err, ExitCannot}
+			return exit.Cannot(err)
 		}
 		t.r.Use(t.device)
 		return nil
@@ -310,10 +311,10 @@ func (t *load) again() error {
 // open reads the graph; the weights stay in the mapped file.
 func (t *load) open() (err error) {
 	if t.graph, t.source, err = onnx.OpenAt(t.ctx, t.path, kernels.Library, t.config.Dims); err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	if hasBackward(t.graph) {
-		return input(fmt.Errorf("%s has a backward pass; only forward models are loaded", filepath.Base(t.path)))
+		return exit.Input(fmt.Errorf("%s has a backward pass; only forward models are loaded", filepath.Base(t.path)))
 	}
 	return nil
 }
@@ -336,7 +337,7 @@ func (t *load) plan() (err error) {
 func (t *load) sizesFor(dims map[string]int64) (sizes loader.Sizes, ws []loader.Weight, err error) {
 	p, err := planner.Make(t.graph, planner.Request{Dims: dims, Lowered: t.lowered, Context: t.ctx})
 	if err != nil {
-		return sizes, nil, classify(err)
+		return sizes, nil, exit.Classify(err)
 	}
 	s, err := p.Schedule()
 	if err != nil {
@@ -378,7 +379,7 @@ func (t *load) upload() (err error) {
 	t.copies = nil
 	if t.on, err = loader.Upload(t.ctx, t.device, t.ws, loader.Options{Mode: t.mode, Chunk: t.config.Chunk}, copies, t.r); err != nil {
 		if asMemoryError(err) == nil {
-			err = codedError{err, ExitCannot}
+			err = exit.Cannot(err)
 		}
 		return err
 	}

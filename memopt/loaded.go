@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -63,7 +64,7 @@ func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feede
 		return trace, nil, err
 	}
 	if err := data.Unchanged(); err != nil {
-		return trace, nil, input(err)
+		return trace, nil, exit.Input(err)
 	}
 	return trace, feed, nil
 }

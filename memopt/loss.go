@@ -9,6 +9,7 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/kernels"
+	"memopt/memopt/exit"
 )
 
 // addLoss determines the loss: the value that the settings name or, if there is no value of that name, a loss to
@@ -30,11 +31,11 @@ func (m *Model) addLoss() error {
 		if near, ok := configs.Nearest(m.loss, names); ok {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return input(fmt.Errorf("the loss %q is no value of the model, nor one that can be added (%s)%s", m.loss, strings.Join(lossNames(), ", "), hint))
+		return exit.Input(fmt.Errorf("the loss %q is no value of the model, nor one that can be added (%s)%s", m.loss, strings.Join(lossNames(), ", "), hint))
 	}
 	had := slices.Clone(m.Graph.Inputs)
 	if err := kernels.AddLoss(m.Graph, l, output); err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	for _, v := range m.Graph.Inputs {
 		if !slices.Contains(had, v) {

@@ -6,6 +6,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/compare"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -53,7 +54,7 @@ func (m *Model) lossyError(got *tensorfile.Set, p *planner.Plan, data *tensorfil
 	defer want.Close()
 	d, err := compare.Sets(got, want, nil, "the exact step")
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	return &compare.Rounding{Type: c.Lossy, Values: p.Form.Rounded, LossRelErr: d.LossRelErr, Worst: d.Worst}, nil
 }

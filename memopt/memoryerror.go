@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"memopt/internal/arena"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -45,7 +46,7 @@ func (e *MemoryError) Named() bool {
 func (e *MemoryError) Unwrap() error { return e.Err }
 
 // ExitCode is the code of a request that cannot be met.
-func (e *MemoryError) ExitCode() int { return ExitCannot }
+func (e *MemoryError) ExitCode() int { return exit.CodeCannot }
 
 // asMemoryError converts a memory error to a MemoryError; it returns nil for other errors.
 func asMemoryError(err error) *MemoryError {

@@ -12,6 +12,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/visible"
 	"memopt/internal/whole"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
 	"memopt/planner/profile"
@@ -49,7 +50,7 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 		return result, err
 	}
 	if len(r.times) == 0 {
-		return result, input(fmt.Errorf("device %s does not tell what its launches take, so there is nothing to record", result.Device))
+		return result, exit.Input(fmt.Errorf("device %s does not tell what its launches take, so there is nothing to record", result.Device))
 	}
 	s, err := p.Schedule()
 	if err != nil {
@@ -60,7 +61,7 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 		return nil, err
 	}
 	if err := whole.Bytes(path, visible.Bytes(append(data, '\n'))); err != nil {
-		return nil, input(fmt.Errorf("%s: %w", path, err))
+		return nil, exit.Input(fmt.Errorf("%s: %w", path, err))
 	}
 	return result, nil
 }
@@ -120,53 +121,53 @@ const mostProfile = 1 << 28
 func (m *Model) UseProfile(path string) error {
 	if path == profileMeasured || path == profileShipped {
 		if m.Config.Cost == costFlops {
-			return input(fmt.Errorf("the profile is to be the %s one, and %s counts flops and bytes: leave one out", path, m.Config.Name("cost")))
+			return exit.Input(fmt.Errorf("the profile is to be the %s one, and %s counts flops and bytes: leave one out", path, m.Config.Name("cost")))
 		}
 		return m.useDevice(path)
 	}
 	name := filepath.Base(path)
 	data, err := whole.Read(path, "a profile", mostProfile)
 	if err != nil {
-		return input(fmt.Errorf("%s: %w", path, err))
+		return exit.Input(fmt.Errorf("%s: %w", path, err))
 	}
 	var f nodeTimes
 	if err := json.Unmarshal(data, &f); err != nil {
-		return input(fmt.Errorf("%s is not a profile: %w", name, err))
+		return exit.Input(fmt.Errorf("%s is not a profile: %w", name, err))
 	}
 	if f.Format == profile.Format {
 		if m.Config.Cost == costFlops {
-			return input(fmt.Errorf("%s is the profile of a device, and %s counts flops and bytes: leave one out", name, m.Config.Name("cost")))
+			return exit.Input(fmt.Errorf("%s is the profile of a device, and %s counts flops and bytes: leave one out", name, m.Config.Name("cost")))
 		}
 		p, err := profile.Parse(data)
 		if err != nil {
-			return input(fmt.Errorf("%s: %w", name, err))
+			return exit.Input(fmt.Errorf("%s: %w", name, err))
 		}
 		m.priceBy(p)
 		return nil
 	}
 	if f.Format != profileFormat {
-		return input(fmt.Errorf("%s has format %q; a profile has %q", name, f.Format, profileFormat))
+		return exit.Input(fmt.Errorf("%s has format %q; a profile has %q", name, f.Format, profileFormat))
 	}
 	if err := m.sameForm(&f); err != nil {
 		if form := m.inOtherForm(&f); form != nil {
 			err = form
 		}
-		return codedError{fmt.Errorf("%s: %w", name, err), ExitCannot}
+		return exit.Cannot(fmt.Errorf("%s: %w", name, err))
 	}
 	rates := map[string]float64{}
 	for i, n := range f.Nodes {
 		if !(n.Seconds >= 0) || !(n.Units >= 0) || math.IsInf(n.Seconds, 0) || math.IsInf(n.Units, 0) {
-			return input(fmt.Errorf("%s: node %d, %q, has %v seconds for %v units of work", name, i, n.Name, n.Seconds, n.Units))
+			return exit.Input(fmt.Errorf("%s: node %d, %q, has %v seconds for %v units of work", name, i, n.Name, n.Seconds, n.Units))
 		}
 		if n.Units > 0 {
 			rates[n.Name] = n.Seconds / n.Units
 		}
 		if math.IsInf(rates[n.Name], 0) {
-			return input(fmt.Errorf("%s: node %d, %q, has %v seconds for only %v units of work", name, i, n.Name, n.Seconds, n.Units))
+			return exit.Input(fmt.Errorf("%s: node %d, %q, has %v seconds for only %v units of work", name, i, n.Name, n.Seconds, n.Units))
 		}
 	}
 	if len(rates) == 0 {
-		return input(fmt.Errorf("%s: the profile has no times of nodes", name))
+		return exit.Input(fmt.Errorf("%s: the profile has no times of nodes", name))
 	}
 	m.costs, m.Profiled, m.Priced = rates, f.Device, nil
 	return nil

@@ -6,6 +6,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/spill"
 	"memopt/kernels/cpu"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/profile"
 )
@@ -49,12 +50,12 @@ func offloadsOn(c configs.Config, setting, place string) error {
 func (m *Model) runsMoves(p *planner.Plan) error {
 	if len(p.Moves) > 0 {
 		if err := offloadsOn(m.Config, "offload", p.Moved.Place); err != nil {
-			return codedError{err, ExitCannot}
+			return exit.Cannot(err)
 		}
 	}
 	if p.Request.States != "" {
 		if err := offloadsOn(m.Config, "states", p.Request.States); err != nil {
-			return codedError{err, ExitCannot}
+			return exit.Cannot(err)
 		}
 	}
 	return nil
@@ -64,11 +65,11 @@ func (m *Model) runsMoves(p *planner.Plan) error {
 func spills(c configs.Config, bytes int64) (cpu.Far, error) {
 	f, err := spill.Open(c.SpillFolder, bytes)
 	if err != nil {
-		return nil, codedError{fmt.Errorf("%s: %w; %s names a folder on another disk", keeps(c), err, c.Name("spill_folder")), ExitCannot}
+		return nil, exit.Cannot(fmt.Errorf("%s: %w; %s names a folder on another disk", keeps(c), err, c.Name("spill_folder")))
 	}
 	if f.InMemory() {
 		f.Close()
-		return nil, codedError{fmt.Errorf("%s: folder %s is in memory, where moving values frees none; %s names a folder on a disk", keeps(c), f.Folder(), c.Name("spill_folder")), ExitCannot}
+		return nil, exit.Cannot(fmt.Errorf("%s: folder %s is in memory, where moving values frees none; %s names a folder on a disk", keeps(c), f.Folder(), c.Name("spill_folder")))
 	}
 	return f, nil
 }

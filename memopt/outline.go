@@ -8,6 +8,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/memopt/exit"
 )
 
 // readOutline reads the nodes as a trainer's file spells them: clusters are named after those, not after the nodes
@@ -22,7 +23,7 @@ func (m *Model) readOutline() (err error) {
 		m.Outline, err = onnx.ReadOutline(m.Path)
 	}
 	if err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	return nil
 }
@@ -36,7 +37,7 @@ func (m *Model) unparted(err error) error {
 	for _, v := range m.Graph.Outputs {
 		param, is := strings.CutSuffix(v.Name, "_grad")
 		if of := m.Graph.ByName(param); is && of != nil && of.Kind != graph.Computed {
-			return input(fmt.Errorf("%w; the file returns %q, but nothing ends its forward pass: a trainer's file has a YieldOp there", err, v.Name))
+			return exit.Input(fmt.Errorf("%w; the file returns %q, but nothing ends its forward pass: a trainer's file has a YieldOp there", err, v.Name))
 		}
 	}
 	return err

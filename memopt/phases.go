@@ -11,6 +11,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/exit"
 )
 
 // Phases records the memory of each phase of a training run, from the start of the process until its device is
@@ -65,7 +66,7 @@ func NewPhases(device string) (*Phases, error) {
 	if gpu != nil {
 		s, err := vulkan.OpenStore(gpu)
 		if err != nil {
-			return nil, codedError{err, ExitCannot}
+			return nil, exit.Cannot(err)
 		}
 		if p.unified = s.Unified(); p.unified {
 			p.r.Watch(unifiedHost{})
@@ -92,7 +93,7 @@ func beginPhases(device string) (p *Phases, gpu *vk.Physical, err error) {
 	p.next("P1", "device ready", 0)
 	if kind.name == "vulkan" {
 		if gpu, err = vulkan.Choose(which); err != nil {
-			return nil, nil, codedError{err, ExitCannot}
+			return nil, nil, exit.Cannot(err)
 		}
 	}
 	return p, gpu, nil

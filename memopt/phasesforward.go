@@ -10,6 +10,7 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/exit"
 	"memopt/memopt/session"
 )
 
@@ -35,7 +36,7 @@ func NewForwardPhases(device string) (*Phases, error) {
 	}
 	if gpu != nil {
 		if p.runs.context, err = vulkan.Share(gpu); err != nil {
-			return nil, codedError{err, ExitCannot}
+			return nil, exit.Cannot(err)
 		}
 		p.unified = p.runs.context.Unified()
 		p.r.Watch(p.runs.context)

@@ -10,6 +10,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -22,7 +23,7 @@ func ReadPlan(path string) (*planner.File, error) {
 		unknown.Near, _ = configs.Nearest(unknown.Field, unknown.Known)
 	}
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	return f, nil
 }
@@ -50,7 +51,7 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 	for _, name := range names {
 		if value, ok := values[name]; ok {
 			if err := c.Set(name, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
-				return input(fmt.Errorf("setting %s: %w", name, err))
+				return exit.Input(fmt.Errorf("setting %s: %w", name, err))
 			}
 		}
 	}
@@ -93,10 +94,10 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 		err = p.Keeps(given)
 	}
 	if err != nil {
-		return nil, codedError{err, ExitCannot}
+		return nil, exit.Cannot(err)
 	}
 	if p.Trains = m.trains(); f.Trains != nil && !f.Trains.Equal(p.Trains) {
-		return nil, codedError{fmt.Errorf("%s: the file says that its step %s, but it %s", plan, f.Trains, p.Trains), ExitCannot}
+		return nil, exit.Cannot(fmt.Errorf("%s: the file says that its step %s, but it %s", plan, f.Trains, p.Trains))
 	}
 	return p, nil
 }

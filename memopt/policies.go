@@ -11,6 +11,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/memopt/policy"
 	"memopt/planner"
 )
@@ -40,7 +41,7 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	defer weights.Guard(&err)()
 	p, err := policy.Read(path)
 	if err != nil {
-		return nil, input(err)
+		return nil, exit.Input(err)
 	}
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
@@ -51,19 +52,19 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	}
 	regions, err := p.Regions(policyNodes(own.Graph))
 	if err != nil {
-		return nil, input(fmt.Errorf("%s: %w", path, err))
+		return nil, exit.Input(fmt.Errorf("%s: %w", path, err))
 	}
 	c = &Compared{From: p.From, Says: p.Says, Lost: p.Lost, Regions: len(regions), Unit: m.Unit()}
 	r := m.request()
 	r.Budget, r.ActivationBudget, r.MaxOverhead = planner.Size{}, planner.Size{}, 0
 	if c.Policy, err = planner.UnderRegions(own.Graph, r, regions); err != nil {
-		return nil, classify(err)
+		return nil, exit.Classify(err)
 	}
 	if p.Away && c.Policy.Moved == 0 {
 		c.Lost = append(c.Lost, "what layers keep is moved to the host: it is priced as kept on the device")
 	}
 	if c.Kept, err = planner.UnderRegions(own.Graph, r, nil); err != nil {
-		return nil, classify(err)
+		return nil, exit.Classify(err)
 	}
 	if c.Alone = alone; alone {
 		return c, nil
@@ -88,7 +89,7 @@ func (m *Model) planFor(change func(*planner.Request)) (*planner.Plan, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, classify(err)
+		return nil, exit.Classify(err)
 	}
 	p.Trains = m.trains()
 	return p, nil
@@ -134,7 +135,7 @@ func exportPolicy(ctx context.Context, plan, model string, out *Export) error {
 		return c.Point, err
 	})
 	if err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	out.Policy, out.Takes = w.Text, &Takes{w.Peak, w.Overhead}
 	if w.Peak > p.Result.Peak {

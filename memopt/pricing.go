@@ -11,6 +11,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/whole"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/profile"
 )
@@ -29,18 +30,18 @@ const (
 func (m *Model) price() error {
 	c := m.Config
 	if err := m.canOffload(); err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	if c.Cost == costFlops {
 		if c.ForDevice != "" {
-			return input(fmt.Errorf("%s prices plans for %s, and %s counts flops and bytes: leave one out", c.Name("for_device"), c.ForDevice, c.Name("cost")))
+			return exit.Input(fmt.Errorf("%s prices plans for %s, and %s counts flops and bytes: leave one out", c.Name("for_device"), c.ForDevice, c.Name("cost")))
 		}
 		return nil
 	}
 	if c.ForDevice != "" {
 		p, err := profileOf(c.ForDevice)
 		if err != nil {
-			return input(err)
+			return exit.Input(err)
 		}
 		m.priceBy(p)
 		return nil
@@ -50,7 +51,7 @@ func (m *Model) price() error {
 		p = m.shippedProfile()
 	}
 	if err != nil {
-		return codedError{err, ExitCannot}
+		return exit.Cannot(err)
 	}
 	m.priceBy(p)
 	return nil
@@ -73,7 +74,7 @@ func (m *Model) useDevice(which string) error {
 			err = fmt.Errorf("nothing was measured of the device: %s", m.howToMeasure())
 		}
 		if err != nil {
-			return codedError{err, ExitCannot}
+			return exit.Cannot(err)
 		}
 		p = measured
 	}

@@ -17,6 +17,7 @@ import (
 	"memopt/internal/weights"
 	"memopt/internal/whole"
 	"memopt/kernels"
+	"memopt/memopt/exit"
 	"memopt/memopt/quantize"
 )
 
@@ -32,11 +33,11 @@ func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized
 	return stop.When(ctx, func() (q Quantized, err error) {
 		defer weights.Guard(&err)()
 		if joint.Is(path) {
-			return q, input(fmt.Errorf("%s is no ONNX model; only those are quantized", filepath.Base(path)))
+			return q, exit.Input(fmt.Errorf("%s is no ONNX model; only those are quantized", filepath.Base(path)))
 		}
 		o, err := roundings(ctx, path, c)
 		if err != nil {
-			return q, input(err)
+			return q, exit.Input(err)
 		}
 		q.Report, err = roundModel(ctx, path, to, o, c)
 		var old *quantize.OpsetError
@@ -45,7 +46,7 @@ func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized
 			q.Warnings = append(q.Warnings, fmt.Sprintf("%s is for opset %d; it was converted to a later opset first, which may rename nodes", filepath.Base(path), old.Opset))
 		}
 		if err != nil {
-			return Quantized{}, input(err)
+			return Quantized{}, exit.Input(err)
 		}
 		q.Warnings = append(q.Warnings, quantizeWarnings(q.Report, path, o, c)...)
 		return q, nil

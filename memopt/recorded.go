@@ -6,15 +6,16 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/joint"
+	"memopt/memopt/exit"
 )
 
 // readJoint reads the graph from a joint graph's file, which contains the backward pass.
 func (m *Model) readJoint() (err error) {
 	if m.Graph, err = joint.ReadContext(m.ctx, m.Path); err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	if !hasBackward(m.Graph) {
-		return input(fmt.Errorf("%s has no backward pass, and its operators are known by name only, so none can be derived", filepath.Base(m.Path)))
+		return exit.Input(fmt.Errorf("%s has no backward pass, and its operators are known by name only, so none can be derived", filepath.Base(m.Path)))
 	}
 	return nil
 }
@@ -27,7 +28,7 @@ func (m *Model) Recorded() bool { return runnable(m.Graph) != nil }
 func runnable(g *graph.Graph) error {
 	for _, n := range g.Nodes {
 		if !n.Op.View && n.Op.Eval == nil && n.Op.Fast == nil {
-			return input(fmt.Errorf("%s is known by name only: a recorded graph can be planned, checked, explained and exported, but not run or written as ONNX", n.Op.FullName()))
+			return exit.Input(fmt.Errorf("%s is known by name only: a recorded graph can be planned, checked, explained and exported, but not run or written as ONNX", n.Op.FullName()))
 		}
 	}
 	return nil

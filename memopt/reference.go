@@ -13,6 +13,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -42,7 +43,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 	var data, out *tensorfile.Set
 	if reference != "" {
 		if data, err = tensorfile.ReadNPZ(reference); err != nil {
-			return nil, nil, input(err)
+			return nil, nil, exit.Input(err)
 		}
 	}
 	defer func() {
@@ -77,7 +78,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 		return out, c, nil
 	}
 	if c.Difference, err = compare.Sets(out, data, c.samples, filepath.Base(reference)); err != nil {
-		return nil, nil, input(err)
+		return nil, nil, exit.Input(err)
 	}
 	return out, c, nil
 }
@@ -89,7 +90,7 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 	}
 	b, err := graph.Bind(m.Config.Dims)
 	if err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	for _, v := range m.Graph.Inputs {
 		x := array(data, v.Name)
@@ -103,7 +104,7 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 			}
 			return fmt.Sprintf("%d rows of %q", n, v.Name)
 		}
-		return input(fmt.Errorf("%s holds one step of %s, whose loss and gradients are of all its rows; it cannot be compared with a step of %s",
+		return exit.Input(fmt.Errorf("%s holds one step of %s, whose loss and gradients are of all its rows; it cannot be compared with a step of %s",
 			file, rows(x.Shape[0]), rows(shape[0])))
 	}
 	return nil
@@ -178,7 +179,7 @@ func gradientModel(m *Model) (*Model, error) {
 	}
 	if g := only.Graph; hasBackward(g) {
 		if g.Loss == nil || len(g.Updates) > 0 || !slices.ContainsFunc(g.Grads, func(d graph.Grad) bool { return slices.Contains(g.Outputs, d.Grad) }) {
-			return nil, input(fmt.Errorf("%s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
+			return nil, exit.Input(fmt.Errorf("%s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
 		}
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
 		return only, only.take(forms.Brought(only.ctx, g))

@@ -11,6 +11,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/arena"
 	"memopt/internal/loader"
+	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
 )
@@ -147,8 +148,8 @@ func TestRefused(t *testing.T) {
 				if err == nil && got == want {
 					continue // the memory was had in another way
 				}
-				if err == nil || Code(err) != ExitCannot || !strings.Contains(err.Error(), "refused for a test") || strings.Contains(err.Error(), "the next request") {
-					t.Fatalf("request %d refused: %v, exit code %d", n, err, Code(err))
+				if err == nil || exit.Code(err) != exit.CodeCannot || !strings.Contains(err.Error(), "refused for a test") || strings.Contains(err.Error(), "the next request") {
+					t.Fatalf("request %d refused: %v, exit code %d", n, err, exit.Code(err))
 				}
 				if got != "" && got != want {
 					t.Fatalf("request %d refused: the next one gives %s, not %s", n, got, want)

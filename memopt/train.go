@@ -19,6 +19,7 @@ import (
 	"memopt/internal/weights"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -103,7 +104,7 @@ func (m *Model) canTrain(p *planner.Plan, t Training) error {
 		return err
 	}
 	if lost := m.lost(); lost != "" && !m.Config.Tied {
-		return codedError{fmt.Errorf("%s: %s, and --tied trains this file as it is", filepath.Base(m.Path), lost), ExitCannot}
+		return exit.Cannot(fmt.Errorf("%s: %s, and --tied trains this file as it is", filepath.Base(m.Path), lost))
 	}
 	if t.Output == "" {
 		return nil
@@ -121,7 +122,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 	var data *tensorfile.Set
 	if t.Data != "" {
 		if data, err = tensorfile.ReadNPZ(t.Data); err != nil {
-			return nil, input(err)
+			return nil, exit.Input(err)
 		}
 		r.data = data
 		defer data.Close()
@@ -193,7 +194,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 			return nil, err
 		}
 		if err := data.Unchanged(); err != nil {
-			return nil, input(err)
+			return nil, exit.Input(err)
 		}
 		took := time.Since(begin)
 		r.extra.stepped()
@@ -203,11 +204,11 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 			t.Progress(step+1, r.FirstStep+t.Steps, loss, took)
 		}
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			r.Stopped = codedError{fmt.Errorf("the loss is %v at step %d; %s", loss, step+1, diverged(t, i)), ExitCannot}
+			r.Stopped = exit.Cannot(fmt.Errorf("the loss is %v at step %d; %s", loss, step+1, diverged(t, i)))
 			return r, nil
 		}
 		if i+1 < t.Steps && closed(t.Stop) {
-			r.Stopped = codedError{fmt.Errorf("interrupted after step %d of %d", step+1, r.FirstStep+t.Steps), ExitStopped}
+			r.Stopped = exit.Stopped(fmt.Errorf("interrupted after step %d of %d", step+1, r.FirstStep+t.Steps))
 			break
 		}
 		if t.Save != "" && t.SaveEvery > 0 && (i+1)%t.SaveEvery == 0 && i+1 < t.Steps {
@@ -329,20 +330,20 @@ func kept(g *graph.Graph) []*graph.Value {
 func (m *Model) resume(g *graph.Graph, d Device, path string) (steps int, unused []string, err error) {
 	set, meta, err := tensorfile.ReadSafetensors(path)
 	if err != nil {
-		return 0, nil, input(err)
+		return 0, nil, exit.Input(err)
 	}
 	defer set.Close()
 	defer func() {
 		if changed := set.Unchanged(); changed != nil {
-			err = input(changed)
+			err = exit.Input(changed)
 		}
 	}()
 	defer weights.Guard(&err)()
 	if _, ok := meta[stepsKey]; !ok {
-		return 0, nil, input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
+		return 0, nil, exit.Input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
 	}
 	if steps, err = strconv.Atoi(meta[stepsKey]); err != nil || steps < 0 || steps > mostSteps {
-		return 0, nil, input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
+		return 0, nil, exit.Input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
 	}
 	takes := map[string]bool{}
 	for _, v := range kept(g) {
@@ -352,13 +353,13 @@ func (m *Model) resume(g *graph.Graph, d Device, path string) (steps int, unused
 		}
 		x := set.Tensors[v.Name]
 		if x == nil {
-			return 0, nil, input(fmt.Errorf("checkpoint %s has no tensor %q; it is of another model or optimizer", filepath.Base(path), v.Name))
+			return 0, nil, exit.Input(fmt.Errorf("checkpoint %s has no tensor %q; it is of another model or optimizer", filepath.Base(path), v.Name))
 		}
 		if err := d.SetState(v.Name, x); err != nil {
-			return 0, nil, input(fmt.Errorf("checkpoint %s: %w", filepath.Base(path), err))
+			return 0, nil, exit.Input(fmt.Errorf("checkpoint %s: %w", filepath.Base(path), err))
 		}
 		if v.Name == autograd.Step && (x.Int(0) < 0 || x.Int(0) > mostSteps) {
-			return 0, nil, input(fmt.Errorf("checkpoint %s: tensor %q is %d, and the number of updates done is from 0 to %d", filepath.Base(path), v.Name, x.Int(0), int64(mostSteps)))
+			return 0, nil, exit.Input(fmt.Errorf("checkpoint %s: tensor %q is %d, and the number of updates done is from 0 to %d", filepath.Base(path), v.Name, x.Int(0), int64(mostSteps)))
 		}
 	}
 	for _, name := range set.Names {

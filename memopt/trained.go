@@ -7,6 +7,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/memopt/exit"
 )
 
 // deviceState is a state whose bytes are fetched from the device on demand.
@@ -48,13 +49,13 @@ func (m *Model) changing() (states []*graph.Value) {
 func (m *Model) canWriteTrained(path string) error {
 	switch {
 	case m.source == nil:
-		return input(fmt.Errorf("%s is no ONNX model with weights, so none can be written with trained ones", filepath.Base(m.Path)))
+		return exit.Input(fmt.Errorf("%s is no ONNX model with weights, so none can be written with trained ones", filepath.Base(m.Path)))
 	case len(m.changing()) == 0:
-		return input(fmt.Errorf("the step of %s updates none of its initializers, so there are no trained weights to write", filepath.Base(m.Path)))
+		return exit.Input(fmt.Errorf("the step of %s updates none of its initializers, so there are no trained weights to write", filepath.Base(m.Path)))
 	}
 	for _, file := range onnx.Written(path) {
 		if m.Reads(file) {
-			return input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
+			return exit.Input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
 		}
 	}
 	return nil
@@ -70,7 +71,7 @@ func (m *Model) writeTrained(d Device, path string) (err error) {
 		return err
 	}
 	if err := onnx.WriteTrained(path, m.Path, numbers); err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	return nil
 }

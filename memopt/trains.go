@@ -10,6 +10,7 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -24,7 +25,7 @@ type initial struct {
 func (m *Model) selectTrained() (err error) {
 	for _, list := range []*[]string{&m.Config.Trainable, &m.Config.Frozen} {
 		if *list, err = configs.ReadNames(*list); err != nil {
-			return input(err)
+			return exit.Input(err)
 		}
 	}
 	m.selected, err = autograd.Select(m.Graph, m.Config.Trainable, m.Config.Frozen)
@@ -37,7 +38,7 @@ func (m *Model) selectTrained() (err error) {
 		}
 	}
 	if err != nil {
-		return input(err)
+		return exit.Input(err)
 	}
 	m.noteInitials()
 	return nil

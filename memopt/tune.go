@@ -9,6 +9,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/stop"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/exit"
 )
 
 // tuneFolder is where measurements of kernels are kept; "" if kernels are not chosen by measuring.
@@ -38,7 +39,7 @@ func Tune(ctx context.Context, path string, c configs.Config) (*TunedKernels, er
 		return nil, err
 	}
 	if kind.name != "vulkan" {
-		return nil, codedError{fmt.Errorf("device %s has one kernel for each size: there is nothing to measure; --device vulkan names a Vulkan device", kind.name), ExitCannot}
+		return nil, exit.Cannot(fmt.Errorf("device %s has one kernel for each size: there is nothing to measure; --device vulkan names a Vulkan device", kind.name))
 	}
 	c.Tune = true
 	folder, err := tuneFolder(c)
@@ -60,7 +61,7 @@ func Tune(ctx context.Context, path string, c configs.Config) (*TunedKernels, er
 	}
 	on, err := vulkan.Choose(which)
 	if err != nil {
-		return nil, codedError{err, ExitCannot}
+		return nil, exit.Cannot(err)
 	}
 	return stop.When(ctx, func() (*TunedKernels, error) {
 		d, err := vulkan.Open(s, on, vulkan.Options{FastPaths: c.FastPaths, Tune: folder})

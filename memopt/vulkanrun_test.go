@@ -20,6 +20,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
+	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
 )
 
@@ -67,7 +68,7 @@ func TestVulkanBudgets(t *testing.T) {
 				}
 				p, err := m.Plan()
 				if err != nil {
-					if percent < c.lowest && Code(err) == ExitCannot {
+					if percent < c.lowest && exit.Code(err) == exit.CodeCannot {
 						continue
 					}
 					t.Fatalf("%d %%: %v", percent, err)

@@ -9,6 +9,7 @@ import (
 
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/memopt/exit"
 	"memopt/planner"
 )
 
@@ -23,7 +24,7 @@ func (m *Model) frontiers() (c *planner.Curve, err error) {
 		return nil, err
 	}
 	if c, err = m.steps.Frontier(m.ask()); err != nil {
-		return nil, classify(err)
+		return nil, exit.Classify(err)
 	}
 	return c, nil
 }
@@ -38,7 +39,7 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	if !slices.Contains(m.Graph.Names(), dim) {
-		return nil, input(errors.New(m.noDim(dim)))
+		return nil, exit.Input(errors.New(m.noDim(dim)))
 	}
 	dims := map[string]int64{dim: 1}
 	for name, n := range m.Config.Dims {
@@ -50,10 +51,10 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	if p, err = m.steps.Largest(m.ask(), dim); err != nil {
 		var short *planner.BudgetError
 		if !errors.As(err, &short) {
-			return nil, classify(err)
+			return nil, exit.Classify(err)
 		}
 		dims[dim] = short.Least
-		return nil, classify(fmt.Errorf("not even %s=%d fits: %w", dim, short.Least, m.advised(err, dims)))
+		return nil, exit.Classify(fmt.Errorf("not even %s=%d fits: %w", dim, short.Least, m.advised(err, dims)))
 	}
 	p.Trains = m.trains()
 	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.unclearRoles(), m.indexRange(p))
@@ -71,5 +72,5 @@ func (m *Model) sized(dims map[string]int64) error {
 	for _, stray := range m.strayDims() {
 		msg += "; " + stray
 	}
-	return input(errors.New(msg))
+	return exit.Input(errors.New(msg))
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"memopt/memopt"
+	"memopt/memopt/exit"
 	"memopt/plugin"
 )
 
@@ -166,8 +166,8 @@ func TestServiceOutlivesFilesThatChange(t *testing.T) {
 		})
 		if err := ask("a.onnx", i%2 == 1); err != nil {
 			failed++
-			if memopt.Code(err) != 2 || !strings.Contains(err.Error(), "a.onnx") {
-				t.Errorf("code %d: %v", memopt.Code(err), err)
+			if exit.Code(err) != 2 || !strings.Contains(err.Error(), "a.onnx") {
+				t.Errorf("code %d: %v", exit.Code(err), err)
 			}
 			if _, coded := err.(interface{ ExitCode() int }); !coded {
 				t.Errorf("%v has no code: hosts would not know what to do", err)

@@ -10,7 +10,7 @@ import (
 	"memopt/autograd"
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
-	"memopt/memopt"
+	"memopt/memopt/exit"
 )
 
 // TestStepCounts: a checkpoint whose count of steps is none, or would overflow with
@@ -55,7 +55,7 @@ func TestStepCounts(t *testing.T) {
 		if c.steps != "2" {
 			key = "memopt.steps"
 		}
-		if code != memopt.ExitInput || !strings.Contains(text.String(), "bad.safetensors") || !strings.Contains(text.String(), key) {
+		if code != exit.CodeInput || !strings.Contains(text.String(), "bad.safetensors") || !strings.Contains(text.String(), key) {
 			t.Errorf("%s: exit code %d: %s", name, code, text.String())
 		}
 	}

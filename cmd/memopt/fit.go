@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/internal/visible"
-	"memopt/memopt"
+	"memopt/memopt/exit"
 )
 
 // fitFields are the fields of a request, by flag: one row each.
@@ -149,16 +149,16 @@ func inPython(c *cli.Context, python string, asked map[string]any) error {
 	err = command.Run()
 	done()
 	said := strings.TrimSpace(notes.String())
-	var exit *exec.ExitError
+	var ended *exec.ExitError
 	switch {
 	case err == nil:
-	case !errors.As(err, &exit):
+	case !errors.As(err, &ended):
 		return err
 	case strings.Contains(said, "No module named memopt") || strings.Contains(said, "No module named 'memopt'"):
 		return &cannotFit{fmt.Sprintf("memopt fit needs the Python package memopt with PyTorch, and %s does not have it: %s", path, fitInstall)}
 	case strings.Contains(said, "need PyTorch"):
 		return &cannotFit{fmt.Sprintf("memopt fit needs PyTorch, and %s does not have it: %s", path, fitInstall)}
-	case exit.ExitCode() != memopt.ExitCannot && exit.ExitCode() != memopt.ExitInput || out.Len() == 0 && !strings.HasPrefix(said, "memopt: "):
+	case ended.ExitCode() != exit.CodeCannot && ended.ExitCode() != exit.CodeInput || out.Len() == 0 && !strings.HasPrefix(said, "memopt: "):
 		return &cannotFit{fmt.Sprintf("%s -m memopt fit-model failed: %s", path, lastLine(said))}
 	}
 	visible.Fprintf(c.App.Writer, "%s", visible.Lines(out.String()))
@@ -166,7 +166,7 @@ func inPython(c *cli.Context, python string, asked map[string]any) error {
 		return nil
 	}
 	said = strings.TrimPrefix(lastLine(said), "memopt: ")
-	if exit.ExitCode() == memopt.ExitInput {
+	if ended.ExitCode() == exit.CodeInput {
 		return usage("%s", said)
 	}
 	return &cannotFit{said}
@@ -178,7 +178,7 @@ const fitInstall = "pip install 'memopt[torch]' transformers, or name another wi
 type cannotFit struct{ text string }
 
 func (e *cannotFit) Error() string { return e.text }
-func (e *cannotFit) ExitCode() int { return memopt.ExitCannot }
+func (e *cannotFit) ExitCode() int { return exit.CodeCannot }
 
 func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]

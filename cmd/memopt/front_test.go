@@ -15,7 +15,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt"
+	"memopt/memopt/exit"
 	"memopt/plugin"
 )
 
@@ -141,7 +141,7 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 		}
 		c.request.Settings["dims"] = "batch=2"
 		_, err := front{}.Plan(t.Context(), c.request)
-		if err == nil || !strings.Contains(err.Error(), c.want) || memopt.Code(err) != memopt.ExitInput {
+		if err == nil || !strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.CodeInput {
 			t.Errorf("%+v: error %v, want %q", c.request, err, c.want)
 		}
 	}
@@ -157,7 +157,7 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 		"optimize other.onnx -o beside.onnx":                      "beside.onnx.data is read, and would be overwritten",
 	} {
 		var out, text bytes.Buffer
-		if code := run(append([]string{"memopt"}, strings.Fields(line)...), &out, &text); code != memopt.ExitInput || !strings.Contains(text.String(), want) {
+		if code := run(append([]string{"memopt"}, strings.Fields(line)...), &out, &text); code != exit.CodeInput || !strings.Contains(text.String(), want) {
 			t.Errorf("%s: exit code %d, %s", line, code, text.String())
 		}
 	}
@@ -305,7 +305,7 @@ func TestServiceSavesGraphs(t *testing.T) {
 		}
 	}
 	r.Environment["ORTMODULE_SAVE_ONNX_PATH"] = "none"
-	if _, err := (front{}).Plan(t.Context(), r); err == nil || memopt.Code(err) != memopt.ExitInput {
+	if _, err := (front{}).Plan(t.Context(), r); err == nil || exit.Code(err) != exit.CodeInput {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }
@@ -316,8 +316,8 @@ func TestServiceRefusal(t *testing.T) {
 	alone(t, smallMLP)
 	_, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2", "budget", "1KiB")})
 	var told interface{ Refusal() string }
-	if !errors.As(err, &told) || memopt.Code(err) != memopt.ExitCannot {
-		t.Fatalf("error %v, exit code %d", err, memopt.Code(err))
+	if !errors.As(err, &told) || exit.Code(err) != exit.CodeCannot {
+		t.Fatalf("error %v, exit code %d", err, exit.Code(err))
 	}
 	var out, want bytes.Buffer
 	run(strings.Fields("memopt plan m.onnx --dims batch=2 --budget 1KiB --format json"), &out, io.Discard)

@@ -21,6 +21,7 @@ import (
 	"memopt/internal/visible"
 	"memopt/internal/weights"
 	"memopt/memopt"
+	"memopt/memopt/exit"
 	"memopt/memopt/report"
 )
 
@@ -34,7 +35,7 @@ func main() {
 	gcForPlanning()
 	if err := fitLimits(); err != nil {
 		fmt.Fprintf(os.Stderr, "memopt: %s\n", err)
-		os.Exit(memopt.ExitCannot)
+		os.Exit(exit.CodeCannot)
 	}
 	ending.listen()
 	os.Exit(run(os.Args, os.Stdout, os.Stderr))
@@ -76,14 +77,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &cannot) {
 		notes.note("memopt: " + visible.Line(cannot.headline))
 		report.Table(notes, "llt", cannot.rows)
-		return memopt.Code(err)
+		return exit.Code(err)
 	}
 	msg := ofFiles(err, visible.Error(err))
 	if !strings.HasPrefix(msg, "memopt ") {
 		msg = "memopt: " + msg
 	}
 	notes.note(shortened(msg))
-	return memopt.Code(err)
+	return exit.Code(err)
 }
 
 // guarded does a command. A mapped file that another process truncates while any part of the command
@@ -98,7 +99,7 @@ const exitUnread = 128 + 13
 
 // quiet reports whether an error only says that standard output was closed.
 func quiet(err error) bool {
-	return err == nil || errors.Is(err, syscall.EPIPE) || memopt.Code(err) == memopt.ExitStopped
+	return err == nil || errors.Is(err, syscall.EPIPE) || exit.Code(err) == exit.CodeStopped
 }
 
 // shortened cuts the middle out of a message that a file made too long.
@@ -114,7 +115,7 @@ func shortened(msg string) string {
 type usageError struct{ msg string }
 
 func (e usageError) Error() string { return e.msg }
-func (e usageError) ExitCode() int { return memopt.ExitInput }
+func (e usageError) ExitCode() int { return exit.CodeInput }
 
 func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 

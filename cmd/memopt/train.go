@@ -20,6 +20,7 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/internal/visible"
 	"memopt/memopt"
+	"memopt/memopt/exit"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -227,7 +228,7 @@ func trained(r *memopt.Result, lines []report.Line) *report.Trained {
 
 // stopped is the reason why training ended early, and how to continue it.
 func stopped(c *cli.Context, r *memopt.Result) error {
-	if r.Stopped != nil && memopt.Code(r.Stopped) == memopt.ExitStopped && c.String("save") != "" {
+	if r.Stopped != nil && exit.Code(r.Stopped) == exit.CodeStopped && c.String("save") != "" {
 		return fmt.Errorf("%w; --resume %s continues it", r.Stopped, c.String("save"))
 	}
 	return r.Stopped

@@ -14,6 +14,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/exit"
 	"memopt/plugin"
 )
 
@@ -218,7 +219,7 @@ func (h *trainer) all() {
 	defer h.open.Close()
 	for len(h.data) > 0 {
 		if err := h.act(ctx); err != nil {
-			if code := memopt.Code(err); code != memopt.ExitInput && code != memopt.ExitCannot {
+			if code := exit.Code(err); code != exit.CodeInput && code != exit.CodeCannot {
 				h.t.Fatalf("%v (%d)", err, code)
 			}
 			var coded interface{ ExitCode() int }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"memopt/memopt"
+	"memopt/memopt/exit"
 	"memopt/memopt/lab/verify"
 )
 
@@ -53,4 +53,4 @@ func verifyOps(c *cli.Context, path string, asJSON bool) error {
 type cannot struct{ msg string }
 
 func (e cannot) Error() string { return e.msg }
-func (e cannot) ExitCode() int { return memopt.ExitCannot }
+func (e cannot) ExitCode() int { return exit.CodeCannot }
