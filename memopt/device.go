@@ -18,6 +18,7 @@ import (
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 )
 
 // Device runs a schedule repeatedly, one step per Run.
@@ -155,8 +156,8 @@ func stepBytes(s *schedule.Schedule) int64 { return s.Arena + s.State + 2*s.Stag
 
 // stepFits refuses a schedule for which this process cannot get the memory.
 func stepFits(s *schedule.Schedule) error {
-	err := Fits(stepBytes(s), "the step", "")
-	if e := asMemoryError(err); e != nil {
+	err := machine.Fits(stepBytes(s), "the step", "")
+	if e := machine.AsMemoryError(err); e != nil {
 		held := e.Short.Reserved
 		e.Short = stepShort(s)
 		e.Short.InUse, e.Short.Reserved, e.Short.Limit = held, held, e.Room+held
@@ -193,7 +194,7 @@ func openVulkanWith(s *schedule.Schedule, which string, o vulkan.Options) (Devic
 		away += stepBytes(s)
 	}
 	if s.Far()+s.Elsewhere > 0 {
-		if err := Fits(away, "what moves to the host's memory", ""); err != nil {
+		if err := machine.Fits(away, "what moves to the host's memory", ""); err != nil {
 			return nil, err
 		}
 	}
@@ -205,7 +206,7 @@ func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 	var short *vulkan.MemoryError
 	switch {
 	case errors.As(err, &short):
-		e := &MemoryError{Err: err, Room: -1, Short: arena.OutOfMemory{Requested: short.Need, For: "the step", InUse: short.Held, Reserved: short.Held, Limit: short.Has}}
+		e := &machine.MemoryError{Err: err, Room: -1, Short: arena.OutOfMemory{Requested: short.Need, For: "the step", InUse: short.Held, Reserved: short.Held, Limit: short.Has}}
 		if short.Counted || short.Need > short.Has {
 			e.Room = short.Has
 		}
@@ -216,7 +217,7 @@ func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 		e.Short.Largest = e.Short.Largest[:min(len(e.Short.Largest), 3)]
 		return nil, e
 	case errors.Is(err, vulkan.ErrHost):
-		return nil, codedError{fmt.Errorf("%w; host_budget limits what moves there", err), ExitCannot}
+		return nil, exit.Cannot(fmt.Errorf("%w; host_budget limits what moves there", err))
 	case err != nil:
 		return nil, exit.Cannot(err)
 	}

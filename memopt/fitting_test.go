@@ -15,6 +15,7 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/machine"
 	"memopt/memopt/session"
 	"memopt/planner"
 )
@@ -87,7 +88,7 @@ func forwardFits(t *testing.T, path string, c configs.Config, kinds map[string]b
 				if err == nil {
 					continue
 				}
-				var short *MemoryError
+				var short *machine.MemoryError
 				if !errors.As(err, &short) || exit.Code(err) != exit.CodeCannot {
 					t.Fatalf("limit %d: %v", limit, err)
 				}
@@ -126,15 +127,13 @@ func forwardFits(t *testing.T, path string, c configs.Config, kinds map[string]b
 
 // TestStepFits: where the process may not have what a step takes, what the error names can be had.
 func TestStepFits(t *testing.T) {
-	if AnonymousMemory() == 0 {
+	if machine.AnonymousMemory() == 0 {
 		t.Skip("the system does not tell what the process has")
 	}
-	defer memoryLimit.Store(0)
 	path := written(t, zoo.Spec{Family: "gpt", Layers: 3, Width: 64, Vocab: 512, Positions: 64})
 	c := configs.Default()
 	c.Dims, c.Device = map[string]int64{"batch": 32, "seq": 64}, "cpu"
 	train := func(c configs.Config, room int64) (*planner.Plan, error) {
-		memoryLimit.Store(0)
 		m, err := Open(path, c)
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +144,7 @@ func TestStepFits(t *testing.T) {
 			return nil, err
 		}
 		if room > 0 {
-			memoryLimit.Store(AnonymousMemory() + room)
+			defer machine.Limit(configs.Budget{Bytes: machine.AnonymousMemory() + room})()
 		}
 		_, err = m.Run(p, Training{Steps: 1, LR: 1e-3})
 		return p, err
@@ -159,7 +158,7 @@ func TestStepFits(t *testing.T) {
 	for _, share := range []int64{30, 60, 90} {
 		room := p.Memory.Total * share / 100
 		_, err := train(c, room)
-		var short *MemoryError
+		var short *machine.MemoryError
 		if !errors.As(err, &short) || exit.Code(err) != exit.CodeCannot {
 			t.Fatalf("room %d: %v", room, err)
 		}
@@ -281,7 +280,7 @@ func TestLoadFits(t *testing.T) {
 					}
 					continue
 				}
-				var short *MemoryError
+				var short *machine.MemoryError
 				if !errors.As(err, &short) || exit.Code(err) != exit.CodeCannot || short.Short.Limit != limit || limit >= free.Promised {
 					t.Fatalf("%s, limit %d of %d: %v", mode, limit, free.Promised, err)
 				}

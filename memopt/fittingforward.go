@@ -13,6 +13,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/memopt/fit"
+	"memopt/memopt/machine"
 	"memopt/memopt/session"
 	"memopt/planner"
 )
@@ -36,7 +37,7 @@ const forwardTime = 2 * time.Second
 
 // wouldFit adds to a memory error the changes that would fit. Any other error is returned unchanged.
 func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
-	e := asMemoryError(err)
+	e := machine.AsMemoryError(err)
 	if e == nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (f *forwardFitting) changing(change func(*session.Options)) func(*session.O
 }
 
 // raise looks for a sufficient memory limit, if the setting is what refused.
-func (f *forwardFitting) raise(e *MemoryError) {
+func (f *forwardFitting) raise(e *machine.MemoryError) {
 	if e.Short.Limit == 0 || e.Short.Cause != nil {
 		return
 	}

@@ -12,13 +12,14 @@ import (
 	"memopt/internal/bytesize"
 	"memopt/internal/loader"
 	"memopt/memopt/fit"
+	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
 // wouldFit adds to a memory error the changes with which the load would fit. Any other error is returned unchanged.
 // A planned load's memory is known to the byte: sizes are computed anew for each change.
 func (t *load) wouldFit(err error) error {
-	e := asMemoryError(err)
+	e := machine.AsMemoryError(err)
 	if e == nil {
 		return err
 	}

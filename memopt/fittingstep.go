@@ -10,6 +10,7 @@ import (
 	"memopt/internal/bytesize"
 	"memopt/internal/schedule"
 	"memopt/memopt/fit"
+	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
@@ -17,11 +18,11 @@ import (
 // the plan under a budget, smaller dims, ONNX Runtime's levels, and lossy storage if nothing else does. Any other
 // error is returned unchanged.
 func (m *Model) wouldFit(p *planner.Plan, s *schedule.Schedule, err error) error {
-	e := asMemoryError(err)
+	e := machine.AsMemoryError(err)
 	switch {
 	case e == nil && errors.Is(err, syscall.ENOMEM): // the memory was available when stepFits checked
-		e = &MemoryError{Err: err, Short: stepShort(s), Room: -1}
-		if most := machineMemory(); most > 0 && most < e.Short.Requested {
+		e = &machine.MemoryError{Err: err, Short: stepShort(s), Room: -1}
+		if most := machine.Memory(); most > 0 && most < e.Short.Requested {
 			e.Room = most
 		}
 	case e == nil:

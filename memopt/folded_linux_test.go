@@ -12,6 +12,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/weights"
 	"memopt/kernels"
+	"memopt/memopt/machine"
 )
 
 // folding writes a model whose constants fold in chains, and says how many bytes are left of them.
@@ -55,23 +56,23 @@ func TestFoldingHoldsWhatItKeeps(t *testing.T) {
 	for range 2 { // what is set up once
 		debug.FreeOSMemory()
 	}
-	base := AnonymousMemory()
+	base := machine.AnonymousMemory()
 	if base == 0 {
 		t.Skip("the system does not tell")
 	}
-	w := watchMemory()
+	w := machine.NewWatch()
 	c := configs.Default()
 	to := filepath.Join(t.TempDir(), "folded.onnx")
 	o, err := Optimize(path, to, c)
 	time.Sleep(10 * time.Millisecond)
-	w.end()
+	w.End()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.After != 16 {
 		t.Fatalf("%d nodes are left: the constants did not fold", o.After)
 	}
-	if high := w.most.Load() - base; float64(high) > 1.1*float64(kept) {
+	if high := w.Peak() - base; float64(high) > 1.1*float64(kept) {
 		t.Errorf("the process grew by %d, and keeps %d: %.2f ×", high, kept, float64(high)/float64(kept))
 	} else {
 		t.Logf("%.2f ×", float64(high)/float64(kept))

@@ -23,6 +23,7 @@ import (
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 	"memopt/memopt/session"
 )
 
@@ -37,7 +38,7 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 		Arena: arena.Options{Strategy: arena.Strategy(c.ArenaStrategy), InitialChunkBytes: c.InitialChunk, InitialGrowthBytes: c.InitialGrowth,
 			MaxDeadBytes: c.MaxDead, MaxPowerOfTwoBytes: c.MaxPowerOfTwo, Off: !c.CPUArena},
 	}
-	o.Fits = func(bytes int64) error { return Fits(bytes, "the session", "") }
+	o.Fits = func(bytes int64) error { return machine.Fits(bytes, "the session", "") }
 	kind, which, err := findDevice(c.Device)
 	if err != nil {
 		return o, err
@@ -95,7 +96,7 @@ func (p *Phases) OpenForward(ctx context.Context, m session.Model, c configs.Con
 	switch {
 	case err == nil:
 		return s, nil
-	case asMemoryError(err) != nil:
+	case machine.AsMemoryError(err) != nil:
 		o.MemoryLimit = 0
 		dry, wrong := session.OpenDry(ctx, m, o)
 		if wrong != nil {
@@ -197,8 +198,8 @@ type Ran struct {
 	Times           []time.Duration
 	Stats           session.Stats // while inputs and outputs were still bound
 	Beside          []RanBeside
-	Shrunk          int64      // bytes released by Shrink
-	Anonymous       *Anonymous // nil if the system does not report it
+	Shrunk          int64              // bytes released by Shrink
+	Anonymous       *machine.Anonymous // nil if the system does not report it
 	Warnings        []string
 	Stopped         error
 }
@@ -300,11 +301,11 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	}
 	f.Phases.read(in, data)
 	heap := heapOf(in, data)
-	watch := watchMemory()
+	watch := machine.NewWatch()
 	defer func() {
-		watch.end()
+		watch.End()
 		if r != nil && r.Result != nil {
-			r.Anonymous = watch.ofSessions(append([]*session.Session{s}, f.Beside...), heap)
+			r.Anonymous = ofSessions(watch, append([]*session.Session{s}, f.Beside...), heap)
 		}
 	}()
 	var beside []map[string]*graph.Tensor
@@ -404,8 +405,8 @@ func resultsOf(r *Ran) []session.Output {
 
 // ofSessions compares the measured peak with the anonymous memory of sessions that run in turn and of their inputs.
 // It returns nil if the system does not report anonymous memory.
-func (w *memoryWatch) ofSessions(all []*session.Session, inputs int64) *Anonymous {
-	a := &Anonymous{Measured: w.most.Load(), Data: inputs}
+func ofSessions(w *machine.Watch, all []*session.Session, inputs int64) *machine.Anonymous {
+	a := &machine.Anonymous{Measured: w.Peak(), Data: inputs}
 	if a.Measured == 0 {
 		return nil
 	}
@@ -419,7 +420,7 @@ func (w *memoryWatch) ofSessions(all []*session.Session, inputs int64) *Anonymou
 			held += stats.Arena.MaxTotalAllocated // the shared arena is in no session's account
 		}
 	}
-	a.Promised = held + held/20 + programMemory
+	a.Promised = held + held/20 + machine.ProgramMemory
 	return a
 }
 
@@ -433,7 +434,7 @@ func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (
 			if err != nil {
 				return nil, nil, err
 			}
-			if err := Fits(bytesOf(p.Of, shape), fmt.Sprintf("input %q", p.Name), ""); err != nil {
+			if err := machine.Fits(bytesOf(p.Of, shape), fmt.Sprintf("input %q", p.Name), ""); err != nil {
 				return nil, nil, err
 			}
 			in[p.Name] = madeUp(p.Of, shape, rng)

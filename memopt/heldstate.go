@@ -10,6 +10,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/weights"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
@@ -50,7 +51,7 @@ func (h *Held) turn(b *Binding) (err error) {
 		if err != nil {
 			return err
 		}
-		if kind.lowered || Fits(b.schedule.Arena+2*b.schedule.Staging, "the step", "") == nil {
+		if kind.lowered || machine.Fits(b.schedule.Arena+2*b.schedule.Staging, "the step", "") == nil {
 			if d, err := kind.turn(h.device, b.schedule, h.lent(b)); err == nil {
 				h.device, h.at, b.fresh, b.ran = d, b, true, true
 				return nil

@@ -12,6 +12,7 @@ import (
 	"memopt/kernels/vulkan"
 	"memopt/memopt/exit"
 	"memopt/memopt/leak"
+	"memopt/memopt/machine"
 )
 
 // Leaks reports the growth over cycles of load, step and unload.
@@ -38,7 +39,7 @@ var owners = []struct {
 	size  func(w weights.Stats, heap *runtime.MemStats, on *vulkan.Context) int64
 	own   bool
 }{
-	{"memory of the process without files", true, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return AnonymousMemory() }, false},
+	{"memory of the process without files", true, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return machine.AnonymousMemory() }, false},
 	{"Go heap", true, func(_ weights.Stats, heap *runtime.MemStats, _ *vulkan.Context) int64 { return int64(heap.HeapAlloc) }, false},
 	{"memory outside the Go heap", true, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return arena.Mapped() }, false},
 	{"weights, mapped", true, func(w weights.Stats, _ *runtime.MemStats, _ *vulkan.Context) int64 { return w.Mapped }, false},

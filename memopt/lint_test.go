@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner"},
 	"memopt/plugin/internal/testserver": {"memopt/plugin/internal/echo"},
 	"memopt/plugin/pb":                  {},
-	"memopt/memopt":                     {"memopt/autograd", "memopt/configs", "memopt/internal/arena", "memopt/internal/bytesize", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/spill", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/nodes", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/exit", "memopt/memopt/fit", "memopt/memopt/leak", "memopt/memopt/policy", "memopt/memopt/quantize", "memopt/memopt/session", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/planner/profile"},
+	"memopt/memopt":                     {"memopt/autograd", "memopt/configs", "memopt/internal/arena", "memopt/internal/bytesize", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/spill", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/nodes", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/exit", "memopt/memopt/fit", "memopt/memopt/leak", "memopt/memopt/machine", "memopt/memopt/policy", "memopt/memopt/quantize", "memopt/memopt/session", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/planner/profile"},
 	"memopt/memopt/exit":                {"memopt/planner"},
 	"memopt/memopt/fit":                 {"memopt/configs", "memopt/internal/bytesize", "memopt/planner", "memopt/planner/limits"},
 	"memopt/memopt/lab/bench":           {"memopt/autograd", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/lab/corpus", "memopt/memopt/lab/zoo", "memopt/memopt/report", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin/host", "memopt/plugin/pb"},
@@ -78,11 +78,12 @@ var mayImport = map[string][]string{
 	"memopt/memopt/lab/verify":          {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
 	"memopt/memopt/lab/zoo":             {"memopt/internal/graph", "memopt/kernels/nodes"},
 	"memopt/memopt/leak":                {},
+	"memopt/memopt/machine":             {"memopt/configs", "memopt/internal/arena", "memopt/memopt/exit", "memopt/planner"},
 	"memopt/memopt/policy":              {"memopt/internal/whole", "memopt/planner"},
 	"memopt/memopt/quantize":            {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/stop"},
 	"memopt/memopt/report":              {"memopt/internal/bytesize", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/visible", "memopt/planner"},
 	"memopt/memopt/session":             {"memopt/internal/arena", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/weights", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
-	"memopt/cmd/memopt":                 {"memopt/configs", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/memopt", "memopt/memopt/exit", "memopt/memopt/lab/bench", "memopt/memopt/lab/verify", "memopt/memopt/lab/zoo", "memopt/memopt/report", "memopt/memopt/session", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin"},
+	"memopt/cmd/memopt":                 {"memopt/configs", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/memopt", "memopt/memopt/exit", "memopt/memopt/lab/bench", "memopt/memopt/lab/verify", "memopt/memopt/lab/zoo", "memopt/memopt/machine", "memopt/memopt/report", "memopt/memopt/session", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin"},
 }
 
 func command(t *testing.T, name string, args ...string) string {
@@ -190,7 +191,7 @@ var mayStart = map[string]string{
 	"internal/loader/recorder.go":      "a clock",
 	"kernels/cpu/moves.go":             "copies of the arena, which no file is mapped in",
 	"kernels/cpu/streams.go":           "copies of optimizer states, which no file is mapped in",
-	"memopt/anonymous.go":              "a clock",
+	"memopt/machine/anonymous.go":      "a clock",
 	"internal/whole/pending.go":        "waits for the disk",
 	"memopt/lab/bench/cpu.go":          "copies of memory",
 	"memopt/lab/bench/plannerclock.go": "a clock",

@@ -17,6 +17,7 @@ import (
 	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
@@ -128,7 +129,7 @@ func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, 
 			return nil, exit.Input(fmt.Errorf("device %s has no memory of its own to load to", kind.name))
 		}
 		t := &load{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.lowered, r: loader.NewRecorder(), reloads: reloads}
-		t.r.Limit(c.MemoryLimit, func(bytes int64) error { return Fits(bytes, "the load", "") })
+		t.r.Limit(c.MemoryLimit, func(bytes int64) error { return machine.Fits(bytes, "the load", "") })
 		return t.run(func() (loader.Device, error) { return open(which) })
 	})
 }
@@ -378,7 +379,7 @@ func (t *load) upload() (err error) {
 	copies := t.copies
 	t.copies = nil
 	if t.on, err = loader.Upload(t.ctx, t.device, t.ws, loader.Options{Mode: t.mode, Chunk: t.config.Chunk}, copies, t.r); err != nil {
-		if asMemoryError(err) == nil {
+		if machine.AsMemoryError(err) == nil {
 			err = exit.Cannot(err)
 		}
 		return err

@@ -3,9 +3,11 @@ package memopt
 import (
 	"runtime/debug"
 
+	"memopt/internal/loader"
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
@@ -15,7 +17,7 @@ type loaded struct {
 	plan     *planner.Plan
 	schedule *schedule.Schedule
 	chains   *planner.Chains // nil if launches are not fused
-	watch    *memoryWatch
+	watch    *machine.Watch
 }
 
 // load schedules a plan and opens a device for it. The caller must close the result.
@@ -26,9 +28,9 @@ func (m *Model) load(p *planner.Plan, open func(*schedule.Schedule) (Device, err
 	}
 	m.steps.Forget(m.ask().Settings)
 	debug.FreeOSMemory() // return the memory of planning to the system before the step allocates
-	l.watch = watchMemory()
+	l.watch = machine.NewWatch()
 	if l.Device, err = open(l.schedule); err != nil {
-		l.watch.end()
+		l.watch.End()
 		return nil, m.wouldFit(p, l.schedule, err)
 	}
 	// The device has its own copy of the weights now: later changes of the files do not matter.
@@ -71,7 +73,7 @@ func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feede
 
 // measured fills in a result's measurements, and closes the device.
 func (l *loaded) measured(r *Result, t Training) (err error) {
-	r.Anonymous = l.watch.against(l.plan, r.Trace, r.data, t.loaded)
+	r.Anonymous = anonymousOf(l.watch, l.plan, r.Trace, r.data, t.loaded)
 	r.Memory, r.Counts, r.Chains, r.Load = deviceMemory(l.Device), deviceCounts(l.Device), l.chains, t.loaded
 	d := l.Device
 	l.Device = nil
@@ -80,8 +82,28 @@ func (l *loaded) measured(r *Result, t Training) (err error) {
 }
 
 func (l *loaded) close() {
-	l.watch.end()
+	l.watch.End()
 	if l.Device != nil {
 		l.Device.Close()
 	}
+}
+
+// anonymousOf compares the measured peak with what a plan and the loading of weights promise. It returns nil if the system does not report
+// anonymous memory.
+func anonymousOf(w *machine.Watch, p *planner.Plan, t schedule.Trace, data *tensorfile.Set, load *loader.Report) *machine.Anonymous {
+	a := &machine.Anonymous{Measured: w.Peak()}
+	if a.Measured == 0 {
+		return nil
+	}
+	if data != nil {
+		a.Data = data.Copied
+	}
+	if !p.Request.Lowered {
+		step := p.Memory.Total + t.Workspace + a.Data
+		if load != nil {
+			step = max(step, load.Promised)
+		}
+		a.Promised = step + step/20 + machine.ProgramMemory
+	}
+	return a
 }

@@ -12,6 +12,7 @@ import (
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 )
 
 // Phases records the memory of each phase of a training run, from the start of the process until its device is
@@ -120,7 +121,7 @@ func (p *Phases) Open(ctx context.Context, path string, c configs.Config) (*Mode
 
 // promised bounds the process's memory as the system reports it, given what the device holds.
 func (p *Phases) promised(device int64) (_, host int64) {
-	return device, device + device/20 + programMemory
+	return device, device + device/20 + machine.ProgramMemory
 }
 
 // next ends the current phase and begins another.

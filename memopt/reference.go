@@ -14,6 +14,7 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -28,7 +29,7 @@ type Check struct {
 	Memory *DeviceMemory // nil if there is no driver
 	// Anonymous returns the memory measured so far; nil if the system does not report it. Measuring ends when the
 	// set is closed.
-	Anonymous func() *Anonymous
+	Anonymous func() *machine.Anonymous
 	Lossy     *compare.Rounding // nil if nothing is stored lossily
 
 	samples map[string]*graph.Tensor // next running statistics as computed from the sample, by state
@@ -165,7 +166,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 		}
 	}
 	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d.Device), samples: samples,
-		Anonymous: func() *Anonymous { return d.watch.against(p, trace, data, nil) }}, nil
+		Anonymous: func() *machine.Anonymous { return anonymousOf(d.watch, p, trace, data, nil) }}, nil
 }
 
 // gradientModel is the model with its step up to the gradients, which are outputs.

@@ -20,6 +20,7 @@ import (
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
@@ -71,12 +72,12 @@ type Result struct {
 	Losses    []float64
 	StepTimes []time.Duration
 	extra     extraTimes
-	Trace     schedule.Trace // of the last run
-	Memory    *DeviceMemory  // at the end; nil if there is no driver
-	Counts    *DeviceCounts  // of a step; nil if there is no driver
-	Anonymous *Anonymous     // nil if the system does not report it
-	Skipped   []int          // steps without an update, because a scaled gradient was infinite or NaN
-	LossScale float64        // at the end; 0 if the loss is not scaled
+	Trace     schedule.Trace     // of the last run
+	Memory    *DeviceMemory      // at the end; nil if there is no driver
+	Counts    *DeviceCounts      // of a step; nil if there is no driver
+	Anonymous *machine.Anonymous // nil if the system does not report it
+	Skipped   []int              // steps without an update, because a scaled gradient was infinite or NaN
+	LossScale float64            // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
 	Chains    *planner.Chains // nil if launches are not fused
 	Warnings  []string

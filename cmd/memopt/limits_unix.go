@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"memopt/memopt"
+	"memopt/memopt/machine"
 )
 
 // What the program needs to start: file descriptors for the Go runtime, which panics without them,
@@ -30,7 +30,7 @@ func fitLimits() error {
 	if err := roomForFiles(); err != nil {
 		return err
 	}
-	room, limited := memopt.AddressSpace()
+	room, limited := machine.AddressSpace()
 	if !limited {
 		return nil
 	}

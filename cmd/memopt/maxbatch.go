@@ -15,6 +15,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/visible"
 	"memopt/memopt"
+	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -120,7 +121,7 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 // notRun is the error that a step of the size found could not be run.
 func notRun(dim string, size int64, err error) error {
 	said := fmt.Sprintf("the plan allows %s %d, but running it failed", dim, size)
-	var memory *memopt.MemoryError
+	var memory *machine.MemoryError
 	if errors.As(err, &memory) {
 		memory.Err = fmt.Errorf("%s: %w", said, memory.Err)
 		return memory

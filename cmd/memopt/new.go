@@ -14,8 +14,8 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/internal/visible"
 	"memopt/kernels"
-	"memopt/memopt"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/machine"
 	"memopt/memopt/report"
 )
 
@@ -116,7 +116,7 @@ func longEnough(c *cli.Context, spec *zoo.Spec) error {
 func newData(c *cli.Context, spec zoo.Spec, g *graph.Graph) (*tensorfile.Set, error) {
 	for _, v := range g.Values {
 		if n, ok := v.Bytes().Const(); ok && v.Kind == graph.Param {
-			if err := memopt.Fits(n, "parameter "+v.Name, "; smaller --width, --vocab or --hidden would fit"); err != nil {
+			if err := machine.Fits(n, "parameter "+v.Name, "; smaller --width, --vocab or --hidden would fit"); err != nil {
 				return nil, err
 			}
 		}
@@ -136,7 +136,7 @@ func newData(c *cli.Context, spec zoo.Spec, g *graph.Graph) (*tensorfile.Set, er
 			if err != nil {
 				return nil, asInput(err)
 			}
-			if err := memopt.Fits(n, "the data of "+v.Name, "; fewer --samples would fit"); err != nil {
+			if err := machine.Fits(n, "the data of "+v.Name, "; fewer --samples would fit"); err != nil {
 				return nil, err
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt"
+	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -76,7 +76,7 @@ func refused(c *cli.Context, cfg configs.Config, err error) error {
 	}
 	r := refusal{error: err, headline: filepath.Base(c.Args().First()) + ": "}
 	var budget *planner.BudgetError
-	var memory *memopt.MemoryError
+	var memory *machine.MemoryError
 	switch {
 	case errors.As(err, &memory):
 		r.headline += memory.Err.Error()
@@ -94,7 +94,7 @@ func refused(c *cli.Context, cfg configs.Config, err error) error {
 }
 
 // memoryRows are the largest owners of memory, if the message does not name them, and the changes that would fit.
-func memoryRows(e *memopt.MemoryError) (rows [][]string) {
+func memoryRows(e *machine.MemoryError) (rows [][]string) {
 	if !e.Named() {
 		for i, o := range e.Short.Largest {
 			label := "largest"
@@ -216,7 +216,7 @@ func (e refusedError) Refusal() string {
 // refusalOf is the JSON for an error; nil if it is not about a request that cannot be met.
 func refusalOf(err error) *refusalFile {
 	var budget *planner.BudgetError
-	var memory *memopt.MemoryError
+	var memory *machine.MemoryError
 	var changes []planner.Change
 	f := &refusalFile{Format: "memopt.refusal/1", Changes: []changeFile{}}
 	switch {

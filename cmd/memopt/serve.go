@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
-	"memopt/memopt"
+	"memopt/memopt/machine"
 	"memopt/plugin"
 )
 
@@ -28,7 +28,7 @@ var serveCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		memopt.LimitMemory(cfg.ServiceBudget)
+		machine.Limit(cfg.ServiceBudget)
 		ending.leave()
 		return plugin.Serve(front{})
 	},

@@ -9,6 +9,7 @@ import (
 
 	"memopt/internal/weights"
 	"memopt/memopt"
+	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/memopt/session"
 	"memopt/plugin"
@@ -19,7 +20,7 @@ func (front) Stats(context.Context) (plugin.Answer, error) {
 	debug.FreeOSMemory() // do not count garbage
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
-	w, anonymous := weights.Snapshot(), memopt.AnonymousMemory()
+	w, anonymous := weights.Snapshot(), machine.AnonymousMemory()
 	data, err := json.Marshal(map[string]any{"format": "memopt.stats/1", "version": memopt.Version, "anonymous": anonymous, "heap": heap.HeapInuse,
 		"goroutines": runtime.NumGoroutine(),
 		"weights":    map[string]any{"mapped": w.Mapped, "heap": w.Heap, "device": w.Device, "zero": w.Zero, "copied_unaligned": w.CopiedUnaligned, "copied_unmapped": w.CopiedUnmapped},

@@ -21,6 +21,7 @@ import (
 	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/exit"
+	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -200,7 +201,7 @@ func loading(lines []report.Line, l *loader.Report) []report.Line {
 
 // measured prints promised and measured memory: of the device, and of the process as the system
 // counts it.
-func measured(w io.Writer, lines []report.Line, t schedule.Trace, a *memopt.Anonymous) {
+func measured(w io.Writer, lines []report.Line, t schedule.Trace, a *machine.Anonymous) {
 	if a != nil {
 		lines = append(slices.Clip(lines), report.Anonymous(a.Promised, a.Measured))
 	}

@@ -8,6 +8,7 @@ import (
 	"memopt/internal/loader"
 	"memopt/internal/schedule"
 	"memopt/memopt"
+	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -60,7 +61,7 @@ type anonymousFile struct {
 	Data     int64 `json:"data"` // part of it: data that could not be mapped
 }
 
-func anonymousJSON(a *memopt.Anonymous) *anonymousFile {
+func anonymousJSON(a *machine.Anonymous) *anonymousFile {
 	if a == nil {
 		return nil
 	}
@@ -175,7 +176,7 @@ func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
 		Warnings: append([]string{}, c.Plan.Warnings...)}
 }
 
-func memoryJSON(p *planner.Plan, lines []report.Line, t schedule.Trace, device *memopt.DeviceMemory, a *memopt.Anonymous) trainMemory {
+func memoryJSON(p *planner.Plan, lines []report.Line, t schedule.Trace, device *memopt.DeviceMemory, a *machine.Anonymous) trainMemory {
 	m := trainMemory{Workspace: t.Workspace, Device: device, Anonymous: anonymousJSON(a), BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
 	for _, l := range lines {
 		if l.Space == "" {

@@ -1,8 +1,7 @@
-package memopt
+package machine
 
 import (
 	"math"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -12,10 +11,8 @@ import (
 // TestServiceBudget: what is asked for is held against the limit less what is in use, and
 // a share is one of the machine's.
 func TestServiceBudget(t *testing.T) {
-	defer memoryLimit.Store(0)
-	defer debug.SetMemoryLimit(math.MaxInt64)
 	used := AnonymousMemory()
-	LimitMemory(configs.Budget{Bytes: used + 64<<20})
+	defer Limit(configs.Budget{Bytes: used + 64<<20})()
 	if err := Fits(32<<20, "the step", ""); err != nil {
 		t.Error(err)
 	}
@@ -25,8 +22,8 @@ func TestServiceBudget(t *testing.T) {
 	if err := Fits(math.MaxInt64, "the step", ""); err == nil {
 		t.Error("all the memory there could ever be fits")
 	}
-	LimitMemory(configs.Budget{Percent: 50})
-	if got, most := memoryLimit.Load(), machineMemory(); got < most/4 || got > most*3/4 {
+	Limit(configs.Budget{Percent: 50})
+	if got, most := memoryLimit.Load(), Memory(); got < most/4 || got > most*3/4 {
 		t.Errorf("50%% of %d bytes are %d", most, got)
 	}
 }

@@ -1,4 +1,5 @@
-package memopt
+// Package machine knows what memory this process has and can still get, and says which request is too large for it.
+package machine
 
 import (
 	"fmt"
@@ -12,16 +13,20 @@ import (
 // memoryLimit is the limit that LimitMemory set; 0 is none.
 var memoryLimit atomic.Int64
 
-// LimitMemory makes Fits refuse requests that would take this process's anonymous memory above a limit, and makes
-// the garbage collector keep to it. A percentage refers to the memory available to the process now.
-func LimitMemory(most configs.Budget) {
+// Limit makes Fits refuse requests that would take this process's anonymous memory above a limit, and makes
+// the garbage collector keep to it, until lift is called. A percentage refers to the memory available to the process now.
+func Limit(most configs.Budget) (lift func()) {
 	bytes := most.Bytes
 	if most.Percent > 0 {
-		bytes = int64(float64(machineMemory()) * most.Percent / 100)
+		bytes = int64(float64(Memory()) * most.Percent / 100)
 	}
-	if bytes > 0 {
-		memoryLimit.Store(bytes)
-		debug.SetMemoryLimit(bytes)
+	if bytes <= 0 {
+		return func() {}
+	}
+	had, collector := memoryLimit.Swap(bytes), debug.SetMemoryLimit(bytes)
+	return func() {
+		memoryLimit.Store(had)
+		debug.SetMemoryLimit(collector)
 	}
 }
 
@@ -35,7 +40,7 @@ func Fits(bytes int64, what, help string) error {
 				Short: arena.OutOfMemory{Requested: bytes, For: what, InUse: held, Reserved: held, Limit: most}, Room: max(most-held, 0)}
 		}
 	}
-	if most := machineMemory(); most > 0 && bytes > most {
+	if most := Memory(); most > 0 && bytes > most {
 		return &MemoryError{Err: fmt.Errorf("%s takes %s of memory, and this process can have %s%s",
 			what, configs.FormatBytes(bytes), configs.FormatBytes(most), help),
 			Short: arena.OutOfMemory{Requested: bytes, For: what}, Room: most}

@@ -1,4 +1,4 @@
-package memopt
+package machine
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineMemory is the memory that this process can get now: the machine's free memory and swap, or less under a
+// Memory is the memory that this process can get now: the machine's free memory and swap, or less under a
 // container's or a process's limit. 0 is unknown.
-func machineMemory() int64 {
+func Memory() int64 {
 	most := uint64(math.MaxInt64)
 	if n := available(); n > 0 {
 		most = n

@@ -1,4 +1,4 @@
-package memopt
+package machine
 
 import (
 	"errors"
@@ -48,8 +48,8 @@ func (e *MemoryError) Unwrap() error { return e.Err }
 // ExitCode is the code of a request that cannot be met.
 func (e *MemoryError) ExitCode() int { return exit.CodeCannot }
 
-// asMemoryError converts a memory error to a MemoryError; it returns nil for other errors.
-func asMemoryError(err error) *MemoryError {
+// AsMemoryError converts a memory error to a MemoryError; it returns nil for other errors.
+func AsMemoryError(err error) *MemoryError {
 	var short *arena.OutOfMemory
 	if errors.As(err, &short) {
 		e := &MemoryError{Err: err, Short: *short, Room: -1}
@@ -58,7 +58,7 @@ func asMemoryError(err error) *MemoryError {
 		case errors.As(short.Cause, &of) && of.Room >= 0: // the process's limit, or the machine's memory
 			e.Room = short.Reserved + of.Room
 		case errors.Is(short.Cause, syscall.ENOMEM):
-			if most := machineMemory(); most > 0 && most < short.Requested {
+			if most := Memory(); most > 0 && most < short.Requested {
 				e.Room = short.Reserved + most
 			}
 		case short.Cause == nil && short.Limit > 0:

@@ -1,14 +1,9 @@
-package memopt
+package machine
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"memopt/internal/loader"
-	"memopt/internal/schedule"
-	"memopt/internal/tensorfile"
-	"memopt/planner"
 )
 
 // Anonymous compares the promised with the measured anonymous memory of the process. Models, data and checkpoints
@@ -22,19 +17,19 @@ type Anonymous struct {
 	Data     int64 // bytes of data that could not be mapped: compressed arrays, or arrays in another order
 }
 
-// programMemory is the allowance for the program itself, apart from the step.
-const programMemory = 16 << 20
+// ProgramMemory is the allowance for the program itself, apart from the step.
+const ProgramMemory = 16 << 20
 
-// memoryWatch samples the process's anonymous memory and keeps the peak.
-type memoryWatch struct {
+// Watch samples the process's anonymous memory and keeps the peak.
+type Watch struct {
 	most atomic.Int64
 	stop chan struct{}
 	over sync.WaitGroup
 }
 
-// watchMemory samples until end is called.
-func watchMemory() *memoryWatch {
-	w := &memoryWatch{stop: make(chan struct{})}
+// NewWatch samples until End is called.
+func NewWatch() *Watch {
+	w := &Watch{stop: make(chan struct{})}
 	w.look() // a short run may end before the goroutine starts
 	w.over.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
@@ -51,33 +46,17 @@ func watchMemory() *memoryWatch {
 	return w
 }
 
-func (w *memoryWatch) look() {
+func (w *Watch) look() {
 	if n := AnonymousMemory(); n > w.most.Load() {
 		w.most.Store(n)
 	}
 }
 
-func (w *memoryWatch) end() {
+// Peak is the most that was seen so far.
+func (w *Watch) Peak() int64 { return w.most.Load() }
+
+// End ends sampling.
+func (w *Watch) End() {
 	close(w.stop)
 	w.over.Wait()
-}
-
-// against compares the measured peak with what a plan and the loading of weights promise. It returns nil if the system does not report
-// anonymous memory.
-func (w *memoryWatch) against(p *planner.Plan, t schedule.Trace, data *tensorfile.Set, load *loader.Report) *Anonymous {
-	a := &Anonymous{Measured: w.most.Load()}
-	if a.Measured == 0 {
-		return nil
-	}
-	if data != nil {
-		a.Data = data.Copied
-	}
-	if !p.Request.Lowered {
-		step := p.Memory.Total + t.Workspace + a.Data
-		if load != nil {
-			step = max(step, load.Promised)
-		}
-		a.Promised = step + step/20 + programMemory
-	}
-	return a
 }
