@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // AboveZero packs x > 0 into one bit an element: all that the gradient of Relu
@@ -116,7 +117,7 @@ func signs(n *graph.Node) []graph.Smaller {
 	}}
 }
 
-var bitsKernel = shader("bits", "bits.comp")
+var bitsKernel = lower.Shader("bits", "bits.comp")
 
 func bitsPass(l *graph.Lowering, rule uint32, n int, x, bools, bits graph.Buffer) {
 	if !l.Limits.Int8 {
@@ -125,8 +126,8 @@ func bitsPass(l *graph.Lowering, rule uint32, n int, x, bools, bits graph.Buffer
 	}
 	if n > 0 {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: bitsKernel, Spec: []uint32{rule}, Push: words(l, n),
-			Buffers: []graph.Buffer{writes(0), x, bools, bits}, Groups: inLine(l, index.CeilDiv(index.CeilDiv(n, bitsPerWord), 64)),
+			Kernel: bitsKernel, Spec: []uint32{rule}, Push: lower.Words(l, n),
+			Buffers: []graph.Buffer{lower.Writes(0), x, bools, bits}, Groups: lower.InLine(l, index.CeilDiv(index.CeilDiv(n, bitsPerWord), 64)),
 		})
 	}
 }
@@ -134,9 +135,9 @@ func bitsPass(l *graph.Lowering, rule uint32, n int, x, bools, bits graph.Buffer
 func lowerAboveZero(l *graph.Lowering) {
 	switch n := l.In[0].Len(); l.In[0].Type {
 	case graph.Float32:
-		bitsPass(l, 0, n, reads(0), unused(false), unused(false))
+		bitsPass(l, 0, n, lower.Reads(0), lower.Unused(false), lower.Unused(false))
 	case graph.Bool:
-		bitsPass(l, 1, n, unused(false), reads(0), unused(false))
+		bitsPass(l, 1, n, lower.Unused(false), lower.Reads(0), lower.Unused(false))
 	default:
 		l.Refuse("input 0 is %s; there is a kernel for f32 and bools", l.In[0].Type)
 	}
@@ -147,5 +148,5 @@ func lowerKeepWhere(l *graph.Lowering) {
 		l.Refuse("input 0 is %s; there is a kernel for f32", l.In[0].Type)
 		return
 	}
-	bitsPass(l, 2, l.In[0].Len(), reads(0), unused(false), reads(1))
+	bitsPass(l, 2, l.In[0].Len(), lower.Reads(0), lower.Unused(false), lower.Reads(1))
 }

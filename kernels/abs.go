@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -25,7 +26,7 @@ var _ = define(graph.Op{
 			y[i] = math.Float32frombits(math.Float32bits(v) &^ (1 << 31))
 		}
 	}),
-	Lower:     numberwise("abs(a)"),
+	Lower:     lower.Numberwise("abs(a)"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

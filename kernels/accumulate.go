@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // Accumulate sums gradients over micro-batches in place. Micro-batch 0 overwrites
@@ -49,7 +50,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
-	Lower:      pointwiseOf("c == 0 ? b : a + b", nil, graph.Float32, graph.Float32, graph.Float32, graph.Int64),
+	Lower:      lower.PointwiseOf("c == 0 ? b : a + b", nil, graph.Float32, graph.Float32, graph.Float32, graph.Int64),
 	Flops:      perElement(1),
 	Tests:      graph.Tests{Work: eachOut(1)},
 	Recompute:  graph.Never,

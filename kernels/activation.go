@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // activation describes an elementwise y = f(x) and its gradient dx = dy·f′. The
@@ -109,17 +110,17 @@ func defineActivation(a activation) *graph.Op {
 		grad.Samples = append(grad.Samples, "f32{1"+ones+"}, f32{"+a.kinks+"}")
 	}
 	if a.shaderSlope != "" {
-		grad.Lower = pointwiseBy("a * ("+a.shaderSlope+")", a.numbers)
+		grad.Lower = lower.PointwiseBy("a * ("+a.shaderSlope+")", a.numbers)
 		grad.Pointwise = true
 	}
 	if a.fused {
 		fusedActivations[a.name] = a.shader
-		activationForm.exprs = append(activationForm.exprs, a.shader)
+		activationForm.Exprs = append(activationForm.Exprs, a.shader)
 	}
 	gradient := define(grad)
-	var lower func(*graph.Lowering)
+	var lowering func(*graph.Lowering)
 	if a.shader != "" {
-		lower = pointwiseBy(a.shader, a.numbers)
+		lowering = lower.PointwiseBy(a.shader, a.numbers)
 	}
 	return define(graph.Op{
 		Name:   a.name,
@@ -149,7 +150,7 @@ func defineActivation(a activation) *graph.Op {
 		},
 		Eval:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.eval(c) },
 		Fast:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.fast(a.fast(c.Node))(c) },
-		Lower:     lower,
+		Lower:     lowering,
 		Pointwise: a.shader != "",
 		Flops:     perElement(a.flops),
 		Tests:     graph.Tests{Work: eachOut(a.flops)},

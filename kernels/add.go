@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var addition = binary{
@@ -36,7 +37,7 @@ var _ = define(graph.Op{
 				z[i] = x + y[i]
 			}
 		}),
-	Lower:     numberwise("a + b"),
+	Lower:     lower.Numberwise("a + b"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests: graph.Tests{

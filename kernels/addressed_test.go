@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"memopt/kernels/internal/spirv"
+	"memopt/kernels/lower"
 )
 
 // TestAddressedForms: every kernel with push constants has a form for addresses, and
@@ -26,19 +27,19 @@ func TestAddressedForms(t *testing.T) {
 		}
 	}
 	without := 0
-	for _, s := range shaders {
-		if s.library || compilerFor(shaderText(t, s)).run != nil {
+	for _, s := range lower.Shaders() {
+		if s.Library || compilerFor(shaderText(t, s)).run != nil {
 			continue
 		}
-		form := addressed(s.kernel)
-		if form == nil {
+		code := spirv.Addressed(s.Kernel.Code())
+		if code == nil {
 			without++
 			continue
 		}
-		if n := len(spirv.Bindings(form.Code())); n > 0 {
-			t.Errorf("%s still binds %d buffers", form.Name, n)
+		if n := len(spirv.Bindings(code)); n > 0 {
+			t.Errorf("%s still binds %d buffers", s.Kernel.Name, n)
 		}
-		valid(form.Name, form.Code())
+		valid(s.Kernel.Name, code)
 	}
 	if without != 1 {
 		t.Errorf("%d kernels have no form for addresses; count has no push constants", without)

@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // ATen is ONNX Runtime's call of a PyTorch function from a training graph. The
@@ -447,7 +448,7 @@ func adaptiveBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
 	})
 }
 
-var adaptiveKernel = halved(shader("adaptive", "adaptive.comp"))
+var adaptiveKernel = lower.Halved(lower.Shader("adaptive", "adaptive.comp"))
 
 func lowerEmbedding(l *graph.Lowering) {
 	w := l.In[0].Shape
@@ -458,7 +459,7 @@ func lowerEmbedding(l *graph.Lowering) {
 func lowerEmbeddingGrad(l *graph.Lowering) {
 	g := rowsPicked{1, l.Out[0].Shape[0], index.Elems(l.Out[0].Shape[1:]), l.In[1].Len(), 1, -1}
 	for _, i := range []int{3, 4} {
-		if loweredIn(l, i) == nil {
+		if lower.In(l, i) == nil {
 			continue
 		}
 		v, known := l.Ints(i)
@@ -477,7 +478,7 @@ func lowerEmbeddingGrad(l *graph.Lowering) {
 }
 
 func lowerATenPool(l *graph.Lowering) {
-	if !onlyTypes(l, nil, []graph.DType{graph.Float32, graph.Int64}) || !tapsFit(l, l.In[0]) {
+	if !lower.OnlyTypes(l, nil, []graph.DType{graph.Float32, graph.Int64}) || !tapsFit(l, l.In[0]) {
 		return
 	}
 	x, y := l.In[0].Shape, l.Out[0]
@@ -485,10 +486,10 @@ func lowerATenPool(l *graph.Lowering) {
 		y = l.Out[1]
 	}
 	p := poolOver(atenWindow(l.Node, 1), x, y.Shape)
-	if loweredOut(l, 1) != nil {
+	if lower.Out(l, 1) != nil {
 		p.maxAt(l, false)
 	} else if y.Len() > 0 {
-		p.dispatch(l, poolKernel, poolMax, false, y.Len(), []graph.Buffer{writes(0), reads(0), unused(false)})
+		p.dispatch(l, poolKernel, poolMax, false, y.Len(), []graph.Buffer{lower.Writes(0), lower.Reads(0), lower.Unused(false)})
 	}
 }
 
@@ -498,13 +499,13 @@ func lowerATenPoolGrad(l *graph.Lowering) {
 		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
-	lowerFill(l, 0, 0)
+	lower.Fill(l, 0, 0)
 	dy, dx := l.In[0].Shape, l.Out[0].Shape
 	in, out := index.Elems(dx[2:]), index.Elems(dy[2:])
 	indexed{
 		steps: out, indexStep: 1, elementStep: 1, dims: []int{dx[0] * dx[1]}, indexAt: []int{out}, elementAt: []int{out}, dataAt: []int{in},
 		sizes: []int{in}, strides: []int{1},
-	}.append(l, indexedBring["add"], reads(0), 7)
+	}.append(l, indexedBring["add"], lower.Reads(0), 7)
 }
 
 // lowerAdaptive lowers _adaptive_avg_pool2d, or with back its gradient.
@@ -520,8 +521,8 @@ func lowerAdaptive(back bool) func(*graph.Lowering) {
 		}
 		if n := l.Out[0].Len(); n > 0 {
 			l.Dispatches = append(l.Dispatches, graph.Dispatch{
-				Kernel: adaptiveKernel, Spec: []uint32{oneIf(back)}, Push: words(l, n, large[2], large[3], little[2], little[3]),
-				Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(n, 64)),
+				Kernel: adaptiveKernel, Spec: []uint32{lower.OneIf(back)}, Push: lower.Words(l, n, large[2], large[3], little[2], little[3]),
+				Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0)}, Groups: lower.InLine(l, index.CeilDiv(n, 64)),
 			})
 		}
 	}

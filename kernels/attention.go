@@ -80,7 +80,7 @@ func (a *attention) build() []*graph.Value {
 		}
 		scale = 1 / math.Sqrt(float64(d))
 	}
-	scores := product{transB: true, alpha: scale}.node(a.Builder, q, k)
+	scores := product{TransB: true, Alpha: scale}.node(a.Builder, q, k)
 	scores = reshape(a.Builder, scores, full)
 	out := scores
 	if softcap := n.Float("softcap"); softcap > 0 {

@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // AttentionInRows is attention over blocks of queries: scores, softmax and product with V
@@ -307,9 +308,9 @@ const rowsBytes = 1 << 20
 // rowsMask is the pointwise expression of a mask: a is the mask, b the score, p the fill value.
 const rowsMask = "a != 0 ? b : p"
 
-var rowsMaskForm = func() *pointwiseForm {
-	form := formOf(graph.Float32, graph.Bool, graph.Float32, graph.Float32)
-	form.exprs = append(form.exprs, rowsMask)
+var rowsMaskForm = func() *lower.Form {
+	form := lower.FormOf(graph.Float32, graph.Bool, graph.Float32, graph.Float32)
+	form.Exprs = append(form.Exprs, rowsMask)
 	return form
 }()
 
@@ -328,13 +329,13 @@ type loweredRowsOf struct {
 }
 
 // from is a product's factor that reads matrices [rows, columns] of input at+input (0 is Q).
-func (r *loweredRowsOf) from(input, rows, columns, outside, along int) factor {
-	return factor{reads(r.at + input), rows * columns, outside, along}
+func (r *loweredRowsOf) from(input, rows, columns, outside, along int) lower.Factor {
+	return lower.Factor{Buffer: lower.Reads(r.at + input), Step: rows * columns, Outside: outside, Along: along}
 }
 
 // of is a product's factor that reads matrices of scores.
-func (r *loweredRowsOf) of(scores graph.Buffer, outside, along int) factor {
-	return factor{scores, r.queries * r.keys, outside, along}
+func (r *loweredRowsOf) of(scores graph.Buffer, outside, along int) lower.Factor {
+	return lower.Factor{Buffer: scores, Step: r.queries * r.keys, Outside: outside, Along: along}
 }
 
 // strideK returns the strides of K from key to key and from element to element of a key.
@@ -346,36 +347,36 @@ func (r *loweredRowsOf) strideK() (key, element int) {
 }
 
 // product appends y = alpha·a·b for each matrix of the part.
-func (r *loweredRowsOf) product(m, n, k int, a, b factor, y graph.Buffer, alpha float64) {
-	r.appendProduct(productOf(m, n, k, r.n, a, b, y, m*n), alpha)
+func (r *loweredRowsOf) product(m, n, k int, a, b lower.Factor, y graph.Buffer, alpha float64) {
+	r.appendProduct(lower.ProductsOf(m, n, k, r.n, a, b, y, m*n), alpha)
 }
 
 // overQueries appends y = alpha·a·b summed over queries. If several matrices share their
 // keys, the sum runs over all of them, and parts after the first add to the earlier result.
-func (r *loweredRowsOf) overQueries(m, n int, a, b factor, y graph.Buffer, alpha float64) {
+func (r *loweredRowsOf) overQueries(m, n int, a, b lower.Factor, y graph.Buffer, alpha float64) {
 	if r.share == 1 {
 		r.product(m, n, r.queries, a, b, y, alpha)
 		return
 	}
-	x := productOf(m, n, r.n*r.queries, 1, a, b, y, m*n)
+	x := lower.ProductsOf(m, n, r.n*r.queries, 1, a, b, y, m*n)
 	if r.first%r.share > 0 {
-		x.biased, x.beta, x.c, x.ci, x.cj = true, 1, unwritten(y), n, 1
-		x.fromC = r.show(&x.c, m*n)
+		x.Biased, x.Beta, x.C, x.Ci, x.Cj = true, 1, lower.Unwritten(y), n, 1
+		x.FromC = r.show(&x.C, m*n)
 	}
 	r.appendProduct(x, alpha)
 }
 
 // appendProduct restricts a product's buffers to the part's matrices and appends it.
-func (r *loweredRowsOf) appendProduct(x loweredProduct, alpha float64) {
-	shared := r.isShared(x.b) // never A
-	x.alpha, x.fromA, x.fromB, x.fromY = alpha, r.show(&x.a, x.sa[0]), r.show(&x.b, x.sb[0]), r.show(&x.y, x.step)
+func (r *loweredRowsOf) appendProduct(x lower.Products, alpha float64) {
+	shared := r.isShared(x.B) // never A
+	x.Alpha, x.FromA, x.FromB, x.FromY = alpha, r.show(&x.A, x.Sa[0]), r.show(&x.B, x.Sb[0]), r.show(&x.Y, x.Step)
 	if shared {
-		x.sb[0] = 0
+		x.Sb[0] = 0
 	}
-	if !x.biased {
-		x.c = x.b
+	if !x.Biased {
+		x.C = x.B
 	}
-	x.whole(r.l)
+	x.Whole(r.l)
 }
 
 // isShared reports whether a buffer (K, V or their gradients) has one matrix for the whole
@@ -405,13 +406,13 @@ func (r *loweredRowsOf) show(b *graph.Buffer, size int) (from int) {
 
 // probable appends the computation of the part's probabilities and returns their buffer.
 func (r *loweredRowsOf) probable() graph.Buffer {
-	s := scratch(0, r.scores, true)
+	s := lower.Scratch(0, r.scores, true)
 	key, element := r.strideK()
-	x := productOf(r.queries, r.keys, r.width, r.n, r.from(0, r.queries, r.width, r.width, 1), r.from(1, r.keys, r.width, key, element), s, r.queries*r.keys)
+	x := lower.ProductsOf(r.queries, r.keys, r.width, r.n, r.from(0, r.queries, r.width, r.width, 1), r.from(1, r.keys, r.width, key, element), s, r.queries*r.keys)
 	if r.bias != nil {
 		rank, step := len(r.biasAt), overPart(r.biasAt)
-		x.c, x.biased, x.beta, x.ci, x.cj, x.cStep = reads(r.at+3), true, 1, r.biasAt[rank-2], r.biasAt[rank-1], step
-		x.fromC = showFloats(&x.c, r.fromBias, r.fromBias+(r.n-1)*step+(r.queries-1)*x.ci+(r.keys-1)*x.cj+1)
+		x.C, x.Biased, x.Beta, x.Ci, x.Cj, x.CStep = lower.Reads(r.at+3), true, 1, r.biasAt[rank-2], r.biasAt[rank-1], step
+		x.FromC = showFloats(&x.C, r.fromBias, r.fromBias+(r.n-1)*step+(r.queries-1)*x.Ci+(r.keys-1)*x.Cj+1)
 	}
 	r.appendProduct(x, r.scale)
 	r.hide(s, r.fill)
@@ -419,8 +420,8 @@ func (r *loweredRowsOf) probable() graph.Buffer {
 	if r.safe {
 		rule = rowSafeSoftmax
 	}
-	lowerLinesInto(r.l, s, rule, r.n*r.queries, r.keys, 1, unwritten(s), unused(false))
-	return unwritten(s)
+	lowerLinesInto(r.l, s, rule, r.n*r.queries, r.keys, 1, lower.Unwritten(s), lower.Unused(false))
+	return lower.Unwritten(s)
 }
 
 // hide overwrites the part's scores that the mask or the band hides with fill.
@@ -428,11 +429,11 @@ func (r *loweredRowsOf) hide(s graph.Buffer, fill float64) {
 	if r.mask != nil {
 		scores := &graph.Operand{Type: graph.Float32, Shape: []int{r.n, r.queries, r.keys}}
 		mask, seen := r.maskOfPart()
-		rowsMaskForm.append(r.l, rowsMask, scores, []*graph.Operand{mask, scores}, []graph.Buffer{s, seen, unwritten(s)}, fill)
+		rowsMaskForm.Append(r.l, rowsMask, scores, []*graph.Operand{mask, scores}, []graph.Buffer{s, seen, lower.Unwritten(s)}, fill)
 	}
 	if r.left >= 0 || r.right >= 0 {
 		w := band{rows: r.n * r.queries, width: r.keys, queries: r.queries, each: 1, left: r.left, right: r.right}
-		w.append(r.l, fill, 0, s, unwritten(s), unused(false))
+		w.append(r.l, fill, 0, s, lower.Unwritten(s), lower.Unused(false))
 	}
 }
 
@@ -442,39 +443,39 @@ func (r *loweredRowsOf) maskOfPart() (*graph.Operand, graph.Buffer) {
 	rank := len(r.maskAt)
 	if !r.anewBatch {
 		last := r.mask.Shape[max(0, len(r.mask.Shape)-2):]
-		return &graph.Operand{Type: graph.Bool, Shape: last}, reads(r.at + 4)
+		return &graph.Operand{Type: graph.Bool, Shape: last}, lower.Reads(r.at + 4)
 	}
-	copied := scratch(r.room, int64(r.n*r.queries*r.keys), true)
-	lowerBox(r.l, 1, []graph.Buffer{copied, reads(r.at + 4)}, nil, []int{r.n, r.queries, r.keys},
+	copied := lower.Scratch(r.room, int64(r.n*r.queries*r.keys), true)
+	lower.Box(r.l, 1, []graph.Buffer{copied, lower.Reads(r.at + 4)}, nil, []int{r.n, r.queries, r.keys},
 		[]int{overPart(r.maskAt), r.maskAt[rank-2], r.maskAt[rank-1]}, []int{r.queries * r.keys, r.keys, 1}, r.fromMask, 0)
-	return &graph.Operand{Type: graph.Bool, Shape: []int{r.n, r.queries, r.keys}}, unwritten(copied)
+	return &graph.Operand{Type: graph.Bool, Shape: []int{r.n, r.queries, r.keys}}, lower.Unwritten(copied)
 }
 
 func lowerRows(l *graph.Lowering) {
 	inRows(l, 0, 1, func(r *loweredRowsOf) {
 		p := r.probable()
-		r.product(r.queries, r.out, r.keys, r.of(p, r.keys, 1), r.from(2, r.keys, r.out, 1, r.out), writes(0), 1)
+		r.product(r.queries, r.out, r.keys, r.of(p, r.keys, 1), r.from(2, r.keys, r.out, 1, r.out), lower.Writes(0), 1)
 	})
 }
 
 func lowerRowsGrad(l *graph.Lowering) {
 	inRows(l, 1, 2, func(r *loweredRowsOf) {
 		p := r.probable()
-		ds := scratch(r.scores, r.scores, true)
-		dy := func(outside, along int) factor { return r.from(-1, r.queries, r.out, outside, along) }
+		ds := lower.Scratch(r.scores, r.scores, true)
+		dy := func(outside, along int) lower.Factor { return r.from(-1, r.queries, r.out, outside, along) }
 		r.product(r.queries, r.keys, r.out, dy(r.out, 1), r.from(2, r.keys, r.out, r.out, 1), ds, 1)
-		lowerLinesInto(l, ds, rowSoftmaxGrad, r.n*r.queries, r.keys, 1, unwritten(ds), p)
+		lowerLinesInto(l, ds, rowSoftmaxGrad, r.n*r.queries, r.keys, 1, lower.Unwritten(ds), p)
 		r.hide(ds, 0)
-		ds = unwritten(ds)
+		ds = lower.Unwritten(ds)
 		byKey, byWidth := r.strideK()
-		r.product(r.queries, r.width, r.keys, r.of(ds, r.keys, 1), r.from(1, r.keys, r.width, byWidth, byKey), writes(0), r.scale)
+		r.product(r.queries, r.width, r.keys, r.of(ds, r.keys, 1), r.from(1, r.keys, r.width, byWidth, byKey), lower.Writes(0), r.scale)
 		q := r.from(0, r.queries, r.width, 1, r.width)
 		if r.transK {
-			r.overQueries(r.width, r.keys, q, r.of(ds, 1, r.keys), writes(1), r.scale)
+			r.overQueries(r.width, r.keys, q, r.of(ds, 1, r.keys), lower.Writes(1), r.scale)
 		} else {
-			r.overQueries(r.keys, r.width, r.of(ds, 1, r.keys), q, writes(1), r.scale)
+			r.overQueries(r.keys, r.width, r.of(ds, 1, r.keys), q, lower.Writes(1), r.scale)
 		}
-		r.overQueries(r.keys, r.out, r.of(p, 1, r.keys), dy(1, r.out), writes(2), 1)
+		r.overQueries(r.keys, r.out, r.of(p, 1, r.keys), dy(1, r.out), lower.Writes(2), 1)
 	})
 }
 
@@ -482,13 +483,13 @@ func lowerRowsGrad(l *graph.Lowering) {
 // score tensors. Matrices of a part are consecutive in the innermost batch dim, so that a
 // bias has one stride over them; matrices that share their keys are in one part.
 func inRows(l *graph.Lowering, at int, tensors int64, do func(r *loweredRowsOf)) {
-	if !onlyTypes(l, append(slices.Repeat([]graph.DType{graph.Float32}, at+4), graph.Bool), []graph.DType{graph.Float32}) {
+	if !lower.OnlyTypes(l, append(slices.Repeat([]graph.DType{graph.Float32}, at+4), graph.Bool), []graph.DType{graph.Float32}) {
 		return
 	}
-	r := &loweredRowsOf{flash: newRows(loweredCall(l), at), l: l, at: at}
+	r := &loweredRowsOf{flash: newRows(lower.Call(l), at), l: l, at: at}
 	if r.batch*r.queries*r.keys == 0 {
 		for i := range l.Out {
-			lowerFill(l, i, 0)
+			lower.Fill(l, i, 0)
 		}
 		return
 	}
@@ -498,14 +499,14 @@ func inRows(l *graph.Lowering, at int, tensors int64, do func(r *loweredRowsOf))
 		inner = r.shape[rank-3]
 	}
 	each := min(inner, max(1, rowsBytes/matrix))
-	r.scores = aligned(int64(each * matrix))
+	r.scores = lower.Aligned(int64(each * matrix))
 	r.room = tensors * r.scores
 	l.Scratch = r.room
 	for _, s := range r.maskAt[:max(0, len(r.maskAt)-2)] {
 		r.anewBatch = r.anewBatch || s != 0
 	}
 	if r.anewBatch {
-		l.Scratch += aligned(int64(each * matrix / 4))
+		l.Scratch += lower.Aligned(int64(each * matrix / 4))
 	}
 	for outer := 0; outer < r.batch; outer += inner {
 		for h := 0; h < inner && l.Refused == ""; h += each {
@@ -539,7 +540,7 @@ func overPart(strides []int) int {
 // showFloats restricts a buffer to elements [begin, end), with its start rounded down to a
 // multiple of pieceStep, where a binding may begin, and returns begin's distance from it.
 func showFloats(b *graph.Buffer, begin, end int) (from int) {
-	before := begin / pieceStep * pieceStep
+	before := begin / lower.PieceStep * lower.PieceStep
 	b.At, b.Bytes = int64(4*before), int64(4*(end-before))
 	return begin - before
 }

@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // BandMask masks attention scores by distance (causal, sliding window) without a mask
@@ -126,21 +127,21 @@ func seenKeys(at, left, right, keys int) (lo, hi int) {
 	return lo, hi
 }
 
-var bandKernel = halved(shader("bandmask", "bandmask.comp"))
+var bandKernel = lower.Halved(lower.Shader("bandmask", "bandmask.comp"))
 
 func lowerBand(l *graph.Lowering) {
-	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
+	if !lower.OnlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
 		return
 	}
-	w := newBand(loweredCall(l))
+	w := newBand(lower.Call(l))
 	if w.rows*w.width == 0 {
 		return
 	}
-	offset, kind := unused(false), 0
+	offset, kind := lower.Unused(false), 0
 	if w.offset != nil {
-		offset, kind = reads(1), 1+len(w.offset.Shape)
+		offset, kind = lower.Reads(1), 1+len(w.offset.Shape)
 	}
-	w.append(l, l.Node.Float("fill"), kind, writes(0), reads(0), offset)
+	w.append(l, l.Node.Float("fill"), kind, lower.Writes(0), lower.Reads(0), offset)
 }
 
 // append appends a dispatch. kind is 0 without offset, 1 for a scalar, 2 for one offset an item.
@@ -148,7 +149,7 @@ func (w band) append(l *graph.Lowering, fill float64, kind int, y, x, offset gra
 	n := w.rows * w.width
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: bandKernel, Spec: []uint32{uint32(kind)},
-		Push:    append(words(l, n, w.width, w.queries, w.each), uint32(int32(w.left)), uint32(int32(w.right)), bits(fill)),
-		Buffers: []graph.Buffer{y, x, offset}, Groups: inLine(l, index.CeilDiv(n, 256)),
+		Push:    append(lower.Words(l, n, w.width, w.queries, w.each), uint32(int32(w.left)), uint32(int32(w.right)), lower.Bits(fill)),
+		Buffers: []graph.Buffer{y, x, offset}, Groups: lower.InLine(l, index.CeilDiv(n, 256)),
 	})
 }

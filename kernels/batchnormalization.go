@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // BatchNormalization normalizes with the batch's statistics in training mode, else with
@@ -416,9 +417,9 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 }
 
 func lowerBatchNormGrad(l *graph.Lowering) {
-	if loweredIn(l, 5) != nil || loweredIn(l, 6) != nil {
+	if lower.In(l, 5) != nil || lower.In(l, 6) != nil {
 		l.Refuse("there is no kernel for gradients of the batch's statistics")
 		return
 	}
-	lowerChannels(l, true, statisticsOf(l.Node), 1, reads(0))
+	lowerChannels(l, true, statisticsOf(l.Node), 1, lower.Reads(0))
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 // BatchNormInternal is ONNX Runtime's training form of BatchNormalization: it also outputs
 // the batch's statistics, for BatchNormalizationGrad to read.
@@ -132,4 +135,6 @@ func (bn batchNorm) keptGrad(c *graph.Call) {
 	bn.grad(c, true, func(ch int) (mean, inv float64) { return c.In[3].Float(ch), c.In[4].Float(ch) })
 }
 
-func lowerKeptBatchNormGrad(l *graph.Lowering) { lowerChannels(l, true, keptStatistics, 1, reads(0)) }
+func lowerKeptBatchNormGrad(l *graph.Lowering) {
+	lowerChannels(l, true, keptStatistics, 1, lower.Reads(0))
+}

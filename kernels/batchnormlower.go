@@ -5,9 +5,10 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
-var batchNormKernel = halved(shader("batchnorm", "batchnorm.comp"))
+var batchNormKernel = lower.Halved(lower.Shader("batchnorm", "batchnorm.comp"))
 
 // The statistics that channels are normalized with: from the inputs, computed from the
 // batch, or the batch's as the forward pass saved them.
@@ -25,7 +26,7 @@ func statisticsOf(n *graph.Node) uint32 {
 // lowerChannels lowers batch normalization, or with back its gradient.
 func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.Buffer) {
 	shape := l.In[x].Shape
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return
 	}
 	if index.Elems(shape) == 0 || l.Out[0] == nil {
@@ -36,38 +37,38 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 	if len(shape) > 1 {
 		channels, inner = shape[1], index.Elems(shape[2:])
 	}
-	mean, variance, scale := unused(false), unused(false), reads(1)
+	mean, variance, scale := lower.Unused(false), lower.Unused(false), lower.Reads(1)
 	momentum := 0.0
 	if back {
-		scale = reads(2)
+		scale = lower.Reads(2)
 	} else {
 		momentum = l.Node.Float("momentum")
 	}
 	if !back || by != batchStatistics {
-		mean, variance = reads(3), reads(4)
+		mean, variance = lower.Reads(3), lower.Reads(4)
 	}
-	outs, wanted := [4]graph.Buffer{unused(true), unused(true), unused(true), unused(true)}, uint32(0)
+	outs, wanted := [4]graph.Buffer{lower.Unused(true), lower.Unused(true), lower.Unused(true), lower.Unused(true)}, uint32(0)
 	for i := range outs {
-		if loweredOut(l, 1+i) != nil {
-			outs[i], wanted = writes(1+i), wanted|1<<i
+		if lower.Out(l, 1+i) != nil {
+			outs[i], wanted = lower.Writes(1+i), wanted|1<<i
 		}
 	}
 	sample := channels * inner
 	chunk := min(n, max(1, sumChunkBytes/4/sample))
 	var work graph.Buffer
 	if chunk < n && (back || by == batchStatistics) {
-		l.Scratch = aligned(int64(4 * passSums * channels))
-		work = scratch(0, l.Scratch, true)
+		l.Scratch = lower.Aligned(int64(4 * passSums * channels))
+		work = lower.Scratch(0, l.Scratch, true)
 	}
 	dispatch := func(pass uint32, n, from int, begun bool, buffers []graph.Buffer) {
-		push := append(words(l, n, channels, inner), bits(l.Node.Float("epsilon")), bits(momentum))
+		push := append(lower.Words(l, n, channels, inner), lower.Bits(l.Node.Float("epsilon")), lower.Bits(momentum))
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: batchNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup), oneIf(back), by, wanted, pass},
-			Push: append(push, append(words(l, shape[0], chunk, from), oneIf(begun))...), Buffers: buffers, Groups: inLine(l, channels),
+			Kernel: batchNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup), lower.OneIf(back), by, wanted, pass},
+			Push: append(push, append(lower.Words(l, shape[0], chunk, from), lower.OneIf(begun))...), Buffers: buffers, Groups: lower.InLine(l, channels),
 		})
 	}
-	buffers := []graph.Buffer{writes(0), reads(x), scale, addend, mean, variance, outs[0], outs[1], outs[2], outs[3]}
-	each := samplesAtOnce(l, n, sample) / chunk * chunk
+	buffers := []graph.Buffer{lower.Writes(0), lower.Reads(x), scale, addend, mean, variance, outs[0], outs[1], outs[2], outs[3]}
+	each := lower.SamplesAtOnce(l, n, sample) / chunk * chunk
 	if each == 0 || each >= n {
 		dispatch(passWhole, n, 0, false, buffers)
 		return
@@ -79,13 +80,13 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 			some, before := min(each, n-first), 0
 			seen := slices.Clone(buffers)
 			for _, i := range have {
-				seen[i], before = samplesOf(l, buffers[i], n, sample, first, some)
+				seen[i], before = lower.SamplesOf(l, buffers[i], n, sample, first, some)
 			}
 			dispatch(pass, some, first*sample-before, first > 0, seen)
 		}
 	}
-	none := unused(true)
-	sums := []graph.Buffer{work, buffers[1], unused(false), unused(false), mean, variance, none, none, none, none}
+	none := lower.Unused(true)
+	sums := []graph.Buffer{work, buffers[1], lower.Unused(false), lower.Unused(false), mean, variance, none, none, none, none}
 	if by == batchStatistics {
 		pieces(passSum, sums, 1)
 		pieces(passSquares, sums, 1)
@@ -102,7 +103,7 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 		pieces(passElements, elements, 0, 1)
 	}
 	if wanted != 0 {
-		dispatch(passResults, n, 0, true, append([]graph.Buffer{work, unused(false), unused(false), unused(false), mean, variance}, outs[:]...))
+		dispatch(passResults, n, 0, true, append([]graph.Buffer{work, lower.Unused(false), lower.Unused(false), lower.Unused(false), mean, variance}, outs[:]...))
 	}
 }
 
@@ -119,4 +120,6 @@ const passSums = 4
 // the same bits on all devices.
 const sumChunkBytes = 8 << 20
 
-func lowerBatchNorm(l *graph.Lowering) { lowerChannels(l, false, statisticsOf(l.Node), 0, reads(2)) }
+func lowerBatchNorm(l *graph.Lowering) {
+	lowerChannels(l, false, statisticsOf(l.Node), 0, lower.Reads(2))
+}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:   "BiasGelu",
@@ -15,7 +18,7 @@ var _ = define(graph.Op{
 	Fuse:      func(m *graph.Match) []*graph.Value { return fuseBiasGelu(m, "none", "com.microsoft.BiasGelu") },
 	Eval:      exactGelu.eval,
 	Fast:      exactGelu.fast,
-	Lower:     pointwise("(a + b) * normal(a + b)"),
+	Lower:     lower.Pointwise("(a + b) * normal(a + b)"),
 	Pointwise: true,
 	Flops:     perElement(9),
 	Tests:     graph.Tests{Work: eachOut(9)},
@@ -34,7 +37,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      exactGelu.evalGrad,
 	Fast:      exactGelu.fastGrad,
-	Lower:     pointwise("a * geluSlope(b + c)"),
+	Lower:     lower.Pointwise("a * geluSlope(b + c)"),
 	Pointwise: true,
 	Flops:     perElement(17),
 	Tests:     graph.Tests{Work: eachOut(17)},

@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // biasSoftmax is softmax(data + bias) over all dims from axis on, flattened; the bias
@@ -313,11 +314,11 @@ var lowerSoftmaxDropout = func() func(*graph.Lowering) {
 	drop := loweredDropout{ratio: 2, mode: -1, bias: -1, residual: -1, mask: -1, always: true}
 	return func(l *graph.Lowering) {
 		place := 0
-		if loweredOut(l, 2) != nil {
+		if lower.Out(l, 2) != nil {
 			place = 2
 		}
 		if softmax(l, place); l.Refused == "" {
-			drop.carry(l, rereads(place), writes(0))
+			drop.carry(l, lower.Rereads(place), lower.Writes(0))
 		}
 	}
 }()
@@ -329,27 +330,27 @@ var lowerBiasSoftmax = func() func(*graph.Lowering) {
 
 // lowerSoftmaxDropoutGrad undoes the dropout into work space, then takes the softmax's gradient.
 func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
-	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Float32, graph.Bool, graph.Float32}, []graph.DType{graph.Float32}) {
+	if !lower.OnlyTypes(l, []graph.DType{graph.Float32, graph.Float32, graph.Bool, graph.Float32}, []graph.DType{graph.Float32}) {
 		return
 	}
 	shape := l.Out[0].Shape
 	axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
 	l.Scratch = int64(4 * index.Elems(shape))
-	loweredDropout{ratio: 3, mode: -1, bias: -1, residual: -1, mask: 2, always: true}.carry(l, reads(0), scratch(0, l.Scratch, true))
-	lowerLines(l, rowSoftmaxGrad, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, scratch(0, l.Scratch, false), reads(1))
+	loweredDropout{ratio: 3, mode: -1, bias: -1, residual: -1, mask: 2, always: true}.carry(l, lower.Reads(0), lower.Scratch(0, l.Scratch, true))
+	lowerLines(l, rowSoftmaxGrad, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, lower.Scratch(0, l.Scratch, false), lower.Reads(1))
 }
 
 // biasSoftmaxInto adds the bias into an output, then computes the softmax in place.
 func biasSoftmaxInto() func(l *graph.Lowering, out int) {
 	f := graph.Float32
-	form := formOf(f, f, f, f)
+	form := lower.FormOf(f, f, f, f)
 	const add = "a + b"
-	form.exprs = append(form.exprs, add)
+	form.Exprs = append(form.Exprs, add)
 	return func(l *graph.Lowering, out int) {
 		shape := l.Out[out].Shape
 		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
-		if form.lower(l, add, out, []int{0, 1}); l.Refused == "" {
-			lowerLinesInto(l, writes(out), rowSoftmax, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, rereads(out), unused(false))
+		if form.Lower(l, add, out, []int{0, 1}); l.Refused == "" {
+			lowerLinesInto(l, lower.Writes(out), rowSoftmax, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, lower.Rereads(out), lower.Unused(false))
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 // BitShift is ONNX's newest form, opset 28: signed types shift their sign in, and a shift by a
 // negative number, or by all bits or more, leaves nothing but that sign. Forms before are for
@@ -20,9 +23,9 @@ var _ = define(graph.Op{
 	},
 	NoGrad: true,
 	Eval:   func(c *graph.Call) { shift(c.Node, c.In[0].Type).eval(c) },
-	Lower: pick(map[string]func(*graph.Lowering){
-		"LEFT 4":  integers("uint(b) >= 32u ? a - a : a << b"),
-		"RIGHT 4": integers("uint(b) >= 32u ? a >> 31 : a >> b"),
+	Lower: lower.Pick(map[string]func(*graph.Lowering){
+		"LEFT 4":  lower.Integers("uint(b) >= 32u ? a - a : a << b"),
+		"RIGHT 4": lower.Integers("uint(b) >= 32u ? a >> 31 : a >> b"),
 	}, func(l *graph.Lowering) string {
 		return l.Node.Str("direction") + map[bool]string{true: " 4", false: " of other than i32"}[l.In[0].Type == graph.Int32]
 	}),

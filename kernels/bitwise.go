@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = [...]*graph.Op{
 	defineBitwise("BitwiseAnd", "z = the bits that x and y both have, broadcast", "a & b", func(x, y int64) int64 { return x & y }),
@@ -18,7 +21,7 @@ func defineBitwise(name, doc, expr string, f func(x, y int64) int64) *graph.Op {
 		Infer:       bitsInfer(func(t graph.DType) binary { return binary{i: f} }),
 		NoGrad:      true,
 		Eval:        binary{i: f}.eval,
-		Lower:       integers(expr),
+		Lower:       lower.Integers(expr),
 		Flops:       perElement(1),
 		Tests:       graph.Tests{Work: eachOut(1)},
 		Recompute:   graph.Cheap,
@@ -70,7 +73,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:      true,
 	Eval:        unary{i: func(x int64) int64 { return ^x }}.eval,
-	Lower:       integers("~a"),
+	Lower:       lower.Integers("~a"),
 	Flops:       perElement(1),
 	Tests:       graph.Tests{Work: eachOut(1)},
 	Recompute:   graph.Cheap,

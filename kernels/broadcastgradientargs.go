@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 // BroadcastGradientArgs (ONNX Runtime) depends on shapes alone, so its results are
 // constants while planning, and the ReduceSums that read them have known shapes.
@@ -29,7 +32,7 @@ var _ = define(graph.Op{
 			}
 		}
 	},
-	Lower:     lowerKnown,
+	Lower:     lower.Known,
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // Cast converts element types. saturate applies to 8-bit floats: values out of range
@@ -280,7 +281,7 @@ var lowerCast = func() func(*graph.Lowering) {
 		{graph.Bool, graph.Bool}:       "a",
 		{graph.Bool, graph.Int32}:      "int(a)",
 	} {
-		forms[from] = pointwiseOf(to, nil, from[1], from[0], from[0], from[0])
+		forms[from] = lower.PointwiseOf(to, nil, from[1], from[0], from[0], from[0])
 	}
-	return pick(forms, func(l *graph.Lowering) [2]graph.DType { return [2]graph.DType{l.In[0].Type, l.Out[0].Type} })
+	return lower.Pick(forms, func(l *graph.Lowering) [2]graph.DType { return [2]graph.DType{l.In[0].Type, l.Out[0].Type} })
 }()

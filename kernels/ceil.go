@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -15,7 +16,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      unary{f: math.Ceil}.eval,
 	Fast:      unary{f: math.Ceil}.fast(scalarRows(math.Ceil)),
-	Lower:     pointwise("ceil(a)"),
+	Lower:     lower.Pointwise("ceil(a)"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

@@ -10,6 +10,7 @@ import (
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
 	"memopt/kernels/internal/spirv"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -228,8 +229,8 @@ func (r *chainRun) piece(z, from, n int, at, step []int) {
 // compiled with NoContraction, so results have the same bits.
 
 var (
-	chainSingle = shaderLibrary("chain", "chain.comp", chainText(false))
-	chainWide   = shaderLibrary("chain-wide", "chain.comp", chainText(true), "-DWIDE")
+	chainSingle = lower.ShaderLibrary("chain", "chain.comp", chainText(false))
+	chainWide   = lower.ShaderLibrary("chain-wide", "chain.comp", chainText(true), "-DWIDE")
 	chainParts  = map[bool]func() *spirv.Module{
 		false: sync.OnceValue(func() *spirv.Module { return spirv.Read(chainSingle.Code()) }),
 		true:  sync.OnceValue(func() *spirv.Module { return spirv.Read(chainWide.Code()) }),
@@ -283,8 +284,8 @@ func chainText(wide bool) func(string) string {
 			form = chainVector
 		}
 		for k := range graph.ChainOperands {
-			for d := range maxPointwiseDims {
-				fmt.Fprintf(&operands, "layout(constant_id = %d) const uint S%d_%d = 0;\n", chainStrides+maxPointwiseDims*k+d, k, d)
+			for d := range lower.MaxPointwiseDims {
+				fmt.Fprintf(&operands, "layout(constant_id = %d) const uint S%d_%d = 0;\n", chainStrides+lower.MaxPointwiseDims*k+d, k, d)
 			}
 			operands.WriteString(strings.ReplaceAll(form, "K", fmt.Sprint(k)))
 			fmt.Fprintf(&whole, "store%d(first, load%d(first)); ", k, k)
@@ -292,12 +293,12 @@ func chainText(wide bool) func(string) string {
 				fmt.Fprintf(&end, "storeEnd%d(first, loadEnd%d(first)); ", k, k)
 			}
 		}
-		castForm.code("")
-		for i, e := range castForm.exprs {
+		lower.CastForm.Code("")
+		for i, e := range lower.CastForm.Exprs {
 			fmt.Fprintf(&steps, "T step%d(const T a, const T b, const T c, const float p, const float q) { return %s; }\n", i, e)
 			fmt.Fprintf(&whole, "step%d(T(0), T(0), T(0), 0, 0); ", i)
 		}
-		return strings.NewReplacer("EXPRESSIONS\n", expressions(), "OPERANDS\n", operands.String(), "STEPS\n", steps.String(),
+		return strings.NewReplacer("EXPRESSIONS\n", lower.Expressions(), "OPERANDS\n", operands.String(), "STEPS\n", steps.String(),
 			"EVERYTHING", whole.String(), "EVERYEND", end.String()).Replace(text)
 	}
 }
@@ -315,13 +316,13 @@ func lowerChain(l *graph.Lowering) {
 	exprs, results := chainExprs(l)
 	lists, buffers := [][]int{}, []graph.Buffer{}
 	for i := range l.Out {
-		lists, buffers = append(lists, index.Strides(z.Shape)), append(buffers, writes(i))
+		lists, buffers = append(lists, index.Strides(z.Shape)), append(buffers, lower.Writes(i))
 	}
 	for i, x := range l.In {
-		lists, buffers = append(lists, index.Broadcast(x.Shape, z.Shape)), append(buffers, reads(i))
+		lists, buffers = append(lists, index.Broadcast(x.Shape, z.Shape)), append(buffers, lower.Reads(i))
 	}
 	dims, st := index.Merge(z.Shape, lists...)
-	if !mustFit(l, dims, maxPointwiseDims) || l.Refused != "" {
+	if !lower.MustFit(l, dims, lower.MaxPointwiseDims) || l.Refused != "" {
 		return
 	}
 	rank, inner := len(dims), dims[len(dims)-1]
@@ -331,22 +332,22 @@ func lowerChain(l *graph.Lowering) {
 	single := uint32(0)
 	for i := range st {
 		rowBytes[i] = 4 * int64(st[i][0])
-		single |= oneIf(st[i][rank-1] == 0) << i
+		single |= lower.OneIf(st[i][rank-1] == 0) << i
 	}
 	// The first dim, usually the batch, is not a constant, so it does not change the pipeline.
-	spec := append(words(l, rank), single)
+	spec := append(lower.Words(l, rank), single)
 	for i, list := range append([][]int{dims[1:]}, st...) {
-		spec = append(spec, words(l, list...)...)
-		spec = append(spec, make([]uint32, maxPointwiseDims-len(list)-int(oneIf(i == 0)))...)
+		spec = append(spec, lower.Words(l, list...)...)
+		spec = append(spec, make([]uint32, lower.MaxPointwiseDims-len(list)-int(lower.OneIf(i == 0)))...)
 	}
 	each := 1
 	if wide {
 		each = 4
 	}
-	inPieces(l, dims[0], buffers, rowBytes, func(rows int, buffers []graph.Buffer) {
+	lower.InPieces(l, dims[0], buffers, rowBytes, func(rows int, buffers []graph.Buffer) {
 		n := rows * index.Elems(dims[1:])
-		l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: kernel, Spec: spec, Push: words(l, n), Buffers: buffers,
-			Groups: inLine(l, index.CeilDiv(index.CeilDiv(n, each), 256))})
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: kernel, Spec: spec, Push: lower.Words(l, n), Buffers: buffers,
+			Groups: lower.InLine(l, index.CeilDiv(index.CeilDiv(n, each), 256))})
 	})
 }
 

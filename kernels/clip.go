@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -221,10 +222,10 @@ var _ = define(graph.Op{
 // lowerClipGrad passes the bounds as constants, so they must be known before the run. Two
 // bounds are exclusive, a single one inclusive (see passing).
 var lowerClipGrad = func() func(*graph.Lowering) {
-	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	form := lower.FormOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
 	const open = "choose(le(b, T(p)), T(0), choose(ge(b, T(q)), T(0), a))"
 	const closed = "choose(lt(b, T(p)), T(0), choose(gt(b, T(q)), T(0), a))"
-	form.exprs = append(form.exprs, open, closed)
+	form.Exprs = append(form.Exprs, open, closed)
 	return func(l *graph.Lowering) {
 		bounds, given := [2]float64{math.Inf(-1), math.Inf(1)}, 0
 		for i := range bounds {
@@ -243,30 +244,30 @@ var lowerClipGrad = func() func(*graph.Lowering) {
 		if given == 2 {
 			expr = open
 		}
-		form.lower(l, expr, 0, []int{0, 1}, bounds[0], bounds[1])
+		form.Lower(l, expr, 0, []int{0, 1}, bounds[0], bounds[1])
 	}
 }()
 
 // lowerClip takes its bounds as operands; either may be missing.
-var lowerClip = byType(map[graph.DType]func(*graph.Lowering){
+var lowerClip = lower.ByType(map[graph.DType]func(*graph.Lowering){
 	graph.Float32: clipOf(graph.Float32, "least(c, greatest(b, a))", "greatest(b, a)", "least(b, a)"),
 	graph.Int64:   clipOf(graph.Int64, "min(c, max(b, a))", "max(b, a)", "min(b, a)"),
 	graph.Int32:   clipOf(graph.Int32, "min(c, max(b, a))", "max(b, a)", "min(b, a)"),
 })
 
 func clipOf(t graph.DType, both, low, high string) func(*graph.Lowering) {
-	form := formOf(t, t, t, t)
-	form.exprs = append(form.exprs, "a", both, low, high)
+	form := lower.FormOf(t, t, t, t)
+	form.Exprs = append(form.Exprs, "a", both, low, high)
 	return func(l *graph.Lowering) {
-		switch lo, hi := loweredIn(l, 1) != nil, loweredIn(l, 2) != nil; {
+		switch lo, hi := lower.In(l, 1) != nil, lower.In(l, 2) != nil; {
 		case lo && hi:
-			form.lower(l, both, 0, []int{0, 1, 2})
+			form.Lower(l, both, 0, []int{0, 1, 2})
 		case lo:
-			form.lower(l, low, 0, []int{0, 1})
+			form.Lower(l, low, 0, []int{0, 1})
 		case hi:
-			form.lower(l, high, 0, []int{0, 2})
+			form.Lower(l, high, 0, []int{0, 2})
 		default:
-			form.lower(l, "a", 0, []int{0})
+			form.Lower(l, "a", 0, []int{0})
 		}
 	}
 }

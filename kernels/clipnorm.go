@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // clipChunk is the number of elements that one worker sums. The chunks' sums are added in
@@ -94,14 +95,14 @@ func clip(c *graph.Call, squares func(x *graph.Tensor, lo, hi int) float64, par 
 // lowerClipNorm sums squares in parts, all gradients into one list of partial sums, which
 // clipnorm.comp adds up.
 func lowerClipNorm(l *graph.Lowering) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return
 	}
-	parts := loweredReduction{fold: foldSum, term: termSquare}.inParts(l, 1)
+	parts := lower.Reduction{Fold: lower.FoldSum, Term: lower.TermSquare}.InParts(l, 1)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: clipNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: words(l, parts),
-		Buffers: []graph.Buffer{writes(0), reads(0), scratch(0, l.Scratch, false)}, Groups: [3]int{1, 1, 1},
+		Kernel: clipNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: lower.Words(l, parts),
+		Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0), lower.Scratch(0, l.Scratch, false)}, Groups: [3]int{1, 1, 1},
 	})
 }
 
-var clipNormKernel = shader("clipnorm", "clipnorm.comp")
+var clipNormKernel = lower.Shader("clipnorm", "clipnorm.comp")

@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 const columnsAttrs = "dilations ints, pads ints, strides ints"
@@ -238,11 +239,11 @@ func (c columns) spread(x, y *graph.Tensor, par f32.Parallel) {
 	})
 }
 
-var columnsKernel = halved(shader("columns", "columns.comp"))
+var columnsKernel = lower.Halved(lower.Shader("columns", "columns.comp"))
 
 // lowerColumns sums columns to images, or spreads images to columns.
 func lowerColumns(l *graph.Lowering, images []int, sums bool) {
-	if !onlyF32AndInts(l) || !mustFit(l, images[2:], 3) {
+	if !lower.OnlyF32AndInts(l) || !lower.MustFit(l, images[2:], 3) {
 		return
 	}
 	c := newColumns(l.Node, images)
@@ -251,7 +252,7 @@ func lowerColumns(l *graph.Lowering, images []int, sums bool) {
 		return
 	}
 	if l.In[0].Len() == 0 {
-		lowerFill(l, 0, 0)
+		lower.Fill(l, 0, 0)
 		return
 	}
 	from, to, each := size, all, all
@@ -260,17 +261,17 @@ func lowerColumns(l *graph.Lowering, images []int, sums bool) {
 	}
 	var axes []uint32
 	for _, d := range [][]int{c.in, c.out, c.window.kernel, c.window.strides, c.dilations} {
-		axes = append(axes, words(l, index.Padded(3, d, 1)...)...)
+		axes = append(axes, lower.Words(l, index.Padded(3, d, 1)...)...)
 	}
-	axes = append(axes, words(l, index.Padded(3, c.pads[:len(c.in)], 0)...)...)
-	some := samplesAtOnce(l, c.images, size, all)
+	axes = append(axes, lower.Words(l, index.Padded(3, c.pads[:len(c.in)], 0)...)...)
+	some := lower.SamplesAtOnce(l, c.images, size, all)
 	for first := 0; first < c.images; first += some {
 		n := min(some, c.images-first)
-		y, beforeY := samplesOf(l, writes(0), c.images, to, first, n)
-		x, beforeX := samplesOf(l, reads(0), c.images, from, first, n)
+		y, beforeY := lower.SamplesOf(l, lower.Writes(0), c.images, to, first, n)
+		x, beforeX := lower.SamplesOf(l, lower.Reads(0), c.images, from, first, n)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: columnsKernel, Spec: []uint32{oneIf(sums)}, Push: append(words(l, n, first*to-beforeY, first*from-beforeX), axes...),
-			Buffers: []graph.Buffer{y, x}, Groups: inLine(l, index.CeilDiv(n*each, 64)),
+			Kernel: columnsKernel, Spec: []uint32{lower.OneIf(sums)}, Push: append(lower.Words(l, n, first*to-beforeY, first*from-beforeX), axes...),
+			Buffers: []graph.Buffer{y, x}, Groups: lower.InLine(l, index.CeilDiv(n*each, 64)),
 		})
 	}
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // comparison is true if x < y and less, x = y and equal, or x > y and greater. NaN
@@ -131,7 +132,7 @@ func lowerComparison(k comparison) func(*graph.Lowering) {
 	}[[3]bool{k.less, k.equal, k.greater}]
 	forms := map[graph.DType]func(*graph.Lowering){}
 	for _, t := range []graph.DType{graph.Float32, graph.Int64, graph.Int32, graph.Bool} {
-		forms[t] = pointwiseOf("uint(a "+sign+" b)", nil, graph.Bool, t, t, t)
+		forms[t] = lower.PointwiseOf("uint(a "+sign+" b)", nil, graph.Bool, t, t, t)
 	}
-	return byType(forms)
+	return lower.ByType(forms)
 }

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -56,7 +57,7 @@ var _ = define(graph.Op{
 	Whole: sameNumbers(),
 	Eval:  concatenation.eval,
 	Fast:  concatenation.fast,
-	Lower: lowerMove(concatenation, false),
+	Lower: lower.Moves(concatenation, false),
 	Flops: noFlops,
 	Tests: graph.Tests{
 		Work: noWork,
@@ -77,14 +78,14 @@ var _ = define(graph.Op{
 	},
 })
 
-var concatenation mover = func(c *graph.Call) []move {
+var concatenation mover = func(c *graph.Call) []lower.Move {
 	y := c.Out[0]
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(y.Shape))
 	to := index.Strides(y.Shape)
-	ms := make([]move, len(c.In))
+	ms := make([]lower.Move, len(c.In))
 	at := 0
 	for i, x := range c.In {
-		ms[i] = move{in: i, shape: x.Shape, from: index.Strides(x.Shape), to: to, toAt: at * to[axis]}
+		ms[i] = lower.Move{In: i, Shape: x.Shape, From: index.Strides(x.Shape), To: to, ToAt: at * to[axis]}
 		at += x.Shape[axis]
 	}
 	return ms

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 // ConcatTraining (ONNX Runtime) also outputs the length of each input along the axis, for
 // the Split in its gradient.
@@ -52,8 +55,8 @@ func concatTraining(c *graph.Call, concat func(*graph.Call)) {
 }
 
 func lowerConcatTraining(l *graph.Lowering) {
-	lowerMove(concatenation, false)(l)
-	if loweredOut(l, 1) != nil {
-		lowerKnownInts(l, 1)
+	lower.Moves(concatenation, false)(l)
+	if lower.Out(l, 1) != nil {
+		lower.KnownInts(l, 1)
 	}
 }

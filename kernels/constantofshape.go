@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "ConstantOfShape",
@@ -50,4 +53,4 @@ func fillValue(n *graph.Node) *graph.Tensor {
 	return graph.NewTensor(graph.Float32, 1)
 }
 
-func lowerConstant(l *graph.Lowering) { lowerFill(l, 0, bitsOf(fillValue(l.Node))) }
+func lowerConstant(l *graph.Lowering) { lower.Fill(l, 0, lower.BitsOf(fillValue(l.Node))) }

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 const convAttrs = windowAttrs + ", dilations ints, group int=1, kernel_shape ints"
 
@@ -238,20 +241,20 @@ var _ = define(graph.Op{
 })
 
 func lowerConv(l *graph.Lowering) {
-	if !onlyF32AndInts(l) {
+	if !lower.OnlyF32AndInts(l) {
 		return
 	}
-	convOf(l.Node, l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), presentIn(l, 2))
+	convOf(l.Node, l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).Append(l, lower.ConvOut, 0, lower.Reads(0), lower.Reads(1), lower.Present(l, 2))
 }
 
 func lowerConvGradX(l *graph.Lowering) {
-	if onlyF32AndInts(l) {
-		convOf(l.Node, l.Out[0].Shape, l.In[1].Shape, l.In[0].Shape).append(l, convIn, 0, reads(0), reads(1), -1)
+	if lower.OnlyF32AndInts(l) {
+		convOf(l.Node, l.Out[0].Shape, l.In[1].Shape, l.In[0].Shape).Append(l, lower.ConvIn, 0, lower.Reads(0), lower.Reads(1), -1)
 	}
 }
 
 func lowerConvGradW(l *graph.Lowering) {
-	if onlyF32AndInts(l) {
-		convOf(l.Node, l.In[1].Shape, l.Out[0].Shape, l.In[0].Shape).append(l, convFilters, 0, reads(1), reads(0), -1)
+	if lower.OnlyF32AndInts(l) {
+		convOf(l.Node, l.In[1].Shape, l.Out[0].Shape, l.In[0].Shape).Append(l, lower.ConvFilters, 0, lower.Reads(1), lower.Reads(0), -1)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // ConvGrad is ONNX Runtime's gradient of Conv for all three inputs.
@@ -113,19 +114,19 @@ func channelSums(dy, sums *graph.Tensor) {
 
 // lowerConvGrad computes the outputs that are used.
 func lowerConvGrad(l *graph.Lowering) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return
 	}
 	dy := l.In[0].Shape
 	conv := convOf(l.Node, l.In[1].Shape, l.In[2].Shape, dy)
-	if loweredOut(l, 0) != nil {
-		conv.append(l, convIn, 0, reads(0), reads(2), -1)
+	if lower.Out(l, 0) != nil {
+		conv.Append(l, lower.ConvIn, 0, lower.Reads(0), lower.Reads(2), -1)
 	}
-	if loweredOut(l, 1) != nil {
-		conv.append(l, convFilters, 1, reads(1), reads(0), -1)
+	if lower.Out(l, 1) != nil {
+		conv.Append(l, lower.ConvFilters, 1, lower.Reads(1), lower.Reads(0), -1)
 	}
-	if loweredOut(l, 2) != nil {
+	if lower.Out(l, 2) != nil {
 		shape := []int{dy[0], dy[1], index.Elems(dy[2:])}
-		loweredReduction{fold: foldSum}.append(l, reads(0), shape, []int{0, 2}, writes(2))
+		lower.Reduction{Fold: lower.FoldSum}.Append(l, lower.Reads(0), shape, []int{0, 2}, lower.Writes(2))
 	}
 }

@@ -3,15 +3,16 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // convolution is the geometry of Conv, its gradients and ConvTranspose, with their
 // reference implementation.
-type convolution struct{ f32.Convolution }
+type convolution struct{ lower.Convolution }
 
 func newConvolution(w window, group int, x, filter, y []int) convolution {
-	c := convolution{f32.Convolution{N: x[0], Group: group, Inner: filter[1], Outer: filter[0] / group,
-		In: f32.Ones, Out: f32.Ones, Kernel: f32.Ones, Stride: f32.Ones, Dilation: f32.Ones}}
+	c := convolution{lower.Convolution{Convolution: f32.Convolution{N: x[0], Group: group, Inner: filter[1], Outer: filter[0] / group,
+		In: f32.Ones, Out: f32.Ones, Kernel: f32.Ones, Stride: f32.Ones, Dilation: f32.Ones}}}
 	for i := range w.kernel {
 		a := 3 - len(w.kernel) + i
 		c.In[a], c.Out[a], c.Kernel[a] = x[2+i], y[2+i], w.kernel[i]

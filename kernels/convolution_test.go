@@ -10,6 +10,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // TestConvolutions: all three sides of any convolution agree with plain loops,
@@ -21,8 +22,8 @@ func TestConvolutions(t *testing.T) {
 
 func testConvolution(t *rapid.T) {
 	number := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
-	c := &convolution{f32.Convolution{N: number("images", 1, 3), Group: number("groups", 1, 2), Inner: number("inner", 1, 9), Outer: number("outer", 1, 14),
-		In: f32.Ones, Out: f32.Ones, Kernel: f32.Ones, Stride: f32.Ones, Dilation: f32.Ones}}
+	c := &convolution{lower.Convolution{Convolution: f32.Convolution{N: number("images", 1, 3), Group: number("groups", 1, 2), Inner: number("inner", 1, 9), Outer: number("outer", 1, 14),
+		In: f32.Ones, Out: f32.Ones, Kernel: f32.Ones, Stride: f32.Ones, Dilation: f32.Ones}}}
 	for axis := number("first axis", 0, 2); axis < 3; axis++ {
 		c.In[axis], c.Kernel[axis], c.Stride[axis] = number("in", 1, 9), number("kernel", 1, 3), number("stride", 1, 3)
 		if axis == 2 {

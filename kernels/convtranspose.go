@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "ConvTranspose",
@@ -178,8 +181,8 @@ var _ = define(graph.Op{
 
 // lowerConvTranspose computes the side x of the convolution.
 func lowerConvTranspose(l *graph.Lowering) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return
 	}
-	transposeOf(loweredCall(l)).append(l, convIn, 0, reads(0), reads(1), presentIn(l, 2))
+	transposeOf(lower.Call(l)).Append(l, lower.ConvIn, 0, lower.Reads(0), lower.Reads(1), lower.Present(l, 2))
 }

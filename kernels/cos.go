@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -17,7 +18,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      unary{f: math.Cos}.eval,
 	Fast:      unary{f: math.Cos}.fast(scalarRows(math.Cos)),
-	Lower:     pointwise("wave(a, 1)"),
+	Lower:     lower.Pointwise("wave(a, 1)"),
 	Pointwise: true,
 	Flops:     perElement(15),
 	Tests:     graph.Tests{Work: eachOut(15)},

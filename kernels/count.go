@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 // Count increments the number of updates: the first update reads 1.
 var _ = define(graph.Op{
@@ -32,16 +35,16 @@ var _ = define(graph.Op{
 })
 
 func lowerCount(l *graph.Lowering) {
-	if loweredIn(l, 1) != nil {
+	if lower.In(l, 1) != nil {
 		lowerScaledCount(l)
 		return
 	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: countKernel, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: [3]int{1, 1, 1}})
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: countKernel, Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0)}, Groups: [3]int{1, 1, 1}})
 }
 
 // lowerScaledCount counts an update only if the loss scale says it is applied.
 func lowerScaledCount(l *graph.Lowering) {
-	lowerScaleMode(l, scaleCount, 1, 0, [6]*graph.Buffer{1: new(writes(0)), 2: new(reads(1)), 3: new(reads(0))})
+	lowerScaleMode(l, scaleCount, 1, 0, [6]*graph.Buffer{1: new(lower.Writes(0)), 2: new(lower.Reads(1)), 3: new(lower.Reads(0))})
 }
 
-var countKernel = shader("count", "count.comp")
+var countKernel = lower.Shader("count", "count.comp")

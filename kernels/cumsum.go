@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -125,13 +126,13 @@ func lowerCumSum(l *graph.Lowering) {
 		groups = lines
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), oneIf(along), oneIf(l.Node.Int("exclusive") != 0), oneIf(l.Node.Int("reverse") != 0)},
-		Push: words(l, lines, n, after), Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, groups),
+		Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), lower.OneIf(along), lower.OneIf(l.Node.Int("exclusive") != 0), lower.OneIf(l.Node.Int("reverse") != 0)},
+		Push: lower.Words(l, lines, n, after), Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0)}, Groups: lower.InLine(l, groups),
 	})
 }
 
 var cumSumKernels = map[graph.DType]*graph.Kernel{
-	graph.Float32: shader("cumsum-f", "cumsum.comp", "-DELEMENT=float", "-DSCANS"),
-	graph.Int32:   shader("cumsum-i", "cumsum.comp", "-DELEMENT=int", "-DSCANS"),
-	graph.Int64:   shader("cumsum-l", "cumsum.comp", "-DELEMENT=int64_t"),
+	graph.Float32: lower.Shader("cumsum-f", "cumsum.comp", "-DELEMENT=float", "-DSCANS"),
+	graph.Int32:   lower.Shader("cumsum-i", "cumsum.comp", "-DELEMENT=int", "-DSCANS"),
+	graph.Int64:   lower.Shader("cumsum-l", "cumsum.comp", "-DELEMENT=int64_t"),
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -22,7 +23,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      deepToWide.eval,
 	Fast:      deepToWide.fast,
-	Lower:     lowerMove(deepToWide, false),
+	Lower:     lower.Moves(deepToWide, false),
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
@@ -54,7 +55,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      wideToDeep.eval,
 	Fast:      wideToDeep.fast,
-	Lower:     lowerMove(wideToDeep, false),
+	Lower:     lower.Moves(wideToDeep, false),
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
@@ -96,12 +97,12 @@ func depthBox(n *graph.Node, deep, wide []int) (shape, inDeep, inWide []int) {
 	return shape, inDeep, inWide
 }
 
-var deepToWide mover = func(c *graph.Call) []move {
+var deepToWide mover = func(c *graph.Call) []lower.Move {
 	shape, from, to := depthBox(c.Node, c.In[0].Shape, c.Out[0].Shape)
-	return []move{{shape: shape, from: from, to: to}}
+	return []lower.Move{{Shape: shape, From: from, To: to}}
 }
 
-var wideToDeep mover = func(c *graph.Call) []move {
+var wideToDeep mover = func(c *graph.Call) []lower.Move {
 	shape, to, from := depthBox(c.Node, c.Out[0].Shape, c.In[0].Shape)
-	return []move{{shape: shape, from: from, to: to}}
+	return []lower.Move{{Shape: shape, From: from, To: to}}
 }

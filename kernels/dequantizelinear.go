@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = defineTwice(graph.Op{
@@ -117,9 +118,9 @@ var _ = define(graph.Op{
 })
 
 func lowerDequantize(l *graph.Lowering) {
-	lowerQuantized(l, quantizeBack, l.Out[0], l.In[0], 1, 2, [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(1)), 3: optionalIn(l, 2), 4: new(reads(0))})
+	lowerQuantized(l, quantizeBack, l.Out[0], l.In[0], 1, 2, [6]*graph.Buffer{0: new(lower.Writes(0)), 2: new(lower.Reads(1)), 3: optionalIn(l, 2), 4: new(lower.Reads(0))})
 }
 
 func lowerDequantizeGrad(l *graph.Lowering) {
-	lowerQuantized(l, quantizeGrad, l.In[0], l.In[1], 2, 3, [6]*graph.Buffer{0: new(writes(0)), 1: new(reads(0)), 2: new(reads(2)), 3: optionalIn(l, 3), 4: new(reads(1))})
+	lowerQuantized(l, quantizeGrad, l.In[0], l.In[1], 2, 3, [6]*graph.Buffer{0: new(lower.Writes(0)), 1: new(lower.Reads(0)), 2: new(lower.Reads(2)), 3: optionalIn(l, 3), 4: new(lower.Reads(1))})
 }

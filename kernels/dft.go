@@ -8,6 +8,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 const dftAttrs = "inverse int=0, onesided int=0"
@@ -491,7 +492,7 @@ func stockham(x, y, w []complex128, radices []int) []complex128 {
 	return x
 }
 
-var dftKernel = shader("dft", "dft.comp")
+var dftKernel = lower.Shader("dft", "dft.comp")
 
 const (
 	// maxPassRadix is the largest radix of a pass. Small radices are multiplied up to it:
@@ -523,16 +524,16 @@ func lowerTransform(l *graph.Lowering, at int) {
 		return
 	}
 	c := &graph.Call{}
-	if loweredIn(l, at) != nil {
-		c = loweredCall(l, at)
+	if lower.In(l, at) != nil {
+		c = lower.Call(l, at)
 	} else {
-		c = loweredCall(l)
+		c = lower.Call(l)
 	}
 	if c == nil || l.Out[0].Len() == 0 {
 		return
 	}
 	if l.In[0].Len() == 0 {
-		lowerFill(l, 0, 0)
+		lower.Fill(l, 0, 0)
 		return
 	}
 	t := newTransform(c, at)
@@ -543,32 +544,34 @@ func lowerTransform(l *graph.Lowering, at int) {
 	}
 	list := passRadices(t.points)
 	chunk := max(1, min(t.lines, maxPassPoints/t.points))
-	table := aligned(int64(8 * t.points))
-	between := aligned(int64(8 * t.points * chunk))
+	table := lower.Aligned(int64(8 * t.points))
+	between := lower.Aligned(int64(8 * t.points * chunk))
 	l.Scratch = table + between*int64(min(2, len(list)-1))
-	roots := scratch(0, table, false)
-	part := func(i int, written bool) graph.Buffer { return scratch(table+between*int64(i%2), between, written) }
+	roots := lower.Scratch(0, table, false)
+	part := func(i int, written bool) graph.Buffer {
+		return lower.Scratch(table+between*int64(i%2), between, written)
+	}
 
 	pass := func(first, lines, invocations, radix, stride int, spec [3]bool, y, x, w graph.Buffer) {
-		push := words(l, t.points, first, lines, t.after, t.inAxis, t.from, t.inParts, t.outAxis, t.to, t.outPart, radix, stride)
+		push := lower.Words(l, t.points, first, lines, t.after, t.inAxis, t.from, t.inParts, t.outAxis, t.to, t.outPart, radix, stride)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  dftKernel,
-			Spec:    []uint32{oneIf(spec[0]), oneIf(spec[1]), oneIf(spec[2]), oneIf(t.twiceIn), oneIf(t.twiceOut)},
-			Push:    append(push, bits(t.scale), bits(t.turn)),
-			Buffers: []graph.Buffer{y, x, w}, Groups: inLine(l, index.CeilDiv(invocations, 64)),
+			Spec:    []uint32{lower.OneIf(spec[0]), lower.OneIf(spec[1]), lower.OneIf(spec[2]), lower.OneIf(t.twiceIn), lower.OneIf(t.twiceOut)},
+			Push:    append(push, lower.Bits(t.scale), lower.Bits(t.turn)),
+			Buffers: []graph.Buffer{y, x, w}, Groups: lower.InLine(l, index.CeilDiv(invocations, 64)),
 		})
 	}
-	pass(0, 0, t.points, 1, 1, [3]bool{}, scratch(0, table, true), unused(false), unused(false))
+	pass(0, 0, t.points, 1, 1, [3]bool{}, lower.Scratch(0, table, true), lower.Unused(false), lower.Unused(false))
 	for first := 0; first < t.lines; first += chunk {
 		lines, stride := min(chunk, t.lines-first), 1
 		for i, r := range list {
 			x, y, each := part(i+1, false), part(i, true), t.points
 			begins, ends := i == 0, i == len(list)-1
 			if begins {
-				x = reads(0)
+				x = lower.Reads(0)
 			}
 			if ends {
-				y, each = writes(0), t.outAxis
+				y, each = lower.Writes(0), t.outAxis
 			}
 			pass(first, lines, lines*each, r, stride, [3]bool{true, begins, ends}, y, x, roots)
 			stride *= r

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "Div",
@@ -83,6 +86,6 @@ func whole[N int64 | uint64](f func(x, y N) N) func(x, y N) N {
 	}
 }
 
-var lowerDiv = pick(map[bool]func(*graph.Lowering){
-	true: pointwise("a / b"), false: integers("b == 0 ? b : a / b"),
+var lowerDiv = lower.Pick(map[bool]func(*graph.Lowering){
+	true: lower.Pointwise("a / b"), false: lower.Integers("b == 0 ? b : a / b"),
 }, func(l *graph.Lowering) bool { return l.In[0].Type.IsFloat() })

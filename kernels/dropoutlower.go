@@ -3,9 +3,10 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
-var dropoutKernel = halved(shader("dropout", "dropout.comp"))
+var dropoutKernel = lower.Halved(lower.Shader("dropout", "dropout.comp"))
 
 // loweredDropout holds the input numbers of a dropout's operands; −1 if there is none.
 type loweredDropout struct {
@@ -26,7 +27,7 @@ var (
 	loweredSumMaskForm = map[[2]bool]loweredDropout{{false, false}: drawnMask, {true, false}: drawnBits, {false, true}: drawnBiasMask, {true, true}: drawnBiasBits}
 )
 
-func (d loweredDropout) lower(l *graph.Lowering) { d.carry(l, reads(0), writes(0)) }
+func (d loweredDropout) lower(l *graph.Lowering) { d.carry(l, lower.Reads(0), lower.Writes(0)) }
 
 // carry lowers a dropout from one buffer to another.
 func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
@@ -36,7 +37,7 @@ func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 		return
 	}
 	for _, i := range []int{0, d.ratio, d.bias, d.residual} {
-		if i >= 0 && loweredIn(l, i) != nil && l.In[i].Type != graph.Float32 {
+		if i >= 0 && lower.In(l, i) != nil && l.In[i].Type != graph.Float32 {
 			l.Refuse("input %d is %s; there is a kernel for f32", i, l.In[i].Type)
 			return
 		}
@@ -54,10 +55,10 @@ func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 		}
 	}
 	optional := func(i int) (graph.Buffer, uint32) {
-		if i < 0 || loweredIn(l, i) == nil {
-			return unused(false), 0
+		if i < 0 || lower.In(l, i) == nil {
+			return lower.Unused(false), 0
 		}
-		return reads(i), 1
+		return lower.Reads(i), 1
 	}
 	ratio, hasRatio := optional(d.ratio)
 	mode, hasMode := optional(d.mode)
@@ -66,17 +67,17 @@ func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 	}
 	bias, hasBias := optional(d.bias)
 	residual, hasResidual := optional(d.residual)
-	bools, bits, keptBools, keptBits := unused(true), unused(true), unused(false), unused(false)
+	bools, bits, keptBools, keptBits := lower.Unused(true), lower.Unused(true), lower.Unused(false), lower.Unused(false)
 	mask, source, blocks := uint32(0), uint32(0), 1
 	switch {
 	case d.mask >= 0 && d.bits:
-		keptBits, source = reads(d.mask), 2
+		keptBits, source = lower.Reads(d.mask), 2
 	case d.mask >= 0:
-		keptBools, source = reads(d.mask), 1
-	case loweredOut(l, 1) != nil && d.bits:
-		bits, mask, blocks = writes(1), 2, 8
-	case loweredOut(l, 1) != nil:
-		bools, mask = writes(1), 1
+		keptBools, source = lower.Reads(d.mask), 1
+	case lower.Out(l, 1) != nil && d.bits:
+		bits, mask, blocks = lower.Writes(1), 2, 8
+	case lower.Out(l, 1) != nil:
+		bools, mask = lower.Writes(1), 1
 	}
 	who := uint64(0)
 	if source == 0 {
@@ -84,8 +85,8 @@ func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: dropoutKernel, Spec: []uint32{hasRatio, hasMode, mask, source, hasBias, hasResidual, uint32(blocks)},
-		Push:    append(words(l, y.Len()), uint32(who), uint32(who>>32), uint32(width)),
+		Push:    append(lower.Words(l, y.Len()), uint32(who), uint32(who>>32), uint32(width)),
 		Buffers: []graph.Buffer{to, from, ratio, mode, bools, bits, keptBools, keptBits, bias, residual, {Place: graph.PlaceRun}},
-		Groups:  inLine(l, index.CeilDiv(index.CeilDiv(y.Len(), 4*blocks), 256)),
+		Groups:  lower.InLine(l, index.CeilDiv(index.CeilDiv(y.Len(), 4*blocks), 256)),
 	})
 }

@@ -209,14 +209,14 @@ func (e *einsum) times(x, y labelled, keep []rune) labelled {
 	turns := func(v labelled, rows, cols []rune) bool {
 		return isFloat(v.Type) && slices.Equal(v.labels, slices.Concat(batch, cols, rows))
 	}
-	p := product{alpha: 1}
+	p := product{Alpha: 1}
 	var a, b *graph.Value
-	if p.transA = turns(x, left, inner); p.transA {
+	if p.TransA = turns(x, left, inner); p.TransA {
 		a = e.matrix(x, batch, inner, left)
 	} else {
 		a = e.matrix(x, batch, left, inner)
 	}
-	if p.transB = turns(y, inner, right); p.transB {
+	if p.TransB = turns(y, inner, right); p.TransB {
 		b = e.matrix(y, batch, right, inner)
 	} else {
 		b = e.matrix(y, batch, inner, right)

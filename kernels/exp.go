@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -18,7 +19,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      unary{f: math.Exp}.eval,
 	Fast:      unary{f: math.Exp}.fast(f32.Exp),
-	Lower:     pointwise("exp(a)"),
+	Lower:     lower.Pointwise("exp(a)"),
 	Pointwise: true,
 	Flops:     perElement(10),
 	Tests:     graph.Tests{Work: eachOut(10)},

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -23,7 +24,7 @@ var _ = define(graph.Op{
 	Whole: sameNumbers(0),
 	Eval:  expansion.eval,
 	Fast:  expansion.fast,
-	Lower: lowerMove(expansion, false),
+	Lower: lower.Moves(expansion, false),
 	Flops: noFlops,
 	Tests: graph.Tests{
 		Work: noWork,
@@ -45,7 +46,7 @@ var _ = define(graph.Op{
 	},
 })
 
-var expansion mover = func(c *graph.Call) []move {
+var expansion mover = func(c *graph.Call) []lower.Move {
 	y := c.Out[0]
-	return []move{{shape: y.Shape, from: index.Broadcast(c.In[0].Shape, y.Shape), to: index.Strides(y.Shape)}}
+	return []lower.Move{{Shape: y.Shape, From: index.Broadcast(c.In[0].Shape, y.Shape), To: index.Strides(y.Shape)}}
 }

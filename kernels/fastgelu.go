@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:   "FastGelu",
@@ -57,7 +60,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      tanhGelu.evalGrad,
 	Fast:      tanhGelu.fastGrad,
-	Lower:     pointwise("a * tanhGeluSlope(b)"),
+	Lower:     lower.Pointwise("a * tanhGeluSlope(b)"),
 	Pointwise: true,
 	Flops:     perElement(16),
 	Tests:     graph.Tests{Work: eachOut(16)},
@@ -76,7 +79,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      tanhGelu.evalGrad,
 	Fast:      tanhGelu.fastGrad,
-	Lower:     pointwise("a * tanhGeluSlope(b + c)"),
+	Lower:     lower.Pointwise("a * tanhGeluSlope(b + c)"),
 	Pointwise: true,
 	Flops:     perElement(17),
 	Tests:     graph.Tests{Work: eachOut(17)},
@@ -85,6 +88,6 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,5], f32[2,5], f32[5]", "f32[3,300], f32[3,300], f32[300]", "f16[7], f16[7], f16[7]"},
 })
 
-var lowerFastGelu = pick(map[bool]func(*graph.Lowering){
-	false: pointwise("tanhGelu(a)"), true: pointwise("tanhGelu(a + b)"),
-}, func(l *graph.Lowering) bool { return loweredIn(l, 1) != nil })
+var lowerFastGelu = lower.Pick(map[bool]func(*graph.Lowering){
+	false: lower.Pointwise("tanhGelu(a)"), true: lower.Pointwise("tanhGelu(a + b)"),
+}, func(l *graph.Lowering) bool { return lower.In(l, 1) != nil })

@@ -8,6 +8,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // FlashAttention is attention by tiles of queries × keys with an online softmax (Dao et al.
@@ -84,7 +85,7 @@ var FlashAttention = define(graph.Op{
 // of LSE. It computes all scores at once: such biases are seldom trained.
 func attentionBiasGrad(b *graph.Builder, n *graph.Node, dy, dlse *graph.Value) *graph.Value {
 	q, k, v, bias, mask := n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Inputs[3], n.In(4)
-	scores := product{transB: n.Int("transK") == 0, alpha: n.Float("scale")}.node(b, q, k)
+	scores := product{TransB: n.Int("transK") == 0, Alpha: n.Float("scale")}.node(b, q, k)
 	band := func(x *graph.Value, fill float64) *graph.Value {
 		if mask != nil {
 			x = b.Op("Where", nil, mask, x, num(b, x, fill))
@@ -99,7 +100,7 @@ func attentionBiasGrad(b *graph.Builder, n *graph.Node, dy, dlse *graph.Value) *
 		softmax = own + ".SafeSoftmax"
 	}
 	p := b.Op(softmax, nil, band(b.Op("Add", nil, scores, bias), n.Float("fill")))
-	flow := b.Op(microsoft+".SoftmaxGrad_13", nil, product{transB: true, alpha: 1}.node(b, dy, v), p)
+	flow := b.Op(microsoft+".SoftmaxGrad_13", nil, product{TransB: true, Alpha: 1}.node(b, dy, v), p)
 	if dlse != nil {
 		flow = b.Op("Add", nil, flow, b.Op("Mul", nil, p, cast(b, dlse, p.Type)))
 	}
@@ -500,11 +501,11 @@ func fuseAttention(m *graph.Match, build func(attrs graph.A, in []*graph.Value) 
 	if mask != nil && mask.Rank() > rank {
 		return nil
 	}
-	of := product{alpha: 1}
+	of := product{Alpha: 1}
 	if made.Op.FullName() != "MatMul" {
 		of = batchedProduct(made)
 	}
-	attrs["scale"], attrs["transK"] = of.alpha, !of.transB
+	attrs["scale"], attrs["transK"] = of.Alpha, !of.TransB
 	return build(attrs, []*graph.Value{q, k, v, bias, mask})
 }
 
@@ -516,7 +517,7 @@ func (p pieces) plainProduct(n *graph.Node, free bool) bool {
 		return true
 	case microsoft + ".FusedMatMul":
 		of := batchedProduct(n)
-		return of == product{alpha: 1} || free && of == product{transB: of.transB, alpha: of.alpha}
+		return of == product{Alpha: 1} || free && of == product{TransB: of.TransB, Alpha: of.Alpha}
 	}
 	return false
 }
@@ -528,7 +529,7 @@ var (
 	flashForward = newFlashKernel("forward")
 	flashQueries = newFlashKernel("queries")
 	flashKeys    = newFlashKernel("keys")
-	flashDots    = halved(shader("flash-dots", "flash.comp", "-DDOTS"))
+	flashDots    = lower.Halved(lower.Shader("flash-dots", "flash.comp", "-DDOTS"))
 )
 
 // flashRows is how many rows of the other operand a workgroup processes at a time;
@@ -552,7 +553,7 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 		return
 	}
 	kernel, each := k.singles, limits.Subgroup
-	if limits.Int64 && !limits.Shared && !ofHalves(f.l) && f.width%2 == 0 && f.out%2 == 0 && (!f.transK || f.keys%2 == 0) {
+	if limits.Int64 && !limits.Shared && !lower.OfHalves(f.l) && f.width%2 == 0 && f.out%2 == 0 && (!f.transK || f.keys%2 == 0) {
 		kernel, each = k.paired, 2*each
 	}
 	local := 0
@@ -562,8 +563,8 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 	if local > 0 {
 		kernel, each = k.staged, 4 // rows are in shared memory by fours
 	}
-	spec := []uint32{uint32(index.CeilDiv(f.width, each) * each), uint32(index.CeilDiv(f.out, each) * each), oneIf(f.transK), oneIf(f.bias != nil),
-		oneIf(f.left >= 0 || f.right >= 0), oneIf(f.skips()), oneIf(f.width%each == 0) | oneIf(f.out%each == 0)<<1 | oneIf(rows%flashRows == 0)<<2, oneIf(f.safe)}
+	spec := []uint32{uint32(index.CeilDiv(f.width, each) * each), uint32(index.CeilDiv(f.out, each) * each), lower.OneIf(f.transK), lower.OneIf(f.bias != nil),
+		lower.OneIf(f.left >= 0 || f.right >= 0), lower.OneIf(f.skips()), lower.OneIf(f.width%each == 0) | lower.OneIf(f.out%each == 0)<<1 | lower.OneIf(rows%flashRows == 0)<<2, lower.OneIf(f.safe)}
 	if local > 0 {
 		spec, each = append(spec, uint32(local)), local
 	}
@@ -580,49 +581,49 @@ func (f loweredFlash) staged(matrices, columns int) int {
 	var variants []string
 	for _, n := range stagedSizes {
 		bytes := 2 * 4 * flashRows * (index.CeilDiv(f.width, 4) + index.CeilDiv(f.out, 4)) * 4
-		if fits(n, l.Limits.Invocations) && fits(bytes, l.Limits.SharedBytes) {
+		if lower.Fits(n, l.Limits.Invocations) && lower.Fits(bytes, l.Limits.SharedBytes) {
 			name := fmt.Sprint("staged-", n)
 			sizes[name], variants = n, append(variants, name)
 		}
 	}
 	busy := func(name string) bool {
-		return matrices*index.CeilDiv(columns, sizes[name]) >= busyGroups && sizes[name] < columns+sizes[name]/2
+		return matrices*index.CeilDiv(columns, sizes[name]) >= lower.BusyGroups && sizes[name] < columns+sizes[name]/2
 	}
 	if i := slices.IndexFunc(variants, busy); i > 0 {
 		variants = slices.Concat(variants[i:], variants[:i])
 	} else if i < 0 {
 		slices.Reverse(variants)
 	}
-	class := fmt.Sprintf("attention %d×%d×%d×%d", sizeClass(matrices), sizeClass(columns), sizeClass(f.width), sizeClass(f.out))
+	class := fmt.Sprintf("attention %d×%d×%d×%d", lower.SizeClass(matrices), lower.SizeClass(columns), lower.SizeClass(f.width), lower.SizeClass(f.out))
 	return sizes[l.Pick(class, append(variants, "alone")...)]
 }
 
 // append appends a dispatch; own overrides bindings for this kernel.
 func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, own map[int]graph.Buffer) {
 	l := f.l
-	shape, strides, bias := []int{1, 1, f.batch}, make([]int, 5), unused(false)
+	shape, strides, bias := []int{1, 1, f.batch}, make([]int, 5), lower.Unused(false)
 	if f.bias != nil {
 		last := len(f.flash.shape) - 2
 		dims, st := index.Merge(f.flash.shape[:last], f.biasAt[:last])
-		if !mustFit(l, dims, 3) {
+		if !lower.MustFit(l, dims, 3) {
 			return
 		}
 		shape, strides = index.Padded(3, dims, 1), slices.Concat(index.Padded(3, st[0], 0), f.biasAt[last:])
-		bias = reads(3 + 3*f.at)
+		bias = lower.Reads(3 + 3*f.at)
 	}
-	buffers := []graph.Buffer{unused(true), reads(f.at), reads(f.at + 1), reads(f.at + 2), bias, unused(false), unused(true), unused(false), unused(true)}
+	buffers := []graph.Buffer{lower.Unused(true), lower.Reads(f.at), lower.Reads(f.at + 1), lower.Reads(f.at + 2), bias, lower.Unused(false), lower.Unused(true), lower.Unused(false), lower.Unused(true)}
 	if f.at == 1 {
-		buffers[5], buffers[6] = reads(0), reads(5)
+		buffers[5], buffers[6] = lower.Reads(0), lower.Reads(5)
 	}
 	for i, b := range own {
 		buffers[i] = b
 	}
 	for first := 0; first < groups; first += l.Limits.Groups[0] {
-		push := words(l, append([]int{first, f.queries, f.keys, f.width, f.out, f.share, shape[1], shape[2]}, strides...)...)
+		push := lower.Words(l, append([]int{first, f.queries, f.keys, f.width, f.out, f.share, shape[1], shape[2]}, strides...)...)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
 			Spec:    append([]uint32{uint32(l.Limits.Subgroup)}, spec...),
-			Push:    append(push, uint32(int32(f.left)), uint32(int32(f.right)), bits(f.fill), bits(f.scale)),
+			Push:    append(push, uint32(int32(f.left)), uint32(int32(f.right)), lower.Bits(f.fill), lower.Bits(f.scale)),
 			Buffers: buffers, Groups: [3]int{min(groups-first, l.Limits.Groups[0]), 1, 1},
 		})
 	}
@@ -630,16 +631,16 @@ func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, ow
 
 func newFlashKernel(part string) flashKernel {
 	name, defines := "flash-"+part, []string{"-D" + strings.ToUpper(part), fmt.Sprintf("-DROWS=%d", flashRows)}
-	singles := halved(shader(name, "flash.comp", defines...))
-	staged := halved(shader(name+"-staged", "flash.comp", append(slices.Clip(defines), "-DSTAGED")...))
-	return flashKernel{singles, shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...), staged}
+	singles := lower.Halved(lower.Shader(name, "flash.comp", defines...))
+	staged := lower.Halved(lower.Shader(name+"-staged", "flash.comp", append(slices.Clip(defines), "-DSTAGED")...))
+	return flashKernel{singles, lower.Shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...), staged}
 }
 
 func newLoweredFlash(l *graph.Lowering, at, bias int) (f loweredFlash, ok bool) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return f, false
 	}
-	f = loweredFlash{newFlash(loweredCall(l), at, bias), l, at}
+	f = loweredFlash{newFlash(lower.Call(l), at, bias), l, at}
 	if f.batch*f.queries*f.keys == 0 {
 		for i := range l.Out {
 			empty := 0.0
@@ -648,7 +649,7 @@ func newLoweredFlash(l *graph.Lowering, at, bias int) (f loweredFlash, ok bool) 
 					empty = math.Inf(1)
 				}
 			}
-			lowerFill(l, i, uint64(bits(empty)))
+			lower.Fill(l, i, uint64(lower.Bits(empty)))
 		}
 		return f, false
 	}
@@ -657,7 +658,7 @@ func newLoweredFlash(l *graph.Lowering, at, bias int) (f loweredFlash, ok bool) 
 
 func lowerFlash(l *graph.Lowering) {
 	if f, ok := newLoweredFlash(l, 0, 3); ok {
-		f.part(flashForward, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: writes(0), 6: writes(1)})
+		f.part(flashForward, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: lower.Writes(0), 6: lower.Writes(1)})
 	}
 }
 
@@ -671,10 +672,10 @@ func lowerFlashGrad(l *graph.Lowering) {
 		return
 	}
 	l.Scratch = int64(4 * f.batch * f.queries)
-	f.append(flashDots, f.batch*f.queries, nil, map[int]graph.Buffer{0: scratch(0, l.Scratch, true), 1: reads(4)})
-	dots := scratch(0, l.Scratch, false)
-	f.part(flashQueries, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: writes(0), 7: dots})
-	f.part(flashKeys, f.batch/f.share, f.keys, f.queries, map[int]graph.Buffer{0: writes(1), 7: dots, 8: writes(2)})
+	f.append(flashDots, f.batch*f.queries, nil, map[int]graph.Buffer{0: lower.Scratch(0, l.Scratch, true), 1: lower.Reads(4)})
+	dots := lower.Scratch(0, l.Scratch, false)
+	f.part(flashQueries, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: lower.Writes(0), 7: dots})
+	f.part(flashKeys, f.batch/f.share, f.keys, f.queries, map[int]graph.Buffer{0: lower.Writes(1), 7: dots, 8: lower.Writes(2)})
 }
 
 // attends is the work of attention whose Q is input q: byWidth products over the width of Q

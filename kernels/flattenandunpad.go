@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // FlattenAndUnpad (ONNX Runtime) removes padding: of a padded batch of sequences [M, N, …] it
@@ -94,13 +95,13 @@ var _ = define(graph.Op{
 func lowerFlattenAndUnpad(l *graph.Lowering) {
 	x := l.In[0].Shape
 	rowsPicked{1, x[0] * x[1], index.Elems(x[2:]), l.In[1].Len(), 1, -1}.pick(l)
-	if loweredOut(l, 1) != nil {
-		lowerKnownInts(l, 1)
+	if lower.Out(l, 1) != nil {
+		lower.KnownInts(l, 1)
 	}
 }
 
 func lowerPadAndUnflatten(l *graph.Lowering) {
-	lowerFill(l, 0, 0)
+	lower.Fill(l, 0, 0)
 	y := l.Out[0].Shape
-	indexedRows(l, []int{l.In[1].Len(), 1}, []int{y[0] * y[1], index.Elems(y[2:])}, 0).append(l, indexedBring["none"], reads(0), 1)
+	indexedRows(l, []int{l.In[1].Len(), 1}, []int{y[0] * y[1], index.Elems(y[2:])}, 0).append(l, indexedBring["none"], lower.Reads(0), 1)
 }

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // Float8Blocks stores activations in 8 bits: each block of 32 elements as float8e4m3fn
@@ -141,7 +142,7 @@ func fromBlocks(c *graph.Call, par f32.Parallel) {
 	})
 }
 
-var float8Kernel = halved(shader("float8", "float8.comp"))
+var float8Kernel = lower.Halved(lower.Shader("float8", "float8.comp"))
 
 // float8Each is the number of elements that an invocation converts.
 const float8Each = 4 * bitsPerWord
@@ -160,15 +161,15 @@ func lowerBlocks(back bool) func(*graph.Lowering) {
 		if n == 0 {
 			return
 		}
-		buffers := []graph.Buffer{writes(0), writes(1), reads(0), unused(true)}
+		buffers := []graph.Buffer{lower.Writes(0), lower.Writes(1), lower.Reads(0), lower.Unused(true)}
 		if back {
-			buffers = []graph.Buffer{reads(0), reads(1), unused(false), writes(0)}
+			buffers = []graph.Buffer{lower.Reads(0), lower.Reads(1), lower.Unused(false), lower.Writes(0)}
 		}
 		for i, bytes := range []int{n, index.CeilDiv(n, bitsPerWord)} {
-			buffers[i].Bytes = wholeWords(int64(bytes))
+			buffers[i].Bytes = lower.WholeWords(int64(bytes))
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: float8Kernel, Spec: []uint32{oneIf(back)}, Push: words(l, n), Buffers: buffers, Groups: inLine(l, index.CeilDiv(index.CeilDiv(n, float8Each), 64)),
+			Kernel: float8Kernel, Spec: []uint32{lower.OneIf(back)}, Push: lower.Words(l, n), Buffers: buffers, Groups: lower.InLine(l, index.CeilDiv(index.CeilDiv(n, float8Each), 64)),
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -15,7 +16,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      unary{f: math.Floor}.eval,
 	Fast:      unary{f: math.Floor}.fast(scalarRows(math.Floor)),
-	Lower:     pointwise("floor(a)"),
+	Lower:     lower.Pointwise("floor(a)"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

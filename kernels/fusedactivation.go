@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 // The activation of FusedConv and FusedGemm.
@@ -14,9 +15,9 @@ import (
 var fusedActivations = map[string]string{}
 
 // activationForm applies an activation or a sum to the result in place.
-var activationForm = func() *pointwiseForm {
-	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
-	form.exprs = append(form.exprs, plusTerm)
+var activationForm = func() *lower.Form {
+	form := lower.FormOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	form.Exprs = append(form.Exprs, plusTerm)
 	return form
 }()
 
@@ -49,6 +50,6 @@ func activate(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
 // lowerActivation applies the activation in place.
 func lowerActivation(l *graph.Lowering) {
 	if op := fusedActivation(l.Node); op != nil && l.Refused == "" {
-		activationForm.append(l, fusedActivations[op.Name], l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{writes(0), rereads(0)})
+		activationForm.Append(l, fusedActivations[op.Name], l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{lower.Writes(0), lower.Rereads(0)})
 	}
 }

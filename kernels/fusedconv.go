@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 // FusedConv is ONNX Runtime's fusion of Conv, Add and an activation.
 var _ = define(graph.Op{
@@ -87,12 +90,12 @@ func fusedConv(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
 
 // lowerFusedConv is Conv, then Add and the activation in place.
 func lowerFusedConv(l *graph.Lowering) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return
 	}
-	convOf(convOnly(l.Node), l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), presentIn(l, 2))
-	if z := loweredIn(l, 3); z != nil {
-		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], z}, []graph.Buffer{writes(0), rereads(0), reads(3)})
+	convOf(convOnly(l.Node), l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).Append(l, lower.ConvOut, 0, lower.Reads(0), lower.Reads(1), lower.Present(l, 2))
+	if z := lower.In(l, 3); z != nil {
+		activationForm.Append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], z}, []graph.Buffer{lower.Writes(0), lower.Rereads(0), lower.Reads(3)})
 	}
 	lowerActivation(l)
 }

@@ -3,13 +3,13 @@ package kernels
 import "memopt/internal/graph"
 
 func fusedProduct(n *graph.Node) product {
-	return product{transA: n.Int("transA") != 0, transB: n.Int("transB") != 0, alpha: n.Float("alpha")}
+	return product{TransA: n.Int("transA") != 0, TransB: n.Int("transB") != 0, Alpha: n.Float("alpha")}
 }
 
 // batchedProduct is fusedProduct with transBatchA and transBatchB: rows before batch dims.
 func batchedProduct(n *graph.Node) product {
 	p := fusedProduct(n)
-	p.batchA, p.batchB = n.Int("transBatchA") != 0, n.Int("transBatchB") != 0
+	p.BatchA, p.BatchB = n.Int("transBatchA") != 0, n.Int("transBatchB") != 0
 	return p
 }
 

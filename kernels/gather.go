@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var gatherOp = define(graph.Op{
@@ -159,8 +160,8 @@ func lowerGather(l *graph.Lowering) { rowsAlong(l, l.In[0].Shape, 1).pick(l) }
 func lowerGatherGrad(l *graph.Lowering) { rowsAlong(l, l.Out[0].Shape, 1).add(l, 2) }
 
 var (
-	gatherKernel = shader("gather", "gather.comp")
-	gatherSums   = halved(shader("gather-sums", "gather.comp", "-DSUMS"))
+	gatherKernel = lower.Shader("gather", "gather.comp")
+	gatherSums   = lower.Halved(lower.Shader("gather-sums", "gather.comp", "-DSUMS"))
 )
 
 // The passes of gather.comp.
@@ -184,8 +185,8 @@ func (g rowsPicked) pass(l *graph.Lowering, pass uint32, wide bool, local, group
 		kernel = gatherSums
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{uint32(local), pass, step, oneIf(wide)}, Push: append(words(l, g.before, g.n, g.after, g.picked), uint32(int32(g.dropped))),
-		Buffers: buffers, Groups: inLine(l, groups),
+		Kernel: kernel, Spec: []uint32{uint32(local), pass, step, lower.OneIf(wide)}, Push: append(lower.Words(l, g.before, g.n, g.after, g.picked), uint32(int32(g.dropped))),
+		Buffers: buffers, Groups: lower.InLine(l, groups),
 	})
 }
 
@@ -197,7 +198,7 @@ func (g rowsPicked) pick(l *graph.Lowering) {
 		return
 	}
 	if total := g.before * g.picked * g.after; total > 0 {
-		g.pass(l, gatherPick, false, 256, index.CeilDiv(total, 256), writes(0), reads(0), reads(g.indices), unused(true))
+		g.pass(l, gatherPick, false, 256, index.CeilDiv(total, 256), lower.Writes(0), lower.Reads(0), lower.Reads(g.indices), lower.Unused(true))
 	}
 }
 
@@ -213,21 +214,21 @@ func (g rowsPicked) add(l *graph.Lowering, dy int) {
 		return
 	}
 	if g.before*g.n*g.after*g.picked == 0 {
-		lowerFill(l, 0, 0)
+		lower.Fill(l, 0, 0)
 		return
 	}
 	l.Scratch = int64(4 * (g.n + g.picked))
-	work, none := scratch(0, l.Scratch, true), unused(true)
+	work, none := lower.Scratch(0, l.Scratch, true), lower.Unused(true)
 	const local = 256
 	owners := l.Limits.Subgroup
 	if l.Limits.Shared {
 		owners = chainOwners
 	}
-	g.pass(l, gatherClear, false, local, index.CeilDiv(g.n, local), none, reads(dy), reads(g.indices), work)
-	g.pass(l, gatherChain, false, l.Limits.Subgroup, index.CeilDiv(owners, l.Limits.Subgroup), none, reads(dy), reads(g.indices), work)
+	g.pass(l, gatherClear, false, local, index.CeilDiv(g.n, local), none, lower.Reads(dy), lower.Reads(g.indices), work)
+	g.pass(l, gatherChain, false, l.Limits.Subgroup, index.CeilDiv(owners, l.Limits.Subgroup), none, lower.Reads(dy), lower.Reads(g.indices), work)
 	wide, each := g.after%4 == 0, g.after
 	if wide {
 		each /= 4
 	}
-	g.pass(l, gatherAdd, wide, local, index.CeilDiv(g.before*g.n*each, local), writes(0), reads(dy), reads(g.indices), unwritten(work))
+	g.pass(l, gatherAdd, wide, local, index.CeilDiv(g.before*g.n*each, local), lower.Writes(0), lower.Reads(dy), lower.Reads(g.indices), lower.Unwritten(work))
 }

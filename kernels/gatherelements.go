@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -132,7 +133,7 @@ func gatherElements(c *graph.Call, parallel func(n, grain int, f func(lo, hi int
 }
 
 func lowerGatherElements(l *graph.Lowering) {
-	indexedElements(l, l.In[1].Shape, l.In[0].Shape).append(l, indexedTake, reads(0), 1)
+	indexedElements(l, l.In[1].Shape, l.In[0].Shape).append(l, indexedTake, lower.Reads(0), 1)
 }
 
 func lowerGatherElementsGrad(l *graph.Lowering) {
@@ -140,6 +141,6 @@ func lowerGatherElementsGrad(l *graph.Lowering) {
 		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
-	lowerFill(l, 0, 0)
-	indexedElements(l, l.In[2].Shape, l.Out[0].Shape).append(l, indexedBring["add"], reads(0), 2)
+	lower.Fill(l, 0, 0)
+	indexedElements(l, l.In[2].Shape, l.Out[0].Shape).append(l, indexedBring["add"], lower.Reads(0), 2)
 }

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -143,7 +144,7 @@ func gatherND(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 }
 
 func lowerGatherND(l *graph.Lowering) {
-	indexedRows(l, l.In[1].Shape, l.In[0].Shape, l.Node.Int("batch_dims")).append(l, indexedTake, reads(0), 1)
+	indexedRows(l, l.In[1].Shape, l.In[0].Shape, l.Node.Int("batch_dims")).append(l, indexedTake, lower.Reads(0), 1)
 }
 
 func lowerGatherNDGrad(l *graph.Lowering) {
@@ -151,6 +152,6 @@ func lowerGatherNDGrad(l *graph.Lowering) {
 		l.Refuse("the output is %s; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
-	lowerFill(l, 0, 0)
-	indexedRows(l, l.In[1].Shape, l.Out[0].Shape, l.Node.Int("batch_dims")).append(l, indexedBring["add"], reads(2), 1)
+	lower.Fill(l, 0, 0)
+	indexedRows(l, l.In[1].Shape, l.Out[0].Shape, l.Node.Int("batch_dims")).append(l, indexedBring["add"], lower.Reads(2), 1)
 }

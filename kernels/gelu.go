@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // geluForm is gelu and its derivative: exact, or by the tanh approximation.
@@ -194,12 +195,12 @@ var _ = define(graph.Op{
 	Samples:   []string{"f32[2,5], f32[2,5]", "f32[7], f32[7]; approximate=\"tanh\"", "f32[0,2], f32[0,2]", "f64[], f64[]"},
 })
 
-var lowerGelu = pick(map[string]func(*graph.Lowering){
-	"none": pointwise("a * normal(a)"), "tanh": pointwise("tanhGelu(a)"),
+var lowerGelu = lower.Pick(map[string]func(*graph.Lowering){
+	"none": lower.Pointwise("a * normal(a)"), "tanh": lower.Pointwise("tanhGelu(a)"),
 }, approximation)
 
-var lowerGeluGrad = pick(map[string]func(*graph.Lowering){
-	"none": pointwise("a * geluSlope(b)"), "tanh": pointwise("a * tanhGeluSlope(b)"),
+var lowerGeluGrad = lower.Pick(map[string]func(*graph.Lowering){
+	"none": lower.Pointwise("a * geluSlope(b)"), "tanh": lower.Pointwise("a * tanhGeluSlope(b)"),
 }, approximation)
 
 func approximation(l *graph.Lowering) string { return l.Node.Str("approximate") }

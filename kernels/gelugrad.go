@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // Gelu of com.microsoft is older than ONNX's and always exact.
@@ -19,7 +20,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      exactGelu.eval,
 	Fast:      exactGelu.fast,
-	Lower:     pointwise("a * normal(a)"),
+	Lower:     lower.Pointwise("a * normal(a)"),
 	Pointwise: true,
 	Flops:     perElement(8),
 	Tests:     graph.Tests{Work: eachOut(8)},
@@ -38,7 +39,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      exactGelu.evalGrad,
 	Fast:      exactGelu.fastGrad,
-	Lower:     pointwise("a * geluSlope(b)"),
+	Lower:     lower.Pointwise("a * geluSlope(b)"),
 	Pointwise: true,
 	Flops:     perElement(16),
 	Tests:     graph.Tests{Work: eachOut(16)},

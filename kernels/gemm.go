@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -127,3 +128,10 @@ var _ = define(graph.Op{
 		return []*graph.Value{b.Op("Gemm", attrs, n.Inputs...)}
 	},
 })
+
+func lowerGemm(l *graph.Lowering) {
+	if !lower.OnlyF32(l) {
+		return
+	}
+	lower.Product(fusedProduct(l.Node)).Lower(l, lower.Present(l, 2), l.Node.Float("beta"))
+}

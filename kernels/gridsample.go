@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 const gridAttrs = "align_corners int=0, mode string=linear, padding_mode string=zeros"
@@ -543,7 +544,7 @@ func (s gridSums) store() {
 	}
 }
 
-var gridKernel = shader("gridsample", "gridsample.comp")
+var gridKernel = lower.Shader("gridsample", "gridsample.comp")
 
 // The passes of gridsample.comp.
 const (
@@ -561,34 +562,34 @@ type loweredGrid struct {
 
 // pass appends pass n over some items, with groups workgroups of local invocations.
 func (g loweredGrid) pass(n uint32, first, items, local, groups, owners int, buffers ...graph.Buffer) {
-	push := words(g.l, append([]int{first, items, g.channels, g.points}, index.Padded(3, g.size, 1)...)...)
+	push := lower.Words(g.l, append([]int{first, items, g.channels, g.points}, index.Padded(3, g.size, 1)...)...)
 	g.l.Dispatches = append(g.l.Dispatches, graph.Dispatch{
 		Kernel: gridKernel,
 		Spec: []uint32{uint32(local), n, uint32(len(g.size)), uint32(slices.Index(gridModes, g.mode)),
-			uint32(slices.Index(gridPadding, g.padding)), oneIf(g.corners)},
-		Push: append(push, words(g.l, owners)...), Buffers: buffers, Groups: inLine(g.l, groups),
+			uint32(slices.Index(gridPadding, g.padding)), lower.OneIf(g.corners)},
+		Push: append(push, lower.Words(g.l, owners)...), Buffers: buffers, Groups: lower.InLine(g.l, groups),
 	})
 }
 
 const gridLocal = 64
 
 func newLoweredGrid(l *graph.Lowering, at int) (g loweredGrid, ok bool) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return g, false
 	}
-	g = loweredGrid{l, newSampler(loweredCall(l), at)}
-	return g, mustFit(l, g.size, 3)
+	g = loweredGrid{l, newSampler(lower.Call(l), at)}
+	return g, lower.MustFit(l, g.size, 3)
 }
 
 func lowerGridSample(l *graph.Lowering) {
 	g, ok := newLoweredGrid(l, 0)
 	if n := l.Out[0].Len(); ok && n > 0 {
 		if l.In[0].Len() == 0 {
-			lowerFill(l, 0, 0)
+			lower.Fill(l, 0, 0)
 			return
 		}
 		g.pass(gridSamples, 0, g.items, gridLocal, index.CeilDiv(n, gridLocal), 0,
-			writes(0), unused(false), reads(0), reads(1), unused(true), unused(true))
+			lower.Writes(0), lower.Unused(false), lower.Reads(0), lower.Reads(1), lower.Unused(true), lower.Unused(true))
 	}
 }
 
@@ -597,15 +598,15 @@ func lowerGridSampleGrad(l *graph.Lowering) {
 	if !ok {
 		return
 	}
-	if dgrid := loweredOut(l, 1); dgrid != nil && dgrid.Len() > 0 {
+	if dgrid := lower.Out(l, 1); dgrid != nil && dgrid.Len() > 0 {
 		if l.In[1].Len() == 0 {
-			lowerFill(l, 1, 0)
+			lower.Fill(l, 1, 0)
 		} else {
 			g.pass(gridSlopes, 0, g.items, gridLocal, index.CeilDiv(dgrid.Len(), gridLocal), 0,
-				writes(1), reads(0), reads(1), reads(2), unused(true), unused(true))
+				lower.Writes(1), lower.Reads(0), lower.Reads(1), lower.Reads(2), lower.Unused(true), lower.Unused(true))
 		}
 	}
-	dx := loweredOut(l, 0)
+	dx := lower.Out(l, 0)
 	if dx == nil || dx.Len() == 0 {
 		return
 	}
@@ -614,28 +615,28 @@ func lowerGridSampleGrad(l *graph.Lowering) {
 		taps *= gridTaps[g.mode]
 	}
 	if taps == 0 {
-		lowerFill(l, 0, 0)
+		lower.Fill(l, 0, 0)
 		return
 	}
 	each := g.plane + 2*taps
 	chunk := max(1, min(g.items, maxGridTaps/(each+taps)))
-	links, weights := aligned(int64(4*each*chunk)), aligned(int64(4*taps*chunk))
+	links, weights := lower.Aligned(int64(4*each*chunk)), lower.Aligned(int64(4*taps*chunk))
 	l.Scratch = links + weights
-	work := func(written bool) graph.Buffer { return scratch(0, links, written) }
-	heavy := func(written bool) graph.Buffer { return scratch(links, weights, written) }
+	work := func(written bool) graph.Buffer { return lower.Scratch(0, links, written) }
+	heavy := func(written bool) graph.Buffer { return lower.Scratch(links, weights, written) }
 	owners := l.Limits.Subgroup
 	if l.Limits.Shared {
 		owners = chainOwners
 	}
 	owners = index.CeilDiv(owners, l.Limits.Subgroup) * l.Limits.Subgroup
-	none := unused(false)
+	none := lower.Unused(false)
 	for first := 0; first < g.items; first += chunk {
 		items := min(chunk, g.items-first)
 		some := func(n int) int { return index.CeilDiv(items*n, gridLocal) }
-		g.pass(gridTake, first, items, gridLocal, some(g.points), 0, unused(true), none, none, reads(2), work(true), heavy(true))
-		g.pass(gridClear, first, items, gridLocal, some(g.plane), 0, unused(true), none, none, none, work(true), unused(true))
-		g.pass(gridChain, first, items, l.Limits.Subgroup, items*owners/l.Limits.Subgroup, owners, unused(true), none, none, none, work(true), unused(true))
-		g.pass(gridAdd, first, items, gridLocal, some(g.channels*g.plane), 0, writes(0), reads(0), none, none, unwritten(work(true)), unwritten(heavy(true)))
+		g.pass(gridTake, first, items, gridLocal, some(g.points), 0, lower.Unused(true), none, none, lower.Reads(2), work(true), heavy(true))
+		g.pass(gridClear, first, items, gridLocal, some(g.plane), 0, lower.Unused(true), none, none, none, work(true), lower.Unused(true))
+		g.pass(gridChain, first, items, l.Limits.Subgroup, items*owners/l.Limits.Subgroup, owners, lower.Unused(true), none, none, none, work(true), lower.Unused(true))
+		g.pass(gridAdd, first, items, gridLocal, some(g.channels*g.plane), 0, lower.Writes(0), lower.Reads(0), none, none, lower.Unwritten(work(true)), lower.Unwritten(heavy(true)))
 	}
 }
 

@@ -5,13 +5,14 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var indexedKernels = map[graph.DType]*graph.Kernel{
-	graph.Bool:    shader("indexed-b", "indexed.comp", "-DELEMENT=uint8_t"),
-	graph.Float32: shader("indexed-f", "indexed.comp", "-DELEMENT=float", "-DFOLDS"),
-	graph.Int32:   shader("indexed-i", "indexed.comp", "-DELEMENT=int", "-DFOLDS"),
-	graph.Int64:   shader("indexed-l", "indexed.comp", "-DELEMENT=int64_t", "-DFOLDS"),
+	graph.Bool:    lower.Shader("indexed-b", "indexed.comp", "-DELEMENT=uint8_t"),
+	graph.Float32: lower.Shader("indexed-f", "indexed.comp", "-DELEMENT=float", "-DFOLDS"),
+	graph.Int32:   lower.Shader("indexed-i", "indexed.comp", "-DELEMENT=int", "-DFOLDS"),
+	graph.Int64:   lower.Shader("indexed-l", "indexed.comp", "-DELEMENT=int64_t", "-DFOLDS"),
 }
 
 // The modes of indexed.comp: gather, or scatter by the name of the reduction.
@@ -54,7 +55,7 @@ func indexedRows(l *graph.Lowering, indices, data []int, batch int) indexed {
 func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indices int) {
 	dims, lists := index.Merge(x.dims, x.indexAt, x.elementAt, x.dataAt)
 	lines := index.Elems(x.dims)
-	if lines*x.steps == 0 || l.Refused != "" || !mustFit(l, dims, 4) || !mustFit(l, x.sizes, 5) {
+	if lines*x.steps == 0 || l.Refused != "" || !lower.MustFit(l, dims, 4) || !lower.MustFit(l, x.sizes, 5) {
 		return
 	}
 	t := l.Out[0].Type
@@ -70,13 +71,13 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 	if l.In[indices].Type == graph.Int64 {
 		step = 2
 	}
-	push := words(l, lines, x.steps, x.indexStep, x.elementStep, len(x.sizes))
-	push = append(push, words(l, index.Padded(4, dims, 1)...)...)
+	push := lower.Words(l, lines, x.steps, x.indexStep, x.elementStep, len(x.sizes))
+	push = append(push, lower.Words(l, index.Padded(4, dims, 1)...)...)
 	for _, list := range lists {
-		push = append(push, words(l, index.Padded(4, list, 0)...)...)
+		push = append(push, lower.Words(l, index.Padded(4, list, 0)...)...)
 	}
 	for _, list := range [][]int{x.sizes, x.strides} {
-		push = append(push, words(l, append(slices.Clone(list), make([]int, 5-len(list))...)...)...)
+		push = append(push, lower.Words(l, append(slices.Clone(list), make([]int, 5-len(list))...)...)...)
 	}
 	invocations := lines
 	if mode == indexedTake {
@@ -84,7 +85,7 @@ func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indic
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: kernel, Spec: []uint32{mode, step}, Push: push,
-		Buffers: []graph.Buffer{writes(0), from, reads(indices)}, Groups: inLine(l, index.CeilDiv(invocations, 64)),
+		Buffers: []graph.Buffer{lower.Writes(0), from, lower.Reads(indices)}, Groups: lower.InLine(l, index.CeilDiv(invocations, 64)),
 	})
 }
 
@@ -93,8 +94,8 @@ func lowerScatter(x func(l *graph.Lowering) indexed) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		shape := l.Out[0].Shape
 		whole := index.Strides(shape)
-		move{shape: shape, from: whole, to: whole}.lower(l)
-		x(l).append(l, indexedBring[l.Node.Str("reduction")], reads(2), 1)
+		lower.Move{Shape: shape, From: whole, To: whole}.Lower(l)
+		x(l).append(l, indexedBring[l.Node.Str("reduction")], lower.Reads(2), 1)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -18,7 +19,7 @@ var _ = define(graph.Op{
 		above, below := c.Node.Int("detect_positive") != 0, c.Node.Int("detect_negative") != 0
 		answer(c, func(x float64) bool { return above && math.IsInf(x, 1) || below && math.IsInf(x, -1) })
 	},
-	Lower: pointwiseOf("uint(abs(a) == uintBitsToFloat(0x7f800000) && (a > 0 ? p : q) != 0)", func(n *graph.Node) []float64 {
+	Lower: lower.PointwiseOf("uint(abs(a) == uintBitsToFloat(0x7f800000) && (a > 0 ? p : q) != 0)", func(n *graph.Node) []float64 {
 		return []float64{float64(n.Int("detect_positive")), float64(n.Int("detect_negative"))}
 	}, graph.Bool, graph.Float32, graph.Float32, graph.Float32),
 	Flops:     perElement(1),

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -14,7 +15,7 @@ var _ = define(graph.Op{
 	Infer:     question,
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { answer(c, math.IsNaN) },
-	Lower:     pointwiseOf("uint(isnan(a))", nil, graph.Bool, graph.Float32, graph.Float32, graph.Float32),
+	Lower:     lower.PointwiseOf("uint(isnan(a))", nil, graph.Bool, graph.Float32, graph.Float32, graph.Float32),
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},
 	Recompute: graph.Cheap,

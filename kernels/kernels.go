@@ -9,12 +9,13 @@
 //	infer.go, whole.go, fold.go      shape inference and constant folding
 //	map.go, rows.go                  loops over elements
 //	reduce.go, product.go, pool.go…  families of operators
-//	pointwise.go, chain.go           expressions of elementwise operators
-//	…lower.go, shader.go, halves.go  lowering to Vulkan kernels
+//	chain.go                         elementwise operators fused into one
+//	…lower.go                        lowerings of one family: norms, losses, dropouts, gathers
 //	pieces.go, …pieces.go            pattern matching for graph passes
 //	sample.go, interpret.go          samples as text; the reference interpreter
 //	losses.go                        losses for models that have none
 //
+// What several families share in lowering to Vulkan kernels is package lower, with all shaders.
 // Float32 arithmetic over slices is package internal/f32, arithmetic of shapes and strides is
 // package internal/index, reading and editing SPIR-V is package internal/spirv. None knows operators.
 //
@@ -25,8 +26,8 @@
 //     implementation for the types that matter; it may call Eval for the others.
 //   - Lower is the Vulkan implementation (see graph.Lowering and the documentation of
 //     kernels/vulkan): a list of dispatches as data. Elementwise operators only give an
-//     expression (pointwise.go). A shader is a .comp file next to the operators, declared by
-//     a call of shader; go generate compiles it. It is written for float32; halves.go derives
+//     expression (lower.Pointwise). A shader is a .comp file in lower, declared by a call of
+//     lower.Shader; go generate ./kernels compiles it. It is written for float32; lower derives
 //     the form for 16-bit floats.
 //   - An operator is Pointwise if each output element depends on one element of each input.
 //     Several of them may be fused into the operator Chain, for which Vulkan kernels are
@@ -48,7 +49,12 @@
 //     value: that would keep the whole tensor alive.
 package kernels
 
-import "memopt/internal/graph"
+//go:generate go test -run TestShaders -update .
+
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 // Library holds all operators.
 var Library = &graph.Library{}
@@ -65,7 +71,7 @@ func define(op graph.Op) *graph.Op {
 		op.Ragged = raggedPointwise
 	}
 	if op.Lower != nil {
-		op.Lower = withAddresses(withHalves(op.Lower, op.Overwrites))
+		op.Lower = lower.WithAddresses(lower.WithHalves(op.Lower, op.Overwrites))
 	}
 	return Library.Define(op)
 }

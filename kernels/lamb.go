@@ -4,6 +4,7 @@ import (
 	"math"
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 	"slices"
 )
 
@@ -71,50 +72,50 @@ var _ = defineOptimizer(optimizer{
 
 func lowerLamb(l *graph.Lowering) {
 	f, i := graph.Float32, graph.Int64
-	if !onlyTypes(l, []graph.DType{f, f, f, f, i, f}, []graph.DType{f}) {
+	if !lower.OnlyTypes(l, []graph.DType{f, f, f, f, i, f}, []graph.DType{f}) {
 		return
 	}
 	n := l.Out[0].Len()
 	if n == 0 {
 		return
 	}
-	if loweredOut(l, 1) == nil || loweredOut(l, 2) == nil {
+	if lower.Out(l, 1) == nil || lower.Out(l, 2) == nil {
 		l.Refuse("an optimizer state is not an output")
 		return
 	}
-	scale, scaled := reads(2), loweredIn(l, 3) != nil
+	scale, scaled := lower.Reads(2), lower.In(l, 3) != nil
 	if scaled {
-		scale = reads(3)
+		scale = lower.Reads(3)
 	}
-	parts := min(index.CeilDiv(n, reducePart), 64)
+	parts := min(index.CeilDiv(n, lower.ReducePart), 64)
 	each := index.CeilDiv(n, parts)
 	l.Scratch = int64(4 * (2*parts + 1))
-	work := scratch(0, l.Scratch, true)
+	work := lower.Scratch(0, l.Scratch, true)
 	dispatch := func(pass, local, n, some, at, begin, groups int, buffers []graph.Buffer) {
-		push := words(l, n, some, each, at, begin, parts)
+		push := lower.Words(l, n, some, each, at, begin, parts)
 		for _, x := range adamNumbers(l.Node) {
-			push = append(push, bits(x))
+			push = append(push, lower.Bits(x))
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: lambKernel, Spec: []uint32{uint32(local), uint32(pass), oneIf(scaled)}, Push: push, Buffers: buffers, Groups: inLine(l, groups),
+			Kernel: lambKernel, Spec: []uint32{uint32(local), uint32(pass), lower.OneIf(scaled)}, Push: push, Buffers: buffers, Groups: lower.InLine(l, groups),
 		})
 	}
-	buffers := []graph.Buffer{writes(0), reads(1), reads(2), scale, reads(4), writes(1), writes(2), work}
-	some := samplesAtOnce(l, parts, each)
+	buffers := []graph.Buffer{lower.Writes(0), lower.Reads(1), lower.Reads(2), scale, lower.Reads(4), lower.Writes(1), lower.Writes(2), work}
+	some := lower.SamplesAtOnce(l, parts, each)
 	for first := 0; first < parts; first += some {
 		some, before := min(some, parts-first), 0
 		seen := slices.Clone(buffers)
 		for _, i := range []int{0, 1, 5, 6} { // the parameter, its gradient and its states
-			seen[i], before = samplesOf(l, buffers[i], parts, each, first, some)
+			seen[i], before = lower.SamplesOf(l, buffers[i], parts, each, first, some)
 			seen[i].Bytes = min(seen[i].Bytes, int64(4*(n-before))) // the last part may be shorter
 		}
 		begin := first*each - before
 		dispatch(0, l.Limits.Subgroup, min(begin+some*each, n-before), some, first, begin, some, seen)
 	}
-	dispatch(1, l.Limits.Subgroup, 0, 0, 0, 0, 1, []graph.Buffer{unused(true), unused(false), reads(2), scale, reads(4), unused(true), unused(true), work})
-	inPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4, 0}, func(n int, buffers []graph.Buffer) {
+	dispatch(1, l.Limits.Subgroup, 0, 0, 0, 0, 1, []graph.Buffer{lower.Unused(true), lower.Unused(false), lower.Reads(2), scale, lower.Reads(4), lower.Unused(true), lower.Unused(true), work})
+	lower.InPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4, 0}, func(n int, buffers []graph.Buffer) {
 		dispatch(2, 256, n, 0, 0, 0, index.CeilDiv(n, 256), buffers)
 	})
 }
 
-var lambKernel = shader("lamb", "lamb.comp")
+var lambKernel = lower.Shader("lamb", "lamb.comp")

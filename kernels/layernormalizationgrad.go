@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // LayerNormalizationGrad of ONNX Runtime reads the mean and inv_std of the forward pass.
@@ -165,17 +166,17 @@ func lowerInvertible(l *graph.Lowering) {
 		return
 	}
 	y, rows := l.In[1], int64(4*r.rows)
-	x := scratch(aligned(r.work()), int64(4*y.Len()), true)
-	zeros := scratch(x.At+aligned(x.Bytes), rows, true)
-	lowerBox(l, 4, []graph.Buffer{zeros, unused(false)}, new(uint64), []int{r.rows}, []int{0}, []int{1}, 0, 0)
-	from := reads(1)
+	x := lower.Scratch(lower.Aligned(r.work()), int64(4*y.Len()), true)
+	zeros := lower.Scratch(x.At+lower.Aligned(x.Bytes), rows, true)
+	lower.Box(l, 4, []graph.Buffer{zeros, lower.Unused(false)}, new(uint64), []int{r.rows}, []int{0}, []int{1}, 0, 0)
+	from := lower.Reads(1)
 	for _, step := range []struct {
 		expr string
 		in   int
 	}{{"a - b", 3}, {"a / b", 2}, {"a / b", 4}} {
-		formOf(f, f, f, f).append(l, step.expr, y, []*graph.Operand{y, l.In[step.in]}, []graph.Buffer{x, from, reads(step.in)})
-		from = unwritten(x)
+		lower.FormOf(f, f, f, f).Append(l, step.expr, y, []*graph.Operand{y, l.In[step.in]}, []graph.Buffer{x, from, lower.Reads(step.in)})
+		from = lower.Unwritten(x)
 	}
-	l.Scratch = zeros.At + aligned(rows)
-	invertibleGrad.gradient(l, r, from, unwritten(zeros))
+	l.Scratch = zeros.At + lower.Aligned(rows)
+	invertibleGrad.gradient(l, r, from, lower.Unwritten(zeros))
 }

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // LinearCrossEntropy is a linear layer followed by SoftmaxCrossEntropyLoss, computed some
@@ -381,7 +382,7 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 		} else if bias = made.In(2); bias != nil && (bias.Rank() != 1 || made.Float("beta") != 1 || !bias.Shape[0].Equal(scores.Shape[1])) {
 			return nil
 		}
-		if transB = p.transB; p != (product{transB: transB, alpha: 1}) {
+		if transB = p.TransB; p != (product{TransB: transB, Alpha: 1}) {
 			return nil
 		}
 	}
@@ -423,16 +424,16 @@ func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 		l.Refuse("the number of samples, features or classes is 0")
 		return nil
 	}
-	c.lossLowering = lossLowering{l: l, shape: []int{samples, c.classes}, labels: x + 2, weights: -1, logProb: unused(true), slope: unused(false)}
-	if c.chunk = index.CeilDiv(l.Node.Int("rows"), reduceBlock) * reduceBlock; c.chunk == 0 {
+	c.lossLowering = lossLowering{l: l, shape: []int{samples, c.classes}, labels: x + 2, weights: -1, logProb: lower.Unused(true), slope: lower.Unused(false)}
+	if c.chunk = index.CeilDiv(l.Node.Int("rows"), lower.ReduceBlock) * lower.ReduceBlock; c.chunk == 0 {
 		c.chunk = f32.BlockK
 	}
-	c.end = aligned(c.work()) + aligned(int64(4*min(c.chunk, samples)*c.classes))
+	c.end = lower.Aligned(c.work()) + lower.Aligned(int64(4*min(c.chunk, samples)*c.classes))
 	l.Scratch = c.end
 	// The chunk that a plan reserves work space for may exceed the descriptor range.
-	c.chunk = min(c.chunk, int(l.Limits.Range/int64(4*c.classes))/reduceBlock*reduceBlock)
+	c.chunk = min(c.chunk, int(l.Limits.Range/int64(4*c.classes))/lower.ReduceBlock*lower.ReduceBlock)
 	if c.chunk == 0 {
-		l.Refuse("the scores of %d rows exceed the device's buffer range", reduceBlock)
+		l.Refuse("the scores of %d rows exceed the device's buffer range", lower.ReduceBlock)
 		return nil
 	}
 	return c
@@ -444,7 +445,7 @@ func lowerLinearLoss(l *graph.Lowering) {
 		return
 	}
 	c.chunks(func(z graph.Buffer) {
-		c.some(lossOfRows, c.first, c.rows, unused(true), unwritten(z), unused(true))
+		c.some(lossOfRows, c.first, c.rows, lower.Unused(true), lower.Unwritten(z), lower.Unused(true))
 	})
 	c.pass(lossOfAll)
 }
@@ -454,27 +455,27 @@ func lowerLinearLossGrad(l *graph.Lowering) {
 	if c == nil {
 		return
 	}
-	c.slope = reads(0)
+	c.slope = lower.Reads(0)
 	c.weigh()
 	sums := c.biasSums()
 	c.chunks(func(z graph.Buffer) {
-		c.some(scoresGrad, c.first, c.rows, z, unwritten(z), unused(true))
-		if loweredOut(l, 0) != nil {
-			to := writes(0)
+		c.some(scoresGrad, c.first, c.rows, z, lower.Unwritten(z), lower.Unused(true))
+		if lower.Out(l, 0) != nil {
+			to := lower.Writes(0)
 			to.At = int64(4 * c.first * c.features)
-			productOf(c.rows, c.features, c.classes, 1, factor{z, 0, c.classes, 1}, factor{reads(c.weight), 0, c.toFeature, c.toClass}, to, c.rows*c.features).append(l)
+			lower.ProductsOf(c.rows, c.features, c.classes, 1, lower.Factor{Buffer: z, Outside: c.classes, Along: 1}, lower.Factor{Buffer: lower.Reads(c.weight), Outside: c.toFeature, Along: c.toClass}, to, c.rows*c.features).Append(l)
 		}
-		if loweredOut(l, 1) != nil {
-			flow, x := factor{z, 0, 1, c.classes}, c.part(c.x)
-			x.outside, x.along = x.along, x.outside
-			p := productOf(c.features, c.classes, c.rows, 1, x, flow, writes(1), c.features*c.classes)
+		if lower.Out(l, 1) != nil {
+			flow, x := lower.Factor{Buffer: z, Outside: 1, Along: c.classes}, c.part(c.x)
+			x.Outside, x.Along = x.Along, x.Outside
+			p := lower.ProductsOf(c.features, c.classes, c.rows, 1, x, flow, lower.Writes(1), c.features*c.classes)
 			if c.toFeature == 1 { // a row for each class
-				p = productOf(c.classes, c.features, c.rows, 1, flow, x, writes(1), c.features*c.classes)
+				p = lower.ProductsOf(c.classes, c.features, c.rows, 1, flow, x, lower.Writes(1), c.features*c.classes)
 			}
 			if c.first > 0 {
-				p.goesOn, p.c, p.ci, p.cj = true, rereads(1), p.ldy, 1
+				p.GoesOn, p.C, p.Ci, p.Cj = true, lower.Rereads(1), p.Ldy, 1
 			}
-			p.append(l)
+			p.Append(l)
 		}
 		sums.add(z)
 	})
@@ -499,21 +500,21 @@ type loweredLinear struct {
 func (c *loweredLinear) chunks(f func(z graph.Buffer)) {
 	for c.first = 0; c.first < c.samples() && c.l.Refused == ""; c.first += c.chunk {
 		c.rows = min(c.chunk, c.samples()-c.first)
-		z := scratch(aligned(c.work()), int64(4*c.rows*c.classes), true)
-		p := productOf(c.rows, c.classes, c.features, 1, c.part(c.x), factor{reads(c.weight), 0, c.toClass, c.toFeature}, z, c.rows*c.classes)
-		if loweredIn(c.l, c.bias) != nil {
-			p.c, p.biased, p.beta, p.cj = reads(c.bias), true, 1, 1
+		z := lower.Scratch(lower.Aligned(c.work()), int64(4*c.rows*c.classes), true)
+		p := lower.ProductsOf(c.rows, c.classes, c.features, 1, c.part(c.x), lower.Factor{Buffer: lower.Reads(c.weight), Outside: c.toClass, Along: c.toFeature}, z, c.rows*c.classes)
+		if lower.In(c.l, c.bias) != nil {
+			p.C, p.Biased, p.Beta, p.Cj = lower.Reads(c.bias), true, 1, 1
 		}
-		p.append(c.l)
+		p.Append(c.l)
 		f(z)
 	}
 }
 
 // part is a product's factor: the chunk's rows of an input [rows, features].
-func (c *loweredLinear) part(in int) factor {
-	b := reads(in)
+func (c *loweredLinear) part(in int) lower.Factor {
+	b := lower.Reads(in)
 	b.At = int64(4 * c.first * c.features)
-	return factor{b, 0, c.features, 1}
+	return lower.Factor{Buffer: b, Outside: c.features, Along: 1}
 }
 
 // linearBias is the gradient of the bias: the scores' gradients summed over rows, in the
@@ -526,11 +527,11 @@ type linearBias struct {
 }
 
 func (c *loweredLinear) biasSums() *linearBias {
-	if loweredOut(c.l, 2) == nil {
+	if lower.Out(c.l, 2) == nil {
 		return nil
 	}
 	b := &linearBias{loweredLinear: c, stride: index.CeilDiv(c.classes, 16) * 16, at: c.end}
-	b.parts, b.each = reduceParts(c.classes, c.samples(), true)
+	b.parts, b.each = lower.ReduceParts(c.classes, c.samples(), true)
 	c.l.Scratch += b.bytes()
 	return b
 }
@@ -546,9 +547,9 @@ func (b *linearBias) add(z graph.Buffer) {
 		part := from / b.each
 		to := min(b.first+b.rows, (part+1)*b.each)
 		n := to - from
-		rows := scratch(z.At+int64(4*(from-b.first)*b.classes), int64(4*n*b.classes), false)
-		sums := scratch(b.at+int64(4*part*b.stride), int64(4*b.classes), true)
-		loweredReduction{goesOn: from > part*b.each}.dispatch(b.l, rows, sums, ofRows(n, b.classes, b.classes), 0, b.classes, 0, 1, 0, 1)
+		rows := lower.Scratch(z.At+int64(4*(from-b.first)*b.classes), int64(4*n*b.classes), false)
+		sums := lower.Scratch(b.at+int64(4*part*b.stride), int64(4*b.classes), true)
+		lower.Reduction{GoesOn: from > part*b.each}.Dispatch(b.l, rows, sums, lower.OfRows(n, b.classes, b.classes), 0, b.classes, 0, 1, 0, 1)
 		from = to
 	}
 }
@@ -557,7 +558,7 @@ func (b *linearBias) finish() {
 	if b == nil {
 		return
 	}
-	loweredReduction{}.dispatch(b.l, scratch(b.at, b.bytes(), false), writes(2), ofRows(b.parts, b.classes, b.stride), 0, b.classes, 0, 1, 0, 1)
+	lower.Reduction{}.Dispatch(b.l, lower.Scratch(b.at, b.bytes(), false), lower.Writes(2), lower.OfRows(b.parts, b.classes, b.stride), 0, b.classes, 0, 1, 0, 1)
 }
 
 // scores is the number of scores of input x, whose weight is the next input.

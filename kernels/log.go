@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -17,7 +18,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      unary{f: math.Log}.eval,
 	Fast:      unary{f: math.Log}.fast(scalarRows(math.Log)),
-	Lower:     pointwise("log(a)"),
+	Lower:     lower.Pointwise("log(a)"),
 	Pointwise: true,
 	Flops:     perElement(10),
 	Tests:     graph.Tests{Work: eachOut(10)},

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = [...]*graph.Op{
 	defineLogic("And", "z = x and y, broadcast", func(x, y int64) int64 { return x & y }),
@@ -63,5 +66,5 @@ func lowerLogic(table [4]bool) func(*graph.Lowering) {
 	expr := map[[4]bool]string{
 		{false, false, false, true}: "a & b", {false, true, true, true}: "a | b", {false, true, true, false}: "a ^ b",
 	}[table]
-	return pointwiseOf(expr, nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool)
+	return lower.PointwiseOf(expr, nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool)
 }

@@ -3,9 +3,10 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
-var crossEntropyKernel = halved(shader("crossentropy", "crossentropy.comp"))
+var crossEntropyKernel = lower.Halved(lower.Shader("crossentropy", "crossentropy.comp"))
 
 // The passes of crossentropy.comp.
 const (
@@ -26,8 +27,8 @@ type lossLowering struct {
 // newLossLowering is a loss whose scores are input number scores, followed by labels and
 // weights.
 func newLossLowering(l *graph.Lowering, scores int) lossLowering {
-	c := lossLowering{l: l, scores: reads(scores), shape: l.In[scores].Shape, labels: scores + 1, weights: scores + 2, logProb: unused(true), slope: unused(false)}
-	if loweredIn(l, c.weights) == nil {
+	c := lossLowering{l: l, scores: lower.Reads(scores), shape: l.In[scores].Shape, labels: scores + 1, weights: scores + 2, logProb: lower.Unused(true), slope: lower.Unused(false)}
+	if lower.In(l, c.weights) == nil {
 		c.weights = -1
 	}
 	return c
@@ -40,20 +41,20 @@ func (c lossLowering) work() int64 { return int64(8 * c.samples()) }
 
 // pass runs pass n over all samples, as many rows at a time as fit the descriptor range.
 func (c lossLowering) pass(n uint32) {
-	to, scores, logProb := writes(0), c.scores, unused(true)
+	to, scores, logProb := lower.Writes(0), c.scores, lower.Unused(true)
 	var row int64 // bytes of the scores of an item of the batch
 	switch n {
 	case lossOfRows:
 		row, logProb = int64(4*index.Elems(c.shape[1:])), c.logProb
 		if c.l.Node.Str("reduction") != "none" {
-			to = unused(true)
+			to = lower.Unused(true)
 		}
 	case scoresGrad:
 		row = int64(4 * index.Elems(c.shape[1:]))
 	default:
-		scores = unused(false)
+		scores = lower.Unused(false)
 		if n != lossOfAll {
-			to = unused(true)
+			to = lower.Unused(true)
 		}
 	}
 	if n == lossOfAll || n == weightOfAll || row == 0 {
@@ -65,7 +66,7 @@ func (c lossLowering) pass(n uint32) {
 		toRow = row
 	}
 	first, inner := 0, index.Elems(c.shape[2:])
-	inPieces(c.l, c.samples()/inner, []graph.Buffer{to, scores, logProb}, []int64{toRow, row, row}, func(rows int, b []graph.Buffer) {
+	lower.InPieces(c.l, c.samples()/inner, []graph.Buffer{to, scores, logProb}, []int64{toRow, row, row}, func(rows int, b []graph.Buffer) {
 		c.some(n, first, rows*inner, b[0], b[1], b[2])
 		first += rows * inner
 	})
@@ -80,7 +81,7 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 	case c.ignore == 0:
 		at, _ = l.Node.Attr("ignore_index").(int64)
 		ignores = l.Node.Has("ignore_index")
-	case loweredIn(l, c.ignore) != nil:
+	case lower.In(l, c.ignore) != nil:
 		label, known := l.Ints(c.ignore)
 		if !known {
 			l.Refuse("input ignore_index is only known when the step runs")
@@ -94,20 +95,20 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 		step = 2 // only the low words are read; no label exceeds 2³¹
 	}
 	reduction := map[string]uint32{"mean": 0, "sum": 1, "none": 2}[l.Node.Str("reduction")]
-	weights := unused(false)
+	weights := lower.Unused(false)
 	if c.weights >= 0 {
-		weights = reads(c.weights)
+		weights = lower.Reads(c.weights)
 	}
 	groups := [3]int{1, 1, 1}
 	if n != lossOfAll && n != weightOfAll {
-		groups = inLine(l, rows)
+		groups = lower.InLine(l, rows)
 	}
-	push := append(words(l, c.samples(), c.shape[1], index.Elems(c.shape[2:])), uint32(int32(at)))
+	push := append(lower.Words(l, c.samples(), c.shape[1], index.Elems(c.shape[2:])), uint32(int32(at)))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  crossEntropyKernel,
-		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(c.weights >= 0), oneIf(ignores), reduction, oneIf(logProb.Place == graph.PlaceOut), c.kept},
-		Push:    append(push, words(l, first, rows)...),
-		Buffers: []graph.Buffer{to, scores, reads(c.labels), weights, scratch(0, c.work(), n <= weightOfAll), logProb, c.slope},
+		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, lower.OneIf(c.weights >= 0), lower.OneIf(ignores), reduction, lower.OneIf(logProb.Place == graph.PlaceOut), c.kept},
+		Push:    append(push, lower.Words(l, first, rows)...),
+		Buffers: []graph.Buffer{to, scores, lower.Reads(c.labels), weights, lower.Scratch(0, c.work(), n <= weightOfAll), logProb, c.slope},
 		Groups:  groups,
 	})
 }
@@ -133,8 +134,8 @@ func lowerLoss(l *graph.Lowering, ignore int, kept uint32) {
 	}
 	c := newLossLowering(l, 0)
 	c.ignore, c.kept = ignore, kept
-	if loweredOut(l, 1) != nil {
-		c.logProb = writes(1)
+	if lower.Out(l, 1) != nil {
+		c.logProb = lower.Writes(1)
 	}
 	l.Scratch = c.work()
 	c.pass(lossOfRows)
@@ -144,7 +145,7 @@ func lowerLoss(l *graph.Lowering, ignore int, kept uint32) {
 }
 
 func (c lossLowering) backward() {
-	c.slope = reads(0)
+	c.slope = lower.Reads(0)
 	c.l.Scratch = c.work()
 	c.weigh()
 	c.pass(scoresGrad)

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // Loss scaling keeps small gradients from underflowing in 16-bit types: backward starts from
@@ -188,27 +189,27 @@ var _ = define(graph.Op{
 func skips(scale *graph.Tensor) bool { return scale != nil && scale.Float(0) < 0 }
 
 func lowerLossSeed(l *graph.Lowering) {
-	if onlyF32(l) {
-		lowerScaleMode(l, scaleSeed, 1, 0, [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(0))})
+	if lower.OnlyF32(l) {
+		lowerScaleMode(l, scaleSeed, 1, 0, [6]*graph.Buffer{0: new(lower.Writes(0)), 2: new(lower.Reads(0))})
 	}
 }
 
 func lowerNextLossScale(l *graph.Lowering) {
-	lowerScaleMode(l, scaleNext, 1, 0, [6]*graph.Buffer{new(writes(0)), new(writes(1)), new(reads(0)), new(reads(1)), new(reads(2)), nil})
+	lowerScaleMode(l, scaleNext, 1, 0, [6]*graph.Buffer{new(lower.Writes(0)), new(lower.Writes(1)), new(lower.Reads(0)), new(lower.Reads(1)), new(lower.Reads(2)), nil})
 }
 
 // lowerUnscale computes the maximum of |x| over parts of the gradients, which is infinite or
 // NaN if an element is.
 func lowerUnscale(l *graph.Lowering) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return
 	}
-	parts := loweredReduction{fold: foldMax, term: termSize}.inParts(l, 2)
-	work := scratch(0, l.Scratch, false)
-	lowerScaleMode(l, scaleFinite, l.Limits.Subgroup, parts, [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(0)), 4: optionalIn(l, 1), 5: &work})
+	parts := lower.Reduction{Fold: lower.FoldMax, Term: lower.TermSize}.InParts(l, 2)
+	work := lower.Scratch(0, l.Scratch, false)
+	lowerScaleMode(l, scaleFinite, l.Limits.Subgroup, parts, [6]*graph.Buffer{0: new(lower.Writes(0)), 2: new(lower.Reads(0)), 4: optionalIn(l, 1), 5: &work})
 }
 
-var lossScaleKernel = shader("lossscale", "lossscale.comp")
+var lossScaleKernel = lower.Shader("lossscale", "lossscale.comp")
 
 // The modes of lossscale.comp.
 const (
@@ -227,13 +228,13 @@ func lowerScaleMode(l *graph.Lowering, mode uint32, local, parts int, buffers [6
 	}
 	bound := make([]graph.Buffer, len(buffers))
 	for i, b := range buffers {
-		if bound[i] = unused(i < 2); b != nil {
+		if bound[i] = lower.Unused(i < 2); b != nil {
 			bound[i] = *b
 		}
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: lossScaleKernel, Spec: []uint32{uint32(local), mode, oneIf(buffers[4] != nil)},
-		Push:    append([]uint32{bits(initial), bits(leastLossScale), bits(mostLossScale)}, words(l, window, parts)...),
+		Kernel: lossScaleKernel, Spec: []uint32{uint32(local), mode, lower.OneIf(buffers[4] != nil)},
+		Push:    append([]uint32{lower.Bits(initial), lower.Bits(leastLossScale), lower.Bits(mostLossScale)}, lower.Words(l, window, parts)...),
 		Buffers: bound, Groups: [3]int{1, 1, 1},
 	})
 }

@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/internal/graph"
 
-var plainProduct = product{alpha: 1}
+var plainProduct = product{Alpha: 1}
 
 var _ = define(graph.Op{
 	Name:  "MatMul",

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // MatMulInteger's sums are int32 and wrap around, which ONNX allows.
@@ -75,31 +76,31 @@ func checkZeros(n *graph.Node, z, of *graph.Value, along, across int) {
 
 func matMulInteger(c *graph.Call, par f32.Parallel) {
 	a, b, y := c.In[0], c.In[1], c.Out[0]
-	l := plainProduct.layout(a.Shape, b.Shape, y.Shape)
+	l := lower.Product(plainProduct).Layout(a.Shape, b.Shape, y.Shape)
 	// Zero points have the same batch dims as their operands.
-	za, aStep, aBatch := zeroPoints(input(c, 2), l.m, l.batch, len(a.Shape))
-	zb, bStep, bBatch := zeroPoints(input(c, 3), l.n, l.batch, len(b.Shape))
+	za, aStep, aBatch := zeroPoints(input(c, 2), l.M, l.Batch, len(a.Shape))
+	zb, bStep, bBatch := zeroPoints(input(c, 3), l.N, l.Batch, len(b.Shape))
 	out := graph.View[int32](y)
-	par(index.Elems(l.batch)*l.m, max(1, f32.Grain/(1+l.n*l.k)), func(lo, hi int) {
-		row := make([]int32, l.k)
-		if l.m == 0 || hi <= lo {
+	par(index.Elems(l.Batch)*l.M, max(1, f32.Grain/(1+l.N*l.K)), func(lo, hi int) {
+		row := make([]int32, l.K)
+		if l.M == 0 || hi <= lo {
 			return
 		}
-		index.Walk(l.batch, lo/l.m, (hi-1)/l.m+1, func(batch int, at []int) {
-			for i := max(lo-batch*l.m, 0); i < min(hi-batch*l.m, l.m); i++ {
+		index.Walk(l.Batch, lo/l.M, (hi-1)/l.M+1, func(batch int, at []int) {
+			for i := max(lo-batch*l.M, 0); i < min(hi-batch*l.M, l.M); i++ {
 				zero := za(at[2] + i*aStep)
 				for q := range row {
-					row[q] = int32(a.Int(at[0]+i*l.a.i+q*l.a.p)) - zero
+					row[q] = int32(a.Int(at[0]+i*l.A.I+q*l.A.P)) - zero
 				}
-				for j := range l.n {
+				for j := range l.N {
 					zero, sum := zb(at[3]+j*bStep), int32(0)
 					for q, v := range row {
-						sum += v * (int32(b.Int(at[1]+j*l.b.i+q*l.b.p)) - zero)
+						sum += v * (int32(b.Int(at[1]+j*l.B.I+q*l.B.P)) - zero)
 					}
-					out[(batch*l.m+i)*l.n+j] = sum
+					out[(batch*l.M+i)*l.N+j] = sum
 				}
 			}
-		}, l.aBatch, l.bBatch, aBatch, bBatch)
+		}, l.ABatch, l.BBatch, aBatch, bBatch)
 	})
 }
 

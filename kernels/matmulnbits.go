@@ -65,7 +65,7 @@ var _ = define(graph.Op{
 		if blocks*block > inner {
 			w = b.Op("Slice", nil, w, b.Ints(graph.Num(0)), b.Ints(graph.Num(int64(inner))), b.Ints(graph.Num(1)))
 		}
-		y := product{transB: true, alpha: 1}.node(b, x, w)
+		y := product{TransB: true, Alpha: 1}.node(b, x, w)
 		if bias := n.In(5); bias != nil {
 			y = b.Op("Add", nil, y, bias)
 		}

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "Max",
@@ -17,7 +20,7 @@ var _ = define(graph.Op{
 			z[i] = max(x[i], y[i])
 		}
 	}),
-	Lower:     lowerMany("greatest(a, b)", "greatest(greatest(a, b), c)", "max(a, b)", "max(max(a, b), c)"),
+	Lower:     lower.Many("greatest(a, b)", "greatest(greatest(a, b), c)", "max(a, b)", "max(max(a, b), c)"),
 	Pointwise: true,
 	Flops:     perInput,
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return int64(len(c.In)) * c.out(0) })},

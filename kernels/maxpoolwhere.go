@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // MaxPoolWhere stores, in one byte for each window, which tap is the maximum: all that
@@ -171,13 +172,13 @@ func taps(n *graph.Node) []graph.Smaller {
 func lowerTaps(l *graph.Lowering) {
 	if n := l.Out[0].Len(); n > 0 && tapsFit(l, l.In[0]) {
 		p := newPool(l.Node, l.In[0].Shape, l.Out[0].Shape)
-		p.dispatch(l, poolTaps, poolWhere, false, n, []graph.Buffer{unused(true), unused(false), reads(0), writes(0)})
+		p.dispatch(l, poolTaps, poolWhere, false, n, []graph.Buffer{lower.Unused(true), lower.Unused(false), lower.Reads(0), lower.Writes(0)})
 	}
 }
 
 func lowerGradAt(l *graph.Lowering) {
 	if n := l.Out[0].Len(); n > 0 && tapsFit(l, l.In[0], l.Out[0]) {
 		p := newPool(l.Node, l.Out[0].Shape, l.In[0].Shape)
-		p.dispatch(l, poolTaps, poolGradAt, false, n, []graph.Buffer{writes(0), reads(0), unused(false), reads(1)})
+		p.dispatch(l, poolTaps, poolGradAt, false, n, []graph.Buffer{lower.Writes(0), lower.Reads(0), lower.Unused(false), lower.Reads(1)})
 	}
 }

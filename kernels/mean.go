@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "Mean",
@@ -37,13 +40,13 @@ var _ = define(graph.Op{
 
 // lowerMean is a sum, then a division in place.
 var lowerMean = func() func(*graph.Lowering) {
-	sum := lowerMany("a + b", "a + b + c")
-	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	sum := lower.Many("a + b", "a + b + c")
+	form := lower.FormOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
 	const part = "a / T(p)"
-	form.exprs = append(form.exprs, part)
+	form.Exprs = append(form.Exprs, part)
 	return func(l *graph.Lowering) {
 		if sum(l); l.Refused == "" && len(l.In) > 1 {
-			form.append(l, part, l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{writes(0), rereads(0)}, float64(len(l.In)))
+			form.Append(l, part, l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{lower.Writes(0), lower.Rereads(0)}, float64(len(l.In)))
 		}
 	}
 }()

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "Min",
@@ -17,7 +20,7 @@ var _ = define(graph.Op{
 			z[i] = min(x[i], y[i])
 		}
 	}),
-	Lower:     lowerMany("least(a, b)", "least(least(a, b), c)", "min(a, b)", "min(min(a, b), c)"),
+	Lower:     lower.Many("least(a, b)", "least(least(a, b), c)", "min(a, b)", "min(min(a, b), c)"),
 	Pointwise: true,
 	Flops:     perInput,
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return int64(len(c.In)) * c.out(0) })},

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 // modForms is the remainder by attribute fmod: 0 floors the quotient (sign of the divisor), 1
@@ -91,8 +92,8 @@ var _ = define(graph.Op{
 var lowerMod = func() func(*graph.Lowering) {
 	// GLSL leaves % undefined for negative operands.
 	const cut = "(a - a / b * b)"
-	return pick(map[bool]func(*graph.Lowering){
-		true:  integers("b == 0 ? b : " + cut),
-		false: integers("b == 0 ? b : " + cut + " != 0 && (" + cut + " < 0) != (b < 0) ? " + cut + " + b : " + cut),
+	return lower.Pick(map[bool]func(*graph.Lowering){
+		true:  lower.Integers("b == 0 ? b : " + cut),
+		false: lower.Integers("b == 0 ? b : " + cut + " != 0 && (" + cut + " < 0) != (b < 0) ? " + cut + " + b : " + cut),
 	}, func(l *graph.Lowering) bool { return l.Node.Int("fmod") != 0 })
 }()

@@ -1,40 +1,31 @@
 package kernels
 
 import (
-	"cmp"
 	"slices"
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
-// move copies a box of elements from an input to an output. Strides and offsets count
-// elements; a from stride of 0 repeats, a negative one reverses.
-type move struct {
-	in, out      int // numbers of the input and output
-	shape        []int
-	from, to     []int
-	fromAt, toAt int
-}
-
 // mover describes an operator that only copies elements, of any type, as a list of boxes.
-type mover func(c *graph.Call) []move
+type mover func(c *graph.Call) []lower.Move
 
 func (f mover) eval(c *graph.Call) {
 	for _, m := range f(c) {
-		x, y := c.In[m.in], c.Out[m.out]
+		x, y := c.In[m.In], c.Out[m.Out]
 		size := int(y.Type.Size())
-		index.Walk(m.shape, 0, index.Elems(m.shape), func(_ int, at []int) {
-			from, to := (m.fromAt+at[0])*size, (m.toAt+at[1])*size
+		index.Walk(m.Shape, 0, index.Elems(m.Shape), func(_ int, at []int) {
+			from, to := (m.FromAt+at[0])*size, (m.ToAt+at[1])*size
 			copy(y.Bytes[to:to+size], x.Bytes[from:])
-		}, m.from, m.to)
+		}, m.From, m.To)
 	}
 }
 
 func (f mover) fast(c *graph.Call) {
 	for _, m := range f(c) {
-		x, y := c.In[m.in], c.Out[m.out]
+		x, y := c.In[m.In], c.Out[m.Out]
 		switch y.Type.Size() {
 		case 1:
 			carry(c, m, graph.View[uint8](y), graph.View[uint8](x))
@@ -48,71 +39,38 @@ func (f mover) fast(c *graph.Call) {
 	}
 }
 
-// side is one dim of a box: its length and strides.
-type side struct{ n, from, to int }
-
-// sides returns the dims of the box sorted by the output's strides, innermost last, with
-// adjacent dims merged where both sides are contiguous.
-func (m *move) sides() []side {
-	var ds []side
-	for i, n := range m.shape {
-		d := side{n, m.from[i], m.to[i]}
-		if d.to < 0 {
-			m.fromAt += (n - 1) * d.from
-			m.toAt += (n - 1) * d.to
-			d.from, d.to = -d.from, -d.to
-		}
-		if n != 1 {
-			ds = append(ds, d)
-		}
-	}
-	slices.SortStableFunc(ds, func(a, b side) int { return cmp.Compare(b.to, a.to) })
-	out := ds[:0]
-	for _, d := range ds {
-		if k := len(out) - 1; k >= 0 && out[k].from == d.from*d.n && out[k].to == d.to*d.n {
-			out[k] = side{out[k].n * d.n, d.from, d.to}
-			continue
-		}
-		out = append(out, d)
-	}
-	if len(out) == 0 {
-		out = append(out, side{1, 1, 1})
-	}
-	return out
-}
-
 type word interface {
 	uint8 | uint16 | uint32 | uint64
 }
 
 // carry performs a move: by runs where both sides are contiguous, by tiles where input and
 // output are contiguous in different dims.
-func carry[E word](c *graph.Call, m move, y, x []E) {
-	if index.Elems(m.shape) == 0 {
+func carry[E word](c *graph.Call, m lower.Move, y, x []E) {
+	if index.Elems(m.Shape) == 0 {
 		return
 	}
-	ds := m.sides()
+	ds := m.Sides()
 	inner := ds[len(ds)-1]
 	outer := ds[:len(ds)-1]
-	if inner.to == 1 && inner.from != 1 {
-		if j := slices.IndexFunc(outer, func(d side) bool { return d.from == 1 }); j >= 0 {
+	if inner.To == 1 && inner.From != 1 {
+		if j := slices.IndexFunc(outer, func(d lower.Side) bool { return d.From == 1 }); j >= 0 {
 			carryTiles(c, m, slices.Delete(slices.Clone(outer), j, j+1), outer[j], inner, y, x)
 			return
 		}
 	}
 	// Rows are split into pieces, so that a single long row occupies all workers.
-	piece := min(inner.n, f32.Grain)
-	pieces := (inner.n + piece - 1) / piece
-	outer = append(slices.Clone(outer), side{pieces, piece * inner.from, piece * inner.to})
-	shape, from, to := unzip(outer)
+	piece := min(inner.N, f32.Grain)
+	pieces := (inner.N + piece - 1) / piece
+	outer = append(slices.Clone(outer), lower.Side{N: pieces, From: piece * inner.From, To: piece * inner.To})
+	shape, from, to := lower.Unzip(outer)
 	c.Parallel(index.Elems(shape), max(1, f32.Grain/piece), func(lo, hi int) {
 		index.Walk(shape, lo, hi, func(i int, at []int) {
-			n := min(piece, inner.n-i%pieces*piece)
-			f, t := m.fromAt+at[0], m.toAt+at[1]
+			n := min(piece, inner.N-i%pieces*piece)
+			f, t := m.FromAt+at[0], m.ToAt+at[1]
 			switch {
-			case inner.from == 1 && inner.to == 1:
+			case inner.From == 1 && inner.To == 1:
 				copy(y[t:t+n], x[f:f+n])
-			case inner.from == 0 && inner.to == 1:
+			case inner.From == 0 && inner.To == 1:
 				row, v := y[t:t+n], x[f]
 				for k := range row {
 					row[k] = v
@@ -120,8 +78,8 @@ func carry[E word](c *graph.Call, m move, y, x []E) {
 			default:
 				for range n {
 					y[t] = x[f]
-					f += inner.from
-					t += inner.to
+					f += inner.From
+					t += inner.To
 				}
 			}
 		}, from, to)
@@ -131,22 +89,22 @@ func carry[E word](c *graph.Call, m move, y, x []E) {
 // carryTiles transposes: across is contiguous in the input, along in the output. Each tile
 // goes through a buffer, so that both sides are accessed in runs: with a power-of-two stride,
 // rows of a matrix map to the same few cache sets.
-func carryTiles[E word](c *graph.Call, m move, outer []side, across, along side, y, x []E) {
+func carryTiles[E word](c *graph.Call, m lower.Move, outer []lower.Side, across, along lower.Side, y, x []E) {
 	const edge = 32
-	blocks := (across.n + edge - 1) / edge
-	shape, from, to := unzip(append(outer, side{blocks, edge * across.from, edge * across.to}))
-	c.Parallel(index.Elems(shape), max(1, f32.Grain/(edge*along.n)), func(lo, hi int) {
+	blocks := (across.N + edge - 1) / edge
+	shape, from, to := lower.Unzip(append(outer, lower.Side{N: blocks, From: edge * across.From, To: edge * across.To}))
+	c.Parallel(index.Elems(shape), max(1, f32.Grain/(edge*along.N)), func(lo, hi int) {
 		var tile [edge * edge]E
 		index.Walk(shape, lo, hi, func(i int, at []int) {
-			width := min(edge, across.n-i%blocks*edge)
-			for a := 0; a < along.n; a += edge {
-				height := min(edge, along.n-a)
-				f, t := m.fromAt+at[0]+a*along.from, m.toAt+at[1]+a
+			width := min(edge, across.N-i%blocks*edge)
+			for a := 0; a < along.N; a += edge {
+				height := min(edge, along.N-a)
+				f, t := m.FromAt+at[0]+a*along.From, m.ToAt+at[1]+a
 				for h := range height {
-					copy(tile[h*edge:h*edge+width], x[f+h*along.from:])
+					copy(tile[h*edge:h*edge+width], x[f+h*along.From:])
 				}
 				for k := range width {
-					row := y[t+k*across.to:][:height]
+					row := y[t+k*across.To:][:height]
 					for h := range row {
 						row[h] = tile[(h*edge+k)%(edge*edge)]
 					}
@@ -154,13 +112,6 @@ func carryTiles[E word](c *graph.Call, m move, outer []side, across, along side,
 			}
 		}, from, to)
 	})
-}
-
-func unzip(ds []side) (shape, from, to []int) {
-	for _, d := range ds {
-		shape, from, to = append(shape, d.n), append(from, d.from), append(to, d.to)
-	}
-	return shape, from, to
 }
 
 // foldMoved folds an operator that only moves elements of its data inputs: it runs Eval on

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -26,7 +27,7 @@ var _ = define(graph.Op{
 		f32.Mul,
 		f32.Scale,
 		func(z []float32, x float32, y []float32) { f32.Scale(z, y, x) }),
-	Lower:     numberwise("a * b"),
+	Lower:     lower.Numberwise("a * b"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name: "Neg",
@@ -21,7 +24,7 @@ var _ = define(graph.Op{
 			y[i] = -v
 		}
 	}),
-	Lower:     numberwise("-a"),
+	Lower:     lower.Numberwise("-a"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "NegativeLogLikelihoodLoss",
@@ -97,6 +100,6 @@ func lowerLogLikelihoodGrad(l *graph.Lowering) {
 		return
 	}
 	c := newLossLowering(l, 1)
-	c.scores, c.shape, c.kept = unused(false), l.Out[0].Shape, 2
+	c.scores, c.shape, c.kept = lower.Unused(false), l.Out[0].Shape, 2
 	c.backward()
 }

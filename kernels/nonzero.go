@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // NonZero is only supported for contents that are known while planning (shapes, small
@@ -73,7 +74,7 @@ var _ = define(graph.Op{
 			found++
 		}
 	},
-	Lower:     lowerKnown,
+	Lower:     lower.Known,
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name: "Not",
@@ -14,7 +17,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:      true,
 	Eval:        unary{i: func(x int64) int64 { return 1 - x }}.eval,
-	Lower:       pointwiseOf("1u - a", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
+	Lower:       lower.PointwiseOf("1u - a", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
 	Flops:       perElement(1),
 	Tests:       graph.Tests{Work: eachOut(1)},
 	Recompute:   graph.Cheap,

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -102,10 +103,10 @@ func oneHot(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 }
 
 var oneHotKernels = map[graph.DType]*graph.Kernel{
-	graph.Float32: halved(shader("onehot-f", "onehot.comp", "-DELEMENT=float")),
-	graph.Int32:   shader("onehot-i", "onehot.comp", "-DELEMENT=int"),
-	graph.Int64:   shader("onehot-l", "onehot.comp", "-DELEMENT=uvec2"),
-	graph.Bool:    shader("onehot-b", "onehot.comp", "-DELEMENT=uint8_t"),
+	graph.Float32: lower.Halved(lower.Shader("onehot-f", "onehot.comp", "-DELEMENT=float")),
+	graph.Int32:   lower.Shader("onehot-i", "onehot.comp", "-DELEMENT=int"),
+	graph.Int64:   lower.Shader("onehot-l", "onehot.comp", "-DELEMENT=uvec2"),
+	graph.Bool:    lower.Shader("onehot-b", "onehot.comp", "-DELEMENT=uint8_t"),
 }
 
 func lowerOneHot(l *graph.Lowering) {
@@ -119,8 +120,8 @@ func lowerOneHot(l *graph.Lowering) {
 	_, depth, after := index.Around(y.Shape, axisOf(l.Node, l.Node.Int("axis"), len(y.Shape)))
 	if n := y.Len(); n > 0 {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: kernel, Spec: []uint32{kind}, Push: words(l, n, depth, after),
-			Buffers: []graph.Buffer{writes(0), reads(0), reads(2)}, Groups: inLine(l, index.CeilDiv(n, 256)),
+			Kernel: kernel, Spec: []uint32{kind}, Push: lower.Words(l, n, depth, after),
+			Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0), lower.Reads(2)}, Groups: lower.InLine(l, index.CeilDiv(n, 256)),
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // optimizer describes an update rule. Its operator has the inputs
@@ -292,39 +293,39 @@ type loweredRule struct {
 
 func (r *loweredRule) lower(l *graph.Lowering) {
 	f, i := graph.Float32, graph.Int64
-	if !onlyTypes(l, []graph.DType{f, f, f, f, i, f}, []graph.DType{f}) {
+	if !lower.OnlyTypes(l, []graph.DType{f, f, f, f, i, f}, []graph.DType{f}) {
 		return
 	}
 	n := l.Out[0].Len()
 	if n == 0 {
 		return
 	}
-	scale, scaled := reads(2), loweredIn(l, 3) != nil
+	scale, scaled := lower.Reads(2), lower.In(l, 3) != nil
 	if scaled {
-		scale = reads(3)
+		scale = lower.Reads(3)
 	}
-	buffers := []graph.Buffer{writes(0), reads(1), reads(2), scale, reads(4)}
+	buffers := []graph.Buffer{lower.Writes(0), lower.Reads(1), lower.Reads(2), scale, lower.Reads(4)}
 	for o := 1; o <= 2; o++ {
-		if loweredOut(l, o) != nil {
-			buffers = append(buffers, writes(o))
+		if lower.Out(l, o) != nil {
+			buffers = append(buffers, lower.Writes(o))
 		} else {
-			buffers = append(buffers, unused(true))
+			buffers = append(buffers, lower.Unused(true))
 		}
 	}
 	numbers := append(r.numbers(l.Node), make([]float64, 7)...)[:7]
 	// lr, scale and step are scalars.
-	inPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4}, func(n int, buffers []graph.Buffer) {
-		push := words(l, n)
+	lower.InPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4}, func(n int, buffers []graph.Buffer) {
+		push := lower.Words(l, n)
 		for _, x := range numbers {
-			push = append(push, bits(x))
+			push = append(push, lower.Bits(x))
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: optimizerKernel, Spec: []uint32{r.rule, oneIf(scaled), oneIf(r.other != nil && r.other(l.Node))},
-			Push: push, Buffers: buffers, Groups: inLine(l, index.CeilDiv(n, 4*256)),
+			Kernel: optimizerKernel, Spec: []uint32{r.rule, lower.OneIf(scaled), lower.OneIf(r.other != nil && r.other(l.Node))},
+			Push: push, Buffers: buffers, Groups: lower.InLine(l, index.CeilDiv(n, 4*256)),
 		})
 	})
 }
 
-var optimizerKernel = joined(halved(shader("optimizer", "optimizer.comp")))
+var optimizerKernel = lower.Joined(lower.Halved(lower.Shader("optimizer", "optimizer.comp")))
 
 func decayOf(n *graph.Node) float64 { return n.Float("weight_decay") }

@@ -222,7 +222,7 @@ func (a *ortAttention) attend(q, k, v *graph.Value) (y, scores *graph.Value) {
 		scale = 1 / math.Sqrt(float64(d))
 	}
 	batch, queries, keys := q.Shape[0], q.Shape[2], k.Shape[2]
-	scores = product{transB: true, alpha: scale}.node(a.Builder, q, k)
+	scores = product{TransB: true, Alpha: scale}.node(a.Builder, q, k)
 	if hidden := a.hidden(batch, queries, keys, q.Type); hidden != nil {
 		scores = a.Op("Add", nil, scores, hidden)
 	}

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // padModes maps a position i, possibly outside [0, n), to the element of a dim of length n
@@ -214,20 +215,20 @@ func padFill(c *graph.Call) {
 }
 
 // padding copies the data into an output filled with the constant.
-var padding mover = func(c *graph.Call) []move {
+var padding mover = func(c *graph.Call) []lower.Move {
 	x, y := c.In[0], c.Out[0]
-	m := move{from: index.Strides(x.Shape), to: index.Strides(y.Shape)}
+	m := lower.Move{From: index.Strides(x.Shape), To: index.Strides(y.Shape)}
 	for i, before := range padBefore(c, len(x.Shape)) {
 		first := max(0, -before) // the first element of x that stays
 		n := min(x.Shape[i]-first, y.Shape[i]-max(0, before))
 		if n <= 0 {
 			return nil
 		}
-		m.shape = append(m.shape, n)
-		m.fromAt += first * m.from[i]
-		m.toAt += max(0, before) * m.to[i]
+		m.Shape = append(m.Shape, n)
+		m.FromAt += first * m.From[i]
+		m.ToAt += max(0, before) * m.To[i]
 	}
-	return []move{m}
+	return []lower.Move{m}
 }
 
 // padRepeats runs modes reflect, edge and wrap, and returns false for constant.
@@ -291,7 +292,7 @@ var _ = define(graph.Op{
 	},
 })
 
-var padKernel = halved(shader("pad", "pad.comp"))
+var padKernel = lower.Halved(lower.Shader("pad", "pad.comp"))
 
 // padRules are the modes of pad.comp.
 var padRules = map[string]uint32{"edge": 0, "reflect": 1, "wrap": 2}
@@ -302,7 +303,7 @@ func lowerPad(l *graph.Lowering) {
 	if l.Node.In(3) != nil {
 		known = append(known, 3)
 	}
-	c := loweredCall(l, known...)
+	c := lower.Call(l, known...)
 	switch {
 	case c == nil:
 		return
@@ -310,20 +311,20 @@ func lowerPad(l *graph.Lowering) {
 		lowerRepeats(l, c, false)
 		return
 	case l.Node.In(2) == nil:
-		lowerFill(l, 0, 0)
+		lower.Fill(l, 0, 0)
 	case l.Out[0].Len() > 0:
 		n := l.Out[0].Len()
-		lowerBox(l, int(l.Out[0].Type.Size()), []graph.Buffer{writes(0), reads(2)}, nil, []int{n}, []int{0}, []int{1}, 0, 0)
+		lower.Box(l, int(l.Out[0].Type.Size()), []graph.Buffer{lower.Writes(0), lower.Reads(2)}, nil, []int{n}, []int{0}, []int{1}, 0, 0)
 	}
 	for _, m := range padding(c) {
-		m.lower(l)
+		m.Lower(l)
 	}
 }
 
 // lowerRepeats lowers modes reflect, edge and wrap, or with back their gradient; the pads are
 // in input 1 of c.
 func lowerRepeats(l *graph.Lowering, c *graph.Call, back bool) {
-	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
+	if !lower.OnlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
 		return
 	}
 	little, large := l.In[0].Shape, l.Out[0].Shape
@@ -345,18 +346,18 @@ func lowerRepeats(l *graph.Lowering, c *graph.Call, back bool) {
 		whole = same
 	}
 	n := l.Out[0].Len()
-	if n == 0 || !mustFit(l, dims[0], 4) {
+	if n == 0 || !lower.MustFit(l, dims[0], 4) {
 		return
 	}
-	push := words(l, n)
+	push := lower.Words(l, n)
 	for j, list := range dims {
 		for _, d := range index.Padded(4, list, min(1, 2-j)) {
 			push = append(push, uint32(int32(d)))
 		}
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: padKernel, Spec: []uint32{oneIf(back), padRules[l.Node.Str("mode")]}, Push: push,
-		Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(n, 64)),
+		Kernel: padKernel, Spec: []uint32{lower.OneIf(back), padRules[l.Node.Str("mode")]}, Push: push,
+		Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0)}, Groups: lower.InLine(l, index.CeilDiv(n, 64)),
 	})
 }
 
@@ -365,7 +366,7 @@ func lowerPadGrad(l *graph.Lowering) {
 	if l.Node.In(3) != nil {
 		known = append(known, 3)
 	}
-	if c := loweredCall(l, known...); c != nil {
+	if c := lower.Call(l, known...); c != nil {
 		lowerRepeats(l, c, true)
 	}
 }

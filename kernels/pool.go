@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // pool is the geometry of a pool: that of a convolution, with each channel on its own.
@@ -104,8 +105,8 @@ func firstOutput(n *graph.Node) *graph.Value { return n.Outputs[0] }
 func firstInput(n *graph.Node) *graph.Value  { return n.Inputs[0] }
 
 var (
-	poolKernel = halved(shader("pool", "pool.comp"))
-	poolTaps   = halved(shader("pool-taps", "pool.comp", "-DTAPS"))
+	poolKernel = lower.Halved(lower.Shader("pool", "pool.comp"))
+	poolTaps   = lower.Halved(lower.Shader("pool-taps", "pool.comp", "-DTAPS"))
 )
 
 // The rules of pool.comp.
@@ -118,13 +119,13 @@ func (p *pool) append(l *graph.Lowering, rule uint32, invocations int, a, b grap
 		return
 	}
 	padded := (rule == poolMean || rule == poolMeanGrad) && l.Node.Int("count_include_pad") != 0
-	p.dispatch(l, poolKernel, rule, padded, invocations, []graph.Buffer{writes(0), a, b})
+	p.dispatch(l, poolKernel, rule, padded, invocations, []graph.Buffer{lower.Writes(0), a, b})
 }
 
 func (p *pool) dispatch(l *graph.Lowering, kernel *graph.Kernel, rule uint32, padded bool, invocations int, buffers []graph.Buffer) {
-	push := append(words(l, p.N), triples(p.In, p.Out, p.Kernel, p.Stride, p.Dilation, p.Pad, p.end)...)
+	push := append(lower.Words(l, p.N), lower.Triples(p.In, p.Out, p.Kernel, p.Stride, p.Dilation, p.Pad, p.end)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{rule, oneIf(padded)}, Push: push, Buffers: buffers, Groups: inLine(l, index.CeilDiv(invocations, 64)),
+		Kernel: kernel, Spec: []uint32{rule, lower.OneIf(padded)}, Push: push, Buffers: buffers, Groups: lower.InLine(l, index.CeilDiv(invocations, 64)),
 	})
 }
 
@@ -147,17 +148,17 @@ func tapsFit(l *graph.Lowering, floats ...*graph.Operand) bool {
 // or to the image.
 func (p *pool) maxAt(l *graph.Lowering, whole bool) {
 	if n := l.Out[1].Len(); n > 0 && tapsFit(l, l.In[0]) {
-		y := unused(true)
+		y := lower.Unused(true)
 		if l.Out[0] != nil {
-			y = writes(0)
+			y = lower.Writes(0)
 		}
-		p.dispatch(l, poolTaps, poolMaxAt, whole, n, []graph.Buffer{y, unused(false), reads(0), writes(1)})
+		p.dispatch(l, poolTaps, poolMaxAt, whole, n, []graph.Buffer{y, lower.Unused(false), lower.Reads(0), lower.Writes(1)})
 	}
 }
 
 func lowerPool(rule uint32) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
-		if loweredOut(l, 1) != nil {
+		if lower.Out(l, 1) != nil {
 			if l.Node.Int("storage_order") != 0 {
 				l.Refuse("there is no kernel for column-major indices (storage_order 1)")
 				return
@@ -166,24 +167,24 @@ func lowerPool(rule uint32) func(*graph.Lowering) {
 			p.maxAt(l, true)
 			return
 		}
-		if !onlyF32(l) {
+		if !lower.OnlyF32(l) {
 			return
 		}
 		p := newPool(l.Node, l.In[0].Shape, l.Out[0].Shape)
-		p.append(l, rule, l.Out[0].Len(), reads(0), unused(false))
+		p.append(l, rule, l.Out[0].Len(), lower.Reads(0), lower.Unused(false))
 	}
 }
 
 func lowerPoolGrad(rule uint32) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
-		if !onlyF32AndInts(l) {
+		if !lower.OnlyF32AndInts(l) {
 			return
 		}
 		p := newPool(l.Node, l.Out[0].Shape, l.In[0].Shape)
-		x := unused(false)
+		x := lower.Unused(false)
 		if rule == poolMaxGrad {
-			x = reads(1)
+			x = lower.Reads(1)
 		}
-		p.append(l, rule, l.Out[0].Len(), reads(0), x)
+		p.append(l, rule, l.Out[0].Len(), lower.Reads(0), x)
 	}
 }

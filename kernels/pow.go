@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -194,12 +195,12 @@ var _ = define(graph.Op{
 	},
 })
 
-var lowerPow = pick(map[graph.DType]func(*graph.Lowering){
-	graph.Float32: pointwise("powOf(a, b)"),
-	graph.Int64:   pointwiseOf("powOf(a, float(b))", nil, graph.Float32, graph.Float32, graph.Int64, graph.Int64),
+var lowerPow = lower.Pick(map[graph.DType]func(*graph.Lowering){
+	graph.Float32: lower.Pointwise("powOf(a, b)"),
+	graph.Int64:   lower.PointwiseOf("powOf(a, float(b))", nil, graph.Float32, graph.Float32, graph.Int64, graph.Int64),
 }, func(l *graph.Lowering) graph.DType { return l.In[1].Type })
 
-var lowerPowGrad = pick(map[graph.DType]func(*graph.Lowering){
-	graph.Float32: pointwise("choose(eq(c, T(0)), T(0), a * c * powOf(b, c - T(1)))"),
-	graph.Int64:   pointwiseOf("c == 0 ? 0.0 : a * float(c) * powOf(b, float(c) - 1.0)", nil, graph.Float32, graph.Float32, graph.Float32, graph.Int64),
+var lowerPowGrad = lower.Pick(map[graph.DType]func(*graph.Lowering){
+	graph.Float32: lower.Pointwise("choose(eq(c, T(0)), T(0), a * c * powOf(b, c - T(1)))"),
+	graph.Int64:   lower.PointwiseOf("c == 0 ? 0.0 : a * float(c) * powOf(b, float(c) - 1.0)", nil, graph.Float32, graph.Float32, graph.Float32, graph.Int64),
 }, func(l *graph.Lowering) graph.DType { return l.In[2].Type })

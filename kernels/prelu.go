@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -28,9 +29,9 @@ var _ = define(graph.Op{
 		}
 	},
 	Eval: leak.eval,
-	Lower: byType(map[graph.DType]func(*graph.Lowering){
-		graph.Float32: pointwise("choose(lt(a, T(0)), b * a, a)"),
-		graph.Int32:   pointwiseOf("a < 0 ? b * a : a", nil, graph.Int32, graph.Int32, graph.Int32, graph.Int32),
+	Lower: lower.ByType(map[graph.DType]func(*graph.Lowering){
+		graph.Float32: lower.Pointwise("choose(lt(a, T(0)), b * a, a)"),
+		graph.Int32:   lower.PointwiseOf("a < 0 ? b * a : a", nil, graph.Int32, graph.Int32, graph.Int32, graph.Int32),
 	}),
 	Pointwise: true,
 	Flops:     perElement(1),

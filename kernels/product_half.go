@@ -39,35 +39,35 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 		return
 	}
 	l, batches := p.whole(c)
-	a, b := operandOf(c.In[0], l.a.i, l.a.p, float32(p.alpha)), operandOf(c.In[1], l.b.i, l.b.p, 1)
+	a, b := operandOf(c.In[0], l.A.I, l.A.P, float32(p.Alpha)), operandOf(c.In[1], l.B.I, l.B.P, 1)
 	z := floats(c.Scratch)
-	size := l.m * l.n
+	size := l.M * l.N
 	// Small matrices: each worker computes whole ones, as many as fit the work space.
 	if each := wideSums / size; each > 1 && batches > 1 {
 		for first := 0; first < batches; first += each {
 			last := min(first+each, batches)
-			c.Parallel(last-first, 1+16*f32.Grain/max(1, size*l.k), func(lo, hi int) {
-				index.Walk(l.batch, first+lo, first+hi, func(i int, at []int) {
-					f32.Multiply(f32.Serial, l.m, l.n, l.k, a(at[0]), b(at[1]), z[(i-first)*size:], l.n, false)
-				}, l.aBatch, l.bBatch)
+			c.Parallel(last-first, 1+16*f32.Grain/max(1, size*l.K), func(lo, hi int) {
+				index.Walk(l.Batch, first+lo, first+hi, func(i int, at []int) {
+					f32.Multiply(f32.Serial, l.M, l.N, l.K, a(at[0]), b(at[1]), z[(i-first)*size:], l.N, false)
+				}, l.ABatch, l.BBatch)
 			})
 			narrow(c, z, first*size, 1, (last-first)*size, 0)
 		}
 		return
 	}
-	index.Walk(l.batch, 0, batches, func(i int, at []int) {
-		for j0 := 0; j0 < l.n; j0 += wideCols {
-			cols := min(wideCols, l.n-j0)
-			for i0 := 0; i0 < l.m; i0 += wideRows {
-				rows := min(wideRows, l.m-i0)
+	index.Walk(l.Batch, 0, batches, func(i int, at []int) {
+		for j0 := 0; j0 < l.N; j0 += wideCols {
+			cols := min(wideCols, l.N-j0)
+			for i0 := 0; i0 < l.M; i0 += wideRows {
+				rows := min(wideRows, l.M-i0)
 				if begin != nil {
 					begin(z, i0, j0, rows, cols)
 				}
-				f32.Multiply(c.Parallel, rows, cols, l.k, a(at[0]+i0*l.a.i), b(at[1]+j0*l.b.i), z, cols, begin != nil)
-				narrow(c, z, i*size+i0*l.n+j0, rows, cols, l.n)
+				f32.Multiply(c.Parallel, rows, cols, l.K, a(at[0]+i0*l.A.I), b(at[1]+j0*l.B.I), z, cols, begin != nil)
+				narrow(c, z, i*size+i0*l.N+j0, rows, cols, l.N)
 			}
 		}
-	}, l.aBatch, l.bBatch)
+	}, l.ABatch, l.BBatch)
 }
 
 // narrow rounds sums into rows of the output, which begin at element at and have stride ld.

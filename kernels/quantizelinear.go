@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // QuantizeLinear has one scale for all elements, one for each index of an axis, or one for each
@@ -166,10 +167,10 @@ func roundTo(t graph.DType, x float64) float64 {
 }
 
 func lowerQuantize(l *graph.Lowering) {
-	lowerQuantized(l, quantizeTo, l.In[0], l.Out[0], 1, 2, [6]*graph.Buffer{1: new(reads(0)), 2: new(reads(1)), 3: optionalIn(l, 2), 5: new(writes(0))})
+	lowerQuantized(l, quantizeTo, l.In[0], l.Out[0], 1, 2, [6]*graph.Buffer{1: new(lower.Reads(0)), 2: new(lower.Reads(1)), 3: optionalIn(l, 2), 5: new(lower.Writes(0))})
 }
 
-var quantizeKernel = halved(shader("quantize", "quantize.comp"))
+var quantizeKernel = lower.Halved(lower.Shader("quantize", "quantize.comp"))
 
 // The passes of quantize.comp.
 const (
@@ -196,7 +197,7 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 	n, scales, shape := numbers.Len(), l.In[scale].Len(), integers.Shape
 	if n == 0 {
 		if pass == quantizeGrad {
-			lowerFill(l, 0, 0)
+			lower.Fill(l, 0, 0)
 		}
 		return
 	}
@@ -208,10 +209,10 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 	for i, b := range buffers {
 		switch {
 		case b == nil:
-			all = append(all, unused(i == 0 || i == 5))
+			all = append(all, lower.Unused(i == 0 || i == 5))
 		case i >= 3:
-			o := boundOperand(l, *b)
-			b.Bytes = wholeWords(int64(o.Len()) * o.Type.Size())
+			o := lower.BoundOperand(l, *b)
+			b.Bytes = lower.WholeWords(int64(o.Len()) * o.Type.Size())
 			all = append(all, *b)
 		default:
 			all = append(all, *b)
@@ -227,17 +228,17 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 		local, groups = l.Limits.Subgroup, scales
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: quantizeKernel, Spec: []uint32{uint32(local), pass, uint32(bits), oneIf(bits < 32 && least < 0), oneIf(loweredIn(l, zero) != nil), rounds},
-		Push: words(l, n, scales, places, after, block, index.CeilDiv(places, max(1, block))), Buffers: all, Groups: inLine(l, groups),
+		Kernel: quantizeKernel, Spec: []uint32{uint32(local), pass, uint32(bits), lower.OneIf(bits < 32 && least < 0), lower.OneIf(lower.In(l, zero) != nil), rounds},
+		Push: lower.Words(l, n, scales, places, after, block, index.CeilDiv(places, max(1, block))), Buffers: all, Groups: lower.InLine(l, groups),
 	})
 }
 
 // optionalIn is the buffer of input i, or nil if it is omitted.
 func optionalIn(l *graph.Lowering, i int) *graph.Buffer {
-	if loweredIn(l, i) == nil {
+	if lower.In(l, i) == nil {
 		return nil
 	}
-	return new(reads(i))
+	return new(lower.Reads(i))
 }
 
 // defineTwice defines an operator of ONNX and the same of ONNX Runtime's own domain, which has it, too:

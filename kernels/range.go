@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var counting = define(graph.Op{
@@ -103,6 +104,8 @@ func wholeNumber(n *graph.Node, v *graph.Value) graph.Dim {
 	return graph.Dim{}
 }
 
+var rangeKernel = lower.Shader("range", "range.comp")
+
 // lowerRange supports only known integers in the range of int32.
 func lowerRange(l *graph.Lowering) {
 	start, known := l.Ints(0)
@@ -120,6 +123,6 @@ func lowerRange(l *graph.Lowering) {
 		return
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: rangeKernel, Push: append(words(l, n), uint32(start[0]), uint32(delta[0])), Buffers: []graph.Buffer{writes(0)}, Groups: inLine(l, index.CeilDiv(n, 256)),
+		Kernel: rangeKernel, Push: append(lower.Words(l, n), uint32(start[0]), uint32(delta[0])), Buffers: []graph.Buffer{lower.Writes(0)}, Groups: lower.InLine(l, index.CeilDiv(n, 256)),
 	})
 }

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -20,7 +21,7 @@ var _ = define(graph.Op{
 			y[i] = 1 / v
 		}
 	}),
-	Lower:     pointwise("T(1) / a"),
+	Lower:     lower.Pointwise("T(1) / a"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // RNN, GRU and LSTM are rewritten into two parts: one product of the inputs of all time steps
@@ -672,7 +673,7 @@ func (r *recurrence) weights(par f32.Parallel, dr, db, dp *graph.Tensor) {
 	})
 }
 
-var recurrenceKernel = halved(shader("recurrence", "recurrence.comp"))
+var recurrenceKernel = lower.Halved(lower.Shader("recurrence", "recurrence.comp"))
 
 // The passes of recurrence.comp.
 const (
@@ -706,39 +707,39 @@ func (r loweredRecurrence) pass(pass uint32, outs [3]int, ins [10]int, groups in
 	var buffers []graph.Buffer
 	given, wanted := uint32(0), uint32(0)
 	for k, o := range outs {
-		if b := unused(true); o < 0 || loweredOut(l, o) == nil {
+		if b := lower.Unused(true); o < 0 || lower.Out(l, o) == nil {
 			buffers = append(buffers, b)
 		} else {
-			buffers, wanted = append(buffers, writes(o)), wanted|1<<k
+			buffers, wanted = append(buffers, lower.Writes(o)), wanted|1<<k
 		}
 	}
-	buffers = append(buffers, scratch(0, r.work, pass != recurWeights))
+	buffers = append(buffers, lower.Scratch(0, r.work, pass != recurWeights))
 	for k, i := range ins {
-		if i < 0 || loweredIn(l, i) == nil {
-			buffers = append(buffers, unused(false))
+		if i < 0 || lower.In(l, i) == nil {
+			buffers = append(buffers, lower.Unused(false))
 			continue
 		}
-		buffers = append(buffers, reads(i))
+		buffers = append(buffers, lower.Reads(i))
 		if bit := [...]int{-1, -1, 0, -1, 1, 2, 3, 4, 5, 6}[k]; bit >= 0 {
 			given |= 1 << bit
 		}
 	}
-	push := append(words(l, r.seq, r.batch, r.hidden), bits(l.Node.Float("clip")))
+	push := append(lower.Words(l, r.seq, r.batch, r.hidden), lower.Bits(l.Node.Float("clip")))
 	for _, list := range [][3]float64{r.alpha, r.beta} {
 		for _, x := range list {
-			push = append(push, bits(x))
+			push = append(push, lower.Bits(x))
 		}
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: recurrenceKernel,
-		Spec: []uint32{recurrenceLocal, pass, r.cell, oneIf(l.Node.Int("reverse") != 0), oneIf(l.Node.Int("linear_before_reset") != 0),
-			oneIf(l.Node.Int("input_forget") != 0), r.lengths, given, wanted, r.kinds[0], r.kinds[1], r.kinds[2]},
-		Push: push, Buffers: buffers, Groups: inLine(l, groups),
+		Spec: []uint32{recurrenceLocal, pass, r.cell, lower.OneIf(l.Node.Int("reverse") != 0), lower.OneIf(l.Node.Int("linear_before_reset") != 0),
+			lower.OneIf(l.Node.Int("input_forget") != 0), r.lengths, given, wanted, r.kinds[0], r.kinds[1], r.kinds[2]},
+		Push: push, Buffers: buffers, Groups: lower.InLine(l, groups),
 	})
 }
 
 func newLoweredRecurrence(l *graph.Lowering) (r loweredRecurrence, ok bool) {
-	lens := loweredIn(l, 3)
+	lens := lower.In(l, 3)
 	for i, o := range append(l.In[:len(l.In):len(l.In)], l.Out...) {
 		if o != nil && o.Type != graph.Float32 && i != 3 {
 			l.Refuse("an operand is %s; there is a kernel for f32", o.Type)
@@ -773,7 +774,7 @@ func lowerRecurrenceGrad(l *graph.Lowering) {
 	l.Scratch = r.work
 	r.pass(recurBack, [3]int{0, 3, 4}, [10]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, r.batch)
 	for _, o := range []int{1, 2, 5} {
-		if loweredOut(l, o) != nil {
+		if lower.Out(l, o) != nil {
 			r.pass(recurWeights, [3]int{1, 2, 5}, [10]int{-1, -1, -1, 3, -1, -1, -1, -1, -1, -1}, index.CeilDiv(int(r.cell)*r.hidden*r.hidden, recurrenceLocal))
 			break
 		}

@@ -8,6 +8,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // reduction describes an operator that reduces along axes.
@@ -28,7 +29,7 @@ type reduction struct {
 	// quick is the fast form for float32; may be nil.
 	quick *quickReduction
 	// lowered is the Vulkan form; may be nil.
-	lowered *loweredReduction
+	lowered *lower.Reduction
 	flops   int64    // for each element; 0 means 1
 	pieces  []string // graph.Tests.Pieces
 	// segments is the mode of SegmentReduce, "" if there is none.
@@ -97,7 +98,7 @@ func defineReduce(r reduction) *graph.Op {
 		op.Scratch = columnParts
 	}
 	if r.lowered != nil {
-		op.Lower = r.lowered.lower
+		op.Lower = func(l *graph.Lowering) { r.lowered.Lower(l, reducedAxes(l.Node)) }
 	}
 	if r.since > 0 {
 		define(graph.Op{

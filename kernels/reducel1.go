@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -32,5 +33,5 @@ var _ = defineReduce(reduction{
 		return b.Op("Mul", nil, b.Op("Sign", nil, x), dy)
 	},
 	flops:   2,
-	lowered: &loweredReduction{term: termSize},
+	lowered: &lower.Reduction{Term: lower.TermSize},
 })

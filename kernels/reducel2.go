@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -26,5 +27,5 @@ var _ = defineReduce(reduction{
 		done: func(acc float64, _ int) float64 { return math.Sqrt(acc) },
 	},
 	flops:   2,
-	lowered: &loweredReduction{term: termSquare, final: finalRoot},
+	lowered: &lower.Reduction{Term: lower.TermSquare, Final: lower.FinalRoot},
 })

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -22,5 +23,5 @@ var _ = defineReduce(reduction{
 		return expandTo(b, b.Op("Div", nil, dy, b.Op("Exp", nil, y)), x.Shape)
 	},
 	positive: true,
-	lowered:  &loweredReduction{final: finalLog},
+	lowered:  &lower.Reduction{Final: lower.FinalLog},
 })

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -30,5 +31,5 @@ var _ = defineReduce(reduction{
 	},
 	flops:   10,
 	pieces:  []string{"f32[70,25], i64{1}"},
-	lowered: &loweredReduction{fold: foldSum, term: termExp, final: finalLogOfExp},
+	lowered: &lower.Reduction{Fold: lower.FoldSum, Term: lower.TermExp, Final: lower.FinalLogOfExp},
 })

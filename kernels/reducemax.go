@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -58,5 +59,5 @@ var _ = defineReduce(reduction{
 			}
 		},
 	},
-	lowered: &loweredReduction{fold: foldMax},
+	lowered: &lower.Reduction{Fold: lower.FoldMax},
 })

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -29,5 +30,5 @@ var _ = defineReduce(reduction{
 		done: func(acc float64, n int) float64 { return acc / float64(n) },
 	},
 	pieces:  []string{"f32[70,4,16], i64{2}; keepdims=0"},
-	lowered: &loweredReduction{mean: true},
+	lowered: &lower.Reduction{Mean: true},
 })

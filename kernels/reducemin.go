@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -61,5 +62,5 @@ var _ = defineReduce(reduction{
 			}
 		},
 	},
-	lowered: &loweredReduction{fold: foldMin},
+	lowered: &lower.Reduction{Fold: lower.FoldMin},
 })

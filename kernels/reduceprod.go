@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -33,7 +34,7 @@ var _ = defineReduce(reduction{
 		}
 		return b.Op("memopt.ReduceProdGrad", graph.A{"axes": list}, dy, x)
 	},
-	lowered: &loweredReduction{fold: foldProduct},
+	lowered: &lower.Reduction{Fold: lower.FoldProduct},
 })
 
 var _ = define(graph.Op{
@@ -89,23 +90,23 @@ var _ = define(graph.Op{
 	},
 })
 
-var productGradKernel = halved(shader("prodgrad", "prodgrad.comp"))
+var productGradKernel = lower.Halved(lower.Shader("prodgrad", "prodgrad.comp"))
 
 func lowerProductGrad(l *graph.Lowering) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return
 	}
 	shape := l.In[1].Shape
 	stay, stayAt, gone, goneAt := index.Split(index.MergeDims(shape, axesOf(l.Node, l.Node.Ints("axes"), len(shape))))
 	results, terms := index.Elems(stay), index.Elems(gone)
-	if results*terms == 0 || !mustFit(l, stay, 3) || !mustFit(l, gone, 3) {
+	if results*terms == 0 || !lower.MustFit(l, stay, 3) || !lower.MustFit(l, gone, 3) {
 		return
 	}
-	push := words(l, results, terms)
+	push := lower.Words(l, results, terms)
 	for i, list := range [][]int{stay, stayAt, gone, goneAt} {
-		push = append(push, words(l, index.Padded(3, list, 1-i%2)...)...)
+		push = append(push, lower.Words(l, index.Padded(3, list, 1-i%2)...)...)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: productGradKernel, Push: push, Buffers: []graph.Buffer{writes(0), reads(0), reads(1)}, Groups: inLine(l, index.CeilDiv(results, 64)),
+		Kernel: productGradKernel, Push: push, Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0), lower.Reads(1)}, Groups: lower.InLine(l, index.CeilDiv(results, 64)),
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -32,7 +33,7 @@ var _ = defineReduce(reduction{
 	},
 	quick:   &quickReduction{row: f32.Sum, rows: f32.SumRows, join: addParts},
 	pieces:  []string{"f32[200,25], i64{1}", "f32[50,4,32], i64{1}"},
-	lowered: &loweredReduction{},
+	lowered: &lower.Reduction{},
 })
 
 // addParts adds a later part's sums to acc.

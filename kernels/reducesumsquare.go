@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = defineReduce(reduction{
@@ -25,7 +26,7 @@ var _ = defineReduce(reduction{
 	quick:   &quickReduction{row: f32.SumSquares, rows: rowByRow(f32.AddSquares), join: addParts},
 	flops:   2,
 	pieces:  []string{"f32[200000]", "f32[200000], i64{0}"},
-	lowered: &loweredReduction{term: termSquare},
+	lowered: &lower.Reduction{Term: lower.TermSquare},
 })
 
 func sumSquares(xs iter.Seq[float64], _ int) float64 {

@@ -8,6 +8,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // Resize is separable: along each resized axis an output element is a weighted sum of a few
@@ -631,7 +632,7 @@ func resizeByScales(b *graph.Builder, n *graph.Node, x, scales *graph.Value) *gr
 	return b.Op("Resize", attrs, x, nil, scales)
 }
 
-var resizeKernel = halved(shader("resize", "resize.comp"))
+var resizeKernel = lower.Halved(lower.Shader("resize", "resize.comp"))
 
 const maxResizeDims = 4
 
@@ -672,7 +673,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 		scales = v.Contents()
 	}
 	if v := n.In(first + 2); given(v) {
-		c := loweredCall(l, first+2)
+		c := lower.Call(l, first+2)
 		if c == nil {
 			return
 		}
@@ -680,7 +681,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 	}
 	if index.Elems(y) == 0 || index.Elems(x) == 0 {
 		if l.Out[0].Len() > 0 {
-			lowerFill(l, 0, 0)
+			lower.Fill(l, 0, 0)
 		}
 		return
 	}
@@ -694,7 +695,7 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 		}
 		ins, outs, lines = append(ins, x[i]), append(outs, y[i]), append(lines, line)
 	}
-	if !mustFit(l, ins, maxResizeDims) {
+	if !lower.MustFit(l, ins, maxResizeDims) {
 		return
 	}
 	more := maxResizeDims - len(lines)
@@ -720,9 +721,9 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 			return
 		}
 	}
-	push := append(words(l, l.Out[0].Len()), bits(n.Float("cubic_coeff_a")))
-	push = append(push, words(l, index.Padded(maxResizeDims, ins, 1)...)...)
-	push = append(push, words(l, index.Padded(maxResizeDims, outs, 1)...)...)
+	push := append(lower.Words(l, l.Out[0].Len()), lower.Bits(n.Float("cubic_coeff_a")))
+	push = append(push, lower.Words(l, index.Padded(maxResizeDims, ins, 1)...)...)
+	push = append(push, lower.Words(l, index.Padded(maxResizeDims, outs, 1)...)...)
 	for _, list := range [][maxResizeDims]fixed{step, start} {
 		for _, f := range list {
 			push = append(push, uint32(f.whole))
@@ -732,8 +733,8 @@ func lowerResizing(l *graph.Lowering, back bool, x, y []int, first int) {
 		}
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: resizeKernel, Spec: []uint32{resizeModes[mode], resized, oneIf(back)}, Push: push,
-		Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(l.Out[0].Len(), 64)),
+		Kernel: resizeKernel, Spec: []uint32{resizeModes[mode], resized, lower.OneIf(back)}, Push: push,
+		Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0)}, Groups: lower.InLine(l, index.CeilDiv(l.Out[0].Len(), 64)),
 	})
 }
 

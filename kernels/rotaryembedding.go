@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -191,23 +192,23 @@ func (r rotary) pair(k int) (i, j int) {
 
 func lowerRotary(l *graph.Lowering) {
 	f := graph.Float32
-	if !onlyTypes(l, []graph.DType{f, f, f, graph.Int64}, []graph.DType{f}) {
+	if !lower.OnlyTypes(l, []graph.DType{f, f, f, graph.Int64}, []graph.DType{f}) {
 		return
 	}
-	r := newRotary(loweredCall(l))
+	r := newRotary(lower.Call(l))
 	n := r.rows * (r.head - r.half)
 	if n == 0 {
 		return
 	}
-	told, ids := loweredIn(l, 3) != nil, unused(false)
+	told, ids := lower.In(l, 3) != nil, lower.Unused(false)
 	if told {
-		ids = reads(3)
+		ids = lower.Reads(3)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: rotaryKernel, Spec: []uint32{oneIf(told), oneIf(r.four), oneIf(r.interleaved)},
-		Push:    words(l, r.rows, r.head, r.half, r.heads, r.seq, min(l.In[1].Len(), l.In[2].Len())/max(1, r.half)),
-		Buffers: []graph.Buffer{writes(0), reads(0), reads(1), reads(2), ids}, Groups: inLine(l, index.CeilDiv(n, 64)),
+		Kernel: rotaryKernel, Spec: []uint32{lower.OneIf(told), lower.OneIf(r.four), lower.OneIf(r.interleaved)},
+		Push:    lower.Words(l, r.rows, r.head, r.half, r.heads, r.seq, min(l.In[1].Len(), l.In[2].Len())/max(1, r.half)),
+		Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0), lower.Reads(1), lower.Reads(2), ids}, Groups: lower.InLine(l, index.CeilDiv(n, 64)),
 	})
 }
 
-var rotaryKernel = halved(shader("rotary", "rotary.comp"))
+var rotaryKernel = lower.Halved(lower.Shader("rotary", "rotary.comp"))

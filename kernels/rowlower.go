@@ -3,11 +3,12 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var (
-	rowKernel  = halved(shader("row", "row.comp", "-DV=float"))
-	rowsByFour = halved(shader("row-wide", "row.comp", "-DV=vec4"))
+	rowKernel  = lower.Halved(lower.Shader("row", "row.comp", "-DV=float"))
+	rowsByFour = lower.Halved(lower.Shader("row-wide", "row.comp", "-DV=vec4"))
 )
 
 // The rules of row.comp.
@@ -18,17 +19,17 @@ const (
 // lowerRow lowers a rule along attribute axis.
 func lowerRow(rule uint32) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
-		if !onlyF32(l) {
+		if !lower.OnlyF32(l) {
 			return
 		}
 		shape := l.Out[0].Shape
 		before, n, after := index.Around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
-		lowerLines(l, rule, before*after, n, after, reads(0), reads(len(l.In)-1))
+		lowerLines(l, rule, before*after, n, after, lower.Reads(0), lower.Reads(len(l.In)-1))
 	}
 }
 
 func lowerLines(l *graph.Lowering, rule uint32, lines, n, inner int, a, b graph.Buffer) {
-	lowerLinesInto(l, writes(0), rule, lines, n, inner, a, b)
+	lowerLinesInto(l, lower.Writes(0), rule, lines, n, inner, a, b)
 }
 
 func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, inner int, a, b graph.Buffer) {
@@ -41,7 +42,7 @@ func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, 
 	}
 	dispatch := func(lines int, buffers []graph.Buffer) {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner), Buffers: buffers, Groups: inLine(l, lines),
+			Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: lower.Words(l, lines, n, inner), Buffers: buffers, Groups: lower.InLine(l, lines),
 		})
 	}
 	buffers := []graph.Buffer{out, a, b}
@@ -49,10 +50,10 @@ func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, 
 		dispatch(lines, buffers)
 		return
 	}
-	inPieces(l, lines, buffers, []int64{row, row, row}, dispatch)
+	lower.InPieces(l, lines, buffers, []int64{row, row, row}, dispatch)
 }
 
-var normKernel = halved(shader("norm", "norm.comp"))
+var normKernel = lower.Halved(lower.Shader("norm", "norm.comp"))
 
 // The passes of norm.comp.
 const (
@@ -112,11 +113,11 @@ func (r rowNorm) affine(shape []int) (way loweredRows, ok bool) {
 }
 
 func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
-	if !onlyF32(l) {
+	if !lower.OnlyF32(l) {
 		return r, false
 	}
 	for _, i := range w.none {
-		if loweredIn(l, i) != nil {
+		if lower.In(l, i) != nil {
 			l.Refuse("there is no kernel for gradients of the statistics")
 			return r, false
 		}
@@ -127,7 +128,7 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 		return r, false
 	}
 	for k, i := range []int{w.scale, w.bias} {
-		if i < 0 || loweredIn(l, i) == nil {
+		if i < 0 || lower.In(l, i) == nil {
 			continue
 		}
 		way, fits := rows.affine(l.In[i].Shape)
@@ -140,7 +141,7 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 		}
 	}
 	for _, o := range []int{w.dscale, w.dbias} {
-		if o <= 0 || loweredOut(l, o) == nil {
+		if o <= 0 || lower.Out(l, o) == nil {
 			continue
 		}
 		if way, fits := rows.affine(l.Out[o].Shape); !fits || way.cycle != r.cycle || way.each != r.each || way.run != r.run {
@@ -165,15 +166,15 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 	var buffers []graph.Buffer
 	for i, b := range []*graph.Buffer{p.y, p.x, p.scale, p.addend, p.mean, p.inv, p.work, p.dbias, p.keptMean, p.keptInv} {
 		if b == nil {
-			none := unused(i == 0 || i >= 4 && i <= 7)
+			none := lower.Unused(i == 0 || i >= 4 && i <= 7)
 			b = &none
 		}
 		buffers = append(buffers, *b)
 	}
 	dispatch := func(first, rows int, groups [3]int, buffers []graph.Buffer) {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread()), oneIf(r.wide()), uint32(columnFours(l))},
-			Push:    append(append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), words(l, first, rows, r.cycle, r.each, r.run)...),
+			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, lower.OneIf(w.centred), lower.OneIf(p.bias), lower.OneIf(p.scaled), p.stats, lower.OneIf(r.spread()), lower.OneIf(r.wide()), uint32(columnFours(l))},
+			Push:    append(append(lower.Words(l, r.rows, r.width, normParts(r.rows)), lower.Bits(r.eps)), lower.Words(l, first, rows, r.cycle, r.each, r.run)...),
 			Buffers: buffers, Groups: groups,
 		})
 	}
@@ -194,9 +195,9 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 		bytes[i] = int64(4 * unit * r.width)
 	}
 	first := 0
-	inPieces(l, index.CeilDiv(r.rows, unit), buffers, bytes, func(units int, buffers []graph.Buffer) {
+	lower.InPieces(l, index.CeilDiv(r.rows, unit), buffers, bytes, func(units int, buffers []graph.Buffer) {
 		rows := min(units*unit, r.rows-first)
-		groups := inLine(l, rows)
+		groups := lower.InLine(l, rows)
 		if p.number == normColumns {
 			groups = p.groups
 			groups[2] = units
@@ -213,24 +214,24 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 
 func (w loweredNorm) forward(l *graph.Lowering) {
 	if r, ok := w.geometry(l); ok {
-		w.rowsOf(l, r, reads(w.x))
+		w.rowsOf(l, r, lower.Reads(w.x))
 	}
 }
 
 // rowsOf normalizes x into output 0.
 func (w loweredNorm) rowsOf(l *graph.Lowering, r loweredRows, x graph.Buffer) {
-	y, scale := writes(0), reads(w.scale)
+	y, scale := lower.Writes(0), lower.Reads(w.scale)
 	p := normPass{number: normRows, y: &y, x: &x, scale: &scale}
-	if w.bias >= 0 && loweredIn(l, w.bias) != nil {
-		b := reads(w.bias)
+	if w.bias >= 0 && lower.In(l, w.bias) != nil {
+		b := lower.Reads(w.bias)
 		p.bias, p.addend = true, &b
 	}
-	if w.mean >= 0 && loweredOut(l, w.mean) != nil {
-		b := writes(w.mean)
+	if w.mean >= 0 && lower.Out(l, w.mean) != nil {
+		b := lower.Writes(w.mean)
 		p.mean, p.stats = &b, p.stats|1
 	}
-	if w.inv >= 0 && loweredOut(l, w.inv) != nil {
-		b := writes(w.inv)
+	if w.inv >= 0 && lower.Out(l, w.inv) != nil {
+		b := lower.Writes(w.inv)
 		p.inv, p.stats = &b, p.stats|2
 	}
 	w.pass(l, r, p)
@@ -243,10 +244,10 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	}
 	var mean graph.Buffer
 	if w.keptMean >= 0 {
-		mean = reads(w.keptMean)
+		mean = lower.Reads(w.keptMean)
 	}
 	l.Scratch = r.work()
-	w.gradient(l, r, reads(w.x), mean)
+	w.gradient(l, r, lower.Reads(w.x), mean)
 }
 
 // work is the work space of the gradient: statistics of rows, and column sums of parts.
@@ -258,11 +259,11 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 	if w.atOnce(l, r, x, mean) {
 		return
 	}
-	dx, dy, scale := writes(0), reads(w.dy), reads(w.scale)
-	fill, use := scratch(0, r.work(), true), scratch(0, r.work(), false)
+	dx, dy, scale := lower.Writes(0), lower.Reads(w.dy), lower.Reads(w.scale)
+	fill, use := lower.Scratch(0, r.work(), true), lower.Scratch(0, r.work(), false)
 	p := normPass{number: normStats, x: &x, work: &fill}
 	if w.keptInv >= 0 {
-		b := reads(w.keptInv)
+		b := lower.Reads(w.keptInv)
 		p.keptInv, p.stats = &b, 1
 		if w.centred {
 			p.keptMean = &mean
@@ -270,31 +271,31 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 	}
 	w.pass(l, r, p)
 	// sums is the last pass of the gradients of scale and bias.
-	sums := normPass{scaled: loweredOut(l, w.dscale) != nil, bias: w.dbias >= 0 && loweredOut(l, w.dbias) != nil}
+	sums := normPass{scaled: lower.Out(l, w.dscale) != nil, bias: w.dbias >= 0 && lower.Out(l, w.dbias) != nil}
 	if sums.scaled {
-		b := writes(w.dscale)
+		b := lower.Writes(w.dscale)
 		sums.y = &b
 	}
 	if sums.bias {
-		b := writes(w.dbias)
+		b := lower.Writes(w.dbias)
 		sums.dbias = &b
 	}
 	switch {
 	case !sums.scaled && !sums.bias:
 	case r.spread():
-		sums.number, sums.groups, sums.x, sums.addend, sums.work = normSpread, inLine(l, r.cycle*r.each), &x, &dy, &fill
+		sums.number, sums.groups, sums.x, sums.addend, sums.work = normSpread, lower.InLine(l, r.cycle*r.each), &x, &dy, &fill
 		w.pass(l, r, sums)
 	default:
-		columns := inLine(l, index.CeilDiv(r.width, l.Limits.Subgroup))
+		columns := lower.InLine(l, index.CeilDiv(r.width, l.Limits.Subgroup))
 		groups := columns
 		if r.wide() {
-			groups = inLine(l, index.CeilDiv(r.width/4, l.Limits.Subgroup*columnFours(l)))
+			groups = lower.InLine(l, index.CeilDiv(r.width/4, l.Limits.Subgroup*columnFours(l)))
 		}
 		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
 		sums.number, sums.groups, sums.work = normSums, columns, &use
 		w.pass(l, r, sums)
 	}
-	if loweredOut(l, 0) != nil {
+	if lower.Out(l, 0) != nil {
 		w.pass(l, r, normPass{number: normBack, y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
 	}
 }

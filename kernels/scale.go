@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -37,7 +38,7 @@ var _ = define(graph.Op{
 		x, y := c.In[0].F32(), c.Out[0].F32()
 		c.Parallel(len(y), f32.Grain, func(lo, hi int) { f32.Scale(y[lo:hi], x[lo:hi], k) })
 	},
-	Lower:     pointwise("a * b"),
+	Lower:     lower.Pointwise("a * b"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},
@@ -111,7 +112,7 @@ func scaleOf(c *graph.Call) float64 {
 	return k
 }
 
-var lowerScale = byScale(graph.Float32, pointwise("a * b"), pointwise("a / b"),
+var lowerScale = byScale(graph.Float32, lower.Pointwise("a * b"), lower.Pointwise("a / b"),
 	byScale(graph.Int64, wholeScale("a * float(b)"), wholeScale("a / float(b)"), nil))
 
 // byScale selects between product and quotient for a scale of type t; other is for other types.
@@ -129,5 +130,5 @@ func byScale(t graph.DType, up, down, other func(*graph.Lowering)) func(*graph.L
 }
 
 func wholeScale(expr string) func(*graph.Lowering) {
-	return pointwiseOf(expr, nil, graph.Float32, graph.Float32, graph.Int64, graph.Int64)
+	return lower.PointwiseOf(expr, nil, graph.Float32, graph.Float32, graph.Int64, graph.Int64)
 }

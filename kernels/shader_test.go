@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"memopt/kernels/internal/spirv"
+	"memopt/kernels/lower"
 )
 
 // compilerFlags are what every shader is compiled with. The optimizer comes behind
@@ -27,7 +28,7 @@ var (
 	optimizerFlags = []string{"-O", "--target-env=vulkan1.2"}
 )
 
-const shaderManifest = "spv/MANIFEST"
+const shaderManifest = "lower/spv/MANIFEST"
 
 // compiler is a glslc and a spirv-opt.
 type compiler struct {
@@ -93,39 +94,39 @@ func TestShaders(t *testing.T) {
 	if updating() {
 		plain = plainCompiler.version(t)
 	}
-	all := slices.SortedFunc(slices.Values(shaders), func(a, b shaderSource) int { return strings.Compare(a.kernel.Name, b.kernel.Name) })
+	all := slices.SortedFunc(slices.Values(lower.Shaders()), func(a, b lower.Source) int { return strings.Compare(a.Kernel.Name, b.Kernel.Name) })
 	manifest := plain + "\n"
 	names := map[string]bool{filepath.Base(shaderManifest): true}
 	for i, s := range all {
-		if i > 0 && all[i-1].kernel.Name == s.kernel.Name {
-			t.Errorf("two shaders are called %s", s.kernel.Name)
+		if i > 0 && all[i-1].Kernel.Name == s.Kernel.Name {
+			t.Errorf("two shaders are called %s", s.Kernel.Name)
 		}
 		text := shaderText(t, s)
-		path, version := "spv/"+s.kernel.Name+".spv", plain
+		path, version := "lower/spv/"+s.Kernel.Name+".spv", plain
 		hashed := func() string {
-			return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(slices.Concat([]string{version, text}, compilerFlags, unrollerFlags, optimizerFlags, s.args), "\x00"))))
+			return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(slices.Concat([]string{version, text}, compilerFlags, unrollerFlags, optimizerFlags, s.Args), "\x00"))))
 		}
 		named := ""
 		if c := compilerFor(text); c.run != nil {
-			version = versions[s.kernel.Name]
-			if updating() && have[s.kernel.Name] != hashed() {
+			version = versions[s.Kernel.Name]
+			if updating() && have[s.Kernel.Name] != hashed() {
 				version = c.version(t)
 			}
 			named = " " + version
 		}
 		hash := hashed()
-		names[s.kernel.Name+".spv"] = true
+		names[s.Kernel.Name+".spv"] = true
 		switch code, err := os.ReadFile(path); {
-		case updating() && (err != nil || have[s.kernel.Name] != hash):
+		case updating() && (err != nil || have[s.Kernel.Name] != hash):
 			compileShader(t, s, text, path)
-		case err != nil || !bytes.Equal(code, s.kernel.Code()):
+		case err != nil || !bytes.Equal(code, s.Kernel.Code()):
 			t.Errorf("%s is not what is embedded: %v", path, err)
-		case have[s.kernel.Name] != hash:
+		case have[s.Kernel.Name] != hash:
 			t.Errorf("%s is stale: run go generate ./kernels", path)
 		}
-		manifest += s.kernel.Name + " " + hash + named + "\n"
+		manifest += s.Kernel.Name + " " + hash + named + "\n"
 	}
-	files, err := os.ReadDir("spv")
+	files, err := os.ReadDir("lower/spv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +135,8 @@ func TestShaders(t *testing.T) {
 			continue
 		}
 		if !updating() {
-			t.Errorf("spv/%s is of no shader", f.Name())
-		} else if err := os.Remove("spv/" + f.Name()); err != nil {
+			t.Errorf("lower/spv/%s is of no shader", f.Name())
+		} else if err := os.Remove("lower/spv/" + f.Name()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -146,34 +147,34 @@ func TestShaders(t *testing.T) {
 	}
 }
 
-func shaderText(t *testing.T, s shaderSource) string {
-	text, err := os.ReadFile(s.file)
+func shaderText(t *testing.T, s lower.Source) string {
+	text, err := os.ReadFile("lower/" + s.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.edit == nil {
+	if s.Edit == nil {
 		return string(text)
 	}
-	return s.edit(string(text))
+	return s.Edit(string(text))
 }
 
 // compileShader compiles, marks what must not be fused, and optimizes.
-func compileShader(t *testing.T, s shaderSource, text, to string) {
+func compileShader(t *testing.T, s lower.Source, text, to string) {
 	pipe := func(in []byte, tool string, args ...string) []byte {
 		var out, said bytes.Buffer
 		c := compilerFor(text).command(tool, args...)
 		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(in), &out, &said
 		if err := c.Run(); err != nil {
-			t.Errorf("%s: %s: %v\n%s", s.kernel.Name, tool, err, said.Bytes())
+			t.Errorf("%s: %s: %v\n%s", s.Kernel.Name, tool, err, said.Bytes())
 		}
 		return out.Bytes()
 	}
-	code := pipe([]byte(text), "glslc", slices.Concat(compilerFlags, s.args, []string{"-fshader-stage=compute", "-o", "-", "-"})...)
+	code := pipe([]byte(text), "glslc", slices.Concat(compilerFlags, s.Args, []string{"-fshader-stage=compute", "-o", "-", "-"})...)
 	if t.Failed() {
 		return
 	}
 	passes := [][]string{unrollerFlags, optimizerFlags}
-	if s.library {
+	if s.Library {
 		code, passes = spirv.Exact(code), nil
 	}
 	for _, flags := range passes {
@@ -188,16 +189,16 @@ func compileShader(t *testing.T, s shaderSource, text, to string) {
 	}
 }
 
-// TestNothingFuses: what lies in spv computes floats as it is written.
+// TestNothingFuses: what lies in lower/spv computes floats as it is written.
 func TestNothingFuses(t *testing.T) {
 	rounding := 0
-	for _, s := range shaders {
-		all, loose := spirv.Roundings(s.kernel.Code())
+	for _, s := range lower.Shaders() {
+		all, loose := spirv.Roundings(s.Kernel.Code())
 		if rounding += all; loose > 0 {
-			t.Errorf("%s: a driver may fuse %d operations", s.kernel.Name, loose)
+			t.Errorf("%s: a driver may fuse %d operations", s.Kernel.Name, loose)
 		}
-		if spirv.Fuses(s.kernel.Code()) && !strings.Contains(shaderText(t, s), "fma(") {
-			t.Errorf("%s: a product and a sum are fused, and its source does not say so", s.kernel.Name)
+		if spirv.Fuses(s.Kernel.Code()) && !strings.Contains(shaderText(t, s), "fma(") {
+			t.Errorf("%s: a product and a sum are fused, and its source does not say so", s.Kernel.Name)
 		}
 	}
 	if rounding < 1000 {
@@ -211,9 +212,9 @@ const largestShader = 256 << 10
 
 // TestShaderSizes: no shader is so large that drivers fail on it.
 func TestShaderSizes(t *testing.T) {
-	for _, s := range shaders {
-		if n := len(s.kernel.Code()); n == 0 || n > largestShader {
-			t.Errorf("%s has %d bytes; at most %d", s.kernel.Name, n, largestShader)
+	for _, s := range lower.Shaders() {
+		if n := len(s.Kernel.Code()); n == 0 || n > largestShader {
+			t.Errorf("%s has %d bytes; at most %d", s.Kernel.Name, n, largestShader)
 		}
 	}
 }
@@ -222,14 +223,14 @@ func TestShaderSizes(t *testing.T) {
 // lanes may have come.
 func TestSubgroupsWhole(t *testing.T) {
 	asked, byConstant := 0, []string{"cumsum-", "reduce"}
-	for _, s := range shaders {
-		if slices.ContainsFunc(byConstant, func(p string) bool { return strings.HasPrefix(s.kernel.Name, p) }) {
+	for _, s := range lower.Shaders() {
+		if slices.ContainsFunc(byConstant, func(p string) bool { return strings.HasPrefix(s.Kernel.Name, p) }) {
 			continue
 		}
-		n, partly := spirv.Subgroups(s.kernel.Code())
+		n, partly := spirv.Subgroups(s.Kernel.Code())
 		asked += n
 		for _, p := range partly {
-			t.Errorf("%s: %s", s.kernel.Name, p)
+			t.Errorf("%s: %s", s.Kernel.Name, p)
 		}
 	}
 	if asked < 100 {

@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name:  "Shape",
@@ -20,7 +23,7 @@ var _ = define(graph.Op{
 			c.Out[0].SetInt(i, int64(d))
 		}
 	},
-	Lower:     lowerKnown,
+	Lower:     lower.Known,
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork},
 	Reads:     readsNone,

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -19,7 +20,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:    true,
 	Eval:      unary{f: sign[float64], i: sign[int64]}.eval,
-	Lower:     numberwise("sign(a)"),
+	Lower:     lower.Numberwise("sign(a)"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

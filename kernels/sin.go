@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -17,7 +18,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      unary{f: math.Sin}.eval,
 	Fast:      unary{f: math.Sin}.fast(scalarRows(math.Sin)),
-	Lower:     pointwise("wave(a, 0)"),
+	Lower:     lower.Pointwise("wave(a, 0)"),
 	Pointwise: true,
 	Flops:     perElement(15),
 	Tests:     graph.Tests{Work: eachOut(15)},

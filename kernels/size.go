@@ -1,6 +1,9 @@
 package kernels
 
-import "memopt/internal/graph"
+import (
+	"memopt/internal/graph"
+	"memopt/kernels/lower"
+)
 
 var _ = define(graph.Op{
 	Name: "Size",
@@ -13,7 +16,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { c.Out[0].SetInt(0, int64(c.In[0].Len())) },
-	Lower:     lowerKnown,
+	Lower:     lower.Known,
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork},
 	Reads:     readsNone,

@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // skip describes ONNX Runtime's LayerNormalization (centred) or RMSNormalization of
@@ -340,16 +341,16 @@ func (s skip) fast(c *graph.Call) {
 // normalizes.
 func lowerSkip(s skip) func(*graph.Lowering) {
 	f := graph.Float32
-	form := formOf(f, f, f, f)
+	form := lower.FormOf(f, f, f, f)
 	const two, three = "a + b", "a + b + c"
-	form.exprs = append(form.exprs, two, three)
+	form.Exprs = append(form.Exprs, two, three)
 	w := loweredNorm{centred: s.centred, x: 0, scale: 2, bias: s.beta, mean: 1, inv: 2}
 	return func(l *graph.Lowering) {
 		to := 0
-		if loweredOut(l, 3) != nil {
+		if lower.Out(l, 3) != nil {
 			to = 3
 		}
-		if !onlyF32(l) {
+		if !lower.OnlyF32(l) {
 			return
 		}
 		if l.Out[0] == nil {
@@ -357,15 +358,15 @@ func lowerSkip(s skip) func(*graph.Lowering) {
 			return
 		}
 		in, expr := []int{0, 1}, two
-		if loweredIn(l, s.bias) != nil {
+		if lower.In(l, s.bias) != nil {
 			in, expr = append(in, s.bias), three
 		}
-		form.lower(l, expr, to, in)
+		form.Lower(l, expr, to, in)
 		shape := l.In[0].Shape
 		last := len(shape) - 1
 		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: index.Elems(shape[:last]), width: shape[last]}
 		if l.Refused == "" && r.rows*r.width > 0 {
-			w.rowsOf(l, loweredRows{r, 1, r.width, 1}, rereads(to))
+			w.rowsOf(l, loweredRows{r, 1, r.width, 1}, lower.Rereads(to))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var sliceOp = define(graph.Op{
@@ -36,7 +37,7 @@ var sliceOp = define(graph.Op{
 	Whole: sameNumbers(0),
 	Eval:  slicing.eval,
 	Fast:  slicing.fast,
-	Lower: lowerMove(slicing, false, 1, 2, 3, 4),
+	Lower: lower.Moves(slicing, false, 1, 2, 3, 4),
 	Flops: noFlops,
 	Tests: graph.Tests{
 		Work:      noWork,
@@ -65,10 +66,10 @@ var sliceOp = define(graph.Op{
 	},
 })
 
-var slicing mover = func(c *graph.Call) []move {
+var slicing mover = func(c *graph.Call) []lower.Move {
 	y := c.Out[0]
 	from, at := sliced(c, c.In[0].Shape, 1)
-	return []move{{shape: y.Shape, from: from, fromAt: at, to: index.Strides(y.Shape)}}
+	return []lower.Move{{Shape: y.Shape, From: from, FromAt: at, To: index.Strides(y.Shape)}}
 }
 
 // SliceGrad is ONNX Runtime's gradient of Slice.
@@ -95,7 +96,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { clear(c.Out[0].Bytes); unslicing.eval(c) },
 	Fast:      func(c *graph.Call) { clearFast(c, c.Out[0].Bytes); unslicing.fast(c) },
-	Lower:     lowerMove(unslicing, true, 2, 3, 4, 5),
+	Lower:     lower.Moves(unslicing, true, 2, 3, 4, 5),
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
@@ -107,10 +108,10 @@ var _ = define(graph.Op{
 	},
 })
 
-var unslicing mover = func(c *graph.Call) []move {
+var unslicing mover = func(c *graph.Call) []lower.Move {
 	x := c.In[0]
 	to, at := sliced(c, c.Out[0].Shape, 2)
-	return []move{{shape: x.Shape, from: index.Strides(x.Shape), to: to, toAt: at}}
+	return []lower.Move{{Shape: x.Shape, From: index.Strides(x.Shape), To: to, ToAt: at}}
 }
 
 // clearFast zeroes bytes with all workers.

@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -296,7 +297,7 @@ var _ = define(graph.Op{
 func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0, 0) }
 
 func lowerCrossEntropyGrad(l *graph.Lowering) {
-	if loweredIn(l, 4) != nil {
+	if lower.In(l, 4) != nil {
 		l.Refuse("there is no kernel for the gradient of log_prob")
 		return
 	}

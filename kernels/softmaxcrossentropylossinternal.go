@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // SoftmaxCrossEntropyLossInternal is ONNX Runtime's form: ignore_index is an input, log_prob
@@ -256,8 +257,8 @@ func lowerInternalKeptGrad(l *graph.Lowering) {
 	c := newLossLowering(l, 1)
 	c.ignore, c.kept = 4, 1
 	c.backward()
-	if more := loweredIn(l, 5); more != nil && l.Refused == "" {
+	if more := lower.In(l, 5); more != nil && l.Refused == "" {
 		like := &graph.Operand{Type: more.Type, Shape: l.Out[0].Shape}
-		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{writes(0), rereads(0), reads(5)})
+		activationForm.Append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{lower.Writes(0), lower.Rereads(0), lower.Reads(5)})
 	}
 }

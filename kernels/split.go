@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // Split has the sizes of input split, or else equal sizes with a smaller last part. num_outputs
@@ -53,7 +54,7 @@ var _ = define(graph.Op{
 	Whole:     sameNumbers(0),
 	Eval:      splitting.eval,
 	Fast:      splitting.fast,
-	Lower:     lowerMove(splitting, false, 1),
+	Lower:     lower.Moves(splitting, false, 1),
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork, NoScalars: true},
 	Recompute: graph.Cheap,
@@ -95,14 +96,14 @@ func splitSizes(n *graph.Node, d graph.Dim) []graph.Dim {
 	return sizes
 }
 
-var splitting mover = func(c *graph.Call) []move {
+var splitting mover = func(c *graph.Call) []lower.Move {
 	x := c.In[0]
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(x.Shape))
 	from := index.Strides(x.Shape)
-	ms := make([]move, len(c.Out))
+	ms := make([]lower.Move, len(c.Out))
 	at := 0
 	for i, y := range c.Out {
-		ms[i] = move{out: i, shape: y.Shape, from: from, to: index.Strides(y.Shape), fromAt: at * from[axis]}
+		ms[i] = lower.Move{Out: i, Shape: y.Shape, From: from, To: index.Strides(y.Shape), FromAt: at * from[axis]}
 		at += y.Shape[axis]
 	}
 	return ms

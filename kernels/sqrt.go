@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -18,7 +19,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      unary{f: math.Sqrt}.eval,
 	Fast:      unary{f: math.Sqrt}.fast(scalarRows(math.Sqrt)),
-	Lower:     pointwise("sqrt(a)"),
+	Lower:     lower.Pointwise("sqrt(a)"),
 	Pointwise: true,
 	Flops:     perElement(2),
 	Tests:     graph.Tests{Work: eachOut(2)},

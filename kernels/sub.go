@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -34,7 +35,7 @@ var _ = define(graph.Op{
 				z[i] = x - y[i]
 			}
 		}),
-	Lower:     numberwise("a - b"),
+	Lower:     lower.Numberwise("a - b"),
 	Pointwise: true,
 	Flops:     perElement(1),
 	Tests:     graph.Tests{Work: eachOut(1)},

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -20,7 +21,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      many{f: func(acc, x float64) float64 { return acc + x }}.eval,
 	Fast:      many{f: func(acc, x float64) float64 { return acc + x }}.fast(f32.Add),
-	Lower:     lowerMany("a + b", "a + b + c"),
+	Lower:     lower.Many("a + b", "a + b + c"),
 	Pointwise: true,
 	Flops:     perInput,
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return int64(len(c.In)) * c.out(0) })},

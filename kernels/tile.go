@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -46,7 +47,7 @@ var _ = define(graph.Op{
 	Whole:     sameNumbers(0),
 	Eval:      tiling.eval,
 	Fast:      tiling.fast,
-	Lower:     lowerMove(tiling, false),
+	Lower:     lower.Moves(tiling, false),
 	Flops:     noFlops,
 	Tests:     graph.Tests{Work: noWork},
 	Recompute: graph.Cheap,
@@ -62,17 +63,17 @@ var _ = define(graph.Op{
 	},
 })
 
-var tiling mover = func(c *graph.Call) []move {
+var tiling mover = func(c *graph.Call) []lower.Move {
 	x, y := c.In[0], c.Out[0]
 	sx, sy := index.Strides(x.Shape), index.Strides(y.Shape)
-	m := move{}
+	m := lower.Move{}
 	for i, d := range x.Shape {
 		if d == 0 {
 			return nil
 		}
-		m.shape = append(m.shape, y.Shape[i]/d, d)
-		m.from = append(m.from, 0, sx[i])
-		m.to = append(m.to, d*sy[i], sy[i])
+		m.Shape = append(m.Shape, y.Shape[i]/d, d)
+		m.From = append(m.From, 0, sx[i])
+		m.To = append(m.To, d*sy[i], sy[i])
 	}
-	return []move{m}
+	return []lower.Move{m}
 }

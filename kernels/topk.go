@@ -7,6 +7,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // TopK always sorts its result, even with sorted=0; equal elements are in the order of their
@@ -142,14 +143,14 @@ var _ = define(graph.Op{
 
 func lowerTopK(l *graph.Lowering) {
 	axis := axisOf(l.Node, l.Node.Int("axis"), len(l.In[0].Shape))
-	if loweredOut(l, 0) == nil || loweredOut(l, 1) == nil {
+	if lower.Out(l, 0) == nil || lower.Out(l, 1) == nil {
 		l.Refuse("only one of the outputs is used")
 		return
 	}
 	lowerRanked(l, l.Node.Int("largest") == 0, false, false, axis, l.Out[0].Shape[axis], 0, 1)
 }
 
-var topKKernel = shader("topk", "topk.comp")
+var topKKernel = lower.Shader("topk", "topk.comp")
 
 // lowerRanked finds the first k elements of lines; values is the output number for them, or −1.
 func lowerRanked(l *graph.Lowering, least, last, nans bool, axis, k, values, places int) {
@@ -163,13 +164,13 @@ func lowerRanked(l *graph.Lowering, least, last, nans bool, axis, k, values, pla
 	if before*after*k == 0 {
 		return
 	}
-	y := unused(true)
+	y := lower.Unused(true)
 	if values >= 0 {
-		y = writes(values)
+		y = lower.Writes(values)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: topKKernel,
-		Spec:   []uint32{uint32(l.Limits.Subgroup), oneIf(least), whole, oneIf(values >= 0), oneIf(last), oneIf(nans)},
-		Push:   words(l, before*after, n, after, k), Buffers: []graph.Buffer{y, reads(0), writes(places)}, Groups: inLine(l, before*after),
+		Spec:   []uint32{uint32(l.Limits.Subgroup), lower.OneIf(least), whole, lower.OneIf(values >= 0), lower.OneIf(last), lower.OneIf(nans)},
+		Push:   lower.Words(l, before*after, n, after, k), Buffers: []graph.Buffer{y, lower.Reads(0), lower.Writes(places)}, Groups: lower.InLine(l, before*after),
 	})
 }

@@ -16,14 +16,17 @@ var graphicsLimits = graph.Limits{Subgroup: 32, Range: 1<<32 - 1, Groups: [3]int
 func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops int64) {
 	groups := int64(d.Groups[0]) * int64(d.Groups[1]) * int64(d.Groups[2])
 	push := func(i int) int64 { return int64(d.Push[i]) }
-	for _, tile := range productTiles {
-		area, sides := int64(tile.rows*tile.columns), int64(tile.rows+tile.columns)
-		switch d.Kernel {
-		case tile.gathers: // m, n, k, part
-			return groups * 4 * (sides*push(3) + area), groups * 2 * area * push(3)
-		case tile.singles: // m, n, k
-			return groups * 4 * (sides*push(2) + area), groups * 2 * area * push(2)
+	form, tile, tiled := strings.Cut(d.Kernel.Name, "-tiled-")
+	if tiled {
+		var rows, columns int64
+		if _, err := fmt.Sscanf(tile, "%dx%d-", &rows, &columns); err != nil {
+			t.Fatal(d.Kernel.Name, err)
 		}
+		terms := push(2) // behind m and n
+		if form == "convolution" {
+			terms = push(3) // m, n, k of all parts, and that of one
+		}
+		return groups * 4 * ((rows+columns)*terms + rows*columns), groups * 2 * rows * columns * terms
 	}
 	switch d.Kernel {
 	case flashForward.staged, flashQueries.staged, flashKeys.staged:
@@ -37,7 +40,8 @@ func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops in
 			rows, products, owned = push(1), 4, 4
 		}
 		return groups * 4 * wide * (rows + owned*each/2), groups * products * each * rows * wide
-	case normGradKernel, reduceKernel, flashDots:
+	}
+	if d.Kernel == normGradKernel || d.Kernel == flashDots || d.Kernel.Name == "reduce" {
 		for _, b := range d.Buffers {
 			if b.Place != graph.PlaceNone {
 				bytes += l.Seen(b)

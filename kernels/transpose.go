@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -36,7 +37,7 @@ var _ = define(graph.Op{
 	Whole:    sameNumbers(0),
 	Eval:     transposition.eval,
 	Fast:     transposition.fast,
-	Lower:    lowerMove(transposition, false),
+	Lower:    lower.Moves(transposition, false),
 	Flops:    noFlops,
 	Tests: graph.Tests{
 		Work: noWork,
@@ -125,14 +126,14 @@ func swapsLast(n *graph.Node) bool {
 	return r >= 2 && perm[r-1] == r-2 && perm[r-2] == r-1 && slices.IsSorted(perm[:r-2])
 }
 
-var transposition mover = func(c *graph.Call) []move {
+var transposition mover = func(c *graph.Call) []lower.Move {
 	x, y := c.In[0], c.Out[0]
 	own := index.Strides(x.Shape)
 	from := make([]int, len(own))
 	for i, p := range permOf(c.Node, len(own)) {
 		from[i] = own[p]
 	}
-	return []move{{shape: y.Shape, from: from, to: index.Strides(y.Shape)}}
+	return []lower.Move{{Shape: y.Shape, From: from, To: index.Strides(y.Shape)}}
 }
 
 // permOf is the permutation: attribute perm, or reversed dims without it.

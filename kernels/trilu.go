@@ -4,6 +4,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -97,7 +98,7 @@ func lowerTrilu(l *graph.Lowering) {
 	}
 	rank := len(x.Shape)
 	height, width, k := x.Shape[rank-2], x.Shape[rank-1], int64(0)
-	if loweredIn(l, 1) != nil {
+	if lower.In(l, 1) != nil {
 		ks, known := l.Ints(1)
 		if !known {
 			l.Refuse("k is only known when the step runs")
@@ -107,14 +108,14 @@ func lowerTrilu(l *graph.Lowering) {
 	}
 	if n := x.Len(); n > 0 {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: kernel, Spec: []uint32{oneIf(l.Node.Int("upper") != 0)}, Push: append(words(l, n, height, width), uint32(int32(k))),
-			Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(n, 256)),
+			Kernel: kernel, Spec: []uint32{lower.OneIf(l.Node.Int("upper") != 0)}, Push: append(lower.Words(l, n, height, width), uint32(int32(k))),
+			Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0)}, Groups: lower.InLine(l, index.CeilDiv(n, 256)),
 		})
 	}
 }
 
 var triluKernels = map[int64]*graph.Kernel{
-	1: shader("trilu-1", "trilu.comp", "-DELEMENT=uint8_t"),
-	4: shader("trilu-4", "trilu.comp", "-DELEMENT=uint"),
-	8: shader("trilu-8", "trilu.comp", "-DELEMENT=uvec2"),
+	1: lower.Shader("trilu-1", "trilu.comp", "-DELEMENT=uint8_t"),
+	4: lower.Shader("trilu-4", "trilu.comp", "-DELEMENT=uint"),
+	8: lower.Shader("trilu-8", "trilu.comp", "-DELEMENT=uvec2"),
 }

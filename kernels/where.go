@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -104,9 +105,9 @@ func whereRows[E uint32 | uint64](c *graph.Call) {
 	})
 }
 
-var lowerWhere = pick(map[graph.DType]func(*graph.Lowering){
-	graph.Float32: pointwiseOf("a != 0 ? b : c", nil, graph.Float32, graph.Bool, graph.Float32, graph.Float32),
-	graph.Int64:   pointwiseOf("a != 0 ? b : c", nil, graph.Int64, graph.Bool, graph.Int64, graph.Int64),
-	graph.Int32:   pointwiseOf("a != 0 ? b : c", nil, graph.Int32, graph.Bool, graph.Int32, graph.Int32),
-	graph.Bool:    pointwiseOf("a != 0 ? b : c", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
+var lowerWhere = lower.Pick(map[graph.DType]func(*graph.Lowering){
+	graph.Float32: lower.PointwiseOf("a != 0 ? b : c", nil, graph.Float32, graph.Bool, graph.Float32, graph.Float32),
+	graph.Int64:   lower.PointwiseOf("a != 0 ? b : c", nil, graph.Int64, graph.Bool, graph.Int64, graph.Int64),
+	graph.Int32:   lower.PointwiseOf("a != 0 ? b : c", nil, graph.Int32, graph.Bool, graph.Int32, graph.Int32),
+	graph.Bool:    lower.PointwiseOf("a != 0 ? b : c", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
 }, func(l *graph.Lowering) graph.DType { return l.In[1].Type })

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 // YieldOp separates the passes of ONNX Runtime's training graphs: the forward pass returns its
@@ -81,6 +82,6 @@ func lowerYield(l *graph.Lowering) {
 		if loss < 0 || i == loss {
 			seed.SetFloat(0, 1)
 		}
-		lowerFill(l, i, bitsOf(seed))
+		lower.Fill(l, i, lower.BitsOf(seed))
 	}
 }

@@ -124,8 +124,8 @@
 // # Adding a kernel
 //
 // Add Lower to the operator's file in kernels. Pointwise operators give an expression
-// (kernels/pointwise.go); there are families for moving elements, sums and norms (move, reduce,
-// row). A new shader is a .comp file and a call of shader in Go; go generate ./kernels compiles
+// (lower.Pointwise); there are families for moving elements, sums and norms (move, reduce,
+// row). A new shader is a .comp file in kernels/lower and a call of lower.Shader; go generate ./kernels compiles
 // it. Rules:
 //
 //   - An element is computed by one invocation or subgroup in a fixed order, without atomics, for

@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 
 // implicit is one such product.
 type implicit struct {
-	c       *convolution
+	c       *Convolution
 	taps    bool // columns are places and terms are taps, not the reverse
 	m, n, k int
 	// A: from a row to the next, from a channel or sample to the next, and from a tap of an axis to the next.
@@ -37,7 +37,7 @@ type implicit struct {
 }
 
 // implicitOut is y from x and the filters.
-func (c *convolution) implicitOut() implicit {
+func (c *Convolution) implicitOut() implicit {
 	outs, taps, ins := f32.Volume(c.Out), f32.Volume(c.Kernel), f32.Volume(c.In)
 	g := implicit{
 		c: c, taps: true, m: c.Outer, n: outs, k: c.Inner * taps,
@@ -53,7 +53,7 @@ func (c *convolution) implicitOut() implicit {
 }
 
 // implicitFilters is the filters' gradient from x and y.
-func (c *convolution) implicitFilters() implicit {
+func (c *Convolution) implicitFilters() implicit {
 	g := c.implicitOut()
 	outs, columns := f32.Volume(c.Out), c.Inner*f32.Volume(c.Kernel)
 	g.taps, g.m, g.n, g.k = false, c.Outer, columns, outs
@@ -63,7 +63,7 @@ func (c *convolution) implicitFilters() implicit {
 }
 
 // implicitPhase is the positions of x at one phase of each stride, from y and the filters.
-func (c *convolution) implicitPhase(phase [3]int) implicit {
+func (c *Convolution) implicitPhase(phase [3]int) implicit {
 	var size, first, apart [3]int
 	g := implicit{c: c, taps: true}
 	for d := range size {
@@ -109,13 +109,13 @@ const directVariant = "direct"
 
 // appendImplicit computes one side as implicit products and reports whether it did: not if the direct kernel is
 // expected or known to be faster, or if the device takes too few workgroups.
-func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) bool {
+func (c *Convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) bool {
 	var parts []implicit
 	filters, image := b, a
 	switch side {
-	case convOut:
+	case ConvOut:
 		parts = append(parts, c.implicitOut())
-	case convFilters:
+	case ConvFilters:
 		parts = append(parts, c.implicitFilters())
 	default:
 		for p := range f32.Volume(c.Stride) {
@@ -126,9 +126,9 @@ func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 		}
 	}
 	widest := parts[0]
-	each := samplesAtOnce(l, c.N, widest.image, widest.sampleY)
+	each := SamplesAtOnce(l, c.N, widest.image, widest.sampleY)
 	columns, split := widest.n, 1
-	if side == convFilters {
+	if side == ConvFilters {
 		each = min(each, max(1, (1<<31-1)/max(1, widest.k)))
 		if each == c.N {
 			split = c.filterParts(l, out, image, filters)
@@ -138,7 +138,7 @@ func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 	}
 	tiles := tilesFor(l, widest.m, columns, c.Group*split)
 	variants := tileNames(tiles)
-	if side != convFilters {
+	if side != ConvFilters {
 		// A tile of a few rows is mostly empty, and then the direct kernel is expected to be faster.
 		if widest.m < convTile/2 {
 			variants = slices.Insert(variants, 0, directVariant)
@@ -146,13 +146,13 @@ func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 			variants = append(variants, directVariant)
 		}
 	}
-	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", [...]string{"y", "x", "w"}[side], sizeClass(widest.m), sizeClass(columns), sizeClass(widest.k), sizeClass(c.Group*split))
+	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", [...]string{"y", "x", "w"}[side], SizeClass(widest.m), SizeClass(columns), SizeClass(widest.k), SizeClass(c.Group*split))
 	name := l.Pick(class, variants...)
 	if name == directVariant {
 		return false
 	}
 	tile := tiles[slices.IndexFunc(tiles, func(t productTile) bool { return t.name == name })]
-	if side != convFilters {
+	if side != ConvFilters {
 		each = min(each, max(1, min(1<<31-1, l.Limits.Groups[0]*tile.columns)/max(1, widest.n)))
 	}
 	for _, g := range parts {
@@ -176,16 +176,16 @@ func (c *convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 // tile, none with fewer terms than partTerms.
 const (
 	partTile     = 64
-	partsOfTiles = 2 * busyGroups
+	partsOfTiles = 2 * BusyGroups
 	partTerms    = 512
 )
 
 // filterParts is how many parts the sum of the filters' gradient is split into. It depends on shapes alone, as
 // the order of the sum does: on the work space that plans reserve for this side.
-func (c *convolution) filterParts(l *graph.Lowering, out int, x, y graph.Buffer) int {
+func (c *Convolution) filterParts(l *graph.Lowering, out int, x, y graph.Buffer) int {
 	p := l.With(l.In, l.Out)
 	p.Limits = graph.PlanLimits
-	c.append(p, convFilters, out, x, y, -1)
+	c.Append(p, ConvFilters, out, x, y, -1)
 	columns := c.Inner * f32.Volume(c.Kernel)
 	tiles := index.CeilDiv(c.Outer, partTile) * index.CeilDiv(columns, partTile) * c.Group
 	bytes := int64(4 * c.Group * c.Outer * columns)
@@ -195,33 +195,33 @@ func (c *convolution) filterParts(l *graph.Lowering, out int, x, y graph.Buffer)
 
 // append appends the product for some samples.
 func (g implicit) append(l *graph.Lowering, tile productTile, first, samples, out int, filters, image graph.Buffer, bias, split int) {
-	c, to := g.c, writes(out)
-	b, beforeB := samplesOf(l, image, c.N, g.image, first, samples)
+	c, to := g.c, Writes(out)
+	b, beforeB := SamplesOf(l, image, c.N, g.image, first, samples)
 	fromA, fromB, fromY := g.fromA, first*g.image-beforeB, g.fromY
-	added, adds, part, partY := unused(false), uint32(0), 0, 0
+	added, adds, part, partY := Unused(false), uint32(0), 0, 0
 	if bias >= 0 {
-		added, adds = reads(bias), 1
+		added, adds = Reads(bias), 1
 	}
 	if g.taps {
 		g.n *= samples
 		var before int
-		to, before = samplesOf(l, to, c.N, g.sampleY, first, samples)
+		to, before = SamplesOf(l, to, c.N, g.sampleY, first, samples)
 		fromY += first*g.sampleY - before
 		part = g.k
 	} else {
 		g.k *= samples
 		var before int
-		filters, before = samplesOf(l, filters, c.N, g.sampleY, first, samples)
+		filters, before = SamplesOf(l, filters, c.N, g.sampleY, first, samples)
 		fromA += first*g.sampleY - before
 		if first > 0 {
-			added, adds = rereads(out), 2
+			added, adds = Rereads(out), 2
 		}
 		// Parts end where slabs end, so that all tiles sum alike.
 		const longest = 16
 		part = index.CeilDiv(index.CeilDiv(g.k, split), longest) * longest
 		if split = index.CeilDiv(g.k, max(1, part)); split > 1 {
 			partY = c.Group * g.groupY
-			to = scratch(0, int64(4*split*partY), true)
+			to = Scratch(0, int64(4*split*partY), true)
 			l.Scratch = max(l.Scratch, to.Bytes)
 		}
 	}
@@ -236,22 +236,22 @@ func (g implicit) append(l *graph.Lowering, tile productTile, first, samples, ou
 		}
 		return all
 	}
-	spec := slices.Concat([]uint32{adds, whole, oneIf(g.taps), oneIf(g.inside())}, axes(g.kernel, 1), triples(g.tap, g.place), axes(g.tapA, 0))
+	spec := slices.Concat([]uint32{adds, whole, OneIf(g.taps), OneIf(g.inside())}, axes(g.kernel, 1), Triples(g.tap, g.place), axes(g.tapA, 0))
 	for group := 0; group < c.Group; group += l.Limits.Groups[2] {
 		groups := min(l.Limits.Groups[2], c.Group-group)
-		push := words(l, g.m, g.n, g.k, part, g.ai, g.ac, fromA+group*g.groupA, fromB+group*g.groupB, fromY+group*g.groupY, g.groupA, g.groupB, g.groupY)
-		push = append(push, words(l, slices.Concat(g.size[:], g.places[:])...)...)
+		push := Words(l, g.m, g.n, g.k, part, g.ai, g.ac, fromA+group*g.groupA, fromB+group*g.groupB, fromY+group*g.groupY, g.groupA, g.groupB, g.groupY)
+		push = append(push, Words(l, slices.Concat(g.size[:], g.places[:])...)...)
 		for _, n := range g.places {
 			push = append(push, divisor(n))
 		}
-		push = append(push, triples(g.shift)...)
-		push = append(push, words(l, g.image, g.ldy, g.sampleY, g.alongY[0], g.alongY[1], g.alongY[2], partY, group*g.m)...)
+		push = append(push, Triples(g.shift)...)
+		push = append(push, Words(l, g.image, g.ldy, g.sampleY, g.alongY[0], g.alongY[1], g.alongY[2], partY, group*g.m)...)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: tile.gathers, Spec: spec, Push: push, Buffers: []graph.Buffer{to, filters, b, added},
 			Groups: [3]int{index.CeilDiv(g.n, tile.columns) * split, index.CeilDiv(g.m, tile.rows), groups},
 		})
 	}
 	if split > 1 {
-		loweredReduction{fold: foldSum}.append(l, unwritten(to), []int{split, partY}, []int{0}, writes(out))
+		Reduction{Fold: FoldSum}.Append(l, Unwritten(to), []int{split, partY}, []int{0}, Writes(out))
 	}
 }

@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"fmt"
@@ -15,11 +15,11 @@ import (
 // call the functions of expressions.glsl. All expressions of one signature are in one shader;
 // a specialization constant selects one.
 
-// pointwiseForm is a signature: the element types of output and inputs.
-type pointwiseForm struct {
+// Form is a signature: the element types of output and inputs.
+type Form struct {
 	name  string
 	types []graph.DType // of z, a, b, c
-	exprs []string      // sorted, each once
+	Exprs []string      // sorted, each once
 	once  sync.Once
 
 	wide, single *graph.Kernel
@@ -35,16 +35,17 @@ var pointwiseTypes = map[graph.DType]struct{ letter, stored, seen string }{
 	graph.Int8:    {"s", "int8_t", "int"},
 }
 
-var pointwiseForms = map[string]*pointwiseForm{}
+var pointwiseForms = map[string]*Form{}
 
-func formOf(types ...graph.DType) *pointwiseForm {
+// FormOf is the form of an output and its inputs of the given types.
+func FormOf(types ...graph.DType) *Form {
 	name := "pointwise-"
 	for _, t := range types {
 		name += pointwiseTypes[t].letter
 	}
 	f := pointwiseForms[name]
 	if f == nil {
-		f = &pointwiseForm{name: name, types: types}
+		f = &Form{name: name, types: types}
 		pointwiseForms[name] = f
 		define := []string{}
 		for i, operand := range []string{"Z", "A", "B", "C"} {
@@ -53,33 +54,33 @@ func formOf(types ...graph.DType) *pointwiseForm {
 		}
 		f.single = editedShader(name, "pointwise.comp", f.source(false), define...)
 		if f.allFloat() {
-			f.wide = halved(editedShader(name+"-wide", "pointwise.comp", f.source(true), append(define, "-DWIDE")...))
+			f.wide = Halved(editedShader(name+"-wide", "pointwise.comp", f.source(true), append(define, "-DWIDE")...))
 		}
 		if slices.Contains(types, graph.Float32) {
-			halved(f.single)
+			Halved(f.single)
 		}
 	}
 	return f
 }
 
-func (f *pointwiseForm) allFloat() bool {
+func (f *Form) allFloat() bool {
 	return !slices.ContainsFunc(f.types, func(t graph.DType) bool { return t != graph.Float32 })
 }
 
-// code is the number that selects an expression.
-func (f *pointwiseForm) code(expr string) uint32 {
+// Code is the number that selects an expression.
+func (f *Form) Code(expr string) uint32 {
 	f.once.Do(func() {
-		slices.Sort(f.exprs)
-		f.exprs = slices.Compact(f.exprs)
+		slices.Sort(f.Exprs)
+		f.Exprs = slices.Compact(f.Exprs)
 	})
-	i, _ := slices.BinarySearch(f.exprs, expr)
+	i, _ := slices.BinarySearch(f.Exprs, expr)
 	return uint32(i)
 }
 
 // source completes pointwise.comp with the expressions.
-func (f *pointwiseForm) source(wide bool) func(string) string {
+func (f *Form) source(wide bool) func(string) string {
 	return func(text string) string {
-		f.code("")
+		f.Code("")
 		var b strings.Builder
 		seen := func(i int) string {
 			if wide {
@@ -88,16 +89,16 @@ func (f *pointwiseForm) source(wide bool) func(string) string {
 			return pointwiseTypes[f.types[i]].seen
 		}
 		fmt.Fprintf(&b, "%s calculate(%s a, %s b, %s c) {\n", seen(0), seen(1), seen(2), seen(3))
-		for i, e := range f.exprs {
+		for i, e := range f.Exprs {
 			fmt.Fprintf(&b, "\tif (EXPRESSION == %d) return %s;\n", i, e)
 		}
 		fmt.Fprintf(&b, "\treturn %s(0);\n}", seen(0))
-		return strings.NewReplacer("EXPRESSIONS\n", expressions(), "CALCULATE\n", b.String()+"\n").Replace(text)
+		return strings.NewReplacer("EXPRESSIONS\n", Expressions(), "CALCULATE\n", b.String()+"\n").Replace(text)
 	}
 }
 
-// expressions returns the functions that expressions may call.
-func expressions() string {
+// Expressions returns the functions that expressions may call.
+func Expressions() string {
 	text, err := sources.ReadFile("expressions.glsl")
 	if err != nil {
 		panic(err)
@@ -105,23 +106,23 @@ func expressions() string {
 	return string(text)
 }
 
-// pointwise is a Lower for operators on floats, given by an expression of a, b and c, the first
+// Pointwise is a Lower for operators on floats, given by an expression of a, b and c, the first
 // inputs.
-func pointwise(expr string) func(*graph.Lowering) {
+func Pointwise(expr string) func(*graph.Lowering) {
 	f := graph.Float32
-	return pointwiseOf(expr, nil, f, f, f, f)
+	return PointwiseOf(expr, nil, f, f, f, f)
 }
 
-// pointwiseBy is pointwise with constants p and q that depend on the node.
-func pointwiseBy(expr string, numbers func(n *graph.Node) []float64) func(*graph.Lowering) {
+// PointwiseBy is pointwise with constants p and q that depend on the node.
+func PointwiseBy(expr string, numbers func(n *graph.Node) []float64) func(*graph.Lowering) {
 	f := graph.Float32
-	return pointwiseOf(expr, numbers, f, f, f, f)
+	return PointwiseOf(expr, numbers, f, f, f, f)
 }
 
-// pointwiseOf is pointwiseBy for element types of z, a, b and c.
-func pointwiseOf(expr string, numbers func(n *graph.Node) []float64, types ...graph.DType) func(*graph.Lowering) {
-	f := formOf(types...)
-	f.exprs = append(f.exprs, expr)
+// PointwiseOf is pointwiseBy for element types of z, a, b and c.
+func PointwiseOf(expr string, numbers func(n *graph.Node) []float64, types ...graph.DType) func(*graph.Lowering) {
+	f := FormOf(types...)
+	f.Exprs = append(f.Exprs, expr)
 	return func(l *graph.Lowering) {
 		var pq []float64
 		if numbers != nil {
@@ -131,12 +132,12 @@ func pointwiseOf(expr string, numbers func(n *graph.Node) []float64, types ...gr
 		for i := range min(len(l.In), 3) {
 			in = append(in, i)
 		}
-		f.lower(l, expr, 0, in, pq...)
+		f.Lower(l, expr, 0, in, pq...)
 	}
 }
 
-// byType selects a Lower by the type of input 0.
-func byType(forms map[graph.DType]func(*graph.Lowering)) func(*graph.Lowering) {
+// ByType selects a Lower by the type of input 0.
+func ByType(forms map[graph.DType]func(*graph.Lowering)) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		if f := forms[l.In[0].Type]; f != nil {
 			f(l)
@@ -146,23 +147,23 @@ func byType(forms map[graph.DType]func(*graph.Lowering)) func(*graph.Lowering) {
 	}
 }
 
-// maxPointwiseDims is the most dims that pointwise.comp supports.
-const maxPointwiseDims = 5
+// MaxPointwiseDims is the most dims that pointwise.comp supports.
+const MaxPointwiseDims = 5
 
-// lower appends the dispatch of an expression of inputs in, into output out.
-func (f *pointwiseForm) lower(l *graph.Lowering, expr string, out int, in []int, pq ...float64) {
+// Lower appends the dispatch of an expression of inputs in, into output out.
+func (f *Form) Lower(l *graph.Lowering, expr string, out int, in []int, pq ...float64) {
 	z := l.Out[out]
 	operands := make([]*graph.Operand, len(in))
-	buffers := []graph.Buffer{writes(out)}
+	buffers := []graph.Buffer{Writes(out)}
 	for i, k := range in {
 		operands[i] = l.In[k]
-		buffers = append(buffers, reads(k))
+		buffers = append(buffers, Reads(k))
 	}
-	f.append(l, expr, z, operands, buffers, pq...)
+	f.Append(l, expr, z, operands, buffers, pq...)
 }
 
-// append is lower with explicit operands and buffers.
-func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand, in []*graph.Operand, buffers []graph.Buffer, pq ...float64) {
+// Append is lower with explicit operands and buffers.
+func (f *Form) Append(l *graph.Lowering, expr string, z *graph.Operand, in []*graph.Operand, buffers []graph.Buffer, pq ...float64) {
 	for i, x := range append([]*graph.Operand{z}, in...) {
 		if x == nil || x.Type != f.types[i] {
 			what := "an operand is missing"
@@ -185,7 +186,7 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 		lists = append(lists, index.Broadcast(x.Shape, z.Shape))
 	}
 	dims, st := index.Merge(z.Shape, lists...)
-	if !mustFit(l, dims, maxPointwiseDims) {
+	if !MustFit(l, dims, MaxPointwiseDims) {
 		return
 	}
 	// Bindings that the expression does not use repeat the last operand.
@@ -197,33 +198,33 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 	for i := range rowBytes {
 		rowBytes[i] = int64(st[i][0]) * f.types[min(i, len(in))].Size()
 	}
-	inPieces(l, dims[0], buffers, rowBytes, func(rows int, buffers []graph.Buffer) {
+	InPieces(l, dims[0], buffers, rowBytes, func(rows int, buffers []graph.Buffer) {
 		f.dispatch(l, expr, append([]int{rows}, dims[1:]...), st, buffers, pq)
 	})
 }
 
 // dispatch appends a dispatch over operands with strides st in shape dims.
-func (f *pointwiseForm) dispatch(l *graph.Lowering, expr string, dims []int, st [][]int, buffers []graph.Buffer, pq []float64) {
+func (f *Form) dispatch(l *graph.Lowering, expr string, dims []int, st [][]int, buffers []graph.Buffer, pq []float64) {
 	rank, inner := len(dims), dims[len(dims)-1]
 	alone := uint32(0)
 	for i := range 3 {
-		alone |= oneIf(st[1+i][rank-1] == 0) << i
+		alone |= OneIf(st[1+i][rank-1] == 0) << i
 	}
 	kernel, each := f.single, 1
 	if f.wide != nil && (rank == 1 || inner%4 == 0) {
 		kernel, each = f.wide, 4
 	}
 	pq = append(pq, 0, 0)
-	push := append(words(l, index.Elems(dims)), bits(pq[0]), bits(pq[1]))
+	push := append(Words(l, index.Elems(dims)), Bits(pq[0]), Bits(pq[1]))
 	for i, list := range [][]int{dims, st[1], st[2], st[3]} {
 		fill := 0
 		if i == 0 {
 			fill = 1
 		}
-		push = append(push, words(l, append(slices.Clone(list), slices.Repeat([]int{fill}, maxPointwiseDims-rank)...)...)...)
+		push = append(push, Words(l, append(slices.Clone(list), slices.Repeat([]int{fill}, MaxPointwiseDims-rank)...)...)...)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{f.code(expr), uint32(rank), alone}, Push: push, Buffers: buffers,
-		Groups: inLine(l, index.CeilDiv(index.CeilDiv(index.Elems(dims), each), 256)),
+		Kernel: kernel, Spec: []uint32{f.Code(expr), uint32(rank), alone}, Push: push, Buffers: buffers,
+		Groups: InLine(l, index.CeilDiv(index.CeilDiv(index.Elems(dims), each), 256)),
 	})
 }

@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"math"
@@ -32,10 +32,10 @@ func addressed(k *graph.Kernel) *graph.Kernel {
 	return form.(*graph.Kernel)
 }
 
-// withAddresses wraps a Lower for devices with buffer addresses. Where the lowering is
+// WithAddresses wraps a Lower for devices with buffer addresses. Where the lowering is
 // refused or a dispatch exceeds the descriptor range, it lowers again without that
 // limit, and the dispatches that exceed it use addressed kernels.
-func withAddresses(lower func(*graph.Lowering)) func(*graph.Lowering) {
+func WithAddresses(lower func(*graph.Lowering)) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		lower(l)
 		beyond := func(d graph.Dispatch) bool { return l.TooFar(d) >= 0 }

@@ -1,23 +1,23 @@
-package kernels
+package lower
 
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 )
 
-var depthwiseKernel = halved(shader("depthwise", "depthwise.comp"))
+var depthwiseKernel = Halved(Shader("depthwise", "depthwise.comp"))
 
 // depthwiseTaps is the most taps of an axis that depthwise.comp supports.
 const depthwiseTaps = 7
 
 // standsAlone reports whether this is a depthwise convolution that depthwise.comp supports.
-func (c *convolution) standsAlone() bool {
+func (c *Convolution) standsAlone() bool {
 	return c.flat() && c.Inner == 1 && c.Outer == 1 && c.Group > 1 && max(c.Kernel[1], c.Kernel[2]) <= depthwiseTaps
 }
 
 // appendDepthwise computes one side of a depthwise convolution.
-func (c *convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
-	if side == convFilters {
+func (c *Convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
+	if side == ConvFilters {
 		c.appendDepthwiseFilters(l, out, a, b)
 		return
 	}
@@ -34,15 +34,15 @@ const filterBytes = 8 << 20
 
 // appendDepthwiseFilters sums over some samples at a time, in multiples that let each part
 // begin at an offset where buffers can be bound.
-func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b graph.Buffer) {
+func (c *Convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b graph.Buffer) {
 	sizes, step, most := [2]int{c.Group * f32.Volume(c.In), c.Group * f32.Volume(c.Out)}, 1, c.N
 	for _, size := range sizes {
-		step = max(step, pieceStep/int(gcd(int64(size), pieceStep)))
+		step = max(step, PieceStep/int(gcd(int64(size), PieceStep)))
 		most = min(most, filterBytes/4/max(1, size))
 	}
 	each := max(1, most/step) * step
 	for first := 0; first < max(1, c.N); first += each {
-		d := depthwise{c: c, l: l, samples: min(each, c.N-first), buffers: []graph.Buffer{writes(out), a, b, unused(false)}, filters: true}
+		d := depthwise{c: c, l: l, samples: min(each, c.N-first), buffers: []graph.Buffer{Writes(out), a, b, Unused(false)}, filters: true}
 		if each < c.N {
 			for i, size := range sizes {
 				x := &d.buffers[1+i]
@@ -50,9 +50,9 @@ func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b gr
 			}
 		}
 		if d.goesOn = first > 0; d.goesOn {
-			d.buffers[3] = rereads(out)
+			d.buffers[3] = Rereads(out)
 		}
-		d.side(convFilters)
+		d.side(ConvFilters)
 	}
 }
 
@@ -60,9 +60,9 @@ func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b gr
 func (d *depthwise) side(side uint32) {
 	c, y := d.c, d.c.Out[2]
 	switch side {
-	case convOut, convFilters:
+	case ConvOut, ConvFilters:
 		d.append([2]int(c.In[1:]), [2]int(c.Out[1:]), c.axis(1), c.axis(2), [4]int{0, y, 1, f32.Volume(c.Out)}, [3]int{0, c.Kernel[2], 1})
-	case convIn:
+	case ConvIn:
 		for py := range c.Stride[1] {
 			for px := range c.Stride[2] {
 				rows, ky, nextY, down := c.phaseTaps(1, py)
@@ -75,7 +75,7 @@ func (d *depthwise) side(side uint32) {
 }
 
 type depthwise struct {
-	c               *convolution
+	c               *Convolution
 	l               *graph.Lowering
 	samples         int
 	buffers         []graph.Buffer // result, image, filters (or places, for the filters' gradient), bias
@@ -93,14 +93,14 @@ func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int
 	if groups == 0 {
 		return
 	}
-	spec := []uint32{uint32(d.l.Limits.Subgroup), oneIf(d.filters) + oneIf(d.goesOn), oneIf(d.biased)}
+	spec := []uint32{uint32(d.l.Limits.Subgroup), OneIf(d.filters) + OneIf(d.goesOn), OneIf(d.biased)}
 	for _, v := range []int{down.n, across.n, down.step, across.step, down.dilation, across.dilation} {
 		spec = append(spec, uint32(int32(v)))
 	}
-	push := words(d.l, groups, d.samples, d.c.Group, size[0], size[1], places[0], places[1])
+	push := Words(d.l, groups, d.samples, d.c.Group, size[0], size[1], places[0], places[1])
 	push = append(push, uint32(int32(down.shift)), uint32(int32(across.shift)))
-	push = append(push, words(d.l, at[0], at[1], at[2], at[3], filters[0], filters[1], filters[2], f32.Volume(d.c.Kernel))...)
+	push = append(push, Words(d.l, at[0], at[1], at[2], at[3], filters[0], filters[1], filters[2], f32.Volume(d.c.Kernel))...)
 	d.l.Dispatches = append(d.l.Dispatches, graph.Dispatch{
-		Kernel: depthwiseKernel, Spec: spec, Push: push, Buffers: d.buffers, Groups: inLine(d.l, groups),
+		Kernel: depthwiseKernel, Spec: spec, Push: push, Buffers: d.buffers, Groups: InLine(d.l, groups),
 	})
 }

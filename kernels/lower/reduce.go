@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"slices"
@@ -8,45 +8,45 @@ import (
 )
 
 var (
-	reduceKernel         = halved(shader("reduce", "reduce.comp"))
+	reduceKernel         = Halved(Shader("reduce", "reduce.comp"))
 	reduceIntegerKernels = map[graph.DType]*graph.Kernel{
-		graph.Int32: shader("reduce-i", "reduceint.comp", "-DELEMENT=int"),
-		graph.Int64: shader("reduce-l", "reduceint.comp", "-DELEMENT=int64_t"),
+		graph.Int32: Shader("reduce-i", "reduceint.comp", "-DELEMENT=int"),
+		graph.Int64: Shader("reduce-l", "reduceint.comp", "-DELEMENT=int64_t"),
 	}
 )
 
 // The operations of reduce.comp: how it combines terms, what it applies to each term first,
 // and to the result at the end.
 const (
-	foldSum, foldMax, foldMin, foldProduct         = 0, 1, 2, 3
-	termPlain, termSquare, termSize, termExp       = 0, 1, 2, 3
-	finalScale, finalRoot, finalLog, finalLogOfExp = 0, 1, 2, 3
+	FoldSum, FoldMax, FoldMin, FoldProduct         = 0, 1, 2, 3
+	termPlain, TermSquare, TermSize, TermExp       = 0, 1, 2, 3
+	finalScale, FinalRoot, FinalLog, FinalLogOfExp = 0, 1, 2, 3
 )
 
-// loweredReduction is a reduction in terms of reduce.comp.
-type loweredReduction struct {
-	fold, term, final uint32
-	mean              bool
+// Reduction is a reduction in terms of reduce.comp.
+type Reduction struct {
+	Fold, Term, Final uint32
+	Mean              bool
 	tops              *graph.Buffer // maxima to subtract before exponentials
-	goesOn            bool          // accumulate onto the results
+	GoesOn            bool          // accumulate onto the results
 }
 
 // reduceBytes is the most bytes reduced in one run if terms are farther apart than results.
 // Larger inputs are split into parts, each within the descriptor range of every device.
 const reduceBytes = 64 << 20
 
-// reducePart is the number of terms that one subgroup or lane sums if there are few results;
-// the kernel sums reduceBlock of them at a time.
+// ReducePart is the number of terms that one subgroup or lane sums if there are few results;
+// the kernel sums ReduceBlock of them at a time.
 const (
-	reducePart  = 4096
-	reduceBlock = 32
+	ReducePart  = 4096
+	ReduceBlock = 32
 )
 
-// reduceParts returns how many parts the terms of a result are split into, and their size.
-func reduceParts(results, terms int, apart bool) (parts, each int) {
+// ReduceParts returns how many parts the terms of a result are split into, and their size.
+func ReduceParts(results, terms int, apart bool) (parts, each int) {
 	parts = 1
 	if results < 1024 {
-		parts = min(index.CeilDiv(max(terms, 1), reducePart), 64)
+		parts = min(index.CeilDiv(max(terms, 1), ReducePart), 64)
 	}
 	if results*parts > 1<<16 {
 		parts = max(1, 1<<16/results)
@@ -54,82 +54,83 @@ func reduceParts(results, terms int, apart bool) (parts, each int) {
 	if apart {
 		parts = max(parts, index.CeilDiv(4*results*terms, reduceBytes))
 	}
-	each = index.CeilDiv(index.CeilDiv(max(terms, 1), parts), reduceBlock) * reduceBlock
+	each = index.CeilDiv(index.CeilDiv(max(terms, 1), parts), ReduceBlock) * ReduceBlock
 	return index.CeilDiv(max(terms, 1), each), each
 }
 
-func (r loweredReduction) lower(l *graph.Lowering) {
+// Lower appends the reduction of input 0 along some axes.
+func (r Reduction) Lower(l *graph.Lowering, along []int) {
 	if reduceIntegerKernels[l.In[0].Type] != nil {
-		r.lowerIntegers(l)
+		r.lowerIntegers(l, along)
 		return
 	}
-	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
+	if !OnlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
 		return
 	}
-	shape, axes := index.MergeDims(l.In[0].Shape, reducedAxes(l.Node))
-	if r.term == termExp {
+	shape, axes := index.MergeDims(l.In[0].Shape, along)
+	if r.Term == TermExp {
 		// Compute maxima first, so that exponentials do not overflow.
 		bytes := int64(4 * l.Out[0].Len())
-		l.Scratch = aligned(bytes)
-		loweredReduction{fold: foldMax}.append(l, reads(0), shape, axes, scratch(0, bytes, true))
-		r.tops = new(scratch(0, bytes, false))
+		l.Scratch = Aligned(bytes)
+		Reduction{Fold: FoldMax}.Append(l, Reads(0), shape, axes, Scratch(0, bytes, true))
+		r.tops = new(Scratch(0, bytes, false))
 	}
-	r.append(l, reads(0), shape, axes, writes(0))
+	r.Append(l, Reads(0), shape, axes, Writes(0))
 }
 
 // lowerIntegers reduces integers; means, roots and logarithms are not supported.
-func (r loweredReduction) lowerIntegers(l *graph.Lowering) {
+func (r Reduction) lowerIntegers(l *graph.Lowering, along []int) {
 	t := l.In[0].Type
-	stay, stayAt, gone, goneAt := index.Split(index.MergeDims(l.In[0].Shape, reducedAxes(l.Node)))
+	stay, stayAt, gone, goneAt := index.Split(index.MergeDims(l.In[0].Shape, along))
 	results, terms := index.Elems(stay), index.Elems(gone)
 	switch {
-	case r.mean || r.final != finalScale || !l.Limits.Int64:
+	case r.Mean || r.Final != finalScale || !l.Limits.Int64:
 		l.Refuse("there is no kernel for %s", t)
 		return
-	case results == 0 || !mustFit(l, stay, 3) || !mustFit(l, gone, 3):
+	case results == 0 || !MustFit(l, stay, 3) || !MustFit(l, gone, 3):
 		return
-	case terms == 0 && (r.fold == foldMax || r.fold == foldMin):
+	case terms == 0 && (r.Fold == FoldMax || r.Fold == FoldMin):
 		l.Refuse("the reduced dims are empty")
 		return
 	}
-	push := append(append(words(l, results, terms), reducedDims(l, stay, stayAt)...), reducedDims(l, gone, goneAt)...)
+	push := append(append(Words(l, results, terms), reducedDims(l, stay, stayAt)...), reducedDims(l, gone, goneAt)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: reduceIntegerKernels[t], Spec: []uint32{r.fold, r.term}, Push: push, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, index.CeilDiv(results, 64)),
+		Kernel: reduceIntegerKernels[t], Spec: []uint32{r.Fold, r.Term}, Push: push, Buffers: []graph.Buffer{Writes(0), Reads(0)}, Groups: InLine(l, index.CeilDiv(results, 64)),
 	})
 }
 
-// append reduces a float32 tensor along axes. Many terms of few results are reduced in two
+// Append reduces a float32 tensor along axes. Many terms of few results are reduced in two
 // runs, through work space.
-func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes []int, y graph.Buffer) {
+func (r Reduction) Append(l *graph.Lowering, x graph.Buffer, shape, axes []int, y graph.Buffer) {
 	stay, stayAt, gone, goneAt := index.Split(shape, axes)
 	results, terms := index.Elems(stay), index.Elems(gone)
 	if results == 0 {
 		return
 	}
-	if !mustFit(l, stay, 3) || !mustFit(l, gone, 3) {
+	if !MustFit(l, stay, 3) || !MustFit(l, gone, 3) {
 		return
 	}
 	scale := 1.0
-	if r.mean {
+	if r.Mean {
 		scale = 1 / float64(terms)
 	}
 	sums := reducing{stay: stay, stayAt: stayAt, gone: gone, goneAt: goneAt, along: slices.Contains(axes, len(shape)-1) || len(stay) == 0}
-	parts, each := reduceParts(results, terms, !sums.byResults())
+	parts, each := ReduceParts(results, terms, !sums.byResults())
 	if parts == 1 {
 		r.inPieces(l, x, y, sums, scale)
 		return
 	}
-	at, bytes := aligned(l.Scratch), int64(4*results*parts)
-	l.Scratch = at + aligned(bytes)
+	at, bytes := Aligned(l.Scratch), int64(4*results*parts)
+	l.Scratch = at + Aligned(bytes)
 	sums.part = each
-	first := loweredReduction{fold: r.fold, term: r.term, tops: r.tops}
-	first.firstRun(l, x, scratch(at, bytes, true), sums, 0, results, 0, parts)
-	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}
-	second.dispatch(l, scratch(at, bytes, false), y, ofRows(parts, results, results), 0, results, 0, 1, 0, scale)
+	first := Reduction{Fold: r.Fold, Term: r.Term, tops: r.tops}
+	first.firstRun(l, x, Scratch(at, bytes, true), sums, 0, results, 0, parts)
+	second := Reduction{Fold: r.Fold, Final: r.Final, tops: r.tops}
+	second.Dispatch(l, Scratch(at, bytes, false), y, OfRows(parts, results, results), 0, results, 0, 1, 0, scale)
 }
 
-// ofRows reduces n rows at stride step.
-func ofRows(n, columns, step int) reducing {
+// OfRows reduces n rows at stride step.
+func OfRows(n, columns, step int) reducing {
 	return reducing{stay: []int{columns}, stayAt: []int{1}, gone: []int{n}, goneAt: []int{step}, part: n}
 }
 
@@ -170,22 +171,22 @@ func reach(dims, at []int, from, to int) (least, most int) {
 // reducedDims returns three dims and strides as push constants, without the outermost dim.
 func reducedDims(l *graph.Lowering, dims, at []int) []uint32 {
 	dims, at = index.Padded(3, dims, 1), index.Padded(3, at, 0)
-	return words(l, dims[1], dims[2], at[0], at[1], at[2])
+	return Words(l, dims[1], dims[2], at[0], at[1], at[2])
 }
 
 // inPieces reduces in one dispatch, or if x exceeds the descriptor range in one for each piece
 // of the results.
-func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reducing, scale float64) {
+func (r Reduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reducing, scale float64) {
 	s.part = index.Elems(s.gone)
 	n, bytes := 1, []int64{0, 0, 0}
 	if s.byResults() {
 		n, bytes[0], bytes[1] = s.stay[0], int64(4*index.Elems(s.stay[1:])), int64(4*s.stayAt[0])
 	}
-	tops := unused(false)
+	tops := Unused(false)
 	if r.tops != nil {
 		tops, bytes[2] = *r.tops, bytes[0]
 	}
-	inPieces(l, n, []graph.Buffer{y, x, tops}, bytes, func(rows int, b []graph.Buffer) {
+	InPieces(l, n, []graph.Buffer{y, x, tops}, bytes, func(rows int, b []graph.Buffer) {
 		part, s := r, s
 		if r.tops != nil {
 			part.tops = &b[2]
@@ -193,13 +194,13 @@ func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reduc
 		if rows < n {
 			s.stay = append([]int{rows}, s.stay[1:]...)
 		}
-		part.dispatch(l, b[1], b[0], s, 0, index.Elems(s.stay), 0, 1, 0, scale)
+		part.Dispatch(l, b[1], b[0], s, 0, index.Elems(s.stay), 0, 1, 0, scale)
 	})
 }
 
 // firstRun reduces parts of the terms of results, as many at a time as fit the descriptor
 // range of x.
-func (r loweredReduction) firstRun(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts int) {
+func (r Reduction) firstRun(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts int) {
 	from, to := s.seen(first, results, part, parts)
 	some, fewer := (first+results)/2, (part+parts)/2
 	switch fits := int64(4*to) <= l.Limits.Range || int64(4*(to-from)) <= l.Limits.Range-pieceAlignment; {
@@ -212,48 +213,48 @@ func (r loweredReduction) firstRun(l *graph.Lowering, x, y graph.Buffer, s reduc
 	default:
 		before := 0
 		if int64(4*to) > l.Limits.Range {
-			before = from / pieceStep * pieceStep
+			before = from / PieceStep * PieceStep
 		}
 		x.At, x.Bytes = x.At+int64(4*before), int64(4*(to-before))
-		r.dispatch(l, x, y, s, first, results, part, parts, before, 1)
+		r.Dispatch(l, x, y, s, first, results, part, parts, before, 1)
 	}
 }
 
-// dispatch reduces parts of the terms of results; x is bound from element before on.
-func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts, before int, scale float64) {
+// Dispatch reduces parts of the terms of results; x is bound from element before on.
+func (r Reduction) Dispatch(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts, before int, scale float64) {
 	each := l.Limits.Subgroup // results of a workgroup
 	if s.along {
 		each = 1
 	}
 	ranks := []uint32{uint32(max(1, len(s.stay))), uint32(max(1, len(s.gone)))}
-	push := append(words(l, first, results, index.Elems(s.stay), part, s.part, index.Elems(s.gone), before), bits(scale))
+	push := append(Words(l, first, results, index.Elems(s.stay), part, s.part, index.Elems(s.gone), before), Bits(scale))
 	push = append(append(push, reducedDims(l, s.stay, s.stayAt)...), reducedDims(l, s.gone, s.goneAt)...)
-	groups, tops := inLine(l, index.CeilDiv(results-first, each)), unused(false)
+	groups, tops := InLine(l, index.CeilDiv(results-first, each)), Unused(false)
 	if r.tops != nil {
 		tops = *r.tops
 	}
 	groups[2] = parts - part
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  reduceKernel,
-		Spec:    append([]uint32{uint32(l.Limits.Subgroup), oneIf(s.along), r.fold, r.term, r.final}, append(ranks, oneIf(r.goesOn))...),
+		Spec:    append([]uint32{uint32(l.Limits.Subgroup), OneIf(s.along), r.Fold, r.Term, r.Final}, append(ranks, OneIf(r.GoesOn))...),
 		Push:    push,
 		Buffers: []graph.Buffer{y, x, tops},
 		Groups:  groups,
 	})
 }
 
-// inParts reduces parts of each input from number first on into consecutive work space, and
+// InParts reduces parts of each input from number first on into consecutive work space, and
 // returns the number of parts.
-func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
+func (r Reduction) InParts(l *graph.Lowering, first int) (all int) {
 	for i := first; i < len(l.In); i++ {
 		n := l.In[i].Len()
 		// The kernel writes every part, empty ones, too; a multiple of 16 keeps 64-byte alignment.
-		parts := 16 * index.CeilDiv(min(index.CeilDiv(n, reducePart), 64), 16)
+		parts := 16 * index.CeilDiv(min(index.CeilDiv(n, ReducePart), 64), 16)
 		if parts == 0 {
 			continue
 		}
-		each := index.CeilDiv(index.CeilDiv(n, parts), reduceBlock) * reduceBlock
-		r.firstRun(l, reads(i), scratch(int64(4*all), int64(4*parts), true), reducing{gone: []int{n}, goneAt: []int{1}, along: true, part: each}, 0, 1, 0, parts)
+		each := index.CeilDiv(index.CeilDiv(n, parts), ReduceBlock) * ReduceBlock
+		r.firstRun(l, Reads(i), Scratch(int64(4*all), int64(4*parts), true), reducing{gone: []int{n}, goneAt: []int{1}, along: true, part: each}, 0, 1, 0, parts)
 		all += parts
 	}
 	l.Scratch = max(int64(4*all), 64)

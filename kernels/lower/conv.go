@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"memopt/internal/graph"
@@ -6,22 +6,22 @@ import (
 	"memopt/kernels/internal/index"
 )
 
-var (
-	convKernel  = halved(shader("conv", "conv.comp"))
-	rangeKernel = shader("range", "range.comp")
-)
+var convKernel = Halved(Shader("conv", "conv.comp"))
+
+// Convolution lowers the three sides of a convolution of known geometry.
+type Convolution struct{ f32.Convolution }
 
 // The side of a convolution: which of the three tensors y, x and W is computed.
 const (
-	convOut, convIn, convFilters = 0, 1, 2
+	ConvOut, ConvIn, ConvFilters = 0, 1, 2
 )
 
 // convTile is the number of channels that an invocation computes.
 const convTile = 16
 
-// append computes one side into output out: by the depthwise kernel, as matrix products if
+// Append computes one side into output out: by the depthwise kernel, as matrix products if
 // it is large (paysAsProducts), else by the direct kernel.
-func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
+func (c *Convolution) Append(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
 	if l.Out[out].Len() == 0 {
 		return
 	}
@@ -37,20 +37,20 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	}
 	if !direct && c.paysAsProducts() {
 		switch side {
-		case convOut:
+		case ConvOut:
 			c.productOut(l, out, a, b, bias)
-		case convIn:
+		case ConvIn:
 			c.productIn(l, out, a, b, bias)
-		case convFilters:
+		case ConvFilters:
 			c.productFilters(l, out, a, b)
 		}
 		return
 	}
 	places, channels := f32.Volume(c.Out), c.Outer
 	switch side {
-	case convIn:
+	case ConvIn:
 		places, channels = f32.Volume(c.In), c.Inner
-	case convFilters:
+	case ConvFilters:
 		places = c.Inner * f32.Volume(c.Kernel)
 	}
 	local := 64
@@ -61,15 +61,15 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	begun := false
 	c.bySamples(l, side, out, a, b, bias, func(n int, buffers []graph.Buffer) {
 		all := groups
-		if side != convFilters {
+		if side != ConvFilters {
 			all *= n
 		} else if begun {
-			buffers[3] = rereads(out) // accumulate
+			buffers[3] = Rereads(out) // accumulate
 		}
-		push := append(words(l, n, c.Group, c.Inner, c.Outer), triples(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Pad)...)
+		push := append(Words(l, n, c.Group, c.Inner, c.Outer), Triples(c.In, c.Out, c.Kernel, c.Stride, c.Dilation, c.Pad)...)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0 || side == convFilters && begun), oneIf(c.Stride != f32.Ones)}, Push: push,
-			Buffers: buffers, Groups: inLine(l, all),
+			Kernel: convKernel, Spec: []uint32{uint32(local), side, OneIf(bias >= 0 || side == ConvFilters && begun), OneIf(c.Stride != f32.Ones)}, Push: push,
+			Buffers: buffers, Groups: InLine(l, all),
 		})
 		begun = true
 	})
@@ -77,17 +77,18 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 
 // bySamples calls f for as many samples at a time as fit the descriptor range, with the
 // buffers of the result, a, b and the bias.
-func (c *convolution) bySamples(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int, f func(n int, buffers []graph.Buffer)) {
+func (c *Convolution) bySamples(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int, f func(n int, buffers []graph.Buffer)) {
 	x, y := int64(4*c.Group*c.Inner*f32.Volume(c.In)), int64(4*c.Group*c.Outer*f32.Volume(c.Out))
-	bytes := [][]int64{convOut: {y, x, 0, 0}, convIn: {x, y, 0, 0}, convFilters: {0, x, y, 0}}[side]
-	added := unused(false)
+	bytes := [][]int64{ConvOut: {y, x, 0, 0}, ConvIn: {x, y, 0, 0}, ConvFilters: {0, x, y, 0}}[side]
+	added := Unused(false)
 	if bias >= 0 {
-		added = reads(bias)
+		added = Reads(bias)
 	}
-	inPieces(l, c.N, []graph.Buffer{writes(out), a, b, added}, bytes, f)
+	InPieces(l, c.N, []graph.Buffer{Writes(out), a, b, added}, bytes, f)
 }
 
-func onlyF32AndInts(l *graph.Lowering) bool {
+// OnlyF32AndInts refuses a node with operands of other types than f32 and i64.
+func OnlyF32AndInts(l *graph.Lowering) bool {
 	for _, o := range append(l.In, l.Out...) {
 		if o != nil && o.Type != graph.Float32 && o.Type != graph.Int64 {
 			l.Refuse("an operand is %s; there is a kernel for f32", o.Type)

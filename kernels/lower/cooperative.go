@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"slices"
@@ -12,14 +12,14 @@ import (
 // is the device's. Float32 factors never use it. The choice depends on operand types alone,
 // not on sizes, so a row has the same bits in any batch.
 
-var cooperativeKernel = halved(shader("product-cooperative", "productcooperative.comp"))
+var cooperativeKernel = Halved(Shader("product-cooperative", "productcooperative.comp"))
 
 // A workgroup has cooperativeSide² subgroups, each with cooperativeEach² matrices.
 const cooperativeSide, cooperativeEach = 2, 2
 
 // cooperates reports whether a product uses cooperative matrices.
-func (g loweredProduct) cooperates(l *graph.Lowering) bool {
-	return l.Limits.Matrix != [3]int{} && holdsFloat16(l, g.a, g.ofA) && holdsFloat16(l, g.b, g.ofB)
+func (g Products) cooperates(l *graph.Lowering) bool {
+	return l.Limits.Matrix != [3]int{} && holdsFloat16(l, g.A, g.ofA) && holdsFloat16(l, g.B, g.ofB)
 }
 
 // holdsFloat16 reports whether a buffer, or the one it is a copy of, is a float16 input of
@@ -32,31 +32,31 @@ func holdsFloat16(l *graph.Lowering, b graph.Buffer, of *graph.Buffer) bool {
 }
 
 // cooperativeTile is the tile of a workgroup.
-func (g loweredProduct) cooperativeTile(l *graph.Lowering) productTile {
+func (g Products) cooperativeTile(l *graph.Lowering) productTile {
 	s := l.Limits.Matrix
 	side := cooperativeSide * cooperativeEach
-	spec := words(l, cooperativeSide*cooperativeSide*l.Limits.Subgroup, s[0], s[1], s[2])
+	spec := Words(l, cooperativeSide*cooperativeSide*l.Limits.Subgroup, s[0], s[1], s[2])
 	return productTile{
 		shared: true, rows: side * s[0], columns: side * s[1], singles: cooperativeKernel, paired: cooperativeKernel,
-		spec: append(spec, oneIf(g.foursA()), oneIf(g.foursB())),
+		spec: append(spec, OneIf(g.foursA()), OneIf(g.foursB())),
 	}
 }
 
 // foursA reports whether A can be loaded in vectors of four, foursB whether B can.
-func (g loweredProduct) foursA() bool {
-	a := g.layout.a
-	return byFours(g.sa, g.fromA) && (a.p == 1 && byFours(nil, a.i, g.k) || a.p != 1 && a.i == 1 && byFours(nil, a.p, g.m))
+func (g Products) foursA() bool {
+	a := g.Layout.A
+	return byFours(g.Sa, g.FromA) && (a.P == 1 && byFours(nil, a.I, g.K) || a.P != 1 && a.I == 1 && byFours(nil, a.P, g.M))
 }
 
-func (g loweredProduct) foursB() bool {
-	b := g.layout.b
-	if g.lines != nil || !byFours(g.sb, g.fromB) {
+func (g Products) foursB() bool {
+	b := g.Layout.B
+	if g.lines != nil || !byFours(g.Sb, g.FromB) {
 		return false
 	}
 	if g.trans() {
-		return byFours(nil, b.i, g.k)
+		return byFours(nil, b.I, g.K)
 	}
-	return byFours(nil, b.p, g.n)
+	return byFours(nil, b.P, g.N)
 }
 
 // byFours reports whether all are multiples of four.

@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"cmp"
@@ -31,8 +31,8 @@ type productTile struct {
 var productTiles = func() (tiles []productTile) {
 	for _, rows := range []int{12, 8, 4} {
 		size := fmt.Sprintf("-DROWS=%d", rows)
-		singles := halved(shader(fmt.Sprint("product-", rows), "product.comp", size))
-		paired := halvedAs(shader(fmt.Sprintf("product-%d-pairs", rows), "product.comp", size, "-DPAIRS"), singles)
+		singles := Halved(Shader(fmt.Sprint("product-", rows), "product.comp", size))
+		paired := halvedAs(Shader(fmt.Sprintf("product-%d-pairs", rows), "product.comp", size, "-DPAIRS"), singles)
 		tiles = append(tiles, productTile{name: fmt.Sprint("alone-", rows), rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addresses: true})
 	}
 	for _, t := range []struct{ rows, columns, down, across, slab int }{ // down × across elements for an invocation
@@ -40,14 +40,14 @@ var productTiles = func() (tiles []productTile) {
 	} {
 		size := fmt.Sprintf("%dx%d-%dx%d", t.rows, t.columns, t.down, t.across)
 		args := []string{fmt.Sprintf("-DTM=%d", t.rows), fmt.Sprintf("-DTN=%d", t.columns), fmt.Sprintf("-DRM=%d", t.down), fmt.Sprintf("-DRN=%d", t.across), fmt.Sprintf("-DSLAB=%d", t.slab)}
-		k := halved(shader("product-tiled-"+size, "producttiled.comp", args...))
+		k := Halved(Shader("product-tiled-"+size, "producttiled.comp", args...))
 		// By term, an invocation multiplies down·across times and loads down + across from shared memory;
 		// the group loads rows + columns.
 		each := 16 * (t.down*t.across + t.down + t.across)
 		tiles = append(tiles, productTile{
 			name: size, shared: true, rows: t.rows, columns: t.columns, threads: t.rows / t.down * t.columns / t.across, slab: t.slab,
 			begin: 64 * (t.rows + t.columns), row: t.columns * each / (t.down * t.across), singles: k, paired: k,
-			gathers: halved(shader("convolution-tiled-"+size, "producttiled.comp", append(args, "-DCONV")...)), addresses: true,
+			gathers: Halved(Shader("convolution-tiled-"+size, "producttiled.comp", append(args, "-DCONV")...)), addresses: true,
 		})
 	}
 	return tiles
@@ -62,19 +62,19 @@ func (t productTile) sharedBytes() int { return 2 * 4 * t.slab * (t.rows + t.col
 // Lines that are contiguous along the terms are prefetched anyway.
 const addressedTerms = 384
 
-// busyGroups is the number of workgroups that keeps a GPU busy.
-const busyGroups = 128
+// BusyGroups is the number of workgroups that keeps a GPU busy.
+const BusyGroups = 128
 
 // worthTrying is how many times the least estimated cost a tile's may be for it to be measured.
 const worthTrying = 3
 
 // tilesFor lists the tiles that a device can run by estimated cost: partial tiles cost as much as
-// whole ones, and on a GPU having fewer than busyGroups is penalized.
+// whole ones, and on a GPU having fewer than BusyGroups is penalized.
 func tilesFor(l *graph.Lowering, m, n, batch int) (tiles []productTile) {
 	costs := map[string]float64{}
 	least := math.Inf(1)
 	for _, t := range productTiles {
-		if t.shared != l.Limits.Shared || !fits(t.threads, l.Limits.Invocations) || t.shared && !fits(t.sharedBytes(), l.Limits.SharedBytes) {
+		if t.shared != l.Limits.Shared || !Fits(t.threads, l.Limits.Invocations) || t.shared && !Fits(t.sharedBytes(), l.Limits.SharedBytes) {
 			continue
 		}
 		if !t.shared {
@@ -82,7 +82,7 @@ func tilesFor(l *graph.Lowering, m, n, batch int) (tiles []productTile) {
 		}
 		groups := index.CeilDiv(m, t.rows) * index.CeilDiv(n, t.columns) * batch
 		if t.shared {
-			groups = max(groups, busyGroups)
+			groups = max(groups, BusyGroups)
 		}
 		costs[t.name] = float64(groups) * float64(t.begin+t.row*t.rows)
 		least = min(least, costs[t.name])
@@ -95,13 +95,13 @@ func tilesFor(l *graph.Lowering, m, n, batch int) (tiles []productTile) {
 	return slices.DeleteFunc(tiles, func(t productTile) bool { return costs[t.name] > worthTrying*least })
 }
 
-// fits reports whether n is within a limit; 0 is none.
-func fits(n, limit int) bool { return limit == 0 || n <= limit }
+// Fits reports whether n is within a limit; 0 is none.
+func Fits(n, limit int) bool { return limit == 0 || n <= limit }
 
 // productTileFor picks the tile of a product.
 func productTileFor(l *graph.Lowering, m, n, k, batch int, form string) productTile {
 	tiles := tilesFor(l, m, n, batch)
-	name := l.Pick(fmt.Sprintf("product%s %d×%d×%d×%d", form, sizeClass(m), sizeClass(n), sizeClass(k), sizeClass(batch)), tileNames(tiles)...)
+	name := l.Pick(fmt.Sprintf("product%s %d×%d×%d×%d", form, SizeClass(m), SizeClass(n), SizeClass(k), SizeClass(batch)), tileNames(tiles)...)
 	return tiles[slices.IndexFunc(tiles, func(t productTile) bool { return t.name == name })]
 }
 
@@ -112,8 +112,8 @@ func tileNames(tiles []productTile) (names []string) {
 	return names
 }
 
-// sizeClass rounds a size up to a power of two or half more.
-func sizeClass(n int) int {
+// SizeClass rounds a size up to a power of two or half more.
+func SizeClass(n int) int {
 	c := 1
 	for ; c < n; c *= 2 {
 		if c+c/2 >= n {
@@ -123,55 +123,47 @@ func sizeClass(n int) int {
 	return c
 }
 
-func lowerProduct(of func(n *graph.Node) product) func(*graph.Lowering) {
-	return func(l *graph.Lowering) {
-		if onlyF32(l) {
-			of(l.Node).lower(l, -1, 0)
-		}
-	}
-}
-
-// lower appends the product of inputs 0 and 1, plus beta times input number bias unless bias
+// Lower appends the product of inputs 0 and 1, plus beta times input number bias unless bias
 // is negative.
-func (p product) lower(l *graph.Lowering, bias int, beta float64) {
+func (p Product) Lower(l *graph.Lowering, bias int, beta float64) {
 	out := l.Out[0]
 	if out.Len() == 0 {
 		return
 	}
-	g := p.layout(l.In[0].Shape, l.In[1].Shape, out.Shape)
-	batch, st := index.Merge(g.batch, g.aBatch, g.bBatch)
-	if !mustFit(l, batch, 3) {
+	g := p.Layout(l.In[0].Shape, l.In[1].Shape, out.Shape)
+	batch, st := index.Merge(g.Batch, g.ABatch, g.BBatch)
+	if !MustFit(l, batch, 3) {
 		return
 	}
 	sa, sb := st[0], st[1]
-	if len(batch) == 1 && batch[0] > 1 && sb[0] == 0 && sa[0] == g.m*g.a.i && bias < 0 {
+	if len(batch) == 1 && batch[0] > 1 && sb[0] == 0 && sa[0] == g.M*g.A.I && bias < 0 {
 		// All matrices share B: the whole batch is one tall matrix.
-		g.m, batch, sa = g.m*batch[0], []int{1}, []int{0}
+		g.M, batch, sa = g.M*batch[0], []int{1}, []int{0}
 	}
-	x := loweredProduct{layout: g, shape: batch, sa: sa, sb: sb, alpha: p.alpha, beta: beta, step: g.m * g.n, ldy: g.n, y: writes(0), a: reads(0), b: reads(1), c: reads(1)}
+	x := Products{Layout: g, shape: batch, Sa: sa, Sb: sb, Alpha: p.Alpha, Beta: beta, Step: g.M * g.N, Ldy: g.N, Y: Writes(0), A: Reads(0), B: Reads(1), C: Reads(1)}
 	if bias >= 0 {
-		x.c, x.biased = reads(bias), true
+		x.C, x.Biased = Reads(bias), true
 		c := index.Broadcast(l.In[bias].Shape, out.Shape)
-		x.ci, x.cj = c[0], c[1]
+		x.Ci, x.Cj = c[0], c[1]
 	}
 	x.spreads = true
-	x.append(l)
+	x.Append(l)
 }
 
-// loweredProduct is a batch of products alpha·A·B (+ beta·C if biased) of strided matrices.
-type loweredProduct struct {
-	layout
-	shape, sa, sb       []int // batch dims, and their strides in A and B
+// Products is a batch of products alpha·A·B (+ beta·C if biased) of strided matrices.
+type Products struct {
+	Layout
+	shape, Sa, Sb       []int // batch dims, and their strides in A and B
 	first, batches      int   // compute matrices [first, first+batches); batches 0 means all
-	alpha, beta         float64
-	step, ldy           int   // strides of Y between matrices and between rows
+	Alpha, Beta         float64
+	Step, Ldy           int   // strides of Y between matrices and between rows
 	sy                  []int // strides of the batch dims in Y, if its matrices are not contiguous
-	y, a, b, c          graph.Buffer
-	fromA, fromB, fromY int // offsets of the first element
-	fromC               int
-	biased              bool
-	goesOn              bool          // accumulate: sums start from C; alpha is 1
-	ci, cj, cStep       int           // strides of C within a matrix, and along the last batch dim
+	Y, A, B, C          graph.Buffer
+	FromA, FromB, FromY int // offsets of the first element
+	FromC               int
+	Biased              bool
+	GoesOn              bool          // accumulate: sums start from C; alpha is 1
+	Ci, Cj, CStep       int           // strides of C within a matrix, and along the last batch dim
 	lines               *graph.Buffer // nil, or a table of the offsets of B's lines
 	ofA, ofB            *graph.Buffer // nil, or the original of a factor that was copied
 	roomB               bool          // B's rows are padded: an odd last column may be loaded as a pair
@@ -185,43 +177,43 @@ type loweredProduct struct {
 // of which the first whole are stored, with strides line and place.
 type places struct{ width, whole, line, place int }
 
-// factor is the matrices of one factor: buffer, stride between matrices, and strides along
+// Factor is the matrices of one factor: buffer, stride between matrices, and strides along
 // the outer dim (rows of A, columns of B) and along k.
-type factor struct {
+type Factor struct {
 	graph.Buffer
-	step, outside, along int
+	Step, Outside, Along int
 }
 
-// productOf is a batch of products whose results are at stride step.
-func productOf(m, n, k, batch int, a, b factor, y graph.Buffer, step int) loweredProduct {
-	x := loweredProduct{layout: layout{m: m, n: n, k: k}, shape: []int{batch}, sa: []int{a.step}, sb: []int{b.step}, alpha: 1, step: step, ldy: n}
-	x.layout.a.i, x.layout.a.p, x.layout.b.i, x.layout.b.p = a.outside, a.along, b.outside, b.along
-	x.y, x.a, x.b, x.c = y, unwritten(a.Buffer), unwritten(b.Buffer), unwritten(b.Buffer)
+// ProductsOf is a batch of products whose results are at stride step.
+func ProductsOf(m, n, k, batch int, a, b Factor, y graph.Buffer, step int) Products {
+	x := Products{Layout: Layout{M: m, N: n, K: k}, shape: []int{batch}, Sa: []int{a.Step}, Sb: []int{b.Step}, Alpha: 1, Step: step, Ldy: n}
+	x.Layout.A.I, x.Layout.A.P, x.Layout.B.I, x.Layout.B.P = a.Outside, a.Along, b.Outside, b.Along
+	x.Y, x.A, x.B, x.C = y, Unwritten(a.Buffer), Unwritten(b.Buffer), Unwritten(b.Buffer)
 	return x
 }
 
 // dispatch appends the products without splitting their operands.
-func (g loweredProduct) dispatch(l *graph.Lowering) {
+func (g Products) dispatch(l *graph.Lowering) {
 	trans := g.trans()
-	ldb := g.layout.b.p
+	ldb := g.Layout.B.P
 	if trans {
-		ldb = g.layout.b.i
+		ldb = g.Layout.B.I
 	}
-	sa, sb := g.sa, g.sb
+	sa, sb := g.Sa, g.Sb
 	var tile productTile
 	if g.cooperates(l) {
 		tile = g.cooperativeTile(l)
 	} else {
-		tile = productTileFor(l, g.m, g.n, g.k, index.Elems(g.shape), g.form())
+		tile = productTileFor(l, g.M, g.N, g.K, index.Elems(g.shape), g.form())
 	}
-	if rows, columns := l.Limits.Groups[1]*tile.rows, l.Limits.Groups[0]*tile.columns; g.m > rows || g.n > columns {
-		if g.places != nil && g.n > g.places.width {
+	if rows, columns := l.Limits.Groups[1]*tile.rows, l.Limits.Groups[0]*tile.columns; g.M > rows || g.N > columns {
+		if g.places != nil && g.N > g.places.width {
 			columns = max(1, columns/g.places.width) * g.places.width
 		}
-		for i := 0; i < g.m; i += rows {
-			for j := 0; j < g.n; j += columns {
-				part := g.strip(i, j, i*g.layout.a.i, j*g.layout.b.i)
-				part.m, part.n = min(rows, g.m-i), min(columns, g.n-j)
+		for i := 0; i < g.M; i += rows {
+			for j := 0; j < g.N; j += columns {
+				part := g.strip(i, j, i*g.Layout.A.I, j*g.Layout.B.I)
+				part.M, part.N = min(rows, g.M-i), min(columns, g.N-j)
 				part.dispatch(l)
 			}
 		}
@@ -229,48 +221,48 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	}
 	kernel := tile.singles
 	switch {
-	case l.Limits.Addressed && tile.addresses && (tile.shared || l.Limits.Int64 && (trans || g.k <= addressedTerms)):
+	case l.Limits.Addressed && tile.addresses && (tile.shared || l.Limits.Int64 && (trans || g.K <= addressedTerms)):
 		kernel = addressed(tile.paired)
 	case l.Limits.Int64:
 		kernel = tile.paired
 	}
 	batch, sa, sb, sy := index.Padded(3, g.shape, 1), index.Padded(3, sa, 0), index.Padded(3, sb, 0), index.Padded(3, g.sy, 0)
 	if g.sy == nil {
-		sy = index.Padded(3, g.inLine(g.step), 0)
+		sy = index.Padded(3, g.inLine(g.Step), 0)
 	}
-	at, lines := places{width: 1}, unused(false)
+	at, lines := places{width: 1}, Unused(false)
 	if g.places != nil {
 		at = *g.places
 	}
 	if g.lines != nil {
 		lines = *g.lines
 	}
-	bias := oneIf(g.biased)
-	if g.goesOn {
+	bias := OneIf(g.Biased)
+	if g.GoesOn {
 		bias = 2
 	}
-	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), bias, 0, 0, 0, oneIf(g.lines != nil), oneIf(g.places != nil)}
+	spec := []uint32{uint32(l.Limits.Subgroup), OneIf(trans), bias, 0, 0, 0, OneIf(g.lines != nil), OneIf(g.places != nil)}
 	switch {
 	case tile.spec != nil:
-		spec = append([]uint32{oneIf(trans), bias, oneIf(g.alongI()), spec[6], spec[7]}, tile.spec...)
+		spec = append([]uint32{OneIf(trans), bias, OneIf(g.alongI()), spec[6], spec[7]}, tile.spec...)
 	case tile.shared:
-		spec = []uint32{bias, tile.whole(g.m, g.n, g.k), oneIf(trans), oneIf(g.alongI())}
+		spec = []uint32{bias, tile.whole(g.M, g.N, g.K), OneIf(trans), OneIf(g.alongI())}
 	case l.Limits.Int64:
-		spec[3], spec[4] = g.pairsA(), oneIf(g.pairsB())
-		spec[5] = oneIf(g.places == nil && g.n%2 == 0 && allEven(sy) && allEven([]int{g.ldy, g.fromY}))
+		spec[3], spec[4] = g.pairsA(), OneIf(g.pairsB())
+		spec[5] = OneIf(g.places == nil && g.N%2 == 0 && allEven(sy) && allEven([]int{g.Ldy, g.FromY}))
 	}
 	if g.batches == 0 {
 		g.batches = index.Elems(g.shape)
 	}
-	groups := [3]int{index.CeilDiv(g.n, tile.columns), index.CeilDiv(g.m, tile.rows), g.batches}
+	groups := [3]int{index.CeilDiv(g.N, tile.columns), index.CeilDiv(g.M, tile.rows), g.batches}
 	for done := 0; done < groups[2]; done += l.Limits.Groups[2] {
-		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], sy[0], sy[1], sy[2], g.first+done)
-		push = append(push, uint32(int64(g.fromA)), uint32(int64(g.fromB)), uint32(int64(g.fromY)))
-		push = append(push, words(l, g.ldy, g.fromC, g.ci, g.cj, g.cStep)...)
-		push = append(push, bits(g.alpha), bits(g.beta))
-		buffers := []graph.Buffer{g.y, g.a, g.b, g.c}
+		push := Words(l, g.M, g.N, g.K, g.Layout.A.I, g.Layout.A.P, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], sy[0], sy[1], sy[2], g.first+done)
+		push = append(push, uint32(int64(g.FromA)), uint32(int64(g.FromB)), uint32(int64(g.FromY)))
+		push = append(push, Words(l, g.Ldy, g.FromC, g.Ci, g.Cj, g.CStep)...)
+		push = append(push, Bits(g.Alpha), Bits(g.Beta))
+		buffers := []graph.Buffer{g.Y, g.A, g.B, g.C}
 		if !tile.shared || tile.spec != nil {
-			push, buffers = append(push, words(l, at.width, at.whole, at.line, at.place)...), append(buffers, lines)
+			push, buffers = append(push, Words(l, at.width, at.whole, at.line, at.place)...), append(buffers, lines)
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
@@ -284,11 +276,11 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 
 // whole says of which sides a product's tiles are whole, as producttiled.comp has it.
 func (t productTile) whole(m, n, k int) uint32 {
-	return oneIf(m%t.rows == 0) | oneIf(n%t.columns == 0)<<1 | oneIf(k%t.slab == 0)<<2
+	return OneIf(m%t.rows == 0) | OneIf(n%t.columns == 0)<<1 | OneIf(k%t.slab == 0)<<2
 }
 
 // form tells products apart by what is contiguous.
-func (g loweredProduct) form() string {
+func (g Products) form() string {
 	form := ""
 	if g.alongI() {
 		form += " TA"
@@ -300,44 +292,44 @@ func (g loweredProduct) form() string {
 }
 
 // alongI reports whether A is contiguous along its rows alone.
-func (g layout) alongI() bool { return g.a.i == 1 && g.a.p != 1 }
+func (g Layout) alongI() bool { return g.A.I == 1 && g.A.P != 1 }
 
 // trans reports whether B is contiguous along k.
-func (g layout) trans() bool { return g.b.p == 1 && g.b.i != 1 }
+func (g Layout) trans() bool { return g.B.P == 1 && g.B.I != 1 }
 
 // pairsA is how A can be loaded in pairs: not at all (0), along k (1), along i (2).
-func (g loweredProduct) pairsA() uint32 {
-	switch i, p := g.layout.a.i, g.layout.a.p; {
-	case !allEven(g.sa) || g.fromA%2 != 0:
+func (g Products) pairsA() uint32 {
+	switch i, p := g.Layout.A.I, g.Layout.A.P; {
+	case !allEven(g.Sa) || g.FromA%2 != 0:
 	case p == 1 && i%2 == 0:
 		return 1
-	case i == 1 && p%2 == 0 && g.m%2 == 0:
+	case i == 1 && p%2 == 0 && g.M%2 == 0:
 		return 2
 	}
 	return 0
 }
 
 // pairsB reports whether B can be loaded in pairs.
-func (g loweredProduct) pairsB() bool {
-	switch i, p := g.layout.b.i, g.layout.b.p; {
-	case !allEven(g.sb) || g.fromB%2 != 0:
+func (g Products) pairsB() bool {
+	switch i, p := g.Layout.B.I, g.Layout.B.P; {
+	case !allEven(g.Sb) || g.FromB%2 != 0:
 		return false
 	case g.lines != nil:
 		return true // lines begin at even offsets
 	case g.trans():
 		return i%2 == 0
 	default:
-		return p%2 == 0 && (g.n%2 == 0 || g.roomB)
+		return p%2 == 0 && (g.N%2 == 0 || g.roomB)
 	}
 }
 
 // pagesA reports whether A is column-major with columns a multiple of a page apart, which
 // evict each other from the cache. Rows that far apart do no harm: a tile has few.
-func (g loweredProduct) pagesA() bool { return g.pairsA() == 2 && g.layout.a.p%pageFloats == 0 }
+func (g Products) pagesA() bool { return g.pairsA() == 2 && g.Layout.A.P%pageFloats == 0 }
 
 // pagesB reports whether the lines of B are a multiple of a page apart.
-func (g loweredProduct) pagesB() bool {
-	return g.lines == nil && max(g.layout.b.i, g.layout.b.p)%pageFloats == 0
+func (g Products) pagesB() bool {
+	return g.lines == nil && max(g.Layout.B.I, g.Layout.B.P)%pageFloats == 0
 }
 
 // Limits of copying a factor to another layout: spreadBytes fit a core's cache; copying pays
@@ -350,54 +342,54 @@ const (
 	pagesUses   = 256
 )
 
-// whole appends the products. On CPU drivers, factors with lines of odd length, which cannot be
+// Whole appends the products. On CPU drivers, factors with lines of odd length, which cannot be
 // loaded in pairs, and those whose lines evict each other from the cache are copied to work
 // space in another layout, some columns of B and some rows of A at a time. The work space is
 // counted on every device, so that plans do not depend on the device.
-func (g loweredProduct) whole(l *graph.Lowering) {
+func (g Products) Whole(l *graph.Lowering) {
 	const most, fewest = spreadBytes / 4, 32
 	all, slots := index.Elems(g.shape), 1
-	anew := struct{ a, b bool }{g.pairsA() == 0 && g.n >= spreadUses, !g.pairsB() && g.m >= spreadUses}
-	if min(g.m, g.n, g.k) >= pagesUses {
+	anew := struct{ a, b bool }{g.pairsA() == 0 && g.N >= spreadUses, !g.pairsB() && g.M >= spreadUses}
+	if min(g.M, g.N, g.K) >= pagesUses {
 		// A is copied again for every strip of B, which does not pay if strips are narrow.
-		both := most/g.k-fewest >= spreadUses
+		both := most/g.K-fewest >= spreadUses
 		anew.a = anew.a || g.pagesA() && (both || !anew.b)
 		anew.b = anew.b || g.pagesB() && (both || !anew.a)
 	}
-	if !g.spreads || g.m*g.n*g.k*all < spreadWork || !anew.a && !anew.b {
+	if !g.spreads || g.M*g.N*g.K*all < spreadWork || !anew.a && !anew.b {
 		g.inStrips(l, most, fewest)
 		return
 	}
 	// How many of n lines along k, or across it, to copy at a time, the elements they take,
 	// and the most elements of work space.
 	along := func(n, multiple int) (part, size, room int) {
-		line := roomy(g.k)
+		line := roomy(g.K)
 		part = partOf(n, most/line, multiple)
 		return part, part * line, min(all*n*line, max(most, multiple*line))
 	}
 	across := func(n, multiple int) (part, size, room int) {
-		part = partOf(n, most/g.k-fewest, multiple)
-		return part, g.k * roomy(part), min(all*g.k*roomy(n), max(most, g.k*roomy(multiple)))
+		part = partOf(n, most/g.K-fewest, multiple)
+		return part, g.K * roomy(part), min(all*g.K*roomy(n), max(most, g.K*roomy(multiple)))
 	}
-	rows, columns := g.m, g.n
+	rows, columns := g.M, g.N
 	var sizeA, sizeB, roomA, roomB int
 	switch {
 	case anew.a && g.pairsA() == 2:
-		rows, sizeA, roomA = across(g.m, productTiles[0].rows)
+		rows, sizeA, roomA = across(g.M, productTiles[0].rows)
 	case anew.a:
-		rows, sizeA, roomA = along(g.m, productTiles[0].rows)
+		rows, sizeA, roomA = along(g.M, productTiles[0].rows)
 	}
 	switch {
 	case anew.b && g.trans():
-		columns, sizeB, roomB = along(g.n, fewest)
+		columns, sizeB, roomB = along(g.N, fewest)
 	case anew.b:
-		columns, sizeB, roomB = across(g.n, fewest)
+		columns, sizeB, roomB = across(g.N, fewest)
 	}
-	if rows == g.m && columns == g.n {
+	if rows == g.M && columns == g.N {
 		slots = min(all, max(1, most/max(sizeA, sizeB)))
 	}
-	toA := scratch(g.work, int64(4*roomA), true)
-	toB := scratch(aligned(toA.At+toA.Bytes), int64(4*roomB), true)
+	toA := Scratch(g.work, int64(4*roomA), true)
+	toB := Scratch(Aligned(toA.At+toA.Bytes), int64(4*roomB), true)
 	l.Scratch = max(l.Scratch, toB.At+toB.Bytes)
 	toA.Bytes, toB.Bytes = int64(4*slots*sizeA), int64(4*slots*sizeB)
 	if l.Limits.Shared || !l.Limits.Int64 || g.cooperates(l) {
@@ -405,17 +397,17 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 		return
 	}
 	for first := 0; first < all; first += slots {
-		for j := 0; j < g.n; j += columns {
-			strip := g.strip(0, j, 0, j*g.layout.b.i)
-			strip.first, strip.batches, strip.n = first, min(slots, all-first), min(columns, g.n-j)
+		for j := 0; j < g.N; j += columns {
+			strip := g.strip(0, j, 0, j*g.Layout.B.I)
+			strip.first, strip.batches, strip.N = first, min(slots, all-first), min(columns, g.N-j)
 			if anew.b {
 				strip.spreadB(l, toB)
 			}
-			for i := 0; i < g.m; i += rows {
-				part := strip.strip(i, 0, i*g.layout.a.i, 0)
-				part.m = min(rows, g.m-i)
+			for i := 0; i < g.M; i += rows {
+				part := strip.strip(i, 0, i*g.Layout.A.I, 0)
+				part.M = min(rows, g.M-i)
 				if anew.a {
-					part.spreadA(l, toA, j == 0 || rows < g.m)
+					part.spreadA(l, toA, j == 0 || rows < g.M)
 				}
 				part.dispatch(l)
 			}
@@ -425,22 +417,22 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 
 // inStrips appends the products in strips of columns of B, if B exceeds a core's cache: every
 // row tile reads the whole strip.
-func (g loweredProduct) inStrips(l *graph.Lowering, most, fewest int) {
-	columns := g.n
-	if !l.Limits.Shared && g.m > productTiles[0].rows && g.k <= most/fewest {
-		columns = partOf(g.n, most/max(1, g.k), fewest)
+func (g Products) inStrips(l *graph.Lowering, most, fewest int) {
+	columns := g.N
+	if !l.Limits.Shared && g.M > productTiles[0].rows && g.K <= most/fewest {
+		columns = partOf(g.N, most/max(1, g.K), fewest)
 	}
-	for j := 0; j < g.n; j += columns {
-		strip := g.strip(0, j, 0, j*g.layout.b.i)
-		strip.n = min(columns, g.n-j)
+	for j := 0; j < g.N; j += columns {
+		strip := g.strip(0, j, 0, j*g.Layout.B.I)
+		strip.N = min(columns, g.N-j)
 		strip.dispatch(l)
 	}
 }
 
 // strip is the products from a row and a column on; a and b are the offsets in A and B. With
 // places, it begins at the start of a line or lies within one.
-func (g loweredProduct) strip(row, column, a, b int) loweredProduct {
-	g.fromC += row*g.ci + column*g.cj
+func (g Products) strip(row, column, a, b int) Products {
+	g.FromC += row*g.Ci + column*g.Cj
 	if p := g.places; p != nil {
 		within := column % p.width
 		g.places = &places{p.width, max(0, p.whole-within), p.line, p.place}
@@ -450,7 +442,7 @@ func (g loweredProduct) strip(row, column, a, b int) loweredProduct {
 		at := int64(4 * column) // the table has an entry for each column of B
 		g.lines, b = &graph.Buffer{Place: g.lines.Place, Index: g.lines.Index, At: g.lines.At + at, Bytes: g.lines.Bytes - at}, 0
 	}
-	g.fromA, g.fromB, g.fromY = g.fromA+a, g.fromB+b, g.fromY+row*g.ldy+column
+	g.FromA, g.FromB, g.FromY = g.FromA+a, g.FromB+b, g.FromY+row*g.Ldy+column
 	return g
 }
 
@@ -464,37 +456,37 @@ func partOf(n, most, multiple int) int {
 
 // spreadA copies A to a padded layout, or with anew false only refers to the copy. The copy
 // is contiguous along k, or along i if A was.
-func (g *loweredProduct) spreadA(l *graph.Lowering, to graph.Buffer, anew bool) {
-	a := &g.layout.a
-	s := g.spread(to, g.a, g.sa, g.fromA, g.m, g.k, a.i, a.p)
+func (g *Products) spreadA(l *graph.Lowering, to graph.Buffer, anew bool) {
+	a := &g.Layout.A
+	s := g.spread(to, g.A, g.Sa, g.FromA, g.M, g.K, a.I, a.P)
 	if g.pairsA() == 2 {
-		s = g.spread(to, g.a, g.sa, g.fromA, g.k, g.m, a.p, a.i)
-		a.p = s.width
+		s = g.spread(to, g.A, g.Sa, g.FromA, g.K, g.M, a.P, a.I)
+		a.P = s.width
 	} else {
-		a.i, a.p = s.width, 1
+		a.I, a.P = s.width, 1
 	}
 	if anew {
 		s.append(l)
 	}
-	g.a, g.sa, g.fromA = g.spreadTo(s)
+	g.A, g.Sa, g.FromA = g.spreadTo(s)
 }
 
 // spreadB copies B to a padded layout.
-func (g *loweredProduct) spreadB(l *graph.Lowering, to graph.Buffer) {
-	b := &g.layout.b
-	s := g.spread(to, g.b, g.sb, g.fromB, g.k, g.n, b.p, b.i)
-	width := &b.p
+func (g *Products) spreadB(l *graph.Lowering, to graph.Buffer) {
+	b := &g.Layout.B
+	s := g.spread(to, g.B, g.Sb, g.FromB, g.K, g.N, b.P, b.I)
+	width := &b.P
 	if g.trans() {
-		s = g.spread(to, g.b, g.sb, g.fromB, g.n, g.k, b.i, b.p)
-		width = &b.i
+		s = g.spread(to, g.B, g.Sb, g.FromB, g.N, g.K, b.I, b.P)
+		width = &b.I
 	}
 	s.append(l)
 	*width = s.width
-	g.b, g.sb, g.fromB = g.spreadTo(s)
+	g.B, g.Sb, g.FromB = g.spreadTo(s)
 	g.roomB = true
 }
 
-func (g *loweredProduct) spread(to, from graph.Buffer, st []int, at, rows, elements, down, along int) spread {
+func (g *Products) spread(to, from graph.Buffer, st []int, at, rows, elements, down, along int) spread {
 	return spread{
 		to: to, from: from, shape: g.shape, sx: st, first: g.first, slots: g.batches, at: at,
 		channels: 1, taps: [3]int{1, 1, 1}, step: [3]int{0, 1, 1}, size: [3]int{1, rows, elements}, strides: [3]int{0, down, along},
@@ -503,18 +495,11 @@ func (g *loweredProduct) spread(to, from graph.Buffer, st []int, at, rows, eleme
 }
 
 // spreadTo returns the buffer, batch strides and offset of the copied matrices.
-func (g *loweredProduct) spreadTo(s spread) (b graph.Buffer, st []int, at int) {
+func (g *Products) spreadTo(s spread) (b graph.Buffer, st []int, at int) {
 	size := s.rows * s.width
-	return unwritten(s.to), g.inLine(size), -g.first * size
+	return Unwritten(s.to), g.inLine(size), -g.first * size
 }
 
 func allEven(strides []int) bool {
 	return !slices.ContainsFunc(strides, func(s int) bool { return s%2 != 0 })
-}
-
-func lowerGemm(l *graph.Lowering) {
-	if !onlyF32(l) {
-		return
-	}
-	fusedProduct(l.Node).lower(l, presentIn(l, 2), l.Node.Float("beta"))
 }

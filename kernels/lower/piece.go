@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import "memopt/internal/graph"
 
@@ -33,8 +33,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// inPieces calls f for each piece of n rows, with the buffers restricted to it.
-func inPieces(l *graph.Lowering, n int, buffers []graph.Buffer, rowBytes []int64, f func(rows int, buffers []graph.Buffer)) {
+// InPieces calls f for each piece of n rows, with the buffers restricted to it.
+func InPieces(l *graph.Lowering, n int, buffers []graph.Buffer, rowBytes []int64, f func(rows int, buffers []graph.Buffer)) {
 	each := piece(l, n, rowBytes...)
 	if each == n {
 		f(n, buffers)
@@ -52,26 +52,26 @@ func inPieces(l *graph.Lowering, n int, buffers []graph.Buffer, rowBytes []int64
 	}
 }
 
-// samplesOf restricts a buffer of n samples, sample elements each, to count of them from first
+// SamplesOf restricts a buffer of n samples, sample elements each, to count of them from first
 // on, if the whole exceeds the descriptor range. It returns how many elements are left out
 // before them, which offsets must be reduced by.
-func samplesOf(l *graph.Lowering, b graph.Buffer, n, sample, first, count int) (seen graph.Buffer, before int) {
+func SamplesOf(l *graph.Lowering, b graph.Buffer, n, sample, first, count int) (seen graph.Buffer, before int) {
 	if int64(4*n*sample) <= l.Limits.Range {
 		return b, 0
 	}
-	before = first * sample / pieceStep * pieceStep
+	before = first * sample / PieceStep * PieceStep
 	b.At += int64(4 * before)
 	b.Bytes = int64(4 * (first*sample + count*sample - before))
 	return b, before
 }
 
-// samplesAtOnce is how many of n samples fit the descriptor range in all buffers, whose
+// SamplesAtOnce is how many of n samples fit the descriptor range in all buffers, whose
 // samples have the given numbers of elements; at least one.
-func samplesAtOnce(l *graph.Lowering, n int, samples ...int) int {
+func SamplesAtOnce(l *graph.Lowering, n int, samples ...int) int {
 	most := int64(n)
 	for _, sample := range samples {
 		if int64(4*n*sample) > l.Limits.Range {
-			most = min(most, (l.Limits.Range/4-pieceStep)/int64(sample))
+			most = min(most, (l.Limits.Range/4-PieceStep)/int64(sample))
 		}
 	}
 	return int(max(1, most))

@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"slices"
@@ -23,17 +23,17 @@ type halfForm struct {
 
 var halfForms = map[*graph.Kernel]*halfForm{}
 
-// halved gives a kernel a half form. The kernel must not accumulate in a buffer: sums would
+// Halved gives a kernel a half form. The kernel must not accumulate in a buffer: sums would
 // be rounded after every term.
-func halved(k *graph.Kernel) *graph.Kernel {
+func Halved(k *graph.Kernel) *graph.Kernel {
 	src := sourceOf(k)
-	form := src.form("-half", func(text string) string { return spirv.Halves(text, src.args) })
+	form := src.form("-half", func(text string) string { return spirv.Halves(text, src.Args) })
 	halfForms[k] = &halfForm{form, sync.OnceValue(func() map[int]bool {
-		text, err := sources.ReadFile(src.file)
+		text, err := sources.ReadFile(src.File)
 		if err != nil {
 			panic(err)
 		}
-		return spirv.FloatBindings(string(text), src.args)
+		return spirv.FloatBindings(string(text), src.Args)
 	})}
 	return k
 }
@@ -57,9 +57,9 @@ var halfKinds = map[graph.DType]uint32{graph.Float16: 1, graph.BFloat16: 2}
 
 func holdsHalves(o *graph.Operand) bool { return o != nil && halfKinds[o.Type] != 0 }
 
-// withHalves makes a Lower for float32 accept 16-bit floats, too. overwrites is the
+// WithHalves makes a Lower for float32 accept 16-bit floats, too. overwrites is the
 // operator's.
-func withHalves(lower func(*graph.Lowering), overwrites []int) func(*graph.Lowering) {
+func WithHalves(lower func(*graph.Lowering), overwrites []int) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
 		lower(l) // some operators only move bits
 		if l.Refused == "" || !slices.ContainsFunc(slices.Concat(l.In, l.Out), holdsHalves) {
@@ -94,8 +94,8 @@ func asFloats(os []*graph.Operand) []*graph.Operand {
 	return os
 }
 
-// ofHalves reports whether withHalves shows 16-bit inputs of a lowering as float32.
-func ofHalves(l *graph.Lowering) bool {
+// OfHalves reports whether WithHalves shows 16-bit inputs of a lowering as float32.
+func OfHalves(l *graph.Lowering) bool {
 	for i, o := range l.In {
 		if o != nil && l.Node.In(i).Type != o.Type {
 			return true
@@ -122,7 +122,7 @@ func (h *halves) operand(b graph.Buffer) (operandKey, *graph.Operand) {
 	if key.out && h.overwrites != nil {
 		key = operandKey{false, h.overwrites[b.Index]}
 	}
-	return key, boundOperand(h.l, b)
+	return key, BoundOperand(h.l, b)
 }
 
 func (h *halves) convert() {
@@ -140,8 +140,8 @@ func (h *halves) convert() {
 	at := map[operandKey]graph.Buffer{}
 	place := func(key operandKey, o *graph.Operand) {
 		if _, placed := at[key]; through[key] && !placed {
-			l.Scratch = aligned(l.Scratch)
-			at[key] = scratch(l.Scratch, int64(4*o.Len()), true)
+			l.Scratch = Aligned(l.Scratch)
+			at[key] = Scratch(l.Scratch, int64(4*o.Len()), true)
 			l.Scratch += int64(4 * o.Len())
 		}
 	}
@@ -149,13 +149,13 @@ func (h *halves) convert() {
 	for i, o := range l.In {
 		if key := (operandKey{false, i}); holdsHalves(o) && through[key] && o.Len() > 0 {
 			place(key, o)
-			before = append(before, h.cast(o, at[key], reads(i), true)...)
+			before = append(before, h.cast(o, at[key], Reads(i), true)...)
 		}
 	}
 	for i, o := range l.Out {
-		if key, _ := h.operand(writes(i)); holdsHalves(o) && through[key] && o.Len() > 0 {
+		if key, _ := h.operand(Writes(i)); holdsHalves(o) && through[key] && o.Len() > 0 {
 			place(key, o)
-			after = append(after, h.cast(o, at[key], writes(i), false)...)
+			after = append(after, h.cast(o, at[key], Writes(i), false)...)
 		}
 	}
 	h.each(func(d *graph.Dispatch, i int, b graph.Buffer, key operandKey) {
@@ -205,7 +205,7 @@ func halfDispatch(d graph.Dispatch, i int, o *graph.Operand) graph.Dispatch {
 	if b.Bytes == 0 {
 		b.Bytes = int64(4*o.Len()) - b.At
 	}
-	b.At, b.Bytes = b.At/2, wholeWords(b.Bytes/2)
+	b.At, b.Bytes = b.At/2, WholeWords(b.Bytes/2)
 	return d
 }
 
@@ -218,7 +218,7 @@ func (h *halves) cast(o *graph.Operand, floats, operand graph.Buffer, widen bool
 	}
 	to.Writes, from.Writes = true, false
 	s := h.l.With(nil, nil)
-	castForm.append(s, "a", f, []*graph.Operand{f}, []graph.Buffer{to, from})
+	CastForm.Append(s, "a", f, []*graph.Operand{f}, []graph.Buffer{to, from})
 	for k, d := range s.Dispatches {
 		for i := range d.Buffers {
 			if (i == 0) != widen {
@@ -230,6 +230,7 @@ func (h *halves) cast(o *graph.Operand, floats, operand graph.Buffer, widen bool
 	return s.Dispatches
 }
 
-var castForm = formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+// CastForm copies floats; with half forms of its operands it converts them.
+var CastForm = FormOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
 
-func init() { castForm.exprs = append(castForm.exprs, "a") }
+func init() { CastForm.Exprs = append(CastForm.Exprs, "a") }

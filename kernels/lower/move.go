@@ -1,6 +1,7 @@
-package kernels
+package lower
 
 import (
+	"cmp"
 	"slices"
 
 	"memopt/internal/graph"
@@ -9,39 +10,89 @@ import (
 
 // moveKernels is keyed by the bytes that an invocation copies.
 var moveKernels = map[int]*graph.Kernel{
-	1:  shader("move-1", "move.comp", "-DELEMENT=uint8_t"),
-	2:  shader("move-2", "move.comp", "-DELEMENT=uint", "-DHALVES"),
-	4:  shader("move-4", "move.comp", "-DELEMENT=uint"),
-	8:  shader("move-8", "move.comp", "-DELEMENT=uvec2", "-DVALUE=uvec2(value, more)"),
-	16: shader("move-16", "move.comp", "-DELEMENT=uvec4"),
+	1:  Shader("move-1", "move.comp", "-DELEMENT=uint8_t"),
+	2:  Shader("move-2", "move.comp", "-DELEMENT=uint", "-DHALVES"),
+	4:  Shader("move-4", "move.comp", "-DELEMENT=uint"),
+	8:  Shader("move-8", "move.comp", "-DELEMENT=uvec2", "-DVALUE=uvec2(value, more)"),
+	16: Shader("move-16", "move.comp", "-DELEMENT=uvec4"),
 }
 
 // turnKernel transposes blocks of 4×4 words.
-var turnKernel = shader("move-turn", "move.comp", "-DELEMENT=uvec4", "-DTURN")
+var turnKernel = Shader("move-turn", "move.comp", "-DELEMENT=uvec4", "-DTURN")
 
 const maxMoveDims = 5
 
-// lowerMove copies each box of a node. The inputs in known must be known while planning; with
+// Move copies a box of elements from an input to an output. Strides and offsets count
+// elements; a from stride of 0 repeats, a negative one reverses.
+type Move struct {
+	In, Out      int // numbers of the input and output
+	Shape        []int
+	From, To     []int
+	FromAt, ToAt int
+}
+
+// Side is one dim of a box: its length and strides.
+type Side struct{ N, From, To int }
+
+// Sides returns the dims of the box sorted by the output's strides, innermost last, with
+// adjacent dims merged where both sides are contiguous.
+func (m *Move) Sides() []Side {
+	var ds []Side
+	for i, n := range m.Shape {
+		d := Side{n, m.From[i], m.To[i]}
+		if d.To < 0 {
+			m.FromAt += (n - 1) * d.From
+			m.ToAt += (n - 1) * d.To
+			d.From, d.To = -d.From, -d.To
+		}
+		if n != 1 {
+			ds = append(ds, d)
+		}
+	}
+	slices.SortStableFunc(ds, func(a, b Side) int { return cmp.Compare(b.To, a.To) })
+	out := ds[:0]
+	for _, d := range ds {
+		if k := len(out) - 1; k >= 0 && out[k].From == d.From*d.N && out[k].To == d.To*d.N {
+			out[k] = Side{out[k].N * d.N, d.From, d.To}
+			continue
+		}
+		out = append(out, d)
+	}
+	if len(out) == 0 {
+		out = append(out, Side{1, 1, 1})
+	}
+	return out
+}
+
+// Unzip separates the sides into the shape of a box and its strides.
+func Unzip(ds []Side) (shape, from, to []int) {
+	for _, d := range ds {
+		shape, from, to = append(shape, d.N), append(from, d.From), append(to, d.To)
+	}
+	return shape, from, to
+}
+
+// Moves copies each box of a node. The inputs in known must be known while planning; with
 // filled, the output is first filled with zeros.
-func lowerMove(f mover, filled bool, known ...int) func(*graph.Lowering) {
+func Moves(f func(c *graph.Call) []Move, filled bool, known ...int) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
-		c := loweredCall(l, known...)
+		c := Call(l, known...)
 		if c == nil {
 			return
 		}
 		boxes := f(c)
 		if filled {
-			lowerFill(l, 0, 0)
+			Fill(l, 0, 0)
 		}
 		for _, m := range boxes {
-			m.lower(l)
+			m.Lower(l)
 		}
 	}
 }
 
-// loweredCall is a call for lowering: its tensors have shapes, and the inputs in known have
+// Call is a call for lowering: its tensors have shapes, and the inputs in known have
 // contents. It refuses the lowering and returns nil if these are not known.
-func loweredCall(l *graph.Lowering, known ...int) *graph.Call {
+func Call(l *graph.Lowering, known ...int) *graph.Call {
 	c := &graph.Call{Node: l.Node}
 	for i, o := range l.In {
 		if o == nil {
@@ -72,39 +123,40 @@ func loweredCall(l *graph.Lowering, known ...int) *graph.Call {
 	return c
 }
 
-func (m move) lower(l *graph.Lowering) {
-	if index.Elems(m.shape) == 0 || l.Refused != "" {
+// Lower appends the copy of the box.
+func (m Move) Lower(l *graph.Lowering) {
+	if index.Elems(m.Shape) == 0 || l.Refused != "" {
 		return
 	}
-	size := int(l.Out[m.out].Type.Size())
-	ds := m.sides()
-	dims, from, to := unzip(ds)
+	size := int(l.Out[m.Out].Type.Size())
+	ds := m.Sides()
+	dims, from, to := Unzip(ds)
 	last := len(dims) - 1
 	if size == 4 && m.turn(l, dims, from, to) {
 		return
 	}
 	for _, k := range map[int][]int{2: {8, 2}, 4: {4}}[size] {
-		if from[last] == 1 && to[last] == 1 && dims[last]%k == 0 && m.fromAt%k == 0 && m.toAt%k == 0 && multiples(from[:last], k) && multiples(to[:last], k) {
+		if from[last] == 1 && to[last] == 1 && dims[last]%k == 0 && m.FromAt%k == 0 && m.ToAt%k == 0 && multiples(from[:last], k) && multiples(to[:last], k) {
 			// An invocation copies k elements along the innermost dim.
 			size *= k
 			dims[last] /= k
 			for i := range last {
 				from[i], to[i] = from[i]/k, to[i]/k
 			}
-			m.fromAt, m.toAt = m.fromAt/k, m.toAt/k
+			m.FromAt, m.ToAt = m.FromAt/k, m.ToAt/k
 			break
 		}
 	}
-	lowerBox(l, size, []graph.Buffer{writes(m.out), reads(m.in)}, nil, dims, from, to, m.fromAt, m.toAt)
+	Box(l, size, []graph.Buffer{Writes(m.Out), Reads(m.In)}, nil, dims, from, to, m.FromAt, m.ToAt)
 }
 
 // turn transposes blocks of 4×4 words, if input and output are contiguous in different dims
 // and the strides allow it, and reports whether they do.
-func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
+func (m Move) turn(l *graph.Lowering, dims, from, to []int) bool {
 	last := len(dims) - 1
 	across := slices.Index(from, 1)
-	bytes := int64(4 * max(l.In[m.in].Len(), l.Out[m.out].Len()))
-	if across < 0 || across == last || to[last] != 1 || len(dims) > maxMoveDims || bytes > l.Limits.Range || m.fromAt%4 != 0 || m.toAt%4 != 0 {
+	bytes := int64(4 * max(l.In[m.In].Len(), l.Out[m.Out].Len()))
+	if across < 0 || across == last || to[last] != 1 || len(dims) > maxMoveDims || bytes > l.Limits.Range || m.FromAt%4 != 0 || m.ToAt%4 != 0 {
 		return false
 	}
 	blocks, fours, fourTo := slices.Clone(dims), slices.Clone(from), slices.Clone(to)
@@ -121,19 +173,19 @@ func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
 		}
 		fours[i], fourTo[i] = from[i]/4, to[i]/4
 	}
-	push := append(boxWords(l, blocks, fours, fourTo, m.fromAt/4, m.toAt/4), uint32(int32(from[last]/4)), uint32(int32(to[across]/4)))
+	push := append(boxWords(l, blocks, fours, fourTo, m.FromAt/4, m.ToAt/4), uint32(int32(from[last]/4)), uint32(int32(to[across]/4)))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: turnKernel, Spec: []uint32{uint32(len(dims)), 0}, Push: push, Buffers: []graph.Buffer{writes(m.out), reads(m.in)}, Groups: inLine(l, index.CeilDiv(index.Elems(blocks), 256)),
+		Kernel: turnKernel, Spec: []uint32{uint32(len(dims)), 0}, Push: push, Buffers: []graph.Buffer{Writes(m.Out), Reads(m.In)}, Groups: InLine(l, index.CeilDiv(index.Elems(blocks), 256)),
 	})
 	return true
 }
 
 // boxWords returns the push constants of a box: number of elements, offsets, dims, strides.
 func boxWords(l *graph.Lowering, dims, from, to []int, fromAt, toAt int) []uint32 {
-	push := append(words(l, index.Elems(dims)), uint32(int32(fromAt)), uint32(int32(toAt)))
+	push := append(Words(l, index.Elems(dims)), uint32(int32(fromAt)), uint32(int32(toAt)))
 	for i, list := range [][]int{dims, from, to} {
 		for k := range maxMoveDims {
-			v := int(oneIf(i == 0))
+			v := int(OneIf(i == 0))
 			if k < len(dims) {
 				v = list[k]
 			}
@@ -147,8 +199,8 @@ func multiples(strides []int, k int) bool {
 	return !slices.ContainsFunc(strides, func(s int) bool { return s%k != 0 })
 }
 
-// lowerFill fills an output with one number, given as its bits in memory.
-func lowerFill(l *graph.Lowering, out int, number uint64) {
+// Fill fills an output with one number, given as its bits in memory.
+func Fill(l *graph.Lowering, out int, number uint64) {
 	n, size := l.Out[out].Len(), int(l.Out[out].Type.Size())
 	// Fill whole words where possible.
 	for size < 4 && n%2 == 0 {
@@ -156,18 +208,18 @@ func lowerFill(l *graph.Lowering, out int, number uint64) {
 		n, size = n/2, 2*size
 	}
 	if n > 0 {
-		lowerBox(l, size, []graph.Buffer{writes(out), unused(false)}, &number, []int{n}, []int{0}, []int{1}, 0, 0)
+		Box(l, size, []graph.Buffer{Writes(out), Unused(false)}, &number, []int{n}, []int{0}, []int{1}, 0, 0)
 	}
 }
 
-// lowerBox copies a box of elements, or fills it with a number if fill is not nil.
-func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64, dims, from, to []int, fromAt, toAt int) {
+// Box copies a box of elements, or fills it with a number if fill is not nil.
+func Box(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64, dims, from, to []int, fromAt, toAt int) {
 	kernel := moveKernels[size]
 	if kernel == nil || size == 1 && !l.Limits.Int8 {
 		l.Refuse("there is no kernel for elements of %d bytes", size)
 		return
 	}
-	if !mustFit(l, dims, maxMoveDims) {
+	if !MustFit(l, dims, maxMoveDims) {
 		return
 	}
 	number := uint64(0)
@@ -191,15 +243,15 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64,
 			b, at := e.buffer, e.at
 			if each < dims[0] {
 				b, at = e.part(first, rows, size)
-			} else if o := boundOperand(l, b); o != nil && size == 2 {
-				b.Bytes = wholeWords(int64(o.Len()) * o.Type.Size())
+			} else if o := BoundOperand(l, b); o != nil && size == 2 {
+				b.Bytes = WholeWords(int64(o.Len()) * o.Type.Size())
 			}
 			parts, begin[i] = append(parts, b), at
 		}
 		push := boxWords(l, rows, from, to, begin[1], begin[0])
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: kernel, Spec: []uint32{uint32(len(rows)), oneIf(fill != nil)}, Push: append(push, uint32(number), uint32(number>>32)),
-			Buffers: parts, Groups: inLine(l, index.CeilDiv(index.Elems(rows), 256)),
+			Kernel: kernel, Spec: []uint32{uint32(len(rows)), OneIf(fill != nil)}, Push: append(push, uint32(number), uint32(number>>32)),
+			Buffers: parts, Groups: InLine(l, index.CeilDiv(index.Elems(rows), 256)),
 		})
 	}
 }
@@ -224,12 +276,12 @@ func (e boxEnd) part(first int, dims []int, size int) (b graph.Buffer, at int) {
 	}
 	begin := int64(low*size) &^ (pieceAlignment - 1)
 	b.At += begin
-	b.Bytes = wholeWords(int64((high+1)*size) - begin)
+	b.Bytes = WholeWords(int64((high+1)*size) - begin)
 	return b, at - int(begin)/size
 }
 
-// bitsOf returns the bits of a tensor of one element.
-func bitsOf(x *graph.Tensor) (bits uint64) {
+// BitsOf returns the bits of a tensor of one element.
+func BitsOf(x *graph.Tensor) (bits uint64) {
 	for i, b := range x.Bytes {
 		bits |= uint64(b) << (8 * i)
 	}

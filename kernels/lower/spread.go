@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"memopt/internal/graph"
@@ -7,7 +7,7 @@ import (
 )
 
 // spreadKernels store elements one at a time or in pairs. They write float32.
-var spreadKernels = [2]*graph.Kernel{halved(shader("spread", "spread.comp")), halved(shader("spread-pairs", "spread.comp", "-DPAIRS"))}
+var spreadKernels = [2]*graph.Kernel{Halved(Shader("spread", "spread.comp")), Halved(Shader("spread-pairs", "spread.comp", "-DPAIRS"))}
 
 // spread copies matrices or images to padded rows for a product: a plane of rows for each
 // channel and tap, for slots items of the batch.
@@ -34,15 +34,15 @@ func (s *spread) append(l *graph.Lowering) {
 	}
 	groups := s.slots * index.CeilDiv(s.channels, max(1, each/s.rows)) * f32.Volume(s.taps) * index.CeilDiv(s.rows, each)
 	batch, sx := index.Padded(3, s.shape, 1), index.Padded(3, s.sx, 0)
-	push := words(l, groups, s.channels, s.rows, each, s.whole, s.width, batch[1], batch[2], sx[0], sx[1], sx[2], s.first, s.at, s.channel)
-	push = append(push, triples(s.taps, s.step, s.dilation, s.shift, s.size, s.strides)...)
+	push := Words(l, groups, s.channels, s.rows, each, s.whole, s.width, batch[1], batch[2], sx[0], sx[1], sx[2], s.first, s.at, s.channel)
+	push = append(push, Triples(s.taps, s.step, s.dilation, s.shift, s.size, s.strides)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: spreadKernels[oneIf(l.Limits.Int64)], Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: push, Buffers: []graph.Buffer{s.to, s.from}, Groups: inLine(l, groups),
+		Kernel: spreadKernels[OneIf(l.Limits.Int64)], Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: push, Buffers: []graph.Buffer{s.to, s.from}, Groups: InLine(l, groups),
 	})
 }
 
-// triples converts parameters of three axes to push constants.
-func triples(all ...[3]int) (push []uint32) {
+// Triples converts parameters of three axes to push constants.
+func Triples(all ...[3]int) (push []uint32) {
 	for _, d := range all {
 		for _, v := range d {
 			push = append(push, uint32(int32(v)))

@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"memopt/internal/graph"
@@ -17,7 +17,7 @@ import (
 // "Places" are the output positions of the product: positions of y in the forward pass, of
 // x in its gradient, where the image is dy.
 
-var linesKernel = shader("lines", "lines.comp")
+var linesKernel = Shader("lines", "lines.comp")
 
 // convWork is the number of multiplications from which products pay off. With fewer places
 // than fewPlaces tiles are mostly empty, and 8 times as many are needed.
@@ -27,16 +27,16 @@ const (
 )
 
 // paysAsProducts reports whether products are faster than the direct kernel.
-func (c *convolution) paysAsProducts() bool {
+func (c *Convolution) paysAsProducts() bool {
 	work := c.N * c.Group * c.Outer * c.Inner * f32.Volume(c.Kernel) * f32.Volume(c.Out)
 	return work >= 8*convWork || work >= convWork && f32.Volume(c.Out) >= fewPlaces
 }
 
 // flat reports whether the convolution is 1-d or 2-d.
-func (c *convolution) flat() bool { return c.In[0] == 1 && c.Out[0] == 1 && c.Kernel[0] == 1 }
+func (c *Convolution) flat() bool { return c.In[0] == 1 && c.Out[0] == 1 && c.Kernel[0] == 1 }
 
 // pointwise reports whether the kernel is 1×1 without stride and padding: a product without im2col.
-func (c *convolution) pointwise() bool {
+func (c *Convolution) pointwise() bool {
 	return f32.Volume(c.Kernel) == 1 && c.Stride == f32.Ones && c.Pad == [3]int{} && c.In == c.Out
 }
 
@@ -88,9 +88,9 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 		s.slots = min(s.slices(), max(1, most/max(1, s.slice)))
 	}
 	// A run of slots may begin and end within a sample.
-	s.slots = min(s.slots, (samplesAtOnce(l, samples, s.sample(), seers)-1)*places[0]+1)
-	s.lines = scratch(work, int64(4*s.taps()), true)
-	s.laid = scratch(aligned(work+s.lines.Bytes), int64(4*s.slots*s.slice), true)
+	s.slots = min(s.slots, (SamplesAtOnce(l, samples, s.sample(), seers)-1)*places[0]+1)
+	s.lines = Scratch(work, int64(4*s.taps()), true)
+	s.laid = Scratch(Aligned(work+s.lines.Bytes), int64(4*s.slots*s.slice), true)
 	l.Scratch = max(l.Scratch, s.laid.At+s.laid.Bytes)
 	return s
 }
@@ -104,7 +104,7 @@ func (s *convLines) sample() int { return s.groups * s.channels * f32.Volume(s.s
 // samplesOf restricts a buffer to the samples that some slices belong to.
 func (s *convLines) samplesOf(l *graph.Lowering, b graph.Buffer, sample, slice, slices int) (seen graph.Buffer, before int) {
 	first, last := slice/s.places[0], (slice+slices-1)/s.places[0]
-	return samplesOf(l, b, s.samples, sample, first, last-first+1)
+	return SamplesOf(l, b, s.samples, sample, first, last-first+1)
 }
 
 // seen is the number of channels that a slice reads: channels of a group × taps along the depth.
@@ -116,7 +116,7 @@ func (s *convLines) taps() int { return s.seen() * s.axes[1].n * s.axes[2].n }
 func (s *convLines) plane() int { return (s.rows + s.span) * s.width }
 
 // behind is the offset of the first free byte of work space.
-func (s *convLines) behind() int64 { return aligned(s.laid.At + s.laid.Bytes) }
+func (s *convLines) behind() int64 { return Aligned(s.laid.At + s.laid.Bytes) }
 
 // table writes the offset of each line.
 func (s *convLines) table(l *graph.Lowering) {
@@ -128,10 +128,10 @@ func (s *convLines) table(l *graph.Lowering) {
 	if s.apart {
 		dilation, step = 1, s.turns
 	}
-	push := append(words(l, s.taps(), down.n, across.n, s.belowHighest()), uint32(int32(dilation)))
-	push = append(push, words(l, step, s.turns*column, column, s.width, s.plane())...)
+	push := append(Words(l, s.taps(), down.n, across.n, s.belowHighest()), uint32(int32(dilation)))
+	push = append(push, Words(l, step, s.turns*column, column, s.width, s.plane())...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: linesKernel, Push: push, Buffers: []graph.Buffer{s.lines}, Groups: inLine(l, index.CeilDiv(s.taps(), 64)),
+		Kernel: linesKernel, Push: push, Buffers: []graph.Buffer{s.lines}, Groups: InLine(l, index.CeilDiv(s.taps(), 64)),
 	})
 }
 
@@ -175,38 +175,38 @@ func (s *convLines) layOut(l *graph.Lowering, slice, slices, row int) {
 }
 
 // product is matrix a with m rows at stride line, times the lines of some rows of places.
-func (s *convLines) product(m int, a graph.Buffer, line int, slice, slices, rows int) loweredProduct {
-	g := loweredProduct{layout: layout{m: m, n: rows * s.width, k: s.taps()}, alpha: 1, a: a, b: unwritten(s.laid), c: unwritten(s.laid)}
-	g.layout.a.i, g.layout.a.p, g.layout.b.i = line, 1, 1
-	g.shape, g.sa, g.sb = []int{s.samples, s.places[0], s.groups}, []int{0, 0, m * line}, []int{s.slice * s.places[0], s.slice, s.group}
-	g.first, g.batches, g.fromB = slice*s.groups, slices*s.groups, -slice*s.slice
-	lines := unwritten(s.lines)
+func (s *convLines) product(m int, a graph.Buffer, line int, slice, slices, rows int) Products {
+	g := Products{Layout: Layout{M: m, N: rows * s.width, K: s.taps()}, Alpha: 1, A: a, B: Unwritten(s.laid), C: Unwritten(s.laid)}
+	g.Layout.A.I, g.Layout.A.P, g.Layout.B.I = line, 1, 1
+	g.shape, g.Sa, g.Sb = []int{s.samples, s.places[0], s.groups}, []int{0, 0, m * line}, []int{s.slice * s.places[0], s.slice, s.group}
+	g.first, g.batches, g.FromB = slice*s.groups, slices*s.groups, -slice*s.slice
+	lines := Unwritten(s.lines)
 	g.lines, g.ofB = &lines, &s.from
 	return g
 }
 
 // pointwiseProduct multiplies the filters [rows, terms] by the image in place.
-func (c *convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, w factor, image graph.Buffer, bias int) {
+func (c *Convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, w Factor, image graph.Buffer, bias int) {
 	places := f32.Volume(c.In)
 	from, to := c.Group*terms*places, c.Group*rows*places // elements of a sample
-	each := samplesAtOnce(l, c.N, from, to)
+	each := SamplesAtOnce(l, c.N, from, to)
 	for first := 0; first < c.N; first += each {
 		n := min(each, c.N-first)
-		x, beforeX := samplesOf(l, image, c.N, from, first, n)
-		y, beforeY := samplesOf(l, writes(out), c.N, to, first, n)
-		g := productOf(rows, places, terms, 1, w, factor{x, 0, 1, places}, y, 0)
-		g.shape, g.sa, g.sb = []int{n, c.Group}, []int{0, rows * terms}, []int{from, terms * places}
-		g.fromB, g.fromY = first*from-beforeX, first*to-beforeY
-		g.step, g.spreads = rows*places, true
+		x, beforeX := SamplesOf(l, image, c.N, from, first, n)
+		y, beforeY := SamplesOf(l, Writes(out), c.N, to, first, n)
+		g := ProductsOf(rows, places, terms, 1, w, Factor{x, 0, 1, places}, y, 0)
+		g.shape, g.Sa, g.Sb = []int{n, c.Group}, []int{0, rows * terms}, []int{from, terms * places}
+		g.FromB, g.FromY = first*from-beforeX, first*to-beforeY
+		g.Step, g.spreads = rows*places, true
 		g.biasOf(bias, rows)
-		g.whole(l)
+		g.Whole(l)
 	}
 }
 
 // productOut computes y from x and the filters.
-func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, bias int) {
+func (c *Convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, bias int) {
 	if c.pointwise() {
-		c.pointwiseProduct(l, out, c.Outer, c.Inner, factor{w, 0, c.Inner, 1}, x, bias)
+		c.pointwiseProduct(l, out, c.Outer, c.Inner, Factor{w, 0, c.Inner, 1}, x, bias)
 		return
 	}
 	outs, taps := f32.Volume(c.Out), c.Inner*f32.Volume(c.Kernel)
@@ -217,17 +217,17 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 			from: w, slots: 1, channels: 1, taps: f32.Ones, step: [3]int{0, 1, 1}, size: [3]int{1, rows, taps}, strides: [3]int{0, taps, 1},
 			rows: rows, whole: taps, width: roomy(taps),
 		}
-		s.to = scratch(0, int64(4*rows*s.width), true)
+		s.to = Scratch(0, int64(4*rows*s.width), true)
 		s.append(l)
-		w, line, work = unwritten(s.to), s.width, s.to.Bytes
+		w, line, work = Unwritten(s.to), s.width, s.to.Bytes
 	}
-	s := newConvLines(l, x, c.N, c.Group, c.Inner, c.In, c.axes(), c.Out, c.Group*c.Outer*outs, aligned(work))
+	s := newConvLines(l, x, c.N, c.Group, c.Inner, c.In, c.axes(), c.Out, c.Group*c.Outer*outs, Aligned(work))
 	s.table(l)
 	s.parts(l, func(slice, slices, row, rows int) {
 		g := s.product(c.Outer, w, line, slice, slices, rows)
 		g.ofA = &filters
-		y, before := s.samplesOf(l, writes(out), c.Group*c.Outer*outs, slice, slices)
-		g.y, g.ldy, g.sy, g.fromY = y, outs, []int{c.Group * c.Outer * outs, c.Out[1] * c.Out[2], c.Outer * outs}, row*c.Out[2]-before
+		y, before := s.samplesOf(l, Writes(out), c.Group*c.Outer*outs, slice, slices)
+		g.Y, g.Ldy, g.sy, g.FromY = y, outs, []int{c.Group * c.Outer * outs, c.Out[1] * c.Out[2], c.Outer * outs}, row*c.Out[2]-before
 		if s.width != c.Out[2] {
 			g.places = &places{s.width, c.Out[2], c.Out[2], 1}
 		}
@@ -237,22 +237,22 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 }
 
 // axis describes the taps by which y reads x.
-func (c *convolution) axis(d int) axisTaps {
+func (c *Convolution) axis(d int) axisTaps {
 	return axisTaps{c.Kernel[d], c.Stride[d], c.Dilation[d], -c.Pad[d]}
 }
 
-func (c *convolution) axes() [3]axisTaps { return [3]axisTaps{c.axis(0), c.axis(1), c.axis(2)} }
+func (c *Convolution) axes() [3]axisTaps { return [3]axisTaps{c.axis(0), c.axis(1), c.axis(2)} }
 
 // biasOf adds input number bias, one element for each row of a group, unless it is negative.
-func (g *loweredProduct) biasOf(bias, rows int) {
+func (g *Products) biasOf(bias, rows int) {
 	if bias >= 0 {
-		g.c, g.biased, g.beta, g.ci, g.cStep = reads(bias), true, 1, 1, rows
+		g.C, g.Biased, g.Beta, g.Ci, g.CStep = Reads(bias), true, 1, 1, rows
 	}
 }
 
 // phaseTaps is about the positions of x ≡ phase modulo the stride of axis d: how many there
 // are, and the taps by which they read y (taps first, first+apart, …).
-func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisTaps) {
+func (c *Convolution) phaseTaps(d, phase int) (places, first, apart int, t axisTaps) {
 	stride, dilation := c.Stride[d], c.Dilation[d]
 	apart = stride / int(gcd(int64(stride), int64(dilation)))
 	for first = 0; first < c.Kernel[d] && (phase+c.Pad[d]-first*dilation)%stride != 0; first++ {
@@ -263,9 +263,9 @@ func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisT
 
 // productIn computes x from y and the filters. Each phase of the strides is a convolution of
 // y with the taps that reach it.
-func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int) {
+func (c *Convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int) {
 	if c.pointwise() {
-		c.pointwiseProduct(l, out, c.Inner, c.Outer, factor{w, 0, 1, c.Inner}, y, bias)
+		c.pointwiseProduct(l, out, c.Inner, c.Outer, Factor{w, 0, 1, c.Inner}, y, bias)
 		return
 	}
 	for p := range f32.Volume(c.Stride) {
@@ -274,7 +274,7 @@ func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, b
 }
 
 // phaseIn computes the positions of x at one phase of each stride.
-func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int, phase [3]int) {
+func (c *Convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int, phase [3]int) {
 	var size, first, apart [3]int
 	var axes [3]axisTaps
 	for d := range axes {
@@ -291,8 +291,8 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 	if c.Group == 1 {
 		most = partOf(c.Inner, 2*spreadBytes/4/line, productTiles[0].rows)
 	}
-	turned := scratch(0, int64(4*c.Group*most*line), true)
-	s := newConvLines(l, y, c.N, c.Group, c.Outer, c.Out, axes, size, c.Group*c.Inner*ins, aligned(turned.Bytes))
+	turned := Scratch(0, int64(4*c.Group*most*line), true)
+	s := newConvLines(l, y, c.N, c.Group, c.Outer, c.Out, axes, size, c.Group*c.Inner*ins, Aligned(turned.Bytes))
 	s.table(l)
 	for channel := 0; channel < c.Inner; channel += most {
 		m := min(most, c.Inner-channel)
@@ -303,20 +303,20 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 				box, st := index.Merge([]int{c.Group, m, c.Outer, axes[1].n, axes[2].n},
 					[]int{c.Outer * c.Inner * taps, taps, c.Inner * taps, apart[1] * c.Kernel[2], apart[2]},
 					[]int{m * line, line, met, axes[2].n, 1})
-				lowerBox(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], from, t*plane)
+				Box(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], from, t*plane)
 			}
 		}
 		s.parts(l, func(slice, slices, row, rows int) {
-			g := s.product(m, unwritten(turned), line, slice, slices, rows)
+			g := s.product(m, Unwritten(turned), line, slice, slices, rows)
 			g.ofA = &w
-			x, before := s.samplesOf(l, writes(out), c.Group*c.Inner*ins, slice, slices)
-			g.y, g.ldy, g.sy = x, ins, []int{c.Group * c.Inner * ins, c.Stride[0] * c.In[1] * c.In[2], c.Inner * ins}
-			g.fromY = channel*ins + (phase[0]*c.In[1]+row*c.Stride[1]+phase[1])*c.In[2] + phase[2] - before
+			x, before := s.samplesOf(l, Writes(out), c.Group*c.Inner*ins, slice, slices)
+			g.Y, g.Ldy, g.sy = x, ins, []int{c.Group * c.Inner * ins, c.Stride[0] * c.In[1] * c.In[2], c.Inner * ins}
+			g.FromY = channel*ins + (phase[0]*c.In[1]+row*c.Stride[1]+phase[1])*c.In[2] + phase[2] - before
 			if s.width != size[2] || c.Stride != f32.Ones {
 				g.places = &places{s.width, size[2], c.Stride[1] * c.In[2], c.Stride[2]}
 			}
 			g.biasOf(bias, c.Inner)
-			g.fromC = channel
+			g.FromC = channel
 			g.dispatch(l)
 		})
 	}
@@ -324,38 +324,38 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 
 // productFilters computes the filters' gradient from x and y: y times the transposed lines,
 // accumulated sample by sample.
-func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buffer) {
+func (c *Convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buffer) {
 	ins, outs, columns := f32.Volume(c.In), f32.Volume(c.Out), c.Inner*f32.Volume(c.Kernel)
 	sampleX, sampleY := c.Group*c.Inner*ins, c.Group*c.Outer*outs
 	begun := false
 	add := func(k int, a graph.Buffer, line, fromA, step int, b graph.Buffer, fromB, stepB, ldb int, lines *graph.Buffer, work int64) {
-		g := productOf(c.Outer, columns, k, 1, factor{a, 0, line, 1}, factor{b, 0, ldb, 1}, writes(out), 0)
-		g.shape, g.sa, g.sb, g.step = []int{c.Group}, []int{step}, []int{stepB}, c.Outer*columns
-		g.fromA, g.fromB, g.lines, g.ofA, g.ofB = fromA, fromB, lines, &y, &x
+		g := ProductsOf(c.Outer, columns, k, 1, Factor{a, 0, line, 1}, Factor{b, 0, ldb, 1}, Writes(out), 0)
+		g.shape, g.Sa, g.Sb, g.Step = []int{c.Group}, []int{step}, []int{stepB}, c.Outer*columns
+		g.FromA, g.FromB, g.lines, g.ofA, g.ofB = fromA, fromB, lines, &y, &x
 		if begun {
-			g.goesOn, g.c, g.ci, g.cj, g.cStep = true, rereads(out), columns, 1, g.step
+			g.GoesOn, g.C, g.Ci, g.Cj, g.CStep = true, Rereads(out), columns, 1, g.Step
 		}
 		begun = true
 		g.spreads, g.work = lines == nil, work
-		g.whole(l)
+		g.Whole(l)
 	}
 	if c.pointwise() {
 		for n := range c.N {
-			x, beforeX := samplesOf(l, x, c.N, sampleX, n, 1)
-			y, beforeY := samplesOf(l, y, c.N, sampleY, n, 1)
+			x, beforeX := SamplesOf(l, x, c.N, sampleX, n, 1)
+			y, beforeY := SamplesOf(l, y, c.N, sampleY, n, 1)
 			add(outs, y, outs, n*sampleY-beforeY, c.Outer*outs, x, n*sampleX-beforeX, c.Inner*ins, ins, nil, 0)
 		}
 		return
 	}
 	s := newConvLines(l, x, c.N, c.Group, c.Inner, c.In, c.axes(), c.Out, sampleY, 0)
 	s.table(l)
-	lines := unwritten(s.lines)
+	lines := Unwritten(s.lines)
 	// Rows of y of odd length are copied with a zero appended.
 	even := spread{from: y, shape: []int{c.N, c.Out[0]}, sx: []int{sampleY, c.Out[1] * c.Out[2]}, channels: c.Group * c.Outer, channel: outs, taps: f32.Ones, step: [3]int{0, 1, 1},
 		size: [3]int{1, c.Out[1], c.Out[2]}, strides: [3]int{0, c.Out[2], 1}, rows: s.rows, whole: c.Out[2], width: s.width}
 	odd := s.width != c.Out[2]
 	if odd {
-		even.to = scratch(s.behind(), int64(4*s.slots*even.channels*s.rows*s.width), true)
+		even.to = Scratch(s.behind(), int64(4*s.slots*even.channels*s.rows*s.width), true)
 		l.Scratch = max(l.Scratch, even.to.At+even.to.Bytes)
 	}
 	s.parts(l, func(slice, slices, row, rows int) {
@@ -367,13 +367,13 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 		}
 		for n := range slices {
 			sample, deep := (slice+n)/c.Out[0], (slice+n)%c.Out[0]
-			a, before := samplesOf(l, y, c.N, sampleY, sample, 1)
+			a, before := SamplesOf(l, y, c.N, sampleY, sample, 1)
 			line, fromA := outs, sample*sampleY-before+(deep*c.Out[1]+row)*c.Out[2]
 			if odd {
-				a, line = unwritten(even.to), s.rows*s.width
+				a, line = Unwritten(even.to), s.rows*s.width
 				fromA = n * even.channels * line
 			}
-			add(rows*s.width, a, line, fromA, c.Outer*line, unwritten(s.laid), n*s.slice, s.group, s.plane(), &lines, 0)
+			add(rows*s.width, a, line, fromA, c.Outer*line, Unwritten(s.laid), n*s.slice, s.group, s.plane(), &lines, 0)
 		}
 	})
 }

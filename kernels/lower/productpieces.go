@@ -1,4 +1,4 @@
-package kernels
+package lower
 
 import (
 	"memopt/internal/graph"
@@ -9,20 +9,20 @@ import (
 // batch, the rows of A, the columns of B, or the terms of the sums, where later pieces
 // accumulate in the same order. So results have the same bits as without splitting.
 
-// pieceStep is the granularity of pieces in rows, columns or terms: each piece then begins at
+// PieceStep is the granularity of pieces in rows, columns or terms: each piece then begins at
 // a multiple of pieceAlignment bytes, whatever the strides are.
-const pieceStep = pieceAlignment / 4
+const PieceStep = pieceAlignment / 4
 
-// append appends the products, split where necessary.
-func (g loweredProduct) append(l *graph.Lowering) {
+// Append appends the products, split where necessary.
+func (g Products) Append(l *graph.Lowering) {
 	most := int64(0)
 	for i, n := range g.extents() {
 		most = max(most, n)
-		[]*graph.Buffer{&g.y, &g.a, &g.b, &g.c}[i].Bytes = n
+		[]*graph.Buffer{&g.Y, &g.A, &g.B, &g.C}[i].Bytes = n
 	}
 	switch {
 	case most <= l.Limits.Range:
-		g.whole(l)
+		g.Whole(l)
 	case index.Elems(g.shape) > 1:
 		g.byMatrices(l)
 	default:
@@ -32,7 +32,7 @@ func (g loweredProduct) append(l *graph.Lowering) {
 
 // extents returns the bytes from the first to the last element of Y, A, B and C; B's for C if
 // there is none.
-func (g loweredProduct) extents() [4]int64 {
+func (g Products) extents() [4]int64 {
 	far := func(rows, columns, down, across int, batch []int) int64 {
 		if rows*columns == 0 {
 			return 0
@@ -43,16 +43,16 @@ func (g loweredProduct) extents() [4]int64 {
 		}
 		return 4 * (last + 1)
 	}
-	b := far(g.n, g.k, g.layout.b.i, g.layout.b.p, g.sb)
+	b := far(g.N, g.K, g.Layout.B.I, g.Layout.B.P, g.Sb)
 	c := b
-	if g.biased || g.goesOn {
-		c = far(g.m, g.n, g.ci, g.cj, g.ofC())
+	if g.Biased || g.GoesOn {
+		c = far(g.M, g.N, g.Ci, g.Cj, g.ofC())
 	}
-	return [4]int64{far(g.m, g.n, g.ldy, 1, g.inLine(g.step)), far(g.m, g.k, g.layout.a.i, g.layout.a.p, g.sa), b, c}
+	return [4]int64{far(g.M, g.N, g.Ldy, 1, g.inLine(g.Step)), far(g.M, g.K, g.Layout.A.I, g.Layout.A.P, g.Sa), b, c}
 }
 
 // inLine returns the strides of the batch dims if matrices follow each other at stride step.
-func (g loweredProduct) inLine(step int) []int {
+func (g Products) inLine(step int) []int {
 	strides := make([]int, len(g.shape))
 	for i := len(g.shape) - 1; i >= 0; i-- {
 		strides[i], step = step, step*g.shape[i]
@@ -61,29 +61,29 @@ func (g loweredProduct) inLine(step int) []int {
 }
 
 // ofC returns the strides of the batch dims in C.
-func (g loweredProduct) ofC() []int {
+func (g Products) ofC() []int {
 	strides := make([]int, len(g.shape))
-	strides[len(strides)-1] = g.cStep
+	strides[len(strides)-1] = g.CStep
 	return strides
 }
 
 // from is the products with operands that begin the given numbers of elements later.
-func (g loweredProduct) from(y, a, b, c int) loweredProduct {
-	g.y.At, g.a.At, g.b.At = g.y.At+int64(4*y), g.a.At+int64(4*a), g.b.At+int64(4*b)
-	if g.biased || g.goesOn {
-		g.c.At += int64(4 * c)
+func (g Products) from(y, a, b, c int) Products {
+	g.Y.At, g.A.At, g.B.At = g.Y.At+int64(4*y), g.A.At+int64(4*a), g.B.At+int64(4*b)
+	if g.Biased || g.GoesOn {
+		g.C.At += int64(4 * c)
 	} else {
-		g.c = g.b
+		g.C = g.B
 	}
 	return g
 }
 
 // byMatrices splits the outermost batch dim in two.
-func (g loweredProduct) byMatrices(l *graph.Lowering) {
-	n, y, c := g.shape[0], g.inLine(g.step)[0], g.ofC()[0]
+func (g Products) byMatrices(l *graph.Lowering) {
+	n, y, c := g.shape[0], g.inLine(g.Step)[0], g.ofC()[0]
 	half := (n + 1) / 2
-	for _, s := range []int{y, g.sa[0], g.sb[0], c} {
-		multiple := pieceStep / int(gcd(int64(s), pieceStep))
+	for _, s := range []int{y, g.Sa[0], g.Sb[0], c} {
+		multiple := PieceStep / int(gcd(int64(s), PieceStep))
 		half = index.CeilDiv(half, multiple) * multiple
 	}
 	if n > 1 && half >= n {
@@ -91,24 +91,24 @@ func (g loweredProduct) byMatrices(l *graph.Lowering) {
 		return
 	}
 	for at := 0; at < n; at += half {
-		x := g.from(at*y, at*g.sa[0], at*g.sb[0], at*c)
+		x := g.from(at*y, at*g.Sa[0], at*g.Sb[0], at*c)
 		if x.shape = append([]int{min(half, n-at)}, g.shape[1:]...); x.shape[0] == 1 && len(x.shape) > 1 {
-			x.shape, x.sa, x.sb = x.shape[1:], x.sa[1:], x.sb[1:]
+			x.shape, x.Sa, x.Sb = x.shape[1:], x.Sa[1:], x.Sb[1:]
 		}
-		x.append(l)
+		x.Append(l)
 	}
 }
 
 // byTiles splits one product along the dims whose strides make an operand large.
-func (g loweredProduct) byTiles(l *graph.Lowering) {
-	a, b := g.layout.a, g.layout.b
+func (g Products) byTiles(l *graph.Lowering) {
+	a, b := g.Layout.A, g.Layout.B
 	most := func(n int, strides ...int) int {
 		all := n
 		for _, s := range strides {
 			n = min(n, int(l.Limits.Range/4)/max(1, s))
 		}
 		if n < all {
-			n = n / pieceStep * pieceStep
+			n = n / PieceStep * PieceStep
 		}
 		return n
 	}
@@ -118,26 +118,26 @@ func (g loweredProduct) byTiles(l *graph.Lowering) {
 		}
 		return stride
 	}
-	rows := most(g.m, g.ldy, g.ci, larger(a.i, a.p))
-	columns := most(g.n, larger(b.i, b.p))
-	terms := most(g.k, larger(a.p, a.i+1), larger(b.p, b.i+1))
+	rows := most(g.M, g.Ldy, g.Ci, larger(a.I, a.P))
+	columns := most(g.N, larger(b.I, b.P))
+	terms := most(g.K, larger(a.P, a.I+1), larger(b.P, b.I+1))
 	switch {
-	case rows*columns*terms == 0 || rows == g.m && columns == g.n && terms == g.k:
-		l.Refuse("%d rows of the matrices exceed the device's buffer range", pieceStep)
+	case rows*columns*terms == 0 || rows == g.M && columns == g.N && terms == g.K:
+		l.Refuse("%d rows of the matrices exceed the device's buffer range", PieceStep)
 		return
-	case terms < g.k && (g.biased || g.goesOn || g.alpha != 1):
+	case terms < g.K && (g.Biased || g.GoesOn || g.Alpha != 1):
 		l.Refuse("the sums exceed the device's buffer range and cannot be split, as alpha is not 1 or there is a bias")
 		return
 	}
-	for i := 0; i < g.m; i += rows {
-		for j := 0; j < g.n; j += columns {
-			for p := 0; p < g.k; p += terms {
-				x := g.from(i*g.ldy+j, i*a.i+p*a.p, j*b.i+p*b.p, i*g.ci+j*g.cj)
+	for i := 0; i < g.M; i += rows {
+		for j := 0; j < g.N; j += columns {
+			for p := 0; p < g.K; p += terms {
+				x := g.from(i*g.Ldy+j, i*a.I+p*a.P, j*b.I+p*b.P, i*g.Ci+j*g.Cj)
 				if p > 0 {
-					x.goesOn, x.c, x.ci, x.cj = true, unwritten(x.y), g.ldy, 1
+					x.GoesOn, x.C, x.Ci, x.Cj = true, Unwritten(x.Y), g.Ldy, 1
 				}
-				x.m, x.n, x.k = min(rows, g.m-i), min(columns, g.n-j), min(terms, g.k-p)
-				x.append(l)
+				x.M, x.N, x.K = min(rows, g.M-i), min(columns, g.N-j), min(terms, g.K-p)
+				x.Append(l)
 			}
 		}
 	}
