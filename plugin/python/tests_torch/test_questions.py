@@ -195,8 +195,8 @@ class TestLargest(Case):
 
     def test_ladder(self):
         """The longest sequence by what it may cost: each one trains within the budget, and beyond the last one none does."""
-        model = GPT(vocab=4000, layers=1, rows=8192, dropout=0.0)
-        limit = 10 << 20
+        model = GPT(vocab=2000, layers=1, rows=8192, dropout=0.0)
+        limit = 8 << 20
 
         def sample(n):
             return (torch.randint(0, 300, (2, n)),) * 2
@@ -207,16 +207,16 @@ class TestLargest(Case):
         self.assertEqual(sizes, sorted(sizes))
         self.assertEqual(sizes[-1], found.size)
         self.assertGreater(found.size, 2 * found.eager_size)
-        self.assertTrue(found.chosen.startswith("loss in chunks"), found.chosen)
+        self.assertTrue(found.chosen.startswith("loss in chunks, feed-forward layers in tiles"), found.chosen)
         self.assertIn("at most +30%", str(found))
         for rung in {sizes[0]: found.ladder[0], sizes[-1]: found.ladder[-1]}.values():
             self.assertLessEqual(rung.overhead, 1.0 if rung.max_overhead is None else rung.max_overhead + 1e-6)
-            chunks = "auto" if rung.chosen.startswith("loss in chunks") else 1
-            report = memopt.optimize(model, activation_budget=limit, sample=sample(rung.size), loss_chunks=chunks)
+            forms = {"loss_chunks": "auto" if "loss in chunks" in rung.chosen else 1, "sequence_tiles": "auto" if "in tiles" in rung.chosen else None}
+            report = memopt.optimize(model, activation_budget=limit, sample=sample(rung.size), **forms)
             self.assertLessEqual(report.measured_peak, limit + 65536)
             memopt.restore(model)
         with self.assertRaises(memopt.BudgetError):
-            memopt.optimize(model, activation_budget=limit, sample=sample(found.bound + 1), loss_chunks="auto")
+            memopt.optimize(model, activation_budget=limit, sample=sample(found.bound + 1), loss_chunks="auto", sequence_tiles="auto")
         self.assertEqual(memopt.max_seq(model, sample, activation_budget=limit, most=64, ladder=False).ladder, ())
 
     def test_loss_with_targets(self):

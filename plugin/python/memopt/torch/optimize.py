@@ -46,6 +46,7 @@ def optimize(
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
     reserve: Size = "5%",
     loss_chunks: int | Literal["auto"] | None = None,
+    sequence_tiles: int | Literal["auto"] | None = None,
     strict: bool = False,
     optimizer_in_backward: bool = False,
     offload: Where | None = None,
@@ -72,6 +73,9 @@ def optimize(
     loss_chunks        the number of chunks of rows, or "auto", for the cross entropy of a torch.nn.Linear's scores, which are then never in
                        memory as a whole. The loss and gradients equal those of eager mode except for rounding. By default, "auto" where the
                        budget cannot be met otherwise, which the report says; 1 leaves the loss whole
+    sequence_tiles     the number of tiles of rows, or "auto", in which feed-forward layers are computed: linear layers, activations and the linear
+                       layer that reads them, whose wide results are then never in memory as a whole, and are computed again for the backward
+                       pass. Results and gradients equal those of eager mode except for rounding
     optimizer_in_backward
                        the optimizer applies each parameter's gradient as soon as it is computed, and frees it: gradients of the whole model
                        never exist at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
@@ -102,22 +106,22 @@ def optimize(
     if budget is None and activation_budget is None and max_overhead is None:
         budget = "auto"
     models = _modules("optimize", model, planned=False)
-    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks, host_budget=host_budget)
+    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks, sequence_tiles=sequence_tiles, host_budget=host_budget)
     form = next((form for m in models if (form := form_of(m, mode)) != "eager"), "eager")
     for m in models:
         refuse_flattened(m)
         restore(m)
-    if len(models) > 1 and (form != "eager" or sample is not None or optimizer_in_backward or loss_chunks is not None):
-        raise TypeError("several modules are planned together in mode='eager' from their first step: without sample, optimizer_in_backward and loss_chunks")
+    if len(models) > 1 and (form != "eager" or sample is not None or optimizer_in_backward or loss_chunks is not None or sequence_tiles is not None):
+        raise TypeError("several modules are planned together in mode='eager' from their first step: without sample, optimizer_in_backward, loss_chunks and sequence_tiles")
     if methods is not None:
         check_methods(models, methods)
     model = models[0]
-    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget)
+    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget, sequence_tiles)
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
-        if loss_chunks not in (None, 1) or optimizer_in_backward or states is not None or offload is not None:
-            raise TypeError(f"{[*request.taken, 'states' if states is not None else 'offload'][0]} is for mode='eager': compiled graphs are not changed")
+        if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or offload is not None:
+            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'offload'][0]} is for mode='eager': compiled graphs are not changed")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):

@@ -14,7 +14,9 @@ from ..._arguments import Size
 from ..._visible import class_of
 from ...errors import BudgetError
 from ...report import Report, show_bytes
+from ..lower.lazy import Unsuitable
 from ..lower.scores import Chunks, chunks_of
+from ..lower.tiles import Tiles, tiles_of
 from ..plan.budget import fixed_bytes, free_bytes
 from ..plan.plans import plan_of
 from ..plan.sized import Sized
@@ -31,7 +33,8 @@ from .table import table
 
 MOST_RECORDINGS = 7
 LIMITS = (0.0, 0.05, 0.10, 0.30)  # of extra time, on a ladder
-_SETTINGS = ("activation_budget", "max_overhead", "loss", "optimizer", "reserve", "loss_chunks", "most", "ladder")
+_SETTINGS = ("activation_budget", "max_overhead", "loss", "optimizer", "reserve", "loss_chunks", "sequence_tiles", "most", "ladder")
+CHUNKS, TILES = "loss in chunks", "feed-forward layers in tiles"
 _MOST_PROOFS = 4  # plans that are asked for only to learn what no plan goes below
 
 
@@ -111,7 +114,7 @@ def max_batch(model: torch.nn.Module, make_sample: Callable[[int], Any], budget:
 
 def max_seq(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
     """The longest sequence whose step fits; make_sample(n) makes inputs of n tokens a row. Bytes are quadratic in n. Where loss_chunks is
-    not given, the loss is in chunks of rows if that lengthens the sequence."""
+    not given, the loss is in chunks of rows if that lengthens the sequence, and so are feed-forward layers, without sequence_tiles."""
     check_settings("memopt.max_seq", given, _SETTINGS)
     if given.get("most") is None:
         given["most"] = getattr(getattr(model, "config", None), "max_position_embeddings", None)
@@ -132,13 +135,14 @@ def _largest(
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
     reserve: Size = "5%",
     loss_chunks: Any = None,
+    sequence_tiles: Any = None,
     most: int | None = None,
     ladder: bool = True,
 ) -> Largest:
     check_module("max_batch" if what == "batch" else "max_seq", model)
     if not callable(make_sample):
         raise TypeError(f"make_sample is {class_of(make_sample)}; give a function of the {what} that makes the inputs of a step")
-    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks)
+    check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks, sequence_tiles=sequence_tiles)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise (ValueError if isinstance(most, int) else TypeError)(f"most is {most!r}; give the largest {what} to try, a positive integer")
     for name, size in (("budget", budget), ("activation_budget", activation_budget)):
@@ -157,17 +161,25 @@ def _largest(
         raise BudgetError(f"no {what} fits {show_bytes(whole)}: parameters, buffers and optimizer states alone are {show_bytes(fixed.bytes)}", fixed=fixed.bytes)
     model = inner_module(model)
     asked = _Asked(what, degree, first, limit, whole, beside, max(limit, room), most if most is not None else 1 << 20, max_overhead)
-    ways = [_Way("", _Runs(model, make_sample, loss, chunks_of(loss_chunks)), asked)]
-    if loss_chunks is None and what == "sequence":
-        ways.append(_Way("loss in chunks", _Runs(model, make_sample, loss, Chunks("auto", asked=False)), asked))
+    given = chunks_of(loss_chunks), tiles_of(sequence_tiles)
+    ways = [_Way((), _Runs(model, make_sample, loss, *given), asked)]
     found: list[tuple[_Way, int, int | None]] = []
     refused: BudgetError | None = None
-    for way in ways:
+
+    def look(way: _Way) -> None:
+        nonlocal refused
         try:
-            if way is ways[0] or way.chunked:
-                found.append((way, *way.largest()))
+            found.append((way, *way.largest()))
         except BudgetError as e:
             refused = refused or e
+
+    look(ways[0])
+    if what == "sequence":
+        for name in (*([CHUNKS] if loss_chunks is None else []), *([TILES] if sequence_tiles is None else [])):
+            way = ways[-1].also(name, given)
+            if way.possible:
+                ways.append(way)
+                look(way)
     if not found:
         assert refused is not None
         raise refused
@@ -223,8 +235,14 @@ class _Asked:
 class _Way:
     """The step in one form, at all sizes."""
 
-    def __init__(self, name: str, run: _Runs, asked: _Asked) -> None:
-        self.name, self.run, self.asked = name, run, asked
+    def __init__(self, names: tuple[str, ...], run: _Runs, asked: _Asked) -> None:
+        self.names, self.run, self.asked = names, run, asked
+
+    def also(self, name: str, given: tuple[Chunks | None, Tiles | None]) -> _Way:
+        """The step in this form and another."""
+        names = *self.names, name
+        r, chunks, tiles = self.run, *given
+        return _Way(names, _Runs(r.model, r.make_sample, r.loss, Chunks("auto", asked=False) if CHUNKS in names else chunks, Tiles("auto") if TILES in names else tiles), self.asked)
 
     @functools.cached_property
     def search(self) -> _Search:
@@ -233,11 +251,11 @@ class _Way:
         return _Search(sizes, a.limit, a.max_overhead)
 
     @property
-    def chunked(self) -> bool:
-        """Whether its loss is in chunks."""
+    def possible(self) -> bool:
+        """Whether the model has a loss and layers that this form is for."""
         try:
-            return bool(self.search) and self.run.chunks is not None and self.run.chunks.used
-        except ValueError:  # its loss is not that of a linear layer
+            return bool(self.search) and (CHUNKS not in self.names or self.run.chunks is not None and self.run.chunks.used)
+        except Unsuitable:
             return False
 
     def largest(self) -> tuple[int, int | None]:
@@ -297,7 +315,7 @@ class _Way:
     def chosen(self, size: int) -> str:
         """What the step of a size that fits does for it."""
         made = self.search.made[size]
-        return ", ".join([*([self.name] if self.name else []), f"{made.result.recomputed_nodes} operators run again" if made is not None else "everything kept"])
+        return ", ".join([*self.names, f"{made.result.recomputed_nodes} operators run again" if made is not None else "everything kept"])
 
 
 def recorded_step(model: torch.nn.Module, make_sample: Callable[[int], Any], size: int, loss: Callable[..., torch.Tensor] | None, loss_chunks: Any) -> Recording:
@@ -308,8 +326,8 @@ def recorded_step(model: torch.nn.Module, make_sample: Callable[[int], Any], siz
 class _Runs:
     """Steps of the model, of any size."""
 
-    def __init__(self, model: torch.nn.Module, make_sample: Callable[[int], Any], loss: Callable[..., torch.Tensor] | None, chunks: Chunks | None) -> None:
-        self.model, self.make_sample, self.loss, self.chunks = model, make_sample, loss, chunks
+    def __init__(self, model: torch.nn.Module, make_sample: Callable[[int], Any], loss: Callable[..., torch.Tensor] | None, chunks: Chunks | None, tiles: Tiles | None = None) -> None:
+        self.model, self.make_sample, self.loss, self.chunks, self.tiles = model, make_sample, loss, chunks, tiles
         self.both = False
         if loss is not None:
             try:
@@ -317,6 +335,8 @@ class _Runs:
             except (TypeError, ValueError):
                 pass
         self.forward = own_forward(model)
+        if tiles is not None:
+            self.forward = tiles.around(model, self.forward)
         if chunks is not None:
             self.forward = chunks.around(model, self.forward)
 
@@ -332,6 +352,8 @@ class _Runs:
         call, loss = self.call(size)
         if self.chunks is not None and self.chunks.name is None:
             self.chunks.find(self.model, call, loss)
+        if self.tiles is not None and self.tiles.names is None:
+            self.tiles.find(self.model, call, loss)
         recording = record_call(self.model, lambda around: around(call), loss)
         if self.chunks is not None:
             self.chunks.check()

@@ -15,6 +15,7 @@ from ...report import show_bytes
 from ..lower.early import EarlyStep
 from ..lower.inchunks import InChunks, Undivided
 from ..lower.states import StatesElsewhere
+from ..lower.tiles import tiles_of
 from ..native.run import StepOf, step_of
 from ..plan.report import StepReport
 from ..plan.sized import At
@@ -52,6 +53,7 @@ class Loop:
         self.model = models[0] if len(models) == 1 else torch.nn.ModuleList(models)
         self.request = request
         self.loss = InChunks(request.loss_chunks, alone=len(models) == 1)
+        self.tiles = tiles_of(request.sequence_tiles)
         self.early: EarlyStep | None = None
         self.states: StatesElsewhere | None = None
         self.told = Told(request.verbose)
@@ -79,7 +81,7 @@ class Loop:
     def copy(self, model: torch.nn.Module) -> Loop:
         """The same for a copy of the module. One of several begins anew."""
         new = Loop([model], self.request, self.share.smaller)
-        new.loss, new.last, new.told = self.loss, self.last, self.told.copy()
+        new.loss, new.tiles, new.last, new.told = self.loss, self.tiles, self.last, self.told.copy()
         new.share.told, new.share.loss = new.told, new.loss
         if len(self.models) == 1:
             new.programs = self.programs.copy()
@@ -146,10 +148,16 @@ class Loop:
             give_up()
         self.here = threading.local()
 
+    def find(self, call: Callable[[], Any]) -> None:
+        """Finds the layers that are computed in another way, before a step is recorded."""
+        self.loss.find(self.model, call, self.request.loss)
+        if self.tiles is not None and self.tiles.names is None:
+            self.tiles.find(self.model, call, self.request.loss)
+
     def around(self, model: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         """A module's own forward pass, with what lowers the floor."""
         forward = forward if self.early is None else self.early.around(forward)
-        return self.loss.around(model, forward)
+        return self.loss.around(model, forward if self.tiles is None else self.tiles.around(model, forward))
 
     # Steps.
 
@@ -369,7 +377,7 @@ class Loop:
 
     def _recorded(self, step: Running, recorder: Recorder, of: Any, call: Callable[[], Any]) -> Any:
         """Runs a forward pass of a step that is recorded."""
-        self.loss.find(self.model, call, self.request.loss)
+        self.find(call)
         state = torch.get_rng_state()
         try:
             out = recorder.forward(call, of, of[0][0])

@@ -81,7 +81,7 @@ class Rehearsal:
 
     def _record(self) -> Recording:
         loop = self.loop
-        loop.loss.find(self.model, functools.partial(self._call, lambda forward: forward()), loop.request.loss)
+        loop.find(functools.partial(self._call, lambda forward: forward()))
         recording = record_call(self.model, self._call, loop.request.loss, loop.share.recording_limit())
         recording.begins = [type(begin)(self.of, begin.calls) for begin in recording.begins]
         loop.loss.check()

@@ -30,6 +30,7 @@ class Request:
     states: States | None = None
     offload: Where | None = None
     host_budget: Size | None = None
+    sequence_tiles: int | Literal["auto"] | None = None
 
     @property
     def taken(self) -> tuple[str, ...]:

@@ -8,18 +8,18 @@ Other operations on scores before the loss raise; accessing them after the step 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..ranks.units import unit_modules
 from ..step.sample import Loss, state_kept
 from ..step.tensors import Unmade
 from .cross_entropy import chunk_rows, chunked_cross_entropy
+from .lazy import CASTS, PLAIN, Unsuitable, flat, shape_after
 
 
 class Scores(Unmade):
@@ -85,7 +85,7 @@ class Scores(Unmade):
             if name not in ("T", "mT", "H", "mH", "data", "real", "imag"):
                 with torch._C.DisableTorchFunctionSubclass():
                     return func(*args, **kwargs)
-        if name in _PLAIN:
+        if name in PLAIN:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         x = args[0] if args else kwargs.get("input")
@@ -97,7 +97,7 @@ class Scores(Unmade):
             found = x._still(name, args[1:], kwargs)
             if found is not None:
                 return found
-        every = [a for a in _flat((args, kwargs)) if isinstance(a, Scores)]
+        every = [a for a in flat((args, kwargs)) if isinstance(a, Scores)]
         for scores in every:
             layer = scores.layer
             if layer.strict:
@@ -111,7 +111,7 @@ class Scores(Unmade):
         """Scores again, if this is a view of them or another type."""
         if self.whole is not None:
             return None
-        dtype = _CASTS.get(name)
+        dtype = CASTS.get(name)
         if name in ("to", "type"):
             rest = [*args, *kwargs.values()]
             types = [a for a in rest if isinstance(a, torch.dtype)]
@@ -126,7 +126,7 @@ class Scores(Unmade):
         if name == "contiguous":
             return self
         if name in ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"):
-            shape = _shape_after(self.shape, name, args, kwargs)
+            shape = shape_after(self.shape, name, args, kwargs)
             if shape and shape[-1] == self.shape[-1]:
                 return Scores(self.hidden.reshape(*shape[:-1], self.hidden.shape[-1]), self.layer, self.dtype)
         elif name == "__getitem__":
@@ -139,25 +139,14 @@ class Scores(Unmade):
             if last and not any(isinstance(i, Scores) for i in index):
                 return Scores(self.hidden[args[0]], self.layer, self.dtype)
         elif name in ("transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis"):
-            if _shape_after(range(self.ndim), name, args, kwargs) == [0, self.ndim - 1, *range(1, self.ndim - 1)]:
+            if shape_after(range(self.ndim), name, args, kwargs) == [0, self.ndim - 1, *range(1, self.ndim - 1)]:
                 return Scores(self.hidden, self.layer, self.dtype, moved=self.ndim > 2)
         return None
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = next(a.layer.name for a in _flat((args, kwargs)) if isinstance(a, Scores))
+        name = next(a.layer.name for a in flat((args, kwargs)) if isinstance(a, Scores))
         raise ValueError(f"loss_chunks: {func} asks for the scores of {name} below autograd, as hooks and wrappers of modules do; loss_chunks=1 leaves the loss whole")
-
-
-def _shape_after(shape: Sequence[int], view: str, args: Any, kwargs: Any) -> list[int]:
-    with _disable_current_modes():
-        return list(getattr(torch.empty(tuple(shape), device="meta"), view)(*args, **kwargs).shape)
-
-
-_PLAIN = {
-    "size", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "get_device", "is_floating_point", "is_complex", "is_contiguous", "__len__", "__hash__",
-}  # fmt: skip
-_CASTS = {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def _cross_entropy(
@@ -169,17 +158,6 @@ def _cross_entropy(
     if not input.moved and input.ndim > 2 or input.whole is not None:
         return None  # classes are not the last dimension
     return input.loss(target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)  # type: ignore[no-any-return]
-
-
-def _flat(x: Any) -> Any:
-    if isinstance(x, Tensor):
-        yield x
-    elif isinstance(x, (list, tuple)):
-        for y in x:
-            yield from _flat(y)
-    elif isinstance(x, dict):
-        for y in x.values():
-            yield from _flat(y)
 
 
 def _made(x: Any) -> Any:
@@ -263,7 +241,7 @@ class Chunks:
     def check(self) -> None:
         """Raises if the last step had its loss in one piece."""
         if self.last is not None and not self.used:
-            raise ValueError(f"loss_chunks: {_NOT_FOUND.format(self.last.name)}; {_INSTEAD}")
+            raise Unsuitable(f"loss_chunks: {_NOT_FOUND.format(self.last.name)}; {_INSTEAD}")
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:
         """Finds the linear layer whose scores the loss reads, in a pass without gradients."""
@@ -287,8 +265,8 @@ class Chunks:
         if len(used) == 1:
             found = used[0]
         elif not used:
-            found = next((t.layer.name for t in _flat(out) if isinstance(t, Scores)), None)
+            found = next((t.layer.name for t in flat(out) if isinstance(t, Scores)), None)
         if found is None:
             what = "the loss is that of several layers, " + ", ".join(used) if used else _NOT_FOUND.format("a torch.nn.Linear")
-            raise ValueError(f"loss_chunks: {what}; {_INSTEAD}")
+            raise Unsuitable(f"loss_chunks: {what}; {_INSTEAD}")
         self.name = found

@@ -96,7 +96,7 @@ def check_methods(models: Sequence[torch.nn.Module], methods: Any) -> None:
 
 def check_request(
     *, budget: Any = None, activation_budget: Any = None, max_overhead: Any = None, loss: Any = None, optimizer: Any = None, reserve: Any = None, loss_chunks: Any = None,
-    host_budget: Any = None,
+    sequence_tiles: Any = None, host_budget: Any = None,
 ) -> None:
     """Raises for arguments of memopt.optimize, or of a function that shares them, that no step can be planned with."""
     if budget is not None and activation_budget is not None:
@@ -118,6 +118,10 @@ def check_request(
     if loss_chunks is not None and loss_chunks != "auto" and (not isinstance(loss_chunks, int) or isinstance(loss_chunks, bool) or loss_chunks < 1):
         raise (TypeError if not isinstance(loss_chunks, (int, str)) else ValueError)(
             f"loss_chunks is {loss_chunks!r}; give 'auto' or how many chunks the rows of the loss are split into"
+        )
+    if sequence_tiles is not None and sequence_tiles != "auto" and (not isinstance(sequence_tiles, int) or isinstance(sequence_tiles, bool) or sequence_tiles < 1):
+        raise (TypeError if not isinstance(sequence_tiles, (int, str)) else ValueError)(
+            f"sequence_tiles is {sequence_tiles!r}; give 'auto' or how many tiles the rows of a feed-forward layer are split into"
         )
     if optimizer is not None:
         _check_optimizer(optimizer)
@@ -162,7 +166,7 @@ def check_named(function: str, model: torch.nn.Module, given: Mapping[str, Any],
         )
 
 
-_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "strict", "optimizer_in_backward", "offload", "host_budget", "states", "verbose", "mode", "sample", "methods"}
+_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "sequence_tiles", "strict", "optimizer_in_backward", "offload", "host_budget", "states", "verbose", "mode", "sample", "methods"}
 
 
 def split_budget(model: torch.nn.Module, batch: tuple[Any, ...], budget: Any) -> tuple[tuple[Any, ...], Any]:

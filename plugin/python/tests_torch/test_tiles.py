@@ -1,0 +1,235 @@
+"""Feed-forward layers in tiles of rows: which are found, what they compute, and what that lowers."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import unittest
+from unittest import mock
+
+import torch
+from models import GPT, Llama
+from torch import nn
+from torch.nn import functional as F
+
+import memopt
+from memopt.torch import report as report_of
+from memopt.torch.lower import feed_forward, tiles
+
+sys.path.append(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "memopt", "lab", "bench", "torch"))
+from families import build  # noqa: E402
+
+
+def gradients(model, *sample, loss=None):
+    model.zero_grad()
+    out = model(*sample)
+    (out if loss is None else loss(out)).backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def square(out):
+    return out.square().mean()
+
+
+class Gated(nn.Module):
+    """Shapes of feed-forward layers that trainers use; act is a function of the hidden layer."""
+
+    def __init__(self, act, gate=False, bias=True, width=32):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width, bias=bias), nn.Linear(4 * width, width, bias=bias)
+        self.gate = nn.Linear(width, 4 * width, bias=bias) if gate else None
+        self.act = act
+
+    def forward(self, x):
+        h = self.act(self.up(x)) if self.gate is None else self.act(self.gate(x)) * self.up(x)
+        return x + self.down(h)
+
+
+ACTIVATIONS = {
+    "gelu": F.gelu, "tanh gelu": nn.GELU(approximate="tanh"), "silu": F.silu, "relu": nn.ReLU(), "squared relu": lambda x: F.relu(x) ** 2, "sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
+    "new gelu": lambda x: 0.5 * x * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * torch.pow(x, 3.0)))),
+}  # fmt: skip
+
+
+class Tiles(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+
+    def close(self, got, want, tolerance=2e-6):
+        self.assertEqual(got.keys(), want.keys())
+        for name, g in want.items():
+            off = (got[name] - g).abs().max() / g.abs().max()
+            self.assertLess(float(off), tolerance, name)
+
+    def found(self, model, *sample, loss=square, tiles_asked=3):
+        t = tiles.Tiles(tiles_asked)
+        t.find(model, lambda: model(*sample), loss)
+        return t
+
+    def test_activations(self):
+        """Results have the bits of eager mode where products do not depend on the number of rows; gradients differ by the rounding of sums."""
+        x = torch.randn(6, 10, 32)
+        for name, act in ACTIVATIONS.items():
+            for gate in (False, True):
+                with self.subTest(name, gate=gate):
+                    model = Gated(act, gate, bias=gate)
+                    found = self.found(model, x)
+                    self.assertEqual(found.names, ("up", "gate") if gate else ("up",))
+                    forward = found.around(model, model.forward)
+                    ran = mock.Mock(side_effect=torch.ops.memopt.feed_forward_backward)
+                    with mock.patch.object(torch.ops.memopt, "feed_forward_backward", ran):
+                        y = forward(x)
+                        torch.testing.assert_close(y, model(x), rtol=1e-6, atol=1e-6)
+                        model.zero_grad()
+                        square(y).backward()
+                    self.assertEqual(ran.call_count, 1)
+                    got = {n: p.grad.clone() for n, p in model.named_parameters()}
+                    self.close(got, gradients(model, x, loss=square))
+
+    def test_models(self):
+        """The peak falls by more than a third, and the lowest plan, too."""
+        for model in (GPT(vocab=300, layers=2, rows=256, dropout=0.0), Llama(layers=2)):
+            with self.subTest(type(model).__name__):
+                sample = (torch.randint(0, 200, (2, 256)),) * 2
+                want = gradients(model, *sample)
+                taken = {}
+                for asked in (1, "auto", 4):
+                    m = copy.deepcopy(model)
+                    report = memopt.optimize(m, activation_budget="100%", sample=sample, loss_chunks="auto", sequence_tiles=asked)
+                    self.close(gradients(m, *sample), want, 5e-6)
+                    with self.assertRaises(memopt.BudgetError) as e:
+                        memopt.optimize(m, activation_budget=1, sample=sample, loss_chunks="auto", sequence_tiles=asked)
+                    taken[asked] = report.measured_peak, e.exception.best
+                for asked in ("auto", 4):
+                    self.assertLess(taken[asked][0], 0.67 * taken[1][0])
+                    self.assertLess(taken[asked][1], 0.9 * taken[1][1])
+
+    def test_planned(self):
+        """A plan of the step in tiles has its bits and keeps its promise, whether the first step was a sample or one of training."""
+        model = Llama(layers=2)
+        sample = (torch.randint(0, 200, (2, 256)),) * 2
+        m = copy.deepcopy(model)
+        report = memopt.optimize(m, activation_budget="100%", sample=sample, sequence_tiles=4)
+        want = gradients(m, *sample)
+        for given in (sample, None):
+            m = copy.deepcopy(model)
+            memopt.optimize(m, activation_budget=int(0.75 * report.measured_peak), sample=given, sequence_tiles=4, verbose=False)
+            for _ in range(3):
+                got = gradients(m, *sample)
+                self.assertTrue(all(torch.equal(got[n], g) for n, g in want.items()))
+            planned = report_of(m)
+            if given is not None:
+                self.assertLessEqual(planned.measured_peak, 0.75 * report.measured_peak + 65536)
+            self.assertGreater(planned.overhead, 0)
+            memopt.restore(m)
+            self.assertFalse([name for name, x in m.named_modules() if "forward" in x.__dict__])
+
+    def test_autocast(self):
+        x = torch.randn(4, 64, 32)
+        for act, gate in ((F.gelu, False), (F.silu, True)):
+            model = Gated(act, gate)
+            found = self.found(model, x)
+            with torch.autocast("cpu", torch.bfloat16):
+                self.close(gradients(_Around(model, found), x, loss=square), {f"model.{n}": g for n, g in gradients(model, x, loss=square).items()}, 0.02)
+
+    def test_half_precision(self):
+        model, x = Gated(F.gelu).bfloat16(), torch.randn(4, 64, 32, dtype=torch.bfloat16)
+        self.close(gradients(_Around(model, self.found(model, x)), x, loss=square), {f"model.{n}": g for n, g in gradients(model, x, loss=square).items()}, 0.02)
+
+    def test_frozen(self):
+        model, x = Gated(F.silu, True), torch.randn(4, 64, 32, requires_grad=True)
+        model.gate.weight.requires_grad_(False)
+        model.down.bias.requires_grad_(False)
+        got = gradients(_Around(model, self.found(model, x)), x, loss=square)
+        d, x.grad = x.grad, None
+        want = {f"model.{n}": g for n, g in gradients(model, x, loss=square).items()}
+        self.close(got, want)
+        self.close({"x": d}, {"x": x.grad})
+
+    def test_families(self):
+        """Models of transformers, by what they compute: each block's feed-forward layer, and nothing else."""
+        for name, layers in (("gpt2", 2), ("llama", 2), ("bert", 2), ("qwen3", 2), ("vit", 2), ("t5", 4)):
+            with self.subTest(name):
+                torch.manual_seed(0)
+                model, inputs, loss = build(name)
+                loss = loss or (lambda out: out.loss)
+                model.eval().train()
+                for m in model.modules():
+                    if isinstance(m, nn.Dropout):
+                        m.p = 0.0
+                found = tiles.Tiles("auto")
+                found.find(model, lambda model=model, inputs=inputs: model(**inputs), loss)
+                self.assertGreaterEqual(len(found.names), layers, found.names)
+
+                def step(forward, model=model, inputs=inputs, loss=loss):
+                    model.zero_grad()
+                    torch.manual_seed(7)  # some draw for their attention
+                    loss(forward(**inputs)).backward()
+                    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+                self.close(step(found.around(model, model.forward)), step(model), 1e-4)
+
+    def test_encoder_layer(self):
+        model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 128, dropout=0.0, batch_first=True), 2)
+        x = torch.randn(2, 64, 32)
+        found = self.found(model, x)
+        self.assertEqual(found.names, ("layers.0.linear1", "layers.1.linear1"))
+        self.close(gradients(_Around(model, found), x, loss=square), {f"model.{n}": g for n, g in gradients(model, x, loss=square).items()}, 1e-5)
+
+    def test_left_alone(self):
+        """A hidden layer that something else reads stays whole."""
+
+        class Looked(Gated):
+            def forward(self, x):
+                h = self.act(self.up(x))
+                return self.down(h) + h.mean()
+
+        x = torch.randn(4, 16, 32)
+        for model in (Looked(F.gelu), Gated(lambda h: h.softmax(-1)), nn.Sequential(nn.Linear(32, 64), nn.LayerNorm(64), nn.Linear(64, 32)), nn.Linear(32, 64)):
+            with self.assertRaisesRegex(ValueError, "leave sequence_tiles out"):
+                self.found(model, x)
+            with self.assertRaisesRegex(ValueError, "leave sequence_tiles out"):
+                memopt.optimize(model, activation_budget="60%", sample=x, loss=square, sequence_tiles="auto")
+
+    def test_looked_at_later(self):
+        """What a step looks at that the first did not is computed, with its gradients."""
+        model, x = Gated(F.gelu), torch.randn(4, 16, 32)
+        forward = self.found(model, x).around(model, model.forward)
+        model.act = lambda h: F.gelu(h).clamp(max=1.0)
+        torch.testing.assert_close(forward(x), model(x))
+        with torch.no_grad():
+            self.assertEqual(type(forward(x)), torch.Tensor)
+
+    def test_changed_in_between(self):
+        model, x = Gated(F.gelu), torch.randn(4, 16, 32)
+        forward = self.found(model, x).around(model, model.forward)
+        model.act = lambda h: F.gelu(h) if x.mul_(2) is x else h
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation.*sequence_tiles=1"):
+            forward(x)
+
+    def test_arguments(self):
+        for wrong in (0, -1, True, "many", 1.5):
+            with self.assertRaisesRegex((TypeError, ValueError), "sequence_tiles is .*'auto'"):
+                memopt.optimize(Gated(F.gelu), sequence_tiles=wrong)
+        with self.assertRaisesRegex(TypeError, "sequence_tiles is for mode='eager'"):
+            memopt.optimize(Gated(F.gelu), activation_budget="60%", sequence_tiles=2, mode="compile")
+
+    def test_rows(self):
+        self.assertEqual([feed_forward.tile_rows(n, None) for n in (1024, 1000, 5)], [64, 63, 1])
+        self.assertEqual(feed_forward.tile_rows(1000, 3), 334)
+
+
+class _Around(nn.Module):
+    """A module with its feed-forward layers in tiles."""
+
+    def __init__(self, model, found):
+        super().__init__()
+        self.model, self.found = model, found
+
+    def forward(self, *args):
+        return self.found.around(self.model, self.model.forward)(*args)
+
+
+if __name__ == "__main__":
+    unittest.main()
