@@ -6,7 +6,10 @@ import (
 	"memopt/kernels/lower"
 )
 
-var crossEntropyKernel = lower.Halved(lower.Shader("crossentropy", "crossentropy.comp"))
+var (
+	crossEntropyKernel = lower.Halved(lower.Shader("crossentropy", "crossentropy.comp"))
+	crossEntropyHeld   = lower.TeamShader("crossentropy-held", "crossentropyheld.comp")
+)
 
 // The passes of crossentropy.comp.
 const (
@@ -103,10 +106,20 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 	if n != lossOfAll && n != weightOfAll {
 		groups = lower.InLine(l, rows)
 	}
-	push := append(lower.Words(l, c.samples(), c.shape[1], index.Elems(c.shape[2:])), uint32(int32(at)))
+	inner := index.Elems(c.shape[2:])
+	kernel, spec, classes := crossEntropyKernel, []uint32{uint32(l.Limits.Subgroup)}, c.shape[1]
+	switch t, ok := lower.TeamOf(l, classes, inner, 1, true); {
+	case !ok || n == weightsOfRows:
+	case n == lossOfAll || n == weightOfAll:
+		t.Wide, t.Held, t.Size = 1, 0, t.Local
+		kernel, spec = t.Of(crossEntropyHeld), t.Spec()
+	default:
+		kernel, spec, groups, classes = t.Of(crossEntropyHeld), t.Spec(), t.Groups(l, rows), classes/t.Wide
+	}
+	push := append(lower.Words(l, c.samples(), classes, inner), uint32(int32(at)))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel:  crossEntropyKernel,
-		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, lower.OneIf(c.weights >= 0), lower.OneIf(ignores), reduction, lower.OneIf(logProb.Place == graph.PlaceOut), c.kept},
+		Kernel:  kernel,
+		Spec:    append(spec, n, step, lower.OneIf(c.weights >= 0), lower.OneIf(ignores), reduction, lower.OneIf(logProb.Place == graph.PlaceOut), c.kept),
 		Push:    append(push, lower.Words(l, first, rows)...),
 		Buffers: []graph.Buffer{to, scores, lower.Reads(c.labels), weights, lower.Scratch(0, c.work(), n <= weightOfAll), logProb, c.slope},
 		Groups:  groups,

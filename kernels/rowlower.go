@@ -9,6 +9,7 @@ import (
 var (
 	rowKernel  = lower.Halved(lower.Shader("row", "row.comp", "-DV=float"))
 	rowsByFour = lower.Halved(lower.Shader("row-wide", "row.comp", "-DV=vec4"))
+	rowHeld    = lower.TeamShader("row-held", "rowheld.comp")
 )
 
 // The rules of row.comp.
@@ -36,24 +37,43 @@ func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, 
 	if lines*n == 0 || l.Refused != "" {
 		return
 	}
-	kernel, row := rowKernel, int64(4*n)
+	row := int64(4 * n)
+	operands := 1
+	if rule == rowSoftmaxGrad || rule == rowLogSoftmaxGrad {
+		operands = 2
+	}
+	if t, ok := lower.TeamOf(l, n, inner, operands, true); ok {
+		byLines(l, lines, inner, []graph.Buffer{out, a, b}, row, func(lines int, buffers []graph.Buffer) {
+			l.Dispatches = append(l.Dispatches, graph.Dispatch{
+				Kernel: t.Of(rowHeld), Spec: t.Spec(rule), Push: lower.Words(l, lines, n/t.Wide, inner), Buffers: buffers, Groups: t.Groups(l, lines),
+			})
+		})
+		return
+	}
+	kernel := rowKernel
 	if inner == 1 && n%4 == 0 {
 		kernel, n = rowsByFour, n/4
 	}
-	dispatch := func(lines int, buffers []graph.Buffer) {
+	byLines(l, lines, inner, []graph.Buffer{out, a, b}, row, func(lines int, buffers []graph.Buffer) {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: lower.Words(l, lines, n, inner), Buffers: buffers, Groups: lower.InLine(l, lines),
 		})
-	}
-	buffers := []graph.Buffer{out, a, b}
-	if inner > 1 {
-		dispatch(lines, buffers)
-		return
-	}
-	lower.InPieces(l, lines, buffers, []int64{row, row, row}, dispatch)
+	})
 }
 
-var normKernel = lower.Halved(lower.Shader("norm", "norm.comp"))
+// byLines calls f for as many lines at a time as fit the descriptor range, if they are rows in memory.
+func byLines(l *graph.Lowering, lines, inner int, buffers []graph.Buffer, row int64, f func(lines int, buffers []graph.Buffer)) {
+	if inner > 1 {
+		f(lines, buffers)
+		return
+	}
+	lower.InPieces(l, lines, buffers, []int64{row, row, row}, f)
+}
+
+var (
+	normKernel = lower.Halved(lower.Shader("norm", "norm.comp"))
+	normHeld   = lower.TeamShader("norm-held", "normheld.comp")
+)
 
 // The passes of norm.comp.
 const (
@@ -171,7 +191,16 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 		}
 		buffers = append(buffers, *b)
 	}
+	t, held := lower.TeamOf(l, r.width, 1, 1, r.run%4 == 0 || !r.spread())
 	dispatch := func(first, rows int, groups [3]int, buffers []graph.Buffer) {
+		if held && p.number == normRows {
+			l.Dispatches = append(l.Dispatches, graph.Dispatch{
+				Kernel: t.Of(normHeld), Spec: t.Spec(lower.OneIf(w.centred), lower.OneIf(p.bias), p.stats, lower.OneIf(r.spread())),
+				Push:    append(lower.Words(l, rows, r.width/t.Wide), append([]uint32{lower.Bits(r.eps)}, lower.Words(l, first, r.cycle, r.each, r.run)...)...),
+				Buffers: buffers[:6], Groups: t.Groups(l, rows),
+			})
+			return
+		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, lower.OneIf(w.centred), lower.OneIf(p.bias), lower.OneIf(p.scaled), p.stats, lower.OneIf(r.spread()), lower.OneIf(r.wide()), uint32(columnFours(l))},
 			Push:    append(append(lower.Words(l, r.rows, r.width, normParts(r.rows)), lower.Bits(r.eps)), lower.Words(l, first, rows, r.cycle, r.each, r.run)...),

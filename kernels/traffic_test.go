@@ -40,8 +40,21 @@ func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops in
 			rows, products, owned = push(1), 4, 4
 		}
 		return groups * 4 * wide * (rows + owned*each/2), groups * products * each * rows * wide
+	case rowHeld[0], rowHeld[1], normHeld[0], normHeld[1], crossEntropyHeld[0], crossEntropyHeld[1]:
+		rows, rule := d.Kernel == rowHeld[0] || d.Kernel == rowHeld[1], d.Spec[4]
+		loss := (d.Kernel == crossEntropyHeld[0] || d.Kernel == crossEntropyHeld[1]) && rule == lossOfRows
+		for i, b := range d.Buffers {
+			if b.Place == graph.PlaceNone || rows && i == 2 && rule != rowSoftmaxGrad && rule != rowLogSoftmaxGrad {
+				continue
+			}
+			bytes += l.Seen(b)
+			if held := d.Spec[2] > 0; !held && !loss && (i == 1 || rows && i == 2) {
+				bytes += l.Seen(b)
+			}
+		}
+		return bytes, 0
 	}
-	if d.Kernel == normGradKernel || d.Kernel == flashDots || d.Kernel.Name == "reduce" {
+	if d.Kernel == normGradKernel || d.Kernel == flashDots || d.Kernel == crossEntropyKernel || d.Kernel.Name == "reduce" {
 		for _, b := range d.Buffers {
 			if b.Place != graph.PlaceNone {
 				bytes += l.Seen(b)
@@ -111,10 +124,27 @@ func TestTraffic(t *testing.T) {
 		row("its gradient", sizes, "d "+one+"q "+one+"k "+one+"v "+one+"y "+one+fmt.Sprintf("l f32[%d, %d, 1] = input\n", c.heads, c.length)+
 			"a, b, c = memopt.FlashAttentionGrad(d, q, k, v, y, l)\noutput a\noutput b\noutput c\n", 5*product)
 	}
-	for _, rows := range []int{1024, 8192, 32768} {
-		const width = 1024
-		row("LayerNorm's gradient", fmt.Sprintf("%d × %d", rows, width), fmt.Sprintf("d f32[%[1]d, %[2]d] = input\nx f32[%[1]d, %[2]d] = input\ns f32[%[2]d] = input\nb f32[%[2]d] = input\n"+
-			"a, e, f = memopt.LayerNormalizationGrad(d, x, s, b)\noutput a\noutput e\noutput f\n", rows, width), 0)
+	for _, c := range []struct{ rows, width int }{{1024, 1024}, {8192, 1024}, {4096, 8192}, {256, 50257}} {
+		sizes := fmt.Sprintf("%d × %d", c.rows, c.width)
+		x := fmt.Sprintf("x f32[%[1]d, %[2]d] = input\nd f32[%[1]d, %[2]d] = input\ns f32[%[2]d] = input\nb f32[%[2]d] = input\nlabels i64[%[1]d] = input\none f32[] = input\n", c.rows, c.width)
+		for _, o := range []struct{ op, text string }{
+			{"LayerNorm", "y = LayerNormalization(x, s, b)"},
+			{"its gradient", "a, e, f = memopt.LayerNormalizationGrad(d, x, s, b)\noutput a\noutput e\noutput f"},
+			{"RMSNorm", "y = RMSNormalization(x, s)"},
+			{"Softmax", "y = Softmax(x)"},
+			{"its gradient", "y = com.microsoft.SoftmaxGrad_13(d, x)"},
+			{"cross entropy", "y = SoftmaxCrossEntropyLoss(x, labels)"},
+			{"its gradient", "y = memopt.SoftmaxCrossEntropyLossGrad(one, x, labels)"},
+		} {
+			if loss := strings.Contains(o.text, "Loss"); loss != (c.width == 50257) {
+				continue
+			}
+			text := x + o.text
+			if !strings.Contains(text, "output") {
+				text += "\noutput y"
+			}
+			row(o.op, sizes, text+"\n", 0)
+		}
 	}
 	const path = "../docs/vulkan.md"
 	doc, err := os.ReadFile(path)

@@ -1,6 +1,6 @@
 // The gradients of normalised rows (norm.comp) for devices whose groups share fast memory, with
-// x and dy read once. A subgroup has a row in registers: its statistics, dx, and what the row
-// adds to the sums of its columns. The subgroups of a group take the rows of a part in turn, and add
+// x and dy read once. A team has a row in registers: its statistics, dx, and what the row
+// adds to the sums of its columns. The teams of a group take the rows of a part in turn, and add
 // up their columns one after another. PASS 0 is that, to the sums of the part in work; PASS 1 the sums
 // of the parts, of which each line of invocations takes a share.
 #version 450
@@ -8,16 +8,13 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
-layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 256;
-layout(constant_id = 1) const uint LANES = 32; // of a subgroup
-layout(constant_id = 2) const uint PASS = 0;
-layout(constant_id = 3) const uint CENTRED = 1;
-layout(constant_id = 4) const uint FOURS = 8; // of a row, of a lane
-layout(constant_id = 5) const uint STATS = 0; // the statistics are kept
-layout(constant_id = 6) const uint BACK = 1;  // dx is wanted
-layout(constant_id = 7) const uint SCALE = 1; // the gradient of the scale is wanted
-layout(constant_id = 8) const uint BIAS = 1;  // that of the bias is
+//team.glsl
+layout(constant_id = 4) const uint PASS = 0;
+layout(constant_id = 5) const uint CENTRED = 1;
+layout(constant_id = 6) const uint STATS = 0; // the statistics are kept
+layout(constant_id = 7) const uint BACK = 1;  // dx is wanted
+layout(constant_id = 8) const uint SCALE = 1; // the gradient of the scale is wanted
+layout(constant_id = 9) const uint BIAS = 1;  // that of the bias is
 
 layout(push_constant) uniform Push {
 	uint rows, width, parts;
@@ -37,9 +34,9 @@ layout(binding = 1) readonly buffer X4 { vec4 x4[]; };
 layout(binding = 2) readonly buffer Scale4 { vec4 scale4[]; };
 layout(binding = 3) readonly buffer DY4 { vec4 dy4[]; };
 
-shared vec4 sums[2 * FOURS * LANES];
+shared vec4 sums[2 * HELD * LANES]; // of a subgroup's columns
 
-float total(vec4 v) { return subgroupAdd((v.x + v.y) + (v.z + v.w)); }
+float total(vec4 v) { return added(within(v)); }
 
 void sumsOfParts() {
 	const uint lines = LOCAL / LANES;
@@ -65,19 +62,19 @@ void main() {
 		sumsOfParts();
 		return;
 	}
-	const uint lines = LOCAL / LANES;
-	uint line = gl_SubgroupID, lane = gl_SubgroupInvocationID, fours = width / 4;
+	const uint lines = LOCAL / TEAM;
+	uint line = TEAM == LOCAL ? 0 : gl_SubgroupID, lane = TEAM == LOCAL ? gl_LocalInvocationIndex : gl_SubgroupInvocationID, fours = width / 4;
 	uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.x, to = min((part + 1) * each, rows);
-	vec4 factors[FOURS], ofScale[FOURS], ofBias[FOURS];
-	[[unroll]] for (uint k = 0; k < FOURS; k++) {
-		uint i = lane + k * LANES;
+	vec4 factors[HELD], ofScale[HELD], ofBias[HELD];
+	[[unroll]] for (uint k = 0; k < HELD; k++) {
+		uint i = lane + k * TEAM;
 		factors[k] = BACK != 0 && i < fours ? scale4[i] : vec4(0);
 		ofScale[k] = ofBias[k] = vec4(0);
 	}
 	for (uint row = part * each + line; row < to; row += lines) {
-		vec4 v[FOURS], g[FOURS];
-		[[unroll]] for (uint k = 0; k < FOURS; k++) {
-			uint i = lane + k * LANES;
+		vec4 v[HELD], g[HELD];
+		[[unroll]] for (uint k = 0; k < HELD; k++) {
+			uint i = lane + k * TEAM;
 			v[k] = g[k] = vec4(0);
 			if (i < fours) {
 				v[k] = x4[row * fours + i];
@@ -91,15 +88,15 @@ void main() {
 			inv = keptInv[row];
 		} else {
 			if (CENTRED != 0) {
-				[[unroll]] for (uint k = 0; k < FOURS; k++) all += v[k];
+				[[unroll]] for (uint k = 0; k < HELD; k++) all += v[k];
 				m = total(all) / float(width);
 			}
-			[[unroll]] for (uint k = 0; k < FOURS; k++)
-				if (lane + k * LANES < fours) spread += (v[k] - m) * (v[k] - m);
+			[[unroll]] for (uint k = 0; k < HELD; k++)
+				if (lane + k * TEAM < fours) spread += (v[k] - m) * (v[k] - m);
 			inv = 1 / sqrt(total(spread) / float(width) + epsilon);
 		}
 		vec4 g4 = vec4(0), n4 = vec4(0);
-		[[unroll]] for (uint k = 0; k < FOURS; k++) {
+		[[unroll]] for (uint k = 0; k < HELD; k++) {
 			v[k] -= m;
 			ofScale[k] += g[k] * (v[k] * inv);
 			ofBias[k] += g[k];
@@ -109,24 +106,35 @@ void main() {
 		}
 		if (BACK == 0) continue;
 		float less = CENTRED != 0 ? total(g4) / float(width) : 0, along = total(n4) * inv / float(width) * inv;
-		[[unroll]] for (uint k = 0; k < FOURS; k++) {
-			uint i = lane + k * LANES;
+		[[unroll]] for (uint k = 0; k < HELD; k++) {
+			uint i = lane + k * TEAM;
 			if (i < fours) y4[row * fours + i] = inv * (g[k] - less - v[k] * along);
 		}
 	}
 	if (SCALE == 0 && BIAS == 0) return;
+	if (TEAM == LOCAL) {
+		[[unroll]] for (uint k = 0; k < HELD; k++) {
+			uint i = lane + k * TEAM, at = 2 * rows + 2 * part * width + 4 * i;
+			if (i >= fours) break;
+			[[unroll]] for (uint e = 0; e < 4; e++) {
+				work[at + e] = ofScale[k][e];
+				work[at + width + e] = ofBias[k][e];
+			}
+		}
+		return;
+	}
 	for (uint l = 0; l < lines; l++) {
 		if (line == l)
-			[[unroll]] for (uint k = 0; k < FOURS; k++) {
+			[[unroll]] for (uint k = 0; k < HELD; k++) {
 				uint i = k * LANES + lane;
 				sums[i] = l == 0 ? ofScale[k] : sums[i] + ofScale[k];
-				sums[FOURS * LANES + i] = l == 0 ? ofBias[k] : sums[FOURS * LANES + i] + ofBias[k];
+				sums[HELD * LANES + i] = l == 0 ? ofBias[k] : sums[HELD * LANES + i] + ofBias[k];
 			}
 		barrier();
 	}
 	for (uint i = gl_LocalInvocationIndex; i < width; i += LOCAL) {
 		uint at = 2 * rows + 2 * part * width + i;
 		work[at] = sums[i / 4][i % 4];
-		work[at + width] = sums[FOURS * LANES + i / 4][i % 4];
+		work[at + width] = sums[HELD * LANES + i / 4][i % 4];
 	}
 }

@@ -6,6 +6,7 @@
 //	conv….go, implicit.go, depthwise.go, spread.go  convolutions
 //	reduce.go, move.go, known.go     reductions, copies of boxes, numbers known while planning
 //	piece.go, addressed.go           operands beyond the range of a descriptor
+//	team.go                          rows that teams of invocations work on
 //	halves.go                        16-bit floats
 //
 // The shaders stand beside them: *.comp in GLSL, and in spv what they compile to. A lowering that one family of

@@ -1,6 +1,7 @@
 package vulkan_test
 
 import (
+	"strings"
 	"testing"
 
 	"memopt/internal/graph"
@@ -30,6 +31,47 @@ func TestNormGradients(t *testing.T) {
 			x.Samples = samples
 			cases := must(kernels.Cases(&x))
 			conform(t, gpu, &x, append(cases[:len(cases):len(cases)], kernels.HalfCases(&x, graph.BFloat16)[:1]...), vulkan.Options{Groups: vulkan.GroupsShared})
+		})
+	}
+}
+
+// TestTeams: rows of each length that a team may have, held by a subgroup, by a small group and a large one, or not held, do
+// what Eval does, where groups share memory; also beside the operators' own samples, over their inputs, and in
+// 16 bits.
+func TestTeams(t *testing.T) {
+	gpu := device(t)
+	rows := []string{"f32[70,20]", "f32[9,301]", "f32[3,5004]", "f32[2,40004]", "f32[2,40005]"}
+	ofRows := func(more string) (all []string) {
+		for _, r := range rows {
+			all = append(all, strings.ReplaceAll(strings.ReplaceAll(more, "ROWS", r), "WIDTH", r[strings.Index(r, ",")+1:len(r)-1]))
+		}
+		return all
+	}
+	apart := []string{"f32[3,5,70]; axis=1", "f32[2,40,9]; axis=1", "f32[40,3]; axis=0"}
+	for _, c := range []struct {
+		domain, name string
+		version      int
+		samples      []string
+	}{
+		{"", "Softmax", 13, append(ofRows("ROWS"), apart...)},
+		{"", "LogSoftmax", 13, append(ofRows("ROWS"), apart...)},
+		{"memopt", "SafeSoftmax", 0, ofRows("ROWS")},
+		{"com.microsoft", "SoftmaxGrad_13", 0, append(ofRows("ROWS, ROWS"), "f32[3,5,70], f32[3,5,70]; axis=1", "f32[2,40,9], f32[2,40,9]; axis=1")},
+		{"com.microsoft", "LogSoftmaxGrad_13", 0, append(ofRows("ROWS, ROWS"), "f32[3,5,70], f32[3,5,70]; axis=1", "f32[2,40,9], f32[2,40,9]; axis=1")},
+		{"", "LayerNormalization", 17, append(ofRows("ROWS, f32[WIDTH], f32[WIDTH] -> y, m, i"),
+			"f32[2,2,3,20], f32[2,3,1], f32[2,3,1]; axis=2", "f32[2,3,2,15], f32[3,2,1], f32[3,2,1]; axis=2", "f32[1,2,2,20002], f32[2,2,1], f32[2,2,1]; axis=2")},
+		{"", "RMSNormalization", 23, ofRows("ROWS, f32[WIDTH]")},
+		{"", "SoftmaxCrossEntropyLoss", 13, []string{"f32[70,20], i64[70]", "f32[9,301], i64[9] -> y, p", "f32[3,5004], i64[3]; reduction=\"none\"", "f32[2,40005], i64[2] -> y, p", "f32[3,21,5,7], i64[3,5,7]"}},
+		{"memopt", "SoftmaxCrossEntropyLossGrad", 0, []string{"f32[], f32[70,20], i64[70]", "f32[], f32[9,301], i64[9]", "f32[3], f32[3,5004], i64[3]; reduction=\"none\"", "f32[], f32[2,40005], i64[2]", "f32[], f32[3,21,5,7], i64[3,5,7]"}},
+		{"", "NegativeLogLikelihoodLoss", 13, nil},
+		{"com.microsoft", "SoftmaxCrossEntropyLossInternal", 0, nil},
+		{"com.microsoft", "SoftmaxCrossEntropyLossInternalGrad", 0, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := *kernels.Library.Find(c.domain, c.name, c.version)
+			x.Samples = append(x.Samples[:len(x.Samples):len(x.Samples)], c.samples...)
+			cases := must(kernels.Cases(&x))
+			conform(t, gpu, &x, append(cases[:len(cases):len(cases)], kernels.HalfCases(&x, graph.BFloat16)[:2]...), vulkan.Options{Groups: vulkan.GroupsShared})
 		})
 	}
 }
