@@ -7,7 +7,9 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/feed"
 	"memopt/planner"
 )
 
@@ -29,7 +31,7 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 		return nil, err
 	}
 	if data != nil {
-		only.Config.Dims = sizesFrom(only.Graph, data, only.Config.Dims)
+		only.Config.Dims = feed.Sizes(only.Graph, data, only.Config.Dims)
 	}
 	for _, v := range only.Graph.Values {
 		if v.Kind == graph.Computed && !slices.Contains(only.Graph.Outputs, v) {
@@ -50,7 +52,7 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 
 // stepOn runs the step once on a device, storing every value, and returns the device.
 func (m *Model) stepOn(device string, data *tensorfile.Set) (*loaded, error) {
-	p, err := planner.Make(m.Graph, planner.Request{Dims: m.Config.Dims, Strategy: "keep-all", Lowered: Lowered(device)})
+	p, err := planner.Make(m.Graph, planner.Request{Dims: m.Config.Dims, Strategy: "keep-all", Lowered: devices.Lowered(device)})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
 	"memopt/internal/whole"
+	"memopt/memopt/feed"
 	"memopt/memopt/quantize"
 	"memopt/memopt/session"
 )
@@ -113,7 +114,7 @@ func sampleFiles(path string) (files []string, err error) {
 
 // observed runs a model on the arrays of a file, as many rows at a time as dims say, and shows these values of each run.
 func observed(ctx context.Context, s *session.Session, c configs.Config, file string, names []string, see func(name string, x []float32)) error {
-	data, err := readData(file)
+	data, err := feed.Read(file)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func observed(ctx context.Context, s *session.Session, c configs.Config, file st
 func nextRows(data *tensorfile.Set, s *session.Session, had map[string]*graph.Tensor) (more bool) {
 	rests := map[string]*graph.Tensor{}
 	for _, p := range s.Signature.Inputs {
-		x, taken := array(data, p.Name), had[p.Name]
+		x, taken := feed.Array(data, p.Name), had[p.Name]
 		if slices.Equal(x.Shape, taken.Shape) {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/feed"
 	"memopt/memopt/lab/zoo"
 )
 
@@ -23,7 +24,7 @@ func TestEmptyData(t *testing.T) {
 	}
 	for _, shape := range [][]int{{0, 4}, {4, 0}, {0, 7}} {
 		data := &tensorfile.Set{Names: []string{"x"}, Tensors: map[string]*graph.Tensor{"x": graph.NewTensor(graph.Float32, shape...)}}
-		_, err := newFeeder(m.Graph, b, data, 0)
+		_, err := feed.New(m.Graph, b, data, 0)
 		if err == nil || !strings.Contains(err.Error(), "which holds nothing; the model takes [4 4] or more rows") || strings.Contains(err.Error(), "--dims") {
 			t.Errorf("an array of shape %v: %v", shape, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
+	"memopt/memopt/feed"
 )
 
 // TestDimHints: what is to be pasted into a shell is one word there, whatever a dim is
@@ -55,10 +56,10 @@ output s
 		t.Fatal(err)
 	}
 	data := &tensorfile.Set{Names: []string{"x"}, Tensors: map[string]*graph.Tensor{"x": graph.NewTensor(graph.Float32, 8, 4)}}
-	if _, err := newFeeder(m.Graph, b, data, 0); err == nil || !strings.HasSuffix(err.Error(), `; with --dims 'b t=8' it would fit`) {
+	if _, err := feed.New(m.Graph, b, data, 0); err == nil || !strings.HasSuffix(err.Error(), `; with --dims 'b t=8' it would fit`) {
 		t.Errorf("data of another size: %v", err)
 	}
-	if dims := sizesFrom(m.Graph, data, nil); dims["b t"] != 8 {
+	if dims := feed.Sizes(m.Graph, data, nil); dims["b t"] != 8 {
 		t.Errorf("the sizes of the data are %v", dims)
 	}
 }

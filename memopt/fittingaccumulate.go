@@ -8,6 +8,7 @@ import (
 	"memopt/autograd"
 	"memopt/internal/bytesize"
 	"memopt/internal/graph"
+	"memopt/memopt/feed"
 	"memopt/planner"
 )
 
@@ -83,7 +84,7 @@ func (m *Model) batchDim() (dim string) {
 		if v.Rank() == 0 {
 			return ""
 		}
-		name, is := nameOf(v.Shape[0])
+		name, is := feed.NameOf(v.Shape[0])
 		if !is || dim != "" && name != dim {
 			return ""
 		}

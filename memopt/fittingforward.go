@@ -12,6 +12,8 @@ import (
 	"memopt/internal/bytesize"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/memopt/devices"
+	"memopt/memopt/feed"
 	"memopt/memopt/fit"
 	"memopt/memopt/machine"
 	"memopt/memopt/session"
@@ -124,7 +126,7 @@ func (f *forwardFitting) try(set ...planner.Setting) (fit.Takes, error) {
 
 // settings tries the settings with which the arena takes no more than planned.
 func (f *forwardFitting) settings() {
-	if Lowered(f.s.Device()) {
+	if devices.Lowered(f.s.Device()) {
 		return
 	}
 	var off []fit.Row
@@ -236,7 +238,7 @@ var errTooLarge = errors.New("the model is large")
 // valid until end is called.
 func inputsFor(s *session.Session, c configs.Config, data string) (in map[string]*graph.Tensor, end func()) {
 	if data != "" {
-		set, err := readData(data)
+		set, err := feed.Read(data)
 		if err != nil {
 			return nil, func() {}
 		}

@@ -9,6 +9,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/bytesize"
 	"memopt/internal/schedule"
+	"memopt/memopt/devices"
 	"memopt/memopt/fit"
 	"memopt/memopt/machine"
 	"memopt/planner"
@@ -21,7 +22,7 @@ func (m *Model) wouldFit(p *planner.Plan, s *schedule.Schedule, err error) error
 	e := machine.AsMemoryError(err)
 	switch {
 	case e == nil && errors.Is(err, syscall.ENOMEM): // the memory was available when stepFits checked
-		e = &machine.MemoryError{Err: err, Short: stepShort(s), Room: -1}
+		e = &machine.MemoryError{Err: err, Short: devices.StepShort(s), Room: -1}
 		if most := machine.Memory(); most > 0 && most < e.Short.Requested {
 			e.Room = most
 		}
@@ -30,13 +31,13 @@ func (m *Model) wouldFit(p *planner.Plan, s *schedule.Schedule, err error) error
 	}
 	f := m.fitting(p.Request.Dims)
 	f.config.Budget, f.config.ActivationBudget = configs.Budget{}, configs.Budget{}
-	switch beside := stepBytes(s) - p.Memory.Total; {
+	switch beside := devices.StepBytes(s) - p.Memory.Total; {
 	case e.Room < 0:
 		f.least()
 	case e.Room > beside:
 		f.holds = func(other *Model, q *planner.Plan) bool {
 			s, _, err := other.schedule(q)
-			return err == nil && stepBytes(s) <= e.Room
+			return err == nil && devices.StepBytes(s) <= e.Room
 		}
 		f.within(e.Room - beside)
 	}

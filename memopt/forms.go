@@ -7,6 +7,7 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/cluster"
@@ -103,7 +104,7 @@ func (m *Model) request() planner.Request {
 
 // requestOf is the request that settings alone make, without the model.
 func requestOf(c configs.Config) planner.Request {
-	r := planner.Request{Lowered: Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
+	r := planner.Request{Lowered: devices.Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
 	r.States = c.States

@@ -22,7 +22,9 @@ import (
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/feed"
 	"memopt/memopt/machine"
 	"memopt/memopt/session"
 )
@@ -39,11 +41,11 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 			MaxDeadBytes: c.MaxDead, MaxPowerOfTwoBytes: c.MaxPowerOfTwo, Off: !c.CPUArena},
 	}
 	o.Fits = func(bytes int64) error { return machine.Fits(bytes, "the session", "") }
-	kind, which, err := findDevice(c.Device)
+	kind, which, err := devices.Find(c.Device)
 	if err != nil {
 		return o, err
 	}
-	if o.Kind = kind.name; kind.lowered {
+	if o.Kind = kind.Name; kind.Lowered {
 		o.Lowered = true
 		o.Memory = func() (session.DeviceMemory, error) {
 			p, err := vulkan.Choose(which)
@@ -58,17 +60,17 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 		}
 		o.Device = func(m session.DeviceMemory, s *schedule.Schedule, with session.Device, arena int64, places session.Places, loaded func()) (session.Device, error) {
 			if v, is := with.(*vulkan.Device); is {
-				return fromVulkan(v.With(s, arena, placesIn(places)))
+				return devices.FromVulkan(v.With(s, arena, placesIn(places)))
 			}
-			load, err := loads(c)
+			load, err := devices.Loads(c)
 			if err != nil {
 				return nil, err
 			}
-			tune, err := tuneFolder(c)
+			tune, err := devices.TuneFolder(c)
 			if err != nil {
 				return nil, err
 			}
-			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Tune: tune, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places), Load: load, Loaded: loaded, Count: watch.Count})
+			return devices.OpenVulkan(s, which, vulkan.Options{FastPaths: c.FastPaths, Tune: tune, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places), Load: load, Loaded: loaded, Count: watch.Count})
 		}
 	}
 	return o, nil
@@ -165,7 +167,7 @@ func placesIn(places session.Places) vulkan.Places {
 // ForwardWarnings warn of settings that have no effect on the session's device.
 func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
 	names, why := []string{"load_mode", "chunk"}, "a session reads weights where their file is mapped"
-	if Lowered(s.Device()) {
+	if devices.Lowered(s.Device()) {
 		names, why = []string{"enable_mem_pattern", "enable_cpu_mem_arena", "threads", "max_dead_bytes_per_chunk"}, "all values are planned"
 	}
 	for _, name := range names {
@@ -282,7 +284,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	var data *tensorfile.Set
 	f.Phases.reading()
 	if f.Data != "" {
-		if data, err = readData(f.Data); err != nil {
+		if data, err = feed.Read(f.Data); err != nil {
 			return nil, err
 		}
 		defer data.Close()
@@ -388,14 +390,6 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	return r, nil
 }
 
-func readData(path string) (*tensorfile.Set, error) {
-	set, err := tensorfile.ReadNPZ(path)
-	if err != nil {
-		return nil, exit.Input(err)
-	}
-	return set, nil
-}
-
 func resultsOf(r *Ran) []session.Output {
 	if r == nil || r.Result == nil {
 		return nil
@@ -413,7 +407,7 @@ func ofSessions(w *machine.Watch, all []*session.Session, inputs int64) *machine
 	held := kernels.Workspace() + a.Data
 	for i, s := range all {
 		stats := s.Stats()
-		if Lowered(stats.Device) {
+		if devices.Lowered(stats.Device) {
 			return a
 		}
 		if held += stats.HeldMost - stats.Weights.Mapped; i == 0 && len(all) > 1 {
@@ -437,13 +431,13 @@ func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (
 			if err := machine.Fits(bytesOf(p.Of, shape), fmt.Sprintf("input %q", p.Name), ""); err != nil {
 				return nil, nil, err
 			}
-			in[p.Name] = madeUp(p.Of, shape, rng)
+			in[p.Name] = feed.MadeUp(p.Of, shape, rng)
 		}
 		return in, strayForward(s, c.Dims), nil
 	}
 	var warnings []string
 	for _, p := range s.Signature.Inputs {
-		x := array(data, p.Name)
+		x := feed.Array(data, p.Name)
 		if x == nil {
 			return nil, nil, fmt.Errorf("the data has no array %q or %q; it has %s", p.Name, "input."+p.Name, strings.Join(data.Names, ", "))
 		}
@@ -455,7 +449,7 @@ func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (
 			warnings = append(warnings, fmt.Sprintf("input %q takes the first %d of the data's %d rows", p.Name, rows.Shape[0], x.Shape[0]))
 		}
 		if x = rows; x.Type != p.Of && p.Of.Valid() {
-			x = convert(x, p.Of)
+			x = feed.Convert(x, p.Of)
 		}
 		in[p.Name] = x
 	}
@@ -503,19 +497,6 @@ func sizesOf(p onnx.Port, dims map[string]int64) ([]int, error) {
 		shape[i] = int(n)
 	}
 	return shape, nil
-}
-
-// madeUp generates numbers that every model accepts, as feeder.synthesize says.
-func madeUp(t graph.DType, shape []int, rng *rand.Rand) *graph.Tensor {
-	x := graph.NewTensor(t, shape...)
-	for i := range x.Len() {
-		if x.Type.IsReal() {
-			x.SetFloat(i, rng.NormFloat64())
-		} else {
-			x.SetInt(i, rng.Int64N(2))
-		}
-	}
-	return x
 }
 
 // bytesOf is the size of a tensor, or MaxInt64 if that overflows.

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
@@ -30,7 +31,7 @@ type Held struct {
 	last     uint64     // ID of the newest binding
 	planned  int        // number of bindings ever made
 
-	device  Device
+	device  devices.Device
 	at      *Binding                 // binding whose plan the device runs
 	stash   map[string]*graph.Tensor // states for the next device
 	run     run
@@ -244,8 +245,8 @@ type HeldStats struct {
 		State   int64 `json:"state"`
 		Staging int64 `json:"staging"`
 	} `json:"high"` // peak over the launches of all plans
-	LossScale float64       `json:"loss_scale,omitempty"`
-	Memory    *DeviceMemory `json:"memory,omitempty"`
+	LossScale float64         `json:"loss_scale,omitempty"`
+	Memory    *devices.Memory `json:"memory,omitempty"`
 	// Load is what loading the weights took, of the device that did.
 	Load *loader.Report `json:"load,omitempty"`
 }
@@ -255,7 +256,7 @@ func (h *Held) Stats() HeldStats {
 	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped, Load: h.load}
 	s.High.Arena, s.High.State, s.High.Staging = h.high[schedule.Arena], h.high[schedule.State], h.high[schedule.Staging]
 	if h.device != nil {
-		s.Device, s.Memory = h.device.Name(), deviceMemory(h.device)
+		s.Device, s.Memory = h.device.Name(), devices.MemoryOf(h.device)
 		s.Promised.Arena, s.Promised.State, s.Promised.Staging = h.at.schedule.Arena, h.at.schedule.State, h.at.schedule.Staging
 		if x, err := h.device.State(autograd.Scale); err == nil {
 			s.LossScale = x.Float(0)

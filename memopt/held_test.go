@@ -18,7 +18,9 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/feed"
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
@@ -106,11 +108,11 @@ func (h *host) port(role Role, name string) *graph.Tensor {
 // feed gives the inputs a batch of a data file, or made-up numbers.
 func (h *host) feed(data *tensorfile.Set, seed uint64) {
 	h.t.Helper()
-	feed, err := newFeeder(h.b.Plan.Graph, h.b.schedule.Binding, data, seed)
+	feed, err := feed.New(h.b.Plan.Graph, h.b.schedule.Binding, data, seed)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for name, x := range feed.inputs(0) {
+	for name, x := range feed.Inputs(0) {
 		copy(h.port(RoleInput, name).Bytes, x.Bytes)
 	}
 }
@@ -262,14 +264,14 @@ func TestResidentTrainsAsTrain(t *testing.T) {
 			saved := filepath.Join(t.TempDir(), "saved.st")
 			want := trainAs(t, model, c, Training{Steps: 3, LR: 0.01, Seed: 3, Data: data, Save: saved})
 			h := hold(t, model, c, HoldOptions{})
-			feed, err := newFeeder(h.b.Plan.Graph, h.b.schedule.Binding, set, 3)
+			feed, err := feed.New(h.b.Plan.Graph, h.b.schedule.Binding, set, 3)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for step := range 3 {
 				loss := 0.0
 				for k := range 2 {
-					for name, x := range feed.inputs(2*step + k) {
+					for name, x := range feed.Inputs(2*step + k) {
 						copy(h.port(RoleInput, name).Bytes, x.Bytes)
 					}
 					s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, Seed: 3, Step: uint64(2*step + k), LR: 0.01, Accumulate: k == 0})
@@ -590,7 +592,7 @@ func TestTrainersFileInABridge(t *testing.T) {
 		}
 	}
 	h.backward(h.forward(StepOf{}).Run)
-	d, err := openDevice("cpu", h.b.schedule, opening{})
+	d, err := devices.Open("cpu", h.b.schedule, devices.Opening{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/memopt/exit"
+	"memopt/memopt/feed"
 	"memopt/planner"
 )
 
@@ -126,7 +127,7 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 			return nil, exit.Input(fmt.Errorf("input %q has shape %v, the model takes %s", v.Name, p.Shape, v.Shape))
 		}
 		for i, d := range v.Shape {
-			if name, is := nameOf(d); is {
+			if name, is := feed.NameOf(d); is {
 				if n, has := dims[name]; has && n != int64(p.Shape[i]) {
 					return nil, exit.Input(fmt.Errorf("input %q has shape %v, the model takes %s, and %s is %d", v.Name, p.Shape, v.Shape, name, n))
 				}

@@ -9,6 +9,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/weights"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
 	"memopt/planner"
@@ -47,12 +48,12 @@ func (h *Held) turn(b *Binding) (err error) {
 	}
 	c := b.Model.Config
 	if h.device != nil {
-		kind, _, err := findDevice(c.Device)
+		kind, _, err := devices.Find(c.Device)
 		if err != nil {
 			return err
 		}
-		if kind.lowered || machine.Fits(b.schedule.Arena+2*b.schedule.Staging, "the step", "") == nil {
-			if d, err := kind.turn(h.device, b.schedule, h.lent(b)); err == nil {
+		if kind.Lowered || machine.Fits(b.schedule.Arena+2*b.schedule.Staging, "the step", "") == nil {
+			if d, err := kind.Turn(h.device, b.schedule, h.lent(b)); err == nil {
 				h.device, h.at, b.fresh, b.ran = d, b, true, true
 				return nil
 			}
@@ -65,16 +66,16 @@ func (h *Held) turn(b *Binding) (err error) {
 	if !b.ran {
 		debug.FreeOSMemory() // return the memory of planning to the system before the step allocates
 	}
-	o, err := opens(c)
+	o, err := devices.By(c)
 	if err != nil {
 		return err
 	}
-	o.lent = h.lent(b)
-	d, err := openDevice(c.Device, b.schedule, o)
+	o.Lent = h.lent(b)
+	d, err := devices.Open(c.Device, b.schedule, o)
 	if err != nil {
 		return b.Model.wouldFit(b.Plan, b.schedule, err)
 	}
-	h.load = o.load.Report()
+	h.load = o.Load.Report()
 	for name, x := range h.stash {
 		if err := d.SetState(name, x); err != nil {
 			return errors.Join(err, d.Close())

@@ -10,6 +10,7 @@ import (
 	"memopt/internal/arena"
 	"memopt/internal/weights"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/leak"
 	"memopt/memopt/machine"
@@ -100,8 +101,8 @@ func FindLeaks(ctx context.Context, path string, c configs.Config, cycles int, d
 
 // openKept opens the device that the settings name; nil if it is the processor.
 func openKept(c configs.Config) (*vulkan.Context, error) {
-	kind, which, err := findDevice(c.Device)
-	if err != nil || kind.name != "vulkan" {
+	kind, which, err := devices.Find(c.Device)
+	if err != nil || kind.Name != "vulkan" {
 		return nil, err
 	}
 	p, err := vulkan.Choose(which)

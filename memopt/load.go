@@ -16,6 +16,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
 	"memopt/planner"
@@ -120,15 +121,15 @@ func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, 
 		if joint.Is(path) {
 			return nil, exit.Input(fmt.Errorf("%s is no ONNX model; only those are loaded", filepath.Base(path)))
 		}
-		kind, which, err := findDevice(cmp.Or(c.Device, "cpu"))
+		kind, which, err := devices.Find(cmp.Or(c.Device, "cpu"))
 		if err != nil {
 			return nil, err
 		}
-		open := loadDevices[kind.name]
+		open := devices.Stores[kind.Name]
 		if open == nil {
-			return nil, exit.Input(fmt.Errorf("device %s has no memory of its own to load to", kind.name))
+			return nil, exit.Input(fmt.Errorf("device %s has no memory of its own to load to", kind.Name))
 		}
-		t := &load{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.lowered, r: loader.NewRecorder(), reloads: reloads}
+		t := &load{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.Lowered, r: loader.NewRecorder(), reloads: reloads}
 		t.r.Limit(c.MemoryLimit, func(bytes int64) error { return machine.Fits(bytes, "the load", "") })
 		return t.run(func() (loader.Device, error) { return open(which) })
 	})

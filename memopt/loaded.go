@@ -6,14 +6,16 @@ import (
 	"memopt/internal/loader"
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/feed"
 	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
 // loaded is a plan's step on a device that holds the weights.
 type loaded struct {
-	Device
+	devices.Device
 	plan     *planner.Plan
 	schedule *schedule.Schedule
 	chains   *planner.Chains // nil if launches are not fused
@@ -21,7 +23,7 @@ type loaded struct {
 }
 
 // load schedules a plan and opens a device for it. The caller must close the result.
-func (m *Model) load(p *planner.Plan, open func(*schedule.Schedule) (Device, error)) (l *loaded, err error) {
+func (m *Model) load(p *planner.Plan, open func(*schedule.Schedule) (devices.Device, error)) (l *loaded, err error) {
 	l = &loaded{plan: p}
 	if l.schedule, l.chains, err = m.schedule(p); err != nil {
 		return nil, err
@@ -42,26 +44,26 @@ func (m *Model) load(p *planner.Plan, open func(*schedule.Schedule) (Device, err
 }
 
 // openDevice opens the device that the settings name.
-func (m *Model) openDevice(s *schedule.Schedule) (Device, error) {
-	o, err := opens(m.Config)
+func (m *Model) openDevice(s *schedule.Schedule) (devices.Device, error) {
+	o, err := devices.By(m.Config)
 	if err != nil {
 		return nil, err
 	}
-	return openDevice(m.Config.Device, s, o)
+	return devices.Open(m.Config.Device, s, o)
 }
 
 // feed provides the step's inputs: rows of data, or generated ones.
-func (l *loaded) feed(data *tensorfile.Set, seed uint64) (*feeder, error) {
-	return newFeeder(l.plan.Graph, l.schedule.Binding, data, seed)
+func (l *loaded) feed(data *tensorfile.Set, seed uint64) (*feed.Feeder, error) {
+	return feed.New(l.plan.Graph, l.schedule.Binding, data, seed)
 }
 
 // once runs the step on the first batch.
-func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feeder, error) {
+func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feed.Feeder, error) {
 	feed, err := l.feed(data, seed)
 	if err != nil {
 		return schedule.Trace{}, nil, err
 	}
-	trace, err := l.Run(schedule.Run{Inputs: feed.inputs(0), Seed: seed})
+	trace, err := l.Run(schedule.Run{Inputs: feed.Inputs(0), Seed: seed})
 	if err != nil {
 		return trace, nil, err
 	}
@@ -74,7 +76,7 @@ func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feede
 // measured fills in a result's measurements, and closes the device.
 func (l *loaded) measured(r *Result, t Training) (err error) {
 	r.Anonymous = anonymousOf(l.watch, l.plan, r.Trace, r.data, t.loaded)
-	r.Memory, r.Counts, r.Chains, r.Load = deviceMemory(l.Device), deviceCounts(l.Device), l.chains, t.loaded
+	r.Memory, r.Counts, r.Chains, r.Load = devices.MemoryOf(l.Device), devices.CountsOf(l.Device), l.chains, t.loaded
 	d := l.Device
 	l.Device = nil
 	r.Phases, err = t.Phases.close(d, r.beside())

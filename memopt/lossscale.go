@@ -3,6 +3,7 @@ package memopt
 import (
 	"memopt/autograd"
 	"memopt/internal/graph"
+	"memopt/memopt/devices"
 )
 
 // scaledLoss detects skipped updates by the count of updates, which a step that overflows leaves unchanged.
@@ -12,7 +13,7 @@ type scaledLoss struct {
 	updates   int64
 }
 
-func newScaledLoss(m *Model, d Device) (*scaledLoss, error) {
+func newScaledLoss(m *Model, d devices.Device) (*scaledLoss, error) {
 	s := &scaledLoss{on: m.Config.LossScale.Auto || m.Config.LossScale.Factor > 0, fixed: m.Config.LossScale.Factor}
 	if s.on = s.on && m.Graph.ByName(autograd.Step) != nil; !s.on {
 		return s, nil
@@ -26,7 +27,7 @@ func newScaledLoss(m *Model, d Device) (*scaledLoss, error) {
 }
 
 // look is called after each step.
-func (s *scaledLoss) look(d Device, step int, r *Result) error {
+func (s *scaledLoss) look(d devices.Device, step int, r *Result) error {
 	if !s.on {
 		return nil
 	}

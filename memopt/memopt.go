@@ -28,6 +28,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/memopt/devices"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -94,17 +95,17 @@ func (m *Model) plan() (p *planner.Plan, err error) {
 
 // Run trains under a plan, and reports promised and measured memory.
 func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
-	return m.run(p, t, func(d Device) Device { return d })
+	return m.run(p, t, func(d devices.Device) devices.Device { return d })
 }
 
 // run is Run with the device wrapped by through.
-func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*Result, error) {
+func (m *Model) run(p *planner.Plan, t Training, through func(devices.Device) devices.Device) (*Result, error) {
 	return stop.When(m.ctx, func() (r *Result, err error) {
 		defer weights.Guard(&err)()
 		if err := m.canTrain(p, t); err != nil {
 			return nil, err
 		}
-		l, err := m.load(p, func(s *schedule.Schedule) (Device, error) { return t.open(m.Config, s) })
+		l, err := m.load(p, func(s *schedule.Schedule) (devices.Device, error) { return t.open(m.Config, s) })
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,8 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
+	"memopt/memopt/devices"
+	"memopt/memopt/feed"
 	"memopt/planner"
 )
 
@@ -197,7 +199,7 @@ func inChains(p *planner.Plan) (*schedule.Schedule, error) {
 
 func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set, flatten func(*planner.Plan) (*schedule.Schedule, error)) [][]byte {
 	t.Helper()
-	r.Dims, r.Lowered = m.Config.Dims, Lowered(device)
+	r.Dims, r.Lowered = m.Config.Dims, devices.Lowered(device)
 	p, err := planner.Make(m.Graph, r)
 	if err != nil {
 		t.Fatal(err)
@@ -206,16 +208,16 @@ func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDevice(device, s, opening{})
+	d, err := devices.Open(device, s, devices.Opening{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	feed, err := newFeeder(m.Graph, s.Binding, data, 0)
+	feed, err := feed.New(m.Graph, s.Binding, data, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace, err := d.Run(schedule.Run{Inputs: feed.inputs(0)})
+	trace, err := d.Run(schedule.Run{Inputs: feed.Inputs(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/visible"
 	"memopt/internal/whole"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
@@ -45,7 +46,7 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 	r := &recorder{}
 	alone := *m
 	alone.Config.FuseChains = "off" // times of chains do not divide among nodes
-	result, err := alone.run(p, t, func(d Device) Device { r.Device = d; return r })
+	result, err := alone.run(p, t, func(d devices.Device) devices.Device { r.Device = d; return r })
 	if err != nil {
 		return result, err
 	}
@@ -68,7 +69,7 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 
 // recorder is a device that records the times of its launches.
 type recorder struct {
-	Device
+	devices.Device
 	times [][]time.Duration // by launch, for each run with an update
 }
 

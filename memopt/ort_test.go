@@ -17,6 +17,7 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
+	"memopt/memopt/devices"
 	"memopt/planner"
 )
 
@@ -206,11 +207,11 @@ func trainingNumbers(v *graph.Value, x *graph.Tensor) {
 // poisons what it should not read, and returns the graph's outputs of the last.
 func runWith(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), steps ...uint64) map[string]*graph.Tensor {
 	t.Helper()
-	return runOn(t, p, fill, func(s *schedule.Schedule) (Device, error) { return cpu.Open(s, cpu.Options{Poison: true}) }, steps...)
+	return runOn(t, p, fill, func(s *schedule.Schedule) (devices.Device, error) { return cpu.Open(s, cpu.Options{Poison: true}) }, steps...)
 }
 
 // runOn is runWith on another device.
-func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), open func(*schedule.Schedule) (Device, error), steps ...uint64) map[string]*graph.Tensor {
+func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), open func(*schedule.Schedule) (devices.Device, error), steps ...uint64) map[string]*graph.Tensor {
 	t.Helper()
 	if len(steps) == 0 {
 		steps = []uint64{0}

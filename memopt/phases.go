@@ -11,6 +11,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
 )
@@ -85,14 +86,14 @@ func NewPhases(device string) (*Phases, error) {
 // beginPhases starts a table with the process, begins the row of its device, and finds that; gpu is nil on the
 // processor.
 func beginPhases(device string) (p *Phases, gpu *vk.Physical, err error) {
-	kind, which, err := findDevice(device)
+	kind, which, err := devices.Find(device)
 	if err != nil {
 		return nil, nil, err
 	}
-	p = &Phases{r: loader.NewRecorder(), unified: true, lowered: kind.lowered}
+	p = &Phases{r: loader.NewRecorder(), unified: true, lowered: kind.Lowered}
 	p.next("P0", "process started", 0)
 	p.next("P1", "device ready", 0)
-	if kind.name == "vulkan" {
+	if kind.Name == "vulkan" {
 		if gpu, err = vulkan.Choose(which); err != nil {
 			return nil, nil, exit.Cannot(err)
 		}
@@ -136,11 +137,11 @@ func (p *Phases) next(name, what string, device int64) {
 }
 
 // scheduled takes the sizes from a schedule.
-func (p *Phases) scheduled(s *schedule.Schedule, kind deviceKind) {
+func (p *Phases) scheduled(s *schedule.Schedule, kind devices.Kind) {
 	if p == nil {
 		return
 	}
-	for _, g := range s.Segments(kind.lowered) {
+	for _, g := range s.Segments(kind.Lowered) {
 		n := g.End - g.At
 		switch g.Owner {
 		case "weights":
@@ -188,30 +189,30 @@ func (p *Phases) at(stage schedule.Stage) int64 {
 }
 
 // open opens a device for a schedule, as the phases P5 to P7.
-func (p *Phases) open(c configs.Config, s *schedule.Schedule, o opening) (Device, error) {
-	o.staged = true
+func (p *Phases) open(c configs.Config, s *schedule.Schedule, o devices.Opening) (devices.Device, error) {
+	o.Staged = true
 	if p == nil {
-		return openDevice(c.Device, s, o)
+		return devices.Open(c.Device, s, o)
 	}
-	kind, _, err := findDevice(c.Device)
+	kind, _, err := devices.Find(c.Device)
 	if err != nil {
 		return nil, err
 	}
 	p.scheduled(s, kind)
-	o.load.Host = func(bytes int64) { p.r.Count("host", bytes, bytes) }
-	if early := o.load.Mode.ActivationsFirst(); early {
+	o.Load.Host = func(bytes int64) { p.r.Count("host", bytes, bytes) }
+	if early := o.Load.Mode.ActivationsFirst(); early {
 		p.loading = p.at(schedule.ForwardStage) - p.at(schedule.Loading)
 	}
 	p.next("P5", "weights uploaded", p.at(schedule.Loading)+p.loading)
-	if o.load.Mode.Reads() { // copies of all weights, and one in staging memory
+	if o.Load.Mode.Reads() { // copies of all weights, and one in staging memory
 		device, host := p.promised(p.at(schedule.Loading) + p.loading)
 		p.r.Promise(device, host+p.parts.W+largestWeight(s))
 	}
-	o.loaded = func() {
+	o.Loaded = func() {
 		p.next("P6", "pages of the files dropped", p.at(schedule.Loading)+p.loading)
 		p.next("P7", "activations bound", p.at(schedule.ForwardStage))
 	}
-	o.count = func(owner string, requested, granted int64) {
+	o.Count = func(owner string, requested, granted int64) {
 		if owner == "ferry" {
 			if owner = "staging"; requested > 0 {
 				p.parts.C = requested
@@ -220,7 +221,7 @@ func (p *Phases) open(c configs.Config, s *schedule.Schedule, o opening) (Device
 		}
 		p.r.Count(owner, requested, granted)
 	}
-	d, err := openDevice(c.Device, s, o)
+	d, err := devices.Open(c.Device, s, o)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +297,7 @@ func (p *Phases) saving() {
 }
 
 // close closes the device and ends the table. Steps took beside bytes of the process outside of the plan.
-func (p *Phases) close(d Device, beside int64) (*PhaseTable, error) {
+func (p *Phases) close(d devices.Device, beside int64) (*PhaseTable, error) {
 	name := d.Name()
 	if p == nil {
 		return nil, d.Close()

@@ -11,6 +11,7 @@ import (
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/exit"
+	"memopt/memopt/feed"
 	"memopt/memopt/session"
 )
 
@@ -148,7 +149,7 @@ func heapOf(in map[string]*graph.Tensor, data *tensorfile.Set) (n int64) {
 		n = data.Copied
 	}
 	for name, x := range in {
-		if data != nil && array(data, name).Type == x.Type {
+		if data != nil && feed.Array(data, name).Type == x.Type {
 			continue
 		}
 		n += int64(len(x.Bytes))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"memopt/internal/loader"
+	"memopt/memopt/devices"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
 )
@@ -22,7 +23,7 @@ func forwardAsPromised(t *testing.T, device string) {
 	model, data := madeGPT(t, spec)
 	spec.Layers = 2
 	other, _ := madeGPT(t, spec)
-	lowered := Lowered(device)
+	lowered := devices.Lowered(device)
 	opened := []string{"P2", "P3", "P3a"}
 	planned := []string{"P4", "P7", "R1"}
 	if lowered {

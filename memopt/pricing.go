@@ -11,6 +11,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/whole"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/profile"
@@ -96,7 +97,7 @@ func (m *Model) shippedProfile() *profile.Profile {
 		return profile.OfTrainer(m.Graph.Trainer)
 	}
 	name := profile.OfCPU
-	if Lowered(m.Config.Device) {
+	if devices.Lowered(m.Config.Device) {
 		name = profile.OfGPU
 	}
 	return profile.Class(name)
@@ -133,11 +134,11 @@ func profileOf(name string) (*profile.Profile, error) {
 
 // ProfilePath is where the measured profile of a device is kept.
 func ProfilePath(device string) (string, error) {
-	kind, which, err := findDevice(device)
+	kind, which, err := devices.Find(device)
 	if err != nil {
 		return "", err
 	}
-	return profileFile(kind.name, which)
+	return profileFile(kind.Name, which)
 }
 
 // trainerPath is where the measured profile of a trainer's device is kept; Python's package writes it there.

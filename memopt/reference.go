@@ -13,7 +13,9 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/feed"
 	"memopt/memopt/machine"
 	"memopt/planner"
 	"memopt/planner/forms"
@@ -26,7 +28,7 @@ type Check struct {
 	compare.Difference
 	Plan   *planner.Plan
 	Trace  schedule.Trace
-	Memory *DeviceMemory // nil if there is no driver
+	Memory *devices.Memory // nil if there is no driver
 	// Anonymous returns the memory measured so far; nil if the system does not report it. Measuring ends when the
 	// set is closed.
 	Anonymous func() *machine.Anonymous
@@ -59,7 +61,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 		return nil, nil, err
 	}
 	if data != nil {
-		only.Config.Dims = sizesFrom(only.Graph, data, only.Config.Dims)
+		only.Config.Dims = feed.Sizes(only.Graph, data, only.Config.Dims)
 		if err := only.takesAll(data, filepath.Base(reference)); err != nil {
 			return nil, nil, err
 		}
@@ -94,13 +96,13 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 		return exit.Input(err)
 	}
 	for _, v := range m.Graph.Inputs {
-		x := array(data, v.Name)
+		x := feed.Array(data, v.Name)
 		shape, err := b.Shape(v.Shape)
 		if x == nil || err != nil || len(shape) == 0 || len(x.Shape) != len(shape) || x.Shape[0] <= shape[0] {
 			continue // other mismatches are reported by newFeeder
 		}
 		rows := func(n int) string {
-			if name, is := nameOf(v.Shape[0]); is {
+			if name, is := feed.NameOf(v.Shape[0]); is {
 				return fmt.Sprintf("%s=%d", name, n)
 			}
 			return fmt.Sprintf("%d rows of %q", n, v.Name)
@@ -131,13 +133,13 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 		return nil, nil, err
 	}
 	step := p.Graph // in the chosen form
-	in := feed.inputs(0)
+	in := feed.Inputs(0)
 	loss, err := d.Output(step.Loss.Name)
 	if err != nil {
 		return nil, nil, err
 	}
 	out = &tensorfile.Set{Closed: d.close}
-	for _, name := range feed.names {
+	for _, name := range feed.Names {
 		x := in[name]
 		out.Lend("input."+name, x.Type, x.Shape, func(w io.Writer) error {
 			if _, err := w.Write(x.Bytes); err != nil {
@@ -165,7 +167,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 			return nil, nil, err
 		}
 	}
-	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d.Device), samples: samples,
+	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: devices.MemoryOf(d.Device), samples: samples,
 		Anonymous: func() *machine.Anonymous { return anonymousOf(d.watch, p, trace, data, nil) }}, nil
 }
 

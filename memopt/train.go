@@ -19,6 +19,7 @@ import (
 	"memopt/internal/weights"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
 	"memopt/planner"
@@ -50,17 +51,17 @@ type Training struct {
 }
 
 // open opens the device that the steps run on.
-func (t *Training) open(c configs.Config, s *schedule.Schedule) (Device, error) {
-	o, err := opens(c)
+func (t *Training) open(c configs.Config, s *schedule.Schedule) (devices.Device, error) {
+	o, err := devices.By(c)
 	if err != nil {
 		return nil, err
 	}
 	if t.on != nil {
-		return fromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Tune: o.tune, Load: o.load, Context: t.on}))
+		return devices.FromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Tune: o.Tune, Load: o.Load, Context: t.on}))
 	}
 	d, err := t.Phases.open(c, s, o)
 	if err == nil {
-		t.loaded = o.load.Report()
+		t.loaded = o.Load.Report()
 	}
 	return d, err
 }
@@ -73,8 +74,8 @@ type Result struct {
 	StepTimes []time.Duration
 	extra     extraTimes
 	Trace     schedule.Trace     // of the last run
-	Memory    *DeviceMemory      // at the end; nil if there is no driver
-	Counts    *DeviceCounts      // of a step; nil if there is no driver
+	Memory    *devices.Memory    // at the end; nil if there is no driver
+	Counts    *devices.Counts    // of a step; nil if there is no driver
 	Anonymous *machine.Anonymous // nil if the system does not report it
 	Skipped   []int              // steps without an update, because a scaled gradient was infinite or NaN
 	LossScale float64            // at the end; 0 if the loss is not scaled
@@ -114,10 +115,10 @@ func (m *Model) canTrain(p *planner.Plan, t Training) error {
 }
 
 // train runs the steps. A step is one update; with micro-batches, it has several runs, whose losses are averaged.
-func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
+func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err error) {
 	p, s := l.plan, l.schedule
 	r = &Result{Device: d.Name(), Plan: p}
-	for _, w := range deviceWarnings(d) {
+	for _, w := range devices.Warnings(d) {
 		r.warn(t, "%s", w)
 	}
 	var data *tensorfile.Set
@@ -140,7 +141,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 			return nil, err
 		}
 	}
-	if n := feed.left; n > 0 {
+	if n := feed.Left; n > 0 {
 		r.warn(t, "the last %d rows of the data do not fill a batch and are not used", n)
 	}
 	if t.Resume != "" {
@@ -173,7 +174,7 @@ func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
 		var loss float64
 		for k := range micro {
 			index.SetInt(0, int64(k))
-			in := feed.inputs(step*micro + k)
+			in := feed.Inputs(step*micro + k)
 			in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
 			trace, err := d.Run(schedule.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, Times: timed, At: t.Phases.moments(i + k)})
 			if err != nil {
@@ -279,7 +280,7 @@ const stepsKey = "memopt.steps"
 const mostSteps = 1 << 48
 
 // save writes parameters and optimizer states, tensor by tensor, directly from the device.
-func (m *Model) save(g *graph.Graph, s *schedule.Schedule, d Device, path string, steps int) error {
+func (m *Model) save(g *graph.Graph, s *schedule.Schedule, d devices.Device, path string, steps int) error {
 	set := &tensorfile.Set{}
 	for _, v := range kept(g) {
 		for _, name := range append([]string{v.Name}, m.alsoCalled(v.Name)...) {
@@ -328,7 +329,7 @@ func kept(g *graph.Graph) []*graph.Value {
 
 // resume loads a checkpoint, which must have everything that save writes. It returns the number of steps done, and
 // the tensors that are not used.
-func (m *Model) resume(g *graph.Graph, d Device, path string) (steps int, unused []string, err error) {
+func (m *Model) resume(g *graph.Graph, d devices.Device, path string) (steps int, unused []string, err error) {
 	set, meta, err := tensorfile.ReadSafetensors(path)
 	if err != nil {
 		return 0, nil, exit.Input(err)

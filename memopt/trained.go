@@ -7,12 +7,13 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 )
 
 // deviceState is a state whose bytes are fetched from the device on demand.
 type deviceState struct {
-	d    Device
+	d    devices.Device
 	name string
 	size int64
 }
@@ -62,7 +63,7 @@ func (m *Model) canWriteTrained(path string) error {
 }
 
 // writeTrained writes the model's file with the trained parameters and running statistics from the device.
-func (m *Model) writeTrained(d Device, path string) (err error) {
+func (m *Model) writeTrained(d devices.Device, path string) (err error) {
 	numbers := map[string]graph.Data{}
 	for _, v := range m.changing() {
 		numbers[v.Name] = deviceState{d, v.Name, v.Data.Len()}

@@ -3,26 +3,13 @@ package memopt
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"memopt/configs"
 	"memopt/internal/stop"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 )
-
-// tuneFolder is where measurements of kernels are kept; "" if kernels are not chosen by measuring.
-func tuneFolder(c configs.Config) (string, error) {
-	if !c.Tune {
-		return "", nil
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("--tune has no cache folder to keep measurements in: %w", err)
-	}
-	return filepath.Join(cache, "memopt", "tuned"), nil
-}
 
 // TunedKernels is what Tune measured.
 type TunedKernels struct {
@@ -34,15 +21,15 @@ type TunedKernels struct {
 // Tune plans a model and measures the variants of the kernels that its step would run with, on the settings'
 // device, for the next run with --tune on.
 func Tune(ctx context.Context, path string, c configs.Config) (*TunedKernels, error) {
-	kind, which, err := findDevice(c.Device)
+	kind, which, err := devices.Find(c.Device)
 	if err != nil {
 		return nil, err
 	}
-	if kind.name != "vulkan" {
-		return nil, exit.Cannot(fmt.Errorf("device %s has one kernel for each size: there is nothing to measure; --device vulkan names a Vulkan device", kind.name))
+	if kind.Name != "vulkan" {
+		return nil, exit.Cannot(fmt.Errorf("device %s has one kernel for each size: there is nothing to measure; --device vulkan names a Vulkan device", kind.Name))
 	}
 	c.Tune = true
-	folder, err := tuneFolder(c)
+	folder, err := devices.TuneFolder(c)
 	if err != nil {
 		return nil, err
 	}

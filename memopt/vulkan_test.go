@@ -13,6 +13,7 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/devices"
 	"memopt/planner"
 	"memopt/planner/profile"
 )
@@ -123,8 +124,8 @@ func TestVulkanTrainingGraphs(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := runTraining(t, p)
-			got := runOn(t, p, trainingNumbers, func(s *schedule.Schedule) (Device, error) {
-				d, err := openDevice(device, s, opening{})
+			got := runOn(t, p, trainingNumbers, func(s *schedule.Schedule) (devices.Device, error) {
+				d, err := devices.Open(device, s, devices.Opening{})
 				if w, ok := d.(interface{ Warnings() []string }); ok && err == nil && len(w.Warnings()) > 0 {
 					t.Error(w.Warnings())
 				}

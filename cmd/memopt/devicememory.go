@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 
-	"memopt/memopt"
+	"memopt/memopt/devices"
 	"memopt/memopt/report"
 )
 
 // deviceMemory prints the bytes requested from and granted by a driver, if there is one.
-func deviceMemory(w io.Writer, m *memopt.DeviceMemory) {
+func deviceMemory(w io.Writer, m *devices.Memory) {
 	if m == nil {
 		return
 	}
@@ -26,7 +26,7 @@ func deviceMemory(w io.Writer, m *memopt.DeviceMemory) {
 }
 
 // deviceCounts prints what a step submits to a driver, if there is one.
-func deviceCounts(w io.Writer, c *memopt.DeviceCounts) {
+func deviceCounts(w io.Writer, c *devices.Counts) {
 	if c == nil {
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt"
+	"memopt/memopt/devices"
 )
 
 // TestDeviceMemory: every number of a driver is shown, and nothing where there
@@ -16,7 +16,7 @@ func TestDeviceMemory(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("of no driver: %q", out.String())
 	}
-	m := memopt.DeviceMemory{Owners: []memopt.DeviceOwned{{Owner: "arena", Requested: 900, Granted: 912}, {Owner: "inputs", Requested: 100, Granted: 112}, {Owner: "beside the plan", Requested: 190, Granted: 192}},
+	m := devices.Memory{Owners: []devices.Owned{{Owner: "arena", Requested: 900, Granted: 912}, {Owner: "inputs", Requested: 100, Granted: 112}, {Owner: "beside the plan", Requested: 190, Granted: 192}},
 		Requested: 1000, Granted: 1024, Own: 192, Held: 1216, Peak: 1300, Calls: 4, Driver: 5000, DriverPeak: 6000}
 	deviceMemory(&out, &m)
 	const want = `

@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/internal/visible"
-	"memopt/memopt"
+	"memopt/memopt/devices"
 	"memopt/memopt/report"
 )
 
@@ -28,8 +28,8 @@ var devicesCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		all, missing := memopt.ListDevices(cfg.FastPaths)
-		name, why := memopt.DeviceChoice()
+		all, missing := devices.List(cfg.FastPaths)
+		name, why := devices.Choice()
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.devices/1", "auto": map[string]string{"device": name, "why": why},
 				"cpu": map[string]any{"arch": runtime.GOARCH, "workers": runtime.GOMAXPROCS(0)}, "vulkan": all, "missing": missing})
@@ -71,7 +71,7 @@ var devicesCommand = &cli.Command{
 }
 
 // pathText says what a fast path does, and whether it is used.
-func pathText(f memopt.DevicePath) string {
+func pathText(f devices.Path) string {
 	if f.Taken {
 		return "taken: " + f.Does
 	}
@@ -79,7 +79,7 @@ func pathText(f memopt.DevicePath) string {
 }
 
 // heapsText is the sizes of heaps, and the bytes that the driver leaves to this process.
-func heapsText(heaps []memopt.DeviceHeap) string {
+func heapsText(heaps []devices.Heap) string {
 	var all []string
 	for _, h := range heaps {
 		text := report.Bytes(h.Size)

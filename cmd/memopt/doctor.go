@@ -15,6 +15,7 @@ import (
 
 	"memopt/kernels"
 	"memopt/memopt"
+	"memopt/memopt/devices"
 	"memopt/memopt/report"
 )
 
@@ -115,7 +116,7 @@ func lookOperators() finding {
 // lookVulkan lists Vulkan devices. None is no problem, as the CPU device runs everything.
 func lookVulkan() finding {
 	f := finding{Name: "vulkan", Found: "no device"}
-	all, missing := memopt.ListDevices(nil)
+	all, missing := devices.List(nil)
 	var names []string
 	for _, d := range all {
 		if d.Unfit == "" {

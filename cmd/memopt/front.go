@@ -10,6 +10,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/visible"
 	"memopt/memopt"
+	"memopt/memopt/devices"
 	"memopt/plugin"
 )
 
@@ -18,7 +19,7 @@ type front struct{}
 
 func (front) Info(context.Context) (plugin.Info, error) {
 	info := plugin.Info{Version: memopt.Version, Features: append([]string{"plan", "frontier", "maxbatch", "explain", "check", "quantize", "load"}, modes()...), Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
-	all, _ := memopt.ListDevices(nil) // memopt devices explains missing ones
+	all, _ := devices.List(nil) // memopt devices explains missing ones
 	for _, d := range all {
 		memory := int64(0)
 		for _, h := range d.Heaps {

@@ -12,6 +12,7 @@ import (
 	"memopt/internal/visible"
 	"memopt/internal/whole"
 	"memopt/memopt"
+	"memopt/memopt/devices"
 	"memopt/memopt/report"
 	"memopt/planner/profile"
 )
@@ -47,7 +48,7 @@ var profileCommand = &cli.Command{
 			}
 		} else {
 			line := newStatus(c)
-			p, err = memopt.MeasureProfile(c.Context, cfg.Device, func(what string) { line.show("measuring %s", what) })
+			p, err = devices.Measure(c.Context, cfg.Device, func(what string) { line.show("measuring %s", what) })
 			line.clear()
 			if err != nil {
 				return err

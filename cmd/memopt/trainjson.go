@@ -8,6 +8,7 @@ import (
 	"memopt/internal/loader"
 	"memopt/internal/schedule"
 	"memopt/memopt"
+	"memopt/memopt/devices"
 	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/planner"
@@ -15,26 +16,26 @@ import (
 
 // trainFile is the JSON of train.
 type trainFile struct {
-	Format    string               `json:"format"`
-	Device    string               `json:"device"`
-	Steps     int                  `json:"steps"`
-	FirstStep int                  `json:"first_step"` // steps before a resumed run
-	Trains    *planner.Trains      `json:"trains,omitempty"`
-	Loss      []number             `json:"loss"`
-	StepMS    []float64            `json:"step_ms"`
-	Promised  *float64             `json:"promised_step_ms,omitempty"` // by the plan's profile
-	Overhead  *float64             `json:"overhead,omitempty"`         // promised share of time for what runs again, and for waits
-	Extra     *float64             `json:"measured_overhead,omitempty"`
-	Skipped   []int                `json:"skipped,omitempty"` // steps whose update was skipped
-	LossScale float64              `json:"loss_scale,omitempty"`
-	Memory    trainMemory          `json:"memory"`
-	Submits   *memopt.DeviceCounts `json:"submits,omitempty"` // by a step, to a driver
-	Load      *loader.Report       `json:"load,omitempty"`    // of the weights
-	Chains    *chainsFile          `json:"chains,omitempty"`
-	Check     *checkFile           `json:"check,omitempty"`
-	Against   *partingsFile        `json:"against,omitempty"`
-	Lossy     *lossyFile           `json:"lossy,omitempty"`
-	Stopped   string               `json:"stopped,omitempty"`
+	Format    string          `json:"format"`
+	Device    string          `json:"device"`
+	Steps     int             `json:"steps"`
+	FirstStep int             `json:"first_step"` // steps before a resumed run
+	Trains    *planner.Trains `json:"trains,omitempty"`
+	Loss      []number        `json:"loss"`
+	StepMS    []float64       `json:"step_ms"`
+	Promised  *float64        `json:"promised_step_ms,omitempty"` // by the plan's profile
+	Overhead  *float64        `json:"overhead,omitempty"`         // promised share of time for what runs again, and for waits
+	Extra     *float64        `json:"measured_overhead,omitempty"`
+	Skipped   []int           `json:"skipped,omitempty"` // steps whose update was skipped
+	LossScale float64         `json:"loss_scale,omitempty"`
+	Memory    trainMemory     `json:"memory"`
+	Submits   *devices.Counts `json:"submits,omitempty"` // by a step, to a driver
+	Load      *loader.Report  `json:"load,omitempty"`    // of the weights
+	Chains    *chainsFile     `json:"chains,omitempty"`
+	Check     *checkFile      `json:"check,omitempty"`
+	Against   *partingsFile   `json:"against,omitempty"`
+	Lossy     *lossyFile      `json:"lossy,omitempty"`
+	Stopped   string          `json:"stopped,omitempty"`
 	phasesFile
 	Warnings []string `json:"warnings"`
 }
@@ -51,7 +52,7 @@ type trainMemory struct {
 	// it.
 	Anonymous *anonymousFile `json:"anonymous,omitempty"`
 	// Device is the driver's memory.
-	Device *memopt.DeviceMemory `json:"device,omitempty"`
+	Device *devices.Memory `json:"device,omitempty"`
 }
 
 // anonymousFile has a promise of 0 if the driver's own memory is part of it.
@@ -176,7 +177,7 @@ func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
 		Warnings: append([]string{}, c.Plan.Warnings...)}
 }
 
-func memoryJSON(p *planner.Plan, lines []report.Line, t schedule.Trace, device *memopt.DeviceMemory, a *machine.Anonymous) trainMemory {
+func memoryJSON(p *planner.Plan, lines []report.Line, t schedule.Trace, device *devices.Memory, a *machine.Anonymous) trainMemory {
 	m := trainMemory{Workspace: t.Workspace, Device: device, Anonymous: anonymousJSON(a), BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
 	for _, l := range lines {
 		if l.Space == "" {

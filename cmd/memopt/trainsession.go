@@ -11,6 +11,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/visible"
 	"memopt/memopt"
+	"memopt/memopt/devices"
 	"memopt/plugin"
 )
 
@@ -51,7 +52,7 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 	out := plugin.Opened{Session: t, Device: j.cfg.Device, Warnings: warnings,
 		Inputs: valuesOf(h.Inputs()), Outputs: valuesOf(h.Outputs()), Params: valuesOf(h.Params()), Buffers: valuesOf(h.Buffers())}
 	if out.Device == "" || out.Device == "auto" {
-		out.Device, _ = memopt.DeviceChoice()
+		out.Device, _ = devices.Choice()
 	}
 	trains, err := json.Marshal(h.Trains())
 	out.JSON = visible.Text(fmt.Sprintf(`{"format":"memopt.session/1","trains":%s}`, trains))

@@ -1,4 +1,4 @@
-package memopt
+package devices
 
 import (
 	"context"
@@ -75,8 +75,8 @@ var probes = []probe{
 // probeRuns is how often probes run; the least time counts, as others' work only adds to it.
 const probeRuns = 7
 
-// MeasureProfile measures what operators cost on a device, in a few seconds.
-func MeasureProfile(ctx context.Context, device string, say func(string)) (*profile.Profile, error) {
+// Measure measures what operators cost on a device, in a few seconds.
+func Measure(ctx context.Context, device string, say func(string)) (*profile.Profile, error) {
 	return stop.When(ctx, func() (*profile.Profile, error) {
 		p := &profile.Profile{Format: profile.Format, Source: "measured", OneClock: !Lowered(device), Bandwidth: map[string]float64{}, Rates: map[string]map[string]float64{}}
 		for _, x := range probes {
@@ -108,7 +108,7 @@ func (x probe) run(ctx context.Context, device string) (ns float64, w profile.Wo
 	if err != nil {
 		return 0, w, "", err
 	}
-	d, err := openDevice(device, s, opening{})
+	d, err := Open(device, s, Opening{})
 	if err != nil {
 		return 0, w, "", err
 	}

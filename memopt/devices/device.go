@@ -1,10 +1,13 @@
-package memopt
+// Package devices opens the devices that settings name, lists them, and measures what operators cost on them.
+package devices
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,45 +38,45 @@ type Device interface {
 	Close() error
 }
 
-// deviceKind is a kind of device that this build supports.
-type deviceKind struct {
-	name string
+// Kind is a kind of device that this build supports.
+type Kind struct {
+	Name string
 	// open prepares a device; which is the part of the setting after the colon.
-	open func(s *schedule.Schedule, which string, o opening) (Device, error)
-	// turn switches an open device to another schedule of the same program; it keeps its parameters and states.
-	turn func(d Device, s *schedule.Schedule, lent map[string]*graph.Tensor) (Device, error)
-	// lowered says that the device runs compiled kernels: plans for it include their work space.
-	lowered bool
+	open func(s *schedule.Schedule, which string, o Opening) (Device, error)
+	// Turn switches an open device to another schedule of the same program; it keeps its parameters and states.
+	Turn func(d Device, s *schedule.Schedule, lent map[string]*graph.Tensor) (Device, error)
+	// Lowered says that the device runs compiled kernels: plans for it include their work space.
+	Lowered bool
 }
 
-// opening says how a device is opened.
-type opening struct {
+// Opening says how a device is opened.
+type Opening struct {
 	fastPaths []string
-	tune      string // folder of what was measured of kernels; "" is not to measure
-	// lent has parameters, by name, that the device may read from the host's memory instead of loading its own copies.
-	lent map[string]*graph.Tensor
-	load *loader.Planned // nil: streamed
+	Tune      string // folder of what was measured of kernels; "" is not to measure
+	// Lent has parameters, by name, that the device may read from the host's memory instead of loading its own copies.
+	Lent map[string]*graph.Tensor
+	Load *loader.Planned // nil: streamed
 	// far opens the place that values are moved to.
 	far func(bytes int64) (cpu.Far, error)
-	// staged allocates each part of the memory in the stage of the first step that touches it.
-	staged bool
-	loaded func()                                       // weights are loaded, activations not allocated yet
-	count  func(owner string, requested, granted int64) // an allocation or, with negative bytes, a release
+	// Staged allocates each part of the memory in the stage of the first step that touches it.
+	Staged bool
+	Loaded func()                                       // weights are loaded, activations not allocated yet
+	Count  func(owner string, requested, granted int64) // an allocation or, with negative bytes, a release
 }
 
-// opens is how a device is opened by the settings.
-func opens(c configs.Config) (o opening, err error) {
+// By is how a device is opened by the settings.
+func By(c configs.Config) (o Opening, err error) {
 	o.fastPaths = c.FastPaths
-	if o.tune, err = tuneFolder(c); err != nil {
+	if o.Tune, err = TuneFolder(c); err != nil {
 		return o, err
 	}
 	o.far = func(bytes int64) (cpu.Far, error) { return spills(c, bytes) }
-	o.load, err = loads(c)
+	o.Load, err = Loads(c)
 	return o, err
 }
 
-// loads is how weights are loaded by the settings.
-func loads(c configs.Config) (*loader.Planned, error) {
+// Loads is how weights are loaded by the settings.
+func Loads(c configs.Config) (*loader.Planned, error) {
 	mode, err := loader.ParseMode(cmp.Or(c.LoadMode, string(loader.Streamed)))
 	if err != nil {
 		return nil, exit.Input(fmt.Errorf("%s: %w; only memopt load takes more than one", c.Name("load_mode"), err))
@@ -81,31 +84,31 @@ func loads(c configs.Config) (*loader.Planned, error) {
 	return &loader.Planned{Options: loader.Options{Mode: mode, Chunk: c.Chunk}}, nil
 }
 
-var devices = []deviceKind{
-	{"cpu", func(s *schedule.Schedule, _ string, o opening) (Device, error) {
-		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: o.lent, Load: o.load, Far: o.far, Staged: o.staged, Loaded: o.loaded, Count: o.count})
+var kinds = []Kind{
+	{"cpu", func(s *schedule.Schedule, _ string, o Opening) (Device, error) {
+		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: o.Lent, Load: o.Load, Far: o.far, Staged: o.Staged, Loaded: o.Loaded, Count: o.Count})
 	}, func(d Device, s *schedule.Schedule, lent map[string]*graph.Tensor) (Device, error) {
 		return d.(*cpu.Device).Turn(s, lent)
 	}, false},
-	{"vulkan", func(s *schedule.Schedule, which string, o opening) (Device, error) {
-		return openVulkanWith(s, which, vulkan.Options{FastPaths: o.fastPaths, Tune: o.tune, Load: o.load, Staged: o.staged, Loaded: o.loaded, Count: o.count})
+	{"vulkan", func(s *schedule.Schedule, which string, o Opening) (Device, error) {
+		return OpenVulkan(s, which, vulkan.Options{FastPaths: o.fastPaths, Tune: o.Tune, Load: o.Load, Staged: o.Staged, Loaded: o.Loaded, Count: o.Count})
 	}, func(d Device, s *schedule.Schedule, _ map[string]*graph.Tensor) (Device, error) {
 		return d.(*vulkan.Device).Turn(s)
 	}, true},
 }
 
-// Devices lists the names that --device takes.
-func Devices() []string {
+// Names lists the names that --device takes.
+func Names() []string {
 	names := []string{"auto"}
-	for _, d := range devices {
-		names = append(names, d.name)
+	for _, d := range kinds {
+		names = append(names, d.Name)
 	}
 	return names
 }
 
-// findDevice returns the kind of device that a setting names, and which device of that kind. auto is a GPU if there
+// Find returns the kind of device that a setting names, and which device of that kind. auto is a GPU if there
 // is one, else cpu, which is faster than any Vulkan driver for processors.
-func findDevice(name string) (kind deviceKind, which string, err error) {
+func Find(name string) (kind Kind, which string, err error) {
 	kindName, which, _ := strings.Cut(name, ":")
 	if name == "" || name == "auto" {
 		kindName = "cpu"
@@ -113,22 +116,22 @@ func findDevice(name string) (kind deviceKind, which string, err error) {
 			kindName = "vulkan"
 		}
 	}
-	for _, d := range devices {
-		if d.name == kindName {
+	for _, d := range kinds {
+		if d.Name == kindName {
 			return d, which, nil
 		}
 	}
-	return kind, "", exit.Cannot(fmt.Errorf("device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")))
+	return kind, "", exit.Cannot(fmt.Errorf("device %q is not in this build; there are %s", name, strings.Join(Names(), ", ")))
 }
 
 // Lowered reports whether plans for a device include the work space of kernels.
 func Lowered(device string) bool {
-	kind, _, err := findDevice(device)
-	return err == nil && kind.lowered
+	kind, _, err := Find(device)
+	return err == nil && kind.Lowered
 }
 
-// DeviceChoice returns the device that auto selects on this machine, and the reason.
-func DeviceChoice() (name, why string) {
+// Choice returns the device that auto selects on this machine, and the reason.
+func Choice() (name, why string) {
 	if p := vulkan.Hardware(); p != nil {
 		return "vulkan", fmt.Sprintf("%s is a graphics processor (%s)", p.Name, p.Kind)
 	}
@@ -138,9 +141,9 @@ func DeviceChoice() (name, why string) {
 	return "cpu", "Vulkan offers no graphics processor, and the device made for processors is faster than its drivers for them"
 }
 
-// openDevice opens the device that a setting names.
-func openDevice(name string, s *schedule.Schedule, o opening) (Device, error) {
-	kind, which, err := findDevice(name)
+// Open opens the device that a setting names.
+func Open(name string, s *schedule.Schedule, o Opening) (Device, error) {
+	kind, which, err := Find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -150,38 +153,39 @@ func openDevice(name string, s *schedule.Schedule, o opening) (Device, error) {
 	return kind.open(s, which, o)
 }
 
-// stepBytes is the machine's memory that a schedule takes. Inputs count twice: in the staging space and at their
+// StepBytes is the machine's memory that a schedule takes. Inputs count twice: in the staging space and at their
 // source.
-func stepBytes(s *schedule.Schedule) int64 { return s.Arena + s.State + 2*s.Staging }
+func StepBytes(s *schedule.Schedule) int64 { return s.Arena + s.State + 2*s.Staging }
 
 // stepFits refuses a schedule for which this process cannot get the memory.
 func stepFits(s *schedule.Schedule) error {
-	err := machine.Fits(stepBytes(s), "the step", "")
+	err := machine.Fits(StepBytes(s), "the step", "")
 	if e := machine.AsMemoryError(err); e != nil {
 		held := e.Short.Reserved
-		e.Short = stepShort(s)
+		e.Short = StepShort(s)
 		e.Short.InUse, e.Short.Reserved, e.Short.Limit = held, held, e.Room+held
 		return e
 	}
 	return err
 }
 
-// stepShort is a schedule's memory by owner.
-func stepShort(s *schedule.Schedule) arena.OutOfMemory {
+// StepShort is a schedule's memory by owner.
+func StepShort(s *schedule.Schedule) arena.OutOfMemory {
 	of := []arena.Owned{{Owner: "arena", Bytes: s.Arena}, {Owner: "parameters and states", Bytes: s.State}, {Owner: "inputs", Bytes: 2 * s.Staging}}
 	slices.SortStableFunc(of, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	return arena.OutOfMemory{Requested: stepBytes(s), For: "the step", Largest: of}
+	return arena.OutOfMemory{Requested: StepBytes(s), For: "the step", Largest: of}
 }
 
 // fits refuses a schedule for which the machine has too little memory.
-func (k deviceKind) fits(s *schedule.Schedule) error {
-	if k.lowered {
+func (k Kind) fits(s *schedule.Schedule) error {
+	if k.Lowered {
 		return nil // its driver checks
 	}
 	return stepFits(s)
 }
 
-func openVulkanWith(s *schedule.Schedule, which string, o vulkan.Options) (Device, error) {
+// OpenVulkan opens a Vulkan device, if the memory that its step takes outside of the device is there.
+func OpenVulkan(s *schedule.Schedule, which string, o vulkan.Options) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
 		return nil, exit.Cannot(err)
@@ -191,18 +195,18 @@ func openVulkanWith(s *schedule.Schedule, which string, o vulkan.Options) (Devic
 		if err := stepFits(s); err != nil {
 			return nil, err
 		}
-		away += stepBytes(s)
+		away += StepBytes(s)
 	}
 	if s.Far()+s.Elsewhere > 0 {
 		if err := machine.Fits(away, "what moves to the host's memory", ""); err != nil {
 			return nil, err
 		}
 	}
-	return fromVulkan(vulkan.Open(s, p, o))
+	return FromVulkan(vulkan.Open(s, p, o))
 }
 
-// fromVulkan turns a Vulkan device's memory errors into MemoryErrors with numbers.
-func fromVulkan(d *vulkan.Device, err error) (Device, error) {
+// FromVulkan turns a Vulkan device's memory errors into MemoryErrors with numbers.
+func FromVulkan(d *vulkan.Device, err error) (Device, error) {
 	var short *vulkan.MemoryError
 	switch {
 	case errors.As(err, &short):
@@ -226,33 +230,33 @@ func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 
 // DeviceMemory is the memory that a device's driver granted, compared with what the plan counts.
 type (
-	DeviceMemory = vulkan.Memory
-	DeviceOwned  = vulkan.Owned
+	Memory = vulkan.Memory
+	Owned  = vulkan.Owned
 )
 
-// deviceMemory is the memory that a device's driver granted; nil for devices without a driver.
-func deviceMemory(d Device) *DeviceMemory {
-	if v, ok := d.(interface{ Memory() DeviceMemory }); ok {
+// MemoryOf is the memory that a device's driver granted; nil for devices without a driver.
+func MemoryOf(d Device) *Memory {
+	if v, ok := d.(interface{ Memory() Memory }); ok {
 		m := v.Memory()
 		return &m
 	}
 	return nil
 }
 
-// DeviceCounts is what a step submits to a device's driver.
-type DeviceCounts = vulkan.Counts
+// Counts is what a step submits to a device's driver.
+type Counts = vulkan.Counts
 
-// deviceCounts is what a step submits to a driver; nil for devices without one.
-func deviceCounts(d Device) *DeviceCounts {
-	if v, ok := d.(interface{ Counts() DeviceCounts }); ok {
+// CountsOf is what a step submits to a driver; nil for devices without one.
+func CountsOf(d Device) *Counts {
+	if v, ok := d.(interface{ Counts() Counts }); ok {
 		c := v.Counts()
 		return &c
 	}
 	return nil
 }
 
-// deviceWarnings are a device's warnings before the first step.
-func deviceWarnings(d Device) (all []string) {
+// Warnings are a device's warnings before the first step.
+func Warnings(d Device) (all []string) {
 	if w, ok := d.(interface{ Warnings() []string }); ok {
 		all = w.Warnings()
 	}
@@ -260,4 +264,16 @@ func deviceWarnings(d Device) (all []string) {
 		all = append(all, "the device shares the host's memory, so what moves there frees none")
 	}
 	return all
+}
+
+// TuneFolder is where measurements of kernels are kept; "" if kernels are not chosen by measuring.
+func TuneFolder(c configs.Config) (string, error) {
+	if !c.Tune {
+		return "", nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("--tune has no cache folder to keep measurements in: %w", err)
+	}
+	return filepath.Join(cache, "memopt", "tuned"), nil
 }

@@ -1,4 +1,4 @@
-package memopt
+package devices
 
 import (
 	"fmt"
@@ -7,31 +7,31 @@ import (
 	"memopt/kernels/vulkan/vk"
 )
 
-// DeviceInfo is a Vulkan device as memopt devices shows it.
-type DeviceInfo struct {
+// Info is a Vulkan device as memopt devices shows it.
+type Info struct {
 	Device   string       `json:"device"` // the name that --device takes
 	Kind     string       `json:"kind"`
 	Name     string       `json:"name"`
 	Driver   string       `json:"driver"`
 	API      string       `json:"api"`
-	Heaps    []DeviceHeap `json:"heaps"`
+	Heaps    []Heap       `json:"heaps"`
 	Types    []MemoryType `json:"memory_types"`
-	Limits   DeviceLimits `json:"limits"`
+	Limits   Limits       `json:"limits"`
 	Features []string     `json:"features"`
-	Paths    []DevicePath `json:"fast_paths"`
+	Paths    []Path       `json:"fast_paths"`
 	Unfit    string       `json:"unfit,omitempty"`
 }
 
-// DevicePath says whether a device takes a fast path.
-type DevicePath struct {
+// Path says whether a device takes a fast path.
+type Path struct {
 	Name  string `json:"name"`
 	Does  string `json:"does"`
 	Taken bool   `json:"taken"`
 	Why   string `json:"why,omitempty"` // reason for not taking it
 }
 
-// DeviceHeap is one of a device's memory heaps; sizes are in bytes.
-type DeviceHeap struct {
+// Heap is one of a device's memory heaps; sizes are in bytes.
+type Heap struct {
 	Size   int64 `json:"size"`
 	Local  bool  `json:"local"`
 	Budget int64 `json:"budget"` // bytes that the driver grants this process; 0 if it does not report a budget
@@ -44,8 +44,8 @@ type MemoryType struct {
 	Flags []string `json:"flags"`
 }
 
-// DeviceLimits are the limits that matter to plans and kernels.
-type DeviceLimits struct {
+// Limits are the limits that matter to plans and kernels.
+type Limits struct {
 	Subgroup       int    `json:"subgroup"`
 	Range          int64  `json:"buffer_range"`
 	Allocation     int64  `json:"allocation"`
@@ -57,21 +57,21 @@ type DeviceLimits struct {
 	Shared         int    `json:"shared_memory"`
 }
 
-// ListDevices describes the Vulkan devices, and which fast paths each takes under the settings; missing says why
+// List describes the Vulkan devices, and which fast paths each takes under the settings; missing says why
 // there are none.
-func ListDevices(fastPaths []string) (all []DeviceInfo, missing string) {
+func List(fastPaths []string) (all []Info, missing string) {
 	found, err := vulkan.Devices()
 	if err != nil {
-		return []DeviceInfo{}, err.Error()
+		return []Info{}, err.Error()
 	}
-	all = []DeviceInfo{}
+	all = []Info{}
 	for _, p := range found {
-		d := DeviceInfo{Device: fmt.Sprintf("vulkan:%d", p.Index), Kind: p.Kind.String(), Name: p.Name, Driver: p.Driver,
+		d := Info{Device: fmt.Sprintf("vulkan:%d", p.Index), Kind: p.Kind.String(), Name: p.Name, Driver: p.Driver,
 			API: fmt.Sprintf("%d.%d.%d", p.API[0], p.API[1], p.API[2]), Unfit: p.Unfit(), Features: []string{},
-			Limits: DeviceLimits{p.Subgroup, int64(p.MaxRange), int64(p.MaxAllocation), int64(p.MaxAllocations), int64(p.Alignment),
+			Limits: Limits{p.Subgroup, int64(p.MaxRange), int64(p.MaxAllocation), int64(p.MaxAllocations), int64(p.Alignment),
 				[3]int{int(p.MaxGroups[0]), int(p.MaxGroups[1]), int(p.MaxGroups[2])}, p.MaxPush, p.StorageBuffers, p.SharedBytes}}
 		for _, h := range p.Heaps {
-			d.Heaps = append(d.Heaps, DeviceHeap{int64(h.Size), h.Flags&vk.DeviceLocal != 0, int64(h.Budget), int64(h.Usage)})
+			d.Heaps = append(d.Heaps, Heap{int64(h.Size), h.Flags&vk.DeviceLocal != 0, int64(h.Budget), int64(h.Usage)})
 		}
 		for _, t := range p.Types {
 			d.Types = append(d.Types, MemoryType{int(t.Heap), flagNames(t.Flags)})
@@ -86,10 +86,10 @@ func ListDevices(fastPaths []string) (all []DeviceInfo, missing string) {
 		}
 		paths, err := vulkan.FastPaths(fastPaths, p)
 		if err != nil {
-			return []DeviceInfo{}, err.Error()
+			return []Info{}, err.Error()
 		}
 		for _, c := range paths {
-			d.Paths = append(d.Paths, DevicePath{c.Name, c.Does, c.Taken, c.Why})
+			d.Paths = append(d.Paths, Path{c.Name, c.Does, c.Taken, c.Why})
 		}
 		all = append(all, d)
 	}
