@@ -26,6 +26,7 @@ import (
 	"memopt/memopt/exit"
 	"memopt/memopt/feed"
 	"memopt/memopt/machine"
+	"memopt/memopt/phases"
 	"memopt/memopt/session"
 )
 
@@ -80,12 +81,12 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 // and the limit of the first one. data is the file that inputs will come from, if it is known; it is used for
 // errors only.
 func OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
-	return (*Phases)(nil).OpenForward(ctx, m, c, data)
+	return OpenForwardRecorded(ctx, nil, m, c, data)
 }
 
-// OpenForward is the function OpenForward, with its stages recorded as phases.
-func (p *Phases) OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
-	o, err := forwardOptions(c, p.watch(m.Path))
+// OpenForwardRecorded is OpenForward with the memory of its phases recorded, if p is not nil.
+func OpenForwardRecorded(ctx context.Context, p *phases.Record, m session.Model, c configs.Config, data string) (*session.Session, error) {
+	o, err := forwardOptions(c, p.Watch(m.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +188,8 @@ type Forward struct {
 	Bind string
 	// Beside are sessions that run in turn with this one, on generated data.
 	Beside []*session.Session
-	Shrink bool    // release idle memory at the end
-	Phases *Phases // nil records none; the caller calls Close for the table, once all sessions are closed
+	Shrink bool           // release idle memory at the end
+	Phases *phases.Record // nil records none; the caller calls Close for the table, once all sessions are closed
 	// Progress, if not nil, is called after every run.
 	Progress func(run, runs int, took time.Duration)
 	Stop     <-chan struct{} // as in Training
@@ -282,7 +283,7 @@ func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []s
 func RunForward(ctx context.Context, s *session.Session, c configs.Config, f Forward) (r *Ran, err error) {
 	r = &Ran{Warnings: ForwardWarnings(s, c)}
 	var data *tensorfile.Set
-	f.Phases.reading()
+	f.Phases.Reading()
 	if f.Data != "" {
 		if data, err = feed.Read(f.Data); err != nil {
 			return nil, err
@@ -301,8 +302,8 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	for _, name := range f.Fetch {
 		fetches = append(fetches, session.Fetch{Name: name})
 	}
-	f.Phases.read(in, data)
-	heap := heapOf(in, data)
+	f.Phases.Read(in, data)
+	heap := phases.HeapOf(in, data)
 	watch := machine.NewWatch()
 	defer func() {
 		watch.End()
@@ -317,13 +318,13 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			return nil, exit.Input(fmt.Errorf("%s: %w", other.Path(), err))
 		}
 		beside = append(beside, in)
-		f.Phases.read(in, nil)
-		heap += heapOf(in, nil)
+		f.Phases.Read(in, nil)
+		heap += phases.HeapOf(in, nil)
 	}
 	var o session.RunOptions
 	run := func() (*session.Result, error) { return s.Run(ctx, in, fetches, o) }
 	if f.Bind != "" && f.Bind != Binds()[0] {
-		f.Phases.binding(f.Bind, boundBytes(s, f.Bind, in))
+		f.Phases.Binding(f.Bind, boundBytes(s, f.Bind, in))
 		b, err := bind(s, f.Bind, in, f.Fetch)
 		defer b.ClearOutputs()
 		defer b.ClearInputs()
@@ -337,7 +338,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			result, _, err := b.Run(ctx, session.RunOptions{})
 			return result, err
 		}
-		defer f.Phases.unbinding()
+		defer f.Phases.Unbinding()
 		defer func() { // fetch results before the outputs are unbound
 			for i := range resultsOf(r) {
 				x := &r.Outputs[i]
@@ -351,7 +352,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		}()
 	}
 	for i := range max(f.Repeat, 1) {
-		f.Phases.again(i, f.Repeat)
+		f.Phases.Again(i, f.Repeat)
 		if i == 1 {
 			o.Same = map[string]bool{}
 			for name := range in {
@@ -374,7 +375,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			return nil, err
 		}
 		r.Stats = s.Stats()
-		f.Phases.ran(r.Promised, r.Stats)
+		f.Phases.Ran(r.Promised, r.Stats)
 		if f.Progress != nil {
 			f.Progress(i+1, f.Repeat, r.Took)
 		}
@@ -384,7 +385,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		}
 	}
 	if f.Shrink {
-		f.Phases.shrinking()
+		f.Phases.Shrinking()
 		r.Shrunk = s.Shrink()
 	}
 	return r, nil

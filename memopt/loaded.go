@@ -79,7 +79,7 @@ func (l *loaded) measured(r *Result, t Training) (err error) {
 	r.Memory, r.Counts, r.Chains, r.Load = devices.MemoryOf(l.Device), devices.CountsOf(l.Device), l.chains, t.loaded
 	d := l.Device
 	l.Device = nil
-	r.Phases, err = t.Phases.close(d, r.beside())
+	r.Phases, err = t.Phases.CloseDevice(d, r.beside())
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"memopt/internal/loader"
+	"memopt/memopt/phases"
 	"memopt/memopt/session"
 )
 
@@ -27,8 +28,8 @@ func loadModes(t *testing.T, device string) {
 	var plain *Result
 	for _, mode := range loader.Modes() {
 		t.Run(mode, func(t *testing.T) {
-			train := func(with *Phases) (*Result, error) {
-				m, err := with.Open(t.Context(), model, settingsFor(t, map[string]string{"device": device, "load_mode": mode, "chunk": "70000"}))
+			train := func(with *phases.Record) (*Result, error) {
+				m, err := OpenRecorded(t.Context(), with, model, settingsFor(t, map[string]string{"device": device, "load_mode": mode, "chunk": "70000"}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,7 +60,7 @@ func loadModes(t *testing.T, device string) {
 			if reads := l.Mode.Reads(); reads != (l.Promised > l.W+l.A) && l.C == 0 && l.Mode != loader.Lazy {
 				t.Errorf("%+v", l)
 			}
-			with, err := NewPhases(device)
+			with, err := phases.New(device)
 			if err != nil {
 				t.Fatal(err)
 			}

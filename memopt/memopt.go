@@ -29,6 +29,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/memopt/devices"
+	"memopt/memopt/phases"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -42,12 +43,19 @@ func Open(path string, c configs.Config) (*Model, error) {
 // OpenContext is Open with a context. Once that is done, opening and all later work on the model return its error
 // and write no file.
 func OpenContext(ctx context.Context, path string, c configs.Config) (*Model, error) {
-	m := &Model{Path: path, Config: c, ctx: ctx}
+	return OpenRecorded(ctx, nil, path, c)
+}
+
+// OpenRecorded is OpenContext with the memory of its phases recorded, if p is not nil: of P2 and P3; it begins P4.
+func OpenRecorded(ctx context.Context, p *phases.Record, path string, c configs.Config) (*Model, error) {
+	p.Next("P2", "model opened", 0)
+	m := &Model{Path: path, Config: c, ctx: ctx, phases: p}
 	opened, err := stop.When(ctx, m.open)
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
+	p.Next("P4", "planned", 0)
 	return opened, nil
 }
 
@@ -60,7 +68,7 @@ func (m *Model) open() (opened *Model, err error) {
 	if err := m.price(); err != nil {
 		return nil, err
 	}
-	m.phases.next("P3", "graph built", 0)
+	m.phases.Next("P3", "graph built", 0)
 	if !hasBackward(m.Graph) {
 		return m, m.derive(m.stepOptions())
 	}

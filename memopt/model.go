@@ -7,6 +7,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
+	"memopt/memopt/phases"
 	"memopt/planner/forms"
 	"memopt/planner/profile"
 )
@@ -34,7 +35,7 @@ type Model struct {
 	given    map[string]*graph.Tensor            // initializers that replace the file's
 	held     bool                                // held open: its files may be removed after reading; see unchanged
 	ctx      context.Context                     // ends all work on the model
-	phases   *Phases                             // records the phases of reading; nil records none
+	phases   *phases.Record                      // records the phases of reading; nil records none
 	again    func(autograd.Options) *forms.Steps // derives the step anew; nil if the file contains it
 	source   *onnx.Source                        // nil if the file has no weights
 	initials []initial                           // the file's float initializers

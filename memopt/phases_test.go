@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"memopt/internal/loader"
+	"memopt/memopt/phases"
 )
 
 // TestPhases: in every phase of a run the device holds what was promised for it, to the byte, gradients and optimizer states
@@ -27,9 +28,9 @@ func phasesAsPromised(t *testing.T, device string) {
 		t.Run(name, func(t *testing.T) {
 			fields["device"] = device
 			c := settingsFor(t, fields)
-			train := func(with *Phases, resume, save string) *Result {
+			train := func(with *phases.Record, resume, save string) *Result {
 				t.Helper()
-				m, err := with.Open(t.Context(), model, c)
+				m, err := OpenRecorded(t.Context(), with, model, c)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,8 +45,8 @@ func phasesAsPromised(t *testing.T, device string) {
 				}
 				return r
 			}
-			begin := func() *Phases {
-				p, err := NewPhases(device)
+			begin := func() *phases.Record {
+				p, err := phases.New(device)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 	"memopt/internal/loader"
 	"memopt/memopt/devices"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/phases"
 	"memopt/memopt/session"
 )
 
@@ -68,20 +69,20 @@ func forwardAsPromised(t *testing.T, device string) {
 				fields[name] = value
 			}
 			c := settingsFor(t, fields)
-			run := func(p *Phases) (*Ran, []byte, *PhaseTable) {
+			run := func(p *phases.Record) (*Ran, []byte, *phases.Table) {
 				t.Helper()
 				arena := ""
 				if x.beside {
 					arena = "forward phases"
 				}
-				s, err := p.OpenForward(t.Context(), session.Model{Path: model, Arena: arena}, c, x.f.Data)
+				s, err := OpenForwardRecorded(t.Context(), p, session.Model{Path: model, Arena: arena}, c, x.f.Data)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer s.Close()
 				f := x.f
 				if f.Phases = p; x.beside {
-					o, err := p.OpenForward(t.Context(), session.Model{Path: other, Arena: arena}, c, "")
+					o, err := OpenForwardRecorded(t.Context(), p, session.Model{Path: other, Arena: arena}, c, "")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -101,7 +102,7 @@ func forwardAsPromised(t *testing.T, device string) {
 				return r, loss, p.Close(r.Device)
 			}
 			_, want, _ := run(nil)
-			p, err := NewForwardPhases(device)
+			p, err := phases.NewForward(device)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/loader"
 	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/phases"
 	"memopt/memopt/session"
 )
 
@@ -34,11 +35,11 @@ func TestRefused(t *testing.T) {
 	path := written(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 32, Vocab: 100, Positions: 16})
 	c := configs.Default()
 	c.Dims, c.Device = map[string]int64{"batch": 2, "seq": 16}, "cpu"
-	train := func(phases bool) func() (string, error) {
+	train := func(recorded bool) func() (string, error) {
 		return func() (string, error) {
 			var o Training
-			if phases {
-				p, err := NewPhases(c.Device)
+			if recorded {
+				p, err := phases.New(c.Device)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -22,6 +22,7 @@ import (
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
+	"memopt/memopt/phases"
 	"memopt/planner"
 )
 
@@ -44,7 +45,7 @@ type Training struct {
 	// Stop ends training after the current step once it is closed.
 	Stop <-chan struct{}
 	// Phases, if not nil, records the memory of each phase.
-	Phases *Phases
+	Phases *phases.Record
 
 	on     *vulkan.Context // an open device; nil opens one
 	loaded *loader.Report
@@ -59,7 +60,7 @@ func (t *Training) open(c configs.Config, s *schedule.Schedule) (devices.Device,
 	if t.on != nil {
 		return devices.FromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Tune: o.Tune, Load: o.Load, Context: t.on}))
 	}
-	d, err := t.Phases.open(c, s, o)
+	d, err := t.Phases.Open(c, s, o)
 	if err == nil {
 		t.loaded = o.Load.Report()
 	}
@@ -83,7 +84,7 @@ type Result struct {
 	Chains    *planner.Chains // nil if launches are not fused
 	Warnings  []string
 	Lossy     *compare.Rounding // nil if nothing is stored lossily
-	Phases    *PhaseTable       // nil if not requested
+	Phases    *phases.Table     // nil if not requested
 	Load      *loader.Report    // of the weights
 	data      *tensorfile.Set
 	Stopped   error // why training ended early; nil if it did not
@@ -145,7 +146,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 		r.warn(t, "the last %d rows of the data do not fill a batch and are not used", n)
 	}
 	if t.Resume != "" {
-		t.Phases.resuming()
+		t.Phases.Resuming()
 		var unused []string
 		if r.FirstStep, unused, err = m.resume(p.Graph, d, t.Resume); err != nil {
 			return nil, err
@@ -166,7 +167,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 	}
 	_, beside := d.(*cpu.Device)
 	timed := beside && p.FormOverhead() == 0
-	t.Phases.forward(micro)
+	t.Phases.Forward(micro)
 	for i := range t.Steps {
 		step := r.FirstStep + i
 		begin := time.Now()
@@ -176,7 +177,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 			index.SetInt(0, int64(k))
 			in := feed.Inputs(step*micro + k)
 			in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
-			trace, err := d.Run(schedule.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, Times: timed, At: t.Phases.moments(i + k)})
+			trace, err := d.Run(schedule.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, Times: timed, At: t.Phases.Moments(i + k)})
 			if err != nil {
 				return nil, err
 			}
@@ -200,7 +201,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 		}
 		took := time.Since(begin)
 		r.extra.stepped()
-		t.Phases.stepped(i+1, t.Steps)
+		t.Phases.Stepped(i+1, t.Steps)
 		r.Losses, r.StepTimes = append(r.Losses, loss), append(r.StepTimes, took)
 		if t.Progress != nil {
 			t.Progress(step+1, r.FirstStep+t.Steps, loss, took)
@@ -220,7 +221,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 		}
 	}
 	if t.Save != "" || t.Output != "" {
-		t.Phases.saving()
+		t.Phases.Saving()
 	}
 	if t.Save != "" {
 		if err := m.save(p.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/whole"
 	"memopt/memopt"
+	"memopt/memopt/phases"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -28,7 +29,7 @@ type job struct {
 	command string        // as typed, for a page
 	busy    func(doing string) (done func())
 	warn    func(...string)
-	phases  *memopt.Phases // recorder of phases, or nil
+	phases  *phases.Record // recorder of phases, or nil
 }
 
 // together makes the files that the job writes appear together, at a commit; close removes them if
@@ -54,7 +55,7 @@ func (j job) open() (*memopt.Model, error) {
 	}
 	begin := time.Now()
 	done := j.busy("reading " + filepath.Base(j.model))
-	model, err := j.phases.Open(j.ctx, j.model, j.cfg)
+	model, err := memopt.OpenRecorded(j.ctx, j.phases, j.model, j.cfg)
 	done()
 	if err != nil {
 		return nil, err

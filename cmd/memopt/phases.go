@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/internal/loader"
-	"memopt/memopt"
+	"memopt/memopt/phases"
 	"memopt/memopt/report"
 )
 
@@ -24,12 +24,12 @@ type phasesFile struct {
 }
 
 type phaseParts struct {
-	memopt.PhaseParts
+	phases.Parts
 	Unified bool   `json:"unified"`
 	Rule    string `json:"rule"`
 }
 
-func phasesJSON(t *memopt.PhaseTable) (f phasesFile) {
+func phasesJSON(t *phases.Table) (f phasesFile) {
 	if t != nil {
 		f.Phases, f.Parts = t.Rows, &phaseParts{t.Parts, t.Unified, t.Rule}
 	}
@@ -37,7 +37,7 @@ func phasesJSON(t *memopt.PhaseTable) (f phasesFile) {
 }
 
 // phasesText writes the table of phases, if there is one, and the division of the run's memory.
-func phasesText(w io.Writer, t *memopt.PhaseTable) {
+func phasesText(w io.Writer, t *phases.Table) {
 	if t == nil {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/internal/visible"
 	"memopt/memopt"
+	"memopt/memopt/phases"
 	"memopt/memopt/report"
 	"memopt/memopt/session"
 )
@@ -81,15 +82,15 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	if c.String("beside") != "" {
 		arena = "run"
 	}
-	var phases *memopt.Phases
+	var record *phases.Record
 	if c.Bool("phases") || c.String("html") != "" {
 		var err error
-		if phases, err = memopt.NewForwardPhases(cfg.Device); err != nil {
+		if record, err = phases.NewForward(cfg.Device); err != nil {
 			return err
 		}
 	}
 	done := busy(c, "reading "+filepath.Base(path))
-	s, err := phases.OpenForward(c.Context, session.Model{Path: path, Arena: arena}, cfg, c.String("data"))
+	s, err := memopt.OpenForwardRecorded(c.Context, record, session.Model{Path: path, Arena: arena}, cfg, c.String("data"))
 	done()
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	var beside []*session.Session
 	for _, other := range names(c.String("beside")) {
 		done := busy(c, "reading "+filepath.Base(other))
-		o, err := phases.OpenForward(c.Context, session.Model{Path: other, Arena: arena}, cfg, "")
+		o, err := memopt.OpenForwardRecorded(c.Context, record, session.Model{Path: other, Arena: arena}, cfg, "")
 		done()
 		if err != nil {
 			return refused(c, cfg, err)
@@ -109,7 +110,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	stopper := newStopper(c)
 	defer stopper.release()
 	status := newStatus(c)
-	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: names(c.String("fetch")), Repeat: c.Int("repeat"), Bind: c.String("bind"), Beside: beside, Shrink: c.Bool("shrink"), Phases: phases, Stop: stopper.stopped,
+	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: names(c.String("fetch")), Repeat: c.Int("repeat"), Bind: c.String("bind"), Beside: beside, Shrink: c.Bool("shrink"), Phases: record, Stop: stopper.stopped,
 		Progress: func(run, runs int, _ time.Duration) {
 			if run < runs {
 				status.show("%s", bar(run, runs, time.Since(status.since)))
@@ -121,7 +122,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	}
 	warn(c, r.Warnings...)
 	if to := c.String("output"); to != "" {
-		phases.Writing()
+		record.Writing()
 		set := &tensorfile.Set{Tensors: map[string]*graph.Tensor{}}
 		for _, out := range r.Outputs {
 			set.Names = append(set.Names, out.Name)
@@ -137,7 +138,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 			return err
 		}
 	}
-	table := phases.Close(r.Device)
+	table := record.Close(r.Device)
 	if to := c.String("html"); to != "" {
 		var page bytes.Buffer
 		if err := report.RunsHTML(&page, filepath.Base(path), ranText(path, r), ranLines(r), table.Rows, table.Rule); err != nil {
@@ -209,8 +210,8 @@ func ranLines(r *memopt.Ran) []report.Line {
 	return lines
 }
 
-// ranAnswer is the answer of the command; phases is nil if not requested.
-func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFile, phases *memopt.PhaseTable) answer {
+// ranAnswer is the answer of the command; table is nil if not requested.
+func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFile, table *phases.Table) answer {
 	stats := r.Stats
 	type anonymous struct {
 		Promised int64 `json:"promised"`
@@ -235,7 +236,7 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFi
 		phasesFile
 		Warnings []string `json:"warnings"`
 	}{Format: "memopt.run/1", Model: path, Device: r.Device, Runs: len(r.Times), FirstMS: ms(r.Times[0]), MedianMS: ms(median(r.Times)),
-		Outputs: outputs, phasesFile: phasesJSON(phases), Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Returned: r.Shrunk, Beside: append([]memopt.RanBeside{}, r.Beside...), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
+		Outputs: outputs, phasesFile: phasesJSON(table), Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Returned: r.Shrunk, Beside: append([]memopt.RanBeside{}, r.Beside...), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
 	if r.Anonymous != nil {
 		file.OS = &anonymous{r.Anonymous.Promised, r.Anonymous.Measured}
 	}
@@ -277,7 +278,7 @@ func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFi
 		if stats.Limit > 0 {
 			report.Text(w, 2, "limit: %s bytes, of which %s were held at most\n", n(stats.Limit), n(stats.HeldMost))
 		}
-		phasesText(w, phases)
+		phasesText(w, table)
 	}}
 }
 

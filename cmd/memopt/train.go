@@ -22,6 +22,7 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
+	"memopt/memopt/phases"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -58,7 +59,7 @@ var trainCommand = &cli.Command{
 			return gradientStep(c, j, asJSON)
 		}
 		if c.Bool("phases") {
-			phases, err := memopt.NewPhases(j.cfg.Device)
+			phases, err := phases.New(j.cfg.Device)
 			if err != nil {
 				return err
 			}

@@ -1,14 +1,13 @@
-package memopt
+// Package phases records the memory of each phase of a run, promised and measured.
+package phases
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
 	"memopt/configs"
 	"memopt/internal/loader"
 	"memopt/internal/schedule"
-	"memopt/internal/stop"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/devices"
@@ -16,24 +15,24 @@ import (
 	"memopt/memopt/machine"
 )
 
-// Phases records the memory of each phase of a training run, from the start of the process until its device is
+// Record records the memory of each phase of a training run, from the start of the process until its device is
 // closed: promised and measured. The methods of a nil Phases do nothing.
-type Phases struct {
+type Record struct {
 	r       *loader.Recorder
 	unified bool
 	lowered bool // the device runs kernels that its driver compiles
-	parts   PhaseParts
+	parts   Parts
 	sums    int64  // accumulated gradients, which persist between micro-batches
 	flat    bool   // all memory is allocated from the start
 	early   bool   // optimizer states are needed before the first backward pass ends
 	resumed bool   // states came from a checkpoint, before the first step
 	row     string // current row
-	runs    forwardPhases
+	runs    sessions
 	loading int64 // bytes of activations that are allocated before the weights
 }
 
-// PhaseParts divides the memory of a run, in bytes: M = W + G + O + A + io.
-type PhaseParts struct {
+// Parts divides the memory of a run, in bytes: M = W + G + O + A + io.
+type Parts struct {
 	M  int64 `json:"M"`
 	W  int64 `json:"W"`  // parameters, buffers and constants
 	G  int64 `json:"G"`  // gradients: what the backward pass needs outside of the activations' memory
@@ -49,19 +48,19 @@ type PhaseParts struct {
 	Zeroed   int64 `json:"zeroed"`
 }
 
-// PhaseTable is the finished table.
-type PhaseTable struct {
+// Table is the finished table.
+type Table struct {
 	Device  string
 	Forward bool // of a forward program, without gradients and optimizer states
 	Unified bool
 	Rule    string // how host and device are combined
-	Parts   PhaseParts
+	Parts   Parts
 	Rows    []loader.Phase
 }
 
-// NewPhases starts a table with the process (P0) and its device (P1).
-func NewPhases(device string) (*Phases, error) {
-	p, gpu, err := beginPhases(device)
+// New starts a table with the process (P0) and its device (P1).
+func New(device string) (*Record, error) {
+	p, gpu, err := begin(device)
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +82,16 @@ func NewPhases(device string) (*Phases, error) {
 	return p, nil
 }
 
-// beginPhases starts a table with the process, begins the row of its device, and finds that; gpu is nil on the
+// begin starts a table with the process, begins the row of its device, and finds that; gpu is nil on the
 // processor.
-func beginPhases(device string) (p *Phases, gpu *vk.Physical, err error) {
+func begin(device string) (p *Record, gpu *vk.Physical, err error) {
 	kind, which, err := devices.Find(device)
 	if err != nil {
 		return nil, nil, err
 	}
-	p = &Phases{r: loader.NewRecorder(), unified: true, lowered: kind.Lowered}
-	p.next("P0", "process started", 0)
-	p.next("P1", "device ready", 0)
+	p = &Record{r: loader.NewRecorder(), unified: true, lowered: kind.Lowered}
+	p.Next("P0", "process started", 0)
+	p.Next("P1", "device ready", 0)
 	if kind.Name == "vulkan" {
 		if gpu, err = vulkan.Choose(which); err != nil {
 			return nil, nil, exit.Cannot(err)
@@ -104,29 +103,13 @@ func beginPhases(device string) (p *Phases, gpu *vk.Physical, err error) {
 // unifiedHost is a device with unified memory whose driver reports nothing.
 type unifiedHost struct{ loader.Host }
 
-// Open is OpenContext, recorded as the phases P2 and P3; it begins P4.
-func (p *Phases) Open(ctx context.Context, path string, c configs.Config) (*Model, error) {
-	if p == nil {
-		return OpenContext(ctx, path, c)
-	}
-	p.next("P2", "model opened", 0)
-	m := &Model{Path: path, Config: c, ctx: ctx, phases: p}
-	opened, err := stop.When(ctx, m.open)
-	if err != nil {
-		m.Close()
-		return nil, err
-	}
-	p.next("P4", "planned", 0)
-	return opened, nil
-}
-
 // promised bounds the process's memory as the system reports it, given what the device holds.
-func (p *Phases) promised(device int64) (_, host int64) {
+func (p *Record) promised(device int64) (_, host int64) {
 	return device, device + device/20 + machine.ProgramMemory
 }
 
-// next ends the current phase and begins another.
-func (p *Phases) next(name, what string, device int64) {
+// Next ends the current phase and begins another.
+func (p *Record) Next(name, what string, device int64) {
 	if p == nil {
 		return
 	}
@@ -137,7 +120,7 @@ func (p *Phases) next(name, what string, device int64) {
 }
 
 // scheduled takes the sizes from a schedule.
-func (p *Phases) scheduled(s *schedule.Schedule, kind devices.Kind) {
+func (p *Record) scheduled(s *schedule.Schedule, kind devices.Kind) {
 	if p == nil {
 		return
 	}
@@ -166,7 +149,7 @@ func (p *Phases) scheduled(s *schedule.Schedule, kind devices.Kind) {
 }
 
 // at is the memory allocated in a stage of the first step.
-func (p *Phases) at(stage schedule.Stage) int64 {
+func (p *Record) at(stage schedule.Stage) int64 {
 	n, states := p.parts.W+p.parts.Early+p.parts.C, p.parts.O-p.parts.Early+p.sums
 	if p.flat {
 		return p.parts.M + p.parts.C
@@ -188,8 +171,8 @@ func (p *Phases) at(stage schedule.Stage) int64 {
 	return n
 }
 
-// open opens a device for a schedule, as the phases P5 to P7.
-func (p *Phases) open(c configs.Config, s *schedule.Schedule, o devices.Opening) (devices.Device, error) {
+// Open opens a device for a schedule, as the phases P5 to P7.
+func (p *Record) Open(c configs.Config, s *schedule.Schedule, o devices.Opening) (devices.Device, error) {
 	o.Staged = true
 	if p == nil {
 		return devices.Open(c.Device, s, o)
@@ -203,14 +186,14 @@ func (p *Phases) open(c configs.Config, s *schedule.Schedule, o devices.Opening)
 	if early := o.Load.Mode.ActivationsFirst(); early {
 		p.loading = p.at(schedule.ForwardStage) - p.at(schedule.Loading)
 	}
-	p.next("P5", "weights uploaded", p.at(schedule.Loading)+p.loading)
+	p.Next("P5", "weights uploaded", p.at(schedule.Loading)+p.loading)
 	if o.Load.Mode.Reads() { // copies of all weights, and one in staging memory
 		device, host := p.promised(p.at(schedule.Loading) + p.loading)
 		p.r.Promise(device, host+p.parts.W+largestWeight(s))
 	}
 	o.Loaded = func() {
-		p.next("P6", "pages of the files dropped", p.at(schedule.Loading)+p.loading)
-		p.next("P7", "activations bound", p.at(schedule.ForwardStage))
+		p.Next("P6", "pages of the files dropped", p.at(schedule.Loading)+p.loading)
+		p.Next("P7", "activations bound", p.at(schedule.ForwardStage))
 	}
 	o.Count = func(owner string, requested, granted int64) {
 		if owner == "ferry" {
@@ -230,7 +213,7 @@ func (p *Phases) open(c configs.Config, s *schedule.Schedule, o devices.Opening)
 	}
 	if w, is := d.(interface{ Staged() bool }); is && !w.Staged() { // it allocates everything at the start
 		p.flat = true
-		p.next("P7", "activations bound", p.at(schedule.ForwardStage))
+		p.Next("P7", "activations bound", p.at(schedule.ForwardStage))
 	}
 	return d, nil
 }
@@ -245,59 +228,59 @@ func largestWeight(s *schedule.Schedule) (n int64) {
 	return n
 }
 
-// resuming begins the phase in which a checkpoint is read; by then, all memory is allocated.
-func (p *Phases) resuming() {
+// Resuming begins the phase in which a checkpoint is read; by then, all memory is allocated.
+func (p *Record) Resuming() {
 	if p != nil {
 		p.resumed = true
-		p.next("P8", "checkpoint read", p.at(schedule.ForwardStage))
+		p.Next("P8", "checkpoint read", p.at(schedule.ForwardStage))
 	}
 }
 
-// forward begins the phase of the first forward pass of a step with this many micro-batches.
-func (p *Phases) forward(runs int) {
+// Forward begins the phase of the first forward pass of a step with this many micro-batches.
+func (p *Record) Forward(runs int) {
 	if p != nil {
 		p.early = p.early && runs == 1 // with several, the first one has no update
-		p.next("T1", "after the first forward pass", p.at(schedule.ForwardStage))
+		p.Next("T1", "after the first forward pass", p.at(schedule.ForwardStage))
 	}
 }
 
-// moments returns the callback for moments inside run i; only the first run has one.
-func (p *Phases) moments(i int) func(schedule.Moment) {
+// Moments returns the callback for moments inside run i; only the first run has one.
+func (p *Record) Moments(i int) func(schedule.Moment) {
 	if p == nil || i > 0 {
 		return nil
 	}
 	return func(m schedule.Moment) {
 		switch {
 		case m == schedule.BackwardOver:
-			p.next("T3", "after the first optimizer step", p.at(schedule.UpdateStage))
+			p.Next("T3", "after the first optimizer step", p.at(schedule.UpdateStage))
 		case p.early:
-			p.next("T2", "after the first backward pass", p.at(schedule.UpdateStage))
+			p.Next("T2", "after the first backward pass", p.at(schedule.UpdateStage))
 		default:
-			p.next("T2", "after the first backward pass", p.at(schedule.BackwardStage))
+			p.Next("T2", "after the first backward pass", p.at(schedule.BackwardStage))
 		}
 	}
 }
 
-// stepped is called after each step.
-func (p *Phases) stepped(done, of int) {
+// Stepped is called after each step.
+func (p *Record) Stepped(done, of int) {
 	switch {
 	case p == nil || done >= of:
 	case done == 1:
-		p.next("T4", fmt.Sprintf("step %d done", min(3, of)), p.at(schedule.UpdateStage))
+		p.Next("T4", fmt.Sprintf("step %d done", min(3, of)), p.at(schedule.UpdateStage))
 	case done == 3:
-		p.next("T4N", fmt.Sprintf("step %d done", of), p.at(schedule.UpdateStage))
+		p.Next("T4N", fmt.Sprintf("step %d done", of), p.at(schedule.UpdateStage))
 	}
 }
 
-// saving begins the phase in which a checkpoint or a model is written.
-func (p *Phases) saving() {
+// Saving begins the phase in which a checkpoint or a model is written.
+func (p *Record) Saving() {
 	if p != nil {
-		p.next("T5", "checkpoint written", p.at(schedule.UpdateStage))
+		p.Next("T5", "checkpoint written", p.at(schedule.UpdateStage))
 	}
 }
 
-// close closes the device and ends the table. Steps took beside bytes of the process outside of the plan.
-func (p *Phases) close(d devices.Device, beside int64) (*PhaseTable, error) {
+// CloseDevice closes the device and ends the table. Steps took beside bytes of the process outside of the plan.
+func (p *Record) CloseDevice(d devices.Device, beside int64) (*Table, error) {
 	name := d.Name()
 	if p == nil {
 		return nil, d.Close()
@@ -322,12 +305,12 @@ func (p *Phases) close(d devices.Device, beside int64) (*PhaseTable, error) {
 }
 
 // table is the table as recorded so far.
-func (p *Phases) table(device string) *PhaseTable {
-	return &PhaseTable{Device: device, Unified: p.unified, Rule: loader.Rule(p.unified), Parts: p.parts, Rows: p.r.Phases()}
+func (p *Record) table(device string) *Table {
+	return &Table{Device: device, Unified: p.unified, Rule: loader.Rule(p.unified), Parts: p.parts, Rows: p.r.Phases()}
 }
 
 // ofDriver adds the driver's own memory, as measured, to the promises for the process.
-func (p *Phases) ofDriver(rows []loader.Phase) {
+func (p *Record) ofDriver(rows []loader.Phase) {
 	for i := range rows {
 		row := &rows[i]
 		if row.PromisedHost == 0 || !p.lowered {

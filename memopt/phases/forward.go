@@ -1,4 +1,4 @@
-package memopt
+package phases
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"memopt/memopt/session"
 )
 
-// forwardPhases is the part of Phases for a forward program: its sessions, whose accounts make the promises.
-type forwardPhases struct {
+// sessions is the part of Phases for a forward program: its sessions, whose accounts make the promises.
+type sessions struct {
 	context  *vulkan.Context // open from P1 to U3; nil on the processor
 	imported bool            // buffers are in the host's memory
 	sessions int
@@ -29,9 +29,9 @@ type forwardPhases struct {
 	over     bool  // the first run is over; later runs share one row
 }
 
-// NewForwardPhases starts the table of a forward program with the process (P0) and its device (P1).
-func NewForwardPhases(device string) (*Phases, error) {
-	p, gpu, err := beginPhases(device)
+// NewForward starts the table of a forward program with the process (P0) and its device (P1).
+func NewForward(device string) (*Record, error) {
+	p, gpu, err := begin(device)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func NewForwardPhases(device string) (*Phases, error) {
 // touchedHost is the processor, whose memory becomes resident when it is written.
 type touchedHost struct {
 	loader.Host
-	p *Phases
+	p *Record
 }
 
 // Resident is the resident part of the sessions' memory.
@@ -76,9 +76,9 @@ var stageRows = map[session.Stage][2]string{
 	session.CloseStage:    {"U1", "model unloaded"},
 }
 
-// watch makes a session report its stages to the table. Rows of all sessions but the first include the model's
+// Watch makes a session report its stages to the table. Rows of all sessions but the first include the model's
 // name.
-func (p *Phases) watch(path string) (w session.Watch) {
+func (p *Record) Watch(path string) (w session.Watch) {
 	if p == nil {
 		return w
 	}
@@ -102,16 +102,16 @@ func (p *Phases) watch(path string) (w session.Watch) {
 		f.pass = max(f.pass, most-end)
 		switch {
 		case s == session.CloseStage && p.row != row[0]:
-			p.next(row[0], row[1], 0)
+			p.Next(row[0], row[1], 0)
 		case s != session.CloseStage && !f.over:
-			p.next(row[0], row[1]+of, others+most)
+			p.Next(row[0], row[1]+of, others+most)
 		}
 	}
 	return w
 }
 
 // count adds an allocation to the class of its owner.
-func (p *Phases) count(owner string, requested, granted int64) {
+func (p *Record) count(owner string, requested, granted int64) {
 	class := "activations"
 	switch owner {
 	case "weights", "staging", loader.Other, session.OwnHost:
@@ -128,23 +128,24 @@ func (p *Phases) count(owner string, requested, granted int64) {
 }
 
 // stays begins a phase in which sessions hold what they held before, plus more bytes.
-func (p *Phases) stays(name, what string, more int64) {
+func (p *Record) stays(name, what string, more int64) {
 	if p != nil {
-		p.next(name, what, p.runs.held+more)
+		p.Next(name, what, p.runs.held+more)
 	}
 }
 
-// reading begins the phase in which inputs are read; read adds the memory that they take.
-func (p *Phases) reading() { p.stays("P3b", "inputs read", 0) }
+// Reading begins the phase in which inputs are read; read adds the memory that they take.
+func (p *Record) Reading() { p.stays("P3b", "inputs read", 0) }
 
-func (p *Phases) read(in map[string]*graph.Tensor, data *tensorfile.Set) {
+// Read notes what the inputs take.
+func (p *Record) Read(in map[string]*graph.Tensor, data *tensorfile.Set) {
 	if p != nil {
-		p.runs.inputs += heapOf(in, data)
+		p.runs.inputs += HeapOf(in, data)
 	}
 }
 
-// heapOf is the process's memory for inputs: that of all but views of a mapped file.
-func heapOf(in map[string]*graph.Tensor, data *tensorfile.Set) (n int64) {
+// HeapOf is the process's memory for inputs: that of all but views of a mapped file.
+func HeapOf(in map[string]*graph.Tensor, data *tensorfile.Set) (n int64) {
 	if data != nil {
 		n = data.Copied
 	}
@@ -157,8 +158,8 @@ func heapOf(in map[string]*graph.Tensor, data *tensorfile.Set) (n int64) {
 	return n
 }
 
-// binding begins the phase in which inputs are copied to buffers.
-func (p *Phases) binding(how string, bytes int64) {
+// Binding begins the phase in which inputs are copied to buffers.
+func (p *Record) Binding(how string, bytes int64) {
 	if p != nil {
 		p.runs.imported = how == "import"
 		p.stays("P3c", "inputs bound", bytes)
@@ -167,8 +168,8 @@ func (p *Phases) binding(how string, bytes int64) {
 	}
 }
 
-// again begins the phase of all runs after the first.
-func (p *Phases) again(run, runs int) {
+// Again begins the phase of all runs after the first.
+func (p *Record) Again(run, runs int) {
 	if p == nil || run != 1 {
 		return
 	}
@@ -180,17 +181,17 @@ func (p *Phases) again(run, runs int) {
 	p.stays("RN", what, p.runs.pass)
 }
 
-// unbinding begins the phase in which buffers are released.
-func (p *Phases) unbinding() { p.stays("RU", "inputs and outputs unbound", 0) }
+// Unbinding begins the phase in which buffers are released.
+func (p *Record) Unbinding() { p.stays("RU", "inputs and outputs unbound", 0) }
 
 // Writing begins the phase in which results are written to a file.
-func (p *Phases) Writing() { p.stays("RW", "results written", 0) }
+func (p *Record) Writing() { p.stays("RW", "results written", 0) }
 
-// shrinking begins the phase in which idle memory is released.
-func (p *Phases) shrinking() { p.stays("RS", "idle memory given back", 0) }
+// Shrinking begins the phase in which idle memory is released.
+func (p *Record) Shrinking() { p.stays("RS", "idle memory given back", 0) }
 
-// ran takes the sizes that a run promised, of the first session alone.
-func (p *Phases) ran(m session.Memory, s session.Stats) {
+// Ran takes the sizes that a run promised, of the first session alone.
+func (p *Record) Ran(m session.Memory, s session.Stats) {
 	if p != nil {
 		io := m.Inputs + s.Owners[session.OwnBuffers]
 		p.parts.M, p.parts.W, p.parts.A, p.parts.IO = m.Weights+m.Values+m.Results+io, m.Weights, m.Values+m.Results, io
@@ -198,11 +199,11 @@ func (p *Phases) ran(m session.Memory, s session.Stats) {
 }
 
 // Close ends the table, once all sessions are closed; it returns nil for a nil Phases.
-func (p *Phases) Close(device string) *PhaseTable {
+func (p *Record) Close(device string) *Table {
 	if p == nil {
 		return nil
 	}
-	p.next("U3", "device closed", 0)
+	p.Next("U3", "device closed", 0)
 	if c := p.runs.context; c != nil {
 		c.Close()
 	}
