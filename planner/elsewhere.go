@@ -202,7 +202,7 @@ func (m *model) without(c *candidate, room int64, e *Elsewhere) *candidate {
 		if aim <= 0 {
 			return nil
 		}
-		chosen, wait, ok := l.Within(m.align(aim), math.MaxInt64)
+		chosen, wait, ok := l.Within(m.align(aim), math.MaxInt64, math.MaxInt64)
 		if !ok {
 			return nil
 		}
@@ -512,7 +512,7 @@ const (
 	awayAnchors = 20  // which of them are looked for first
 	awayPlaced  = 2   // plans of a limit that places are looked for: the second best where the best finds none
 
-	// What costs awayWorse times the bound of plans that move nothing, and awayMore of a step, is not looked for.
+	// Moves that wait for awayWorse times the bound of plans that move nothing, and awayMore of a step, are not looked for.
 	awayWorse, awayMore = 3, 0.05
 )
 
@@ -628,9 +628,9 @@ func (s *Search) lookAway(at int64, most float64) *candidate {
 	}
 	var tries []try
 	e, limit := s.plan.Request.Elsewhere, s.awayLimit(at)
-	best := most
-	if early, may := s.solver.Early(s.plainLimit(at)); may { // far above it plans that move nothing are cheaper
-		best = min(best, awayWorse*early+awayMore*s.m.total)
+	best, dear := most, s.m.total
+	if early, may := s.solver.Early(s.plainLimit(at)); may {
+		dear = min(dear, awayWorse*early+awayMore*s.m.total)
 	}
 	for _, above := range awayAbove {
 		from := s.base
@@ -647,9 +647,9 @@ func (s *Search) lookAway(at int64, most float64) *candidate {
 			continue
 		}
 		l := s.m.line(from.t, s.m.far(e))
-		if _, wait, ok := l.Within(s.m.aligned(limit), int64(min(best-from.cost, mostShare))); ok {
-			tries = append(tries, try{from, from.cost + float64(wait)})
-			best = min(best, from.cost+float64(wait))
+		if _, wait, ok := l.Within(s.m.aligned(limit), int64(min(best-from.cost, mostShare)), int64(dear)); ok && from.cost+float64(wait) < best {
+			best = from.cost + float64(wait)
+			tries = append(tries, try{from, best})
 		}
 	}
 	slices.SortStableFunc(tries, func(a, b try) int { return cmp.Compare(a.cost, b.cost) })
@@ -688,37 +688,20 @@ func (s *Search) lowestMoved(c *candidate, most float64) *candidate {
 }
 
 // least is a bound of what plans within a limit cost, with what they wait for copies, and whether there may be any.
-//
-// A plan of extra cost c takes the time T+c. What is elsewhere at any time was copied out before it, and comes back behind
-// it, so it is no more than both engines bring each way in that time: (T+c)·out·in/(out+in) bytes. Near and far together
-// such a plan is one within so much more room, and for that what runs again costs at least what the bound says.
 func (s *Search) least(limit int64) (cost float64, may bool) {
 	v, e := s.solver, s.plan.Request.Elsewhere
 	if e == nil {
 		return v.Least(limit)
 	}
-	far := s.m.far(e)
-	rate := far.Out.Rate * far.In.Rate / (far.Out.Rate + far.In.Rate)
-	with := func(c float64) (float64, bool) {
-		room := limit + int64(min(float64(far.Bytes), (s.m.total+c)*rate, mostBytes))
-		if room >= s.base.placed.Height {
-			return 0, true
-		}
-		return v.Least(room)
-	}
-	if least, ok := with(math.Inf(1)); !ok {
-		return 0, false
-	} else if first, ok := with(0); ok && first <= least {
-		return least, true
-	}
-	low, high := 0.0, s.m.total // no plan costs less than low
-	for range 6 {
-		m := (low + high) / 2
-		if least, ok := with(m); !ok || least > m {
-			low = m
-		} else {
-			high = m
+	m := s.m
+	if s.begun == nil {
+		s.begun = make([]int64, len(m.once)+1)
+		for op, t := range m.once {
+			s.begun[op+1] = s.begun[op] + t
+			for _, o := range m.p.Outputs.Of(int32(op)) {
+				s.largest = max(s.largest, m.align(m.bytes[m.owners[o]]))
+			}
 		}
 	}
-	return low, true
+	return v.r.BoundMoved(m.aligned(limit), s.begun, m.far(e), s.largest)
 }

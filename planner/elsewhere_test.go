@@ -140,3 +140,27 @@ func TestElsewhereAnyGraph(t *testing.T) {
 	}
 	t.Logf("%d plans moved values", moved)
 }
+
+// TestElsewhereLess: less budget never costs less on random steps, on the grid of limits and between.
+func TestElsewhereLess(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		g := randomGraph(r, 14)
+		prices := linked(t, "xeon-core", rapid.SampledFrom([]float64{0.01, 0.1, 1}).Draw(r, "rate"))
+		dims := map[string]int64{"batch": int64(rapid.IntRange(1, 40).Draw(r, "batch"))}
+		last, at := -1.0, 100.0
+		for at > 15 {
+			at -= rapid.SampledFrom([]float64{0.7, 3, 5, 11}).Draw(r, "step")
+			p, err := planner.Make(g, planner.Request{Dims: dims, Profile: prices, ActivationBudget: planner.Size{Percent: at}, Elsewhere: &planner.Elsewhere{Place: profile.Host}})
+			var short *planner.BudgetError
+			switch {
+			case errors.As(err, &short):
+				continue
+			case err != nil:
+				r.Fatal(err)
+			case p.Result.Overhead < last-1e-12:
+				r.Fatalf("%v %% costs %v, and more memory %v", at, p.Result.Overhead, last)
+			}
+			last = p.Result.Overhead
+		}
+	})
+}

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"fmt"
+
 	"memopt/planner/recompute"
 )
 
@@ -37,7 +39,9 @@ func (s *Search) bound(c *candidate, limit int64) (b Bound) {
 	m, least := s.m, 0.0
 	if s.plan.Request.Elsewhere != nil && c.cost > 0 {
 		s.solves()
-		least, _ = s.least(limit)
+		if least, _ = s.least(limit); checking && least > c.cost+1e-6*m.total {
+			panic(fmt.Sprintf("planner: a plan costs %v, below the bound of %v", c.cost, least))
+		}
 		b.Overhead = m.overhead(min(least, c.cost))
 		b.Gap = m.overhead(c.cost) - b.Overhead
 		return b

@@ -19,14 +19,16 @@ type Search struct {
 	took  time.Duration
 
 	// Once what keeping everything takes was asked for:
-	base   *candidate // that, with what settings turn on
-	plan   *Plan      // which has no steps yet
-	forced []bool     // by node: what settings turn on
-	offer  *offers    // once they were analysed
-	solver *solver    // of the limits; both are made when they are needed first
-	limits *limits.Limits[*candidate]
-	away   map[int64]away // by number of a fixed limit: the cheapest plan found that moves values
-	room   int64          // arena bytes asked for; the arena of the plan if none were
+	base    *candidate // that, with what settings turn on
+	plan    *Plan      // which has no steps yet
+	forced  []bool     // by node: what settings turn on
+	offer   *offers    // once they were analysed
+	solver  *solver    // of the limits; both are made when they are needed first
+	limits  *limits.Limits[*candidate]
+	begun   []int64        // by operator, when it begins with everything kept; and the end
+	largest int64          // bytes that may be moved at once
+	away    map[int64]away // by number of a fixed limit: the cheapest plan found that moves values
+	room    int64          // arena bytes asked for; the arena of the plan if none were
 }
 
 // Look looks at a training graph.

@@ -44,11 +44,11 @@ const (
 )
 
 // Within chooses moves after which no more than limit bytes are alive at any launch, for as little waiting as it finds. No
-// move is left without which the limit would be kept. ok is false where it finds none, and where the waits come to more
-// than most on the way.
-func (l *Line) Within(limit, most int64) (moves []Move, wait int64, ok bool) {
+// move is left without which the limit would be kept. ok is false where it finds none, where a bound excludes that any wait
+// for less than most, and where the waits come to dear on the way, though fewer may be left in the end.
+func (l *Line) Within(limit, most, dear int64) (moves []Move, wait int64, ok bool) {
 	m := l.mover()
-	if m.needs(limit) > most {
+	if m.needs(limit) >= most {
 		return nil, 0, false
 	}
 	for {
@@ -56,7 +56,7 @@ func (l *Line) Within(limit, most int64) (moves []Move, wait int64, ok bool) {
 		if len(m.live) == 0 || m.live[at] <= limit {
 			break
 		}
-		if !m.lower(at, m.live[at]-limit) || m.waited > most {
+		if !m.lower(at, m.live[at]-limit) || m.waited >= dear {
 			return nil, 0, false
 		}
 	}

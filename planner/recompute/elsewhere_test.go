@@ -40,7 +40,7 @@ func TestWithin(t *testing.T) {
 		l := randomLine(rng)
 		top := slices.Max(l.live(nil))
 		limit := top * int64(40+rng.IntN(70)) / 100
-		moves, wait, ok := l.Within(limit, math.MaxInt64)
+		moves, wait, ok := l.Within(limit, math.MaxInt64, math.MaxInt64)
 		if !ok {
 			continue
 		}
