@@ -246,6 +246,32 @@ func TestVulkanOffload(t *testing.T) {
 	}
 }
 
+// TestVulkanStates: states that lie in the host's memory give the losses and the checkpoint that they give on the device, also
+// where one is resumed as the other.
+func TestVulkanStates(t *testing.T) {
+	path := filepath.Join("testdata", "models", "gpt2-2L", "model.onnx")
+	c := configs.Default()
+	c.Device, c.Optimizer, c.ClipNorm = vulkanDevice(t), "adamw", 1
+	away := c
+	away.States = profile.Host
+	folder := t.TempDir()
+	plain, moved := filepath.Join(folder, "plain.st"), filepath.Join(folder, "moved.st")
+	for _, from := range [][2]string{{"", ""}, {moved, plain}} {
+		trainAs(t, path, c, Training{Steps: 2, LR: 1e-3, Seed: 3, Resume: from[0], Save: plain + "2"})
+		r := trainAs(t, path, away, Training{Steps: 2, LR: 1e-3, Seed: 3, Resume: from[1], Save: moved + "2"})
+		if s := r.Plan.Streamed(); r.Trace.Streamed.Far != s.Bytes || r.Trace.State != r.Plan.Memory.Weights+r.Plan.Memory.Optimizer {
+			t.Errorf("%+v, the plan says %+v", r.Trace, s)
+		}
+		a, errA := os.ReadFile(plain + "2")
+		b, errB := os.ReadFile(moved + "2")
+		if errA != nil || errB != nil || !bytes.Equal(a, b) {
+			t.Errorf("from %q: the checkpoints differ, or %v %v", from, errA, errB)
+		}
+		os.Rename(plain+"2", plain)
+		os.Rename(moved+"2", moved)
+	}
+}
+
 // TestVulkanArchitectures: two steps of each kind of model give the losses that
 // they give on the processor.
 func TestVulkanArchitectures(t *testing.T) {

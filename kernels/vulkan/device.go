@@ -91,6 +91,7 @@ type Device struct {
 	handles  []uint64 // of the sets
 	stages   stages
 	moves    moves
+	streamed int                           // pieces of updates whose states stream
 	whole    *program                      // every launch
 	partial  *program                      // without the updates; nil until it is needed
 	timed    *program                      // every launch, with timestamps
@@ -148,7 +149,9 @@ func (d *Device) with(s *schedule.Schedule, arena int64, places Places) (*Device
 	o := &Device{name: d.name, schedule: s, options: d.options, context: d.context, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved,
 		fixed: map[string]schedule.Ref{}, outputs: map[string]schedule.Ref{}, common: d.common}
 	o.options.Staged, o.options.Loaded, o.options.Load = false, nil, nil
-	o.spaces[schedule.State] = d.spaces[schedule.State]
+	for _, i := range []schedule.Space{schedule.State, schedule.Elsewhere} {
+		o.spaces[i] = d.spaces[i]
+	}
 	o.options.Places, o.options.Arena = places, arena
 	o.common.devices++
 	if err := o.make(o.place); err != nil {
@@ -235,9 +238,6 @@ func Open(s *schedule.Schedule, p *vk.Physical, o Options) (*Device, error) {
 
 // openIn is Open in a context.
 func openIn(c *Context, s *schedule.Schedule, o Options) (*Device, error) {
-	if s.Elsewhere > 0 {
-		return nil, errors.New("the plan keeps optimizer states elsewhere, which Vulkan devices cannot do: plan without that, or run it on the cpu device")
-	}
 	p := c.gpu.Physical
 	if o.Range == 0 {
 		o.Range = int64(p.MaxRange)
@@ -274,8 +274,10 @@ func (d *Device) load() error {
 	var refs []schedule.Ref
 	first := d.common.last == nil // else another device has loaded what does not vary
 	if first {
-		if err := d.fill(schedule.State); err != nil {
-			return err
+		for _, i := range []schedule.Space{schedule.State, schedule.Elsewhere} {
+			if err := d.fill(i); err != nil {
+				return err
+			}
 		}
 	}
 	for _, r := range d.schedule.Fixed {
@@ -349,7 +351,7 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
 	begin := time.Now()
-	d.moves.moved = 0
+	d.moves.moved, d.moves.states = 0, 0
 	if err := d.vary(); err != nil {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
@@ -395,6 +397,9 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		}
 	}
 	t.Took = time.Since(begin)
+	if d.schedule.Elsewhere > 0 {
+		t.Streamed = schedule.Moved{Bytes: d.moves.states, Far: d.spaces[schedule.Elsewhere].used, Waited: schedule.Unknown}
+	}
 	if d.moves.all != nil {
 		t.Moved = schedule.Moved{Bytes: d.moves.moved, Far: d.spaces[away].used, Waited: schedule.Unknown}
 	}
@@ -577,7 +582,7 @@ func (d *Device) close() {
 	}
 	d.common.devices--
 	for i := range d.spaces {
-		if schedule.Space(i) == schedule.State && d.common.devices > 0 {
+		if i := schedule.Space(i); (i == schedule.State || i == schedule.Elsewhere) && d.common.devices > 0 {
 			continue
 		}
 		d.free(schedule.Space(i))

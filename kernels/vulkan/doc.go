@@ -70,7 +70,8 @@
 //
 // A schedule may move values to the host's memory and back (moves.go). That is one block that is allocated with the arena, and
 // no part of it; Memory.Host counts it. Copies are commands of the lists, as early as the schedule has them begin; the barriers
-// of hazards, with the block as one more space, keep them apart from launches that touch the same bytes.
+// of hazards, with the block as one more space, keep them apart from launches that touch the same bytes. Optimizer states that
+// lie there for good are copied into a ring and back around the pieces of their update (streams.go).
 //
 // # What has no kernel
 //

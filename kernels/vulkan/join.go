@@ -109,7 +109,7 @@ func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error
 func (d *Device) joins(i int) bool {
 	l := &d.launches[i]
 	large := func(c dispatch) bool { return c.Kernel.Joined == nil || c.addresses != nil || groupsOf(c) > joinGroups }
-	return l.call == nil && len(l.dispatches) > 0 && !slices.ContainsFunc(l.dispatches, large)
+	return l.call == nil && !streams(l.src) && len(l.dispatches) > 0 && !slices.ContainsFunc(l.dispatches, large)
 }
 
 // leaves keeps launch i where it is: after the joined ones.

@@ -26,7 +26,7 @@ var ErrHost = errors.New("the device cannot use enough of the host's memory")
 
 // placeOf is the kind of memory of a space.
 func placeOf(i schedule.Space) vk.Place {
-	if i == away {
+	if i == away || i == schedule.Elsewhere {
 		return vk.Host
 	}
 	return vk.Near
@@ -127,6 +127,10 @@ func (d *Device) allocate() error {
 		note(l.Scratch)
 	}
 	d.planMoves()
+	if s.Ring > 0 {
+		d.spans[schedule.State] = append(d.spans[schedule.State], d.ring())
+		d.spaces[schedule.State].used = s.State
+	}
 	need := d.staging
 	first := d.spaces[schedule.State].pieces == nil
 	if first {
@@ -145,6 +149,11 @@ func (d *Device) allocate() error {
 		}
 		if err := d.allocateSpace(schedule.State, s.State, theirs); err != nil {
 			return err
+		}
+		if s.Elsewhere > 0 {
+			if err := d.allocateSpace(schedule.Elsewhere, s.Elsewhere, nil); err != nil {
+				return err
+			}
 		}
 	}
 	var err error
@@ -275,6 +284,9 @@ func parts(s *schedule.Schedule, i schedule.Space, elsewhere []piece) (all []pie
 			p = elsewhere[k]
 		}
 		all = append(all, p)
+	}
+	if i == schedule.State && s.Ring > 0 {
+		all = append(all, piece{at: s.State - s.Ring, end: s.State})
 	}
 	slices.SortStableFunc(all, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
 	return all

@@ -17,6 +17,7 @@ type moves struct {
 	all     []schedule.Transfer
 	out, in [][]int32 // by launch: copies before it
 	moved   int64     // bytes that left in the run
+	states  int64     // bytes of states that came in and went out in the run
 }
 
 // planMoves sorts the schedule's moves by the launches before which their copies stand: as early as they may begin, or, in
@@ -80,6 +81,14 @@ func (d *Device) copy(from, to span) work {
 	c.From, c.FromAt = d.spaces[from.space].locate(from.at)
 	c.To, c.ToAt = d.spaces[to.space].locate(to.at)
 	return work{c, []span{from}, []span{to}}
+}
+
+// tally counts what a part of a program moved.
+func (d *Device) tally(p part) {
+	for _, k := range p.out {
+		d.moves.moved += d.moves.all[k].From.Bytes
+	}
+	d.moves.states += p.streams
 }
 
 // text says which values a part of a program moves; "" if none.

@@ -45,6 +45,9 @@ func (d *Device) guard(p part) (check func() error, err error) {
 		first := p.first
 		l := d.launches[first].src
 		mine := []span{spanOf(l.Scratch)}
+		if streams(l) {
+			mine = append(mine, d.ring())
+		}
 		for _, r := range l.Out {
 			mine = append(mine, spanOf(r))
 		}

@@ -26,6 +26,7 @@ type dispatch struct {
 	set           int          // index in the device's descriptor sets
 	addresses     []vk.Binding // of buffers that the kernel accesses by address
 	reads, writes []span
+	streams       []streamed // states that come before it and go behind it
 }
 
 // limits returns the device's limits for lowering.
@@ -46,9 +47,10 @@ func (d *Device) limits() graph.Limits {
 func (d *Device) prepare() error {
 	limits := d.limits()
 	lowered := map[*graph.Node]*graph.Lowering{}
-	lower := func(n *graph.Node) (*graph.Lowering, error) {
+	lower := func(l schedule.Launch) (*graph.Lowering, error) {
+		n := l.Node
 		if lowered[n] == nil {
-			low, err := graph.Lower(n, d.schedule.Binding, limits)
+			low, err := graph.Lower(n, d.schedule.Binding, d.inPieces(l, limits))
 			if err != nil {
 				return nil, fmt.Errorf("node %q: %w", n.Name, err)
 			}
@@ -109,13 +111,13 @@ func (d *Device) prepare() error {
 }
 
 // apart splits a chain that has no kernel on this device into its parts, if they all have one.
-func (d *Device) apart(src schedule.Launch, lower func(*graph.Node) (*graph.Lowering, error)) ([]schedule.Launch, error) {
-	low, err := lower(src.Node)
+func (d *Device) apart(src schedule.Launch, lower func(schedule.Launch) (*graph.Lowering, error)) ([]schedule.Launch, error) {
+	low, err := lower(src)
 	if err != nil || src.Parts == nil || d.unfit(low) == "" {
 		return []schedule.Launch{src}, err
 	}
 	for _, part := range src.Parts {
-		if low, err := lower(part.Node); err != nil || d.unfit(low) != "" {
+		if low, err := lower(part); err != nil || d.unfit(low) != "" {
 			return []schedule.Launch{src}, err
 		}
 	}
@@ -156,6 +158,12 @@ func (d *Device) bind(l *launch, src schedule.Launch, low *graph.Lowering, pipel
 		var all []vk.Binding
 		for _, b := range x.Buffers {
 			s, binding := d.range_(src, b)
+			if s.space == schedule.Elsewhere && s.end > s.at {
+				var err error
+				if s, binding, err = d.through(src, s, &c); err != nil {
+					return err
+				}
+			}
 			all = append(all, binding)
 			if s.end > s.at {
 				if b.Writes {
@@ -175,6 +183,9 @@ func (d *Device) bind(l *launch, src schedule.Launch, low *graph.Lowering, pipel
 		}
 		*pipelines, *bindings = append(*pipelines, c.pipeline), append(*bindings, all)
 		l.dispatches = append(l.dispatches, c)
+		if c.streams != nil {
+			d.streamed++
+		}
 	}
 	return nil
 }
@@ -263,6 +274,7 @@ type part struct {
 	first   int // number of the last launch, or of the one that moves stand before
 	call    *fallback
 	out, in []int32 // what is moved
+	streams int64   // bytes of states that come in and go out
 	copies  bool    // it has no launch
 	dies    int     // in poison mode: the launch before which live ranges end that are poisoned behind this part; 0 is none
 }
@@ -417,6 +429,7 @@ func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 		if whole && l.run != nil {
 			dispatches = []dispatch{l.run.dispatch}
 		}
+		now.streams += streamedBytes(dispatches)
 		if now.first = i; l.call != nil {
 			if err := end(l.call); err != nil {
 				return p, err
@@ -465,7 +478,13 @@ func (d *Device) work(l *launch, dispatches []dispatch) (all []work) {
 		for i, g := range x.Groups {
 			c.Groups[i] = uint32(g)
 		}
+		for _, s := range x.streams {
+			all = append(all, d.copy(s.far, s.near))
+		}
 		all = append(all, work{c, x.reads, x.writes})
+		for _, s := range x.streams {
+			all = append(all, d.copy(s.near, s.far))
+		}
 	}
 	return all
 }
@@ -497,9 +516,7 @@ func (d *Device) execute(p *program, r schedule.Run) error {
 			d.dead = d.blame(from, part, err)
 			return d.dead
 		}
-		for _, k := range part.out {
-			d.moves.moved += d.moves.all[k].From.Bytes
-		}
+		d.tally(part)
 		if part.call != nil {
 			if err := d.callHost(part.call, r); err != nil {
 				return err

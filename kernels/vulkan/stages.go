@@ -144,7 +144,7 @@ func (d *Device) waits(b *vk.Block) bool {
 
 // took counts an allocated block of a space.
 func (d *Device) took(i schedule.Space, b *vk.Block, from, end int64) {
-	if i == away {
+	if placeOf(i) == vk.Host {
 		d.memory.Host += b.Granted
 		d.memory.own(owners[i], b)
 		return
