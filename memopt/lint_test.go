@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/leak":                {},
 	"memopt/memopt/machine":             {"memopt/configs", "memopt/internal/arena", "memopt/memopt/exit", "memopt/planner"},
 	"memopt/memopt/phases":              {"memopt/configs", "memopt/internal/arena", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/tensorfile", "memopt/kernels", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/devices", "memopt/memopt/exit", "memopt/memopt/feed", "memopt/memopt/machine", "memopt/memopt/session"},
-	"memopt/memopt/policy":              {"memopt/internal/whole", "memopt/planner"},
+	"memopt/memopt/policy":              {"memopt/internal/whole", "memopt/planner", "memopt/planner/profile"},
 	"memopt/memopt/quantize":            {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/stop"},
 	"memopt/memopt/report":              {"memopt/internal/bytesize", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/visible", "memopt/planner"},
 	"memopt/memopt/session":             {"memopt/internal/arena", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/weights", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},

@@ -22,6 +22,7 @@ type Compared struct {
 	Lost       []string // what the policy says that is not priced
 	Regions    int      // stretches that run again as one
 	Policy     planner.Checkpointed
+	Offload    *planner.Offloaded // what it moves without a checkpoint; nil if it moves nothing so
 	// SameBytes needs no more bytes than the policy, SameTime no more time; nil where no plan was found.
 	SameBytes, SameTime *planner.Plan
 	Alone               bool                 // plans were not asked for
@@ -59,6 +60,13 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	r.Budget, r.ActivationBudget, r.MaxOverhead = planner.Size{}, planner.Size{}, 0
 	if c.Policy, err = planner.UnderRegions(own.Graph, r, regions); err != nil {
 		return nil, exit.Classify(err)
+	}
+	if p.Offload != nil {
+		moved, err := planner.UnderOffload(own.Graph, r, *p.Offload)
+		if err != nil {
+			return nil, exit.Input(fmt.Errorf("%s: %w", path, err))
+		}
+		c.Offload, c.Policy.Point, c.Policy.Moved = &moved, moved.Point, moved.Moved
 	}
 	if p.Away && c.Policy.Moved == 0 {
 		c.Lost = append(c.Lost, "what layers keep is moved to the host: it is priced as kept on the device")

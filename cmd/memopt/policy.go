@@ -25,6 +25,9 @@ type policyFile struct {
 	NotPriced []string    `json:"not_priced"`
 	Once      int         `json:"once_nodes"` // that the policy runs again and no plan does
 	Moved     int64       `json:"moved"`      // bytes that it has elsewhere
+	CopyNS    int64       `json:"copy_ns"`    // of an offload without checkpoints: what its copies take,
+	WaitNS    int64       `json:"wait_ns"`    // what the step waits for them, which is in its overhead,
+	Idle      int64       `json:"idle"`       // and bytes that it copies and that stay all the same
 	Policy    pointFile   `json:"policy"`
 	SameBytes *planResult `json:"same_bytes"`
 	SameTime  *planResult `json:"same_time"`
@@ -85,7 +88,11 @@ func (j job) priced(c *cli.Context, path string, alone bool) (answer, error) {
 	}
 	lost := append([]string{}, found.Lost...)
 	fixed := found.Policy.Total - found.Policy.Arena
-	return answer{policyFile{"memopt.policy/1", model.Path, path, found.From, found.Says, found.Regions, lost, found.Policy.Once, found.Policy.Moved, pointJSON(found.Policy.Point, fixed),
+	offload := planner.Offloaded{}
+	if found.Offload != nil {
+		offload = *found.Offload
+	}
+	return answer{policyFile{"memopt.policy/1", model.Path, path, found.From, found.Says, found.Regions, lost, found.Policy.Once, found.Policy.Moved, offload.CopyNS, offload.WaitNS, offload.Idle, pointJSON(found.Policy.Point, fixed),
 		resultOf(found.SameBytes), resultOf(found.SameTime), pointJSON(found.Kept.Point, fixed)}, func(w io.Writer) { printPolicy(w, model, path, found) }}, nil
 }
 
@@ -94,7 +101,11 @@ func printPolicy(w io.Writer, m *memopt.Model, path string, c *memopt.Compared) 
 	if m.Priced != nil {
 		in = ", in the time of " + m.Priced.Name
 	}
-	visible.Fprintf(w, "%s under %s (%s: %s; %d stretches run again)%s\n\n", filepath.Base(m.Path), filepath.Base(path), c.From, c.Says, c.Regions, in)
+	again := fmt.Sprintf("; %d stretches run again", c.Regions)
+	if c.Offload != nil {
+		again = ""
+	}
+	visible.Fprintf(w, "%s under %s (%s: %s%s)%s\n\n", filepath.Base(m.Path), filepath.Base(path), c.From, c.Says, again, in)
 	rows := [][]string{{"", "peak", "total", "extra " + c.Unit, "runs again", ""},
 		{"your policy", report.Bytes(c.Policy.Peak), report.Bytes(c.Policy.Total), report.Extra(c.Policy.Overhead, 1), fmt.Sprint(c.Policy.Again), ""}}
 	for _, p := range []struct {
@@ -117,7 +128,12 @@ func printPolicy(w io.Writer, m *memopt.Model, path string, c *memopt.Compared) 
 	if c.Policy.Once > 0 {
 		report.Text(w, 2, "%d of the nodes that your policy runs again draw random numbers or change something; it puts the generator back before, and memopt keeps what they made.\n", c.Policy.Once)
 	}
-	if c.Policy.Moved > 0 {
+	if o := c.Offload; o != nil {
+		report.Text(w, 2, "Its copies, %s there and back, take %.3g ms, of which the step waits for %.3g.\n", strings.TrimSpace(report.Bytes(o.Moved+o.Idle)), float64(o.CopyNS)/1e6, float64(o.WaitNS)/1e6)
+		if o.Idle > 0 {
+			report.Text(w, 2, "%s of that stay in memory all the same, so that their copies buy nothing.\n", strings.TrimSpace(report.Bytes(o.Idle)))
+		}
+	} else if c.Policy.Moved > 0 {
 		report.Text(w, 2, "Your policy has %s elsewhere, there and back; the time of copies is not in it.\n", strings.TrimSpace(report.Bytes(c.Policy.Moved)))
 	}
 	for _, l := range c.Lost {

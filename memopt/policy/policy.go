@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"memopt/planner"
 )
 
 // Policy is what settings say of checkpoints, before there is a step.
@@ -29,6 +31,8 @@ type Policy struct {
 	All bool
 	// Again are nodes that run again one by one, by name.
 	Again []string
+	// Offload is what moves without a checkpoint. Nil is nothing.
+	Offload *planner.Offload
 }
 
 // keeps says whether a region keeps the results of a node.
@@ -60,6 +64,7 @@ type format struct {
 // formats is the table; files are of the first that knows one.
 var formats = []format{
 	{"memopt", "memopt export --to pytorch", ofMemopt, readMemopt, nil},
+	{"offload", "the values that a step's own hooks move, as memopt.explain finds them", ofOffload, readOffload, nil},
 	{"torchtitan", "torchtitan's activation_checkpoint and memory_policy", ofTorchtitan, readTorchtitan, sayTorchtitan},
 	{"megatron", "Megatron's --recompute-granularity, --recompute-modules", ofMegatron, readMegatron, sayMegatron},
 	{"maxtext", "MaxText's remat_policy", ofMaxText, readMaxText, sayMaxText},
@@ -81,7 +86,11 @@ func Read(path string) (*Policy, error) {
 	for _, f := range formats {
 		if f.is(s) {
 			p := &Policy{From: f.name}
-			return p, f.read(s, p)
+			if err := f.read(s, p); err != nil {
+				return p, err
+			}
+			p.movesAll()
+			return p, nil
 		}
 		known = append(known, f.doc)
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,9 @@ func TestRead(t *testing.T) {
 				}
 			}
 			out += strings.Join(names, " ") + "\n"
+		}
+		if o := p.Offload; o != nil {
+			out += fmt.Sprintf("moves %v to the %s, from %d B on, waits %v, %d B beside\n", o.Values, o.Place, o.Least, o.Waits, o.Beside)
 		}
 		return out
 	})

@@ -124,6 +124,18 @@ class TestConfigs(InFolder):
         self.assertEqual(len(told["switches"]), len(rows))
         json.dumps(told)
 
+    def test_moved(self):
+        """An offload without checkpoints is in what the settings take, with the time that the step waits for its copies."""
+        path = self.config("batch_size: 2\ntokenizer:\n  max_seq_len: 64\nenable_activation_checkpointing: false\nenable_activation_offloading: true\n", "torchtune.yaml")
+        judge = Judge(Request(**configured({"model": self.config(LLAMA), "config": path, "for_device": "h100"})), device_of("h100"), None, fit_of)
+        own, plain, found = judge.taken(judge.request), judge.taken(judge.request, checkpointed=False), judge.verdicts()
+        row = next(r for r in found.rows if r.switch.startswith("enable_activation_offloading"))
+        self.assertEqual(found.total, own.total)
+        self.assertEqual((row.buys, row.buys > 0), (plain.total - own.total, True))
+        self.assertGreater(row.costs, 0)
+        self.assertRegex(row.text, r"buys .* for \+.*% time \(.* there and back in each pass, of whose .* ms the step waits for ")
+        self.assertIn("a plan of the same bytes costs ", found.same)
+
     def test_raises(self):
         """A switch that raises the peak is said to."""
         path = self.config({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2, "max_length": 8, "optim": "sgd"}, "training.json")

@@ -22,6 +22,7 @@ from ...errors import BudgetError, Floor
 from ...report import Report, show_bytes
 from ..lower.scores import chunks_of
 from ..plan.budget import fixed_bytes, growth
+from ..plan.offloaded import OwnOffload, own_offload
 from ..plan.outofmemory import explain as explain_error
 from ..plan.outofmemory import is_of_memory, room
 from ..plan.plans import plan_of
@@ -106,8 +107,8 @@ def frontier(
     return Frontier(class_of(model), recording.measured_peak, fixed, floor.peak, binds, points, curve)
 
 
-def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, loss_chunks: Any = None) -> Recording:
-    """Records the step of a module with its own forward pass, whether it is planned or not."""
+def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, loss_chunks: Any = None, prices: bool = False) -> Recording:
+    """Records the step of a module with its own forward pass, whether it is planned or not. prices: without an offload of its own, which is looked at."""
     model = inner_module(model)
     args, named = inputs_of(batch, kwargs)
     forward = own_forward(model)
@@ -118,7 +119,7 @@ def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, 
     if chunks is not None:
         chunks.find(model, functools.partial(call, lambda forward: forward()), loss)
     with gradients_kept((args, named)):
-        found = record_call(model, call, loss)
+        found = record_call(model, call, loss, prices=prices)
     if chunks is not None:
         chunks.check()
     return found
@@ -158,18 +159,21 @@ class Explanation:
     modules: list[Share]
     plan: Report = field(repr=False)
     details: ExplanationOfFile = field(repr=False)  # as `memopt explain` has it
+    own_offload: OwnOffload | None = None  # that the module does itself, or what runs around it
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "format": "memopt.torch.explain/1", "model": self.model, "eager_peak": self.eager_peak, "peak": self.peak, "peak_at": self.peak_at, "floor": self.floor,
             "binds": {"kind": self.binds.kind, "module": self.binds.module, "op": self.binds.op, "bytes": self.binds.bytes, "gradients": self.binds.gradients},
             "offers": [vars(o) for o in self.binds.offers], "alive": [vars(a) for a in self.alive], "modules": [vars(m) for m in self.modules],
+            "own_offload": self.own_offload.to_dict() if self.own_offload is not None else None,
         }  # fmt: skip
 
     def _lines(self) -> list[str]:
         lines = [f"{self.model}: a peak of {show_bytes(self.peak)} at {line(self.peak_at)}, of {show_bytes(self.eager_peak)} in eager mode"]
         lines.append(f"floor {show_bytes(self.floor)}, set by {self.binds}")
-        return lines + [f"  {o.argument} would lower it to about {show_bytes(o.floor)}" for o in self.binds.offers]
+        lines += [f"  {o.argument} would lower it to about {show_bytes(o.floor)}" for o in self.binds.offers]
+        return [*lines, line(str(self.own_offload))] if self.own_offload is not None else lines
 
     def _alive(self) -> list[tuple[str, ...]]:
         return [(show_bytes(a.bytes), f"{a.bytes / max(1, self.peak):.0%}", a.what, a.op, a.module) for a in self.alive]
@@ -223,7 +227,7 @@ def explain(
     last = ours.last if ours is not None else None
     if last is None and not batch and not kwargs:
         raise TypeError("explain: the module has no plan yet; give the inputs of a step")
-    recording = last.recording if last is not None else recorded(model, batch, kwargs, loss, loss_chunks)
+    recording = last.recording if last is not None else recorded(model, batch, kwargs, loss, loss_chunks, prices=True)
     made = last.plan if last is not None else None
     if made is None or budget is not None or activation_budget is not None or max_overhead is not None:
         fixed = fixed_bytes(model, optimizer)
@@ -236,7 +240,10 @@ def explain(
         return explain_file(made, node=node, html=html, timeout=timeout)
     details = explain_file(made, html=html, timeout=timeout)
     taken = last.taken if last is not None else ("loss_chunks",) if loss_chunks else ()
-    return explanation(class_of(model), recording, made, details, taken)
+    found = explanation(class_of(model), recording, made, details, taken)
+    if last is None:
+        found.own_offload = own_offload(recording)
+    return found
 
 
 def _explained(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ... import _binary
 from ..._visible import line
 from ...report import show_bytes
 from ..ask.table import table
 from ..plan.plans import plan_of_graph
-from ..record.record import as_file
+from ..plan.policies import priced
 from .account import LOGITS, line_of
 from .config import Config, read
 from .devices import Device, profile_of
@@ -77,7 +74,9 @@ class Judge:
         self.switches = switches_of(self.configs)
         self.known: dict[tuple[Any, ...], Any] = {}
         self.policies: dict[tuple[int, str], dict[str, Any]] = {}
-        self.policy = next((c.path for c in self.configs if any(s.path == c.path and s.kind == "checkpointing" for s in self.switches)), "")
+        of = {kind: next((c.path for c in self.configs if any(s.path == c.path and s.kind == kind for s in self.switches)), "") for kind in ("checkpointing", "activations elsewhere")}
+        self.moves = not of["checkpointing"] and bool(of["activations elsewhere"])  # all that autograd saves
+        self.policy = of["checkpointing"] or of["activations elsewhere"]  # the file that says what of a step is kept
 
     def fit(self, request: Request) -> Any:
         key = tuple(sorted((k, str(v)) for k, v in request.to_dict().items()))
@@ -89,12 +88,7 @@ class Judge:
         """The checkpoints of the config on a step, by the planner."""
         key = (id(fit), "alone" if alone else "")
         if key not in self.policies:
-            with as_file(fit.graph) as path:
-                command = [_binary.find(), "plan", path, "--policy", self.policy, "--for", profile_of(self.device), "--format", "json", *(["--alone"] if alone else [])]
-                ran = subprocess.run(command, capture_output=True, text=True, check=False)
-            if ran.returncode:
-                raise ValueError(ran.stderr.strip().rpartition("\n")[2].removeprefix("memopt: "))
-            self.policies[key] = json.loads(ran.stdout)
+            self.policies[key] = priced(fit.graph, self.policy, profile_of(self.device), "host" if self.moves else None, alone)
         return self.policies[key]
 
     def taken(self, request: Request, checkpointed: bool | None = None) -> _Taken:
@@ -154,8 +148,12 @@ class Judge:
         elif s.kind == "weights elsewhere":
             return Verdict(s.text, "not priced here: parameters come from the host for each use, and gradients and states stay there")
         elif s.kind == "activations elsewhere":
-            if not self.policy or not (moved := self.priced(self.fit(r))["moved"]):
-                return Verdict(s.text, "not priced here: without checkpoints it moves all that autograd keeps, and is counted as if it did not")
+            told = self.priced(self.fit(r))
+            if self.moves:
+                note = f"{show_bytes(told['moved'] + told['idle'])} there and back in each pass, of whose {told['copy_ns'] / 1e6:.3g} ms the step waits for {told['wait_ns'] / 1e6:.3g}"
+                return self._compared(s, own, self.taken(r, checkpointed=False), note)
+            if not (moved := told["moved"]):
+                return Verdict(s.text, "buys nothing here: checkpoints leave nothing of layers that could be moved", 0)
             late = 2 * moved / _LINK * 1e9 / (own.time * r.batch)
             return Verdict(s.text, f"is in what checkpoints buy: {show_bytes(moved)} of layers' inputs there and back in each pass, up to {late:+.0%} time at {_LINK / 1e9:.0f} GB/s where copies are late")
         elif s.kind == "fused loss":

@@ -21,6 +21,7 @@ from ..plan.report import StepReport
 from ..plan.sized import At
 from ..ranks.meeting import refuse_flattened, traps
 from ..record import measuring
+from ..record.hooks import Sent
 from ..record.live import await_backward, give_up, pending, tell_errors
 from ..record.operators import Op
 from ..record.record import Recording, recorded
@@ -396,7 +397,15 @@ class Loop:
             recorder.close()
             self.here.current = None
             self.share.nothing()
+        self.hooked(recorder.sent)
         return out
+
+    def hooked(self, sent: Sent) -> None:
+        """Tells of the user's own saved-tensor hooks in a step."""
+        if sent.within:
+            self.told.say("hooks within", f"memopt: {', '.join(sent.within)} in {type(self.model).__name__} takes saved tensors from the plan, and goes on as it is; memopt.explain(model, batch) prices it")
+        if sent.around:
+            self.told.say("hooks around", f"memopt: {sent.around} around {type(self.model).__name__} gets none of its saved tensors, as the plan keeps, repeats or moves them; memopt.explain(model, batch) within it prices it")
 
     def _unrecorded(self, why: str, times: int = 1) -> None:
         """A step could not be recorded, and goes on as it is; none are, where no other was."""

@@ -11,6 +11,7 @@ import torch
 
 from ..lower.inchunks import Undivided
 from ..native.run import step_of
+from ..plan.offloaded import own_offload
 from ..plan.report import StepReport
 from ..ranks.meeting import traps
 from ..record.measure import step_peak
@@ -56,6 +57,9 @@ class Rehearsal:
             made = share.plan(recording, sample=sample, at=at)
         if made.program is not None and together is None and not loop.state.units and loop.early is None and share.request.verbose:
             self._time(made, made.program)
+        if recording.sent.name and together is None:
+            loop.hooked(recording.sent)
+            made.report.own_offload = own_offload(record_call(self.model, self._call, share.request.loss, share.recording_limit(), prices=True))
         loop.keep((self.of, False), made)
         if together is None:
             loop.programs.add((self.of, False), cautious(made, share))

@@ -33,6 +33,8 @@ def step_of(program: Program, strict: bool = False, audit: Audit | None = None, 
     seen = _seen(program)
     if native is None or program.moves is not None or seen.refused or program.recording.units or torch._C._len_torch_dispatch_stack() > 0 or any(_seen(other).refused for other in others):
         return Step(program, strict, audit)
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return Step(program, strict, audit)  # the native module leaves what is kept to autograd, where these would get it
     if not seen.heard:
         return HeardStep(native, program, strict, audit)
     if not _laid_out(native, program):

@@ -19,6 +19,7 @@ from ..._visible import line, lines
 from ...report import Report, show_bytes
 from ..record.floor import Binding, binding
 from ..record.record import Recording, as_file
+from .offloaded import OwnOffload
 
 _QUARTER = 1.25
 _WORTH_SAYING = 0.01  # of a step's time
@@ -54,6 +55,7 @@ class StepReport:
     replay: str = ""  # "native", "python" or "graph": what ran the last planned step
     largest: StepReport | None = field(default=None, repr=False)  # of the steps that were measured, where it is of other sizes
     seconds: tuple[float, float] | None = None  # of a step of the sample as it is and under the plan, where it was timed
+    own_offload: OwnOffload | None = None  # by hooks of the module itself, where the sample told
     reserved: int | None = None  # of captured steps: the bytes of their pool, which it holds between steps
 
     @classmethod
@@ -161,6 +163,7 @@ class StepReport:
             "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, "without": self.without, **{name: getattr(self, name) for name in fields},
             "binds": {"kind": binds.kind, "module": binds.module, "op": binds.op} if binds else None, "offers": [vars(o) for o in binds.offers] if binds else [],
             "largest": {name: getattr(self.largest, name) for name in ("eager_peak", "promised_peak", "measured_peak")} if self.largest is not None else None,
+            "own_offload": self.own_offload.to_dict() if self.own_offload is not None else None,
             "recomputed_nodes": self.plan.result.recomputed_nodes if self.plan is not None else 0,
         }  # fmt: skip
 
@@ -188,6 +191,8 @@ class StepReport:
             yield "chosen", self.chosen
         if self.moved:
             yield "elsewhere", self.moved
+        if self.own_offload is not None:
+            yield "your offload", str(self.own_offload)
         if self.held:
             yield "the loop holds", f"{show_bytes(self.held)} of the model's results through the backward pass"
         yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"

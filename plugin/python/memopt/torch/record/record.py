@@ -18,6 +18,7 @@ from ..._whole import write
 from ..ranks.units import Unit
 from ..step.given import check_module, check_named, check_request
 from ..step.sample import Loss, gradients_kept, inputs_of, scalar, state_kept
+from .hooks import Sent
 from .joint import graph_of
 from .lifetimes import fill
 from .live import await_backward, give_up
@@ -46,6 +47,7 @@ class Recording:
     replay: str = field(repr=False, default="native")  # who is expected to replay its plan, whose time second runs take
     native: Any = field(repr=False, default=None)  # what is known of it under the native module
     shown: list[list[Value]] = field(repr=False, default_factory=list)  # by forward pass: what its results are
+    sent: Sent = field(repr=False, default_factory=Sent)  # what the user's own hooks do
     digests: dict[str, str] = field(repr=False, default_factory=dict)  # of the loss, the gradients and the buffers after the step
 
     @property
@@ -115,10 +117,10 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
     return recording
 
 
-def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], Any]], Any]], Any], loss: Loss | None, limit: int | None = None) -> Recording:
+def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], Any]], Any]], Any], loss: Loss | None, limit: int | None = None, prices: bool = False) -> Recording:
     """Records one training step, within limit if possible. run calls the model, with its argument
-    as context manager around the part to record."""
-    recorder = Recorder(model, limit)
+    as context manager around the part to record. prices: without an offload by the user's own hooks, which is looked at."""
+    recorder = Recorder(model, limit, prices=prices)
     with state_kept(model):
         try:
             found = scalar(run(recorder.forward), loss)  # the results go where only the loss is read, as in most loops
@@ -201,4 +203,4 @@ def recorded(recorder: Recorder) -> Recording:
         if not op.backward:
             op.calls = [place[span] for span in op.calls]
     r = recorder
-    return Recording(graph, graph["measured_peak"], r.ops, r.calls, r.saves, r.lasting, r.before, r.windows, r.begins, r.ends, r.keeps, r.partial, shown=r.shown)
+    return Recording(graph, graph["measured_peak"], r.ops, r.calls, r.saves, r.lasting, r.before, r.windows, r.begins, r.ends, r.keeps, r.partial, shown=r.shown, sent=r.sent)

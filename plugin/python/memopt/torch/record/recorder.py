@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -40,6 +39,7 @@ from ..step.spent import gradient
 from ..step.tensors import alias, local, opaque, operands, pieces, referred, tensors
 from .again import run_again
 from .events import Events
+from .hooks import Hooks, Sent
 from .measure import device_of
 from .operators import BACKWARD, BETWEEN, CALL, FORWARD, GONE, Begin, Call, Op, Save, Value, draws
 from .windows import Windows
@@ -89,8 +89,9 @@ _COLLECTIVE = {"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_fu
 class Recorder(TorchDispatchMode):
     """Records one step of a module."""
 
-    def __init__(self, model: torch.nn.Module, limit: int | None = None, wrong: Callable[[Op], None] | None = None) -> None:
-        """A recording that would hold more than limit drops what it can make again; wrong is told of operators that gave other bits then."""
+    def __init__(self, model: torch.nn.Module, limit: int | None = None, wrong: Callable[[Op], None] | None = None, prices: bool = False) -> None:
+        """A recording that would hold more than limit drops what it can make again; wrong is told of operators that gave other bits then.
+        prices: an offload by the user's own hooks is left out of the step, and looked at."""
         super().__init__()
         self.model = model
         self.within = Within(self, limit, wrong) if limit is not None else None
@@ -134,6 +135,7 @@ class Recorder(TorchDispatchMode):
         self.followed: list[Followed] = []
         self.kept: set[int] = set()  # addresses of what units hold when the step is over
         self._results = Results()
+        self.prices, self.sent = prices, Sent()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -150,7 +152,7 @@ class Recorder(TorchDispatchMode):
         self.begins.append(Begin(of, len(self.calls)))
         self._modules = [module]
         try:
-            with self.events.span(FORWARD), _light_collector(), self._modules_named(), saved_tensors_hooks(self._pack, self._unpack), self:
+            with self.events.span(FORWARD), _light_collector(), self._modules_named(), self._hooked(), self:
                 out = call()
         except BaseException:
             self.close()
@@ -291,6 +293,9 @@ class Recorder(TorchDispatchMode):
                 h.remove()
 
     # Saved tensors.
+
+    def _hooked(self) -> contextlib.AbstractContextManager[None]:
+        return Hooks(self.sent, self._pack, self._unpack, lambda packed: packed.save if isinstance(packed, Packed) else None, self._theirs, self.prices).entered()
 
     def _pack(self, t: torch.Tensor) -> Packed | torch.Tensor:
         if not self.problem:
@@ -475,6 +480,16 @@ class Recorder(TorchDispatchMode):
             same = all(_same_bits(a, b) for a, b in pairs if not unused or a.is_floating_point())
             del again
         return same
+
+    @contextlib.contextmanager
+    def _theirs(self) -> Iterator[None]:
+        """What runs within is of the user's hooks, and is left out of the step."""
+        self.aside += 1
+        try:
+            with self.unseen():
+                yield
+        finally:
+            self.aside -= 1
 
     def unseen(self) -> Any:
         """What is allocated within is none of the step's."""
