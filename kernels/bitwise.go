@@ -61,7 +61,7 @@ func bitsInfer(of func(t graph.DType) binary) func(*graph.Node) {
 var _ = define(graph.Op{
 	Name:  "BitwiseNot",
 	Since: 18,
-	Doc:   "y = x with each bit turned over",
+	Doc:   "y = x with each bit inverted",
 	In:    "X",
 	Out:   "Y",
 	Infer: func(n *graph.Node) {

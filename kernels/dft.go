@@ -467,11 +467,11 @@ func stockham(x, y, w []complex128, radices []int) []complex128 {
 				in, out := x[q+stride*p:], y[q+stride*r*p:]
 				if r == 4 {
 					a, b, c, d := in[0], in[stride*m], in[2*stride*m], in[3*stride*m]
-					even, odd, sum, turned := a+c, a-c, b+d, (b-d)*w[len(x)/4]
+					even, odd, sum, rotated := a+c, a-c, b+d, (b-d)*w[len(x)/4]
 					out[0] = even + sum
-					out[stride] = (odd + turned) * w[stride*p]
+					out[stride] = (odd + rotated) * w[stride*p]
 					out[2*stride] = (even - sum) * w[2*stride*p]
-					out[3*stride] = (odd - turned) * w[3*stride*p]
+					out[3*stride] = (odd - rotated) * w[3*stride*p]
 					continue
 				}
 				for u := range r {

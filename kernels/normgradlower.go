@@ -14,8 +14,8 @@ var normGradKernel = lower.WideTeamShader("normgrad", "normgrad.comp")
 // normGradFours is the most fours of a row that an invocation has in registers: of x, of dy, of the scale and of two sums.
 const normGradFours = 8
 
-// atOnce appends the gradient as one pass over the rows and one over the sums of parts, and reports whether it did.
-func (w loweredNorm) atOnce(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) bool {
+// onePass appends the gradient as one pass over the rows and one over the sums of parts, and reports whether it did.
+func (w loweredNorm) onePass(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) bool {
 	t, ok := lower.TeamOf(l, r.width, 1, 1, true)
 	parts := normParts(r.rows)
 	if !ok || !r.wide() || t.Held == 0 || t.Held > normGradFours || t.Local > lower.SmallTeam || max(int64(4*r.rows*r.width), r.work()) > l.Limits.Range ||

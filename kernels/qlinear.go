@@ -139,14 +139,14 @@ var _ = define(graph.Op{
 	Attrs:  "alpha float=1, transA int=0, transB int=0",
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		in := n.Inputs
-		turned := func(v *graph.Value, attr string) *graph.Value {
+		transposed := func(v *graph.Value, attr string) *graph.Value {
 			if n.Int(attr) == 0 {
 				return v
 			}
 			return b.Op("Transpose", graph.A{"perm": []int64{1, 0}}, v)
 		}
 		wantOne(n, 1, "a_scale")
-		sums := b.Op("MatMulInteger", nil, turned(in[0], "transA"), turned(in[3], "transB"), reshape(b, in[2], nil), in[5])
+		sums := b.Op("MatMulInteger", nil, transposed(in[0], "transA"), transposed(in[3], "transB"), reshape(b, in[2], nil), in[5])
 		if c := n.In(6); c != nil {
 			sums = b.Op("Add", nil, sums, c)
 		}

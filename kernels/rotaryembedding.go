@@ -133,8 +133,8 @@ func rotaryTableGrad(b *graph.Builder, n *graph.Node, table, slopes *graph.Value
 		rows, sum = graph.Shape{x[0], seq, heads, x[2].FloorDiv(heads)}, two
 	}
 	slopes = reshape(b, slopes, rows)
-	if turned := half.Mul(two); !rows[3].Equal(turned) {
-		slopes = b.Op("Slice", nil, slopes, b.Ints(graph.Num(0)), b.Ints(turned), b.Ints(graph.Num(3)))
+	if rotated := half.Mul(two); !rows[3].Equal(rotated) {
+		slopes = b.Op("Slice", nil, slopes, b.Ints(graph.Num(0)), b.Ints(rotated), b.Ints(graph.Num(3)))
 	}
 	pairs, other := graph.Shape{rows[0], rows[1], rows[2], two, half}, graph.Num(3)
 	if n.Int("interleaved") != 0 {
@@ -200,12 +200,12 @@ func lowerRotary(l *graph.Lowering) {
 	if n == 0 {
 		return
 	}
-	told, ids := lower.In(l, 3) != nil, lower.Unused(false)
-	if told {
+	given, ids := lower.In(l, 3) != nil, lower.Unused(false)
+	if given {
 		ids = lower.Reads(3)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: rotaryKernel, Spec: []uint32{lower.OneIf(told), lower.OneIf(r.four), lower.OneIf(r.interleaved)},
+		Kernel: rotaryKernel, Spec: []uint32{lower.OneIf(given), lower.OneIf(r.four), lower.OneIf(r.interleaved)},
 		Push:    lower.Words(l, r.rows, r.head, r.half, r.heads, r.seq, min(l.In[1].Len(), l.In[2].Len())/max(1, r.half)),
 		Buffers: []graph.Buffer{lower.Writes(0), lower.Reads(0), lower.Reads(1), lower.Reads(2), ids}, Groups: lower.InLine(l, index.CeilDiv(n, 64)),
 	})

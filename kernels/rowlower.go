@@ -285,7 +285,7 @@ func (r loweredRows) work() int64 { return int64(4 * (2*r.rows + 2*normParts(r.r
 // gradient appends the passes of the gradient for the rows in x; mean is their mean if keptInv
 // is used.
 func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) {
-	if w.atOnce(l, r, x, mean) {
+	if w.onePass(l, r, x, mean) {
 		return
 	}
 	dx, dy, scale := lower.Writes(0), lower.Reads(w.dy), lower.Reads(w.scale)

@@ -190,11 +190,10 @@ func TestOperatorNames(t *testing.T) {
 // reads bytes of a model.
 var mayStart = map[string]string{
 	"internal/stop/stop.go":            "stop.Go itself",
-	"kernels/cpu/crew.go":              "workers, whose faults are panics of the caller",
+	"kernels/cpu/pool.go":              "workers, whose faults are panics of the caller",
 	"internal/loader/loader.go":        "a device copies from its own ring",
 	"internal/loader/recorder.go":      "a clock",
-	"kernels/cpu/moves.go":             "copies of the arena, which no file is mapped in",
-	"kernels/cpu/streams.go":           "copies of optimizer states, which no file is mapped in",
+	"kernels/cpu/copier.go":            "copies of the arena and of optimizer states, which no file is mapped in",
 	"memopt/machine/anonymous.go":      "a clock",
 	"internal/whole/pending.go":        "waits for the disk",
 	"memopt/lab/bench/cpu.go":          "copies of memory",

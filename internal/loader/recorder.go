@@ -100,7 +100,7 @@ type Recorder struct {
 	copies  Gauge
 	both    Gauge
 	begun   int64             // bytes on the device when an upload began; −1: none has
-	copied  func(bytes int64) // told of copies in host memory, if not nil
+	copied  func(bytes int64) // called for copies in host memory, if not nil
 }
 
 // NewRecorder begins a table; the device may be set later.

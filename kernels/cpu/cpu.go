@@ -47,8 +47,8 @@ type Options struct {
 	Given bool
 	// Load is how weights are loaded; nil streams them.
 	Load *loader.Planned
-	// Crew runs the operators; nil is a crew of the device's own.
-	Crew *Crew
+	// Pool runs the operators; nil is a pool of the device's own.
+	Pool *Pool
 	// Far opens the place of so many bytes that values are moved to, if the schedule moves any.
 	Far func(bytes int64) (Far, error)
 }
@@ -63,7 +63,7 @@ type Device struct {
 	inputs   []schedule.Ref
 	outputs  map[string]*graph.Tensor
 	used     [schedule.Spaces]int64
-	crew     *crew
+	pool     *pool
 	frees    [][]schedule.Life // by launch: live ranges that end with it
 	ended    int               // the launch whose live ranges are to be poisoned; −1
 	moves    *moves            // nil if there are none
@@ -126,7 +126,7 @@ func open(s *schedule.Schedule, o Options, from *Device) (*Device, error) {
 	d := &Device{schedule: s, options: o, ended: -1, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{},
 		places: map[string]place{}, seen: map[place][]*graph.Tensor{}, lent: map[string]bool{}}
 	defer func() {
-		if d.crew != nil {
+		if d.pool != nil {
 			return // opened without an error
 		}
 		if from != nil {
@@ -210,10 +210,10 @@ func open(s *schedule.Schedule, o Options, from *Device) (*Device, error) {
 			}
 		}
 	}
-	if o.Crew != nil {
-		d.crew = o.Crew.crew
+	if o.Pool != nil {
+		d.pool = o.Pool.pool
 	} else {
-		d.crew = newCrew(o.Workers)
+		d.pool = newPool(o.Workers)
 	}
 	return d, nil
 }
@@ -543,8 +543,8 @@ func clone(x *graph.Tensor) *graph.Tensor {
 
 // Close releases the memory.
 func (d *Device) Close() error {
-	if d.crew != nil && d.options.Crew == nil {
-		d.crew.dismiss()
+	if d.pool != nil && d.options.Pool == nil {
+		d.pool.dismiss()
 	}
 	err := errors.Join(d.moves.close(), d.streams.close())
 	for _, b := range d.spaces {
@@ -560,4 +560,4 @@ func (d *Device) Close() error {
 	return err
 }
 
-func (d *Device) parallel(n, grain int, f func(lo, hi int)) { d.crew.run(n, grain, f) }
+func (d *Device) parallel(n, grain int, f func(lo, hi int)) { d.pool.run(n, grain, f) }

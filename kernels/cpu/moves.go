@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"memopt/internal/arena"
 	"memopt/internal/schedule"
@@ -19,17 +18,15 @@ type Far interface {
 	io.Closer
 }
 
-// moves obeys a schedule's moves. Each direction is an engine of its own, which does one copy after another in the order in
-// which they are issued, beside the launches; a launch waits for a copy that is late. See recompute.Move for the order of
-// events before a launch.
+// moves obeys a schedule's moves. Each direction has a copier of its own; a launch waits for a copy that is late. See
+// recompute.Move for the order of events before a launch.
 type moves struct {
 	all                 []schedule.Transfer
 	out, gone, in, back [][]int32  // by launch: the moves of each event
 	empty               [][][]byte // by launch: ranges of the arena that nothing uses from here on until what left comes back
 	far                 Far
-	engines             [2]chan int32
-	done                [2][]chan error // by move: the end of its copy out, and back
-	flying              [2][]bool       // those that are issued and not waited for
+	copiers             [2]*copier
+	issued              [2][]*copying // by move: its copy out, and back, if it is not waited for
 	space               []byte
 	poisoned            bool // copies are made at the last moment, and what they fill is not to be read before
 	trace               schedule.Moved
@@ -70,19 +67,9 @@ func (d *Device) openMoves(s *schedule.Schedule) error {
 		return fmt.Errorf("cpu: %w", err)
 	}
 	m.empties(s)
-	for e, copies := range [2]func(*schedule.Transfer) error{m.copyOut, m.copyIn} {
-		m.done[e], m.flying[e] = make([]chan error, len(m.all)), make([]bool, len(m.all))
-		for k := range m.done[e] {
-			m.done[e][k] = make(chan error, 1)
-		}
-		m.engines[e] = make(chan int32, len(m.all))
-		if !m.poisoned {
-			go func() {
-				for k := range m.engines[e] {
-					m.done[e][k] <- copies(&m.all[k])
-				}
-			}()
-		}
+	for e := range m.copiers {
+		m.issued[e] = make([]*copying, len(m.all))
+		m.copiers[e] = newCopier(len(m.all), m.poisoned, &m.trace.Waited)
 	}
 	d.moves = m
 	return nil
@@ -104,31 +91,21 @@ func (m *moves) copyIn(x *schedule.Transfer) error {
 	return nil
 }
 
-// issue gives a copy to its engine.
+// issue gives a copy to the copier of its direction.
 func (m *moves) issue(e int, k int32) {
-	m.flying[e][k] = true
-	if !m.poisoned {
-		m.engines[e] <- k
-	}
+	m.issued[e][k] = m.copiers[e].issue(func() error {
+		if e == outward {
+			return m.copyOut(&m.all[k])
+		}
+		return m.copyIn(&m.all[k])
+	})
 }
 
 // wait waits for the end of a copy.
-func (m *moves) wait(e int, k int32) (err error) {
-	if !m.flying[e][k] {
-		return nil
-	}
-	m.flying[e][k] = false
-	if m.poisoned {
-		return [2]func(*schedule.Transfer) error{m.copyOut, m.copyIn}[e](&m.all[k])
-	}
-	select {
-	case err = <-m.done[e][k]:
-	default:
-		begin := time.Now()
-		err = <-m.done[e][k]
-		m.trace.Waited += time.Since(begin)
-	}
-	return err
+func (m *moves) wait(e int, k int32) error {
+	x := m.issued[e][k]
+	m.issued[e][k] = nil
+	return m.copiers[e].wait(x)
 }
 
 // before does what moves do before launch i; left is called when what left the arena is elsewhere.
@@ -174,12 +151,9 @@ func (m *moves) settle() {
 	if m == nil {
 		return
 	}
-	for e := range m.flying {
-		for k, is := range m.flying[e] {
-			if m.flying[e][k] = false; is && !m.poisoned {
-				<-m.done[e][k]
-			}
-		}
+	for e, c := range m.copiers {
+		_ = c.settle(m.issued[e])
+		clear(m.issued[e])
 	}
 }
 
@@ -188,8 +162,8 @@ func (m *moves) close() error {
 		return nil
 	}
 	m.settle()
-	for _, e := range m.engines {
-		close(e)
+	for _, c := range m.copiers {
+		c.close()
 	}
 	return m.far.Close()
 }

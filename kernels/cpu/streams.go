@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
@@ -20,9 +19,9 @@ type streams struct {
 	ring     []byte
 	pieces   []piece
 	of       map[int][2]int // by launch: its pieces, half-open
-	in, out  chan func()    // engines: each does one copy after another
-	ins      []*ending      // by piece: the end of its copy, nil before it is issued
-	outs     []*ending
+	in, out  *copier
+	ins      []*copying // by piece
+	outs     []*copying
 	done     int // pieces that are updated
 	poisoned bool
 	trace    schedule.Moved
@@ -38,12 +37,6 @@ type piece struct {
 type part struct {
 	name           string
 	at, far, bytes int64
-}
-
-// ending is a copy that ends.
-type ending struct {
-	over chan struct{}
-	err  error
 }
 
 // openStreams readies what states of a schedule stream; they stay where a device that this one replaces has them.
@@ -65,14 +58,7 @@ func (d *Device) openStreams(s *schedule.Schedule, from *Device) (err error) {
 	} else if t.far, err = d.options.Far(s.Elsewhere); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
-	t.in, t.out = make(chan func(), schedule.RingParts), make(chan func(), schedule.RingParts)
-	for _, jobs := range []chan func(){t.in, t.out} {
-		go func() {
-			for job := range jobs {
-				job()
-			}
-		}()
-	}
+	t.in, t.out = newCopier(schedule.RingParts, false, &t.trace.Waited), newCopier(schedule.RingParts, false, &t.trace.Waited)
 	t.forget()
 	d.streams = t
 	return nil
@@ -129,27 +115,16 @@ func (t *streams) begin() {
 // forget waits for the copies under way and has the next step begin with the first piece.
 func (t *streams) forget() {
 	t.settle()
-	t.ins, t.outs, t.done = make([]*ending, len(t.pieces)), make([]*ending, len(t.pieces)), 0
+	t.ins, t.outs, t.done = make([]*copying, len(t.pieces)), make([]*copying, len(t.pieces)), 0
 }
 
 // settle waits for the copies under way, and returns the first error of one out.
-func (t *streams) settle() (err error) {
+func (t *streams) settle() error {
 	if t == nil {
 		return nil
 	}
-	for _, e := range t.ins {
-		if e != nil {
-			<-e.over
-		}
-	}
-	for _, e := range t.outs {
-		if e != nil {
-			if <-e.over; err == nil {
-				err = e.err
-			}
-		}
-	}
-	return err
+	_ = t.in.settle(t.ins)
+	return t.out.settle(t.outs)
 }
 
 // bring issues the copy of a piece into the ring, behind that of what has its part now.
@@ -157,18 +132,14 @@ func (t *streams) bring(k int) {
 	if t.ins[k] != nil {
 		return
 	}
-	e := &ending{over: make(chan struct{})}
-	t.ins[k] = e
-	var before *ending
+	var before *copying
 	if k >= schedule.RingParts {
 		before = t.outs[k-schedule.RingParts]
 	}
-	t.in <- func() {
-		defer close(e.over)
+	t.ins[k] = t.in.issue(func() (err error) {
 		if before != nil {
 			if <-before.over; before.err != nil {
-				e.err = before.err
-				return
+				return before.err
 			}
 		}
 		slot := t.slot(k)
@@ -176,44 +147,31 @@ func (t *streams) bring(k int) {
 			poison(slot)
 		}
 		for _, s := range t.pieces[k].states {
-			if _, err := t.far.ReadAt(slot[s.at:s.at+s.bytes], s.far); err != nil && e.err == nil {
-				e.err = fmt.Errorf("cpu: bringing in state %q: %w", s.name, err)
+			if _, wrong := t.far.ReadAt(slot[s.at:s.at+s.bytes], s.far); wrong != nil && err == nil {
+				err = fmt.Errorf("cpu: bringing in state %q: %w", s.name, wrong)
 			}
 		}
-	}
+		return err
+	})
 }
 
 // take issues the copy of a piece out of the ring.
 func (t *streams) take(k int) {
-	e := &ending{over: make(chan struct{})}
-	t.outs[k] = e
-	t.out <- func() {
-		defer close(e.over)
+	t.outs[k] = t.out.issue(func() (err error) {
 		slot := t.slot(k)
 		for _, s := range t.pieces[k].states {
-			if _, err := t.far.WriteAt(slot[s.at:s.at+s.bytes], s.far); err != nil && e.err == nil {
-				e.err = fmt.Errorf("cpu: taking out state %q: %w", s.name, err)
+			if _, wrong := t.far.WriteAt(slot[s.at:s.at+s.bytes], s.far); wrong != nil && err == nil {
+				err = fmt.Errorf("cpu: taking out state %q: %w", s.name, wrong)
 			}
 		}
-	}
-}
-
-// wait waits for the end of a copy.
-func (t *streams) wait(e *ending) error {
-	select {
-	case <-e.over:
-	default:
-		begin := time.Now()
-		<-e.over
-		t.trace.Waited += time.Since(begin)
-	}
-	return e.err
+		return err
+	})
 }
 
 // update runs the update of launch i, piece by piece.
 func (t *streams) update(i int, l *launch) error {
 	for k := t.of[i][0]; k < t.of[i][1]; k++ {
-		if err := t.wait(t.ins[k]); err != nil {
+		if err := t.in.wait(t.ins[k]); err != nil {
 			return err
 		}
 		p := &t.pieces[k]
@@ -253,11 +211,9 @@ func (t *streams) end() error {
 	if t == nil || t.done == 0 {
 		return nil
 	}
-	for _, e := range t.outs {
-		if e != nil {
-			if err := t.wait(e); err != nil {
-				return err
-			}
+	for _, x := range t.outs {
+		if err := t.out.wait(x); err != nil {
+			return err
 		}
 	}
 	t.forget()
@@ -269,8 +225,8 @@ func (t *streams) close() (err error) {
 		return nil
 	}
 	t.settle()
-	close(t.in)
-	close(t.out)
+	t.in.close()
+	t.out.close()
 	if t.far != nil {
 		err = t.far.Close()
 	}

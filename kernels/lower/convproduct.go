@@ -291,8 +291,8 @@ func (c *Convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 	if c.Group == 1 {
 		most = partOf(c.Inner, 2*spreadBytes/4/line, productTiles[0].rows)
 	}
-	turned := Scratch(0, int64(4*c.Group*most*line), true)
-	s := newConvLines(l, y, c.N, c.Group, c.Outer, c.Out, axes, size, c.Group*c.Inner*ins, Aligned(turned.Bytes))
+	flipped := Scratch(0, int64(4*c.Group*most*line), true)
+	s := newConvLines(l, y, c.N, c.Group, c.Outer, c.Out, axes, size, c.Group*c.Inner*ins, Aligned(flipped.Bytes))
 	s.table(l)
 	for channel := 0; channel < c.Inner; channel += most {
 		m := min(most, c.Inner-channel)
@@ -303,11 +303,11 @@ func (c *Convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 				box, st := index.Merge([]int{c.Group, m, c.Outer, axes[1].n, axes[2].n},
 					[]int{c.Outer * c.Inner * taps, taps, c.Inner * taps, apart[1] * c.Kernel[2], apart[2]},
 					[]int{m * line, line, met, axes[2].n, 1})
-				Box(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], from, t*plane)
+				Box(l, 4, []graph.Buffer{flipped, w}, nil, box, st[0], st[1], from, t*plane)
 			}
 		}
 		s.parts(l, func(slice, slices, row, rows int) {
-			g := s.product(m, Unwritten(turned), line, slice, slices, rows)
+			g := s.product(m, Unwritten(flipped), line, slice, slices, rows)
 			g.ofA = &w
 			x, before := s.samplesOf(l, Writes(out), c.Group*c.Inner*ins, slice, slices)
 			g.Y, g.Ldy, g.sy = x, ins, []int{c.Group * c.Inner * ins, c.Stride[0] * c.In[1] * c.In[2], c.Inner * ins}

@@ -161,13 +161,13 @@ func (m Move) turn(l *graph.Lowering, dims, from, to []int) bool {
 	}
 	blocks, fours, fourTo := slices.Clone(dims), slices.Clone(from), slices.Clone(to)
 	for i := range dims {
-		turned := i == across || i == last
-		if turned && dims[i]%4 != 0 || i != across && from[i]%4 != 0 || i != last && to[i]%4 != 0 {
+		swapped := i == across || i == last
+		if swapped && dims[i]%4 != 0 || i != across && from[i]%4 != 0 || i != last && to[i]%4 != 0 {
 			return false
 		}
 		// Transposed dims are counted in blocks of four: the next block is one vector
 		// further where the dim is contiguous, else four rows.
-		if turned {
+		if swapped {
 			blocks[i] /= 4
 			continue
 		}

@@ -23,7 +23,7 @@ type Context struct {
 	pipelines map[string]*vk.Pipeline
 	weights   weights.Store[*vk.Block]
 	compiled  compiled
-	ferry     *vk.Block             // staging block for buffers that are not host-visible
+	bounce    *vk.Block             // staging block for buffers that are not host-visible
 	dead      atomic.Pointer[error] // set once the device is lost or a submission timed out
 }
 
@@ -100,7 +100,7 @@ func (c *Context) Close() {
 	for _, p := range c.pipelines {
 		c.gpu.FreePipeline(p)
 	}
-	c.gpu.Free(c.ferry)
+	c.gpu.Free(c.bounce)
 	if n := c.gpu.Live(); n != 0 {
 		panic(fmt.Sprintf("vulkan: %d objects were not destroyed before the device", n))
 	}
@@ -264,25 +264,25 @@ func (b *Buffer) move(host []byte, at int64, in bool) error {
 	if err := c.refused(); err != nil {
 		return err
 	}
-	if c.ferry == nil {
+	if c.bounce == nil {
 		var err error
-		if c.ferry, err = c.gpu.NewBlock(ferryBytes, vk.Host); err != nil {
+		if c.bounce, err = c.gpu.NewBlock(bounceBytes, vk.Host); err != nil {
 			return fmt.Errorf("vulkan: %w", err)
 		}
 	}
-	ferry := unsafe.Slice((*byte)(c.ferry.Mapped()), ferryBytes)
+	bounce := unsafe.Slice((*byte)(c.bounce.Mapped()), bounceBytes)
 	for len(host) > 0 {
-		n := min(int64(len(host)), ferryBytes)
-		command := vk.Command{Kind: vk.Copy, From: b.block, FromAt: at, To: c.ferry, Bytes: n}
+		n := min(int64(len(host)), bounceBytes)
+		command := vk.Command{Kind: vk.Copy, From: b.block, FromAt: at, To: c.bounce, Bytes: n}
 		if in {
-			copy(ferry, host[:n])
-			command = vk.Command{Kind: vk.Copy, From: c.ferry, To: b.block, ToAt: at, Bytes: n}
+			copy(bounce, host[:n])
+			command = vk.Command{Kind: vk.Copy, From: c.bounce, To: b.block, ToAt: at, Bytes: n}
 		}
 		if err := c.carry(command, 10*time.Minute); err != nil {
 			return fmt.Errorf("vulkan: %w", err)
 		}
 		if !in {
-			copy(host[:n], ferry)
+			copy(host[:n], bounce)
 		}
 		host, at = host[n:], at+n
 	}

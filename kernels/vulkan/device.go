@@ -77,14 +77,14 @@ type Device struct {
 	spaces   [spaces]space
 	spans    [spaces][]span  // of values in the spaces, until blocks are allocated
 	run      *vk.Block       // seed and step
-	ferry    *vk.Block       // staging block; nil if all memory is host-visible
+	bounce   *vk.Block       // staging block; nil if all memory is host-visible
 	tables   *vk.Block       // of joined launches; nil if none are
 	shared   bool            // kernels use workgroup shared memory
 	paths    map[string]bool // the fast paths in use
 	unproved []string        // warnings about fast paths that failed verification, and about measuring
 	tuned    *Tuning
 	memory   Memory
-	crew     *cpu.Crew // for launches that run on the CPU; nil if there are none
+	pool     *cpu.Pool // for launches that run on the CPU; nil if there are none
 
 	launches []launch
 	sets     []*vk.Sets
@@ -571,8 +571,8 @@ func (d *Device) close() {
 	if d.gpu == nil {
 		return
 	}
-	if d.crew != nil {
-		d.crew.Close()
+	if d.pool != nil {
+		d.pool.Close()
 	}
 	for _, p := range append([]*program{d.whole, d.partial, d.timed}, d.passes[:]...) {
 		d.forget(p)
@@ -590,7 +590,7 @@ func (d *Device) close() {
 	if d.common.devices == 0 {
 		d.common.shared.drop()
 	}
-	for _, b := range []*vk.Block{d.run, d.ferry, d.tables} {
+	for _, b := range []*vk.Block{d.run, d.bounce, d.tables} {
 		d.gpu.Free(b)
 	}
 	d.forgetCounts()

@@ -20,13 +20,13 @@ type fallback struct {
 }
 
 func (d *Device) newFallback(l schedule.Launch, why string) *fallback {
-	if d.crew == nil {
-		d.crew = cpu.NewCrew()
+	if d.pool == nil {
+		d.pool = cpu.NewPool()
 	}
 	f := &fallback{src: l, why: why}
 	for _, refs := range [][]schedule.Ref{l.In, l.Out} {
 		for _, r := range refs {
-			if r.Value != nil && d.ferry != nil && d.host(spanOf(r)) == nil {
+			if r.Value != nil && d.bounce != nil && d.host(spanOf(r)) == nil {
 				f.moves += r.Bytes
 			}
 		}
@@ -39,7 +39,7 @@ func (d *Device) newFallback(l schedule.Launch, why string) *fallback {
 func (d *Device) callHost(f *fallback, r schedule.Run) (err error) {
 	begin := time.Now()
 	n := f.src.Node
-	c := &graph.Call{Node: n, Seed: r.Seed, Step: r.Step, Parallel: d.crew.Parallel}
+	c := &graph.Call{Node: n, Seed: r.Seed, Step: r.Step, Parallel: d.pool.Parallel}
 	tensor := func(r schedule.Ref, read bool) *graph.Tensor {
 		if r.Value == nil {
 			return nil

@@ -120,9 +120,9 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestFerry: where the processor does not see the device's memory, a copy that
+// TestBounce: where the processor does not see the device's memory, a copy that
 // fails is an error that names the value, and ends the device's work like any other.
-func TestFerry(t *testing.T) {
+func TestBounce(t *testing.T) {
 	gpu := device(t)
 	s := trainStep(t, faultSpec)
 	f := &failing{"vkQueueSubmit of copies", 1, -4, false}
@@ -142,9 +142,9 @@ func TestFerry(t *testing.T) {
 	if _, err := d.Output(s.Outputs[0].Value.Name); !errors.Is(err, vk.ErrDeviceLost) || !strings.Contains(err.Error(), "an earlier step failed") {
 		t.Errorf("reading after it: %v", err)
 	}
-	// A driver that has no memory for the ferry says so.
+	// A driver that has no memory for the bounce says so.
 	f = &failing{"vkAllocateMemory", 4, -2, true}
 	if _, err := vulkan.Open(s, gpu, vulkan.Options{Hidden: true, Faults: f.fault}); !errors.Is(err, vk.ErrDeviceMemory) {
-		t.Errorf("no ferry: %v", err)
+		t.Errorf("no bounce: %v", err)
 	}
 }

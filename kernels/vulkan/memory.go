@@ -161,13 +161,13 @@ func (d *Device) allocate() error {
 		return err
 	}
 	if !d.gpu.Physical.Unified() || d.gpu.Hidden {
-		if d.ferry, err = d.gpu.NewBlock(ferryBytes, vk.Host); err != nil {
+		if d.bounce, err = d.gpu.NewBlock(bounceBytes, vk.Host); err != nil {
 			return err
 		}
 	}
 	d.tookBeside("other", d.run)
-	if d.ferry != nil {
-		d.tookBeside("ferry", d.ferry)
+	if d.bounce != nil {
+		d.tookBeside("bounce", d.bounce)
 	}
 	return nil
 }
@@ -416,9 +416,9 @@ func (d *Device) ask() Memory {
 	return d.memory
 }
 
-// ferryBytes is the size of the staging block, for transfers from and to memory that is not
+// bounceBytes is the size of the staging block, for transfers from and to memory that is not
 // host-visible.
-const ferryBytes = 16 << 20
+const bounceBytes = 16 << 20
 
 // read copies a span to dst.
 func (d *Device) read(dst []byte, s span) error {
@@ -439,11 +439,11 @@ func (d *Device) pieces(s span, show func([]byte) error) error {
 	}
 	for s.at < s.end {
 		b, at := d.spaces[s.space].locate(s.at)
-		n := min(s.end-s.at, ferryBytes)
-		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.ferry, Bytes: n}); err != nil {
+		n := min(s.end-s.at, bounceBytes)
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.bounce, Bytes: n}); err != nil {
 			return err
 		}
-		if err := show(unsafe.Slice((*byte)(d.ferry.Mapped()), n)); err != nil {
+		if err := show(unsafe.Slice((*byte)(d.bounce.Mapped()), n)); err != nil {
 			return err
 		}
 		s.at += n
@@ -462,9 +462,9 @@ func (d *Device) write(s span, src []byte) error {
 	}
 	for len(src) > 0 {
 		b, at := d.spaces[s.space].locate(s.at)
-		n := min(int64(len(src)), ferryBytes)
-		copy(unsafe.Slice((*byte)(d.ferry.Mapped()), n), src)
-		if err := d.carry(vk.Command{Kind: vk.Copy, From: d.ferry, To: b, ToAt: at, Bytes: n}); err != nil {
+		n := min(int64(len(src)), bounceBytes)
+		copy(unsafe.Slice((*byte)(d.bounce.Mapped()), n), src)
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: d.bounce, To: b, ToAt: at, Bytes: n}); err != nil {
 			return err
 		}
 		src, s.at = src[n:], s.at+n

@@ -14,8 +14,8 @@ type uploads struct {
 
 // Stage is the staging block of the device if that is large enough.
 func (u uploads) Stage(n int64) (loader.Memory, error) {
-	if u.d.ferry != nil && n <= u.d.ferry.Bytes {
-		return block{u.d.ferry, func(*vk.Block) {}}, nil
+	if u.d.bounce != nil && n <= u.d.bounce.Bytes {
+		return block{u.d.bounce, func(*vk.Block) {}}, nil
 	}
 	return u.Store.Stage(vk.WholeWords(n))
 }

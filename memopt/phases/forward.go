@@ -116,7 +116,7 @@ func (p *Record) count(owner string, requested, granted int64) {
 	switch owner {
 	case "weights", "staging", loader.Other, session.OwnHost:
 		class = owner
-	case "ferry":
+	case "bounce":
 		class = loader.Other
 	case session.OwnBuffers:
 		if class = "staging"; p.runs.imported {

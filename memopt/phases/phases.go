@@ -196,7 +196,7 @@ func (p *Record) Open(c configs.Config, s *schedule.Schedule, o devices.Opening)
 		p.Next("P7", "activations bound", p.at(schedule.ForwardStage))
 	}
 	o.Count = func(owner string, requested, granted int64) {
-		if owner == "ferry" {
+		if owner == "bounce" {
 			if owner = "staging"; requested > 0 {
 				p.parts.C = requested
 				p.r.Promise(p.promised(p.at(schedule.Loading) + p.loading))

@@ -63,10 +63,10 @@ func (s *Session) plan(ctx context.Context, p *program, dims map[string]int64, f
 	if t.read = inputsRead(t.schedule); !s.options.Pattern {
 		t.height = 0 // values are allocated one by one
 	}
-	if s.crew == nil && !s.options.dry {
-		s.crew = cpu.NewCrewOf(cmp.Or(s.options.Threads, runtime.GOMAXPROCS(0)))
+	if s.pool == nil && !s.options.dry {
+		s.pool = cpu.NewPoolOf(cmp.Or(s.options.Threads, runtime.GOMAXPROCS(0)))
 	}
-	t.host, err = cpu.Open(t.schedule, cpu.Options{Given: true, Lent: p.fixed, Crew: s.crew, Workers: 1})
+	t.host, err = cpu.Open(t.schedule, cpu.Options{Given: true, Lent: p.fixed, Pool: s.pool, Workers: 1})
 	return t, err
 }
 

@@ -103,7 +103,7 @@ type Session struct {
 	account  *arena.Account
 	arena    *arena.Arena
 	unshare  func() error // of a shared arena
-	crew     *cpu.Crew
+	pool     *cpu.Pool
 	file     *weights.File // the model's file
 	closed   bool
 	stripped bool // bytes lacks weights that the session has
@@ -126,10 +126,10 @@ type Session struct {
 	mappedBytes, copiedBytes, hostBytes int64
 	unalignedBytes                      int64 // part of copiedBytes that is not aligned in its file
 
-	kept  map[string]kept // results that the session keeps
-	runs  uint64
-	stats counters
-	told  ledger
+	kept     map[string]kept // results that the session keeps
+	runs     uint64
+	stats    counters
+	reported ledger
 }
 
 // weight is an initializer that all programs share.
@@ -287,8 +287,8 @@ func (s *Session) planAhead(ctx context.Context) error {
 
 // fits checks whether the machine has enough memory, for sizes that matter.
 func (s *Session) fits(bytes int64) error {
-	const worth = 1 << 20
-	if s.options.Fits == nil || bytes < worth {
+	const least = 1 << 20
+	if s.options.Fits == nil || bytes < least {
 		return nil
 	}
 	return s.options.Fits(bytes)
@@ -393,8 +393,8 @@ func (s *Session) Close() error {
 		s.first.close(s)
 	}
 	s.release()
-	if s.crew != nil {
-		s.crew.Close()
+	if s.pool != nil {
+		s.pool.Close()
 	}
 	for _, h := range s.held {
 		h.Drop()
@@ -416,7 +416,7 @@ func (s *Session) Close() error {
 	}
 	err := end()
 	if s.options.Watch.Count != nil {
-		s.untold()
+		s.unreport()
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func (s *Session) watched() {
 	if count == nil {
 		return
 	}
-	s.told.by = map[string][2]int64{}
+	s.reported.by = map[string][2]int64{}
 	s.account.Watch(func(owner string, requested, granted int64) {
 		if s.options.Device != nil {
 			switch owner {
@@ -63,23 +63,23 @@ func (s *Session) watched() {
 				owner = OwnHost
 			}
 		}
-		s.told.mu.Lock()
-		n := s.told.by[owner]
-		s.told.by[owner] = [2]int64{n[0] + requested, n[1] + granted}
-		s.told.mu.Unlock()
+		s.reported.mu.Lock()
+		n := s.reported.by[owner]
+		s.reported.by[owner] = [2]int64{n[0] + requested, n[1] + granted}
+		s.reported.mu.Unlock()
 		count(owner, requested, granted)
 	})
 }
 
-// untold reverses what is left.
-func (s *Session) untold() {
+// unreport reverses what is left.
+func (s *Session) unreport() {
 	s.account.Watch(nil)
-	s.told.mu.Lock()
-	defer s.told.mu.Unlock()
-	for owner, n := range s.told.by {
+	s.reported.mu.Lock()
+	defer s.reported.mu.Unlock()
+	for owner, n := range s.reported.by {
 		s.options.Watch.Count(owner, -n[0], -n[1])
 	}
-	s.told.by = nil
+	s.reported.by = nil
 }
 
 // begin reports a stage. takes is the bytes that the session takes in it besides those that it

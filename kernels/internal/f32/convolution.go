@@ -269,16 +269,16 @@ func copyRows(dst, src []float32, rows, n, dstStep, srcStep int) {
 	}
 }
 
-// turned is the filters of a group, [outer, inner, taps], as an operand whose outer index is inner
+// transposed is the filters of a group, [outer, inner, taps], as an operand whose outer index is inner
 // and whose inner index is (outer, tap).
-type turned struct {
+type transposed struct {
 	data        []float32
 	inner, taps int
 	of          []int // the taps to use; nil means all
 }
 
 // Pack is of Operand.
-func (t turned) Pack(dst []float32, i0, i1, p0, p1, w int) {
+func (t transposed) Pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
@@ -368,7 +368,7 @@ func (c *Convolution) Backward(par Parallel, y, w, bias, x []float32) {
 	taps, size := Volume(c.Kernel), c.Outer*Volume(c.Out)
 	columns := newColumns(c, c.Group*size, true, false)
 	c.fast(par, x, bias, c.Inner, Volume(c.In), c.Outer*taps,
-		func(g int) Operand { return turned{w[g*c.Outer*c.Inner*taps:], c.Inner, taps, nil} },
+		func(g int) Operand { return transposed{w[g*c.Outer*c.Inner*taps:], c.Inner, taps, nil} },
 		func(g int) Operand { return columns.of(y[g*size:]) })
 }
 
@@ -412,7 +412,7 @@ func (c *Convolution) phases(par Parallel, y, w, bias, x []float32) {
 		for g := range c.Group {
 			to := result{x[g*c.Inner*size:], size, len(spots), c.Group * c.Inner * size, spots}
 			tiles[0].multiply(par, c.Inner, c.N*len(spots), c.Outer*len(of),
-				turned{w[g*c.Outer*c.Inner*taps:], c.Inner, taps, of},
+				transposed{w[g*c.Outer*c.Inner*taps:], c.Inner, taps, of},
 				columns.of(y[g*c.Outer*Volume(c.Out):]), to, bias != nil)
 		}
 	}

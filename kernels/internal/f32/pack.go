@@ -187,7 +187,7 @@ func turnRows(dst, src []float32, n, k, ld, w int) {
 }
 
 // turnTaps is Pack for filters with several taps, or with a subset of at most mostTaps taps.
-func (f turned) turnTaps(dst []float32, i0, i1, p0, p1, w int) {
+func (f transposed) turnTaps(dst []float32, i0, i1, p0, p1, w int) {
 	t := turning{lanes: firstLanes(i1 - i0)}
 	for r := range t.from {
 		t.from[r] = min(i0+r, i1-1) * f.taps

@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestCrew: every element is somebody's, once, job after job, also where a job
+// TestPool: every element is somebody's, once, job after job, also where a job
 // asks for another and where workers fall asleep in between.
-func TestCrew(t *testing.T) {
+func TestPool(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCrew(rapid.IntRange(1, 4).Draw(t, "workers"))
+		c := newPool(rapid.IntRange(1, 4).Draw(t, "workers"))
 		defer c.dismiss()
 		for range rapid.IntRange(1, 30).Draw(t, "jobs") {
 			n, grain := rapid.IntRange(0, 40).Draw(t, "n"), rapid.IntRange(0, 9).Draw(t, "grain")
@@ -42,10 +42,10 @@ func TestCrew(t *testing.T) {
 	})
 }
 
-// TestCrewFails: what goes wrong in a part goes wrong for who asked, and the
-// crew works on.
-func TestCrewFails(t *testing.T) {
-	c := newCrew(3)
+// TestPoolFails: what goes wrong in a part goes wrong for who asked, and the
+// pool works on.
+func TestPoolFails(t *testing.T) {
+	c := newPool(3)
 	defer c.dismiss()
 	for range 20 {
 		func() {
@@ -63,10 +63,10 @@ func TestCrewFails(t *testing.T) {
 	}
 }
 
-// TestCrewLeaves: nobody stays behind a step, whether asleep or awake.
-func TestCrewLeaves(t *testing.T) {
+// TestPoolLeaves: nobody stays behind a step, whether asleep or awake.
+func TestPoolLeaves(t *testing.T) {
 	for i := range 40 {
-		c := newCrew(4)
+		c := newPool(4)
 		c.run(100, 1, func(lo, hi int) {})
 		if i%2 == 0 {
 			time.Sleep(time.Millisecond)

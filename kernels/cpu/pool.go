@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// crew is the worker pool of a device. Launches are short and follow each other closely;
+// pool is the worker pool of a device. Launches are short and follow each other closely;
 // waking a thread takes longer than many of them, so an idle worker spins for a while before
 // it sleeps.
-type crew struct {
+type pool struct {
 	workers int
 	job     atomic.Pointer[job]
 	asleep  atomic.Int32
@@ -42,9 +42,9 @@ var dismissed = new(job)
 // patience is the number of spins before sleeping: tens of microseconds.
 const patience = 150_000
 
-// newCrew starts workers − 1 goroutines; the caller of run is a worker, too.
-func newCrew(workers int) *crew {
-	c := &crew{workers: workers}
+// newPool starts workers − 1 goroutines; the caller of run is a worker, too.
+func newPool(workers int) *pool {
+	c := &pool{workers: workers}
 	c.wake = sync.NewCond(&c.lock)
 	for range min(workers, runtime.GOMAXPROCS(0)) - 1 {
 		c.home.Go(c.work)
@@ -53,9 +53,9 @@ func newCrew(workers int) *crew {
 }
 
 // dismiss ends the workers.
-func (c *crew) dismiss() { c.post(dismissed) }
+func (c *pool) dismiss() { c.post(dismissed) }
 
-func (c *crew) post(j *job) {
+func (c *pool) post(j *job) {
 	c.job.Store(j)
 	if c.asleep.Load() > 0 {
 		c.lock.Lock()
@@ -65,7 +65,7 @@ func (c *crew) post(j *job) {
 }
 
 // work runs jobs until dismissed.
-func (c *crew) work() {
+func (c *pool) work() {
 	debug.SetPanicOnFault(true) // data may be mapped from a file that is truncated meanwhile
 	var last *job
 	for {
@@ -79,7 +79,7 @@ func (c *crew) work() {
 }
 
 // after waits for a job other than last.
-func (c *crew) after(last *job) *job {
+func (c *pool) after(last *job) *job {
 	for range patience {
 		if j := c.job.Load(); j != last {
 			return j
@@ -98,7 +98,7 @@ func (c *crew) after(last *job) *job {
 }
 
 // run calls f for parts of [0, n) on the workers.
-func (c *crew) run(n, grain int, f func(lo, hi int)) {
+func (c *pool) run(n, grain int, f func(lo, hi int)) {
 	parts := parts(c.workers, n, grain)
 	if parts <= 1 {
 		if n > 0 {
@@ -159,20 +159,20 @@ func (j *job) wait() {
 	}
 }
 
-// Crew is a worker pool for other devices that run some launches on the CPU.
-type Crew struct{ *crew }
+// Pool is a worker pool for other devices that run some launches on the CPU.
+type Pool struct{ *pool }
 
-// NewCrew makes a pool with GOMAXPROCS workers.
-func NewCrew() *Crew { return &Crew{newCrew(runtime.GOMAXPROCS(0))} }
+// NewPool makes a pool with GOMAXPROCS workers.
+func NewPool() *Pool { return &Pool{newPool(runtime.GOMAXPROCS(0))} }
 
-// NewCrewOf makes a pool with the given number of workers, at most GOMAXPROCS.
-func NewCrewOf(workers int) *Crew { return &Crew{newCrew(max(workers, 1))} }
+// NewPoolOf makes a pool with the given number of workers, at most GOMAXPROCS.
+func NewPoolOf(workers int) *Pool { return &Pool{newPool(max(workers, 1))} }
 
 // Parallel calls f for ranges of [0, n) on the workers; see graph.Call.Parallel.
-func (c *Crew) Parallel(n, grain int, f func(lo, hi int)) { c.run(n, grain, f) }
+func (c *Pool) Parallel(n, grain int, f func(lo, hi int)) { c.run(n, grain, f) }
 
 // Close ends the workers and waits for them.
-func (c *Crew) Close() {
+func (c *Pool) Close() {
 	c.dismiss()
 	c.home.Wait()
 }
