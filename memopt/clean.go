@@ -30,7 +30,7 @@ func (m *Model) read() (err error) {
 			return exit.Input(fmt.Errorf("initializer %q is given, and the model has none of that name", name))
 		}
 	}
-	if hasBackward(m.Graph) {
+	if m.Graph.HasBackward() {
 		m.noteInitials()
 		return nil
 	}
@@ -85,7 +85,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 		}
 	}
 	o.InFile = m.source.Nodes
-	if hasBackward(m.Graph) {
+	if m.Graph.HasBackward() {
 		return o, exit.Input(fmt.Errorf("%s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}
 	if err := m.selectTrained(); err != nil {

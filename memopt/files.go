@@ -2,10 +2,9 @@ package memopt
 
 import (
 	"errors"
-	"os"
-	"slices"
 
 	"memopt/internal/weights"
+	"memopt/internal/whole"
 	"memopt/memopt/exit"
 )
 
@@ -46,10 +45,4 @@ func (m *Model) Guarded(do func() error) (err error) {
 }
 
 // Reads reports whether a file is one of the model's files, so that writing to it would destroy the model.
-func (m *Model) Reads(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && slices.ContainsFunc(m.files(), func(file string) bool {
-		read, err := os.Stat(file)
-		return err == nil && os.SameFile(info, read)
-	})
-}
+func (m *Model) Reads(path string) bool { return whole.Among(path, m.files()) }

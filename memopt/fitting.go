@@ -59,9 +59,6 @@ type fitting struct {
 	left  int // nodes that may still be planned
 }
 
-// mostFitting bounds the nodes that are planned in one search for what would fit: about a second of work.
-const mostFitting = 10_000
-
 // fitting starts a search from the model's settings. Budgets in percent refer to the model as it is.
 func (m *Model) fitting(dims map[string]int64) *fitting {
 	c, ask := m.Config, m.ask()
@@ -69,7 +66,7 @@ func (m *Model) fitting(dims map[string]int64) *fitting {
 		c.Budget, c.ActivationBudget = configs.Budget{Bytes: ask.Budget.Bytes}, configs.Budget{Bytes: ask.ActivationBudget.Bytes}
 	}
 	c.Dims = dims
-	f := &fitting{m: m, config: c, left: mostFitting}
+	f := &fitting{m: m, config: c, left: fit.MostNodes}
 	f.Search = &fit.Search{Asked: m.Config, Try: func(set ...planner.Setting) (t fit.Takes, err error) {
 		p, err := f.plan(set...)
 		if err == nil {

@@ -9,6 +9,7 @@ import (
 	"memopt/internal/bytesize"
 	"memopt/internal/graph"
 	"memopt/memopt/feed"
+	"memopt/memopt/fit"
 	"memopt/planner"
 )
 
@@ -22,7 +23,7 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 	}
 	left := f.left
 	defer func() { f.left = left }() // the rest of the search gets as much time as before
-	f.left = mostFitting
+	f.left = fit.MostNodes
 	var parts []int64
 	for k := int64(2); k <= rows && k*int64(now) <= math.MaxInt32; k++ {
 		if rows%k == 0 {

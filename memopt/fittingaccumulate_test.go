@@ -11,6 +11,7 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
+	"memopt/memopt/fit"
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 )
@@ -64,7 +65,7 @@ func TestAccumulateFits(t *testing.T) {
 			f := m.fitting(of.dims)
 			before := max(c.Accumulate, 1)
 			fits := func(k int64) bool {
-				f.left = mostFitting
+				f.left = fit.MostNodes
 				rows := of.dims["batch"]
 				_, err := f.plan(planner.Setting{Name: "accumulate", Value: fmt.Sprint(int64(before) * k)}, planner.Setting{Name: "dims", Value: fmt.Sprintf("batch=%d", rows/k)})
 				return err == nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"time"
 
 	"memopt/configs"
@@ -257,4 +259,41 @@ func inputsFor(s *session.Session, c configs.Config, data string) (in map[string
 		in[p.Name] = &graph.Tensor{Type: p.Of, Shape: shape}
 	}
 	return in, func() {}
+}
+
+// quantizedTo quantizes a model to a temporary file for look, unless the model is large.
+func quantizedTo(ctx context.Context, path string, look func(to string) (int64, error)) (q Quantized, most int64, err error) {
+	ctx, end := context.WithTimeout(ctx, forwardTime)
+	defer end()
+	size := int64(0)
+	for _, file := range []string{path, path + ".data"} {
+		if is, err := os.Stat(file); err == nil {
+			size += is.Size()
+		}
+	}
+	if size > mostQuantized {
+		return q, 0, errTooLarge
+	}
+	dir, err := os.MkdirTemp("", "memopt-")
+	if err != nil {
+		return q, 0, err
+	}
+	defer os.RemoveAll(dir)
+	to := filepath.Join(dir, "quantized.onnx")
+	if q, err = Quantize(ctx, path, to, configs.Default()); err != nil {
+		return q, 0, err
+	}
+	most, err = look(to)
+	return q, most, err
+}
+
+// offerQuantized offers the model with 8-bit weights, which takes so much in all, unless an error says why not.
+func offerQuantized(s *fit.Search, path string, q Quantized, most int64, err error) {
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
+		s.Skip("it takes long", "the model with weights of 8 bits")
+	case err == nil && q.After < q.Before: // else it cannot be quantized, or does not fit either
+		s.Found = append(s.Found, planner.Change{Text: fmt.Sprintf("%s (weights %s → %s, %s)", s.Asked.Quantize(path),
+			configs.FormatBytes(q.Before), configs.FormatBytes(q.After), fit.Takes{Bytes: most, Of: fit.InAll}.Memory())})
+	}
 }

@@ -1,14 +1,9 @@
 package memopt
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 
-	"memopt/configs"
 	"memopt/internal/bytesize"
 	"memopt/internal/loader"
 	"memopt/memopt/fit"
@@ -28,7 +23,7 @@ func (t *load) wouldFit(err error) error {
 			e.Room = e.Short.Reserved + max(budget-usage, 0)
 		}
 	}
-	f := &loadFitting{Search: &fit.Search{Asked: t.config}, t: t, room: e.Room, left: mostFitting}
+	f := &loadFitting{Search: &fit.Search{Asked: t.config}, t: t, room: e.Room, left: fit.MostNodes}
 	switch {
 	case t.sizes.W == 0: // not planned yet
 	case e.Room < 0:
@@ -117,41 +112,4 @@ func (f *loadFitting) quantized() {
 		err = fit.ErrShort
 	}
 	offerQuantized(f.Search, t.path, q, high, err)
-}
-
-// quantizedTo quantizes a model to a temporary file for look, unless the model is large.
-func quantizedTo(ctx context.Context, path string, look func(to string) (int64, error)) (q Quantized, most int64, err error) {
-	ctx, end := context.WithTimeout(ctx, forwardTime)
-	defer end()
-	size := int64(0)
-	for _, file := range []string{path, path + ".data"} {
-		if is, err := os.Stat(file); err == nil {
-			size += is.Size()
-		}
-	}
-	if size > mostQuantized {
-		return q, 0, errTooLarge
-	}
-	dir, err := os.MkdirTemp("", "memopt-")
-	if err != nil {
-		return q, 0, err
-	}
-	defer os.RemoveAll(dir)
-	to := filepath.Join(dir, "quantized.onnx")
-	if q, err = Quantize(ctx, path, to, configs.Default()); err != nil {
-		return q, 0, err
-	}
-	most, err = look(to)
-	return q, most, err
-}
-
-// offerQuantized offers the model with 8-bit weights, which takes so much in all, unless an error says why not.
-func offerQuantized(s *fit.Search, path string, q Quantized, most int64, err error) {
-	switch {
-	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
-		s.Skip("it takes long", "the model with weights of 8 bits")
-	case err == nil && q.After < q.Before: // else it cannot be quantized, or does not fit either
-		s.Found = append(s.Found, planner.Change{Text: fmt.Sprintf("%s (weights %s → %s, %s)", s.Asked.Quantize(path),
-			configs.FormatBytes(q.Before), configs.FormatBytes(q.After), fit.Takes{Bytes: most, Of: fit.InAll}.Memory())})
-	}
 }

@@ -121,10 +121,6 @@ func requestOf(c configs.Config) planner.Request {
 	return r
 }
 
-func hasBackward(g *graph.Graph) bool {
-	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Phase != graph.Forward })
-}
-
 // autoLossScale is the initial value of a dynamic loss scale.
 const autoLossScale = 65536
 

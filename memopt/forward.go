@@ -17,6 +17,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/internal/schedule"
+	"memopt/internal/stop"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
 	"memopt/kernels"
@@ -379,7 +380,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		if f.Progress != nil {
 			f.Progress(i+1, f.Repeat, r.Took)
 		}
-		if i+1 < f.Repeat && closed(f.Stop) {
+		if i+1 < f.Repeat && stop.Closed(f.Stop) {
 			r.Stopped = exit.Stopped(fmt.Errorf("interrupted after run %d of %d", i+1, f.Repeat))
 			break
 		}

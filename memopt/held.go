@@ -104,7 +104,7 @@ func (h *Held) open(o HoldOptions) (err error) {
 	if err := runnable(m.Graph); err != nil {
 		return err
 	}
-	if hasBackward(m.Graph) {
+	if m.Graph.HasBackward() {
 		return h.openStep(o)
 	}
 	for _, v := range m.Graph.Outputs {

@@ -315,7 +315,7 @@ func (t *load) open() (err error) {
 	if t.graph, t.source, err = onnx.OpenAt(t.ctx, t.path, kernels.Library, t.config.Dims); err != nil {
 		return exit.Input(err)
 	}
-	if hasBackward(t.graph) {
+	if t.graph.HasBackward() {
 		return exit.Input(fmt.Errorf("%s has a backward pass; only forward models are loaded", filepath.Base(t.path)))
 	}
 	return nil
@@ -323,8 +323,15 @@ func (t *load) open() (err error) {
 
 // build runs the passes on the graph, which allocate no tensors.
 func (t *load) build() error {
-	m := &Model{Path: t.path, Config: t.config, ctx: t.ctx, Graph: t.graph, source: t.source}
-	m.clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
+	o := graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true}
+	switch t.config.Optimize {
+	case "off":
+		return nil
+	case "clean":
+		o = graph.CleanOptions{}
+	}
+	o.Context = t.ctx
+	t.graph.Clean(o)
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (m *Model) open() (opened *Model, err error) {
 		return nil, err
 	}
 	m.phases.Next("P3", "graph built", 0)
-	if !hasBackward(m.Graph) {
+	if !m.Graph.HasBackward() {
 		return m, m.derive(m.stepOptions())
 	}
 	if err := m.readOutline(); err != nil {

@@ -72,7 +72,7 @@ func quantizeOld(ctx context.Context, path, to string, o quantize.Options, c con
 	}
 	defer source.Close()
 	for _, file := range onnx.Written(to) {
-		if m := (&Model{Path: path, source: source}); m.Reads(file) {
+		if whole.Among(file, source.Files()) {
 			return nil, fmt.Errorf("%s is read, and would be overwritten; choose another name", file)
 		}
 	}

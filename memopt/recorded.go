@@ -14,7 +14,7 @@ func (m *Model) readJoint() (err error) {
 	if m.Graph, err = joint.ReadContext(m.ctx, m.Path); err != nil {
 		return exit.Input(err)
 	}
-	if !hasBackward(m.Graph) {
+	if !m.Graph.HasBackward() {
 		return exit.Input(fmt.Errorf("%s has no backward pass, and its operators are known by name only, so none can be derived", filepath.Base(m.Path)))
 	}
 	return nil

@@ -180,7 +180,7 @@ func gradientModel(m *Model) (*Model, error) {
 	if err := runnable(only.Graph); err != nil {
 		return nil, err
 	}
-	if g := only.Graph; hasBackward(g) {
+	if g := only.Graph; g.HasBackward() {
 		if g.Loss == nil || len(g.Updates) > 0 || !slices.ContainsFunc(g.Grads, func(d graph.Grad) bool { return slices.Contains(g.Outputs, d.Grad) }) {
 			return nil, exit.Input(fmt.Errorf("%s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
 		}

@@ -15,6 +15,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/loader"
 	"memopt/internal/schedule"
+	"memopt/internal/stop"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
 	"memopt/kernels/cpu"
@@ -210,7 +211,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 			r.Stopped = exit.Cannot(fmt.Errorf("the loss is %v at step %d; %s", loss, step+1, diverged(t, i)))
 			return r, nil
 		}
-		if i+1 < t.Steps && closed(t.Stop) {
+		if i+1 < t.Steps && stop.Closed(t.Stop) {
 			r.Stopped = exit.Stopped(fmt.Errorf("interrupted after step %d of %d", step+1, r.FirstStep+t.Steps))
 			break
 		}
@@ -263,15 +264,6 @@ func diverged(t Training, i int) string {
 		help += "; this step was not saved"
 	}
 	return help
-}
-
-func closed(stop <-chan struct{}) bool {
-	select {
-	case <-stop:
-		return true
-	default:
-		return false
-	}
 }
 
 // stepsKey is the checkpoint's metadata entry for the steps that are done.

@@ -486,3 +486,8 @@ func (g *Graph) Uses() *Uses {
 
 // Of lists the readers of v.
 func (u *Uses) Of(v *Value) []*Node { return u.nodes[u.start[v.ID]:u.start[v.ID+1]] }
+
+// HasBackward reports whether the graph is more than a forward pass.
+func (g *Graph) HasBackward() bool {
+	return slices.ContainsFunc(g.Nodes, func(n *Node) bool { return n.Phase != Forward })
+}

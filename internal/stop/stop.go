@@ -83,3 +83,13 @@ func All(works ...func()) {
 	}
 	works[0]()
 }
+
+// Closed reports whether a channel is closed; nil never is.
+func Closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 )
 
 // Open opens a regular file for reading. Anything else is refused and cannot
@@ -74,4 +75,13 @@ func kind(mode fs.FileMode) string {
 		}
 	}
 	return "no file"
+}
+
+// Among reports whether a path is one of some files, by whatever name.
+func Among(path string, files []string) bool {
+	info, err := os.Stat(path)
+	return err == nil && slices.ContainsFunc(files, func(file string) bool {
+		read, err := os.Stat(file)
+		return err == nil && os.SameFile(info, read)
+	})
 }

@@ -73,6 +73,9 @@ func (r Row) And(note string) Row {
 	return r
 }
 
+// MostNodes bounds the nodes that are planned in one search for what would fit: about a second of work.
+const MostNodes = 10_000
+
 // ErrLong is the error of a try for which there is no time. Its text says why.
 type ErrLong struct{ Why string }
 
