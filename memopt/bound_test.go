@@ -14,6 +14,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
+	"memopt/memopt/forward"
 	"memopt/memopt/session"
 )
 
@@ -70,7 +71,7 @@ func openOn(t *testing.T, device, path string, set ...func(*configs.Config)) *se
 	for _, f := range set {
 		f(&c)
 	}
-	s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
+	s, err := forward.Open(context.Background(), session.Model{Path: path}, c, "")
 	if err != nil {
 		t.Fatal(err)
 	}

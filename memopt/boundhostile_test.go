@@ -10,6 +10,7 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/memopt/forward"
 	"memopt/memopt/session"
 )
 
@@ -30,7 +31,7 @@ func TestBoundInAnyOrder(t *testing.T) {
 			for _, path := range paths {
 				c := configs.Default()
 				c.Device, c.MemoryLimit, c.MaxPatterns = device, limit, 2
-				s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
+				s, err := forward.Open(context.Background(), session.Model{Path: path}, c, "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/memopt/forward"
 	"memopt/memopt/session"
 )
 
@@ -25,7 +26,7 @@ func manyShapes(t *testing.T, device string, room session.Room) {
 	const width = 16
 	c := configs.Default()
 	c.Device, c.MaxPatterns = device, 4
-	s, err := OpenForward(context.Background(), session.Model{Path: squares(t, width, 1, 1)}, c, "")
+	s, err := forward.Open(context.Background(), session.Model{Path: squares(t, width, 1, 1)}, c, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestForwardLimits(t *testing.T) {
 			with := func(limit, initial int64, rows ...int) (errs []error, most int64) {
 				c := configs.Default()
 				c.Device, c.MemoryLimit, c.ArenaStrategy, c.InitialChunk = device, limit, strategy, initial
-				s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
+				s, err := forward.Open(context.Background(), session.Model{Path: path}, c, "")
 				if err != nil {
 					return []error{err}, 0
 				}

@@ -14,7 +14,9 @@ import (
 	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/memopt/exit"
+	"memopt/memopt/forward"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/load"
 	"memopt/memopt/machine"
 	"memopt/memopt/session"
 	"memopt/planner"
@@ -65,12 +67,12 @@ func TestForwardFits(t *testing.T) {
 func forwardFits(t *testing.T, path string, c configs.Config, kinds map[string]bool) {
 	need := int64(0)
 	run := func(path string, c configs.Config) error {
-		s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
+		s, err := forward.Open(context.Background(), session.Model{Path: path}, c, "")
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		r, err := RunForward(context.Background(), s, c, Forward{})
+		r, err := forward.Run(context.Background(), s, c, forward.Running{})
 		if err == nil && c.MemoryLimit == 0 {
 			need = r.Promised.Total
 		}
@@ -103,7 +105,7 @@ func forwardFits(t *testing.T, path string, c configs.Config, kinds map[string]b
 					if change.Set == nil {
 						kinds["quantize"] = true
 						to := filepath.Join(t.TempDir(), "q.onnx")
-						if _, err := Quantize(context.Background(), path, to, configs.Default()); err != nil {
+						if _, err := forward.Quantize(context.Background(), path, to, configs.Default()); err != nil {
 							t.Fatal(err)
 						}
 						if err := run(to, c); err != nil {
@@ -266,14 +268,14 @@ func TestLoadFits(t *testing.T) {
 			}
 			c := configs.Default()
 			c.Dims, c.Device, c.Chunk = dims, "cpu", 2<<20
-			free, err := Load(context.Background(), path, c, loader.Mode(mode), 0)
+			free, err := load.Run(context.Background(), path, c, loader.Mode(mode), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, limit := range []int64{free.W/2 + free.A, free.W + 400<<10, free.Promised - 1} {
 				c := c
 				c.MemoryLimit = limit
-				l, err := Load(context.Background(), path, c, loader.Mode(mode), 0)
+				l, err := load.Run(context.Background(), path, c, loader.Mode(mode), 0)
 				if err == nil {
 					if l.Measured > limit {
 						t.Errorf("%s: %d held with a limit of %d", mode, l.Measured, limit)
@@ -289,7 +291,7 @@ func TestLoadFits(t *testing.T) {
 					if change.Set == nil {
 						kinds["quantize"] = true
 						to := filepath.Join(t.TempDir(), "q.onnx")
-						if _, err := Quantize(context.Background(), path, to, configs.Default()); err != nil {
+						if _, err := forward.Quantize(context.Background(), path, to, configs.Default()); err != nil {
 							t.Fatal(err)
 						}
 						path = to
@@ -299,7 +301,7 @@ func TestLoadFits(t *testing.T) {
 							m = change.Set[0].Value
 						}
 					}
-					if _, err := Load(context.Background(), path, c, loader.Mode(m), 0); err != nil {
+					if _, err := load.Run(context.Background(), path, c, loader.Mode(m), 0); err != nil {
 						t.Errorf("%s, limit %d: %s: %v", mode, limit, change.Text, err)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/memopt/exit"
+	"memopt/memopt/forward"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/session"
 )
@@ -23,7 +24,7 @@ func TestForwardOnVulkan(t *testing.T) {
 	inputs := func(s *session.Session, batch, seq int64) map[string]*graph.Tensor {
 		c := configs.Default()
 		c.Dims = map[string]int64{"batch": batch, "seq": seq}
-		in, _, err := forwardInputs(s, nil, c)
+		in, _, err := forward.InputsOf(s, nil, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,13 +82,13 @@ func TestForwardStaysOnVulkan(t *testing.T) {
 	c := configs.Default()
 	c.Device = vulkanDevice(t)
 	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 32})
-	s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
+	s, err := forward.Open(context.Background(), session.Model{Path: path}, c, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	c.Dims = map[string]int64{"batch": 2, "seq": 4}
-	in, _, err := forwardInputs(s, nil, c)
+	in, _, err := forward.InputsOf(s, nil, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +155,13 @@ func TestForwardArenasOnVulkan(t *testing.T) {
 		}
 		runs := func(limit int64) (*session.Session, error) {
 			c.MemoryLimit = limit
-			s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
+			s, err := forward.Open(context.Background(), session.Model{Path: path}, c, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, shape := range shapes {
 				c.Dims = map[string]int64{"batch": shape[0], "seq": shape[1]}
-				in, _, err := forwardInputs(s, nil, c)
+				in, _, err := forward.InputsOf(s, nil, c)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,6 +15,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/load"
 )
 
 // loadable writes a forward model and gives the dims to load it with: one whose largest weight is more than half of what is
@@ -66,7 +67,7 @@ func loadsAsPromised(t *testing.T, device string, modes []string) {
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".onnx")+"/"+mode, func(t *testing.T) {
 				c := configs.Default()
 				c.Dims, c.Device, c.Chunk = dims, device, chunk
-				l, err := Load(context.Background(), path, c, loader.Mode(mode), 3)
+				l, err := load.Run(context.Background(), path, c, loader.Mode(mode), 3)
 				var unsuited *loader.UnsuitedError
 				if errors.As(err, &unsuited) && unsuited.Mode == loader.InPlace {
 					t.Skip(err) // a discrete device
@@ -130,11 +131,11 @@ func loadsAsPromised(t *testing.T, device string, modes []string) {
 func TestLoadRefuses(t *testing.T) {
 	c := configs.Default()
 	c.Device = "cpu"
-	if _, err := Load(context.Background(), "nonsuch.onnx", c, loader.Streamed, 0); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := load.Run(context.Background(), "nonsuch.onnx", c, loader.Streamed, 0); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Error(err)
 	}
 	for path := range loadable(t, false) {
-		if _, err := Load(context.Background(), path, c, loader.Streamed, 0); err == nil || !strings.Contains(err.Error(), "batch") {
+		if _, err := load.Run(context.Background(), path, c, loader.Streamed, 0); err == nil || !strings.Contains(err.Error(), "batch") {
 			t.Errorf("without sizes of dims: %v", err)
 		}
 	}
@@ -142,7 +143,7 @@ func TestLoadRefuses(t *testing.T) {
 	cancel()
 	for path, dims := range loadable(t, false) {
 		c.Dims = dims
-		if _, err := Load(ctx, path, c, loader.Streamed, 0); err == nil {
+		if _, err := load.Run(ctx, path, c, loader.Streamed, 0); err == nil {
 			t.Error("a load that was given up is an error")
 		}
 	}

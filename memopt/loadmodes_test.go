@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"memopt/internal/loader"
+	"memopt/memopt/forward"
 	"memopt/memopt/phases"
 	"memopt/memopt/session"
 )
@@ -111,14 +112,14 @@ func TestHeldLoadMode(t *testing.T) {
 func TestForwardLoadModes(t *testing.T) {
 	model, _ := madeGPT(t, gpt)
 	var want []byte
-	run := func(device, mode string) (*Ran, error) {
+	run := func(device, mode string) (*forward.Ran, error) {
 		c := settingsFor(t, map[string]string{"device": device, "load_mode": mode})
-		s, err := OpenForward(t.Context(), session.Model{Path: model}, c, "")
+		s, err := forward.Open(t.Context(), session.Model{Path: model}, c, "")
 		if err != nil {
 			return nil, err
 		}
 		defer s.Close()
-		r, err := RunForward(t.Context(), s, c, Forward{Repeat: 2})
+		r, err := forward.Run(t.Context(), s, c, forward.Running{Repeat: 2})
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"memopt/internal/loader"
 	"memopt/memopt/devices"
+	"memopt/memopt/forward"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/phases"
 	"memopt/memopt/session"
@@ -48,20 +49,20 @@ func forwardAsPromised(t *testing.T, device string) {
 	for _, x := range []struct {
 		name   string
 		fields map[string]string
-		f      Forward
+		f      forward.Running
 		beside bool
 		rows   []string
 		loose  bool // less than was promised may be there
 	}{
-		{"plain", nil, Forward{Data: data, Repeat: 3}, false, list("P0 P1", opened, "P3b", planned, "RN U1 U3"), false},
-		{"once", nil, Forward{}, false, list("P0 P1", opened, "P3b", planned, "U1 U3"), false},
-		{"shrink", nil, Forward{Data: data, Shrink: true}, false, list("P0 P1", opened, "P3b", planned, "RS U1 U3"), false},
-		{"bound", nil, Forward{Data: data, Bind: "device", Repeat: 2}, false, bound, false},
-		{"imported", nil, Forward{Bind: "import", Repeat: 2}, false, bound, false},
-		{"lent", map[string]string{"enable_mem_pattern": "off"}, Forward{Data: data, Repeat: 2}, false, list("P0 P1", opened, "P3b", planned, "RN U1 U3"), true},
-		{"doubling", map[string]string{"arena_extend_strategy": "kNextPowerOfTwo"}, Forward{Data: data}, false, list("P0 P1", opened, "P3b", planned, "U1 U3"), lowered},
-		{"no arena", map[string]string{"enable_cpu_mem_arena": "off"}, Forward{Data: data, Repeat: 2}, false, list("P0 P1", opened, "P3b", planned, "RN U1 U3"), false},
-		{"beside", nil, Forward{Data: data, Repeat: 2}, true, list("P0 P1", opened, opened, "P3b", planned, planned, "RN U1 U3"), true},
+		{"plain", nil, forward.Running{Data: data, Repeat: 3}, false, list("P0 P1", opened, "P3b", planned, "RN U1 U3"), false},
+		{"once", nil, forward.Running{}, false, list("P0 P1", opened, "P3b", planned, "U1 U3"), false},
+		{"shrink", nil, forward.Running{Data: data, Shrink: true}, false, list("P0 P1", opened, "P3b", planned, "RS U1 U3"), false},
+		{"bound", nil, forward.Running{Data: data, Bind: "device", Repeat: 2}, false, bound, false},
+		{"imported", nil, forward.Running{Bind: "import", Repeat: 2}, false, bound, false},
+		{"lent", map[string]string{"enable_mem_pattern": "off"}, forward.Running{Data: data, Repeat: 2}, false, list("P0 P1", opened, "P3b", planned, "RN U1 U3"), true},
+		{"doubling", map[string]string{"arena_extend_strategy": "kNextPowerOfTwo"}, forward.Running{Data: data}, false, list("P0 P1", opened, "P3b", planned, "U1 U3"), lowered},
+		{"no arena", map[string]string{"enable_cpu_mem_arena": "off"}, forward.Running{Data: data, Repeat: 2}, false, list("P0 P1", opened, "P3b", planned, "RN U1 U3"), false},
+		{"beside", nil, forward.Running{Data: data, Repeat: 2}, true, list("P0 P1", opened, opened, "P3b", planned, planned, "RN U1 U3"), true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			fields := map[string]string{"device": device}
@@ -69,27 +70,27 @@ func forwardAsPromised(t *testing.T, device string) {
 				fields[name] = value
 			}
 			c := settingsFor(t, fields)
-			run := func(p *phases.Record) (*Ran, []byte, *phases.Table) {
+			run := func(p *phases.Record) (*forward.Ran, []byte, *phases.Table) {
 				t.Helper()
 				arena := ""
 				if x.beside {
 					arena = "forward phases"
 				}
-				s, err := OpenForwardRecorded(t.Context(), p, session.Model{Path: model, Arena: arena}, c, x.f.Data)
+				s, err := forward.OpenRecorded(t.Context(), p, session.Model{Path: model, Arena: arena}, c, x.f.Data)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer s.Close()
 				f := x.f
 				if f.Phases = p; x.beside {
-					o, err := OpenForwardRecorded(t.Context(), p, session.Model{Path: other, Arena: arena}, c, "")
+					o, err := forward.OpenRecorded(t.Context(), p, session.Model{Path: other, Arena: arena}, c, "")
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer o.Close()
 					f.Beside = []*session.Session{o}
 				}
-				r, err := RunForward(t.Context(), s, c, f)
+				r, err := forward.Run(t.Context(), s, c, f)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/onnx"
 	"memopt/kernels"
+	"memopt/memopt/forward"
 )
 
 // TestQuantizeOlderOpsets: a model whose opset has no quantized operators is quantized all the same, with the same
@@ -28,11 +29,11 @@ func TestQuantizeOlderOpsets(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Close()
-		want, err := Quantize(ctx, path, filepath.Join(dir, "new.onnx"), configs.Default())
+		want, err := forward.Quantize(ctx, path, filepath.Join(dir, "new.onnx"), configs.Default())
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := Quantize(ctx, old, to, configs.Default())
+		q, err := forward.Quantize(ctx, old, to, configs.Default())
 		if err != nil {
 			t.Fatal(err)
 		}

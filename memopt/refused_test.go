@@ -12,7 +12,9 @@ import (
 	"memopt/internal/arena"
 	"memopt/internal/loader"
 	"memopt/memopt/exit"
+	"memopt/memopt/forward"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/load"
 	"memopt/memopt/phases"
 	"memopt/memopt/session"
 )
@@ -64,7 +66,7 @@ func TestRefused(t *testing.T) {
 	}
 	load := func(mode loader.Mode) func() (string, error) {
 		return func() (string, error) {
-			l, err := Load(context.Background(), path, c, mode, 0)
+			l, err := load.Run(context.Background(), path, c, mode, 0)
 			if err != nil {
 				return "", err
 			}
@@ -75,15 +77,15 @@ func TestRefused(t *testing.T) {
 		return func() (string, error) {
 			c := c
 			c.MemoryPattern, c.ArenaStrategy, c.CPUArena, c.InitialChunk = pattern, strategy, !off, 256
-			s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
+			s, err := forward.Open(context.Background(), session.Model{Path: path}, c, "")
 			if err != nil {
 				return "", err
 			}
 			defer s.Close()
-			r, err := RunForward(context.Background(), s, c, Forward{Repeat: 2})
+			r, err := forward.Run(context.Background(), s, c, forward.Running{Repeat: 2})
 			if err != nil {
 				arena.Fault(nil) // the same session serves the next request
-				again, wrong := RunForward(context.Background(), s, c, Forward{Repeat: 2})
+				again, wrong := forward.Run(context.Background(), s, c, forward.Running{Repeat: 2})
 				if wrong != nil {
 					return "", errors.Join(errors.New("the next request is refused"), wrong)
 				}

@@ -12,7 +12,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
-	"memopt/memopt"
+	"memopt/memopt/forward"
 	"memopt/memopt/session"
 	"memopt/plugin"
 )
@@ -57,11 +57,11 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 	if m.Given, err = tensorsIn(given); err != nil {
 		return plugin.Opened{}, asInput(err)
 	}
-	s, err := memopt.OpenForward(ctx, m, cfg, "")
+	s, err := forward.Open(ctx, m, cfg, "")
 	if err != nil {
 		return plugin.Opened{}, refusedRequest(err)
 	}
-	warnings = append(warnings, memopt.ForwardWarnings(s, cfg)...)
+	warnings = append(warnings, forward.Warnings(s, cfg)...)
 	sig := s.Signature
 	data, err := json.Marshal(signatureJSON(s))
 	if err != nil {
@@ -251,7 +251,7 @@ func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.Run
 			o.Same[t.Name] = true
 		}
 	}
-	result, err := memopt.RunOnce(ctx, r.s, r.cfg, in, fetches, o)
+	result, err := forward.Once(ctx, r.s, r.cfg, in, fetches, o)
 	if err != nil {
 		return reply, refusedRequest(asInput(err))
 	}

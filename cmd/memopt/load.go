@@ -12,7 +12,7 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/loader"
-	"memopt/memopt"
+	"memopt/memopt/load"
 	"memopt/memopt/report"
 	"memopt/plugin"
 )
@@ -50,14 +50,14 @@ func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error
 	if cfg.LoadMode == "all" {
 		modes = loader.Modes()
 	}
-	var loads []*memopt.Loaded
+	var loads []*load.Loaded
 	var unsuited []*loader.UnsuitedError
 	for _, name := range modes {
 		mode, err := loader.ParseMode(name)
 		if err != nil {
 			return answer{}, asInput(err)
 		}
-		l, err := memopt.LoadRepeatedly(ctx, path, cfg, mode, cfg.Reloads, cfg.Repeats)
+		l, err := load.Repeatedly(ctx, path, cfg, mode, cfg.Reloads, cfg.Repeats)
 		var not *loader.UnsuitedError
 		if cfg.LoadMode == "all" && errors.As(err, &not) {
 			unsuited = append(unsuited, not)
@@ -99,15 +99,15 @@ func leftOut(unsuited []*loader.UnsuitedError) map[loader.Mode]string {
 }
 
 // loadText prints one load.
-func loadText(w io.Writer, model string, l *memopt.Loaded) {
+func loadText(w io.Writer, model string, l *load.Loaded) {
 	fmt.Fprintf(w, "%s on %s, %s\n", model, l.Device, l.Mode)
 	report.Text(w, 2, "W %s in %d weights, largest w %s, A %s, c %s\n\n", report.Bytes(l.W), l.Weights, report.Bytes(l.Largest), report.Bytes(l.A), report.Bytes(l.C))
 	report.Phases(w, l.Phases)
 	fmt.Fprintln(w)
-	spread := func(x memopt.Spread) []string {
+	spread := func(x load.Spread) []string {
 		return []string{unlessUnknown(x.Min), unlessUnknown(x.Median), unlessUnknown(x.Max)}
 	}
-	row := func(name, promised string, x memopt.Spread, why string) []string {
+	row := func(name, promised string, x load.Spread, why string) []string {
 		return append(append([]string{name, promised}, spread(x)...), why)
 	}
 	head := []string{"", "promised", "least", "middle", "most", fmt.Sprintf("of %d loads", l.Repeats)}
@@ -128,7 +128,7 @@ func unlessUnknown(n int64) string {
 }
 
 // driverText is the driver's count at the end of the load.
-func driverText(l *memopt.Loaded) string {
+func driverText(l *load.Loaded) string {
 	for _, p := range l.Phases {
 		if p.Name == "P7" && p.Driver != nil {
 			return fmt.Sprintf("the driver counts %s of %s", report.Bytes(p.Driver.Usage), report.Bytes(p.Driver.Budget))
@@ -138,7 +138,7 @@ func driverText(l *memopt.Loaded) string {
 }
 
 // modesText prints a comparison of loads in several modes.
-func modesText(w io.Writer, loads []*memopt.Loaded) {
+func modesText(w io.Writer, loads []*load.Loaded) {
 	rows := [][]string{{"mode", "device", "device and host", "promised", "process", "formula"}}
 	for _, l := range loads {
 		rows = append(rows, []string{string(l.Mode), report.Bytes(l.DeviceMeasured), report.Bytes(l.Measured), report.Bytes(l.Promised), unlessUnknown(l.System), l.Formula})
@@ -159,8 +159,8 @@ type ratio struct {
 	Ratio float64 `json:"ratio"`
 }
 
-func ratios(loads []*memopt.Loaded) (out []ratio) {
-	by := map[loader.Mode]*memopt.Loaded{}
+func ratios(loads []*load.Loaded) (out []ratio) {
+	by := map[loader.Mode]*load.Loaded{}
 	for _, l := range loads {
 		by[l.Mode] = l
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt"
+	"memopt/memopt/forward"
 	"memopt/memopt/report"
 	"memopt/plugin"
 )
@@ -60,19 +60,19 @@ func (front) Quantize(ctx context.Context, r plugin.Question) (plugin.Answer, er
 
 // quantized writes the quantized model and returns a report.
 func quantized(ctx context.Context, path, to string, cfg configs.Config) (answer, []string, error) {
-	q, err := memopt.Quantize(ctx, path, to, cfg)
+	q, err := forward.Quantize(ctx, path, to, cfg)
 	if err != nil {
 		return answer{}, nil, err
 	}
 	json := struct {
 		Format string `json:"format"`
 		Path   string `json:"path"`
-		memopt.Quantized
+		forward.Quantized
 	}{"memopt.quantize/1", to, q}
 	return answer{json, func(w io.Writer) { quantizeText(w, q) }}, q.Warnings, nil
 }
 
-func quantizeText(w io.Writer, q memopt.Quantized) {
+func quantizeText(w io.Writer, q forward.Quantized) {
 	nodes := 0
 	for _, n := range q.Nodes {
 		if n.Quantized {

@@ -17,7 +17,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/tensorfile"
 	"memopt/internal/visible"
-	"memopt/memopt"
+	"memopt/memopt/forward"
 	"memopt/memopt/phases"
 	"memopt/memopt/report"
 	"memopt/memopt/session"
@@ -48,8 +48,8 @@ var runCommand = &cli.Command{
 		if c.Int("repeat") < 1 {
 			return usage("--repeat is at least 1, not %d", c.Int("repeat"))
 		}
-		if how := c.String("bind"); how != "" && !slices.Contains(memopt.Binds(), how) {
-			return usage("--bind is %s, not %q", strings.Join(memopt.Binds(), ", "), how)
+		if how := c.String("bind"); how != "" && !slices.Contains(forward.Binds(), how) {
+			return usage("--bind is %s, not %q", strings.Join(forward.Binds(), ", "), how)
 		}
 		if _, err := destinations(c, cfg, "output", "html"); err != nil {
 			return err
@@ -90,7 +90,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		}
 	}
 	done := busy(c, "reading "+filepath.Base(path))
-	s, err := memopt.OpenForwardRecorded(c.Context, record, session.Model{Path: path, Arena: arena}, cfg, c.String("data"))
+	s, err := forward.OpenRecorded(c.Context, record, session.Model{Path: path, Arena: arena}, cfg, c.String("data"))
 	done()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	var beside []*session.Session
 	for _, other := range names(c.String("beside")) {
 		done := busy(c, "reading "+filepath.Base(other))
-		o, err := memopt.OpenForwardRecorded(c.Context, record, session.Model{Path: other, Arena: arena}, cfg, "")
+		o, err := forward.OpenRecorded(c.Context, record, session.Model{Path: other, Arena: arena}, cfg, "")
 		done()
 		if err != nil {
 			return refused(c, cfg, err)
@@ -110,7 +110,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	stopper := newStopper(c)
 	defer stopper.release()
 	status := newStatus(c)
-	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: names(c.String("fetch")), Repeat: c.Int("repeat"), Bind: c.String("bind"), Beside: beside, Shrink: c.Bool("shrink"), Phases: record, Stop: stopper.stopped,
+	r, err := forward.Run(c.Context, s, cfg, forward.Running{Data: c.String("data"), Fetch: names(c.String("fetch")), Repeat: c.Int("repeat"), Bind: c.String("bind"), Beside: beside, Shrink: c.Bool("shrink"), Phases: record, Stop: stopper.stopped,
 		Progress: func(run, runs int, _ time.Duration) {
 			if run < runs {
 				status.show("%s", bar(run, runs, time.Since(status.since)))
@@ -187,7 +187,7 @@ func summaries(outputs []session.Output) (all []outputFile) {
 }
 
 // ranText says where the program ran, and for how long.
-func ranText(path string, r *memopt.Ran) string {
+func ranText(path string, r *forward.Ran) string {
 	times := fmt.Sprintf("a run takes %s ms", millis(median(r.Times)))
 	if len(r.Times) > 1 {
 		times = fmt.Sprintf("%d runs, the first %s ms with planning, then %s ms (median)", len(r.Times), millis(r.Times[0]), millis(median(r.Times[1:])))
@@ -196,7 +196,7 @@ func ranText(path string, r *memopt.Ran) string {
 }
 
 // ranLines are the promised and the measured memory of runs.
-func ranLines(r *memopt.Ran) []report.Line {
+func ranLines(r *forward.Ran) []report.Line {
 	p, m := r.Promised, r.Measured
 	lines := []report.Line{
 		{Name: "weights", Promised: p.Weights, Measured: m.Weights}, {Name: "values", Promised: p.Values, Measured: m.Values},
@@ -211,32 +211,32 @@ func ranLines(r *memopt.Ran) []report.Line {
 }
 
 // ranAnswer is the answer of the command; table is nil if not requested.
-func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran, outputs []outputFile, table *phases.Table) answer {
+func ranAnswer(path, bind string, shrunk bool, r *forward.Ran, outputs []outputFile, table *phases.Table) answer {
 	stats := r.Stats
 	type anonymous struct {
 		Promised int64 `json:"promised"`
 		Measured int64 `json:"measured"`
 	}
 	file := struct {
-		Format   string             `json:"format"`
-		Model    string             `json:"model"`
-		Device   string             `json:"device"`
-		Outputs  []outputFile       `json:"outputs"`
-		Runs     int                `json:"runs"`
-		FirstMS  float64            `json:"first_ms"` // includes planning
-		MedianMS float64            `json:"median_ms"`
-		Promised session.Memory     `json:"promised"`
-		Measured session.Memory     `json:"measured"`
-		OS       *anonymous         `json:"anonymous"` // null if the system does not report it
-		Bind     string             `json:"bind"`      // how inputs and outputs are bound
-		Returned int64              `json:"returned"`  // bytes released by --shrink
-		Beside   []memopt.RanBeside `json:"beside"`
-		Run      any                `json:"run"`
-		Stats    session.Stats      `json:"stats"`
+		Format   string           `json:"format"`
+		Model    string           `json:"model"`
+		Device   string           `json:"device"`
+		Outputs  []outputFile     `json:"outputs"`
+		Runs     int              `json:"runs"`
+		FirstMS  float64          `json:"first_ms"` // includes planning
+		MedianMS float64          `json:"median_ms"`
+		Promised session.Memory   `json:"promised"`
+		Measured session.Memory   `json:"measured"`
+		OS       *anonymous       `json:"anonymous"` // null if the system does not report it
+		Bind     string           `json:"bind"`      // how inputs and outputs are bound
+		Returned int64            `json:"returned"`  // bytes released by --shrink
+		Beside   []forward.Beside `json:"beside"`
+		Run      any              `json:"run"`
+		Stats    session.Stats    `json:"stats"`
 		phasesFile
 		Warnings []string `json:"warnings"`
 	}{Format: "memopt.run/1", Model: path, Device: r.Device, Runs: len(r.Times), FirstMS: ms(r.Times[0]), MedianMS: ms(median(r.Times)),
-		Outputs: outputs, phasesFile: phasesJSON(table), Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Returned: r.Shrunk, Beside: append([]memopt.RanBeside{}, r.Beside...), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
+		Outputs: outputs, phasesFile: phasesJSON(table), Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, forward.Binds()[0]), Returned: r.Shrunk, Beside: append([]forward.Beside{}, r.Beside...), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
 	if r.Anonymous != nil {
 		file.OS = &anonymous{r.Anonymous.Promised, r.Anonymous.Measured}
 	}

@@ -1,4 +1,5 @@
-package memopt
+// Package load loads a forward model onto a device and unloads it, and tells what each phase takes.
+package load
 
 import (
 	"bytes"
@@ -53,12 +54,12 @@ type Loaded struct {
 	LeftDevice int64 `json:"left_device"`
 	LeftHost   int64 `json:"left_host"` // anonymous bytes that remained per reload, on average
 	// Repeats is the number of measurements, and Spread their range; the phases are those of the median by System.
-	Repeats int        `json:"repeats"`
-	Spread  LoadSpread `json:"spread"`
+	Repeats int     `json:"repeats"`
+	Spread  Spreads `json:"spread"`
 }
 
-// LoadSpread is the minimum, median and maximum of repeated measurements.
-type LoadSpread struct {
+// Spreads is the minimum, median and maximum of repeated measurements.
+type Spreads struct {
 	Device     Spread `json:"device"` // the recorder's peak
 	Both       Spread `json:"both"`   // the recorder's peak of device and host together
 	System     Spread `json:"system"`
@@ -81,22 +82,22 @@ func spreadOf(loads []*Loaded, figure func(*Loaded) int64) Spread {
 	return Spread{all[0], all[(len(all)-1)/2], all[len(all)-1]}
 }
 
-// LoadRepeatedly is Load, repeated. Only the first load includes reloads.
-func LoadRepeatedly(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads, repeats int) (*Loaded, error) {
+// Repeatedly is Load, repeated. Only the first load includes reloads.
+func Repeatedly(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads, repeats int) (*Loaded, error) {
 	var loads []*Loaded
 	for i := range max(1, repeats) {
 		again := reloads
 		if i > 0 {
 			again = 0
 		}
-		l, err := Load(ctx, path, c, mode, again)
+		l, err := Run(ctx, path, c, mode, again)
 		if err != nil {
 			return nil, err
 		}
 		loads = append(loads, l)
 	}
 	first := loads[0]
-	s := LoadSpread{
+	s := Spreads{
 		Device:     spreadOf(loads, func(l *Loaded) int64 { return l.DeviceMeasured }),
 		Both:       spreadOf(loads, func(l *Loaded) int64 { return l.Measured }),
 		System:     spreadOf(loads, func(l *Loaded) int64 { return l.System }),
@@ -114,8 +115,8 @@ func LoadRepeatedly(ctx context.Context, path string, c configs.Config, mode loa
 	return &middle, nil
 }
 
-// Load loads a forward model onto a device and unloads it, in one mode, and reports the memory of each phase.
-func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads int) (*Loaded, error) {
+// Run loads a forward model onto a device and unloads it, in one mode, and reports the memory of each phase.
+func Run(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads int) (*Loaded, error) {
 	return stop.When(ctx, func() (l *Loaded, err error) {
 		defer weights.Guard(&err)()
 		if joint.Is(path) {
@@ -129,14 +130,14 @@ func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, 
 		if open == nil {
 			return nil, exit.Input(fmt.Errorf("device %s has no memory of its own to load to", kind.Name))
 		}
-		t := &load{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.Lowered, r: loader.NewRecorder(), reloads: reloads}
+		t := &loading{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.Lowered, r: loader.NewRecorder(), reloads: reloads}
 		t.r.Limit(c.MemoryLimit, func(bytes int64) error { return machine.Fits(bytes, "the load", "") })
 		return t.run(func() (loader.Device, error) { return open(which) })
 	})
 }
 
-// load is a load in progress.
-type load struct {
+// loading is a load in progress.
+type loading struct {
 	ctx     context.Context
 	path    string
 	config  configs.Config
@@ -160,7 +161,7 @@ type load struct {
 // nothing is the work of a phase that only measures.
 func nothing() error { return nil }
 
-func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) {
+func (t *loading) run(open func() (loader.Device, error)) (out *Loaded, err error) {
 	defer func() {
 		if wrong := t.unload(); err == nil {
 			err = wrong
@@ -224,7 +225,7 @@ func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) 
 }
 
 // load runs the phases P2 to P7.
-func (t *load) load() error {
+func (t *loading) load() error {
 	early := t.mode.ActivationsFirst()
 	if err := t.r.Do("P2", "model opened", 0, t.open); err != nil {
 		return err
@@ -279,7 +280,7 @@ const loadSlack = 4 << 20
 
 // phase runs a phase after planning, with two promises: the peak of the device, and that of the process above its
 // level after planning, which is copies of weights plus the device's memory if that is unified.
-func (t *load) phase(name, what string, device, copies int64, f func() error) error {
+func (t *loading) phase(name, what string, device, copies int64, f func() error) error {
 	return t.r.Do(name, what, device, func() error {
 		most := t.planned + copies + loadSlack
 		if t.device.Unified() {
@@ -291,7 +292,7 @@ func (t *load) phase(name, what string, device, copies int64, f func() error) er
 }
 
 // again loads and unloads without measuring phases.
-func (t *load) again() error {
+func (t *loading) again() error {
 	for _, step := range []func() error{t.open, t.build, t.plan} {
 		if err := step(); err != nil {
 			return err
@@ -311,7 +312,7 @@ func (t *load) again() error {
 }
 
 // open reads the graph; the weights stay in the mapped file.
-func (t *load) open() (err error) {
+func (t *loading) open() (err error) {
 	if t.graph, t.source, err = onnx.OpenAt(t.ctx, t.path, kernels.Library, t.config.Dims); err != nil {
 		return exit.Input(err)
 	}
@@ -322,7 +323,7 @@ func (t *load) open() (err error) {
 }
 
 // build runs the passes on the graph, which allocate no tensors.
-func (t *load) build() error {
+func (t *loading) build() error {
 	o := graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true}
 	switch t.config.Optimize {
 	case "off":
@@ -336,14 +337,14 @@ func (t *load) build() error {
 }
 
 // plan plans the activations, and lists the weights.
-func (t *load) plan() (err error) {
+func (t *loading) plan() (err error) {
 	t.sizes, t.ws, err = t.sizesFor(t.config.Dims)
 	t.count = len(t.ws)
 	return err
 }
 
 // sizesFor computes the sizes of a load for the given dims, and lists the weights.
-func (t *load) sizesFor(dims map[string]int64) (sizes loader.Sizes, ws []loader.Weight, err error) {
+func (t *loading) sizesFor(dims map[string]int64) (sizes loader.Sizes, ws []loader.Weight, err error) {
 	p, err := planner.Make(t.graph, planner.Request{Dims: dims, Lowered: t.lowered, Context: t.ctx})
 	if err != nil {
 		return sizes, nil, exit.Classify(err)
@@ -371,19 +372,19 @@ func (t *load) sizesFor(dims map[string]int64) (sizes loader.Sizes, ws []loader.
 }
 
 // readAllPhase is the phase of modes that read all weights before the upload.
-func (t *load) readAllPhase() error {
+func (t *loading) readAllPhase() error {
 	if t.mode != loader.Lazy {
 		return nil
 	}
 	return t.phase("P4a", "copies read", 0, t.sizes.W, t.readAll)
 }
 
-func (t *load) readAll() (err error) {
+func (t *loading) readAll() (err error) {
 	t.copies, err = loader.ReadAll(t.ctx, t.ws, t.mode, t.r)
 	return err
 }
 
-func (t *load) upload() (err error) {
+func (t *loading) upload() (err error) {
 	copies := t.copies
 	t.copies = nil
 	if t.on, err = loader.Upload(t.ctx, t.device, t.ws, loader.Options{Mode: t.mode, Chunk: t.config.Chunk}, copies, t.r); err != nil {
@@ -395,7 +396,7 @@ func (t *load) upload() (err error) {
 	return t.source.Unchanged()
 }
 
-func (t *load) bind() (err error) {
+func (t *loading) bind() (err error) {
 	if t.drop == nil {
 		t.drop, err = t.r.Activations(t.sizes.A)
 	}
@@ -403,7 +404,7 @@ func (t *load) bind() (err error) {
 }
 
 // unload releases everything that a load took.
-func (t *load) unload() error {
+func (t *loading) unload() error {
 	if t.on != nil {
 		t.on.Free()
 	}
@@ -417,7 +418,7 @@ func (t *load) unload() error {
 }
 
 // tell fills in what was promised and measured.
-func (t *load) tell(out *Loaded) {
+func (t *loading) tell(out *Loaded) {
 	out.Phases = t.r.Phases()
 	out.Weights = t.count
 	out.W, out.Largest, out.A, out.C = t.sizes.W, t.sizes.Largest, t.sizes.A, t.sizes.C

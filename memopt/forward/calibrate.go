@@ -1,4 +1,4 @@
-package memopt
+package forward
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func calibrated(ctx context.Context, path string, o quantize.Options, c configs.
 		return map[string]quantize.Range{}, nil
 	}
 	c.Optimize, c.Device = "off", "cpu"
-	s, err := OpenForward(ctx, session.Model{Path: all, Name: path}, c, c.Calibrate)
+	s, err := Open(ctx, session.Model{Path: all, Name: path}, c, c.Calibrate)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +120,11 @@ func observed(ctx context.Context, s *session.Session, c configs.Config, file st
 	}
 	defer data.Close()
 	for more := true; more; {
-		in, _, err := forwardInputs(s, data, c)
+		in, _, err := InputsOf(s, data, c)
 		if err != nil {
 			return err
 		}
-		r, err := RunOnce(ctx, s, c, in, nil, session.RunOptions{})
+		r, err := Once(ctx, s, c, in, nil, session.RunOptions{})
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,5 @@
-package memopt
+// Package forward runs forward programs in sessions, as settings say, and quantizes them.
+package forward
 
 import (
 	"context"
@@ -34,8 +35,8 @@ import (
 // arenas are shared by the forward sessions of this process.
 var arenas session.Arenas
 
-// forwardOptions converts settings to session options.
-func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, err error) {
+// optionsOf converts settings to session options.
+func optionsOf(c configs.Config, watch session.Watch) (o session.Options, err error) {
 	o = session.Options{
 		Watch:    watch,
 		Optimize: c.Optimize, Pattern: c.MemoryPattern, Patterns: c.MaxPatterns, MemoryLimit: c.MemoryLimit, Seed: c.Seed, Threads: c.Threads, SaveTo: c.OptimizedModelPath, SaveBeside: c.OptimizedModelFile, SaveFrom: c.OptimizedModelFrom,
@@ -78,16 +79,16 @@ func forwardOptions(c configs.Config, watch session.Watch) (o session.Options, e
 	return o, nil
 }
 
-// OpenForward opens a session for a forward program. Sessions that name the same arena share it, with the options
+// Open opens a session for a forward program. Sessions that name the same arena share it, with the options
 // and the limit of the first one. data is the file that inputs will come from, if it is known; it is used for
 // errors only.
-func OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
-	return OpenForwardRecorded(ctx, nil, m, c, data)
+func Open(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
+	return OpenRecorded(ctx, nil, m, c, data)
 }
 
-// OpenForwardRecorded is OpenForward with the memory of its phases recorded, if p is not nil.
-func OpenForwardRecorded(ctx context.Context, p *phases.Record, m session.Model, c configs.Config, data string) (*session.Session, error) {
-	o, err := forwardOptions(c, p.Watch(m.Path))
+// OpenRecorded is OpenForward with the memory of its phases recorded, if p is not nil.
+func OpenRecorded(ctx context.Context, p *phases.Record, m session.Model, c configs.Config, data string) (*session.Session, error) {
+	o, err := optionsOf(c, p.Watch(m.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func OpenForwardRecorded(ctx context.Context, p *phases.Record, m session.Model,
 			return nil, err
 		}
 		defer dry.Close()
-		f := &forwardFitting{s: dry, path: m.Path, config: c, rows: data != ""}
+		f := &fitting{s: dry, path: m.Path, config: c, rows: data != ""}
 		var end func()
 		f.in, end = inputsFor(dry, c, data)
 		defer end()
@@ -118,11 +119,11 @@ func OpenForwardRecorded(ctx context.Context, p *phases.Record, m session.Model,
 	return nil, err
 }
 
-// RunOnce is Session.Run, but its memory errors say what would fit.
-func RunOnce(ctx context.Context, s *session.Session, c configs.Config, in map[string]*graph.Tensor, fetches []session.Fetch, o session.RunOptions) (*session.Result, error) {
+// Once is Session.Run, but its memory errors say what would fit.
+func Once(ctx context.Context, s *session.Session, c configs.Config, in map[string]*graph.Tensor, fetches []session.Fetch, o session.RunOptions) (*session.Result, error) {
 	r, err := s.Run(ctx, in, fetches, o)
 	if err != nil {
-		f := &forwardFitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches}
+		f := &fitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches}
 		return nil, f.wouldFit(ctx, err)
 	}
 	return r, nil
@@ -166,8 +167,8 @@ func placesIn(places session.Places) vulkan.Places {
 	return vulkan.Places{Inputs: in(places.Inputs), Outputs: in(places.Outputs)}
 }
 
-// ForwardWarnings warn of settings that have no effect on the session's device.
-func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
+// Warnings warn of settings that have no effect on the session's device.
+func Warnings(s *session.Session, c configs.Config) (all []string) {
 	names, why := []string{"load_mode", "chunk"}, "a session reads weights where their file is mapped"
 	if devices.Lowered(s.Device()) {
 		names, why = []string{"enable_mem_pattern", "enable_cpu_mem_arena", "threads", "max_dead_bytes_per_chunk"}, "all values are planned"
@@ -180,8 +181,8 @@ func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
 	return all
 }
 
-// Forward says what to run, on which data, and how often.
-type Forward struct {
+// Running says what to run, on which data, and how often.
+type Running struct {
 	Data   string   // npz; "" uses generated data
 	Fetch  []string // outputs; none means all
 	Repeat int
@@ -201,15 +202,15 @@ type Ran struct {
 	*session.Result // of the last run
 	Times           []time.Duration
 	Stats           session.Stats // while inputs and outputs were still bound
-	Beside          []RanBeside
+	Beside          []Beside
 	Shrunk          int64              // bytes released by Shrink
 	Anonymous       *machine.Anonymous // nil if the system does not report it
 	Warnings        []string
 	Stopped         error
 }
 
-// RanBeside is the result of a session that ran in turn with another.
-type RanBeside struct {
+// Beside is the result of a session that ran in turn with another.
+type Beside struct {
 	Model    string        `json:"model"`
 	Took     time.Duration `json:"-"`
 	MS       float64       `json:"ms"` // of the last run
@@ -218,7 +219,7 @@ type RanBeside struct {
 }
 
 // runBeside runs each of the other sessions once.
-func runBeside(ctx context.Context, all []*session.Session, in []map[string]*graph.Tensor) (ran []RanBeside, err error) {
+func runBeside(ctx context.Context, all []*session.Session, in []map[string]*graph.Tensor) (ran []Beside, err error) {
 	for i, s := range all {
 		r, err := s.Run(ctx, in[i], nil, session.RunOptions{})
 		if err != nil {
@@ -227,7 +228,7 @@ func runBeside(ctx context.Context, all []*session.Session, in []map[string]*gra
 			}
 			return nil, fmt.Errorf("%s: %w", s.Path(), err)
 		}
-		ran = append(ran, RanBeside{Model: s.Path(), Took: r.Took, MS: float64(r.Took.Microseconds()) / 1000, CopiedIn: r.CopiedIn, Stats: s.Stats()})
+		ran = append(ran, Beside{Model: s.Path(), Took: r.Took, MS: float64(r.Took.Microseconds()) / 1000, CopiedIn: r.CopiedIn, Stats: s.Stats()})
 	}
 	return ran, nil
 }
@@ -280,9 +281,9 @@ func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []s
 	return b, nil
 }
 
-// RunForward runs a session on data. The session owns the results until it is closed.
-func RunForward(ctx context.Context, s *session.Session, c configs.Config, f Forward) (r *Ran, err error) {
-	r = &Ran{Warnings: ForwardWarnings(s, c)}
+// Run runs a session on data. The session owns the results until it is closed.
+func Run(ctx context.Context, s *session.Session, c configs.Config, f Running) (r *Ran, err error) {
+	r = &Ran{Warnings: Warnings(s, c)}
 	var data *tensorfile.Set
 	f.Phases.Reading()
 	if f.Data != "" {
@@ -294,7 +295,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	} else {
 		r.Warnings = append(r.Warnings, "no --data: running on made-up numbers")
 	}
-	in, warnings, err := forwardInputs(s, data, c)
+	in, warnings, err := InputsOf(s, data, c)
 	if err != nil {
 		return nil, exit.Input(err)
 	}
@@ -314,7 +315,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	}()
 	var beside []map[string]*graph.Tensor
 	for _, other := range f.Beside {
-		in, _, err := forwardInputs(other, nil, c)
+		in, _, err := InputsOf(other, nil, c)
 		if err != nil {
 			return nil, exit.Input(fmt.Errorf("%s: %w", other.Path(), err))
 		}
@@ -361,7 +362,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			}
 		}
 		if r.Result, err = run(); err != nil {
-			f := &forwardFitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches, rows: data != nil}
+			f := &fitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches, rows: data != nil}
 			err = f.wouldFit(ctx, err)
 			if !exit.Coded(err) {
 				err = exit.Input(err)
@@ -420,8 +421,8 @@ func ofSessions(w *machine.Watch, all []*session.Session, inputs int64) *machine
 	return a
 }
 
-// forwardInputs takes a model's inputs from a data file, or generates them with the sizes of dims.
-func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (map[string]*graph.Tensor, []string, error) {
+// InputsOf takes a model's inputs from a data file, or generates them with the sizes of dims.
+func InputsOf(s *session.Session, data *tensorfile.Set, c configs.Config) (map[string]*graph.Tensor, []string, error) {
 	in := map[string]*graph.Tensor{}
 	if data == nil {
 		rng := rand.New(rand.NewPCG(c.Seed, 0x6d656d6f7074))
@@ -435,7 +436,7 @@ func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (
 			}
 			in[p.Name] = feed.MadeUp(p.Of, shape, rng)
 		}
-		return in, strayForward(s, c.Dims), nil
+		return in, strayDims(s, c.Dims), nil
 	}
 	var warnings []string
 	for _, p := range s.Signature.Inputs {
@@ -455,7 +456,7 @@ func forwardInputs(s *session.Session, data *tensorfile.Set, c configs.Config) (
 		}
 		in[p.Name] = x
 	}
-	return in, append(warnings, strayForward(s, c.Dims)...), nil
+	return in, append(warnings, strayDims(s, c.Dims)...), nil
 }
 
 // firstRows takes the first rows of an array, if dims set fewer rows than it has.
@@ -514,8 +515,8 @@ func bytesOf(t graph.DType, shape []int) int64 {
 	return int64(n)
 }
 
-// strayForward warns of dims that no input has.
-func strayForward(s *session.Session, dims map[string]int64) (warnings []string) {
+// strayDims warns of dims that no input has.
+func strayDims(s *session.Session, dims map[string]int64) (warnings []string) {
 	var has []string
 	for _, p := range s.Signature.Inputs {
 		for i, d := range p.Shape {

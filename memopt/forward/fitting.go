@@ -1,4 +1,4 @@
-package memopt
+package forward
 
 import (
 	"context"
@@ -22,9 +22,9 @@ import (
 	"memopt/planner"
 )
 
-// forwardFitting looks for changes that would let a forward program run for which there was too little memory. Each
+// fitting looks for changes that would let a forward program run for which there was too little memory. Each
 // is tried in a dry run before it is suggested.
-type forwardFitting struct {
+type fitting struct {
 	ctx     context.Context
 	s       *session.Session
 	path    string // of the model; "" if it is not a file
@@ -36,16 +36,16 @@ type forwardFitting struct {
 	*fit.Search
 }
 
-// forwardTime bounds the time of the search for what would fit.
-const forwardTime = 2 * time.Second
+// trialTime bounds the time of the search for what would fit.
+const trialTime = 2 * time.Second
 
 // wouldFit adds to a memory error the changes that would fit. Any other error is returned unchanged.
-func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
+func (f *fitting) wouldFit(ctx context.Context, err error) error {
 	e := machine.AsMemoryError(err)
 	if e == nil {
 		return err
 	}
-	ctx, end := context.WithTimeout(ctx, forwardTime)
+	ctx, end := context.WithTimeout(ctx, trialTime)
 	defer end()
 	f.ctx, f.limit = ctx, max(e.Room, 0)
 	f.Search = &fit.Search{Asked: f.config, Try: f.try}
@@ -66,12 +66,12 @@ func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
 }
 
 // run does a dry run of the program under the memory limit.
-func (f *forwardFitting) run(in map[string]*graph.Tensor, change func(*session.Options)) (int64, error) {
+func (f *fitting) run(in map[string]*graph.Tensor, change func(*session.Options)) (int64, error) {
 	return f.s.DryRun(f.ctx, in, f.fetches, f.changing(change))
 }
 
 // anew is run for inputs of other sizes: the session allocates the results.
-func (f *forwardFitting) anew(s *session.Session, in map[string]*graph.Tensor) (int64, error) {
+func (f *fitting) anew(s *session.Session, in map[string]*graph.Tensor) (int64, error) {
 	var fetches []session.Fetch
 	for _, g := range f.fetches {
 		fetches = append(fetches, session.Fetch{Name: g.Name, OnDevice: g.OnDevice})
@@ -80,7 +80,7 @@ func (f *forwardFitting) anew(s *session.Session, in map[string]*graph.Tensor) (
 }
 
 // changing returns a change to a session's options that also applies the memory limit.
-func (f *forwardFitting) changing(change func(*session.Options)) func(*session.Options) {
+func (f *fitting) changing(change func(*session.Options)) func(*session.Options) {
 	return func(o *session.Options) {
 		o.MemoryLimit = f.limit
 		change(o)
@@ -88,7 +88,7 @@ func (f *forwardFitting) changing(change func(*session.Options)) func(*session.O
 }
 
 // raise looks for a sufficient memory limit, if the setting is what refused.
-func (f *forwardFitting) raise(e *machine.MemoryError) {
+func (f *fitting) raise(e *machine.MemoryError) {
 	if e.Short.Limit == 0 || e.Short.Cause != nil {
 		return
 	}
@@ -105,15 +105,15 @@ func (f *forwardFitting) raise(e *machine.MemoryError) {
 }
 
 // late is an error of a dry run, or that there was no time for it.
-func (f *forwardFitting) late(err error) error {
+func (f *fitting) late(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &fit.ErrLong{Why: fmt.Sprintf("it takes more than %s", forwardTime)}
+		return &fit.ErrLong{Why: fmt.Sprintf("it takes more than %s", trialTime)}
 	}
 	return err
 }
 
 // try does a dry run under changed settings of the arena.
-func (f *forwardFitting) try(set ...planner.Setting) (fit.Takes, error) {
+func (f *fitting) try(set ...planner.Setting) (fit.Takes, error) {
 	most, err := f.run(f.in, func(o *session.Options) {
 		for _, s := range set {
 			if s.Name == "enable_mem_pattern" {
@@ -127,7 +127,7 @@ func (f *forwardFitting) try(set ...planner.Setting) (fit.Takes, error) {
 }
 
 // settings tries the settings with which the arena takes no more than planned.
-func (f *forwardFitting) settings() {
+func (f *fitting) settings() {
 	if devices.Lowered(f.s.Device()) {
 		return
 	}
@@ -144,7 +144,7 @@ func (f *forwardFitting) settings() {
 }
 
 // dims looks for smaller sizes of each of the inputs' dims.
-func (f *forwardFitting) dims() {
+func (f *fitting) dims() {
 	sizes, inside := map[string]int64{}, map[string]bool{}
 	var order []string
 	for _, p := range f.s.Signature.Inputs {
@@ -214,12 +214,12 @@ func (f *forwardFitting) dims() {
 const mostQuantized = 256 << 20
 
 // quantized tries the model with 8-bit weights: it is written to a temporary file, and run dry.
-func (f *forwardFitting) quantized() {
+func (f *fitting) quantized() {
 	if f.path == "" {
 		return
 	}
-	q, most, err := quantizedTo(f.ctx, f.path, func(to string) (int64, error) {
-		o, err := forwardOptions(f.config, session.Watch{})
+	q, most, err := QuantizedTo(f.ctx, f.path, func(to string) (int64, error) {
+		o, err := optionsOf(f.config, session.Watch{})
 		if err != nil {
 			return 0, err
 		}
@@ -231,7 +231,7 @@ func (f *forwardFitting) quantized() {
 		defer s.Close()
 		return f.anew(s, f.in)
 	})
-	offerQuantized(f.Search, f.path, q, most, err)
+	OfferQuantized(f.Search, f.path, q, most, err)
 }
 
 var errTooLarge = errors.New("the model is large")
@@ -244,7 +244,7 @@ func inputsFor(s *session.Session, c configs.Config, data string) (in map[string
 		if err != nil {
 			return nil, func() {}
 		}
-		in, _, err := forwardInputs(s, set, c)
+		in, _, err := InputsOf(s, set, c)
 		if err != nil {
 			in = nil
 		}
@@ -261,9 +261,9 @@ func inputsFor(s *session.Session, c configs.Config, data string) (in map[string
 	return in, func() {}
 }
 
-// quantizedTo quantizes a model to a temporary file for look, unless the model is large.
-func quantizedTo(ctx context.Context, path string, look func(to string) (int64, error)) (q Quantized, most int64, err error) {
-	ctx, end := context.WithTimeout(ctx, forwardTime)
+// QuantizedTo quantizes a model to a temporary file for look, unless the model is large.
+func QuantizedTo(ctx context.Context, path string, look func(to string) (int64, error)) (q Quantized, most int64, err error) {
+	ctx, end := context.WithTimeout(ctx, trialTime)
 	defer end()
 	size := int64(0)
 	for _, file := range []string{path, path + ".data"} {
@@ -287,8 +287,8 @@ func quantizedTo(ctx context.Context, path string, look func(to string) (int64, 
 	return q, most, err
 }
 
-// offerQuantized offers the model with 8-bit weights, which takes so much in all, unless an error says why not.
-func offerQuantized(s *fit.Search, path string, q Quantized, most int64, err error) {
+// OfferQuantized offers the model with 8-bit weights, which takes so much in all, unless an error says why not.
+func OfferQuantized(s *fit.Search, path string, q Quantized, most int64, err error) {
 	switch {
 	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
 		s.Skip("it takes long", "the model with weights of 8 bits")

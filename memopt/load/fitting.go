@@ -1,4 +1,4 @@
-package memopt
+package load
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"memopt/internal/bytesize"
 	"memopt/internal/loader"
 	"memopt/memopt/fit"
+	"memopt/memopt/forward"
 	"memopt/memopt/machine"
 	"memopt/planner"
 )
 
 // wouldFit adds to a memory error the changes with which the load would fit. Any other error is returned unchanged.
 // A planned load's memory is known to the byte: sizes are computed anew for each change.
-func (t *load) wouldFit(err error) error {
+func (t *loading) wouldFit(err error) error {
 	e := machine.AsMemoryError(err)
 	if e == nil {
 		return err
@@ -23,7 +24,7 @@ func (t *load) wouldFit(err error) error {
 			e.Room = e.Short.Reserved + max(budget-usage, 0)
 		}
 	}
-	f := &loadFitting{Search: &fit.Search{Asked: t.config}, t: t, room: e.Room, left: fit.MostNodes}
+	f := &fitting{Search: &fit.Search{Asked: t.config}, t: t, room: e.Room, left: fit.MostNodes}
 	switch {
 	case t.sizes.W == 0: // not planned yet
 	case e.Room < 0:
@@ -41,20 +42,20 @@ func (t *load) wouldFit(err error) error {
 	return e
 }
 
-// loadFitting looks for loads that fit in the available memory.
-type loadFitting struct {
+// fitting looks for loads that fit in the available memory.
+type fitting struct {
 	*fit.Search
-	t    *load
+	t    *loading
 	room int64
 	left int // nodes that may still be planned
 }
 
-func (f *loadFitting) add(note string, set ...planner.Setting) {
+func (f *fitting) add(note string, set ...planner.Setting) {
 	f.Found = append(f.Found, planner.Change{Set: set, Note: note})
 }
 
 // modes tries the other load modes, and smaller chunks.
-func (f *loadFitting) modes() {
+func (f *fitting) modes() {
 	t := f.t
 	for _, name := range loader.Modes() {
 		mode := loader.Mode(name)
@@ -76,7 +77,7 @@ func (f *loadFitting) modes() {
 }
 
 // dims looks for the largest size of each dim with which the load fits.
-func (f *loadFitting) dims() {
+func (f *fitting) dims() {
 	t := f.t
 	for _, name := range t.graph.Names() {
 		if err := f.Size(name, t.config.Dims[name], func(n int64) error {
@@ -96,10 +97,10 @@ func (f *loadFitting) dims() {
 }
 
 // quantized tries the model with 8-bit weights: it is written to a temporary file, and planned.
-func (f *loadFitting) quantized() {
+func (f *fitting) quantized() {
 	t := f.t
-	q, high, err := quantizedTo(t.ctx, t.path, func(to string) (int64, error) {
-		other := &load{ctx: t.ctx, path: to, config: t.config, mode: t.mode, lowered: t.lowered}
+	q, high, err := forward.QuantizedTo(t.ctx, t.path, func(to string) (int64, error) {
+		other := &loading{ctx: t.ctx, path: to, config: t.config, mode: t.mode, lowered: t.lowered}
 		defer other.unload()
 		for _, step := range []func() error{other.open, other.build, other.plan} {
 			if err := step(); err != nil {
@@ -111,5 +112,5 @@ func (f *loadFitting) quantized() {
 	if err == nil && high > f.room {
 		err = fit.ErrShort
 	}
-	offerQuantized(f.Search, t.path, q, high, err)
+	forward.OfferQuantized(f.Search, t.path, q, high, err)
 }
