@@ -40,6 +40,7 @@ var (
 	reading   = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "check", "optimize"}                // read a model to train
 	rewriting = []string{"plan", "frontier", "maxbatch", "maxseq", "train", "leaks", "tune", "run", "optimize", "load"}          // rewrite the graph
 	drawing   = []string{"plan", "train"}                                                                                        // write graphs
+	spilling  = []string{"train", "profile"}                                                                                     // write to a disk
 	training  = []string{"train"}                                                                                                // runs the step
 	serving   = []string{"serve"}                                                                                                // answers a trainer
 	tuning    = []string{"train", "run"}                                                                                         // run steps
@@ -239,7 +240,7 @@ var rows = slices.Concat(
 			"Choose among a Vulkan device's kernels by measuring: variants of a size that has not been measured on the device run when it is opened, for 20 s at most, and the fastest is kept in a file. Off: what a model of the device expects to be fastest. Bits are the same."),
 		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
 			"Most memory that the service may allocate; a request that does not fit is refused. Tensors shared with the trainer do not count."),
-		row("spill_folder", func(c *Config) *string { return &c.SpillFolder }, folder(), "", training,
+		row("spill_folder", func(c *Config) *string { return &c.SpillFolder }, folder(), "", spilling,
 			"Folder on a disk for what offload and states keep there; its file has no name, and is gone when the process ends. By default /var/tmp, or what TMPDIR names."),
 		row("load_mode", func(c *Config) *string { return &c.LoadMode }, choice(loadModes, nil), "streamed", bringing,
 			"How weights reach the device. Streamed: in chunks through a ring buffer. Lazy: each read in full, copied and dropped. Eager: all held until the end. Inplace: read straight into device memory that the processor can address. All (of load): every mode in turn.", short("load", "mode")),

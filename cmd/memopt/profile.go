@@ -48,7 +48,7 @@ var profileCommand = &cli.Command{
 			}
 		} else {
 			line := newStatus(c)
-			p, err = devices.Measure(c.Context, cfg.Device, func(what string) { line.show("measuring %s", what) })
+			p, err = devices.Measure(c.Context, cfg, func(what string) { line.show("measuring %s", what) })
 			line.clear()
 			if err != nil {
 				return err
@@ -116,6 +116,10 @@ func printProfile(w io.Writer, p *profile.Profile) {
 		for _, t := range slices.Sorted(maps.Keys(p.Rates[class])) {
 			rows = append(rows, []string{strings.TrimSpace(class + " arithmetic " + t), rate(p.Rates[class][t])})
 		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(p.Copies)) {
+		x := p.Copies[place]
+		rows = append(rows, []string{"copies to the " + place, fmt.Sprintf("%.2f GB/s, %.2f GB/s back, and %.2f µs for each", x.Out, x.In, x.Delay/1000)})
 	}
 	report.Table(w, "lt", rows)
 }

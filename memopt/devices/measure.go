@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
@@ -76,8 +77,9 @@ var probes = []probe{
 const probeRuns = 7
 
 // Measure measures what operators cost on a device, in a few seconds.
-func Measure(ctx context.Context, device string, say func(string)) (*profile.Profile, error) {
+func Measure(ctx context.Context, c configs.Config, say func(string)) (*profile.Profile, error) {
 	return stop.When(ctx, func() (*profile.Profile, error) {
+		device := c.Device
 		p := &profile.Profile{Format: profile.Format, Source: "measured", OneClock: !Lowered(device), Bandwidth: map[string]float64{}, Rates: map[string]map[string]float64{}}
 		for _, x := range probes {
 			stop.Poll(ctx)
@@ -90,6 +92,11 @@ func Measure(ctx context.Context, device string, say func(string)) (*profile.Pro
 			x.tells(p, max(ns-p.Launch, ns/2), w)
 		}
 		p.Rates["attention"] = p.Rates["product"] // until a fused form is measured
+		say("copies")
+		var err error
+		if p.Copies, err = measureCopies(ctx, c); err != nil {
+			return nil, fmt.Errorf("measuring copies on %s: %w", device, err)
+		}
 		return p, p.Check()
 	})
 }

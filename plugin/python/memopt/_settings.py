@@ -763,7 +763,7 @@ ELSEWHERE = {
     "fast_paths": "memopt plan does not use it, train, leaks, tune, run, devices and load do",
     "tune": "memopt plan does not use it, train and run do",
     "service_budget": "memopt plan does not use it, serve does",
-    "spill_folder": "memopt plan does not use it, train does",
+    "spill_folder": "memopt plan does not use it, train and profile do",
     "load_mode": "memopt plan does not use it, train, leaks, run and load do",
     "chunk": "memopt plan does not use it, train, leaks, run and load do",
     "reloads": "memopt plan does not use it, load does",
