@@ -5,6 +5,7 @@ package nodes
 
 import (
 	"fmt"
+	"strings"
 
 	"memopt/internal/graph"
 )
@@ -20,7 +21,11 @@ func New(lib *graph.Library, name string) Builder {
 
 // node appends a node with the given output names; the first is also the node's name.
 func (b Builder) node(names []string, op string, attrs []graph.Attr, in ...*graph.Value) []*graph.Value {
-	o := b.Graph.Lib.Find("", op, 0)
+	domain := ""
+	if at := strings.LastIndexByte(op, '.'); at >= 0 {
+		domain, op = op[:at], op[at+1:]
+	}
+	o := b.Graph.Lib.Find(domain, op, 0)
 	if o == nil {
 		panic(&Missing{op})
 	}
@@ -166,6 +171,11 @@ func with(bias *graph.Value, in ...*graph.Value) []*graph.Value {
 // Softmax is eˣ/Σ eˣ along an axis.
 func (b Builder) Softmax(name string, x *graph.Value, axis int) *graph.Value {
 	return b.one(name, "Softmax", []graph.Attr{number("axis", axis)}, x)
+}
+
+// FlashAttention is the softmax of scale·q·kᵀ times v, of matrices [batch, rows, width], by tiles.
+func (b Builder) FlashAttention(name string, q, k, v *graph.Value, scale float64) *graph.Value {
+	return b.node([]string{name, name + " lse"}, "memopt.FlashAttention", []graph.Attr{{Name: "scale", Value: scale}}, q, k, v)[0]
 }
 
 // LayerNorm is x normalized over its last dim, scaled and shifted.

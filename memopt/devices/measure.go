@@ -33,6 +33,9 @@ const (
 	probeSide             = 768
 	probeChannels         = 64
 	probePlane            = 56
+	probeImages           = 8
+	probeHeads, probeHead = 32, 64
+	probeTokens           = 512
 )
 
 // probes lists what is measured. Each figure leaves out the time of a launch, which the first measures.
@@ -67,10 +70,22 @@ var probes = []probe{
 			p.Rates["product"] = map[string]float64{"": float64(w.Flops) / ns}
 		}},
 	{"convolution", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.Conv(name, in(graph.Float32, 1, probeChannels, probePlane, probePlane), in(graph.Float32, probeChannels, probeChannels, 3, 3), nodes.Window{Size: 3, Stride: 1, Pad: 1})
+		return b.Conv(name, in(graph.Float32, probeImages, probeChannels, probePlane, probePlane), in(graph.Float32, probeChannels, probeChannels, 3, 3), nodes.Window{Size: 3, Stride: 1, Pad: 1})
 	}, func(p *profile.Profile, ns float64, w profile.Work) {
 		p.Rates["convolution"] = map[string]float64{"": float64(w.Flops) / ns}
 	}},
+	{"attention", func(b nodes.Builder, name string, in operand) *graph.Value {
+		heads := func() *graph.Value { return in(graph.Float32, probeHeads, probeTokens, probeHead) }
+		return b.FlashAttention(name, heads(), heads(), heads(), 0.125)
+	}, func(p *profile.Profile, ns float64, w profile.Work) {
+		p.Rates["attention"] = map[string]float64{"": float64(w.Flops) / ns}
+	}},
+	{"product of float16", func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.MatMul(name, in(graph.Float16, probeSide, probeSide), in(graph.Float16, probeSide, probeSide))
+	},
+		func(p *profile.Profile, ns float64, w profile.Work) {
+			p.Rates["product"][graph.Float16.String()] = float64(w.Flops) / ns
+		}},
 }
 
 // probeRuns is how often probes run; the least time counts, as others' work only adds to it.
@@ -91,7 +106,6 @@ func Measure(ctx context.Context, c configs.Config, say func(string)) (*profile.
 			p.Name = name
 			x.tells(p, max(ns-p.Launch, ns/2), w)
 		}
-		p.Rates["attention"] = p.Rates["product"] // until a fused form is measured
 		say("copies")
 		var err error
 		if p.Copies, err = measureCopies(ctx, c); err != nil {
@@ -170,8 +184,8 @@ func numbers(t graph.DType, dims []int) *graph.Tensor {
 		}
 		return x
 	}
-	for i, y := 0, graph.View[float32](x); i < len(y); i++ {
-		y[i] = float32(i%13) / 13
+	for i := range x.Len() {
+		x.SetFloat(i, float64(i%13)/13)
 	}
 	return x
 }
