@@ -8,7 +8,10 @@ import (
 	"memopt/kernels/lower"
 )
 
-var batchNormKernel = lower.Halved(lower.Shader("batchnorm", "batchnorm.comp"))
+var (
+	batchNormKernel = lower.Halved(lower.Shader("batchnorm", "batchnorm.comp"))
+	channelsHeld    = lower.TeamShader("channels-held", "channelsheld.comp")
+)
 
 // The statistics that channels are normalized with: from the inputs, computed from the
 // batch, or the batch's as the forward pass saved them.
@@ -68,7 +71,20 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 		})
 	}
 	buffers := []graph.Buffer{lower.Writes(0), lower.Reads(x), scale, addend, mean, variance, outs[0], outs[1], outs[2], outs[3]}
-	each := lower.SamplesAtOnce(l, n, sample) / chunk * chunk
+	atOnce := lower.SamplesAtOnce(l, n, sample)
+	operands := 1
+	if back {
+		operands = 2
+	}
+	if t, ok := lower.TeamOf(l, n*inner, 1, operands, inner%4 == 0); ok && atOnce >= n {
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: t.Of(channelsHeld), Spec: t.Spec(lower.OneIf(back), by, wanted),
+			Push:    append(lower.Words(l, n, channels, inner/t.Wide), lower.Bits(l.Node.Float("epsilon")), lower.Bits(momentum)),
+			Buffers: buffers, Groups: t.Groups(l, channels),
+		})
+		return
+	}
+	each := atOnce / chunk * chunk
 	if each == 0 || each >= n {
 		dispatch(passWhole, n, 0, false, buffers)
 		return

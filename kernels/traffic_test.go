@@ -40,6 +40,17 @@ func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops in
 			rows, products, owned = push(1), 4, 4
 		}
 		return groups * 4 * wide * (rows + owned*each/2), groups * products * each * rows * wide
+	case channelsHeld[0], channelsHeld[1]:
+		for i, b := range d.Buffers {
+			if b.Place == graph.PlaceNone {
+				continue
+			}
+			bytes += l.Seen(b)
+			if held, back := d.Spec[2] > 0, d.Spec[4] > 0; !held && (i == 1 || i == 3 && back) {
+				bytes += l.Seen(b) // the sums, and then the elements
+			}
+		}
+		return bytes, 0
 	case rowHeld[0], rowHeld[1], normHeld[0], normHeld[1], crossEntropyHeld[0], crossEntropyHeld[1]:
 		rows, rule := d.Kernel == rowHeld[0] || d.Kernel == rowHeld[1], d.Spec[4]
 		loss := (d.Kernel == crossEntropyHeld[0] || d.Kernel == crossEntropyHeld[1]) && rule == lossOfRows
@@ -54,7 +65,7 @@ func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops in
 		}
 		return bytes, 0
 	}
-	if d.Kernel == normGradKernel || d.Kernel == flashDots || d.Kernel == crossEntropyKernel || d.Kernel.Name == "reduce" {
+	if d.Kernel == normGradKernel || d.Kernel == flashDots || d.Kernel == crossEntropyKernel || strings.HasPrefix(d.Kernel.Name, "reduce") {
 		for _, b := range d.Buffers {
 			if b.Place != graph.PlaceNone {
 				bytes += l.Seen(b)
@@ -123,6 +134,17 @@ func TestTraffic(t *testing.T) {
 		row("FlashAttention", sizes, "q "+one+"k "+one+"v "+one+"y, l = memopt.FlashAttention(q, k, v)\noutput y\noutput l\n", 2*product)
 		row("its gradient", sizes, "d "+one+"q "+one+"k "+one+"v "+one+"y "+one+fmt.Sprintf("l f32[%d, %d, 1] = input\n", c.heads, c.length)+
 			"a, b, c = memopt.FlashAttentionGrad(d, q, k, v, y, l)\noutput a\noutput b\noutput c\n", 5*product)
+	}
+	for _, c := range []struct{ channels, size int }{{64, 56}, {512, 7}} {
+		x := fmt.Sprintf("x f32[32, %[1]d, %[2]d, %[2]d] = input\nd f32[32, %[1]d, %[2]d, %[2]d] = input\ns f32[%[1]d] = input\nb f32[%[1]d] = input\nm f32[%[1]d] = input\nv f32[%[1]d] = input\n", c.channels, c.size)
+		sizes := fmt.Sprintf("32 × %d × %d²", c.channels, c.size)
+		row("BatchNorm", sizes, x+"y, n, w = BatchNormalization(x, s, b, m, v) training_mode=1\noutput y\noutput n\noutput w\n", 0)
+		row("GroupNorm", sizes, fmt.Sprintf("x f32[32, 32, %d, %d] = input\ns f32[32, %[1]d, 1] = input\ny = LayerNormalization(x, s, s) axis=2\noutput y\n", c.channels/32, c.size*c.size), 0)
+	}
+	for _, c := range []struct{ rows, width int }{{8192, 1024}, {32768, 64}} {
+		for axis, of := range []string{"of columns", "of rows"} {
+			row("sums "+of, fmt.Sprintf("%d × %d", c.rows, c.width), fmt.Sprintf("x f32[%d, %d] = input\na i64[1] = const {%d}\ny = ReduceSum(x, a) keepdims=0\noutput y\n", c.rows, c.width, axis), 0)
+		}
 	}
 	for _, c := range []struct{ rows, width int }{{1024, 1024}, {8192, 1024}, {4096, 8192}, {256, 50257}} {
 		sizes := fmt.Sprintf("%d × %d", c.rows, c.width)

@@ -3,6 +3,9 @@
 // share out the terms; ALONG 0: a lane owns one and takes its terms in order, 32
 // at a time. Parts of the terms make results of their own, behind each other, for
 // a second run to reduce.
+//
+// TOGETHER, on devices whose groups share fast memory: a group owns WIDTH neighbouring results, of which LOCAL/WIDTH
+// invocations each take every so manieth term; what they have is combined in pairs, always the same.
 #version 450
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -16,6 +19,10 @@ layout(constant_id = 4) const uint FINAL = 0; // of the result r: 0 r·scale, 1 
 layout(constant_id = 5) const uint STAY = 3;  // dims that stay
 layout(constant_id = 6) const uint GONE = 3;  // dims that go
 layout(constant_id = 7) const uint MORE = 0;  // a lane's result goes on from what there is
+#ifdef TOGETHER
+layout(constant_id = 8) const uint WIDTH = 32;
+shared float all[LOCAL];
+#endif
 
 layout(push_constant) uniform Push {
 	uint first, results, pitch;    // results from the first on; from a part's results to the next's
@@ -65,6 +72,23 @@ float few(uint base, uint from, uint to, uint step) {
 
 void main() {
 	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+#ifdef TOGETHER
+	const uint lines = LOCAL / WIDTH;
+	uint me = gl_LocalInvocationIndex, line = me / WIDTH, own = first + group * WIDTH + me % WIDTH;
+	uint mine = min(own, results - 1), share = firstPart + gl_WorkGroupID.z, begin = share * part, end = min(begin + part, terms);
+	uint inX = offset(STAY, mine, stay[0], stay[1], stayAt[0], stayAt[1], stayAt[2]) - before, inY = share * pitch + mine;
+	if (TERM == 3 || FINAL == 3) top = tops[mine];
+	float of = MORE != 0 && line == 0 ? y[inY] : nothing();
+	for (uint i = begin; i < end; i += 32 * lines) of = fold(of, few(inX, i + line, min(i + 32 * lines, end), lines));
+	all[me] = of;
+	barrier();
+	for (uint some = lines / 2; some > 0; some /= 2) {
+		if (line < some) all[me] = fold(all[me], all[me + some * WIDTH]);
+		barrier();
+	}
+	if (line == 0 && own < results) y[inY] = finish(all[me]);
+	return;
+#endif
 	uint result = first + (ALONG != 0 ? group * gl_NumSubgroups + gl_SubgroupID : group * LOCAL + gl_LocalInvocationIndex);
 	if (result >= results) return;
 	uint base = offset(STAY, result, stay[0], stay[1], stayAt[0], stayAt[1], stayAt[2]) - before;

@@ -9,6 +9,7 @@ import (
 
 var (
 	reduceKernel         = Halved(Shader("reduce", "reduce.comp"))
+	reduceTogether       = Halved(Shader("reduce-together", "reduce.comp", "-DTOGETHER"))
 	reduceIntegerKernels = map[graph.DType]*graph.Kernel{
 		graph.Int32: Shader("reduce-i", "reduceint.comp", "-DELEMENT=int"),
 		graph.Int64: Shader("reduce-l", "reduceint.comp", "-DELEMENT=int64_t"),
@@ -229,18 +230,39 @@ func (r Reduction) Dispatch(l *graph.Lowering, x, y graph.Buffer, s reducing, fi
 	ranks := []uint32{uint32(max(1, len(s.stay))), uint32(max(1, len(s.gone)))}
 	push := append(Words(l, first, results, index.Elems(s.stay), part, s.part, index.Elems(s.gone), before), Bits(scale))
 	push = append(append(push, reducedDims(l, s.stay, s.stayAt)...), reducedDims(l, s.gone, s.goneAt)...)
+	kernel, spec, tail := reduceKernel, []uint32{uint32(l.Limits.Subgroup)}, []uint32{OneIf(r.GoesOn)}
+	if width := s.together(l); width > 0 {
+		each, kernel, spec, tail = width, reduceTogether, []uint32{SmallTeam}, append(tail, uint32(width))
+	}
 	groups, tops := InLine(l, index.CeilDiv(results-first, each)), Unused(false)
 	if r.tops != nil {
 		tops = *r.tops
 	}
 	groups[2] = parts - part
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel:  reduceKernel,
-		Spec:    append([]uint32{uint32(l.Limits.Subgroup), OneIf(s.along), r.Fold, r.Term, r.Final}, append(ranks, OneIf(r.GoesOn))...),
+		Kernel:  kernel,
+		Spec:    slices.Concat(spec, []uint32{OneIf(s.along), r.Fold, r.Term, r.Final}, ranks, tail),
 		Push:    push,
 		Buffers: []graph.Buffer{y, x, tops},
 		Groups:  groups,
 	})
+}
+
+// together is how many results a workgroup of SmallTeam invocations reduces; 0: a subgroup, or each of its lanes, has a result of
+// its own. Neighbouring invocations read neighbouring elements, at least a sector of eight; few results have more workgroups so.
+func (s reducing) together(l *graph.Lowering) int {
+	terms, results := min(s.part, index.Elems(s.gone)), index.Elems(s.stay)
+	switch {
+	case !l.Limits.Shared || !Fits(SmallTeam, l.Limits.Invocations):
+		return 0
+	case s.along && terms > 1024:
+		return 1
+	case s.along || terms <= ReduceBlock:
+		return 0
+	case results >= 1<<14:
+		return 32
+	}
+	return 8
 }
 
 // InParts reduces parts of each input from number first on into consecutive work space, and

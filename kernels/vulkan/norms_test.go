@@ -60,6 +60,10 @@ func TestTeams(t *testing.T) {
 		{"com.microsoft", "LogSoftmaxGrad_13", 0, append(ofRows("ROWS, ROWS"), "f32[3,5,70], f32[3,5,70]; axis=1", "f32[2,40,9], f32[2,40,9]; axis=1")},
 		{"", "LayerNormalization", 17, append(ofRows("ROWS, f32[WIDTH], f32[WIDTH] -> y, m, i"),
 			"f32[2,2,3,20], f32[2,3,1], f32[2,3,1]; axis=2", "f32[2,3,2,15], f32[3,2,1], f32[3,2,1]; axis=2", "f32[1,2,2,20002], f32[2,2,1], f32[2,2,1]; axis=2")},
+		{"", "BatchNormalization", 15, []string{"f32[3,5,4,4], f32[5], f32[5], f32[5], f32[5]; training_mode=1", "f32[3,5,3,3], f32[5], f32[5], f32[5], f32[5]; training_mode=1",
+			"f32[2,3,200,100], f32[3], f32[3], f32[3], f32[3]; training_mode=1", "f32[2,2,200,101], f32[2], f32[2], f32[2], f32[2]>0 -> y"}},
+		{"memopt", "BatchNormalizationGrad", 0, []string{"f32[2,3,200,100], f32[2,3,200,100], f32[3]; training_mode=1"}},
+		{"com.microsoft", "BatchNormInternal", 0, nil},
 		{"", "RMSNormalization", 23, ofRows("ROWS, f32[WIDTH]")},
 		{"", "SoftmaxCrossEntropyLoss", 13, []string{"f32[70,20], i64[70]", "f32[9,301], i64[9] -> y, p", "f32[3,5004], i64[3]; reduction=\"none\"", "f32[2,40005], i64[2] -> y, p", "f32[3,21,5,7], i64[3,5,7]"}},
 		{"memopt", "SoftmaxCrossEntropyLossGrad", 0, []string{"f32[], f32[70,20], i64[70]", "f32[], f32[9,301], i64[9]", "f32[3], f32[3,5004], i64[3]; reduction=\"none\"", "f32[], f32[2,40005], i64[2]", "f32[], f32[3,21,5,7], i64[3,5,7]"}},
@@ -72,6 +76,21 @@ func TestTeams(t *testing.T) {
 			x.Samples = append(x.Samples[:len(x.Samples):len(x.Samples)], c.samples...)
 			cases := must(kernels.Cases(&x))
 			conform(t, gpu, &x, append(cases[:len(cases):len(cases)], kernels.HalfCases(&x, graph.BFloat16)[:2]...), vulkan.Options{Groups: vulkan.GroupsShared})
+		})
+	}
+}
+
+// TestTogether: reductions that a group does together do what Eval does: of rows, of columns, of parts, of the middle axis, and
+// where the last group of results is not whole.
+func TestTogether(t *testing.T) {
+	gpu := device(t)
+	for _, name := range []string{"ReduceSum", "ReduceMax", "ReduceMean", "ReduceLogSumExp", "ReduceL2"} {
+		t.Run(name, func(t *testing.T) {
+			x := *kernels.Library.Find("", name, 18)
+			x.Samples = append(x.Samples[:len(x.Samples):len(x.Samples)], "f32[3,5000], i64{1}", "f32[900,21], i64{0}", "f32[10000,3], i64{0}", "f32[4,70,9], i64{1}",
+				"f32[7,6,5,50], i64{0,2}", "f32[50,20000], i64{0}", "f32[30000]")
+			cases := must(kernels.Cases(&x))
+			conform(t, gpu, &x, append(cases[:len(cases):len(cases)], kernels.HalfCases(&x, graph.Float16)[:2]...), vulkan.Options{Groups: vulkan.GroupsShared})
 		})
 	}
 }
