@@ -107,8 +107,8 @@ func TestHeldLoadMode(t *testing.T) {
 	}
 }
 
-// TestForwardLoadModes: so does a forward session on a device with its own memory; on the processor, where nothing is
-// loaded, the setting is told to be ignored.
+// TestForwardLoadModes: so does a forward session, on a device with its own memory in every mode, on the processor in
+// those that it has a use for: weights are read where their file is mapped, or into memory.
 func TestForwardLoadModes(t *testing.T) {
 	model, _ := madeGPT(t, gpt)
 	var want []byte
@@ -125,19 +125,38 @@ func TestForwardLoadModes(t *testing.T) {
 		}
 		if bytes := slices.Clone(r.Outputs[0].Bytes); want == nil {
 			want = bytes
-		} else if device != "cpu" && !slices.Equal(bytes, want) {
+		} else if !slices.Equal(bytes, want) {
 			t.Errorf("%s, %s: other bits", device, mode)
 		}
 		return r, nil
 	}
-	r, err := run("cpu", "eager")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Stats.Load != nil || !slices.ContainsFunc(r.Warnings, func(w string) bool {
-		return strings.Contains(w, "load_mode is ignored on cpu") || strings.Contains(w, "load-mode is ignored on cpu")
-	}) {
-		t.Errorf("%+v, %v", r.Stats.Load, r.Warnings)
+	for _, mode := range loader.Modes() {
+		r, err := run("cpu", mode)
+		switch mode := loader.Mode(mode); mode {
+		case loader.Eager, loader.Lazy:
+			if err == nil || !strings.Contains(err.Error(), "load mode "+string(mode)) || !strings.Contains(err.Error(), "use streamed") {
+				t.Errorf("%s: %v", mode, err)
+			}
+			continue
+		case loader.Streamed:
+			if err == nil && r.Stats.Load != nil {
+				t.Errorf("%+v, and nothing was loaded", r.Stats.Load)
+			}
+		case loader.InPlace:
+			if err != nil {
+				break
+			}
+			w := r.Stats.Weights
+			if l := r.Stats.Load; l == nil || l.Mode != mode || l.Promised != l.Measured || l.W != w.Copied+w.Folded || l.W == 0 || l.A == 0 || w.Mapped != 0 {
+				t.Errorf("%+v, %+v", l, w)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Promised != r.Measured {
+			t.Errorf("%s: promised %+v, measured %+v", mode, r.Promised, r.Measured)
+		}
 	}
 	device := vulkanDevice(t)
 	want = nil

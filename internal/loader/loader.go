@@ -77,7 +77,7 @@ func (m Mode) row() int {
 func (m Mode) Formula() string { return modes[m.row()].formula }
 
 // Reads reports whether all weights are read into host memory first.
-func (m Mode) Reads() bool { return modes[m.row()].reads }
+func (m Mode) Reads() bool { return m != "" && modes[m.row()].reads }
 
 // ActivationsFirst reports whether activations are allocated before weights are uploaded.
 func (m Mode) ActivationsFirst() bool { return modes[m.row()].first }

@@ -48,6 +48,11 @@ func optionsOf(c configs.Config, watch session.Watch) (o session.Options, err er
 	if err != nil {
 		return o, err
 	}
+	load, err := devices.Loads(c)
+	if err != nil {
+		return o, err
+	}
+	o.Load = load.Mode
 	if o.Kind = kind.Name; kind.Lowered {
 		o.Lowered = true
 		o.Memory = func() (session.DeviceMemory, error) {
@@ -169,7 +174,7 @@ func placesIn(places session.Places) vulkan.Places {
 
 // Warnings warn of settings that have no effect on the session's device.
 func Warnings(s *session.Session, c configs.Config) (all []string) {
-	names, why := []string{"load_mode", "chunk"}, "a session reads weights where their file is mapped"
+	names, why := []string{"chunk"}, "no ring buffer is needed"
 	if devices.Lowered(s.Device()) {
 		names, why = []string{"enable_mem_pattern", "enable_cpu_mem_arena", "threads", "max_dead_bytes_per_chunk"}, "all values are planned"
 	}

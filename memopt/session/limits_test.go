@@ -13,6 +13,7 @@ import (
 
 	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
 	"memopt/internal/onnx"
 	"memopt/internal/stop/stoptest"
 	"memopt/kernels"
@@ -283,5 +284,55 @@ func TestWeightsStayInTheirFile(t *testing.T) {
 	}
 	if _, err := s.Run(context.Background(), batch(1, width), nil, session.RunOptions{}); err == nil || !strings.Contains(err.Error(), ".data") {
 		t.Errorf("of a file that was cut short: %v", err)
+	}
+}
+
+// TestWeightsInPlace: by load mode inplace they are read into memory, once for all shapes, and their file may go; modes that
+// hold a copy for a transfer are refused.
+func TestWeightsInPlace(t *testing.T) {
+	const width, layers = 1024, 6
+	path, w := dense(t, width, layers, onnx.External), int64(4*width*width*layers)
+	var want []byte
+	for _, mode := range []loader.Mode{"", loader.Streamed, loader.InPlace} {
+		before := resident(t)
+		s := open(t, path, session.Options{Pattern: true, Load: mode})
+		if mode == loader.InPlace {
+			if err := os.Truncate(path+".data", 1<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, rows := range []int{2, 1} {
+			r, err := s.Run(context.Background(), batch(rows, width), nil, session.RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Promised != r.Measured || r.Promised.Weights != w {
+				t.Errorf("%q: promised %+v, measured %+v", mode, r.Promised, r.Measured)
+			}
+			if rows == 1 && want == nil {
+				want = append([]byte(nil), r.Outputs[0].Bytes...)
+			} else if rows == 1 && string(r.Outputs[0].Bytes) != string(want) {
+				t.Errorf("%q: other bits", mode)
+			}
+		}
+		stats, grown := s.Stats(), resident(t)-before
+		if mode != loader.InPlace {
+			if stats.Weights.Mapped != w || stats.Weights.Copied != 0 || stats.Load != nil {
+				t.Errorf("%q: %+v, %+v", mode, stats.Weights, stats.Load)
+			}
+			continue
+		}
+		if l := stats.Load; stats.Weights.Mapped != 0 || stats.Weights.Copied != w || l == nil || l.W != w || l.Largest != w/layers || l.A == 0 || l.Promised != l.W+l.A || l.Measured != l.Promised {
+			t.Errorf("%+v, %+v", stats.Weights, l)
+		}
+		if before > 0 && (grown < w || grown > w+12<<20) {
+			t.Errorf("anonymous memory grew by %d for weights of %d", grown, w)
+		}
+	}
+	for _, mode := range []loader.Mode{loader.Lazy, loader.Eager} {
+		var unsuited *loader.UnsuitedError
+		if _, err := session.Open(context.Background(), session.Model{Path: path}, session.Options{Load: mode}); !errors.As(err, &unsuited) || unsuited.Mode != mode {
+			t.Errorf("%s: %v", mode, err)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
 	"memopt/internal/onnx"
 	"memopt/internal/weights"
 	"memopt/kernels"
@@ -188,7 +189,7 @@ func (p *program) settle(s *Session) error {
 				mapped += block.Len()
 			}
 		}
-		s.copies = mapped <= smallFile
+		s.copies = mapped <= smallFile || s.options.Load == loader.InPlace
 	}
 	if s.options.Device == nil && s.first == nil {
 		s.begin(WeighStage, func() (int64, int64) { return s.weighs(p), 0 })

@@ -157,6 +157,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	}
 	x.tell()
 	s.runs++
+	s.promised, s.measured = r.Promised, r.Measured
 	s.stats.copiedIn += r.CopiedIn
 	s.stats.copiedOut += r.CopiedOut
 	r.Took = time.Since(begin)

@@ -13,6 +13,7 @@ import (
 
 	"memopt/internal/arena"
 	"memopt/internal/graph"
+	"memopt/internal/loader"
 	"memopt/internal/onnx"
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
@@ -51,6 +52,10 @@ type Options struct {
 	// size of its arena; 0: share that of the other. loaded is called when weights are there and
 	// values are not. A nil Device runs on the processor, where nothing is copied.
 	Device func(m DeviceMemory, s *schedule.Schedule, with Device, arena int64, places Places, loaded func()) (Device, error)
+	// Load is how weights come to the processor. Streamed, or "", reads them where their file is mapped; InPlace copies
+	// them into memory when the model is opened, so that its files may change while the session is open. Modes that hold
+	// another copy for a transfer are an error. A Device has its own mode.
+	Load loader.Mode
 	// Memory opens the memory of that device for a session.
 	Memory func() (DeviceMemory, error)
 	// Lowered: the device runs kernels.
@@ -107,7 +112,7 @@ type Session struct {
 	file     *weights.File // the model's file
 	closed   bool
 	stripped bool // bytes lacks weights that the session has
-	copies   bool // weights are copied from their files, as they are small
+	copies   bool // weights are copied from their files, as they are small or by Options.Load
 
 	level    int // lowest level at which the model can be read
 	first    *program
@@ -126,10 +131,12 @@ type Session struct {
 	mappedBytes, copiedBytes, hostBytes int64
 	unalignedBytes                      int64 // part of copiedBytes that is not aligned in its file
 
-	kept     map[string]kept // results that the session keeps
-	runs     uint64
-	stats    counters
-	reported ledger
+	kept  map[string]kept // results that the session keeps
+	runs  uint64
+	stats counters
+	// The memory of the last run.
+	promised, measured Memory
+	reported           ledger
 }
 
 // weight is an initializer that all programs share.
@@ -168,6 +175,10 @@ func Open(ctx context.Context, m Model, o Options) (*Session, error) {
 func open(ctx context.Context, m Model, o Options) (opened *Session, err error) {
 	if o.Optimize == "" {
 		o.Optimize = "fuse"
+	}
+	if o.Device == nil && o.Load.Reads() {
+		return nil, &loader.UnsuitedError{Mode: o.Load, Why: fmt.Sprintf("load mode %s holds copies of weights for a transfer, and a session on the processor has none to make; use %s, which reads weights where their file is mapped, or %s, which reads them into memory",
+			o.Load, loader.Streamed, loader.InPlace)}
 	}
 	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]weight{}, kept: map[string]kept{}}
 	o.Arena = o.Arena.Filled()

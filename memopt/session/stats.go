@@ -18,7 +18,8 @@ type Stats struct {
 	Weights  Weights          `json:"weights"`
 	Arena    arena.Stats      `json:"arena"`
 	Patterns Patterns         `json:"patterns"`
-	// Load is what loading the weights took, on a device that has its own memory.
+	// Load is what loading the weights took, on a device that has its own memory, or on the processor where they are read
+	// in place.
 	Load *loader.Report `json:"load,omitempty"`
 	Runs uint64         `json:"runs"`
 	// CopiedIn and CopiedOut are the bytes copied by all runs.
@@ -74,8 +75,17 @@ func (s *Session) Stats() Stats {
 	}
 }
 
-// loading is the load of the latest device that has loaded weights.
+// loading is the load of the latest device that has loaded weights. On the processor weights are read when the model is
+// opened, and the activations are those of the last run.
 func (s *Session) loading() (l *loader.Report) {
+	if s.options.Device == nil && s.options.Load == loader.InPlace && s.runs > 0 {
+		of := loader.Sizes{W: s.promised.Weights, A: s.promised.Values}
+		for _, w := range s.weights {
+			of.Largest = max(of.Largest, int64(len(w.Bytes)))
+		}
+		return &loader.Report{Mode: loader.InPlace, Formula: loader.InPlace.Formula(), W: of.W, Largest: of.Largest, A: of.A,
+			Promised: loader.InPlace.High(of), Measured: s.measured.Weights + s.measured.Values}
+	}
 	for e := s.patterns.order.Front(); e != nil && l == nil; e = e.Next() {
 		if d, is := e.Value.(*entry[*pattern]).value.device.(interface{ Loading() *loader.Report }); is {
 			l = d.Loading()
