@@ -3,11 +3,12 @@ package memopt
 import (
 	"memopt/internal/schedule"
 	"memopt/planner"
+	"memopt/planner/chains"
 )
 
-// schedule flattens a plan, and fuses elementwise launches into chains if the settings say so; chains is nil if
+// schedule flattens a plan, and fuses elementwise launches into chains if the settings say so; fused is nil if
 // not.
-func (m *Model) schedule(p *planner.Plan) (s *schedule.Schedule, chains *planner.Chains, err error) {
+func (m *Model) schedule(p *planner.Plan) (s *schedule.Schedule, fused *chains.Chains, err error) {
 	on := m.Config.FuseChains
 	if on == "on" || on == "auto" && p.Request.Lowered {
 		return p.Chained()

@@ -56,7 +56,8 @@ var mayImport = map[string][]string{
 	"memopt/kernels/nodes":              {"memopt/internal/graph"},
 	"memopt/kernels/vulkan":             {"memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
 	"memopt/kernels/vulkan/vk":          {},
-	"memopt/planner":                    {"memopt/internal/bytesize", "memopt/internal/graph", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/visible", "memopt/internal/whole", "memopt/planner/cluster", "memopt/planner/limits", "memopt/planner/pack", "memopt/planner/profile", "memopt/planner/recompute"},
+	"memopt/planner":                    {"memopt/internal/bytesize", "memopt/internal/graph", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/visible", "memopt/internal/whole", "memopt/planner/chains", "memopt/planner/cluster", "memopt/planner/limits", "memopt/planner/pack", "memopt/planner/profile", "memopt/planner/recompute", "memopt/planner/rewrite"},
+	"memopt/planner/chains":             {"memopt/internal/bytesize", "memopt/internal/graph", "memopt/internal/schedule"},
 	"memopt/planner/cluster":            {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/visible"},
 	"memopt/planner/forms":              {"memopt/internal/graph", "memopt/internal/stop", "memopt/internal/weights", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink"},
 	"memopt/planner/internal/answer":    {"memopt/planner/recompute"},
@@ -64,6 +65,7 @@ var mayImport = map[string][]string{
 	"memopt/planner/pack":               {"memopt/internal/stop", "memopt/internal/visible"},
 	"memopt/planner/profile":            {"memopt/internal/graph", "memopt/internal/whole"},
 	"memopt/planner/recompute":          {"memopt/internal/stop"},
+	"memopt/planner/rewrite":            {"memopt/internal/graph"},
 	"memopt/planner/shrink":             {"memopt/internal/graph", "memopt/internal/stop"},
 	"memopt/plugin":                     {"memopt/internal/visible", "memopt/internal/weights", "memopt/plugin/pb"},
 	"memopt/plugin/host":                {"memopt/plugin", "memopt/plugin/pb"},
@@ -71,7 +73,7 @@ var mayImport = map[string][]string{
 	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner"},
 	"memopt/plugin/internal/testserver": {"memopt/plugin/internal/echo"},
 	"memopt/plugin/pb":                  {},
-	"memopt/memopt":                     {"memopt/autograd", "memopt/configs", "memopt/internal/arena", "memopt/internal/bytesize", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/memopt/devices", "memopt/memopt/exit", "memopt/memopt/feed", "memopt/memopt/fit", "memopt/memopt/leak", "memopt/memopt/machine", "memopt/memopt/phases", "memopt/memopt/policy", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/planner/profile"},
+	"memopt/memopt":                     {"memopt/autograd", "memopt/configs", "memopt/internal/arena", "memopt/internal/bytesize", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/memopt/devices", "memopt/memopt/exit", "memopt/memopt/feed", "memopt/memopt/fit", "memopt/memopt/leak", "memopt/memopt/machine", "memopt/memopt/phases", "memopt/memopt/policy", "memopt/planner", "memopt/planner/chains", "memopt/planner/cluster", "memopt/planner/forms", "memopt/planner/profile"},
 	"memopt/memopt/devices":             {"memopt/configs", "memopt/internal/arena", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/spill", "memopt/internal/stop", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/nodes", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/exit", "memopt/memopt/machine", "memopt/planner", "memopt/planner/profile"},
 	"memopt/memopt/exit":                {"memopt/planner"},
 	"memopt/memopt/feed":                {"memopt/autograd", "memopt/configs", "memopt/internal/graph", "memopt/internal/tensorfile", "memopt/memopt/exit"},
@@ -89,7 +91,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/quantize":            {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/stop"},
 	"memopt/memopt/report":              {"memopt/internal/bytesize", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/visible", "memopt/planner"},
 	"memopt/memopt/session":             {"memopt/internal/arena", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/weights", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
-	"memopt/cmd/memopt":                 {"memopt/configs", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/memopt", "memopt/memopt/devices", "memopt/memopt/exit", "memopt/memopt/forward", "memopt/memopt/lab/bench", "memopt/memopt/lab/verify", "memopt/memopt/lab/zoo", "memopt/memopt/load", "memopt/memopt/machine", "memopt/memopt/phases", "memopt/memopt/report", "memopt/memopt/session", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin"},
+	"memopt/cmd/memopt":                 {"memopt/configs", "memopt/internal/compare", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/tensorfile", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels", "memopt/memopt", "memopt/memopt/devices", "memopt/memopt/exit", "memopt/memopt/forward", "memopt/memopt/lab/bench", "memopt/memopt/lab/verify", "memopt/memopt/lab/zoo", "memopt/memopt/load", "memopt/memopt/machine", "memopt/memopt/phases", "memopt/memopt/report", "memopt/memopt/session", "memopt/planner", "memopt/planner/chains", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin"},
 }
 
 func command(t *testing.T, name string, args ...string) string {

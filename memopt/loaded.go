@@ -11,6 +11,7 @@ import (
 	"memopt/memopt/feed"
 	"memopt/memopt/machine"
 	"memopt/planner"
+	"memopt/planner/chains"
 )
 
 // loaded is a plan's step on a device that holds the weights.
@@ -18,7 +19,7 @@ type loaded struct {
 	devices.Device
 	plan     *planner.Plan
 	schedule *schedule.Schedule
-	chains   *planner.Chains // nil if launches are not fused
+	chains   *chains.Chains // nil if launches are not fused
 	watch    *machine.Watch
 }
 

@@ -25,6 +25,7 @@ import (
 	"memopt/memopt/machine"
 	"memopt/memopt/phases"
 	"memopt/planner"
+	"memopt/planner/chains"
 )
 
 // Training says how long to train, on which data, and what to write.
@@ -82,7 +83,7 @@ type Result struct {
 	Skipped   []int              // steps without an update, because a scaled gradient was infinite or NaN
 	LossScale float64            // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
-	Chains    *planner.Chains // nil if launches are not fused
+	Chains    *chains.Chains // nil if launches are not fused
 	Warnings  []string
 	Lossy     *compare.Rounding // nil if nothing is stored lossily
 	Phases    *phases.Table     // nil if not requested

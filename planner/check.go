@@ -352,7 +352,7 @@ func (c *checker) launch(i int, l *schedule.Launch, ran []int32) error {
 		}
 		c.write(r, r.Value)
 		if h := c.held[r.Value]; h != nil && l.Again {
-			h.remade = h.remade || overlap(r, &h.Ref)
+			h.remade = h.remade || r.Overlaps(&h.Ref)
 		} else if h != nil {
 			h.Ref = *r
 		}
@@ -476,13 +476,13 @@ func (c *checker) apart(l *schedule.Launch) error {
 			return fmt.Errorf("%s begins at %s+%d, which is no multiple of %d", name(i), w.Space, w.Offset, alignment)
 		}
 		for j, o := range writes[:i] {
-			if overlap(w, o) {
+			if w.Overlaps(o) {
 				return fmt.Errorf("%s and %s overlap", name(j), name(i))
 			}
 		}
 		for k := range l.In {
 			r := &l.In[k]
-			if r.Value == nil || !overlap(w, r) {
+			if r.Value == nil || !w.Overlaps(r) {
 				continue
 			}
 			same := w.Offset == r.Offset && w.Bytes == r.Bytes
@@ -494,10 +494,6 @@ func (c *checker) apart(l *schedule.Launch) error {
 		}
 	}
 	return nil
-}
-
-func overlap(a, b *schedule.Ref) bool {
-	return a.Space == b.Space && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
 }
 
 // reads: the range holds the value's content, whole.

@@ -32,7 +32,7 @@
 //     very list that was checked.
 //
 // A Plan carries its evidence, can be saved and read (file.go, fileread.go, claims.go), drawn (picture.go), exported as
-// a graph (rewrite.go) or as an edit of the file that the graph was read from (rewriteoutline.go).
+// a graph or as an edit of the file that the graph was read from (planner/rewrite).
 //
 // # The model
 //
@@ -60,9 +60,9 @@
 //
 // # Chains
 //
-// Plan.Chained is a schedule in which pointwise launches that share what they read or make are one launch (chains.go).
-// It comes behind all decisions and touches none: places and arena are the plan's, and any launch can run alone or in a
-// chain, to the same bits. Check's replay holds for it too.
+// Plan.Chained is a schedule in which pointwise launches that share what they read or make are one launch
+// (planner/chains). It comes behind all decisions and touches none: places and arena are the plan's, and any launch can
+// run alone or in a chain, to the same bits. Check's replay holds for it too.
 //
 // # Other sizes, other questions
 //

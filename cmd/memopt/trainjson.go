@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/planner"
+	"memopt/planner/chains"
 )
 
 // trainFile is the JSON of train.
@@ -97,7 +98,7 @@ type chainsFile struct {
 	Saved    int64 `json:"saved_bytes"`
 }
 
-func chainsJSON(c *planner.Chains) *chainsFile {
+func chainsJSON(c *chains.Chains) *chainsFile {
 	if c == nil {
 		return nil
 	}

@@ -55,6 +55,11 @@ type Ref struct {
 	Shape  []int
 }
 
+// Overlaps reports whether two ranges share bytes.
+func (r *Ref) Overlaps(o *Ref) bool {
+	return r.Space == o.Space && r.Bytes > 0 && o.Bytes > 0 && r.Offset < o.Offset+o.Bytes && o.Offset < r.Offset+r.Bytes
+}
+
 // Launch is one dispatch as data. Copy launches have no Node: they bring a new state that was made elsewhere (In[0]) to
 // the state's place (Out[0]).
 type Launch struct {

@@ -1,4 +1,5 @@
-package planner
+// Package chains makes one launch of pointwise launches of a schedule that share what they read or make.
+package chains
 
 import (
 	"fmt"
@@ -41,17 +42,11 @@ func (c *Chains) Launches() (before, after int) {
 // chainReach is how many launches ahead another part of a chain is looked for.
 const chainReach = 64
 
-// Chained is Schedule with pointwise launches put into chains.
-func (p *Plan) Chained() (*schedule.Schedule, *Chains, error) {
-	s, err := p.Schedule()
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(p.Moves) > 0 { // copies begin and end between launches
-		return s, &Chains{}, nil
-	}
-	c := &chainer{p: p, launches: s.Launches, readers: make([][]int32, len(s.Launches)), chain: make([]*chain, len(s.Launches)), report: &Chains{}}
-	maker := slices.Repeat([]int32{-1}, len(p.Graph.Values)) // by owner
+// Of is the launches of a schedule with chains in the place of their first parts. owner is the value that a value is a view
+// of, or itself, by its number; lasts reports whether a value is read after the step, or held.
+func Of(g *graph.Graph, launches []schedule.Launch, owner func(*graph.Value) int32, lasts func(*graph.Value) bool) ([]schedule.Launch, *Chains, error) {
+	c := &chainer{g: g, ownerOf: owner, stays: lasts, launches: launches, readers: make([][]int32, len(launches)), chain: make([]*chain, len(launches)), report: &Chains{}}
+	maker := slices.Repeat([]int32{-1}, len(g.Values)) // by owner
 	for i, l := range c.launches {
 		for _, r := range l.In {
 			if r.Value != nil && maker[c.owner(r)] >= 0 {
@@ -65,25 +60,22 @@ func (p *Plan) Chained() (*schedule.Schedule, *Chains, error) {
 			}
 		}
 	}
-	if s.Launches, err = c.all(); err != nil {
-		return nil, nil, err
-	}
-	if s.Lives, err = p.checkChained(s); err != nil {
-		panic(fmt.Sprintf("planner: its own chains are wrong: %v", err))
-	}
-	return s, c.report, nil
+	chained, err := c.all()
+	return chained, c.report, err
 }
 
 // chainer puts launches of a schedule into chains.
 type chainer struct {
-	p        *Plan
+	g        *graph.Graph
+	ownerOf  func(*graph.Value) int32
+	stays    func(*graph.Value) bool
 	launches []schedule.Launch
 	readers  [][]int32 // by launch that makes one value: who reads it
 	chain    []*chain  // by launch: the one that it is in, or nil
 	report   *Chains
 }
 
-func (c *chainer) owner(r schedule.Ref) int32 { return c.p.m.owner[r.Value.ID] }
+func (c *chainer) owner(r schedule.Ref) int32 { return c.ownerOf(r.Value) }
 
 // all is the launches with chains in the place of their first parts.
 func (c *chainer) all() (out []schedule.Launch, err error) {
@@ -136,9 +128,7 @@ func (c *chainer) read(i int, but ...int) bool {
 }
 
 // lasts is whether a value is read after the step, or held.
-func (c *chainer) lasts(r schedule.Ref) bool {
-	return c.p.m.lasting[c.owner(r)] || c.p.m.until(c.p.m.number[c.owner(r)]) > 0
-}
+func (c *chainer) lasts(r schedule.Ref) bool { return c.stays(r.Value) }
 
 // from is the chain that begins with launch i. What joins it runs there, before launches that stood in between and do
 // not.
@@ -231,7 +221,7 @@ func (g *chain) and(k int, behind []int) *chain {
 		reads = append(reads, r)
 	}
 	meets := func(refs []schedule.Ref, r schedule.Ref) bool {
-		return slices.ContainsFunc(refs, func(x schedule.Ref) bool { return overlap(&x, &r) })
+		return slices.ContainsFunc(refs, func(x schedule.Ref) bool { return x.Overlaps(&r) })
 	}
 	for _, b := range behind {
 		x := &g.launches[b]
@@ -244,7 +234,7 @@ func (g *chain) and(k int, behind []int) *chain {
 	// An element may be stored where one of the same place is read, since all are loaded first.
 	for _, w := range longer.makes {
 		for _, r := range longer.reads {
-			if overlap(&w, &r) && (w.Offset != r.Offset || w.Bytes != r.Bytes) || w.Value == r.Value {
+			if w.Overlaps(&r) && (w.Offset != r.Offset || w.Bytes != r.Bytes) || w.Value == r.Value {
 				return nil
 			}
 		}
@@ -287,7 +277,7 @@ func (g *chain) launch() (schedule.Launch, error) {
 		return vs
 	}
 	var err error
-	l.Node, err = graph.Chain(g.p.Graph.Lib, nodes, values(l.In), values(l.Out), func(v *graph.Value) []int { return shapes[v] })
+	l.Node, err = graph.Chain(g.g.Lib, nodes, values(l.In), values(l.Out), func(v *graph.Value) []int { return shapes[v] })
 	row.Saved -= moved(&l)
 	g.report.add(row)
 	return l, err

@@ -1,4 +1,4 @@
-package planner
+package rewrite
 
 import (
 	"maps"
@@ -8,18 +8,15 @@ import (
 	"memopt/internal/graph"
 )
 
-// RewriteOutline is the plan as an edit of the file that its graph was read from: the nodes of its outline and copies
-// of some, in the plan's order. Nodes that reading has folded away come as soon as what they read is there, and what
-// they are needed for waits for them. It is not ok where a node of the graph is none of the file's, but a part of one.
-func (p *Plan) RewriteOutline(o *graph.Outline) (after *graph.Outline, order []int, ok bool, err error) {
-	g, of, err := p.rewrite()
-	if err != nil {
-		return nil, nil, false, err
-	}
+// Outline is the graph as an edit of the file that a plan's graph was read from: the nodes of its outline and copies of
+// some, in the plan's order. Nodes that reading has folded away come as soon as what they read is there, and what they
+// are needed for waits for them. It is not ok where a node of the plan's graph is none of the file's, but a part of one.
+func (r *Rewritten) Outline(old *graph.Graph, o *graph.Outline) (after *graph.Outline, order []int, ok bool) {
+	g, of := r.Graph, r.of
 	e := &outlineEditor{old: o, new: &graph.Outline{Nodes: slices.Clone(o.Nodes), Values: maps.Clone(o.Values), Inputs: o.Inputs, Outputs: o.Outputs},
 		maker: map[string]int{}, readers: map[string][]int{}, waits: make([]int, len(o.Nodes)), placed: make([]bool, len(o.Nodes))}
-	if !e.match(p.Graph) {
-		return nil, nil, false, nil
+	if !e.match(old) {
+		return nil, nil, false
 	}
 	copied := map[*graph.Node]bool{}
 	for i, n := range g.Nodes {
@@ -60,7 +57,7 @@ func (p *Plan) RewriteOutline(o *graph.Outline) (after *graph.Outline, order []i
 	for i := range o.Nodes { // what is not read
 		e.ensure(i)
 	}
-	return e.new, e.order, true, nil
+	return e.new, e.order, true
 }
 
 // outlineEditor orders an outline by a rewritten graph.
