@@ -33,8 +33,8 @@ FILES = {
     "activation_offloading: true\nsample_packing: true\nflash_attention: true\ncut_cross_entropy: true\nchunked_something: 3\n",
     "torchtune.yaml": "model:\n  _component_: m\n  lora_rank: 4\ntokenizer:\n  max_seq_len: 128\ndataset:\n  packed: true\nbatch_size: 2\noptimizer:\n  _component_: bitsandbytes.optim.PagedAdamW8bit\n  lr: 1\n"
     "loss:\n  num_output_chunks: 8\ngradient_accumulation_steps: 8\nenable_activation_checkpointing: true\nenable_activation_offloading: false\ndtype: bf16\ncompile: false\n",
-    "torchtitan.toml": "[optimizer]\nname = 'AdamW'\n[training]\nlocal_batch_size = 2\nseq_len = 128\nmixed_precision_param = 'bfloat16'\n[parallelism]\ndata_parallel_shard_degree = 4\ntensor_parallel_degree = 1\n"
-    "[activation_checkpoint]\nmode = 'selective'\n",
+    "torchtitan.toml": "[optimizer]\nname = 'AdamW'\n[training]\nlocal_batch_size = 2\nseq_len = 128\nmixed_precision_param = 'bfloat16'\n[parallelism]\ndata_parallel_shard_degree = 4\ntensor_parallel_degree = 1\npipeline_parallel_degree = 2\n"
+    "pipeline_parallel_schedule = 'Interleaved1F1B'\nexpert_parallel_degree = 2\n[activation_checkpoint]\nmode = 'selective'\n",
 }  # fmt: skip
 SAYS = {
     "training.json": ({"batch": 4, "accumulate": 2, "optimizer": "adamw8bit", "autocast": "bfloat16", "seq": 64}, ["accumulate", "batch", "cache", "checkpointing", "optimizer", "precision", "seq"], []),
@@ -48,7 +48,7 @@ SAYS = {
         {"batch": 2, "seq": 128, "accumulate": 8, "optimizer": "adamw8bit", "dtype": "bfloat16", "lora": 4},
         ["accumulate", "batch", "checkpointing", "fused loss", "lora", "optimizer", "packing", "precision", "seq"], [],
     ),
-    "torchtitan.toml": ({"batch": 2, "seq": 128, "optimizer": "adamw", "autocast": "bfloat16", "ranks": 4}, ["batch", "checkpointing", "optimizer", "precision", "ranks", "seq"], []),
+    "torchtitan.toml": ({"batch": 2, "seq": 128, "optimizer": "adamw", "param_dtype": "bfloat16", "ranks": 8, "pipeline": 2, "schedule": "interleaved", "expert": 2}, ["batch", "checkpointing", "optimizer", "precision", *["ranks"] * 4, "seq"], []),
 }  # fmt: skip
 
 

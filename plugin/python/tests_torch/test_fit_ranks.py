@@ -1,4 +1,4 @@
-"""Steps of several ranks on paper, held against two ranks that run them."""
+"""Steps of several ranks on paper, held against ranks that run them."""
 
 from __future__ import annotations
 
@@ -16,160 +16,208 @@ LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
     "vocab_size": 1024, "dtype": "float32",
 }  # fmt: skip
+EIGHT = {**LLAMA, "num_hidden_layers": 8}
 GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 192, "n_layer": 7, "n_head": 4, "n_positions": 256, "vocab_size": 768, "bos_token_id": 0, "eos_token_id": 0}
-CASES = [(LLAMA, 2, 32), (LLAMA, 2, 256), (GPT2, 4, 128)]
-PIPELINED = [(LLAMA, 2, 32, 2), (LLAMA, 2, 256, 4)]  # with microbatches
-SHARDS = ("fsdp2", "zero2", "ddp")
+# (config, batch, seq, what divides it)
+TWO = [
+    *((config, batch, seq, {"shard": shard}) for config, batch, seq in ((LLAMA, 2, 32), (LLAMA, 2, 256), (GPT2, 4, 128)) for shard in ("fsdp2", "zero2", "ddp")),
+    (LLAMA, 2, 256, {"shard": "fsdp2", "param_dtype": "bfloat16"}),
+    *((EIGHT, 2, seq, {"pipeline": 2, "microbatches": 4, "schedule": schedule}) for seq in (32, 256) for schedule in ("1f1b", "interleaved", "zb-h1", "zbv")),
+]
+FOUR = [
+    *((EIGHT, 2, 256, {"pipeline": 4, "microbatches": 8, "schedule": schedule}) for schedule in ("1f1b", "interleaved", "zb-h1", "zbv")),
+    (LLAMA, 2, 256, {"shard": "fsdp2"}),
+]
 
 
-def worker(rank: int, folder: str, port: str) -> None:
-    """One of two ranks: the peak of a later step, for each case."""
+def worker(rank: int, ranks: int, folder: str, port: str) -> None:
+    """One of several ranks: the peak of a later step, for each case."""
     import torch
     import torch.distributed as dist
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    from memopt.torch.fit.models import model_of
-    from memopt.torch.fit.request import Request
 
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
     torch.set_num_threads(1)
-    mesh = init_device_mesh("cpu", (2,))
     found = []
-    for i, (_, batch, seq) in enumerate(CASES):
-        for shard in SHARDS:
-            meta = model_of(Request(os.path.join(folder, f"{i}.json"))).module
-            torch.manual_seed(0)
-            module = type(meta)(meta.config).train()
-            model = module
-            if shard == "ddp":
-                model = torch.nn.parallel.DistributedDataParallel(module)
-            else:
-                for block in module.model.layers if hasattr(module, "model") else module.transformer.h:
-                    fully_shard(block, mesh=mesh, reshard_after_forward=shard == "fsdp2")
-                fully_shard(module, mesh=mesh, reshard_after_forward=shard == "fsdp2")
-            ids = torch.ones(batch, seq, dtype=torch.long)
-            model(input_ids=ids, labels=ids).loss.backward()
-            model.zero_grad()
-            shards = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
-            held = sum(t.untyped_storage().nbytes() for t in {id(t): t for t in [*shards, *model.buffers()]}.values())
-            peaks = []
-            # Collectives end on threads of their own, and what they hold until then depends on the machine: the least of three
-            # steps. DDP makes its buckets in the first of them, and holds them from then on.
-            for _ in range(1 if shard == "ddp" else 3):
-                peaks.append(memopt.record(model, input_ids=ids, labels=ids).measured_peak)
-                model.zero_grad()
-            found.append(held + min(peaks))
-    for i, (_, batch, seq, microbatches) in enumerate(PIPELINED):
-        found.append(pipelined(os.path.join(folder, f"{len(CASES) + i}.json"), rank, batch, seq, microbatches))
+    for i, (_, batch, seq, how) in enumerate(TWO if ranks == 2 else FOUR):
+        path = os.path.join(folder, f"{i}.json")
+        found.append(sharded(path, ranks, batch, seq, **how) if "shard" in how else pipelined(path, rank, ranks, batch, seq, **how))
     with open(os.path.join(folder, f"rank{rank}"), "w") as f:
         json.dump(found, f)
     dist.destroy_process_group()
 
 
-def pipelined(path: str, rank: int, batch: int, seq: int, microbatches: int) -> int:
-    """The peak of one of two stages that run one forward and one backward pass in turn."""
+def made(path: str):
+    """The model of a config, with bytes."""
     import torch
-    import torch.distributed as dist
 
     from memopt.torch.fit.models import model_of
     from memopt.torch.fit.request import Request
-    from memopt.torch.record.measure import watched
 
     meta = model_of(Request(path)).module
     torch.manual_seed(0)
-    whole = type(meta)(meta.config).train()
-    half = len(whole.model.layers) // 2
-    width = whole.config.hidden_size
+    return type(meta)(meta.config).train()
+
+
+def sharded(path: str, ranks: int, batch: int, seq: int, shard: str, param_dtype: str = "") -> int:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    mesh = init_device_mesh("cpu", (ranks,))
+    mixed = MixedPrecisionPolicy(param_dtype=getattr(torch, param_dtype), reduce_dtype=torch.float32) if param_dtype else MixedPrecisionPolicy()
+    model = module = made(path)
+    if shard == "ddp":
+        model = torch.nn.parallel.DistributedDataParallel(module)
+    else:
+        for block in module.model.layers if hasattr(module, "model") else module.transformer.h:
+            fully_shard(block, mesh=mesh, mp_policy=mixed, reshard_after_forward=shard == "fsdp2")
+        fully_shard(module, mesh=mesh, mp_policy=mixed, reshard_after_forward=shard == "fsdp2")
     ids = torch.ones(batch, seq, dtype=torch.long)
+    model(input_ids=ids, labels=ids).loss.backward()
+    model.zero_grad()
+    shards = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
+    held = sum(t.untyped_storage().nbytes() for t in {id(t): t for t in [*shards, *model.buffers()]}.values())
+    peaks = []
+    # Collectives end on threads of their own, and what they hold until then depends on the machine: the least of three
+    # steps. DDP makes its buckets in the first of them, and holds them from then on.
+    for _ in range(1 if shard == "ddp" else 3):
+        peaks.append(memopt.record(model, input_ids=ids, labels=ids).measured_peak)
+        model.zero_grad()
+    return held + min(peaks)
+
+
+def pipelined(path: str, rank: int, ranks: int, batch: int, seq: int, pipeline: int, microbatches: int, schedule: str) -> int:
+    """The peak of one rank that runs PyTorch's schedule."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage, schedules
+
+    from memopt.torch.fit.pipeline import SCHEDULES
+    from memopt.torch.record.measure import watched
+
+    whole = made(path)
+    ours = SCHEDULES[schedule]
+    kind = getattr(schedules, {"1f1b": "Schedule1F1B", "interleaved": "ScheduleInterleaved1F1B", "zb-h1": "ScheduleInterleavedZeroBubble", "zbv": "ScheduleZBVZeroBubble"}[schedule])
+    count = pipeline * ours.virtual
     where = torch.arange(seq)[None]
-    stage = torch.nn.ModuleList([whole.model.embed_tokens, *whole.model.layers[:half]] if rank == 0 else [*whole.model.layers[half:], whole.model.norm, whole.lm_head])
 
-    def through(h, layers):
-        position = whole.model.rotary_emb(h, where)
-        for layer in layers:
-            h = layer(h, position_embeddings=position, attention_mask=None)
-        return h
+    class Part(torch.nn.Module):
+        """The layers of one stage."""
 
-    sent: list[dist.Work] = []  # which hold nothing that is not alive
-    alive: list[tuple[torch.Tensor, torch.Tensor]] = []
+        def __init__(self, index: int):
+            super().__init__()
+            each = len(whole.model.layers) // count
+            self.embed = whole.model.embed_tokens if index == 0 else None
+            self.layers = whole.model.layers[index * each : (index + 1) * each]
+            self.norm, self.head = (whole.model.norm, whole.lm_head) if index == count - 1 else (None, None)
 
-    def forward():
-        if rank == 0:
-            out = through(whole.model.embed_tokens(ids), whole.model.layers[:half])
-            sent.append(dist.isend(out.detach(), 1))
-            alive.append((out, out))
-            return
-        received = torch.empty(batch, seq, width)
-        dist.recv(received, 0)
-        received.requires_grad_()
-        out = through(received, whole.model.layers[half:])
-        loss = whole.loss_function(logits=whole.lm_head(whole.model.norm(out)), labels=ids, vocab_size=whole.config.vocab_size)
-        del out
-        alive.append((received, loss))
+        def forward(self, h: torch.Tensor) -> torch.Tensor:
+            h = self.embed(h) if self.embed is not None else h
+            position = whole.model.rotary_emb(h, where)
+            for layer in self.layers:
+                h = layer(h, position_embeddings=position, attention_mask=None)
+            return self.head(self.norm(h)) if self.head is not None else h
 
-    def backward():
-        received, out = alive.pop(0)
-        if rank == 0:
-            gradient = torch.empty(batch, seq, width)
-            dist.recv(gradient, 1)
-            del received
-            sent.pop(0).wait()
-            out.backward(gradient)
-        else:
-            out.backward()
-            dist.send(received.grad, 0)
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return whole.loss_function(logits=logits, labels=labels, vocab_size=whole.config.vocab_size)
 
-    def step():
-        ahead = 1 - rank
-        for _ in range(ahead):
-            forward()
-        for i in range(microbatches):
-            if i + ahead < microbatches:
-                forward()
-            backward()
+    parts = [Part(i) for i in ours.stages(pipeline, rank, ours.virtual)]
+    placed = [PipelineStage(part, i, count, torch.device("cpu")) for part, i in zip(parts, ours.stages(pipeline, rank, ours.virtual), strict=True)]
+    running = kind(placed[0] if ours.virtual == 1 and schedule == "1f1b" else placed, microbatches, loss_fn=loss, scale_grads=False)
+    ids = torch.ones(batch * microbatches, seq, dtype=torch.long)
+
+    def step() -> None:
+        losses: list[torch.Tensor] = []
+        first, last = any(s.is_first for s in placed), any(s.is_last for s in placed)
+        running.step(*([ids] if first else []), target=ids if last else None, losses=losses if last else None, return_outputs=False)
 
     step()  # which makes the gradients
-    with watched() as seen:
-        step()
-    held = sum(p.nbytes + p.grad.nbytes for p in stage.parameters()) + sum(b.nbytes for b in whole.model.rotary_emb.buffers())
-    return held + seen.peak
+    dist.barrier()
+    peaks = []
+    for _ in range(3):
+        with watched() as seen:
+            step()
+        peaks.append(seen.peak)
+        dist.barrier()
+    held = sum(p.nbytes + p.grad.nbytes for part in parts for p in part.parameters())
+    return held + sum(b.nbytes for b in whole.model.rotary_emb.buffers()) + min(peaks)
 
 
 class TestRanks(unittest.TestCase):
-    def test_as_measured(self):
-        """The peak of a rank is within 2 % of that of one which runs."""
+    def test_two(self):
+        """The peak of a rank of two is within 2 % of that of one which runs."""
+        self.as_measured(2, TWO)
+
+    def test_four(self):
+        self.as_measured(4, FOUR)
+
+    def as_measured(self, ranks: int, cases: list) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            for i, config in enumerate([c[0] for c in [*CASES, *PIPELINED]]):
+            for i, (config, *_) in enumerate(cases):
                 with open(os.path.join(folder, f"{i}.json"), "w") as f:
                     json.dump(config, f)
             with socket.socket() as s:
                 s.bind(("127.0.0.1", 0))
                 port = str(s.getsockname()[1])
-            ranks = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, str(rank), folder, port], stderr=subprocess.PIPE, text=True) for rank in range(2)]
-            for rank in ranks:
-                _, errors = rank.communicate(timeout=600)
-                self.assertEqual(rank.returncode, 0, errors[-2000:])
-            both = []
-            for rank in range(2):
+            running = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, str(rank), str(ranks), folder, port], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+            for process in running:
+                _, errors = process.communicate(timeout=600)
+                self.assertEqual(process.returncode, 0, errors[-3000:])
+            by_rank = []
+            for rank in range(ranks):
                 with open(os.path.join(folder, f"rank{rank}")) as f:
-                    both.append(json.load(f))
-            measured = iter(both[0])
-            for i, (_, batch, seq) in enumerate(CASES):
-                for shard in SHARDS:
-                    found = memopt.fit(os.path.join(folder, f"{i}.json"), batch=batch, seq=seq, ranks=2, shard=shard, optimizer="none", for_device="torch-core")
-                    was = next(measured)
-                    paper = next(p.total for p in found.phases if p.name == "later steps")
-                    with self.subTest(case=i, shard=shard):
-                        self.assertLess(abs(paper / was - 1), 0.02, f"{paper} on paper, {was} measured, {paper / was - 1:+.2%}")
-
-            for i, (_, batch, seq, microbatches) in enumerate(PIPELINED, len(CASES)):
-                found = memopt.fit(os.path.join(folder, f"{i}.json"), batch=batch, seq=seq, ranks=2, pipeline=2, microbatches=microbatches, optimizer="none", for_device="torch-core")
-                was = max(ranks[i - len(CASES) - len(PIPELINED)] for ranks in both)
+                    by_rank.append(json.load(f))
+            for i, (_, batch, seq, how) in enumerate(cases):
+                found = memopt.fit(os.path.join(folder, f"{i}.json"), batch=batch, seq=seq, ranks=ranks, optimizer="none", for_device="torch-core", largest=False, **how)
+                each = [measured[i] for measured in by_rank]
+                was = max(each)
                 paper = next(p.total for p in found.phases if p.name == "later steps")
-                with self.subTest(case=i, pipeline=2):
-                    self.assertLess(abs(paper / was - 1), 0.02, f"{paper} on paper ({found.rank}), {was} measured, {paper / was - 1:+.2%}; {both}")
+                with self.subTest(ranks=ranks, seq=seq, **how):
+                    most = 0.03 if how.get("schedule") == "zb-h1" and ranks == 4 else 0.02  # what its last rank has from others is not all known
+                    self.assertLess(abs(paper / was - 1), most, f"{paper} on paper ({found.rank}), {was} measured, {paper / was - 1:+.2%}; {each}")
+
+    def test_experts(self):
+        """Experts that are divided are held once among the ranks that do, gathered there alone, and the busiest rank's rows are more."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.json")
+            with open(path, "w") as f:
+                json.dump({**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}, f)
+            given = {"batch": 2, "seq": 128, "ranks": 4, "for_device": "h100", "largest": False}
+
+            def of(**more: object) -> dict:
+                return dict(next(p for p in memopt.fit(path, **given, **more).phases if p.name == "later steps").bytes)
+
+            whole, divided, busy = of(), of(expert=4), of(expert=4, imbalance=1.5)
+            self.assertEqual(divided["weights"], whole["weights"])  # shards of all ranks, or of those with the same experts
+            self.assertLess(divided["gathered"], 0.5 * whole["gathered"])
+            self.assertGreater(busy["activations"], divided["activations"])
+            self.assertGreater(memopt.fit(path, **given, expert=4).sent.experts, 0)
+            with self.assertRaisesRegex(ValueError, "expert=8 divides a layer's experts, of which a mixtral has 4"):
+                memopt.fit(path, **{**given, "ranks": 8}, expert=8)
+            with self.assertRaisesRegex(ValueError, "expert is 3, and there are 4 data-parallel ranks"):
+                memopt.fit(path, **given, expert=3)
+            with self.assertRaisesRegex(ValueError, "imbalance is of experts"):
+                memopt.fit(path, **given, imbalance=2)
+
+    def test_communication(self):
+        """Bytes over links take time: as much as the links' bandwidth says, and a step waits for what its passes do not hide."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.json")
+            with open(path, "w") as f:
+                json.dump(LLAMA, f)
+            given = {"batch": 2, "seq": 128, "for_device": "h100", "largest": False, "dtype": "float32"}
+            found = memopt.fit(path, ranks=8, shard="ddp", **given)
+            self.assertAlmostEqual(found.sent.reductions, 2 * 7 / 8 * 4 * found.parameters / (450 * 0.8), delta=1e3)  # nanoseconds
+            self.assertLessEqual(found.sent.waited, found.sent.reductions * 1.5)
+            self.assertEqual(found.ladder[0].time_ns, int(memopt.fit(path, **given).ladder[0].time_ns + found.sent.waited))
+            far = memopt.fit(path, ranks=64, tensor=4, **given)  # four of whose ranks that have one part are in different nodes
+            near = memopt.fit(path, ranks=4, tensor=4, **given)
+            self.assertGreater(far.sent.gathers, 0)
+            self.assertEqual(near.sent.gathers, 0)
+            self.assertAlmostEqual(near.sent.tensor, 8 * 6 * 3 / 4 * 2 * 128 * 256 * 4 / (450 * 0.8), delta=1)
+            self.assertIsNone(memopt.fit(path, **given).sent)
+            self.assertIn("links of torch-core are not known", str(memopt.fit(path, ranks=2, **{**given, "for_device": "torch-core"})))
 
     def test_divided(self):
         """More ranks hold less, in every way of dividing but DDP's, and more is divided from one to the next."""
@@ -189,4 +237,4 @@ class TestRanks(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    worker(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+    worker(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -11,6 +11,7 @@ from ..._whole import write
 from ...report import show_bytes
 from ..ask.table import table
 from .account import OWNERS, Line, Phase
+from .links import Sent
 from .page import bars, document, grid, section, text, timeline
 from .request import Request
 from .verdict import Verdicts
@@ -62,6 +63,8 @@ class Answer:
     blocks: str = ""  # which were recorded once
     rank: str = ""  # whose memory this is, of several
     profile: str = ""
+    links: str = ""  # between ranks, and what they carry
+    sent: Sent | None = None  # in nanoseconds
     worst: str = ""  # of a distribution of lengths
     verdicts: Verdicts | None = None  # on the switches of a trainer's config
     graph: dict[str, Any] = field(repr=False, default_factory=dict)  # the step of one rank, to plan
@@ -98,7 +101,7 @@ class Answer:
         """For JSON."""
         return {
             "format": FORMAT, "model": self.model, "request": self.request.to_dict(), "device": self.device, "profile": self.profile, "parameters": self.parameters, "trained": self.trained,
-            "fits": self.fits, "budget": self.budget, "peak": self.peak, "floor": self.floor, "binds": self.binds, "rank": self.rank, "blocks": self.blocks, "worst": self.worst,
+            "fits": self.fits, "budget": self.budget, "peak": self.peak, "floor": self.floor, "binds": self.binds, "rank": self.rank, "communication": {f"{k}_ns": int(v) for k, v in vars(self.sent).items()} if self.sent is not None else None, "blocks": self.blocks, "worst": self.worst,
             "phases": [{"phase": p.name, "total": p.total, "at": p.at, "bytes": dict(p.bytes)} for p in self.phases],
             "verdicts": self.verdicts.to_dict() if self.verdicts is not None else None, "ladder": [vars(r) for r in self.ladder], "offers": [vars(o) for o in self.offers], "notes": self.notes,
         }  # fmt: skip
@@ -107,9 +110,11 @@ class Answer:
         r = self.request
         step = f"batch {r.batch}" + (f" of {r.seq:,} tokens" if r.seq and r.seq > 1 else "") + (f", {r.accumulate} passes a step" if r.accumulate > 1 else "")
         rows = [("model", f"{self.model}: {_count(self.parameters)} parameters, {_count(self.trained)} of them trained" if self.trained != self.parameters else f"{self.model}: {_count(self.parameters)} parameters")]
-        rows.append(("step", f"{step}, {r.dtype or ''}{f' under autocast to {r.autocast}' if r.autocast else ''}, {r.optimizer}"))
+        rows.append(("step", f"{step}, {r.dtype or ''}{f' under autocast to {r.autocast}' if r.autocast else ''}{f', gathered in {r.param_dtype} and reduced in {r.reduce_dtype}' if r.param_dtype else ''}, {r.optimizer}"))
         if r.ranks > 1:
             rows.append(("ranks", self.rank))
+        if self.links:
+            rows.append(("links", self.links))
         if self.worst:
             rows.append(("lengths", self.worst))
         if self.blocks:
@@ -131,7 +136,7 @@ class Answer:
         rows = [head]
         for r in self.ladder:
             rows.append([
-                r.name, _short(r.total), f"{r.overhead:+.1%}", *([_time(r.time_ns), f"{r.tokens_per_s:,.0f}"] if timed else []),
+                r.name, _short(r.total), f"{r.overhead:+.1%}", *([show_time(r.time_ns), f"{r.tokens_per_s:,.0f}"] if timed else []),
                 *([_size(r.batch)] if sizes[0] else []), *([_size(r.seq)] if sizes[1] else []), "" if r.fits is None else "fits" if r.fits else "does not fit",
             ])  # fmt: skip
         return rows
@@ -180,7 +185,7 @@ def _count(n: int) -> str:
     return str(n)
 
 
-def _time(ns: int) -> str:
+def show_time(ns: float) -> str:
     return f"{ns / 1e9:.2f} s" if ns >= 1e9 else f"{ns / 1e6:.1f} ms" if ns >= 1e6 else f"{ns / 1e3:.0f} µs"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,12 +19,15 @@ from ..record.floor import binding
 from ..record.record import as_file
 from ..step.given import parse
 from .account import ACTIVATIONS, CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Line, Phase, forward_alone, line_of
-from .answer import CHUNKED, Answer, Offer, Rung
+from .answer import CHUNKED, Answer, Offer, Rung, show_time
 from .devices import Device, device_of, profile_of
+from .links import GOOD, Sent, sent
 from .models import Model, model_of
 from .optimizers import Optimizer, optimizer_of
-from .ranks import Rank, Stage, stages
+from .pipeline import FORWARD
+from .ranks import Rank
 from .request import Request
+from .stages import Pipelined, Split, Stage, stages, virtual_of
 from .steps import Steps, graph_of, without_gradients
 from .switches import configured
 from .verdict import Judge
@@ -60,8 +64,11 @@ def answer_of(request: Request) -> Answer:
 
 def fit_of(request: Request, device: Device, budget: int | None) -> Fit:
     made = model_of(request)
-    request = replace(request, seq=made.seq if made.has_seq else None, dtype=str(made.dtype).removeprefix("torch."))
-    steps = Steps(made, request)
+    request = replace(request, seq=made.seq if made.has_seq else None, dtype=request.dtype if request.param_dtype else str(made.dtype).removeprefix("torch."))
+    one = made  # stage, of a pipeline's rank that has several
+    if request.pipeline > 1 and (several := virtual_of(request)) > 1:
+        one = model_of(replace(request, pipeline=request.pipeline * several, ranks=request.tensor * request.pipeline * several, shard=None, schedule="gpipe", virtual=None, microbatches=None, expert=1, imbalance=1.0))
+    steps = Steps(one, request)
     graph = steps.graph(request.batch, made.seq)
     if request.pipeline == 1:
         return Fit(request, made, steps, device, budget, graph)
@@ -94,8 +101,9 @@ class Fit:
         self.rank = self._rank_of(self.optimizer)
         self.graph = graph
         self.line = line_of(graph)
-        self.kept = stage.take(self.line) * (stage.flight - 1) if stage is not None else 0  # by other microbatches
         self.rank.gather(self.line)
+        self.pipelined = Pipelined(request, stage, self.line) if stage is not None else None
+        self.kept = self.pipelined.others if self.pipelined is not None else 0  # by other microbatches
         if self.rank.sharded and request.accumulate == 1:
             self.graph = graph_of(without_gradients(steps.form(request.batch, model.seq)))  # to plan: gradients are shards, which are beside it
         self.reserve = int(self.line.rows[GATHERED].max()) if GATHERED in self.line.rows else 0
@@ -104,14 +112,9 @@ class Fit:
         return Rank(self.request, self.model.module, optimizer, self.device.foreach, self.stage.without if self.stage is not None else ())
 
     @property
-    def passes(self) -> int:
-        """Forward and backward passes of a step on one rank."""
-        return (self.request.microbatches or self.request.pipeline) if self.request.pipeline > 1 else self.request.accumulate
-
-    @property
     def held(self) -> int:
         """Gradients that no plan changes: earlier passes of the step made them, or they are shards."""
-        return self.rank.gradients if self.passes > 1 or self.rank.sharded else 0
+        return self.rank.gradients if self.request.passes > 1 or self.rank.sharded else 0
 
     @property
     def beside(self) -> int:
@@ -120,10 +123,8 @@ class Fit:
 
     def total(self, peak: int) -> int:
         """The bytes of the device where a step takes so many for its forward and backward pass."""
-        if self.stage is not None:
-            least = int(self.line.total.max())
-            saved = self.graph["measured_peak"] - peak  # of what is kept, by each microbatch
-            peak = min(peak, least) + max(0, self.kept - saved * (self.stage.flight - 1))
+        if self.pipelined is not None:
+            peak = self.pipelined.under(self.graph["measured_peak"] - peak)
         step = self.beside + peak + int((peak + self.held + self.reserve) * self.device.slack)
         return max(step, self.phase("update", self._update()).total)
 
@@ -146,7 +147,7 @@ class Fit:
     def phases(self) -> list[Phase]:
         rank = self.rank
         evaluation = forward_alone(self.graph)
-        at, parts = self.line.peak()
+        at, parts = self.line.peak() if self.pipelined is None else self.pipelined.parts()
         later = {WEIGHTS: rank.weights, STATES: rank.states}
         where, forward = evaluation.peak()
         if rank.buckets or rank.sharded:
@@ -163,8 +164,7 @@ class Fit:
     def _step(self, name: str, at: int, parts: Mapping[str, int], states: int) -> Phase:
         """A step: its passes, or its update where that takes more."""
         passes = {WEIGHTS: self.rank.weights, STATES: states, **parts}
-        passes[ACTIVATIONS] = passes.get(ACTIVATIONS, 0) + self.kept
-        if self.passes > 1:
+        if self.request.passes > 1:
             passes[GRADIENTS] = passes.get(GRADIENTS, 0) + self.held
         update = self.phase(name, self._update(), f"the update of {self.optimizer.name}")
         return max(self.phase(name, passes, self.line.place(at)), update, key=lambda p: p.total)
@@ -172,7 +172,7 @@ class Fit:
     def alive(self) -> Line:
         """The bytes of a later step's passes from node to node, without the allocator's slack."""
         rows = {owner: row.copy() for owner, row in self.line.rows.items()}
-        for owner, held in ((WEIGHTS, self.rank.weights), (STATES, self.rank.states), (CONTEXT, self.device.context), (ACTIVATIONS, self.kept), (GRADIENTS, self.held if self.passes > 1 else 0)):
+        for owner, held in ((WEIGHTS, self.rank.weights), (STATES, self.rank.states), (CONTEXT, self.device.context), (ACTIVATIONS, self.kept), (GRADIENTS, self.held if self.request.passes > 1 else 0)):
             rows[owner] = rows.get(owner, 0) + numpy.full(len(self.line.total), held)
         return Line(self.line.step, rows)
 
@@ -200,9 +200,10 @@ class Fit:
         rungs += self._in_chunks(settings, time, rungs)
         floor = curve.to_dict()["floor"]
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
+        links, comm = self._links(time)
         return Answer(
             self.request, self.model.name, self.model.parameters or count(self.rank.all), count(p for p in self.rank.all if p.requires_grad) if not self.model.parameters else self.model.parameters, self._device(), self.budget, self.phases(), rungs,
-            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside, alive=self.alive(),
+            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside, alive=self.alive(), links=links, sent=comm,
         )  # fmt: skip
 
     def _in_chunks(self, settings: dict[str, Any], time: int, plans: list[Rung]) -> list[Rung]:
@@ -228,10 +229,36 @@ class Fit:
         return [r for r in rungs if not any(o.total <= r.total and o.overhead <= r.overhead for o in plans)]
 
     def _rung(self, name: str, total: int, overhead: float, time: int) -> Rung:
-        turns = self.passes + self.request.pipeline - 1  # stages wait for the first microbatch, and at the end
-        took = int(time * (1 + overhead)) * turns
-        work = self.request.batch * self.passes * (self.request.seq or 1)
+        took = int(self.step_time(time, overhead))
+        work = self.request.batch * self.request.passes * (self.request.seq or 1)
         return Rung(name, total, overhead, took, work / max(took, 1) * 1e9, total <= self.budget if self.budget is not None else None)
+
+    def step_time(self, time: float, overhead: float) -> float:
+        """The time of a whole step, one of whose passes takes so long without a plan, with what ranks wait for."""
+        comm = self.sent(time)
+        if self.pipelined is None:
+            return time * (1 + overhead) * self.request.passes + comm.waited
+        each = (comm.tensor + comm.experts) / (self.request.passes * self.pipelined.virtual)
+        return self.pipelined.time(time + each, overhead, comm.stages) + comm.waited - comm.tensor - comm.experts
+
+    def sent(self, time: float) -> Sent:
+        """What ranks send each other in a step, one of whose passes takes so long."""
+        if self.request.ranks == 1:
+            return Sent()
+        r, config = self.request, getattr(self.model.module, "config", None)
+        text = config.get_text_config() if config is not None and hasattr(config, "get_text_config") else config
+        width, layers = getattr(text, "hidden_size", 0), getattr(text, "num_hidden_layers", 0)
+        row = r.batch * (r.seq or 1) * width * self.model.dtype.itemsize
+        routed = row // r.tensor * (getattr(text, "num_experts_per_tok", 1) or 1)
+        share = self.forward_share
+        moves = replace(self.rank.moves(), layers=layers, row=row, again=r.checkpointing, routed=routed, edge=row // r.tensor)
+        whole = time * (self.pipelined.virtual if self.pipelined is not None else 1)  # of the rank's stages
+        return sent(r, self.device, moves, whole * share, whole * (1 - share))
+
+    @functools.cached_property
+    def forward_share(self) -> float:
+        """Of a pass's time."""
+        return Split(self.line).shares()[FORWARD, True]
 
     def _largest(self, rungs: list[Rung], peaks: list[int | None], settings: dict[str, Any]) -> list[Rung]:
         """The rungs with the largest batch and row under their plans."""
@@ -274,12 +301,24 @@ class Fit:
         r = self.request
         if r.ranks == 1:
             return ""
-        how = {"ddp": "whole parameters, gradients in buckets", "zero1": "whole parameters, states divided", "zero2": "shards, gathered once a step", "fsdp2": "shards, gathered unit by unit", None: "whole parameters"}
-        parts = [f"{self.rank.replicas:,} with {how[self.rank.shard]}"] if self.rank.replicas > 1 else []
+        shards = {"ddp": "whole parameters, gradients in buckets", "zero1": "whole parameters, states divided", "zero2": "shards, gathered once a step", "fsdp2": "shards, gathered unit by unit", None: "whole parameters"}
+        parts = [f"{self.rank.replicas:,} with {shards[self.rank.shard]}"] if self.rank.replicas > 1 else []
+        parts += [f"{r.expert} of them divide the experts, the busiest {r.imbalance:g} × as busy as the average" if r.imbalance != 1 else f"{r.expert} of them divide the experts"] if r.expert > 1 else []
         parts += [f"{r.tensor} tensor-parallel" + (", norms and residuals along the sequence" if r.sequence_parallel else "")] if r.tensor > 1 else []
         if self.stage is not None:
-            parts.append(f"{r.pipeline} stages of one forward and one backward pass in turn, {self.passes} microbatches; this is {self.stage.name}, with {self.stage.flight} in flight")
+            assert self.pipelined is not None
+            how = f"{r.pipeline} in a pipeline" + (f" of {self.pipelined.virtual} stages each" if self.pipelined.virtual > 1 else "")
+            parts.append(f"{how}, {self.pipelined.schedule.says}, {r.passes} microbatches; this is {self.stage.name}, with {self.pipelined.flight} in flight")
         return f"{r.ranks:,}: {'; '.join(parts)}"
+
+    def _links(self, time: float) -> tuple[str, Sent | None]:
+        """What ranks send each other, for people, and in nanoseconds."""
+        comm = self.sent(time)
+        if not comm.any:
+            return "", None
+        named = {"gathers": comm.gathers, "reductions": comm.reductions, "of tensor-parallel ranks": comm.tensor, "of experts": comm.experts, "a message between stages": comm.stages}
+        parts = ", ".join(f"{name} {show_time(ns)}" for name, ns in named.items() if ns)
+        return f"{self.device.inside:.0f} GB/s in a node of {self.device.node}, {self.device.between:g} to others, {GOOD:.0%} of it used: {parts}; a step waits for {show_time(comm.waited)}", comm
 
     def _blocks(self) -> str:
         return "; ".join(f"{r.period if r.period > 1 else 'one'} of {r.count * r.period} equal blocks of {r.path}" for r in self.steps.runs)
@@ -290,6 +329,6 @@ class Fit:
             notes.append(f"the context ({self.device.context / 2**30:.1f} GiB) and the allocator's slack ({self.device.slack:.0%} of what a step allocates) are assumed, not measured")
         notes.append("resume reads the checkpoint's weights onto the device beside the model's; read onto the host they take nothing here")
         if self.request.ranks > 1:
-            notes.append("communication between ranks takes no time here, and the tokens a second are of one replica")
+            notes.append("the tokens a second are of one replica" + ("" if self.device.inside else f"; what ranks send each other takes no time here: the links of {self.device.name} are not known"))
         return notes + self.unknown
 

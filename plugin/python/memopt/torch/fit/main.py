@@ -53,6 +53,11 @@ def request_of(given: dict[str, Any]) -> Request:
             if not value.isascii() or not value.isdigit():
                 raise ValueError(f"--{name.replace('_', '-')} is {value!r}; give a whole number")
             value = int(value)
+        if isinstance(value, str) and kind == "float":
+            try:
+                value = float(value)
+            except ValueError:
+                raise ValueError(f"--{name.replace('_', '-')} is {value!r}; give a number") from None
         fields[name] = value
     return Request(**fields)
 

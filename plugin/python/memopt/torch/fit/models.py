@@ -15,12 +15,14 @@ from typing import Any
 import torch
 
 from ..step.sample import Loss
+from .experts import count_of
 from .presets import PRESETS
 from .request import Request
 
+_ALONE: dict[str, Any] = {"tensor": 1, "pipeline": 1, "ranks": 1, "expert": 1, "imbalance": 1.0}  # a request for the model of one rank
 META = torch.device("meta")
 USUAL_SEQ = 2048  # tokens a row, where nothing says how many
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass
@@ -78,8 +80,9 @@ def _read(path: str) -> dict[str, Any]:
 
 def _from_config(request: Request, given: Mapping[str, Any], where: str, name: str) -> Model:
     if (request.tensor > 1 or request.pipeline > 1) and "_class_name" not in given:
-        whole = _from_config(replace(request, tensor=1, pipeline=1, ranks=1, shard=None, lora=0), given, where, name)
-        part = _from_config(replace(request, tensor=1, pipeline=1, ranks=1, shard=None), _divided(request, given, whole, where), where, name)
+        whole = _from_config(replace(request, **_ALONE, lora=0), given, where, name)
+        _check_experts(request, whole.module, where, str(given.get("model_type")))
+        part = _from_config(replace(request, **_ALONE), _divided(request, given, whole, where), where, name)
         part.parameters = sum(p.numel() for p in whole.module.parameters())
         return part
     given = dict(given)
@@ -122,12 +125,19 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
     if request.lora:
         module = _adapted(module, request.lora, dtype)
     most = next((n for key in ("max_position_embeddings", "n_positions", "max_target_positions") if isinstance(n := getattr(text, key, None), int) and n > 0), None)
+    _check_experts(request, module, where, kind)
     main = getattr(module, "main_input_name", "input_ids")
     inputs, has_seq = _inputs(main, config, text, module, where, dtype)
     seq = request.seq or min(most or USUAL_SEQ, USUAL_SEQ)
     if has_seq and most is not None and seq > most and getattr(text, "rope_parameters", None) is None:
         raise ValueError(f"{where}: seq is {seq}, and the model has {most} positions: give at most --seq {most}")
     return Model(name, module, inputs, seq if has_seq else 1, None, has_seq, most, given, dtype)
+
+
+def _check_experts(request: Request, module: torch.nn.Module, where: str, kind: str) -> None:
+    experts = count_of(module)
+    if request.expert > 1 and (not experts or experts % request.expert):
+        raise ValueError(f"{where}: expert={request.expert} divides a layer's experts, of which a {kind} has {experts or 'none'}")
 
 
 def _divided(request: Request, given: Mapping[str, Any], whole: Model, where: str) -> dict[str, Any]:
@@ -156,11 +166,11 @@ def _divided(request: Request, given: Mapping[str, Any], whole: Model, where: st
 
 
 def _dtype(request: Request, given: Mapping[str, Any], where: str) -> torch.dtype:
-    said = request.dtype or given.get("dtype") or given.get("torch_dtype") or "float32"
+    said = request.made or given.get("dtype") or given.get("torch_dtype") or "float32"
     said = str(said).removeprefix("torch.")
-    if said not in _DTYPES:
-        raise ValueError(f"{where}: \"dtype\" is {said!r}, in which no step is trained; there are {', '.join(_DTYPES)}")
-    return _DTYPES[said]
+    if said not in DTYPES:
+        raise ValueError(f"{where}: \"dtype\" is {said!r}, in which no step is trained; there are {', '.join(DTYPES)}")
+    return DTYPES[said]
 
 
 def _said(e: Exception, kind: str) -> str:
@@ -267,7 +277,7 @@ def _from_file(request: Request, path: str, function: str) -> Model:
             raise ValueError(f"{path} has no function {function!r}")
         takes = inspect.signature(make).parameters
         sizes = {k: v for k, v in (("batch", request.batch), ("seq", request.seq or USUAL_SEQ)) if k in takes}
-        dtype = _DTYPES[request.dtype] if request.dtype else torch.get_default_dtype()
+        dtype = DTYPES[request.made] if request.made else torch.get_default_dtype()
 
         def made(**sizes: int) -> Any:
             with torch.device("meta"):
@@ -280,7 +290,7 @@ def _from_file(request: Request, path: str, function: str) -> Model:
             module, batch, *loss = made(**sizes)
     finally:
         sys.path.pop(0)
-    if request.dtype:
+    if request.made:
         module.to(dtype)
     if request.checkpointing:
         if not hasattr(module, "gradient_checkpointing_enable"):

@@ -7,18 +7,21 @@ copied into one buffer, which lives until the next unit's is, and reduced to a s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy
 import torch
 
 from ..plan.form import Form
-from ..record.floor import Step
-from .account import ACTIVATIONS, GATHERED, GRADIENTS, LOGITS, Line
+from .account import GATHERED, GRADIENTS, Line
+from .experts import is_expert, part_of
+from .links import Moves
+from .models import DTYPES
 from .optimizers import Optimizer
 from .request import Request
+
+_BUCKET = 25 << 20  # bytes that DDP reduces at a time
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,12 @@ class Unit:
     """Parameters that are gathered together."""
 
     path: str  # of the block; "" is the root
-    bytes: int
-    shard: int
-    trained: int  # bytes of parameters with gradients
-    trained_shard: int
+    bytes: int  # as the step has them
+    shard: int  # as they lie there
+    cast: int  # the shard in the type in which it is gathered, where that is another
+    gathered: int  # the buffer of all shards, which are padded
+    trained_shard: int  # the gradients' shard
+    reduced: int  # the buffer in which gradients are reduced
 
 
 class Rank:
@@ -40,8 +45,14 @@ class Rank:
         self.request, self.optimizer = request, optimizer
         self.transport = not foreach  # on processors the transport has a buffer of its own for what it gathers
         self.replicas = request.replicas
-        self.shard = request.shard if self.replicas > 1 else None
+        self.shard = request.shard if self.replicas > 1 or request.param_dtype else None
+        self.stored = DTYPES[request.dtype] if request.param_dtype and request.dtype else None
+        self.reducing = DTYPES[request.reduce_dtype] if request.reduce_dtype else None
         named = {name: p for name, p in module.named_parameters() if name not in without}
+        self.experts: set[int] = set()  # parameters by id, of those that ranks divide
+        if request.expert > 1:
+            named = {name: part_of(p, request.expert) if is_expert(name, p) else p for name, p in named.items()}
+            self.experts = {id(p) for name, p in named.items() if is_expert(name, p)}
         self.all = list(named.values())
         trained = [p for p in self.all if p.requires_grad]
         buffers = sum(b.nbytes for b in {id(b): b for b in module.buffers()}.values())
@@ -62,11 +73,18 @@ class Rank:
         """Whether parameters are."""
         return self.shard in ("fsdp2", "zero2")
 
+    def _ranks(self, p: torch.Tensor) -> int:
+        """That divide a parameter among them."""
+        return self.replicas // self.request.expert if id(p) in self.experts else self.replicas
+
     def _part(self, p: torch.Tensor) -> torch.Tensor:
         """The shard of a parameter: rows, rounded up."""
-        if p.ndim == 0:
-            return p
-        return torch.empty(-(-p.shape[0] // self.replicas), *p.shape[1:], dtype=p.dtype, device="meta")
+        shape, n, dim = list(p.shape), self._ranks(p), 0
+        if id(p) in self.experts and shape[0] < n:
+            dim = 1
+        if shape:
+            shape[dim] = -(-shape[dim] // n)
+        return torch.empty(shape, dtype=self.stored or p.dtype, device="meta")
 
     def _units(self, module: torch.nn.Module, named: dict[str, torch.nn.Parameter]) -> list[Unit]:
         paths: list[str] = []
@@ -85,9 +103,20 @@ class Rank:
             yield name
 
     def _unit(self, path: str, parameters: Sequence[torch.Tensor]) -> Unit:
-        trained = [p for p in parameters if p.requires_grad]
-        shard = sum(self._part(p).nbytes for p in parameters)
-        return Unit(path, sum(p.nbytes for p in parameters), shard, sum(p.nbytes for p in trained), sum(self._part(p).nbytes for p in trained))
+        parts = [(p, self._part(p)) for p in parameters]
+        trained = [(p, part) for p, part in parts if p.requires_grad]
+        shard, cast = sum(part.nbytes for _, part in parts), sum(part.numel() * p.itemsize for p, part in parts)
+        gathered = sum(self._ranks(p) * part.numel() * p.itemsize for p, part in parts)
+        reduced = sum(self._ranks(p) * part.numel() * (self.reducing or p.dtype).itemsize for p, part in trained)
+        return Unit(path, sum(p.nbytes for p in parameters), shard, cast, gathered, sum(part.nbytes for _, part in trained), reduced)
+
+    def moves(self) -> Moves:
+        """What goes to other ranks in a pass, of parameters and gradients."""
+        if self.shard is None:
+            return Moves()
+        if not self.sharded:
+            return Moves(reduced=self.gradients, whole=True, once=True, units=max(1, self.gradients // _BUCKET))
+        return Moves(sum(u.gathered for u in self.units), 2 if self.shard == "fsdp2" else 1, len(self.units), sum(u.reduced for u in self.units))
 
     # From node to node.
 
@@ -122,10 +151,9 @@ class Rank:
             row[begin] += size
             row[min(end, n)] -= size
 
-        r = self.replicas
         forward = sorted((span, u) for u, span in spans[0].items() if u != root)
         backward = sorted((span, u) for u, span in spans[1].items() if u != root)
-        whole = {u: r * self.units[u].shard for u in place.values()}  # of buffers: shards are padded
+        whole = {u: self.units[u].gathered for u in place.values()}
         hold(gathered, self.units[root].bytes, 0, n)
         hold(gathered, whole[root], 0, forward[0][0][0] + 1 if forward else n)
         until = {u: span[1] for span, u in backward}  # it is resharded before its gradients are copied
@@ -133,16 +161,15 @@ class Rank:
             following = forward[k + 1][0][0] if k + 1 < len(forward) else n
             hold(gathered, self.units[u].bytes, begin, until.get(u, n) if self.shard == "zero2" else end + 1)
             hold(gathered, whole[u], begin, following if k + 1 < len(forward) else line.step.first_backward)
-            hold(gathered, whole[u] if self.transport else self.units[u].shard, begin, begin + 1)
+            hold(gathered, whole[u] if self.transport else self.units[u].cast, begin, begin + 1)
         for k, ((begin, end), u) in enumerate(backward):
-            reduced = r * self.units[u].trained_shard
             if self.shard == "fsdp2":
                 hold(gathered, self.units[u].bytes, begin, end)
                 if k + 1 < len(backward):
                     following = backward[k + 1][1]
                     hold(gathered, whole[following], begin, backward[k + 1][0][0])
-                    hold(gathered, whole[following] if self.transport else self.units[following].shard, begin, begin + 1)
-            hold(gathered, reduced, end, backward[k + 1][0][1] if k + 1 < len(backward) else n)
+                    hold(gathered, whole[following] if self.transport else self.units[following].cast, begin, begin + 1)
+            hold(gathered, self.units[u].reduced, end, backward[k + 1][0][1] if k + 1 < len(backward) else n)
             hold(gradients, self.units[u].trained_shard, end, n)
         reduce_at = {u: span[1] for span, u in backward}
         of_gradient = {name: unit_of(source.rpartition(".")[0]) for name, source in self._gradients(line)}
@@ -157,34 +184,6 @@ class Rank:
         for name, node in zip(line.gradients, line.step.inputs.values(), strict=True):
             if name is not None and node.get("source"):
                 yield name, node["source"]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage of a pipeline, one forward and one backward pass in turn: how many microbatches are in flight there, and what it does not have."""
-
-    name: str
-    flight: int
-    head: bool  # whether it makes the loss
-    without: tuple[str, ...] = ()  # parameters
-
-    def take(self, line: Line) -> int:
-        """Turns a line into this stage's, but for what other microbatches keep: the bytes that one of them does."""
-        kept = int(line.rows[ACTIVATIONS][line.step.first_backward - 1]) if line.step.first_backward else 0
-        if not self.head:
-            line.rows[LOGITS] = numpy.zeros_like(line.rows[LOGITS])
-        return kept
-
-
-def stages(request: Request, graph: Mapping[str, Any]) -> list[Stage]:
-    """The first stage, which has the most microbatches in flight, and the last, which has the loss."""
-    microbatches = request.microbatches or request.pipeline
-    named = {n["name"]: n["source"] for n in graph["nodes"] if n["op"] == "input" and n.get("kind") == "param"}
-    words = next((named[name] for n in graph["nodes"] if n["op"].startswith("aten.embedding") for name in n["inputs"] if name in named), "")
-    found = Line(Step(graph)).step.loss()
-    head = found[1]["source"] if found is not None else ""
-    first = Stage("the first", min(microbatches, request.pipeline), False, (head,) if head != words else ())
-    return [first, Stage("the last", 1, True, (words,) if head != words else ())]
 
 
 def along_sequence(form: Form, tensor: int, batch: int, seq: int) -> None:

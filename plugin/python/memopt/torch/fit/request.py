@@ -22,6 +22,8 @@ class Request:
     seq: int | None = None  # tokens a row; None: what the model takes, 2,048 at most
     dtype: str | None = None  # of parameters; None: as the config says
     autocast: str | None = None  # the type that a step calculates in, where it is another
+    param_dtype: str | None = None  # FSDP2's mixed precision: the type that shards are gathered and calculated in
+    reduce_dtype: str | None = None  # and in which gradients are reduced; None: float32
     optimizer: str = "adamw"
     lora: int = 0  # the rank of adapters, where they alone are trained
     accumulate: int = 1  # forward and backward passes a step
@@ -32,19 +34,23 @@ class Request:
     tensor: int = 1
     sequence_parallel: bool = True  # with tensor: norms and residuals are divided along the sequence
     pipeline: int = 1
-    microbatches: int | None = None  # of a pipeline's step; None: as many as stages
+    schedule: str = "1f1b"  # in which stages take turns, by our name or by PyTorch's
+    virtual: int | None = None  # stages of a rank; None: as the schedule has it
+    microbatches: int | None = None  # of a pipeline's step; None: as many as ranks have stages
+    expert: int = 1  # data-parallel ranks that divide the experts of each layer
+    imbalance: float = 1.0  # how often the experts of the busiest rank are chosen, of the average
     lengths: Mapping[int, int] | str = field(default_factory=dict)  # of rows: how many there are of each; or a file with one a line
     largest: bool = True  # look for the largest batch and sequence
     config: tuple[str, ...] = ()  # a trainer's files, whose switches get a verdict; configured() makes the other fields of them
 
     def __post_init__(self) -> None:
-        for name in ("batch", "accumulate", "ranks", "tensor", "pipeline"):
+        for name in ("batch", "accumulate", "ranks", "tensor", "pipeline", "expert"):
             _whole(name, getattr(self, name), 1)
         _whole("lora", self.lora, 0)
-        for name in ("seq", "microbatches"):
+        for name in ("seq", "microbatches", "virtual"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1)
-        for name in ("dtype", "autocast"):
+        for name in ("dtype", "autocast", "param_dtype", "reduce_dtype"):
             value = getattr(self, name)
             if value is not None:
                 plain = str(value).removeprefix("torch.").lower()
@@ -61,10 +67,33 @@ class Request:
             object.__setattr__(self, "seq", longest if self.seq is None else self.seq)
         if self.shard is not None and self.shard not in SHARDS:
             raise ValueError(f"shard is {self.shard!r}; there are {', '.join(SHARDS)}")
-        if self.ranks > self.tensor * self.pipeline and self.shard is None:
+        if (self.ranks > self.tensor * self.pipeline or self.param_dtype) and self.shard is None:
             object.__setattr__(self, "shard", "fsdp2")
+        if self.reduce_dtype and not self.param_dtype:
+            raise ValueError("reduce_dtype is of FSDP2's mixed precision: give param_dtype, too")
+        if self.param_dtype:
+            if self.shard not in ("fsdp2", "zero2"):
+                raise ValueError(f"param_dtype is of FSDP2's mixed precision, and shard is {self.shard!r}: give shard fsdp2 or zero2, or autocast")
+            object.__setattr__(self, "dtype", self.dtype or "float32")
+            object.__setattr__(self, "reduce_dtype", self.reduce_dtype or "float32")
         if self.ranks % (self.tensor * self.pipeline):
             raise ValueError(f"ranks is {self.ranks}, which tensor={self.tensor} times pipeline={self.pipeline} does not divide")
+        if self.replicas % self.expert:
+            raise ValueError(f"expert is {self.expert}, and there are {self.replicas} data-parallel ranks, which it does not divide")
+        if isinstance(self.imbalance, bool) or not isinstance(self.imbalance, (int, float)) or not 1 <= self.imbalance <= 1000:
+            raise ValueError(f"imbalance is {self.imbalance!r}; give a number from 1 on: 1.2 is a fifth more than the average")
+        if self.imbalance != 1 and self.expert == 1:
+            raise ValueError("imbalance is of experts that are divided among ranks: give expert")
+
+    @property
+    def passes(self) -> int:
+        """Forward and backward passes of a step on one rank."""
+        return (self.microbatches or self.pipeline) if self.pipeline > 1 else self.accumulate
+
+    @property
+    def made(self) -> str | None:
+        """The type of the module's parameters as a step has them."""
+        return self.param_dtype or self.dtype
 
     @property
     def replicas(self) -> int:

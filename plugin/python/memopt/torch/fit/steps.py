@@ -20,6 +20,7 @@ from ..plan.timeline import Slots, of_plan, plain_steps
 from ..record.fake import fake_recording
 from ..record.floor import Step
 from ..record.record import Recording
+from .experts import among_ranks
 from .models import Model
 from .ranks import along_sequence
 from .repeat import Repeated, Run, recorded_once
@@ -68,10 +69,12 @@ class Steps:
             if found is None:
                 self.repeated = recorded_once(self.model.module, lambda: self.record(batch, seq))
                 found = self.repeated.form
+            found = copy.copy(found)
+            found.bytes, found.work, found.flops = dict(found.bytes), list(found.work), list(found.flops)
             if self.request.tensor > 1 and self.request.sequence_parallel:
-                found = copy.copy(found)
-                found.bytes, found.work = dict(found.bytes), list(found.work)
                 along_sequence(found, self.request.tensor, batch, seq)
+            if self.request.expert > 1:
+                among_ranks(found, self.request.expert, self.request.imbalance)
             if self.chunks is not None:
                 found = self._worked(found, self.chunks)
             self.forms[batch, seq] = found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .config import Config, read
+from .pipeline import schedule_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ _OPTIMIZERS = (
     (r"sgd|torch\.optim\.sgd", "sgd"),
 )
 _PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "fp32": "float32", "float32": "float32", "no": None, "none": None, "auto": "bfloat16"}
+
+
+_REPLICAS = "replicas"  # of the ranks that have the whole model together
 
 
 def _whole(kind: str) -> Callable[[Config, str], dict[str, Any]]:
@@ -90,6 +94,13 @@ def _sharded(c: Config, key: str) -> dict[str, Any]:
     return {}
 
 
+def _schedule(c: Config, key: str) -> dict[str, Any]:
+    try:
+        return {"schedule": schedule_of(str(c.keys[key])).name}
+    except ValueError as e:
+        raise c.wrong(key, str(e).partition("; ")[2]) from None
+
+
 def _elsewhere(c: Config, key: str) -> dict[str, Any]:
     return {}
 
@@ -102,12 +113,15 @@ _ROWS: tuple[tuple[str, str, Callable[[Config, str], dict[str, Any]]], ...] = (
     (r"optim|optimizer|optimizer\._component_|optimizer\.name|optimizer\.type", "optimizer", _optimizer),
     (r"bf16\.enabled", "precision", _weights("bfloat16")), (r"fp16\.enabled", "precision", _weights("float16")),
     (r"bf16|bfloat16", "precision", _autocast("bfloat16")), (r"fp16|float16", "precision", _autocast("float16")),
-    (r"mixed_precision|training\.mixed_precision_param", "precision", _typed("autocast")), (r"dtype|torch_dtype|training\.dtype", "precision", _typed("dtype")),
+    (r"mixed_precision", "precision", _typed("autocast")), (r"training\.mixed_precision_param", "precision", _typed("param_dtype")),
+    (r"training\.mixed_precision_reduce", "precision", _typed("reduce_dtype")), (r"dtype|torch_dtype|training\.dtype", "precision", _typed("dtype")),
     (r"(gradient|activation)_checkpointing|activation_checkpoint\.mode|enable_activation_checkpointing|ac_mode|fsdp_config\.(fsdp_)?activation_checkpointing", "checkpointing", _elsewhere),
     (r"lora_r|model\.lora_rank", "lora", _whole("lora")),
-    (r"num_processes|parallelism\.data_parallel_shard_degree", "ranks", lambda c, key: {"ranks": c.whole(key)} if c.keys[key] != -1 else {}),
+    (r"num_processes", "ranks", _whole("ranks")), (r"parallelism\.data_parallel_shard_degree", "ranks", _whole(_REPLICAS)),
     (r"parallelism\.tensor_parallel_degree|tensor_parallel_size", "ranks", lambda c, key: {"tensor": c.whole(key)}),
     (r"parallelism\.pipeline_parallel_degree", "ranks", lambda c, key: {"pipeline": c.whole(key)}),
+    (r"parallelism\.pipeline_parallel_schedule", "ranks", _schedule),
+    (r"parallelism\.expert_parallel_degree", "ranks", lambda c, key: {"expert": c.whole(key)}),
     (r"zero_optimization\.stage|deepspeed_config\.zero_stage|zero_stage", "shard", _zero),
     (r"fsdp|fsdp_config\.fsdp_sharding_strategy", "shard", _sharded),
     (r"fsdp_config\.fsdp_version|fsdp_config\.(fsdp_)?reshard_after_forward", "shard", lambda c, key: {"shard": "fsdp2"} if str(c.keys[key]) in ("2", "True", "true", "FULL_SHARD") else {}),
@@ -178,7 +192,8 @@ def configured(given: dict[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for s in switches_of([read(p) for p in paths]):
         fields.update(s.fields)
-    if "ranks" in fields or fields.keys() & {"tensor", "pipeline"}:
-        least = fields.get("tensor", 1) * fields.get("pipeline", 1)
+    parts = fields.get("tensor", 1) * fields.get("pipeline", 1)
+    least = parts * fields.pop(_REPLICAS, fields.get("expert", 1))
+    if "ranks" in fields or least > 1:
         fields["ranks"] = max(fields.get("ranks", 1), least)
     return {**fields, **given, **({"config": tuple(paths)} if paths else {})}

@@ -99,7 +99,7 @@ class Judge:
             point = self.priced(fit)["policy"]
             peak, overhead = point["peak"], point["overhead"]
         time = plan_of_graph(fit.graph, for_device=profile_of(self.device)).baseline.time_ns
-        return _Taken(fit.total(peak), time * (1 + overhead) / request.batch, overhead)
+        return _Taken(fit.total(peak), fit.step_time(time, overhead) / (request.batch * request.passes), overhead)
 
     def verdicts(self) -> Verdicts:
         own = self.taken(self.request)
@@ -136,8 +136,7 @@ class Judge:
         elif s.kind == "lora" and r.lora:
             off, note = replace(r, lora=0), "beside training all parameters"
         elif s.kind in ("shard", "ranks") and s.fields and r.ranks > 1:
-            off, note = (replace(r, shard="ddp"), f"beside DDP on {r.ranks} ranks") if s.kind == "shard" else (replace(r, ranks=1, shard=None, tensor=1, pipeline=1), "beside one rank")
-            note += "; the time of collectives is not in it"
+            off, note = (replace(r, shard="ddp"), f"beside DDP on {r.ranks} ranks") if s.kind == "shard" else (replace(r, ranks=1, shard=None, tensor=1, pipeline=1, expert=1, imbalance=1.0), "beside one rank")
             if r.shard not in (None, "ddp") and self.fit(r).total(0) == self.fit(off).total(0):
                 return Verdict(s.text, "not modelled: each rank is counted as one alone")
         elif s.kind == "shard" and s.fields:
