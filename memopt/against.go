@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/compare"
 	"memopt/internal/graph"
+	"memopt/internal/schedule"
 	"memopt/internal/tensorfile"
 	"memopt/internal/weights"
 	"memopt/memopt/devices"
@@ -40,7 +41,7 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 	}
 	var sides []*loaded
 	for _, name := range []string{only.Config.Device, device} {
-		d, err := only.stepOn(name, data)
+		d, err := stepOn(only, name, data)
 		if err != nil {
 			return nil, err
 		}
@@ -51,14 +52,14 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 }
 
 // stepOn runs the step once on a device, storing every value, and returns the device.
-func (m *Model) stepOn(device string, data *tensorfile.Set) (*loaded, error) {
+func stepOn(m *Model, device string, data *tensorfile.Set) (*loaded, error) {
 	p, err := planner.Make(m.Graph, planner.Request{Dims: m.Config.Dims, Strategy: "keep-all", Lowered: devices.Lowered(device)})
 	if err != nil {
 		return nil, err
 	}
 	alone := *m
 	alone.Config.Device, alone.Config.FuseChains = device, "off" // so that values inside chains can be compared too
-	l, err := alone.load(p, alone.openDevice)
+	l, err := loadPlanned(&alone, p, func(s *schedule.Schedule) (devices.Device, error) { return openDevice(&alone, s) })
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func trainedDefault(t *testing.T, name string, steps int, rate float64) (saved *
 	}
 	dir := t.TempDir()
 	checkpoint, output := filepath.Join(dir, "trained.st"), filepath.Join(dir, "trained.onnx")
-	r, err = m.Run(p, Training{Steps: steps, LR: rate, Data: filepath.Join("testdata", "defaults", name+".npz"), Save: checkpoint, Output: output})
+	r, err = Run(m, p, Training{Steps: steps, LR: rate, Data: filepath.Join("testdata", "defaults", name+".npz"), Save: checkpoint, Output: output})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestLostParameters(t *testing.T) {
 		if w := strings.Join(p.Warnings, "\n"); !strings.Contains(w, "norm2.weight") {
 			t.Errorf("the plan does not say it: %s", w)
 		}
-		_, err = m.Run(p, Training{Steps: 1, LR: 0.1, Data: "testdata/defaults/lost.npz"})
+		_, err = Run(m, p, Training{Steps: 1, LR: 0.1, Data: "testdata/defaults/lost.npz"})
 		return err
 	}
 	err := run()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/internal/bytesize"
 	"memopt/internal/graph"
 	"memopt/memopt/exit"
 	"memopt/memopt/policy"
@@ -229,4 +230,30 @@ func exportJAX(f *planner.File, out *Export) {
 	if len(out.Save) == 0 {
 		out.Warnings = append(out.Warnings, "the plan keeps nothing from the forward pass, so the list is empty")
 	}
+}
+
+// exportPolicy writes the settings of another trainer that come nearest to a plan: within its peak at the least cost, as the
+// plan's own step has it.
+func exportPolicy(ctx context.Context, plan, model string, out *Export) error {
+	p, err := LoadPlan(ctx, plan, model, configs.Config{})
+	if err != nil {
+		return fmt.Errorf("settings of %s are priced on the plan's step: %w", out.To, err)
+	}
+	r := p.Request
+	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = planner.Size{}, planner.Size{}, 0, 0, nil, nil
+	w, err := policy.Write(out.To, policyNodes(p.Graph), p.Result.Peak, func(regions []planner.Region) (planner.Point, error) {
+		c, err := planner.UnderRegions(p.Graph, r, regions)
+		return c.Point, err
+	})
+	if err != nil {
+		return exit.Input(err)
+	}
+	out.Policy, out.Takes = w.Text, &Takes{w.Peak, w.Overhead}
+	if w.Peak > p.Result.Peak {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot say so low a peak: these settings need %s more than the plan", out.To, bytesize.Exact(w.Peak-p.Result.Peak)))
+	}
+	if more := w.Overhead - p.Result.Overhead; more > 0.0005 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s cannot say what the plan does: these settings cost %.1f %% of the step, the plan %.1f %%", out.To, 100*w.Overhead, 100*p.Result.Overhead))
+	}
+	return nil
 }

@@ -148,7 +148,7 @@ func TestStepFits(t *testing.T) {
 		if room > 0 {
 			defer machine.Limit(configs.Budget{Bytes: machine.AnonymousMemory() + room})()
 		}
-		_, err = m.Run(p, Training{Steps: 1, LR: 1e-3})
+		_, err = Run(m, p, Training{Steps: 1, LR: 1e-3})
 		return p, err
 	}
 	p, err := train(c, 0)

@@ -132,7 +132,7 @@ func train(t *testing.T, path, data string, c configs.Config, steps int) *Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.Run(p, Training{Steps: steps, LR: 1e-2, Data: data})
+	r, err := Run(m, p, Training{Steps: steps, LR: 1e-2, Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}

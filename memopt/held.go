@@ -129,7 +129,7 @@ func (h *Held) open(o HoldOptions) (err error) {
 // openStep uses the training step of a trainer's file.
 func (h *Held) openStep(o HoldOptions) error {
 	m := h.m
-	border := m.border()
+	border := borderNode(m)
 	switch {
 	case h.bridge && border == nil:
 		return exit.Input(errors.New("the file has a backward pass, and no YieldOp that parts it from the forward pass; a bridge needs one, or a file of the forward pass alone"))
@@ -143,7 +143,7 @@ func (h *Held) openStep(o HoldOptions) error {
 }
 
 // border is the node between the forward and the backward pass, or nil.
-func (m *Model) border() *graph.Node { return borderOf(m.Graph) }
+func borderNode(m *Model) *graph.Node { return borderOf(m.Graph) }
 
 func borderOf(g *graph.Graph) *graph.Node {
 	if i := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Border }); i >= 0 {

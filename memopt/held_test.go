@@ -185,7 +185,7 @@ func TestBridgeHasTheBitsOfAStep(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					want, _, err := only.gradients(data)
+					want, _, err := gradients(only, data)
 					if err != nil {
 						t.Fatal(err)
 					}

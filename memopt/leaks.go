@@ -126,7 +126,7 @@ func cycle(ctx context.Context, path string, c configs.Config, on *vulkan.Contex
 	if err != nil {
 		return "", err
 	}
-	r, err := m.Run(p, Training{Steps: 2, LR: c.LR, Seed: c.Seed, on: on})
+	r, err := Run(m, p, Training{Steps: 2, LR: c.LR, Seed: c.Seed, on: on})
 	if err != nil {
 		return "", err
 	}

@@ -24,7 +24,7 @@ type loaded struct {
 }
 
 // load schedules a plan and opens a device for it. The caller must close the result.
-func (m *Model) load(p *planner.Plan, open func(*schedule.Schedule) (devices.Device, error)) (l *loaded, err error) {
+func loadPlanned(m *Model, p *planner.Plan, open func(*schedule.Schedule) (devices.Device, error)) (l *loaded, err error) {
 	l = &loaded{plan: p}
 	if l.schedule, l.chains, err = m.schedule(p); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (m *Model) load(p *planner.Plan, open func(*schedule.Schedule) (devices.Dev
 }
 
 // openDevice opens the device that the settings name.
-func (m *Model) openDevice(s *schedule.Schedule) (devices.Device, error) {
+func openDevice(m *Model, s *schedule.Schedule) (devices.Device, error) {
 	o, err := devices.By(m.Config)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func loadModes(t *testing.T, device string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return m.Run(p, Training{Steps: 3, LR: 1e-2, Data: data, Phases: with})
+				return Run(m, p, Training{Steps: 3, LR: 1e-2, Data: data, Phases: with})
 			}
 			r, err := train(nil)
 			if err != nil {
@@ -86,7 +86,7 @@ func loadModes(t *testing.T, device string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Run(p, Training{Steps: 1, Data: data}); err == nil || !strings.Contains(err.Error(), "load-mode") {
+	if _, err := Run(m, p, Training{Steps: 1, Data: data}); err == nil || !strings.Contains(err.Error(), "load-mode") {
 		t.Errorf("all modes at once: %v", err)
 	}
 }

@@ -97,7 +97,7 @@ func runHalf(t *testing.T, model string, settings map[string]string, tr Training
 		t.Fatal(err)
 	}
 	tr.LR = 0.01
-	r, err := m.Run(p, tr)
+	r, err := Run(m, p, tr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestLossScaleRoundsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "saved")
-		r, err := m.Run(p, Training{Steps: 3, LR: 0.01, Save: path})
+		r, err := Run(m, p, Training{Steps: 3, LR: 0.01, Save: path})
 		if err != nil || len(r.Skipped) > 0 {
 			t.Fatal(err, r.Skipped)
 		}

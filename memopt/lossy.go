@@ -12,21 +12,21 @@ import (
 )
 
 // lossyStep measures the rounding error of the first step under a plan, with the model's initial parameters.
-func (m *Model) lossyStep(p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
-	only, err := gradientModel(m.inFormOf(p))
+func lossyStep(m *Model, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
+	only, err := gradientModel(inFormOf(m, p))
 	if err != nil {
 		return nil, err
 	}
-	got, check, err := only.gradients(data)
+	got, check, err := gradients(only, data)
 	if err != nil {
 		return nil, err
 	}
 	defer got.Close()
-	return only.lossyError(got, check.Plan, data)
+	return lossyError(only, got, check.Plan, data)
 }
 
 // inFormOf is the model with settings that select the form of a plan, and without budgets.
-func (m *Model) inFormOf(p *planner.Plan) *Model {
+func inFormOf(m *Model, p *planner.Plan) *Model {
 	c := m.Config
 	for _, r := range forms.Rows {
 		if slices.Contains(p.Form.Taken, r.Name) {
@@ -41,13 +41,13 @@ func (m *Model) inFormOf(p *planner.Plan) *Model {
 
 // lossyError runs the exact step, storing every value, and compares it with got, which a model of gradientModel
 // computed under a plan.
-func (m *Model) lossyError(got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
+func lossyError(m *Model, got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
 	c := m.Config
 	exact, err := gradientModel(&Model{Path: m.Path, Config: c.Exact()})
 	if err != nil {
 		return nil, err
 	}
-	want, _, err := exact.gradients(data)
+	want, _, err := gradients(exact, data)
 	if err != nil {
 		return nil, err
 	}

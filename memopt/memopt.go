@@ -21,8 +21,6 @@ package memopt
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"memopt/configs"
 	"memopt/internal/schedule"
@@ -50,7 +48,7 @@ func OpenContext(ctx context.Context, path string, c configs.Config) (*Model, er
 func OpenRecorded(ctx context.Context, p *phases.Record, path string, c configs.Config) (*Model, error) {
 	p.Next("P2", "model opened", 0)
 	m := &Model{Path: path, Config: c, ctx: ctx, phases: p}
-	opened, err := stop.When(ctx, m.open)
+	opened, err := stop.When(ctx, func() (*Model, error) { return open(m) })
 	if err != nil {
 		m.Close()
 		return nil, err
@@ -59,7 +57,7 @@ func OpenRecorded(ctx context.Context, p *phases.Record, path string, c configs.
 	return opened, nil
 }
 
-func (m *Model) open() (opened *Model, err error) {
+func open(m *Model) (opened *Model, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	if err := m.read(); err != nil {
@@ -81,44 +79,24 @@ func (m *Model) open() (opened *Model, err error) {
 	return m, m.take(forms.Brought(m.ctx, m.Graph))
 }
 
-// Plan decides which values to keep, which to recompute and where to place each.
-func (m *Model) Plan() (*planner.Plan, error) { return stop.When(m.ctx, m.plan) }
-
-func (m *Model) plan() (p *planner.Plan, err error) {
-	defer m.unchanged(&err)
-	defer weights.Guard(&err)()
-	if err := m.sized(m.Config.Dims); err != nil {
-		return nil, err
-	}
-	begin := time.Now()
-	if p, err = m.steps.Plan(m.ask()); err != nil {
-		return nil, m.advised(err, m.Config.Dims)
-	}
-	suggest(p, m.Config.Requests)
-	p.Trains = m.trains()
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(p), m.storedStatistics(), m.unclearRoles(), m.indexRange(p))
-	p.Took = time.Since(begin)
-	return p, nil
-}
-
 // Run trains under a plan, and reports promised and measured memory.
-func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
-	return m.run(p, t, func(d devices.Device) devices.Device { return d })
+func Run(m *Model, p *planner.Plan, t Training) (*Result, error) {
+	return runThrough(m, p, t, func(d devices.Device) devices.Device { return d })
 }
 
 // run is Run with the device wrapped by through.
-func (m *Model) run(p *planner.Plan, t Training, through func(devices.Device) devices.Device) (*Result, error) {
+func runThrough(m *Model, p *planner.Plan, t Training, through func(devices.Device) devices.Device) (*Result, error) {
 	return stop.When(m.ctx, func() (r *Result, err error) {
 		defer weights.Guard(&err)()
-		if err := m.canTrain(p, t); err != nil {
+		if err := canTrain(m, p, t); err != nil {
 			return nil, err
 		}
-		l, err := m.load(p, func(s *schedule.Schedule) (devices.Device, error) { return t.open(m.Config, s) })
+		l, err := loadPlanned(m, p, func(s *schedule.Schedule) (devices.Device, error) { return t.open(m.Config, s) })
 		if err != nil {
 			return nil, err
 		}
 		defer l.close()
-		if r, err = m.train(l, through(l.Device), t); err != nil {
+		if r, err = trainLoaded(m, l, through(l.Device), t); err != nil {
 			return nil, m.wouldFit(p, l.schedule, err)
 		}
 		return r, l.measured(r, t)

@@ -5,14 +5,9 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
-	"time"
 
 	"memopt/internal/graph"
-	"memopt/internal/schedule"
-	"memopt/internal/visible"
 	"memopt/internal/whole"
-	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
 	"memopt/planner/forms"
@@ -39,79 +34,6 @@ type nodeTime struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	Units   float64 `json:"units"`
-}
-
-// Record is Run, and writes the time of every node to a file for UseProfile.
-func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error) {
-	r := &recorder{}
-	alone := *m
-	alone.Config.FuseChains = "off" // times of chains do not divide among nodes
-	result, err := alone.run(p, t, func(d devices.Device) devices.Device { r.Device = d; return r })
-	if err != nil {
-		return result, err
-	}
-	if len(r.times) == 0 {
-		return result, exit.Input(fmt.Errorf("device %s does not tell what its launches take, so there is nothing to record", result.Device))
-	}
-	s, err := p.Schedule()
-	if err != nil {
-		return nil, err
-	}
-	data, err := json.MarshalIndent(r.profile(p, s), "", " ")
-	if err != nil {
-		return nil, err
-	}
-	if err := whole.Bytes(path, visible.Bytes(append(data, '\n'))); err != nil {
-		return nil, exit.Input(fmt.Errorf("%s: %w", path, err))
-	}
-	return result, nil
-}
-
-// recorder is a device that records the times of its launches.
-type recorder struct {
-	devices.Device
-	times [][]time.Duration // by launch, for each run with an update
-}
-
-// Run runs the step and records its times.
-func (r *recorder) Run(run schedule.Run) (schedule.Trace, error) {
-	run.Times = true
-	trace, err := r.Device.Run(run)
-	if err != nil || run.Accumulate {
-		return trace, err // such runs omit launches
-	}
-	if r.times == nil {
-		r.times = make([][]time.Duration, len(trace.Launches))
-	}
-	for i, t := range trace.Launches {
-		r.times[i] = append(r.times[i], t)
-	}
-	return trace, nil
-}
-
-// profile takes the median of each node over all launches and runs. The first run warms up caches, and is ignored
-// if there are others.
-func (r *recorder) profile(p *planner.Plan, s *schedule.Schedule) nodeTimes {
-	f := nodeTimes{Format: profileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
-	if f.Dims == nil {
-		f.Dims = map[string]int64{}
-	}
-	all := make([][]time.Duration, len(p.Graph.Nodes))
-	for i, l := range s.Launches {
-		if l.Node == nil || i >= len(r.times) {
-			continue
-		}
-		f.Runs = len(r.times[i])
-		all[l.Node.ID] = append(all[l.Node.ID], r.times[i][min(1, len(r.times[i])-1):]...)
-	}
-	units := p.PlainCosts()
-	for i, n := range p.Graph.Nodes {
-		if times := all[i]; len(times) > 0 {
-			slices.Sort(times)
-			f.Nodes = append(f.Nodes, nodeTime{n.Name, times[len(times)/2].Seconds(), units[n.Name]})
-		}
-	}
-	return f
 }
 
 // mostProfile bounds the size of a profile.

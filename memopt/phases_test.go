@@ -39,7 +39,7 @@ func phasesAsPromised(t *testing.T, device string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := m.Run(p, Training{Steps: 5, LR: 1e-2, Data: data, Save: save, Resume: resume, Phases: with})
+				r, err := Run(m, p, Training{Steps: 5, LR: 1e-2, Data: data, Save: save, Resume: resume, Phases: with})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -62,18 +62,18 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 	}
 	if data != nil {
 		only.Config.Dims = feed.Sizes(only.Graph, data, only.Config.Dims)
-		if err := only.takesAll(data, filepath.Base(reference)); err != nil {
+		if err := takesAll(only, data, filepath.Base(reference)); err != nil {
 			return nil, nil, err
 		}
 	}
-	out, c, err := only.gradients(data)
+	out, c, err := gradients(only, data)
 	if err != nil {
 		return nil, nil, err
 	}
 	closed := out.Closed
 	out.Closed = func() { closed(); data.Close() }
 	if c.Plan.Form.Rounded > 0 {
-		if c.Lossy, err = only.lossyError(out, c.Plan, data); err != nil {
+		if c.Lossy, err = lossyError(only, out, c.Plan, data); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -87,7 +87,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 }
 
 // takesAll refuses a reference with more rows than the step takes: its loss and gradients are those of all rows.
-func (m *Model) takesAll(data *tensorfile.Set, file string) error {
+func takesAll(m *Model, data *tensorfile.Set, file string) error {
 	if !slices.ContainsFunc(data.Names, func(name string) bool { return name == "loss" || strings.HasPrefix(name, "grad.") }) {
 		return nil
 	}
@@ -114,12 +114,12 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 }
 
 // gradients plans a model of gradientModel and runs its step. The device keeps the results until the set is closed.
-func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Check, err error) {
+func gradients(only *Model, data *tensorfile.Set) (out *tensorfile.Set, c *Check, err error) {
 	p, err := only.Plan()
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := only.load(p, only.openDevice)
+	d, err := loadPlanned(only, p, func(s *schedule.Schedule) (devices.Device, error) { return openDevice(only, s) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -187,13 +187,13 @@ func gradientModel(m *Model) (*Model, error) {
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
 		return only, only.take(forms.Brought(only.ctx, g))
 	}
-	only.addSamples()
+	addSamples(only)
 	return only, only.derive(autograd.Options{Loss: only.loss, KeepGrads: true})
 }
 
 // addSamples adds outputs for the running statistics as computed from the sample's statistics, where the step
 // computes them in another way.
-func (m *Model) addSamples() {
+func addSamples(m *Model) {
 	b := graph.NewBuilder(m.Graph)
 	m.samples = map[string]string{}
 	for _, u := range m.Graph.Updates {

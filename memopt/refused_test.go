@@ -57,7 +57,7 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.Steps, o.LR = 2, 1e-3
-			r, err := m.Run(p, o)
+			r, err := Run(m, p, o)
 			if err != nil {
 				return "", err
 			}

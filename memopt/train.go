@@ -101,7 +101,7 @@ func (r *Result) warn(t Training, format string, args ...any) {
 }
 
 // canTrain says why the requested training under a plan is impossible.
-func (m *Model) canTrain(p *planner.Plan, t Training) error {
+func canTrain(m *Model, p *planner.Plan, t Training) error {
 	if err := runnable(p.Graph); err != nil {
 		return err
 	}
@@ -114,11 +114,11 @@ func (m *Model) canTrain(p *planner.Plan, t Training) error {
 	if t.Output == "" {
 		return nil
 	}
-	return m.canWriteTrained(t.Output)
+	return canWriteTrained(m, t.Output)
 }
 
 // train runs the steps. A step is one update; with micro-batches, it has several runs, whose losses are averaged.
-func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err error) {
+func trainLoaded(m *Model, l *loaded, d devices.Device, t Training) (r *Result, err error) {
 	p, s := l.plan, l.schedule
 	r = &Result{Device: d.Name(), Plan: p}
 	for _, w := range devices.Warnings(d) {
@@ -140,7 +140,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 		return nil, err
 	}
 	if p.Form.Rounded > 0 {
-		if r.Lossy, err = m.lossyStep(p, data); err != nil {
+		if r.Lossy, err = lossyStep(m, p, data); err != nil {
 			return nil, err
 		}
 	}
@@ -150,7 +150,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 	if t.Resume != "" {
 		t.Phases.Resuming()
 		var unused []string
-		if r.FirstStep, unused, err = m.resume(p.Graph, d, t.Resume); err != nil {
+		if r.FirstStep, unused, err = resume(m, p.Graph, d, t.Resume); err != nil {
 			return nil, err
 		}
 		if len(unused) > 0 {
@@ -217,7 +217,7 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 			break
 		}
 		if t.Save != "" && t.SaveEvery > 0 && (i+1)%t.SaveEvery == 0 && i+1 < t.Steps {
-			if err := m.save(p.Graph, s, d, t.Save, step+1); err != nil {
+			if err := save(m, p.Graph, s, d, t.Save, step+1); err != nil {
 				return nil, err
 			}
 		}
@@ -226,12 +226,12 @@ func (m *Model) train(l *loaded, d devices.Device, t Training) (r *Result, err e
 		t.Phases.Saving()
 	}
 	if t.Save != "" {
-		if err := m.save(p.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
+		if err := save(m, p.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
 			return nil, err
 		}
 	}
 	if t.Output != "" {
-		if err := m.writeTrained(d, t.Output); err != nil {
+		if err := writeTrained(m, d, t.Output); err != nil {
 			return nil, err
 		}
 	}
@@ -274,10 +274,10 @@ const stepsKey = "memopt.steps"
 const mostSteps = 1 << 48
 
 // save writes parameters and optimizer states, tensor by tensor, directly from the device.
-func (m *Model) save(g *graph.Graph, s *schedule.Schedule, d devices.Device, path string, steps int) error {
+func save(m *Model, g *graph.Graph, s *schedule.Schedule, d devices.Device, path string, steps int) error {
 	set := &tensorfile.Set{}
 	for _, v := range kept(g) {
-		for _, name := range append([]string{v.Name}, m.alsoCalled(v.Name)...) {
+		for _, name := range append([]string{v.Name}, alsoCalled(m, v.Name)...) {
 			if err := lend(set, name, v, s.Binding, d.WriteState); err != nil {
 				return err
 			}
@@ -287,7 +287,7 @@ func (m *Model) save(g *graph.Graph, s *schedule.Schedule, d devices.Device, pat
 }
 
 // alsoCalled lists the other names in the model of a tied parameter.
-func (m *Model) alsoCalled(name string) (others []string) {
+func alsoCalled(m *Model, name string) (others []string) {
 	if m.source != nil {
 		for other, of := range m.source.Tied {
 			if of == name {
@@ -323,7 +323,7 @@ func kept(g *graph.Graph) []*graph.Value {
 
 // resume loads a checkpoint, which must have everything that save writes. It returns the number of steps done, and
 // the tensors that are not used.
-func (m *Model) resume(g *graph.Graph, d devices.Device, path string) (steps int, unused []string, err error) {
+func resume(m *Model, g *graph.Graph, d devices.Device, path string) (steps int, unused []string, err error) {
 	set, meta, err := tensorfile.ReadSafetensors(path)
 	if err != nil {
 		return 0, nil, exit.Input(err)
@@ -344,7 +344,7 @@ func (m *Model) resume(g *graph.Graph, d devices.Device, path string) (steps int
 	takes := map[string]bool{}
 	for _, v := range kept(g) {
 		takes[v.Name] = true
-		for _, name := range m.alsoCalled(v.Name) {
+		for _, name := range alsoCalled(m, v.Name) {
 			takes[name] = true
 		}
 		x := set.Tensors[v.Name]

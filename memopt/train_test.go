@@ -82,7 +82,7 @@ func planned(t *testing.T, model string, c configs.Config) (*Model, *planner.Pla
 func trainAs(t *testing.T, model string, c configs.Config, tr Training) *Result {
 	t.Helper()
 	m, p := planned(t, model, c)
-	r, err := m.Run(p, tr)
+	r, err := Run(m, p, tr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestMicroBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	halves, err := m.Run(p, Training{Steps: 3, LR: 1e-3, Data: data})
+	halves, err := Run(m, p, Training{Steps: 3, LR: 1e-3, Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (s deviceState) WriteTo(w io.Writer) (int64, error) {
 }
 
 // changing lists the initializers of the model's file that the step updates.
-func (m *Model) changing() (states []*graph.Value) {
+func changing(m *Model) (states []*graph.Value) {
 	for _, u := range m.Graph.Updates {
 		if u.State.Data != nil {
 			states = append(states, u.State)
@@ -47,11 +47,11 @@ func (m *Model) changing() (states []*graph.Value) {
 }
 
 // canWriteTrained says why the trained model cannot be written.
-func (m *Model) canWriteTrained(path string) error {
+func canWriteTrained(m *Model, path string) error {
 	switch {
 	case m.source == nil:
 		return exit.Input(fmt.Errorf("%s is no ONNX model with weights, so none can be written with trained ones", filepath.Base(m.Path)))
-	case len(m.changing()) == 0:
+	case len(changing(m)) == 0:
 		return exit.Input(fmt.Errorf("the step of %s updates none of its initializers, so there are no trained weights to write", filepath.Base(m.Path)))
 	}
 	for _, file := range onnx.Written(path) {
@@ -63,9 +63,9 @@ func (m *Model) canWriteTrained(path string) error {
 }
 
 // writeTrained writes the model's file with the trained parameters and running statistics from the device.
-func (m *Model) writeTrained(d devices.Device, path string) (err error) {
+func writeTrained(m *Model, d devices.Device, path string) (err error) {
 	numbers := map[string]graph.Data{}
-	for _, v := range m.changing() {
+	for _, v := range changing(m) {
 		numbers[v.Name] = deviceState{d, v.Name, v.Data.Len()}
 	}
 	if m.unchanged(&err); err != nil {

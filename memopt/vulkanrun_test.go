@@ -76,7 +76,7 @@ func TestVulkanBudgets(t *testing.T) {
 				if c.twice != nil && (percent <= c.from) != slices.ContainsFunc(p.Graph.Nodes, func(n *graph.Node) bool { return n.Op == c.twice }) {
 					t.Errorf("%d %%: %s: %v", percent, c.twice.Name, percent > c.from)
 				}
-				r, err := m.Run(p, Training{Steps: 6, LR: 1e-3, Seed: 3, Data: c.data})
+				r, err := Run(m, p, Training{Steps: 6, LR: 1e-3, Seed: 3, Data: c.data})
 				if err != nil {
 					t.Fatal(err)
 				}

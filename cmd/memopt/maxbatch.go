@@ -99,7 +99,7 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 	show := func(io.Writer) {}
 	if measure {
 		done := j.busy("measuring")
-		r, err := last.Model.Run(last.Plan, memopt.Training{Steps: measuredSteps, LR: j.cfg.LR, Seed: j.cfg.Seed})
+		r, err := memopt.Run(last.Model, last.Plan, memopt.Training{Steps: measuredSteps, LR: j.cfg.LR, Seed: j.cfg.Seed})
 		done()
 		if err != nil {
 			return largest{}, notRun(dim, last.Size, err)

@@ -123,9 +123,11 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	head += visible.Sprintf("%s: arena %s, %s with everything kept, %s %s\n", filepath.Base(model.Path),
 		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1), plan.Unit())
 	steps := newSteps(c, asJSON, stopper.stop, trains+report.Wrap(head, report.Width(c.App.Writer), 2))
-	run := model.Run
+	run := func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return memopt.Run(model, p, t) }
 	if to := c.String("record"); to != "" {
-		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return model.Record(p, t, to) }
+		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) {
+			return memopt.Record(model, p, t, to)
+		}
 	}
 	result, err := run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Warmup: cfg.Warmup, Seed: cfg.Seed, Data: c.String("data"),
 		Output: c.String("output"), Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),

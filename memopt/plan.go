@@ -1,0 +1,29 @@
+package memopt
+
+import (
+	"memopt/internal/stop"
+	"memopt/internal/weights"
+	"memopt/planner"
+	"slices"
+	"time"
+)
+
+// Plan decides which values to keep, which to recompute and where to place each.
+func (m *Model) Plan() (*planner.Plan, error) { return stop.When(m.ctx, m.plan) }
+
+func (m *Model) plan() (p *planner.Plan, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
+	if err := m.sized(m.Config.Dims); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if p, err = m.steps.Plan(m.ask()); err != nil {
+		return nil, m.advised(err, m.Config.Dims)
+	}
+	suggest(p, m.Config.Requests)
+	p.Trains = m.trains()
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(p), m.storedStatistics(), m.unclearRoles(), m.indexRange(p))
+	p.Took = time.Since(begin)
+	return p, nil
+}
