@@ -6,6 +6,8 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/compare"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 )
 
 // TestAgainst: a device does not part from itself, and from another by no more than
@@ -15,7 +17,7 @@ func TestAgainst(t *testing.T) {
 	against := func(one, other string, limit float64) []compare.Parting {
 		c := configs.Default()
 		c.Device = one
-		got, err := Against(&Model{Path: filepath.Join(dir, "model.onnx"), Config: c}, filepath.Join(dir, "ref.npz"), other, limit)
+		got, err := training.Against(&step.Model{Path: filepath.Join(dir, "model.onnx"), Config: c}, filepath.Join(dir, "ref.npz"), other, limit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -109,7 +110,7 @@ func TestFusedClusters(t *testing.T) {
 func TestUnfolds(t *testing.T) {
 	const plain = "testdata/models/bert-2L/model.onnx"
 	fused := filepath.Join(t.TempDir(), "fused.onnx")
-	if _, err := Optimize(plain, fused, configs.Default()); err != nil {
+	if _, err := step.Optimize(plain, fused, configs.Default()); err != nil {
 		t.Fatal(err)
 	}
 	c := configs.Default()
@@ -196,7 +197,7 @@ func TestOptimizeTrained(t *testing.T) {
 // written as the layer that it was, and planned as before; what stays ours is told.
 func TestOptimizeAsRead(t *testing.T) {
 	dir := t.TempDir()
-	optimize := func(lib *graph.Library, text string) (Optimized, string, string) {
+	optimize := func(lib *graph.Library, text string) (step.Optimized, string, string) {
 		t.Helper()
 		g, err := graph.Parse(lib, text)
 		if err != nil {
@@ -212,7 +213,7 @@ func TestOptimizeAsRead(t *testing.T) {
 		if err := onnx.Write(from, g); err != nil {
 			t.Fatal(err)
 		}
-		o, err := Optimize(from, to, configs.Merge())
+		o, err := step.Optimize(from, to, configs.Merge())
 		if err != nil {
 			t.Fatal(err)
 		}

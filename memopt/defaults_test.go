@@ -9,10 +9,11 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/training"
 )
 
 // trainedDefault trains one of the default exports, and returns the checkpoint and the model with trained weights.
-func trainedDefault(t *testing.T, name string, steps int, rate float64) (saved *tensorfile.Set, output string, r *Result) {
+func trainedDefault(t *testing.T, name string, steps int, rate float64) (saved *tensorfile.Set, output string, r *training.Result) {
 	t.Helper()
 	m := opened(t, filepath.Join("testdata", "defaults", name+".onnx"), map[string]string{"loss": "mse", "optimizer": "sgd"})
 	p, err := m.Plan()
@@ -21,7 +22,7 @@ func trainedDefault(t *testing.T, name string, steps int, rate float64) (saved *
 	}
 	dir := t.TempDir()
 	checkpoint, output := filepath.Join(dir, "trained.st"), filepath.Join(dir, "trained.onnx")
-	r, err = Run(m, p, Training{Steps: steps, LR: rate, Data: filepath.Join("testdata", "defaults", name+".npz"), Save: checkpoint, Output: output})
+	r, err = Run(m, p, training.Options{Steps: steps, LR: rate, Data: filepath.Join("testdata", "defaults", name+".npz"), Save: checkpoint, Output: output})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestDefaultExportsTrainAsPyTorch(t *testing.T) {
 				// What was given back stays: the written model trains the same parameters.
 				again := opened(t, output, map[string]string{"loss": "mse", "optimizer": "sgd"})
 				for key := range want.Tensors {
-					if of, ok := strings.CutPrefix(key, "step1:"); ok && saved.Tensors[of] != nil && again.Graph.ByName(of) == nil && again.source.Tied[of] == "" {
+					if of, ok := strings.CutPrefix(key, "step1:"); ok && saved.Tensors[of] != nil && again.Graph.ByName(of) == nil && again.Source.Tied[of] == "" {
 						t.Errorf("the written model has no %s", of)
 					}
 				}
@@ -97,7 +98,7 @@ func TestLostParameters(t *testing.T) {
 		if w := strings.Join(p.Warnings, "\n"); !strings.Contains(w, "norm2.weight") {
 			t.Errorf("the plan does not say it: %s", w)
 		}
-		_, err = Run(m, p, Training{Steps: 1, LR: 0.1, Data: "testdata/defaults/lost.npz"})
+		_, err = Run(m, p, training.Options{Steps: 1, LR: 0.1, Data: "testdata/defaults/lost.npz"})
 		return err
 	}
 	err := run()
@@ -114,7 +115,7 @@ func TestLostParameters(t *testing.T) {
 
 // TestFusedNorms: a convolution that the exporter fused with its batch norm is named, once, and trained as it is.
 func TestFusedNorms(t *testing.T) {
-	warnings := opened(t, "testdata/defaults/fused.onnx", map[string]string{"loss": "mse"}).unclearRoles()
+	warnings := opened(t, "testdata/defaults/fused.onnx", map[string]string{"loss": "mse"}).UnclearRoles()
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "conv and norm") {
 		t.Errorf("%q", warnings)
 	}

@@ -14,6 +14,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )
@@ -59,7 +60,7 @@ func TestDefects(t *testing.T) {
 		if err := onnx.Write(model, g); err != nil {
 			t.Fatal(err)
 		}
-		open := func(settings ...string) (*Model, *planner.Plan) {
+		open := func(settings ...string) (*step.Model, *planner.Plan) {
 			c := configs.Default()
 			if plans != "" {
 				if c, err = configs.ParseJSON([]byte(plans), "plans.json"); err != nil {
@@ -87,7 +88,7 @@ func TestDefects(t *testing.T) {
 		var out strings.Builder
 		m, p := open(append(both, "compat=1.19")...)
 		var shown strings.Builder
-		if err := m.ORT(&shown, p, "info"); err != nil {
+		if err := m.Summary(&shown, p, "info"); err != nil {
 			t.Fatal(err)
 		}
 		table, _, _ := strings.Cut(shown.String(), "\nPeak in ")

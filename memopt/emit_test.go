@@ -16,11 +16,12 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
 // openTraining opens a trainer's file under settings in name=value form.
-func openTraining(t testing.TB, file string, dims map[string]int64, settings ...string) *Model {
+func openTraining(t testing.TB, file string, dims map[string]int64, settings ...string) *step.Model {
 	t.Helper()
 	var text []string
 	for _, name := range slices.Sorted(maps.Keys(dims)) {
@@ -41,7 +42,7 @@ func openTraining(t testing.TB, file string, dims map[string]int64, settings ...
 }
 
 // emitted writes a model's program under its settings and reads it back.
-func emitted(t *testing.T, m *Model) (path string, g *graph.Graph) {
+func emitted(t *testing.T, m *step.Model) (path string, g *graph.Graph) {
 	t.Helper()
 	p, err := m.Plan()
 	if err != nil {
@@ -77,7 +78,7 @@ var emissions = [][]string{{"level=1"}, {"level=2"}, {"level=1", "boundary=off"}
 // openEmission is openTraining, where config=all asks for every key there is,
 // config=some for places 0 and 1 of each, and a budget that no plan meets is the
 // least that one does.
-func openEmission(t *testing.T, file string, dims map[string]int64, settings []string) *Model {
+func openEmission(t *testing.T, file string, dims map[string]int64, settings []string) *step.Model {
 	t.Helper()
 	kind, isConfig := strings.CutPrefix(settings[0], "config=")
 	_, isBudget := strings.CutPrefix(settings[0], "budget=")
@@ -161,7 +162,7 @@ func TestEmit(t *testing.T) {
 					t.Errorf("%d copies that nobody asked for", copies)
 				}
 				plan := keepAll(t, g, c.dims)
-				if p, err := m.Plan(); err != nil || !m.byORT(p) && plan.Result.Peak != p.Result.Peak {
+				if p, err := m.Plan(); err != nil || !m.ByORT(p) && plan.Result.Peak != p.Result.Peak {
 					t.Errorf("%v: the file's peak is %d, the plan's %d (%v)", settings, plan.Result.Peak, p.Result.Peak, err)
 				}
 				if n, known := upstreamCopies[c.file]; known && slices.Contains(settings, "compat=1.19") && copies != n {

@@ -12,6 +12,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/memopt/exit"
 	"memopt/memopt/policy"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -241,7 +242,7 @@ func exportPolicy(ctx context.Context, plan, model string, out *Export) error {
 	}
 	r := p.Request
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = planner.Size{}, planner.Size{}, 0, 0, nil, nil
-	w, err := policy.Write(out.To, policyNodes(p.Graph), p.Result.Peak, func(regions []planner.Region) (planner.Point, error) {
+	w, err := policy.Write(out.To, step.PolicyNodes(p.Graph), p.Result.Peak, func(regions []planner.Region) (planner.Point, error) {
 		c, err := planner.UnderRegions(p.Graph, r, regions)
 		return c.Point, err
 	})

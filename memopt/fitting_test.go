@@ -19,6 +19,8 @@ import (
 	"memopt/memopt/load"
 	"memopt/memopt/machine"
 	"memopt/memopt/session"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -38,7 +40,7 @@ func written(t *testing.T, spec zoo.Spec) string {
 // changed is settings under a change that an error names.
 func changed(t *testing.T, c configs.Config, change planner.Change) configs.Config {
 	t.Helper()
-	c, ok := (&fitting{config: c}).with(change.Set)
+	c, ok := (&step.Fitting{Config: c}).With(change.Set)
 	if !ok {
 		t.Fatalf("%s is no setting", change.Text)
 	}
@@ -148,7 +150,7 @@ func TestStepFits(t *testing.T) {
 		if room > 0 {
 			defer machine.Limit(configs.Budget{Bytes: machine.AnonymousMemory() + room})()
 		}
-		_, err = Run(m, p, Training{Steps: 1, LR: 1e-3})
+		_, err = Run(m, p, training.Options{Steps: 1, LR: 1e-3})
 		return p, err
 	}
 	p, err := train(c, 0)
@@ -250,9 +252,9 @@ func TestNotComputed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	f := m.fitting(c.Dims)
-	f.left = 1
-	f.settings()
+	f := m.Fitting(c.Dims)
+	f.Left = 1
+	f.Settings()
 	if note := f.Note(); !strings.Contains(note, "not computed") || !strings.Contains(note, "--chunk-loss") || len(f.Found) > 0 {
 		t.Errorf("%s, %v", note, f.Found)
 	}

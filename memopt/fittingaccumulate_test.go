@@ -13,6 +13,8 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/fit"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -62,12 +64,12 @@ func TestAccumulateFits(t *testing.T) {
 				limit += short.Fixed
 			}
 			i := slices.IndexFunc(short.Changes, func(c planner.Change) bool { return c.Set[0].Name == "accumulate" })
-			f := m.fitting(of.dims)
+			f := m.Fitting(of.dims)
 			before := max(c.Accumulate, 1)
 			fits := func(k int64) bool {
-				f.left = fit.MostNodes
+				f.Left = fit.MostNodes
 				rows := of.dims["batch"]
-				_, err := f.plan(planner.Setting{Name: "accumulate", Value: fmt.Sprint(int64(before) * k)}, planner.Setting{Name: "dims", Value: fmt.Sprintf("batch=%d", rows/k)})
+				_, err := f.Plan(planner.Setting{Name: "accumulate", Value: fmt.Sprint(int64(before) * k)}, planner.Setting{Name: "dims", Value: fmt.Sprintf("batch=%d", rows/k)})
 				return err == nil
 			}
 			if i < 0 {
@@ -120,7 +122,7 @@ func TestAccumulateFits(t *testing.T) {
 }
 
 // train is some steps of a model.
-func train(t *testing.T, path, data string, c configs.Config, steps int) *Result {
+func train(t *testing.T, path, data string, c configs.Config, steps int) *training.Result {
 	t.Helper()
 	c.Device = "cpu"
 	m, err := Open(path, c)
@@ -132,7 +134,7 @@ func train(t *testing.T, path, data string, c configs.Config, steps int) *Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(m, p, Training{Steps: steps, LR: 1e-2, Data: data})
+	r, err := Run(m, p, training.Options{Steps: steps, LR: 1e-2, Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,17 +148,17 @@ func TestBatchDim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Model{Graph: g}
-		if got := m.batchDim(); got != "batch" {
+		m := &step.Model{Graph: g}
+		if got := m.BatchDim(); got != "batch" {
 			t.Errorf("%s: rows are counted by %q", family, got)
 		}
 		seq := g.Inputs[0].Shape
 		g.Inputs[0].Shape = append(slices.Clone(seq), seq[0])
-		if got := m.batchDim(); got != "" {
+		if got := m.BatchDim(); got != "" {
 			t.Errorf("%s: %q, which an input has twice", family, got)
 		}
 		g.Inputs[0].Shape = nil
-		if got := m.batchDim(); got != "" {
+		if got := m.BatchDim(); got != "" {
 			t.Errorf("%s: %q, which an input has not", family, got)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/memopt/machine"
+	"memopt/memopt/step"
 )
 
 // folding writes a model whose constants fold in chains, and says how many bytes are left of them.
@@ -63,7 +64,7 @@ func TestFoldingHoldsWhatItKeeps(t *testing.T) {
 	w := machine.NewWatch()
 	c := configs.Default()
 	to := filepath.Join(t.TempDir(), "folded.onnx")
-	o, err := Optimize(path, to, c)
+	o, err := step.Optimize(path, to, c)
 	time.Sleep(10 * time.Millisecond)
 	w.End()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/kernels"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -81,7 +82,7 @@ func TestOverheadOfAnotherForm(t *testing.T) {
 	c := settingsFor(t, map[string]string{"budget": "80%"})
 	c.Dims = map[string]int64{"batch": 4, "seq": 64}
 	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 64})
-	var m *Model
+	var m *step.Model
 	plan := func(limit float64) (err error) {
 		c.MaxOverhead = limit
 		if m, err = Open(path, c); err == nil {
@@ -90,7 +91,7 @@ func TestOverheadOfAnotherForm(t *testing.T) {
 		return err
 	}
 	err := plan(0.02)
-	others, wrong := m.steps.Others(m.ask())
+	others, wrong := m.Steps.Others(m.Ask())
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -106,14 +107,14 @@ func TestOverheadAsMeasured(t *testing.T) {
 	c := settingsFor(t, map[string]string{"shrink": "off", "max_overhead": "0.001"})
 	c.Dims = map[string]int64{"batch": 4, "seq": 32}
 	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 16, Heads: 4, Vocab: 50})
-	open := func(c configs.Config) *Model {
+	open := func(c configs.Config) *step.Model {
 		m, err := Open(path, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Profiled, m.costs = "a device", map[string]float64{}
+		m.Profiled, m.Costs = "a device", map[string]float64{}
 		for i, n := range m.Graph.Nodes {
-			m.costs[n.Name] = float64(1 + i%5)
+			m.Costs[n.Name] = float64(1 + i%5)
 		}
 		return m
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -12,7 +13,7 @@ import (
 // it lies nowhere above that of values kept whole.
 func TestFrontierForms(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16})
-	open := func(fields map[string]string) *Model {
+	open := func(fields map[string]string) *step.Model {
 		fields["chunk_loss"], fields["cost"] = "off", "flops" // a launch that makes an extract takes longer than one of so small operators
 		c := settingsFor(t, fields)
 		c.Dims = map[string]int64{"batch": 4}

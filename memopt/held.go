@@ -15,6 +15,7 @@ import (
 	"memopt/internal/weights"
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -23,7 +24,7 @@ import (
 // provides them and the gradients of the results, and receives the gradients of the weights. Otherwise the step
 // keeps and updates its weights itself. Its methods must not be called concurrently.
 type Held struct {
-	m        *Model
+	m        *step.Model
 	ctx      call
 	bridge   bool
 	order    []string   // the model's outputs
@@ -70,14 +71,14 @@ type HoldOptions struct {
 // model's files may be removed once Hold returns, but must not be written to.
 func Hold(ctx context.Context, path string, c configs.Config, o HoldOptions) (*Held, error) {
 	h := &Held{bridge: o.Bridge, stash: map[string]*graph.Tensor{}}
-	h.m = &Model{Path: path, Config: c, ctx: &h.ctx, held: true, bytes: bytes.Clone(o.Bytes), given: map[string]*graph.Tensor{}}
+	h.m = &step.Model{Path: path, Config: c, Ctx: &h.ctx, Held: true, Bytes: bytes.Clone(o.Bytes), Given: map[string]*graph.Tensor{}}
 	for name, x := range o.Given {
 		y := graph.NewTensor(x.Type, x.Shape...)
 		copy(y.Bytes, x.Bytes)
-		h.m.given[name] = y
+		h.m.Given[name] = y
 	}
 	defer h.during(ctx)()
-	_, err := stop.When(ctx, func() (*Model, error) { return h.m, h.open(o) })
+	_, err := stop.When(ctx, func() (*step.Model, error) { return h.m, h.open(o) })
 	if err != nil {
 		h.m.Close()
 		return nil, err
@@ -96,12 +97,12 @@ func (h *Held) during(ctx context.Context) (end func()) {
 
 func (h *Held) open(o HoldOptions) (err error) {
 	m := h.m
-	defer m.unchanged(&err)
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
-	if err := m.read(); err != nil {
-		return m.unparted(err)
+	if err := m.Read(); err != nil {
+		return m.Unparted(err)
 	}
-	if err := runnable(m.Graph); err != nil {
+	if err := step.Runnable(m.Graph); err != nil {
 		return err
 	}
 	if m.Graph.HasBackward() {
@@ -110,7 +111,7 @@ func (h *Held) open(o HoldOptions) (err error) {
 	for _, v := range m.Graph.Outputs {
 		h.order = append(h.order, v.Name)
 	}
-	adding := m.stepOptions()
+	adding := m.StepOptions()
 	if h.bridge {
 		if o.Results == nil {
 			for _, v := range m.Graph.Outputs {
@@ -121,9 +122,9 @@ func (h *Held) open(o HoldOptions) (err error) {
 			}
 		}
 		results := append([]string{}, o.Results...) // empty, not nil, if there is no float output
-		adding = autograd.Options{Context: m.ctx, Results: results, Inputs: o.Inputs, KeepGrads: true}
+		adding = autograd.Options{Context: m.Ctx, Results: results, Inputs: o.Inputs, KeepGrads: true}
 	}
-	return m.derive(adding)
+	return m.Derive(adding)
 }
 
 // openStep uses the training step of a trainer's file.
@@ -136,14 +137,14 @@ func (h *Held) openStep(o HoldOptions) error {
 	case h.bridge && (o.Results != nil || len(o.Inputs) > 0):
 		return exit.Input(errors.New("the file has a backward pass of its own, which says what has gradients; name no outputs or inputs"))
 	}
-	if err := m.readOutline(); err != nil {
+	if err := m.ReadOutline(); err != nil {
 		return err
 	}
-	return m.take(forms.Brought(m.ctx, m.Graph))
+	return m.Take(forms.Brought(m.Ctx, m.Graph))
 }
 
 // border is the node between the forward and the backward pass, or nil.
-func borderNode(m *Model) *graph.Node { return borderOf(m.Graph) }
+func borderNode(m *step.Model) *graph.Node { return borderOf(m.Graph) }
 
 func borderOf(g *graph.Graph) *graph.Node {
 	if i := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Border }); i >= 0 {
@@ -165,7 +166,7 @@ func (h *Held) Close() error {
 }
 
 // Model is the step before planning.
-func (h *Held) Model() *Model { return h.m }
+func (h *Held) Model() *step.Model { return h.m }
 
 // Inputs are the inputs that the host provides for every run.
 func (h *Held) Inputs() []*graph.Value { return inputsOf(h.m.Graph) }
@@ -225,7 +226,7 @@ func buffersOf(g *graph.Graph) (all []*graph.Value) {
 func cannot(err error) error { return exit.Cannot(err) }
 
 // Trains lists what the step trains, as plans do.
-func (h *Held) Trains() *planner.Trains { return h.m.trains() }
+func (h *Held) Trains() *planner.Trains { return h.m.Trains() }
 
 // HeldStats describes a session's memory and its steps so far.
 type HeldStats struct {

@@ -22,6 +22,8 @@ import (
 	"memopt/memopt/exit"
 	"memopt/memopt/feed"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -181,11 +183,11 @@ func TestBridgeHasTheBitsOfAStep(t *testing.T) {
 					h := hold(t, files[0], c, HoldOptions{Bridge: true}) // or under what comes near it
 					h.feed(data, c.Seed)
 					c.ActivationBudget = configs.Budget{}
-					only, err := gradientModel(&Model{Path: files[0], Config: c})
+					only, err := training.GradientModel(&step.Model{Path: files[0], Config: c})
 					if err != nil {
 						t.Fatal(err)
 					}
-					want, _, err := gradients(only, data)
+					want, _, err := training.GradientsOf(only, data)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -262,7 +264,7 @@ func TestResidentTrainsAsTrain(t *testing.T) {
 			}
 			c := settingsFor(t, fields)
 			saved := filepath.Join(t.TempDir(), "saved.st")
-			want := trainAs(t, model, c, Training{Steps: 3, LR: 0.01, Seed: 3, Data: data, Save: saved})
+			want := trainAs(t, model, c, training.Options{Steps: 3, LR: 0.01, Seed: 3, Data: data, Save: saved})
 			h := hold(t, model, c, HoldOptions{})
 			feed, err := feed.New(h.b.Plan.Graph, h.b.schedule.Binding, set, 3)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/memopt/exit"
 	"memopt/memopt/feed"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -58,7 +59,7 @@ func (p *Port) bytes() int { return p.tensor().Len() * int(p.Type.Size()) }
 type Binding struct {
 	ID    uint64
 	Ports []Port
-	Model *Model // under the binding's dims
+	Model *step.Model // under the binding's dims
 	Plan  *planner.Plan
 
 	key      string
@@ -176,7 +177,7 @@ func described(vs []*graph.Value) string {
 func (h *Held) plan(dims map[string]int64) (*Binding, error) {
 	c := h.m.Config
 	c.Dims = dims
-	m, err := h.m.with(c)
+	m, err := h.m.With(c)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func (h *Held) plan(dims map[string]int64) (*Binding, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := m.schedule(p)
+	s, _, err := m.Schedule(p)
 	if err != nil {
 		return nil, err
 	}

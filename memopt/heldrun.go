@@ -11,6 +11,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/memopt/exit"
+	"memopt/memopt/training"
 )
 
 // StepOf describes the step to run.
@@ -118,7 +119,7 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 		if err := h.bring(b, r.Changed); err != nil {
 			return err
 		}
-		scaled, err := newScaledLoss(b.Model, h.device)
+		scaled, err := training.NewScaledLoss(b.Model, h.device)
 		if err != nil {
 			return err
 		}
@@ -136,8 +137,8 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 		h.steps++
 		if h.micro++; !r.Accumulate {
 			h.micro = 0
-			var said Result
-			if err := scaled.look(h.device, 0, &said); err != nil {
+			var said training.Result
+			if err := scaled.Look(h.device, 0, &said); err != nil {
 				return err
 			}
 			if s.Skipped = len(said.Skipped) > 0; s.Skipped {

@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -73,7 +74,7 @@ func (h *Held) turn(b *Binding) (err error) {
 	o.Lent = h.lent(b)
 	d, err := devices.Open(c.Device, b.schedule, o)
 	if err != nil {
-		return b.Model.wouldFit(b.Plan, b.schedule, err)
+		return b.Model.WouldFit(b.Plan, b.schedule, err)
 	}
 	h.load = o.Load.Report()
 	for name, x := range h.stash {
@@ -149,7 +150,7 @@ func (h *Held) kept(p *Port) (*graph.Value, error) {
 	v := g.ByName(p.Name)
 	if v == nil || v.Kind != graph.Param && v.Kind != graph.ModelBuffer && v.Kind != graph.State {
 		var names []string
-		for _, v := range kept(g) {
+		for _, v := range training.Kept(g) {
 			names = append(names, v.Name)
 		}
 		hint := "; there are " + planner.Some(names)

@@ -14,6 +14,7 @@ import (
 	"memopt/memopt/exit"
 	"memopt/memopt/leak"
 	"memopt/memopt/machine"
+	"memopt/memopt/training"
 )
 
 // Leaks reports the growth over cycles of load, step and unload.
@@ -126,7 +127,7 @@ func cycle(ctx context.Context, path string, c configs.Config, on *vulkan.Contex
 	if err != nil {
 		return "", err
 	}
-	r, err := Run(m, p, Training{Steps: 2, LR: c.LR, Seed: c.Seed, on: on})
+	r, err := Run(m, p, training.Options{Steps: 2, LR: c.LR, Seed: c.Seed, On: on})
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"memopt/memopt/forward"
 	"memopt/memopt/phases"
 	"memopt/memopt/session"
+	"memopt/memopt/training"
 )
 
 // TestLoadModes: in every load mode training has the losses that it has when weights are streamed, loading takes
@@ -26,10 +27,10 @@ func TestVulkanLoadModesHidden(t *testing.T) {
 
 func loadModes(t *testing.T, device string) {
 	model, data := madeGPT(t, gpt)
-	var plain *Result
+	var plain *training.Result
 	for _, mode := range loader.Modes() {
 		t.Run(mode, func(t *testing.T) {
-			train := func(with *phases.Record) (*Result, error) {
+			train := func(with *phases.Record) (*training.Result, error) {
 				m, err := OpenRecorded(t.Context(), with, model, settingsFor(t, map[string]string{"device": device, "load_mode": mode, "chunk": "70000"}))
 				if err != nil {
 					t.Fatal(err)
@@ -39,7 +40,7 @@ func loadModes(t *testing.T, device string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return Run(m, p, Training{Steps: 3, LR: 1e-2, Data: data, Phases: with})
+				return Run(m, p, training.Options{Steps: 3, LR: 1e-2, Data: data, Phases: with})
 			}
 			r, err := train(nil)
 			if err != nil {
@@ -86,7 +87,7 @@ func loadModes(t *testing.T, device string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(m, p, Training{Steps: 1, Data: data}); err == nil || !strings.Contains(err.Error(), "load-mode") {
+	if _, err := Run(m, p, training.Options{Steps: 1, Data: data}); err == nil || !strings.Contains(err.Error(), "load-mode") {
 		t.Errorf("all modes at once: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
+	"memopt/memopt/training"
 )
 
 // halfModel is a model of float16 whose gradients are out of its range under
@@ -82,7 +83,7 @@ func halfData(t *testing.T, dir string, n int, wild ...int) string {
 	return path
 }
 
-func runHalf(t *testing.T, model string, settings map[string]string, tr Training) *Result {
+func runHalf(t *testing.T, model string, settings map[string]string, tr training.Options) *training.Result {
 	t.Helper()
 	all := map[string]string{"dims": "batch=2", "optimizer": "adamw", "loss_scale": "auto"}
 	for k, v := range settings {
@@ -135,7 +136,7 @@ func TestLossScaleSkips(t *testing.T) {
 			dir := t.TempDir()
 			model, data := halfModel(t, dir), halfData(t, dir, 6)
 			settings := map[string]string{"optimizer": optimizer}
-			r := runHalf(t, model, settings, Training{Steps: 6, Data: data, Save: filepath.Join(dir, "after")})
+			r := runHalf(t, model, settings, training.Options{Steps: 6, Data: data, Save: filepath.Join(dir, "after")})
 			// The seed 65536 is infinite in float16, so the first is left out.
 			if len(r.Skipped) == 0 || r.Skipped[0] != 1 || len(r.Skipped) == 6 {
 				t.Fatalf("steps %v of 6 were left out", r.Skipped)
@@ -148,7 +149,7 @@ func TestLossScaleSkips(t *testing.T) {
 				t.Errorf("%d updates are counted, %d were left out", got, len(r.Skipped))
 			}
 			// Up to the first good step nothing moves.
-			runHalf(t, model, settings, Training{Steps: len(r.Skipped), Data: data, Save: filepath.Join(dir, "still")})
+			runHalf(t, model, settings, training.Options{Steps: len(r.Skipped), Data: data, Save: filepath.Join(dir, "still")})
 			m, _, err := onnx.Open(model, kernels.Library)
 			if err != nil {
 				t.Fatal(err)
@@ -167,7 +168,7 @@ func TestLossScaleSkips(t *testing.T) {
 			}
 			// A scale that fits from the start does the same updates.
 			fixed := map[string]string{"optimizer": optimizer, "loss_scale": fmt.Sprint(r.LossScale)}
-			rest := runHalf(t, model, fixed, Training{Steps: 6, Data: data})
+			rest := runHalf(t, model, fixed, training.Options{Steps: 6, Data: data})
 			if len(rest.Skipped) != 0 || rest.LossScale != r.LossScale {
 				t.Errorf("under a fixed scale of %v: %v were left out, and it is %v", r.LossScale, rest.Skipped, rest.LossScale)
 			}
@@ -192,9 +193,9 @@ func TestLossScaleMiddle(t *testing.T) {
 			}
 			model := halfModel(t, dir)
 			data := halfData(t, dir, 16*micro, 14*micro)
-			run := func(steps int) (*Result, *tensorfile.Set) {
+			run := func(steps int) (*training.Result, *tensorfile.Set) {
 				save := filepath.Join(dir, fmt.Sprint(steps))
-				return runHalf(t, model, settings, Training{Steps: steps, Data: data, Save: save}), checkpoint(t, save)
+				return runHalf(t, model, settings, training.Options{Steps: steps, Data: data, Save: save}), checkpoint(t, save)
 			}
 			before, was := run(14)
 			after, is := run(15)
@@ -224,9 +225,9 @@ func TestLossScaleGrows(t *testing.T) {
 	model, data := halfModel(t, dir), halfData(t, dir, 12)
 	settings := map[string]string{"loss_scale_window": "2"}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	whole := runHalf(t, model, settings, Training{Steps: 12, Data: data, Save: file("whole")})
-	first := runHalf(t, model, settings, Training{Steps: 5, Data: data, Save: file("first")})
-	second := runHalf(t, model, settings, Training{Steps: 7, Data: data, Resume: file("first"), Save: file("second")})
+	whole := runHalf(t, model, settings, training.Options{Steps: 12, Data: data, Save: file("whole")})
+	first := runHalf(t, model, settings, training.Options{Steps: 5, Data: data, Save: file("first")})
+	second := runHalf(t, model, settings, training.Options{Steps: 7, Data: data, Resume: file("first"), Save: file("second")})
 	if got := append(first.Skipped, second.Skipped...); !slices.Equal(got, whole.Skipped) || second.LossScale != whole.LossScale {
 		t.Errorf("in two runs %v were left out and the scale is %v; in one %v and %v", got, second.LossScale, whole.Skipped, whole.LossScale)
 	}
@@ -257,7 +258,7 @@ func TestLossScaleRoundsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "saved")
-		r, err := Run(m, p, Training{Steps: 3, LR: 0.01, Save: path})
+		r, err := Run(m, p, training.Options{Steps: 3, LR: 0.01, Save: path})
 		if err != nil || len(r.Skipped) > 0 {
 			t.Fatal(err, r.Skipped)
 		}

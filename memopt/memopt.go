@@ -28,27 +28,29 @@ import (
 	"memopt/internal/weights"
 	"memopt/memopt/devices"
 	"memopt/memopt/phases"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
 
 // Open reads a model and derives its training step, unless the file contains one. The weights stay in the model's
 // files, which are mapped until the model is closed.
-func Open(path string, c configs.Config) (*Model, error) {
+func Open(path string, c configs.Config) (*step.Model, error) {
 	return OpenContext(context.Background(), path, c)
 }
 
 // OpenContext is Open with a context. Once that is done, opening and all later work on the model return its error
 // and write no file.
-func OpenContext(ctx context.Context, path string, c configs.Config) (*Model, error) {
+func OpenContext(ctx context.Context, path string, c configs.Config) (*step.Model, error) {
 	return OpenRecorded(ctx, nil, path, c)
 }
 
 // OpenRecorded is OpenContext with the memory of its phases recorded, if p is not nil: of P2 and P3; it begins P4.
-func OpenRecorded(ctx context.Context, p *phases.Record, path string, c configs.Config) (*Model, error) {
+func OpenRecorded(ctx context.Context, p *phases.Record, path string, c configs.Config) (*step.Model, error) {
 	p.Next("P2", "model opened", 0)
-	m := &Model{Path: path, Config: c, ctx: ctx, phases: p}
-	opened, err := stop.When(ctx, func() (*Model, error) { return open(m) })
+	m := &step.Model{Path: path, Config: c, Ctx: ctx, Phases: p}
+	opened, err := stop.When(ctx, func() (*step.Model, error) { return open(m) })
 	if err != nil {
 		m.Close()
 		return nil, err
@@ -57,48 +59,48 @@ func OpenRecorded(ctx context.Context, p *phases.Record, path string, c configs.
 	return opened, nil
 }
 
-func open(m *Model) (opened *Model, err error) {
-	defer m.unchanged(&err)
+func open(m *step.Model) (opened *step.Model, err error) {
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
-	if err := m.read(); err != nil {
-		return nil, m.unparted(err)
+	if err := m.Read(); err != nil {
+		return nil, m.Unparted(err)
 	}
-	if err := m.price(); err != nil {
+	if err := m.Price(); err != nil {
 		return nil, err
 	}
-	m.phases.Next("P3", "graph built", 0)
+	m.Phases.Next("P3", "graph built", 0)
 	if !m.Graph.HasBackward() {
-		return m, m.derive(m.stepOptions())
+		return m, m.Derive(m.StepOptions())
 	}
-	if err := m.readOutline(); err != nil {
+	if err := m.ReadOutline(); err != nil {
 		return nil, err
 	}
-	if runnable(m.Graph) != nil {
-		return m, m.take(forms.Recorded(m.ctx, m.Graph))
+	if step.Runnable(m.Graph) != nil {
+		return m, m.Take(forms.Recorded(m.Ctx, m.Graph))
 	}
-	return m, m.take(forms.Brought(m.ctx, m.Graph))
+	return m, m.Take(forms.Brought(m.Ctx, m.Graph))
 }
 
 // Run trains under a plan, and reports promised and measured memory.
-func Run(m *Model, p *planner.Plan, t Training) (*Result, error) {
+func Run(m *step.Model, p *planner.Plan, t training.Options) (*training.Result, error) {
 	return runThrough(m, p, t, func(d devices.Device) devices.Device { return d })
 }
 
-// run is Run with the device wrapped by through.
-func runThrough(m *Model, p *planner.Plan, t Training, through func(devices.Device) devices.Device) (*Result, error) {
-	return stop.When(m.ctx, func() (r *Result, err error) {
+// runThrough is Run with the device wrapped by through.
+func runThrough(m *step.Model, p *planner.Plan, t training.Options, through func(devices.Device) devices.Device) (*training.Result, error) {
+	return stop.When(m.Ctx, func() (r *training.Result, err error) {
 		defer weights.Guard(&err)()
-		if err := canTrain(m, p, t); err != nil {
+		if err := training.Allowed(m, p, t); err != nil {
 			return nil, err
 		}
-		l, err := loadPlanned(m, p, func(s *schedule.Schedule) (devices.Device, error) { return t.open(m.Config, s) })
+		l, err := training.Load(m, p, func(s *schedule.Schedule) (devices.Device, error) { return t.Open(m.Config, s) })
 		if err != nil {
 			return nil, err
 		}
-		defer l.close()
-		if r, err = trainLoaded(m, l, through(l.Device), t); err != nil {
-			return nil, m.wouldFit(p, l.schedule, err)
+		defer l.End()
+		if r, err = training.Steps(m, l, through(l.Device), t); err != nil {
+			return nil, m.WouldFit(p, l.Schedule, err)
 		}
-		return r, l.measured(r, t)
+		return r, l.Measured(r, t)
 	})
 }

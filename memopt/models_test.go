@@ -18,6 +18,8 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/devices"
 	"memopt/memopt/feed"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -53,7 +55,7 @@ func eachModel(t *testing.T, f func(t *testing.T, path, reference string, c conf
 // TestGradientsEqualPyTorch: loss and every parameter's gradient, to 1e-4.
 func TestGradientsEqualPyTorch(t *testing.T) {
 	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
-		check, err := checked(&Model{Path: path, Config: c}, reference)
+		check, err := checked(&step.Model{Path: path, Config: c}, reference)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +82,8 @@ func TestTiledAttentionEqualsPyTorch(t *testing.T) {
 		var first map[string]*graph.Tensor
 		for workers := 1; workers <= 2; workers++ {
 			runtime.GOMAXPROCS(workers)
-			m := &Model{Path: path, Config: c}
-			got, check, err := Gradients(m, reference)
+			m := &step.Model{Path: path, Config: c}
+			got, check, err := training.Gradients(m, reference)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +116,7 @@ func TestTiledAttentionEqualsPyTorch(t *testing.T) {
 // the sample's.
 func TestRunningStatistics(t *testing.T) {
 	reference := "testdata/models/resnet8/ref.npz"
-	got, _, err := Gradients(&Model{Path: "testdata/models/resnet8/model.onnx", Config: configs.Default()}, reference)
+	got, _, err := training.Gradients(&step.Model{Path: "testdata/models/resnet8/model.onnx", Config: configs.Default()}, reference)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +146,7 @@ func TestRunningStatistics(t *testing.T) {
 // launches in chains or one by one.
 func TestPlansSameBits(t *testing.T) {
 	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
-		m, err := gradientModel(&Model{Path: path, Config: c})
+		m, err := training.GradientModel(&step.Model{Path: path, Config: c})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +188,7 @@ func randomNodes(g *graph.Graph, seed uint64) (names []string) {
 	return names
 }
 
-func outputs(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set) [][]byte {
+func outputs(t *testing.T, device string, m *step.Model, r planner.Request, data *tensorfile.Set) [][]byte {
 	t.Helper()
 	return outputsOf(t, device, m, r, data, (*planner.Plan).Schedule)
 }
@@ -197,7 +199,7 @@ func inChains(p *planner.Plan) (*schedule.Schedule, error) {
 	return s, err
 }
 
-func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set, flatten func(*planner.Plan) (*schedule.Schedule, error)) [][]byte {
+func outputsOf(t *testing.T, device string, m *step.Model, r planner.Request, data *tensorfile.Set, flatten func(*planner.Plan) (*schedule.Schedule, error)) [][]byte {
 	t.Helper()
 	r.Dims, r.Lowered = m.Config.Dims, devices.Lowered(device)
 	p, err := planner.Make(m.Graph, r)
@@ -237,7 +239,7 @@ func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *t
 
 // TestSizesFromReference: a reference's arrays size the dims that nobody gave.
 func TestSizesFromReference(t *testing.T) {
-	check, err := checked(&Model{Path: "testdata/models/gpt2-2L/model_dyn.onnx", Config: configs.Default()}, "testdata/models/gpt2-2L/ref.npz")
+	check, err := checked(&step.Model{Path: "testdata/models/gpt2-2L/model_dyn.onnx", Config: configs.Default()}, "testdata/models/gpt2-2L/ref.npz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,8 +249,8 @@ func TestSizesFromReference(t *testing.T) {
 }
 
 // checked is Gradients without its numbers.
-func checked(m *Model, reference string) (*Check, error) {
-	set, check, err := Gradients(m, reference)
+func checked(m *step.Model, reference string) (*training.Check, error) {
+	set, check, err := training.Gradients(m, reference)
 	set.Close()
 	return check, err
 }

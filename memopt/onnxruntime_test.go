@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/memopt/training"
 )
 
 // recorded is what testdata/record.py wrote of a model: onnxruntime's loss, and
@@ -85,7 +86,7 @@ func TestSlopesOfArchitectures(t *testing.T) {
 }
 
 // recordedStep runs one step of a model on the inputs of the record.
-func recordedStep(t *testing.T, path string, r recorded, optimize string) (*Check, map[string][]float64) {
+func recordedStep(t *testing.T, path string, r recorded, optimize string) (*training.Check, map[string][]float64) {
 	t.Helper()
 	reference := strings.TrimSuffix(path, ".onnx") + ".npz"
 	if _, err := os.Stat(reference); err != nil {
@@ -97,7 +98,7 @@ func recordedStep(t *testing.T, path string, r recorded, optimize string) (*Chec
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, check, err := Gradients(m, reference)
+	out, check, err := training.Gradients(m, reference)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/tensorfile"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 )
 
 // exportedDims are the sizes of what exports have named dims for.
@@ -31,7 +33,7 @@ func equalsPyTorch(t *testing.T, path, name, device string) {
 	reference := strings.TrimSuffix(path, ".onnx") + ".npz"
 	c := configs.Default()
 	c.Dims, c.Device = exportedDims[name], device
-	_, check, err := Gradients(&Model{Path: path, Config: c}, reference)
+	_, check, err := training.Gradients(&step.Model{Path: path, Config: c}, reference)
 	if err != nil {
 		t.Fatal(err)
 	}

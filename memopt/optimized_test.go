@@ -11,6 +11,7 @@ import (
 	"memopt/internal/weights"
 	"memopt/kernels"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
 )
 
 // TestOptimizedLoadsAsItIs: what Optimize wrote needs no pass any more, and weights that lie beside the model stay
@@ -26,11 +27,11 @@ func TestOptimizedLoadsAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := configs.Default()
-	once, err := Optimize(at("m.onnx"), at("once.onnx"), c)
+	once, err := step.Optimize(at("m.onnx"), at("once.onnx"), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	twice, err := Optimize(at("once.onnx"), at("twice.onnx"), c)
+	twice, err := step.Optimize(at("once.onnx"), at("twice.onnx"), c)
 	if err != nil {
 		t.Fatal(err)
 	}

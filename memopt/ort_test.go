@@ -18,6 +18,7 @@ import (
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/memopt/devices"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -307,7 +308,7 @@ func TestTrainingGraphsNumbers(t *testing.T) {
 func TestCheckTrainingGraph(t *testing.T) {
 	c := configs.Default()
 	c.Dims = map[string]int64{"ids_dim0": 4, "x_dim1": 12, "labels_dim0": 4}
-	check, err := checked(&Model{Path: "testdata/ort/mlp.onnx", Config: c}, "testdata/ort/mlp.npz")
+	check, err := checked(&step.Model{Path: "testdata/ort/mlp.onnx", Config: c}, "testdata/ort/mlp.npz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestCheckTrainingGraph(t *testing.T) {
 		t.Errorf("warnings: %q", check.Plan.Warnings)
 	}
 	c.Dims["labels_dim0"] = 5
-	if _, err := checked(&Model{Path: "testdata/ort/mlp.onnx", Config: c}, "testdata/ort/mlp.npz"); err == nil || !strings.Contains(err.Error(), "labels_dim0 = ids_dim0") {
+	if _, err := checked(&step.Model{Path: "testdata/ort/mlp.onnx", Config: c}, "testdata/ort/mlp.npz"); err == nil || !strings.Contains(err.Error(), "labels_dim0 = ids_dim0") {
 		t.Errorf("labels for another batch: %v", err)
 	}
 }

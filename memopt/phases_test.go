@@ -7,6 +7,7 @@ import (
 
 	"memopt/internal/loader"
 	"memopt/memopt/phases"
+	"memopt/memopt/training"
 )
 
 // TestPhases: in every phase of a run the device holds what was promised for it, to the byte, gradients and optimizer states
@@ -28,7 +29,7 @@ func phasesAsPromised(t *testing.T, device string) {
 		t.Run(name, func(t *testing.T) {
 			fields["device"] = device
 			c := settingsFor(t, fields)
-			train := func(with *phases.Record, resume, save string) *Result {
+			train := func(with *phases.Record, resume, save string) *training.Result {
 				t.Helper()
 				m, err := OpenRecorded(t.Context(), with, model, c)
 				if err != nil {
@@ -39,7 +40,7 @@ func phasesAsPromised(t *testing.T, device string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := Run(m, p, Training{Steps: 5, LR: 1e-2, Data: data, Save: save, Resume: resume, Phases: with})
+				r, err := Run(m, p, training.Options{Steps: 5, LR: 1e-2, Data: data, Save: save, Resume: resume, Phases: with})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +85,7 @@ func phasesAsPromised(t *testing.T, device string) {
 	}
 }
 
-func asPromised(t *testing.T, r *Result, want []string) {
+func asPromised(t *testing.T, r *training.Result, want []string) {
 	t.Helper()
 	var names []string
 	for _, p := range r.Phases.Rows {

@@ -11,6 +11,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/memopt/exit"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -42,7 +43,7 @@ func fileSettings(f *planner.File, path string) (configs.Config, error) {
 	}
 	maps.Copy(all, f.Settings)
 	var c configs.Config
-	err := setAll(&c, slices.Concat(configs.Shaping(), []string{clusterSetting, "compat", "budget", "activation_budget"}), all, path)
+	err := setAll(&c, slices.Concat(configs.Shaping(), []string{step.ClusterSetting, "compat", "budget", "activation_budget"}), all, path)
 	return c, err
 }
 
@@ -70,7 +71,7 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 	if err != nil {
 		return nil, err
 	}
-	given := requestOf(c)
+	given := step.RequestOf(c)
 	if err := decidedBy(&c, f, plan); err != nil {
 		return nil, err
 	}
@@ -83,20 +84,20 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 		return nil, err
 	}
 	defer m.Close()
-	defer m.unchanged(&err)
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
 	beside, err := besideOf(m.Config, f, plan)
 	if err != nil {
 		return nil, err
 	}
-	p, err = m.steps.Read(f, m.ask(), beside)
+	p, err = m.Steps.Read(f, m.Ask(), beside)
 	if err == nil {
 		err = p.Keeps(given)
 	}
 	if err != nil {
 		return nil, exit.Cannot(err)
 	}
-	if p.Trains = m.trains(); f.Trains != nil && !f.Trains.Equal(p.Trains) {
+	if p.Trains = m.Trains(); f.Trains != nil && !f.Trains.Equal(p.Trains) {
 		return nil, exit.Cannot(fmt.Errorf("%s: the file says that its step %s, but it %s", plan, f.Trains, p.Trains))
 	}
 	return p, nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/memopt/step"
 	"memopt/planner/profile"
 )
 
@@ -82,7 +83,7 @@ func TestTrainers(t *testing.T) {
 	} {
 		mine := *profile.Class(profile.OfTorch)
 		mine.Name, mine.Source = "mine", "measured"
-		path, err := trainerFile("cpu", "PyTorch 2.15.0")
+		path, err := step.TrainerFile("cpu", "PyTorch 2.15.0")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,13 +8,15 @@ import (
 	"memopt/internal/whole"
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 	"slices"
 	"time"
 )
 
 // Record is Run, and writes the time of every node to a file for UseProfile.
-func Record(m *Model, p *planner.Plan, t Training, path string) (*Result, error) {
+func Record(m *step.Model, p *planner.Plan, t training.Options, path string) (*training.Result, error) {
 	r := &recorder{}
 	alone := *m
 	alone.Config.FuseChains = "off" // times of chains do not divide among nodes
@@ -63,8 +65,8 @@ func (r *recorder) Run(run schedule.Run) (schedule.Trace, error) {
 
 // profile takes the median of each node over all launches and runs. The first run warms up caches, and is ignored
 // if there are others.
-func (r *recorder) profile(p *planner.Plan, s *schedule.Schedule) nodeTimes {
-	f := nodeTimes{Format: profileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
+func (r *recorder) profile(p *planner.Plan, s *schedule.Schedule) step.NodeTimes {
+	f := step.NodeTimes{Format: step.ProfileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
 	}
@@ -80,7 +82,7 @@ func (r *recorder) profile(p *planner.Plan, s *schedule.Schedule) nodeTimes {
 	for i, n := range p.Graph.Nodes {
 		if times := all[i]; len(times) > 0 {
 			slices.Sort(times)
-			f.Nodes = append(f.Nodes, nodeTime{n.Name, times[len(times)/2].Seconds(), units[n.Name]})
+			f.Nodes = append(f.Nodes, step.NodeTime{Name: n.Name, Seconds: times[len(times)/2].Seconds(), Units: units[n.Name]})
 		}
 	}
 	return f

@@ -17,6 +17,7 @@ import (
 	"memopt/memopt/load"
 	"memopt/memopt/phases"
 	"memopt/memopt/session"
+	"memopt/memopt/training"
 )
 
 // refusing has the n-th request for memory from now on refused, from 0 on; met tells whether it came.
@@ -39,7 +40,7 @@ func TestRefused(t *testing.T) {
 	c.Dims, c.Device = map[string]int64{"batch": 2, "seq": 16}, "cpu"
 	train := func(recorded bool) func() (string, error) {
 		return func() (string, error) {
-			var o Training
+			var o training.Options
 			if recorded {
 				p, err := phases.New(c.Device)
 				if err != nil {

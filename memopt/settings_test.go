@@ -9,6 +9,7 @@ import (
 	"memopt/configs"
 	"memopt/internal/graph"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )
@@ -22,7 +23,7 @@ type hand struct {
 
 // hands are the plans of every level, with boundaries and without, by ONNX
 // Runtime's rules and the mended ones, for each of its probe levels.
-func hands(t *testing.T, m *Model, dims map[string]int64) (all []hand) {
+func hands(t *testing.T, m *step.Model, dims map[string]int64) (all []hand) {
 	t.Helper()
 	for _, r := range []cluster.Rules{
 		{ProbeLevel: 1, Library: m.Graph.Lib}, {ProbeLevel: 1, Compat: "1.19"}, {ProbeLevel: 0, Library: m.Graph.Lib}, {ProbeLevel: 0, Compat: "1.19"},

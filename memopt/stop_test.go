@@ -12,6 +12,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/stop/stoptest"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -68,16 +69,16 @@ func TestStops(t *testing.T) {
 		name   string
 		spec   zoo.Spec
 		fields map[string]string
-		ask    func(m *Model) error
+		ask    func(m *step.Model) error
 	}{
 		{"plan", zoo.Spec{Family: "gpt", Layers: 2, Width: 32}, map[string]string{"activation_budget": "70%"}, makesPlan},
 		{"plan of a convolution net", zoo.Spec{Family: "resnet", Layers: 2, Width: 8, Image: 16}, map[string]string{"activation_budget": "70%"}, makesPlan},
 		{"limit of cost", zoo.Spec{Family: "gpt", Layers: 2, Width: 32}, map[string]string{"max_overhead": "10%"}, makesPlan},
 		{"refusal", zoo.Spec{Family: "gpt", Layers: 2, Width: 32}, map[string]string{"activation_budget": "20KiB"}, makesPlan},
 		{"rounding", zoo.Spec{Family: "gpt", Layers: 2, Width: 32}, map[string]string{"activation_budget": "70%", "lossy": "bf16"}, makesPlan},
-		{"frontier", zoo.Spec{Family: "gpt", Layers: 2, Width: 32}, map[string]string{}, func(m *Model) error { _, err := m.Frontier(); return err }},
+		{"frontier", zoo.Spec{Family: "gpt", Layers: 2, Width: 32}, map[string]string{}, func(m *step.Model) error { _, err := m.Frontier(); return err }},
 		{"largest batch", zoo.Spec{Family: "gpt", Layers: 2, Width: 32}, map[string]string{"budget": "32MiB"},
-			func(m *Model) error { _, err := m.Largest("batch"); return err }},
+			func(m *step.Model) error { _, err := m.Largest("batch"); return err }},
 		{"long program", zoo.Spec{Family: "gpt", Layers: long, Width: 16, Heads: 1, Vocab: 64}, map[string]string{"activation_budget": "40%"}, makesPlan},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,11 +124,11 @@ func TestStops(t *testing.T) {
 	}
 }
 
-func makesPlan(m *Model) error {
+func makesPlan(m *step.Model) error {
 	p, err := m.Plan()
 	if err != nil {
 		return err
 	}
-	_, err = stop.When(m.ctx, func() (*planner.File, error) { return p.File(m.Path), nil })
+	_, err = stop.When(m.Ctx, func() (*planner.File, error) { return p.File(m.Path), nil })
 	return err
 }

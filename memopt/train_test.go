@@ -12,6 +12,8 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/kernels"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -59,13 +61,13 @@ func settingsFor(t *testing.T, fields map[string]string) configs.Config {
 	return configs.Merge(c)
 }
 
-func trainGPT(t *testing.T, model string, fields map[string]string, tr Training) *Result {
+func trainGPT(t *testing.T, model string, fields map[string]string, tr training.Options) *training.Result {
 	t.Helper()
 	return trainAs(t, model, settingsFor(t, fields), tr)
 }
 
 // planned is a model under settings, and its plan.
-func planned(t *testing.T, model string, c configs.Config) (*Model, *planner.Plan) {
+func planned(t *testing.T, model string, c configs.Config) (*step.Model, *planner.Plan) {
 	t.Helper()
 	m, err := Open(model, c)
 	if err != nil {
@@ -79,7 +81,7 @@ func planned(t *testing.T, model string, c configs.Config) (*Model, *planner.Pla
 }
 
 // trainAs trains a model under settings; its memory is as promised.
-func trainAs(t *testing.T, model string, c configs.Config, tr Training) *Result {
+func trainAs(t *testing.T, model string, c configs.Config, tr training.Options) *training.Result {
 	t.Helper()
 	m, p := planned(t, model, c)
 	r, err := Run(m, p, tr)
@@ -98,7 +100,7 @@ func trainAs(t *testing.T, model string, c configs.Config, tr Training) *Result 
 // TestLearns: 200 AdamW steps lower the loss by more than half.
 func TestLearns(t *testing.T) {
 	model, data := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 64, Heads: 4, Vocab: 64})
-	r := trainGPT(t, model, map[string]string{"activation_budget": "60%"}, Training{Steps: 200, LR: 3e-3, Data: data})
+	r := trainGPT(t, model, map[string]string{"activation_budget": "60%"}, training.Options{Steps: 200, LR: 3e-3, Data: data})
 	first, last := r.Losses[0], r.Losses[len(r.Losses)-1]
 	t.Logf("loss %.4f → %.4f", first, last)
 	if !(last < first/2) {
@@ -119,8 +121,8 @@ func TestWarmup(t *testing.T) {
 		return rise
 	}
 	fields := func() map[string]string { return map[string]string{"optimizer": "adamw"} }
-	with := trainGPT(t, model, fields(), Training{Steps: 25, LR: 2e-3, Warmup: 20, Data: data})
-	without := trainGPT(t, model, fields(), Training{Steps: 25, LR: 2e-3, Data: data})
+	with := trainGPT(t, model, fields(), training.Options{Steps: 25, LR: 2e-3, Warmup: 20, Data: data})
+	without := trainGPT(t, model, fields(), training.Options{Steps: 25, LR: 2e-3, Data: data})
 	t.Logf("with %.3f, without %.3f", with.Losses, without.Losses)
 	if rise := worst(with.Losses); rise > 0.3 {
 		t.Errorf("with a warm-up the loss rises by %.2f", rise)
@@ -130,8 +132,8 @@ func TestWarmup(t *testing.T) {
 	}
 	// A resumed run goes on where the rate was.
 	part := filepath.Join(t.TempDir(), "part.safetensors")
-	trainGPT(t, model, fields(), Training{Steps: 3, LR: 2e-3, Warmup: 20, Data: data, Save: part})
-	rest := trainGPT(t, model, fields(), Training{Steps: 3, LR: 2e-3, Warmup: 20, Data: data, Resume: part})
+	trainGPT(t, model, fields(), training.Options{Steps: 3, LR: 2e-3, Warmup: 20, Data: data, Save: part})
+	rest := trainGPT(t, model, fields(), training.Options{Steps: 3, LR: 2e-3, Warmup: 20, Data: data, Resume: part})
 	if !slices.Equal(rest.Losses, with.Losses[3:6]) {
 		t.Errorf("resumed: %v, not %v", rest.Losses, with.Losses[3:6])
 	}
@@ -140,7 +142,7 @@ func TestWarmup(t *testing.T) {
 // TestSameCurve: the losses do not depend on the plan or on the cores.
 func TestSameCurve(t *testing.T) {
 	model, data := madeGPT(t, gpt)
-	tr := Training{Steps: 12, LR: 3e-3, Seed: 3, Data: data}
+	tr := training.Options{Steps: 12, LR: 3e-3, Seed: 3, Data: data}
 	var want []float64
 	for _, c := range []struct {
 		strategy, budget, clip string
@@ -178,10 +180,10 @@ func TestResume(t *testing.T) {
 		"adagrad":               {"optimizer": "adagrad"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole := trainGPT(t, model, fields, Training{Steps: 8, LR: 1e-3, Seed: 3, Data: data})
+			whole := trainGPT(t, model, fields, training.Options{Steps: 8, LR: 1e-3, Seed: 3, Data: data})
 			file := filepath.Join(t.TempDir(), "half.safetensors")
-			first := trainGPT(t, model, fields, Training{Steps: 4, LR: 1e-3, Seed: 3, Data: data, Save: file})
-			second := trainGPT(t, model, fields, Training{Steps: 4, LR: 1e-3, Seed: 3, Data: data, Resume: file})
+			first := trainGPT(t, model, fields, training.Options{Steps: 4, LR: 1e-3, Seed: 3, Data: data, Save: file})
+			second := trainGPT(t, model, fields, training.Options{Steps: 4, LR: 1e-3, Seed: 3, Data: data, Resume: file})
 			if got := append(first.Losses, second.Losses...); !slices.Equal(got, whole.Losses) {
 				t.Errorf("losses %v, not %v", got, whole.Losses)
 			}
@@ -192,7 +194,7 @@ func TestResume(t *testing.T) {
 // TestMicroBatches: two halves of a batch make the step of the whole.
 func TestMicroBatches(t *testing.T) {
 	model, data := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 32, Heads: 2, Vocab: 64})
-	whole := trainGPT(t, model, map[string]string{"clip_norm": "0.5"}, Training{Steps: 3, LR: 1e-3, Data: data})
+	whole := trainGPT(t, model, map[string]string{"clip_norm": "0.5"}, training.Options{Steps: 3, LR: 1e-3, Data: data})
 	// settingsFor says batch=4; the halves say batch=2 themselves.
 	m, err := Open(model, settingsFor(t, map[string]string{"clip_norm": "0.5", "accumulate": "2"}))
 	if err != nil {
@@ -203,7 +205,7 @@ func TestMicroBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	halves, err := Run(m, p, Training{Steps: 3, LR: 1e-3, Data: data})
+	halves, err := Run(m, p, training.Options{Steps: 3, LR: 1e-3, Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}

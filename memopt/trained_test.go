@@ -12,6 +12,8 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/kernels"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 )
 
 // numbersOf are a file's float initializers and running statistics, by name.
@@ -36,7 +38,7 @@ func numbersOf(t *testing.T, path string) (*graph.Graph, map[string][]byte) {
 }
 
 // trainedTo trains a model and writes it with its weights.
-func trainedTo(t *testing.T, m *Model, to string, run Training) *Result {
+func trainedTo(t *testing.T, m *step.Model, to string, run training.Options) *training.Result {
 	t.Helper()
 	p, err := m.Plan()
 	if err != nil {
@@ -59,9 +61,9 @@ func trainedTo(t *testing.T, m *Model, to string, run Training) *Result {
 func TestTrainingChangesParametersAlone(t *testing.T) {
 	eachExport(t, func(t *testing.T, path string, kinds map[string]string) {
 		m := opened(t, path, map[string]string{"tied": "on"})
-		trains := m.trains()
+		trains := m.Trains()
 		to := filepath.Join(t.TempDir(), "trained.onnx")
-		trainedTo(t, m, to, Training{Steps: 3})
+		trainedTo(t, m, to, training.Options{Steps: 3})
 		before, was := numbersOf(t, path)
 		after, now := numbersOf(t, to)
 		if got, want := after.String(), before.String(); got != want {
@@ -90,9 +92,9 @@ func TestTrainedGoesOn(t *testing.T) {
 	for _, path := range []string{"testdata/exports/text-inputs.onnx", "testdata/exports/image-older.onnx", "testdata/models/mlp/model.onnx"} {
 		settings := map[string]string{"optimizer": "sgd", "tied": "on"} // which has no states that the model does not hold
 		to := filepath.Join(dir, "trained.onnx")
-		trainedTo(t, opened(t, path, settings), to, Training{Steps: 2})
-		whole := trainedTo(t, opened(t, path, settings), filepath.Join(dir, "more.onnx"), Training{Steps: 4})
-		rest := trainedTo(t, opened(t, to, settings), filepath.Join(dir, "rest.onnx"), Training{Steps: 2})
+		trainedTo(t, opened(t, path, settings), to, training.Options{Steps: 2})
+		whole := trainedTo(t, opened(t, path, settings), filepath.Join(dir, "more.onnx"), training.Options{Steps: 4})
+		rest := trainedTo(t, opened(t, to, settings), filepath.Join(dir, "rest.onnx"), training.Options{Steps: 2})
 		if !slices.Equal(whole.Losses[2:], rest.Losses) {
 			t.Errorf("%s: the losses go on with %v, not %v", path, rest.Losses, whole.Losses[2:])
 		}
@@ -141,7 +143,7 @@ func TestTrainedSparesTheModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Run(m, p, Training{Steps: 1, LR: 0.1, Output: to}); err == nil {
+		if _, err := Run(m, p, training.Options{Steps: 1, LR: 0.1, Output: to}); err == nil {
 			t.Errorf("%s is written over", to)
 		}
 	}
@@ -150,7 +152,7 @@ func TestTrainedSparesTheModel(t *testing.T) {
 		t.Errorf("the weights of the model are others: %v", err)
 	}
 	m := opened(t, "testdata/ort/mlp.onnx", nil)
-	if err := canWriteTrained(m, filepath.Join(dir, "new.onnx")); err == nil {
+	if err := training.CanWriteTrained(m, filepath.Join(dir, "new.onnx")); err == nil {
 		t.Error("a step without updates has trained weights")
 	}
 }
@@ -165,7 +167,7 @@ func TestRunningStatisticsEqualPyTorch(t *testing.T) {
 		"testdata/exports/image-older-inputs.onnx": "testdata/exports/image-older.npz",
 		"testdata/models/resnet8/model.onnx":       "testdata/models/resnet8/ref.npz",
 	} {
-		got, check, err := Gradients(&Model{Path: path, Config: configs.Default()}, reference)
+		got, check, err := training.Gradients(&step.Model{Path: path, Config: configs.Default()}, reference)
 		if err != nil {
 			t.Fatal(err)
 		}

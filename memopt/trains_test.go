@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"memopt/configs"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -50,7 +51,7 @@ func eachExport(t *testing.T, f func(t *testing.T, path string, kinds map[string
 	}
 }
 
-func opened(t *testing.T, path string, settings map[string]string) *Model {
+func opened(t *testing.T, path string, settings map[string]string) *step.Model {
 	t.Helper()
 	c := configs.Default()
 	for name, value := range settings {
@@ -70,7 +71,7 @@ func opened(t *testing.T, path string, settings map[string]string) *Model {
 // trained, what depends on a buffer is not, and neither by its numbers.
 func TestTrainsWhatTheFileSays(t *testing.T) {
 	eachExport(t, func(t *testing.T, path string, kinds map[string]string) {
-		got := opened(t, path, nil).trains()
+		got := opened(t, path, nil).Trains()
 		for name, kind := range kinds {
 			_, in := slices.BinarySearch(slices.Sorted(slices.Values(got.Names)), name)
 			if want := kind == "parameter"; in != want {
@@ -113,7 +114,7 @@ func TestTrainsAsNamed(t *testing.T) {
 			settings["frozen"] = c.frozen
 		}
 		m := opened(t, path, settings)
-		if got := m.trains().String(); got != c.want {
+		if got := m.Trains().String(); got != c.want {
 			t.Errorf("trainable %q, frozen %q:\n%s\nnot\n%s", c.trainable, c.frozen, got, c.want)
 		}
 		// A plan file has the names, not the name of the file that held them.
@@ -168,18 +169,18 @@ func TestDoubts(t *testing.T) {
 		"text-older.onnx": {"the file does not say what onnx::Add_201 was folded from; trained as parameters, unless --frozen names them"},
 		"image.onnx":      {"the exporter made one of conv1 and bn1", "original0, normed.parametrizations.weight.original1;"},
 	} {
-		warnings := strings.Join(opened(t, filepath.Join("testdata", "exports", file), nil).unclearRoles(), "\n")
+		warnings := strings.Join(opened(t, filepath.Join("testdata", "exports", file), nil).UnclearRoles(), "\n")
 		for _, w := range want {
 			if !strings.Contains(warnings, w) {
 				t.Errorf("%s: no %q in\n%s", file, w, warnings)
 			}
 		}
 	}
-	shared := opened(t, "testdata/exports/shared-older.onnx", map[string]string{"loss": "mse"}).unclearRoles()
+	shared := opened(t, "testdata/exports/shared-older.onnx", map[string]string{"loss": "mse"}).UnclearRoles()
 	if len(shared) != 1 || !strings.Contains(shared[0], "several modules read norm1.weight, norm1.bias, which") {
 		t.Errorf("%q", shared)
 	}
-	if w := opened(t, "testdata/exports/text-older.onnx", map[string]string{"frozen": "onnx::Add_201"}).unclearRoles(); len(w) > 0 {
+	if w := opened(t, "testdata/exports/text-older.onnx", map[string]string{"frozen": "onnx::Add_201"}).UnclearRoles(); len(w) > 0 {
 		t.Errorf("what is named is no doubt: %s", w)
 	}
 }

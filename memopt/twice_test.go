@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -16,7 +18,7 @@ import (
 // step as it is: in plans, their formulas, the frontier, and limits.
 func TestExtraOfTwice(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 32, Heads: 2, Vocab: 4000})
-	open := func(fields map[string]string) *Model {
+	open := func(fields map[string]string) *step.Model {
 		fields["cost"] = "flops" // so that no form is combined with extracts
 		c := settingsFor(t, fields)
 		c.Dims = map[string]int64{"batch": 8, "seq": 64}
@@ -166,9 +168,9 @@ func TestFormsOfOneReading(t *testing.T) {
 		own := first.Graph.Fingerprint()
 		seen := map[string]bool{own: true}
 		for _, fields := range []map[string]string{{"chunk_loss": "on"}, {"flash_attention": "on"}, {"flash_attention": "rows"}, {"flash_attention": "rows", "chunk_loss": "on"}, {}} {
-			for _, of := range []func(*Model) (*Model, error){
-				func(m *Model) (*Model, error) { return m, nil },
-				gradientModel,
+			for _, of := range []func(*step.Model) (*step.Model, error){
+				func(m *step.Model) (*step.Model, error) { return m, nil },
+				training.GradientModel,
 			} {
 				anew, err := Open(model, settingsFor(t, fields))
 				if err != nil {
@@ -182,7 +184,7 @@ func TestFormsOfOneReading(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := from.with(want.Config)
+				got, err := from.With(want.Config)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -202,7 +204,7 @@ func TestFormsOfOneReading(t *testing.T) {
 // of one that was opened anew.
 func TestPlanChangesNothing(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 16, Heads: 2, Vocab: 500})
-	open := func(fields map[string]string) *Model {
+	open := func(fields map[string]string) *step.Model {
 		fields["cost"] = "flops" // by which forms differ less in such small programs
 		c := settingsFor(t, fields)
 		c.Dims = map[string]int64{"batch": 4, "seq": 64}
@@ -213,7 +215,7 @@ func TestPlanChangesNothing(t *testing.T) {
 		t.Cleanup(m.Close)
 		return m
 	}
-	text := func(m *Model) string {
+	text := func(m *step.Model) string {
 		p, err := m.Plan()
 		if err != nil {
 			return err.Error()
@@ -239,7 +241,7 @@ func TestPlanChangesNothing(t *testing.T) {
 			}
 		}
 		if fields["max_overhead"] != "" { // one is enough for what takes long
-			other, err := used.with(open(map[string]string{"activation_budget": "45%"}).Config)
+			other, err := used.With(open(map[string]string{"activation_budget": "45%"}).Config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +251,7 @@ func TestPlanChangesNothing(t *testing.T) {
 			if _, err := used.Frontier(); err != nil {
 				t.Fatal(err)
 			}
-			if sized, err := used.with(open(map[string]string{"budget": "24MiB"}).Config); err != nil {
+			if sized, err := used.With(open(map[string]string{"budget": "24MiB"}).Config); err != nil {
 				t.Fatal(err)
 			} else if _, err := sized.Largest("batch"); err != nil {
 				t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"memopt/internal/tensorfile"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/devices"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 	"memopt/planner/profile"
 )
@@ -45,7 +47,7 @@ func TestVulkanGradientsEqualPyTorch(t *testing.T) {
 			return // its graph is the clean one's
 		}
 		c.Device = device
-		check, err := checked(&Model{Path: path, Config: c}, reference)
+		check, err := checked(&step.Model{Path: path, Config: c}, reference)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,10 +65,10 @@ func TestVulkanGradientsEqualPyTorch(t *testing.T) {
 }
 
 // referenceModel is the gradients' step of a model that has numbers to feed it.
-func referenceModel(t *testing.T, model string) (*Model, *tensorfile.Set) {
+func referenceModel(t *testing.T, model string) (*step.Model, *tensorfile.Set) {
 	t.Helper()
 	path := filepath.Join("testdata", "models", model, "model.onnx")
-	m, err := gradientModel(&Model{Path: path, Config: configs.Default()})
+	m, err := training.GradientModel(&step.Model{Path: path, Config: configs.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +161,7 @@ func TestVulkanLossy(t *testing.T) {
 		for _, name := range []string{"cpu", device} {
 			c := configs.Default()
 			c.Device, c.Lossy, c.Optimizer = name, lossy, "adamw"
-			r := trainAs(t, filepath.Join("testdata", "models", "gpt2-2L", "model.onnx"), c, Training{Steps: 3, LR: 1e-3, Seed: 3})
+			r := trainAs(t, filepath.Join("testdata", "models", "gpt2-2L", "model.onnx"), c, training.Options{Steps: 3, LR: 1e-3, Seed: 3})
 			losses[name] = r.Losses
 			if said := strings.Join(r.Warnings, ""); strings.Contains(said, "run on the processor") {
 				t.Errorf("%s: %s", lossy, said)
@@ -187,7 +189,7 @@ func TestVulkanTrains(t *testing.T) {
 				if model != "mlp" { // which has nothing to compute again
 					c.ActivationBudget.Percent = 80
 				}
-				r := trainAs(t, filepath.Join("testdata", "models", model, "model.onnx"), c, Training{Steps: 3, LR: 1e-3, Seed: 3})
+				r := trainAs(t, filepath.Join("testdata", "models", model, "model.onnx"), c, training.Options{Steps: 3, LR: 1e-3, Seed: 3})
 				losses[name] = r.Losses
 				if said := strings.Join(r.Warnings, ""); strings.Contains(said, "run on the processor") {
 					t.Error(said)
@@ -208,7 +210,7 @@ func TestVulkanOffload(t *testing.T) {
 	path := filepath.Join("testdata", "models", "gpt2-2L", "model.onnx")
 	c := configs.Default()
 	c.Device, c.Optimizer = vulkanDevice(t), "adamw"
-	train := Training{Steps: 3, LR: 1e-3, Seed: 3}
+	train := training.Options{Steps: 3, LR: 1e-3, Seed: 3}
 	plain := trainAs(t, path, c, train)
 	c.Offload, c.ActivationBudget.Percent = profile.Host, 50
 	moved := trainAs(t, path, c, train)
@@ -257,8 +259,8 @@ func TestVulkanStates(t *testing.T) {
 	folder := t.TempDir()
 	plain, moved := filepath.Join(folder, "plain.st"), filepath.Join(folder, "moved.st")
 	for _, from := range [][2]string{{"", ""}, {moved, plain}} {
-		trainAs(t, path, c, Training{Steps: 2, LR: 1e-3, Seed: 3, Resume: from[0], Save: plain + "2"})
-		r := trainAs(t, path, away, Training{Steps: 2, LR: 1e-3, Seed: 3, Resume: from[1], Save: moved + "2"})
+		trainAs(t, path, c, training.Options{Steps: 2, LR: 1e-3, Seed: 3, Resume: from[0], Save: plain + "2"})
+		r := trainAs(t, path, away, training.Options{Steps: 2, LR: 1e-3, Seed: 3, Resume: from[1], Save: moved + "2"})
 		if s := r.Plan.Streamed(); r.Trace.Streamed.Far != s.Bytes || r.Trace.State != r.Plan.Memory.Weights+r.Plan.Memory.Optimizer {
 			t.Errorf("%+v, the plan says %+v", r.Trace, s)
 		}
@@ -287,7 +289,7 @@ func TestVulkanArchitectures(t *testing.T) {
 			for _, name := range []string{"cpu", device} {
 				c := configs.Default()
 				c.Device, c.Dims = name, sizes
-				losses[name] = trainAs(t, path, c, Training{Steps: 2, LR: 1e-3}).Losses
+				losses[name] = trainAs(t, path, c, training.Options{Steps: 2, LR: 1e-3}).Losses
 			}
 			for i, want := range losses["cpu"] {
 				if got := losses[device][i]; math.Abs(got-want) > 1e-4*math.Abs(want) {

@@ -22,6 +22,7 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/exit"
 	"memopt/memopt/lab/zoo"
+	"memopt/memopt/training"
 )
 
 // TestVulkanBudgets: under 80, 60 and 40 percent of the bytes that keeping
@@ -76,7 +77,7 @@ func TestVulkanBudgets(t *testing.T) {
 				if c.twice != nil && (percent <= c.from) != slices.ContainsFunc(p.Graph.Nodes, func(n *graph.Node) bool { return n.Op == c.twice }) {
 					t.Errorf("%d %%: %s: %v", percent, c.twice.Name, percent > c.from)
 				}
-				r, err := Run(m, p, Training{Steps: 6, LR: 1e-3, Seed: 3, Data: c.data})
+				r, err := Run(m, p, training.Options{Steps: 6, LR: 1e-3, Seed: 3, Data: c.data})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -112,8 +113,8 @@ type longRun struct {
 	Steps, SaveEvery                  int
 }
 
-func (l longRun) run(t *testing.T, progress func(step, steps int, loss float64)) *Result {
-	tr := Training{Steps: l.Steps, LR: 1e-3, Seed: 9, Data: l.Data, Save: l.Save, SaveEvery: l.SaveEvery, Resume: l.Resume}
+func (l longRun) run(t *testing.T, progress func(step, steps int, loss float64)) *training.Result {
+	tr := training.Options{Steps: l.Steps, LR: 1e-3, Seed: 9, Data: l.Data, Save: l.Save, SaveEvery: l.SaveEvery, Resume: l.Resume}
 	if progress != nil {
 		tr.Progress = func(step, steps int, loss float64, _ time.Duration) { progress(step, steps, loss) }
 	}
@@ -184,9 +185,9 @@ func TestVulkanKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := strconv.Atoi(meta[stepsKey])
+	done, err := strconv.Atoi(meta[training.StepsKey])
 	if err != nil || done%every != 0 || done < every || done >= steps {
-		t.Fatalf("the checkpoint is of step %q", meta[stepsKey])
+		t.Fatalf("the checkpoint is of step %q", meta[training.StepsKey])
 	}
 	rest.Steps = steps - done
 	want, got := whole.run(t, nil), rest.run(t, nil)
@@ -207,7 +208,7 @@ func TestVulkanLeak(t *testing.T) {
 	}
 	model, data := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 64})
 	cycle := func() {
-		trainGPT(t, model, map[string]string{"device": device}, Training{Steps: 1, LR: 1e-3, Data: data})
+		trainGPT(t, model, map[string]string{"device": device}, training.Options{Steps: 1, LR: 1e-3, Data: data})
 	}
 	resident := func() int64 {
 		debug.FreeOSMemory()

@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt"
 	"memopt/memopt/lab/bench"
+	"memopt/memopt/step"
 )
 
 var benchCommand = &cli.Command{
@@ -51,7 +51,7 @@ var benchCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		head := bench.NewHead(c.Args().First(), typed(c, configs.Config{}), memopt.Version)
+		head := bench.NewHead(c.Args().First(), typed(c, configs.Config{}), step.Version)
 		if asJSON {
 			return printJSON(c.App.Writer, file(head))
 		}

@@ -13,7 +13,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/internal/visible"
 	"memopt/internal/whole"
-	"memopt/memopt"
+	"memopt/memopt/step"
 )
 
 // destination is a file to be written, and the flag, or argument of a request, that names it.
@@ -108,7 +108,7 @@ func overwrites(to destination, file string) error {
 
 // spareModel is spares for the files of a model, which are known once it is open: its weights may
 // lie in files of their own.
-func spareModel(all []destination, m *memopt.Model) error {
+func spareModel(all []destination, m *step.Model) error {
 	for _, to := range all {
 		for _, file := range to.files() {
 			if m.Reads(file) {

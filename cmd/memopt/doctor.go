@@ -14,9 +14,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/kernels"
-	"memopt/memopt"
 	"memopt/memopt/devices"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 )
 
 var doctorCommand = &cli.Command{
@@ -47,7 +47,7 @@ var doctorCommand = &cli.Command{
 		}
 		findings = append(findings, python...)
 		if asJSON {
-			return printJSON(c.App.Writer, map[string]any{"format": "memopt.doctor/1", "version": memopt.Version, "findings": findings})
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.doctor/1", "version": step.Version, "findings": findings})
 		}
 		var rows [][]string
 		for _, f := range findings {
@@ -77,7 +77,7 @@ type finding struct {
 var examinations = []func() finding{lookProgram, lookMachine, lookMemory, lookOperators, lookVulkan, lookSockets}
 
 func lookProgram() finding {
-	f := finding{Name: "memopt", OK: true, Found: memopt.Version + ", " + runtime.Version()}
+	f := finding{Name: "memopt", OK: true, Found: step.Version + ", " + runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {

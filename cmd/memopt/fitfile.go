@@ -16,8 +16,8 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/visible"
-	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -235,7 +235,7 @@ func (f *fitFile) phase(name string, bytes map[string]int64) {
 // it is not known.
 func (f *fitFile) ladder(curve *planner.Curve, whole, states, least int64, time float64) {
 	f.Ladder = []fitRung{f.rung("as it is", whole, 0, time)}
-	for _, most := range append(slices.Clone(memopt.CostLimits), math.Inf(1)) {
+	for _, most := range append(slices.Clone(step.CostLimits), math.Inf(1)) {
 		name := "plan within " + report.Extra(most, 0)
 		switch {
 		case most == 0:

@@ -9,8 +9,8 @@ import (
 	"memopt/configs"
 	"memopt/internal/stop"
 	"memopt/internal/visible"
-	"memopt/memopt"
 	"memopt/memopt/devices"
+	"memopt/memopt/step"
 	"memopt/plugin"
 )
 
@@ -18,7 +18,7 @@ import (
 type front struct{}
 
 func (front) Info(context.Context) (plugin.Info, error) {
-	info := plugin.Info{Version: memopt.Version, Features: append([]string{"plan", "frontier", "maxbatch", "explain", "check", "quantize", "load"}, modes()...), Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
+	info := plugin.Info{Version: step.Version, Features: append([]string{"plan", "frontier", "maxbatch", "explain", "check", "quantize", "load"}, modes()...), Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
 	all, _ := devices.List(nil) // memopt devices explains missing ones
 	for _, d := range all {
 		memory := int64(0)

@@ -12,8 +12,8 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/visible"
-	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/profile"
 )
@@ -122,7 +122,7 @@ type pointFile struct {
 	Knee     bool    `json:"knee,omitempty"`
 }
 
-func frontierJSON(c *planner.Curve, m *memopt.Model, took time.Duration) frontierFile {
+func frontierJSON(c *planner.Curve, m *step.Model, took time.Duration) frontierFile {
 	f := frontierFile{Format: "memopt.frontier/1", Model: m.Path, Dims: m.Config.Dims, Profile: m.Priced, Floor: c.Floor, Fixed: c.Fixed,
 		Points: []pointFile{}, References: []pointFile{}, MS: float64(took.Microseconds()) / 1000}
 	if f.Dims == nil {

@@ -15,6 +15,7 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/phases"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -42,14 +43,14 @@ func (j job) together() (_ job, close func()) {
 // planned is the result of a job: its model, which the caller closes, and its plan.
 type planned struct {
 	job
-	model    *memopt.Model
+	model    *step.Model
 	plan     *planner.Plan
 	made     *planner.File // cache of file
 	warnings []string
 }
 
 // open reads the model, after checking that no file to be written is one of its own.
-func (j job) open() (*memopt.Model, error) {
+func (j job) open() (*step.Model, error) {
 	if j.model == "" {
 		return nil, usage("MODEL is empty; give a path")
 	}
@@ -112,7 +113,7 @@ func (p *planned) file() (_ *planner.File, err error) {
 }
 
 // fileOf is a plan's file; it contains the fingerprint of the model's graph.
-func fileOf(m *memopt.Model, p *planner.Plan) (f *planner.File, err error) {
+func fileOf(m *step.Model, p *planner.Plan) (f *planner.File, err error) {
 	err = m.Guarded(func() error {
 		f = p.File(m.Path)
 		return nil
@@ -182,7 +183,7 @@ func (p *planned) text(w io.Writer, show []stage) error {
 		fmt.Fprintln(w)
 	}
 	if p.plan.Request.Outline != nil && talkative[p.cfg.Log] {
-		if err := p.model.ORT(w, p.plan, p.cfg.Log); err != nil {
+		if err := p.model.Summary(w, p.plan, p.cfg.Log); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)

@@ -20,9 +20,9 @@ import (
 	"memopt/configs"
 	"memopt/internal/visible"
 	"memopt/internal/weights"
-	"memopt/memopt"
 	"memopt/memopt/exit"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 )
 
 // commands is the table of commands.
@@ -48,7 +48,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	app := &cli.App{
 		Name:           "memopt",
 		Usage:          "plan the memory of a training step, and train under the plan",
-		Version:        memopt.Version,
+		Version:        step.Version,
 		Commands:       commands,
 		Writer:         out,
 		ErrWriter:      notes,

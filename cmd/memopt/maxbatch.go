@@ -17,6 +17,8 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/machine"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -56,7 +58,7 @@ func printLargest(c *cli.Context, j job, dim string, asJSON bool) error {
 // largest is the answer of maxbatch, and the last row.
 type largest struct {
 	answer
-	last memopt.Rung
+	last step.Rung
 }
 
 // maxbatch finds the largest size of a dim that fits, batch if dim is empty. With measure it runs
@@ -99,7 +101,7 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 	show := func(io.Writer) {}
 	if measure {
 		done := j.busy("measuring")
-		r, err := memopt.Run(last.Model, last.Plan, memopt.Training{Steps: measuredSteps, LR: j.cfg.LR, Seed: j.cfg.Seed})
+		r, err := memopt.Run(last.Model, last.Plan, training.Options{Steps: measuredSteps, LR: j.cfg.LR, Seed: j.cfg.Seed})
 		done()
 		if err != nil {
 			return largest{}, notRun(dim, last.Size, err)
@@ -133,7 +135,7 @@ func notRun(dim string, size int64, err error) error {
 const measuredSteps = 2
 
 // printLadder prints a row for each limit of extra cost.
-func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung) {
+func printLadder(w io.Writer, m *step.Model, dim string, ladder []step.Rung) {
 	var limits []string
 	if b := m.Config.Budget; b.Bytes > 0 {
 		limits = append(limits, report.Bytes(b.Bytes))
@@ -167,7 +169,7 @@ func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung)
 }
 
 // planCommandOf is the command that makes the plan of a row.
-func planCommandOf(c *cli.Context, r memopt.Rung) string {
+func planCommandOf(c *cli.Context, r step.Rung) string {
 	words := []string{"memopt", "plan"}
 	for _, a := range c.Args().Slice() {
 		words = append(words, configs.ShellWord(a))
@@ -212,7 +214,7 @@ type rungFile struct {
 	Again       int      `json:"recomputed_nodes"`
 }
 
-func maxbatchJSON(dim string, ladder []memopt.Rung, file *planner.File) maxbatchFile {
+func maxbatchJSON(dim string, ladder []step.Rung, file *planner.File) maxbatchFile {
 	f := maxbatchFile{Format: "memopt.maxbatch/1", Dim: dim, Plan: file}
 	for _, r := range ladder {
 		row := rungFile{Size: r.Size}

@@ -8,8 +8,8 @@ import (
 
 	"memopt/configs"
 	"memopt/internal/visible"
-	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 )
 
 var optimizeCommand = &cli.Command{
@@ -29,7 +29,7 @@ var optimizeCommand = &cli.Command{
 		}
 		path := c.Args().First()
 		done := busy(c, "optimizing "+filepath.Base(path))
-		r, err := memopt.Optimize(path, to, cfg)
+		r, err := step.Optimize(path, to, cfg)
 		done()
 		if err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -87,7 +87,7 @@ func newJob(c *cli.Context, flags ...string) (job, error) {
 // stage is what --show can print.
 type stage struct {
 	name  string
-	print func(io.Writer, *memopt.Model, *planner.Plan) error
+	print func(io.Writer, *step.Model, *planner.Plan) error
 }
 
 var stages = []stage{
@@ -95,23 +95,23 @@ var stages = []stage{
 		_, err := fmt.Fprint(w, p.Form.Passes)
 		return err
 	})},
-	{"graph", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
+	{"graph", func(w io.Writer, m *step.Model, p *planner.Plan) error {
 		return m.Guarded(func() error { return p.Graph.Print(w) })
 	}},
 	{"search", ofPlan(report.Search)},
 	{"clusters", ofPlan(report.Clusters)},
-	{"ort", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
+	{"ort", func(w io.Writer, m *step.Model, p *planner.Plan) error {
 		level := m.Config.Log
 		if !talkative[level] {
 			level = "info"
 		}
-		return m.ORT(w, p, level)
+		return m.Summary(w, p, level)
 	}},
 	{"lives", ofPlan(report.Lives)},
 	{"arena", ofPlan(report.Arena)},
 	{"moves", ofPlan(report.Moves)},
 	{"chains", ofPlan(report.Chains)},
-	{"formulas", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
+	{"formulas", func(w io.Writer, m *step.Model, p *planner.Plan) error {
 		file, err := fileOf(m, p)
 		if err != nil {
 			return err
@@ -126,8 +126,8 @@ var stages = []stage{
 }
 
 // ofPlan is a stage that needs the plan only.
-func ofPlan(print func(io.Writer, *planner.Plan) error) func(io.Writer, *memopt.Model, *planner.Plan) error {
-	return func(w io.Writer, _ *memopt.Model, p *planner.Plan) error { return print(w, p) }
+func ofPlan(print func(io.Writer, *planner.Plan) error) func(io.Writer, *step.Model, *planner.Plan) error {
+	return func(w io.Writer, _ *step.Model, p *planner.Plan) error { return print(w, p) }
 }
 
 // talkative lists the log levels at which ONNX Runtime prints its plan table.

@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/internal/visible"
-	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
@@ -96,7 +96,7 @@ func (j job) priced(c *cli.Context, path string, alone bool) (answer, error) {
 		resultOf(found.SameBytes), resultOf(found.SameTime), pointJSON(found.Kept.Point, fixed)}, func(w io.Writer) { printPolicy(w, model, path, found) }}, nil
 }
 
-func printPolicy(w io.Writer, m *memopt.Model, path string, c *memopt.Compared) {
+func printPolicy(w io.Writer, m *step.Model, path string, c *step.Compared) {
 	in := ""
 	if m.Priced != nil {
 		in = ", in the time of " + m.Priced.Name
@@ -142,7 +142,7 @@ func printPolicy(w io.Writer, m *memopt.Model, path string, c *memopt.Compared) 
 }
 
 // verdict is what the policy buys, in a sentence.
-func verdict(c *memopt.Compared) string {
+func verdict(c *step.Compared) string {
 	buys := c.Kept.Peak - c.Policy.Peak
 	said := fmt.Sprintf("Your policy lowers the peak by %s", strings.TrimSpace(report.Bytes(buys)))
 	switch {

@@ -11,9 +11,9 @@ import (
 
 	"memopt/internal/visible"
 	"memopt/internal/whole"
-	"memopt/memopt"
 	"memopt/memopt/devices"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 	"memopt/planner/profile"
 )
 
@@ -54,7 +54,7 @@ var profileCommand = &cli.Command{
 				return err
 			}
 			if to == "" {
-				if to, err = memopt.KeepProfile(cfg.Device, p); err != nil {
+				if to, err = step.KeepProfile(cfg.Device, p); err != nil {
 					return err
 				}
 			}

@@ -6,8 +6,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
 )
 
 // settingFlag is the flag of a setting.
@@ -66,7 +66,7 @@ func settings(c *cli.Context) (configs.Config, error) {
 }
 
 // shownSettings lists the settings that were given and their sources, and the source of times.
-func shownSettings(m *memopt.Model, profile string) []report.Setting {
+func shownSettings(m *step.Model, profile string) []report.Setting {
 	out := nonDefaults(m.Config)
 	if m.LossInput != "" {
 		out = append(out, report.Setting{Name: "input", Value: m.LossInput, Source: "added by --loss"})

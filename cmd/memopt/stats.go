@@ -8,10 +8,10 @@ import (
 	"runtime/debug"
 
 	"memopt/internal/weights"
-	"memopt/memopt"
 	"memopt/memopt/machine"
 	"memopt/memopt/report"
 	"memopt/memopt/session"
+	"memopt/memopt/step"
 	"memopt/plugin"
 )
 
@@ -21,7 +21,7 @@ func (front) Stats(context.Context) (plugin.Answer, error) {
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
 	w, anonymous := weights.Snapshot(), machine.AnonymousMemory()
-	data, err := json.Marshal(map[string]any{"format": "memopt.stats/1", "version": memopt.Version, "anonymous": anonymous, "heap": heap.HeapInuse,
+	data, err := json.Marshal(map[string]any{"format": "memopt.stats/1", "version": step.Version, "anonymous": anonymous, "heap": heap.HeapInuse,
 		"goroutines": runtime.NumGoroutine(),
 		"weights":    map[string]any{"mapped": w.Mapped, "heap": w.Heap, "device": w.Device, "zero": w.Zero, "copied_unaligned": w.CopiedUnaligned, "copied_unmapped": w.CopiedUnmapped},
 		"store":      session.HeldWeights()})

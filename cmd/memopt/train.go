@@ -24,6 +24,7 @@ import (
 	"memopt/memopt/machine"
 	"memopt/memopt/phases"
 	"memopt/memopt/report"
+	"memopt/memopt/training"
 	"memopt/planner"
 )
 
@@ -123,13 +124,13 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	head += visible.Sprintf("%s: arena %s, %s with everything kept, %s %s\n", filepath.Base(model.Path),
 		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1), plan.Unit())
 	steps := newSteps(c, asJSON, stopper.stop, trains+report.Wrap(head, report.Width(c.App.Writer), 2))
-	run := func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return memopt.Run(model, p, t) }
+	run := func(p *planner.Plan, t training.Options) (*training.Result, error) { return memopt.Run(model, p, t) }
 	if to := c.String("record"); to != "" {
-		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) {
+		run = func(p *planner.Plan, t training.Options) (*training.Result, error) {
 			return memopt.Record(model, p, t, to)
 		}
 	}
-	result, err := run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Warmup: cfg.Warmup, Seed: cfg.Seed, Data: c.String("data"),
+	result, err := run(plan, training.Options{Steps: cfg.Steps, LR: cfg.LR, Warmup: cfg.Warmup, Seed: cfg.Seed, Data: c.String("data"),
 		Output: c.String("output"), Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),
 		Phases: j.phases, Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stopper.stopped})
 	steps.status.clear()
@@ -216,7 +217,7 @@ func measured(w io.Writer, lines []report.Line, t schedule.Trace, a *machine.Ano
 }
 
 // trained is the page's part about a run.
-func trained(r *memopt.Result, lines []report.Line) *report.Trained {
+func trained(r *training.Result, lines []report.Line) *report.Trained {
 	t := &report.Trained{Device: r.Device, FirstStep: r.FirstStep, Losses: r.Losses, MedianMS: float64(r.Median().Microseconds()) / 1000, Lines: lines, Workspace: r.Trace.Workspace}
 	if r.Phases != nil {
 		t.Phases, t.Rule = r.Phases.Rows, r.Phases.Rule
@@ -231,7 +232,7 @@ func trained(r *memopt.Result, lines []report.Line) *report.Trained {
 }
 
 // stopped is the reason why training ended early, and how to continue it.
-func stopped(c *cli.Context, r *memopt.Result) error {
+func stopped(c *cli.Context, r *training.Result) error {
 	if r.Stopped != nil && exit.Code(r.Stopped) == exit.CodeStopped && c.String("save") != "" {
 		return fmt.Errorf("%w; --resume %s continues it", r.Stopped, c.String("save"))
 	}
@@ -307,7 +308,7 @@ func gradientStep(c *cli.Context, j job, asJSON bool) error {
 		return err
 	}
 	done := busy(c, "running one step")
-	set, check, err := memopt.Gradients(model, reference)
+	set, check, err := training.Gradients(model, reference)
 	done()
 	if err != nil {
 		return err
@@ -333,7 +334,7 @@ func gradientStep(c *cli.Context, j job, asJSON bool) error {
 	var partings []compare.Parting
 	if other := c.String("against"); other != "" {
 		done := busy(c, "running it on both devices")
-		partings, err = memopt.Against(model, reference, other, limit)
+		partings, err = training.Against(model, reference, other, limit)
 		done()
 		if err != nil {
 			return err
@@ -386,7 +387,7 @@ func gradientStep(c *cli.Context, j job, asJSON bool) error {
 }
 
 // mistakes lists how a step differs from its reference; "" if it does not.
-func mistakes(check *memopt.Check, limit float64) string {
+func mistakes(check *training.Check, limit float64) string {
 	var parts []string
 	if !(check.LossRelErr <= limit) {
 		parts = append(parts, fmt.Sprintf("the loss by %.2e", check.LossRelErr))

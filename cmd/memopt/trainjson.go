@@ -7,10 +7,10 @@ import (
 	"memopt/internal/compare"
 	"memopt/internal/loader"
 	"memopt/internal/schedule"
-	"memopt/memopt"
 	"memopt/memopt/devices"
 	"memopt/memopt/machine"
 	"memopt/memopt/report"
+	"memopt/memopt/training"
 	"memopt/planner"
 	"memopt/planner/chains"
 )
@@ -151,7 +151,7 @@ func (x number) MarshalJSON() ([]byte, error) {
 
 const trainFormat = "memopt.train/1"
 
-func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
+func trainJSON(r *training.Result, lines []report.Line) trainFile {
 	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Trains: r.Plan.Trains, Lossy: lossyJSON(r.Lossy), Chains: chainsJSON(r.Chains), Skipped: r.Skipped, LossScale: r.LossScale, Submits: r.Counts, Loss: []number{}, StepMS: []float64{},
 		Memory: memoryJSON(r.Plan, lines, r.Trace, r.Memory, r.Anonymous), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
@@ -172,7 +172,7 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	return f
 }
 
-func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
+func checkJSON(c *training.Check, lines []report.Line) trainFile {
 	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Trains: c.Plan.Trains, Lossy: lossyJSON(c.Lossy), Loss: []number{number(c.Loss)},
 		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines, c.Trace, c.Memory, c.Anonymous()),
 		Warnings: append([]string{}, c.Plan.Warnings...)}
@@ -196,7 +196,7 @@ func memoryJSON(p *planner.Plan, lines []report.Line, t schedule.Trace, device *
 }
 
 // comparison is the part about a reference.
-func comparison(c *memopt.Check, limit float64, ok bool) *checkFile {
+func comparison(c *training.Check, limit float64, ok bool) *checkFile {
 	f := &checkFile{LossRelErr: number(c.LossRelErr), Worst: paramJSON(c.Worst), Params: len(c.Params), All: []paramFile{}, After: []paramFile{},
 		Missing: append([]string{}, c.Missing...), Unchecked: append([]string{}, c.Unchecked...), Tolerance: number(limit), OK: ok}
 	for _, p := range c.After {

@@ -12,11 +12,12 @@ import (
 	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/devices"
+	"memopt/memopt/step"
 	"memopt/plugin"
 )
 
-// training is a training session of a host.
-type training struct {
+// heldStep is a training session of a host.
+type heldStep struct {
 	*memopt.Held
 	job   job
 	texts map[*memopt.Binding]plugin.Bound // of the bindings that Held keeps
@@ -48,7 +49,7 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 		warnings = append(warnings, idleInBridge(h.Model())...)
 	}
 	j.busy = func(string) func() { return func() {} }
-	t := &training{Held: h, job: j, texts: map[*memopt.Binding]plugin.Bound{}}
+	t := &heldStep{Held: h, job: j, texts: map[*memopt.Binding]plugin.Bound{}}
 	out := plugin.Opened{Session: t, Device: j.cfg.Device, Warnings: warnings,
 		Inputs: valuesOf(h.Inputs()), Outputs: valuesOf(h.Outputs()), Params: valuesOf(h.Params()), Buffers: valuesOf(h.Buffers())}
 	if out.Device == "" || out.Device == "auto" {
@@ -60,7 +61,7 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 }
 
 // idleInBridge warns of settings of updates, which a bridge leaves to its host.
-func idleInBridge(m *memopt.Model) (out []string) {
+func idleInBridge(m *step.Model) (out []string) {
 	for _, s := range m.Config.NonDefaults() {
 		if r, _ := configs.Find(s.Name); r.Group == configs.OptimizerGroup {
 			out = append(out, fmt.Sprintf("%s: %s is ignored: the host of a bridge updates the weights", s.Source, s.Name))
@@ -105,7 +106,7 @@ func portsOf(tensors []plugin.Tensor) (ports []memopt.Port, err error) {
 const mostElems = 1 << 40
 
 // Bind implements plugin.Session.
-func (t *training) Bind(ctx context.Context, inputs []plugin.Tensor, progress plugin.Progress) (plugin.Bound, error) {
+func (t *heldStep) Bind(ctx context.Context, inputs []plugin.Tensor, progress plugin.Progress) (plugin.Bound, error) {
 	batch, err := portsOf(inputs)
 	if err != nil {
 		return plugin.Bound{}, err
@@ -154,7 +155,7 @@ func (t *training) Bind(ctx context.Context, inputs []plugin.Tensor, progress pl
 }
 
 // Show implements plugin.Shower.
-func (t *training) Show(ctx context.Context, id uint64, r plugin.ShowRequest) (text string, warnings []string, err error) {
+func (t *heldStep) Show(ctx context.Context, id uint64, r plugin.ShowRequest) (text string, warnings []string, err error) {
 	show, err := stagesOf(strings.Join(r.Stages, ","))
 	if err != nil {
 		return "", nil, err
@@ -176,7 +177,7 @@ func (t *training) Show(ctx context.Context, id uint64, r plugin.ShowRequest) (t
 }
 
 // save writes the graphs of a binding, without weights: a bridge's host owns these.
-func (t *training) save(b *memopt.Binding, r plugin.ShowRequest) ([]string, error) {
+func (t *heldStep) save(b *memopt.Binding, r plugin.ShowRequest) ([]string, error) {
 	files := []destination{{"save_before", r.SaveBefore}, {"save_after", r.SaveAfter}}
 	for i, to := range files {
 		if to.path == "" {
@@ -195,7 +196,7 @@ func (t *training) save(b *memopt.Binding, r plugin.ShowRequest) ([]string, erro
 }
 
 // Sync implements plugin.Session.
-func (t *training) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toService bool) error {
+func (t *heldStep) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toService bool) error {
 	ports, err := portsOf(tensors)
 	if err != nil {
 		return err
@@ -204,23 +205,23 @@ func (t *training) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, to
 }
 
 // Stats implements plugin.Session.
-func (t *training) Stats(bool) (plugin.Answer, error) {
+func (t *heldStep) Stats(bool) (plugin.Answer, error) {
 	data, err := json.Marshal(t.Held.Stats())
 	return plugin.Answer{JSON: visible.Text(string(data))}, err
 }
 
 // Forward implements plugin.Trainer.
-func (t *training) Forward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
+func (t *heldStep) Forward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
 	return replyTo(t.Held.Forward(ctx, memopt.StepOf(r)))
 }
 
 // Backward implements plugin.Trainer.
-func (t *training) Backward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
+func (t *heldStep) Backward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
 	return replyTo(t.Held.Backward(ctx, memopt.StepOf(r)))
 }
 
 // Step implements plugin.Trainer.
-func (t *training) Step(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
+func (t *heldStep) Step(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
 	return replyTo(t.Held.Step(ctx, memopt.StepOf(r)))
 }
 

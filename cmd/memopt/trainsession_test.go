@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"memopt/configs"
-	"memopt/memopt"
 	"memopt/memopt/exit"
+	"memopt/memopt/step"
 	"memopt/plugin"
 )
 
@@ -40,7 +40,7 @@ func TestIdleInBridge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := idleInBridge(&memopt.Model{Config: cfg}); len(got) != 3 {
+	if got := idleInBridge(&step.Model{Config: cfg}); len(got) != 3 {
 		t.Errorf("warnings %q", got)
 	}
 }

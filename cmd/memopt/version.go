@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"memopt/memopt"
+	"memopt/memopt/step"
 )
 
 var versionCommand = &cli.Command{
@@ -21,9 +21,9 @@ var versionCommand = &cli.Command{
 			return err
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, map[string]any{"format": "memopt.version/1", "version": memopt.Version})
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.version/1", "version": step.Version})
 		}
-		_, err = fmt.Fprintln(c.App.Writer, "memopt version", memopt.Version)
+		_, err = fmt.Fprintln(c.App.Writer, "memopt version", step.Version)
 		return err
 	},
 }

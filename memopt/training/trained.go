@@ -1,4 +1,4 @@
-package memopt
+package training
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"memopt/internal/onnx"
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/step"
 )
 
 // deviceState is a state whose bytes are fetched from the device on demand.
@@ -37,7 +38,7 @@ func (s deviceState) WriteTo(w io.Writer) (int64, error) {
 }
 
 // changing lists the initializers of the model's file that the step updates.
-func changing(m *Model) (states []*graph.Value) {
+func changing(m *step.Model) (states []*graph.Value) {
 	for _, u := range m.Graph.Updates {
 		if u.State.Data != nil {
 			states = append(states, u.State)
@@ -46,10 +47,10 @@ func changing(m *Model) (states []*graph.Value) {
 	return states
 }
 
-// canWriteTrained says why the trained model cannot be written.
-func canWriteTrained(m *Model, path string) error {
+// CanWriteTrained says why the trained model cannot be written.
+func CanWriteTrained(m *step.Model, path string) error {
 	switch {
-	case m.source == nil:
+	case m.Source == nil:
 		return exit.Input(fmt.Errorf("%s is no ONNX model with weights, so none can be written with trained ones", filepath.Base(m.Path)))
 	case len(changing(m)) == 0:
 		return exit.Input(fmt.Errorf("the step of %s updates none of its initializers, so there are no trained weights to write", filepath.Base(m.Path)))
@@ -63,12 +64,12 @@ func canWriteTrained(m *Model, path string) error {
 }
 
 // writeTrained writes the model's file with the trained parameters and running statistics from the device.
-func writeTrained(m *Model, d devices.Device, path string) (err error) {
+func writeTrained(m *step.Model, d devices.Device, path string) (err error) {
 	numbers := map[string]graph.Data{}
 	for _, v := range changing(m) {
 		numbers[v.Name] = deviceState{d, v.Name, v.Data.Len()}
 	}
-	if m.unchanged(&err); err != nil {
+	if m.Unchanged(&err); err != nil {
 		return err
 	}
 	if err := onnx.WriteTrained(path, m.Path, numbers); err != nil {

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"maps"
@@ -14,17 +14,17 @@ import (
 	"memopt/planner/forms"
 )
 
-// derive derives the training step from the forward graph, in the form that the settings select; other forms are
+// Derive derives the training step from the forward graph, in the form that the settings select; other forms are
 // derived on demand.
-func (m *Model) derive(o autograd.Options) error {
+func (m *Model) Derive(o autograd.Options) error {
 	forward, cleaned, passes := m.Graph, m.cleaned, m.Passes
-	cleaned.Cleaned = m.samples == nil // false if outputs were added since
+	cleaned.Cleaned = m.Samples == nil // false if outputs were added since
 	m.again = func(o autograd.Options) *forms.Steps { return m.derived(forward, cleaned, passes, o) }
-	return m.take(m.again(o))
+	return m.Take(m.again(o))
 }
 
 func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes graph.Report, o autograd.Options) *forms.Steps {
-	return forms.Derive(m.ctx, func(pieces []graph.Pieces) (forms.Forward, error) {
+	return forms.Derive(m.Ctx, func(pieces []graph.Pieces) (forms.Forward, error) {
 		if len(pieces) == 0 {
 			return forms.Forward{Graph: forward, Passes: passes}, nil
 		}
@@ -32,7 +32,7 @@ func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes
 	}, func(forward *graph.Graph) (*graph.Graph, error) {
 		g, err := autograd.TrainStep(forward, o)
 		if err != nil {
-			return nil, m.unparted(exit.Input(m.hintLoss(err)))
+			return nil, m.Unparted(exit.Input(m.hintLoss(err)))
 		}
 		return g, nil
 	})
@@ -53,34 +53,34 @@ func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []
 	return forms.Forward{Graph: g, Passes: done, Pieces: found}
 }
 
-// take sets the model's training step, in the form that the settings select.
-func (m *Model) take(steps *forms.Steps) error {
-	m.steps = steps
-	own, err := steps.Own(m.ask())
+// Take sets the model's training step, in the form that the settings select.
+func (m *Model) Take(steps *forms.Steps) error {
+	m.Steps = steps
+	own, err := steps.Own(m.Ask())
 	if err == nil {
 		m.Graph, m.Passes = own.Graph, own.Passes
 	}
 	return err
 }
 
-// with returns the model under other settings. They must not change what is trained, or how, except for the number
+// With returns the model under other settings. They must not change what is trained, or how, except for the number
 // of micro-batches.
-func (m *Model) with(c configs.Config) (*Model, error) {
+func (m *Model) With(c configs.Config) (*Model, error) {
 	other := *m
 	other.Config = c
-	if steps := m.steps; max(c.Accumulate, 1) == max(m.Config.Accumulate, 1) || m.again == nil {
-		return &other, other.take(steps)
+	if steps := m.Steps; max(c.Accumulate, 1) == max(m.Config.Accumulate, 1) || m.again == nil {
+		return &other, other.Take(steps)
 	}
-	return &other, other.take(m.again(other.stepOptions()))
+	return &other, other.Take(m.again(other.StepOptions()))
 }
 
-// clusterSetting names the setting that requests clusters. It also shapes the graph if it names values to store in
+// ClusterSetting names the setting that requests clusters. It also shapes the graph if it names values to store in
 // fewer bytes.
-const clusterSetting = "config"
+const ClusterSetting = "config"
 
-// ask is the planning request that the settings make, including the choice of forms.
-func (m *Model) ask() forms.Ask {
-	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.kept, Measured: m.Profiled != "", Say: m.Config.Say}
+// Ask is the planning request that the settings make, including the choice of forms.
+func (m *Model) Ask() forms.Ask {
+	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.Kept, Measured: m.Profiled != "", Say: m.Config.Say}
 	for _, name := range forms.Settings() {
 		a.Settings[name] = m.Config.Value(name)
 	}
@@ -89,21 +89,21 @@ func (m *Model) ask() forms.Ask {
 			a.Given[name] = value
 		}
 	}
-	a.Clusters = planner.Setting{Name: clusterSetting}
-	a.Clusters.Value, _ = m.Config.Given(clusterSetting)
+	a.Clusters = planner.Setting{Name: ClusterSetting}
+	a.Clusters.Value, _ = m.Config.Given(ClusterSetting)
 	return a
 }
 
 // request is the planner's part of the settings.
 func (m *Model) request() planner.Request {
-	r := requestOf(m.Config)
-	r.Costs, r.Profile, r.Context = m.costs, m.Priced, m.ctx
+	r := RequestOf(m.Config)
+	r.Costs, r.Profile, r.Context = m.Costs, m.Priced, m.Ctx
 	r.Outline, r.Compat, r.Boundary = m.Outline, m.Config.Compat, boundary(m.Config)
 	return r
 }
 
-// requestOf is the request that settings alone make, without the model.
-func requestOf(c configs.Config) planner.Request {
+// RequestOf is the request that settings alone make, without the model.
+func RequestOf(c configs.Config) planner.Request {
 	r := planner.Request{Lowered: devices.Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
@@ -124,10 +124,10 @@ func requestOf(c configs.Config) planner.Request {
 // autoLossScale is the initial value of a dynamic loss scale.
 const autoLossScale = 65536
 
-// stepOptions is autograd's part of the settings.
-func (m *Model) stepOptions() autograd.Options {
+// StepOptions is autograd's part of the settings.
+func (m *Model) StepOptions() autograd.Options {
 	c := m.Config
-	o := autograd.Options{Context: m.ctx, Loss: m.loss, Optimizer: c.Optimizer,
+	o := autograd.Options{Context: m.Ctx, Loss: m.Loss, Optimizer: c.Optimizer,
 		ClipNorm: c.ClipNorm, MicroBatches: c.Accumulate, Hyper: map[string]float64{}}
 	for setting, value := range map[string]float64{"momentum": c.Momentum, "beta1": c.Beta1, "beta2": c.Beta2,
 		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay, "lr_decay": c.LRDecay} {

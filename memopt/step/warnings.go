@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"cmp"
@@ -42,11 +42,11 @@ func (m *Model) noDim(name string) string {
 
 // idleSettings warns of settings that shape the step if the file already contains one.
 func (m *Model) idleSettings() (out []string) {
-	if !m.steps.Brought() {
+	if !m.Steps.Brought() {
 		return nil
 	}
 	for _, s := range m.Config.NonDefaults() {
-		if !m.steps.Recorded() && (s.Name == "shrink" || s.Name == "lossy") {
+		if !m.Steps.Recorded() && (s.Name == "shrink" || s.Name == "lossy") {
 			continue
 		}
 		if r, _ := configs.Find(s.Name); r.Shapes && s.Source.Origin != configs.OriginPreset {
@@ -60,7 +60,7 @@ func (m *Model) idleSettings() (out []string) {
 func (m *Model) attentionInPieces(p *planner.Plan) (out []string) {
 	const setting = "flash_attention"
 	is := cmp.Or(p.Form.Settings[setting], m.Config.Value(setting))
-	if is == "auto" || is == "off" || m.steps.Brought() {
+	if is == "auto" || is == "off" || m.Steps.Brought() {
 		return nil
 	}
 	for _, left := range kernels.AttentionInPieces(p.Graph) {
@@ -82,7 +82,7 @@ func (m *Model) storedStatistics() []string {
 			stored = append(stored, n)
 		}
 	}
-	if len(stored) == 0 || m.steps.Brought() {
+	if len(stored) == 0 || m.Steps.Brought() {
 		return nil
 	}
 	who := fmt.Sprintf("node %q normalizes", stored[0].Name)

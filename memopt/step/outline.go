@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"memopt/memopt/exit"
 )
 
-// readOutline reads the nodes as a trainer's file spells them: clusters are named after those, not after the nodes
+// ReadOutline reads the nodes as a trainer's file spells them: clusters are named after those, not after the nodes
 // of the graph.
-func (m *Model) readOutline() (err error) {
+func (m *Model) ReadOutline() (err error) {
 	if !slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op.Border }) {
 		return nil
 	}
-	if m.bytes != nil {
-		m.Outline, err = onnx.OutlineOf(m.bytes, m.Path)
+	if m.Bytes != nil {
+		m.Outline, err = onnx.OutlineOf(m.Bytes, m.Path)
 	} else {
 		m.Outline, err = onnx.ReadOutline(m.Path)
 	}
@@ -28,9 +28,9 @@ func (m *Model) readOutline() (err error) {
 	return nil
 }
 
-// unparted explains an error about a file that returns gradients of its inputs: it contains a backward pass, but
+// Unparted explains an error about a file that returns gradients of its inputs: it contains a backward pass, but
 // lacks the node that separates it from the forward pass.
-func (m *Model) unparted(err error) error {
+func (m *Model) Unparted(err error) error {
 	if m.Graph == nil {
 		return err
 	}

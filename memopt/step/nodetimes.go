@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"encoding/json"
@@ -14,23 +14,23 @@ import (
 	"memopt/planner/profile"
 )
 
-// profileFormat is the format and version of profiles.
-const profileFormat = "memopt.profile/1"
+// ProfileFormat is the format and version of profiles.
+const ProfileFormat = "memopt.profile/1"
 
-// nodeTimes has the times of a step's nodes on a device.
-type nodeTimes struct {
+// NodeTimes has the times of a step's nodes on a device.
+type NodeTimes struct {
 	Format      string           `json:"format"`
 	Device      string           `json:"device"`
 	Fingerprint string           `json:"fingerprint"`
 	Dims        map[string]int64 `json:"dims"`
 	Runs        int              `json:"runs"`
-	Nodes       []nodeTime       `json:"nodes"`
+	Nodes       []NodeTime       `json:"nodes"`
 	Program     []string         `json:"program"`
 }
 
-// nodeTime is the median time of a node, and its cost by flops and bytes under the profile's dims. Their
+// NodeTime is the median time of a node, and its cost by flops and bytes under the profile's dims. Their
 // quotient is a rate, which is used under other dims too.
-type nodeTime struct {
+type NodeTime struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	Units   float64 `json:"units"`
@@ -53,7 +53,7 @@ func (m *Model) UseProfile(path string) error {
 	if err != nil {
 		return exit.Input(fmt.Errorf("%s: %w", path, err))
 	}
-	var f nodeTimes
+	var f NodeTimes
 	if err := json.Unmarshal(data, &f); err != nil {
 		return exit.Input(fmt.Errorf("%s is not a profile: %w", name, err))
 	}
@@ -68,8 +68,8 @@ func (m *Model) UseProfile(path string) error {
 		m.priceBy(p)
 		return nil
 	}
-	if f.Format != profileFormat {
-		return exit.Input(fmt.Errorf("%s has format %q; a profile has %q", name, f.Format, profileFormat))
+	if f.Format != ProfileFormat {
+		return exit.Input(fmt.Errorf("%s has format %q; a profile has %q", name, f.Format, ProfileFormat))
 	}
 	if err := m.sameForm(&f); err != nil {
 		if form := m.inOtherForm(&f); form != nil {
@@ -92,13 +92,13 @@ func (m *Model) UseProfile(path string) error {
 	if len(rates) == 0 {
 		return exit.Input(fmt.Errorf("%s: the profile has no times of nodes", name))
 	}
-	m.costs, m.Profiled, m.Priced = rates, f.Device, nil
+	m.Costs, m.Profiled, m.Priced = rates, f.Device, nil
 	return nil
 }
 
 // sameForm reports how a profile's graph differs from the model's, in its own form.
-func (m *Model) sameForm(f *nodeTimes) error {
-	own, err := m.steps.Own(m.ask())
+func (m *Model) sameForm(f *NodeTimes) error {
+	own, err := m.Steps.Own(m.Ask())
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (m *Model) sameForm(f *nodeTimes) error {
 }
 
 // ofForm reports how a profile's graph differs from a form, with or without values stored in fewer bytes.
-func (f *nodeTimes) ofForm(form *forms.Form) error {
+func (f *NodeTimes) ofForm(form *forms.Form) error {
 	err := f.of(form.Graph)
 	if most, may := form.Most(); err != nil && may && f.of(most) == nil {
 		return nil
@@ -116,8 +116,8 @@ func (f *nodeTimes) ofForm(form *forms.Form) error {
 
 // inOtherForm says which settings select the form of the step that the profile was recorded on, if the model has
 // that form: plans with measured times keep to one form.
-func (m *Model) inOtherForm(f *nodeTimes) error {
-	others, err := m.steps.Others(m.ask())
+func (m *Model) inOtherForm(f *NodeTimes) error {
+	others, err := m.Steps.Others(m.Ask())
 	if err != nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (m *Model) inOtherForm(f *nodeTimes) error {
 }
 
 // of reports how a profile's graph differs from g.
-func (f *nodeTimes) of(g *graph.Graph) error {
+func (f *NodeTimes) of(g *graph.Graph) error {
 	if f.Fingerprint == g.Fingerprint() {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"errors"
@@ -59,7 +59,7 @@ func (m *Model) rung(dim string, r *Rung) error {
 	} else if r.Most == 0 {
 		c.MaxOverhead = math.SmallestNonzeroFloat64
 	}
-	search, err := m.with(c)
+	search, err := m.With(c)
 	if err != nil {
 		return err
 	}
@@ -104,5 +104,5 @@ func (m *Model) at(dim string, size int64) (*Model, error) {
 			c.Dims[name] = n
 		}
 	}
-	return m.with(c)
+	return m.With(c)
 }

@@ -1,4 +1,4 @@
-package memopt
+package training
 
 import (
 	"fmt"
@@ -17,6 +17,7 @@ import (
 	"memopt/memopt/exit"
 	"memopt/memopt/feed"
 	"memopt/memopt/machine"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
@@ -41,8 +42,8 @@ type Check struct {
 // loss, grad.NAME, after.NAME, input.NAME. Until the set is closed, they stay on the device, and the reference
 // stays mapped. The reference provides the inputs. If it has a loss or gradients too, they are compared, and the
 // step must take all its rows.
-func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, err error) {
-	defer m.unchanged(&err)
+func Gradients(m *step.Model, reference string) (set *tensorfile.Set, check *Check, err error) {
+	defer m.Unchanged(&err)
 	var data, out *tensorfile.Set
 	if reference != "" {
 		if data, err = tensorfile.ReadNPZ(reference); err != nil {
@@ -56,7 +57,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 		}
 	}()
 	defer weights.Guard(&err)() // must run before data is unmapped
-	only, err := gradientModel(m)
+	only, err := GradientModel(m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,7 +67,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 			return nil, nil, err
 		}
 	}
-	out, c, err := gradients(only, data)
+	out, c, err := GradientsOf(only, data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +88,7 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 }
 
 // takesAll refuses a reference with more rows than the step takes: its loss and gradients are those of all rows.
-func takesAll(m *Model, data *tensorfile.Set, file string) error {
+func takesAll(m *step.Model, data *tensorfile.Set, file string) error {
 	if !slices.ContainsFunc(data.Names, func(name string) bool { return name == "loss" || strings.HasPrefix(name, "grad.") }) {
 		return nil
 	}
@@ -113,19 +114,19 @@ func takesAll(m *Model, data *tensorfile.Set, file string) error {
 	return nil
 }
 
-// gradients plans a model of gradientModel and runs its step. The device keeps the results until the set is closed.
-func gradients(only *Model, data *tensorfile.Set) (out *tensorfile.Set, c *Check, err error) {
+// GradientsOf plans a model of GradientModel and runs its step. The device keeps the results until the set is closed.
+func GradientsOf(only *step.Model, data *tensorfile.Set) (out *tensorfile.Set, c *Check, err error) {
 	p, err := only.Plan()
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := loadPlanned(only, p, func(s *schedule.Schedule) (devices.Device, error) { return openDevice(only, s) })
+	d, err := Load(only, p, func(s *schedule.Schedule) (devices.Device, error) { return openDevice(only, s) })
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if c == nil { // an error occurred
-			d.close()
+			d.End()
 		}
 	}()
 	trace, feed, err := d.once(data, only.Config.Seed)
@@ -138,7 +139,7 @@ func gradients(only *Model, data *tensorfile.Set) (out *tensorfile.Set, c *Check
 	if err != nil {
 		return nil, nil, err
 	}
-	out = &tensorfile.Set{Closed: d.close}
+	out = &tensorfile.Set{Closed: d.End}
 	for _, name := range feed.Names {
 		x := in[name]
 		out.Lend("input."+name, x.Type, x.Shape, func(w io.Writer) error {
@@ -148,21 +149,21 @@ func gradients(only *Model, data *tensorfile.Set) (out *tensorfile.Set, c *Check
 			return data.Unchanged()
 		})
 	}
-	if err := lend(out, "loss", step.Loss, d.schedule.Binding, d.WriteOutput); err != nil {
+	if err := lend(out, "loss", step.Loss, d.Schedule.Binding, d.WriteOutput); err != nil {
 		return nil, nil, err
 	}
 	for _, g := range step.Grads {
-		if err := lend(out, "grad."+g.Param.Name, g.Grad, d.schedule.Binding, d.WriteOutput); err != nil {
+		if err := lend(out, "grad."+g.Param.Name, g.Grad, d.Schedule.Binding, d.WriteOutput); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, u := range step.Updates {
-		if err := lend(out, "after."+u.State.Name, u.State, d.schedule.Binding, d.WriteState); err != nil {
+		if err := lend(out, "after."+u.State.Name, u.State, d.Schedule.Binding, d.WriteState); err != nil {
 			return nil, nil, err
 		}
 	}
 	samples := map[string]*graph.Tensor{}
-	for state, name := range only.samples {
+	for state, name := range only.Samples {
 		if samples[state], err = d.Output(name); err != nil {
 			return nil, nil, err
 		}
@@ -171,13 +172,13 @@ func gradients(only *Model, data *tensorfile.Set) (out *tensorfile.Set, c *Check
 		Anonymous: func() *machine.Anonymous { return anonymousOf(d.watch, p, trace, data, nil) }}, nil
 }
 
-// gradientModel is the model with its step up to the gradients, which are outputs.
-func gradientModel(m *Model) (*Model, error) {
-	only := &Model{Path: m.Path, Config: m.Config, kept: m.kept}
-	if err := only.read(); err != nil {
+// GradientModel is the model with its step up to the gradients, which are outputs.
+func GradientModel(m *step.Model) (*step.Model, error) {
+	only := &step.Model{Path: m.Path, Config: m.Config, Kept: m.Kept}
+	if err := only.Read(); err != nil {
 		return nil, err
 	}
-	if err := runnable(only.Graph); err != nil {
+	if err := step.Runnable(only.Graph); err != nil {
 		return nil, err
 	}
 	if g := only.Graph; g.HasBackward() {
@@ -185,17 +186,17 @@ func gradientModel(m *Model) (*Model, error) {
 			return nil, exit.Input(fmt.Errorf("%s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
 		}
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
-		return only, only.take(forms.Brought(only.ctx, g))
+		return only, only.Take(forms.Brought(only.Ctx, g))
 	}
 	addSamples(only)
-	return only, only.derive(autograd.Options{Loss: only.loss, KeepGrads: true})
+	return only, only.Derive(autograd.Options{Loss: only.Loss, KeepGrads: true})
 }
 
 // addSamples adds outputs for the running statistics as computed from the sample's statistics, where the step
 // computes them in another way.
-func addSamples(m *Model) {
+func addSamples(m *step.Model) {
 	b := graph.NewBuilder(m.Graph)
-	m.samples = map[string]string{}
+	m.Samples = map[string]string{}
 	for _, u := range m.Graph.Updates {
 		n := u.New.Def
 		if n == nil || u.New.Shape.Elems().Is(1) { // a scalar output could be taken for the loss
@@ -208,7 +209,7 @@ func addSamples(m *Model) {
 			var v *graph.Value
 			if graph.Try(func() { v = s.Sample(b, n) }) == nil {
 				m.Graph.Outputs = append(m.Graph.Outputs, v)
-				m.samples[u.State.Name] = v.Name
+				m.Samples[u.State.Name] = v.Name
 			}
 		}
 	}

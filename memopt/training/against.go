@@ -1,4 +1,4 @@
-package memopt
+package training
 
 import (
 	"slices"
@@ -11,13 +11,14 @@ import (
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/feed"
+	"memopt/memopt/step"
 	"memopt/planner"
 )
 
 // Against runs the step of Gradients on the model's device and on another, storing every value, and lists in
 // execution order the values that differ by more than limit.
-func Against(m *Model, reference, device string, limit float64) (all []compare.Parting, err error) {
-	defer m.unchanged(&err)
+func Against(m *step.Model, reference, device string, limit float64) (all []compare.Parting, err error) {
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
 	var data *tensorfile.Set
 	if reference != "" {
@@ -27,7 +28,7 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 		defer data.Close()
 		defer weights.Guard(&err)() // before it is unmapped
 	}
-	only, err := gradientModel(m)
+	only, err := GradientModel(m)
 	if err != nil {
 		return nil, err
 	}
@@ -39,32 +40,32 @@ func Against(m *Model, reference, device string, limit float64) (all []compare.P
 			only.Graph.Outputs = append(only.Graph.Outputs, v)
 		}
 	}
-	var sides []*loaded
+	var sides []*Loaded
 	for _, name := range []string{only.Config.Device, device} {
 		d, err := stepOn(only, name, data)
 		if err != nil {
 			return nil, err
 		}
-		defer d.close()
+		defer d.End()
 		sides = append(sides, d)
 	}
 	return compare.Partings(only.Graph, sides[0].Output, sides[1].Output, limit)
 }
 
 // stepOn runs the step once on a device, storing every value, and returns the device.
-func stepOn(m *Model, device string, data *tensorfile.Set) (*loaded, error) {
+func stepOn(m *step.Model, device string, data *tensorfile.Set) (*Loaded, error) {
 	p, err := planner.Make(m.Graph, planner.Request{Dims: m.Config.Dims, Strategy: "keep-all", Lowered: devices.Lowered(device)})
 	if err != nil {
 		return nil, err
 	}
 	alone := *m
 	alone.Config.Device, alone.Config.FuseChains = device, "off" // so that values inside chains can be compared too
-	l, err := loadPlanned(&alone, p, func(s *schedule.Schedule) (devices.Device, error) { return openDevice(&alone, s) })
+	l, err := Load(&alone, p, func(s *schedule.Schedule) (devices.Device, error) { return openDevice(&alone, s) })
 	if err != nil {
 		return nil, err
 	}
 	if _, _, err := l.once(data, m.Config.Seed); err != nil {
-		l.close()
+		l.End()
 		return nil, err
 	}
 	return l, nil

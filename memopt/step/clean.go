@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"fmt"
@@ -15,18 +15,18 @@ import (
 	"memopt/memopt/exit"
 )
 
-// read reads the graph from the file and cleans it up, unless it is a training graph already: a file's own backward
+// Read reads the graph from the file and cleans it up, unless it is a training graph already: a file's own backward
 // pass is kept as it is.
-func (m *Model) read() (err error) {
-	if m.bytes == nil && joint.Is(m.Path) {
+func (m *Model) Read() (err error) {
+	if m.Bytes == nil && joint.Is(m.Path) {
 		return m.readJoint()
 	}
-	from := onnx.From{Path: m.Path, Bytes: m.bytes, Dims: m.Config.Dims, Given: m.given, Apart: true}
-	if m.Graph, m.source, err = from.Read(m.ctx, kernels.Library); err != nil {
+	from := onnx.From{Path: m.Path, Bytes: m.Bytes, Dims: m.Config.Dims, Given: m.Given, Apart: true}
+	if m.Graph, m.Source, err = from.Read(m.Ctx, kernels.Library); err != nil {
 		return exit.Input(err)
 	}
-	for name := range m.given {
-		if !slices.Contains(m.source.Taken, name) {
+	for name := range m.Given {
+		if !slices.Contains(m.Source.Taken, name) {
 			return exit.Input(fmt.Errorf("initializer %q is given, and the model has none of that name", name))
 		}
 	}
@@ -53,10 +53,10 @@ func (m *Model) clean(o graph.CleanOptions) {
 		o = graph.CleanOptions{}
 	}
 	// A named loss is not necessarily an output yet.
-	if loss := m.Graph.ByName(m.loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
+	if loss := m.Graph.ByName(m.Loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
-	o.Context = m.ctx
+	o.Context = m.Ctx
 	m.cleaned, m.Passes = o, m.Graph.Clean(o)
 }
 
@@ -74,7 +74,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	if joint.Is(path) {
 		return o, exit.Input(fmt.Errorf("%s is no ONNX model; only those are optimized", filepath.Base(path)))
 	}
-	if m.Graph, m.source, err = onnx.OpenAt(m.ctx, path, kernels.AsRead(), m.Config.Dims); err != nil {
+	if m.Graph, m.Source, err = onnx.OpenAt(m.Ctx, path, kernels.AsRead(), m.Config.Dims); err != nil {
 		return o, exit.Input(err)
 	}
 	defer m.Close()
@@ -84,7 +84,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 			return o, exit.Input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
 		}
 	}
-	o.InFile = m.source.Nodes
+	o.InFile = m.Source.Nodes
 	if m.Graph.HasBackward() {
 		return o, exit.Input(fmt.Errorf("%s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}
@@ -96,11 +96,11 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	}
 	m.clean(graph.CleanOptions{Fuse: kernels.Portable})
 	o.Report, o.Warnings = m.Passes, unknownElsewhere(m.Graph, path, to)
-	if m.unchanged(&err); err != nil {
+	if m.Unchanged(&err); err != nil {
 		return o, err
 	}
 	var opts []onnx.Option
-	if c.ExternalData || len(m.source.Files()) > 1 { // external weights stay external, so that they can be mapped
+	if c.ExternalData || len(m.Source.Files()) > 1 { // external weights stay external, so that they can be mapped
 		opts = append(opts, onnx.External)
 	}
 	if err := onnx.Write(to, m.Graph, opts...); err != nil {

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ import (
 
 // Frontier is the curve of peak against extra cost for the model under its dims, over all forms that a budget may
 // select.
-func (m *Model) Frontier() (*planner.Curve, error) { return stop.When(m.ctx, m.frontiers) }
+func (m *Model) Frontier() (*planner.Curve, error) { return stop.When(m.Ctx, m.frontiers) }
 
 func (m *Model) frontiers() (c *planner.Curve, err error) {
-	defer m.unchanged(&err)
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
-	if c, err = m.steps.Frontier(m.ask()); err != nil {
+	if c, err = m.Steps.Frontier(m.Ask()); err != nil {
 		return nil, exit.Classify(err)
 	}
 	return c, nil
@@ -31,12 +31,12 @@ func (m *Model) frontiers() (c *planner.Curve, err error) {
 
 // Largest finds the largest size of a dim that fits in the settings' budget, and returns the plan for it.
 func (m *Model) Largest(dim string) (*planner.Plan, error) {
-	return stop.When(m.ctx, func() (*planner.Plan, error) { return m.makeLargest(dim) })
+	return stop.When(m.Ctx, func() (*planner.Plan, error) { return m.makeLargest(dim) })
 }
 
 func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	begin := time.Now()
-	defer m.unchanged(&err)
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
 	if !slices.Contains(m.Graph.Names(), dim) {
 		return nil, exit.Input(errors.New(m.noDim(dim)))
@@ -48,7 +48,7 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	if err := m.sized(dims); err != nil {
 		return nil, err
 	}
-	if p, err = m.steps.Largest(m.ask(), dim); err != nil {
+	if p, err = m.Steps.Largest(m.Ask(), dim); err != nil {
 		var short *planner.BudgetError
 		if !errors.As(err, &short) {
 			return nil, exit.Classify(err)
@@ -56,8 +56,8 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 		dims[dim] = short.Least
 		return nil, exit.Classify(fmt.Errorf("not even %s=%d fits: %w", dim, short.Least, m.advised(err, dims)))
 	}
-	p.Trains = m.trains()
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.unclearRoles(), m.indexRange(p))
+	p.Trains = m.Trains()
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.UnclearRoles(), m.indexRange(p))
 	p.Took = time.Since(begin)
 	return p, nil
 }

@@ -1,4 +1,4 @@
-package memopt
+package training
 
 import (
 	"slices"

@@ -1,9 +1,10 @@
-package memopt
+package training
 
 import (
 	"memopt/autograd"
 	"memopt/internal/graph"
 	"memopt/memopt/devices"
+	"memopt/memopt/step"
 )
 
 // scaledLoss detects skipped updates by the count of updates, which a step that overflows leaves unchanged.
@@ -13,7 +14,8 @@ type scaledLoss struct {
 	updates   int64
 }
 
-func newScaledLoss(m *Model, d devices.Device) (*scaledLoss, error) {
+// NewScaledLoss reads the scale that a device starts with.
+func NewScaledLoss(m *step.Model, d devices.Device) (*scaledLoss, error) {
 	s := &scaledLoss{on: m.Config.LossScale.Auto || m.Config.LossScale.Factor > 0, fixed: m.Config.LossScale.Factor}
 	if s.on = s.on && m.Graph.ByName(autograd.Step) != nil; !s.on {
 		return s, nil
@@ -26,8 +28,8 @@ func newScaledLoss(m *Model, d devices.Device) (*scaledLoss, error) {
 	return s, err
 }
 
-// look is called after each step.
-func (s *scaledLoss) look(d devices.Device, step int, r *Result) error {
+// Look is called after each step.
+func (s *scaledLoss) Look(d devices.Device, step int, r *Result) error {
 	if !s.on {
 		return nil
 	}

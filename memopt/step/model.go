@@ -1,4 +1,5 @@
-package memopt
+// Package step has the training step of a model: reads it, derives it in every form, prices it and plans it.
+package step
 
 import (
 	"context"
@@ -31,19 +32,19 @@ type Model struct {
 	Profiled string
 	// Priced is the profile whose nanoseconds are the costs of plans; nil if costs are flops and bytes.
 	Priced   *profile.Profile
-	bytes    []byte                              // the model itself, if not a file; Path is then its name and folder
-	given    map[string]*graph.Tensor            // initializers that replace the file's
-	held     bool                                // held open: its files may be removed after reading; see unchanged
-	ctx      context.Context                     // ends all work on the model
-	phases   *phases.Record                      // records the phases of reading; nil records none
+	Bytes    []byte                              // the model itself, if not a file; Path is then its name and folder
+	Given    map[string]*graph.Tensor            // initializers that replace the file's
+	Held     bool                                // Held open: its files may be removed after reading; see unchanged
+	Ctx      context.Context                     // ends all work on the model
+	Phases   *phases.Record                      // records the phases of reading; nil records none
 	again    func(autograd.Options) *forms.Steps // derives the step anew; nil if the file contains it
-	source   *onnx.Source                        // nil if the file has no weights
+	Source   *onnx.Source                        // nil if the file has no weights
 	initials []initial                           // the file's float initializers
 	selected autograd.Selection                  // the initializers that the settings select for training
-	samples  map[string]string                   // extra outputs for comparisons, by running statistic
-	loss     string                              // name of the loss; "" means the only scalar output
+	Samples  map[string]string                   // extra outputs for comparisons, by running statistic
+	Loss     string                              // name of the loss; "" means the only scalar output
 	cleaned  graph.CleanOptions                  // options of the passes that ran on the forward graph
-	steps    *forms.Steps                        // the step in every form that it may take
-	kept     []string                            // values to store in fewer bytes; nil lets the settings decide
-	costs    map[string]float64                  // seconds per unit of plain cost, by node
+	Steps    *forms.Steps                        // the step in every form that it may take
+	Kept     []string                            // values to store in fewer bytes; nil lets the settings decide
+	Costs    map[string]float64                  // seconds per unit of plain cost, by node
 }

@@ -1,4 +1,5 @@
-package memopt
+// Package training runs the steps of a training under a plan, and holds one step's numbers against others'.
+package training
 
 import (
 	"fmt"
@@ -24,12 +25,13 @@ import (
 	"memopt/memopt/exit"
 	"memopt/memopt/machine"
 	"memopt/memopt/phases"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/chains"
 )
 
-// Training says how long to train, on which data, and what to write.
-type Training struct {
+// Options says how long to train, on which data, and what to write.
+type Options struct {
 	Steps  int
 	LR     float64
 	Warmup int // updates during which the rate increases to LR; steps before a resume count
@@ -49,22 +51,22 @@ type Training struct {
 	// Phases, if not nil, records the memory of each phase.
 	Phases *phases.Record
 
-	on     *vulkan.Context // an open device; nil opens one
-	loaded *loader.Report
+	On     *vulkan.Context // an open device; nil opens one
+	Loaded *loader.Report
 }
 
-// open opens the device that the steps run on.
-func (t *Training) open(c configs.Config, s *schedule.Schedule) (devices.Device, error) {
+// Open opens the device that the steps run on.
+func (t *Options) Open(c configs.Config, s *schedule.Schedule) (devices.Device, error) {
 	o, err := devices.By(c)
 	if err != nil {
 		return nil, err
 	}
-	if t.on != nil {
-		return devices.FromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Tune: o.Tune, Load: o.Load, Context: t.on}))
+	if t.On != nil {
+		return devices.FromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Tune: o.Tune, Load: o.Load, Context: t.On}))
 	}
 	d, err := t.Phases.Open(c, s, o)
 	if err == nil {
-		t.loaded = o.Load.Report()
+		t.Loaded = o.Load.Report()
 	}
 	return d, err
 }
@@ -92,7 +94,7 @@ type Result struct {
 	Stopped   error // why training ended early; nil if it did not
 }
 
-func (r *Result) warn(t Training, format string, args ...any) {
+func (r *Result) warn(t Options, format string, args ...any) {
 	msg := fmt.Sprintf(format, args...)
 	r.Warnings = append(r.Warnings, msg)
 	if t.Warn != nil {
@@ -100,26 +102,26 @@ func (r *Result) warn(t Training, format string, args ...any) {
 	}
 }
 
-// canTrain says why the requested training under a plan is impossible.
-func canTrain(m *Model, p *planner.Plan, t Training) error {
-	if err := runnable(p.Graph); err != nil {
+// Allowed says why the requested training under a plan is impossible.
+func Allowed(m *step.Model, p *planner.Plan, t Options) error {
+	if err := step.Runnable(p.Graph); err != nil {
 		return err
 	}
-	if err := m.runsMoves(p); err != nil {
+	if err := m.RunsMoves(p); err != nil {
 		return err
 	}
-	if lost := m.lost(); lost != "" && !m.Config.Tied {
+	if lost := m.Lost(); lost != "" && !m.Config.Tied {
 		return exit.Cannot(fmt.Errorf("%s: %s, and --tied trains this file as it is", filepath.Base(m.Path), lost))
 	}
 	if t.Output == "" {
 		return nil
 	}
-	return canWriteTrained(m, t.Output)
+	return CanWriteTrained(m, t.Output)
 }
 
 // train runs the steps. A step is one update; with micro-batches, it has several runs, whose losses are averaged.
-func trainLoaded(m *Model, l *loaded, d devices.Device, t Training) (r *Result, err error) {
-	p, s := l.plan, l.schedule
+func Steps(m *step.Model, l *Loaded, d devices.Device, t Options) (r *Result, err error) {
+	p, s := l.plan, l.Schedule
 	r = &Result{Device: d.Name(), Plan: p}
 	for _, w := range devices.Warnings(d) {
 		r.warn(t, "%s", w)
@@ -163,7 +165,7 @@ func trainLoaded(m *Model, l *loaded, d devices.Device, t Training) (r *Result, 
 	if p.Graph.ByName(autograd.MicroBatch) != nil {
 		micro = m.Config.Accumulate
 	}
-	scaled, err := newScaledLoss(m, d)
+	scaled, err := NewScaledLoss(m, d)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +197,7 @@ func trainLoaded(m *Model, l *loaded, d devices.Device, t Training) (r *Result, 
 				loss += x.Float(0) / float64(micro)
 			}
 		}
-		if err := scaled.look(d, step, r); err != nil {
+		if err := scaled.Look(d, step, r); err != nil {
 			return nil, err
 		}
 		if err := data.Unchanged(); err != nil {
@@ -247,7 +249,7 @@ func (r *Result) beside() int64 {
 }
 
 // rate is the learning rate of a step; steps count from 0.
-func (t Training) rate(step int) float64 {
+func (t Options) rate(step int) float64 {
 	if step < t.Warmup {
 		return t.LR * float64(step+1) / float64(t.Warmup)
 	}
@@ -256,7 +258,7 @@ func (t Training) rate(step int) float64 {
 
 // diverged suggests what to do when the loss is infinite or NaN after i good steps. The checkpoint is not
 // overwritten then.
-func diverged(t Training, i int) string {
+func diverged(t Options, i int) string {
 	help := "a lower learning rate, a warm-up or clipped gradients may help"
 	if i == 0 {
 		help = "look for NaNs in the data and for labels out of range"
@@ -267,29 +269,29 @@ func diverged(t Training, i int) string {
 	return help
 }
 
-// stepsKey is the checkpoint's metadata entry for the steps that are done.
-const stepsKey = "memopt.steps"
+// StepsKey is the checkpoint's metadata entry for the steps that are done.
+const StepsKey = "memopt.steps"
 
 // mostSteps is more than any training takes; the count of its micro-batches still fits in 64 bits.
 const mostSteps = 1 << 48
 
 // save writes parameters and optimizer states, tensor by tensor, directly from the device.
-func save(m *Model, g *graph.Graph, s *schedule.Schedule, d devices.Device, path string, steps int) error {
+func save(m *step.Model, g *graph.Graph, s *schedule.Schedule, d devices.Device, path string, steps int) error {
 	set := &tensorfile.Set{}
-	for _, v := range kept(g) {
+	for _, v := range Kept(g) {
 		for _, name := range append([]string{v.Name}, alsoCalled(m, v.Name)...) {
 			if err := lend(set, name, v, s.Binding, d.WriteState); err != nil {
 				return err
 			}
 		}
 	}
-	return tensorfile.WriteSafetensors(path, set, map[string]string{stepsKey: strconv.Itoa(steps), "memopt.version": Version})
+	return tensorfile.WriteSafetensors(path, set, map[string]string{StepsKey: strconv.Itoa(steps), "memopt.version": step.Version})
 }
 
 // alsoCalled lists the other names in the model of a tied parameter.
-func alsoCalled(m *Model, name string) (others []string) {
-	if m.source != nil {
-		for other, of := range m.source.Tied {
+func alsoCalled(m *step.Model, name string) (others []string) {
+	if m.Source != nil {
+		for other, of := range m.Source.Tied {
 			if of == name {
 				others = append(others, other)
 			}
@@ -309,8 +311,8 @@ func lend(set *tensorfile.Set, name string, v *graph.Value, b *graph.Binding, wr
 	return nil
 }
 
-// kept lists the contents of a checkpoint: all values that change, and all parameters.
-func kept(g *graph.Graph) []*graph.Value {
+// Kept lists the contents of a checkpoint: all values that change, and all parameters.
+func Kept(g *graph.Graph) []*graph.Value {
 	var out []*graph.Value
 	for _, v := range g.Values {
 		updated := slices.ContainsFunc(g.Updates, func(u graph.Update) bool { return u.State == v })
@@ -323,7 +325,7 @@ func kept(g *graph.Graph) []*graph.Value {
 
 // resume loads a checkpoint, which must have everything that save writes. It returns the number of steps done, and
 // the tensors that are not used.
-func resume(m *Model, g *graph.Graph, d devices.Device, path string) (steps int, unused []string, err error) {
+func resume(m *step.Model, g *graph.Graph, d devices.Device, path string) (steps int, unused []string, err error) {
 	set, meta, err := tensorfile.ReadSafetensors(path)
 	if err != nil {
 		return 0, nil, exit.Input(err)
@@ -335,14 +337,14 @@ func resume(m *Model, g *graph.Graph, d devices.Device, path string) (steps int,
 		}
 	}()
 	defer weights.Guard(&err)()
-	if _, ok := meta[stepsKey]; !ok {
-		return 0, nil, exit.Input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
+	if _, ok := meta[StepsKey]; !ok {
+		return 0, nil, exit.Input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), StepsKey))
 	}
-	if steps, err = strconv.Atoi(meta[stepsKey]); err != nil || steps < 0 || steps > mostSteps {
-		return 0, nil, exit.Input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
+	if steps, err = strconv.Atoi(meta[StepsKey]); err != nil || steps < 0 || steps > mostSteps {
+		return 0, nil, exit.Input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), StepsKey, meta[StepsKey]))
 	}
 	takes := map[string]bool{}
-	for _, v := range kept(g) {
+	for _, v := range Kept(g) {
 		takes[v.Name] = true
 		for _, name := range alsoCalled(m, v.Name) {
 			takes[name] = true

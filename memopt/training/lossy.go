@@ -1,4 +1,4 @@
-package memopt
+package training
 
 import (
 	"slices"
@@ -7,17 +7,18 @@ import (
 	"memopt/internal/compare"
 	"memopt/internal/tensorfile"
 	"memopt/memopt/exit"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
 
 // lossyStep measures the rounding error of the first step under a plan, with the model's initial parameters.
-func lossyStep(m *Model, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
-	only, err := gradientModel(inFormOf(m, p))
+func lossyStep(m *step.Model, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
+	only, err := GradientModel(inFormOf(m, p))
 	if err != nil {
 		return nil, err
 	}
-	got, check, err := gradients(only, data)
+	got, check, err := GradientsOf(only, data)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +27,7 @@ func lossyStep(m *Model, p *planner.Plan, data *tensorfile.Set) (*compare.Roundi
 }
 
 // inFormOf is the model with settings that select the form of a plan, and without budgets.
-func inFormOf(m *Model, p *planner.Plan) *Model {
+func inFormOf(m *step.Model, p *planner.Plan) *step.Model {
 	c := m.Config
 	for _, r := range forms.Rows {
 		if slices.Contains(p.Form.Taken, r.Name) {
@@ -36,18 +37,18 @@ func inFormOf(m *Model, p *planner.Plan) *Model {
 		}
 	}
 	c.Dims, c.Budget, c.ActivationBudget, c.MaxOverhead, c.Level, c.Requests = p.Request.Dims, configs.Budget{}, configs.Budget{}, 0, 0, nil
-	return &Model{Path: m.Path, Config: c, kept: append([]string{}, p.Form.Kept...)}
+	return &step.Model{Path: m.Path, Config: c, Kept: append([]string{}, p.Form.Kept...)}
 }
 
-// lossyError runs the exact step, storing every value, and compares it with got, which a model of gradientModel
+// lossyError runs the exact step, storing every value, and compares it with got, which a model of GradientModel
 // computed under a plan.
-func lossyError(m *Model, got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
+func lossyError(m *step.Model, got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
 	c := m.Config
-	exact, err := gradientModel(&Model{Path: m.Path, Config: c.Exact()})
+	exact, err := GradientModel(&step.Model{Path: m.Path, Config: c.Exact()})
 	if err != nil {
 		return nil, err
 	}
-	want, _, err := gradients(exact, data)
+	want, _, err := GradientsOf(exact, data)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"errors"
@@ -15,10 +15,10 @@ import (
 	"memopt/planner"
 )
 
-// wouldFit adds to the error of a device with too little memory for a plan what would fit in the available memory:
+// WouldFit adds to the error of a device with too little memory for a plan what would fit in the available memory:
 // the plan under a budget, smaller dims, ONNX Runtime's levels, and lossy storage if nothing else does. Any other
 // error is returned unchanged.
-func (m *Model) wouldFit(p *planner.Plan, s *schedule.Schedule, err error) error {
+func (m *Model) WouldFit(p *planner.Plan, s *schedule.Schedule, err error) error {
 	e := machine.AsMemoryError(err)
 	switch {
 	case e == nil && errors.Is(err, syscall.ENOMEM): // the memory was available when stepFits checked
@@ -29,14 +29,14 @@ func (m *Model) wouldFit(p *planner.Plan, s *schedule.Schedule, err error) error
 	case e == nil:
 		return err
 	}
-	f := m.fitting(p.Request.Dims)
-	f.config.Budget, f.config.ActivationBudget = configs.Budget{}, configs.Budget{}
+	f := m.Fitting(p.Request.Dims)
+	f.Config.Budget, f.Config.ActivationBudget = configs.Budget{}, configs.Budget{}
 	switch beside := devices.StepBytes(s) - p.Memory.Total; {
 	case e.Room < 0:
 		f.least()
 	case e.Room > beside:
 		f.holds = func(other *Model, q *planner.Plan) bool {
-			s, _, err := other.schedule(q)
+			s, _, err := other.Schedule(q)
 			return err == nil && devices.StepBytes(s) <= e.Room
 		}
 		f.within(e.Room - beside)
@@ -47,23 +47,23 @@ func (m *Model) wouldFit(p *planner.Plan, s *schedule.Schedule, err error) error
 }
 
 // least looks for the lowest plan there is, for devices that do not report how much memory they have.
-func (f *fitting) least() {
-	lowest := f.config
-	f.config.MaxOverhead = 1000 // unlimited in effect: the plan under such a limit is the lowest
-	p, err := f.plan()
-	f.config = lowest
+func (f *Fitting) least() {
+	lowest := f.Config
+	f.Config.MaxOverhead = 1000 // unlimited in effect: the plan under such a limit is the lowest
+	p, err := f.Plan()
+	f.Config = lowest
 	if err == nil {
 		f.Offer(fit.Change("budget", bytesize.Below(p.Memory.Total+1<<20/10)).Costing().And("nothing lower was found, and the driver does not say how much it has"))
 	}
 }
 
 // within looks for changes that fit in a budget.
-func (f *fitting) within(bytes int64) {
+func (f *Fitting) within(bytes int64) {
 	budget := fit.Change("budget", bytesize.Below(bytes)).Costing()
 	fits := f.Offer(budget)
-	rows, beside := f.m.batchDim(), budget.Set
+	rows, beside := f.m.BatchDim(), budget.Set
 	for _, dim := range f.m.Graph.Names() {
-		if f.config.Dims[dim] < 2 {
+		if f.Config.Dims[dim] < 2 {
 			continue
 		}
 		free := f.dim(dim, budget.Set, true)
@@ -76,17 +76,17 @@ func (f *fitting) within(bytes int64) {
 	}
 	f.accumulates(beside...)
 	var levels []fit.Row
-	for level := f.config.Level + 1; level <= 2; level++ {
+	for level := f.Config.Level + 1; level <= 2; level++ {
 		levels = append(levels, fit.Change("level", fmt.Sprint(level)).Costing())
 	}
 	f.First(levels...)
-	if !fits && len(f.Found) == 0 && !f.m.steps.Brought() && f.config.Compat == "" && f.config.Lossy == "off" {
+	if !fits && len(f.Found) == 0 && !f.m.Steps.Brought() && f.Config.Compat == "" && f.Config.Lossy == "off" {
 		f.Offer(fit.All(budget, fit.Change("lossy", "bf16")).Costing().And("gradients are not exact"))
 	}
 }
 
 // dim looks for the largest size of a dim that fits in a budget, either without extra compute (free) or with any.
-func (f *fitting) dim(dim string, budget []planner.Setting, free bool) bool {
+func (f *Fitting) dim(dim string, budget []planner.Setting, free bool) bool {
 	const solves = 4 // approximate number of plans that the search for a size makes
 	work := solves * len(f.m.Graph.Nodes)
 	if err := f.spend(work); err != nil {
@@ -97,15 +97,15 @@ func (f *fitting) dim(dim string, budget []planner.Setting, free bool) bool {
 	if free {
 		set = append(set, planner.Setting{Name: "max_overhead", Value: "0%"})
 	}
-	c, ok := f.with(set)
+	c, ok := f.With(set)
 	if !ok {
 		return false
 	}
-	other, err := f.m.with(c)
+	other, err := f.m.With(c)
 	if err != nil {
 		return false
 	}
-	own, err := other.steps.Own(other.ask())
+	own, err := other.Steps.Own(other.Ask())
 	if err != nil {
 		return false
 	}
@@ -113,7 +113,7 @@ func (f *fitting) dim(dim string, budget []planner.Setting, free bool) bool {
 	if err != nil || q == nil {
 		return false
 	}
-	now := f.config.Dims[dim]
+	now := f.Config.Dims[dim]
 	size := min(q.Request.Dims[dim], now-1)
 	// Inputs count twice outside the arena, and their share depends on the size.
 	for tries := 0; size > 0 && tries < 4; tries++ {

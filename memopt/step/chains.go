@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"memopt/internal/schedule"
@@ -6,9 +6,9 @@ import (
 	"memopt/planner/chains"
 )
 
-// schedule flattens a plan, and fuses elementwise launches into chains if the settings say so; fused is nil if
+// Schedule flattens a plan, and fuses elementwise launches into chains if the settings say so; fused is nil if
 // not.
-func (m *Model) schedule(p *planner.Plan) (s *schedule.Schedule, fused *chains.Chains, err error) {
+func (m *Model) Schedule(p *planner.Plan) (s *schedule.Schedule, fused *chains.Chains, err error) {
 	on := m.Config.FuseChains
 	if on == "on" || on == "auto" && p.Request.Lowered {
 		return p.Chained()

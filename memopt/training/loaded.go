@@ -1,4 +1,4 @@
-package memopt
+package training
 
 import (
 	"runtime/debug"
@@ -10,42 +10,43 @@ import (
 	"memopt/memopt/exit"
 	"memopt/memopt/feed"
 	"memopt/memopt/machine"
+	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/chains"
 )
 
-// loaded is a plan's step on a device that holds the weights.
-type loaded struct {
+// Loaded is a plan's step on a device that holds the weights.
+type Loaded struct {
 	devices.Device
 	plan     *planner.Plan
-	schedule *schedule.Schedule
+	Schedule *schedule.Schedule
 	chains   *chains.Chains // nil if launches are not fused
 	watch    *machine.Watch
 }
 
 // load schedules a plan and opens a device for it. The caller must close the result.
-func loadPlanned(m *Model, p *planner.Plan, open func(*schedule.Schedule) (devices.Device, error)) (l *loaded, err error) {
-	l = &loaded{plan: p}
-	if l.schedule, l.chains, err = m.schedule(p); err != nil {
+func Load(m *step.Model, p *planner.Plan, open func(*schedule.Schedule) (devices.Device, error)) (l *Loaded, err error) {
+	l = &Loaded{plan: p}
+	if l.Schedule, l.chains, err = m.Schedule(p); err != nil {
 		return nil, err
 	}
-	m.steps.Forget(m.ask().Settings)
+	m.Steps.Forget(m.Ask().Settings)
 	debug.FreeOSMemory() // return the memory of planning to the system before the step allocates
 	l.watch = machine.NewWatch()
-	if l.Device, err = open(l.schedule); err != nil {
+	if l.Device, err = open(l.Schedule); err != nil {
 		l.watch.End()
-		return nil, m.wouldFit(p, l.schedule, err)
+		return nil, m.WouldFit(p, l.Schedule, err)
 	}
 	// The device has its own copy of the weights now: later changes of the files do not matter.
-	if m.unchanged(&err); err != nil {
-		l.close()
+	if m.Unchanged(&err); err != nil {
+		l.End()
 		return nil, err
 	}
 	return l, nil
 }
 
 // openDevice opens the device that the settings name.
-func openDevice(m *Model, s *schedule.Schedule) (devices.Device, error) {
+func openDevice(m *step.Model, s *schedule.Schedule) (devices.Device, error) {
 	o, err := devices.By(m.Config)
 	if err != nil {
 		return nil, err
@@ -54,12 +55,12 @@ func openDevice(m *Model, s *schedule.Schedule) (devices.Device, error) {
 }
 
 // feed provides the step's inputs: rows of data, or generated ones.
-func (l *loaded) feed(data *tensorfile.Set, seed uint64) (*feed.Feeder, error) {
-	return feed.New(l.plan.Graph, l.schedule.Binding, data, seed)
+func (l *Loaded) feed(data *tensorfile.Set, seed uint64) (*feed.Feeder, error) {
+	return feed.New(l.plan.Graph, l.Schedule.Binding, data, seed)
 }
 
 // once runs the step on the first batch.
-func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feed.Feeder, error) {
+func (l *Loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feed.Feeder, error) {
 	feed, err := l.feed(data, seed)
 	if err != nil {
 		return schedule.Trace{}, nil, err
@@ -74,17 +75,18 @@ func (l *loaded) once(data *tensorfile.Set, seed uint64) (schedule.Trace, *feed.
 	return trace, feed, nil
 }
 
-// measured fills in a result's measurements, and closes the device.
-func (l *loaded) measured(r *Result, t Training) (err error) {
-	r.Anonymous = anonymousOf(l.watch, l.plan, r.Trace, r.data, t.loaded)
-	r.Memory, r.Counts, r.Chains, r.Load = devices.MemoryOf(l.Device), devices.CountsOf(l.Device), l.chains, t.loaded
+// Measured fills in a result's measurements, and closes the device.
+func (l *Loaded) Measured(r *Result, t Options) (err error) {
+	r.Anonymous = anonymousOf(l.watch, l.plan, r.Trace, r.data, t.Loaded)
+	r.Memory, r.Counts, r.Chains, r.Load = devices.MemoryOf(l.Device), devices.CountsOf(l.Device), l.chains, t.Loaded
 	d := l.Device
 	l.Device = nil
 	r.Phases, err = t.Phases.CloseDevice(d, r.beside())
 	return err
 }
 
-func (l *loaded) close() {
+// End closes the device, and ends measuring.
+func (l *Loaded) End() {
 	l.watch.End()
 	if l.Device != nil {
 		l.Device.Close()

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"fmt"
@@ -16,24 +16,24 @@ import (
 
 // SaveGraphs writes a plan's training graph twice: as it was before the plan, and rewritten by the plan.
 func (m *Model) SaveGraphs(p *planner.Plan, before, after string, opts ...onnx.Option) (warnings []string, err error) {
-	return stop.When(m.ctx, func() ([]string, error) { return m.saveGraphs(p, before, after, opts) })
+	return stop.When(m.Ctx, func() ([]string, error) { return m.saveGraphs(p, before, after, opts) })
 }
 
 func (m *Model) saveGraphs(p *planner.Plan, before, after string, opts []onnx.Option) (warnings []string, err error) {
 	defer weights.Guard(&err)()
-	if m.unchanged(&err); err != nil {
+	if m.Unchanged(&err); err != nil {
 		return nil, err
 	}
-	if err := runnable(p.Graph); err != nil {
+	if err := Runnable(p.Graph); err != nil {
 		return nil, err
 	}
 	if o := p.Request.Outline; o != nil {
 		var order []int
 		if order, err = cluster.DefaultOrder(o); err == nil {
-			_, err = onnx.WriteEdited(before, m.Path, o, order, onnx.Until(m.ctx))
+			_, err = onnx.WriteEdited(before, m.Path, o, order, onnx.Until(m.Ctx))
 		}
 	} else {
-		err = onnx.Write(before, p.Graph, append(opts, onnx.Until(m.ctx))...)
+		err = onnx.Write(before, p.Graph, append(opts, onnx.Until(m.Ctx))...)
 	}
 	if err != nil {
 		return nil, exit.Input(err)
@@ -45,15 +45,15 @@ func (m *Model) saveGraphs(p *planner.Plan, before, after string, opts []onnx.Op
 // copies of recomputed nodes, unless the plan stores values in fewer bytes; otherwise the plan's own graph is
 // written. Warnings name operators for which other tools may refuse the file.
 func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
-	return stop.When(m.ctx, func() ([]string, error) { return m.emit(p, path, nil) })
+	return stop.When(m.Ctx, func() ([]string, error) { return m.emit(p, path, nil) })
 }
 
 func (m *Model) emit(p *planner.Plan, path string, opts []onnx.Option) (warnings []string, err error) {
 	defer weights.Guard(&err)()
-	if m.unchanged(&err); err != nil {
+	if m.Unchanged(&err); err != nil {
 		return nil, err
 	}
-	if err := runnable(p.Graph); err != nil {
+	if err := Runnable(p.Graph); err != nil {
 		return nil, err
 	}
 	after, order, ok, err := m.edited(p)
@@ -62,13 +62,13 @@ func (m *Model) emit(p *planner.Plan, path string, opts []onnx.Option) (warnings
 	}
 	var strange []string
 	if ok {
-		strange, err = onnx.WriteEdited(path, m.Path, after, order, onnx.Until(m.ctx))
+		strange, err = onnx.WriteEdited(path, m.Path, after, order, onnx.Until(m.Ctx))
 	} else {
 		g, wrong := p.Rewrite()
 		if wrong != nil {
 			return nil, wrong
 		}
-		strange, err = onnx.Strange(g), onnx.Write(path, g, append(opts, onnx.Until(m.ctx))...)
+		strange, err = onnx.Strange(g), onnx.Write(path, g, append(opts, onnx.Until(m.Ctx))...)
 	}
 	if err != nil {
 		return nil, exit.Input(err)
@@ -80,9 +80,9 @@ func (m *Model) emit(p *planner.Plan, path string, opts []onnx.Option) (warnings
 	return warnings, nil
 }
 
-// byORT reports whether a plan of a trainer's file recomputes only what the settings request, and nothing of its
+// ByORT reports whether a plan of a trainer's file recomputes only what the settings request, and nothing of its
 // own.
-func (m *Model) byORT(p *planner.Plan) bool {
+func (m *Model) ByORT(p *planner.Plan) bool {
 	return p.Analysis != nil && p.Strategy == "keep-all" && len(p.Request.Again) == 0
 }
 
@@ -94,7 +94,7 @@ func (m *Model) edited(p *planner.Plan) (after *graph.Outline, order []int, ok b
 	switch {
 	case o == nil, p.Graph != p.Form.Whole: // the graph contains extracts, which the file has no nodes for
 		return nil, nil, false, nil
-	case !m.byORT(p):
+	case !m.ByORT(p):
 		return p.RewriteOutline(o)
 	}
 	after = cluster.Rewrite(p.Analysis, p.Asked, int64(m.Config.Seed))

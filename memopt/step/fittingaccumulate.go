@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"fmt"
@@ -15,15 +15,15 @@ import (
 
 // accumulates looks for the smallest number of micro-batches that divides the batch into equal parts and makes the
 // step fit. beside are settings that go with the change.
-func (f *fitting) accumulates(beside ...planner.Setting) {
-	dim := f.m.batchDim()
-	rows, now := f.config.Dims[dim], max(f.config.Accumulate, 1)
-	if dim == "" || rows < 2 || f.m.again == nil || f.config.Optimizer == "" {
+func (f *Fitting) accumulates(beside ...planner.Setting) {
+	dim := f.m.BatchDim()
+	rows, now := f.Config.Dims[dim], max(f.Config.Accumulate, 1)
+	if dim == "" || rows < 2 || f.m.again == nil || f.Config.Optimizer == "" {
 		return
 	}
-	left := f.left
-	defer func() { f.left = left }() // the rest of the search gets as much time as before
-	f.left = fit.MostNodes
+	left := f.Left
+	defer func() { f.Left = left }() // the rest of the search gets as much time as before
+	f.Left = fit.MostNodes
 	var parts []int64
 	for k := int64(2); k <= rows && k*int64(now) <= math.MaxInt32; k++ {
 		if rows%k == 0 {
@@ -34,7 +34,7 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 		setting string
 		percent float64
 		bytes   int64
-	}{{"budget", f.m.Config.Budget.Percent, f.config.Budget.Bytes}, {"activation_budget", f.m.Config.ActivationBudget.Percent, f.config.ActivationBudget.Bytes}} {
+	}{{"budget", f.m.Config.Budget.Percent, f.Config.Budget.Bytes}, {"activation_budget", f.m.Config.ActivationBudget.Percent, f.Config.ActivationBudget.Bytes}} {
 		if budget.percent > 0 && budget.bytes > 0 { // the same percentage of a smaller step would be less
 			beside = append(beside, planner.Setting{Name: budget.setting, Value: bytesize.Below(budget.bytes)})
 		}
@@ -75,9 +75,9 @@ func (f *fitting) accumulates(beside ...planner.Setting) {
 	f.Found = append(f.Found, planner.Change{Set: changes(k), Share: float64(k), Note: note})
 }
 
-// batchDim is the first dim of all inputs, if it is one name and no other dim uses it, so that steps may take fewer
+// BatchDim is the first dim of all inputs, if it is one name and no other dim uses it, so that steps may take fewer
 // rows; "" if there is none.
-func (m *Model) batchDim() (dim string) {
+func (m *Model) BatchDim() (dim string) {
 	for _, v := range m.Graph.Inputs {
 		if v.Name == autograd.LearningRate || v.Name == autograd.MicroBatch {
 			continue

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"errors"
@@ -31,11 +31,11 @@ type Compared struct {
 // Against prices the policy in a file on the model's step, and unless alone asks for plans of the same bytes and of the same
 // time.
 func (m *Model) Against(path string, alone bool) (*Compared, error) {
-	return stop.When(m.ctx, func() (*Compared, error) { return m.against(path, alone) })
+	return stop.When(m.Ctx, func() (*Compared, error) { return m.against(path, alone) })
 }
 
 func (m *Model) against(path string, alone bool) (c *Compared, err error) {
-	defer m.unchanged(&err)
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
 	p, err := policy.Read(path)
 	if err != nil {
@@ -44,11 +44,11 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
-	own, err := m.steps.Own(m.ask())
+	own, err := m.Steps.Own(m.Ask())
 	if err != nil {
 		return nil, err
 	}
-	regions, err := p.Regions(policyNodes(own.Graph))
+	regions, err := p.Regions(PolicyNodes(own.Graph))
 	if err != nil {
 		return nil, exit.Input(fmt.Errorf("%s: %w", path, err))
 	}
@@ -85,10 +85,10 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 
 // planFor is the plan of another request, or nil where there is none.
 func (m *Model) planFor(change func(*planner.Request)) (*planner.Plan, error) {
-	ask := m.ask()
+	ask := m.Ask()
 	ask.Budget, ask.ActivationBudget, ask.MaxOverhead = planner.Size{}, planner.Size{}, 0
 	change(&ask.Request)
-	p, err := m.steps.Best(ask)
+	p, err := m.Steps.Best(ask)
 	var none *planner.BudgetError
 	if errors.As(err, &none) {
 		return nil, nil
@@ -96,12 +96,12 @@ func (m *Model) planFor(change func(*planner.Request)) (*planner.Plan, error) {
 	if err != nil {
 		return nil, exit.Classify(err)
 	}
-	p.Trains = m.trains()
+	p.Trains = m.Trains()
 	return p, nil
 }
 
-// policyNodes are the forward nodes of a graph as policies know them.
-func policyNodes(g *graph.Graph) (all []*policy.Node) {
+// PolicyNodes are the forward nodes of a graph as policies know them.
+func PolicyNodes(g *graph.Graph) (all []*policy.Node) {
 	for _, n := range g.Nodes {
 		if n.Phase != graph.Forward || n.Op.View {
 			continue

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"errors"
@@ -15,10 +15,10 @@ import (
 // addLoss determines the loss: the value that the settings name or, if there is no value of that name, a loss to
 // add, such as cross-entropy or cross-entropy:OUTPUT.
 func (m *Model) addLoss() error {
-	m.loss = m.Config.Loss
+	m.Loss = m.Config.Loss
 	name, output, _ := strings.Cut(m.Config.Loss, ":")
 	l, known := kernels.FindLoss(name)
-	if m.loss == "" || m.Graph.ByName(m.loss) != nil {
+	if m.Loss == "" || m.Graph.ByName(m.Loss) != nil {
 		return nil
 	}
 	if !known {
@@ -28,10 +28,10 @@ func (m *Model) addLoss() error {
 			names, outputs = append(names, v.Name), append(outputs, v.String())
 		}
 		hint := "; its outputs are " + strings.Join(outputs, ", ")
-		if near, ok := configs.Nearest(m.loss, names); ok {
+		if near, ok := configs.Nearest(m.Loss, names); ok {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return exit.Input(fmt.Errorf("the loss %q is no value of the model, nor one that can be added (%s)%s", m.loss, strings.Join(lossNames(), ", "), hint))
+		return exit.Input(fmt.Errorf("the loss %q is no value of the model, nor one that can be added (%s)%s", m.Loss, strings.Join(lossNames(), ", "), hint))
 	}
 	had := slices.Clone(m.Graph.Inputs)
 	if err := kernels.AddLoss(m.Graph, l, output); err != nil {
@@ -42,7 +42,7 @@ func (m *Model) addLoss() error {
 			m.LossInput = v.String()
 		}
 	}
-	m.loss = "" // it is the only output now, which autograd finds by itself
+	m.Loss = "" // it is the only output now, which autograd finds by itself
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"memopt/planner/cluster"
 )
 
-// ORT writes what ONNX Runtime logs about a trainer's program: the line of its memory optimizer and, for levels
+// Summary writes what ONNX Runtime logs about a trainer's program: the line of its memory optimizer and, for levels
 // below "warn", its plans and notes; for levels "devinfo" and "debug" also the report by node.
-func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
+func (m *Model) Summary(w io.Writer, p *planner.Plan, level string) error {
 	if p.Analysis == nil {
 		return nil
 	}

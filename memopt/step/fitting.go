@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"errors"
@@ -22,15 +22,15 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	if !errors.As(err, &wrong) {
 		return exit.Classify(err)
 	}
-	f := m.fitting(dims)
+	f := m.Fitting(dims)
 	f.Found = wrong.Changes
 	f.Price("budget", "activation_budget")
 	if wrong.Want > 0 {
 		// Accumulated gradients take as much memory as the trained parameters.
-		if b := f.config.Budget.Bytes; b == 0 || m.Config.Accumulate > 1 || wrong.Fixed+m.trains().Bytes < b {
+		if b := f.Config.Budget.Bytes; b == 0 || m.Config.Accumulate > 1 || wrong.Fixed+m.Trains().Bytes < b {
 			f.accumulates()
 		}
-		f.settings()
+		f.Settings()
 	}
 	wrong.Changes = f.Found
 	wrong.Msg += f.Spell()
@@ -49,26 +49,26 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	return exit.Classify(err)
 }
 
-// fitting looks for changes of settings with which a step fits. Each is planned before it is offered.
-type fitting struct {
+// Fitting looks for changes of settings with which a step fits. Each is planned before it is offered.
+type Fitting struct {
 	*fit.Search
 	m      *Model
-	config configs.Config // as requested, with budgets in bytes
+	Config configs.Config // as requested, with budgets in bytes
 	// holds, if not nil, reports whether a plan is small enough; nil if meeting the config's budget is enough.
 	holds func(*Model, *planner.Plan) bool
-	left  int // nodes that may still be planned
+	Left  int // nodes that may still be planned
 }
 
-// fitting starts a search from the model's settings. Budgets in percent refer to the model as it is.
-func (m *Model) fitting(dims map[string]int64) *fitting {
-	c, ask := m.Config, m.ask()
-	if ask, err := m.steps.InBytes(ask); err == nil { // if it fails, no form can be planned
+// Fitting starts a search from the model's settings. Budgets in percent refer to the model as it is.
+func (m *Model) Fitting(dims map[string]int64) *Fitting {
+	c, ask := m.Config, m.Ask()
+	if ask, err := m.Steps.InBytes(ask); err == nil { // if it fails, no form can be planned
 		c.Budget, c.ActivationBudget = configs.Budget{Bytes: ask.Budget.Bytes}, configs.Budget{Bytes: ask.ActivationBudget.Bytes}
 	}
 	c.Dims = dims
-	f := &fitting{m: m, config: c, left: fit.MostNodes}
+	f := &Fitting{m: m, Config: c, Left: fit.MostNodes}
 	f.Search = &fit.Search{Asked: m.Config, Try: func(set ...planner.Setting) (t fit.Takes, err error) {
-		p, err := f.plan(set...)
+		p, err := f.Plan(set...)
 		if err == nil {
 			t = m.takes(p)
 		}
@@ -85,9 +85,9 @@ func (m *Model) takes(p *planner.Plan) fit.Takes {
 	return fit.Takes{Bytes: p.Memory.Total, Extra: p.Result.Overhead, Unit: p.Unit()}
 }
 
-// with returns the settings with some of them replaced.
-func (f *fitting) with(set []planner.Setting) (c configs.Config, ok bool) {
-	c = f.config
+// With returns the settings with some of them replaced.
+func (f *Fitting) With(set []planner.Setting) (c configs.Config, ok bool) {
+	c = f.Config
 	for _, s := range set {
 		if s.Name == "dims" {
 			sizes, err := configs.ParseDims(s.Value)
@@ -110,9 +110,9 @@ func (f *fitting) with(set []planner.Setting) (c configs.Config, ok bool) {
 	return c, true
 }
 
-// plan plans under changed settings.
-func (f *fitting) plan(set ...planner.Setting) (*planner.Plan, error) {
-	c, ok := f.with(set)
+// Plan plans under changed settings.
+func (f *Fitting) Plan(set ...planner.Setting) (*planner.Plan, error) {
+	c, ok := f.With(set)
 	if !ok {
 		return nil, fit.ErrShort
 	}
@@ -123,13 +123,13 @@ func (f *fitting) plan(set ...planner.Setting) (*planner.Plan, error) {
 	if err := f.spend(work); err != nil {
 		return nil, err
 	}
-	other, err := f.m.with(c)
+	other, err := f.m.With(c)
 	if err != nil {
 		return nil, fit.ErrShort
 	}
-	ask := other.ask()
+	ask := other.Ask()
 	ask.Target.Fits = true
-	p, err := other.steps.Best(ask)
+	p, err := other.Steps.Best(ask)
 	if err != nil || f.holds != nil && !f.holds(other, p) {
 		return nil, fit.ErrShort
 	}
@@ -137,26 +137,26 @@ func (f *fitting) plan(set ...planner.Setting) (*planner.Plan, error) {
 }
 
 // tried is the plan under changed settings, or nil; settings that there is no time for are noted.
-func (f *fitting) tried(set []planner.Setting) *planner.Plan {
-	p, err := f.plan(set...)
+func (f *Fitting) tried(set []planner.Setting) *planner.Plan {
+	p, err := f.Plan(set...)
 	f.Late(err, set...)
 	return p
 }
 
 // spend takes nodes from those that may still be planned.
-func (f *fitting) spend(nodes int) error {
-	if f.left < nodes {
+func (f *Fitting) spend(nodes int) error {
+	if f.Left < nodes {
 		return &fit.ErrLong{Why: fmt.Sprintf("planning %d nodes takes long", len(f.m.Graph.Nodes))}
 	}
-	f.left -= nodes
+	f.Left -= nodes
 	return nil
 }
 
-// settings tries the changes of settings that could make the step fit: first those that leave results the same, bit for
+// Settings tries the changes of settings that could make the step fit: first those that leave results the same, bit for
 // bit, and then, if none does, those that alter numbers, which is never done unless requested.
-func (f *fitting) settings() {
+func (f *Fitting) Settings() {
 	f.overhead()
-	if f.config.Compat != "" || f.m.steps.Brought() || f.m.Profiled != "" {
+	if f.Config.Compat != "" || f.m.Steps.Brought() || f.m.Profiled != "" {
 		return
 	}
 	var exact []fit.Row
@@ -164,10 +164,10 @@ func (f *fitting) settings() {
 		name string
 		off  bool
 	}{
-		{"strategy", f.config.Strategy != "auto" && f.config.Strategy != ""},
-		{"shrink", f.config.Shrink == "off" && f.shrinks()},
-		{"chunk_loss", f.config.ChunkLoss == "off"},
-		{"flash_attention", f.config.Flash == "off" && f.attends("rows")},
+		{"strategy", f.Config.Strategy != "auto" && f.Config.Strategy != ""},
+		{"shrink", f.Config.Shrink == "off" && f.shrinks()},
+		{"chunk_loss", f.Config.ChunkLoss == "off"},
+		{"flash_attention", f.Config.Flash == "off" && f.attends("rows")},
 	} {
 		if x.off {
 			exact = append(exact, fit.Change(x.name, "auto"))
@@ -176,14 +176,14 @@ func (f *fitting) settings() {
 	if f.Together(exact...) {
 		return
 	}
-	if f.config.Flash != "on" && f.attends("on") {
+	if f.Config.Flash != "on" && f.attends("on") {
 		f.Offer(fit.Change("flash_attention", "on").And("it rounds otherwise in the last digits"))
 	}
 	var lossy []fit.Row
-	if f.config.Lossy == "off" {
+	if f.Config.Lossy == "off" {
 		lossy = append(lossy, fit.Change("lossy", "bf16").And("gradients are not exact"))
 	}
-	if f.config.Lossy != "fp8" {
+	if f.Config.Lossy != "fp8" {
 		lossy = append(lossy, fit.Change("lossy", "fp8").And("gradients are less exact"))
 	}
 	f.First(lossy...)
@@ -191,27 +191,27 @@ func (f *fitting) settings() {
 
 // overhead looks for the limit of extra cost with which a budget can be met, if the current limit is what
 // prevents it.
-func (f *fitting) overhead() {
-	if f.config.MaxOverhead == 0 || f.config.Budget == (configs.Budget{}) && f.config.ActivationBudget == (configs.Budget{}) {
+func (f *Fitting) overhead() {
+	if f.Config.MaxOverhead == 0 || f.Config.Budget == (configs.Budget{}) && f.Config.ActivationBudget == (configs.Budget{}) {
 		return
 	}
-	if p, err := f.plan(planner.Setting{Name: "max_overhead", Value: "off"}); err == nil {
+	if p, err := f.Plan(planner.Setting{Name: "max_overhead", Value: "off"}); err == nil {
 		f.Found = append(f.Found, planner.Change{Set: []planner.Setting{{Name: "max_overhead", Value: fmt.Sprintf("%.1f%%", math.Ceil(1000*p.Result.Overhead)/10)}}})
 	}
 }
 
 // shrinks reports whether the step has values that can be stored in fewer bytes.
-func (f *fitting) shrinks() bool {
-	own, err := f.m.steps.Own(f.m.ask())
+func (f *Fitting) shrinks() bool {
+	own, err := f.m.Steps.Own(f.m.Ask())
 	return err == nil && own.Candidates() > 0
 }
 
 // attends reports whether, with flash_attention set to way, the step has attention that is computed in rows or
 // tiles.
-func (f *fitting) attends(way string) bool {
-	c := f.config
+func (f *Fitting) attends(way string) bool {
+	c := f.Config
 	c.Flash = way
-	other, err := f.m.with(c)
+	other, err := f.m.With(c)
 	return err == nil && slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool {
 		return n.Op.Pieces == graph.AttentionInRows || n.Op.Pieces == graph.AttentionInTiles
 	})

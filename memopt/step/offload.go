@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"fmt"
@@ -32,8 +32,8 @@ func (m *Model) canOffload() error {
 	return nil
 }
 
-// runsMoves says why the device of the settings cannot run the moves of a plan.
-func (m *Model) runsMoves(p *planner.Plan) error {
+// RunsMoves says why the device of the settings cannot run the moves of a plan.
+func (m *Model) RunsMoves(p *planner.Plan) error {
 	if len(p.Moves) > 0 {
 		if err := devices.OffloadsOn(m.Config, "offload", p.Moved.Place); err != nil {
 			return exit.Cannot(err)

@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"cmp"
@@ -55,18 +55,18 @@ func (m *Model) noteInitials() {
 	}
 }
 
-// trains lists what the step trains. If the file contains the step, that is what it has gradients for.
-func (m *Model) trains() *planner.Trains {
+// Trains lists what the step trains. If the file contains the step, that is what it has gradients for.
+func (m *Model) Trains() *planner.Trains {
 	t := &planner.Trains{Names: []string{}, Folded: []string{}, Added: []string{}, Buffers: []string{}, Statistics: []string{}, Frozen: []string{}, Others: []string{}, Unused: []string{}}
 	known := map[string]bool{}
 	train := func(v *graph.Value) {
-		if known[v.Name] || v.Kind == graph.Input && m.held { // a bridge's input whose gradient is wanted
+		if known[v.Name] || v.Kind == graph.Input && m.Held { // a bridge's input whose gradient is wanted
 			return
 		}
 		known[v.Name] = true
 		n, _ := v.Bytes().Const()
 		t.Names, t.Bytes = append(t.Names, v.Name), t.Bytes+n
-		if m.source != nil && m.source.Origins[v.Name].Folded {
+		if m.Source != nil && m.Source.Origins[v.Name].Folded {
 			t.Folded = append(t.Folded, v.Name)
 		}
 	}
@@ -112,10 +112,10 @@ func (m *Model) trains() *planner.Trains {
 	return t
 }
 
-// unclearRoles warns of initializers whose role the file does not state, and of parameters that the exporter folded into
+// UnclearRoles warns of initializers whose role the file does not state, and of parameters that the exporter folded into
 // several, merged or left out.
-func (m *Model) unclearRoles() (out []string) {
-	if m.source == nil || m.steps.Brought() {
+func (m *Model) UnclearRoles() (out []string) {
+	if m.Source == nil || m.Steps.Brought() {
 		return nil
 	}
 	var on, off, apart []string
@@ -125,7 +125,7 @@ func (m *Model) unclearRoles() (out []string) {
 	}
 	sources := map[string]string{} // by original parameter: the initializer folded from it
 	for _, x := range m.initials {
-		o := m.source.Origins[x.name]
+		o := m.Source.Origins[x.name]
 		named := slices.Contains(m.Config.Trainable, x.name) || slices.Contains(m.Config.Frozen, x.name)
 		switch {
 		case o.Unsure && !named && x.kind == graph.Param:
@@ -152,16 +152,16 @@ func (m *Model) unclearRoles() (out []string) {
 	if len(apart) > 0 {
 		out = append(out, fmt.Sprintf("one parameter is two initializers in the file, which are trained apart: %s; an export with optimize=False or do_constant_folding=False keeps it one", planner.Some(apart)))
 	}
-	if n := len(m.source.Fused); n > 0 {
-		out = append(out, fmt.Sprintf("the exporter made one of %s, which are trained as that: an export with optimize=False keeps them apart", planner.Some(m.source.Fused)))
+	if n := len(m.Source.Fused); n > 0 {
+		out = append(out, fmt.Sprintf("the exporter made one of %s, which are trained as that: an export with optimize=False keeps them apart", planner.Some(m.Source.Fused)))
 	}
-	if n := len(m.source.Shared); n > 0 {
-		out = append(out, fmt.Sprintf("several modules read %s, which the exporter may have merged from equal parameters; each is trained as one", planner.Some(m.source.Shared)))
+	if n := len(m.Source.Shared); n > 0 {
+		out = append(out, fmt.Sprintf("several modules read %s, which the exporter may have merged from equal parameters; each is trained as one", planner.Some(m.Source.Shared)))
 	}
-	if n := len(m.source.Rows); n > 0 {
-		out = append(out, fmt.Sprintf("the file has only those rows of %s that were read while it was exported; an export with optimize=False has all", planner.Some(m.source.Rows)))
+	if n := len(m.Source.Rows); n > 0 {
+		out = append(out, fmt.Sprintf("the file has only those rows of %s that were read while it was exported; an export with optimize=False has all", planner.Some(m.Source.Rows)))
 	}
-	if lost := m.lost(); lost != "" {
+	if lost := m.Lost(); lost != "" {
 		out = append(out, lost)
 	}
 	return out
@@ -174,10 +174,10 @@ func wereSome(names []string) string {
 	return planner.Some(names) + " were"
 }
 
-// lost says which parameters of the exporter's list cannot be told apart in the file; "" if all can.
-func (m *Model) lost() string {
-	if m.source == nil || m.steps.Brought() || len(m.source.Lost) == 0 {
+// Lost says which parameters of the exporter's list cannot be told apart in the file; "" if all can.
+func (m *Model) Lost() string {
+	if m.Source == nil || m.Steps.Brought() || len(m.Source.Lost) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the exporter merged, folded or left out parameters, and the file does not say where: %s; torch.onnx.export(…, optimize=False) keeps every parameter", strings.Join(m.source.Lost, ", "))
+	return fmt.Sprintf("the exporter merged, folded or left out parameters, and the file does not say where: %s; torch.onnx.export(…, optimize=False) keeps every parameter", strings.Join(m.Source.Lost, ", "))
 }

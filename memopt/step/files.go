@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"errors"
@@ -9,23 +9,23 @@ import (
 )
 
 // Close releases the model's weights: neither the model nor its plans can be run or written as ONNX afterwards.
-func (m *Model) Close() { m.source.Close() }
+func (m *Model) Close() { m.Source.Close() }
 
 // files are the model's file and the files of its external weights.
 func (m *Model) files() []string {
-	if m.source == nil {
+	if m.Source == nil {
 		return []string{m.Path}
 	}
-	return m.source.Files()
+	return m.Source.Files()
 }
 
-// unchanged sets the call's error if one of the model's files has changed since it was opened, whatever the call's
+// Unchanged sets the call's error if one of the model's files has changed since it was opened, whatever the call's
 // outcome: what it read is a mix of old and new. For a held model, it is enough that the mapped bytes were not
 // written to.
-func (m *Model) unchanged(err *error) {
-	look := m.source.Unchanged
-	if m.held {
-		look = m.source.Intact
+func (m *Model) Unchanged(err *error) {
+	look := m.Source.Unchanged
+	if m.Held {
+		look = m.Source.Intact
 	}
 	if changed := look(); changed != nil {
 		*err = changed
@@ -39,7 +39,7 @@ func (m *Model) unchanged(err *error) {
 // Guarded calls a function that reads the model's weights, such as one that prints its graph. If one of its files
 // has changed, that is the error.
 func (m *Model) Guarded(do func() error) (err error) {
-	defer m.unchanged(&err)
+	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
 	return do()
 }

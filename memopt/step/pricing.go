@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"cmp"
@@ -26,9 +26,9 @@ const (
 	profileShipped  = "shipped"  // what its data sheet or its class says
 )
 
-// price chooses the profile that plans are priced by: of --for, else the one measured on the device, else the shipped one of its
+// Price chooses the profile that plans are priced by: of --for, else the one measured on the device, else the shipped one of its
 // class.
-func (m *Model) price() error {
+func (m *Model) Price() error {
 	c := m.Config
 	if err := m.canOffload(); err != nil {
 		return exit.Input(err)
@@ -146,10 +146,11 @@ func trainerPath(t graph.Trainer) (string, error) {
 	if t.Driver == "" {
 		return "", errors.New("the recording does not tell with what it was made")
 	}
-	return trainerFile(t.Device, t.Driver)
+	return TrainerFile(t.Device, t.Driver)
 }
 
-func trainerFile(device, driver string) (string, error) { return profileFile("torch", device, driver) }
+// TrainerFile is where the profile that a trainer measured is kept.
+func TrainerFile(device, driver string) (string, error) { return profileFile("torch", device, driver) }
 
 // profileFile is the file of a profile in the cache.
 func profileFile(parts ...string) (string, error) {

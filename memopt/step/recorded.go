@@ -1,4 +1,4 @@
-package memopt
+package step
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // readJoint reads the graph from a joint graph's file, which contains the backward pass.
 func (m *Model) readJoint() (err error) {
-	if m.Graph, err = joint.ReadContext(m.ctx, m.Path); err != nil {
+	if m.Graph, err = joint.ReadContext(m.Ctx, m.Path); err != nil {
 		return exit.Input(err)
 	}
 	if !m.Graph.HasBackward() {
@@ -21,11 +21,11 @@ func (m *Model) readJoint() (err error) {
 }
 
 // Recorded reports whether the step was recorded elsewhere: memopt can plan it, but not run it.
-func (m *Model) Recorded() bool { return runnable(m.Graph) != nil }
+func (m *Model) Recorded() bool { return Runnable(m.Graph) != nil }
 
-// runnable reports why a graph cannot be run or written as ONNX: it was recorded elsewhere, and its operators are
+// Runnable reports why a graph cannot be run or written as ONNX: it was recorded elsewhere, and its operators are
 // names without implementations.
-func runnable(g *graph.Graph) error {
+func Runnable(g *graph.Graph) error {
 	for _, n := range g.Nodes {
 		if !n.Op.View && n.Op.Eval == nil && n.Op.Fast == nil {
 			return exit.Input(fmt.Errorf("%s is known by name only: a recorded graph can be planned, checked, explained and exported, but not run or written as ONNX", n.Op.FullName()))
