@@ -259,6 +259,12 @@ func openIn(c *Context, s *schedule.Schedule, o Options) (*Device, error) {
 	}
 	if o.Context == nil {
 		c.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
+		if d.takes(CopyQueues) && d.moving() {
+			if err := c.gpu.MakeLanes(); err != nil {
+				d.close()
+				return nil, fmt.Errorf("vulkan: %w", err)
+			}
+		}
 	}
 	if err := d.make(d.prove, d.tune, d.place, d.stage, d.allocate, d.load, d.prepare, d.record); err != nil {
 		return nil, err
@@ -440,6 +446,19 @@ func (d *Device) seed(seeds []*graph.Tensor) error {
 // step.
 func (d *Device) submit(lists []*vk.List) error {
 	err := d.gpu.Submit(lists, d.options.Timeout)
+	if err != nil {
+		d.dead = err
+		d.context.fail(err)
+	}
+	return err
+}
+
+// submitPart is submit for a part of a program.
+func (d *Device) submitPart(p part) error {
+	if p.batches == nil {
+		return d.submit(p.lists)
+	}
+	err := d.gpu.SubmitLanes(p.batches, d.options.Timeout)
 	if err != nil {
 		d.dead = err
 		d.context.fail(err)

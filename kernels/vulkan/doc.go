@@ -61,6 +61,10 @@
 // and it is only used then. The validation layer cannot check accesses by address, so with it
 // descriptors are used.
 //
+// copy-queues: what moves to the host's memory goes by queues that only copy (lanes.go). Buffers are shared by both families of
+// queues then (VK_SHARING_MODE_CONCURRENT), as each copy would have to hand its bytes over and back otherwise. A device with one
+// queue can be asked to use the path: batches and semaphores are the same, which is how it is tested.
+//
 // Float16 arithmetic (shaderFloat16) is not a path: elementwise kernels of 16-bit floats are
 // bound by memory, and it would round after every operation. On lavapipe the sum of two takes
 // 0.65 to 0.85 of the time through float32, with the same bits, but a gate of a dozen operations
@@ -69,8 +73,8 @@
 // # Moves
 //
 // A schedule may move values to the host's memory and back (moves.go). That is one block that is allocated with the arena, and
-// no part of it; Memory.Host counts it. Copies are commands of the lists, as early as the schedule has them begin; the barriers
-// of hazards, with the block as one more space, keep them apart from launches that touch the same bytes. Optimizer states that
+// no part of it; Memory.Host counts it. Without queues of their own, copies are commands of the lists, as early as the schedule
+// has them begin; the barriers of hazards, with the block as one more space, keep them apart from launches that touch the same bytes. Optimizer states that
 // lie there for good are copied into a ring and back around the pieces of their update (streams.go).
 //
 // # What has no kernel

@@ -14,6 +14,7 @@ import (
 const (
 	CooperativeMatrix = "cooperative-matrix"
 	BufferAddresses   = "buffer-addresses"
+	CopyQueues        = "copy-queues"
 )
 
 // Settings instead of a list of fast paths.
@@ -68,6 +69,17 @@ var fastPaths = []fastPath{
 			}
 			if p.Kind != vk.CPU {
 				return "it is only known to be faster on CPU drivers"
+			}
+			return ""
+		},
+	},
+	{
+		name:  CopyQueues,
+		does:  "values and states that move to the host's memory are copied beside the launches",
+		lacks: func(*vk.Physical) string { return "" },
+		unwanted: func(p *vk.Physical) string {
+			if p.CopyQueues() == 0 {
+				return "it has no queue that only copies"
 			}
 			return ""
 		},

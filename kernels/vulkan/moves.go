@@ -18,6 +18,7 @@ type moves struct {
 	out, in [][]int32 // by launch: copies before it
 	moved   int64     // bytes that left in the run
 	states  int64     // bytes of states that came in and went out in the run
+	cuts    []bool    // by launch: the schedule begins or awaits a copy before it
 }
 
 // planMoves sorts the schedule's moves by the launches before which their copies stand: as early as they may begin, or, in
@@ -29,7 +30,11 @@ func (d *Device) planMoves() {
 	}
 	m := &d.moves
 	m.all, m.out, m.in = s.Moves, make([][]int32, len(s.Launches)+1), make([][]int32, len(s.Launches)+1)
+	m.cuts = make([]bool, len(s.Launches)+1)
 	for k, x := range s.Moves {
+		for _, at := range []int32{x.Out, x.Gone, x.In, x.Back} {
+			m.cuts[at] = true
+		}
 		out, in := x.Out, x.In
 		if d.options.Poison {
 			out, in = x.Gone, x.Back
@@ -56,6 +61,9 @@ func (m *moves) before(launch int) (out, in []int32) {
 	}
 	return m.out[launch], m.in[launch]
 }
+
+// cut reports whether the schedule begins or awaits a copy before a launch.
+func (m *moves) cut(launch int) bool { return m.cuts != nil && m.cuts[launch] }
 
 // between is what a copy reads and writes.
 func (m *moves) between(k int32, home bool) (from, to span) {

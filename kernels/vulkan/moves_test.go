@@ -125,6 +125,8 @@ func TestMovesSameBits(t *testing.T) {
 			"in chains":                          {chained, vulkan.Options{}},
 			"where the processor sees no memory": {s, vulkan.Options{Hidden: true}},
 			"as memory comes":                    {s, vulkan.Options{Staged: true}},
+			"in lanes of their own":              {s, vulkan.Options{FastPaths: []string{vulkan.CopyQueues}}},
+			"in lanes, in chains, hidden":        {chained, vulkan.Options{FastPaths: []string{vulkan.CopyQueues}, Hidden: true, Staged: true}},
 		} {
 			got := twoSteps(t, c.s, open(c.s, c.o))
 			for i, x := range got {
@@ -251,7 +253,7 @@ func TestMovesPassByPass(t *testing.T) {
 		return all
 	}
 	want := passes(kept, vulkan.Options{})
-	for _, o := range []vulkan.Options{{}, {Poison: true}} {
+	for _, o := range []vulkan.Options{{}, {Poison: true}, {FastPaths: []string{vulkan.CopyQueues}}} {
 		for i, x := range passes(scheduled(t, p), o) {
 			if !bytes.Equal(x, want[i]) {
 				t.Errorf("result %d has other bits with %+v", i, o)

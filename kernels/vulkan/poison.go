@@ -29,7 +29,7 @@ func (d *Device) contents() (all [spaces][][]byte, err error) {
 
 // guard checks a launch in poison mode. The function it returns must be called after the launch: it
 // reports bytes that the launch must not write.
-func (d *Device) guard(p part) (check func() error, err error) {
+func (d *Device) guard(p *part) (check func() error, err error) {
 	if !d.options.Poison || p.copies || p.first >= len(d.launches) {
 		return func() error { return nil }, nil
 	}

@@ -271,7 +271,8 @@ type program struct {
 
 type part struct {
 	lists   []*vk.List
-	first   int // number of the last launch, or of the one that moves stand before
+	batches []vk.Batch // in the place of lists where copies have lanes of their own
+	first   int        // number of the last launch, or of the one that moves stand before
 	call    *fallback
 	out, in []int32 // what is moved
 	streams int64   // bytes of states that come in and go out
@@ -344,8 +345,10 @@ func (d *Device) programFor(r schedule.Run) (p *program, err error) {
 // run one after the other.
 func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 	p = &program{}
+	now, lanes := part{}, laned{d: d}
 	defer func() {
 		if err != nil {
+			p.parts = append(p.parts, now, part{batches: lanes.batches})
 			d.forget(p)
 		}
 	}()
@@ -360,7 +363,6 @@ func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 	if p.queries != nil {
 		commands = append(commands, vk.Command{Kind: vk.Reset, Value: uint32(2 * len(d.launches))})
 	}
-	now := part{}
 	flush := func() error {
 		for some := range slices.Chunk(commands, listLength) { // one launch may have many commands
 			l, err := d.gpu.Record(some, p.queries)
@@ -372,7 +374,21 @@ func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 		commands = commands[:0]
 		return nil
 	}
+	inLanes := d.gpu.Laned() && d.moving() && !timed && !d.options.Poison
+	// cut ends a batch of work.
+	cut := func() error {
+		if !inLanes {
+			return nil
+		}
+		err := lanes.work(pending, &p.counts)
+		pending, now.batches = pending[:0], lanes.batches
+		return err
+	}
 	end := func(call *fallback) error {
+		if err := cut(); err != nil {
+			return err
+		}
+		lanes = laned{d: d}
 		commands, pending = grouped(commands, pending, &p.counts), pending[:0]
 		if len(commands) > 0 {
 			commands = append(commands, vk.Command{Kind: vk.Barrier, Host: true})
@@ -383,6 +399,7 @@ func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 		if len(now.lists) > 0 {
 			p.counts.Submissions++
 		}
+		p.counts.Submissions += len(now.batches)
 		if now.call = call; call != nil {
 			p.counts.Calls++
 		}
@@ -395,6 +412,12 @@ func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 	moved := func(i int) error {
 		out, in := d.moves.before(i)
 		now.out, now.in = append(now.out, out...), append(now.in, in...)
+		if inLanes {
+			if !d.moves.cut(i) {
+				return nil
+			}
+			return firstOf(cut(), lanes.copies(vk.Out, d.copies(out, false), &p.counts), lanes.copies(vk.Home, d.copies(in, true), &p.counts))
+		}
 		if whole {
 			pending = append(append(pending, d.copies(out, false)...), d.copies(in, true)...)
 			return nil
@@ -436,6 +459,14 @@ func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 			}
 			continue
 		}
+		if inLanes && streams(l.src) {
+			for k := range dispatches {
+				if err := d.stream(&lanes, l, dispatches[k:k+1], cut, &pending, &p.counts); err != nil {
+					return p, err
+				}
+			}
+			continue
+		}
 		if whole {
 			pending = append(pending, d.work(l, dispatches)...)
 			continue
@@ -458,7 +489,7 @@ func (d *Device) newProgram(some stretch, timed bool) (p *program, err error) {
 			}
 		}
 	}
-	if len(pending) == 0 && len(commands) == 0 && len(now.lists) == 0 {
+	if len(pending) == 0 && len(commands) == 0 && len(now.lists) == 0 && len(lanes.batches) == 0 {
 		return p, nil // the last launch ended a part
 	}
 	return p, end(nil)
@@ -497,6 +528,9 @@ func (d *Device) forget(p *program) {
 		for _, l := range part.lists {
 			d.gpu.FreeList(l)
 		}
+		for _, b := range part.batches {
+			d.gpu.FreeList(b.List)
+		}
 	}
 	d.gpu.FreeQueries(p.queries)
 }
@@ -504,11 +538,11 @@ func (d *Device) forget(p *program) {
 // execute runs a program.
 func (d *Device) execute(p *program, r schedule.Run) error {
 	for i, part := range p.parts {
-		check, err := d.guard(part)
+		check, err := d.guard(&p.parts[i])
 		if err != nil {
 			return err
 		}
-		if err := d.submit(part.lists); err != nil {
+		if err := d.submitPart(part); err != nil {
 			from := 0
 			if i > 0 {
 				from = p.parts[i-1].first + 1

@@ -65,6 +65,19 @@ func (d *Device) through(l schedule.Launch, far span, c *dispatch) (span, vk.Bin
 	return near, vk.Binding{Block: block, At: at, Bytes: near.end - near.at}, nil
 }
 
+// stream records a piece of an update: its states come in and go out by lanes of their own.
+func (d *Device) stream(lanes *laned, l *launch, piece []dispatch, cut func() error, pending *[]work, c *Counts) error {
+	if err := cut(); err != nil {
+		return err
+	}
+	all, n := d.work(l, piece), len(piece[0].streams)
+	if err := lanes.copies(vk.Home, all[:n], c); err != nil {
+		return err
+	}
+	*pending = append(*pending, all[n])
+	return firstOf(cut(), lanes.copies(vk.Out, all[n+1:], c))
+}
+
 // streamedBytes is what dispatches bring in and take out of states.
 func streamedBytes(all []dispatch) (n int64) {
 	for _, c := range all {

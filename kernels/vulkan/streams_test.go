@@ -98,6 +98,7 @@ func TestStreams(t *testing.T) {
 			"hidden":    {Hidden: true},
 			"in stages": {Staged: true},
 			"by ranges": {Range: 512},
+			"in lanes":  {FastPaths: []string{vulkan.CopyQueues}},
 		} {
 			got, trace := trained(t, away, o, resume, name == "")
 			for state := range want {

@@ -154,7 +154,32 @@ type Physical struct {
 	timestampPeriod float32
 	timestampBits   uint32
 	family          int
+	transfer        int // family of queues that only copy; -1 if there is none
+	transferQueues  int
 	handle          uint64
+}
+
+// CopyQueues is how many queues there are that only copy.
+func (p *Physical) CopyQueues() int { return p.transferQueues }
+
+// Lane is work that a device does in order. Lanes run beside each other where the device has queues that only copy; where it
+// has none, they share the one queue, and only their order differs.
+type Lane uint8
+
+// The lanes.
+const (
+	Work  Lane = iota
+	Out        // copies to the host's memory
+	Home       // and back
+	Lanes      // how many there are
+)
+
+// Batch is a list in its lane.
+type Batch struct {
+	List *List
+	Lane Lane
+	// Waits is, by lane, how many of its batches must have ended before this one begins.
+	Waits [Lanes]int
 }
 
 // Unfit is why the device cannot be used; "" if it can.

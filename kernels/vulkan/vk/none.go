@@ -116,3 +116,15 @@ func (*Device) FreeQueries(*Queries) {}
 
 // Submit runs lists in order and waits.
 func (*Device) Submit([]*List, time.Duration) error { return ErrNone }
+
+// RecordFor records a list for a lane.
+func (*Device) RecordFor(Lane, []Command) (*List, error) { return nil, ErrNone }
+
+// MakeLanes readies lanes.
+func (*Device) MakeLanes() error { return ErrNone }
+
+// SubmitLanes runs batches and waits.
+func (*Device) SubmitLanes([]Batch, time.Duration) error { return ErrNone }
+
+// Laned reports whether the device has lanes.
+func (*Device) Laned() bool { return false }

@@ -67,7 +67,7 @@ static void put_matrices(void *get, void *instance, VkPhysicalDevice dev, mo_phy
 void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 	VkPhysicalDevice dev = physical;
 	memset(out, 0, sizeof *out);
-	out->family = -1;
+	out->family = out->transfer = -1;
 	PFN_vkGetPhysicalDeviceProperties properties = (PFN_vkGetPhysicalDeviceProperties)instance_function(get, instance, "vkGetPhysicalDeviceProperties");
 	VkPhysicalDeviceProperties first;
 	properties(dev, &first);
@@ -147,6 +147,10 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 	n = 32;
 	((PFN_vkGetPhysicalDeviceQueueFamilyProperties)instance_function(get, instance, "vkGetPhysicalDeviceQueueFamilyProperties"))(dev, &n, families);
 	for (uint32_t i = 0; i < n; i++) {
+		if (families[i].queueFlags & VK_QUEUE_TRANSFER_BIT && !(families[i].queueFlags & (VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)) && out->transfer < 0) {
+			out->transfer = (int32_t)i;
+			out->transfer_queues = families[i].queueCount;
+		}
 		if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
 		if (out->family >= 0 && families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) continue;
 		out->family = (int32_t)i;
@@ -163,6 +167,7 @@ void *mo_features(const mo_physical *p) {
 		VkPhysicalDeviceShaderFloat16Int8Features small;
 		VkPhysicalDevice8BitStorageFeatures s8;
 		VkPhysicalDevice16BitStorageFeatures s16;
+		VkPhysicalDeviceTimelineSemaphoreFeatures timelines;
 		VkPhysicalDeviceVulkanMemoryModelFeatures model;
 		VkPhysicalDeviceSubgroupSizeControlFeatures sizes;
 		VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices;
@@ -182,8 +187,11 @@ void *mo_features(const mo_physical *p) {
 	c->s8.storageBuffer8BitAccess = p->storage8;
 	c->s16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
 	c->s16.storageBuffer16BitAccess = p->storage16;
+	c->s16.pNext = &c->timelines;
+	c->timelines.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES;
+	c->timelines.timelineSemaphore = VK_TRUE; // every device of 1.2 has them
 	if (p->has_matrices) {
-		c->s16.pNext = &c->model;
+		c->timelines.pNext = &c->model;
 		c->model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
 		c->model.pNext = &c->sizes;
 		c->model.vulkanMemoryModel = c->model.vulkanMemoryModelDeviceScope = VK_TRUE;
@@ -204,7 +212,8 @@ void *mo_features(const mo_physical *p) {
 	F(CreateCommandPool) F(DestroyCommandPool) F(AllocateCommandBuffers) F(FreeCommandBuffers) F(BeginCommandBuffer) F(EndCommandBuffer) \
 	F(CmdBindPipeline) F(CmdBindDescriptorSets) F(CmdPushConstants) F(CmdDispatch) F(CmdPipelineBarrier) F(CmdCopyBuffer) F(CmdFillBuffer) \
 	F(CmdWriteTimestamp) F(CmdResetQueryPool) F(CreateQueryPool) F(DestroyQueryPool) F(GetQueryPoolResults) \
-	F(CreateFence) F(DestroyFence) F(ResetFences) F(WaitForFences) F(QueueSubmit) F(GetDeviceQueue) F(GetBufferDeviceAddress)
+	F(CreateFence) F(DestroyFence) F(ResetFences) F(WaitForFences) F(QueueSubmit) F(GetDeviceQueue) F(GetBufferDeviceAddress) \
+	F(CreateSemaphore) F(DestroySemaphore) F(WaitSemaphores) F(QueueWaitIdle)
 
 struct mo_device {
 	VkDevice dev;
@@ -212,7 +221,9 @@ struct mo_device {
 	VkQueue queue;
 	VkFence fence;
 	VkPipelineCache pipelines; // none where they are not kept
-	uint32_t family, has_budget;
+	uint32_t family, has_budget, transfer_queues;
+	int32_t transfer;
+	struct { VkQueue queue; VkSemaphore done; uint64_t count; } lanes[MO_LANES]; // none before mo_make_lanes
 	PFN_vkGetPhysicalDeviceMemoryProperties2 memory;
 	PFN_vkGetMemoryHostPointerPropertiesEXT host_properties; // NULL where host memory cannot be imported
 #define FIELD(name) PFN_vk##name name;
@@ -226,6 +237,8 @@ mo_device *mo_attach(void *get, void *instance, void *physical, void *device, co
 	d->physical = physical;
 	d->family = (uint32_t)p->family;
 	d->has_budget = p->has_budget;
+	d->transfer = p->transfer;
+	d->transfer_queues = p->transfer_queues;
 	d->memory = (PFN_vkGetPhysicalDeviceMemoryProperties2)instance_function(get, instance, "vkGetPhysicalDeviceMemoryProperties2");
 #define LOAD(name) \
 	if (!(d->name = (PFN_vk##name)of(d->dev, "vk" #name))) { free(d); return NULL; }
@@ -240,6 +253,7 @@ mo_device *mo_attach(void *get, void *instance, void *physical, void *device, co
 void mo_detach(mo_device *d) {
 	d->DestroyFence(d->dev, d->fence, NULL);
 	d->DestroyPipelineCache(d->dev, d->pipelines, NULL);
+	for (uint32_t i = 0; i < MO_LANES; i++) d->DestroySemaphore(d->dev, d->lanes[i].done, NULL);
 	free(d);
 }
 
@@ -387,8 +401,9 @@ void mo_bind(mo_device *d, const mo_binding *b, uint32_t n) {
 
 void mo_free_sets(mo_device *d, uint64_t pool) { d->DestroyDescriptorPool(d->dev, H(VkDescriptorPool, pool), NULL); }
 
-int32_t mo_make_pool(mo_device *d, uint64_t *pool) {
-	VkCommandPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, .queueFamilyIndex = d->family};
+int32_t mo_make_pool(mo_device *d, uint32_t copies, uint64_t *pool) {
+	VkCommandPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+		.queueFamilyIndex = copies && d->transfer >= 0 ? (uint32_t)d->transfer : d->family};
 	VkCommandPool p = 0;
 	VkResult r = d->CreateCommandPool(d->dev, &info, NULL, &p);
 	*pool = N(p);
@@ -398,7 +413,7 @@ int32_t mo_make_pool(mo_device *d, uint64_t *pool) {
 void mo_free_pool(mo_device *d, uint64_t pool) { d->DestroyCommandPool(d->dev, H(VkCommandPool, pool), NULL); }
 
 int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries,
-	uint64_t *list) {
+	uint32_t copies, uint64_t *list) {
 	VkCommandBufferAllocateInfo ai = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = H(VkCommandPool, pool),
 		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 1};
 	VkCommandBuffer b;
@@ -407,9 +422,13 @@ int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, 
 	*list = N(b);
 	VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
 	if ((r = d->BeginCommandBuffer(b, &begin)) != VK_SUCCESS) return r;
-	const VkPipelineStageFlags work = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
-	const VkAccessFlags reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
-	const VkAccessFlags writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+	VkPipelineStageFlags work = VK_PIPELINE_STAGE_TRANSFER_BIT;
+	VkAccessFlags reads = VK_ACCESS_TRANSFER_READ_BIT, writes = VK_ACCESS_TRANSFER_WRITE_BIT;
+	if (!copies) { // queues that only copy know no shaders
+		work |= VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
+		reads |= VK_ACCESS_SHADER_READ_BIT;
+		writes |= VK_ACCESS_SHADER_WRITE_BIT;
+	}
 	uint64_t bound = 0;
 	for (uint32_t i = 0; i < n; i++, c++) {
 		switch (c->kind) {
@@ -482,6 +501,57 @@ int32_t mo_submit(mo_device *d, const uint64_t *lists, uint32_t n, uint64_t time
 	}
 	if (r != VK_SUCCESS || !n) return r;
 	return d->WaitForFences(d->dev, 1, &d->fence, VK_TRUE, timeout_ns);
+}
+
+int32_t mo_make_lanes(mo_device *d) {
+	VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+	VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
+	for (uint32_t i = 0; i < MO_LANES; i++) {
+		if (d->lanes[i].done) continue;
+		d->lanes[i].queue = d->queue;
+		if (i > 0 && d->transfer >= 0) d->GetDeviceQueue(d->dev, (uint32_t)d->transfer, i > 1 && d->transfer_queues > 1, &d->lanes[i].queue);
+		VkResult r = d->CreateSemaphore(d->dev, &info, NULL, &d->lanes[i].done);
+		if (r != VK_SUCCESS) return r;
+	}
+	return VK_SUCCESS;
+}
+
+int32_t mo_submit_lanes(mo_device *d, const mo_batch *b, uint32_t n, uint64_t timeout_ns) {
+	uint64_t count[MO_LANES];
+	VkSemaphore done[MO_LANES];
+	for (uint32_t i = 0; i < MO_LANES; i++) {
+		count[i] = d->lanes[i].count;
+		done[i] = d->lanes[i].done;
+	}
+	for (uint32_t k = 0; k < n; k++, b++) {
+		VkSemaphore waits[MO_LANES];
+		uint64_t values[MO_LANES];
+		VkPipelineStageFlags stages[MO_LANES];
+		uint32_t w = 0;
+		// The first of a lane also waits for what others did before, which has ended: so it sees what they wrote.
+		int first = d->lanes[b->lane].count == count[b->lane];
+		for (uint32_t i = 0; i < MO_LANES; i++) {
+			if (!b->waits[i] && !(first && i != b->lane && count[i])) continue;
+			waits[w] = done[i];
+			values[w] = count[i] + b->waits[i];
+			stages[w++] = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+		}
+		uint64_t end = ++d->lanes[b->lane].count;
+		VkCommandBuffer list = H(VkCommandBuffer, b->list);
+		VkTimelineSemaphoreSubmitInfo times = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, .waitSemaphoreValueCount = w,
+			.pWaitSemaphoreValues = values, .signalSemaphoreValueCount = 1, .pSignalSemaphoreValues = &end};
+		VkSubmitInfo s = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .pNext = &times, .waitSemaphoreCount = w, .pWaitSemaphores = waits,
+			.pWaitDstStageMask = stages, .commandBufferCount = 1, .pCommandBuffers = &list, .signalSemaphoreCount = 1, .pSignalSemaphores = &done[b->lane]};
+		VkResult r = d->QueueSubmit(d->lanes[b->lane].queue, 1, &s, VK_NULL_HANDLE);
+		if (r != VK_SUCCESS) return r;
+	}
+	for (uint32_t i = 0; i < MO_LANES; i++) count[i] = d->lanes[i].count;
+	VkSemaphoreWaitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, .semaphoreCount = MO_LANES, .pSemaphores = done, .pValues = count};
+	VkResult r = d->WaitSemaphores(d->dev, &wait, timeout_ns);
+	// Lavapipe's thread of a queue goes on to read what it has signalled: lists and semaphores must not be gone by then.
+	for (uint32_t i = 0; i < MO_LANES && r == VK_SUCCESS; i++)
+		if (i == 0 || d->lanes[i].queue != d->lanes[i - 1].queue) r = d->QueueWaitIdle(d->lanes[i].queue);
+	return r;
 }
 
 static pthread_mutex_t messages_lock = PTHREAD_MUTEX_INITIALIZER;

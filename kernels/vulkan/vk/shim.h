@@ -16,6 +16,8 @@ typedef struct {
 	float timestamp_period;
 	uint32_t timestamp_bits; // of the queue family
 	int32_t family;          // with compute; −1 if there is none
+	int32_t transfer;        // without compute and graphics; −1 if there is none
+	uint32_t transfer_queues; // of it
 	uint32_t int64, storage8, int8, storage16, float16, addresses;
 	uint32_t heaps, types;
 	struct { uint64_t size; uint32_t flags; uint64_t budget, usage; } heap[16];
@@ -78,9 +80,9 @@ int32_t mo_make_sets(mo_device *d, const uint64_t *layouts, uint32_t n, uint32_t
 void mo_bind(mo_device *d, const mo_binding *b, uint32_t n);
 void mo_free_sets(mo_device *d, uint64_t pool);
 
-int32_t mo_make_pool(mo_device *d, uint64_t *pool);
+int32_t mo_make_pool(mo_device *d, uint32_t copies, uint64_t *pool);
 int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries,
-	uint64_t *list);
+	uint32_t copies, uint64_t *list);
 void mo_free_list(mo_device *d, uint64_t pool, uint64_t list);
 void mo_free_pool(mo_device *d, uint64_t pool);
 int32_t mo_make_queries(mo_device *d, uint32_t n, uint64_t *queries);
@@ -89,6 +91,17 @@ void mo_free_queries(mo_device *d, uint64_t queries);
 
 // Submits the lists in order, each as a batch, and waits for the last.
 int32_t mo_submit(mo_device *d, const uint64_t *lists, uint32_t n, uint64_t timeout_ns);
+
+// Lists in lanes, each of which runs its own in order, on a queue that may be that of
+// another: work, copies out and copies back. A list waits for the ends of lists of
+// other lanes, by how many of theirs there are up to it; 0 is none. Waits for all.
+enum { MO_LANES = 3 };
+typedef struct {
+	uint64_t list, waits[MO_LANES];
+	uint32_t lane, unused;
+} mo_batch;
+int32_t mo_make_lanes(mo_device *d);
+int32_t mo_submit_lanes(mo_device *d, const mo_batch *b, uint32_t n, uint64_t timeout_ns);
 
 // The messages of the validation layers, one a line.
 int32_t mo_listen(void *get, void *instance);

@@ -164,6 +164,7 @@ func describe(c *C.mo_physical) *Physical {
 		MaxAllocation: uint64(c.max_allocation), MaxAllocations: int(c.max_allocations), Alignment: uint64(c.storage_alignment),
 		Int64: c.int64 != 0, Int8: c.int8 != 0, Storage8: c.storage8 != 0, Storage16: c.storage16 != 0, Float16: c.float16 != 0, Addresses: c.addresses != 0,
 		MemoryBudget: c.has_budget != 0, ImportAlignment: uint64(c.import_alignment), timestampPeriod: float32(c.timestamp_period), timestampBits: uint32(c.timestamp_bits), family: int(c.family),
+		transfer: int(c.transfer), transferQueues: int(c.transfer_queues),
 	}
 	for k := range p.MaxGroups {
 		p.MaxGroups[k] = uint32(c.max_groups[k])
@@ -200,6 +201,7 @@ type Device struct {
 
 	c       *C.mo_device
 	pool    C.uint64_t
+	copies  C.uint64_t // the pool of lists of lanes for copies; 0 before MakeLanes
 	live    int
 	usage   Usage
 	handles []C.uint64_t // of the lists being submitted
@@ -225,11 +227,16 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 	C.mo_describe(i.get, unsafe.Pointer(i.instance), unsafe.Pointer(physical), &c)
 	features := C.mo_features(&c)
 	defer C.free(features)
+	queues := []vulkan.DeviceQueueCreateInfo{{
+		SType: vulkan.StructureTypeDeviceQueueCreateInfo, QueueFamilyIndex: uint32(p.family), QueueCount: 1, PQueuePriorities: []float32{1},
+	}}
+	if n := min(p.transferQueues, 2); p.transfer >= 0 {
+		queues = append(queues, vulkan.DeviceQueueCreateInfo{
+			SType: vulkan.StructureTypeDeviceQueueCreateInfo, QueueFamilyIndex: uint32(p.transfer), QueueCount: uint32(n), PQueuePriorities: []float32{1, 1}[:n],
+		})
+	}
 	info := vulkan.DeviceCreateInfo{
-		SType: vulkan.StructureTypeDeviceCreateInfo, PNext: features, QueueCreateInfoCount: 1,
-		PQueueCreateInfos: []vulkan.DeviceQueueCreateInfo{{
-			SType: vulkan.StructureTypeDeviceQueueCreateInfo, QueueFamilyIndex: uint32(p.family), QueueCount: 1, PQueuePriorities: []float32{1},
-		}},
+		SType: vulkan.StructureTypeDeviceCreateInfo, PNext: features, QueueCreateInfoCount: uint32(len(queues)), PQueueCreateInfos: queues,
 	}
 	if p.MemoryBudget {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_EXT_memory_budget\x00")
@@ -254,7 +261,7 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 		vulkan.DestroyDevice(device, nil)
 		return nil, fmt.Errorf("%s lacks functions of Vulkan 1.0", p.Name)
 	}
-	if err := check("vkCreateCommandPool", int32(C.mo_make_pool(d.c, &d.pool))); err != nil {
+	if err := check("vkCreateCommandPool", int32(C.mo_make_pool(d.c, 0, &d.pool))); err != nil {
 		C.mo_detach(d.c)
 		vulkan.DestroyDevice(device, nil)
 		return nil, err
@@ -265,6 +272,9 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 // Close closes the device. Everything made on it must be freed before.
 func (d *Device) Close() {
 	C.mo_free_pool(d.c, d.pool)
+	if d.copies != 0 {
+		C.mo_free_pool(d.c, d.copies)
+	}
 	C.mo_detach(d.c)
 	vulkan.DestroyDevice(d.device, nil)
 	d.c = nil
@@ -337,6 +347,10 @@ func (d *Device) buffer(b *Block, bytes int64, next unsafe.Pointer) (vulkan.Buff
 	}
 	if d.Addressed {
 		info.Usage |= shaderAddress
+	}
+	if d.copies != 0 && d.Physical.transfer >= 0 { // else each copy would hand its bytes from family to family and back
+		info.SharingMode, info.QueueFamilyIndexCount = vulkan.SharingModeConcurrent, 2
+		info.PQueueFamilyIndices = []uint32{uint32(d.Physical.family), uint32(d.Physical.transfer)}
 	}
 	var buffer vulkan.Buffer
 	r := vulkan.CreateBuffer(d.device, &info, nil, &buffer)
@@ -603,11 +617,21 @@ func (d *Device) FreeSets(s *Sets) {
 type List struct {
 	Commands int
 	handle   C.uint64_t
+	pool     C.uint64_t
 	copies   bool // has no dispatches
 }
 
 // Record records a list; commands Time and Reset use the queries.
 func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
+	return d.record(commands, q, Work)
+}
+
+// RecordFor records a list for a lane.
+func (d *Device) RecordFor(l Lane, commands []Command) (*List, error) {
+	return d.record(commands, nil, l)
+}
+
+func (d *Device) record(commands []Command, q *Queries, lane Lane) (*List, error) {
 	cs := make([]C.mo_command, len(commands), len(commands)+1)
 	var push []uint32
 	for i, c := range commands {
@@ -637,9 +661,13 @@ func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 	if q != nil {
 		queries = q.handle
 	}
-	l := &List{Commands: len(commands), copies: !slices.ContainsFunc(commands, func(c Command) bool { return c.Kind == Dispatch })}
-	err := check("recording commands", int32(C.mo_record(d.c, d.pool, unsafe.SliceData(cs), C.uint32_t(len(cs)),
-		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, &l.handle)))
+	l := &List{Commands: len(commands), pool: d.pool, copies: !slices.ContainsFunc(commands, func(c Command) bool { return c.Kind == Dispatch })}
+	copies := C.uint32_t(0)
+	if lane != Work {
+		l.pool, copies = d.copies, 1
+	}
+	err := check("recording commands", int32(C.mo_record(d.c, l.pool, unsafe.SliceData(cs), C.uint32_t(len(cs)),
+		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, copies, &l.handle)))
 	if l.handle != 0 {
 		d.live++
 	}
@@ -653,7 +681,7 @@ func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 // FreeList frees a list.
 func (d *Device) FreeList(l *List) {
 	if l.handle != 0 {
-		C.mo_free_list(d.c, d.pool, l.handle)
+		C.mo_free_list(d.c, l.pool, l.handle)
 		l.handle = 0
 		d.live--
 	}
@@ -717,4 +745,37 @@ func (d *Device) Submit(lists []*List, timeout time.Duration) error {
 		return check("running commands", r)
 	}
 	return check("running commands", int32(C.mo_submit(d.c, &d.handles[0], C.uint32_t(len(d.handles)), C.uint64_t(timeout))))
+}
+
+// MakeLanes readies lanes. It must be called before the first block is made.
+func (d *Device) MakeLanes() error {
+	if d.copies != 0 {
+		return nil
+	}
+	if err := check("vkCreateSemaphore", int32(C.mo_make_lanes(d.c))); err != nil {
+		return err
+	}
+	return check("vkCreateCommandPool", int32(C.mo_make_pool(d.c, 1, &d.copies)))
+}
+
+// Laned reports whether the device has lanes.
+func (d *Device) Laned() bool { return d.copies != 0 }
+
+// SubmitLanes runs batches, each when those that it waits for and those before it in its lane have ended, and waits for all.
+func (d *Device) SubmitLanes(all []Batch, timeout time.Duration) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if r := d.fault("vkQueueSubmit"); r != 0 {
+		return check("running commands", r)
+	}
+	batches := make([]C.mo_batch, len(all))
+	for i, b := range all {
+		to := &batches[i]
+		to.list, to.lane = b.List.handle, C.uint32_t(b.Lane)
+		for k, n := range b.Waits {
+			to.waits[k] = C.uint64_t(n)
+		}
+	}
+	return check("running commands", int32(C.mo_submit_lanes(d.c, &batches[0], C.uint32_t(len(batches)), C.uint64_t(timeout))))
 }
