@@ -27,11 +27,8 @@ type Buffer interface {
 	Drop() // the last use frees the memory
 }
 
-// DeviceMemory makes buffers on a device.
-type DeviceMemory interface {
-	// Need is the bytes of a schedule's values, and of inputs that are copied to the device, if
-	// others are bound to places.
-	Need(s *schedule.Schedule, places Places) (arena, inputs int64, err error)
+// Buffers makes buffers.
+type Buffers interface {
 	NewBuffer(bytes int64) (Buffer, error) // of zeros
 	// Import lets the device access the host's memory in place, until the buffer is dropped.
 	Import(host []byte) (Buffer, error)
@@ -39,6 +36,14 @@ type DeviceMemory interface {
 	// import.
 	ImportAlignment() int64
 	Unified() bool // the device uses the machine's own memory
+}
+
+// DeviceMemory is the memory of a device.
+type DeviceMemory interface {
+	Buffers
+	// Need is the bytes of a schedule's values, and of inputs that are copied to the device, if
+	// others are bound to places.
+	Need(s *schedule.Schedule, places Places) (arena, inputs int64, err error)
 	Close()
 }
 
@@ -181,7 +186,7 @@ func onHost(b Buffer) bool {
 }
 
 // Unified reports whether the session's device uses the machine's own memory.
-func (s *Session) Unified() bool { return s.device == nil || s.device.Unified() }
+func (s *Session) Unified() bool { return s.on.buffers().Unified() }
 
 // NewBuffer allocates a buffer of zeros on the session's device. It is on the session's account
 // until it is dropped; it may outlive the session, and be bound in other sessions on the device.
@@ -201,13 +206,7 @@ func (s *Session) newBuffer(bytes int64) (Buffer, error) {
 	if err := s.takeBuffer(bytes); err != nil {
 		return nil, err
 	}
-	var b Buffer
-	var err error
-	if m := s.device; m != nil {
-		b, err = m.NewBuffer(bytes)
-	} else {
-		b, err = newHostBuffer(memory{s}, bytes)
-	}
+	b, err := s.on.buffers().NewBuffer(bytes)
 	if err != nil {
 		s.account.Give(ownBuffers, bytes)
 		return nil, err
@@ -227,19 +226,18 @@ func (s *Session) withRoom(keep int, take func() error) error {
 	for {
 		err := take()
 		var short *arena.OutOfMemory
-		if s.options.Device == nil || s.patterns.len() <= keep || !errors.As(err, &short) {
+		if !errors.As(err, &short) || !s.on.evict(keep) {
 			return err
 		}
-		s.patterns.remove(s.patterns.order.Back())
 	}
 }
 
 // BufferBytes is the bytes of a buffer for n bytes: in host memory, rounded up for importing.
 func (s *Session) BufferBytes(r Room, bytes int64) int64 {
-	if s.device == nil || r != OnHost {
+	if s.on.direct() || r != OnHost {
 		return bytes
 	}
-	unit := max(s.device.ImportAlignment(), 1)
+	unit := max(s.on.buffers().ImportAlignment(), 1)
 	return max((bytes+unit-1)/unit*unit, unit)
 }
 
@@ -255,10 +253,10 @@ func (s *Session) NewHostBuffer(bytes int64) (Buffer, error) {
 }
 
 func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
-	m := s.device
-	if m == nil {
+	if s.on.direct() {
 		return s.newBuffer(bytes)
 	}
+	m := s.on.buffers()
 	unit := m.ImportAlignment()
 	if unit == 0 {
 		_, err := m.Import(nil) // returns the error
@@ -291,11 +289,7 @@ func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
 // memory, address and size are multiples of ImportAlignment; the memory must not be Go's, and must
 // outlive the buffer.
 func (s *Session) Import(host []byte) (Buffer, error) {
-	m := s.device
-	if m == nil {
-		return &hostBuffer{bytes: host, users: 1}, nil
-	}
-	b, err := m.Import(host)
+	b, err := s.on.buffers().Import(host)
 	if err != nil {
 		return nil, err
 	}
@@ -303,12 +297,7 @@ func (s *Session) Import(host []byte) (Buffer, error) {
 }
 
 // ImportAlignment is the alignment of imported memory; 0: the device cannot import.
-func (s *Session) ImportAlignment() int64 {
-	if m := s.device; m != nil {
-		return m.ImportAlignment()
-	}
-	return 1
-}
+func (s *Session) ImportAlignment() int64 { return s.on.buffers().ImportAlignment() }
 
 // mostImports is the number of memory ranges that a session keeps imported.
 const mostImports = 64
@@ -317,10 +306,10 @@ const mostImports = 64
 // must stay mapped until the session is closed. ok is false for devices with their own memory,
 // which copy it faster than they would read it in place.
 func (s *Session) Seen(host []byte) (p Place, ok bool) {
-	if s.device == nil || !s.device.Unified() || len(host) == 0 {
+	if s.on.direct() || !s.Unified() || len(host) == 0 {
 		return p, false
 	}
-	unit := uintptr(s.device.ImportAlignment())
+	unit := uintptr(s.ImportAlignment())
 	if unit == 0 {
 		return p, false
 	}
@@ -362,6 +351,16 @@ func (s *Session) Tidy() {
 		s.tidy()
 	}
 }
+
+// hostBuffers makes buffers in the process's memory.
+type hostBuffers struct{ arena.Memory }
+
+func (m hostBuffers) NewBuffer(bytes int64) (Buffer, error) { return newHostBuffer(m.Memory, bytes) }
+func (m hostBuffers) Import(host []byte) (Buffer, error) {
+	return &hostBuffer{bytes: host, users: 1}, nil
+}
+func (m hostBuffers) ImportAlignment() int64 { return 1 }
+func (m hostBuffers) Unified() bool          { return true }
 
 // hostBuffer is a buffer in the process's memory.
 type hostBuffer struct {

@@ -58,7 +58,7 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 	d := &Session{Signature: s.Signature, model: s.model, bytes: s.bytes, given: s.given, file: s.file, stripped: s.stripped, copies: s.copies, level: s.level,
 		account: arena.NewAccount(o.MemoryLimit), weights: maps.Clone(s.weights), kept: map[string]kept{}}
 	o.Arena.Account, o.Arena.Memory = d.account, memory{d}
-	d.options, d.grow, d.arena = o, o.Arena.InitialChunkBytes, arena.New(o.Arena)
+	d.options, d.grow, d.arena, d.on = o, o.Arena.InitialChunkBytes, arena.New(o.Arena), d.runsOn(o)
 	d.patterns, d.plans, d.programs = newRecent(2, d.forget), newRecent[*pattern](2, nil), newRecent(2, d.drop)
 	defer func() {
 		d.patterns.clear()
@@ -90,15 +90,15 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 		}
 	}
 	t, _, err := d.pattern(ctx, in, fetches, byAll)
-	if err == nil && t.host == nil {
-		t, _, err = d.openedFor(t, in, fetches, nil)
+	if err == nil {
+		t, _, err = d.on.open(t, false, in, fetches, nil)
 	}
 	if err != nil {
 		return 0, err
 	}
 	x := &execution{s: d, t: t, ctx: ctx, in: in, fetches: fetches, r: &Result{}}
 	defer x.end()
-	if err := x.do(); err != nil {
+	if err := d.on.run(x); err != nil {
 		return 0, err
 	}
 	_, most = d.account.Held()

@@ -325,7 +325,7 @@ func TestWeightsInPlace(t *testing.T) {
 		if l := stats.Load; stats.Weights.Mapped != 0 || stats.Weights.Copied != w || l == nil || l.W != w || l.Largest != w/layers || l.A == 0 || l.Promised != l.W+l.A || l.Measured != l.Promised {
 			t.Errorf("%+v, %+v", stats.Weights, l)
 		}
-		if before > 0 && (grown < w || grown > w+12<<20) {
+		if before > 0 && (grown < w/2 || grown > w+12<<20) { // what was there before may have gone meanwhile
 			t.Errorf("anonymous memory grew by %d for weights of %d", grown, w)
 		}
 	}

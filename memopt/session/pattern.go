@@ -1,15 +1,11 @@
 package session
 
 import (
-	"cmp"
-	"context"
-	"runtime"
 	"slices"
 
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/kernels/cpu"
-	"memopt/planner"
 )
 
 // pattern is a program planned for some shapes and results, and the device that runs it.
@@ -23,7 +19,7 @@ type pattern struct {
 	inputs   int64           // bytes of inputs on a device
 	state    int64           // bytes of weights on a device
 	read     map[string]bool // inputs that the program reads
-	host     *cpu.Device     // the processor, which runs in memory of the session; nil: another device
+	host     *cpu.Device     // the processor, which runs in memory of the session
 	// Of a device with its own memory:
 	places Places          // where inputs and outputs are bound
 	device Device          // nil: it is not open yet
@@ -31,43 +27,13 @@ type pattern struct {
 	fed    map[string]bool // inputs whose values are on the device
 }
 
-// plan plans the program for sizes of dims and some results. On the processor, results lie outside
-// the arena.
-func (s *Session) plan(ctx context.Context, p *program, dims map[string]int64, fetches []Fetch) (*pattern, error) {
-	own := s.options.Device == nil
-	g := p.g
-	if own {
-		g = p.making(fetches)
-	}
-	plan, err := planner.Make(g, planner.Request{Dims: dims, Strategy: "keep-all", Lowered: s.options.Lowered, OutputsGiven: own, Context: ctx})
-	if err != nil {
-		return nil, err
-	}
-	t := &pattern{p: p, bound: plan.Result.Peak}
-	if own {
-		t.schedule, err = plan.Schedule()
-	} else {
-		t.schedule, _, err = plan.Chained()
-	}
-	if err != nil {
-		return nil, err
-	}
+// sized notes what the schedule takes, and where it has the results of fetches.
+func (t *pattern) sized(fetches []Fetch) {
 	t.height, t.inputs, t.state = t.schedule.Arena, t.schedule.Staging, t.schedule.State
 	for _, f := range fetches {
-		name := p.outputs[f.Name].Name
+		name := t.p.outputs[f.Name].Name
 		t.results = append(t.results, t.schedule.Outputs[slices.IndexFunc(t.schedule.Outputs, func(r schedule.Ref) bool { return r.Value.Name == name })])
 	}
-	if !own {
-		return t, nil
-	}
-	if t.read = inputsRead(t.schedule); !s.options.Pattern {
-		t.height = 0 // values are allocated one by one
-	}
-	if s.pool == nil && !s.options.dry {
-		s.pool = cpu.NewPoolOf(cmp.Or(s.options.Threads, runtime.GOMAXPROCS(0)))
-	}
-	t.host, err = cpu.Open(t.schedule, cpu.Options{Given: true, Lent: p.fixed, Pool: s.pool, Workers: 1})
-	return t, err
 }
 
 // making is the program's graph without what these results do not need.

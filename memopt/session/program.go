@@ -191,7 +191,7 @@ func (p *program) settle(s *Session) error {
 		}
 		s.copies = mapped <= smallFile || s.options.Load == loader.InPlace
 	}
-	if s.options.Device == nil && s.first == nil {
+	if s.on.direct() && s.first == nil {
 		s.begin(WeighStage, func() (int64, int64) { return s.weighs(p), 0 })
 	}
 	none, err := graph.Bind(nil)
@@ -205,7 +205,7 @@ func (p *program) settle(s *Session) error {
 		if v.Data == nil && slices.ContainsFunc(v.Ints, func(d graph.Dim) bool { _, number := d.Const(); return !number }) {
 			continue // its content depends on shapes
 		}
-		if block, is := v.Data.(*weights.Block); is && s.options.Device != nil && block.Kind() == weights.KindMapped {
+		if block, is := v.Data.(*weights.Block); is && !s.on.keeps(block) {
 			continue // it is uploaded from the file
 		}
 		x, err := v.Tensor(none)
@@ -215,9 +215,7 @@ func (p *program) settle(s *Session) error {
 		if p.fixed[v.Name], err = s.weight(p, v, x); err != nil {
 			return err
 		}
-		if s.options.Device != nil && v.Data != nil {
-			v.Data = graph.Bytes(p.fixed[v.Name].Bytes)
-		}
+		s.on.lent(v, p.fixed[v.Name])
 	}
 	return nil
 }

@@ -128,8 +128,8 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	s.release()
 	s.tidy()
 	t, known, err := s.pattern(ctx, in, fetches, byAll)
-	if err == nil && t.host == nil {
-		t, known, err = s.openedFor(t, in, fetches, o.Inputs)
+	if err == nil {
+		t, known, err = s.on.open(t, known, in, fetches, o.Inputs)
 	}
 	if err != nil {
 		return nil, err
@@ -142,12 +142,12 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 			s.release()
 		}
 		if o.Shrink {
-			if returned := s.shrink(); err == nil {
+			if returned := s.on.shrink(); err == nil {
 				r.Returned = returned
 			}
 		}
 	}()
-	if err := x.do(); err != nil {
+	if err := s.on.run(x); err != nil {
 		return nil, err
 	}
 	if !s.copies {
@@ -187,7 +187,7 @@ func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (ma
 		y := &graph.Tensor{Type: x.Type, Shape: x.Shape}
 		if all := p.Buffer.Bytes(); all != nil {
 			y.Bytes = all[p.At : p.At+n : p.At+n]
-		} else if s.device == nil || s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may depend on its values
+		} else if s.on.direct() || s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may depend on its values
 			y.Bytes = make([]byte, n)
 			if err := p.Buffer.ReadAt(y.Bytes, p.At); err != nil {
 				return nil, 0, fmt.Errorf("input %q: %w", name, err)
@@ -213,26 +213,6 @@ func sizeOf(x *graph.Tensor) (int64, error) {
 		n = int64(low)
 	}
 	return n, nil
-}
-
-// openedFor prepares a plan for the places of a run's inputs and outputs.
-func (s *Session) openedFor(plan *pattern, in map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
-	if s.options.Watch.Begin != nil {
-		if n := s.grows(plan, fetches); n > 0 {
-			s.begin(OutputStage, func() (int64, int64) { return n, 0 })
-		}
-	}
-	places, err := plan.placesOf(s, inputs, fetches)
-	if err != nil {
-		return nil, false, err
-	}
-	t, known, err := s.opened(plan, plan.key, places)
-	if known {
-		s.stats.hits++
-	} else if err == nil {
-		s.stats.misses++
-	}
-	return t, known, err
 }
 
 // checkInputs checks inputs against the model.
@@ -302,24 +282,16 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 	if s.first != nil {
 		most = min(most, byShapes) // values are not needed if the model can be read by names
 	}
-	cache := s.patterns
-	if s.options.Device != nil {
-		cache = s.plans // from which patterns are made for places
-	}
+	cache := s.on.planned()
 	for level := s.level; level <= most; level++ {
 		part := s.reading(level, in)
 		if t, ok := cache.get(part + key.String()); ok {
-			if t.host != nil {
-				s.stats.hits++
-			}
 			return t, true, nil
 		}
 		s.begin(PlanStage, nil)
 		t, err := s.planAt(ctx, level, part, in, fetches)
 		if err == nil {
-			if t.key = part + key.String(); t.host != nil {
-				s.stats.misses++
-			}
+			t.key = part + key.String()
 			cache.put(t.key, t)
 			return t, false, nil
 		}
@@ -352,7 +324,7 @@ func (s *Session) planAt(ctx context.Context, level int, part string, in map[str
 	if err != nil {
 		return nil, err
 	}
-	return s.plan(ctx, p, dims, fetches)
+	return s.on.plan(ctx, p, dims, fetches)
 }
 
 // execution is a run in progress.
@@ -373,30 +345,9 @@ type execution struct {
 	lentBefore int64          // bytes of the arena in use by other sessions that share it
 }
 
-// do runs the pattern.
-func (x *execution) do() error {
-	if x.t.host == nil {
-		x.s.begin(RunStage, x.takes)
-		return x.onDevice()
-	}
-	x.s.begin(BindStage, func() (int64, int64) {
-		stay, pass := x.takes()
-		return stay + pass, 0
-	})
-	for _, step := range []func() error{x.feed, x.fetch, x.block, x.onHost} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // tell sets the promised and measured memory of the run.
 func (x *execution) tell() {
 	p, m := &x.r.Promised, &x.r.Measured
-	own := x.s.account.Owners()
-	p.Weights = x.s.copiedBytes + x.s.mappedBytes + x.t.p.owned
-	m.Weights = own[ownWeights]
 	for k, out := range x.r.Outputs {
 		if out.Kept {
 			p.Results += int64(len(x.places[k]))
@@ -407,22 +358,10 @@ func (x *execution) tell() {
 			m.Results += k.c.Size()
 		}
 	}
-	p.Inputs, m.Inputs = x.r.CopiedIn, x.r.CopiedIn
-	p.Values = x.t.height + x.beside
-	if !x.s.options.Pattern {
-		p.Values += x.t.bound
+	x.s.on.memory(x, p, m)
+	for _, of := range []*Memory{p, m} {
+		of.Total = of.Weights + of.Values + of.Inputs + of.Results
 	}
-	if x.t.host == nil {
-		p.Weights, p.Values, m.Values = x.t.state, x.t.height, x.trace.Arena
-		m.Weights = own[ownLoaded]
-		p.Inputs, m.Inputs = x.t.inputs, x.trace.Staging
-		p.Total = p.Weights + p.Values + p.Inputs + p.Results
-		m.Total = m.Weights + m.Values + m.Inputs + m.Results
-		return
-	}
-	m.Values = x.s.arena.Highest() - x.lentBefore - m.Results - m.Inputs
-	p.Total = p.Weights + p.Values + p.Inputs + p.Results
-	m.Total = m.Weights + m.Values + m.Inputs + m.Results
 }
 
 // lend allocates memory in the arena until the end of the run.
@@ -489,26 +428,21 @@ func (x *execution) find() error {
 	x.places = make([][]byte, len(x.fetches))
 	for k, f := range x.fetches {
 		out := x.t.tensor(k)
-		n, of := bytesOf(out), x.t.results[k].Value.Name
+		n := bytesOf(out)
 		if f.buffered() {
-			p := x.t.places.Outputs[of]
-			if x.t.host != nil {
-				var err error
-				if p, err = f.place(x.s, out); err != nil {
-					return err
-				}
+			p, err := x.s.on.place(x, k)
+			if err != nil {
+				return err
 			}
 			if all := p.Buffer.Bytes(); all != nil {
 				out.Bytes = all[p.At : p.At+n : p.At+n]
 				x.places[k] = out.Bytes
-			} else if x.t.host != nil {
-				return fmt.Errorf("output %q is bound to memory of a device, which the processor, where the session runs, cannot address", f.Name)
 			}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out})
 			continue
 		}
-		if f.OnDevice && x.t.host == nil {
-			x.s.kept[f.Name] = kept{x: out, on: x.t, of: of}
+		if f.OnDevice && !x.s.on.direct() {
+			x.s.kept[f.Name] = kept{x: out, on: x.t, of: x.t.results[k].Value.Name}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: true})
 			continue
 		}
@@ -581,31 +515,6 @@ func (x *execution) block() (err error) {
 		}
 		x.s.stats.fallback += n
 		return c.Bytes, func() { x.s.arena.Free(c) }, nil
-	}
-	return nil
-}
-
-// onHost runs the pattern on the processor, and copies results that could not be computed in their
-// final place.
-func (x *execution) onHost() error {
-	x.s.begin(RunStage, func() (int64, int64) {
-		_, pass := x.takes()
-		return 0, pass
-	})
-	x.memory.Dry = x.s.options.dry
-	defer x.t.host.Release()
-	if err := x.t.host.Give(x.memory); err != nil {
-		return err
-	}
-	if _, err := x.t.host.Run(schedule.Run{Seed: x.s.options.Seed, Step: x.s.runs, Context: x.ctx}); err != nil || x.s.options.dry {
-		return err
-	}
-	for _, k := range x.later {
-		n := int64(len(x.places[k]))
-		if err := x.t.host.WriteOutput(&into{x.places[k]}, x.t.results[k].Value.Name); err != nil {
-			return err
-		}
-		x.r.CopiedOut += n
 	}
 	return nil
 }

@@ -107,6 +107,7 @@ type Session struct {
 	given    map[string]*graph.Tensor
 	account  *arena.Account
 	arena    *arena.Arena
+	on       executor
 	unshare  func() error // of a shared arena
 	pool     *cpu.Pool
 	file     *weights.File // the model's file
@@ -183,7 +184,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]weight{}, kept: map[string]kept{}}
 	o.Arena = o.Arena.Filled()
 	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
-	s.options, s.grow = o, o.Arena.InitialChunkBytes
+	s.options, s.grow, s.on = o, o.Arena.InitialChunkBytes, s.runsOn(o)
 	s.watched()
 	s.begin(OpenStage, nil)
 	if o.Share != nil {
@@ -232,7 +233,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 		}
 	}
 	if o.Patterns <= 0 {
-		s.patterns.most = s.mostPatterns()
+		s.patterns.most = s.on.mostPatterns()
 	}
 	if err := s.planAhead(ctx); err != nil {
 		return nil, err
@@ -240,17 +241,12 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	return s, s.keepBytes()
 }
 
-// mostPatterns is the default size of the cache of patterns, smaller for large graphs.
-func (s *Session) mostPatterns() int {
-	p := s.first
-	if s.options.Device != nil {
-		return 8 // each takes memory on the device
+// runsOn is what runs the session's programs by its options.
+func (s *Session) runsOn(o Options) executor {
+	if o.Device == nil {
+		return processor{s}
 	}
-	const values = 1 << 18
-	if p == nil {
-		return 16
-	}
-	return min(max(values/max(len(p.g.Values), 1), 4), 128)
+	return remote{s}
 }
 
 // signature reads the model's inputs and outputs.
@@ -290,8 +286,8 @@ func (s *Session) planAhead(ctx context.Context) error {
 		fetches = append(fetches, Fetch{Name: p.Name})
 	}
 	t, _, err := s.pattern(ctx, in, fetches, byNames)
-	if err == nil && t.host == nil {
-		_, _, err = s.openedFor(t, in, fetches, nil)
+	if err == nil {
+		_, _, err = s.on.open(t, false, in, fetches, nil)
 	}
 	return err
 }
@@ -484,14 +480,7 @@ func (s *Session) Release() {
 func (s *Session) Shrink() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shrink()
-}
-
-func (s *Session) shrink() int64 {
-	if s.options.Device != nil {
-		return s.shrinkDevice() + s.arena.Shrink()
-	}
-	return s.arena.Shrink()
+	return s.on.shrink()
 }
 
 // Path is the file that the model was opened from; "": it was given as bytes.

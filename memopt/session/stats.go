@@ -61,10 +61,7 @@ func (s *Session) Stats() Stats {
 	if s.first != nil {
 		folded = s.first.owned
 	}
-	a := s.arena.Stats()
-	if s.options.Device != nil {
-		a = s.deviceStats(a)
-	}
+	a := s.on.stats(s.arena.Stats())
 	return Stats{
 		Load:   s.loading(),
 		Format: "memopt.stats/1", Device: s.Device(), Limit: s.account.Limit(), Held: now, HeldMost: high, Owners: s.account.Owners(),
@@ -78,7 +75,7 @@ func (s *Session) Stats() Stats {
 // loading is the load of the latest device that has loaded weights. On the processor weights are read when the model is
 // opened, and the activations are those of the last run.
 func (s *Session) loading() (l *loader.Report) {
-	if s.options.Device == nil && s.options.Load == loader.InPlace && s.runs > 0 {
+	if s.on.direct() && s.options.Load == loader.InPlace && s.runs > 0 {
 		of := loader.Sizes{W: s.promised.Weights, A: s.promised.Values}
 		for _, w := range s.weights {
 			of.Largest = max(of.Largest, int64(len(w.Bytes)))
@@ -120,19 +117,3 @@ func (s *Session) sharedBytes() (n int64) {
 
 // HeldWeights is the memory of weights of all sessions of this process.
 func HeldWeights() weights.StoreStats { return held.Stats() }
-
-// deviceStats adds memory on a device.
-func (s *Session) deviceStats(a arena.Stats) arena.Stats {
-	seen := map[*block]bool{}
-	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
-		t := e.Value.(*entry[*pattern]).value
-		if !seen[t.block] {
-			a.TotalAllocated += t.block.bytes
-			seen[t.block] = true
-		}
-		a.TotalAllocated += t.inputs
-	}
-	a.MaxTotalAllocated = max(a.MaxTotalAllocated, a.TotalAllocated)
-	a.NumArenaExtensions += s.extensions
-	return a
-}

@@ -55,13 +55,8 @@ func (s *Session) watched() {
 	}
 	s.reported.by = map[string][2]int64{}
 	s.account.Watch(func(owner string, requested, granted int64) {
-		if s.options.Device != nil {
-			switch owner {
-			case ownDevice, ownLoaded:
-				return // the device counts these
-			case ownWeights, ownComputed, ownResults, ownModel:
-				owner = OwnHost
-			}
+		if owner = s.on.reported(owner); owner == "" {
+			return
 		}
 		s.reported.mu.Lock()
 		n := s.reported.by[owner]
@@ -103,11 +98,11 @@ func (s *Session) holds() (n int64) {
 	for owner, bytes := range s.account.Owners() {
 		switch {
 		case owner == s.options.Arena.Name: // its chunks are counted under other owners
-		case s.options.Device == nil || owner == ownDevice || owner == ownLoaded || owner == ownBuffers: // other owners are in host memory
+		case s.on.holds(owner):
 			n += bytes
 		}
 	}
-	if s.unshare != nil && s.options.Device == nil { // results are on the shared arena's account
+	if s.unshare != nil { // results are on the shared arena's account
 		for _, k := range s.kept {
 			n += k.c.Size()
 		}
@@ -127,28 +122,6 @@ func (s *Session) weighs(p *program) (n int64) {
 		}
 	}
 	return n
-}
-
-// takes is the bytes that a run takes: for outputs, which stay, and for everything else.
-func (x *execution) takes() (stay, pass int64) {
-	t := x.t
-	if stay = x.s.grows(t, x.fetches); t.device != nil {
-		return stay, 0
-	}
-	for k, f := range x.fetches {
-		if !f.buffered() && f.Place == nil {
-			stay += t.bytes(k)
-		}
-	}
-	for _, v := range t.p.g.Inputs {
-		if in := x.in[v.Name]; t.read[v.Name] && !isAligned(in.Bytes, v.Type) {
-			pass += bytesOf(in)
-		}
-	}
-	if pass += t.height; !x.s.options.Pattern {
-		pass += t.bound
-	}
-	return stay, pass
 }
 
 // grows is the bytes that slots for outputs will grow by.
