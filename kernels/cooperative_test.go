@@ -57,3 +57,42 @@ func TestCooperates(t *testing.T) {
 		}
 	}
 }
+
+// TestCooperativeGathers: where groups share memory, too, convolutions of two float16 gather their image for cooperative matrices, by
+// all sides, without more work space than plans have.
+func TestCooperativeGathers(t *testing.T) {
+	limits := graph.Limits{Subgroup: 32, Range: 1<<32 - 1, Groups: [3]int{1<<31 - 1, 65535, 65535}, Int64: true, Shared: true, Invocations: 1024, SharedBytes: 48 << 10}
+	limits.Matrix = [3]int{16, 16, 16}
+	b, err := graph.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ domain, name, sample string }{
+		{"", "Conv", "f16[2,16,23,23], f16[32,16,3,3]; pads=[1, 1, 1, 1]"},
+		{"memopt", "ConvGradX", "f16[2,32,23,23], f16[32,16,3,3], i64{2,16,23,23}; pads=[1, 1, 1, 1]"},
+		{"memopt", "ConvGradW", "f16[2,32,23,23], f16[2,16,23,23], i64{32,16,3,3}; pads=[1, 1, 1, 1]"},
+		{"memopt", "ConvGradW", "f32[2,32,23,23], f32[2,16,23,23], i64{32,16,3,3}; pads=[1, 1, 1, 1]"},
+	} {
+		op := *kernels.Library.Find(c.domain, c.name, 0)
+		op.Samples = []string{c.sample}
+		cases, err := kernels.Cases(&op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := graph.Lower(cases[0].Node, b, graph.PlanLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := graph.Lower(cases[0].Node, b, limits)
+		if err != nil || l.Refused != "" {
+			t.Fatal(c.sample, err, l.Refused)
+		}
+		found := false
+		for _, d := range l.Dispatches {
+			found = found || strings.HasPrefix(d.Kernel.Name, "convolution-cooperative")
+		}
+		if found != strings.HasPrefix(c.sample, "f16") || l.Scratch > plain.Scratch {
+			t.Errorf("%s %s: cooperative matrices %v, work space %d of %d", c.name, c.sample, found, l.Scratch, plain.Scratch)
+		}
+	}
+}

@@ -29,9 +29,10 @@ func (c *Convolution) Append(l *graph.Lowering, side uint32, out int, a, b graph
 		c.appendDepthwise(l, side, out, a, b, bias)
 		return
 	}
-	// Float16 on matrix units takes the image's lines from work space.
+	// Where subgroups work alone, float16 on matrix units takes the image's lines from work space.
+	_, gathers := gathersByMatrices(l, a, b)
 	matrices := l.Limits.Matrix != [3]int{} && holdsFloat16(l, a, nil) && holdsFloat16(l, b, nil)
-	direct := l.Limits.Shared && !matrices
+	direct := l.Limits.Shared && (!matrices || gathers)
 	if direct && c.paysAsProducts() && c.appendImplicit(l, side, out, a, b, bias) {
 		return
 	}

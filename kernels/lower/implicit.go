@@ -136,22 +136,13 @@ func (c *Convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 	} else {
 		columns *= c.N
 	}
-	tiles := tilesFor(l, widest.m, columns, c.Group*split)
-	variants := tileNames(tiles)
-	if side != ConvFilters {
-		// A tile of a few rows is mostly empty, and then the direct kernel is expected to be faster.
-		if widest.m < convTile/2 {
-			variants = slices.Insert(variants, 0, directVariant)
-		} else {
-			variants = append(variants, directVariant)
+	tile, matrices := gathersByMatrices(l, a, b)
+	if !matrices {
+		ok := false
+		if tile, ok = c.pickTile(l, widest, side, columns, split); !ok {
+			return false
 		}
 	}
-	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", [...]string{"y", "x", "w"}[side], SizeClass(widest.m), SizeClass(columns), SizeClass(widest.k), SizeClass(c.Group*split))
-	name := l.Pick(class, variants...)
-	if name == directVariant {
-		return false
-	}
-	tile := tiles[slices.IndexFunc(tiles, func(t productTile) bool { return t.name == name })]
 	if side != ConvFilters {
 		each = min(each, max(1, min(1<<31-1, l.Limits.Groups[0]*tile.columns)/max(1, widest.n)))
 	}
@@ -170,6 +161,26 @@ func (c *Convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 		}
 	}
 	return true
+}
+
+// pickTile picks the tile of a side's products; ok is false if the direct kernel is expected or known to be faster.
+func (c *Convolution) pickTile(l *graph.Lowering, widest implicit, side uint32, columns, split int) (tile productTile, ok bool) {
+	tiles := tilesFor(l, widest.m, columns, c.Group*split)
+	variants := tileNames(tiles)
+	if side != ConvFilters {
+		// A tile of a few rows is mostly empty, and then the direct kernel is expected to be faster.
+		if widest.m < convTile/2 {
+			variants = slices.Insert(variants, 0, directVariant)
+		} else {
+			variants = append(variants, directVariant)
+		}
+	}
+	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", [...]string{"y", "x", "w"}[side], SizeClass(widest.m), SizeClass(columns), SizeClass(widest.k), SizeClass(c.Group*split))
+	name := l.Pick(class, variants...)
+	if name == directVariant {
+		return tile, false
+	}
+	return tiles[slices.IndexFunc(tiles, func(t productTile) bool { return t.name == name })], true
 }
 
 // Parts of the sum of the filters' gradient: enough for partsOfTiles workgroups of the widest used
@@ -237,6 +248,7 @@ func (g implicit) append(l *graph.Lowering, tile productTile, first, samples, ou
 		return all
 	}
 	spec := slices.Concat([]uint32{adds, whole, OneIf(g.taps), OneIf(g.inside())}, axes(g.kernel, 1), Triples(g.tap, g.place), axes(g.tapA, 0))
+	spec = append(spec, tile.spec...)
 	for group := 0; group < c.Group; group += l.Limits.Groups[2] {
 		groups := min(l.Limits.Groups[2], c.Group-group)
 		push := Words(l, g.m, g.n, g.k, part, g.ai, g.ac, fromA+group*g.groupA, fromB+group*g.groupB, fromY+group*g.groupY, g.groupA, g.groupB, g.groupY)

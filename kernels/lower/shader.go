@@ -17,6 +17,7 @@ package lower
 import (
 	"embed"
 	"math"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -52,7 +53,20 @@ func Shaders() []Source { return declared }
 
 // Shader declares a kernel: a file and arguments of the compiler.
 func Shader(name, file string, args ...string) *graph.Kernel {
-	return editedShader(name, file, nil, args...)
+	return editedShader(name, file, withIncluded, args...)
+}
+
+var includeLine = regexp.MustCompile(`(?m)^//(\w+\.glsl)\n`)
+
+// withIncluded puts files in the place of the comments that name them.
+func withIncluded(text string) string {
+	return includeLine.ReplaceAllStringFunc(text, func(line string) string {
+		file, err := sources.ReadFile(includeLine.FindStringSubmatch(line)[1])
+		if err != nil {
+			panic(err)
+		}
+		return string(file)
+	})
 }
 
 func editedShader(name, file string, edit func(string) string, args ...string) *graph.Kernel {

@@ -1,29 +1,18 @@
 package lower
 
 import (
-	"strings"
-
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
 )
 
 // TeamShader declares a kernel of rows that teams work on (team.glsl), for elements one by one and by fours.
 func TeamShader(name, file string) [2]*graph.Kernel {
-	return [2]*graph.Kernel{Halved(editedShader(name, file, withTeams, "-DV=float", "-DWIDE=1")), WideTeamShader(name+"-wide", file)}
+	return [2]*graph.Kernel{Halved(Shader(name, file, "-DV=float", "-DWIDE=1")), WideTeamShader(name+"-wide", file)}
 }
 
 // WideTeamShader declares such a kernel for elements by fours alone.
 func WideTeamShader(name, file string) *graph.Kernel {
-	return Halved(editedShader(name, file, withTeams, "-DV=vec4", "-DWIDE=4"))
-}
-
-// withTeams includes team.glsl in a shader.
-func withTeams(text string) string {
-	team, err := sources.ReadFile("team.glsl")
-	if err != nil {
-		panic(err)
-	}
-	return strings.Replace(text, "//team.glsl\n", string(team), 1)
+	return Halved(Shader(name, file, "-DV=vec4", "-DWIDE=4"))
 }
 
 // Team is how many invocations have a row, of how many in a group, and how many elements each of them holds.

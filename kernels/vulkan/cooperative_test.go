@@ -49,6 +49,16 @@ func TestCooperativeConvolutions(t *testing.T) {
 			conform(t, gpu, op, kernels.HalfCases(op, graph.Float16), o)
 		})
 	}
+	o.Groups = vulkan.GroupsShared // which gathers images while it multiplies
+	for name, texts := range convolutionSides(append(variantShapes[:2:2], convolutionShapes{"5,16,20,20", "24,16,3,3", "5,24,20,20", "pads=[1, 1, 1, 1]"})) {
+		t.Run(name+" gathered", func(t *testing.T) {
+			op := convolutionOp(name, texts)
+			cases := kernels.HalfCases(op, graph.Float16)
+			conform(t, gpu, op, cases, o)
+			o.Range = 16 << 10 // some samples at a time
+			conform(t, gpu, op, cases[2:], o)
+		})
+	}
 }
 
 // runProduct is the product of what fill gives by name and place.
