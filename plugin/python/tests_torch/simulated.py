@@ -29,6 +29,7 @@ class Simulated:
     """Between the device and tensors of the test."""
 
     block = 64
+    exact = True
 
     def __init__(self):
         self.flying = []

@@ -16,7 +16,8 @@ import torch
 
 from .._arguments import Size
 from .ask.smaller import smaller_batch
-from .elsewhere.engine import States, Where, engine_of
+from .elsewhere.engine import Engine, States, Where, engine_of
+from .elsewhere.smaller import KINDS, Lossy, SmallerEngine
 from .loop.graphs import Graphs
 from .loop.loop import Loop
 from .loop.rehearsal import Rehearsal
@@ -52,6 +53,7 @@ def optimize(
     offload: Where | None = None,
     host_budget: Size | None = None,
     states: States | None = None,
+    lossy: Lossy | None = None,
     verbose: bool = True,
     mode: Literal["auto", "eager", "graph", "compile", "aot_eager"] = "auto",
     methods: Sequence[str] | None = None,
@@ -86,6 +88,9 @@ def optimize(
                        CUDA device. They come in as the update of their parameter comes, and go out behind it, and do not count in the budget.
                        The numbers are those of torch.optim: AdamW, Adam, SGD, Adagrad. "8bit" keeps them where they are, rounded to a code and a
                        scale for each 256, which changes the numbers
+    lossy              "bf16", "fp16" or "fp8": values that autograd saves may be kept in that type until the backward pass needs them, where that costs less than
+                       to compute them again. Gradients are then not exact, which the report says with the error of the sample's step; results of
+                       the forward pass keep every bit
     strict             a step that runs other operators than the recorded one raises; otherwise it keeps everything from there on, and
                        the next step is recorded again
     verbose            reports the promised peak, and after the first planned step the measured one, on the first rank:
@@ -116,12 +121,12 @@ def optimize(
     if methods is not None:
         check_methods(models, methods)
     model = models[0]
-    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget, sequence_tiles)
+    request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget, sequence_tiles, lossy)
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
-        if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or offload is not None:
-            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'offload'][0]} is for mode='eager': compiled graphs are not changed")
+        if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or offload is not None or lossy is not None:
+            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'offload' if offload is not None else 'lossy'][0]} is for mode='eager': compiled graphs are not changed")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
@@ -130,9 +135,13 @@ def optimize(
         raise TypeError("mode='graph' captures the steps of one module whose parameters are whole, and updates outside of them: without optimizer_in_backward")
     if offload is not None and (mode == "graph" or units_of(model)):
         raise TypeError("offload is for mode='eager' and parameters that are whole: a captured step has its copies no time to wait, and units of fully_shard move by themselves")
+    if lossy is not None:
+        refuse_lossy(lossy, offload, mode, models)
     if host_budget is not None and offload is None:
         raise TypeError("host_budget limits what offload moves: give offload='disk' or 'host', too")
-    away = engine_of(device_of(model), offload, "offload") if offload is not None else None
+    away: Engine | None = engine_of(device_of(model), offload, "offload") if offload is not None else None
+    if lossy is not None:
+        away = SmallerEngine(device_of(model), lossy)
     loop = _planned(models, request)
     loop.share.engine = away
     if mode == "graph":
@@ -157,6 +166,18 @@ def optimize(
         _busy.on = False
     loop.install()
     return found
+
+
+def refuse_lossy(lossy: Any, offload: Any, mode: str, models: Sequence[torch.nn.Module]) -> None:
+    """Raises where values cannot be kept smaller."""
+    if lossy not in KINDS:
+        raise ValueError(f"lossy is {lossy!r}; there are {', '.join(map(repr, KINDS))}")
+    if offload is not None:
+        raise TypeError("lossy keeps values smaller and offload moves them: give one of both")
+    if mode == "graph" or any(units_of(m) for m in models):
+        raise TypeError("lossy is for mode='eager' and parameters that are whole")
+    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        raise ValueError("lossy is for one process: ranks would have to round the same values")
 
 
 def restore(model: Models) -> None:

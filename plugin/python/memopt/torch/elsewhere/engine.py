@@ -25,6 +25,7 @@ class Place:
     def __init__(self, nbytes: int, far: Any) -> None:
         self.nbytes, self.far = nbytes, far
         self.last: Any = None
+        self.dtype: torch.dtype | None = None  # of its numbers, where they are rounded
 
 
 class Engine(Protocol):
@@ -32,6 +33,7 @@ class Engine(Protocol):
     is computed from then on: memory that it writes must not be read, and memory that it reads not written, before `wait`."""
 
     block: int  # of which offsets are multiples
+    exact: bool  # what comes back has the bits of what left
 
     def prepare(self, nbytes: int) -> None:
         """Takes the room of places that will be asked for, or raises if there is not so much."""
@@ -65,6 +67,7 @@ class DiskEngine:
     """Between the memory of the processor and a spill file: a thread reads, and another writes."""
 
     block = BLOCK
+    exact = True
 
     def __init__(self, folder: str | None = None) -> None:
         self.file = SpillFile(folder)
@@ -127,6 +130,7 @@ class HostEngine:
     """
 
     block = 64
+    exact = True
 
     def __init__(self, device: torch.device, slab: int = 64 << 20) -> None:
         self.device, self.slab = device, slab

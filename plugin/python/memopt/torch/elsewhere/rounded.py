@@ -20,6 +20,7 @@ class RoundedEngine:
     """
 
     block = BLOCK
+    exact = False
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         if not dtype.is_floating_point:

@@ -12,9 +12,9 @@ import torch
 from ..lower.inchunks import Undivided
 from ..native.run import step_of
 from ..plan.offloaded import own_offload
-from ..plan.report import StepReport
+from ..plan.report import Rounding, StepReport
 from ..ranks.meeting import traps
-from ..record.measure import step_peak
+from ..record.measure import gradients, step_peak
 from ..record.record import Recording, record_call
 from ..replay.program import Program
 from ..step.sample import Sample, through
@@ -23,6 +23,8 @@ from .holders import cautious
 from .loop import Loop
 from .programs import Made
 from .timed import times_of
+
+_LEAST_NORM = 1e-3  # of the largest gradient's: one that is all but zero, as that of a bias in front of a batch norm, is compared with this
 
 
 class Rehearsal:
@@ -91,6 +93,18 @@ class Rehearsal:
         loop.loss.check()
         return recording
 
+    def _error(self, lossy: Rounding, program: Program) -> None:
+        """Notes by how much the gradients of a step differ from the exact ones."""
+        def planned(forward: Callable[[], Any]) -> Any:
+            with step_of(program).forward():
+                return forward()
+
+        loss, exact = gradients(self.model, lambda: self._call(lambda forward: forward()), self.loop.request.loss)
+        rounded_loss, rounded = gradients(self.model, lambda: self._call(planned), self.loop.request.loss)
+        lossy.loss_error = abs(rounded_loss - loss) / max(abs(loss), 1e-30)
+        least = max((float(g.norm()) for g in exact.values()), default=0.0) * _LEAST_NORM or 1.0
+        lossy.worst, lossy.error = max(((name, float((rounded[name] - g).norm()) / max(float(g.norm()), least)) for name, g in exact.items()), key=lambda found: found[1])
+
     def _check(self, made: Made, program: Program) -> bool:
         """Runs the step once under the plan, and checks for the bits of eager mode and the promised bytes. False if an operator must be kept from now on."""
         recording, loop = made.recording, self.loop
@@ -109,6 +123,9 @@ class Rehearsal:
             loop.told.warn(f"{op.op} of {op.module or 'the model'} gives other bits when it runs again; its results are kept", RuntimeWarning)
             recording.keep(op)
             loop.share.lengths.keep(functools.partial(operator.is_, op))
+        if made.report.lossy is not None and made.report.lossy.values:
+            self._error(made.report.lossy, program)
+            return not drifted
         wrong = [name for name, d in recording.digests.items() if checked.digests.get(name) != d]
         if wrong and not drifted:
             raise RuntimeError(

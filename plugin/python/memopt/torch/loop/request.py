@@ -10,6 +10,7 @@ import torch
 
 from ..._arguments import Size
 from ..elsewhere.engine import States, Where
+from ..elsewhere.smaller import Lossy
 from ..step.sample import Loss
 
 
@@ -31,6 +32,7 @@ class Request:
     offload: Where | None = None
     host_budget: Size | None = None
     sequence_tiles: int | Literal["auto"] | None = None
+    lossy: Lossy | None = None
 
     @property
     def taken(self) -> tuple[str, ...]:

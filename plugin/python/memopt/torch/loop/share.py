@@ -11,17 +11,19 @@ from typing import Any
 import torch
 
 from ...errors import BudgetError
-from ...report import show_bytes
+from ...report import Report, show_bytes
 from ..elsewhere.engine import Engine
+from ..elsewhere.smaller import Lossy
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
 from ..lower.states import movable
 from ..native.build import library
 from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth, state_bytes
 from ..plan.outofmemory import explain, is_of_memory, room
-from ..plan.plans import plan_of
+from ..plan.plans import plan_of, plan_of_graph
 from ..plan.refused import Smaller, refused
-from ..plan.report import StepReport
+from ..plan.report import Rounding, StepReport
 from ..plan.sized import At
+from ..plan.smaller import plan_smaller
 from ..ranks.meeting import Meeting, bucket_bytes, data_parallel, meeting
 from ..record.measure import device_of
 from ..record.record import Recording
@@ -115,9 +117,11 @@ class Share:
         lowest = False
         for text in crossing(recording.windows, recording.measured_peak):
             self.told.warn(text)
-        away: dict[str, Any] = {"offload": r.offload, "host_budget": r.host_budget} if self.engine is not None else {}
+        away: dict[str, Any] = {"offload": r.offload, "host_budget": r.host_budget} if r.offload is not None else {}
         make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead, **away)
         try:
+            if r.lossy is not None:
+                return self._smaller_values(recording, r.lossy, lambda of: plan_of_graph(of.graph, replay=of.replay, **make.keywords), (fixed.bytes, counted, taken), eager, audits)
             found = together.plan(make) if together is not None else make()
         except BudgetError as e:
             if divides and self.loss.suffices(recording, e, limit):
@@ -125,7 +129,10 @@ class Share:
             if not begun or e.best <= 0:
                 whole = gradients + counted
                 raise refused(e, recording, limit or 0, counted, taken, functools.partial(self._smaller, sample, limit or 0), lambda step: step + whole) from None
-            self._low(recording, limit or 0, e.best)
+            best = e.best
+            self._low(recording, limit or 0, best)
+            if r.lossy is not None:
+                return self._smaller_values(recording, r.lossy, lambda of: plan_of_graph(of.graph, replay=of.replay, activation_budget=best), (fixed.bytes, counted, taken), eager, audits)
             found, lowest = plan_of(recording, activation_budget=e.best, **away), True
         report = self._said(StepReport.of(recording, found, fixed.bytes, counted, taken), eager, at)
         if at is None:
@@ -136,6 +143,16 @@ class Share:
             return Made(build(recording, whole_plan["steps"], moves=moves), report, recording, audits)
         plan = self.lengths.take(at, recording.accumulates, found, lowest)
         return Made(plan.program, report, recording, audits, at, plan, self.lengths.version, limit or 0, plan.turns)
+
+    def _smaller_values(self, recording: Recording, kind: Lossy, make: Callable[[Recording], Report], figures: tuple[int, int, tuple[str, ...]], eager: int, audits: int) -> Made:
+        """The plan of a step whose values may be rounded for the backward pass."""
+        found = plan_smaller(recording, kind, make)
+        assert self.engine is not None
+        report = self._said(StepReport.of(found.rounded.whole if found.rounded is not None else recording, found.found, *figures), eager, None)
+        report.overhead, report.eager_peak = found.overhead, eager + figures[1]
+        report.lossy = Rounding(kind, found.values, sum(v for v in {m["value"]: m["bytes"] for m in found.moves}.values()))
+        moves = compiled(recording, found.steps, found.moves, self.engine, device_of(self.model)) if found.moves else None
+        return Made(build(recording, found.steps, moves=moves), report, recording, audits)
 
     def again(self, made: Made) -> None:
         """Takes another plan for a size, where one was made since that runs less again."""
@@ -174,7 +191,7 @@ class Share:
         if is_of_memory(e) and not hasattr(e, "memopt"):
             fixed = self.fixed()
             steps = made.report.plan.to_dict()["steps"] if made.report.plan is not None else None
-            explain(e, made.recording, room(self.model, fixed), fixed, self.taken, steps)
+            explain(e, made.report.recording, room(self.model, fixed), fixed, self.taken, steps)
 
     def _others(self, recording: Recording, fixed: Fixed) -> int:
         """Other memory of the device's allocator at the beginning of the step: the batch, work space of libraries, other models."""

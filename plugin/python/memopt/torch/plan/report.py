@@ -20,11 +20,31 @@ from ...report import Report, show_bytes
 from ..record.floor import Binding, binding
 from ..record.record import Recording, as_file
 from .offloaded import OwnOffload
+from .smaller import would_save
 
 _QUARTER = 1.25
+_WORTH_ROUNDING = 0.05  # of the step's bytes
 _WORTH_SAYING = 0.01  # of a step's time
 # Nanoseconds of a replay for a step, for an operator of its forward pass and for a saved tensor, in the time of the shipped profile of PyTorch on a core.
 _REPLAYS = {"native": (150e3, 800.0, 900.0), "python": (300e3, 12e3, 5e3)}
+
+
+@dataclass
+class Rounding:
+    """What is kept in a smaller type for the backward pass, on request."""
+
+    kind: str  # "bf16", "fp16" or "fp8"
+    values: int
+    bytes: int  # as they were
+    worst: str = ""  # of the gradients of the sample's step, the one that differs most from the exact one
+    error: float = 0.0  # by so much of its norm
+    loss_error: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.values:
+            return f"nothing needs to be kept as {self.kind}, so gradients are exact"
+        said = f"{self.values} values, {show_bytes(self.bytes)} in all, are kept as {self.kind} for the backward pass, so gradients are not exact"
+        return f"{said}: in the sample's step that of {line(self.worst)} differs the most, by {self.error:.2e} (relative), the loss by {self.loss_error:.2e}" if self.worst else said
 
 
 @dataclass
@@ -55,6 +75,7 @@ class StepReport:
     replay: str = ""  # "native", "python" or "graph": what ran the last planned step
     largest: StepReport | None = field(default=None, repr=False)  # of the steps that were measured, where it is of other sizes
     seconds: tuple[float, float] | None = None  # of a step of the sample as it is and under the plan, where it was timed
+    lossy: Rounding | None = None  # what is rounded, where it may be
     own_offload: OwnOffload | None = None  # by hooks of the module itself, where the sample told
     reserved: int | None = None  # of captured steps: the bytes of their pool, which it holds between steps
 
@@ -138,7 +159,7 @@ class StepReport:
         beside = f"{show_bytes(self.fixed)} of parameters and states {'in it' if self.counted else 'beside it'}"
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} time{self._replayed()}; "
-            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}{'; ' + self.moved if self.moved else ''}"
+            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}{'; ' + self.moved if self.moved else ''}{f'; {self.lossy}' if self.lossy is not None else ''}"
         )
 
     def _replayed(self) -> str:
@@ -163,7 +184,7 @@ class StepReport:
             "format": "memopt.torch.report/1", "model": self.recording.graph["model"], "planned": self.plan is not None, "without": self.without, **{name: getattr(self, name) for name in fields},
             "binds": {"kind": binds.kind, "module": binds.module, "op": binds.op} if binds else None, "offers": [vars(o) for o in binds.offers] if binds else [],
             "largest": {name: getattr(self.largest, name) for name in ("eager_peak", "promised_peak", "measured_peak")} if self.largest is not None else None,
-            "own_offload": self.own_offload.to_dict() if self.own_offload is not None else None,
+            "lossy": vars(self.lossy) if self.lossy is not None else None, "own_offload": self.own_offload.to_dict() if self.own_offload is not None else None,
             "recomputed_nodes": self.plan.result.recomputed_nodes if self.plan is not None else 0,
         }  # fmt: skip
 
@@ -191,6 +212,12 @@ class StepReport:
             yield "chosen", self.chosen
         if self.moved:
             yield "elsewhere", self.moved
+        if self.lossy is not None:
+            yield "rounded", str(self.lossy)
+        elif self.plan is not None:
+            for kind in ("bf16", "fp8"):
+                if (saves := would_save(self.recording, kind)) > _WORTH_ROUNDING * self.eager_peak:
+                    yield f"lossy='{kind}'", f"would save {show_bytes(saves)} of the step with everything kept, with other gradients"
         if self.own_offload is not None:
             yield "your offload", str(self.own_offload)
         if self.held:

@@ -171,6 +171,15 @@ def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | N
         return Measured(watch.peak or 0, digests(model, found))
 
 
+def gradients(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None) -> tuple[float, dict[str, torch.Tensor]]:
+    """The loss of one step, and its gradients in double precision in the host's memory. The module is restored."""
+    with state_kept(model):
+        found = scalar(forward(), loss)
+        found.backward()
+        made = {name: local(p.grad).detach().cpu().double() for name, p in model.named_parameters() if p.grad is not None and not isinstance(p.grad, Spent) and p.grad.layout == torch.strided}
+        return float(found.detach()), made
+
+
 def digests(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, str]:
     """Digests of the loss, the gradients and the buffers."""
     made = {"the loss": digest(loss)}

@@ -71,8 +71,11 @@ def build(
     p = Program(recording, list(steps), begins={begin.calls: begin for begin in recording.begins}, moves=moves)
     away = moves.numbers if moves is not None else set()
     coming: dict[int, list[Value]] = {}  # by step: what begins to come back before it
+    leaving: dict[int, list[Value]] = {}  # and what begins to leave, which it may do a second time
+    by_number = {v.number: v for op in ops for v in op.outputs} if moves is not None else {}
     for m in moves.moves if moves is not None else ():
-        coming.setdefault(m.comes, []).append(next(v for op in ops for v in op.outputs if v.number == m.number))
+        coming.setdefault(m.comes, []).append(by_number[m.number])
+        leaving.setdefault(m.out, []).append(by_number[m.number])
     current: dict[Value, Instance] = {}
     firsts: dict[int, Instance] = {}  # by save: what the first of several backward passes reads
     asked: dict[Op, list[int]] = {}
@@ -95,6 +98,8 @@ def build(
         op = ops[step["node"]]
         again = bool(step.get("again"))
         p.before.append(recording.ends[op.turn] if op.backward else 0)
+        for value in leaving.get(s, ()):
+            read(value, s)
         for value in coming.get(s, ()):
             p.held.setdefault(value.number, current[value])
             current[value] = back = Instance(value, s, True)

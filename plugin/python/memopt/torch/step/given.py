@@ -166,7 +166,7 @@ def check_named(function: str, model: torch.nn.Module, given: Mapping[str, Any],
         )
 
 
-_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "sequence_tiles", "strict", "optimizer_in_backward", "offload", "host_budget", "states", "verbose", "mode", "sample", "methods"}
+_OF_OPTIMIZE = {"budget", "activation_budget", "max_overhead", "optimizer", "reserve", "loss_chunks", "sequence_tiles", "strict", "optimizer_in_backward", "offload", "host_budget", "states", "lossy", "verbose", "mode", "sample", "methods"}
 
 
 def split_budget(model: torch.nn.Module, batch: tuple[Any, ...], budget: Any) -> tuple[tuple[Any, ...], Any]:

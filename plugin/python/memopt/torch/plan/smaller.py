@@ -1,0 +1,246 @@
+"""Values that are kept in a smaller type for the backward pass: a recorded step in which they are, and its plan as one of the step itself.
+
+Each value that the backward pass reads gets a node that rounds it, behind its last reader of the forward pass, and one that widens it before
+each reader of the backward pass. The planner keeps or repeats these like any other. What it keeps rounded is, in the step as it runs, a value that
+leaves to a smaller place and comes back (replay/moves.py). Results of the forward pass keep every bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ...errors import BudgetError
+from ...report import Report
+from ..elsewhere.smaller import Lossy, Sizes, smaller
+from ..record.floor import Step
+from ..record.operators import Op, Value
+from ..record.record import Recording
+from .plans import plan_of
+
+_COPY = "aten._to_copy.default"
+_CLOSE = 0.002  # of a step's time: fewer values are rounded if that costs no more
+_SHARES = (0.125, 0.25, 0.5)  # of the bytes that may be saved, until a plan is as good as that of all
+_TRIES = 8  # plans without values that they turn out to need as they are
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A value that may be kept smaller."""
+
+    value: Value
+    sizes: Sizes
+    last: Op  # of the forward pass that reads it, or behind which Python lets go of it
+    readers: tuple[Op, ...]  # of the backward pass
+
+    @property
+    def saves(self) -> int:
+        return self.value.bytes - self.sizes.bytes
+
+
+def candidates(recording: Recording, kind: Lossy) -> list[Candidate]:
+    """The values that may be, the largest savings first: floating-point results of operators of the forward pass that autograd saved.
+    It leaves out results of the step, what is computed from integers or masks alone, second results (statistics), and small values."""
+    ops, asked = recording.ops, {(save.value, op) for save in recording.saves for op in save.used}
+    place = {op: i for i, op in enumerate(ops)}
+    border = next((i for i, op in enumerate(ops) if op.backward), len(ops))
+    readers: dict[Value, list[Op]] = {}
+    for op in ops:
+        for v in op.inputs:
+            readers.setdefault(v, []).append(op)
+    found = []
+    for maker in ops[:border]:
+        if not maker.outputs or not any("float" in x.dtype for x in maker.inputs):
+            continue
+        v = maker.outputs[0]
+        if not v.name or v.held is not None and v.held.backward or v.next is not None or v.name in recording.graph["outputs"]:
+            continue
+        numbers = math.prod(v.shape)
+        sizes = smaller(kind, v.dtype, numbers)
+        behind = [op for op in readers.get(v, ()) if op.backward]
+        if sizes is None or not behind or v.bytes != numbers * _size(v.dtype) or any((v, op) not in asked for op in behind):
+            continue
+        before = [op for op in readers[v] if not op.backward]
+        if any(place[op] >= border for op in before):
+            continue  # a later forward pass reads it, which keeps its bits
+        found.append(Candidate(v, sizes, max([maker, *before, *([v.held] if v.held is not None else [])], key=place.__getitem__), tuple(dict.fromkeys(behind))))
+    return sorted(found, key=lambda c: -c.saves)
+
+
+def _size(dtype: str) -> int:
+    return int(getattr(torch, dtype).itemsize)
+
+
+class Rounded:
+    """A recorded step with some values rounded."""
+
+    def __init__(self, recording: Recording, chosen: Sequence[Candidate]) -> None:
+        self.recording, self.chosen = recording, list(chosen)
+        self.graph, self.rounds, self.widens = _rewritten(recording.graph, self.chosen)
+
+    @property
+    def whole(self) -> Recording:
+        """It as a recording, for reports."""
+        return replace(self.recording, graph=self.graph)
+
+    def translated(self, steps: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], set[Candidate]]:
+        """A plan's steps as those of the recorded step, its moves, and values that it needs as they are behind where they are rounded."""
+        own = {name: i for i, name in enumerate(op.name for op in self.recording.ops)}
+        names = [n["name"] for n in self.graph["nodes"] if n["op"] not in ("input", "getitem")]
+        out: list[dict[str, Any]] = []
+        left: dict[Candidate, int] = {}  # since which step a value is smaller
+        again: set[Value] = set()
+        exact: set[Candidate] = set()
+        moves: list[dict[str, Any]] = []
+        waiting: list[Candidate] = []  # widened before the next step
+        by_value = {c.value: c for c in self.chosen}
+        for step in steps:
+            name = names[step["node"]]
+            if name in self.rounds:
+                c = self.rounds[name]
+                if step.get("again"):
+                    left.pop(c, None)  # made as it is, for those that read it from here on
+                else:
+                    left[c] = len(out)
+                continue
+            if name in self.widens:
+                waiting.append(self.widens[name])
+                continue
+            op = self.recording.ops[own[name]]
+            if step.get("again"):
+                exact.update(by_value[v] for v in op.inputs if v not in again and v in by_value and by_value[v] in left)
+                again.update(op.outputs)
+            at = len(out)
+            for c in waiting:
+                if c in left:
+                    if left[c] < at:
+                        moves.append({"value": c.value.name, "bytes": c.value.bytes, "out": left[c], "gone": left[c], "in": at, "back": at, "far": 0})
+                    left[c] = at + 1
+            waiting = []
+            out.append({**step, "node": own[name]})
+        return out, moves, exact
+
+
+def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[dict[str, Any], dict[str, Candidate], dict[str, Candidate]]:
+    """The joint graph with nodes that round and widen, which are of which value."""
+    rounds: dict[str, Candidate] = {}
+    widens: dict[str, Candidate] = {}
+    behind: dict[str, list[Candidate]] = {}
+    reads: dict[str, list[Candidate]] = {}
+    for c in chosen:
+        behind.setdefault(c.last.name, []).append(c)
+        for op in c.readers:
+            reads.setdefault(op.name, []).append(c)
+    nodes: list[dict[str, Any]] = []
+    pending: list[Candidate] = []
+
+    def put(name: str, reads: str, nbytes: int, c: Candidate, backward: bool) -> str:
+        """A node that converts, and the name of what it makes."""
+        outputs = [{"shape": [n], "dtype": "uint8", "bytes": n} for n in (nbytes, c.sizes.work) if n]
+        node = {"name": name, "op": _COPY, "inputs": [reads], "outputs": outputs, "flops": 0, "is_backward": backward, "module": c.last.module}
+        nodes.append(node)
+        if len(outputs) == 1:
+            return name
+        nodes.append({"name": name + ".0", "op": "getitem", "index": 0, "inputs": [name], "outputs": outputs[:1], "is_backward": backward, "flags": ["select"], "alias_of": name})
+        return name + ".0"
+
+    def flush() -> None:
+        for c in pending:
+            name = c.value.name + ".smaller"
+            rounds[name] = c
+            kept[c] = put(name, c.value.name, c.sizes.bytes, c, False)
+        pending.clear()
+
+    kept: dict[Candidate, str] = {}
+    for node in graph["nodes"]:
+        if node["op"] != "getitem":
+            flush()
+        if here := reads.get(node["name"]):
+            instead = {}
+            for c in here:
+                name = f"{c.value.name}.for.{node['name']}"
+                widens[name] = c
+                instead[c.value.name] = put(name, kept[c], c.value.bytes, c, True)
+            node = {**node, "inputs": [instead.get(name, name) for name in node["inputs"]]}
+        nodes.append(node)
+        pending += behind.get(node["name"], ())
+    flush()
+    return {**graph, "nodes": nodes}, rounds, widens
+
+
+@dataclass
+class Smaller:
+    """A plan with values kept smaller, as one of the step as it was recorded."""
+
+    found: Report
+    rounded: Rounded | None  # None: nothing needs to be
+    steps: list[dict[str, Any]]
+    moves: list[dict[str, Any]]
+    overhead: float = 0.0  # above the recorded step, with what rounding takes
+
+    @property
+    def values(self) -> int:
+        return len({m["value"] for m in self.moves})
+
+
+def plan_smaller(recording: Recording, kind: Lossy, make: Callable[[Recording], Report]) -> Smaller:
+    """The plan of a step whose values may be kept smaller: with as few of them as cost about as little as all. make plans a recording."""
+    every = candidates(recording, kind)
+    try:
+        plain: Report | None = make(recording)
+    except BudgetError:
+        if not every:
+            raise
+        plain = None
+    if plain is not None and (not every or plain.result.overhead <= _CLOSE):
+        return _exact(plain)
+    base = float((plain if plain is not None else plan_of(recording)).baseline.time_ns)
+    best = _planned(recording, every, make, base)
+    if plain is not None and plain.result.overhead <= best.overhead + _CLOSE:
+        return _exact(plain)
+    for share in _SHARES:
+        try:
+            some = _planned(recording, _first(every, share), make, base)
+        except BudgetError:
+            continue
+        if some.overhead <= best.overhead + _CLOSE:
+            return some
+    return best
+
+
+def _exact(found: Report) -> Smaller:
+    return Smaller(found, None, found.to_dict()["steps"], [], found.result.overhead)
+
+
+def _first(every: Sequence[Candidate], share: float) -> list[Candidate]:
+    """The first ones, up to a share of the bytes."""
+    found, left = [], share * sum(c.saves for c in every)
+    for c in every:
+        if left <= 0:
+            break
+        found.append(c)
+        left -= c.saves
+    return found
+
+
+def _planned(recording: Recording, chosen: Sequence[Candidate], make: Callable[[Recording], Report], base: float) -> Smaller:
+    """The plan with these rounded; base: what the recorded step takes, in nanoseconds."""
+    without: set[Candidate] = set()
+    for _ in range(_TRIES):
+        rounded = Rounded(recording, [c for c in chosen if c not in without])
+        found = make(rounded.whole)
+        steps, moves, exact = rounded.translated(found.to_dict()["steps"])
+        if not exact:
+            return Smaller(found, rounded, steps, moves, found.baseline.time_ns * (1 + found.result.overhead) / base - 1)
+        without |= exact
+    return _exact(make(recording))
+
+
+def would_save(recording: Recording, kind: Lossy) -> int:
+    """Bytes of the peak with everything kept, if all values that may be were kept smaller."""
+    chosen = candidates(recording, kind)
+    return Step(recording.graph).peak() - Step(Rounded(recording, chosen).graph).peak() if chosen else 0
