@@ -1,6 +1,7 @@
 package memopt_test
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -248,6 +250,77 @@ func TestGoroutines(t *testing.T) {
 	for path := range mayStart {
 		if !used[path] {
 			t.Errorf("%s starts no goroutine any more: take it out of the table", path)
+		}
+	}
+}
+
+// TestFloors: the list of floors in docs/architecture.md has every package, each above all that it imports.
+func TestFloors(t *testing.T) {
+	text, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("## Who imports whom\n"))
+	_, text, _ = bytes.Cut(text, []byte("```text\n"))
+	text, _, _ = bytes.Cut(text, []byte("```"))
+	floor, at := map[string]int{}, 0
+	for _, word := range strings.Fields(string(text)) {
+		if n, err := strconv.Atoi(word); err == nil {
+			at = n
+		} else {
+			floor["memopt/"+word] = at
+		}
+	}
+	packages := strings.Split(strings.TrimSpace(command(t, "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")), "\n")
+	for _, line := range packages {
+		fields := strings.Fields(line)
+		if floor[fields[0]] == 0 {
+			t.Errorf("%s is on no floor", fields[0])
+		}
+		for _, imp := range fields[1:] {
+			if strings.HasPrefix(imp, "memopt/") && floor[imp] >= floor[fields[0]] {
+				t.Errorf("%s on floor %d imports %s on floor %d", fields[0], floor[fields[0]], imp, floor[imp])
+			}
+		}
+	}
+	if len(floor) != len(packages) {
+		t.Errorf("%d packages are on floors, and there are %d", len(floor), len(packages))
+	}
+}
+
+// TestWalks: the files that docs/architecture.md has a reader open exist, have what it says, and are no more than it says.
+func TestWalks(t *testing.T) {
+	text, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("## Five walks\n"))
+	text, _, _ = bytes.Cut(text, []byte("\n## "))
+	title := regexp.MustCompile(`^\*\*(.+)\*\* \(at most (\d+) files\)`)
+	row := regexp.MustCompile("^\\| `([^`]+)` \\| `(\\w+)` \\|")
+	walks, files := map[string]int{}, map[string]int{}
+	walk := ""
+	for line := range strings.Lines(string(text)) {
+		if m := title.FindStringSubmatch(line); m != nil {
+			walk = m[1]
+			walks[walk], _ = strconv.Atoi(m[2])
+		}
+		m := row.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		files[walk]++
+		source, err := os.ReadFile(filepath.Join("..", m[1]))
+		if err != nil || !regexp.MustCompile(`\b`+m[2]+`\b`).Match(source) {
+			t.Errorf("%s: %s has no %s: %v", walk, m[1], m[2], err)
+		}
+	}
+	if len(walks) != 5 {
+		t.Errorf("there are %d walks", len(walks))
+	}
+	for walk, most := range walks {
+		if n := files[walk]; n == 0 || n > most {
+			t.Errorf("%s takes %d files, at most %d", walk, n, most)
 		}
 	}
 }

@@ -2,21 +2,21 @@
 // and decides nothing itself.
 //
 //	model.onnx, step.json.gz
-//	   │  read            onnx.From.Read or joint.ReadContext, then Graph.Clean
+//	   │  step.Model.Read       onnx.From.Read or joint.ReadContext, then Graph.Clean
 //	   ▼
-//	graph.Graph           the forward pass; weights stay in the mapped files
-//	   │  derive          autograd.TrainStep, for each form once
+//	graph.Graph                 the forward pass; weights stay in the mapped files
+//	   │  step.Model.Derive     autograd.TrainStep, for each form once
 //	   ▼
-//	forms.Steps           the training step in every form that it may take
-//	   │  forms.Plan      planner.Look and Search.Plan, the form that promises most first
+//	forms.Steps                 the training step in every form that it may take
+//	   │  step.Model.Plan       planner.Look and Search.Plan, the form that promises most first
 //	   ▼
-//	planner.Plan          self-contained: nothing of the model is changed by it
-//	   │  load            Plan.Schedule, then a device that holds the weights
+//	planner.Plan                self-contained: nothing of the model is changed by it
+//	   │  training.Load         Plan.Schedule, then a device that holds the weights
 //	   ▼
 //	schedule.Schedule
-//	   │  train           Device.Run, step after step
+//	   │  training.Steps        Device.Run, step after step
 //	   ▼
-//	Result                promised beside measured, which package report prints
+//	training.Result             promised beside measured, which package report prints
 package memopt
 
 import (
