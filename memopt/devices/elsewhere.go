@@ -15,8 +15,9 @@ func OffloadsOn(c configs.Config, setting, place string) error {
 		return fmt.Errorf("%s: the cpu device works in the host's memory, where moving values frees none; %s moves them to a file, and %s plans for a GPU",
 			c.Say(setting, place), c.Say(setting, profile.Disk), c.Name("for_device"))
 	}
-	if place == profile.Disk && Lowered(c.Device) {
-		return fmt.Errorf("%s: device %s copies to the host's memory, and to no file: %s moves them there, and %s to a file", c.Say(setting, place), c.Device, c.Say(setting, profile.Host), c.Say("device", "cpu"))
+	if kind, _, err := Find(c.Device); err == nil && kind.Lowered && place == profile.Disk {
+		return fmt.Errorf("%s: the %s device copies to the host's memory, and to no file: %s moves values there, and %s to a file",
+			c.Say(setting, place), kind.Name, c.Say(setting, profile.Host), c.Say("device", "cpu"))
 	}
 	return nil
 }
