@@ -20,7 +20,7 @@ func (l *Line) Moves(all []Crossing, waits bool) (moves []Move) {
 			moves = append(moves, Move{Span: c.Span, Out: c.Idle.From, Gone: c.Idle.From, In: c.Idle.To, Back: c.Idle.To})
 		}
 	} else {
-		m := l.mover()
+		m := l.mover(newClocks(l), ways[0])
 		place := map[Idle]int32{} // in m.idles, by span and its beginning
 		for i, d := range m.idles {
 			place[Idle{d.span, d.from}] = int32(i)

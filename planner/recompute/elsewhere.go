@@ -23,9 +23,10 @@ type stay struct {
 // mover chooses moves for a line.
 type mover struct {
 	l      *Line
-	clocks *clocks
-	idles  []stay // by from
-	most   int64  // of bytes that one may take
+	way    way
+	clocks *clocks // by which moves are chosen
+	idles  []stay  // by from
+	most   int64   // of bytes that one may take
 	aways  []away
 	moves  []Move  // of aways, in their order
 	saved  []Move  // before a change that is tried
@@ -43,21 +44,49 @@ const (
 	begunBy = 4 // spans that are tried at the peak
 )
 
+// ways are how moves are chosen; the moves that wait least are taken. The first prefers spans that are idle for long, which
+// may fill an engine with small copies that take long to begin. The second weighs that with what copies take. The last
+// takes copies to be slower than they are, and so begins with those that hide best.
+var ways = []way{{slower: 1}, {slower: 1, weighs: true}, {slower: 3}}
+
+type way struct {
+	slower int64 // copies are taken to be as much slower
+	weighs bool  // of changes that wait for nothing the best has the longest idle time for what its copies take, not the longest
+}
+
 // Within chooses moves after which no more than limit bytes are alive at any launch, for as little waiting as it finds. No
 // move is left without which the limit would be kept. ok is false where it finds none, where a bound excludes that any wait
 // for less than most, and where the waits come to dear on the way, though fewer may be left in the end.
 func (l *Line) Within(limit, most, dear int64) (moves []Move, wait int64, ok bool) {
-	m := l.mover()
-	if m.needs(limit) >= most {
+	clocks := newClocks(l)
+	if l.mover(clocks, ways[0]).needs(limit) >= most {
 		return nil, 0, false
 	}
+	for _, w := range ways {
+		m := l.mover(clocks, w)
+		chosen, found := m.within(limit, dear)
+		if !found {
+			continue
+		}
+		if waits := clocks.run(chosen); !ok || waits < wait {
+			moves, wait, ok = chosen, waits, true
+		}
+		if wait == 0 {
+			break
+		}
+	}
+	return moves, wait, ok
+}
+
+// within is Within by one way.
+func (m *mover) within(limit, dear int64) (moves []Move, ok bool) {
 	for {
 		at := m.peak()
 		if len(m.live) == 0 || m.live[at] <= limit {
 			break
 		}
-		if !m.lower(at, m.live[at]-limit) || m.waited >= dear {
-			return nil, 0, false
+		if !m.lower(at, m.live[at]-limit) || m.waited/m.way.slower >= dear {
+			return nil, false
 		}
 	}
 	m.prune(limit)
@@ -65,11 +94,11 @@ func (l *Line) Within(limit, most, dear int64) (moves []Move, wait int64, ok boo
 	slices.SortFunc(moves, func(a, b Move) int {
 		return cmp.Or(cmp.Compare(a.Out, b.Out), cmp.Compare(a.In, b.In), cmp.Compare(a.Span, b.Span))
 	})
-	return moves, l.Wait(moves), true
+	return moves, true
 }
 
-func (l *Line) mover() *mover {
-	m := &mover{l: l, clocks: newClocks(l), plain: l.live(nil)}
+func (l *Line) mover(c *clocks, w way) *mover {
+	m := &mover{l: l, way: w, clocks: c.slower(w.slower), plain: l.live(nil)}
 	m.live = slices.Clone(m.plain)
 	for k := range l.Spans {
 		s := &l.Spans[k]
@@ -137,7 +166,7 @@ type lowering struct {
 	index int // of aways; its length is one more
 	with  away
 	price float64 // what it waits for each byte that it helps by, if its copies have the engines to themselves
-	idle  int64
+	idle  float64 // what the way looks for where nothing waits
 	bytes int64
 	span  int32
 }
@@ -190,7 +219,7 @@ func (m *mover) lower(at int32, over int64) bool {
 		}
 		a := away{idle: int32(i), lo: at, hi: at + 1}
 		more = insert(more, lowering{index: len(m.aways), with: a, bytes: d.bytes, span: d.span,
-			price: float64(m.late(a)) / helps(d.bytes), idle: m.clocks.begun[d.to] - m.clocks.begun[d.from]}, begunBy)
+			price: float64(m.late(a)) / helps(d.bytes), idle: m.idle(d, helps(d.bytes))}, begunBy)
 	}
 	tries := few[:len(longer)+len(more)]
 	if len(tries) == 0 {
@@ -222,6 +251,16 @@ func (m *mover) late(a away) int64 {
 	out := c.begun[d.from] + c.out[d.span] - c.begun[a.lo]
 	in := c.begun[a.hi] + c.in[d.span] - c.begun[d.to]
 	return max(out, 0) + max(in, 0)
+}
+
+// idle is how long a span is idle, or that for the time that its copies take for each byte that they help by.
+func (m *mover) idle(d *stay, helps float64) float64 {
+	c := m.clocks
+	long := float64(c.begun[d.to] - c.begun[d.from])
+	if m.way.weighs {
+		return long * helps / float64(max(c.out[d.span]+c.in[d.span], 1))
+	}
+	return long
 }
 
 // take makes a change, and returns the move that was there before.

@@ -122,6 +122,19 @@ func newClocks(l *Line) *clocks {
 	return c
 }
 
+// slower is the same clocks with engines that are so much slower.
+func (c *clocks) slower(by int64) *clocks {
+	if by == 1 {
+		return c
+	}
+	s := *c
+	s.out, s.in = make([]int64, len(c.out)), make([]int64, len(c.in))
+	for k := range c.out {
+		s.out[k], s.in[k] = c.out[k]*by, c.in[k]*by
+	}
+	return &s
+}
+
 // lists is numbers by launch, each list in the order in which they were put in.
 type lists struct{ first, last, next []int32 }
 
