@@ -120,6 +120,8 @@ var rows = slices.Concat(
 			"Compute the scores of a cross entropy some rows at a time, and recompute them for the backward pass instead of keeping them; the same bits. Auto: under a budget, if it helps.", shapes),
 		row("flash_attention", func(c *Config) *string { return &c.Flash }, switchOr("auto", "rows"), "auto", stepping,
 			"Compute attention in pieces, and recompute them for the backward pass instead of keeping probabilities. Rows: some queries at a time, the same bits. On: tiles, less memory, the last digits are rounded differently. Auto: rows under a budget, if it helps.", shapes),
+		row("sequence_tiles", func(c *Config) *string { return &c.SequenceTiles }, switchOr("auto"), "off", stepping,
+			"Compute feed-forward layers some rows of the sequence at a time, and recompute their hidden values for the backward pass instead of keeping them; the same bits. Auto: under a budget, if it helps; maxseq takes that by default.", shapes),
 		row("fuse_chains", func(c *Config) *string { return &c.FuseChains }, switchOr("auto"), "auto", stepping,
 			"Run chains of elementwise operators as one launch; the same bits. Auto: on devices that run kernels."),
 		row("lossy", func(c *Config) *string { return &c.Lossy }, choice(lossies, map[string]string{"f16": "fp16", "f8": "fp8"}), "off", stepping,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"memopt/autograd"
@@ -30,6 +31,37 @@ h = Mul(x, g)
 cost = SoftmaxCrossEntropyLoss(s, places) ignore_index=1
 output cost`, c.rows, c.features, c.classes, form)
 			keepsBits(t, fmt.Sprintf("%v, %s", c, form), text, kernels.LinearCrossEntropy, 1, 2, 3)
+		}
+	}
+}
+
+// TestFeedForwardKeepsBits: computing hidden values rows at a time changes no bit of the loss or of
+// any gradient, over one block of rows and several, whole and not, on any number of workers.
+func TestFeedForwardKeepsBits(t *testing.T) {
+	for _, c := range []struct{ rows, width, hidden int }{{7, 5, 12}, {288, 16, 40}, {289, 20, 33}, {577, 33, 70}, {1300, 24, 96}} {
+		for _, form := range []string{
+			"u = Gemm(h, w, b) transB=1\na = Gelu(u) approximate=\"tanh\"\nz = Gemm(a, v, c)",
+			"u = MatMul(h, w2)\nd = Add(u, b)\na = Relu(d)\nz = MatMul(a, v)",
+			"u = MatMul(h, w2)\na = com.microsoft.BiasGelu(u, b)\nz = com.microsoft.FusedMatMul(a, v2) transB=1",
+			"u = com.microsoft.FusedMatMul(h, w) transB=1\ng = MatMul(h, w2)\ns = Sigmoid(u)\na = Mul(u, s)\nk = Mul(a, g)\nz = MatMul(k, v)",
+		} {
+			text := fmt.Sprintf(`x f32[%[1]d,%[2]d] = input
+g0 f32[%[2]d] = param
+w f32[%[3]d,%[2]d] = param
+w2 f32[%[2]d,%[3]d] = param
+v f32[%[3]d,%[2]d] = param
+v2 f32[%[2]d,%[3]d] = param
+b f32[%[3]d] = param
+c f32[%[2]d] = param
+h = Mul(x, g0)
+%[4]s
+squares = Mul(z, z)
+mean = ReduceMean(squares) keepdims=0
+output mean`, c.rows, c.width, c.hidden, form)
+			keepsBits(t, fmt.Sprintf("%v, %s", c, form), text, kernels.FeedForward, 1, 2, 3)
+			if !strings.Contains(form, "Gemm") {
+				keepsBits(t, fmt.Sprintf("%v in a batch, %s", c, form), strings.Replace(text, "x f32[", "x f32[2,", 1), kernels.FeedForward, 2)
+			}
 		}
 	}
 }

@@ -17,6 +17,8 @@ type price struct {
 	moved float64 // a node may read what is large many times
 	// inside is bytes moved within a node, which profiles price. Costs by flops leave them out, as ONNX Runtime's do.
 	inside float64
+	// steps are what the nodes of a body take that run one after another.
+	steps []profile.Work
 }
 
 // bytesOf is what a value takes. A product of numbers is quicker than a formula, which says what is wrong with one that
@@ -47,6 +49,11 @@ func work(n *graph.Node, b *graph.Binding, bytes []int64) (p price, err error) {
 		}
 		p.inside = float64(inside)
 	}
+	if n.Op.StepByStep {
+		if p.steps, err = stepsOf(n, b); err != nil {
+			return p, err
+		}
+	}
 	for i, v := range n.Inputs {
 		read := int64(0)
 		switch {
@@ -68,9 +75,30 @@ func work(n *graph.Node, b *graph.Binding, bytes []int64) (p price, err error) {
 	return p, nil
 }
 
+// stepsOf is what the nodes of a node's body take.
+func stepsOf(n *graph.Node, b *graph.Binding) (steps []profile.Work, err error) {
+	bytes := make([]int64, len(n.Body.Values))
+	for _, v := range n.Body.Values {
+		if bytes[v.ID], err = eval(b, func() graph.Dim { return v.Bytes() }); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range n.Body.Nodes {
+		if s.Op.View {
+			continue
+		}
+		p, err := work(s, b, bytes)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, timed(s, p))
+	}
+	return steps, nil
+}
+
 // timed is what a profile is asked the price of.
 func timed(n *graph.Node, p price) profile.Work {
-	w := profile.Work{Kernel: n.Op.Class(), Type: typeOf(n), Calls: 1, Flops: p.flops, Moved: p.moved + p.inside, Makes: int64(len(n.Outputs))}
+	w := profile.Work{Kernel: n.Op.Class(), Type: typeOf(n), Calls: 1, Flops: p.flops, Moved: p.moved + p.inside, Makes: int64(len(n.Outputs)), Steps: p.steps}
 	if n.Op.Calls != nil {
 		w.Calls = n.Op.Calls(n)
 	}

@@ -75,6 +75,9 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 	if j.cfg.Budget.IsZero() && j.cfg.ActivationBudget.IsZero() {
 		return largest{}, usage("a largest size needs --budget or --activation-budget")
 	}
+	if _, given := j.cfg.Given(tiles); !given && isSequence(dim) {
+		j.cfg.SequenceTiles = "auto"
+	}
 	model, err := j.open()
 	if err != nil {
 		return largest{}, err
@@ -181,8 +184,14 @@ func planCommandOf(c *cli.Context, r step.Rung) string {
 			words = append(words, "--"+name, configs.ShellWord(c.String(name)))
 		}
 	}
+	if r.Model.Config.SequenceTiles == "auto" && !c.IsSet("sequence-tiles") {
+		words = append(words, "--sequence-tiles", "auto")
+	}
 	return strings.Join(words, " ")
 }
+
+// tiles is the setting that a longest sequence is looked for with.
+const tiles = "sequence_tiles"
 
 // maxbatchFile is the JSON of maxbatch: the last row, and all of them.
 type maxbatchFile struct {
@@ -212,18 +221,24 @@ type rungFile struct {
 	Peak        int64    `json:"peak"`
 	Overhead    float64  `json:"overhead"`
 	Again       int      `json:"recomputed_nodes"`
+	Forms       []string `json:"forms"` // that the planner took, by name
+	Moved       int64    `json:"moved"` // bytes that the plan keeps elsewhere
 }
 
 func maxbatchJSON(dim string, ladder []step.Rung, file *planner.File) maxbatchFile {
 	f := maxbatchFile{Format: "memopt.maxbatch/1", Dim: dim, Plan: file}
 	for _, r := range ladder {
-		row := rungFile{Size: r.Size}
+		row := rungFile{Size: r.Size, Forms: []string{}}
 		if !math.IsInf(r.Most, 1) {
 			row.MaxOverhead = &r.Most
 		}
 		if p := r.Plan; p != nil {
 			row.SearchEnded, row.Total, row.Arena, row.Peak = p.SearchEnded, p.Memory.Total, p.Arena, p.Result.Peak
 			row.Overhead, row.Again = p.Result.Overhead, p.Result.Again
+			row.Forms = append(row.Forms, p.Form.Taken...)
+			if len(p.Moves) > 0 {
+				row.Moved = p.Moved.Bytes
+			}
 		}
 		f.Ladder = append(f.Ladder, row)
 	}

@@ -36,6 +36,9 @@ var maxseqCommand = &cli.Command{
 // sequences are names of the dim that counts tokens, as exporters write them.
 var sequences = []string{"seq", "sequence", "sequence_length", "seq_len", "seq_length", "length", "tokens"}
 
+// isSequence reports whether a dim counts tokens, as far as its name tells.
+func isSequence(dim string) bool { return slices.Contains(sequences, strings.ToLower(dim)) }
+
 // sequence is the dim of the model that counts tokens.
 func (j job) sequence() (string, error) {
 	model, err := j.open()
@@ -45,7 +48,7 @@ func (j job) sequence() (string, error) {
 	defer model.Close()
 	names := model.Graph.Names()
 	for _, name := range names {
-		if slices.Contains(sequences, strings.ToLower(name)) {
+		if isSequence(name) {
 			return name, nil
 		}
 	}

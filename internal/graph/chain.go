@@ -33,7 +33,7 @@ func Chain(lib *Library, nodes []*Node, in, out []*Value, shape func(*Value) []i
 	called := make([]string, len(nodes))
 	for i, n := range nodes {
 		made := fmt.Sprintf("y%d", i)
-		steps[i] = made + " = " + n.spelled(names)
+		steps[i] = made + " = " + n.Spelled(names)
 		names[n.Outputs[0]], called[i] = made, n.Name
 	}
 	for i, v := range out {
@@ -53,8 +53,8 @@ const ChainOperands = 10
 // ChainInput is the name of a chain's input i in its steps.
 func ChainInput(i int) string { return fmt.Sprintf("x%d", i) }
 
-// spelled is the text of a node's call on inputs with these names.
-func (n *Node) spelled(names map[*Value]string) string {
+// Spelled is the text of a node's call on inputs with these names.
+func (n *Node) Spelled(names map[*Value]string) string {
 	var sb strings.Builder
 	p := &printer{&sb}
 	p.call(n, func(v *Value) string { return names[v] })

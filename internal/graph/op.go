@@ -83,6 +83,8 @@ type Op struct {
 	Reads func(n *Node, input int) Dim
 	// Inside is the bytes that a run writes and reads again in its own work space, beside its inputs and outputs.
 	Inside func(n *Node) Dim
+	// StepByStep: the nodes of a node's Body run one after another, each as a kernel of its own, so that their times add up.
+	StepByStep bool
 	// Kernel is the class of kernel, where other facets do not tell it: see Class. Calls is how
 	// many launches one run of a node is; nil: one.
 	Kernel KernelClass
@@ -242,10 +244,11 @@ type Pieces uint8
 
 // The kinds of pieces.
 const (
-	NoPieces         Pieces = iota
-	LossInChunks            // a loss and the matrix product before it, in blocks of rows; same bits
-	AttentionInRows         // attention in blocks of queries; same bits
-	AttentionInTiles        // attention in blocks of queries and keys; rounds differently
+	NoPieces          Pieces = iota
+	LossInChunks             // a loss and the matrix product before it, in blocks of rows; same bits
+	AttentionInRows          // attention in blocks of queries; same bits
+	AttentionInTiles         // attention in blocks of queries and keys; rounds differently
+	FeedForwardInRows        // products and pointwise operators on rows, in blocks of rows; same bits
 )
 
 // Port is one input or output.

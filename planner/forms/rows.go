@@ -29,6 +29,8 @@ var Rows = []Row{
 	{Name: "attention in tiles", Setting: "flash_attention", Value: "on", Pieces: graph.AttentionInTiles,
 		Doc:    "attention is computed some queries and keys at a time",
 		Rounds: "the last digits are rounded differently"},
+	{Name: "feed-forward in rows", Setting: "sequence_tiles", Value: "on", Pieces: graph.FeedForwardInRows,
+		Doc: "feed-forward layers are computed some rows at a time, and their hidden values are recomputed for the backward pass"},
 	{Name: "extracts", Setting: "shrink", Value: "on",
 		Doc: "exact extracts of some values are kept for the backward pass, which are smaller"},
 	{Name: "rounding", Setting: "lossy",

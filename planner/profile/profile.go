@@ -91,6 +91,8 @@ type Work struct {
 	Flops  int64
 	Moved  float64 // bytes
 	Makes  int64   // tensors
+	// Steps are what the parts of an operator take that run one after another; their times add up. Empty: it is one kernel's work.
+	Steps []Work
 }
 
 // Price is what an operator takes on each clock.
@@ -112,9 +114,12 @@ func (p *Profile) PriceAgain(w Work) Price {
 // price is what an operator takes whose calls take so much of the program each.
 func (p *Profile) price(w Work, host float64) Price {
 	calls := float64(max(w.Calls, 1))
-	work := w.Moved / of(p.Bandwidth, w.Kernel.String())
-	if w.Flops > 0 {
-		work = max(work, float64(w.Flops)/p.rate(w))
+	work := p.work(w)
+	if len(w.Steps) > 0 {
+		work = 0
+		for _, s := range w.Steps {
+			work += p.work(s)
+		}
 	}
 	device := calls*p.Launch + work
 	host *= calls
@@ -122,6 +127,15 @@ func (p *Profile) price(w Work, host float64) Price {
 		return Price{whole64(device + host), 0}
 	}
 	return Price{whole64(device), whole64(host)}
+}
+
+// work is the longer of arithmetic and memory traffic.
+func (p *Profile) work(w Work) float64 {
+	moved := w.Moved / of(p.Bandwidth, w.Kernel.String())
+	if w.Flops == 0 {
+		return moved
+	}
+	return max(moved, float64(w.Flops)/p.rate(w))
 }
 
 // Clock tells which clock a step takes its time by, from the sums of the prices of its operators.

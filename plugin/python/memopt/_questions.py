@@ -79,6 +79,8 @@ class Rung(Section):
     peak: int
     overhead: float
     recomputed_nodes: int
+    forms: list[str]  # of the step that the planner took
+    moved: int  # bytes that the plan keeps elsewhere
 
 
 class Largest(Answer):
@@ -94,6 +96,8 @@ class Largest(Answer):
     peak: int
     overhead: float
     recomputed_nodes: int
+    forms: list[str]
+    moved: int
     dims: Mapping[str, int]
     ms: float
     ladder: list[Rung]
