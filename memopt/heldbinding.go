@@ -10,7 +10,6 @@ import (
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/memopt/exit"
-	"memopt/memopt/feed"
 	"memopt/memopt/step"
 	"memopt/planner"
 )
@@ -116,7 +115,6 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 		}
 		given[p.Name] = p
 	}
-	dims := map[string]int64{}
 	for _, v := range inputs {
 		p := given[v.Name]
 		switch {
@@ -128,16 +126,14 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 			return nil, exit.Input(fmt.Errorf("input %q has shape %v, the model takes %s", v.Name, p.Shape, v.Shape))
 		}
 		for i, d := range v.Shape {
-			if name, is := feed.NameOf(d); is {
-				if n, has := dims[name]; has && n != int64(p.Shape[i]) {
-					return nil, exit.Input(fmt.Errorf("input %q has shape %v, the model takes %s, and %s is %d", v.Name, p.Shape, v.Shape, name, n))
-				}
-				if p.Shape[i] < 1 {
-					return nil, exit.Input(fmt.Errorf("input %q has shape %v, and a step of nothing has no plan", v.Name, p.Shape))
-				}
-				dims[name] = int64(p.Shape[i])
+			if len(d.Names()) > 0 && p.Shape[i] < 1 {
+				return nil, exit.Input(fmt.Errorf("input %q has shape %v, and a step of nothing has no plan", v.Name, p.Shape))
 			}
 		}
+	}
+	dims, err := graph.Sizes(inputs, func(v *graph.Value) []int { return given[v.Name].Shape })
+	if err != nil {
+		return nil, exit.Input(err)
 	}
 	for name, n := range h.m.Config.Dims { // dims that no input determines
 		if dims[name] == 0 {
