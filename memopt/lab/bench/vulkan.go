@@ -105,7 +105,7 @@ func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 	}
 	defer b.close()
 	for _, c := range vulkanCases {
-		if b.wants(c.group) && b.offers(c.path) {
+		if b.wants(c.group) && (!c.graphics || !b.software()) && b.offers(c.path) {
 			if err := b.kernel(c); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", c.group, c.name, err)
 			}
@@ -250,7 +250,7 @@ func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
 	defer ours.Close()
 	sides := []Side{ours}
 	var there []Rival
-	var bars []Bar
+	var bars, goals []Bar
 	for _, r := range c.rivals {
 		side, err := r.side(b, c, threads)
 		if err != nil {
@@ -261,6 +261,7 @@ func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
 		}
 		defer side.Close()
 		sides, there, bars = append(sides, side), append(there, Rival{Name: r.name}), append(bars, r.bar)
+		goals = append(goals, r.goal)
 	}
 	if !b.software() {
 		for i := range sides {
@@ -276,7 +277,7 @@ func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
 		row := row
 		row.Rival, row.Bar, row.There = r, bars[i], figures[i+1]
 		if !b.software() {
-			row.Bar = Bar{} // bars apply to software drivers, which share the rivals' processor
+			row.Bar = goals[i] // bars apply to software drivers, which share the rivals' processor
 		}
 		row.Ratio = row.Bar.ratio(row.clock(row.Here), row.clock(row.There))
 		row.Met = row.Bar.met(row.Ratio)

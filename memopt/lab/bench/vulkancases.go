@@ -22,6 +22,7 @@ type vulkanCase struct {
 	bytes       float64 // bytes read and written
 	path        string  // "", or the fast path to measure
 	byClock     bool    // also measure with all threads, by wall time
+	graphics    bool    // only on graphics processors, which smaller ones leave idle
 	job         func() (job, error)
 	rivals      []vulkanRival
 }
@@ -29,7 +30,8 @@ type vulkanCase struct {
 // vulkanRival is another implementation, or a baseline with the same work.
 type vulkanRival struct {
 	name string
-	bar  Bar
+	bar  Bar // on drivers for processors
+	goal Bar // on graphics processors
 	side func(b *vulkanBench, c *vulkanCase, threads int) (Side, error)
 }
 
@@ -50,7 +52,7 @@ var vulkanCases = func() (cases []*vulkanCase) {
 
 // ofPeer is a case of a Python script. If the device is a GPU, PyTorch uses one, too.
 func ofPeer(r Rival, bar Bar) vulkanRival {
-	return vulkanRival{r.Name, bar, func(b *vulkanBench, _ *vulkanCase, threads int) (Side, error) {
+	return vulkanRival{r.Name, bar, Bar{}, func(b *vulkanBench, _ *vulkanCase, threads int) (Side, error) {
 		if r.Script == "torch" && !b.software() {
 			r.Open = maps.Clone(r.Open)
 			r.Open["graphics"] = true
@@ -80,7 +82,9 @@ func vulkanProducts() (cases []*vulkanCase) {
 				job: written(productText(n, trans)), rivals: rivals})
 		}
 	}
-	return cases
+	const large = 4096
+	return append(cases, &vulkanCase{group: "matmul", name: fmt.Sprint(large, " NN"), work: 2 * large * large * large, unit: "FLOP", bytes: 3 * 4 * large * large, graphics: true,
+		job: written(productText(large, "NN")), rivals: []vulkanRival{asProduct(Bar{}), byShader(Bar{})}})
 }
 
 func productText(n int, trans string) string {
@@ -94,10 +98,13 @@ func productText(n int, trans string) string {
 	return text + "\noutput c"
 }
 
-// asProduct is a product with as many operations on the same device.
+// asProduct is a product with as many operations on the same device: one that keeps it busy.
 func asProduct(bar Bar) vulkanRival {
-	return vulkanRival{"product 512", bar, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
-		const n = 512
+	return vulkanRival{"product", bar, Bar{}, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
+		n := 512
+		if !b.software() {
+			n = 2048
+		}
 		s, err := b.baseline("product", func() (Side, error) {
 			j, err := written(productText(n, "NN"))()
 			if err != nil {
@@ -105,8 +112,14 @@ func asProduct(bar Bar) vulkanRival {
 			}
 			return b.ours("the product that others stand beside", j)
 		})
-		return share{s, c.work / (2 * n * n * n)}, err
+		return share{s, c.work / (2 * math.Pow(float64(n), 3))}, err
 	}}
+}
+
+// reaching is a rival with a goal for graphics processors.
+func (r vulkanRival) reaching(speed float64) vulkanRival {
+	r.goal = Bar{Speed: speed}
+	return r
 }
 
 // copiedBytes is the size of copies in baselines, too large for any cache.
@@ -115,7 +128,7 @@ const copiedBytes = 32 << 20
 // byShader and byCommand are baselines of the device's memory bandwidth: as many bytes are copied
 // by a shader, and by the driver's buffer copy.
 func byShader(bar Bar) vulkanRival {
-	return vulkanRival{"copy shader", bar, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
+	return vulkanRival{"copy shader", bar, Bar{}, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 		s, err := b.baseline("shader", func() (Side, error) {
 			j, err := copyJob()
 			if err != nil {
@@ -146,6 +159,8 @@ var byCommand = vulkanRival{name: "vkCmdCopyBuffer", side: func(b *vulkanBench, 
 // vulkanConvolutions are layers of residual nets, and their gradients.
 func vulkanConvolutions() (cases []*vulkanCase) {
 	for _, c := range []struct{ batch, in, side, out, kernel, stride, group int }{
+		{32, 64, 56, 64, 3, 1, 1},
+		{32, 256, 14, 256, 3, 1, 1},
 		{8, 64, 28, 64, 3, 1, 1},
 		{8, 64, 28, 128, 3, 2, 1},
 		{8, 256, 14, 256, 1, 1, 1},
@@ -180,9 +195,13 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 			if c.in == 3 && side.name == "gradient of x" {
 				continue // gradients of images are not needed
 			}
-			cases = append(cases, &vulkanCase{group: "conv", name: side.name + size,
+			rivals := []vulkanRival{asProduct(bar), byShader(Bar{}), onProcessor}
+			if c.batch == 32 {
+				rivals = []vulkanRival{asProduct(Bar{}).reaching(0.6), byShader(Bar{})}
+			}
+			cases = append(cases, &vulkanCase{group: "conv", name: side.name + size, graphics: c.batch == 32,
 				work: 2 * float64(c.batch*c.out*c.in/c.group*c.kernel*c.kernel*places*places), unit: "FLOP", bytes: bytes,
-				job: written(values + side.text + attrs), rivals: []vulkanRival{asProduct(bar), byShader(Bar{}), onProcessor}})
+				job: written(values + side.text + attrs), rivals: rivals})
 		}
 	}
 	return cases
@@ -190,13 +209,20 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 
 // vulkanAttention is attention of eight heads, forward and with gradients, as separate operators,
 // in rows and in tiles; also causal, whose work is counted as if all keys were read.
-func vulkanAttention() (cases []*vulkanCase) {
-	const heads, tokens, width = 8, 256, 64
+func vulkanAttention() []*vulkanCase {
+	return append(attentionOf(8, 256, false), attentionOf(96, 1024, true)...)
+}
+
+func attentionOf(heads, tokens int, graphics bool) (cases []*vulkanCase) {
+	const width = 64
 	operand := fmt.Sprintf(" f32[%d,%d,%d] = param\n", heads, tokens, width)
 	head := "q" + operand + "k" + operand + "v" + operand
 	work, bytes := float64(4*heads*tokens*tokens*width), 4*float64(4*heads*tokens*width)
 	name := fmt.Sprintf(", %d heads of %d tokens by %d", heads, tokens, width)
 	rivals := []vulkanRival{asProduct(Bar{}), byShader(Bar{}), onProcessor}
+	if graphics {
+		rivals = []vulkanRival{asProduct(Bar{}).reaching(0.5), byShader(Bar{})}
+	}
 	const scores = "scale f32[] = const {0.125}\nkt = Transpose(k) perm=[0, 2, 1]\nqk = MatMul(q, kt)\ns = Mul(qk, scale)\n"
 	for _, c := range []struct{ how, text string }{
 		{"", scores + "p = Softmax(s)\ny = MatMul(p, v)\n"},
@@ -206,10 +232,13 @@ func vulkanAttention() (cases []*vulkanCase) {
 		{", causal in rows", "y = memopt.AttentionInRows(q, k, v) scale=0.125 right=0 fill=-1e30\n"},
 		{", causal by tiles", "y, lse = memopt.FlashAttention(q, k, v) scale=0.125 right=0 fill=-1e30\n"},
 	} {
+		if graphics && !strings.Contains(c.how, "tiles") {
+			continue
+		}
 		text := head + c.text
 		cases = append(cases,
-			&vulkanCase{group: "attention", name: "forward" + c.how + name, work: work, unit: "FLOP", bytes: bytes, job: written(text + "output y"), rivals: rivals},
-			&vulkanCase{group: "attention", name: "forward and backward" + c.how + name, work: 3 * work, unit: "FLOP", bytes: 3 * bytes,
+			&vulkanCase{group: "attention", name: "forward" + c.how + name, work: work, unit: "FLOP", bytes: bytes, graphics: graphics, job: written(text + "output y"), rivals: rivals},
+			&vulkanCase{group: "attention", name: "forward and backward" + c.how + name, work: 3 * work, unit: "FLOP", bytes: 3 * bytes, graphics: graphics,
 				job: writtenStep(text+"mean = ReduceMean(y) keepdims=0\noutput mean", ""), rivals: rivals})
 	}
 	return cases
@@ -217,8 +246,8 @@ func vulkanAttention() (cases []*vulkanCase) {
 
 // vulkanRows are operators that mainly read and write, like the CPU's, and losses and optimizers.
 func vulkanRows() (cases []*vulkanCase) {
-	const wide, narrow = 4 * lines * width, 4 * width
-	half := Bar{Speed: 0.5}
+	const wide, narrow, channels = 4 * lines * width, 4 * width, 256
+	beside := byShader(Bar{Speed: 0.5}).reaching(0.8)
 	cases = append(cases, &vulkanCase{group: "rows", name: "copy shader", work: 2 * copiedBytes, unit: "B", bytes: 2 * copiedBytes, job: copyJob, rivals: []vulkanRival{byCommand}})
 	for _, r := range []struct {
 		name, text string
@@ -231,14 +260,19 @@ func vulkanRows() (cases []*vulkanCase) {
 		{"SoftmaxGrad", "y = com.microsoft.SoftmaxGrad_13(x, z)", 3 * wide},
 		{"LayerNorm", "y = LayerNormalization(x, w, w)", 2*wide + 2*narrow},
 		{"LayerNormGrad", "y, dw, db = memopt.LayerNormalizationGrad(x, z, w, w)", 3*wide + 3*narrow},
+		{"RMSNorm", "y = RMSNormalization(x, w)", 2*wide + narrow},
+		{"RMSNormGrad", "y, dw = memopt.RMSNormalizationGrad(x, z, w)", 3*wide + 2*narrow},
+		{"BatchNorm", fmt.Sprintf("xs i64[3] = const {%[1]d, %[2]d, %[3]d}\nxc = Reshape(x, xs)\ny, m, v = BatchNormalization(xc, c, c, c, c) training_mode=1", lines/64, channels, 64*width/channels), 2 * wide},
+		{"sums of columns", "ax i64[1] = const {0}\ny = ReduceSum(x, ax) keepdims=0", wide},
+		{"sums of rows", "ax i64[1] = const {1}\ny = ReduceSum(x, ax) keepdims=0", wide},
 		{"cross entropy", "y = SoftmaxCrossEntropyLoss(x, labels)", wide},
 		{"gradient of cross entropy", "one f32[] = const {1}\ny = memopt.SoftmaxCrossEntropyLossGrad(one, x, labels)", 2 * wide},
 	} {
-		text := fmt.Sprintf("x f32[%d,%d] = param\nz f32[%d,%d] = param\nw f32[%d] = param\nlabels i64[%d] = param\n%s\noutput y", lines, width, lines, width, width, lines, r.text)
-		cases = append(cases, &vulkanCase{group: "rows", name: r.name, work: r.bytes, unit: "B", bytes: r.bytes, job: written(text), rivals: []vulkanRival{byShader(half), onProcessor}})
+		text := fmt.Sprintf("x f32[%d,%d] = param\nz f32[%d,%d] = param\nw f32[%d] = param\nlabels i64[%d] = param\nc f32[%d] = param\n%s\noutput y", lines, width, lines, width, width, lines, channels, r.text)
+		cases = append(cases, &vulkanCase{group: "rows", name: r.name, work: r.bytes, unit: "B", bytes: r.bytes, job: written(text), rivals: []vulkanRival{beside, onProcessor}})
 	}
 	adamw := updateText("AdamW", lines*width)
-	return append(cases, &vulkanCase{group: "rows", name: "AdamW", work: 7 * wide, unit: "B", bytes: 7 * wide, job: written(adamw), rivals: []vulkanRival{byShader(half), onProcessor}})
+	return append(cases, &vulkanCase{group: "rows", name: "AdamW", work: 7 * wide, unit: "B", bytes: 7 * wide, job: written(adamw), rivals: []vulkanRival{beside, onProcessor}})
 }
 
 // oneByOne is the same plan without fused chains.
@@ -290,6 +324,21 @@ func vulkanPaths() (cases []*vulkanCase) {
 		}
 		return b.ours(c.group+" "+c.name, j, vulkan.FastPathsNone)
 	}}
+	with := func(c *vulkanCase, rivals ...vulkanRival) {
+		c.group, c.unit, c.path, c.rivals = "paths", "FLOP", vulkan.CooperativeMatrix, append([]vulkanRival{without}, rivals...)
+		cases = append(cases, c)
+	}
+	const large = 4096
+	with(&vulkanCase{name: "float16 4096 NN by cooperative matrices", work: 2 * large * large * large, graphics: true, job: written(strings.ReplaceAll(productText(large, "NN"), "f32", "f16"))},
+		asProduct(Bar{}).reaching(3))
+	for _, c := range []struct{ batch, channels, side int }{{2, 32, 14}, {32, 256, 14}} {
+		work := 2 * float64(c.batch*c.side*c.side) * float64(c.channels*c.channels*9)
+		x, w := fmt.Sprintf("%d, %d, %d, %d", c.batch, c.channels, c.side, c.side), fmt.Sprintf("%[1]d, %[1]d, 3, 3", c.channels)
+		for _, side := range []struct{ name, text string }{{"forward", "z = Conv(x, w)"}, {"gradient of x", "z = memopt.ConvGradX(x, w, xs)"}, {"gradient of w", "z = memopt.ConvGradW(x, x, ws)"}} {
+			text := fmt.Sprintf("x f16[%[1]s] = param\nw f16[%[2]s] = param\nxs i64[4] = const {%[1]s}\nws i64[4] = const {%[2]s}\n%[3]s pads=[1, 1, 1, 1]\noutput z", x, w, side.text)
+			with(&vulkanCase{name: fmt.Sprintf("float16 convolution, %s, %d × %d channels of %d² by cooperative matrices", side.name, c.batch, c.channels, c.side), work: work, graphics: c.batch == 32, job: written(text)})
+		}
+	}
 	for _, n := range []int{512, 333} {
 		for _, trans := range []string{"NN", "NT", "TN"} {
 			text := strings.ReplaceAll(productText(n, trans), "f32", "f16")
