@@ -28,7 +28,7 @@ from .pipeline import FORWARD
 from .ranks import Rank
 from .request import Request
 from .stages import Pipelined, Split, Stage, stages, virtual_of
-from .steps import Steps, graph_of, without_gradients
+from .steps import Sizes, Steps, graph_of, without_gradients
 from .switches import configured
 from .verdict import Judge
 
@@ -114,7 +114,7 @@ class Fit:
     @property
     def held(self) -> int:
         """Gradients that no plan changes: earlier passes of the step made them, or they are shards."""
-        return self.rank.gradients if self.request.passes > 1 or self.rank.sharded else 0
+        return self.rank.between if self.request.passes > 1 or self.rank.sharded else 0
 
     @property
     def beside(self) -> int:
@@ -212,7 +212,7 @@ class Fit:
         loss = self.line.step.loss()
         if self.stage is not None or self.request.tensor > 1 or loss is None or not self.line.step.cross_entropy(loss[0]):
             return []
-        steps = Steps(self.model, self.request, Chunks("auto", asked=False), self.device.processor)
+        steps = Steps(self.model, self.request, self._chunks(loss[1]["source"]), self.device.processor)
         try:
             other = Fit(self.request, self.model, steps, self.device, self.budget, steps.graph(self.request.batch, self.model.seq))
         except ValueError as e:
@@ -232,6 +232,13 @@ class Fit:
         took = int(self.step_time(time, overhead))
         work = self.request.batch * self.request.passes * (self.request.seq or 1)
         return Rung(name, total, overhead, took, work / max(took, 1) * 1e9, total <= self.budget if self.budget is not None else None)
+
+    def _chunks(self, matrix: str) -> Chunks:
+        """A loss in chunks, of the layer with that matrix, if that is no other's, too."""
+        chunks, name = Chunks("auto", asked=False), matrix.removesuffix(".weight")
+        if isinstance(dict(self.model.module.named_modules()).get(name), torch.nn.Linear):
+            chunks.name = name
+        return chunks
 
     def step_time(self, time: float, overhead: float) -> float:
         """The time of a whole step, one of whose passes takes so long without a plan, with what ranks wait for."""
@@ -268,13 +275,35 @@ class Fit:
             limit = 0  # the update alone does not fit
         plans = [plan_of_graph(self.graph, activation_budget=p, **settings).to_dict()["steps"] if p is not None else None for p in peaks]
         for dim in ["batch", *(["seq"] if self.model.has_seq else [])]:
-            sizes = self.steps.sizes(dim, self.request.batch, self.model.seq, not self.rank.sharded)
+            sizes: Sizes | str | None = self.steps.sizes(dim, self.request.batch, self.model.seq, not self.rank.sharded)
+            if isinstance(sizes, str) and dim == "batch" and self.request.batch == 1 and limit:
+                rungs, sizes = self._more_rows(rungs, limit, settings, sizes)
+            if sizes is None:
+                continue
             if isinstance(sizes, str):
                 self.unknown.append(f"the largest {dim} is not known: {sizes}")
                 continue
             found = [sizes.largest(steps, limit) for steps in plans]
             rungs = [replace(r, batch=n) if dim == "batch" else replace(r, seq=n) for r, n in zip(rungs, found, strict=True)]
         return rungs
+
+    def _more_rows(self, rungs: list[Rung], limit: int, settings: dict[str, Any], why: str) -> tuple[list[Rung], str | None]:
+        """The rungs with their largest batch, where one row is another program than several: by plans of two rows that cost as little. Else why not."""
+        sizes = self.steps.sizes("batch", 2, self.model.seq, not self.rank.sharded)
+        if isinstance(sizes, str):
+            return rungs, f"{why}; {sizes}"
+        form = self.steps.form(2, self.model.seq)
+        graph = graph_of(without_gradients(form) if self.rank.sharded and self.request.accumulate == 1 else form)
+        with as_file(graph) as path:
+            points = ask(Frontier, path, settings, 600.0).to_dict()["points"]
+        most = dict(_RUNGS)
+        found = []
+        for r in rungs:
+            point = min((p for p in points if p["overhead"] <= most[r.name] + 1e-9), key=lambda p: (p["peak"], p["overhead"]), default=None) if r.name in most else None
+            steps = plan_of_graph(graph, activation_budget=point["peak"], **settings).to_dict()["steps"] if point is not None else None
+            n = sizes.largest(steps, limit)
+            found.append(replace(r, batch=n if n > 1 else int(r.total <= (self.budget or 0))))
+        return found, None
 
     def _offers(self, binds: Any) -> list[Offer]:
         found: list[Offer] = []

@@ -60,6 +60,8 @@ class Rank:
         parts = [self._part(p) for p in trained] if self.sharded else trained
         self.weights = buffers + (sum(u.shard for u in self.units) if self.sharded else sum(p.nbytes for p in self.all))
         self.gradients = sum(p.nbytes for p in parts)
+        # Between passes of a pipeline's microbatches FSDP2 adds gradients up whole, in the type in which it reduces them then.
+        self.between = sum(p.numel() * (self.reducing or p.dtype).itemsize for p in trained) if self.sharded and request.pipeline > 1 else self.gradients
         self.states = sum(optimizer.states(p) for p in parts)
         self.update = optimizer.update(parts, foreach)
         self.buckets = 0
@@ -131,6 +133,7 @@ class Rank:
         known: dict[str, int] = {}
         place = {u.path: i for i, u in enumerate(self.units)}
         root = place[""]
+        at_end = self.request.pipeline > 1  # gradients are reduced, when all passes are done
 
         def unit_of(module: str) -> int:
             if module not in known:
@@ -169,8 +172,11 @@ class Rank:
                     following = backward[k + 1][1]
                     hold(gathered, whole[following], begin, backward[k + 1][0][0])
                     hold(gathered, whole[following] if self.transport else self.units[following].cast, begin, begin + 1)
-            hold(gathered, self.units[u].reduced, end, backward[k + 1][0][1] if k + 1 < len(backward) else n)
-            hold(gradients, self.units[u].trained_shard, end, n)
+            if not at_end:
+                hold(gathered, self.units[u].reduced, end, backward[k + 1][0][1] if k + 1 < len(backward) else n)
+                hold(gradients, self.units[u].trained_shard, end, n)
+        if self.shard == "zero2":
+            hold(gathered, sum(self.units[u].bytes for u in place.values() if u != root and u not in spans[0]), 0, n)  # of the rank's other stages
         reduce_at = {u: span[1] for span, u in backward}
         of_gradient = {name: unit_of(source.rpartition(".")[0]) for name, source in self._gradients(line)}
         for v in line.step.values.values():

@@ -97,10 +97,8 @@ class Repeated:
     few: Form  # with three periods of each run
     places: list[_Places]
 
-    def again(self, model: torch.nn.Module, record: Callable[[], Recording]) -> Form | None:
-        """The program at other sizes, if it is the same but for them."""
-        with shortened(model, self.runs, [3] * len(self.runs)):
-            few = Form(record().graph)
+    def again(self, few: Form) -> Form | None:
+        """The program at other sizes, of three periods of each run there, if it is the same but for them."""
         if difference(self.few, few) is not None:
             return None
         try:
@@ -109,12 +107,17 @@ class Repeated:
             return None
 
 
-def recorded_once(model: torch.nn.Module, record: Callable[[], Recording]) -> Repeated:
-    """The program of a step with all of its blocks, of which equal ones are recorded a few times."""
-    runs = runs_of(model)
+def few_of(model: torch.nn.Module, record: Callable[[], Recording], runs: Sequence[Run]) -> Form:
+    """The program of a step with three periods of each run."""
+    with shortened(model, runs, [3] * len(runs)):
+        return Form(record().graph)
+
+
+def recorded_once(model: torch.nn.Module, record: Callable[[], Recording], runs: list[Run] | None = None, few: Form | None = None) -> Repeated:
+    """The program of a step with all of its blocks, of which equal ones are recorded a few times; few is that of some runs, if it is known."""
+    runs = runs_of(model) if runs is None else runs
     while runs:
-        with shortened(model, runs, [3] * len(runs)):
-            form = Form(record().graph)
+        form, few = few if few is not None else few_of(model, record, runs), None
         places: list[_Places] = []
         sound: list[Run] = []
         for i, run in enumerate(runs):

@@ -23,7 +23,7 @@ from ..record.record import Recording
 from .experts import among_ranks
 from .models import Model
 from .ranks import along_sequence
-from .repeat import Repeated, Run, recorded_once
+from .repeat import Repeated, Run, few_of, recorded_once
 from .request import Request
 
 BY_ROWS = "memopt.cross_entropy_by_rows.default"  # the operator of a loss in chunks
@@ -36,8 +36,8 @@ class Steps:
     def __init__(self, model: Model, request: Request, chunks: Chunks | None = None, processor: bool = False) -> None:
         """chunks: the loss is computed in chunks of rows; processor: on one that is no graphics processor."""
         self.model, self.request, self.chunks, self.processor = model, request, chunks, processor
-        self.found = False  # the layer whose scores the loss reads
-        self.repeated: Repeated | None = None
+        self.found = chunks is not None and chunks.name is not None  # the layer whose scores the loss reads
+        self.known: list[Repeated] = []  # programs
         self.forms: dict[tuple[int, int], Form] = {}
 
     def record(self, batch: int, seq: int) -> Recording:
@@ -63,12 +63,7 @@ class Steps:
         """The program at a size. At another size than the first, equal blocks are equal, if a block's program is the same."""
         found = self.forms.get((batch, seq))
         if found is None:
-            known = self.repeated
-            if known is not None and known.runs:
-                found = known.again(self.model.module, lambda: self.record(batch, seq))
-            if found is None:
-                self.repeated = recorded_once(self.model.module, lambda: self.record(batch, seq))
-                found = self.repeated.form
+            found = self._at(batch, seq)
             found = copy.copy(found)
             found.bytes, found.work, found.flops = dict(found.bytes), list(found.work), list(found.flops)
             if self.request.tensor > 1 and self.request.sequence_parallel:
@@ -79,6 +74,21 @@ class Steps:
                 found = self._worked(found, self.chunks)
             self.forms[batch, seq] = found
         return found
+
+    def _at(self, batch: int, seq: int) -> Form:
+        """The program of one rank that has all of it: one that is known, at another size, or another one."""
+        def record() -> Recording:
+            return self.record(batch, seq)
+
+        runs = self.known[0].runs if self.known else None
+        few: Form | None = None
+        if runs:
+            few = few_of(self.model.module, record, runs)
+            for known in self.known:
+                if known.runs == runs and (found := known.again(few)) is not None:
+                    return found
+        self.known.append(recorded_once(self.model.module, record, runs, few))
+        return self.known[-1].form
 
     def _worked(self, form: Form, chunks: Chunks) -> Form:
         """The program with what the loss works in, which a recording without bytes does not show."""
@@ -94,7 +104,7 @@ class Steps:
 
     @property
     def runs(self) -> list[Run]:
-        return self.repeated.runs if self.repeated is not None else []
+        return self.known[0].runs if self.known else []
 
     def graph(self, batch: int, seq: int) -> dict[str, Any]:
         """The joint graph at a size."""
@@ -106,11 +116,13 @@ class Steps:
         asked = batch if dim == "batch" else seq
         small = [n for n in ([2, 3, 4, 5] if dim == "batch" else [128, 192, 256, 320, 384]) if n != asked][: degree + 2]
         said = ""
+        ops = [n.fields["op"] for n in self.form(batch, seq).nodes]
         for points in ([*small[:-1], asked], small):  # one row is another program than several, which may be what counts
+            if [n.fields["op"] for n in self.form(*((points[0], seq) if dim == "batch" else (batch, points[0]))).nodes] != ops:
+                return f"a step of {dim} {points[0]} runs other operators than one of {asked}"
             forms = [self.form(*((n, seq) if dim == "batch" else (batch, n))) for n in points]
             differs = next((d for f in forms[1:] if (d := difference(forms[0], f)) is not None), None)
-            same = [n.fields["op"] for n in forms[0].nodes] == [n.fields["op"] for n in self.form(batch, seq).nodes]
-            if differs is None and same:
+            if differs is None:
                 try:
                     return Sizes(dim, forms[-1] if held else without_gradients(forms[-1]), points, [f.numbers for f in forms], degree)
                 except ValueError as e:
