@@ -22,7 +22,6 @@ var optimized = map[string]struct {
 	fused            string
 }{
 	"mlp/model.onnx":         {6, 6, 6, ""},
-	"mlp/model_raw.onnx":     {6, 6, 6, ""},
 	"mlp/model_dyn.onnx":     {6, 6, 6, ""},
 	"resnet8/model.onnx":     {31, 31, 31, ""},
 	"gpt2-2L/model.onnx":     {97, 95, 66, "2 Gelu, 2 Transpose, 5 FusedMatMul, 2 SafeSoftmax"},

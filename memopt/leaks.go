@@ -46,7 +46,6 @@ var owners = []struct {
 	{"memory outside the Go heap", true, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return arena.Mapped() }, false},
 	{"weights, mapped", true, func(w weights.Stats, _ *runtime.MemStats, _ *vulkan.Context) int64 { return w.Mapped }, false},
 	{"weights, in memory", true, func(w weights.Stats, _ *runtime.MemStats, _ *vulkan.Context) int64 { return w.Heap }, false},
-	{"weights, on devices", true, func(w weights.Stats, _ *runtime.MemStats, _ *vulkan.Context) int64 { return w.Device }, false},
 	{"memory of the device", true, func(_ weights.Stats, _ *runtime.MemStats, on *vulkan.Context) int64 { return on.Held() }, true},
 	{"objects of the device", false, func(_ weights.Stats, _ *runtime.MemStats, on *vulkan.Context) int64 { return int64(on.Live()) }, true},
 	{"goroutines", false, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return int64(runtime.NumGoroutine()) }, false},

@@ -30,7 +30,6 @@ var models = []struct {
 	dims map[string]int64
 }{
 	{"mlp/model.onnx", nil},
-	{"mlp/model_raw.onnx", nil},
 	{"mlp/model_dyn.onnx", map[string]int64{"batch": 16}},
 	{"gpt2-2L/model.onnx", nil},
 	{"gpt2-2L/model_raw.onnx", nil},

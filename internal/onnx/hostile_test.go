@@ -182,7 +182,7 @@ func allocation(f func()) int64 {
 
 // Every beginning of a good file is refused or read, never a panic.
 func TestTruncated(t *testing.T) {
-	whole, err := os.ReadFile("testdata/mlp.onnx")
+	whole, err := os.ReadFile("../../memopt/testdata/models/mlp/model.onnx")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestMillionNodes(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	models, err := filepath.Glob("testdata/*.onnx")
+	models, err := filepath.Glob("../../memopt/testdata/models/*/model*.onnx")
 	if err != nil || len(models) == 0 {
 		f.Fatal("no models in testdata", err)
 	}

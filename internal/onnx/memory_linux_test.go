@@ -50,7 +50,7 @@ func writeSparse(t testing.TB, nodes, params int, floats int64) string {
 	ws := make([]*graph.Value, params)
 	for i := range ws {
 		ws[i] = define(graph.Param, fmt.Sprintf("layers.%d.weight", i))
-		ws[i].Data = weights.Zeros(4 * floats)
+		ws[i].Data = blank(t, 4*floats)
 	}
 	for i := range nodes {
 		x = b.Op("Add", nil, x, ws[i%params])
@@ -206,4 +206,26 @@ func BenchmarkRead(b *testing.B) {
 			}
 		}
 	})
+}
+
+// blank is n bytes of weights in a file without blocks on the disk.
+func blank(t testing.TB, n int64) *weights.Block {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "blank")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, n); err != nil {
+		t.Fatal(err)
+	}
+	f, err := weights.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() // the mapping lives on
+	b, err := f.Block(0, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

@@ -14,6 +14,9 @@ import (
 	"memopt/kernels"
 )
 
+// exports has PyTorch's exports.
+const exports = "../../memopt/testdata/models"
+
 // models are small training models as exporters write them; what is known of
 // each is how many nodes are left, its names of dims and its parameters, of which
 // running statistics and numbers of the program are none.
@@ -23,16 +26,16 @@ var models = []struct {
 	nodes, params int
 	updates       int
 }{
-	{"mlp", "", 6, 6, 0},
-	{"mlp_dyn", "batch", 6, 6, 0},
-	{"gpt2_dyn", "batch seq", 135, 28, 0},
-	{"resnet8", "", 31, 29, 18},
+	{"mlp/model", "", 6, 6, 0},
+	{"mlp/model_dyn", "batch", 6, 6, 0},
+	{"gpt2-2L/model_dyn", "batch seq", 135, 28, 0},
+	{"resnet8/model", "", 31, 29, 18},
 }
 
 func TestModels(t *testing.T) {
 	for _, m := range models {
 		t.Run(m.file, func(t *testing.T) {
-			path := filepath.Join("testdata", m.file+".onnx")
+			path := filepath.Join(exports, m.file+".onnx")
 			g, _, err := onnx.Open(path, kernels.Library)
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +77,7 @@ func TestModels(t *testing.T) {
 // FuzzModels changes bytes of real models, so that operators see what their
 // authors did not think of.
 func FuzzModels(f *testing.F) {
-	for _, file := range []string{"testdata/mlp.onnx", "testdata/mlp_dyn.onnx",
+	for _, file := range []string{exports + "/mlp/model.onnx", exports + "/mlp/model_dyn.onnx",
 		"../../memopt/testdata/ort/mlp.onnx", "../../memopt/testdata/ort/resnet.onnx", "../../memopt/testdata/ort/onnxruntime/recompute_tile.onnx"} {
 		b, err := os.ReadFile(file)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 // A source that is closed maps nothing any more, and who looks at its weights is
 // told so. Its files are all that were read.
 func TestSource(t *testing.T) {
-	plain, _, err := onnx.Open(filepath.Join("testdata", "mlp_dyn.onnx"), kernels.Library)
+	plain, _, err := onnx.Open(filepath.Join("..", "..", "memopt", "testdata", "models", "mlp", "model_dyn.onnx"), kernels.Library)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package weights
 import (
 	"fmt"
 	"io"
-	"math"
 	"sync"
 	"unsafe"
 )
@@ -15,15 +14,13 @@ type Kind uint8
 const (
 	KindMapped Kind = iota // pages of a mapped file, read-only
 	KindHeap               // memory of the Go heap
-	KindDevice             // memory of a device, not readable from here
-	KindZero               // nowhere: the bytes are all zero
 
 	kinds = iota
 )
 
-var kindNames = [kinds]string{"mapped", "heap", "device", "zero"}
+var kindNames = [kinds]string{"mapped", "heap"}
 
-// String returns the word for the kind: mapped, heap, device or zero.
+// String returns the word for the kind: mapped or heap.
 func (k Kind) String() string { return kindNames[k] }
 
 // Block is reference-counted bytes. It starts with one use; dropping the last use
@@ -33,12 +30,10 @@ type Block struct {
 	length int64
 	file   *File // of a block cut from a file
 	off    int64 // its place in the file
-	free   func()
 
 	mu      sync.Mutex
 	uses    int
-	data    []byte // mapped or heap bytes; for zeros, once asked for
-	zeroMap bool   // data is a mapping of zeros
+	data    []byte
 	aligned []byte // heap copy made by Aligned
 }
 
@@ -53,25 +48,6 @@ func newBlock(b *Block) *Block {
 func Heap(b []byte) *Block {
 	hold(KindHeap, int64(len(b)))
 	return newBlock(&Block{kind: KindHeap, length: int64(len(b)), data: b})
-}
-
-// Zeros returns a block of n zero bytes that takes no memory, however large.
-func Zeros(n int64) *Block {
-	if n < 0 {
-		panic(fmt.Sprintf("weights: Zeros of %d bytes", n))
-	}
-	hold(KindZero, n)
-	return newBlock(&Block{kind: KindZero, length: n})
-}
-
-// Device returns a block that stands for n bytes in the memory of a device; free
-// is called once, by the last Drop.
-func Device(n int64, free func()) *Block {
-	if n < 0 {
-		panic(fmt.Sprintf("weights: Device block of %d bytes", n))
-	}
-	hold(KindDevice, n)
-	return newBlock(&Block{kind: KindDevice, length: n, free: free})
 }
 
 // Kind returns where the bytes are.
@@ -101,35 +77,22 @@ func (b *Block) Drop() {
 	if b.aligned != nil {
 		hold(KindHeap, -int64(cap(b.aligned)))
 	}
-	data := b.data
 	b.data, b.aligned = nil, nil
-	switch {
-	case b.file != nil:
-		if err := b.file.release(); err != nil {
-			panic(err) // only ever a mapping that is not ours
-		}
-	case b.kind == KindZero && data != nil && b.zeroMap:
-		if err := unmap(data); err != nil {
-			panic("weights: unmap zeros: " + err.Error())
-		}
-	case b.kind == KindZero && data != nil:
-		hold(KindHeap, -b.length)
-	case b.kind == KindDevice && b.free != nil:
-		b.free()
-	}
 	if b.file == nil {
 		hold(b.kind, -b.length)
+	} else if err := b.file.release(); err != nil {
+		panic(err) // only ever a mapping that is not ours
 	}
 }
 
 // Bytes returns a view for reading, valid until the last Drop. The view of a
-// mapped block is the file's pages, with what File.Bytes says of them; that of zeros is
-// one shared page, mapped many times. For bytes on a device it returns an error.
+// mapped block is the file's pages, with what File.Bytes says of them.
 func (b *Block) Bytes() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mustLive("Bytes")
-	return b.view()
+	arm()
+	return b.data, nil
 }
 
 // Aligned returns a view whose address is a multiple of align, a power of two, and whether
@@ -143,10 +106,8 @@ func (b *Block) Aligned(align int) (_ []byte, own bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mustLive("Aligned")
-	data, err := b.view()
-	if err != nil {
-		return nil, false, err
-	}
+	arm()
+	data := b.data
 	if isAligned(data, align) {
 		return data, true, nil
 	}
@@ -173,20 +134,11 @@ func isAligned(b []byte, align int) bool {
 	return len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(align) == 0
 }
 
-// CopyTo copies all bytes into dst, which has exactly their length.
-func (b *Block) CopyTo(dst []byte) error {
-	if int64(len(dst)) != b.length {
-		return fmt.Errorf("copy of %s into %d bytes", b.describe(), len(dst))
-	}
-	_, err := b.ReadAt(dst, 0)
-	return err
-}
-
 // ReadAt implements io.ReaderAt, to copy a block in pieces of a staging buffer's
-// size. For zeros it reads no memory. A page that is gone is its error.
+// size. A page that is gone is its error.
 func (b *Block) ReadAt(p []byte, off int64) (n int, err error) {
 	defer Guard(&err)()
-	data, err := b.source()
+	data, err := b.Bytes()
 	switch {
 	case err != nil:
 		return 0, err
@@ -195,27 +147,11 @@ func (b *Block) ReadAt(p []byte, off int64) (n int, err error) {
 	case off > b.length:
 		return 0, io.EOF
 	}
-	n = int(min(int64(len(p)), b.length-off))
-	if b.kind == KindZero {
-		clear(p[:n])
-	} else {
-		copy(p[:n], data[off:])
-	}
+	n = copy(p, data[off:])
 	if n < len(p) {
 		return n, io.EOF
 	}
 	return n, nil
-}
-
-// source returns what ReadAt reads: the view, or nothing for zeros.
-func (b *Block) source() ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.mustLive("ReadAt")
-	if b.kind == KindZero {
-		return nil, nil
-	}
-	return b.view()
 }
 
 // ReleasePages tells the system that it may drop the block's pages, so that reading a
@@ -229,34 +165,6 @@ func (b *Block) ReleasePages() {
 		dropPages(b.data)
 	}
 }
-
-// view returns the bytes, mapping those of a zero block on first use. The lock must be held.
-func (b *Block) view() ([]byte, error) {
-	arm()
-	switch {
-	case b.kind == KindDevice:
-		return nil, fmt.Errorf("%s cannot be read here, copy it back first", b.describe())
-	case b.kind != KindZero || b.data != nil || b.length == 0:
-		return b.data, nil
-	case b.length > math.MaxInt:
-		return nil, fmt.Errorf("%s do not fit this machine's address space", b.describe())
-	}
-	data, err := mapZeros(int(b.length))
-	if err == nil {
-		b.data, b.zeroMap = data, true
-		return data, nil
-	}
-	if b.length > maxHeapZeros {
-		return nil, fmt.Errorf("%s: %w", b.describe(), err)
-	}
-	b.data = make([]byte, b.length)
-	hold(KindHeap, b.length)
-	return b.data, nil
-}
-
-// maxHeapZeros limits zeros that are allocated because they cannot be mapped: the
-// length comes from a model file, and running out of memory ends the process.
-const maxHeapZeros = 1 << 30
 
 // describe names the block in a message.
 func (b *Block) describe() string {

@@ -36,7 +36,6 @@ func since(before Stats) Stats {
 	now := Snapshot()
 	return Stats{
 		Mapped: now.Mapped - before.Mapped, Heap: now.Heap - before.Heap,
-		Device: now.Device - before.Device, Zero: now.Zero - before.Zero,
 		Blocks:          now.Blocks - before.Blocks,
 		CopiedUnaligned: now.CopiedUnaligned - before.CopiedUnaligned,
 		CopiedUnmapped:  now.CopiedUnmapped - before.CopiedUnmapped,
@@ -96,8 +95,6 @@ func TestMisuseOfADroppedBlockPanics(t *testing.T) {
 	for name, make := range map[string]func() *Block{
 		"mapped": func() *Block { b, _ := f.Block(1, 4); return b },
 		"heap":   func() *Block { return Heap([]byte("abcd")) },
-		"zero":   func() *Block { return Zeros(4) },
-		"device": func() *Block { return Device(4, nil) },
 	} {
 		b := make()
 		b.Drop()
@@ -105,11 +102,9 @@ func TestMisuseOfADroppedBlockPanics(t *testing.T) {
 		mustPanic(t, "Retain of 4 "+name, b.Retain)
 		mustPanic(t, "after its last Drop", func() { b.Bytes() })
 		mustPanic(t, "after its last Drop", func() { b.Aligned(4) })
-		mustPanic(t, "after its last Drop", func() { b.CopyTo(nil); b.ReadAt(nil, 0) })
+		mustPanic(t, "after its last Drop", func() { b.ReadAt(nil, 0) })
 		mustPanic(t, "after its last Drop", b.ReleasePages)
 	}
-	mustPanic(t, "Zeros of -1", func() { Zeros(-1) })
-	mustPanic(t, "of -1 bytes", func() { Device(-1, nil) })
 	mustPanic(t, "alignment 3", func() { Heap(nil).Aligned(3) })
 }
 
@@ -150,7 +145,7 @@ func TestEmptyFile(t *testing.T) {
 		t.Errorf("got %v, %v, size %d", got, err, f.Size())
 	}
 	b.ReleasePages()
-	if err := b.CopyTo(nil); err != nil {
+	if _, err := b.ReadAt(nil, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -225,11 +220,10 @@ func TestReading(t *testing.T) {
 	}{
 		{mapped, "hello"},
 		{Heap([]byte("hello")), "hello"},
-		{Zeros(5), "\x00\x00\x00\x00\x00"},
 	} {
 		dst := bytes.Repeat([]byte{'x'}, 5)
-		if err := c.b.CopyTo(dst); err != nil || string(dst) != c.want {
-			t.Errorf("%s: CopyTo %q, %v", c.b.Kind(), dst, err)
+		if _, err := c.b.ReadAt(dst, 0); err != nil || string(dst) != c.want {
+			t.Errorf("%s: ReadAt %q, %v", c.b.Kind(), dst, err)
 		}
 		if got, err := c.b.Bytes(); err != nil || string(got) != c.want {
 			t.Errorf("%s: Bytes %q, %v", c.b.Kind(), got, err)
@@ -241,38 +235,11 @@ func TestReading(t *testing.T) {
 		if _, err := c.b.ReadAt(dst, -1); err == nil {
 			t.Errorf("%s: read at -1", c.b.Kind())
 		}
-		if err := c.b.CopyTo(dst[:4]); err == nil || !strings.Contains(err.Error(), "into 4 bytes") {
-			t.Errorf("%s: copy into a short slice: %v", c.b.Kind(), err)
-		}
 		c.b.ReleasePages()
 		if got, err := c.b.Bytes(); err != nil || string(got) != c.want {
 			t.Errorf("%s after ReleasePages: %q, %v", c.b.Kind(), got, err)
 		}
 		c.b.Drop()
-	}
-}
-
-func TestDeviceBlock(t *testing.T) {
-	before := Snapshot()
-	freed := 0
-	b := Device(1<<40, func() { freed++ })
-	if _, err := b.Bytes(); err == nil {
-		t.Error("read device memory")
-	}
-	if err := b.CopyTo(nil); err == nil {
-		t.Error("copied device memory")
-	}
-	if d := since(before); d.Device != 1<<40 || Snapshot().DeviceHigh < 1<<40 {
-		t.Errorf("books: %+v", d)
-	}
-	b.Retain()
-	b.Drop()
-	if freed != 0 {
-		t.Error("freed with a use left")
-	}
-	b.Drop()
-	if freed != 1 || since(before) != (Stats{}) {
-		t.Errorf("freed %d times, %+v", freed, since(before))
 	}
 }
 
@@ -299,17 +266,5 @@ func TestUsesAreCountedAcrossGoroutines(t *testing.T) {
 	wg.Wait()
 	if d := since(before); d.Blocks != 0 || d.Mapped != 0 || d.Heap != 0 || d.CopiedUnaligned != 4 {
 		t.Errorf("books: %+v", d)
-	}
-}
-
-func TestHostileZeros(t *testing.T) {
-	b := Zeros(1 << 62)
-	defer b.Drop()
-	if _, err := b.Bytes(); err == nil {
-		t.Error("4 EiB of zeros have a view")
-	}
-	buf := []byte{1, 2, 3}
-	if _, err := b.ReadAt(buf, 1<<61); err != nil || !bytes.Equal(buf, make([]byte, 3)) {
-		t.Errorf("%v, %v", buf, err)
 	}
 }

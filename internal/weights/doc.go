@@ -1,8 +1,7 @@
 // Package weights owns the bytes of a model's weights.
 //
 // A Block is bytes with an owner and a use count. Where the bytes are is its
-// Kind: pages of a mapped file, the Go heap, memory of a device, or nowhere at
-// all (zero fill). Whoever keeps a block calls Retain, whoever is done calls
+// Kind: pages of a mapped file or the Go heap. Whoever keeps a block calls Retain, whoever is done calls
 // Drop, and the last Drop gives the memory back: a tied weight is one block with
 // two uses. Nothing here has an address that could be written to a file; what is
 // saved is a name, an offset and a length.
@@ -11,7 +10,7 @@
 //	b, err := f.Block(offset, length)
 //	f.Close()                  // the mapping lives on until the last block is dropped
 //	raw, err := b.Bytes()      // the file's own pages, nothing copied
-//	err = b.CopyTo(staging)    // or read it away
+//	b.ReadAt(staging, 0)       // or read away, in pieces
 //	b.ReleasePages()           // and let go of the pages that the read brought in
 //	b.Drop()
 //

@@ -82,22 +82,6 @@ func TestMappedFileIsNotAnonymousMemory(t *testing.T) {
 	}
 }
 
-func TestZerosTakeNoMemory(t *testing.T) {
-	runtime.GC()
-	anon := resident(t, "RssAnon")
-	b := Zeros(300 * MiB)
-	defer b.Drop()
-	for range 3 {
-		view, err := b.Bytes()
-		if err != nil || len(view) != 300*MiB || sum(view) != 0 {
-			t.Fatal(len(view), err)
-		}
-	}
-	if grown := resident(t, "RssAnon") - anon; grown > 8*MiB {
-		t.Errorf("300 MiB of zeros took %d MiB", grown/MiB)
-	}
-}
-
 // A pipe without a writer blocks whoever opens it, for ever.
 func TestPipeIsRefusedAtOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")

@@ -4,12 +4,11 @@ import "sync"
 
 // Stats are the bytes this process holds through the package, and the copies it
 // had to make. Mapped counts mappings rather than the blocks in them, so that two
-// blocks over the same bytes are not counted twice; Zero counts what the blocks
-// stand for, which takes no memory.
+// blocks over the same bytes are not counted twice.
 type Stats struct {
-	Mapped, Heap, Device, Zero                 int64 // bytes held now
-	MappedHigh, HeapHigh, DeviceHigh, ZeroHigh int64 // the most held at any time
-	Blocks                                     int64 // blocks alive now
+	Mapped, Heap         int64 // bytes held now
+	MappedHigh, HeapHigh int64 // the most held at any time
+	Blocks               int64 // blocks alive now
 
 	CopiedUnaligned int64 // bytes copied to the heap since the start because they lie unaligned
 	CopiedUnmapped  int64 // bytes read into the heap since the start because mapping failed
@@ -30,8 +29,8 @@ func Snapshot() Stats {
 	defer ledger.Unlock()
 	now, high := ledger.held, ledger.high
 	return Stats{
-		Mapped: now[KindMapped], Heap: now[KindHeap], Device: now[KindDevice], Zero: now[KindZero],
-		MappedHigh: high[KindMapped], HeapHigh: high[KindHeap], DeviceHigh: high[KindDevice], ZeroHigh: high[KindZero],
+		Mapped: now[KindMapped], Heap: now[KindHeap],
+		MappedHigh: high[KindMapped], HeapHigh: high[KindHeap],
 		Blocks:          ledger.blocks,
 		CopiedUnaligned: ledger.unaligned,
 		CopiedUnmapped:  ledger.unmapped,

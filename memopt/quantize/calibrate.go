@@ -22,9 +22,6 @@ type Calibration struct {
 	Average    float64 // weight of a later group of batches in that average
 }
 
-// Methods lists the methods of calibration.
-func Methods() []string { return []string{"minmax", "entropy", "percentile"} }
-
 // Bins of histograms.
 const (
 	entropyBins    = 128

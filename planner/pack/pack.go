@@ -133,11 +133,6 @@ func notReached(p Problem, s Solution) error {
 	return capacityError("%d is not reached: %d bytes are the least found, at least %d are needed", p.Capacity, s.Height, s.Bound)
 }
 
-// NotWithin is the error for an arena of this height where a capacity is below it.
-func NotWithin(capacity, height int64) error {
-	return capacityError("%d is not reached: %d bytes are needed", capacity, height)
-}
-
 // takesRoom reports whether b has bytes and is ever alive.
 func takesRoom(b Buffer) bool { return b.Size > 0 && b.First < b.Last }
 

@@ -138,8 +138,6 @@ class Weights(Section):
 
     mapped: int
     heap: int
-    device: int
-    zero: int
     copied_unaligned: int
     copied_unmapped: int
 
