@@ -12,6 +12,7 @@ import time
 import traceback
 import warnings
 from datetime import timedelta
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -24,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import memopt
 from memopt.torch import report
+from memopt.torch.elsewhere.engine import DiskEngine
 from memopt.torch.ranks import meeting as ranks
 from memopt.torch.record.measure import watched
 
@@ -206,6 +208,16 @@ def ddp_accumulation(mesh):
                 with m.no_sync() if micro < 2 else contextlib.nullcontext():
                     unwatched(m, zero=False)
     return {"same": same((0, bits(plain)), (0, bits(model))), "again": report(model).plan.result.recomputed_nodes}
+
+
+@case
+def ddp_offload(mesh):
+    """Values elsewhere, as over a fast link: ranks take the first one's plan, with its moves."""
+    plain, model = DistributedDataParallel(gpt(tied=True)), DistributedDataParallel(gpt(tied=True))
+    with mock.patch("memopt.torch.optimize.engine_of", lambda *_: DiskEngine()):
+        memopt.optimize(model, activation_budget="65%", offload="host")
+    found = compared(plain, model)
+    return found | {"moves": report(model).plan.to_dict()["moves"]}
 
 
 @case

@@ -19,6 +19,9 @@ import memopt
 from memopt.torch import report
 from memopt.torch.elsewhere.engine import DiskEngine
 from memopt.torch.elsewhere.spill import SpillError
+from memopt.torch.replay.moves import compiled
+from memopt.torch.replay.program import build
+from memopt.torch.step.standin import standing
 
 
 class Views(nn.Module):
@@ -194,6 +197,66 @@ class TestOffload(unittest.TestCase):
             self.assertEqual(*[x.item() for x in losses])
         for a, b in zip(plain.parameters(), model.parameters(), strict=True):
             self.assertTrue(torch.equal(a.grad, b.grad))
+
+    def test_order_in_loops(self):
+        """A step that fails in the middle of its backward pass, one that is given up, and an evaluation: copies of the next step are in order all the same."""
+        model, batch = gpt()
+        plain, device = copy.deepcopy(model), Simulated()
+        self.planned(model, device, activation_budget="45%")
+        with InFlight(device):
+            for i in range(3):
+                self.same(plain, model, batch, i)
+
+            def fails(grad):
+                raise KeyboardInterrupt
+
+            hook = model.blocks[1].register_full_backward_hook(lambda *_: fails(None))
+            with self.assertRaises(KeyboardInterrupt):
+                model(*batch(3)).backward()
+            hook.remove()
+            with torch.no_grad():
+                model(*batch(4))
+            loss = model(*batch(5))  # its copies out are under way when it is given up
+            del loss
+            gc.collect()
+            for i in range(3):
+                self.same(plain, model, batch, i)
+        self.assertEqual(device.flying, [])
+
+    def test_moved_twice(self):
+        """A value that comes back, is read, and leaves once more before its last reader."""
+        model, batch = views()
+        plain, device = copy.deepcopy(model), Simulated()
+        self.planned(model, device, activation_budget="45%")
+        self.same(plain, model, batch, 0)
+        made = next(iter(standing(model).loop.programs))
+        recording, steps = made.recording, made.program.steps
+        place = {name: i for i, name in enumerate(op.name for op in recording.ops)}
+        at = {s["node"]: i for i, s in enumerate(steps) if not s.get("again")}
+        border = next(i for i, op in enumerate(recording.ops) if op.backward)
+        twice = 0
+        moves = []
+        for op in recording.ops[:border]:
+            for v in op.outputs:
+                readers = [o for o in recording.ops if v in o.inputs]
+                backward = [at[place[o.name]] for o in readers if o.backward]
+                saved = {o for s in recording.saves if s.value is v for o in s.used}
+                last = max([at[place[o.name]] for o in readers if not o.backward] + [at[place[op.name]]])
+                if len(backward) > 1 and backward[-1] > backward[0] + 2 and v.bytes > 4096 and v.next is None and all(o in saved for o in readers if o.backward):
+                    spans = [(last + 1, backward[0]), (backward[0] + 1, backward[-1])]
+                    moves += [{"value": v.name, "bytes": v.bytes, "out": a, "gone": a, "in": b, "back": b, "far": 0} for a, b in spans]
+                    twice += 1
+        self.assertGreater(twice, 0)
+        plain_steps = [{"node": i} for i in range(len(recording.ops))]
+        self.assertEqual([s["node"] for s in steps if not s.get("again")], [s["node"] for s in plain_steps])
+        far = 0
+        for m in moves:  # places of their own
+            m["far"], far = far, far + -(-m["bytes"] // 4096) * 4096
+        made.program = build(recording, steps, moves=compiled(recording, steps, moves, device, torch.device("cpu")))
+        device.moved = 0
+        with InFlight(device):
+            self.same(plain, model, batch, 1)
+        self.assertEqual(device.moved, 2 * sum(m["bytes"] for m in moves))
 
     def test_room(self):
         """A budget of the far side binds, and one without room is no error where the plan does without."""

@@ -90,6 +90,15 @@ class TestDDP(Case):
             self.assertTrue(found["same"])
             self.assertGreater(found["again"], 0)
 
+    def test_offload(self):
+        """The same bits, the same moves on both ranks, and the promised bytes."""
+        a, b = self.both("ddp_offload")
+        self.assertGreater(len(a["moves"]), 0)
+        self.assertEqual((a["moves"], a["plan"]), (b["moves"], b["plan"]))
+        for found in (a, b):
+            self.assertTrue(found["same"])
+            self.assertLessEqual(abs(found["measured"] - found["promised"]), 0.001 * found["promised"] + 65536)
+
     def test_uneven(self):
         a, b = self.planned("ddp_uneven", 0.65)
         self.assertLess(a["promised"], b["promised"])

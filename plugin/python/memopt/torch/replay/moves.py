@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from ..elsewhere.engine import Engine, Place
+from ..elsewhere.spill import SpillError
 from ..record.again import digest
 from ..record.record import Recording
 
@@ -105,6 +107,9 @@ class Moving:
         self.began, self.waited = time.perf_counter_ns(), 0  # ns
 
     def __del__(self) -> None:
+        for copy, _ in self.copies.values():  # of a step that was given up, whose room another one takes
+            with contextlib.suppress(SpillError):
+                self.moves.engine.wait(copy)
         if self.room is not None:
             self.moves.engine.give_back(self.room)
 
