@@ -345,8 +345,69 @@ class TestStates(unittest.TestCase):
             model(tokens, tokens.flip(0)).backward()
             optimizer.step()
 
+    def test_some_leave(self):
+        """States of some parameters only: the update is PyTorch's for both, copies are in order, and checkpoints are whole."""
+        for name, how in (("AdamW", {"foreach": True}), ("AdamW", {"fused": True}), ("SGD", {}), ("Adagrad", {})):
+            with self.subTest(optimizer=name, **how):
+                pairs, device = self.pair(KINDS[name], **how), Simulated()
+                ours = StatesElsewhere(pairs[1][1], "auto", device)
+                sizes = ours.sizes()
+                with InFlight(device):
+                    self.step(pairs, 0)
+                    self.assertEqual((ours.nbytes, device.moved), (0, 0))
+                    ours.send(list(sizes)[::2])
+                    for i in range(1, 4):
+                        self.step(pairs, i, between=lambda model, optimizer: nn.utils.clip_grad_norm_(model.parameters(), 0.5))
+                self.same(pairs)
+                leaving = sum(n for p, n in sizes.items() if p not in ours.stays)
+                self.assertTrue(0 < ours.nbytes <= leaving < sum(sizes.values()))
+                self.assertTrue(all(not isinstance(v, Away) for p in ours.stays for v in pairs[1][1].state.get(p, {}).values()))
+                saved = copy.deepcopy(pairs[1][1].state_dict())
+                pairs[1][1].load_state_dict(saved)
+                self.assertTrue(0 < ours.nbytes <= leaving)
+                for i in range(4, 6):
+                    self.step(pairs, i)
+                self.same(pairs)
+                ours.detach()
+                self.step(pairs, 9)
+                self.same(pairs)
+
+    def test_chosen_by_the_budget(self):
+        """As many leave as the budget needs: none where it is wide, and more where it is narrow; the promise is kept, with the same bits."""
+        sent = []
+        for share in ("95%", "60%", "50%"):
+            models = [GPT(layers=2, width=128) for _ in range(2)]
+            models[1].load_state_dict(models[0].state_dict())
+            pairs = [(m, torch.optim.AdamW(m.parameters(), 1e-2)) for m in models]
+            schedules = [torch.optim.lr_scheduler.ExponentialLR(o, 0.9) for _, o in pairs]
+            tokens = torch.randint(0, 300, (4, 64))
+            fixed = 3 * sum(p.nbytes for p in models[0].parameters())
+            memopt.optimize(models[1], share, optimizer=pairs[1][1], states="auto", verbose=False)
+            for i in range(4):
+                for (model, optimizer), schedule in zip(pairs, schedules, strict=True):
+                    torch.manual_seed(i)
+                    optimizer.zero_grad()
+                    model(tokens, tokens.flip(0)).backward()
+                    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                    optimizer.step()
+                    schedule.step()
+            self.same(pairs)
+            found = report(models[1])
+            away = sum(v.numel() * v.element_size() for state in pairs[1][1].state.values() for v in state.values() if isinstance(v, Away))
+            sent.append(away)
+            self.assertLessEqual(found.promised_peak, float(share[:-1]) / 100 * (found.recording.measured_peak + fixed) + 4096)
+            if found.measured_peak is not None:
+                self.assertLessEqual(abs(found.measured_peak - found.promised_peak), 0.002 * found.promised_peak + 4096)
+            self.assertIn("all optimizer states stay where they are" if not away else "parameters, ", str(found))
+            memopt.restore(models[1])
+        self.assertEqual(sent[0], 0)
+        self.assertLess(0, sent[-1])
+        self.assertEqual(sent, sorted(sent))
+
     def test_refused(self):
         params = list(self.model.parameters())
+        with self.assertRaisesRegex(TypeError, "as many states leave as the budget needs"):
+            memopt.optimize(self.model, activation_budget="90%", optimizer=torch.optim.AdamW(params), states="auto")
         for optimizer, states, why in (
             (None, "disk", "give optimizer="),
             (torch.optim.RMSprop(params), "disk", "RMSprop"),

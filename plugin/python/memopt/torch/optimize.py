@@ -87,7 +87,8 @@ def optimize(
     states             where the optimizer's states are between its steps: "disk", a file without a name in the folder MEMOPT_SPILL_FOLDER, or "host", for a
                        CUDA device. They come in as the update of their parameter comes, and go out behind it, and do not count in the budget.
                        The numbers are those of torch.optim: AdamW, Adam, SGD, Adagrad. "8bit" keeps them where they are, rounded to a code and a
-                       scale for each 256, which changes the numbers
+                       scale for each 256, which changes the numbers. "auto" moves as many as the budget needs, the largest first, where that takes less time than
+                       to run operators again
     lossy              "bf16", "fp16" or "fp8": values that autograd saves may be kept in that type until the backward pass needs them, where that costs less than
                        to compute them again. Gradients are then not exact, which the report says with the error of the sample's step; results of
                        the forward pass keep every bit
@@ -135,6 +136,8 @@ def optimize(
         raise TypeError("mode='graph' captures the steps of one module whose parameters are whole, and updates outside of them: without optimizer_in_backward")
     if offload is not None and (mode == "graph" or units_of(model)):
         raise TypeError("offload is for mode='eager' and parameters that are whole: a captured step has its copies no time to wait, and units of fully_shard move by themselves")
+    if states == "auto" and (optimizer_in_backward or mode == "graph" or budget is None):
+        raise TypeError("states='auto' has as many states leave as the budget needs: give budget=, in mode='eager' and without optimizer_in_backward, or states='disk' or 'host' for all")
     if lossy is not None:
         refuse_lossy(lossy, offload, mode, models)
     if host_budget is not None and offload is None:
@@ -148,6 +151,8 @@ def optimize(
         loop.graphs = Graphs(model, loop.told, budget is not None or activation_budget is not None)
     loop.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
     loop.states = StatesElsewhere(optimizer, states, alone=optimizer_in_backward) if states is not None else None
+    if states == "auto":
+        loop.share.states = loop.states
     if loop.early is not None:
         loop.early.states = loop.states
     _plan_methods(loop, methods)

@@ -16,7 +16,9 @@ from torch import Tensor
 from .spill import BLOCK, SpillError, SpillFile, whole
 
 Where = Literal["host", "disk"]
-States = Literal["host", "disk", "8bit"]
+States = Literal["host", "disk", "8bit", "auto"]
+# Bytes a second, out and in, that decide how many states leave: of a disk as planner/profile has it, and of a link as most devices reach.
+RATES: dict[Where, tuple[float, float]] = {"disk": (1e9, 1.5e9), "host": (20e9, 20e9)}
 
 
 class Place:

@@ -12,10 +12,10 @@ import torch
 
 from ...errors import BudgetError
 from ...report import Report, show_bytes
-from ..elsewhere.engine import Engine
+from ..elsewhere.engine import RATES, Engine
 from ..elsewhere.smaller import Lossy
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
-from ..lower.states import movable
+from ..lower.states import StatesElsewhere, movable
 from ..native.build import library
 from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth, state_bytes
 from ..plan.outofmemory import explain, is_of_memory, room
@@ -39,6 +39,7 @@ from .state import State
 from .told import Told
 
 AUDITS = 2
+_SHARES = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0)  # of the bytes of optimizer states, of which the best leave
 SmallerBatch = Callable[..., Smaller | None]
 
 
@@ -51,6 +52,8 @@ class Share:
         self.lengths = Lengths()
         self.low: set[Any] = set()  # programs that were told of
         self.engine: Engine | None = None  # of what plans move elsewhere
+        self.states: StatesElsewhere | None = None  # of which the first plan chooses those that leave
+        self.sent: tuple[int, int, int] | None = None  # how many parameters' states left, their bytes, and those of all
         self.met = False  # the ranks that train the module with this one, to plan
 
     def joined(self) -> bool:
@@ -79,8 +82,10 @@ class Share:
 
     def limit(self, fixed: Fixed, eager: int | None) -> int | None:
         """The bytes that a step may take beyond those in use before it; None if unlimited, or a share of an unknown total."""
-        r = self.request
-        return growth(self.model, fixed, eager, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
+        r, left = self.request, self.sent[1] if self.sent is not None else 0
+        whole = fixed._replace(bytes=fixed.bytes + left)  # shares are of what the step takes with all states
+        found = growth(self.model, whole, eager, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
+        return found + left if found is not None and r.budget not in (None, "auto") else found
 
     def recording_limit(self) -> int:
         """The limit of a step while it is recorded: its budget if possible, and the device's memory."""
@@ -94,6 +99,8 @@ class Share:
         at: what the recording is one of, whose plans hold for other sizes too."""
         r, taken = self.request, self.taken
         recording.replay = "native" if self.engine is None and library.expected() and not recording.units else "python"
+        if self.states is not None and self.sent is None:
+            self._choose_states(recording)
         peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
         counted = fixed.bytes if r.budget is not None else 0
@@ -144,6 +151,32 @@ class Share:
         plan = self.lengths.take(at, recording.accumulates, found, lowest)
         return Made(plan.program, report, recording, audits, at, plan, self.lengths.version, limit or 0, plan.turns)
 
+    def _choose_states(self, recording: Recording) -> None:
+        """Has the states of as many parameters elsewhere as make the step and its copies take least, the largest first."""
+        assert self.states is not None
+        sizes = sorted(self.states.sizes().items(), key=lambda item: -item[1])
+        total, fixed = sum(n for _, n in sizes), self.fixed()
+        limit = self.limit(fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed)), self.loss.eager(recording))
+        time = float(plan_of(recording).baseline.time_ns)
+        out, back = RATES["disk" if self.states.where == "disk" else "host"]
+        best, least = sizes, float("inf")
+        for share in _SHARES if limit is not None else ():
+            leaving, left = [], 0
+            for p, n in sizes:
+                if left < share * total:
+                    leaving.append((p, n))
+                    left += n
+            try:
+                room = (limit or 0) + left
+                extra = 0.0 if room >= recording.measured_peak else plan_of(recording, activation_budget=max(1, room)).result.overhead * time
+            except BudgetError:
+                continue
+            cost = extra + left * (1e9 / out + 1e9 / back)
+            if cost < least:
+                best, least = leaving, cost
+        self.sent = len(best), sum(n for _, n in best), total
+        self.states.send([p for p, _ in best])
+
     def _smaller_values(self, recording: Recording, kind: Lossy, make: Callable[[Recording], Report], figures: tuple[int, int, tuple[str, ...]], eager: int, audits: int) -> Made:
         """The plan of a step whose values may be rounded for the backward pass."""
         found = plan_smaller(recording, kind, make)
@@ -180,6 +213,10 @@ class Share:
     def _said(self, report: StepReport, eager: int, at: At | None) -> StepReport:
         """A report that says what was chosen, beside what the step takes without it; and what the loop holds."""
         report.held = at.held if at is not None else 0
+        if self.states is not None and self.sent is not None:
+            n, nbytes, total = self.sent
+            what = f"the states of {n} of {len(self.states.sizes())} parameters, {show_bytes(nbytes)} of {show_bytes(total)}, are on the {self.states.where} between updates"
+            report.sent = what if n else "all optimizer states stay where they are"
         if self.request.states is None and movable(self.request.optimizer):
             report.states = state_bytes(self.request.optimizer).bytes
         if self.loss.chosen:

@@ -72,7 +72,7 @@ class StatesElsewhere:
     """
 
     def __init__(self, optimizer: Any, where: States, engine: Engine | None = None, alone: bool = False) -> None:
-        """alone: parameters are updated one by one, as their gradients come."""
+        """alone: parameters are updated one by one, as their gradients come. Where is "auto": all states stay, until send says which leave."""
         found = list(inner_optimizers(optimizer))
         if not found:
             raise TypeError("states needs the optimizer: give optimizer=")
@@ -82,7 +82,10 @@ class StatesElsewhere:
         devices = {p.device for p in params}
         if len(devices) != 1:
             raise ValueError(f"states is {where!r}, and the optimizer's parameters are on {', '.join(map(str, sorted(devices, key=str)))}: they must be on one device")
-        self.where = where
+        self.stays: set[Tensor] = set(params) if where == "auto" else set()  # parameters whose states do not leave
+        if where == "auto":
+            where = "disk" if params[0].device.type == "cpu" else "host"
+        self.where: States = where
         self.engine = engine if engine is not None else _engine(where, params)
         self.optimizers = found
         self.limit = min(_MOST, max(_LEAST, sum(p.nbytes for p in params) // 256))
@@ -94,7 +97,7 @@ class StatesElsewhere:
         self.hidden: dict[int, list[dict[str, Any]]] = {}  # parameter groups of a step whose updates are done
         self.broken = ""
         kept = [(slots(o, group), p) for o in found for group in o.param_groups for p in group["params"] if p.requires_grad]
-        self.engine.prepare(sum(n * whole(p.nbytes) for n, p in kept))
+        self.engine.prepare(sum(n * whole(p.nbytes) for n, p in kept if p not in self.stays))
         # Bytes that the states take on the device all the same.
         self.held = sum(n * self.engine.held(whole(p.nbytes)) for n, p in kept) if isinstance(self.engine, RoundedEngine) else 0
         for o in found:
@@ -121,6 +124,21 @@ class StatesElsewhere:
                         state[name] = value.load().clone()
         self.lots = {}
 
+    def sizes(self) -> dict[Tensor, int]:
+        """The bytes of the states that each parameter has or will have, of those that could leave."""
+        return {p: n * p.nbytes for o in self.optimizers for group in o.param_groups for p in group["params"] if p.requires_grad and (n := slots(o, group))}
+
+    def send(self, params: Sequence[Tensor]) -> None:
+        """Has the states of these parameters elsewhere from now on."""
+        self.stays.difference_update(params)
+        self.engine.prepare(sum(n for p, n in self.sizes().items() if p not in self.stays))
+        for o in self.optimizers:
+            for store in {lot.store for lot in self.lots.get(id(o), (None, []))[1]}:
+                self._fetch(o, store)
+        self.lots = {}
+        for o in self.optimizers:
+            self._send(o)
+
     @property
     def nbytes(self) -> int:
         """The bytes that are elsewhere."""
@@ -143,7 +161,7 @@ class StatesElsewhere:
             self.broken = str(e)
             raise
         self.hidden[id(optimizer)] = optimizer.param_groups
-        optimizer.param_groups = [{**group, "params": []} for group in optimizer.param_groups]
+        optimizer.param_groups = [{**group, "params": [p for p in group["params"] if p in self.stays]} for group in optimizer.param_groups]
         return changed
 
     def _behind(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -168,7 +186,7 @@ class StatesElsewhere:
             return lots
         for store in {lot.store for lot in lots}:
             self._fetch(optimizer, store)
-        lots = [lot for i, group in enumerate(optimizer.param_groups) for lot in self._split(group["params"], i)]
+        lots = [lot for i, group in enumerate(optimizer.param_groups) for lot in self._split([p for p in group["params"] if p not in self.stays], i)]
         self.lots[id(optimizer)] = key, lots
         self._send(optimizer)
         return lots
@@ -386,7 +404,7 @@ def _engine(where: States, params: Sequence[Tensor]) -> Engine:
             raise ValueError(f"states is '8bit', and the optimizer's parameters are {', '.join(sorted(map(str, kinds)))}: they must be of one type")
         return RoundedEngine(params[0].device, kinds.pop())
     if where not in ("host", "disk"):
-        raise ValueError(f"states is {where!r}; there are 'host', the memory of the host, 'disk', a spill file, and '8bit', which rounds")
+        raise ValueError(f"states is {where!r}; there are 'host', the memory of the host, 'disk', a spill file, 'auto', as many as a budget needs, and '8bit', which rounds")
     return engine_of(params[0].device, where, "states")
 
 

@@ -46,7 +46,7 @@ def state_bytes(optimizer: Any) -> Fixed:
                 made = one.state.get(p)
                 if made:
                     there += sum(local(s).untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor) and not isinstance(s, Away))
-                elif p.requires_grad and away is None:
+                elif p.requires_grad and (away is None or p in away.stays):
                     to_come += slots(one, group) * local(p).nbytes
     return Fixed(there + to_come, to_come)
 

@@ -71,6 +71,7 @@ class StepReport:
     without: str = ""  # why no plan holds for the steps, where none does
     chosen: str = ""  # what lowers the floor without having been asked for
     held: int = 0  # bytes of the model's results that the loop holds through the backward pass, which the sample did not
+    sent: str = ""  # which of the optimizer's states are elsewhere, where the plan chose them
     states: int = 0  # bytes of the optimizer's states, where they could be elsewhere
     replay: str = ""  # "native", "python" or "graph": what ran the last planned step
     largest: StepReport | None = field(default=None, repr=False)  # of the steps that were measured, where it is of other sizes
@@ -152,14 +153,14 @@ class StepReport:
         if self.plan is None:
             if self.chosen:
                 return f"memopt: the step takes {show_bytes(self.promised_peak)}, of {show_bytes(self.eager_peak)} in eager mode, and fits: {self.chosen}"
-            return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do"
+            return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do" + (f"; {self.sent}" if self.sent else "")
         measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
         if not measured and self.largest is not None:
             measured = f" (the largest step that was measured: {show_bytes(self.largest.promised_peak)}, and {show_bytes(self.largest.measured_peak or 0)} taken)"
         beside = f"{show_bytes(self.fixed)} of parameters and states {'in it' if self.counted else 'beside it'}"
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} time{self._replayed()}; "
-            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}{'; ' + self.moved if self.moved else ''}{f'; {self.lossy}' if self.lossy is not None else ''}"
+            f"{beside}; floor {show_bytes(self.floor)}, set by {self.binds}{self._offer()}{'; ' + self.chosen if self.chosen else ''}{'; ' + self.moved if self.moved else ''}{f'; {self.lossy}' if self.lossy is not None else ''}{f'; {self.sent}' if self.sent else ''}"
         )
 
     def _replayed(self) -> str:
@@ -176,7 +177,7 @@ class StepReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. The whole plan is plan.to_dict()."""
-        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "held", "states", "replay", "replay_overhead", "measured_overhead"]
+        fields = ["eager_peak", "promised_peak", "measured_peak", "measured_on", "floor", "floor_at", "overhead", "gap", "fixed", "counted", "held", "sent", "states", "replay", "replay_overhead", "measured_overhead"]
         if self.without:
             fields.remove("floor_at")
         binds = None if self.without else self.binds
@@ -223,6 +224,8 @@ class StepReport:
         if self.held:
             yield "the loop holds", f"{show_bytes(self.held)} of the model's results through the backward pass"
         yield "beside it" if not self.counted else "in it", f"{show_bytes(self.fixed)} of parameters, buffers and optimizer states"
+        if self.sent:
+            yield "optimizer states", self.sent
         if self.states:
             yield "optimizer states", f"{show_bytes(self.states)} of that; states='disk' or 'host' would leave none, '8bit', which rounds, about {show_bytes(self.states // 4)} of float32"
         if self.plan is not None:
