@@ -59,7 +59,7 @@ func TestCooperates(t *testing.T) {
 }
 
 // TestCooperativeGathers: where groups share memory, too, convolutions of two float16 gather their image for cooperative matrices, by
-// all sides, without more work space than plans have.
+// all sides, and attention of float16 takes them, without more work space than plans have.
 func TestCooperativeGathers(t *testing.T) {
 	limits := graph.Limits{Subgroup: 32, Range: 1<<32 - 1, Groups: [3]int{1<<31 - 1, 65535, 65535}, Int64: true, Shared: true, Invocations: 1024, SharedBytes: 48 << 10}
 	limits.Matrix = [3]int{16, 16, 16}
@@ -71,6 +71,8 @@ func TestCooperativeGathers(t *testing.T) {
 		{"", "Conv", "f16[2,16,23,23], f16[32,16,3,3]; pads=[1, 1, 1, 1]"},
 		{"memopt", "ConvGradX", "f16[2,32,23,23], f16[32,16,3,3], i64{2,16,23,23}; pads=[1, 1, 1, 1]"},
 		{"memopt", "ConvGradW", "f16[2,32,23,23], f16[2,16,23,23], i64{32,16,3,3}; pads=[1, 1, 1, 1]"},
+		{"memopt", "FlashAttention", "f16[2,70,64], f16[2,45,64], f16[2,45,64]"},
+		{"memopt", "FlashAttention", "f32[2,70,64], f32[2,45,64], f32[2,45,64]"},
 		{"memopt", "ConvGradW", "f32[2,32,23,23], f32[2,16,23,23], i64{32,16,3,3}; pads=[1, 1, 1, 1]"},
 	} {
 		op := *kernels.Library.Find(c.domain, c.name, 0)
@@ -89,7 +91,7 @@ func TestCooperativeGathers(t *testing.T) {
 		}
 		found := false
 		for _, d := range l.Dispatches {
-			found = found || strings.HasPrefix(d.Kernel.Name, "convolution-cooperative")
+			found = found || strings.Contains(d.Kernel.Name, "-cooperative")
 		}
 		if found != strings.HasPrefix(c.sample, "f16") || l.Scratch > plain.Scratch {
 			t.Errorf("%s %s: cooperative matrices %v, work space %d of %d", c.name, c.sample, found, l.Scratch, plain.Scratch)

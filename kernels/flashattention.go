@@ -529,6 +529,7 @@ var (
 	flashForward = newFlashKernel("forward")
 	flashQueries = newFlashKernel("queries")
 	flashKeys    = newFlashKernel("keys")
+	flashMatrix  = lower.Halved(lower.Shader("flash-cooperative", "flashcooperative.comp"))
 	flashDots    = lower.Halved(lower.Shader("flash-dots", "flash.comp", "-DDOTS"))
 )
 
@@ -552,6 +553,9 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 		f.l.Refuse("heads are %d wide; the kernel takes at most %d", w, mostFlashWidth)
 		return
 	}
+	if k == flashForward && f.byMatrices(matrices, columns, own) {
+		return
+	}
 	kernel, each := k.singles, limits.Subgroup
 	if limits.Int64 && !limits.Shared && !lower.OfHalves(f.l) && f.width%2 == 0 && f.out%2 == 0 && (!f.transK || f.keys%2 == 0) {
 		kernel, each = k.paired, 2*each
@@ -569,6 +573,31 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 		spec, each = append(spec, uint32(local)), local
 	}
 	f.append(kernel, matrices*index.CeilDiv(columns, each), spec, own)
+}
+
+// byMatrices appends the forward pass by cooperative matrices, where a device has them and groups share memory, and all of Q, K and V
+// are float16; it reports whether it did. The choice depends on types and widths alone.
+func (f loweredFlash) byMatrices(matrices, queries int, own map[int]graph.Buffer) bool {
+	l, s := f.l, f.l.Limits.Matrix
+	if !l.Limits.Shared || s == [3]int{} || 2*s[1]%s[2] != 0 || s[0] > l.Limits.Subgroup {
+		return false
+	}
+	for i := range 3 {
+		if !lower.HoldsFloat16(l, lower.Reads(f.at+i)) {
+			return false
+		}
+	}
+	side := max(s[1], s[2])
+	wide, outs, rows, step := index.CeilDiv(f.width, side)*side, index.CeilDiv(f.out, side)*side, 4*s[0], 2*s[1]
+	bytes := 2*(rows*(wide+8)+step*(wide+8)+step*(outs+8)+rows*(step+8)) + 4*(rows*step+rows*outs+rows)
+	local := 4 * l.Limits.Subgroup
+	if !lower.Fits(local, l.Limits.Invocations) || !lower.Fits(bytes, l.Limits.SharedBytes) {
+		return false
+	}
+	spec := append(lower.Words(l, wide, outs), lower.OneIf(f.bias != nil), lower.OneIf(f.left >= 0 || f.right >= 0), lower.OneIf(f.skips()), lower.OneIf(f.safe))
+	spec = append(append(spec, lower.Words(l, local, s[0], s[1], s[2])...), lower.OneIf(f.transK))
+	f.append(flashMatrix, matrices*index.CeilDiv(queries, rows), spec, own)
+	return true
 }
 
 // stagedSizes are the numbers of columns, and invocations, of a workgroup that stages rows.

@@ -34,6 +34,9 @@ func holdsFloat16(l *graph.Lowering, b graph.Buffer, of *graph.Buffer) bool {
 	return b.Place == graph.PlaceIn && l.Node.In(b.Index).Type == graph.Float16
 }
 
+// HoldsFloat16 reports whether a buffer is a float16 input of the node.
+func HoldsFloat16(l *graph.Lowering, b graph.Buffer) bool { return holdsFloat16(l, b, nil) }
+
 // cooperativeTile is the tile of a workgroup.
 func (g Products) cooperativeTile(l *graph.Lowering) productTile {
 	s := l.Limits.Matrix

@@ -186,3 +186,14 @@ output cost`
 		}
 	}
 }
+
+// TestCooperativeAttention: attention of float16 by cooperative matrices does what Eval does, with and without biases, windows,
+// keys that several heads share, transposed keys, and sizes around a tile's; its gradients take its logarithms.
+func TestCooperativeAttention(t *testing.T) {
+	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
+	o.Groups = vulkan.GroupsShared
+	op := *kernels.Library.Find("memopt", "FlashAttention", 0)
+	op.Samples = append(op.Samples[:len(op.Samples):len(op.Samples)],
+		"f32[2,70,20], f32[2,45,20], f32[2,45,12]; scale=0.3", "f32[2,3,33,16], f32[2,1,40,16], f32[2,1,40,24]; scale=0.25 right=0 fill=-1e30", "f32[4,70,8], f32[4,70,8], f32[4,70,8]; left=9 right=3 fill=-1e30")
+	conform(t, gpu, &op, kernels.HalfCases(&op, graph.Float16), o)
+}

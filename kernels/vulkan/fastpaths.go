@@ -39,7 +39,7 @@ type fastPath struct {
 var fastPaths = []fastPath{
 	{
 		name: CooperativeMatrix,
-		does: "float16 matrix products and convolutions with cooperative matrices, accumulated in float32",
+		does: "float16 matrix products, convolutions and attention with cooperative matrices, accumulated in float32",
 		lacks: func(p *vk.Physical) string {
 			switch {
 			case matrixOf(p) == [3]int{}:

@@ -339,6 +339,11 @@ func vulkanPaths() (cases []*vulkanCase) {
 			with(&vulkanCase{name: fmt.Sprintf("float16 convolution, %s, %d × %d channels of %d² by cooperative matrices", side.name, c.batch, c.channels, c.side), work: work, graphics: c.batch == 32, job: written(text)})
 		}
 	}
+	for _, c := range []struct{ heads, tokens int }{{2, 64}, {96, 1024}} {
+		operand := fmt.Sprintf(" f16[%d,%d,64] = param\n", c.heads, c.tokens)
+		with(&vulkanCase{name: fmt.Sprintf("float16 attention, %d heads of %d tokens by 64, by cooperative matrices", c.heads, c.tokens), work: 4 * float64(c.heads*c.tokens*c.tokens) * 64, graphics: c.heads == 96,
+			job: written("q" + operand + "k" + operand + "v" + operand + "y, lse = memopt.FlashAttention(q, k, v) scale=0.125\noutput y")})
+	}
 	for _, n := range []int{512, 333} {
 		for _, trans := range []string{"NN", "NT", "TN"} {
 			text := strings.ReplaceAll(productText(n, trans), "f32", "f16")
