@@ -8,7 +8,7 @@ import (
 )
 
 // alike tells equal values and equal nodes of a graph, of which a program of repeated layers has few: what follows from
-// them alone is worked out for the first of each. They are told by hashes of 64 bits under a seed of this process, so
+// them alone is worked out for the first of each. They are recognized by hashes of 64 bits under a seed of this process, so
 // that no file can make two that differ meet.
 type alike struct {
 	look   []uint64         // by value: a hash of its type, kind, shape and known contents
@@ -60,7 +60,7 @@ func (a *alike) first(n *graph.Node) int32 {
 			for _, n := range v {
 				h = mix(h, uint64(n))
 			}
-		default: // it is not told whether they are equal
+		default: // it is not known whether they are equal
 			return n.ID
 		}
 	}

@@ -73,7 +73,7 @@
 // budget (largest.go, validsizes.go); Advise asks that for a budget that does not.
 //
 // A step may be another form of a plain one, with the same results for other bytes and flops. Request.Plain has what
-// its plans' costs told against that, and Curve.Join puts both on one curve.
+// its plans' costs relative to that, and Curve.Join puts both on one curve.
 //
 // Methods and references are in the comments of planner/recompute and planner/pack.
 package planner

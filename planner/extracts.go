@@ -110,11 +110,11 @@ func (s *Search) weighExtract(row *Cluster, e *Extract, again []bool, plain, her
 	if err != nil {
 		return err
 	}
-	turned, err := s.modelOf(e, false, !row.On, alone)
+	toggled, err := s.modelOf(e, false, !row.On, alone)
 	if err != nil {
 		return err
 	}
-	other := turned.formOf(s.m, again)
+	other := toggled.formOf(s.m, again)
 	row.PeakAlone = plain.peak - alone.formOf(s.m, nil).peak
 	row.setEffects(other.peak-here.peak, share(here.cost-other.cost, plain.cost), here.flops-other.flops)
 	return nil

@@ -28,7 +28,7 @@ type File struct {
 	Dims     map[string]int64  `json:"dims"`
 	Request  FileRequest       `json:"request"`
 	Settings map[string]string `json:"settings"` // what the graph was made with
-	// Beside is the settings that differ in the step that baseline and costs are told beside, where that is another
+	// Beside is the settings that differ in the step that baseline and costs are compared with, where that is another
 	// form.
 	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`

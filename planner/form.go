@@ -11,7 +11,7 @@ type Form struct {
 	// Taken are the rows of package forms that settings left open, and this form has.
 	Taken []string
 	// Settings make the form again: those that shaped the step, and what was chosen where they leave it open. Beside
-	// are those that differ in the step that costs are told beside.
+	// are those that differ in the step that costs are compared with.
 	Settings, Beside map[string]string
 	// Kept are the values of which less is kept, and Rounded how many of them are rounded.
 	Kept    []string

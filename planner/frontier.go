@@ -66,7 +66,7 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	return c, nil
 }
 
-// Join puts the points of another form of the step on the curve. Forms within that form are told behind it.
+// Join puts the points of another form of the step on the curve. Forms within that form are named behind it.
 func (c *Curve) Join(other *Curve, form string) {
 	c.Points[knee(c.Points)].Knee = false
 	for _, p := range other.Points {

@@ -51,7 +51,7 @@ type model struct {
 	total    float64            // cost of one plain step
 	flopsSum int64
 	kept     *candidate // with everything kept, once that was asked for
-	plain    *model     // the form that costs are told against; nil is this one
+	plain    *model     // the form that costs are relative to; nil is this one
 	own      float64    // what this form costs beyond that
 	ownFlops int64
 }

@@ -150,7 +150,7 @@ func (s *Search) rows() ([]Cluster, error) {
 	return rows, nil
 }
 
-// tabulation is what rows of clusters are told from.
+// tabulation is what rows of clusters are worked out from.
 type tabulation struct {
 	*Search
 	o       *offers
@@ -305,9 +305,9 @@ func (t *tabulation) weigh(row *Cluster, on, off []*cluster.Option) {
 			other[id] = other[id] && t.again[id]
 		}
 	}
-	turned := m.simulate(m.order(other))
-	cost, flops, _ := m.again(turned.steps)
+	with := m.simulate(m.order(other))
+	cost, flops, _ := m.again(with.steps)
 	nowCost, nowFlops, _ := m.again(now.steps)
-	row.setEffects(turned.peak-now.peak, share(nowCost-cost, t.whole.total), nowFlops-flops)
+	row.setEffects(with.peak-now.peak, share(nowCost-cost, t.whole.total), nowFlops-flops)
 	row.PeakAlone = t.plain - t.whole.formOf(m, only).peak
 }

@@ -109,7 +109,7 @@ func (m *model) placeWithin(c *candidate, room int64) *candidate {
 const placingLooks = 3 << 23
 
 // place is a simulated candidate with its price and with places for its lives in an arena of a capacity (0: the lowest
-// there is), with so much to look at for them (0: all it is worth), and whether they are within. Where lives have no
+// there is), with so many looks for them (0: as many as pay), and whether they are within. Where lives have no
 // places, the arena is the bytes alive. A plan that runs so much again that its bytes are no number has no places, and
 // no arena holds it.
 func (m *model) place(of *candidate, capacity int64, looks int) (c *candidate, fits bool) {
