@@ -71,6 +71,9 @@ func Markdown(w io.Writer, files []AnyFile) {
 		if f.Planner != nil && len(f.Planner.Models)+len(f.Planner.Joint) > 0 {
 			planTable(w, f)
 		}
+		if f.Planner != nil && len(f.Planner.Elsewhere) > 0 {
+			elsewhereTable(w, f)
+		}
 		if f.Torch != nil {
 			models = append(models, f.Torch.Models...)
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"memopt/memopt/lab/corpus"
 	"memopt/memopt/report"
@@ -86,20 +88,78 @@ func elsewhereText(w io.Writer, rows []ElsewhereRow) {
 		return report.Extra(share, 2)
 	}
 	table := [][]string{{"step", "GB/s", "arena", "alone", "with moves", "bound", "moved", "ms alone", "ms"}}
-	dearer, cheaper, below, alone, moved := 0, 0, 0, 0.0, 0.0
 	for _, r := range rows {
 		table = append(table, []string{r.Step, fmt.Sprint(r.Rate), fmt.Sprintf("%g %%", r.Share), extra(r.Alone), extra(r.Moved), extra(r.Bound), report.Bytes(r.Bytes), fmt.Sprintf("%.0f", r.AloneMS), fmt.Sprintf("%.0f", r.MovedMS)})
-		alone, moved = alone+r.AloneMS, moved+r.MovedMS
+	}
+	s := sumElsewhere(rows)
+	report.Table(w, "=lrrrrrrrr", table)
+	report.Text(w, 2, "\ndearer than alone: %d of %d; below 60 %%, cheaper: %d of %d; within 2 points of the bound: %d of %d; planning takes %.1f × the time\n",
+		s.dearer, len(rows), s.cheaper, s.below, s.near, s.found, s.moved/max(s.alone, 1))
+}
+
+// elsewhereTable is the rows as a table of a page: a line for each step and height of the arena.
+func elsewhereTable(w io.Writer, f AnyFile) {
+	rows := f.Planner.Elsewhere
+	var rates []float64
+	for _, r := range rows {
+		if !slices.Contains(rates, r.Rate) {
+			rates = append(rates, r.Rate)
+		}
+	}
+	fmt.Fprint(w, "\n## planner, values moved to the host\n\nExtra time of plans for an H200, alone and with values moved at so many GB/s each way; in parentheses what no such plan goes below.\n\n| step | arena | alone |")
+	for _, rate := range rates {
+		fmt.Fprintf(w, " %g GB/s |", rate)
+	}
+	fmt.Fprintf(w, "\n|---|---|---|%s\n", strings.Repeat("---|", len(rates)))
+	extra := func(share float64) string {
+		if share < 0 {
+			return "–"
+		}
+		return report.Extra(share, 2)
+	}
+	for i, r := range rows {
+		if r.Rate != rates[0] {
+			continue
+		}
+		fmt.Fprintf(w, "| %s | %g %% | %s |", r.Step, r.Share, extra(r.Alone))
+		for _, rate := range rates {
+			j := slices.IndexFunc(rows[i:], func(x ElsewhereRow) bool { return x.Step == r.Step && x.Share == r.Share && x.Rate == rate })
+			cell := "–"
+			if x := rows[i+j]; j >= 0 && x.Moved >= 0 {
+				cell = fmt.Sprintf("%s (%s)", extra(x.Moved), extra(x.Bound))
+			}
+			fmt.Fprintf(w, " %s |", cell)
+		}
+		fmt.Fprintln(w)
+	}
+	s := sumElsewhere(rows)
+	fmt.Fprintf(w, "\nDearer than alone: %d of %d. Below 60 %%, cheaper: %d of %d. Within 2 points of the bound: %d of %d. Planning takes %.1f × the time.\n",
+		s.dearer, len(rows), s.cheaper, s.below, s.near, s.found, s.moved/max(s.alone, 1))
+}
+
+// elsewhereSums are what rows come to.
+type elsewhereSums struct {
+	dearer, cheaper, below, near, found int
+	alone, moved                        float64 // ms
+}
+
+func sumElsewhere(rows []ElsewhereRow) (s elsewhereSums) {
+	for _, r := range rows {
+		s.alone, s.moved = s.alone+r.AloneMS, s.moved+r.MovedMS
 		better := r.Moved >= 0 && (r.Alone < 0 || r.Moved < r.Alone-1e-9)
 		if r.Alone >= 0 && (r.Moved < 0 || r.Moved > r.Alone+1e-9) {
-			dearer++
+			s.dearer++
 		}
 		if r.Share < 60 && (r.Alone >= 0 || r.Moved >= 0) {
-			if below++; better {
-				cheaper++
+			if s.below++; better {
+				s.cheaper++
+			}
+		}
+		if r.Moved >= 0 {
+			if s.found++; r.Moved <= r.Bound+0.02 {
+				s.near++
 			}
 		}
 	}
-	report.Table(w, "=lrrrrrrrr", table)
-	report.Text(w, 2, "\ndearer than alone: %d of %d; below 60 %%, cheaper: %d of %d; planning takes %.1f × the time\n", dearer, len(rows), cheaper, below, moved/max(alone, 1))
+	return s
 }
