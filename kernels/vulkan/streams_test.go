@@ -97,7 +97,6 @@ func TestStreams(t *testing.T) {
 			"poisoned":  {Poison: true},
 			"hidden":    {Hidden: true},
 			"in stages": {Staged: true},
-			"by ranges": {Range: 512},
 			"in lanes":  {FastPaths: []string{vulkan.CopyQueues}},
 		} {
 			got, trace := trained(t, away, o, resume, name == "")
