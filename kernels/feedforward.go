@@ -46,7 +46,6 @@ var FeedForward = define(graph.Op{
 	Eval:    func(c *graph.Call) { newFeed(c, 1).run(false) },
 	Fast:    func(c *graph.Call) { newFeed(c, 1).run(c.In[0].Type == graph.Float32) },
 	Scratch: func(n *graph.Node) graph.Dim { return feedScratch(n, 1) },
-	Lower:   refuseFeed,
 	Fuse:    fuseFeedForward,
 	Flops:   bodyFlops,
 	Tests: graph.Tests{
@@ -87,7 +86,6 @@ var _ = define(graph.Op{
 	Eval:    func(c *graph.Call) { newFeed(c, 2).run(false) },
 	Fast:    func(c *graph.Call) { newFeed(c, 2).run(c.In[0].Type == graph.Float32) },
 	Scratch: func(n *graph.Node) graph.Dim { return feedScratch(n, 2) },
-	Lower:   refuseFeed,
 	Flops:   bodyFlops,
 	Tests: graph.Tests{
 		Work: feedWork,
@@ -174,8 +172,6 @@ func checkFeed(n *graph.Node, result *graph.Value) {
 		n.Fail("the result is a scalar")
 	}
 }
-
-func refuseFeed(l *graph.Lowering) { l.Refuse("feed-forward layers in rows have no kernels") }
 
 func bodyFlops(n *graph.Node) graph.Dim {
 	sum := graph.Num(0)
