@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import tempfile
 import time
 import unittest
 from unittest import mock
@@ -305,6 +306,35 @@ class TestOffload(unittest.TestCase):
         os.ftruncate(engine.file.fd, 0)
         with self.assertRaisesRegex(SpillError, "MEMOPT_SPILL_FOLDER|somebody cut it"):
             loss.backward()
+
+    def test_a_full_disk(self):
+        """It is found when the plan is made: a sample raises with what would work, and training without one goes on without a plan, which it is told."""
+        model, batch = gpt()
+        plain = copy.deepcopy(model)
+        with mock.patch("memopt.torch.elsewhere.spill._left", lambda place: 4096):
+            with self.assertRaisesRegex(SpillError, r"cannot take [\d,]+ B in .*, where 4,096 B are free: .*; MEMOPT_SPILL_FOLDER names another folder"):
+                self.planned(model, activation_budget="50%", sample=batch(0))
+            self.same(plain, model, batch, 0)
+            self.planned(model, activation_budget="50%")
+            with self.assertWarnsRegex(UserWarning, "a recorded step could not be planned .SpillError: .* cannot take"):
+                self.same(plain, model, batch, 1)
+            self.same(plain, model, batch, 2)
+        memopt.restore(model)
+
+    def test_a_folder_that_goes_away(self):
+        """One that is not there is an error at once; one that goes away later is not needed any more, as the file has no name in it."""
+        model, batch = gpt()
+        plain = copy.deepcopy(model)
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, mock.patch.dict(os.environ, {"MEMOPT_SPILL_FOLDER": os.path.join(folder, "spill")}):
+            with self.assertRaisesRegex(SpillError, "spill does not exist: make it, or let MEMOPT_SPILL_FOLDER name a folder on a disk"):
+                memopt.optimize(model, activation_budget="40%", offload="disk")
+            os.mkdir(os.path.join(folder, "spill"))
+            self.planned(model, activation_budget="40%")
+            self.same(plain, model, batch, 0)
+            os.rmdir(os.path.join(folder, "spill"))
+            for i in range(1, 4):
+                self.same(plain, model, batch, i)
+            self.assertGreater(report(model).plan.to_dict()["offload"]["values"], 0)
 
     def test_a_slow_disk(self):
         """The step waits, and one line says what it lost."""

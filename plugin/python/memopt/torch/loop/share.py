@@ -147,6 +147,7 @@ class Share:
             moves = compiled(recording, whole_plan["steps"], moved, self.engine, device_of(self.model)) if self.engine is not None and (moved := whole_plan.get("moves")) else None
             if moves is not None:
                 moves.place, moves.promised, moves.tell = whole_plan["offload"]["place"], whole_plan["offload"]["wait_ns"], self.told.say
+                moves.engine.prepare(moves.room)  # a disk that is full is found here, and not in a step
             return Made(build(recording, whole_plan["steps"], moves=moves), report, recording, audits)
         plan = self.lengths.take(at, recording.accumulates, found, lowest)
         return Made(plan.program, report, recording, audits, at, plan, self.lengths.version, limit or 0, plan.turns)
