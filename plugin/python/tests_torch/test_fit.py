@@ -180,13 +180,17 @@ class TestFit(InFolder):
         self.assertEqual(found.batch, 7)
         self.assertLessEqual(memopt.fit(path, batch=3, seq=found.seq, **given).peak, budget)
         self.assertGreater(memopt.fit(path, batch=3, seq=found.seq + 1, **given).peak, budget)
+        self.assertEqual(memopt.fit(path, batch=1, seq=128, budget=budget, **given).ladder[0].batch, 7)  # one row is another program
 
     def test_wrong(self):
         """One error that names the file and the key."""
         wrong = {
             '{"hidden_size": 4}': r'config\.json: has no "model_type"', '{"model_type": "lama"}': r'config\.json: "model_type" is \'lama\'.*llama', '{"model_type": "llama",}': r"config\.json:1:\d+: is no JSON",
             "[]": "is no object", json.dumps({**LLAMA, "hidden_size": "wide"}): r"config\.json: .*hidden_size", json.dumps({**LLAMA, "dtype": "int4"}): r'config\.json: "dtype" is \'int4\'',
-            json.dumps({**LLAMA, "architectures": ["LlamaForEverything"]}): r"config\.json: .*LlamaForEverything",
+            json.dumps({**LLAMA, "architectures": ["LlamaForEverything"]}): r"config\.json: .*LlamaForEverything", json.dumps({**LLAMA, "architectures": "LlamaForCausalLM"}): '"architectures" is .* a list',
+            json.dumps({**LLAMA, "num_hidden_layers": -3}): r'config\.json: "num_hidden_layers" is -3; it is a whole number from 1 to 10,000', json.dumps({**LLAMA, "hidden_size": 10**30}): '"hidden_size" is 10{30};',
+            json.dumps({**LLAMA, "num_hidden_layers": 10**7}): '"num_hidden_layers" is 10000000;', json.dumps({**LLAMA, "num_key_value_heads": 3}): '"num_key_value_heads", 3, does not divide',
+            json.dumps({**LLAMA, "hidden_act": "wow"}): "has 'wow', which",
         }  # fmt: skip
         for text, error in wrong.items():
             with self.subTest(config=text), self.assertRaisesRegex(ValueError, error):

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -99,6 +100,7 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
     kind = given.get("model_type")
     if not isinstance(kind, str):
         raise ValueError(f"{where}: has no \"model_type\" (transformers) and no \"_class_name\" (diffusers), which say what model it is")
+    _check_sizes(given, where)
     try:
         with _quiet():
             config = transformers.AutoConfig.for_model(kind, **{k: v for k, v in given.items() if k not in ("model_type", "dtype", "torch_dtype")}, dtype=str(dtype).removeprefix("torch."))
@@ -175,19 +177,45 @@ def _dtype(request: Request, given: Mapping[str, Any], where: str) -> torch.dtyp
 
 def _said(e: Exception, kind: str) -> str:
     text = " ".join(str(e).split())
-    if isinstance(e, KeyError) or "Unrecognized model identifier" in text or "is not a valid model" in text:
+    if isinstance(e, KeyError) and text == repr(kind) or "Unrecognized model identifier" in text or "is not a valid model" in text:
         from difflib import get_close_matches
 
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
         near = get_close_matches(kind, CONFIG_MAPPING_NAMES, 3)
         return f"\"model_type\" is {kind!r}, which this transformers does not know" + (f"; near it are {', '.join(near)}" if near else "")
+    if isinstance(e, KeyError):
+        return f"it has {text[:400]}, which this transformers does not know"
     return text[:400]
+
+
+_SIZES = re.compile(r"(.*_)?(hidden_size|intermediate_size|vocab_size|head_dim|d_model|d_ff|d_kv|n_embd)|(n|num)_(.*_)?(layers?|heads?|experts|positions)|(encoder|decoder)_(layers|attention_heads|ffn_dim)|max_position_embeddings")
+_NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "d_model", "num_layers", "num_heads", "n_embd", "n_layer", "n_head")
+_MOST = {"layer": 10_000}  # by what a key counts
+_MOST_SIZE = 1 << 32
+
+
+def _check_sizes(given: Mapping[str, Any], where: str) -> None:
+    """Sizes that no model has, by their keys."""
+    for key, value in given.items():
+        if isinstance(value, dict):
+            _check_sizes(value, f"{where}: in {key!r}")
+        elif isinstance(value, int) and not isinstance(value, bool) and _SIZES.fullmatch(key):
+            least = 1 if key in _NEEDED else 0
+            most = next((n for word, n in _MOST.items() if word in key), _MOST_SIZE)
+            if not least <= value <= most:
+                raise ValueError(f"{where}: \"{key}\" is {value}; it is a whole number from {least} to {most:,}")
+    heads, groups = given.get("num_attention_heads"), given.get("num_key_value_heads")
+    if isinstance(heads, int) and isinstance(groups, int) and groups and heads % groups:
+        raise ValueError(f"{where}: \"num_attention_heads\" is {heads}, which \"num_key_value_heads\", {groups}, does not divide")
 
 
 def _class(transformers: Any, given: Mapping[str, Any], config: Any, where: str) -> Any:
     """The class of the model with its loss."""
-    for name in given.get("architectures") or ():
+    names = given.get("architectures") or ()
+    if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"{where}: \"architectures\" is {names!r}; it is a list of classes of transformers")
+    for name in names:
         found = getattr(transformers, name, None)
         if found is None:
             raise ValueError(f"{where}: \"architectures\" names {name!r}, which this transformers does not have")

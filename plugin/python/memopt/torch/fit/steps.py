@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 import torch
 
+from ...errors import MemoptError
 from ..lower.cross_entropy import work_space
 from ..lower.scores import Chunks
 from ..plan.form import Form, difference
@@ -45,7 +46,7 @@ class Steps:
         args, kwargs = self.model.inputs(batch, seq)
 
         def once() -> Recording:
-            return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, self.chunks.around if self.chunks is not None else None)
+            return self._recorded(args, kwargs)
 
         recording = once()
         if self.chunks is not None and not self.found:
@@ -53,6 +54,15 @@ class Steps:
         if self.chunks is not None and not self.chunks.used:
             raise ValueError(f"the scores of {self.chunks.name} are read by more than the loss")
         return recording.accumulating() if self.request.accumulate > 1 or self.request.pipeline > 1 else recording
+
+    def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
+        wrap = self.chunks.around if self.chunks is not None else None
+        try:
+            return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, wrap)
+        except (ValueError, MemoptError):
+            raise
+        except Exception as e:  # of whatever class: it is the model's
+            raise ValueError(f"{self.model.name}: a step of {type(self.model.module).__name__} cannot be run: {type(e).__name__}: {' '.join(str(e).split())[:400]}") from e
 
     def _around(self) -> AbstractContextManager[Any]:
         if self.request.autocast is None:
