@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"memopt/plugin":                     {"memopt/internal/visible", "memopt/internal/weights", "memopt/plugin/pb"},
 	"memopt/plugin/host":                {"memopt/plugin", "memopt/plugin/pb"},
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},
-	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner"},
+	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner", "memopt/planner/profile"},
 	"memopt/plugin/internal/testserver": {"memopt/plugin/internal/echo"},
 	"memopt/plugin/pb":                  {},
 	"memopt/memopt":                     {"memopt/autograd", "memopt/configs", "memopt/internal/arena", "memopt/internal/bytesize", "memopt/internal/graph", "memopt/internal/loader", "memopt/internal/schedule", "memopt/internal/stop", "memopt/internal/visible", "memopt/internal/weights", "memopt/internal/whole", "memopt/kernels/vulkan", "memopt/memopt/devices", "memopt/memopt/exit", "memopt/memopt/leak", "memopt/memopt/machine", "memopt/memopt/phases", "memopt/memopt/policy", "memopt/memopt/step", "memopt/memopt/training", "memopt/planner", "memopt/planner/forms"},

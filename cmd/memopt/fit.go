@@ -54,7 +54,7 @@ var fitCommand = &cli.Command{
 		"memopt fit llama-1b --for 4090 --config axolotl.yaml\n" +
 		"memopt fit train.py:make --budget 24GiB --html fit.html\n" +
 		"memopt fit gpt.onnx --dims batch=8,seq=1024 --budget 6GiB\n" +
-		"memopt fit step.json.gz --for h100 --budget 24GiB",
+		"memopt fit step.json.gz --for h100",
 	Description: "MODEL is a config.json of transformers or diffusers or its folder, without weights; file.py:function, which returns a module and a batch; or a model of --list: these are made and recorded without bytes by Python with PyTorch, which this command starts. " +
 		"An ONNX file, with the sizes of its dims, and a step that memopt.record saved need no Python. Exit code 1: it does not fit, under no plan.",
 	Flags: common(slices.Concat(fitFields, fitSettings(), []cli.Flag{

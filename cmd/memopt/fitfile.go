@@ -19,6 +19,7 @@ import (
 	"memopt/memopt/report"
 	"memopt/memopt/step"
 	"memopt/planner"
+	"memopt/planner/profile"
 )
 
 // ofFile are the flags of fit that an ONNX file or a recorded step leaves open; all others are about how a module is made.
@@ -73,6 +74,7 @@ type fitFile struct {
 	Notes   []string   `json:"notes"`
 	Verdict string     `json:"verdict"`
 	unit    string     // of extra costs
+	room    profile.Room
 }
 
 // fitPhase is what a phase takes at its peak.
@@ -107,16 +109,12 @@ func fitsFile(c *cli.Context, asJSON bool) error {
 	if c.IsSet("optimizer") && !recorded {
 		asked.Settings["optimizer"] = c.String("optimizer")
 	}
-	var budget *int64
+	var budget configs.Budget
 	if c.IsSet("budget") {
-		size, err := configs.ParseBudget(c.String("budget"))
-		if err != nil {
+		var err error
+		if budget, err = configs.ParseBudget(c.String("budget")); err != nil {
 			return usage("--budget %s", err)
 		}
-		if size.Percent > 0 {
-			return usage("--budget must be in bytes for a file: 24GiB")
-		}
-		budget = &size.Bytes
 	}
 	cfg, warnings, err := asked.Config()
 	if err != nil {
@@ -154,7 +152,7 @@ func instead(flag string) string {
 }
 
 // fits plans the step of the file.
-func (j job) fits(budget *int64, optimizer string) (*fitFile, error) {
+func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 	model, err := j.open()
 	if err != nil {
 		return nil, err
@@ -179,11 +177,11 @@ func (j job) fits(budget *int64, optimizer string) (*fitFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: file.Dims, Device: "this machine", Budget: budget, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit()}
-	if model.Priced != nil {
-		f.Device = model.Priced.Name
+	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: file.Dims, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit()}
+	if err := f.on(model, budget); err != nil {
+		return nil, err
 	}
-	after := int64(0) // what the update holds beside weights and states
+	after := int64(0) // gradients that the update of a recorded step holds beside weights and states
 	if plan.Trains == nil || !model.Recorded() {
 		states = 0
 	} else {
@@ -191,13 +189,18 @@ func (j job) fits(budget *int64, optimizer string) (*fitFile, error) {
 		after = plan.Trains.Bytes
 	}
 	f.phases(plan.Memory, states, after)
-	inUpdate := plan.Memory.Weights + states + after
-	whole := f.Phases[len(f.Phases)-1].Total
-	f.Peak, f.Floor = whole, max(curve.Fixed+curve.Floor.Peak+states, inUpdate)
-	f.ladder(curve, whole, states, inUpdate, float64(file.Baseline.Time))
+	f.Peak = f.Phases[len(f.Phases)-1].Total
+	takes := func(step int64) int64 { return f.takes(plan.Memory, step, states, after) }
+	f.Floor = takes(curve.Fixed + curve.Floor.Peak)
+	f.ladder(curve, takes, float64(file.Baseline.Time))
 	f.judge()
+	if f.room.Context > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("the context (%s) is assumed, not measured", report.Bytes(f.room.Context)))
+	}
+	if f.room.Slack > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("the allocator's slack (%.0f %% of what a step allocates) is assumed, not measured", 100*f.room.Slack))
+	}
 	if model.Recorded() {
-		f.Notes = append(f.Notes, "the driver's context and what the allocator rounds up are beside this; memopt fit of the model's config counts them")
 		if plan.Trains == nil {
 			f.Notes = append(f.Notes, "optimizer states are not counted: which inputs are trained is not known")
 		}
@@ -207,34 +210,72 @@ func (j job) fits(budget *int64, optimizer string) (*fitFile, error) {
 	return f, nil
 }
 
+// on sets the device, and the budget: all of the device's memory, if none is given. The runtime that steps of ONNX files run in has no
+// allocator that rounds up.
+func (f *fitFile) on(m *step.Model, budget configs.Budget) error {
+	f.Device = "this machine"
+	if m.Priced != nil {
+		f.Device, f.room = m.Priced.Name, m.Priced.Room()
+	}
+	if !m.Recorded() {
+		f.room.Slack = 0
+	}
+	if m.Config.ForDevice == "" {
+		f.room.Memory = 0 // nobody says that the step has to fit there
+	}
+	if f.room.Memory > 0 {
+		f.Device += fmt.Sprintf(", %.1f GiB", float64(f.room.Memory)/(1<<30))
+	}
+	bytes := cmp.Or(budget.Bytes, f.room.Memory)
+	if budget.Percent > 0 {
+		if f.room.Memory == 0 {
+			return usage("--budget is a share of a device whose memory is not known: give bytes, or a device with --for (%s)", strings.Join(slices.Sorted(maps.Keys(profile.Memory())), ", "))
+		}
+		bytes = max(1, int64(float64(f.room.Memory)*min(budget.Percent, 100)/100))
+	}
+	if bytes > 0 {
+		f.Budget = &bytes
+	}
+	return nil
+}
+
+// takes is the bytes of the device where a later step takes so many by itself, in its passes or in its update.
+func (f *fitFile) takes(m planner.Memory, step, states, after int64) int64 {
+	slack := func(bytes int64) int64 { return int64(float64(bytes) * f.room.Slack) }
+	return f.room.Context + max(step+states+slack(step-m.Weights-m.Optimizer), m.Weights+m.Optimizer+states+after+slack(after))
+}
+
 // phases splits what is held by phase. states and after are of a recorded step, whose update is not in it: of an ONNX
 // file the states are in the memory that was planned, from the start.
 func (f *fitFile) phases(m planner.Memory, states, after int64) {
 	step := func(name string, before int64) {
-		if m.Gradients+m.Activations+m.Staging+before >= after+states {
-			f.phase(name, map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer + before, "gradients": m.Gradients, "activations": m.Activations, "inputs": m.Staging})
-			return
+		passes := f.phase(name, map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer + before, "gradients": m.Gradients, "activations": m.Activations, "inputs": m.Staging})
+		if update := f.phase(name, map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer + states, "gradients": after}); update.Total > passes.Total {
+			passes = update
 		}
-		f.phase(name, map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer + states, "gradients": after})
+		f.Phases = append(f.Phases, passes)
 	}
-	f.phase("load", map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer})
+	f.Phases = append(f.Phases, f.phase("load", map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer}))
 	step("first step", 0)
 	step("later steps", states)
 }
 
-func (f *fitFile) phase(name string, bytes map[string]int64) {
+// phase is a phase with the context and the allocator's slack.
+func (f *fitFile) phase(name string, bytes map[string]int64) fitPhase {
+	bytes["context"] = f.room.Context
+	bytes["slack"] = int64(float64(bytes["gradients"]+bytes["activations"]+bytes["inputs"]) * f.room.Slack)
 	maps.DeleteFunc(bytes, func(_ string, n int64) bool { return n == 0 })
 	total := int64(0)
 	for _, n := range bytes {
 		total += n
 	}
-	f.Phases = append(f.Phases, fitPhase{name, total, bytes})
+	return fitPhase{name, total, bytes}
 }
 
-// ladder has the lowest plan at each limit of cost that is below the one before. time is that of the step as it is, 0 if
-// it is not known.
-func (f *fitFile) ladder(curve *planner.Curve, whole, states, least int64, time float64) {
-	f.Ladder = []fitRung{f.rung("as it is", whole, 0, time)}
+// ladder has the lowest plan at each limit of cost that is below the one before; takes is the device's bytes where a plan takes some.
+// time is that of the step as it is, 0 if it is not known.
+func (f *fitFile) ladder(curve *planner.Curve, takes func(int64) int64, time float64) {
+	f.Ladder = []fitRung{f.rung("as it is", f.Peak, 0, time)}
 	for _, most := range append(slices.Clone(step.CostLimits), math.Inf(1)) {
 		name := "plan within " + report.Extra(most, 0)
 		switch {
@@ -245,7 +286,7 @@ func (f *fitFile) ladder(curve *planner.Curve, whole, states, least int64, time 
 		}
 		best := f.Ladder[len(f.Ladder)-1]
 		for _, p := range curve.Points {
-			if total := max(p.Total+states, least); p.Overhead <= most+1e-9 && total < best.Total {
+			if total := takes(p.Total); p.Overhead <= most+1e-9 && total < best.Total {
 				best = f.rung(name, total, p.Overhead, time)
 			}
 		}
@@ -286,7 +327,7 @@ func (f *fitFile) judge() {
 }
 
 // fitOwners are the owners of memory, in the order in which they are shown.
-var fitOwners = []string{"weights", "optimizer states", "gradients", "activations", "inputs"}
+var fitOwners = []string{"weights", "optimizer states", "gradients", "activations", "inputs", "context", "slack"}
 
 // text is the answer on one screen.
 func (f *fitFile) text(w io.Writer) {

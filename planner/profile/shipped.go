@@ -17,6 +17,7 @@ type sheet struct {
 	matrix    float64  // 16-bit floats with float32 sums, by matrix units
 	matrix32  float64  // float32 products
 	bandwidth float64
+	memory    float64 // GiB that its driver gives out; 0: not known
 	program
 	efficiency efficiency
 }
@@ -59,17 +60,17 @@ const gpuLaunch = 2500
 // sheets lists the devices that plans can be made for without having them. Figures are the makers' data sheets for the
 // dense case, without sparsity.
 var sheets = []sheet{
-	{OfCPU, "a server core with AVX-512", nil, 140, 140, 140, 14, ourCPU, onCPU},
-	{OfTorch, "a server core with AVX-512, under PyTorch", nil, 140, 140, 140, 28, torchOnCPU, onCPU},
-	{OfGPU, "a graphics processor of the middle of its range", nil, 40000, 160000, 40000, 1000, eager.on(gpuLaunch), onGPU},
-	{"a100", "NVIDIA A100 SXM, 80 GB", []string{"A100"}, 19500, 312000, 19500, 2039, eager.on(gpuLaunch), onGPU},
-	{"h100", "NVIDIA H100 SXM", []string{"H100", "H800"}, 67000, 989000, 67000, 3350, eager.on(gpuLaunch), onGPU},
-	{"h200", "NVIDIA H200 SXM", []string{"H200", "GH200"}, 67000, 989000, 67000, 4800, eager.on(gpuLaunch), onGPU},
-	{"b200", "NVIDIA B200 SXM", []string{"B200", "GB200"}, 75000, 2250000, 75000, 8000, eager.on(gpuLaunch), onGPU},
-	{"4090", "NVIDIA GeForce RTX 4090", []string{"RTX 4090"}, 82600, 165200, 82600, 1008, eager.on(gpuLaunch), onGPU},
-	{"5090", "NVIDIA GeForce RTX 5090", []string{"RTX 5090"}, 104800, 209500, 104800, 1792, eager.on(gpuLaunch), onGPU},
-	{"mi300x", "AMD Instinct MI300X", []string{"MI300X"}, 163400, 1307400, 163400, 5300, eager.on(gpuLaunch), onGPU},
-	{"apple-m4-max", "Apple M4 Max, 40 GPU cores", []string{"Apple M4 Max"}, 18400, 18400, 18400, 546, eager.on(4000), onGPU},
+	{OfCPU, "a server core with AVX-512", nil, 140, 140, 140, 14, 0, ourCPU, onCPU},
+	{OfTorch, "a server core with AVX-512, under PyTorch", nil, 140, 140, 140, 28, 0, torchOnCPU, onCPU},
+	{OfGPU, "a graphics processor of the middle of its range", nil, 40000, 160000, 40000, 1000, 0, eager.on(gpuLaunch), onGPU},
+	{"a100", "NVIDIA A100 SXM, 80 GB", []string{"A100"}, 19500, 312000, 19500, 2039, 79.15, eager.on(gpuLaunch), onGPU},
+	{"h100", "NVIDIA H100 SXM", []string{"H100", "H800"}, 67000, 989000, 67000, 3350, 79.1, eager.on(gpuLaunch), onGPU},
+	{"h200", "NVIDIA H200 SXM", []string{"H200", "GH200"}, 67000, 989000, 67000, 4800, 139.8, eager.on(gpuLaunch), onGPU},
+	{"b200", "NVIDIA B200 SXM", []string{"B200", "GB200"}, 75000, 2250000, 75000, 8000, 178.3, eager.on(gpuLaunch), onGPU},
+	{"4090", "NVIDIA GeForce RTX 4090", []string{"RTX 4090"}, 82600, 165200, 82600, 1008, 23.5, eager.on(gpuLaunch), onGPU},
+	{"5090", "NVIDIA GeForce RTX 5090", []string{"RTX 5090"}, 104800, 209500, 104800, 1792, 31.4, eager.on(gpuLaunch), onGPU},
+	{"mi300x", "AMD Instinct MI300X", []string{"MI300X"}, 163400, 1307400, 163400, 5300, 191.9, eager.on(gpuLaunch), onGPU},
+	{"apple-m4-max", "Apple M4 Max, 40 GPU cores", []string{"Apple M4 Max"}, 18400, 18400, 18400, 546, 96, eager.on(4000), onGPU},
 }
 
 // Shipped profiles of devices of a class, for those of which nothing more is known.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GIB = 1 << 30
+from ..._devices import CONTEXT, MEMORY, SLACK
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,7 @@ class Device:
         return not self.foreach
 
 
-# By the names of profiles. Memory is what drivers report; the context is of CUDA 12 and 13 with the kernels of PyTorch and cuBLAS loaded, about;
-# slack is what we measured of the caching allocator at most, with room.
-_CONTEXT, _SLACK = GIB // 2, 0.03
-_MEMORY = {"a100": 79.15, "h100": 79.1, "h200": 139.8, "b200": 178.3, "4090": 23.5, "5090": 31.4, "mi300x": 191.9, "apple-m4-max": 96.0}
-# NVLink, Infinity Fabric or PCIe one way, and the network of usual machines for each device, by data sheets.
+# NVLink, Infinity Fabric or PCIe one way, and the network of usual machines for each device, by data sheets and the names of profiles.
 _LINKS = {"a100": (300.0, 25.0), "h100": (450.0, 50.0), "h200": (450.0, 50.0), "b200": (900.0, 50.0), "4090": (25.0, 12.5), "5090": (50.0, 12.5), "mi300x": (448.0, 50.0)}
 _PROCESSORS = ("torch-core", "xeon-core", "cpu")
 
@@ -38,9 +34,9 @@ def device_of(name: str | None) -> Device:
     """The device of a profile's name; a graphics processor of unknown memory where nothing is said."""
     if name is not None and name.lower() in _PROCESSORS:
         return Device(name.lower())
-    memory = _MEMORY.get(name.lower()) if name is not None else None
+    memory = MEMORY.get(name.lower()) if name is not None else None
     inside, between = _LINKS.get(name.lower(), (0.0, 0.0)) if name is not None else (0.0, 0.0)
-    return Device(name or "gpu", int(memory * GIB) if memory is not None else None, _CONTEXT, _SLACK, True, inside, between)
+    return Device(name or "gpu", memory, CONTEXT, SLACK, True, inside, between)
 
 
 def profile_of(device: Device) -> str:
