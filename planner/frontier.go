@@ -17,6 +17,10 @@ type Curve struct {
 	References []Point
 	Floor      Floor
 	Fixed      int64 // bytes outside the arena in the plain form, which Total counts in
+	// Whole is the memory of that form with everything kept, and Time its nanoseconds by the request's profile, 0 without one.
+	Whole    Memory
+	Time     int64
+	Warnings []string // of the request
 }
 
 // Point is one plan on the axes.
@@ -40,7 +44,10 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
+	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes(), Whole: s.m.memory(s.base)}
+	if r.pricing() != nil {
+		c.Time = int64(s.m.total)
+	}
 	s.solves()
 	curve := s.limits.Curve()
 	for _, cand := range curve {

@@ -60,20 +60,20 @@ var statesOf = map[string]int64{"adam": 2, "adamw": 2, "adamw-fused": 2, "lion":
 
 // fitFile is the JSON of the answer about a file: the same fields as that about a config, where they have a meaning.
 type fitFile struct {
-	Format  string     `json:"format"`
-	Model   string     `json:"model"`
-	Dims    any        `json:"dims"`
-	Device  string     `json:"device"`
-	Fits    bool       `json:"fits"`
-	Budget  *int64     `json:"budget"`
-	Peak    int64      `json:"peak"`
-	Floor   int64      `json:"floor"`
-	Binds   string     `json:"binds"`
-	Phases  []fitPhase `json:"phases"`
-	Ladder  []fitRung  `json:"ladder"`
-	Notes   []string   `json:"notes"`
-	Verdict string     `json:"verdict"`
-	unit    string     // of extra costs
+	Format  string           `json:"format"`
+	Model   string           `json:"model"`
+	Dims    map[string]int64 `json:"dims"`
+	Device  string           `json:"device"`
+	Fits    bool             `json:"fits"`
+	Budget  *int64           `json:"budget"`
+	Peak    int64            `json:"peak"`
+	Floor   int64            `json:"floor"`
+	Binds   string           `json:"binds"`
+	Phases  []fitPhase       `json:"phases"`
+	Ladder  []fitRung        `json:"ladder"`
+	Notes   []string         `json:"notes"`
+	Verdict string           `json:"verdict"`
+	unit    string           // of extra costs
 	room    profile.Room
 }
 
@@ -151,7 +151,7 @@ func instead(flag string) string {
 	return "export or record the step as it is trained"
 }
 
-// fits plans the step of the file.
+// fits finds the plans of the step of the file.
 func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 	model, err := j.open()
 	if err != nil {
@@ -164,35 +164,32 @@ func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 	}
 	done := j.busy("planning")
 	defer done()
-	plan, err := model.Plan()
-	if err != nil {
-		return nil, err
-	}
-	j.warn(plan.Warnings...)
 	curve, err := model.Frontier()
 	if err != nil {
 		return nil, err
 	}
-	file, err := fileOf(model, plan)
-	if err != nil {
-		return nil, err
+	j.warn(curve.Warnings...)
+	dims := model.Config.Dims
+	if dims == nil {
+		dims = map[string]int64{}
 	}
-	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: file.Dims, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit()}
+	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: dims, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit()}
 	if err := f.on(model, budget); err != nil {
 		return nil, err
 	}
 	after := int64(0) // gradients that the update of a recorded step holds beside weights and states
-	if plan.Trains == nil || !model.Recorded() {
+	trains := model.Trains()
+	if trains == nil || !model.Recorded() {
 		states = 0
 	} else {
-		states *= plan.Trains.Bytes
-		after = plan.Trains.Bytes
+		states *= trains.Bytes
+		after = trains.Bytes
 	}
-	f.phases(plan.Memory, states, after)
+	f.phases(curve.Whole, states, after)
 	f.Peak = f.Phases[len(f.Phases)-1].Total
-	takes := func(step int64) int64 { return f.takes(plan.Memory, step, states, after) }
+	takes := func(step int64) int64 { return f.takes(curve.Whole, step, states, after) }
 	f.Floor = takes(curve.Fixed + curve.Floor.Peak)
-	f.ladder(curve, takes, float64(file.Baseline.Time))
+	f.ladder(curve, takes, float64(curve.Time))
 	f.judge()
 	if f.room.Context > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("the context (%s) is assumed, not measured", report.Bytes(f.room.Context)))
@@ -201,7 +198,7 @@ func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 		f.Notes = append(f.Notes, fmt.Sprintf("the allocator's slack (%.0f %% of what a step allocates) is assumed, not measured", 100*f.room.Slack))
 	}
 	if model.Recorded() {
-		if plan.Trains == nil {
+		if trains == nil {
 			f.Notes = append(f.Notes, "optimizer states are not counted: which inputs are trained is not known")
 		}
 	} else {

@@ -9,6 +9,7 @@ import (
 
 	"memopt/internal/stop"
 	"memopt/internal/weights"
+	"memopt/kernels"
 	"memopt/memopt/exit"
 	"memopt/planner"
 )
@@ -26,6 +27,7 @@ func (m *Model) frontiers() (c *planner.Curve, err error) {
 	if c, err = m.Steps.Frontier(m.Ask()); err != nil {
 		return nil, exit.Classify(err)
 	}
+	c.Warnings = slices.Concat(m.strayDims(), m.storedStatistics(), m.UnclearRoles(), kernels.Beyond(m.Graph, m.Config.Dims))
 	return c, nil
 }
 
