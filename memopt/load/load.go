@@ -388,7 +388,7 @@ func (t *loading) upload() (err error) {
 	copies := t.copies
 	t.copies = nil
 	if t.on, err = loader.Upload(t.ctx, t.device, t.ws, loader.Options{Mode: t.mode, Chunk: t.config.Chunk}, copies, t.r); err != nil {
-		if machine.AsMemoryError(err) == nil {
+		if machine.AsMemoryError(err) == nil && !exit.Coded(err) { // a file that changed has its own
 			err = exit.Cannot(err)
 		}
 		return err
