@@ -32,7 +32,7 @@ the driver counts 5,000 bytes taken, at most 6,000
 		t.Errorf("got\n%s", out.String())
 	}
 	text, err := json.Marshal(trainMemory{Device: &m})
-	if err != nil || !strings.Contains(string(text), `"device":{"owners":[{"owner":"arena","requested":900,"granted":912},{"owner":"inputs","requested":100,"granted":112},{"owner":"beside the plan","requested":190,"granted":192}],"requested":1000,"granted":1024,"own":192,"held":1216,"peak":1300,"calls":4,"driver":5000,"driver_peak":6000}`) {
+	if err != nil || !strings.Contains(string(text), `"device":{"owners":[{"owner":"arena","requested":900,"granted":912},{"owner":"inputs","requested":100,"granted":112},{"owner":"beside the plan","requested":190,"granted":192}],"requested":1000,"granted":1024,"own":192,"host":0,"held":1216,"peak":1300,"calls":4,"driver":5000,"driver_peak":6000}`) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
