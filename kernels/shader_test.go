@@ -220,17 +220,26 @@ func TestShaderSizes(t *testing.T) {
 }
 
 // TestSubgroupsWhole: no shader asks a whole subgroup for something where only some of its
-// lanes may have come.
+// lanes may have come, for each team of a row (team.glsl) and owner of a line.
 func TestSubgroupsWhole(t *testing.T) {
-	asked, byConstant := 0, []string{"cumsum-", "reduce"}
+	asked := 0
 	for _, s := range lower.Shaders() {
-		if slices.ContainsFunc(byConstant, func(p string) bool { return strings.HasPrefix(s.Kernel.Name, p) }) {
-			continue
+		forms := []map[uint32]uint32{nil}
+		switch text := shaderText(t, s); {
+		case strings.Contains(text, "join("):
+			forms = nil
+			for _, team := range []uint32{1, 32, 256} {
+				forms = append(forms, map[uint32]uint32{0: 256, 1: team, 2: 0, 3: 32}, map[uint32]uint32{0: 256, 1: team, 2: 4, 3: 32})
+			}
+		case strings.Contains(text, "ALONG"): // whether a subgroup or a lane owns a line
+			forms = []map[uint32]uint32{{1: 0}, {1: 1}}
 		}
-		n, partly := spirv.Subgroups(s.Kernel.Code())
-		asked += n
-		for _, p := range partly {
-			t.Errorf("%s: %s", s.Kernel.Name, p)
+		for _, form := range forms {
+			n, partly := spirv.Subgroups(s.Kernel.Code(), form)
+			asked += n
+			for _, p := range partly {
+				t.Errorf("%s, %v: %s", s.Kernel.Name, form, p)
+			}
 		}
 	}
 	if asked < 100 {

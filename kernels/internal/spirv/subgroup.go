@@ -6,9 +6,10 @@ import "fmt"
 // undefined: CPU drivers still do what was meant, but GPU drivers do not. A condition is
 // non-uniform if it may depend on the lane's index, on a scan, or on memory at an address
 // that does. asked counts the subgroup operations, and partly describes those under such a
-// condition. Calls are not followed, as optimized modules have none.
-func Subgroups(code []byte) (asked int, partly []string) {
-	s := readBlocks(code)
+// condition. Calls are not followed, as optimized modules have none. spec has values of specialization constants by
+// number: what they exclude is left out.
+func Subgroups(code []byte, spec map[uint32]uint32) (asked int, partly []string) {
+	s := readBlocks(code, spec)
 	s.spread()
 	for b, block := range s.blocks {
 		for _, in := range block.code {
@@ -89,15 +90,20 @@ type basicBlock struct {
 type analyzed struct {
 	blocks  []*basicBlock
 	differs map[uint32]bool
+	known   known
 	partly  []bool // by block: only some lanes may enter
 }
 
-func readBlocks(code []byte) *analyzed {
-	s := &analyzed{differs: map[uint32]bool{}}
+func readBlocks(code []byte, spec map[uint32]uint32) *analyzed {
+	s := &analyzed{differs: map[uint32]bool{}, known: known{}}
+	numbers := map[uint32]uint32{} // of specialization constants, by id
 	var block *basicBlock
 	of := map[uint32]int{}
 	for _, in := range instructions(wordsOf(code)) {
+		s.known.learn(in, spec, numbers)
 		switch {
+		case in.op == opDecorate && in.words[2] == specID:
+			numbers[in.words[1]] = in.words[3]
 		case in.op == opDecorate && in.words[2] == builtIn:
 			switch in.words[3] {
 			case 27, 28, 29, 41: // LocalInvocationId, GlobalInvocationId, LocalInvocationIndex, SubgroupLocalInvocationId
@@ -119,6 +125,9 @@ func readBlocks(code []byte) *analyzed {
 			to = last.words[1:]
 		case opBranchConditional:
 			to = last.words[2:4]
+			if v, ok := s.known[last.words[1]]; ok {
+				to = last.words[3-v : 4-v]
+			}
 		case opSwitch:
 			to = append(to, last.words[2])
 			for i := 4; i < len(last.words); i += 2 {
@@ -129,6 +138,7 @@ func readBlocks(code []byte) *analyzed {
 			b.next = append(b.next, of[label])
 		}
 	}
+	s.prune()
 	s.partly = make([]bool, len(s.blocks))
 	return s
 }
@@ -153,6 +163,10 @@ func (s *analyzed) spread() {
 				case in.op >= opLoopMerge && in.op <= opUnreachable || len(in.words) < 3 || in.op == opVariable || in.same():
 				case in.op == opElect || in.op > opBallot && in.op < opFirstArithmetic || in.op >= opFirstAtomic && in.op <= opLastAtomic:
 					mark(in.result())
+				case in.op == opSelect && s.isKnown(in.words[3]):
+					if s.differs[in.words[5-s.known[in.words[3]]]] {
+						mark(in.result())
+					}
 				default:
 					for _, id := range in.reads() {
 						if s.differs[id] {
@@ -177,6 +191,11 @@ func (s *analyzed) spread() {
 			}
 		}
 	}
+}
+
+func (s *analyzed) isKnown(id uint32) bool {
+	_, ok := s.known[id]
+	return ok
 }
 
 func (s *analyzed) markPhis(b int, mark func(uint32)) {
