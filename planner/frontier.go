@@ -17,10 +17,14 @@ type Curve struct {
 	References []Point
 	Floor      Floor
 	Fixed      int64 // bytes outside the arena in the plain form, which Total counts in
-	// Whole is the memory of that form with everything kept, and Time its nanoseconds by the request's profile, 0 without one.
+	// Whole is the memory of that form with everything kept, Kept its point, which may be none of the curve's where others have less peak
+	// at no cost, and Time its nanoseconds by the request's profile, 0 without one.
 	Whole    Memory
+	Kept     Point
 	Time     int64
 	Warnings []string // of the request
+
+	plans []pointPlan // of all points; see LargestAt
 }
 
 // Point is one plan on the axes.
@@ -48,10 +52,11 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	if r.pricing() != nil {
 		c.Time = int64(s.m.total)
 	}
+	c.Kept = c.point(s, "", s.base)
 	s.solves()
 	curve := s.limits.Curve()
 	for _, cand := range curve {
-		c.Points = append(c.Points, s.point("", cand))
+		c.Points = append(c.Points, c.point(s, "", cand))
 	}
 	if r.Elsewhere != nil {
 		for k := int64(awayLimits - awayAnchors); s.awayLimit(k) >= s.plan.Floor.Peak && k > 0; k -= awayAnchors / 2 {
@@ -62,7 +67,7 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 				}
 			}
 			if cand := s.awayAt(k, most); cand != nil {
-				c.Points = append(c.Points, s.point("", cand))
+				c.Points = append(c.Points, c.point(s, "", cand))
 			}
 		}
 	}
@@ -84,11 +89,19 @@ func (c *Curve) Join(other *Curve, form string) {
 		p.Form = form + p.Form
 		c.Points = append(c.Points, p)
 	}
+	c.plans = append(c.plans, other.plans...)
 	if other.Floor.Peak < c.Floor.Peak {
 		c.Floor = other.Floor
 	}
 	c.Points = pareto(c.Points)
 	c.Points[knee(c.Points)].Knee = true
+}
+
+// point is the point of a candidate, which the curve keeps.
+func (c *Curve) point(s *Search, name string, cand *candidate) Point {
+	p := s.point(name, cand)
+	c.plans = append(c.plans, pointPlan{p, s, cand})
+	return p
 }
 
 func (s *Search) point(name string, c *candidate) Point {
@@ -133,7 +146,7 @@ func knee(points []Point) int {
 // references are what people do without a planner.
 func (s *Search) references(c *Curve) {
 	add := func(name string, again []bool) {
-		c.References = append(c.References, s.point(name, s.m.candidate(again)))
+		c.References = append(c.References, c.point(s, name, s.m.candidate(again)))
 	}
 	if o, err := s.offered(); err == nil {
 		for level := 1; level <= 2; level++ {

@@ -91,6 +91,10 @@ type fitRung struct {
 	Overhead float64 `json:"overhead"`
 	Time     int64   `json:"time_ns"`
 	Fits     *bool   `json:"fits"`
+	Batch    *int64  `json:"batch"` // the largest under the same decisions; null: not known
+	Seq      *int64  `json:"seq"`
+
+	point planner.Point
 }
 
 // fitsFile answers for a file, by the planner alone.
@@ -191,6 +195,11 @@ func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 	f.Floor = takes(curve.Fixed + curve.Floor.Peak)
 	f.ladder(curve, takes, float64(curve.Time))
 	f.judge()
+	if f.Budget != nil {
+		if err := model.Guarded(func() error { return f.largest(model, curve, states, after) }); err != nil {
+			return nil, err
+		}
+	}
 	if f.room.Context > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("the context (%s) is assumed, not measured", report.Bytes(f.room.Context)))
 	}
@@ -272,7 +281,7 @@ func (f *fitFile) phase(name string, bytes map[string]int64) fitPhase {
 // ladder has the lowest plan at each limit of cost that is below the one before; takes is the device's bytes where a plan takes some.
 // time is that of the step as it is, 0 if it is not known.
 func (f *fitFile) ladder(curve *planner.Curve, takes func(int64) int64, time float64) {
-	f.Ladder = []fitRung{f.rung("as it is", f.Peak, 0, time)}
+	f.Ladder = []fitRung{f.rung("as it is", f.Peak, curve.Kept, time)}
 	for _, most := range append(slices.Clone(step.CostLimits), math.Inf(1)) {
 		name := "plan within " + report.Extra(most, 0)
 		switch {
@@ -284,7 +293,7 @@ func (f *fitFile) ladder(curve *planner.Curve, takes func(int64) int64, time flo
 		best := f.Ladder[len(f.Ladder)-1]
 		for _, p := range curve.Points {
 			if total := takes(p.Total); p.Overhead <= most+1e-9 && total < best.Total {
-				best = f.rung(name, total, p.Overhead, time)
+				best = f.rung(name, total, p, time)
 			}
 		}
 		if best.Name == name {
@@ -293,13 +302,47 @@ func (f *fitFile) ladder(curve *planner.Curve, takes func(int64) int64, time flo
 	}
 }
 
-func (f *fitFile) rung(name string, total int64, overhead, time float64) fitRung {
-	r := fitRung{Name: name, Total: total, Overhead: overhead, Time: int64(time * (1 + overhead))}
+func (f *fitFile) rung(name string, total int64, p planner.Point, time float64) fitRung {
+	r := fitRung{Name: name, Total: total, Overhead: p.Overhead, Time: int64(time * (1 + p.Overhead)), point: p}
 	if f.Budget != nil {
 		fits := total <= *f.Budget
 		r.Fits = &fits
 	}
 	return r
+}
+
+// largest finds the largest batch and row under the decisions of each rung: the budget less what a step has beside it.
+func (f *fitFile) largest(m *step.Model, curve *planner.Curve, states, after int64) error {
+	w, slack := curve.Whole.Weights+curve.Whole.Optimizer, f.room.Slack
+	room := int64((float64(*f.Budget-f.room.Context-states) + slack*float64(w)) / (1 + slack))
+	if f.takes(curve.Whole, 0, states, after) > *f.Budget {
+		room = 0 // the update alone does not fit
+	}
+	batch, seq := m.BatchDim(), ""
+	for _, name := range m.Graph.Names() {
+		switch {
+		case isSequence(name):
+			seq = name
+		case name == "batch":
+			batch = name
+		}
+	}
+	if batch == "" && seq == "" {
+		f.Notes = append(f.Notes, "the largest batch and row are not known: the file has its sizes as numbers, not as named dims")
+	}
+	for i := range f.Ladder {
+		rung := &f.Ladder[i]
+		for dim, to := range map[string]**int64{batch: &rung.Batch, seq: &rung.Seq} {
+			size, known, err := curve.LargestAt(rung.point, dim, room)
+			if err != nil {
+				return err
+			}
+			if known {
+				*to = &size
+			}
+		}
+	}
+	return nil
 }
 
 // judge makes the verdict.
@@ -351,7 +394,15 @@ func (f *fitFile) text(w io.Writer) {
 	}
 	report.Table(w, "=lrrr", append(rows, total))
 	fmt.Fprintln(w)
-	rows = [][]string{{"", "takes", f.unit, "a step", ""}}
+	rows = [][]string{{"", "takes", f.unit, "a step"}}
+	batches, seqs := f.Ladder[0].Batch != nil, f.Ladder[0].Seq != nil
+	if batches {
+		rows[0] = append(rows[0], "largest batch")
+	}
+	if seqs {
+		rows[0] = append(rows[0], "longest row")
+	}
+	rows[0] = append(rows[0], "")
 	for _, r := range f.Ladder {
 		time, fits := "–", ""
 		if r.Time > 0 {
@@ -360,11 +411,29 @@ func (f *fitFile) text(w io.Writer) {
 		if r.Fits != nil {
 			fits = map[bool]string{true: "fits", false: "does not fit"}[*r.Fits]
 		}
-		rows = append(rows, []string{r.Name, report.Bytes(r.Total), report.Extra(r.Overhead, 1), time, fits})
+		row := []string{r.Name, report.Bytes(r.Total), report.Extra(r.Overhead, 1), time}
+		if batches {
+			row = append(row, sizeText(r.Batch))
+		}
+		if seqs {
+			row = append(row, sizeText(r.Seq))
+		}
+		rows = append(rows, append(row, fits))
 	}
-	report.Table(w, "=lrrrl", rows)
+	report.Table(w, "=l"+strings.Repeat("r", len(rows[0])-2)+"l", rows)
 	fmt.Fprintln(w)
 	for _, n := range f.Notes {
 		report.Text(w, 2, "note: %s\n", n)
 	}
+}
+
+// sizeText is a largest size for people.
+func sizeText(n *int64) string {
+	switch {
+	case n == nil:
+		return "–"
+	case *n == 0:
+		return "none"
+	}
+	return report.Thousands(*n)
 }
