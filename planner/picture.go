@@ -113,3 +113,11 @@ func (p *Plan) Picture() *Picture {
 	}
 	return pic
 }
+
+// Picture is that of the step as it is.
+func (c *Curve) Picture() *Picture {
+	kept := c.plans[0] // Kept
+	m, cand := kept.search.m, kept.plan
+	p := &Plan{Graph: m.g, m: m, t: cand.t, Steps: cand.t.steps, Offsets: cand.placed.Offsets}
+	return p.Picture()
+}

@@ -75,6 +75,7 @@ type fitFile struct {
 	Verdict string           `json:"verdict"`
 	unit    string           // of extra costs
 	room    profile.Room
+	curve   *planner.Curve
 }
 
 // fitPhase is what a phase takes at its peak.
@@ -101,7 +102,7 @@ type fitRung struct {
 func fitsFile(c *cli.Context, asJSON bool) error {
 	for _, f := range c.Command.Flags {
 		name := f.Names()[0]
-		if c.IsSet(name) && (slices.ContainsFunc(fitFields, func(g cli.Flag) bool { return g.Names()[0] == name }) || name == "html" || name == "python") && !slices.Contains(ofFile, name) {
+		if c.IsSet(name) && (slices.ContainsFunc(fitFields, func(g cli.Flag) bool { return g.Names()[0] == name }) || name == "python") && !slices.Contains(ofFile, name) {
 			return usage("%s has its step in it, so --%s has no meaning: %s", filepath.Base(c.Args().First()), name, instead(name))
 		}
 	}
@@ -127,6 +128,12 @@ func fitsFile(c *cli.Context, asJSON bool) error {
 	cfg.Budget, cfg.ActivationBudget, cfg.MaxOverhead = configs.Budget{}, configs.Budget{}, 0 // the ladder has all of them
 	warn(c, warnings...)
 	j := job{ctx: c.Context, model: c.Args().First(), cfg: cfg, busy: func(doing string) func() { return busy(c, doing) }, warn: func(more ...string) { warn(c, more...) }}
+	if page := c.String("html"); page != "" {
+		j.to = []destination{{"--html", page}}
+		if err := writable(j.to, append(c.Args().Slice(), cfg.Files()...)); err != nil {
+			return err
+		}
+	}
 	found, err := j.fits(budget, cmp.Or(c.String("optimizer"), "adamw"))
 	if err != nil {
 		return refused(c, cfg, err)
@@ -147,8 +154,6 @@ func instead(flag string) string {
 	switch flag {
 	case "batch", "seq":
 		return "sizes of an ONNX file are --dims " + flag + "=N"
-	case "html":
-		return "memopt plan MODEL --html FILE draws it"
 	case "python":
 		return "it is answered without Python"
 	}
@@ -177,7 +182,7 @@ func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 	if dims == nil {
 		dims = map[string]int64{}
 	}
-	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: dims, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit()}
+	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: dims, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit(), curve: curve}
 	if err := f.on(model, budget); err != nil {
 		return nil, err
 	}
@@ -212,6 +217,15 @@ func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 		}
 	} else {
 		f.Notes = append(f.Notes, "these bytes are of memopt's own runtime")
+	}
+	for _, to := range j.to {
+		var page bytes.Buffer
+		if err := model.Guarded(func() error { return report.FitHTML(&page, f.page()) }); err != nil {
+			return nil, err
+		}
+		if err := writeText(j.ctx, to.path, page.Bytes()); err != nil {
+			return nil, err
+		}
 	}
 	return f, nil
 }
@@ -366,12 +380,8 @@ func (f *fitFile) judge() {
 	f.Verdict = fmt.Sprintf("does not fit %s: %s as it is, and no plan goes below %s, set by %s", size(*f.Budget), size(f.Peak), size(f.Floor), f.Binds)
 }
 
-// fitOwners are the owners of memory, in the order in which they are shown.
-var fitOwners = []string{"weights", "optimizer states", "gradients", "activations", "inputs", "context", "slack"}
-
-// text is the answer on one screen.
-func (f *fitFile) text(w io.Writer) {
-	visible.Fprintf(w, "%s\n\nmodel   %s\ndevice  %s\n\n", f.Verdict, filepath.Base(f.Model), f.Device)
+// owners is the table of what is held in which phase.
+func (f *fitFile) owners() [][]string {
 	size := func(n int64) string {
 		if n == 0 {
 			return "–"
@@ -383,7 +393,7 @@ func (f *fitFile) text(w io.Writer) {
 		head, total = append(head, p.Phase), append(total, size(p.Total))
 	}
 	rows := [][]string{head}
-	for _, owner := range fitOwners {
+	for _, owner := range report.FitOwners {
 		row, any := []string{owner}, int64(0)
 		for _, p := range f.Phases {
 			row, any = append(row, size(p.Bytes[owner])), any|p.Bytes[owner]
@@ -392,17 +402,20 @@ func (f *fitFile) text(w io.Writer) {
 			rows = append(rows, row)
 		}
 	}
-	report.Table(w, "=lrrr", append(rows, total))
-	fmt.Fprintln(w)
-	rows = [][]string{{"", "takes", f.unit, "a step"}}
+	return append(rows, total)
+}
+
+// rungs is the table of the ladder.
+func (f *fitFile) rungs() [][]string {
+	head := []string{"", "takes", f.unit, "a step"}
 	batches, seqs := f.Ladder[0].Batch != nil, f.Ladder[0].Seq != nil
 	if batches {
-		rows[0] = append(rows[0], "largest batch")
+		head = append(head, "largest batch")
 	}
 	if seqs {
-		rows[0] = append(rows[0], "longest row")
+		head = append(head, "longest row")
 	}
-	rows[0] = append(rows[0], "")
+	rows := [][]string{append(head, "")}
 	for _, r := range f.Ladder {
 		time, fits := "–", ""
 		if r.Time > 0 {
@@ -420,11 +433,40 @@ func (f *fitFile) text(w io.Writer) {
 		}
 		rows = append(rows, append(row, fits))
 	}
-	report.Table(w, "=l"+strings.Repeat("r", len(rows[0])-2)+"l", rows)
+	return rows
+}
+
+// text is the answer on one screen.
+func (f *fitFile) text(w io.Writer) {
+	visible.Fprintf(w, "%s\n\nmodel   %s\ndevice  %s\n\n", f.Verdict, filepath.Base(f.Model), f.Device)
+	report.Table(w, "=lrrr", f.owners())
+	fmt.Fprintln(w)
+	rungs := f.rungs()
+	report.Table(w, "=l"+strings.Repeat("r", len(rungs[0])-2)+"l", rungs)
 	fmt.Fprintln(w)
 	for _, n := range f.Notes {
 		report.Text(w, 2, "note: %s\n", n)
 	}
+}
+
+// page is the content of the page of the answer. Plans change what the step allocates.
+func (f *fitFile) page() report.FitPage {
+	p := report.FitPage{Title: filepath.Base(f.Model), Device: f.Device, Verdict: f.Verdict, Fits: f.Fits, Owners: f.owners(), Ladder: f.rungs(), Notes: f.Notes,
+		Picture: f.curve.Picture(), Peak: f.curve.Kept.Peak, Floor: f.curve.Floor.Peak}
+	if f.Budget != nil {
+		p.Budget = *f.Budget
+	}
+	for _, phase := range f.Phases {
+		p.Phases = append(p.Phases, report.Held{Name: phase.Phase, Bytes: phase.Bytes})
+	}
+	later := f.Phases[len(f.Phases)-1].Bytes
+	beside := map[string]int64{"weights": later["weights"], "optimizer states": later["optimizer states"], "context": later["context"]}
+	for _, r := range f.Ladder {
+		held := maps.Clone(beside)
+		held[report.OfStep] = r.Total - later["weights"] - later["optimizer states"] - later["context"]
+		p.Rungs = append(p.Rungs, report.Held{Name: r.Name, Bytes: held})
+	}
+	return p
 }
 
 // sizeText is a largest size for people.
