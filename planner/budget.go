@@ -12,7 +12,7 @@ import (
 func (s *Search) solves() *solver {
 	if s.solver == nil {
 		s.solver = s.newSolver()
-		s.limits = limits.Of(limits.Program[*candidate]{Base: s.base, Floor: s.plan.Floor.Peak, Operators: s.solver.operators(),
+		s.limits = limits.Of(limits.Program[*candidate]{Base: s.base, Floor: s.solver.floor, Operators: s.solver.operators(),
 			Launches: len(s.base.t.steps), Cost: s.m.total, Align: alignment}, s.solver)
 	}
 	return s.solver

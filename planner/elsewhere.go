@@ -539,6 +539,9 @@ func (s *Search) moved(limit int64, c *candidate) *candidate {
 	for k > 0 && s.awayLimit(k) > limit {
 		k--
 	}
+	if least, ok := s.least(s.awayLimit(k)); s.awayLimit(k) < s.plan.Floor.Peak || !ok || least >= most*(1-1e-9) {
+		return c // no move leads there, or none for less
+	}
 	from, to := k/awayAnchors*awayAnchors, min(k/awayAnchors*awayAnchors+awayAnchors, awayLimits)
 	low := s.anchored(from, most)
 	if from == k {
@@ -594,6 +597,17 @@ func (s *Search) plainLimit(k int64) int64 {
 	return limit
 }
 
+// plainWithin is the cheapest plan found within a limit that moves nothing, or nil. A limit that has none is hard to
+// search, so those below one are not.
+func (s *Search) plainWithin(limit int64) (c *candidate) {
+	if limit > s.noPlain {
+		if c = s.limits.Within(limit); c == nil {
+			s.noPlain = limit
+		}
+	}
+	return c
+}
+
 // away is what was found at a fixed limit: a plan, or none that costs less than most.
 type away struct {
 	plan *candidate
@@ -639,12 +653,14 @@ func (s *Search) lookAway(at int64, most float64) *candidate {
 			if least, ok := s.solver.Least(plain); !ok || least >= best {
 				break // and so is what is lower
 			}
-			from = s.limits.Within(plain)
+			if from = s.plainWithin(plain); from == nil {
+				break
+			}
 		} else if above < awayLimits {
 			continue
 		}
-		if from == nil || from.cost >= best {
-			continue
+		if from.cost >= best {
+			break
 		}
 		l := s.m.line(from.t, s.m.far(e))
 		if _, wait, ok := l.Within(s.m.aligned(limit), int64(min(best-from.cost, mostShare)), int64(dear)); ok && from.cost+float64(wait) < best {

@@ -28,6 +28,7 @@ type Search struct {
 	begun   []int64        // by operator, when it begins with everything kept; and the end
 	largest int64          // bytes that may be moved at once
 	away    map[int64]away // by number of a fixed limit: the cheapest plan found that moves values
+	noPlain int64          // the highest limit that is known to have no plan that moves nothing; 0 is none
 	room    int64          // arena bytes asked for; the arena of the plan if none were
 }
 

@@ -88,7 +88,11 @@ func (v *solver) solve(limit int64, ask recompute.Ask) (recompute.Answer, bool) 
 func (s *Search) newSolver() *solver {
 	p := s.m.problem(s.m.unit, s.forced)
 	r := s.m.solverOf(p)
-	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}
+	floor := s.plan.Floor.Peak
+	if s.plan.Request.Elsewhere != nil {
+		floor = s.m.floor(nil).Peak // of plans that move nothing, which are all that is solved
+	}
+	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: floor, answers: map[int64]answer{}, full: map[int64]*candidate{}}
 }
 
 func (v *solver) operators() int { return len(v.m.nodes) }
