@@ -19,6 +19,7 @@ var (
 	loadModes  = []string{"streamed", "lazy", "eager", "inplace", "all"}
 	costs      = []string{"auto", "time", "flops"}
 	offloads   = []string{"disk", "host"}
+	statesAt   = []string{"disk", "host", "auto"}
 	replays    = []string{"native", "python", "compiled", "graph"}
 	integers   = []string{"int8", "uint8", "int16", "uint16"}
 	integersAs = map[string]string{"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16"}
@@ -130,8 +131,8 @@ var rows = slices.Concat(
 	group(OptimizerGroup,
 		row("optimizer", func(c *Config) *string { return &c.Optimizer }, choice(optimizers, nil), "adamw", checking,
 			"Update rule; its states are part of the memory.", shapes),
-		row("states", func(c *Config) *string { return &c.States }, choice(offloads, nil), "", stepping,
-			"Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits."),
+		row("states", func(c *Config) *string { return &c.States }, choice(statesAt, nil), "", stepping,
+			"Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: there as many leave as the budget asks for, of the largest parameters first; none where everything fits."),
 		row("lr", func(c *Config) *float64 { return &c.LR }, real(positive), 1e-3, training,
 			"Learning rate."),
 		row("warmup", func(c *Config) *int { return &c.Warmup }, whole(0, math.MaxInt32), 0, training,

@@ -99,6 +99,8 @@ type FileRequest struct {
 	Elsewhere *Elsewhere `json:"offload,omitempty"`
 	// States is where states of optimizers lie that stream in and out.
 	States string `json:"states,omitempty"`
+	// StatesStay is of how many parameters, the smallest, they stay in memory.
+	StatesStay int `json:"states_stay,omitempty"`
 }
 
 // FileBaseline is the step without recomputation.
@@ -159,7 +161,7 @@ func (p *Plan) File(path string) *File {
 		Model:  p.fileModel(path, p.Graph.Fingerprint()),
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing(), Elsewhere: r.Elsewhere, States: r.States},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing(), Elsewhere: r.Elsewhere, States: r.States, StatesStay: r.StatesStay},
 		Settings:   map[string]string{},
 		Trains:     p.Trains,
 		Strategy:   p.Strategy,
@@ -294,7 +296,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
 	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
-	r.Profile, r.Elsewhere, r.States = f.Request.Profile, f.Request.Elsewhere, f.Request.States
+	r.Profile, r.Elsewhere, r.States, r.StatesStay = f.Request.Profile, f.Request.Elsewhere, f.Request.States, f.Request.StatesStay
 	if r.Profile != nil {
 		if err := r.Profile.Check(); err != nil {
 			return nil, fmt.Errorf("the plan's profile: %w", err)

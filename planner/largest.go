@@ -259,7 +259,7 @@ func (l *largest) reach(w decisions) int64 {
 // fixed is what lies outside the arena: each value begins at a multiple of the alignment.
 func (l *largest) fixed(b *graph.Binding) (sum int64, ok bool) {
 	var heights [2]int64
-	streams, streamed := streamedBy(l.g, l.r.States), int64(0)
+	streams, streamed := streamedBy(l.g, l.r, b), int64(0)
 	err := graph.Try(func() {
 		for i, v := range l.g.Values {
 			if v.Kind == graph.Computed {

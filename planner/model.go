@@ -27,7 +27,6 @@ type model struct {
 	fixed, lasting []bool   // by owner: outside the arena; read after the last step
 	heights        [2]int64 // of the spaces outside the arena: state and staging
 	states         int64    // bytes of optimizer states
-	away           string   // where those that stream lie; ""
 	unit           int64    // bytes of lives count in whole units: of the alignment, or 1 if they have no places
 
 	// p is the step without its names. Operators are the nodes that are no views, in the graph's order; values are the
@@ -81,7 +80,7 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	values, nodes := len(g.Values), len(g.Nodes)
 	m := &model{
 		g: g, binding: b, ctx: r.Context, lowered: r.Lowered, log: log, like: newAlike(g), unit: alignment,
-		away: r.States, bytes: make([]int64, values), owner: make([]int32, values), fixed: make([]bool, values), lasting: make([]bool, values),
+		bytes: make([]int64, values), owner: make([]int32, values), fixed: make([]bool, values), lasting: make([]bool, values),
 		op: make([]int32, nodes), number: slices.Repeat([]int32{-1}, values), forward: nodes,
 		kind: make([]int32, nodes), prices: make([]price, 1), rate: 1, flop: g.BytesPerFlop() / 4,
 	}
@@ -92,6 +91,7 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	if err := m.values(); err != nil {
 		return nil, err
 	}
+	m.heights, m.states = m.outside(streamedBy(g, r, b))
 	if r.OutputsGiven {
 		m.give()
 	}
@@ -109,10 +109,9 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	return m, r.checkElsewhere()
 }
 
-// values evaluates the bytes of all values, and gives those that are not computed their places outside the arena.
+// values evaluates the bytes of all values, of which those that are not computed lie outside the arena.
 func (m *model) values() error {
 	sizes, room := map[uint64]int64{}, int64(mostBytes)
-	streams, streamed := streamedBy(m.g, m.away), int64(0)
 	for i, v := range m.g.Values {
 		bytes, met := sizes[m.like.look[i]]
 		if !met {
@@ -128,26 +127,32 @@ func (m *model) values() error {
 		if room -= bytes; room < 0 {
 			return fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", v.Name, int64(mostBytes))
 		}
-		m.owner[i], m.bytes[i] = int32(i), bytes
-		space := &m.heights[0]
+		m.owner[i], m.bytes[i], m.fixed[i] = int32(i), bytes, v.Kind != graph.Computed
+	}
+	return nil
+}
+
+// outside is the heights of what lies outside the arena, by which states stream, and the bytes of states among it.
+func (m *model) outside(streams []bool) (heights [2]int64, states int64) {
+	streamed := int64(0)
+	for i, v := range m.g.Values {
+		space, bytes := &heights[0], m.bytes[i]
 		switch v.Kind {
 		case graph.Computed:
 			continue
 		case graph.Input:
-			space = &m.heights[1]
+			space = &heights[1]
 		case graph.State:
 			if streams[i] && bytes > 0 {
 				streamed = align(streamed) + bytes
-				m.fixed[i] = true
 				continue
 			}
-			m.states += bytes
+			states += bytes
 		}
-		m.fixed[i] = true
 		*space = align(*space) + bytes
 	}
-	m.heights[0], m.states = withRing(m.heights[0], streamed), m.states+schedule.RingOf(align(streamed))
-	return nil
+	heights[0] = withRing(heights[0], streamed)
+	return heights, states + schedule.RingOf(align(streamed))
 }
 
 // give takes the outputs out of the arena that fill the memory they lie in.

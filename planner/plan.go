@@ -50,6 +50,8 @@ type Request struct {
 	Elsewhere *Elsewhere
 	// States is where the states of optimizers lie that stream in and out with their updates; "" is in memory.
 	States string
+	// StatesStay is of how many parameters, the smallest, the states stay in memory all the same.
+	StatesStay int
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
 	// Without names passes that searches leave out: see Passes. No plan's file has them.

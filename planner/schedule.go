@@ -56,7 +56,7 @@ func (f *facts) schedule(p *Plan) (*schedule.Schedule, *launcher) {
 		held: f.held(p.Steps), lives: make([]schedule.Life, 0, len(p.Offsets))}
 	l.dies = f.dies(p.Steps, l.held)
 	s.Moves = make([]schedule.Transfer, len(p.Moves))
-	streams := streamedBy(f.g, f.r.States)
+	streams := streamedBy(f.g, f.r, f.binding)
 	for _, v := range s.ByStage(f.g) {
 		height, space := &s.State, schedule.State
 		switch {

@@ -28,7 +28,7 @@ func TestStreamsSameBits(t *testing.T) {
 		g := randomStep(t)
 		r := planner.Request{Dims: map[string]int64{"batch": rapid.Int64Range(1, 3).Draw(t, "batch")}}
 		plain := plan(t, g, r)
-		r.States = "disk"
+		r.States, r.StatesStay = "disk", rapid.IntRange(0, 3).Draw(t, "stay")
 		p, err := planner.Make(g, r)
 		if err != nil {
 			if strings.Contains(err.Error(), "no state of the step can stream") {

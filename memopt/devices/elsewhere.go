@@ -22,6 +22,20 @@ func OffloadsOn(c configs.Config, setting, place string) error {
 	return nil
 }
 
+// StatesAuto is the setting of states that leaves to the planner how many of them leave.
+const StatesAuto = "auto"
+
+// StatesAt is where the settings have states of optimizers leave for: of auto the place that the device has.
+func StatesAt(c configs.Config) string {
+	switch {
+	case c.States != StatesAuto:
+		return c.States
+	case c.ForDevice != "" || Lowered(c.Device):
+		return profile.Host
+	}
+	return profile.Disk
+}
+
 // spills opens the file that values are moved to.
 func spills(c configs.Config, bytes int64) (cpu.Far, error) {
 	f, err := spill.Open(c.SpillFolder, bytes)

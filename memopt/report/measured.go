@@ -35,7 +35,7 @@ func Lines(p *planner.Plan, t schedule.Trace) []Line {
 	if p.Moved != nil { // beside the total, which budgets bind
 		lines = append(lines, Line{Name: "on the " + p.Moved.Place, Space: p.Moved.Place, Promised: p.Moved.Peak, Measured: t.Moved.Far})
 	}
-	if s := p.Streamed(); s != nil {
+	if s := p.Streamed(); s != nil && s.Bytes > 0 {
 		lines = append(lines, Line{Name: "states on the " + s.Place, Space: "states", Promised: s.Bytes, Measured: t.Streamed.Far})
 	}
 	return lines

@@ -37,7 +37,14 @@ func States(s *planner.Streamed) string {
 	if s == nil {
 		return ""
 	}
-	text := fmt.Sprintf("states: %s lie on the %s, and come in and go out with their updates through %s of memory", Bytes(s.Bytes), s.Place, Bytes(s.Ring))
+	if s.Bytes == 0 {
+		return "states: all stay in memory, as none has to leave for this budget"
+	}
+	what := Bytes(s.Bytes)
+	if s.Stay > 0 {
+		what = fmt.Sprintf("those of %d of %d parameters, %s of %s,", s.Parameters, s.Parameters+s.Stay, what, Bytes(s.Bytes+s.StayBytes))
+	}
+	text := fmt.Sprintf("states: %s lie on the %s, and come in and go out with their updates through %s of memory", what, s.Place, Bytes(s.Ring))
 	if s.CopyNS > 0 {
 		text += fmt.Sprintf("; their copies take %s of each step, beside it as far as it is as long", Nanoseconds(float64(s.CopyNS)))
 	}
@@ -77,7 +84,7 @@ const slow = 0.05
 // StateCopies says what the copies of states cost a step that was measured; "" if none stream.
 func StateCopies(p *planner.Plan, t schedule.Trace) string {
 	s := p.Streamed()
-	if s == nil {
+	if s == nil || s.Bytes == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("%s of states came from the %s and went back in a step", Bytes(t.Streamed.Bytes), s.Place)

@@ -80,7 +80,7 @@ const ClusterSetting = "config"
 
 // Ask is the planning request that the settings make, including the choice of forms.
 func (m *Model) Ask() forms.Ask {
-	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.Kept, Measured: m.Profiled != "", Say: m.Config.Say}
+	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.Kept, StatesByBudget: m.Config.States == devices.StatesAuto, Measured: m.Profiled != "", Say: m.Config.Say}
 	for _, name := range forms.Settings() {
 		a.Settings[name] = m.Config.Value(name)
 	}
@@ -107,7 +107,7 @@ func RequestOf(c configs.Config) planner.Request {
 	r := planner.Request{Lowered: devices.Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
-	r.States = c.States
+	r.States = devices.StatesAt(c)
 	if c.Offload != "" {
 		r.Elsewhere = &planner.Elsewhere{Place: c.Offload, Bytes: c.HostBudget}
 	}

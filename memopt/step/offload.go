@@ -3,6 +3,7 @@ package step
 import (
 	"fmt"
 
+	"memopt/configs"
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
@@ -32,6 +33,19 @@ func (m *Model) canOffload() error {
 	return nil
 }
 
+// budgetsStates says why a plan cannot have as many states leave as its budget asks for.
+func (m *Model) budgetsStates() error {
+	c := m.Config
+	if c.States != devices.StatesAuto || c.Budget != (configs.Budget{}) {
+		return nil
+	}
+	auto, or := c.Say("states", c.States), fmt.Sprintf("give %s, or %s for all to leave", c.Say("budget", "6GiB"), c.Say("states", devices.StatesAt(c)))
+	if c.ActivationBudget != (configs.Budget{}) {
+		return exit.Input(fmt.Errorf("%s has as many states leave as a budget asks for, and %s limits the arena alone, where none lie: %s", auto, c.Name("activation_budget"), or))
+	}
+	return exit.Input(fmt.Errorf("%s has as many states leave as a budget asks for, and there is none: %s", auto, or))
+}
+
 // RunsMoves says why the device of the settings cannot run the moves of a plan.
 func (m *Model) RunsMoves(p *planner.Plan) error {
 	if len(p.Moves) > 0 {
@@ -39,7 +53,7 @@ func (m *Model) RunsMoves(p *planner.Plan) error {
 			return exit.Cannot(err)
 		}
 	}
-	if p.Request.States != "" {
+	if s := p.Streamed(); s != nil && s.Bytes > 0 {
 		if err := devices.OffloadsOn(m.Config, "states", p.Request.States); err != nil {
 			return exit.Cannot(err)
 		}

@@ -17,6 +17,9 @@ func (m *Model) plan() (p *planner.Plan, err error) {
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
+	if err := m.budgetsStates(); err != nil {
+		return nil, err
+	}
 	begin := time.Now()
 	if p, err = m.Steps.Plan(m.Ask()); err != nil {
 		return nil, m.advised(err, m.Config.Dims)

@@ -10,6 +10,7 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels"
+	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
 )
@@ -23,6 +24,9 @@ func (m *Model) frontiers() (c *planner.Curve, err error) {
 	defer weights.Guard(&err)()
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
+	}
+	if c := m.Config; c.States == devices.StatesAuto {
+		return nil, exit.Input(fmt.Errorf("%s has as many states leave as a budget asks for, and a frontier is of all budgets: give %s for all to leave", c.Say("states", c.States), c.Say("states", devices.StatesAt(c))))
 	}
 	if c, err = m.Steps.Frontier(m.Ask()); err != nil {
 		return nil, exit.Classify(err)
@@ -48,6 +52,9 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 		dims[name] = n
 	}
 	if err := m.sized(dims); err != nil {
+		return nil, err
+	}
+	if err := m.budgetsStates(); err != nil {
 		return nil, err
 	}
 	if p, err = m.Steps.Largest(m.Ask(), dim); err != nil {

@@ -14,6 +14,10 @@ import (
 // Plan finds the best plan of all forms that settings allow. If none fits, the error says what
 // would.
 func (s *Steps) Plan(ask Ask) (*planner.Plan, error) {
+	ask, err := s.sent(ask)
+	if err != nil {
+		return nil, err
+	}
 	own, err := s.Own(ask)
 	if err != nil {
 		return nil, err
@@ -36,6 +40,10 @@ func (s *Steps) Plan(ask Ask) (*planner.Plan, error) {
 
 // Best finds the same plan as Plan, without its table, and without advice if there is none.
 func (s *Steps) Best(ask Ask) (*planner.Plan, error) {
+	ask, err := s.sent(ask)
+	if err != nil {
+		return nil, err
+	}
 	own, err := s.Own(ask)
 	if err != nil {
 		return nil, err
@@ -176,11 +184,17 @@ func (own *trial) derive(c *contender) (is bool, err error) {
 
 // InBytes turns budgets given as shares into bytes: shares of the form that settings ask for.
 func (s *Steps) InBytes(ask Ask) (Ask, error) {
-	own, err := s.Own(ask)
+	whole := ask
+	if ask.StatesByBudget { // shares are of the step with all states in memory
+		whole.States = ""
+	}
+	own, err := s.Own(whole)
 	if err != nil {
 		return ask, err
 	}
-	return own.inBytes(), nil
+	whole = own.inBytes()
+	ask.Budget, ask.ActivationBudget = whole.Budget, whole.ActivationBudget
+	return ask, nil
 }
 
 // inBytes turns budgets given as shares into bytes: shares of form f. What other forms need besides

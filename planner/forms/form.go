@@ -24,6 +24,8 @@ type Ask struct {
 	Clusters planner.Setting
 	// Kept, if not nil, names the values to store less of, whatever the settings say.
 	Kept []string
+	// StatesByBudget has the planner choose of how many parameters the states lie at Request.States.
+	StatesByBudget bool
 	// Measured: costs are measured times of nodes, which are known for one form only.
 	Measured bool
 	// Say spells a setting as the user would write it.

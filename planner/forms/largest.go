@@ -10,6 +10,20 @@ import (
 // Largest finds the largest size of a dim that fits in any form, and its plan. If none fits, the
 // error says what would.
 func (s *Steps) Largest(ask Ask, dim string) (*planner.Plan, error) {
+	if ask.StatesByBudget { // most fits with all states elsewhere; of that size the plan may have more of them stay
+		all := ask
+		all.StatesByBudget = false
+		p, err := s.Largest(all, dim)
+		if err != nil {
+			return nil, err
+		}
+		ask.Dims = p.Request.Dims
+		if q, err := s.Plan(ask); err == nil {
+			q.SearchEnded = p.SearchEnded
+			return q, nil
+		}
+		return p, nil
+	}
 	own, err := s.Own(ask)
 	if err != nil {
 		return nil, err

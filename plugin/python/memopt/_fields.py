@@ -70,6 +70,7 @@ class Request(Section):
     profile: Profile
     offload: Elsewhere
     states: str
+    states_stay: int
 
 
 class Trains(Section):
@@ -149,6 +150,9 @@ class Streamed(Section):
     bytes: int
     ring: int
     copy_ns: int
+    parameters: int
+    stay: int
+    stay_bytes: int
 
 
 class Cluster(Section):

@@ -66,8 +66,8 @@ class PlanSettings(TypedDict, total=False):
     """Keep activations for the backward pass in a smaller type: gradients are no longer exact, and train prints their error. Under a budget as many as it requires, else those in config, or all. (default off)"""
     optimizer: Literal["sgd", "momentum", "adam", "adamw", "lamb", "adagrad"] | None
     """Update rule; its states are part of the memory. (default adamw)"""
-    states: Literal["disk", "host"] | None
-    """Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits."""
+    states: Literal["disk", "host", "auto"] | None
+    """Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: there as many leave as the budget asks for, of the largest parameters first; none where everything fits."""
     momentum: float | None
     """Momentum: decay of the velocity. (default 0.9)"""
     nesterov: bool | Literal["on", "off"] | None
@@ -364,9 +364,9 @@ SETTINGS = {
     ),
     "states": Setting(
         "word",
-        ("disk", "host"),
+        ("disk", "host", "auto"),
         "Optimizer",
-        "Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits.",
+        "Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: there as many leave as the budget asks for, of the largest parameters first; none where everything fits.",
     ),
     "momentum": Setting(
         "number",
