@@ -26,7 +26,7 @@ func TestRowsAreSimulated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }})
+			g.Clean(graph.CleanOptions{Fuse: kernels.Fusions})
 			if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"}); err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ type remote struct{ *Session }
 
 func (s remote) buffers() Buffers {
 	if s.device == nil {
-		return hostBuffers{memory{s.Session}} // a dry run
+		return hostBuffers{memory(s)} // a dry run
 	}
 	return s.device
 }

@@ -18,7 +18,7 @@ import (
 // the arena, weights and aligned inputs where they are.
 type processor struct{ *Session }
 
-func (s processor) buffers() Buffers { return hostBuffers{memory{s.Session}} }
+func (s processor) buffers() Buffers { return hostBuffers{memory(s)} }
 func (s processor) direct() bool     { return true }
 
 func (s processor) holds(string) bool                { return true }
