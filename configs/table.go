@@ -132,7 +132,7 @@ var rows = slices.Concat(
 		row("optimizer", func(c *Config) *string { return &c.Optimizer }, choice(optimizers, nil), "adamw", checking,
 			"Update rule; its states are part of the memory.", shapes),
 		row("states", func(c *Config) *string { return &c.States }, choice(statesAt, nil), "", stepping,
-			"Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: there as many leave as the budget asks for, of the largest parameters first; none where everything fits."),
+			"Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: only as many as the budget needs, those of the largest parameters first; none where everything fits."),
 		row("lr", func(c *Config) *float64 { return &c.LR }, real(positive), 1e-3, training,
 			"Learning rate."),
 		row("warmup", func(c *Config) *int { return &c.Warmup }, whole(0, math.MaxInt32), 0, training,

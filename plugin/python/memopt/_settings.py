@@ -67,7 +67,7 @@ class PlanSettings(TypedDict, total=False):
     optimizer: Literal["sgd", "momentum", "adam", "adamw", "lamb", "adagrad"] | None
     """Update rule; its states are part of the memory. (default adamw)"""
     states: Literal["disk", "host", "auto"] | None
-    """Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: there as many leave as the budget asks for, of the largest parameters first; none where everything fits."""
+    """Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: only as many as the budget needs, those of the largest parameters first; none where everything fits."""
     momentum: float | None
     """Momentum: decay of the velocity. (default 0.9)"""
     nesterov: bool | Literal["on", "off"] | None
@@ -366,7 +366,7 @@ SETTINGS = {
         "word",
         ("disk", "host", "auto"),
         "Optimizer",
-        "Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: there as many leave as the budget asks for, of the largest parameters first; none where everything fits.",
+        "Keep the optimizer's states in a file on disk, or in the memory of a GPU's host: they come in with the update of their parameter and go out behind it, a piece at a time; the same bits. Auto: only as many as the budget needs, those of the largest parameters first; none where everything fits.",
     ),
     "momentum": Setting(
         "number",
