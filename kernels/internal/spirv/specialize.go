@@ -6,8 +6,24 @@ const (
 	opConstantFalse  = 42
 	opSpecConstant   = 50
 	opSpecConstantOp = 52
+	opIAdd           = 128 // the first that may be folded
+	opISub           = 130
+	opIMul           = 132
+	opUDiv           = 134
+	opUMod           = 137
+	opLogicalEqual   = 164
+	opLogicalUnequal = 165
+	opLogicalOr      = 166
+	opLogicalAnd     = 167
+	opLogicalNot     = 168
 	opSelect         = 169
-	specID           = 1 // a decoration
+	opIEqual         = 170
+	opIUnequal       = 171
+	opUGreater       = 172
+	opUGreaterEqual  = 174
+	opULess          = 176
+	opULessEqual     = 178 // the last that may be folded
+	specID           = 1   // a decoration
 )
 
 // known has the values of ids that specialization constants decide.
@@ -32,7 +48,7 @@ func (k known) learn(in instruction, spec, numbers map[uint32]uint32) {
 	case opSpecConstantOp:
 		k.fold(int(in.words[3]), in.words[2], in.words[4:])
 	default:
-		if in.op >= 128 && in.op <= 178 {
+		if in.op >= opIAdd && in.op <= opULessEqual {
 			k.fold(in.op, in.words[2], in.words[3:])
 		}
 	}
@@ -58,7 +74,7 @@ func (k known) fold(op int, result uint32, operands []uint32) {
 		}
 		return 0
 	}
-	if op == 168 { // logical not
+	if op == opLogicalNot {
 		k[result] = 1 - a
 		return
 	}
@@ -70,35 +86,35 @@ func (k known) fold(op int, result uint32, operands []uint32) {
 		return
 	}
 	switch op {
-	case 128:
+	case opIAdd:
 		k[result] = a + b
-	case 130:
+	case opISub:
 		k[result] = a - b
-	case 132:
+	case opIMul:
 		k[result] = a * b
-	case 134:
+	case opUDiv:
 		if b != 0 {
 			k[result] = a / b
 		}
-	case 137:
+	case opUMod:
 		if b != 0 {
 			k[result] = a % b
 		}
-	case 164, 170:
+	case opLogicalEqual, opIEqual:
 		k[result] = truth(a == b)
-	case 165, 171:
+	case opLogicalUnequal, opIUnequal:
 		k[result] = truth(a != b)
-	case 166:
+	case opLogicalOr:
 		k[result] = a | b
-	case 167:
+	case opLogicalAnd:
 		k[result] = a & b
-	case 172:
+	case opUGreater:
 		k[result] = truth(a > b)
-	case 174:
+	case opUGreaterEqual:
 		k[result] = truth(a >= b)
-	case 176:
+	case opULess:
 		k[result] = truth(a < b)
-	case 178:
+	case opULessEqual:
 		k[result] = truth(a <= b)
 	}
 }
