@@ -106,6 +106,21 @@ func (s *Schedule) SameStates(o *Schedule) bool {
 	})
 }
 
+// Streamed is the states of a launch that are elsewhere, and come in and go out through the ring.
+func (l *Launch) Streamed() (all []Ref) {
+	for _, r := range l.In {
+		if r.Value != nil && r.Space == Elsewhere {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Stride is the bytes of a part of the ring for one of so many states.
+func (s *Schedule) Stride(states int) int64 {
+	return s.Ring / RingParts / int64(states) / Aligned * Aligned
+}
+
 // Life is a stretch of the arena in half-open launches [First, Last).
 type Life struct {
 	First, Last   int32

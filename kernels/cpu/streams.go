@@ -51,7 +51,7 @@ func (d *Device) openStreams(s *schedule.Schedule, from *Device) (err error) {
 		poisoned: d.options.Poison, trace: schedule.Moved{Far: s.Elsewhere}}
 	d.used[schedule.State] = max(d.used[schedule.State], s.State)
 	for i := range s.Launches {
-		t.cut(i, &s.Launches[i])
+		t.cut(s, i)
 	}
 	if from != nil && from.streams != nil {
 		t.far, from.streams.far = from.streams.far, nil
@@ -65,13 +65,8 @@ func (d *Device) openStreams(s *schedule.Schedule, from *Device) (err error) {
 }
 
 // cut cuts what launch i updates into pieces.
-func (t *streams) cut(i int, l *schedule.Launch) {
-	var states []schedule.Ref
-	for _, r := range l.In {
-		if r.Value != nil && r.Space == schedule.Elsewhere {
-			states = append(states, r)
-		}
-	}
+func (t *streams) cut(s *schedule.Schedule, i int) {
+	states := s.Launches[i].Streamed()
 	if len(states) == 0 {
 		return
 	}
@@ -79,7 +74,7 @@ func (t *streams) cut(i int, l *schedule.Launch) {
 	for _, r := range states {
 		size = max(size, r.Value.Type.Size())
 	}
-	stride := int64(len(t.ring)/schedule.RingParts/len(states)) / schedule.Aligned * schedule.Aligned
+	stride := s.Stride(len(states))
 	elements := states[0].Bytes / states[0].Value.Type.Size()
 	for lo, step := int64(0), stride/size; lo < elements; lo += step {
 		hi := min(lo+step, elements)

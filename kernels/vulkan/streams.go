@@ -17,40 +17,25 @@ import (
 type streamed struct{ far, near span }
 
 // streams reports whether a launch updates states that are elsewhere.
-func streams(l schedule.Launch) bool { return len(statesOf(l)) > 0 }
-
-// statesOf is the states of a launch that are elsewhere.
-func statesOf(l schedule.Launch) (all []schedule.Ref) {
-	for _, r := range l.In {
-		if r.Value != nil && r.Space == schedule.Elsewhere {
-			all = append(all, r)
-		}
-	}
-	return all
-}
+func streams(l schedule.Launch) bool { return len(l.Streamed()) > 0 }
 
 // ring is the span of the ring.
 func (d *Device) ring() span {
 	return span{schedule.State, d.schedule.State - d.schedule.Ring, d.schedule.State}
 }
 
-// stride is the bytes of a part of the ring for one of so many states.
-func (d *Device) stride(states int) int64 {
-	return d.schedule.Ring / schedule.RingParts / int64(states) / schedule.Aligned * schedule.Aligned
-}
-
 // inPieces is limits under which the update of a launch is lowered in pieces for which the ring has room.
 func (d *Device) inPieces(l schedule.Launch, limits graph.Limits) graph.Limits {
-	if states := statesOf(l); len(states) > 0 {
-		limits.Range = min(limits.Range, d.stride(len(states)))
+	if states := l.Streamed(); len(states) > 0 {
+		limits.Range = min(limits.Range, d.schedule.Stride(len(states)))
 	}
 	return limits
 }
 
 // through is the place in the ring of a span of states, and its binding, for the next piece.
 func (d *Device) through(l schedule.Launch, far span, c *dispatch) (span, vk.Binding, error) {
-	states := statesOf(l)
-	stride := d.stride(len(states))
+	states := l.Streamed()
+	stride := d.schedule.Stride(len(states))
 	k := slices.IndexFunc(states, func(r schedule.Ref) bool { return r.Offset <= far.at && far.end <= r.Offset+r.Bytes })
 	if k < 0 || far.end-far.at > stride {
 		return span{}, vk.Binding{}, fmt.Errorf("%d bytes of states at %d do not pass through the ring, whose parts have %d", far.end-far.at, far.at, stride)
