@@ -47,12 +47,10 @@ func (d *Device) openMoves(s *schedule.Schedule) error {
 		return errors.New("cpu: the plan moves values elsewhere, and the device was opened without a place for them")
 	}
 	m := &moves{all: s.Moves, space: d.spaces[schedule.Arena], poisoned: d.options.Poison}
-	high := int64(0)
 	for _, lists := range []*[][]int32{&m.out, &m.gone, &m.in, &m.back} {
 		*lists = make([][]int32, len(s.Launches)+1)
 	}
 	for k, x := range s.Moves {
-		high = max(high, x.Far+x.From.Bytes)
 		for _, e := range []struct {
 			lists [][]int32
 			at    int32
@@ -61,9 +59,9 @@ func (d *Device) openMoves(s *schedule.Schedule) error {
 		}
 		d.used[schedule.Arena] = max(d.used[schedule.Arena], x.To.Offset+x.To.Bytes)
 	}
-	m.trace.Far = high
+	m.trace.Far = s.Far()
 	var err error
-	if m.far, err = d.options.Far(high); err != nil {
+	if m.far, err = d.options.Far(m.trace.Far); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
 	m.empties(s)
