@@ -445,12 +445,7 @@ func (d *Device) seed(seeds []*graph.Tensor) error {
 // submit runs lists and waits. After a failure the device is unusable: memory may hold half of a
 // step.
 func (d *Device) submit(lists []*vk.List) error {
-	err := d.gpu.Submit(lists, d.options.Timeout)
-	if err != nil {
-		d.dead = err
-		d.context.fail(err)
-	}
-	return err
+	return d.submitted(d.gpu.Submit(lists, d.options.Timeout))
 }
 
 // submitPart is submit for a part of a program.
@@ -458,7 +453,10 @@ func (d *Device) submitPart(p part) error {
 	if p.batches == nil {
 		return d.submit(p.lists)
 	}
-	err := d.gpu.SubmitLanes(p.batches, d.options.Timeout)
+	return d.submitted(d.gpu.SubmitLanes(p.batches, d.options.Timeout))
+}
+
+func (d *Device) submitted(err error) error {
 	if err != nil {
 		d.dead = err
 		d.context.fail(err)
