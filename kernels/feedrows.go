@@ -13,6 +13,7 @@ type feed struct {
 	kinds  []bodyKind
 	isRows []bool
 	at     []int           // by value ID: its place among the hidden values of a row
+	width  int             // of these, in floats
 	of     []*graph.Tensor // by value ID: inputs, sums, and outputs as a whole
 	hidden []byte          // of the rows that are computed at a time
 	sums   map[*graph.Value]*columnSum
@@ -31,7 +32,7 @@ func newFeed(c *graph.Call, x int) *feed {
 	body := c.Node.Body
 	f := &feed{call: c, body: body, isRows: rowValues(body), of: make([]*graph.Tensor, len(body.Values)), sums: map[*graph.Value]*columnSum{}, rows: c.In[x-1].Shape[0], dtype: c.In[0].Type}
 	f.kinds, _ = kindsOf(body)
-	f.at, _ = feedSlots(body)
+	f.at, f.width = feedSlots(body)
 	for i, in := range c.In[x-1:] {
 		if v := body.ByName(graph.ChainInput(i)); v != nil {
 			f.of[v.ID] = in
@@ -55,14 +56,13 @@ func newFeed(c *graph.Call, x int) *feed {
 // run computes the call: by operators' fast forms, or by their reference and all rows at a time.
 func (f *feed) run(fast bool) {
 	chunk := f.rows
-	_, width := feedSlots(f.body)
 	if fast {
 		chunk = f32.DepthOf(max(1, f.rows))
-		sums := scratch64(f.call, 2*columnFloats(f.body))
-		f.hidden = f.call.Scratch[16*columnFloats(f.body):][:4*min(chunk, f.rows)*width] // float32
-		f.begin(sums)
+		sums := 2 * columnFloats(f.body)
+		f.hidden = f.call.Scratch[8*sums:][:4*min(chunk, f.rows)*f.width] // float32
+		f.begin(scratch64(f.call, sums))
 	} else {
-		f.hidden = graph.NewTensor(f.dtype, f.rows, width).Bytes
+		f.hidden = graph.NewTensor(f.dtype, f.rows, f.width).Bytes
 		f.begin(make([]float64, 2*columnFloats(f.body)))
 	}
 	for first := 0; first < f.rows; first += chunk {
