@@ -8,6 +8,23 @@ import (
 	"memopt/kernels"
 )
 
+// loweredTwice is a sample's lowering for plans, and for a device of some limits.
+func loweredTwice(t *testing.T, domain, name, sample string, b *graph.Binding, limits graph.Limits) (plain, l *graph.Lowering) {
+	op := *kernels.Library.Find(domain, name, 0)
+	op.Samples = []string{sample}
+	cases, err := kernels.Cases(&op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err = graph.Lower(cases[0].Node, b, graph.PlanLimits); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = graph.Lower(cases[0].Node, b, limits); err != nil || l.Refused != "" {
+		t.Fatal(sample, err, l.Refused)
+	}
+	return plain, l
+}
+
 // TestCooperates: where a device multiplies matrices of float16 at once, products of
 // two float16 are computed so, whatever their sizes are, and no others.
 func TestCooperates(t *testing.T) {
@@ -26,20 +43,7 @@ func TestCooperates(t *testing.T) {
 		{"Conv", "f16[2,32,23,23], f16[64,32,1,1], f16[64]", true}, {"Conv", "f16[2,16,23,23], f16[32,16,3,3]", true}, {"Conv", "f32[2,16,23,23], f32[32,16,3,3]", false},
 		{"MatMul", "f32[70,40], f32[40,50]", false}, {"MatMul", "bf16[70,40], bf16[40,50]", false},
 	} {
-		op := *kernels.Library.Find("", c.name, 25)
-		op.Samples = []string{c.sample}
-		cases, err := kernels.Cases(&op)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := graph.Lower(cases[0].Node, b, graph.PlanLimits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := graph.Lower(cases[0].Node, b, limits)
-		if err != nil || l.Refused != "" {
-			t.Fatal(c.sample, err, l.Refused)
-		}
+		plain, l := loweredTwice(t, "", c.name, c.sample, b, limits)
 		found, products := 0, 0
 		for _, d := range l.Dispatches {
 			if strings.HasPrefix(d.Kernel.Name, "product-") {
@@ -75,20 +79,7 @@ func TestCooperativeGathers(t *testing.T) {
 		{"memopt", "FlashAttention", "f32[2,70,64], f32[2,45,64], f32[2,45,64]"},
 		{"memopt", "ConvGradW", "f32[2,32,23,23], f32[2,16,23,23], i64{32,16,3,3}; pads=[1, 1, 1, 1]"},
 	} {
-		op := *kernels.Library.Find(c.domain, c.name, 0)
-		op.Samples = []string{c.sample}
-		cases, err := kernels.Cases(&op)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := graph.Lower(cases[0].Node, b, graph.PlanLimits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := graph.Lower(cases[0].Node, b, limits)
-		if err != nil || l.Refused != "" {
-			t.Fatal(c.sample, err, l.Refused)
-		}
+		plain, l := loweredTwice(t, c.domain, c.name, c.sample, b, limits)
 		found := false
 		for _, d := range l.Dispatches {
 			found = found || strings.Contains(d.Kernel.Name, "-cooperative")
