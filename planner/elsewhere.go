@@ -291,16 +291,13 @@ func (m *model) movedBy(c *candidate, moves []Move, e *Elsewhere) error {
 		return fmt.Errorf("it moves values, and its request names no place for them")
 	}
 	l := m.line(c.t, m.far(e))
-	names, chosen := map[string]int32{}, make([]recompute.Move, len(moves))
-	for i, v := range m.g.Values {
-		names[v.Name] = int32(i)
-	}
+	chosen := make([]recompute.Move, len(moves))
 	for i, x := range moves {
-		v, known := names[x.Value]
-		if !known {
+		v := m.g.ByName(x.Value)
+		if v == nil {
 			return fmt.Errorf("it moves %q, which is no value", x.Value)
 		}
-		k := m.lifeOf(c.t, v, x.Out)
+		k := m.lifeOf(c.t, v.ID, x.Out)
 		if k < 0 {
 			return fmt.Errorf("it moves %q at step %d, where that is not there", x.Value, x.Out)
 		}
@@ -355,7 +352,7 @@ func (l *launcher) moved(step int) error {
 	at := int32(step)
 	for _, k := range l.moves.out[at] {
 		x := l.moves.all[k]
-		v := l.named(x.Value)
+		v := l.g.ByName(x.Value)
 		switch {
 		case v == nil || !l.arena(v) || l.place[v.ID] != v:
 			return fmt.Errorf("move %d is of %q, which has no place in the arena", k, x.Value)
@@ -394,17 +391,6 @@ func (l *launcher) moved(step int) error {
 		l.current[v.ID] = l.coming[k]
 	}
 	return nil
-}
-
-// named is the value of a name, or nil.
-func (l *launcher) named(name string) *graph.Value {
-	if l.names == nil {
-		l.names = map[string]*graph.Value{}
-		for _, v := range l.g.Values {
-			l.names[v.Name] = v
-		}
-	}
-	return l.names[name]
 }
 
 // moved replays what moves before a launch on the picture of memory. What copies back fill has a tag of its own until

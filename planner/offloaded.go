@@ -90,17 +90,13 @@ func UnderOffload(g *graph.Graph, r Request, o Offload) (f Offloaded, err error)
 func (m *model) offloaded(t *timeline, o Offload, border int32) (spans []int32, err error) {
 	var wanted []bool // by value of the graph
 	if o.Values != nil {
-		named := map[string]int32{}
-		for _, v := range m.g.Values {
-			named[v.Name] = v.ID
-		}
 		wanted = make([]bool, len(m.g.Values))
 		for _, name := range o.Values {
-			id, known := named[name]
-			if !known {
+			v := m.g.ByName(name)
+			if v == nil {
 				return nil, fmt.Errorf("it moves %q, which is no value of the step", name)
 			}
-			for v := m.g.Values[id]; ; v = v.Def.Inputs[0] { // views lie in what they are of
+			for ; ; v = v.Def.Inputs[0] { // views lie in what they are of
 				if wanted[v.ID] = true; v.Def == nil || !v.Def.Op.View {
 					break
 				}

@@ -38,8 +38,7 @@ type launcher struct {
 	s       *schedule.Schedule
 	steps   []Step
 	moves   movesBy
-	coming  map[int]int32 // by move: the life that it comes back to
-	names   map[string]*graph.Value
+	coming  map[int]int32  // by move: the life that it comes back to
 	offsets []int64        // those that are left
 	end     int64          // where lives have no places they stand behind each other
 	current []int32        // by place: the life that is read; outside the arena the index in outside; −1
