@@ -1,10 +1,5 @@
 package recompute
 
-import (
-	"cmp"
-	"slices"
-)
-
 // Crossing is a span that is elsewhere at launch At, which is in an idle time of it.
 type Crossing struct {
 	Span int32
@@ -30,8 +25,6 @@ func (l *Line) Moves(all []Crossing, waits bool) (moves []Move) {
 		}
 		moves = m.moves
 	}
-	slices.SortFunc(moves, func(a, b Move) int {
-		return cmp.Or(cmp.Compare(a.Out, b.Out), cmp.Compare(a.In, b.In), cmp.Compare(a.Span, b.Span))
-	})
+	sortMoves(moves)
 	return moves
 }

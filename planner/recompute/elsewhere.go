@@ -91,10 +91,15 @@ func (m *mover) within(limit, dear int64) (moves []Move, ok bool) {
 	}
 	m.prune(limit)
 	moves = slices.DeleteFunc(m.moves, func(x Move) bool { return x.Out < 0 })
+	sortMoves(moves)
+	return moves, true
+}
+
+// sortMoves puts moves in the order in which they leave.
+func sortMoves(moves []Move) {
 	slices.SortFunc(moves, func(a, b Move) int {
 		return cmp.Or(cmp.Compare(a.Out, b.Out), cmp.Compare(a.In, b.In), cmp.Compare(a.Span, b.Span))
 	})
-	return moves, true
 }
 
 func (l *Line) mover(c *clocks, w way) *mover {
