@@ -126,7 +126,7 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 	return t, false, nil
 }
 
-func (s remote) open(plan *pattern, _ bool, _ map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
+func (s remote) open(plan *pattern, _ bool, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
 	if s.options.Watch.Begin != nil {
 		if n := s.grows(plan, fetches); n > 0 {
 			s.begin(OutputStage, func() (int64, int64) { return n, 0 })

@@ -91,7 +91,7 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 	}
 	t, _, err := d.pattern(ctx, in, fetches, byAll)
 	if err == nil {
-		t, _, err = d.on.open(t, false, in, fetches, nil)
+		t, _, err = d.on.open(t, false, fetches, nil)
 	}
 	if err != nil {
 		return 0, err

@@ -33,7 +33,7 @@ type executor interface {
 	mostPatterns() int
 
 	// open makes a pattern ready for a run with inputs in places.
-	open(t *pattern, known bool, in map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error)
+	open(t *pattern, known bool, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error)
 	// place is where a result goes that is bound to a buffer.
 	place(x *execution, k int) (Place, error)
 	// run runs the pattern of an execution. takes is the bytes that it takes: for outputs, which stay, and for everything

@@ -57,7 +57,7 @@ func (s processor) mostPatterns() int {
 	return min(max(values/max(len(s.first.g.Values), 1), 4), 128)
 }
 
-func (s processor) open(t *pattern, known bool, _ map[string]*graph.Tensor, _ []Fetch, _ map[string]Place) (*pattern, bool, error) {
+func (s processor) open(t *pattern, known bool, _ []Fetch, _ map[string]Place) (*pattern, bool, error) {
 	if known {
 		s.Session.stats.hits++
 	} else {

@@ -129,7 +129,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	s.tidy()
 	t, known, err := s.pattern(ctx, in, fetches, byAll)
 	if err == nil {
-		t, known, err = s.on.open(t, known, in, fetches, o.Inputs)
+		t, known, err = s.on.open(t, known, fetches, o.Inputs)
 	}
 	if err != nil {
 		return nil, err

@@ -287,7 +287,7 @@ func (s *Session) planAhead(ctx context.Context) error {
 	}
 	t, _, err := s.pattern(ctx, in, fetches, byNames)
 	if err == nil {
-		_, _, err = s.on.open(t, false, in, fetches, nil)
+		_, _, err = s.on.open(t, false, fetches, nil)
 	}
 	return err
 }
