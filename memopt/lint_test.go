@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"memopt/internal/tensorfile":        {"memopt/internal/graph", "memopt/internal/weights", "memopt/internal/whole"},
 	"memopt/internal/visible":           {},
 	"memopt/internal/weights":           {},
+	"memopt/internal/weights/blocktest": {"memopt/internal/weights"},
 	"memopt/internal/whole":             {},
 	"memopt/configs":                    {"memopt/internal/bytesize", "memopt/internal/visible", "memopt/internal/whole"},
 	"memopt/autograd":                   {"memopt/internal/graph", "memopt/internal/stop"},

@@ -6,33 +6,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"testing"
 
 	"memopt/internal/graph"
 	"memopt/internal/weights"
+	"memopt/internal/weights/blocktest"
 )
-
-// rssAnon is the process's own memory, pages of files left out.
-func rssAnon(t testing.TB) int64 {
-	t.Helper()
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Skip(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kb << 10
-		}
-	}
-	t.Skip("no RssAnon in /proc/self/status")
-	return 0
-}
 
 // writeSparse writes a model whose weights are holes in the file: each of the
 // nodes adds one of some weights of a number of floats.
@@ -50,7 +29,7 @@ func writeSparse(t testing.TB, nodes, params int, floats int64) string {
 	ws := make([]*graph.Value, params)
 	for i := range ws {
 		ws[i] = define(graph.Param, fmt.Sprintf("layers.%d.weight", i))
-		ws[i].Data = blank(t, 4*floats)
+		ws[i].Data = blocktest.Blank(t, 4*floats)
 	}
 	for i := range nodes {
 		x = b.Op("Add", nil, x, ws[i%params])
@@ -97,13 +76,13 @@ func TestWeightsAreNotCopied(t *testing.T) {
 		t.Fatal(info, err)
 	}
 	debug.FreeOSMemory()
-	before := rssAnon(t)
+	before := blocktest.Anonymous(t)
 	g, _, err := Open(path, testLibrary)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer drop(g)
-	if grown := rssAnon(t) - before; grown > 4<<20 {
+	if grown := blocktest.Anonymous(t) - before; grown > 4<<20 {
 		t.Errorf("own memory grew by %d bytes", grown)
 	} else {
 		t.Logf("500 MB opened: own memory grew by %d kB", grown>>10)
@@ -125,7 +104,7 @@ func TestWeightsAreNotCopied(t *testing.T) {
 	if err := Encode(out, g); err != nil {
 		t.Fatal(err)
 	}
-	if grown := rssAnon(t) - before; grown > 4<<20 {
+	if grown := blocktest.Anonymous(t) - before; grown > 4<<20 {
 		t.Errorf("after writing, own memory has grown by %d bytes", grown)
 	}
 }
@@ -206,26 +185,4 @@ func BenchmarkRead(b *testing.B) {
 			}
 		}
 	})
-}
-
-// blank is n bytes of weights in a file without blocks on the disk.
-func blank(t testing.TB, n int64) *weights.Block {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "blank")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, n); err != nil {
-		t.Fatal(err)
-	}
-	f, err := weights.OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close() // the mapping lives on
-	b, err := f.Block(0, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

@@ -6,31 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"testing"
 	"time"
 
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
-	"memopt/internal/weights"
+	"memopt/internal/weights/blocktest"
 	"memopt/kernels"
 )
-
-// anonymous is the process's anonymous memory.
-func anonymous(t *testing.T) (n int64) {
-	t.Helper()
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Skip(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &n); err == nil {
-			return n << 10
-		}
-	}
-	t.Skip("no RssAnon in /proc/self/status")
-	return 0
-}
 
 // TestWeightsAreNeverInMemory: quantizing 192 MiB of weights, some transposed, needs memory for
 // pieces of them only.
@@ -45,7 +28,7 @@ func TestWeightsAreNeverInMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Data = blank(t, 4096*4096*4)
+		w.Data = blocktest.Blank(t, 4096*4096*4)
 		if i == 0 {
 			x = b.Op("Gemm", graph.A{"transB": int64(1)}, x, w)
 		} else {
@@ -58,7 +41,7 @@ func TestWeightsAreNeverInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	debug.FreeOSMemory()
-	base := anonymous(t)
+	base := blocktest.Anonymous(t)
 	most, done := base, make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -68,7 +51,7 @@ func TestWeightsAreNeverInMemory(t *testing.T) {
 			case <-done:
 				return
 			case <-time.After(2 * time.Millisecond):
-				most = max(most, anonymous(t))
+				most = max(most, blocktest.Anonymous(t))
 			}
 		}
 	}()
@@ -87,26 +70,4 @@ func TestWeightsAreNeverInMemory(t *testing.T) {
 	if info, err := os.Stat(to + ".data"); err != nil || info.Size() < 3<<24 {
 		t.Errorf("the weights are not beside the model: %v", err)
 	}
-}
-
-// blank is n bytes of weights in a file without blocks on the disk.
-func blank(t testing.TB, n int64) *weights.Block {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "blank")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, n); err != nil {
-		t.Fatal(err)
-	}
-	f, err := weights.OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close() // the mapping lives on
-	b, err := f.Block(0, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
