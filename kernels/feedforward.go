@@ -298,7 +298,7 @@ func (f *feedMatch) hidden(v *graph.Value) bool {
 
 // isWeighted reports whether a node is a product of rows with a stored matrix, and no more.
 func isWeighted(n *graph.Node) bool {
-	if !isOneOf(n, "MatMul", "Gemm", microsoft+".FusedMatMul") || n.Inputs[0].Rank() < 2 || n.Inputs[1].Rank() != 2 || !n.Inputs[1].Kind.Stored() {
+	if !isProduct(n) || n.Inputs[0].Rank() < 2 || n.Inputs[1].Rank() != 2 || !n.Inputs[1].Kind.Stored() {
 		return false
 	}
 	if _, ok := n.Inputs[1].Shape[0].Const(); !ok {
@@ -308,17 +308,6 @@ func isWeighted(n *graph.Node) bool {
 	p.TransB = false
 	bias := n.In(2)
 	return p == plainProduct && (bias == nil || bias.Kind.Stored() && bias.Rank() == 1 && n.Float("beta") == 1)
-}
-
-// productOfNode is the product of a MatMul, FusedMatMul or Gemm.
-func productOfNode(n *graph.Node) product {
-	switch n.Op.FullName() {
-	case "MatMul":
-		return plainProduct
-	case "Gemm":
-		return fusedProduct(n)
-	}
-	return batchedProduct(n)
 }
 
 // bodyKind is how a node of a body is computed some rows at a time.
@@ -338,7 +327,7 @@ func kindsOf(body *graph.Graph) (kinds []bodyKind, wrong string) {
 		in, y := func(i int) bool { return n.In(i) != nil && isRows[n.In(i).ID] }, n.Outputs[0]
 		kind, ok := ofRows, len(n.Outputs) == 1
 		switch {
-		case isOneOf(n, "MatMul", "Gemm", microsoft+".FusedMatMul"):
+		case isProduct(n):
 			p := productOfNode(n)
 			if in(1) {
 				kind, ok = overRows, ok && in(0) && p == product{TransA: true, Alpha: 1} && n.In(2) == nil
@@ -372,7 +361,7 @@ func rowValues(body *graph.Graph) []bool {
 		}
 	}
 	for _, n := range body.Nodes {
-		if isOneOf(n, "ReduceSum", "Reshape") || isOneOf(n, "MatMul", "Gemm", microsoft+".FusedMatMul") && n.Inputs[1] != nil && is[n.Inputs[1].ID] {
+		if isOneOf(n, "ReduceSum", "Reshape") || isProduct(n) && n.Inputs[1] != nil && is[n.Inputs[1].ID] {
 			continue
 		}
 		is[n.Outputs[0].ID] = slices.ContainsFunc(n.Inputs, func(v *graph.Value) bool { return v != nil && is[v.ID] })

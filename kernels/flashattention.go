@@ -501,10 +501,7 @@ func fuseAttention(m *graph.Match, build func(attrs graph.A, in []*graph.Value) 
 	if mask != nil && mask.Rank() > rank {
 		return nil
 	}
-	of := product{Alpha: 1}
-	if made.Op.FullName() != "MatMul" {
-		of = batchedProduct(made)
-	}
+	of := productOfNode(made)
 	attrs["scale"], attrs["transK"] = of.Alpha, !of.TransB
 	return build(attrs, []*graph.Value{q, k, v, bias, mask})
 }

@@ -13,6 +13,20 @@ func batchedProduct(n *graph.Node) product {
 	return p
 }
 
+// isProduct reports whether a node has a product that productOfNode tells.
+func isProduct(n *graph.Node) bool { return isOneOf(n, "MatMul", "Gemm", microsoft+".FusedMatMul") }
+
+// productOfNode is the product of a MatMul, FusedMatMul or Gemm.
+func productOfNode(n *graph.Node) product {
+	switch n.Op.FullName() {
+	case "MatMul":
+		return plainProduct
+	case "Gemm":
+		return fusedProduct(n)
+	}
+	return batchedProduct(n)
+}
+
 // FusedMatMul (ONNX Runtime) reads transposed factors in place; gradients of products use it.
 var _ = define(graph.Op{
 	Name:   "FusedMatMul",

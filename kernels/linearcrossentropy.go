@@ -367,7 +367,6 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 		scores = from
 	}
 	var bias *graph.Value
-	transB := false
 	made := pieces{m}.product(scores)
 	if made == nil {
 		made = m.Inner(scores, "Gemm")
@@ -375,16 +374,15 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 	if made == nil {
 		return nil
 	}
-	if made.Op.FullName() != "MatMul" {
-		p := fusedProduct(made)
-		if made.Op.FullName() != "Gemm" {
-			p = batchedProduct(made)
-		} else if bias = made.In(2); bias != nil && (bias.Rank() != 1 || made.Float("beta") != 1 || !bias.Shape[0].Equal(scores.Shape[1])) {
+	if isOneOf(made, "Gemm") {
+		if bias = made.In(2); bias != nil && (bias.Rank() != 1 || made.Float("beta") != 1 || !bias.Shape[0].Equal(scores.Shape[1])) {
 			return nil
 		}
-		if transB = p.TransB; p != (product{TransB: transB, Alpha: 1}) {
-			return nil
-		}
+	}
+	p := productOfNode(made)
+	transB := p.TransB
+	if p.TransB = false; p != plainProduct {
+		return nil
 	}
 	x, weight := made.Inputs[0], made.Inputs[1]
 	if x.Rank() < 2 || weight.Rank() != 2 || !m.KeepsSums(x) || !m.KeepsSums(weight) || !m.KeepsSums(bias) {
