@@ -15,7 +15,6 @@ import (
 // parts for them, while the backward pass still runs.
 type streams struct {
 	far      Far
-	bytes    int64
 	ring     []byte
 	pieces   []piece
 	of       map[int][2]int // by launch: its pieces, half-open
@@ -47,7 +46,7 @@ func (d *Device) openStreams(s *schedule.Schedule, from *Device) (err error) {
 	if d.options.Far == nil || d.options.Given {
 		return errors.New("cpu: the plan keeps optimizer states elsewhere, and the device was opened without a place for them")
 	}
-	t := &streams{bytes: s.Elsewhere, ring: d.spaces[schedule.State][s.State-s.Ring : s.State], of: map[int][2]int{},
+	t := &streams{ring: d.spaces[schedule.State][s.State-s.Ring : s.State], of: map[int][2]int{},
 		poisoned: d.options.Poison, trace: schedule.Moved{Far: s.Elsewhere}}
 	d.used[schedule.State] = max(d.used[schedule.State], s.State)
 	for i := range s.Launches {
