@@ -1,23 +1,36 @@
-"""What tensors without bytes have in common that stand for a linear layer's result."""
+"""What tensors without bytes have in common that stand for a linear layer's result, and how the layer is found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
+
+from ..ranks.units import unit_modules
+from ..step.sample import Loss, state_kept
 
 
 class Unsuitable(ValueError):
     """The model does not compute what a form of it is for."""
 
 
-PLAIN = {
+_PLAIN = {
     "size", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "get_device", "is_floating_point", "is_complex", "is_contiguous", "__len__", "__hash__",
 }  # fmt: skip
+_VIEWS = ("T", "mT", "H", "mH", "data", "real", "imag")  # attributes that are other tensors
 CASTS = {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def called(func: Any) -> tuple[str, bool]:
+    """The name of a function or an attribute of a tensor, and whether it can be had without the tensor's bytes."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":  # of an attribute
+        name = getattr(getattr(func, "__self__", None), "__name__", "")
+        return name, name not in _VIEWS
+    return name, name in _PLAIN
 
 
 def shape_after(shape: Sequence[int], view: str, args: Any, kwargs: Any) -> list[int]:
@@ -35,3 +48,39 @@ def flat(x: Any) -> Iterator[Tensor]:
     elif isinstance(x, dict):
         for y in x.values():
             yield from flat(y)
+
+
+def computed(x: Any, kind: Any) -> Any:
+    """Arguments in which tensors of a kind without bytes are computed."""
+    if isinstance(x, kind):
+        return x.make()
+    if isinstance(x, (list, tuple)):
+        return type(x)(computed(y, kind) for y in x)
+    if isinstance(x, dict):
+        return {k: computed(y, kind) for k, y in x.items()}
+    return x
+
+
+StandIn = TypeVar("StandIn", bound=Callable[..., Any])
+
+
+def tried(model: nn.Module, forward: Callable[[], Any], loss: Loss | None, suits: Callable[[nn.Module], bool], make: Callable[[Any, str], StandIn]) -> tuple[list[StandIn], Any]:
+    """What stands for the forward passes of suitable layers in a pass without gradients, and its result."""
+    layers: list[StandIn] = []
+    replaced: list[nn.Module] = []
+    # What fully_shard was called for below the model has its parameters only while it runs, and what reads its results may be computed behind it.
+    inner = {m for unit in unit_modules(model) for m in unit.modules()}
+    with state_kept(model), torch.no_grad():
+        try:
+            for name, m in model.named_modules():
+                if suits(m) and m not in inner:
+                    layers.append(make(m, name))
+                    replaced.append(m)
+                    m.forward = layers[-1]  # type: ignore[method-assign, assignment]
+            out = forward()
+            if loss is not None:
+                loss(out)
+        finally:
+            for m in replaced:
+                m.__dict__.pop("forward", None)
+    return layers, out

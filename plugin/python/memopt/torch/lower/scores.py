@@ -15,11 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ranks.units import unit_modules
-from ..step.sample import Loss, state_kept
+from ..step.sample import Loss
 from ..step.tensors import Unmade
 from .cross_entropy import chunk_rows, chunked_cross_entropy
-from .lazy import CASTS, PLAIN, Unsuitable, flat, shape_after
+from .lazy import CASTS, Unsuitable, called, computed, flat, shape_after, tried
 
 
 class Scores(Unmade):
@@ -79,13 +78,8 @@ class Scores(Unmade):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name == "__get__":  # of an attribute
-            name = getattr(getattr(func, "__self__", None), "__name__", "")
-            if name not in ("T", "mT", "H", "mH", "data", "real", "imag"):
-                with torch._C.DisableTorchFunctionSubclass():
-                    return func(*args, **kwargs)
-        if name in PLAIN:
+        name, plain = called(func)
+        if plain:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         x = args[0] if args else kwargs.get("input")
@@ -105,7 +99,7 @@ class Scores(Unmade):
                     f"loss_chunks: the scores of {layer.name} are read by {name or func} before the loss; only torch.nn.functional.cross_entropy "
                     f"of the scores themselves, or of views of them, can be made in chunks; {_INSTEAD}"
                 )
-        return func(*_made(args), **_made(kwargs))
+        return func(*computed(args, Scores), **computed(kwargs, Scores))
 
     def _still(self, name: str, args: Any, kwargs: Any) -> Scores | None:
         """Scores again, if this is a view of them or another type."""
@@ -158,16 +152,6 @@ def _cross_entropy(
     if not input.moved and input.ndim > 2 or input.whole is not None:
         return None  # classes are not the last dimension
     return input.loss(target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)  # type: ignore[no-any-return]
-
-
-def _made(x: Any) -> Any:
-    if isinstance(x, Scores):
-        return x.make()
-    if isinstance(x, (list, tuple)):
-        return type(x)(_made(y) for y in x)
-    if isinstance(x, dict):
-        return {k: _made(y) for k, y in x.items()}
-    return x
 
 
 _NOT_FOUND = "the loss is not torch.nn.functional.cross_entropy of the scores of {}"
@@ -245,22 +229,10 @@ class Chunks:
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:
         """Finds the linear layer whose scores the loss reads, in a pass without gradients."""
-        layers = []
         found: str | None = None
-        # What fully_shard was called for below the model has its parameters only while it runs, and scores are computed behind it.
-        inner = {m for unit in unit_modules(model) for m in unit.modules()}
-        with state_kept(model), torch.no_grad():
-            try:
-                for name, m in model.named_modules():
-                    if type(m).forward is nn.Linear.forward and "forward" not in m.__dict__ and m not in inner:
-                        layers.append(Layer(m, name, self.chunks, strict=False))
-                        m.forward = layers[-1]  # type: ignore[method-assign]
-                out = forward()
-                if loss is not None:
-                    loss(out)
-            finally:
-                for layer in layers:
-                    layer.module.__dict__.pop("forward", None)
+        layers, out = tried(
+            model, forward, loss, lambda m: type(m).forward is nn.Linear.forward and "forward" not in m.__dict__, lambda m, name: Layer(m, name, self.chunks, strict=False)
+        )
         used = [layer.name for layer in layers if layer.used]
         if len(used) == 1:
             found = used[0]

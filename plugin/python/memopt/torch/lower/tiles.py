@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..ranks.units import unit_modules
-from ..step.sample import Loss, state_kept
+from ..step.sample import Loss
 from ..step.tensors import Unmade
-from .feed_forward import LINEAR, FeedForward, Step, tile_rows
-from .lazy import CASTS, PLAIN, Unsuitable, flat, shape_after
+from .feed_forward import LINEAR, RULES, FeedForward, Step, tile_rows
+from .lazy import CASTS, Unsuitable, called, computed, flat, shape_after, tried
 
 
 class Rows(Unmade):
@@ -112,33 +111,27 @@ class Rows(Unmade):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name == "__get__":  # of an attribute
-            name = getattr(getattr(func, "__self__", None), "__name__", "")
-            if name not in ("T", "mT", "H", "mH", "data", "real", "imag"):
-                with torch._C.DisableTorchFunctionSubclass():
-                    return func(*args, **kwargs)
-        if name in PLAIN:
+        name, plain = called(func)
+        if plain:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         found = _still(func, name, args, kwargs)
         if found is not None:
             return found
-        return func(*_made(args), **_made(kwargs))
+        return func(*computed(args, Rows), **computed(kwargs, Rows))
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*_made(args), **_made(kwargs))
+        return func(*computed(args, Rows), **computed(kwargs, Rows))
 
 
 def _moved(step: Step, at: Sequence[int], places: Sequence[int | None]) -> Step:
     if step[0] == LINEAR:
         _, v, w, b, turned = step
         return (LINEAR, at[v], places[w], places[b] if b >= 0 else -1, turned)
-    return (step[0], *(at[v] if i < _READS.get(step[0], 1) else v for i, v in enumerate(step[1:])))
+    return (step[0], *(at[v] if i < RULES[step[0]].reads else v for i, v in enumerate(step[1:])))
 
 
-_READS = {"mul": 2, "add": 2}
 # The functions that models call, of the values so far.
 _CALLS: dict[str, Callable[[list[Tensor], Sequence[Tensor], Step], Tensor]] = {
     LINEAR: lambda at, weights, step: _whole_linear(at[step[1]], weights[step[2]], weights[step[3]] if step[3] >= 0 else None, step[4]),
@@ -199,16 +192,6 @@ def _still(func: Any, name: str, args: Any, kwargs: Any) -> Any:
         return x.shaped(shape) if shape and shape[-1] == x.shape[-1] else None
     dtype = CASTS.get(name) if not rest else rest[0] if name in ("to", "type") and len(rest) == 1 and isinstance(rest[0], torch.dtype) else None
     return x if dtype is not None and dtype == x.dtype and not kwargs else None
-
-
-def _made(x: Any) -> Any:
-    if isinstance(x, Rows):
-        return x.make()
-    if isinstance(x, (list, tuple)):
-        return type(x)(_made(y) for y in x)
-    if isinstance(x, dict):
-        return {k: _made(y) for k, y in x.items()}
-    return x
 
 
 class Entry:
@@ -282,21 +265,7 @@ class Tiles:
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:
         """Finds the layers that feed-forward layers begin with, in a pass without gradients."""
-        entries = []
-        # What fully_shard was called for below the model has its parameters only while it runs.
-        inner = {m for unit in unit_modules(model) for m in unit.modules()}
-        with state_kept(model), torch.no_grad():
-            try:
-                for name, m in model.named_modules():
-                    if is_linear(m) and m not in inner:
-                        entries.append(Entry(m, name, self.tiles))
-                        m.forward = entries[-1]  # type: ignore[method-assign, assignment]
-                out = forward()
-                if loss is not None:
-                    loss(out)
-            finally:
-                for entry in entries:
-                    entry.module.__dict__.pop("forward", None)
+        entries, out = tried(model, forward, loss, is_linear, lambda m, name: Entry(m, name, self.tiles))
         for t in flat(out):
             if isinstance(t, Rows):
                 for entry in t.entries:
