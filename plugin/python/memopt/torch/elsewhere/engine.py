@@ -65,6 +65,27 @@ class Engine(Protocol):
         """Bytes of a place in the host's memory, to read: from a whole block on."""
 
 
+class OnDevice:
+    """What engines that round have in common: what leaves stays on its device, and copies are over when they return."""
+
+    exact = False
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def prepare(self, nbytes: int) -> None:
+        """There is nothing to take before."""
+
+    def give_back(self, place: Place) -> None:
+        place.far = None
+
+    def near(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+
+    def wait(self, copy: None) -> None:
+        """There is nothing to wait for."""
+
+
 class DiskEngine:
     """Between the memory of the processor and a spill file: a thread reads, and another writes."""
 

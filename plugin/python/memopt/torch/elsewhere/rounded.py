@@ -7,33 +7,30 @@ import functools
 import torch
 from torch import Tensor
 
-from .engine import Place
+from .engine import OnDevice, Place
 from .spill import BLOCK
 
 SIZE = 256  # numbers with one scale
 _SCALE = 5  # bytes of one, and of whether its block has negative numbers
 
 
-class RoundedEngine:
+class RoundedEngine(OnDevice):
     """Copies that round. What leaves is kept as codes of a dynamic map, whose steps are finer near zero, in shares of the block's largest
     number; a block without negative numbers has a map of its own, with twice as many steps. Numbers that came once leave again as the same codes.
     """
 
     block = BLOCK
-    exact = False
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         if not dtype.is_floating_point:
             raise ValueError(f"states is '8bit', and the parameters are {dtype}: it rounds floating-point numbers")
-        self.device, self.dtype = device, dtype
+        super().__init__(device)
+        self.dtype = dtype
 
     def held(self, nbytes: int) -> int:
         """The bytes that states of so many bytes take."""
         numbers = nbytes // self.dtype.itemsize
         return numbers + -(-numbers // SIZE) * _SCALE
-
-    def prepare(self, nbytes: int) -> None:
-        """There is nothing to take before."""
 
     def place(self, nbytes: int) -> Place:
         numbers = nbytes // self.dtype.itemsize
@@ -43,12 +40,6 @@ class RoundedEngine:
 
     def part(self, place: Place, at: int, nbytes: int) -> Place:
         raise NotImplementedError("parts of rounded states are asked for by nobody")
-
-    def give_back(self, place: Place) -> None:
-        place.far = None
-
-    def near(self, nbytes: int) -> Tensor:
-        return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
 
     def leave(self, near: Tensor, place: Place, at: int = 0) -> None:
         numbers = near.view(self.dtype).float()
@@ -67,9 +58,6 @@ class RoundedEngine:
 
     def come(self, place: Place, near: Tensor, at: int = 0) -> None:
         near.view(self.dtype).copy_(self._numbers(place, at, near.nbytes))
-
-    def wait(self, copy: None) -> None:
-        """Copies are over when they return."""
 
     def look(self, place: Place, at: int, nbytes: int) -> Tensor:
         return self._numbers(place, at, nbytes).to(self.dtype).view(torch.uint8)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from .engine import Place
+from .engine import OnDevice, Place
 
 Lossy = Literal["bf16", "fp16", "fp8"]
 KINDS: tuple[Lossy, ...] = ("bf16", "fp16", "fp8")
@@ -43,29 +43,20 @@ def _piece(numbers: int) -> int:
     return max(BLOCK, -(-numbers // _PIECES // BLOCK) * BLOCK)
 
 
-class SmallerEngine:
+class SmallerEngine(OnDevice):
     """Copies that round, as an engine of moves: what leaves is kept as numbers of another type, for fp8 with a power of two for each 32."""
 
     block = 1
-    exact = False
 
     def __init__(self, device: torch.device, kind: Lossy) -> None:
-        self.device, self.kind = device, kind
-
-    def prepare(self, nbytes: int) -> None:
-        """There is nothing to take before."""
+        super().__init__(device)
+        self.kind = kind
 
     def place(self, nbytes: int) -> Place:
         return Place(nbytes, None)
 
     def part(self, place: Place, at: int, nbytes: int) -> Place:
         return Place(nbytes, None)
-
-    def give_back(self, place: Place) -> None:
-        place.far = None
-
-    def near(self, nbytes: int) -> Tensor:
-        return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
 
     def leave(self, near: Tensor, place: Place, at: int = 0) -> None:
         assert place.dtype is not None
@@ -80,9 +71,6 @@ class SmallerEngine:
             _of_fp8(codes, exponents, numbers)
         else:
             numbers.copy_(far)
-
-    def wait(self, copy: None) -> None:
-        """Copies are over when they return."""
 
     def look(self, place: Place, at: int, nbytes: int) -> Tensor:
         raise NotImplementedError("rounded values are looked at by nobody")
