@@ -25,7 +25,7 @@ from ..record.record import Recording, record_call
 from ..replay.program import build
 from ..replay.replay import Step as Run
 from ..replay.replay import planned
-from ..step.given import check_module, check_request, check_settings, is_share, parse
+from ..step.given import check_module, check_request, check_settings, is_share, parse, share_of
 from ..step.sample import arguments
 from ..step.standin import own_forward
 from ..step.wrapped import inner_module
@@ -188,18 +188,11 @@ def _largest(
     plain = ways[0] if found[0][0] is ways[0] else best
     bottom = search.sizes.sizes[0]
     eager = plain.search.eager(min(bottom, size), size)
-    top = Rung(_share(max_overhead), size, made.result.peak if made is not None else search.sizes.at(size).measured_peak, best.overhead(size, plain), best.chosen(size))
+    top = Rung(share_of("max_overhead", max_overhead) if max_overhead is not None else None, size, made.result.peak if made is not None else search.sizes.at(size).measured_peak, best.overhead(size, plain), best.chosen(size))
     return Largest(
         what, size, whole, beside, search.peak(size), top.promised_peak, measured, top.overhead, eager, tuple(search.sizes.sizes), size == asked.most, max(way.search.bound(n, asked.most) for way, n, _ in found),
         made, top.chosen, (*_ladder([(way, n) for way, n, _ in found], plain, top), top) if ladder else (),
     )  # fmt: skip
-
-
-def _share(max_overhead: str | float | None) -> float | None:
-    if not isinstance(max_overhead, str):
-        return None if max_overhead is None else float(max_overhead)
-    text = max_overhead.strip()
-    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def _ladder(ways: list[tuple[_Way, int]], plain: _Way, top: Rung) -> list[Rung]:

@@ -106,7 +106,7 @@ def check_request(
     if activation_budget is not None:
         parse("activation_budget", activation_budget, 0)
     if max_overhead is not None:
-        _check_share("max_overhead", max_overhead)
+        share_of("max_overhead", max_overhead)
     if reserve is not None:
         parse("reserve", reserve, 0, zero=True)
     if host_budget is not None:
@@ -115,31 +115,28 @@ def check_request(
             raise ValueError(f"host_budget is {host_budget!r}, a share of nothing: give bytes or a text like '8GB'")
     if loss is not None and not callable(loss):
         raise TypeError(f"loss is {loss!r}; give a function of the model's output that returns one number")
-    if loss_chunks is not None and loss_chunks != "auto" and (not isinstance(loss_chunks, int) or isinstance(loss_chunks, bool) or loss_chunks < 1):
-        raise (TypeError if not isinstance(loss_chunks, (int, str)) else ValueError)(
-            f"loss_chunks is {loss_chunks!r}; give 'auto' or how many chunks the rows of the loss are split into"
-        )
-    if sequence_tiles is not None and sequence_tiles != "auto" and (not isinstance(sequence_tiles, int) or isinstance(sequence_tiles, bool) or sequence_tiles < 1):
-        raise (TypeError if not isinstance(sequence_tiles, (int, str)) else ValueError)(
-            f"sequence_tiles is {sequence_tiles!r}; give 'auto' or how many tiles the rows of a feed-forward layer are split into"
-        )
+    for name, pieces, what in (("loss_chunks", loss_chunks, "chunks the rows of the loss"), ("sequence_tiles", sequence_tiles, "tiles the rows of a feed-forward layer")):
+        if pieces is not None and pieces != "auto" and (not isinstance(pieces, int) or isinstance(pieces, bool) or pieces < 1):
+            raise (TypeError if not isinstance(pieces, (int, str)) else ValueError)(f"{name} is {pieces!r}; give 'auto' or how many {what} are split into")
     if optimizer is not None:
         _check_optimizer(optimizer)
 
 
-def _check_share(name: str, share: Any) -> None:
+def share_of(name: str, share: Any) -> float:
+    """The share that "5%" or 0.05 is. Raises for what is none."""
     forms = "give a text like '5%' or a share like 0.05"
     if isinstance(share, bool) or not isinstance(share, (str, numbers.Real)):
         raise TypeError(f"{name} is {share!r}; {forms}")
     if not isinstance(share, str):
         if not 0 <= float(share) < math.inf:
             raise ValueError(f"{name} is {share!r}; it must not be negative: {forms}")
-        return
+        return float(share)
     m = _SHARE.fullmatch(share)
     if m is None:
         raise ValueError(f"{name} is {share!r}; {forms}")
     if not m[2] and float(m[1]) > 1:
         raise ValueError(f"{name} is {share!r}, more than the whole step: give '{m[1]}%' if that is meant")
+    return float(m[1]) / (100 if m[2] else 1)
 
 
 def _check_optimizer(given: Any) -> None:
