@@ -265,7 +265,8 @@ class Fit:
     @functools.cached_property
     def forward_share(self) -> float:
         """Of a pass's time."""
-        return Split(self.line).shares()[FORWARD, True]
+        split = self.pipelined.split if self.pipelined is not None else Split(self.line)
+        return split.shares[FORWARD, True]
 
     def _largest(self, rungs: list[Rung], peaks: list[int | None], settings: dict[str, Any]) -> list[Rung]:
         """The rungs with the largest batch and row under their plans."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,7 @@ class Pipelined:
 
     def time(self, step: float, overhead: float, send: float) -> float:
         """The time of a whole step, of the time of one microbatch through one stage with both ends; send is what a stage's output takes to the next."""
-        shares = self.split.shares()
+        shares = self.split.shares
 
         def takes(p: Pass) -> float:
             part = shares[p.kind, p.stage == self.last]
@@ -195,11 +196,12 @@ class Split:
         read = {name for i in range(turn, len(step.nodes)) for name in step.reads[i]}
         return sum(v.bytes for v in step.values.values() if v.made < turn and (v.name in read or v.pinned >= turn) and which(v))
 
-    @property
+    @functools.cached_property
     def edge(self) -> int:
         """The bytes that go from stage to stage for a microbatch: of what the embedding makes."""
         return next((self.step.values[self.step.writes[i][0]].bytes for i, n in enumerate(self.step.nodes) if n["op"].startswith("aten.embedding") and self.step.writes[i]), 0)
 
+    @functools.cached_property
     def shares(self) -> dict[tuple[str, bool], float]:
         """The time of each kind of pass as a share of the step's, with the loss and without, by operations and bytes moved."""
         step, mine, later = self.step, set(self.nodes), set(self.later)
