@@ -18,9 +18,8 @@ import torch
 from ..step.sample import Loss
 from .experts import count_of
 from .presets import PRESETS
-from .request import Request
+from .request import ALONE, Request
 
-_ALONE: dict[str, Any] = {"tensor": 1, "pipeline": 1, "ranks": 1, "expert": 1, "imbalance": 1.0}  # a request for the model of one rank
 META = torch.device("meta")
 USUAL_SEQ = 2048  # tokens a row, where nothing says how many
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -81,9 +80,9 @@ def _read(path: str) -> dict[str, Any]:
 
 def _from_config(request: Request, given: Mapping[str, Any], where: str, name: str) -> Model:
     if (request.tensor > 1 or request.pipeline > 1) and "_class_name" not in given:
-        whole = _from_config(replace(request, **_ALONE, lora=0), given, where, name)
+        whole = _from_config(replace(request, **ALONE, lora=0), given, where, name)
         _check_experts(request, whole.module, where, str(given.get("model_type")))
-        part = _from_config(replace(request, **_ALONE), _divided(request, given, whole, where), where, name)
+        part = _from_config(replace(request, **ALONE), _divided(request, given, whole, where), where, name)
         part.parameters = sum(p.numel() for p in whole.module.parameters())
         return part
     given = dict(given)

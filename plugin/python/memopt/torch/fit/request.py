@@ -10,6 +10,8 @@ SHARDS = ("ddp", "zero1", "zero2", "fsdp2")
 DTYPES = ("float32", "bfloat16", "float16")
 _SHORT = {"fp32": "float32", "f32": "float32", "bf16": "bfloat16", "fp16": "float16", "f16": "float16", "half": "float16", "float": "float32"}
 
+ALONE: dict[str, Any] = {"tensor": 1, "pipeline": 1, "ranks": 1, "expert": 1, "imbalance": 1.0}  # fields of a request for the model of one rank
+
 
 @dataclass(frozen=True)
 class Request:

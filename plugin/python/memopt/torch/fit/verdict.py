@@ -15,7 +15,7 @@ from .account import LOGITS, line_of
 from .config import Config, read
 from .devices import Device, profile_of
 from .optimizers import optimizer_of
-from .request import Request
+from .request import ALONE, Request
 from .switches import SIZES, Switch, switches_of, unknown_of
 
 NOTHING = 0.001  # of a step's bytes: less is nothing
@@ -136,7 +136,7 @@ class Judge:
         elif s.kind == "lora" and r.lora:
             off, note = replace(r, lora=0), "beside training all parameters"
         elif s.kind in ("shard", "ranks") and s.fields and r.ranks > 1:
-            off, note = (replace(r, shard="ddp"), f"beside DDP on {r.ranks} ranks") if s.kind == "shard" else (replace(r, ranks=1, shard=None, tensor=1, pipeline=1, expert=1, imbalance=1.0), "beside one rank")
+            off, note = (replace(r, shard="ddp"), f"beside DDP on {r.ranks} ranks") if s.kind == "shard" else (replace(r, **ALONE, shard=None), "beside one rank")
             if r.shard not in (None, "ddp") and self.fit(r).total(0) == self.fit(off).total(0):
                 return Verdict(s.text, "not modelled: each rank is counted as one alone")
         elif s.kind == "shard" and s.fields:
