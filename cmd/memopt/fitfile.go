@@ -40,19 +40,9 @@ func hasStep(path string) bool {
 	case ".onnx", ".gz":
 		return true
 	case ".json":
-	default:
-		return false
+		return kindOf(path) == modelFile
 	}
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head, _ := io.ReadAll(io.LimitReader(f, 4096))
-	return bytes.Contains(head, []byte(`"memopt-fx-joint/`))
+	return false
 }
 
 // statesOf is how many states of a parameter's size PyTorch's optimizers have: a recorded step ends with its gradients.

@@ -53,7 +53,7 @@ func kindOf(path string) fileKind {
 		return otherFile
 	}
 	defer f.Close()
-	head := make([]byte, 512)
+	head := make([]byte, 4096)
 	n, _ := io.ReadFull(f, head)
 	head = bytes.TrimLeft(head[:n], " \t\r\n")
 	switch {
