@@ -3,6 +3,9 @@ package memopt
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
+
 	"memopt/internal/schedule"
 	"memopt/internal/visible"
 	"memopt/internal/whole"
@@ -11,8 +14,6 @@ import (
 	"memopt/memopt/step"
 	"memopt/memopt/training"
 	"memopt/planner"
-	"slices"
-	"time"
 )
 
 // Record is Run, and writes the time of every node to a file for UseProfile.

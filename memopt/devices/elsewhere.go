@@ -2,6 +2,7 @@ package devices
 
 import (
 	"fmt"
+
 	"memopt/configs"
 	"memopt/internal/spill"
 	"memopt/kernels/cpu"

@@ -1,11 +1,12 @@
 package step
 
 import (
+	"slices"
+	"time"
+
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/planner"
-	"slices"
-	"time"
 )
 
 // Plan decides which values to keep, which to recompute and where to place each.
