@@ -77,12 +77,21 @@ func TestCooperativeGathers(t *testing.T) {
 		{"memopt", "ConvGradW", "f16[2,32,23,23], f16[2,16,23,23], i64{32,16,3,3}; pads=[1, 1, 1, 1]"},
 		{"memopt", "FlashAttention", "f16[2,70,64], f16[2,45,64], f16[2,45,64]"},
 		{"memopt", "FlashAttention", "f32[2,70,64], f32[2,45,64], f32[2,45,64]"},
+		{"memopt", "FlashAttentionGrad", "f16[2,70,64], f16[2,70,64], f16[2,45,64], f16[2,45,64], f16[2,70,64], f32[2,70,1]"},
+		{"memopt", "FlashAttentionGrad", "f16[2,70,128], f16[2,70,128], f16[2,45,128], f16[2,45,128], f16[2,70,128], f32[2,70,1]"},
+		{"memopt", "FlashAttentionGrad", "f32[2,70,64], f32[2,70,64], f32[2,45,64], f32[2,45,64], f32[2,70,64], f32[2,70,1]"},
 		{"memopt", "ConvGradW", "f32[2,32,23,23], f32[2,16,23,23], i64{32,16,3,3}; pads=[1, 1, 1, 1]"},
 	} {
 		plain, l := loweredTwice(t, c.domain, c.name, c.sample, b, limits)
-		found := false
+		found, other := false, 0 // what does not multiply: sums over parts, and those of rows
 		for _, d := range l.Dispatches {
 			found = found || strings.Contains(d.Kernel.Name, "-cooperative")
+			if strings.HasPrefix(d.Kernel.Name, "flash-") && !strings.Contains(d.Kernel.Name, "-cooperative") && d.Kernel.Name != "flash-dots-half" {
+				other++
+			}
+		}
+		if found && other > 0 {
+			t.Errorf("%s %s: %d parts without cooperative matrices", c.name, c.sample, other)
 		}
 		if found != strings.HasPrefix(c.sample, "f16") || l.Scratch > plain.Scratch {
 			t.Errorf("%s %s: cooperative matrices %v, work space %d of %d", c.name, c.sample, found, l.Scratch, plain.Scratch)

@@ -519,14 +519,13 @@ func (p pieces) plainProduct(n *graph.Node, free bool) bool {
 	return false
 }
 
-// flashKernel is a part of flash.comp, and its form that loads floats in pairs.
-type flashKernel struct{ singles, paired, staged *graph.Kernel }
+// flashKernel is a part of flash.comp, its form that loads floats in pairs, and what does the same by cooperative matrices.
+type flashKernel struct{ singles, paired, staged, matrices *graph.Kernel }
 
 var (
-	flashForward = newFlashKernel("forward")
-	flashQueries = newFlashKernel("queries")
-	flashKeys    = newFlashKernel("keys")
-	flashMatrix  = lower.Halved(lower.Shader("flash-cooperative", "flashcooperative.comp"))
+	flashForward = newFlashKernel("forward", lower.Halved(lower.Shader("flash-cooperative", "flashcooperative.comp")))
+	flashQueries = newFlashKernel("queries", lower.Halved(lower.Shader("flash-queries-cooperative", "flashbackcooperative.comp", "-DQUERIES")))
+	flashKeys    = newFlashKernel("keys", lower.Halved(lower.Shader("flash-keys-cooperative", "flashbackcooperative.comp", "-DKEYS")))
 	flashDots    = lower.Halved(lower.Shader("flash-dots", "flash.comp", "-DDOTS"))
 )
 
@@ -550,7 +549,7 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 		f.l.Refuse("heads are %d wide; the kernel takes at most %d", w, mostFlashWidth)
 		return
 	}
-	if k == flashForward && f.byMatrices(matrices, columns, own) {
+	if f.byMatrices(k, matrices, columns, own) {
 		return
 	}
 	kernel, each := k.singles, limits.Subgroup
@@ -572,29 +571,45 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 	f.append(kernel, matrices*index.CeilDiv(columns, each), spec, own)
 }
 
-// byMatrices appends the forward pass by cooperative matrices, where a device has them and groups share memory, and all of Q, K and V
+// byMatrices appends a part by cooperative matrices, where a device has them and groups share memory, and Q, K, V and dY
 // are float16; it reports whether it did. The choice depends on types and widths alone.
-func (f loweredFlash) byMatrices(matrices, queries int, own map[int]graph.Buffer) bool {
+func (f loweredFlash) byMatrices(k flashKernel, matrices, columns int, own map[int]graph.Buffer) bool {
 	l, s := f.l, f.l.Limits.Matrix
 	if !l.Limits.Shared || s == [3]int{} || 2*s[1]%s[2] != 0 || s[0] > l.Limits.Subgroup {
 		return false
 	}
-	for i := range 3 {
-		if !lower.HoldsFloat16(l, lower.Reads(f.at+i)) {
+	for i := range f.at + 3 { // dY comes before Q
+		if !lower.HoldsFloat16(l, lower.Reads(i)) {
 			return false
 		}
 	}
 	side := max(s[1], s[2])
-	wide, outs, rows, step := index.CeilDiv(f.width, side)*side, index.CeilDiv(f.out, side)*side, 4*s[0], 2*s[1]
-	bytes := 2*(rows*(wide+8)+step*(wide+8)+step*(outs+8)+rows*(step+8)) + 4*(rows*step+rows*outs+rows)
+	wide, outs := index.CeilDiv(f.width, side)*side, index.CeilDiv(f.out, side)*side
 	local := 4 * l.Limits.Subgroup
-	if !lower.Fits(local, l.Limits.Invocations) || !lower.Fits(bytes, l.Limits.SharedBytes) {
+	if !lower.Fits(local, l.Limits.Invocations) || !lower.Fits(k.matrixBytes(s, wide, outs), l.Limits.SharedBytes) || k != flashForward && wide+outs > mostHeldWidths {
 		return false
 	}
 	spec := append(lower.Words(l, wide, outs), lower.OneIf(f.bias != nil), lower.OneIf(f.left >= 0 || f.right >= 0), lower.OneIf(f.skips()), lower.OneIf(f.safe))
 	spec = append(append(spec, lower.Words(l, local, s[0], s[1], s[2])...), lower.OneIf(f.transK))
-	f.append(flashMatrix, matrices*index.CeilDiv(queries, rows), spec, own)
+	f.append(k.matrices, matrices*index.CeilDiv(columns, 4*s[0]), spec, own)
 	return true
+}
+
+// mostHeldWidths is how wide a line of both factors may be for a subgroup to hold its lines and sums of the backward pass in registers.
+const mostHeldWidths = 256
+
+// matrixBytes is the shared memory of a part by cooperative matrices of a shape, for heads of two widths.
+func (k flashKernel) matrixBytes(shape [3]int, wide, outs int) int {
+	const single, half, room = 4, 2, 8 // bytes of floats, and elements behind each line of halves
+	rows, step := 4*shape[0], 2*shape[1]
+	others, rounded := step*(wide+room+outs+room), rows*(step+room)
+	if k == flashForward {
+		return half*(rows*(wide+room)+others+rounded) + single*(rows*step+rows*outs+rows)
+	}
+	if k == flashKeys {
+		rounded *= 2 // probabilities and slopes
+	}
+	return half*(max(others, rows*(max(wide, outs)+room))+rounded) + single*2*rows*shape[1]
 }
 
 // stagedSizes are the numbers of columns, and invocations, of a workgroup that stages rows.
@@ -655,11 +670,11 @@ func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, ow
 	}
 }
 
-func newFlashKernel(part string) flashKernel {
+func newFlashKernel(part string, matrices *graph.Kernel) flashKernel {
 	name, defines := "flash-"+part, []string{"-D" + strings.ToUpper(part), fmt.Sprintf("-DROWS=%d", flashRows)}
 	singles := lower.Halved(lower.Shader(name, "flash.comp", defines...))
 	staged := lower.Halved(lower.Shader(name+"-staged", "flash.comp", append(slices.Clip(defines), "-DSTAGED")...))
-	return flashKernel{singles, lower.Shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...), staged}
+	return flashKernel{singles, lower.Shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...), staged, matrices}
 }
 
 func newLoweredFlash(l *graph.Lowering, at, bias int) (f loweredFlash, ok bool) {

@@ -21,16 +21,6 @@ layout(constant_id = 9) const uint N = 8; // columns
 layout(constant_id = 10) const uint K = 8; // and terms
 layout(constant_id = 11) const uint TRANS_K = 0;
 
-layout(push_constant) uniform Push {
-	uint first;
-	uint queries, keys, width, outs;
-	uint share;
-	uint batch[2];
-	uint strides[5];
-	int left, right;
-	float fill, scale;
-};
-
 layout(binding = 0) buffer Y { float y[]; };
 layout(binding = 1) readonly buffer Q { float q[]; };
 layout(binding = 2) readonly buffer K_ { float k[]; };
@@ -45,15 +35,7 @@ shared float scores[ROWS * STEP], sums[ROWS * OUTS], down[ROWS];
 
 #define INFINITE uintBitsToFloat(0x7f800000)
 
-float scored(float s, uint z, uint query, uint key) {
-	s *= scale;
-	if (BIAS != 0) s += bias[z / batch[1] / batch[0] * strides[0] + z / batch[1] % batch[0] * strides[1] + z % batch[1] * strides[2] + query * strides[3] + key * strides[4]];
-	int ahead = int(key) - int(query);
-	// Where a query sees no key, all count alike, whatever is filled in.
-	if (WINDOW != 0 && (left >= 0 && ahead < -left || right >= 0 && ahead > right)) s = left >= 0 && int(query) - left >= int(keys) ? 0 : fill;
-	return s;
-}
-
+//flashscores.glsl
 void main() {
 	uint group = first + gl_WorkGroupID.x, me = gl_LocalInvocationIndex, lane = gl_SubgroupInvocationID;
 	uint tiles = (queries + ROWS - 1) / ROWS, z = group / tiles, from = group % tiles * ROWS, mine = gl_SubgroupID * M;

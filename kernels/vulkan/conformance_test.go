@@ -154,8 +154,16 @@ type trial struct {
 	first int // its launch
 }
 
+// roundedInSums is what a sum may be off by, of the root of the mean square of its like, whose float32 terms are rounded alike.
+const roundedInSums = 2e-6
+
 // conform holds cases against Eval, and gives what the device made of each.
 func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case, o vulkan.Options) [][]*graph.Tensor {
+	return conformWithin(t, gpu, op, cases, o, roundedInSums)
+}
+
+// conformWithin is conform for sums whose terms are rounded to fewer bits.
+func conformWithin(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case, o vulkan.Options, rounded float64) [][]*graph.Tensor {
 	b, err := graph.Bind(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +273,7 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case,
 		if x.over >= 0 {
 			name += fmt.Sprintf(" over input %d", x.over)
 		}
-		near(t, name, got[i], x.want)
+		nearWithin(t, name, got[i], x.want, rounded)
 		for o, y := range got[i] {
 			if y != nil && !bytes.Equal(y.Bytes, again[i][o].Bytes) {
 				t.Errorf("%s: output %d has other bits the second time", name, o)
@@ -306,11 +314,16 @@ var tolerance = map[graph.DType]float64{graph.Float16: 1.0 / (1 << 9), graph.BFl
 
 func near(t *testing.T, what string, got, want []*graph.Tensor) {
 	t.Helper()
+	nearWithin(t, what, got, want, roundedInSums)
+}
+
+func nearWithin(t *testing.T, what string, got, want []*graph.Tensor, rounded float64) {
+	t.Helper()
 	for i := range want {
 		if want[i] == nil {
 			continue
 		}
-		wrong, off, cancelled := 0, tolerance[want[i].Type], 2e-6*meanSize(want[i])
+		wrong, off, cancelled := 0, tolerance[want[i].Type], rounded*meanSize(want[i])
 		for k := range want[i].Len() {
 			a, b := got[i].Float(k), want[i].Float(k)
 			if a != b && !(math.IsNaN(a) && math.IsNaN(b)) && !(math.Abs(a-b) <= 2e-5*(1+math.Abs(b))+off*(0.25+math.Abs(b))+cancelled) {

@@ -188,12 +188,42 @@ output cost`
 }
 
 // TestCooperativeAttention: attention of float16 by cooperative matrices does what Eval does, with and without biases, windows,
-// keys that several heads share, transposed keys, and sizes around a tile's; its gradients take its logarithms.
+// keys that several heads share, transposed keys, and sizes around a tile's; so do its gradients, which take its logarithms.
 func TestCooperativeAttention(t *testing.T) {
 	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
 	o.Groups = vulkan.GroupsShared
-	op := *kernels.Library.Find("memopt", "FlashAttention", 0)
+	b := must(graph.Bind(nil))
+	op, back := *kernels.Library.Find("memopt", "FlashAttention", 0), *kernels.Library.Find("memopt", "FlashAttentionGrad", 0)
 	op.Samples = append(op.Samples[:len(op.Samples):len(op.Samples)],
 		"f32[2,70,20], f32[2,45,20], f32[2,45,12]; scale=0.3", "f32[2,3,33,16], f32[2,1,40,16], f32[2,1,40,24]; scale=0.25 right=0 fill=-1e30", "f32[4,70,8], f32[4,70,8], f32[4,70,8]; left=9 right=3 fill=-1e30")
-	conform(t, gpu, &op, kernels.HalfCases(&op, graph.Float16), o)
+	cases := kernels.HalfCases(&op, graph.Float16)
+	conform(t, gpu, &op, cases, o)
+	back.Samples = nil
+	var forward []kernels.Case
+	for _, c := range cases {
+		q, k, v, y := c.In[0], c.In[1], c.In[2], must(b.Shape(c.Node.Outputs[0].Shape))
+		if q.Len()*k.Len() == 0 {
+			continue
+		}
+		_, attrs, _ := strings.Cut(c.Text, ";")
+		shapes, bias := "", ""
+		for _, s := range [][]int{y, q.Shape, k.Shape, v.Shape, y} {
+			shapes += "f16" + strings.ReplaceAll(fmt.Sprint(s), " ", ",") + ", "
+		}
+		if len(c.In) > 3 && c.In[3] != nil {
+			bias = ", f16" + strings.ReplaceAll(fmt.Sprint(c.In[3].Shape), " ", ",")
+		}
+		shapes += "f32" + strings.ReplaceAll(fmt.Sprint(append(append([]int{}, q.Shape[:len(q.Shape)-1]...), 1)), " ", ",")
+		back.Samples, forward = append(back.Samples, shapes+bias+"; "+strings.TrimSpace(attrs)), append(forward, c)
+	}
+	backs := must(kernels.Cases(&back))
+	for i, c := range forward {
+		copy(backs[i].In[1:4], c.In[:3])
+		if len(backs[i].In) > 6 {
+			backs[i].In[6] = c.In[3]
+		}
+		copy(backs[i].In[4:6], eval(t, b, c))
+	}
+	// What multiplies a second time is rounded to float16 before; a path may be off by as much where it is verified.
+	conformWithin(t, gpu, &back, backs, o, 1.0/(1<<9))
 }
