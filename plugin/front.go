@@ -7,7 +7,7 @@ import "context"
 // error with `Refusal() string` has JSON of format memopt.refusal/1 for hosts that react to it.
 type Front interface {
 	Info(ctx context.Context) (Info, error)
-	Plan(ctx context.Context, r PlanRequest) (PlanReply, error)
+	Plan(ctx context.Context, r Question) (Answer, error)
 	Frontier(ctx context.Context, r Question) (Answer, error)
 	MaxBatch(ctx context.Context, r Question) (Answer, error)
 	Explain(ctx context.Context, r Question) (Answer, error)
@@ -33,18 +33,6 @@ type Device struct {
 	Memory int64  // bytes; 0: unknown
 }
 
-// PlanRequest asks for a plan; the zero value of a field is "not given".
-type PlanRequest struct {
-	Model    string
-	Settings map[string]string // by name, as text: those that `memopt plan` has flags for
-	SaveTo   string            // plan file to write
-	Emit     string            // rewritten ONNX graph to write
-	HTML     string            // report page to write
-	SVG      string            // picture of memory over the step to write
-	Show     []string
-	Caller
-}
-
 // Caller is the trainer's environment at the time of a call.
 type Caller struct {
 	// Environment is its MEMOPT_* and ORTMODULE_* variables, used instead of this process's, which
@@ -57,30 +45,25 @@ type Caller struct {
 	Progress Progress `json:"-"`
 }
 
-// Question is the request of a command such as frontier or explain; the zero value of a field is
+// Question is the request of a command such as plan or explain; the zero value of a field is
 // "not given".
 type Question struct {
 	Model    string            // path; of Explain: of a plan file
 	Settings map[string]string // by name, as text: those that the command has flags for
 	Dim      string            // of MaxBatch: the dim to enlarge
 	Node     string            // of Explain: the node to explain, instead of all
-	SVG      string            // of Frontier: file to draw the curve to
-	SaveTo   string            // of MaxBatch: plan file to write; of Quantize: the model
-	HTML     string            // of Explain: page to write
+	SVG      string            // file to draw to: of Plan memory over the step, of Frontier the curve
+	SaveTo   string            // of Plan and MaxBatch: plan file to write; of Quantize: the model
+	HTML     string            // of Plan and Explain: page to write
+	Emit     string            // of Plan: rewritten ONNX graph to write
 	Plan     string            // of Check: plan file to check against the model
+	Show     []string          // of Plan: stages to print before the table
 	Caller
 }
 
 // Answer is the output of the command.
 type Answer struct {
-	JSON     string // with --format json
+	JSON     string // with --format json; of Plan: the plan file, format memopt.plan/1
 	Text     string
-	Warnings []string
-}
-
-// PlanReply is a plan as the command line would give it.
-type PlanReply struct {
-	JSON     string // the plan file, format memopt.plan/1
-	Text     string // the table of `memopt plan`
 	Warnings []string
 }

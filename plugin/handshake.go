@@ -13,7 +13,7 @@ import (
 // Handshake is what a go-plugin host must agree on. The cookie tells a host from a person who runs
 // `memopt serve`; the protocol version changes when old hosts cannot talk to the new service.
 var Handshake = goplugin.HandshakeConfig{
-	ProtocolVersion:  2,
+	ProtocolVersion:  3,
 	MagicCookieKey:   "MEMOPT_PLUGIN_COOKIE",
 	MagicCookieValue: "keep-shrink-or-compute-again",
 }

@@ -26,7 +26,7 @@ func TestProgress(t *testing.T) {
 		early[i] = phases(stream)
 	}
 	for {
-		if _, err := memopt.Plan(soon(t), &pb.PlanRequest{Model: "m.onnx", Job: "7"}); err != nil {
+		if _, err := memopt.Plan(soon(t), &pb.Question{Model: "m.onnx", Job: "7"}); err != nil {
 			t.Fatal(err)
 		}
 		heard := 0
@@ -56,7 +56,7 @@ func TestProgress(t *testing.T) {
 			t.Errorf("job %.10q: error %v, not one with %q", job, err, want)
 		}
 	}
-	if _, err := memopt.Plan(soon(t), &pb.PlanRequest{Model: "m.onnx", Job: strings.Repeat("x", 1000)}); err == nil {
+	if _, err := memopt.Plan(soon(t), &pb.Question{Model: "m.onnx", Job: strings.Repeat("x", 1000)}); err == nil {
 		t.Error("a job's name of 1000 bytes was taken")
 	}
 }

@@ -192,13 +192,13 @@ func TestHandshakeLine(t *testing.T) {
 	for name, extra := range map[string][]string{
 		"plain":                 nil,
 		"under another plugin":  {"PLUGIN_MULTIPLEX_GRPC=true", "PLUGIN_UNIX_SOCKET_GROUP=0"},
-		"host of a later time":  {"PLUGIN_PROTOCOL_VERSIONS=1,2,3"},
+		"host of a later time":  {"PLUGIN_PROTOCOL_VERSIONS=1,2,3,4"},
 		"host with other words": {"PLUGIN_PROTOCOL_VERSIONS=9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, extra...)
 			f := s.fields()
-			if len(f) != 6 || strings.Join([]string{f[0], f[1], f[2], f[4]}, " ") != "1 2 unix grpc" {
+			if len(f) != 6 || strings.Join([]string{f[0], f[1], f[2], f[4]}, " ") != "1 3 unix grpc" {
 				t.Fatalf("handshake line %q", s.line)
 			}
 			if filepath.Dir(f[3]) != s.folder {
@@ -208,7 +208,7 @@ func TestHandshakeLine(t *testing.T) {
 				t.Errorf("field 6 has curve %s", key.Curve.Params().Name)
 			}
 			info, err := s.dial(t, nil).Info(soon(t), &pb.InfoRequest{})
-			if err != nil || info.Pid != int64(s.cmd.Process.Pid) || info.Protocol != 2 || info.Version != "0.0.0-test" {
+			if err != nil || info.Pid != int64(s.cmd.Process.Pid) || info.Protocol != 3 || info.Version != "0.0.0-test" {
 				t.Errorf("info %v, %v", info, err)
 			}
 		})
@@ -305,7 +305,7 @@ func TestStockGoHost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			reply, err := memopt.Plan(soon(t), &pb.PlanRequest{
+			reply, err := memopt.Plan(soon(t), &pb.Question{
 				Model: "/models/m.onnx", Settings: map[string]string{"dims": `{"batch": 8, "seq": 16}`, "budget": "60%", "level": "1"},
 				Environment: map[string]string{"MEMOPT_BUDGET": "1GB"},
 			})
@@ -314,15 +314,15 @@ func TestStockGoHost(t *testing.T) {
 			}
 			var plan struct {
 				Format  string
-				Request plugin.PlanRequest
+				Request plugin.Question
 				Result  struct{ Peak int64 }
 			}
-			if err := json.Unmarshal([]byte(reply.PlanJson), &plan); err != nil {
+			if err := json.Unmarshal([]byte(reply.Json), &plan); err != nil {
 				t.Fatal(err)
 			}
 			r := plan.Request
 			if plan.Format != "memopt.plan/1" || plan.Result.Peak != 256 || r.Settings["budget"] != "60%" || r.Settings["level"] != "1" || r.Environment["MEMOPT_BUDGET"] != "1GB" {
-				t.Errorf("plan %s", reply.PlanJson)
+				t.Errorf("plan %s", reply.Json)
 			}
 			if reply.Text != "echo of m.onnx: peak 256\n" || len(reply.Warnings) != 1 {
 				t.Errorf("reply %v", reply)
@@ -349,9 +349,9 @@ func TestStockGoHostWithoutMTLS(t *testing.T) {
 func TestEmptyEnvironment(t *testing.T) {
 	s := start(t)
 	for sent, want := range map[bool]string{true: `"Environment":{}`, false: `"Environment":null`} {
-		out, err := s.dial(t, nil).Plan(soon(t), &pb.PlanRequest{Model: "m.onnx", EnvironmentSent: sent})
-		if err != nil || !strings.Contains(out.GetPlanJson(), want) {
-			t.Errorf("sent %v: %v, %s, want %s", sent, err, out.GetPlanJson(), want)
+		out, err := s.dial(t, nil).Plan(soon(t), &pb.Question{Model: "m.onnx", EnvironmentSent: sent})
+		if err != nil || !strings.Contains(out.GetJson(), want) {
+			t.Errorf("sent %v: %v, %s, want %s", sent, err, out.GetJson(), want)
 		}
 	}
 }
@@ -372,7 +372,7 @@ func TestErrors(t *testing.T) {
 		{"panic.onnx", codes.Internal, "a bug in memopt: /memopt.v1.MemOpt/Plan: panic: broken invariant"},
 		{"good.onnx", codes.OK, ""},
 	} {
-		_, err := memopt.Plan(soon(t), &pb.PlanRequest{Model: c.model})
+		_, err := memopt.Plan(soon(t), &pb.Question{Model: c.model})
 		if status.Code(err) != c.code || !strings.Contains(status.Convert(err).Message(), c.want) {
 			t.Errorf("%s: %v", c.model, err)
 		}
@@ -387,10 +387,10 @@ func TestDeadlineReachesTheFront(t *testing.T) {
 	memopt := start(t).dial(t, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := memopt.Plan(ctx, &pb.PlanRequest{Model: "slow.onnx"}); status.Code(err) != codes.DeadlineExceeded {
+	if _, err := memopt.Plan(ctx, &pb.Question{Model: "slow.onnx"}); status.Code(err) != codes.DeadlineExceeded {
 		t.Error(err)
 	}
-	if _, err := memopt.Plan(soon(t), &pb.PlanRequest{Model: "good.onnx"}); err != nil {
+	if _, err := memopt.Plan(soon(t), &pb.Question{Model: "good.onnx"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -398,7 +398,7 @@ func TestDeadlineReachesTheFront(t *testing.T) {
 // go-plugin's pipes hold 64 KiB and block when nobody reads its stdio service, as here.
 func TestPrintsDoNotBlock(t *testing.T) {
 	s := start(t)
-	if _, err := s.dial(t, nil).Plan(soon(t), &pb.PlanRequest{Model: "print.onnx"}); err != nil {
+	if _, err := s.dial(t, nil).Plan(soon(t), &pb.Question{Model: "print.onnx"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"standard output 4999\n", "standard error 4999\n"} {
@@ -469,7 +469,7 @@ func trainer(work string) {
 		os.Exit(1)
 	}
 	if work != "idle" {
-		go memopt.Plan(context.Background(), &pb.PlanRequest{Model: work})
+		go memopt.Plan(context.Background(), &pb.Question{Model: work})
 		time.Sleep(50 * time.Millisecond)
 	}
 	fmt.Println(cmd.Process.Pid)
@@ -545,7 +545,7 @@ func running(pid int) bool {
 	return fields[0] != "Z" && fields[0] != "X"
 }
 
-// TestRequestOfAnotherRelease: what an older host says in fields of its own is not left
+// TestRequestOfAnotherRelease: what a host of another release says in fields of its own is not left
 // out in silence.
 func TestRequestOfAnotherRelease(t *testing.T) {
 	host, memopt, err := gohost.Connect(bare("XDG_RUNTIME_DIR="+privateFolder(t)), true)
@@ -553,8 +553,8 @@ func TestRequestOfAnotherRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := &pb.PlanRequest{Model: "m.onnx"}
-	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 3, protowire.BytesType), "8GB")) // budget
+	request := &pb.Question{Model: "m.onnx"}
+	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 18, protowire.BytesType), "8GB"))
 	_, err = memopt.Plan(soon(t), request)
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "from one release") {
 		t.Errorf("error %v", err)

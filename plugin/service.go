@@ -74,34 +74,8 @@ func (s *service) Info(ctx context.Context, _ *pb.InfoRequest) (*pb.InfoResponse
 	return out, nil
 }
 
-func (s *service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse, error) {
-	if in.GetModel() == "" {
-		return nil, status.Error(codes.InvalidArgument, "no model given")
-	}
-	if err := known("plan", in); err != nil {
-		return nil, err
-	}
-	progress, end, err := s.jobs.begin(in.GetJob())
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	reply, err := s.front.Plan(ctx, PlanRequest{
-		Model:    in.GetModel(),
-		Settings: in.GetSettings(),
-		SaveTo:   in.GetSaveTo(),
-		Emit:     in.GetEmit(),
-		HTML:     in.GetHtml(),
-		SVG:      in.GetSvg(),
-		Show:     in.GetShow(),
-		Caller:   caller(in, progress),
-	})
-	if err != nil {
-		tellRefusal(ctx, err)
-		return nil, grpcError(ctx, err)
-	}
-	out := &pb.PlanResponse{PlanJson: valid(reply.JSON), Text: valid(reply.Text), Warnings: lines(reply.Warnings)}
-	return out, nil
+func (s *service) Plan(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+	return s.ask(ctx, "plan", in, s.front.Plan)
 }
 
 func (s *service) Frontier(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
@@ -148,7 +122,9 @@ func (s *service) ask(ctx context.Context, name string, in *pb.Question, answer 
 		SVG:      in.GetSvg(),
 		SaveTo:   in.GetSaveTo(),
 		HTML:     in.GetHtml(),
+		Emit:     in.GetEmit(),
 		Plan:     in.GetPlan(),
+		Show:     in.GetShow(),
 		Caller:   caller(in, progress),
 	})
 	if err != nil {

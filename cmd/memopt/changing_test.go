@@ -137,7 +137,7 @@ func TestServiceOutlivesFilesThatChange(t *testing.T) {
 			_, err := front{}.Quantize(context.Background(), plugin.Question{Model: model, SaveTo: "q.onnx", Caller: plugin.Caller{Environment: map[string]string{}}})
 			return err
 		}
-		_, err := front{}.Plan(context.Background(), plugin.PlanRequest{Model: model, Settings: with("batch=8"), Emit: model + ".out", Caller: plugin.Caller{Environment: map[string]string{}}})
+		_, err := front{}.Plan(context.Background(), plugin.Question{Model: model, Settings: with("batch=8"), Emit: model + ".out", Caller: plugin.Caller{Environment: map[string]string{}}})
 		return err
 	}
 	stop := make(chan bool)

@@ -34,13 +34,13 @@ func (front) Info(context.Context) (plugin.Info, error) {
 	return info, nil
 }
 
-func (front) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, error) {
-	return stop.When(ctx, func() (plugin.PlanReply, error) { return makePlan(ctx, r) })
+func (front) Plan(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
+	return stop.When(ctx, func() (plugin.Answer, error) { return makePlan(ctx, r) })
 }
 
 // makePlan answers a request for a plan. Files appear at the very end, and only if the host has not
 // given up by then.
-func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
+func makePlan(ctx context.Context, r plugin.Question) (reply plugin.Answer, err error) {
 	show, err := stagesOf(strings.Join(r.Show, ","))
 	if err != nil {
 		return reply, err
@@ -72,7 +72,7 @@ func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply
 	if err := p.text(&text, show); err != nil {
 		return reply, err
 	}
-	reply = plugin.PlanReply{JSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: p.warnings}
+	reply = plugin.Answer{JSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: p.warnings}
 	return reply, asInput(j.commit())
 }
 

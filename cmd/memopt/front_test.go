@@ -69,7 +69,7 @@ func TestServiceUnmapsModels(t *testing.T) {
 	alone(t, smallMLP)
 	withExternalData(t, "m.onnx", "beside.onnx")
 	batch := func(more ...string) map[string]string { return with("batch=2", more...) }
-	for name, r := range map[string]plugin.PlanRequest{
+	for name, r := range map[string]plugin.Question{
 		"a plan":        {Model: "m.onnx", Settings: batch()},
 		"external data": {Model: "beside.onnx", Settings: batch()},
 		"everything":    {Model: "m.onnx", Settings: batch(), SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html", Show: stageNames()},
@@ -121,20 +121,20 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		request plugin.PlanRequest
+		request plugin.Question
 		want    string
 	}{
-		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "m.onnx"}, "save_to: m.onnx is read, and would be overwritten; choose another name"},
-		{plugin.PlanRequest{Model: "m.onnx", Emit: "./m.onnx"}, "emit: ./m.onnx is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", HTML: "link.onnx"}, "html: link.onnx is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": "c.json"}}, "html: c.json is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": " c.json "}}, "html: c.json is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "c.json", Caller: plugin.Caller{Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": "c.json"}}}, "save_to: c.json is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "beside.onnx", Emit: "beside.onnx.data"}, "emit: beside.onnx.data is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "other.onnx", Emit: "beside.onnx"}, "emit: beside.onnx.data is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "out", HTML: "./out"}, "save_to and html both write ./out"},
-		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "none/out"}, "there is no folder none"},
-		{plugin.PlanRequest{Model: "m.onnx", Emit: "."}, "emit: . is not a file that can be replaced"},
+		{plugin.Question{Model: "m.onnx", SaveTo: "m.onnx"}, "save_to: m.onnx is read, and would be overwritten; choose another name"},
+		{plugin.Question{Model: "m.onnx", Emit: "./m.onnx"}, "emit: ./m.onnx is read, and would be overwritten"},
+		{plugin.Question{Model: "m.onnx", HTML: "link.onnx"}, "html: link.onnx is read, and would be overwritten"},
+		{plugin.Question{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": "c.json"}}, "html: c.json is read, and would be overwritten"},
+		{plugin.Question{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": " c.json "}}, "html: c.json is read, and would be overwritten"},
+		{plugin.Question{Model: "m.onnx", SaveTo: "c.json", Caller: plugin.Caller{Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": "c.json"}}}, "save_to: c.json is read, and would be overwritten"},
+		{plugin.Question{Model: "beside.onnx", Emit: "beside.onnx.data"}, "emit: beside.onnx.data is read, and would be overwritten"},
+		{plugin.Question{Model: "other.onnx", Emit: "beside.onnx"}, "emit: beside.onnx.data is read, and would be overwritten"},
+		{plugin.Question{Model: "m.onnx", SaveTo: "out", HTML: "./out"}, "save_to and html both write ./out"},
+		{plugin.Question{Model: "m.onnx", SaveTo: "none/out"}, "there is no folder none"},
+		{plugin.Question{Model: "m.onnx", Emit: "."}, "emit: . is not a file that can be replaced"},
 	} {
 		if c.request.Settings == nil {
 			c.request.Settings = map[string]string{}
@@ -169,7 +169,7 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 func TestServiceEnvironment(t *testing.T) {
 	alone(t, smallMLP)
 	t.Setenv("MEMOPT_BUDGET", "1GiB")
-	r := plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2")}
+	r := plugin.Question{Model: "m.onnx", Settings: with("batch=2")}
 	for want, env := range map[int64]map[string]string{0: {}, 1 << 30: nil, 2 << 30: {"MEMOPT_BUDGET": "2GiB"}} {
 		r.Environment = env
 		reply, err := front{}.Plan(t.Context(), r)
@@ -240,7 +240,7 @@ func TestServiceFolder(t *testing.T) {
 		if c.config != "" {
 			settings["config"] = c.config
 		}
-		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: absolute(t, "m.onnx"), Settings: settings,
+		reply, err := front{}.Plan(t.Context(), plugin.Question{Model: absolute(t, "m.onnx"), Settings: settings,
 			Caller: plugin.Caller{Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}}})
 		got := gjson.Get(reply.JSON, "request.level").String()
 		if err != nil {
@@ -257,7 +257,7 @@ func TestServicePaths(t *testing.T) {
 	alone(t, smallMLP)
 	there := absolute(t, ".")
 	t.Chdir(t.TempDir())
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Folder: there},
+	if _, err := (front{}).Plan(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Folder: there},
 		SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html"}); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestServiceSavesGraphs(t *testing.T) {
 	if code := run(strings.Fields("memopt plan m.onnx --dims batch=2"), io.Discard, io.Discard); code != 0 {
 		t.Fatal("exit code", code)
 	}
-	r := plugin.PlanRequest{Model: absolute(t, "m.onnx"), Settings: with("batch=2"), Caller: plugin.Caller{Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}}
+	r := plugin.Question{Model: absolute(t, "m.onnx"), Settings: with("batch=2"), Caller: plugin.Caller{Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}}
 	if _, err := (front{}).Plan(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestServiceSavesGraphs(t *testing.T) {
 // line, with settings spelled for Python.
 func TestServiceRefusal(t *testing.T) {
 	alone(t, smallMLP)
-	_, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2", "budget", "1KiB")})
+	_, err := front{}.Plan(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2", "budget", "1KiB")})
 	var told interface{ Refusal() string }
 	if !errors.As(err, &told) || exit.Code(err) != exit.CodeCannot {
 		t.Fatalf("error %v, exit code %d", err, exit.Code(err))
@@ -335,7 +335,7 @@ func TestServiceRefusal(t *testing.T) {
 func TestServiceTellsOfStrayVariables(t *testing.T) {
 	alone(t, smallMLP)
 	t.Setenv("MEMOPT_BUGDET", "8GB")
-	request := plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Environment: map[string]string{}}}
+	request := plugin.Question{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Environment: map[string]string{}}}
 	for _, mistyped := range []bool{false, true} {
 		if mistyped {
 			request.Environment["MEMOPT_BUDGE"] = "8GB"

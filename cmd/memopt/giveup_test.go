@@ -34,7 +34,7 @@ func TestServiceGivesUp(t *testing.T) {
 	if err := os.Mkdir("out", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	r := plugin.PlanRequest{Model: "m.onnx", SaveTo: "out/p.json", Emit: "out/e.onnx", HTML: "out/p.html", Show: stageNames(),
+	r := plugin.Question{Model: "m.onnx", SaveTo: "out/p.json", Emit: "out/e.onnx", HTML: "out/p.html", Show: stageNames(),
 		Settings: with("batch=2,seq=16", "activation_budget", "85%", "config", `{"save_onnx_path": "out"}`)}
 	there := func() (all string) {
 		entries, err := os.ReadDir("out")

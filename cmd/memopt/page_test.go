@@ -16,7 +16,7 @@ import (
 // command, which was none.
 func TestServicePage(t *testing.T) {
 	alone(t, smallMLP, "plan m.onnx --dims batch=2 --html a.html")
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), HTML: "b.html", Caller: plugin.Caller{Environment: map[string]string{}}}); err != nil {
+	if _, err := (front{}).Plan(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2"), HTML: "b.html", Caller: plugin.Caller{Environment: map[string]string{}}}); err != nil {
 		t.Fatal(err)
 	}
 	read := func(path string) string {
@@ -30,10 +30,10 @@ func TestServicePage(t *testing.T) {
 	if got := strings.Replace(read("b.html"), `<td class="soft mono">dims</td>`, `<td class="soft mono">--dims</td>`, 1); got != want {
 		t.Errorf("the service's page is\n%s\nthe command line's\n%s", got, want)
 	}
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with(`{"batch=2,other": 2}`)}); err == nil || !strings.Contains(err.Error(), "characters that a dim") {
+	if _, err := (front{}).Plan(t.Context(), plugin.Question{Model: "m.onnx", Settings: with(`{"batch=2,other": 2}`)}); err == nil || !strings.Contains(err.Error(), "characters that a dim") {
 		t.Errorf("a dim with the size of another in its name: %v", err)
 	}
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), HTML: "none/b.html"}); err == nil {
+	if _, err := (front{}).Plan(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2"), HTML: "none/b.html"}); err == nil {
 		t.Error("a page in no folder is no error")
 	}
 }

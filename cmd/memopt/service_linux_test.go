@@ -60,7 +60,7 @@ func TestServiceHolds(t *testing.T) {
 			before = held()
 		}
 		settings := map[string]string{"dims": fmt.Sprintf("batch=%d", 1+i%40), "budget": []string{"100%", "1KiB", "no size", "1GiB"}[i%4]}
-		_, err := memopt.Plan(soon(t), &pb.PlanRequest{Model: path, Settings: settings, EnvironmentSent: true})
+		_, err := memopt.Plan(soon(t), &pb.Question{Model: path, Settings: settings, EnvironmentSent: true})
 		if want := []codes.Code{codes.OK, codes.FailedPrecondition, codes.InvalidArgument, codes.OK}[i%4]; grpcstatus.Code(err) != want {
 			t.Fatalf("plan %d: %v, not %v", i, err, want)
 		}
@@ -83,7 +83,7 @@ func TestServiceSurvives(t *testing.T) {
 	g := stranger{rand.New(rand.NewPCG(1, 2)), []string{"", "m.onnx", "junk.onnx", ".", "/dev/zero", "/proc/self/mem", "no/such.onnx", "\x00", strings.Repeat("a/", 3000)}, absolute(t, "."), arena}
 	calls := map[string]func(context.Context) error{
 		"Plan": func(ctx context.Context) error {
-			_, err := memopt.Plan(ctx, &pb.PlanRequest{Model: g.path(), Settings: g.settings(), Show: g.words(), Folder: g.folder, Job: g.word(), EnvironmentSent: true})
+			_, err := memopt.Plan(ctx, &pb.Question{Model: g.path(), Settings: g.settings(), Show: g.words(), Folder: g.folder, Job: g.word(), EnvironmentSent: true})
 			return err
 		},
 		"Frontier": func(ctx context.Context) error { _, err := memopt.Frontier(ctx, g.question()); return err },

@@ -2,7 +2,7 @@
 //
 //	h, err := host.Start(exec.Command("memopt", "serve"), 64<<20)
 //	defer h.Close()
-//	reply, err := h.Plan(ctx, &pb.PlanRequest{Model: "model.onnx"})
+//	reply, err := h.Plan(ctx, &pb.Question{Model: "model.onnx"})
 package host
 
 import (

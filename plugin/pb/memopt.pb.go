@@ -196,216 +196,32 @@ func (x *Device) GetMemory() int64 {
 	return 0
 }
 
-type PlanRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Model    string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`                                                                                  // path; the host makes it absolute
-	Settings map[string]string      `protobuf:"bytes,20,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name, as `memopt plan` takes them as flags: budget → 6GiB, dims → batch=8,seq=1024
-	// Files to write.
-	SaveTo string   `protobuf:"bytes,11,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // the plan
-	Emit   string   `protobuf:"bytes,12,opt,name=emit,proto3" json:"emit,omitempty"`                   // the rewritten ONNX graph
-	Html   string   `protobuf:"bytes,13,opt,name=html,proto3" json:"html,omitempty"`                   // the report page
-	Svg    string   `protobuf:"bytes,21,opt,name=svg,proto3" json:"svg,omitempty"`                     // memory over the step
-	Show   []string `protobuf:"bytes,14,rep,name=show,proto3" json:"show,omitempty"`                   // "graph", "clusters", "lives", "arena": added to text
-	// The trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call; they stand for the environment of the
-	// service, which is as old as the service.
-	Environment     map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	EnvironmentSent bool              `protobuf:"varint,16,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
-	Folder          string            `protobuf:"bytes,17,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: relative paths begin there
-	Job             string            `protobuf:"bytes,22,opt,name=job,proto3" json:"job,omitempty"`                                                 // as Progress names it
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *PlanRequest) Reset() {
-	*x = PlanRequest{}
-	mi := &file_memopt_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PlanRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PlanRequest) ProtoMessage() {}
-
-func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
-func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *PlanRequest) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetSettings() map[string]string {
-	if x != nil {
-		return x.Settings
-	}
-	return nil
-}
-
-func (x *PlanRequest) GetSaveTo() string {
-	if x != nil {
-		return x.SaveTo
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetEmit() string {
-	if x != nil {
-		return x.Emit
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetHtml() string {
-	if x != nil {
-		return x.Html
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetSvg() string {
-	if x != nil {
-		return x.Svg
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetShow() []string {
-	if x != nil {
-		return x.Show
-	}
-	return nil
-}
-
-func (x *PlanRequest) GetEnvironment() map[string]string {
-	if x != nil {
-		return x.Environment
-	}
-	return nil
-}
-
-func (x *PlanRequest) GetEnvironmentSent() bool {
-	if x != nil {
-		return x.EnvironmentSent
-	}
-	return false
-}
-
-func (x *PlanRequest) GetFolder() string {
-	if x != nil {
-		return x.Folder
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-type PlanResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PlanJson      string                 `protobuf:"bytes,1,opt,name=plan_json,json=planJson,proto3" json:"plan_json,omitempty"` // the plan file, format memopt.plan/1
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                         // the table as `memopt plan` prints it
-	Warnings      []string               `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PlanResponse) Reset() {
-	*x = PlanResponse{}
-	mi := &file_memopt_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PlanResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PlanResponse) ProtoMessage() {}
-
-func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
-func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *PlanResponse) GetPlanJson() string {
-	if x != nil {
-		return x.PlanJson
-	}
-	return ""
-}
-
-func (x *PlanResponse) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-func (x *PlanResponse) GetWarnings() []string {
-	if x != nil {
-		return x.Warnings
-	}
-	return nil
-}
-
 type Question struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
-	Model    string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`                                                                                 // path; of Explain that of a plan file
-	Settings map[string]string      `protobuf:"bytes,2,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name, as the command takes them as flags
+	Model    string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`                                                                                 // path, which the host makes absolute; of Explain that of a plan file
+	Settings map[string]string      `protobuf:"bytes,2,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name, as the command takes them as flags: budget → 6GiB, dims → batch=8,seq=1024
 	Dim      string                 `protobuf:"bytes,3,opt,name=dim,proto3" json:"dim,omitempty"`                                                                                     // of MaxBatch: which to enlarge; batch if empty
 	Node     string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`                                                                                   // of Explain: the one to explain, instead of the whole plan
 	// Files to write.
-	Svg    string `protobuf:"bytes,5,opt,name=svg,proto3" json:"svg,omitempty"`                     // of Frontier: the curve
-	SaveTo string `protobuf:"bytes,6,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // of MaxBatch: the plan; of Quantize: the model
-	Html   string `protobuf:"bytes,7,opt,name=html,proto3" json:"html,omitempty"`                   // of Explain: the page
-	// As in PlanRequest.
-	Environment     map[string]string `protobuf:"bytes,8,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	EnvironmentSent bool              `protobuf:"varint,9,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"`
-	Folder          string            `protobuf:"bytes,10,opt,name=folder,proto3" json:"folder,omitempty"`
-	Job             string            `protobuf:"bytes,11,opt,name=job,proto3" json:"job,omitempty"`
-	Plan            string            `protobuf:"bytes,12,opt,name=plan,proto3" json:"plan,omitempty"` // of Check: the plan file, to be held against the model
+	Svg    string   `protobuf:"bytes,5,opt,name=svg,proto3" json:"svg,omitempty"`                     // of Plan: memory over the step; of Frontier: the curve
+	SaveTo string   `protobuf:"bytes,6,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // of Plan and MaxBatch: the plan; of Quantize: the model
+	Html   string   `protobuf:"bytes,7,opt,name=html,proto3" json:"html,omitempty"`                   // of Plan and Explain: the page
+	Emit   string   `protobuf:"bytes,8,opt,name=emit,proto3" json:"emit,omitempty"`                   // of Plan: the rewritten ONNX graph
+	Plan   string   `protobuf:"bytes,9,opt,name=plan,proto3" json:"plan,omitempty"`                   // of Check: the plan file, to be held against the model
+	Show   []string `protobuf:"bytes,10,rep,name=show,proto3" json:"show,omitempty"`                  // of Plan: "graph", "clusters", "lives", "arena": added to text
+	// The trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call; they stand for the environment of the
+	// service, which is as old as the service.
+	Environment     map[string]string `protobuf:"bytes,11,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	EnvironmentSent bool              `protobuf:"varint,12,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
+	Folder          string            `protobuf:"bytes,13,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: relative paths begin there
+	Job             string            `protobuf:"bytes,14,opt,name=job,proto3" json:"job,omitempty"`                                                 // as Progress names it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_memopt_proto_msgTypes[5]
+	mi := &file_memopt_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +233,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[5]
+	mi := &file_memopt_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +246,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{5}
+	return file_memopt_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Question) GetModel() string {
@@ -482,6 +298,27 @@ func (x *Question) GetHtml() string {
 	return ""
 }
 
+func (x *Question) GetEmit() string {
+	if x != nil {
+		return x.Emit
+	}
+	return ""
+}
+
+func (x *Question) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *Question) GetShow() []string {
+	if x != nil {
+		return x.Show
+	}
+	return nil
+}
+
 func (x *Question) GetEnvironment() map[string]string {
 	if x != nil {
 		return x.Environment
@@ -510,16 +347,9 @@ func (x *Question) GetJob() string {
 	return ""
 }
 
-func (x *Question) GetPlan() string {
-	if x != nil {
-		return x.Plan
-	}
-	return ""
-}
-
 type Answer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Json          string                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // as the command prints it with --format json
+	Json          string                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // as the command prints it with --format json; of Plan: the plan file, format memopt.plan/1
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	Warnings      []string               `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -528,7 +358,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_memopt_proto_msgTypes[6]
+	mi := &file_memopt_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +370,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[6]
+	mi := &file_memopt_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +383,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{6}
+	return file_memopt_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Answer) GetJson() string {
@@ -586,7 +416,7 @@ type ProgressRequest struct {
 
 func (x *ProgressRequest) Reset() {
 	*x = ProgressRequest{}
-	mi := &file_memopt_proto_msgTypes[7]
+	mi := &file_memopt_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +428,7 @@ func (x *ProgressRequest) String() string {
 func (*ProgressRequest) ProtoMessage() {}
 
 func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[7]
+	mi := &file_memopt_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +441,7 @@ func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
 func (*ProgressRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{7}
+	return file_memopt_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ProgressRequest) GetJob() string {
@@ -631,7 +461,7 @@ type ProgressNote struct {
 
 func (x *ProgressNote) Reset() {
 	*x = ProgressNote{}
-	mi := &file_memopt_proto_msgTypes[8]
+	mi := &file_memopt_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +473,7 @@ func (x *ProgressNote) String() string {
 func (*ProgressNote) ProtoMessage() {}
 
 func (x *ProgressNote) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[8]
+	mi := &file_memopt_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +486,7 @@ func (x *ProgressNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressNote.ProtoReflect.Descriptor instead.
 func (*ProgressNote) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{8}
+	return file_memopt_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ProgressNote) GetPhase() string {
@@ -684,7 +514,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_memopt_proto_msgTypes[9]
+	mi := &file_memopt_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +526,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[9]
+	mi := &file_memopt_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +539,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{9}
+	return file_memopt_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Span) GetOffset() int64 {
@@ -745,7 +575,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_memopt_proto_msgTypes[10]
+	mi := &file_memopt_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +587,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[10]
+	mi := &file_memopt_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +600,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{10}
+	return file_memopt_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Tensor) GetName() string {
@@ -849,7 +679,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_memopt_proto_msgTypes[11]
+	mi := &file_memopt_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +691,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[11]
+	mi := &file_memopt_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +704,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{11}
+	return file_memopt_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OpenRequest) GetModel() string {
@@ -977,7 +807,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_memopt_proto_msgTypes[12]
+	mi := &file_memopt_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +819,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[12]
+	mi := &file_memopt_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +832,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{12}
+	return file_memopt_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OpenResponse) GetSession() uint64 {
@@ -1073,7 +903,7 @@ type Value struct {
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_memopt_proto_msgTypes[13]
+	mi := &file_memopt_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +915,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[13]
+	mi := &file_memopt_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +928,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{13}
+	return file_memopt_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Value) GetName() string {
@@ -1130,7 +960,7 @@ type BindRequest struct {
 	Spans   []*Span                `protobuf:"bytes,4,rep,name=spans,proto3" json:"spans,omitempty"`      // in the order of BindResponse.tensors
 	Job     string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
 	// Of a training session, said of a new binding's plan:
-	Show          []string `protobuf:"bytes,6,rep,name=show,proto3" json:"show,omitempty"`                               // as of PlanRequest, to be in shown
+	Show          []string `protobuf:"bytes,6,rep,name=show,proto3" json:"show,omitempty"`                               // as of Question, to be in shown
 	SaveBefore    string   `protobuf:"bytes,7,opt,name=save_before,json=saveBefore,proto3" json:"save_before,omitempty"` // files to write: the step as it was, ONNX
 	SaveAfter     string   `protobuf:"bytes,8,opt,name=save_after,json=saveAfter,proto3" json:"save_after,omitempty"`    // and as it is under the plan
 	Folder        string   `protobuf:"bytes,9,opt,name=folder,proto3" json:"folder,omitempty"`                           // where relative paths begin
@@ -1140,7 +970,7 @@ type BindRequest struct {
 
 func (x *BindRequest) Reset() {
 	*x = BindRequest{}
-	mi := &file_memopt_proto_msgTypes[14]
+	mi := &file_memopt_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +982,7 @@ func (x *BindRequest) String() string {
 func (*BindRequest) ProtoMessage() {}
 
 func (x *BindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[14]
+	mi := &file_memopt_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +995,7 @@ func (x *BindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindRequest.ProtoReflect.Descriptor instead.
 func (*BindRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{14}
+	return file_memopt_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BindRequest) GetSession() uint64 {
@@ -1246,7 +1076,7 @@ type BindResponse struct {
 
 func (x *BindResponse) Reset() {
 	*x = BindResponse{}
-	mi := &file_memopt_proto_msgTypes[15]
+	mi := &file_memopt_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1088,7 @@ func (x *BindResponse) String() string {
 func (*BindResponse) ProtoMessage() {}
 
 func (x *BindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[15]
+	mi := &file_memopt_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1101,7 @@ func (x *BindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindResponse.ProtoReflect.Descriptor instead.
 func (*BindResponse) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{15}
+	return file_memopt_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BindResponse) GetBinding() uint64 {
@@ -1339,7 +1169,7 @@ type StepRequest struct {
 
 func (x *StepRequest) Reset() {
 	*x = StepRequest{}
-	mi := &file_memopt_proto_msgTypes[16]
+	mi := &file_memopt_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1181,7 @@ func (x *StepRequest) String() string {
 func (*StepRequest) ProtoMessage() {}
 
 func (x *StepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[16]
+	mi := &file_memopt_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1194,7 @@ func (x *StepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepRequest.ProtoReflect.Descriptor instead.
 func (*StepRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{16}
+	return file_memopt_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StepRequest) GetSession() uint64 {
@@ -1436,7 +1266,7 @@ type StepResponse struct {
 
 func (x *StepResponse) Reset() {
 	*x = StepResponse{}
-	mi := &file_memopt_proto_msgTypes[17]
+	mi := &file_memopt_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1278,7 @@ func (x *StepResponse) String() string {
 func (*StepResponse) ProtoMessage() {}
 
 func (x *StepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[17]
+	mi := &file_memopt_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1291,7 @@ func (x *StepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResponse.ProtoReflect.Descriptor instead.
 func (*StepResponse) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{17}
+	return file_memopt_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StepResponse) GetRun() uint64 {
@@ -1512,7 +1342,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_memopt_proto_msgTypes[18]
+	mi := &file_memopt_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1354,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[18]
+	mi := &file_memopt_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1367,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{18}
+	return file_memopt_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunRequest) GetSession() uint64 {
@@ -1586,7 +1416,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_memopt_proto_msgTypes[19]
+	mi := &file_memopt_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1428,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[19]
+	mi := &file_memopt_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1441,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{19}
+	return file_memopt_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunResponse) GetOutputs() []*Tensor {
@@ -1648,7 +1478,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_memopt_proto_msgTypes[20]
+	mi := &file_memopt_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1490,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[20]
+	mi := &file_memopt_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1503,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{20}
+	return file_memopt_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SyncRequest) GetSession() uint64 {
@@ -1719,7 +1549,7 @@ type SyncResponse struct {
 
 func (x *SyncResponse) Reset() {
 	*x = SyncResponse{}
-	mi := &file_memopt_proto_msgTypes[21]
+	mi := &file_memopt_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1561,7 @@ func (x *SyncResponse) String() string {
 func (*SyncResponse) ProtoMessage() {}
 
 func (x *SyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[21]
+	mi := &file_memopt_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1574,7 @@ func (x *SyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
 func (*SyncResponse) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{21}
+	return file_memopt_proto_rawDescGZIP(), []int{19}
 }
 
 type SessionRequest struct {
@@ -1757,7 +1587,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_memopt_proto_msgTypes[22]
+	mi := &file_memopt_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1599,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_memopt_proto_msgTypes[22]
+	mi := &file_memopt_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1612,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_memopt_proto_rawDescGZIP(), []int{22}
+	return file_memopt_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SessionRequest) GetSession() uint64 {
@@ -1814,29 +1644,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xfb\x03\n" +
-	"\vPlanRequest\x12\x14\n" +
-	"\x05model\x18\x01 \x01(\tR\x05model\x12@\n" +
-	"\bsettings\x18\x14 \x03(\v2$.memopt.v1.PlanRequest.SettingsEntryR\bsettings\x12\x17\n" +
-	"\asave_to\x18\v \x01(\tR\x06saveTo\x12\x12\n" +
-	"\x04emit\x18\f \x01(\tR\x04emit\x12\x12\n" +
-	"\x04html\x18\r \x01(\tR\x04html\x12\x10\n" +
-	"\x03svg\x18\x15 \x01(\tR\x03svg\x12\x12\n" +
-	"\x04show\x18\x0e \x03(\tR\x04show\x12I\n" +
-	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x12)\n" +
-	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x12\x16\n" +
-	"\x06folder\x18\x11 \x01(\tR\x06folder\x12\x10\n" +
-	"\x03job\x18\x16 \x01(\tR\x03job\x1a;\n" +
-	"\rSettingsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
-	"\x10EnvironmentEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x02\x10\vJ\x04\b\x12\x10\x13J\x04\b\x13\x10\x14\"[\n" +
-	"\fPlanResponse\x12\x1b\n" +
-	"\tplan_json\x18\x01 \x01(\tR\bplanJson\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xf2\x03\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\x9a\x04\n" +
 	"\bQuestion\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12=\n" +
 	"\bsettings\x18\x02 \x03(\v2!.memopt.v1.Question.SettingsEntryR\bsettings\x12\x10\n" +
@@ -1844,13 +1652,15 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x10\n" +
 	"\x03svg\x18\x05 \x01(\tR\x03svg\x12\x17\n" +
 	"\asave_to\x18\x06 \x01(\tR\x06saveTo\x12\x12\n" +
-	"\x04html\x18\a \x01(\tR\x04html\x12F\n" +
-	"\venvironment\x18\b \x03(\v2$.memopt.v1.Question.EnvironmentEntryR\venvironment\x12)\n" +
-	"\x10environment_sent\x18\t \x01(\bR\x0fenvironmentSent\x12\x16\n" +
-	"\x06folder\x18\n" +
-	" \x01(\tR\x06folder\x12\x10\n" +
-	"\x03job\x18\v \x01(\tR\x03job\x12\x12\n" +
-	"\x04plan\x18\f \x01(\tR\x04plan\x1a;\n" +
+	"\x04html\x18\a \x01(\tR\x04html\x12\x12\n" +
+	"\x04emit\x18\b \x01(\tR\x04emit\x12\x12\n" +
+	"\x04plan\x18\t \x01(\tR\x04plan\x12\x12\n" +
+	"\x04show\x18\n" +
+	" \x03(\tR\x04show\x12F\n" +
+	"\venvironment\x18\v \x03(\v2$.memopt.v1.Question.EnvironmentEntryR\venvironment\x12)\n" +
+	"\x10environment_sent\x18\f \x01(\bR\x0fenvironmentSent\x12\x16\n" +
+	"\x06folder\x18\r \x01(\tR\x06folder\x12\x10\n" +
+	"\x03job\x18\x0e \x01(\tR\x03job\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -1972,10 +1782,10 @@ const file_memopt_proto_rawDesc = "" +
 	"\fSyncResponse\"B\n" +
 	"\x0eSessionRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x16\n" +
-	"\x06shrink\x18\x02 \x01(\bR\x06shrink2\xee\a\n" +
+	"\x06shrink\x18\x02 \x01(\bR\x06shrink2\xe5\a\n" +
 	"\x06MemOpt\x127\n" +
-	"\x04Info\x12\x16.memopt.v1.InfoRequest\x1a\x17.memopt.v1.InfoResponse\x127\n" +
-	"\x04Plan\x12\x16.memopt.v1.PlanRequest\x1a\x17.memopt.v1.PlanResponse\x122\n" +
+	"\x04Info\x12\x16.memopt.v1.InfoRequest\x1a\x17.memopt.v1.InfoResponse\x12.\n" +
+	"\x04Plan\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x122\n" +
 	"\bFrontier\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x122\n" +
 	"\bMaxBatch\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x121\n" +
 	"\aExplain\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12/\n" +
@@ -2005,104 +1815,98 @@ func file_memopt_proto_rawDescGZIP() []byte {
 	return file_memopt_proto_rawDescData
 }
 
-var file_memopt_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_memopt_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_memopt_proto_goTypes = []any{
 	(*InfoRequest)(nil),     // 0: memopt.v1.InfoRequest
 	(*InfoResponse)(nil),    // 1: memopt.v1.InfoResponse
 	(*Device)(nil),          // 2: memopt.v1.Device
-	(*PlanRequest)(nil),     // 3: memopt.v1.PlanRequest
-	(*PlanResponse)(nil),    // 4: memopt.v1.PlanResponse
-	(*Question)(nil),        // 5: memopt.v1.Question
-	(*Answer)(nil),          // 6: memopt.v1.Answer
-	(*ProgressRequest)(nil), // 7: memopt.v1.ProgressRequest
-	(*ProgressNote)(nil),    // 8: memopt.v1.ProgressNote
-	(*Span)(nil),            // 9: memopt.v1.Span
-	(*Tensor)(nil),          // 10: memopt.v1.Tensor
-	(*OpenRequest)(nil),     // 11: memopt.v1.OpenRequest
-	(*OpenResponse)(nil),    // 12: memopt.v1.OpenResponse
-	(*Value)(nil),           // 13: memopt.v1.Value
-	(*BindRequest)(nil),     // 14: memopt.v1.BindRequest
-	(*BindResponse)(nil),    // 15: memopt.v1.BindResponse
-	(*StepRequest)(nil),     // 16: memopt.v1.StepRequest
-	(*StepResponse)(nil),    // 17: memopt.v1.StepResponse
-	(*RunRequest)(nil),      // 18: memopt.v1.RunRequest
-	(*RunResponse)(nil),     // 19: memopt.v1.RunResponse
-	(*SyncRequest)(nil),     // 20: memopt.v1.SyncRequest
-	(*SyncResponse)(nil),    // 21: memopt.v1.SyncResponse
-	(*SessionRequest)(nil),  // 22: memopt.v1.SessionRequest
-	nil,                     // 23: memopt.v1.PlanRequest.SettingsEntry
-	nil,                     // 24: memopt.v1.PlanRequest.EnvironmentEntry
-	nil,                     // 25: memopt.v1.Question.SettingsEntry
-	nil,                     // 26: memopt.v1.Question.EnvironmentEntry
-	nil,                     // 27: memopt.v1.OpenRequest.SettingsEntry
-	nil,                     // 28: memopt.v1.OpenRequest.EnvironmentEntry
-	nil,                     // 29: memopt.v1.RunRequest.OptionsEntry
+	(*Question)(nil),        // 3: memopt.v1.Question
+	(*Answer)(nil),          // 4: memopt.v1.Answer
+	(*ProgressRequest)(nil), // 5: memopt.v1.ProgressRequest
+	(*ProgressNote)(nil),    // 6: memopt.v1.ProgressNote
+	(*Span)(nil),            // 7: memopt.v1.Span
+	(*Tensor)(nil),          // 8: memopt.v1.Tensor
+	(*OpenRequest)(nil),     // 9: memopt.v1.OpenRequest
+	(*OpenResponse)(nil),    // 10: memopt.v1.OpenResponse
+	(*Value)(nil),           // 11: memopt.v1.Value
+	(*BindRequest)(nil),     // 12: memopt.v1.BindRequest
+	(*BindResponse)(nil),    // 13: memopt.v1.BindResponse
+	(*StepRequest)(nil),     // 14: memopt.v1.StepRequest
+	(*StepResponse)(nil),    // 15: memopt.v1.StepResponse
+	(*RunRequest)(nil),      // 16: memopt.v1.RunRequest
+	(*RunResponse)(nil),     // 17: memopt.v1.RunResponse
+	(*SyncRequest)(nil),     // 18: memopt.v1.SyncRequest
+	(*SyncResponse)(nil),    // 19: memopt.v1.SyncResponse
+	(*SessionRequest)(nil),  // 20: memopt.v1.SessionRequest
+	nil,                     // 21: memopt.v1.Question.SettingsEntry
+	nil,                     // 22: memopt.v1.Question.EnvironmentEntry
+	nil,                     // 23: memopt.v1.OpenRequest.SettingsEntry
+	nil,                     // 24: memopt.v1.OpenRequest.EnvironmentEntry
+	nil,                     // 25: memopt.v1.RunRequest.OptionsEntry
 }
 var file_memopt_proto_depIdxs = []int32{
 	2,  // 0: memopt.v1.InfoResponse.devices:type_name -> memopt.v1.Device
-	23, // 1: memopt.v1.PlanRequest.settings:type_name -> memopt.v1.PlanRequest.SettingsEntry
-	24, // 2: memopt.v1.PlanRequest.environment:type_name -> memopt.v1.PlanRequest.EnvironmentEntry
-	25, // 3: memopt.v1.Question.settings:type_name -> memopt.v1.Question.SettingsEntry
-	26, // 4: memopt.v1.Question.environment:type_name -> memopt.v1.Question.EnvironmentEntry
-	9,  // 5: memopt.v1.Tensor.span:type_name -> memopt.v1.Span
-	9,  // 6: memopt.v1.OpenRequest.bytes:type_name -> memopt.v1.Span
-	27, // 7: memopt.v1.OpenRequest.settings:type_name -> memopt.v1.OpenRequest.SettingsEntry
-	10, // 8: memopt.v1.OpenRequest.given:type_name -> memopt.v1.Tensor
-	28, // 9: memopt.v1.OpenRequest.environment:type_name -> memopt.v1.OpenRequest.EnvironmentEntry
-	13, // 10: memopt.v1.OpenResponse.inputs:type_name -> memopt.v1.Value
-	13, // 11: memopt.v1.OpenResponse.outputs:type_name -> memopt.v1.Value
-	13, // 12: memopt.v1.OpenResponse.params:type_name -> memopt.v1.Value
-	13, // 13: memopt.v1.OpenResponse.buffers:type_name -> memopt.v1.Value
-	10, // 14: memopt.v1.BindRequest.inputs:type_name -> memopt.v1.Tensor
-	9,  // 15: memopt.v1.BindRequest.spans:type_name -> memopt.v1.Span
-	10, // 16: memopt.v1.BindResponse.tensors:type_name -> memopt.v1.Tensor
-	10, // 17: memopt.v1.RunRequest.inputs:type_name -> memopt.v1.Tensor
-	10, // 18: memopt.v1.RunRequest.outputs:type_name -> memopt.v1.Tensor
-	9,  // 19: memopt.v1.RunRequest.room:type_name -> memopt.v1.Span
-	29, // 20: memopt.v1.RunRequest.options:type_name -> memopt.v1.RunRequest.OptionsEntry
-	10, // 21: memopt.v1.RunResponse.outputs:type_name -> memopt.v1.Tensor
-	10, // 22: memopt.v1.SyncRequest.tensors:type_name -> memopt.v1.Tensor
-	0,  // 23: memopt.v1.MemOpt.Info:input_type -> memopt.v1.InfoRequest
-	3,  // 24: memopt.v1.MemOpt.Plan:input_type -> memopt.v1.PlanRequest
-	5,  // 25: memopt.v1.MemOpt.Frontier:input_type -> memopt.v1.Question
-	5,  // 26: memopt.v1.MemOpt.MaxBatch:input_type -> memopt.v1.Question
-	5,  // 27: memopt.v1.MemOpt.Explain:input_type -> memopt.v1.Question
-	5,  // 28: memopt.v1.MemOpt.Check:input_type -> memopt.v1.Question
-	5,  // 29: memopt.v1.MemOpt.Quantize:input_type -> memopt.v1.Question
-	5,  // 30: memopt.v1.MemOpt.Load:input_type -> memopt.v1.Question
-	7,  // 31: memopt.v1.MemOpt.Progress:input_type -> memopt.v1.ProgressRequest
-	11, // 32: memopt.v1.MemOpt.Open:input_type -> memopt.v1.OpenRequest
-	14, // 33: memopt.v1.MemOpt.Bind:input_type -> memopt.v1.BindRequest
-	16, // 34: memopt.v1.MemOpt.Forward:input_type -> memopt.v1.StepRequest
-	16, // 35: memopt.v1.MemOpt.Backward:input_type -> memopt.v1.StepRequest
-	16, // 36: memopt.v1.MemOpt.Step:input_type -> memopt.v1.StepRequest
-	18, // 37: memopt.v1.MemOpt.Run:input_type -> memopt.v1.RunRequest
-	20, // 38: memopt.v1.MemOpt.Sync:input_type -> memopt.v1.SyncRequest
-	22, // 39: memopt.v1.MemOpt.Stats:input_type -> memopt.v1.SessionRequest
-	22, // 40: memopt.v1.MemOpt.Close:input_type -> memopt.v1.SessionRequest
-	1,  // 41: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
-	4,  // 42: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
-	6,  // 43: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
-	6,  // 44: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
-	6,  // 45: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
-	6,  // 46: memopt.v1.MemOpt.Check:output_type -> memopt.v1.Answer
-	6,  // 47: memopt.v1.MemOpt.Quantize:output_type -> memopt.v1.Answer
-	6,  // 48: memopt.v1.MemOpt.Load:output_type -> memopt.v1.Answer
-	8,  // 49: memopt.v1.MemOpt.Progress:output_type -> memopt.v1.ProgressNote
-	12, // 50: memopt.v1.MemOpt.Open:output_type -> memopt.v1.OpenResponse
-	15, // 51: memopt.v1.MemOpt.Bind:output_type -> memopt.v1.BindResponse
-	17, // 52: memopt.v1.MemOpt.Forward:output_type -> memopt.v1.StepResponse
-	17, // 53: memopt.v1.MemOpt.Backward:output_type -> memopt.v1.StepResponse
-	17, // 54: memopt.v1.MemOpt.Step:output_type -> memopt.v1.StepResponse
-	19, // 55: memopt.v1.MemOpt.Run:output_type -> memopt.v1.RunResponse
-	21, // 56: memopt.v1.MemOpt.Sync:output_type -> memopt.v1.SyncResponse
-	6,  // 57: memopt.v1.MemOpt.Stats:output_type -> memopt.v1.Answer
-	6,  // 58: memopt.v1.MemOpt.Close:output_type -> memopt.v1.Answer
-	41, // [41:59] is the sub-list for method output_type
-	23, // [23:41] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 1: memopt.v1.Question.settings:type_name -> memopt.v1.Question.SettingsEntry
+	22, // 2: memopt.v1.Question.environment:type_name -> memopt.v1.Question.EnvironmentEntry
+	7,  // 3: memopt.v1.Tensor.span:type_name -> memopt.v1.Span
+	7,  // 4: memopt.v1.OpenRequest.bytes:type_name -> memopt.v1.Span
+	23, // 5: memopt.v1.OpenRequest.settings:type_name -> memopt.v1.OpenRequest.SettingsEntry
+	8,  // 6: memopt.v1.OpenRequest.given:type_name -> memopt.v1.Tensor
+	24, // 7: memopt.v1.OpenRequest.environment:type_name -> memopt.v1.OpenRequest.EnvironmentEntry
+	11, // 8: memopt.v1.OpenResponse.inputs:type_name -> memopt.v1.Value
+	11, // 9: memopt.v1.OpenResponse.outputs:type_name -> memopt.v1.Value
+	11, // 10: memopt.v1.OpenResponse.params:type_name -> memopt.v1.Value
+	11, // 11: memopt.v1.OpenResponse.buffers:type_name -> memopt.v1.Value
+	8,  // 12: memopt.v1.BindRequest.inputs:type_name -> memopt.v1.Tensor
+	7,  // 13: memopt.v1.BindRequest.spans:type_name -> memopt.v1.Span
+	8,  // 14: memopt.v1.BindResponse.tensors:type_name -> memopt.v1.Tensor
+	8,  // 15: memopt.v1.RunRequest.inputs:type_name -> memopt.v1.Tensor
+	8,  // 16: memopt.v1.RunRequest.outputs:type_name -> memopt.v1.Tensor
+	7,  // 17: memopt.v1.RunRequest.room:type_name -> memopt.v1.Span
+	25, // 18: memopt.v1.RunRequest.options:type_name -> memopt.v1.RunRequest.OptionsEntry
+	8,  // 19: memopt.v1.RunResponse.outputs:type_name -> memopt.v1.Tensor
+	8,  // 20: memopt.v1.SyncRequest.tensors:type_name -> memopt.v1.Tensor
+	0,  // 21: memopt.v1.MemOpt.Info:input_type -> memopt.v1.InfoRequest
+	3,  // 22: memopt.v1.MemOpt.Plan:input_type -> memopt.v1.Question
+	3,  // 23: memopt.v1.MemOpt.Frontier:input_type -> memopt.v1.Question
+	3,  // 24: memopt.v1.MemOpt.MaxBatch:input_type -> memopt.v1.Question
+	3,  // 25: memopt.v1.MemOpt.Explain:input_type -> memopt.v1.Question
+	3,  // 26: memopt.v1.MemOpt.Check:input_type -> memopt.v1.Question
+	3,  // 27: memopt.v1.MemOpt.Quantize:input_type -> memopt.v1.Question
+	3,  // 28: memopt.v1.MemOpt.Load:input_type -> memopt.v1.Question
+	5,  // 29: memopt.v1.MemOpt.Progress:input_type -> memopt.v1.ProgressRequest
+	9,  // 30: memopt.v1.MemOpt.Open:input_type -> memopt.v1.OpenRequest
+	12, // 31: memopt.v1.MemOpt.Bind:input_type -> memopt.v1.BindRequest
+	14, // 32: memopt.v1.MemOpt.Forward:input_type -> memopt.v1.StepRequest
+	14, // 33: memopt.v1.MemOpt.Backward:input_type -> memopt.v1.StepRequest
+	14, // 34: memopt.v1.MemOpt.Step:input_type -> memopt.v1.StepRequest
+	16, // 35: memopt.v1.MemOpt.Run:input_type -> memopt.v1.RunRequest
+	18, // 36: memopt.v1.MemOpt.Sync:input_type -> memopt.v1.SyncRequest
+	20, // 37: memopt.v1.MemOpt.Stats:input_type -> memopt.v1.SessionRequest
+	20, // 38: memopt.v1.MemOpt.Close:input_type -> memopt.v1.SessionRequest
+	1,  // 39: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
+	4,  // 40: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.Answer
+	4,  // 41: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
+	4,  // 42: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
+	4,  // 43: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
+	4,  // 44: memopt.v1.MemOpt.Check:output_type -> memopt.v1.Answer
+	4,  // 45: memopt.v1.MemOpt.Quantize:output_type -> memopt.v1.Answer
+	4,  // 46: memopt.v1.MemOpt.Load:output_type -> memopt.v1.Answer
+	6,  // 47: memopt.v1.MemOpt.Progress:output_type -> memopt.v1.ProgressNote
+	10, // 48: memopt.v1.MemOpt.Open:output_type -> memopt.v1.OpenResponse
+	13, // 49: memopt.v1.MemOpt.Bind:output_type -> memopt.v1.BindResponse
+	15, // 50: memopt.v1.MemOpt.Forward:output_type -> memopt.v1.StepResponse
+	15, // 51: memopt.v1.MemOpt.Backward:output_type -> memopt.v1.StepResponse
+	15, // 52: memopt.v1.MemOpt.Step:output_type -> memopt.v1.StepResponse
+	17, // 53: memopt.v1.MemOpt.Run:output_type -> memopt.v1.RunResponse
+	19, // 54: memopt.v1.MemOpt.Sync:output_type -> memopt.v1.SyncResponse
+	4,  // 55: memopt.v1.MemOpt.Stats:output_type -> memopt.v1.Answer
+	4,  // 56: memopt.v1.MemOpt.Close:output_type -> memopt.v1.Answer
+	39, // [39:57] is the sub-list for method output_type
+	21, // [21:39] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_memopt_proto_init() }
@@ -2116,7 +1920,7 @@ func file_memopt_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_memopt_proto_rawDesc), len(file_memopt_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -48,11 +48,10 @@ const (
 type MemOptClient interface {
 	// Info says who is answering. A host calls it first, to prove the connection.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
-	// Plan makes a plan for one model. FAILED_PRECONDITION: no plan can do what is asked, the message says what could; of
-	// a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
+	// Each answers as the command of its name does. FAILED_PRECONDITION: no plan can do what is asked, the message says
+	// what could; of a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
 	// INVALID_ARGUMENT: the request or the model is wrong, the message says where.
-	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
-	// Frontier, MaxBatch and Explain answer as the commands of these names do, with the errors of Plan.
+	Plan(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	Frontier(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	MaxBatch(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	Explain(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
@@ -99,9 +98,9 @@ func (c *memOptClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.C
 	return out, nil
 }
 
-func (c *memOptClient) Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error) {
+func (c *memOptClient) Plan(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PlanResponse)
+	out := new(Answer)
 	err := c.cc.Invoke(ctx, MemOpt_Plan_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -284,11 +283,10 @@ func (c *memOptClient) Close(ctx context.Context, in *SessionRequest, opts ...gr
 type MemOptServer interface {
 	// Info says who is answering. A host calls it first, to prove the connection.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
-	// Plan makes a plan for one model. FAILED_PRECONDITION: no plan can do what is asked, the message says what could; of
-	// a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
+	// Each answers as the command of its name does. FAILED_PRECONDITION: no plan can do what is asked, the message says
+	// what could; of a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
 	// INVALID_ARGUMENT: the request or the model is wrong, the message says where.
-	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
-	// Frontier, MaxBatch and Explain answer as the commands of these names do, with the errors of Plan.
+	Plan(context.Context, *Question) (*Answer, error)
 	Frontier(context.Context, *Question) (*Answer, error)
 	MaxBatch(context.Context, *Question) (*Answer, error)
 	Explain(context.Context, *Question) (*Answer, error)
@@ -328,7 +326,7 @@ type UnimplementedMemOptServer struct{}
 func (UnimplementedMemOptServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
 }
-func (UnimplementedMemOptServer) Plan(context.Context, *PlanRequest) (*PlanResponse, error) {
+func (UnimplementedMemOptServer) Plan(context.Context, *Question) (*Answer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Plan not implemented")
 }
 func (UnimplementedMemOptServer) Frontier(context.Context, *Question) (*Answer, error) {
@@ -419,7 +417,7 @@ func _MemOpt_Info_Handler(srv interface{}, ctx context.Context, dec func(interfa
 }
 
 func _MemOpt_Plan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PlanRequest)
+	in := new(Question)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -431,7 +429,7 @@ func _MemOpt_Plan_Handler(srv interface{}, ctx context.Context, dec func(interfa
 		FullMethod: MemOpt_Plan_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(MemOptServer).Plan(ctx, req.(*PlanRequest))
+		return srv.(MemOptServer).Plan(ctx, req.(*Question))
 	}
 	return interceptor(ctx, in, info, handler)
 }

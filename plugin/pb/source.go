@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "bb47468a5ec268a27595ed690daa59b78df77332377eaff23ca51df4fd6ad6e5"
+const SourceSHA256 = "328097aabb4f4a77b3a810f3de95fd3d86d9748eb01939472333529a43c9dafa"

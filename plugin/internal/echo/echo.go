@@ -64,26 +64,26 @@ type refusedError struct {
 func (e refusedError) Refusal() string { return e.refusal }
 
 // faults maps names of models to their faults.
-var faults = map[string]func(context.Context, plugin.PlanRequest) error{
-	"cannot.onnx": func(context.Context, plugin.PlanRequest) error {
+var faults = map[string]func(context.Context, plugin.Question) error{
+	"cannot.onnx": func(context.Context, plugin.Question) error {
 		return refusedError{exitError{1, "no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""},
 			`{"format": "memopt.refusal/1", "want": 1, "best": 3, "fixed": 4, "floor": {"peak": 2, "node": "é"}, "changes": [{"setting": "budget=7", "settings": {"budget": "7"}, "share": 0.5}]}`}
 	},
-	"bad.onnx": func(context.Context, plugin.PlanRequest) error {
+	"bad.onnx": func(context.Context, plugin.Question) error {
 		return exitError{2, "bad.onnx: not a model: wire type 7 at byte 0"}
 	},
-	"long.onnx": func(context.Context, plugin.PlanRequest) error {
+	"long.onnx": func(context.Context, plugin.Question) error {
 		return exitError{2, strings.Repeat("node \"é\": operator not known\n", 5000)}
 	},
-	"other.onnx": func(context.Context, plugin.PlanRequest) error { return fmt.Errorf("disk \xff full") },
-	"panic.onnx": func(context.Context, plugin.PlanRequest) error { panic("broken invariant") },
-	"crash.onnx": func(ctx context.Context, _ plugin.PlanRequest) error {
+	"other.onnx": func(context.Context, plugin.Question) error { return fmt.Errorf("disk \xff full") },
+	"panic.onnx": func(context.Context, plugin.Question) error { panic("broken invariant") },
+	"crash.onnx": func(ctx context.Context, _ plugin.Question) error {
 		go func() { panic("nobody recovers this") }()
 		<-ctx.Done()
 		return nil
 	},
-	"exit.onnx": func(context.Context, plugin.PlanRequest) error { os.Exit(3); return nil },
-	"slow.onnx": func(ctx context.Context, _ plugin.PlanRequest) error {
+	"exit.onnx": func(context.Context, plugin.Question) error { os.Exit(3); return nil },
+	"slow.onnx": func(ctx context.Context, _ plugin.Question) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -91,19 +91,19 @@ var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 			return nil
 		}
 	},
-	"busy.onnx": func(context.Context, plugin.PlanRequest) error {
+	"busy.onnx": func(context.Context, plugin.Question) error {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		}
 		return nil
 	},
-	"memory.onnx": func(context.Context, plugin.PlanRequest) error {
+	"memory.onnx": func(context.Context, plugin.Question) error {
 		held := [][]byte{}
 		for range 1 << 10 { // under a limit far below these 64 GiB
 			held = append(held, make([]byte, 64<<20))
 		}
 		return fmt.Errorf("%d pieces fit", len(held))
 	},
-	"print.onnx": func(context.Context, plugin.PlanRequest) error {
+	"print.onnx": func(context.Context, plugin.Question) error {
 		for i := range 5000 {
 			fmt.Println("a line on standard output", i)
 			fmt.Fprintln(os.Stderr, "a line on standard error", i)
@@ -112,17 +112,17 @@ var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 	},
 }
 
-func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, error) {
+func (echo) Plan(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
 	r.Progress("repeating "+filepath.Base(r.Model), 0.5)
 	if fault, ok := faults[filepath.Base(r.Model)]; ok {
 		if err := fault(ctx, r); err != nil {
-			return plugin.PlanReply{}, err
+			return plugin.Answer{}, err
 		}
 	}
 	var dims map[string]int64
 	if text := r.Settings["dims"]; text != "" {
 		if err := json.Unmarshal([]byte(text), &dims); err != nil {
-			return plugin.PlanReply{}, err
+			return plugin.Answer{}, err
 		}
 	}
 	size := int64(1)
@@ -141,9 +141,9 @@ func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, e
 		"warnings": []string{"this plan is an echo"},
 	})
 	if err != nil {
-		return plugin.PlanReply{}, err
+		return plugin.Answer{}, err
 	}
-	return plugin.PlanReply{
+	return plugin.Answer{
 		JSON:     string(text),
 		Text:     fmt.Sprintf("echo of %s: peak %d\n", filepath.Base(r.Model), 2*size),
 		Warnings: []string{"this plan is an echo, whatever level says"},

@@ -26,7 +26,7 @@ from . import _arena, _binary, _refusal, _scratch
 from ._lastwords import LINES, LastWords
 from .errors import BudgetError, MemoptError
 
-PROTOCOL = 2
+PROTOCOL = 3
 COOKIE = ("MEMOPT_PLUGIN_COOKIE", "keep-shrink-or-compute-again")
 START_TIMEOUT = 30.0
 

@@ -92,5 +92,5 @@ def load(model: Path, *, timeout: float | None = 3600.0, progress: Asked = None,
     Settings are the flags of `memopt load` by their names in JSON: load_mode, chunk, reloads, repeats, dims, device.
     """
     fields = {"model": _arguments.absolute("model", model), "settings": texts("load", settings, LOAD_SETTINGS)}
-    reply = call("Load", "Question", fields, timeout, progress)
+    reply = call("Load", fields, timeout, progress)
     return Loaded(json.loads(reply.json), reply.text)

@@ -65,11 +65,11 @@ def plan(
         "svg": _arguments.absolute("svg", svg),
         "show": _arguments.show(show),
     }
-    reply = call("Plan", "PlanRequest", fields, timeout, progress)
-    return Report(reply.plan_json, reply.text)
+    reply = call("Plan", fields, timeout, progress)
+    return Report(reply.json, reply.text)
 
 
-def call(method: str, message: str, fields: dict[str, Any], timeout: float | None, progress: Asked = None) -> Any:
+def call(method: str, fields: dict[str, Any], timeout: float | None, progress: Asked = None, message: str = "Question") -> Any:
     """Calls the service with the environment and the folder of this process, and logs warnings."""
     from . import _messages
 

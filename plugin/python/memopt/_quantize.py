@@ -87,5 +87,5 @@ def made(model: Path, to: Path, settings: Mapping[str, object], timeout: float |
         "save_to": _arguments.absolute("to", to),
         "settings": texts("quantize", settings, QUANTIZE_SETTINGS),
     }
-    reply = call("Quantize", "Question", fields, timeout, progress)
+    reply = call("Quantize", fields, timeout, progress)
     return Quantized(json.loads(reply.json), reply.text)

@@ -172,7 +172,7 @@ def ask(kind: type[_A], model: Path, settings: Mapping[str, Any], timeout: float
     progress = settings.pop("progress", None)
     fields: dict[str, Any] = {"model": _arguments.absolute("path", model), "settings": texts(function, settings), "dim": dim, "node": node}
     fields |= {name: _arguments.absolute(name, path) for name, path in files.items()}
-    reply = call(method, "Question", fields, timeout, progress)
+    reply = call(method, fields, timeout, progress)
     return kind(json.loads(reply.json), reply.text)
 
 

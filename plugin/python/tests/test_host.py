@@ -85,6 +85,9 @@ class Calls(HostCase):
                 "HTML": os.path.abspath("r.html"),
                 "SVG": os.path.abspath("s.svg"),
                 "Show": ["graph", "arena"],
+                "Dim": "",
+                "Node": "",
+                "Plan": "",
             },
         )
 
@@ -216,7 +219,7 @@ class Start(HostCase):
 
     def test_inherited_plugin_variables_are_stripped(self) -> None:
         os.environ.update(PLUGIN_MULTIPLEX_GRPC="true", PLUGIN_PROTOCOL_VERSIONS="7", PLUGIN_UNIX_SOCKET_DIR="/", PLUGIN_UNIX_SOCKET_GROUP="0")
-        self.assertEqual(memopt.info()["protocol"], 2)
+        self.assertEqual(memopt.info()["protocol"], 3)
         seen = str(self.raised(self.fake_binary("env | grep ^PLUGIN_ | cut -d= -f1 >&2; exit 1")))
         self.assertEqual(
             sorted(line.strip() for line in seen.splitlines() if "PLUGIN_" in line),
@@ -239,13 +242,13 @@ class Start(HostCase):
         self.assertFalse(os.path.exists(folder))
 
     def test_misbehaving_binaries(self) -> None:
-        line = "1|2|unix|/tmp/none|grpc|"
+        line = "1|3|unix|/tmp/none|grpc|"
         cases = {
             "echo hello; sleep 9": ("wrote no handshake but b'hello\\n'", None),
             "echo 'cannot open libvulkan.so' >&2; exit 3": ("ended before it was ready (exit code 3)", 3),
             "exit 0": ("ended before it was ready (exit code 0)", 0),
             "kill -9 $$": ("killed by SIGKILL", -9),
-            f"echo '{line.replace('1|2', '1|1')}AAAA'; sleep 9": ("speaks protocol 1, this package speaks 2", None),
+            f"echo '{line.replace('1|3', '1|1')}AAAA'; sleep 9": ("speaks protocol 1, this package speaks 3", None),
             f"echo '{line}'; sleep 9": ("wrote no handshake", None),
             f"echo '{line}*'; sleep 9": ("broken certificate", None),
         }

@@ -81,11 +81,11 @@ class Messages(unittest.TestCase):
         from google.protobuf import descriptor_pool
 
         with self.assertRaises(KeyError):
-            descriptor_pool.Default().FindMessageTypeByName("memopt.v1.PlanRequest")
+            descriptor_pool.Default().FindMessageTypeByName("memopt.v1.Question")
 
     def test_round_trip(self) -> None:
-        message = _messages.PlanRequest(model="m", settings={"budget": "8GB"})
-        again = _messages.PlanRequest.FromString(message.SerializeToString())
+        message = _messages.Question(model="m", settings={"budget": "8GB"})
+        again = _messages.Question.FromString(message.SerializeToString())
         self.assertEqual((again.model, dict(again.settings)), ("m", {"budget": "8GB"}))
 
 

@@ -94,7 +94,7 @@ class Session:
             if mode == "bridge":
                 fields["outputs"] = [r.name for r in exported.results if r.differentiable]
                 fields["grads"] = list(grads)
-            told = call("Open", "OpenRequest", fields, None)
+            told = call("Open", fields, None, message="OpenRequest")
         self._id = int(told.session)
         self._end = _closing.closer.watch(self, self._host, self._id)
         self.device = str(told.device)
