@@ -31,6 +31,19 @@ type Run struct {
 	Context context.Context
 	// At, if it is set, is called when a pass is over, in the first run of a device.
 	At func(Moment)
+	// Memory is what the run works in, on a device without memory of its own, which reads inputs where they are.
+	Memory *Memory
+}
+
+// Memory is what a caller gives to a run to work in. It is the device's until the results are read.
+type Memory struct {
+	Outputs map[int64][]byte // by offset in the space Given
+	// Arena holds all of the arena. Take, if it is not nil, allocates each live range instead, when it
+	// begins; the function that it returns is called when it ends.
+	Arena []byte
+	Take  func(bytes int64, of string) (at []byte, free func(), err error)
+	// Dry allocates and frees, but runs no operator.
+	Dry bool
 }
 
 // Moment is one inside a step.

@@ -42,8 +42,8 @@ type Options struct {
 	Loaded func()
 	// Count, if not nil, is called for memory that is allocated or, with negative bytes, freed; only with Staged.
 	Count func(owner string, requested, granted int64)
-	// Given opens a device without memory: runs work in what Give gives. Parameters and constants
-	// are read where Lent or the graph has them.
+	// Given opens a device without memory: each run works in what it is given (schedule.Run.Memory), until Release.
+	// Parameters and constants are read where Lent or the graph has them, inputs where they are.
 	Given bool
 	// Load is how weights are loaded; nil streams them.
 	Load *loader.Planned
@@ -261,7 +261,7 @@ func (d *Device) bytes(r schedule.Ref) []byte {
 	end := r.Offset + r.Bytes
 	d.used[r.Space] = max(d.used[r.Space], end)
 	if d.options.Given {
-		return nil // until Give
+		return nil // until a run gives it
 	}
 	return d.spaces[r.Space][r.Offset:end:end]
 }
@@ -322,9 +322,14 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 	if err != nil {
 		return t, fmt.Errorf("cpu: %w", err)
 	}
+	if d.options.Given {
+		if err := d.give(r.Memory); err != nil {
+			return t, err
+		}
+	}
 	for _, in := range d.inputs {
-		if from > 0 || d.options.Given {
-			break // inputs are set by the forward pass, or were given
+		if from > 0 {
+			break // inputs are set by the forward pass
 		}
 		x := r.Inputs[in.Value.Name]
 		to := d.fixed[in.Value.Name]
@@ -334,7 +339,9 @@ func (d *Device) Run(r schedule.Run) (t schedule.Trace, err error) {
 		case x.Type != to.Type || !slices.Equal(x.Shape, to.Shape):
 			return t, fmt.Errorf("cpu: input %q is %s%v, but the plan is for %s%v", in.Value.Name, x.Type, x.Shape, to.Type, to.Shape)
 		}
-		if !r.Lent || !d.Lend(in.Value.Name, x) {
+		if d.options.Given {
+			d.show(d.places[in.Value.Name], x.Bytes)
+		} else if !r.Lent || !d.Lend(in.Value.Name, x) {
 			d.own(in.Value.Name)
 			copy(to.Bytes, x.Bytes)
 		}

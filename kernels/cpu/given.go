@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -9,21 +10,9 @@ import (
 	"memopt/internal/schedule"
 )
 
-// Memory is what a run works in on a device without memory of its own (Options.Given).
-type Memory struct {
-	Inputs  map[string][]byte // by name
-	Outputs map[int64][]byte  // by offset in the space Given
-	// Arena holds all of the arena. Take, if it is not nil, allocates each live range instead, when it
-	// begins; the function that it returns is called when it ends.
-	Arena []byte
-	Take  func(bytes int64, of string) (at []byte, free func(), err error)
-	// Dry allocates and frees, but runs no operator.
-	Dry bool
-}
-
-// given is the state of a device without memory of its own.
+// given is the state of a device without memory of its own (Options.Given).
 type given struct {
-	Memory
+	schedule.Memory
 	tensors map[*graph.Value]*graph.Tensor // of the arena: one for each value
 	ranges  []givenRange                   // the schedule's live ranges
 	begins  [][]int                        // by launch: the ranges that begin with it
@@ -118,13 +107,13 @@ func (d *Device) read(r schedule.Ref) error {
 	return nil
 }
 
-// Give sets the memory of the next run, until Release.
-func (d *Device) Give(m Memory) error {
+// give sets the memory of a run, until Release.
+func (d *Device) give(m *schedule.Memory) error {
 	g := &d.given
-	g.Memory = m
-	for _, in := range d.inputs {
-		d.show(d.places[in.Value.Name], m.Inputs[in.Value.Name])
+	if m == nil {
+		return errors.New("cpu: the device has no memory of its own, and the run gives it none")
 	}
+	g.Memory = *m
 	for at, bytes := range m.Outputs {
 		d.show(place{schedule.Given, at}, bytes)
 	}
@@ -146,7 +135,7 @@ func (d *Device) Give(m Memory) error {
 	return nil
 }
 
-// Release ends the use of the memory that was given, and frees what a failed run has left.
+// Release ends the use of the memory that the last run was given, and frees what a failed run has left.
 func (d *Device) Release() {
 	for k := range d.given.ranges {
 		d.given.ranges[k].end()
@@ -157,7 +146,7 @@ func (d *Device) Release() {
 	for at := range d.given.Outputs {
 		d.show(place{schedule.Given, at}, nil)
 	}
-	d.given.Memory = Memory{}
+	d.given.Memory = schedule.Memory{}
 }
 
 // take allocates the live ranges that begin with launch i.

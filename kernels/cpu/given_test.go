@@ -35,10 +35,6 @@ func TestGivenMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		in := map[string][]byte{}
-		for name, x := range inputs(p) {
-			in[name] = x.Bytes
-		}
 		poisoned := func(n int64) []byte { return aligned(&graph.Tensor{Bytes: bytes.Repeat([]byte{0xff}, int(n))}).Bytes }
 		live, most, refuse := int64(0), int64(0), -1
 		take := func(n int64, of string) ([]byte, func(), error) {
@@ -55,7 +51,7 @@ func TestGivenMemory(t *testing.T) {
 			}, nil
 		}
 		for step, way := range []string{"arena", "range", "fail", "range", "arena"} {
-			m := cpu.Memory{Inputs: in, Outputs: map[int64][]byte{}}
+			m := schedule.Memory{Outputs: map[int64][]byte{}}
 			for _, r := range s.Outputs {
 				if r.Space == schedule.Given {
 					m.Outputs[r.Offset] = poisoned(r.Bytes)
@@ -71,10 +67,7 @@ func TestGivenMemory(t *testing.T) {
 			default:
 				m.Take = take
 			}
-			if err := d.Give(m); err != nil {
-				t.Fatal(err)
-			}
-			_, err := d.Run(schedule.Run{Step: uint64(min(step, 1))})
+			_, err := d.Run(schedule.Run{Inputs: inputs(p), Step: uint64(min(step, 1)), Memory: &m})
 			if way == "fail" {
 				if refuse == 0 && err == nil && len(s.Lives) > 2 {
 					t.Fatal("a refused allocation is no error")

@@ -74,7 +74,7 @@ func (b *Binding) Host(name string, x *graph.Tensor, when When) error {
 	}
 	in := &input{x: x}
 	switch {
-	case b.s.on.direct() || len(x.Bytes) == 0: // nothing to copy
+	case b.s.anywhere() || len(x.Bytes) == 0: // nothing to copy
 		in.place.Buffer = &hostBuffer{bytes: x.Bytes, users: 1}
 	case when == AtBind:
 		buffer, err := b.s.NewBuffer(int64(len(x.Bytes)))
@@ -168,7 +168,7 @@ func (b *Binding) OutputHost(name string, x *graph.Tensor, policy Policy, when W
 		return fmt.Errorf("output %q is bound as %s%v and has %d bytes", name, x.Type, x.Shape, len(x.Bytes))
 	}
 	out := &output{x: &graph.Tensor{Type: x.Type, Shape: slices.Clone(x.Shape)}, policy: policy, host: x.Bytes}
-	if b.s.on.direct() || len(x.Bytes) == 0 {
+	if b.s.anywhere() || len(x.Bytes) == 0 {
 		out.place.Buffer = &hostBuffer{bytes: x.Bytes, users: 1}
 	} else if when == Import || when == Auto {
 		buffer, err := b.s.Import(x.Bytes)

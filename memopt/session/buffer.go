@@ -186,7 +186,15 @@ func onHost(b Buffer) bool {
 }
 
 // Unified reports whether the session's device uses the machine's own memory.
-func (s *Session) Unified() bool { return s.on.buffers().Unified() }
+func (s *Session) Unified() bool { return s.buffers().Unified() }
+
+// buffers makes buffers for inputs and outputs; those of a dry run are in the process's memory, too.
+func (s *Session) buffers() Buffers {
+	if s.device == nil {
+		return hostBuffers{memory{s}}
+	}
+	return s.device
+}
 
 // NewBuffer allocates a buffer of zeros on the session's device. It is on the session's account
 // until it is dropped; it may outlive the session, and be bound in other sessions on the device.
@@ -206,7 +214,7 @@ func (s *Session) newBuffer(bytes int64) (Buffer, error) {
 	if err := s.takeBuffer(bytes); err != nil {
 		return nil, err
 	}
-	b, err := s.on.buffers().NewBuffer(bytes)
+	b, err := s.buffers().NewBuffer(bytes)
 	if err != nil {
 		s.account.Give(ownBuffers, bytes)
 		return nil, err
@@ -226,7 +234,7 @@ func (s *Session) withRoom(keep int, take func() error) error {
 	for {
 		err := take()
 		var short *arena.OutOfMemory
-		if !errors.As(err, &short) || !s.on.evict(keep) {
+		if !errors.As(err, &short) || !s.evict(keep) {
 			return err
 		}
 	}
@@ -234,10 +242,10 @@ func (s *Session) withRoom(keep int, take func() error) error {
 
 // BufferBytes is the bytes of a buffer for n bytes: in host memory, rounded up for importing.
 func (s *Session) BufferBytes(r Room, bytes int64) int64 {
-	if s.on.direct() || r != OnHost {
+	unit := s.ImportAlignment()
+	if unit <= 1 || r != OnHost {
 		return bytes
 	}
-	unit := max(s.on.buffers().ImportAlignment(), 1)
 	return max((bytes+unit-1)/unit*unit, unit)
 }
 
@@ -253,10 +261,10 @@ func (s *Session) NewHostBuffer(bytes int64) (Buffer, error) {
 }
 
 func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
-	if s.on.direct() {
+	if s.anywhere() {
 		return s.newBuffer(bytes)
 	}
-	m := s.on.buffers()
+	m := s.buffers()
 	unit := m.ImportAlignment()
 	if unit == 0 {
 		_, err := m.Import(nil) // returns the error
@@ -289,7 +297,7 @@ func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
 // memory, address and size are multiples of ImportAlignment; the memory must not be Go's, and must
 // outlive the buffer.
 func (s *Session) Import(host []byte) (Buffer, error) {
-	b, err := s.on.buffers().Import(host)
+	b, err := s.buffers().Import(host)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +305,10 @@ func (s *Session) Import(host []byte) (Buffer, error) {
 }
 
 // ImportAlignment is the alignment of imported memory; 0: the device cannot import.
-func (s *Session) ImportAlignment() int64 { return s.on.buffers().ImportAlignment() }
+func (s *Session) ImportAlignment() int64 { return s.buffers().ImportAlignment() }
+
+// anywhere reports whether any memory of the process is a buffer already, so that nothing has to be copied or imported.
+func (s *Session) anywhere() bool { return s.ImportAlignment() == 1 }
 
 // mostImports is the number of memory ranges that a session keeps imported.
 const mostImports = 64
@@ -306,7 +317,7 @@ const mostImports = 64
 // must stay mapped until the session is closed. ok is false for devices with their own memory,
 // which copy it faster than they would read it in place.
 func (s *Session) Seen(host []byte) (p Place, ok bool) {
-	if s.on.direct() || !s.Unified() || len(host) == 0 {
+	if s.anywhere() || !s.Unified() || len(host) == 0 {
 		return p, false
 	}
 	unit := uintptr(s.ImportAlignment())
@@ -333,14 +344,10 @@ func (s *Session) Seen(host []byte) (p Place, ok bool) {
 
 // tidy drops patterns with buffers that only patterns use.
 func (s *Session) tidy() {
-	for e := s.patterns.order.Front(); e != nil; {
-		next, dead := e.Next(), false
-		e.Value.(*entry[*pattern]).value.places.each(func(b Buffer) { dead = dead || pinned(b) })
-		if dead {
-			s.patterns.remove(e)
-		}
-		e = next
-	}
+	s.patterns.removeIf(func(t *pattern) (dead bool) {
+		t.places.each(func(b Buffer) { dead = dead || pinned(b) })
+		return dead
+	})
 }
 
 // Tidy drops what the session keeps for buffers that have no other user.

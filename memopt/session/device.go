@@ -1,95 +1,73 @@
 package session
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"io"
+	"runtime"
 
 	"memopt/internal/arena"
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/internal/weights"
-	"memopt/planner"
+	"memopt/kernels/cpu"
 )
 
-// remote runs programs on a device with memory of its own, which Options.Device opens for a schedule.
-type remote struct{ *Session }
+// Device runs one schedule repeatedly.
+type Device interface {
+	Name() string
+	Run(schedule.Run) (schedule.Trace, error)
+	WriteOutput(w io.Writer, name string) error
+	Close() error
+}
 
-func (s remote) buffers() Buffers {
-	if s.device == nil {
-		return hostBuffers{memory(s)} // a dry run
+// Opener makes a device for a schedule, which shares parameters and constants with another of the same program, if there is
+// one, and has inputs and outputs bound to places. arena is the size of its arena; 0: share that of the other. loaded is
+// called when weights are there and values are not.
+type Opener func(m DeviceMemory, s *schedule.Schedule, with Device, arena int64, places Places, loaded func()) (Device, error)
+
+// ofDevice reports whether memory on the account is the device's, not only the host's.
+func (s *Session) ofDevice(owner string) bool {
+	return s.direct || owner == ownDevice || owner == ownLoaded || owner == ownBuffers
+}
+
+// told is the owner that a watch is told of memory on the account; "" where the device counts it itself.
+func (s *Session) told(owner string) string {
+	if s.direct {
+		return owner
 	}
-	return s.device
-}
-
-func (s remote) direct() bool { return false }
-
-func (s remote) holds(owner string) bool {
-	return owner == ownDevice || owner == ownLoaded || owner == ownBuffers
-}
-
-func (s remote) reported(owner string) string {
 	switch owner {
 	case ownDevice, ownLoaded:
-		return "" // the device counts these
+		return ""
 	case ownWeights, ownComputed, ownResults, ownModel:
 		return OwnHost
 	}
 	return owner
 }
 
-func (s remote) keeps(block *weights.Block) bool {
-	return block == nil || block.Kind() != weights.KindMapped
+// keeps reports whether the session holds the content of a value for the device; it uploads mapped files itself.
+func (s *Session) keeps(data graph.Data) bool {
+	block, is := data.(*weights.Block)
+	return s.direct || !is || block.Kind() != weights.KindMapped
 }
 
-func (s remote) lent(v *graph.Value, x *graph.Tensor) {
-	if v.Data != nil {
-		v.Data = graph.Bytes(x.Bytes)
+// ready finds or opens the device of a plan for the places of a run. One that works in memory of the process is given
+// places with each run.
+func (s *Session) ready(plan *pattern, fetches []Fetch, inputs map[string]Place) (t *pattern, known bool, err error) {
+	var places Places
+	if !s.direct {
+		if s.options.Watch.Begin != nil {
+			if n := s.grows(plan, fetches); n > 0 {
+				s.begin(OutputStage, func() (int64, int64) { return n, 0 })
+			}
+		}
+		if places, err = plan.placesOf(s, inputs, fetches); err != nil {
+			return nil, false, err
+		}
 	}
-}
-
-func (s remote) plan(ctx context.Context, p *program, dims map[string]int64, fetches []Fetch) (*pattern, error) {
-	plan, err := planner.Make(p.g, planner.Request{Dims: dims, Strategy: "keep-all", Lowered: s.options.Lowered, Context: ctx})
-	if err != nil {
-		return nil, err
-	}
-	t := &pattern{p: p, bound: plan.Result.Peak}
-	if t.schedule, _, err = plan.Chained(); err != nil {
-		return nil, err
-	}
-	t.sized(fetches)
-	return t, nil
-}
-
-// planned is plans without places, from which patterns are made for places.
-func (s remote) planned() *recent[*pattern] { return s.plans }
-
-// mostPatterns is few: each takes memory on the device.
-func (s remote) mostPatterns() int { return 8 }
-
-func (s remote) place(x *execution, k int) (Place, error) {
-	return x.t.places.Outputs[x.t.results[k].Value.Name], nil
-}
-
-func (s remote) takes(x *execution) (stay, pass int64) { return s.grows(x.t, x.fetches), 0 }
-
-func (s remote) memory(x *execution, promised, measured *Memory) {
-	promised.Weights, measured.Weights = x.t.state, s.account.Owners()[ownLoaded]
-	promised.Values, measured.Values = x.t.height, x.trace.Arena
-	promised.Inputs, measured.Inputs = x.t.inputs, x.trace.Staging
-}
-
-func (s remote) evict(keep int) bool {
-	if s.patterns.len() <= keep {
-		return false
-	}
-	s.patterns.remove(s.patterns.order.Back())
-	return true
-}
-
-// opened finds or makes the pattern of a plan for given places of inputs and outputs.
-func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, known bool, err error) {
-	key += places.key()
+	key := plan.key + places.key()
 	if t, ok := s.patterns.get(key); ok {
+		s.stats.hits++
 		return t, true, nil
 	}
 	x := *plan
@@ -99,153 +77,73 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 			return nil, false, err
 		}
 	}
+	if err := s.openDevice(t); err != nil {
+		return nil, false, err
+	}
+	places.each(s.pin)
+	s.patterns.put(key, t)
+	s.stats.misses++
+	return t, false, nil
+}
+
+// openDevice opens a pattern's device: the processor, which reads weights where they are and works in memory that each run
+// gives it, or one with memory of its own, which is on the account from now on.
+func (s *Session) openDevice(t *pattern) (err error) {
+	if s.direct {
+		if s.pool == nil && !s.options.dry {
+			s.pool = cpu.NewPoolOf(cmp.Or(s.options.Threads, runtime.GOMAXPROCS(0)))
+		}
+		t.device, err = cpu.Open(t.schedule, cpu.Options{Given: true, Pool: s.pool, Workers: 1})
+		return err
+	}
 	with, weights, err := s.roomOnDevice(t)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
 	own := t.block.bytes
 	if t.block.users > 1 {
 		own = 0 // the block exists
 	}
 	s.begin(WeighStage, func() (int64, int64) { return -t.inputs - own, 0 })
-	if t.device, err = s.options.Device(s.device, t.schedule, with, own, places, func() { s.begin(BindStage, nil) }); err != nil {
+	if t.device, err = s.options.Device(s.device, t.schedule, with, own, t.places, func() { s.begin(BindStage, nil) }); err != nil {
 		s.leaveDevice(t)
 		s.account.Give(ownLoaded, weights)
-		return nil, false, err
+		return err
 	}
-	places.each(s.pin)
 	t.p.roots++
-	for e := s.patterns.order.Back(); e != nil && own > 0 && s.options.Arena.Strategy == arena.Planned; { // drop smaller blocks
-		next := e.Prev()
-		if o := e.Value.(*entry[*pattern]).value; o.p == t.p && o.block.bytes < t.block.bytes {
-			s.patterns.remove(e)
-		}
-		e = next
-	}
-	s.patterns.put(key, t)
-	return t, false, nil
-}
-
-func (s remote) open(plan *pattern, _ bool, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
-	if s.options.Watch.Begin != nil {
-		if n := s.grows(plan, fetches); n > 0 {
-			s.begin(OutputStage, func() (int64, int64) { return n, 0 })
-		}
-	}
-	places, err := plan.placesOf(s.Session, inputs, fetches)
-	if err != nil {
-		return nil, false, err
-	}
-	t, known, err := s.opened(plan, plan.key, places)
-	if known {
-		s.Session.stats.hits++
-	} else if err == nil {
-		s.Session.stats.misses++
-	}
-	return t, known, err
-}
-
-func (s remote) run(x *execution) error {
-	s.begin(RunStage, func() (int64, int64) { return s.takes(x) })
-	if err := x.find(); err != nil || s.options.dry {
-		return err
-	}
-	same := map[string]bool{}
-	for _, v := range x.t.p.g.Inputs {
-		if _, bound := x.t.places.Inputs[v.Name]; bound {
-			continue
-		}
-		if same[v.Name] = x.same[v.Name] && x.t.fed[v.Name]; !same[v.Name] {
-			x.r.CopiedIn += int64(len(x.in[v.Name].Bytes))
-		}
-	}
-	x.t.fed = nil // unknown until the run has succeeded
-	var err error
-	if x.trace, err = x.t.device.Run(schedule.Run{Inputs: x.in, Same: same, Seed: s.options.Seed, Step: s.runs}); err != nil {
-		return err
-	}
-	x.t.fed = map[string]bool{}
-	for _, v := range x.t.p.g.Inputs {
-		x.t.fed[v.Name] = true
-	}
-	if d, is := x.t.device.(interface {
-		Copies() (in, out int64, why []string)
-	}); is {
-		in, out, why := d.Copies()
-		x.r.CopiedIn, x.r.CopiedOut, x.r.Copies = x.r.CopiedIn+in, x.r.CopiedOut+out, why
-	}
-	for k, r := range x.t.results {
-		if x.fetches[k].OnDevice || x.fetches[k].buffered() {
-			continue
-		}
-		w := &into{x.places[k]}
-		if err := x.t.device.WriteOutput(w, r.Value.Name); err != nil {
-			return err
-		}
-		if len(w.rest) > 0 {
-			return fmt.Errorf("output %q is %d bytes short", x.fetches[k].Name, len(w.rest))
-		}
-		x.r.CopiedOut += int64(len(x.places[k]))
+	if own > 0 && s.options.Arena.Strategy == arena.Planned {
+		s.patterns.removeIf(func(o *pattern) bool { return o.p == t.p && o.block.bytes < t.block.bytes })
 	}
 	return nil
 }
 
-func (s remote) shrink() int64 {
-	before, _ := s.account.Held()
-	s.tidy()
-	for s.patterns.len() > 1 {
-		s.patterns.remove(s.patterns.order.Back())
+// forget closes the device of a pattern.
+func (s *Session) forget(t *pattern) {
+	for name, k := range s.kept {
+		if k.on == t {
+			delete(s.kept, name)
+		}
 	}
-	s.grow = s.options.Arena.InitialGrowthBytes
-	after, _ := s.account.Held()
-	return before - after + s.arena.Shrink()
+	if t.block != nil {
+		if t.p.roots--; t.p.roots == 0 { // the last device frees the weights
+			s.account.Give(ownLoaded, t.state)
+		}
+	}
+	t.device.Close()
+	if t.block != nil {
+		s.leaveDevice(t)
+	}
+	t.device = nil
+	t.places.each(s.unpin)
 }
 
-// stats adds memory on the device.
-func (s remote) stats(a arena.Stats) arena.Stats {
-	seen := map[*block]bool{}
-	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
-		t := e.Value.(*entry[*pattern]).value
-		if !seen[t.block] {
-			a.TotalAllocated += t.block.bytes
-			seen[t.block] = true
-		}
-		a.TotalAllocated += t.inputs
+// evict frees the device memory of the pattern that was not used for longest, if there are more than keep that hold any.
+func (s *Session) evict(keep int) bool {
+	if s.patterns.len() <= keep || s.patterns.last().block == nil {
+		return false
 	}
-	a.MaxTotalAllocated = max(a.MaxTotalAllocated, a.TotalAllocated)
-	a.NumArenaExtensions += s.extensions
-	return a
-}
-
-// placesOf collects the places of a run's inputs and outputs. Inputs that the graph does not have
-// are left out.
-func (t *pattern) placesOf(s *Session, inputs map[string]Place, fetches []Fetch) (places Places, err error) {
-	for _, v := range t.p.g.Inputs {
-		if p, is := inputs[v.Name]; is && !onHost(p.Buffer) {
-			if places.Inputs == nil {
-				places.Inputs = map[string]Place{}
-			}
-			places.Inputs[v.Name] = p
-		}
-	}
-	for k, f := range fetches {
-		if !f.buffered() {
-			continue
-		}
-		v := t.results[k].Value
-		p, err := f.place(s, t.tensor(k))
-		if err != nil {
-			return places, err
-		}
-		if places.Outputs == nil {
-			places.Outputs = map[string]Place{}
-		}
-		if _, twice := places.Outputs[v.Name]; twice {
-			return places, fmt.Errorf("output %q is the same value as another output, and both are bound to buffers; bind one of them", f.Name)
-		}
-		places.Outputs[v.Name] = p
-	}
-	return places, nil
+	s.patterns.removeLast()
+	return true
 }
 
 // block is memory of a device for the values of a program's patterns, one pattern at a time.
@@ -286,9 +184,7 @@ func (s *Session) roomOnDevice(t *pattern) (with Device, weights int64, err erro
 		switch {
 		case grow > t.height && !exact:
 			exact = true
-		case s.patterns.len() > 0:
-			s.patterns.remove(s.patterns.order.Back())
-		default:
+		case !s.evict(0):
 			return nil, 0, err
 		}
 	}
@@ -305,9 +201,8 @@ func (s *Session) leaveDevice(t *pattern) {
 // deviceOf is a device with the program's weights, and its smallest sufficient block; nil if there
 // is none.
 func (s *Session) deviceOf(p *program, height int64) (d Device, b *block) {
-	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
-		t := e.Value.(*entry[*pattern]).value
-		if t.p != p || t.device == nil {
+	for t := range s.patterns.all {
+		if t.p != p {
 			continue
 		}
 		if fits := t.block.bytes >= height; fits && (b == nil || t.block.bytes < b.bytes) {

@@ -58,7 +58,7 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 	d := &Session{Signature: s.Signature, model: s.model, bytes: s.bytes, given: s.given, file: s.file, stripped: s.stripped, copies: s.copies, level: s.level,
 		account: arena.NewAccount(o.MemoryLimit), weights: maps.Clone(s.weights), kept: map[string]kept{}}
 	o.Arena.Account, o.Arena.Memory = d.account, memory{d}
-	d.options, d.grow, d.arena, d.on = o, o.Arena.InitialChunkBytes, arena.New(o.Arena), d.runsOn(o)
+	d.options, d.grow, d.arena, d.direct = o, o.Arena.InitialChunkBytes, arena.New(o.Arena), o.Device == nil
 	d.patterns, d.plans, d.programs = newRecent(2, d.forget), newRecent[*pattern](2, nil), newRecent(2, d.drop)
 	defer func() {
 		d.patterns.clear()
@@ -89,16 +89,16 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 			fetches = append(fetches, Fetch{Name: p.Name})
 		}
 	}
-	t, _, err := d.pattern(ctx, in, fetches, byAll)
+	t, _, err := d.planned(ctx, in, fetches, byAll)
 	if err == nil {
-		t, _, err = d.on.open(t, false, fetches, nil)
+		t, _, err = d.ready(t, fetches, nil)
 	}
 	if err != nil {
 		return 0, err
 	}
 	x := &execution{s: d, t: t, ctx: ctx, in: in, fetches: fetches, r: &Result{}}
 	defer x.end()
-	if err := d.on.run(x); err != nil {
+	if err := x.run(); err != nil {
 		return 0, err
 	}
 	_, most = d.account.Held()
@@ -108,12 +108,10 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 // dryDevice is a device whose memory is only counted.
 type dryDevice struct{}
 
-func (dryDevice) Name() string { return "dry" }
-func (dryDevice) Run(schedule.Run) (schedule.Trace, error) {
-	panic("session: a dry device runs nothing")
-}
-func (dryDevice) WriteOutput(io.Writer, string) error { panic("session: a dry device has no results") }
-func (dryDevice) Close() error                        { return nil }
+func (dryDevice) Name() string                                   { return "dry" }
+func (dryDevice) Run(schedule.Run) (t schedule.Trace, err error) { return t, nil }
+func (dryDevice) WriteOutput(io.Writer, string) error            { panic("session: a dry device has no results") }
+func (dryDevice) Close() error                                   { return nil }
 
 // Copied reports whether a run on the processor copies an input, because its elements are not
 // aligned.

@@ -1,14 +1,16 @@
 package session
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
-	"memopt/kernels/cpu"
+	"memopt/planner"
 )
 
-// pattern is a program planned for some shapes and results, and the device that runs it.
+// pattern is a program planned for some shapes and results; with a device, it runs with inputs and outputs in places.
 type pattern struct {
 	p        *program
 	results  []schedule.Ref // by fetch
@@ -19,21 +21,59 @@ type pattern struct {
 	inputs   int64           // bytes of inputs on a device
 	state    int64           // bytes of weights on a device
 	read     map[string]bool // inputs that the program reads
-	host     *cpu.Device     // the processor, which runs in memory of the session
-	// Of a device with its own memory:
-	places Places          // where inputs and outputs are bound
-	device Device          // nil: it is not open yet
-	block  *block          // memory of its values
-	fed    map[string]bool // inputs whose values are on the device
+
+	device Device // nil: a plan only
+	// On a device with its own memory:
+	places Places // where inputs and outputs are bound
+	block  *block // memory of its values
+	fed    bool   // it has the inputs of a run
 }
 
-// sized notes what the schedule takes, and where it has the results of fetches.
-func (t *pattern) sized(fetches []Fetch) {
-	t.height, t.inputs, t.state = t.schedule.Arena, t.schedule.Staging, t.schedule.State
+// mostPlans is how many plans without places are kept for a device with its own memory.
+const mostPlans = 128
+
+// mostPatterns is how many patterns are kept by default: few that take memory of a device, fewer for larger graphs.
+func (s *Session) mostPatterns() int {
+	const values = 1 << 18
+	switch {
+	case !s.direct:
+		return 8
+	case s.first == nil:
+		return 16
+	}
+	return min(max(values/max(len(s.first.g.Values), 1), 4), 128)
+}
+
+// plan plans a program for sizes of dims and some results. Where memory is given to a run, nodes that only other results
+// need are left out, and results lie outside of the block; devices with memory of their own share the weights of all
+// patterns of a program, and with them their places, so that they run all of it.
+func (s *Session) plan(ctx context.Context, p *program, dims map[string]int64, fetches []Fetch) (*pattern, error) {
+	g := p.g
+	if s.direct {
+		g = p.making(fetches)
+	}
+	plan, err := planner.Make(g, planner.Request{Dims: dims, Strategy: "keep-all", Lowered: s.options.Lowered, OutputsGiven: s.direct, Context: ctx})
+	if err != nil {
+		return nil, err
+	}
+	t := &pattern{p: p, bound: plan.Result.Peak}
+	if s.direct {
+		t.schedule, err = plan.Schedule()
+	} else {
+		t.schedule, _, err = plan.Chained()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.height, t.inputs, t.state, t.read = t.schedule.Arena, t.schedule.Staging, t.schedule.State, inputsRead(t.schedule)
+	if s.direct && !s.options.Pattern {
+		t.height = 0 // values are allocated one by one
+	}
 	for _, f := range fetches {
-		name := t.p.outputs[f.Name].Name
+		name := p.outputs[f.Name].Name
 		t.results = append(t.results, t.schedule.Outputs[slices.IndexFunc(t.schedule.Outputs, func(r schedule.Ref) bool { return r.Value.Name == name })])
 	}
+	return t, nil
 }
 
 // making is the program's graph without what these results do not need.
@@ -86,3 +126,29 @@ func (t *pattern) tensor(k int) *graph.Tensor {
 
 // bytes is the bytes of a result.
 func (t *pattern) bytes(k int) int64 { return bytesOf(t.tensor(k)) }
+
+// placesOf collects the places that a device with its own memory is opened for. Inputs that the graph does not have, and
+// those that it copies from the host as usual, are left out.
+func (t *pattern) placesOf(s *Session, inputs map[string]Place, fetches []Fetch) (places Places, err error) {
+	places = Places{Inputs: map[string]Place{}, Outputs: map[string]Place{}}
+	for _, v := range t.p.g.Inputs {
+		if p, is := inputs[v.Name]; is && !onHost(p.Buffer) {
+			places.Inputs[v.Name] = p
+		}
+	}
+	for k, f := range fetches {
+		if !f.buffered() {
+			continue
+		}
+		v := t.results[k].Value
+		p, err := f.place(s, t.tensor(k))
+		if err != nil {
+			return places, err
+		}
+		if _, twice := places.Outputs[v.Name]; twice {
+			return places, fmt.Errorf("output %q is the same value as another output, and both are bound to buffers; bind one of them", f.Name)
+		}
+		places.Outputs[v.Name] = p
+	}
+	return places, nil
+}

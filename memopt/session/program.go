@@ -25,8 +25,7 @@ type program struct {
 	source *onnx.Source
 	// outputs is the graph's outputs, by their names in the file.
 	outputs map[string]*graph.Value
-	fixed   map[string]*graph.Tensor // by value: content that does not depend on shapes
-	owned   int64                    // bytes of fixed that no other program of the session uses
+	owned   int64 // bytes of weights that no other program of the session uses
 	held    []*weights.Shared[contents]
 	roots   int // number of devices that share its weights
 	// computed is the bytes of values computed while reading.
@@ -179,9 +178,8 @@ func (p *program) clean(ctx context.Context, level string) {
 	p.passes = p.g.Clean(o)
 }
 
-// settle finds content that does not depend on shapes.
+// settle holds content that does not depend on shapes, and has the graph refer to it.
 func (p *program) settle(s *Session) error {
-	p.fixed = map[string]*graph.Tensor{}
 	if s.first == nil {
 		mapped := int64(0)
 		for _, v := range p.g.Values {
@@ -191,7 +189,7 @@ func (p *program) settle(s *Session) error {
 		}
 		s.copies = mapped <= smallFile || s.options.Load == loader.InPlace
 	}
-	if s.on.direct() && s.first == nil {
+	if s.direct && s.first == nil {
 		s.begin(WeighStage, func() (int64, int64) { return s.weighs(p), 0 })
 	}
 	none, err := graph.Bind(nil)
@@ -199,23 +197,17 @@ func (p *program) settle(s *Session) error {
 		return err
 	}
 	for _, v := range p.g.Values {
-		if v.Kind == graph.Computed || v.Kind == graph.Input {
+		if v.Data == nil || v.Kind == graph.Computed || v.Kind == graph.Input || !s.keeps(v.Data) {
 			continue
-		}
-		if v.Data == nil && slices.ContainsFunc(v.Ints, func(d graph.Dim) bool { _, number := d.Const(); return !number }) {
-			continue // its content depends on shapes
-		}
-		if block, is := v.Data.(*weights.Block); is && !s.on.keeps(block) {
-			continue // it is uploaded from the file
 		}
 		x, err := v.Tensor(none)
 		if err != nil {
 			return err
 		}
-		if p.fixed[v.Name], err = s.weight(p, v, x); err != nil {
+		if x, err = s.weight(p, v, x); err != nil {
 			return err
 		}
-		s.on.lent(v, p.fixed[v.Name])
+		v.Data = graph.Bytes(x.Bytes)
 	}
 	return nil
 }
@@ -228,7 +220,7 @@ func keyOfWeight(v *graph.Value, bytes int64) string {
 // weight is the content of a value, shared by all programs of the session if it is in the file or
 // given by the caller.
 func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Tensor, error) {
-	if len(x.Bytes) == 0 || v.Data == nil {
+	if len(x.Bytes) == 0 {
 		return x, nil
 	}
 	block, mapped := v.Data.(*weights.Block)

@@ -32,7 +32,7 @@ func (r *recent[T]) get(key string) (value T, ok bool) {
 func (r *recent[T]) put(key string, value T) {
 	for r.order.Len() >= max(r.most, 1) {
 		r.dropped++
-		r.remove(r.order.Back())
+		r.removeLast()
 	}
 	r.entries[key] = r.order.PushFront(&entry[T]{key, value})
 }
@@ -46,9 +46,32 @@ func (r *recent[T]) remove(e *list.Element) {
 	}
 }
 
+// last is what was not used for longest; there is one.
+func (r *recent[T]) last() T { return r.order.Back().Value.(*entry[T]).value }
+
+// removeLast removes what was not used for longest.
+func (r *recent[T]) removeLast() { r.remove(r.order.Back()) }
+
+// removeIf removes the values for which a function says so.
+func (r *recent[T]) removeIf(gone func(T) bool) {
+	for e := r.order.Front(); e != nil; {
+		next := e.Next()
+		if gone(e.Value.(*entry[T]).value) {
+			r.remove(e)
+		}
+		e = next
+	}
+}
+
 func (r *recent[T]) clear() {
 	for r.order.Len() > 0 {
-		r.remove(r.order.Back())
+		r.removeLast()
+	}
+}
+
+// all is the values, the last used one first.
+func (r *recent[T]) all(yield func(T) bool) {
+	for e := r.order.Front(); e != nil && yield(e.Value.(*entry[T]).value); e = e.Next() {
 	}
 }
 

@@ -127,9 +127,9 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	}
 	s.release()
 	s.tidy()
-	t, known, err := s.pattern(ctx, in, fetches, byAll)
+	t, known, err := s.planned(ctx, in, fetches, byAll)
 	if err == nil {
-		t, known, err = s.on.open(t, known, fetches, o.Inputs)
+		t, known, err = s.ready(t, fetches, o.Inputs)
 	}
 	if err != nil {
 		return nil, err
@@ -142,12 +142,12 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 			s.release()
 		}
 		if o.Shrink {
-			if returned := s.on.shrink(); err == nil {
+			if returned := s.shrink(); err == nil {
 				r.Returned = returned
 			}
 		}
 	}()
-	if err := s.on.run(x); err != nil {
+	if err := x.run(); err != nil {
 		return nil, err
 	}
 	if !s.copies {
@@ -187,7 +187,7 @@ func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (ma
 		y := &graph.Tensor{Type: x.Type, Shape: x.Shape}
 		if all := p.Buffer.Bytes(); all != nil {
 			y.Bytes = all[p.At : p.At+n : p.At+n]
-		} else if s.on.direct() || s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may depend on its values
+		} else if s.direct || s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may depend on its values
 			y.Bytes = make([]byte, n)
 			if err := p.Buffer.ReadAt(y.Bytes, p.At); err != nil {
 				return nil, 0, fmt.Errorf("input %q: %w", name, err)
@@ -271,8 +271,8 @@ func (s *Session) checkShapes(in map[string]*graph.Tensor) error {
 	return nil
 }
 
-// pattern finds or makes the pattern of a run, reading the model at a level of at most most.
-func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, most int) (t *pattern, known bool, err error) {
+// planned finds or makes the plan of a run, reading the model at a level of at most most.
+func (s *Session) planned(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, most int) (t *pattern, known bool, err error) {
 	var key strings.Builder
 	key.WriteString(keyOf(in))
 	for _, f := range fetches {
@@ -282,17 +282,16 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 	if s.first != nil {
 		most = min(most, byShapes) // values are not needed if the model can be read by names
 	}
-	cache := s.on.planned()
 	for level := s.level; level <= most; level++ {
 		part := s.reading(level, in)
-		if t, ok := cache.get(part + key.String()); ok {
+		if t, ok := s.plans.get(part + key.String()); ok {
 			return t, true, nil
 		}
 		s.begin(PlanStage, nil)
 		t, err := s.planAt(ctx, level, part, in, fetches)
 		if err == nil {
 			t.key = part + key.String()
-			cache.put(t.key, t)
+			s.plans.put(t.key, t)
 			return t, false, nil
 		}
 		var short *arena.OutOfMemory
@@ -307,7 +306,7 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 	return nil, false, first
 }
 
-// planAt makes a pattern of the program read at a level.
+// planAt makes a plan of the program read at a level.
 func (s *Session) planAt(ctx context.Context, level int, part string, in map[string]*graph.Tensor, fetches []Fetch) (*pattern, error) {
 	p := s.first
 	if part != "" {
@@ -324,7 +323,7 @@ func (s *Session) planAt(ctx context.Context, level int, part string, in map[str
 	if err != nil {
 		return nil, err
 	}
-	return s.on.plan(ctx, p, dims, fetches)
+	return s.plan(ctx, p, dims, fetches)
 }
 
 // execution is a run in progress.
@@ -339,10 +338,97 @@ type execution struct {
 	chunks     []*arena.Chunk // freed at the end
 	places     [][]byte       // by result
 	later      []int          // results that are copied at the end
-	memory     cpu.Memory     // of the run, if it is on the processor
-	trace      schedule.Trace // if on a device
+	trace      schedule.Trace // of a device with its own memory
 	beside     int64          // bytes of results that are computed elsewhere and copied
 	lentBefore int64          // bytes of the arena in use by other sessions that share it
+}
+
+// run runs the pattern, and copies results that could not be computed in their final place.
+func (x *execution) run() (err error) {
+	s, t := x.s, x.t
+	run := schedule.Run{Inputs: x.in, Seed: s.options.Seed, Step: s.runs, Context: x.ctx}
+	if s.direct {
+		s.begin(BindStage, func() (int64, int64) {
+			stay, pass := x.takes()
+			return stay + pass, 0
+		})
+		if run.Inputs, err = x.feed(); err == nil {
+			run.Memory, err = x.lendAll()
+		}
+		defer func() { t.device.(*cpu.Device).Release() }()
+	} else {
+		run.Same, err = x.unchanged(), x.find()
+	}
+	if err != nil {
+		return err
+	}
+	s.begin(RunStage, func() (int64, int64) {
+		_, pass := x.takes()
+		return 0, pass
+	})
+	t.fed = false // unknown until the run has succeeded
+	if x.trace, err = t.device.Run(run); err != nil || s.options.dry {
+		return err
+	}
+	t.fed = true
+	if d, is := t.device.(interface {
+		Copies() (in, out int64, why []string)
+	}); is {
+		in, out, why := d.Copies()
+		x.r.CopiedIn, x.r.CopiedOut, x.r.Copies = x.r.CopiedIn+in, x.r.CopiedOut+out, why
+	}
+	for _, k := range x.later {
+		w := &into{x.places[k]}
+		if err := t.device.WriteOutput(w, t.results[k].Value.Name); err != nil {
+			return err
+		}
+		if len(w.rest) > 0 {
+			return fmt.Errorf("output %q is %d bytes short", x.fetches[k].Name, len(w.rest))
+		}
+		x.r.CopiedOut += int64(len(x.places[k]))
+	}
+	return nil
+}
+
+// takes is the bytes that the run takes: for outputs, which stay, and for everything else that it is given.
+func (x *execution) takes() (stay, pass int64) {
+	s, t := x.s, x.t
+	if stay = s.grows(t, x.fetches); !s.direct {
+		return stay, 0
+	}
+	for k, f := range x.fetches {
+		if !f.buffered() && f.Place == nil {
+			stay += t.bytes(k)
+		}
+	}
+	for name := range t.read {
+		if in := x.in[name]; !isAligned(in.Bytes, in.Type) {
+			pass += bytesOf(in)
+		}
+	}
+	return stay, pass + s.valueBytes(t)
+}
+
+// valueBytes is the bytes of the values of a pattern that works in the arena.
+func (s *Session) valueBytes(t *pattern) int64 {
+	if !s.options.Pattern {
+		return t.bound
+	}
+	return t.height
+}
+
+// unchanged is the inputs whose values are on the device already. The others, unless they are bound, are copied to it.
+func (x *execution) unchanged() map[string]bool {
+	same := map[string]bool{}
+	for _, v := range x.t.p.g.Inputs {
+		if _, bound := x.t.places.Inputs[v.Name]; bound {
+			continue
+		}
+		if same[v.Name] = x.same[v.Name] && x.t.fed; !same[v.Name] {
+			x.r.CopiedIn += int64(len(x.in[v.Name].Bytes))
+		}
+	}
+	return same
 }
 
 // tell sets the promised and measured memory of the run.
@@ -358,7 +444,15 @@ func (x *execution) tell() {
 			m.Results += k.c.Size()
 		}
 	}
-	x.s.on.memory(x, p, m)
+	if s, t := x.s, x.t; s.direct {
+		p.Weights, m.Weights = s.copiedBytes+s.mappedBytes+t.p.owned, s.account.Owners()[ownWeights]
+		p.Inputs, m.Inputs = x.r.CopiedIn, x.r.CopiedIn
+		p.Values, m.Values = s.valueBytes(t)+x.beside, s.arena.Highest()-x.lentBefore-m.Results-m.Inputs
+	} else {
+		p.Weights, m.Weights = t.state, s.account.Owners()[ownLoaded]
+		p.Inputs, m.Inputs = t.inputs, x.trace.Staging
+		p.Values, m.Values = t.height, x.trace.Arena
+	}
 	for _, of := range []*Memory{p, m} {
 		of.Total = of.Weights + of.Values + of.Inputs + of.Results
 	}
@@ -374,65 +468,92 @@ func (x *execution) lend(n int64, owner string) ([]byte, error) {
 	return c.Bytes, nil
 }
 
-// feed finds the memory of inputs: their own, if it is aligned.
-func (x *execution) feed() error {
-	x.memory.Inputs = map[string][]byte{}
+// feed is the inputs of a run on the processor: the caller's, or copies of those that the program reads and that are not
+// aligned.
+func (x *execution) feed() (map[string]*graph.Tensor, error) {
+	in, copied := x.in, false
 	for name := range x.t.read {
-		from := x.in[name].Bytes
-		if !isAligned(from, x.in[name].Type) {
-			b, err := x.lend(int64(len(from)), ownInputs)
-			if err != nil {
-				return err
-			}
-			if !x.s.options.dry {
-				copy(b, from)
-			}
-			x.r.CopiedIn += int64(len(from))
-			from = b
+		from := in[name]
+		if isAligned(from.Bytes, from.Type) {
+			continue
 		}
-		x.memory.Inputs[name] = from
+		b, err := x.lend(int64(len(from.Bytes)), ownInputs)
+		if err != nil {
+			return nil, err
+		}
+		if !x.s.options.dry {
+			copy(b, from.Bytes)
+		}
+		x.r.CopiedIn += int64(len(from.Bytes))
+		if !copied {
+			in, copied = maps.Clone(in), true
+		}
+		in[name] = &graph.Tensor{Type: from.Type, Shape: from.Shape, Bytes: b}
 	}
-	return nil
+	return in, nil
 }
 
-// fetch finds the memory that results are computed in.
-func (x *execution) fetch() error {
+// lendAll is the memory of a run on the processor: where results are computed, and a block for values, or none yet where
+// they are allocated one by one.
+func (x *execution) lendAll() (*schedule.Memory, error) {
 	if err := x.find(); err != nil {
-		return err
+		return nil, err
 	}
-	x.memory.Outputs = map[int64][]byte{}
+	s, m, later := x.s, &schedule.Memory{Outputs: map[int64][]byte{}, Dry: x.s.options.dry}, x.later[:0]
 	// A result can be computed in its final place unless the program reads that memory, or another
 	// result has it.
 	for k, place := range x.places {
 		r := x.t.results[k]
-		if _, taken := x.memory.Outputs[r.Offset]; taken || r.Space != schedule.Given || r.Bytes != int64(len(place)) {
-			x.later = append(x.later, k)
+		if _, taken := m.Outputs[r.Offset]; taken || r.Space != schedule.Given || r.Bytes != int64(len(place)) {
+			later = append(later, k)
 			continue
 		}
 		if !isAligned(place, r.Value.Type) || x.conflicts(k, place) {
 			b, err := x.lend(int64(len(place)), ownValues)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			x.later = append(x.later, k)
+			later = append(later, k)
 			x.beside += int64(len(place))
 			place = b
 		}
-		x.memory.Outputs[r.Offset] = place
+		m.Outputs[r.Offset] = place
 	}
-	return nil
+	x.later = later
+	if !s.options.Pattern {
+		m.Take = func(n int64, of string) ([]byte, func(), error) {
+			c, err := s.arena.Alloc(n, of)
+			if err != nil {
+				return nil, nil, err
+			}
+			s.stats.fallback += n
+			return c.Bytes, func() { s.arena.Free(c) }, nil
+		}
+		return m, nil
+	}
+	var err error
+	if x.t.height > 0 {
+		m.Arena, err = x.lend(x.t.height, ownValues)
+	}
+	return m, err
 }
 
-// find finds the memory for results.
+// find finds the memory for results. A device with its own memory copies them there, unless they stay on it.
 func (x *execution) find() error {
 	x.places = make([][]byte, len(x.fetches))
 	for k, f := range x.fetches {
 		out := x.t.tensor(k)
 		n := bytesOf(out)
 		if f.buffered() {
-			p, err := x.s.on.place(x, k)
-			if err != nil {
-				return err
+			p, is := x.t.places.Outputs[x.t.results[k].Value.Name]
+			if !is {
+				var err error
+				if p, err = f.place(x.s, out); err != nil {
+					return err
+				}
+				if p.Buffer.Bytes() == nil {
+					return fmt.Errorf("output %q is bound to memory of a device, which the processor, where the session runs, cannot address", f.Name)
+				}
 			}
 			if all := p.Buffer.Bytes(); all != nil {
 				out.Bytes = all[p.At : p.At+n : p.At+n]
@@ -441,7 +562,7 @@ func (x *execution) find() error {
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out})
 			continue
 		}
-		if f.OnDevice && !x.s.on.direct() {
+		if f.OnDevice && !x.s.direct {
 			x.s.kept[f.Name] = kept{x: out, on: x.t, of: x.t.results[k].Value.Name}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: true})
 			continue
@@ -476,6 +597,7 @@ func (x *execution) find() error {
 		out.Bytes = place
 		x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: at == nil})
 		x.places[k] = place
+		x.later = append(x.later, k)
 	}
 	return nil
 }
@@ -498,25 +620,6 @@ func (x *execution) conflicts(k int, place []byte) bool {
 		}
 	}
 	return false
-}
-
-// block finds the memory of values: a block for all, or none yet.
-func (x *execution) block() (err error) {
-	if x.s.options.Pattern {
-		if x.t.height > 0 {
-			x.memory.Arena, err = x.lend(x.t.height, ownValues)
-		}
-		return err
-	}
-	x.memory.Take = func(n int64, of string) ([]byte, func(), error) {
-		c, err := x.s.arena.Alloc(n, of)
-		if err != nil {
-			return nil, nil, err
-		}
-		x.s.stats.fallback += n
-		return c.Bytes, func() { x.s.arena.Free(c) }, nil
-	}
-	return nil
 }
 
 // end frees the memory of the run.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/loader"
 	"memopt/internal/onnx"
-	"memopt/internal/schedule"
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels/cpu"
@@ -47,11 +45,9 @@ type Options struct {
 	Fits    func(bytes int64) error
 	Seed    uint64 // seed of random operators
 	Threads int    // threads per operator; 0: one per processor
-	// Device makes a device for a schedule, which shares parameters and constants with another of
-	// the same program, if there is one, and has inputs and outputs bound to places. arena is the
-	// size of its arena; 0: share that of the other. loaded is called when weights are there and
-	// values are not. A nil Device runs on the processor, where nothing is copied.
-	Device func(m DeviceMemory, s *schedule.Schedule, with Device, arena int64, places Places, loaded func()) (Device, error)
+	// Device makes devices with memory of their own. Nil makes those of the processor, which work in memory that the session
+	// gives to each run, so that nothing is copied.
+	Device Opener
 	// Load is how weights come to the processor. Streamed, or "", reads them where their file is mapped; InPlace copies
 	// them into memory when the model is opened, so that its files may change while the session is open. Modes that hold
 	// another copy for a transfer are an error. A Device has its own mode.
@@ -72,14 +68,6 @@ type Options struct {
 	Watch      Watch
 
 	dry bool // only count memory
-}
-
-// Device runs one schedule repeatedly.
-type Device interface {
-	Name() string
-	Run(schedule.Run) (schedule.Trace, error)
-	WriteOutput(w io.Writer, name string) error
-	Close() error
 }
 
 // Owners on the account.
@@ -107,7 +95,6 @@ type Session struct {
 	given    map[string]*graph.Tensor
 	account  *arena.Account
 	arena    *arena.Arena
-	on       executor
 	unshare  func() error // of a shared arena
 	pool     *cpu.Pool
 	file     *weights.File // the model's file
@@ -118,9 +105,10 @@ type Session struct {
 	level    int // lowest level at which the model can be read
 	first    *program
 	programs *recent[*program]
-	patterns *recent[*pattern]
-	plans    *recent[*pattern] // on a device: plans, without places
-	// For a device:
+	plans    *recent[*pattern] // by shapes and results
+	patterns *recent[*pattern] // by places, too: those that have a device
+	direct   bool              // devices work in memory of the process, which each run gives them
+	// For devices with memory of their own:
 	device     DeviceMemory
 	imports    *recent[Buffer] // by address range; nil: cannot be imported
 	grow       int64           // size of the next block, if blocks double
@@ -184,7 +172,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]weight{}, kept: map[string]kept{}}
 	o.Arena = o.Arena.Filled()
 	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
-	s.options, s.grow, s.on = o, o.Arena.InitialChunkBytes, s.runsOn(o)
+	s.options, s.grow, s.direct = o, o.Arena.InitialChunkBytes, o.Device == nil
 	s.watched()
 	s.begin(OpenStage, nil)
 	if o.Share != nil {
@@ -195,8 +183,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	if tell := o.Watch.Arena; tell != nil {
 		tell(s.arena)
 	}
-	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
-	s.plans = newRecent[*pattern](128, nil)
+	s.patterns, s.plans = newRecent(max(o.Patterns, 1), s.forget), newRecent[*pattern](mostPlans, nil)
 	s.imports = newRecent(mostImports, func(b Buffer) {
 		if b != nil {
 			b.Drop()
@@ -233,20 +220,15 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 		}
 	}
 	if o.Patterns <= 0 {
-		s.patterns.most = s.on.mostPatterns()
+		s.patterns.most = s.mostPatterns()
+	}
+	if s.direct {
+		s.plans.most = s.patterns.most // a plan is all that a pattern holds
 	}
 	if err := s.planAhead(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.keepBytes()
-}
-
-// runsOn is what runs the session's programs by its options.
-func (s *Session) runsOn(o Options) executor {
-	if o.Device == nil {
-		return processor{s}
-	}
-	return remote{s}
 }
 
 // signature reads the model's inputs and outputs.
@@ -285,9 +267,9 @@ func (s *Session) planAhead(ctx context.Context) error {
 	for _, p := range s.Signature.Outputs {
 		fetches = append(fetches, Fetch{Name: p.Name})
 	}
-	t, _, err := s.pattern(ctx, in, fetches, byNames)
+	t, _, err := s.planned(ctx, in, fetches, byNames)
 	if err == nil {
-		_, _, err = s.on.open(t, false, fetches, nil)
+		_, _, err = s.ready(t, fetches, nil)
 	}
 	return err
 }
@@ -345,39 +327,10 @@ func (s *Session) keepBytes() error {
 	return nil
 }
 
-func (s *Session) forget(t *pattern) {
-	if t.device == nil {
-		return
-	}
-	for name, k := range s.kept {
-		if k.on == t {
-			delete(s.kept, name)
-		}
-	}
-	if t.p.roots--; t.p.roots == 0 { // the last device frees the weights
-		s.account.Give(ownLoaded, t.state)
-	}
-	t.device.Close()
-	s.leaveDevice(t)
-	t.device = nil
-	t.places.each(s.unpin)
-}
-
 // drop closes a program and drops its patterns.
 func (s *Session) drop(p *program) {
-	for e := s.patterns.order.Front(); e != nil; {
-		next := e.Next()
-		if e.Value.(*entry[*pattern]).value.p == p {
-			s.patterns.remove(e)
-		}
-		e = next
-	}
-	for e := s.plans.order.Front(); e != nil; {
-		next := e.Next()
-		if e.Value.(*entry[*pattern]).value.p == p {
-			s.plans.remove(e)
-		}
-		e = next
+	for _, cache := range []*recent[*pattern]{s.patterns, s.plans} {
+		cache.removeIf(func(t *pattern) bool { return t.p == p })
 	}
 	p.close(s)
 }
@@ -475,12 +428,21 @@ func (s *Session) Release() {
 	s.release()
 }
 
-// Shrink frees idle memory of the arena, on a device that of all patterns but the last used one,
-// and returns its bytes.
+// Shrink frees idle memory of the arena, and that of all patterns but the last used one, and returns its bytes.
 func (s *Session) Shrink() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.on.shrink()
+	return s.shrink()
+}
+
+func (s *Session) shrink() int64 {
+	before, _ := s.account.Held()
+	s.tidy()
+	for s.evict(1) {
+	}
+	s.grow = s.options.Arena.InitialGrowthBytes
+	after, _ := s.account.Held()
+	return before - after + s.arena.Shrink()
 }
 
 // Path is the file that the model was opened from; "": it was given as bytes.

@@ -38,7 +38,7 @@ func (s *Session) Shapes(ctx context.Context, inputs map[string][]int) (out []Ou
 		fetches = append(fetches, Fetch{Name: p.Name})
 	}
 	t, err := stop.When(ctx, func() (*pattern, error) {
-		t, k, err := s.pattern(ctx, in, fetches, byShapes)
+		t, k, err := s.planned(ctx, in, fetches, byShapes)
 		known = k
 		return t, err
 	})

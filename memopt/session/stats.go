@@ -61,7 +61,8 @@ func (s *Session) Stats() Stats {
 	if s.first != nil {
 		folded = s.first.owned
 	}
-	a := s.on.stats(s.arena.Stats())
+	a := s.arena.Stats()
+	s.countBlocks(&a)
 	return Stats{
 		Load:   s.loading(),
 		Format: "memopt.stats/1", Device: s.Device(), Limit: s.account.Limit(), Held: now, HeldMost: high, Owners: s.account.Owners(),
@@ -75,7 +76,7 @@ func (s *Session) Stats() Stats {
 // loading is the load of the latest device that has loaded weights. On the processor weights are read when the model is
 // opened, and the activations are those of the last run.
 func (s *Session) loading() (l *loader.Report) {
-	if s.on.direct() && s.options.Load == loader.InPlace && s.runs > 0 {
+	if s.direct && s.options.Load == loader.InPlace && s.runs > 0 {
 		of := loader.Sizes{W: s.promised.Weights, A: s.promised.Values}
 		for _, w := range s.weights {
 			of.Largest = max(of.Largest, int64(len(w.Bytes)))
@@ -83,12 +84,29 @@ func (s *Session) loading() (l *loader.Report) {
 		return &loader.Report{Mode: loader.InPlace, Formula: loader.InPlace.Formula(), W: of.W, Largest: of.Largest, A: of.A,
 			Promised: loader.InPlace.High(of), Measured: s.measured.Weights + s.measured.Values}
 	}
-	for e := s.patterns.order.Front(); e != nil && l == nil; e = e.Next() {
-		if d, is := e.Value.(*entry[*pattern]).value.device.(interface{ Loading() *loader.Report }); is {
+	for t := range s.patterns.all {
+		if d, is := t.device.(interface{ Loading() *loader.Report }); is && l == nil {
 			l = d.Loading()
 		}
 	}
 	return l
+}
+
+// countBlocks adds memory on the device.
+func (s *Session) countBlocks(a *arena.Stats) {
+	seen := map[*block]bool{nil: true}
+	for t := range s.patterns.all {
+		if t.block == nil {
+			return // it works in the arena
+		}
+		if !seen[t.block] {
+			a.TotalAllocated += t.block.bytes
+			seen[t.block] = true
+		}
+		a.TotalAllocated += t.inputs
+	}
+	a.MaxTotalAllocated = max(a.MaxTotalAllocated, a.TotalAllocated)
+	a.NumArenaExtensions += s.extensions
 }
 
 // sharedBytes is the bytes of weights shared with other sessions, in memory or on the device.
@@ -105,8 +123,7 @@ func (s *Session) sharedBytes() (n int64) {
 		}
 	}
 	seen := map[*program]bool{}
-	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
-		t := e.Value.(*entry[*pattern]).value
+	for t := range s.patterns.all {
 		if d, is := t.device.(interface{ SharedWeights() int64 }); is && !seen[t.p] {
 			n += d.SharedWeights()
 			seen[t.p] = true

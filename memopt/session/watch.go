@@ -55,7 +55,7 @@ func (s *Session) watched() {
 	}
 	s.reported.by = map[string][2]int64{}
 	s.account.Watch(func(owner string, requested, granted int64) {
-		if owner = s.on.reported(owner); owner == "" {
+		if owner = s.told(owner); owner == "" {
 			return
 		}
 		s.reported.mu.Lock()
@@ -98,7 +98,7 @@ func (s *Session) holds() (n int64) {
 	for owner, bytes := range s.account.Owners() {
 		switch {
 		case owner == s.options.Arena.Name: // its chunks are counted under other owners
-		case s.on.holds(owner):
+		case s.ofDevice(owner):
 			n += bytes
 		}
 	}
