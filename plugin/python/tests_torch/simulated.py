@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -23,6 +24,18 @@ class InFlight(TorchDispatchMode):
             if isinstance(t, torch.Tensor) and not isinstance(t, Away) and t.layout is torch.strided and func._schema.name not in ("aten::view", "aten::slice", "aten::as_strided", "aten::detach"):
                 self.device.touched(t, func)
         return func(*args, **(kwargs or {}))
+
+
+class Within(nn.Module):
+    """A module that looks at its own forward pass."""
+
+    def __init__(self, inner, device):
+        super().__init__()
+        self.inner, self.device = inner, device
+
+    def forward(self, *given):
+        with InFlight(self.device):
+            return self.inner(*given)
 
 
 class Simulated:

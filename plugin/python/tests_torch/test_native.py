@@ -11,6 +11,7 @@ import warnings
 from unittest import mock
 
 import test_live
+import test_offload
 import test_optimize
 import test_schedule
 import torch
@@ -28,13 +29,15 @@ from memopt.torch.record.measure import watched
 
 
 def of(cls: type[unittest.TestCase]) -> type[unittest.TestCase]:
-    return type(f"Python{cls.__name__}", (Replayed, cls), {"native": False})
+    return type(f"Python{cls.__name__}", (cls,) if issubclass(cls, Replayed) else (Replayed, cls), {"native": False})
 
 
-Promise, Module, Traps, Shape, Schedule = map(of, (test_optimize.TestPromise, test_optimize.TestModule, test_optimize.TestTraps, test_optimize.TestResNetShape, test_schedule.TestSchedule))
+Promise, Module, Traps, Shape, Schedule, Offload = map(
+    of, (test_optimize.TestPromise, test_optimize.TestModule, test_optimize.TestTraps, test_optimize.TestResNetShape, test_schedule.TestSchedule, test_offload.TestOffload)
+)
 Live = [of(cls) for name, cls in vars(test_live).items() if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and name.startswith("Test")]
 globals().update({cls.__name__: cls for cls in Live})
-del test_live, test_optimize, test_schedule
+del test_live, test_offload, test_optimize, test_schedule
 
 
 class Both(Case):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -12,7 +15,8 @@ from unittest import mock
 
 import torch
 from models import GPT, Llama
-from simulated import InFlight, Simulated
+from replays import Replayed, replayed
+from simulated import InFlight, Simulated, Within
 from torch import nn
 from torch.nn import functional as F
 
@@ -77,7 +81,31 @@ class Fast(DiskEngine):
         return super().leave(near, place, at)
 
 
-class TestOffload(unittest.TestCase):
+# Trains with values on the disk, and ends by a signal in the middle of a backward pass.
+_KILLED = """
+import os, signal, sys
+import torch
+from unittest import mock
+import memopt
+from replays import replayed
+from test_offload import Fast, gpt
+folder, native = sys.argv[1], sys.argv[2] == "1"
+torch.set_num_threads(1)
+model, batch = gpt()
+engine = Fast()
+with mock.patch("memopt.torch.optimize.engine_of", lambda *_: engine), replayed(native) as kinds:
+    memopt.optimize(model, activation_budget="50%", offload="host", verbose=False)
+    for i in range(4):
+        model(*batch(i)).backward()
+        model.zero_grad()
+    assert kinds[-1] == ("native" if native else "python"), kinds
+    assert engine.moved > 0 and os.readlink(f"/proc/self/fd/{engine.file.fd}").startswith(folder), folder
+    model.blocks[1].register_full_backward_hook(lambda *_: (print("in a step", flush=True), os.kill(os.getpid(), signal.SIGKILL)))
+    model(*batch(4)).backward()
+"""
+
+
+class TestOffload(Replayed):
     def setUp(self):
         torch.manual_seed(0)
         torch.set_num_threads(1)
@@ -121,12 +149,14 @@ class TestOffload(unittest.TestCase):
                     memopt.restore(ours)
 
     def test_disk(self):
-        """By the profile of a disk, which is slow, and by nobody's help."""
+        """By the profile of a disk, which is slow, and by nobody's help; which replay runs it is said."""
         model, batch = gpt()
         plain = copy.deepcopy(model)
-        memopt.optimize(model, activation_budget="40%", offload="disk", verbose=False)
-        for i in range(4):
-            self.same(plain, model, batch, i)
+        with self.assertLogs("memopt", "INFO") as said:
+            memopt.optimize(model, activation_budget="40%", offload="disk")
+            for i in range(6):
+                self.same(plain, model, batch, i)
+        self.assertIn("promised; replayed by the native module" if self.native else "promised; replayed in Python (MEMOPT_NATIVE=0)", " ".join(said.output))
         found = report(model).plan.to_dict()["offload"]
         self.assertEqual(found["place"], "disk")
         self.assertGreater(found["values"], 0)
@@ -144,8 +174,52 @@ class TestOffload(unittest.TestCase):
             self.assertGreater(device.moved, 0)
             self.assertEqual(device.flying, [])
 
+    def test_order_of_copies_by_each_replay(self):
+        """The same where the module itself enters the mode that looks, which leaves the step to the native module if it is there."""
+        for make in (gpt, views):
+            model, batch = make()
+            device = Simulated()
+            ours = Within(model, device)
+            plain = copy.deepcopy(model)
+            self.planned(ours, device, activation_budget="45%")
+            with replayed(self.native) as kinds:
+                for i in range(6):
+                    self.same(plain, ours, batch, i, lambda loss, device=device: self.looked_at(device, loss))
+            self.assertEqual("native" in kinds, self.native)
+            self.assertGreater(device.most, 1)
+            self.assertEqual(device.flying, [])
+
+    def looked_at(self, device, loss):
+        with InFlight(device):
+            loss.backward()
+
+    def test_the_simulated_device_fails_for_each_replay(self):
+        """What the test before relies on: a copy back that nobody waits for is found at its first reader."""
+        model, batch = gpt()
+        device = Simulated()
+        ours = Within(model, device)
+        self.planned(ours, device, activation_budget="45%")
+        with replayed(self.native) as kinds:
+            for i in range(5):
+                ours.zero_grad()
+                self.looked_at(device, ours(*batch(i)))
+            whole = device.wait
+            device.wait = lambda c: whole(c) if c[0] else None
+            with self.assertRaisesRegex(AssertionError, "not there yet"):
+                self.looked_at(device, ours(*batch(5)))
+            device.wait = whole
+        self.assertEqual(kinds[-1], "native" if self.native else "python")
+
+    def test_killed(self):
+        """A process that is killed in the middle of a step leaves nothing in the folder."""
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            killed = subprocess.run([sys.executable, "-W", "ignore", "-c", _KILLED, folder, str(int(self.native))], env={**os.environ, "MEMOPT_SPILL_FOLDER": folder, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}, capture_output=True, text=True)
+            self.assertEqual(killed.returncode, -signal.SIGKILL, killed.stderr)
+            self.assertIn("in a step", killed.stdout)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_the_simulated_device_fails(self):
-        """What the test before relies on: a copy that nobody waits for."""
+        """What the tests before rely on: a copy that nobody waits for."""
         for out in (True, False):
             model, batch = gpt()
             device = Simulated()
@@ -297,10 +371,10 @@ class TestOffload(unittest.TestCase):
         model, batch = gpt()
         engine = Fast()
         self.planned(model, engine, activation_budget="50%")
-        for i in range(2):
+        for i in range(4):
             model(*batch(i)).backward()
             model.zero_grad()
-        loss = model(*batch(2))
+        loss = model(*batch(4))
         for future in list(engine._threads.values()):
             future.submit(lambda: None).result()
         os.ftruncate(engine.file.fd, 0)

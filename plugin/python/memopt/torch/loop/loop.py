@@ -286,6 +286,7 @@ class Loop:
         others = [other.program for other in self.programs.of(step.key) if other.program is not None and self.share.engine is None]  # that it may go on as
         run = step_of(program, self.request.strict, self._audited if made.audits > 0 else None, others, functools.partial(self.told.say, "native"))
         made.report.replay = run.kind
+        step.replayed = f"replayed in Python ({run.why})" if run.why else f"replayed {'in Python' if run.kind == 'python' else 'by the native module'}"
         run.failed = functools.partial(self.share.failed, made)
         here = weakref.ref(step)
 
@@ -549,7 +550,7 @@ class Loop:
             self.most = step.made.report
         if step.made.at is not None:
             self.share.lengths.was_measured(step.made.at, step.made.report.promised_peak)
-        self.told.say("measured", f"memopt: measured {show_bytes(step.before + peak)} in a step of training, {show_bytes(step.made.report.promised_peak)} promised")
+        self.told.say("measured", f"memopt: measured {show_bytes(step.before + peak)} in a step of training, {show_bytes(step.made.report.promised_peak)} promised; {step.replayed}")
 
     def _gave_other_bits(self, op: Op) -> None:
         self.told.warn(f"{op.op} of {op.module or 'the model'} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode", RuntimeWarning)

@@ -63,6 +63,7 @@ class Running:
         self.kept = False  # a backward pass has kept its graph
         self.broken = False  # a forward pass has failed, so that the step does not go on
         self.left = False  # it went another way than its program, which was told
+        self.replayed = ""  # by what, in words
         self.overtaken = False  # another step began while this one was open
 
     def add(self, one: Pass) -> None:

@@ -33,11 +33,11 @@ def layout(program: Program) -> tuple[list[str], array[int]]:
     """The operators' names, and the numbers."""
     names: dict[str, int] = {}
     out = _Numbers()
-    recording = program.recording
+    recording, moves = program.recording, program.moves
     out.put(1 + max((v.number for v in _values(program)), default=-1), len(program.actions))
     captured = {at for op in program.maker.values() for at in op.calls}  # with what an earlier program of the step would run
     for i, action in enumerate(program.actions):
-        out.put(names.setdefault(name_of(action.func), len(names)), action.captured or i in captured)
+        out.put(names.setdefault(name_of(action.func), len(names)), action.captured or i in captured, -1 if moves is None else moves.calls.get(i, -1))
         out.list(action.reads)
         out.places(action.makes)
         out.places(action.writes)
@@ -84,21 +84,24 @@ def layout(program: Program) -> tuple[list[str], array[int]]:
     for step, found in first.items():
         out.put(step)
         out.list(instance.value.number for instance in found)
+    out.list(sorted(moves.numbers) if moves is not None else [])
+    out.list(moves.steps if moves is not None else [])
     return list(names), out.all
 
 
 def hooks(program: Program) -> set[int]:
-    """Saves that must come by: those that are dropped, and for each step that is the first to ask behind an event, one that tells of it."""
+    """Saves that must come by: those that are dropped, and for each step that is the first to ask behind an event or a move, one that tells of it."""
     asking: dict[int, int] = {}  # by step, a save
     for i, first in reversed(list(enumerate(program.step_of))):
         for step in (first, *program.later.get(i, ())):
             if step >= 0 and (step not in asking or program.kept[asking[step]] or not program.kept[i]):
                 asking[step] = i
     found = {i for i, kept in enumerate(program.kept) if not kept}
-    steps, events = sorted(asking), iter([*program.events, None])
+    moved = program.moves.steps if program.moves is not None else []
+    steps, events = sorted(asking), iter([*sorted({*program.events, *moved}), None])
     event = next(events)
     for step in steps:
-        due = step in program.releases
+        due = step in program.releases or step in moved
         while event is not None and event < step:
             due, event = True, next(events)
         if due:

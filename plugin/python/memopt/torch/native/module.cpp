@@ -2,6 +2,8 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <torch/csrc/Storage.h>
+
 #include "interceptor.h"
 
 namespace {
@@ -108,6 +110,8 @@ PyObject* step_begin(PyObject* self, PyObject* args) {
   step->step->another = [self](const c10::OperatorName* name) {
     return name == nullptr ? told(self, "another", nullptr) : told(self, "another", "ss", name->name.c_str(), name->overload_name.c_str());
   };
+  step->step->move = [self](int64_t to) { told(self, "move", "L", static_cast<long long>(to)); };
+  step->step->fetch = [self](Number number) { told(self, "fetch", "i", static_cast<int>(number)); };
   if (audited) step->step->differs = [self](int64_t which) { told(self, "differs", "L", static_cast<long long>(which)); };
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
@@ -118,6 +122,30 @@ PyObject* step_follow(PyObject* self, PyObject* program) {
   TORCH_CHECK(Py_TYPE(program) == program_type, "memopt: this is no program");
   step_of(self).turn(reinterpret_cast<ProgramObject*>(program)->program);
   Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* step_held(PyObject* self, PyObject* number) {
+  HANDLE_TH_ERRORS
+  const auto found = step_of(self).held(static_cast<Number>(PyLong_AsLong(number)));
+  return found ? THPStorage_Wrap(found) : Py_NewRef(Py_None);
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* step_hold(PyObject* self, PyObject* args) {
+  HANDLE_TH_ERRORS
+  int number;
+  PyObject* storage;
+  if (!PyArg_ParseTuple(args, "iO", &number, &storage)) return nullptr;
+  step_of(self).hold(number, storage == Py_None ? c10::Storage() : THPStorage_Unpack(storage));
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* step_bits(PyObject* self, PyObject* number) {
+  HANDLE_TH_ERRORS
+  const auto found = step_of(self).bits(static_cast<Number>(PyLong_AsLong(number)));
+  return found ? PyLong_FromLongLong(*found) : Py_NewRef(Py_None);
   END_HANDLE_TH_ERRORS
 }
 
@@ -293,7 +321,8 @@ PyTypeObject* type_of(const char* name, int size, unsigned long flags, std::vect
 }
 
 PyMethodDef step_methods[] = {{"begin", step_begin, METH_VARARGS, nullptr}, {"enter", step_enter, METH_NOARGS, nullptr}, {"exit", step_exit, METH_NOARGS, nullptr},
-                              {"follow", step_follow, METH_O, nullptr}, {"packed", step_packed, METH_O, nullptr}, {"away", step_away, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
+                              {"follow", step_follow, METH_O, nullptr}, {"packed", step_packed, METH_O, nullptr},
+                              {"held", step_held, METH_O, nullptr}, {"hold", step_hold, METH_VARARGS, nullptr}, {"bits", step_bits, METH_O, nullptr}, {"away", step_away, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef step_members[] = {
     {"diverged", step_diverged, step_set_diverged, nullptr, nullptr},

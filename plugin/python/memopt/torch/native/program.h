@@ -24,6 +24,7 @@ struct Call {
   std::optional<c10::OperatorHandle> op;
   const c10::OperatorName* name = nullptr;
   int64_t captured = -1;  // among those that run again
+  int64_t moved = -1;     // the step of the plan up to which values leave and come back before it
   bool plain = true;
   std::vector<Number> reads;
   std::vector<Place> makes, writes;
@@ -107,6 +108,8 @@ struct Program {
   std::vector<Event> events;
   std::vector<int64_t> before;  // by step of the backward passes: the calls of forward passes that come before it
   std::map<int64_t, std::vector<Number>> read_last;  // by step: first instances that autograd holds itself from there on
+  std::vector<uint8_t> away;   // by value: it leaves
+  std::vector<int64_t> moves;  // steps before which values leave or come back, in order
 
   Program(const std::vector<std::string>& names, Reader in) {
     values = in.next();
@@ -123,10 +126,11 @@ struct Program {
         call.captured = static_cast<int64_t>(captured++);
         find_statistics(call);
       }
+      call.moved = in.next();
       call.reads = in.numbers();
       call.makes = in.places();
       call.writes = in.places();
-      call.plain = call.captured < 0 && call.makes.empty() && call.writes.empty();
+      call.plain = call.captured < 0 && call.moved < 0 && call.makes.empty() && call.writes.empty();
     }
     gaps.resize(calls.size() + 1);
     for (auto& gap : gaps) {
@@ -176,6 +180,10 @@ struct Program {
       const int64_t step = in.next();
       read_last[step] = in.numbers();
     }
+    away.assign(values, 0);
+    for (const auto n : in.numbers()) away.at(n) = 1;
+    moves.resize(in.count());
+    for (auto& step : moves) step = in.next();
     TORCH_CHECK(in.ended(), "memopt: the program goes on behind its end");
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import torch
 from torch.utils import _python_dispatch as modes
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..replay.moves import Moving
 from ..replay.program import Program
 from ..replay.replay import Audit, Left, Other, Passes, Step, planned
 from .build import library
@@ -30,16 +32,28 @@ class Seen:
 def step_of(program: Program, strict: bool = False, audit: Audit | None = None, others: Iterable[Program] = (), tell: Callable[[str], None] = lambda _: None) -> StepOf:
     """The state of a planned step, which may go on as others that are known."""
     native = library.get(tell)
-    seen = _seen(program)
-    if native is None or program.moves is not None or seen.refused or program.recording.units or torch._C._len_torch_dispatch_stack() > 0 or any(_seen(other).refused for other in others):
-        return Step(program, strict, audit)
+    if native is not None and not (why := _in_python(program, others)):
+        if not _seen(program).heard:
+            step = HeardStep(native, program, strict, audit)
+            step.why = "the native module listens in the first planned step"
+            return step
+        if _laid_out(native, program):
+            return _native_step(native)(program, strict, audit)  # type: ignore[no-any-return]
+        why = _seen(program).refused
+    found = Step(program, strict, audit)
+    found.why = why if native is not None else library.why or "the native module is not built yet"
+    return found
+
+
+def _in_python(program: Program, others: Iterable[Program]) -> str:
+    """Why the native module does not run a step; "" if it may."""
+    if program.recording.units:
+        return "parameters are under fully_shard"
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return "the step runs within a dispatch mode"
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return Step(program, strict, audit)  # the native module leaves what is kept to autograd, where these would get it
-    if not seen.heard:
-        return HeardStep(native, program, strict, audit)
-    if not _laid_out(native, program):
-        return Step(program, strict, audit)
-    return _native_step(native)(program, strict, audit)  # type: ignore[no-any-return]
+        return "the step runs within saved-tensor hooks"  # the native module leaves what is kept to autograd, where these would get it
+    return next((why for p in (program, *others) if (why := _seen(p).refused)), "")
 
 
 def _laid_out(native: Any, program: Program) -> bool:
@@ -130,6 +144,8 @@ class NativeStep(Passes):
         self.left_for: Callable[[str], None] | None = None  # told why the step leaves its program
         self.failed: Callable[[RuntimeError], None] | None = None  # told of an error of what runs again
         self.begin(program.native, Left if strict else None, audit is not None)  # type: ignore[attr-defined]
+        here = weakref.proxy(self)  # the step ends with its graph, whatever is away
+        self.moving = Moving(program.moves, _Storages(here), lambda number: here.bits(number)) if program.moves is not None else None
 
     def forward(self) -> AbstractContextManager[Any]:
         return _Native(self)
@@ -165,6 +181,16 @@ class NativeStep(Passes):
         if self.audit is not None:
             self.audit(op.calls[0], op.op + (f" of {op.module}" if op.module else ""))
 
+    def move(self, step: int) -> None:
+        """Called before a step of the plan before which values leave or come back."""
+        assert self.moving is not None
+        self.moving.until(step)
+
+    def fetch(self, number: int) -> None:
+        """Called for a value that is away, out of order."""
+        assert self.moving is not None
+        self.moving.fetch(number)
+
     def _left(self, why: str) -> None:
         self.diverged = why
         if self.left_for is not None:
@@ -180,6 +206,22 @@ class NativeStep(Passes):
             seen.strayed = why
         if self.left_for is not None:
             self.left_for(why)
+
+
+class _Storages:
+    """The storages that the native part of a step holds."""
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+
+    def get(self, number: int, /) -> torch.UntypedStorage | None:
+        return self.step.held(number)  # type: ignore[no-any-return]
+
+    def pop(self, number: int, default: None, /) -> None:
+        self.step.hold(number, default)
+
+    def __setitem__(self, number: int, storage: torch.UntypedStorage, /) -> None:
+        self.step.hold(number, storage)
 
 
 def _native_step(native: Any) -> Any:

@@ -73,6 +73,10 @@ class Step {
   std::function<void(bool)> left;
   // Asked whether it goes on as another one, with this operator or with a backward pass, which has taken its place then.
   std::function<bool(const c10::OperatorName*)> another;
+  // Has values leave and come back, as the plan says up to a step of it.
+  std::function<void(int64_t)> move;
+  // Has a value come back that is away, out of order.
+  std::function<void(Number)> fetch;
   // Told of an operator that gave other bits when it ran again, where that is looked for.
   std::function<void(int64_t)> differs;
 
@@ -88,6 +92,14 @@ class Step {
       if (dropped_[i]) all.push_back(static_cast<int64_t>(i));
     }
     return all;
+  }
+
+  // What is held of a value, and its digest in a step that is audited: of those that leave and come back.
+  c10::Storage held(Number number) const { return store_.at(number); }
+  void hold(Number number, c10::Storage storage) { store_.at(number) = std::move(storage); }
+  std::optional<int64_t> bits(Number number) const {
+    const auto found = bits_.find(number);
+    return found == bits_.end() ? std::nullopt : std::make_optional(found->second);
   }
 
   // The forward pass.
@@ -107,7 +119,7 @@ class Step {
     spoiled_.resize(to->values);
     tags_.resize(to->values);
     left_.assign(to->instances.size(), -1);
-    next_ = 0;
+    next_ = next_move_ = 0;
     program_ = std::move(to);
     p_ = program_.get();
   }
@@ -160,6 +172,7 @@ class Step {
     if (call != nullptr && call->plain) {
       run();
     } else {
+      if (call != nullptr && call->moved >= 0) moved(call->moved);
       if (call != nullptr && call->captured >= 0 && !captured_[call->captured].take(*call, *stack, [this](const at::Tensor& t) { return tags_.of(t); })) {
         leave("operator " + std::to_string(at) + ", " + shown(*call->name) + ", reads other tensors than when it was recorded", true);
         be_strict();
@@ -394,6 +407,7 @@ class Step {
       const Below below;
       for (; next_ < p_->events.size() && p_->events[next_].step < to; next_++) {
         const auto& event = p_->events[next_];
+        moved(event.step);
         if (event.op >= 0) {
           auto made = run(event.op);
           for (const auto number : event.stored) {
@@ -405,9 +419,16 @@ class Step {
         for (const auto number : event.released) store_[number] = c10::Storage();
       }
     }
+    moved(to);
     const auto read_last = p_->read_last.find(to);
     if (read_last == p_->read_last.end()) return;
     for (const auto number : read_last->second) store_[number] = c10::Storage();
+  }
+
+  void moved(int64_t to) {
+    if (next_move_ >= p_->moves.size() || p_->moves[next_move_] > to) return;
+    while (next_move_ < p_->moves.size() && p_->moves[next_move_] <= to) next_move_++;
+    move(to);
   }
 
   c10::Storage make_released(Number number) {
@@ -419,6 +440,7 @@ class Step {
 
   // Recomputes a value out of order, for a step that differs from the recorded one.
   c10::Storage make(Number number) {
+    if (!store_[number] && p_->away[number]) fetch(number);
     if (store_[number]) return store_[number];
     const int64_t maker = p_->maker[number];
     bool known = maker >= 0;
@@ -492,7 +514,7 @@ class Step {
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> hooks_;
   bool on_ = false, awake_ = false;
   int64_t modes_ = 0;
-  size_t base_ = 0, packed_in_ = SIZE_MAX, next_ = 0;
+  size_t base_ = 0, packed_in_ = SIZE_MAX, next_ = 0, next_move_ = 0;
   int64_t packed_ = 0;
   std::recursive_mutex mutex_;
 };

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -52,6 +52,11 @@ class Moves:
     def numbers(self) -> set[int]:
         return {m.number for m in self.moves}
 
+    @property
+    def steps(self) -> list[int]:
+        """The plan's steps before which something happens, in order."""
+        return sorted({s for s, _, _ in self.events})
+
 
 def compiled(recording: Recording, steps: Sequence[Mapping[str, Any]], moves: Sequence[Mapping[str, Any]], engine: Engine, device: torch.device) -> Moves:
     """The moves of a plan, of which each is of a value that an operator of the forward pass makes."""
@@ -95,10 +100,20 @@ def _packed(moves: Sequence[Move], block: int) -> tuple[list[Move], int]:
     return [done[k] for k in range(len(moves))], room
 
 
-class Moving:
-    """The moves of one step. store has the storages that it holds, by value, and bits the digests of values, of a step that is audited."""
+class Held(Protocol):
+    """The storages that a step holds, by value."""
 
-    def __init__(self, moves: Moves, store: dict[int, torch.UntypedStorage], bits: Mapping[int, int]) -> None:
+    def get(self, number: int, /) -> torch.UntypedStorage | None: ...
+
+    def pop(self, number: int, default: None, /) -> Any: ...
+
+    def __setitem__(self, number: int, storage: torch.UntypedStorage, /) -> None: ...
+
+
+class Moving:
+    """The moves of one step. store has the storages that it holds, and bits tells the digests of values, of a step that is audited."""
+
+    def __init__(self, moves: Moves, store: Held, bits: Callable[[int], int | None]) -> None:
         self.moves, self.store, self.bits = moves, store, bits
         self.next = 0  # of the events
         self.room: Place | None = None
@@ -148,7 +163,7 @@ class Moving:
             if k not in self.copies:
                 self._in(k, self.moves.moves[k])
             self._back(k, self.moves.moves[k])
-        return self.store[number]
+        return self.store.get(number)
 
     def _out(self, k: int, m: Move) -> None:
         storage = self.store.get(m.number)
@@ -170,7 +185,7 @@ class Moving:
             self.store.pop(m.number, None)
 
     def _in(self, k: int, m: Move) -> None:
-        if m.number in self.away and m.number not in self.store:
+        if m.number in self.away and self.store.get(m.number) is None:
             _, place = self.away[m.number]
             near = _bytes(torch.UntypedStorage(place.nbytes, device=self.moves.device), self.moves.device)
             self.copies[k] = self.moves.engine.come(place, near), near
@@ -181,7 +196,7 @@ class Moving:
             self._wait(copy)
             storage = self.store[m.number] = near.untyped_storage()
             del self.away[m.number]
-            was = self.bits.get(m.number)
+            was = self.bits(m.number)
             if was is not None and self.moves.engine.exact and was != digest(storage):
                 raise RuntimeError(f"memopt: a value of {m.bytes:,} B came back with other bits than it left with: what it was moved to is not to be trusted")
 

@@ -73,6 +73,8 @@ class Passes:
 
     program: Program
     calls: int
+    kind: str  # "python" or "native"
+    why: str = ""  # it is not the native module
     reached: int  # the step of the plan that the backward pass is at
     diverged: str | None
 
@@ -125,7 +127,7 @@ class Step(Passes):
         self.aside = 0  # above 0, what runs is not the module's
         self.failed: Callable[[RuntimeError], None] | None = None  # told of an error of what runs again
         self.again: list[Op] = []  # that ran again, in this order
-        self.moving = Moving(program.moves, self.store, self.bits) if program.moves is not None else None
+        self.moving = Moving(program.moves, self.store, self.bits.get) if program.moves is not None else None
 
     def forward(self) -> AbstractContextManager[Any]:
         """The context of a forward pass."""
