@@ -40,6 +40,26 @@ var links = map[string]Copies{
 // disk is what a solid-state disk reaches for files that are not cached.
 var disk = Copies{100000, 1, 1.5}
 
+// UsualCopies is what copies to the host's memory take, by shipped profile, "" for any other, and to a disk.
+func UsualCopies() (host map[string]Copies, toDisk Copies) { return maps.Clone(links), disk }
+
+// Network is bytes per nanosecond that a device sends one way to others of its node, and to other nodes.
+type Network struct{ Inside, Between float64 }
+
+// networks are NVLink, Infinity Fabric or PCIe, and the network of usual machines for each device, by data sheets.
+var networks = map[string]Network{
+	"a100":   {300, 25},
+	"h100":   {450, 50},
+	"h200":   {450, 50},
+	"b200":   {900, 50},
+	"4090":   {25, 12.5},
+	"5090":   {50, 12.5},
+	"mi300x": {448, 50},
+}
+
+// Networks is what devices send each other, by shipped profile, of those where that is known.
+func Networks() map[string]Network { return maps.Clone(networks) }
+
 // CopiesTo is what copies to a place take: as the profile has it, or else what is usual.
 func (p *Profile) CopiesTo(place string) Copies {
 	if c, known := p.Copies[place]; known {

@@ -2,7 +2,6 @@ package profile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"memopt/internal/graph"
@@ -116,12 +115,25 @@ func OfTrainer(t graph.Trainer) *Profile {
 		return Class(OfTorch).times(max(float64(t.Threads), 1))
 	}
 	name := OfGPU
-	for _, s := range sheets {
-		if slices.ContainsFunc(s.called, func(part string) bool { return strings.Contains(t.Device, part) }) {
-			name = s.name
+	for _, c := range Called() {
+		if strings.Contains(t.Device, c.Part) {
+			name = c.Name
 		}
 	}
 	return Class(name)
+}
+
+// Call is a part of the names that drivers give a device, and its shipped profile.
+type Call struct{ Part, Name string }
+
+// Called lists them; the last one that a name has is its device's.
+func Called() (all []Call) {
+	for _, s := range sheets {
+		for _, part := range s.called {
+			all = append(all, Call{part, s.name})
+		}
+	}
+	return all
 }
 
 // times is a profile of so many cores.

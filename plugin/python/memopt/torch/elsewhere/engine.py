@@ -13,12 +13,18 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from ..._devices import CALLED, COPIES, DISK
 from .spill import BLOCK, SpillError, SpillFile, whole
 
 Where = Literal["host", "disk"]
 States = Literal["host", "disk", "8bit", "auto"]
-# Bytes a second, out and in, that decide how many states leave: of a disk as planner/profile has it, and of a link as most devices reach.
-RATES: dict[Where, tuple[float, float]] = {"disk": (1e9, 1.5e9), "host": (20e9, 20e9)}
+
+
+def rates(where: Where, device: str) -> tuple[float, float]:
+    """Bytes a nanosecond, out and in, between a device, by the name that its driver gives it, and where values are put."""
+    if where == "disk":
+        return DISK
+    return COPIES[next((name for part, name in reversed(CALLED.items()) if part in device), "")]
 
 
 class Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..._devices import CONTEXT, MEMORY, SLACK
+from ..._devices import CONTEXT, COPIES, MEMORY, NETWORK, SLACK
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,15 @@ class Device:
     node: int = 8  # devices
 
     @property
+    def link(self) -> float:
+        """Bytes per nanosecond to the host's memory or back, whichever is slower."""
+        return min(COPIES.get(self.name.lower(), COPIES[""]))
+
+    @property
     def processor(self) -> bool:
         return not self.foreach
 
 
-# NVLink, Infinity Fabric or PCIe one way, and the network of usual machines for each device, by data sheets and the names of profiles.
-_LINKS = {"a100": (300.0, 25.0), "h100": (450.0, 50.0), "h200": (450.0, 50.0), "b200": (900.0, 50.0), "4090": (25.0, 12.5), "5090": (50.0, 12.5), "mi300x": (448.0, 50.0)}
 _PROCESSORS = ("torch-core", "xeon-core", "cpu")
 
 
@@ -35,7 +38,7 @@ def device_of(name: str | None) -> Device:
     if name is not None and name.lower() in _PROCESSORS:
         return Device(name.lower())
     memory = MEMORY.get(name.lower()) if name is not None else None
-    inside, between = _LINKS.get(name.lower(), (0.0, 0.0)) if name is not None else (0.0, 0.0)
+    inside, between = NETWORK.get(name.lower(), (0.0, 0.0)) if name is not None else (0.0, 0.0)
     return Device(name or "gpu", memory, CONTEXT, SLACK, True, inside, between)
 
 

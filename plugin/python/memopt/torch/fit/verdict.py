@@ -19,7 +19,6 @@ from .request import ALONE, Request
 from .switches import SIZES, Switch, switches_of, unknown_of
 
 NOTHING = 0.001  # of a step's bytes: less is nothing
-_LINK = 50e9  # bytes a second to the host and back, of PCIe 5; told with what it prices
 
 
 @dataclass(frozen=True)
@@ -153,8 +152,8 @@ class Judge:
                 return self._compared(s, own, self.taken(r, checkpointed=False), note)
             if not (moved := told["moved"]):
                 return Verdict(s.text, "buys nothing here: checkpoints leave nothing of layers that could be moved", 0)
-            late = 2 * moved / _LINK * 1e9 / (own.time * r.batch)
-            return Verdict(s.text, f"is in what checkpoints buy: {show_bytes(moved)} of layers' inputs there and back in each pass, up to {late:+.0%} time at {_LINK / 1e9:.0f} GB/s where copies are late")
+            late = 2 * moved / self.device.link / (own.time * r.batch)
+            return Verdict(s.text, f"is in what checkpoints buy: {show_bytes(moved)} of layers' inputs there and back in each pass, up to {late:+.0%} time at {self.device.link:.0f} GB/s where copies are late")
         elif s.kind == "fused loss":
             return self._fused(s, own)
         elif s.kind == "kernels":
@@ -194,9 +193,9 @@ class Judge:
             return Verdict(s.text, f"buys nothing here: there are no {what}", 0)
         fit = self.fit(self.request)
         step = own.time * self.request.batch * self.request.accumulate
-        late = passes * size / _LINK * 1e9 / step
+        late = passes * size / self.device.link / step
         left = max(own.total - size, fit.with_optimizer("none").total(0))
-        return Verdict(s.text, f"buys {show_bytes(own.total - left)} for up to {late:+.0%} time ({show_bytes(size)} of {what} there and back in each update, at {_LINK / 1e9:.0f} GB/s)", own.total - left, late)
+        return Verdict(s.text, f"buys {show_bytes(own.total - left)} for up to {late:+.0%} time ({show_bytes(size)} of {what} there and back in each update, at {self.device.link:.0f} GB/s)", own.total - left, late)
 
     def _fused(self, s: Switch, own: _Taken) -> Verdict:
         """Scores that are never whole: the step's peak without what only the loss holds."""

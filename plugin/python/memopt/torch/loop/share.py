@@ -12,7 +12,7 @@ import torch
 
 from ...errors import BudgetError
 from ...report import Report, show_bytes
-from ..elsewhere.engine import RATES, Engine
+from ..elsewhere.engine import Engine, rates
 from ..elsewhere.smaller import Lossy
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
 from ..lower.states import StatesElsewhere, movable
@@ -76,9 +76,11 @@ class Share:
             if together is not None:
                 together.absent()
 
-    def fixed(self) -> Fixed:
+    def fixed(self, recording: Recording | None = None) -> Fixed:
+        """What is there beside a step, with what a recorded one leaves behind and finds in the device's memory."""
         fixed = fixed_bytes(self.model, self.request.optimizer)
-        return fixed._replace(bytes=fixed.bytes + bucket_bytes(self.wrapper(), self.model))
+        fixed = fixed._replace(bytes=fixed.bytes + bucket_bytes(self.wrapper(), self.model))
+        return fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed)) if recording is not None else fixed
 
     def limit(self, fixed: Fixed, eager: int | None) -> int | None:
         """The bytes that a step may take beyond those in use before it; None if unlimited, or a share of an unknown total."""
@@ -98,11 +100,10 @@ class Share:
         begun goes on with the lowest plan there is, if nothing fits. divides: raises Undivided if the step would fit with its loss in chunks.
         at: what the recording is one of, whose plans hold for other sizes too."""
         r, taken = self.request, self.taken
-        recording.replay = "native" if self.engine is None and library.expected() and not recording.units else "python"
+        recording.replay = "native" if library.expected() and not recording.units else "python"
         if self.states is not None and self.sent is None:
             self._choose_states(recording)
-        peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed()
-        fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
+        peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed(recording)
         counted = fixed.bytes if r.budget is not None else 0
         limit, gradients = self.limit(fixed, eager), 0
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
@@ -156,10 +157,10 @@ class Share:
         """Has the states of as many parameters elsewhere as make the step and its copies take least, the largest first."""
         assert self.states is not None
         sizes = sorted(self.states.sizes().items(), key=lambda item: -item[1])
-        total, fixed = sum(n for _, n in sizes), self.fixed()
-        limit = self.limit(fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed)), self.loss.eager(recording))
+        total = sum(n for _, n in sizes)
+        limit = self.limit(self.fixed(recording), self.loss.eager(recording))
         time = float(plan_of(recording).baseline.time_ns)
-        out, back = RATES["disk" if self.states.where == "disk" else "host"]
+        out, back = rates("disk" if self.states.where == "disk" else "host", recording.graph["device"])
         best, least = sizes, float("inf")
         for share in _SHARES if limit is not None else ():
             leaving, left = [], 0
@@ -172,7 +173,7 @@ class Share:
                 extra = 0.0 if room >= recording.measured_peak else plan_of(recording, activation_budget=max(1, room)).result.overhead * time
             except BudgetError:
                 continue
-            cost = extra + left * (1e9 / out + 1e9 / back)
+            cost = extra + left * (1 / out + 1 / back)
             if cost < least:
                 best, least = leaving, cost
         self.sent = len(best), sum(n for _, n in best), total
