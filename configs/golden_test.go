@@ -12,7 +12,7 @@ import (
 // withoutComments runs a file of cases without their comment lines.
 func withoutComments(t *testing.T, file string, run func(input string) string) {
 	t.Helper()
-	golden.Cases(t, filepath.Join("testdata", file), func(input string) string {
+	golden.Files(t, filepath.Join("testdata", file), func(t *testing.T, input string) string {
 		var body []string
 		for line := range strings.SplitSeq(input, "\n") {
 			if !strings.HasPrefix(line, "# ") {
@@ -61,7 +61,7 @@ func show(c Config, err error) string {
 }
 
 func TestJSON(t *testing.T) {
-	withoutComments(t, "json.txt", func(input string) string {
+	withoutComments(t, "json/*.txt", func(input string) string {
 		return show(ParseJSON([]byte(input), "plan.json"))
 	})
 }

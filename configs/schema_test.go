@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -111,18 +112,26 @@ func init() {
 var notInSchema = []string{"given twice", "second time", "contradicts", "control characters", "has no name", "characters that a dim", "is not a share", `"1.0" is not an integer`, `"1e0" is not an integer`}
 
 // The schema accepts what the parser accepts, and refuses what it refuses except for notInSchema.
-// The texts are those of json.txt.
+// The texts are those of testdata/json.
 func TestSchemaAgreesWithTheParser(t *testing.T) {
 	var schema map[string]any
 	if err := json.Unmarshal(Schema(), &schema); err != nil {
 		t.Fatal(err)
 	}
-	src, err := os.ReadFile("testdata/json.txt")
+	files, err := filepath.Glob("testdata/json/*.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var texts []string
+	for _, path := range files {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, strings.Split(string(src), "\n\n")...)
+	}
 	checked := 0
-	for c := range strings.SplitSeq(string(src), "\n\n") {
+	for _, c := range texts {
 		text, _, _ := strings.Cut(c, "\n----")
 		for strings.HasPrefix(text, "# ") {
 			_, text, _ = strings.Cut(text, "\n")

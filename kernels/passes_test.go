@@ -23,7 +23,9 @@ func TestCleanUps(t *testing.T) {
 // TestFusions: pieces become one node, which computes the same, has the same
 // gradients and keeps no more for them.
 func TestFusions(t *testing.T) {
-	passCases(t, "testdata/passes/fusions.txt", graph.CleanOptions{Fuse: oneAttention}, 1e-5)
+	golden.Files(t, "testdata/passes/fusions/*.txt", func(t *testing.T, input string) string {
+		return passCase(t, input, graph.CleanOptions{Fuse: oneAttention}, 1e-5)
+	})
 }
 
 // TestUnfolds: an operator that hides what a plan would keep becomes its pieces.

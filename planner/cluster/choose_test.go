@@ -10,7 +10,7 @@ import (
 	"memopt/planner/cluster"
 )
 
-// TestChoose runs testdata/choose.txt: a program, "request" lines and perhaps
+// TestChoose runs the files of testdata/choose: a program, "request" lines and perhaps
 // "level N"; what ONNX Runtime 1.19 makes of them, and what we do: how requests
 // were met, the lines of the table, and the nodes that are added or changed.
 // "boundary" ends clusters where layers do, which ONNX Runtime has at levels
@@ -18,7 +18,7 @@ import (
 // what runs behind the border, and "peak" what that comes to in memory, beside
 // the sum of the table's lines that are on.
 func TestChoose(t *testing.T) {
-	golden.Cases(t, "testdata/choose.txt", func(input string) string {
+	golden.Files(t, "testdata/choose/*.txt", func(t *testing.T, input string) string {
 		var program, asked []string
 		level := 0
 		has := map[string]bool{"boundary": false, "report": false, "order": false, "peak": false}

@@ -116,7 +116,7 @@ func outsOf(s string) string {
 // TestDefects shows, case by case, what ONNX Runtime 1.19 does and what the
 // mended rules do.
 func TestDefects(t *testing.T) {
-	golden.Cases(t, "testdata/defects.txt", func(input string) string {
+	golden.Files(t, "testdata/defects/*.txt", func(t *testing.T, input string) string {
 		o := program(t, input)
 		var out strings.Builder
 		for _, by := range []struct{ name, compat string }{{"upstream", "1.19"}, {"ours", ""}} {

@@ -33,35 +33,35 @@
 //     in any of its orders.
 //   - Layers begin where one value crosses, not counting values that cross all layers, and similar
 //     segments repeat, whatever operators they have: an encoder's and a decoder's, the blocks of each
-//     stage. testdata/layers.txt has families.
+//     stage. testdata/layers has families.
 //
 // # Where each defect is shown
 //
 // Each defect of release 1.19 is a case in a text file, upstream's result above ours; the numbers
 // 7, 11 and 12 are not used.
 //
-//	D1   any count takes every place                       testdata/choose.txt
-//	D2   only one of several stashed outputs is counted    testdata/defects.txt
-//	D3   compromises where all can be recomputed           testdata/defects.txt
-//	D4   one strategy an ID; level 2 saves less than 1     testdata/choose.txt
-//	D5   ON and OFF show requests, not their effect        testdata/choose.txt
-//	D6   the report counts matches as applied              testdata/choose.txt
-//	D8   values kept instead are not counted               testdata/defects.txt
-//	D9   one stashed output stands for all of its node     testdata/defects.txt
-//	D10  one structure has several IDs                     testdata/defects.txt
-//	D13  one ID has several structures                     testdata/defects.txt
+//	D1   any count takes every place                       testdata/choose/counts.txt
+//	D2   only one of several stashed outputs is counted    testdata/defects/kept.txt
+//	D3   compromises where all can be recomputed           testdata/defects/kept.txt
+//	D4   one strategy an ID; level 2 saves less than 1     testdata/choose/strategies.txt
+//	D5   ON and OFF show requests, not their effect        testdata/choose/counts.txt
+//	D6   the report counts matches as applied              testdata/choose/counts.txt
+//	D8   values kept instead are not counted               testdata/defects/kept.txt
+//	D9   one stashed output stands for all of its node     testdata/defects/kept.txt
+//	D10  one structure has several IDs                     testdata/defects/kept.txt
+//	D13  one ID has several structures                     testdata/defects/again.txt
 //	D14  unreadable settings are guessed or dropped        ../../configs/testdata/upstream.txt
-//	D15  results of the step are counted as saved          testdata/defects.txt
+//	D15  results of the step are counted as saved          testdata/defects/again.txt
 //	D16  no cost, no effect on the peak, no choice         ../../memopt/testdata/ort/defects.txt
 //	D17  sizes are those of the first batch                ../../memopt/testdata/ort/defects.txt
 //	D18  copies of dropouts draw other numbers             ../../memopt/testdata/ort/defects.txt
-//	D19  the analysis needs a session                      testdata/defects.txt
-//	D20  operators in a fixed table                        testdata/defects.txt
+//	D19  the analysis needs a session                      testdata/defects/layers.txt
+//	D20  operators in a fixed table                        testdata/defects/again.txt
 //	D21  unknown levels are obeyed in part                 ../../configs/testdata/upstream.txt
-//	D22  layers are found by one pattern                   testdata/defects.txt
-//	D23  without layers the peak does not fall             testdata/choose.txt
-//	D24  casts of weights are recomputed like activations  testdata/defects.txt
-//	D25  the test of the order cannot fail                 testdata/choose.txt
-//	D26  plans that save nothing                           testdata/defects.txt
-//	D27  a view keeps a recomputed value alive             testdata/defects.txt
+//	D22  layers are found by one pattern                   testdata/defects/layers.txt
+//	D23  without layers the peak does not fall             testdata/choose/border.txt
+//	D24  casts of weights are recomputed like activations  testdata/defects/again.txt
+//	D25  the test of the order cannot fail                 testdata/choose/border.txt
+//	D26  plans that save nothing                           testdata/defects/again.txt
+//	D27  a view keeps a recomputed value alive             testdata/defects/again.txt
 package cluster

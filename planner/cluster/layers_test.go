@@ -59,7 +59,7 @@ func TestLayers(t *testing.T) {
 
 // TestFamilies: layers of models of all kinds, each a forward graph as text.
 func TestFamilies(t *testing.T) {
-	golden.Cases(t, "testdata/layers.txt", func(input string) string {
+	golden.Files(t, "testdata/layers/*.txt", func(t *testing.T, input string) string {
 		g, err := graph.Parse(kernels.Library, input)
 		if err != nil {
 			t.Fatal(err)
