@@ -17,6 +17,7 @@ import (
 	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/cluster"
+	"memopt/planner/planfile"
 )
 
 // TestDefects runs testdata/ort/defects.txt: what ONNX Runtime 1.19 shows of a
@@ -104,7 +105,7 @@ func TestDefects(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "  the peak is %d instead of %d, at %.1f %% more work\n", p.Result.Peak, p.Baseline.Peak, 100*p.Result.Overhead)
 		if peaks {
-			for _, r := range p.File(m.Path).Formulas.Ranges {
+			for _, r := range planfile.Of(p, m.Path).Formulas.Ranges {
 				for _, piece := range r.Pieces {
 					fmt.Fprintf(&out, "  for %s from %d to %d the peak is %s\n", r.Dim, piece.From, piece.To, piece.Formula)
 				}

@@ -14,6 +14,7 @@ import (
 	"memopt/memopt/policy"
 	"memopt/memopt/step"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // Export is a plan in the format of another tool.
@@ -63,7 +64,7 @@ type ModulePolicy struct {
 // exports lists the tools that plans are exported to.
 var exports = []struct {
 	name string
-	of   func(*planner.File, *Export)
+	of   func(*planfile.File, *Export)
 }{
 	{"ort", exportORT},
 	{"pytorch", exportPyTorch},
@@ -104,7 +105,7 @@ func ExportPlan(ctx context.Context, plan, model, to string) (Export, error) {
 }
 
 // exportORT writes ONNX Runtime's configuration. That can only request the first n occurrences of each cluster.
-func exportORT(f *planner.File, out *Export) {
+func exportORT(f *planfile.File, out *Export) {
 	out.Config = []string{}
 	again := map[string]bool{}
 	for _, name := range f.RunAgain() {
@@ -157,7 +158,7 @@ const ortConfigName = "mem_opt.json"
 
 // exportPyTorch lists names for a policy by node, and summaries for policies by operator and for checkpoints around
 // modules.
-func exportPyTorch(f *planner.File, out *Export) {
+func exportPyTorch(f *planfile.File, out *Export) {
 	out.Save, out.Recompute = f.Saved, f.RunAgain()
 	again := map[string]bool{}
 	for _, name := range out.Recompute {
@@ -175,7 +176,7 @@ func exportPyTorch(f *planner.File, out *Export) {
 		if !launched[i] {
 			continue
 		}
-		n := planner.ParseLine(line)
+		n := graph.ParseLine(line)
 		op, module := ops[n.Op], modules[n.Module]
 		if op == nil {
 			op = &OpPolicy{Op: n.Op}
@@ -226,7 +227,7 @@ func exportPyTorch(f *planner.File, out *Export) {
 }
 
 // exportJAX lists the arguments of save_only_these_names.
-func exportJAX(f *planner.File, out *Export) {
+func exportJAX(f *planfile.File, out *Export) {
 	out.Save = f.Saved
 	if len(out.Save) == 0 {
 		out.Warnings = append(out.Warnings, "the plan keeps nothing from the forward pass, so the list is empty")

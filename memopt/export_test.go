@@ -7,12 +7,13 @@ import (
 
 	"memopt/configs"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // TestExportORTIsReadable: what is written for ONNX Runtime has one entry of a cluster,
 // so that a config file of it is one that is read.
 func TestExportORTIsReadable(t *testing.T) {
-	f := &planner.File{FileFields: planner.FileFields{Clusters: []planner.Cluster{
+	f := &planfile.File{Fields: planfile.Fields{Clusters: []planner.Cluster{
 		{Key: "Cast+:2:-1", Applied: 1, Freq: 1},
 		{Key: "Cast+:1:-1", Applied: 3, Freq: 4},
 		{Key: "Reshape+:1:-1,Gelu+:1:-1", Applied: 2, Freq: 2},

@@ -17,6 +17,7 @@ import (
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/step"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // pooled is a model whose pool keeps its places instead of its input for a few percent
@@ -206,7 +207,7 @@ func TestFormBeside(t *testing.T) {
 				t.Errorf("%+v", p.Result)
 			}
 			path := filepath.Join(t.TempDir(), "plan.json")
-			f := p.File(m.Path)
+			f := planfile.Of(p, m.Path)
 			if err := f.Save(path); err != nil {
 				t.Fatal(err)
 			}

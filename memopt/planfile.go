@@ -14,12 +14,13 @@ import (
 	"memopt/memopt/step"
 	"memopt/planner"
 	"memopt/planner/forms"
+	"memopt/planner/planfile"
 )
 
 // ReadPlan reads a plan file without its model. The error for an unknown field suggests a known one.
-func ReadPlan(path string) (*planner.File, error) {
-	f, err := planner.ReadFile(path)
-	var unknown *planner.FieldError
+func ReadPlan(path string) (*planfile.File, error) {
+	f, err := planfile.Read(path)
+	var unknown *planfile.FieldError
 	if errors.As(err, &unknown) {
 		unknown.Near, _ = configs.Nearest(unknown.Field, unknown.Known)
 	}
@@ -31,7 +32,7 @@ func ReadPlan(path string) (*planner.File, error) {
 
 // fileSettings are the settings in a plan file, and the parts of its request that shape the step; settings given
 // elsewhere take precedence.
-func fileSettings(f *planner.File, path string) (configs.Config, error) {
+func fileSettings(f *planfile.File, path string) (configs.Config, error) {
 	all := map[string]string{}
 	if f.Request.Compat != "" {
 		all["compat"] = f.Request.Compat
@@ -104,7 +105,7 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 }
 
 // decidedBy replaces settings of "auto" by what the planner decided, according to a plan file.
-func decidedBy(c *configs.Config, f *planner.File, path string) error {
+func decidedBy(c *configs.Config, f *planfile.File, path string) error {
 	names := forms.Settings()
 	names = slices.DeleteFunc(names, func(name string) bool {
 		value, given := c.Given(name)
@@ -114,7 +115,7 @@ func decidedBy(c *configs.Config, f *planner.File, path string) error {
 }
 
 // besideOf are the settings of the step that a plan's costs are relative to, if they differ from the model's.
-func besideOf(c configs.Config, f *planner.File, path string) (map[string]string, error) {
+func besideOf(c configs.Config, f *planfile.File, path string) (map[string]string, error) {
 	if err := setAll(&c, forms.Settings(), f.Beside, path); err != nil || len(f.Beside) == 0 {
 		return nil, err
 	}

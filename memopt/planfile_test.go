@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"memopt/memopt/lab/zoo"
-	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // TestPlanFileAgain: all that a plan file tells is known again on loading,
@@ -33,8 +33,8 @@ func TestPlanFileAgain(t *testing.T) {
 			c.Dims = map[string]int64{"batch": 8, "seq": 64}
 			m, p := planned(t, model, c)
 			given := map[string]string{}
-			load := func(spoil func(f *planner.File)) error {
-				f := p.File(m.Path)
+			load := func(spoil func(f *planfile.File)) error {
+				f := planfile.Of(p, m.Path)
 				spoil(f)
 				path := filepath.Join(t.TempDir(), "plan.json")
 				if err := f.Save(path); err != nil {
@@ -45,19 +45,19 @@ func TestPlanFileAgain(t *testing.T) {
 				_, err := LoadPlan(t.Context(), path, model, again)
 				return err
 			}
-			if err := load(func(*planner.File) {}); err != nil {
+			if err := load(func(*planfile.File) {}); err != nil {
 				t.Error(err)
 			}
 			maps.Copy(given, map[string]string{"shrink": "auto", "chunk_loss": "auto", "flash_attention": "auto"})
-			if err := load(func(*planner.File) {}); err != nil {
+			if err := load(func(*planfile.File) {}); err != nil {
 				t.Errorf("where forms are left to the planner: %v", err)
 			}
-			for where, spoil := range map[string]func(f *planner.File){
-				"baseline.arena":     func(f *planner.File) { f.Baseline.Arena++ },
-				"result.extra_flops": func(f *planner.File) { f.Result.ExtraFlops++ },
-				"result.overhead":    func(f *planner.File) { f.Result.Overhead += 0.001; f.Bound.Gap += 0.001; f.Request.MaxOverhead = 0 },
-				"formulas.":          func(f *planner.File) { f.Formulas.Flops += " + 1" },
-				"clusters[":          func(f *planner.File) { f.Clusters[len(f.Clusters)-1].Saving += " + 1" },
+			for where, spoil := range map[string]func(f *planfile.File){
+				"baseline.arena":     func(f *planfile.File) { f.Baseline.Arena++ },
+				"result.extra_flops": func(f *planfile.File) { f.Result.ExtraFlops++ },
+				"result.overhead":    func(f *planfile.File) { f.Result.Overhead += 0.001; f.Bound.Gap += 0.001; f.Request.MaxOverhead = 0 },
+				"formulas.":          func(f *planfile.File) { f.Formulas.Flops += " + 1" },
+				"clusters[":          func(f *planfile.File) { f.Clusters[len(f.Clusters)-1].Saving += " + 1" },
 			} {
 				if err := load(spoil); err == nil || !strings.Contains(err.Error(), "says that "+where) {
 					t.Errorf("%s is false, and is answered %v", where, err)

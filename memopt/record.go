@@ -14,6 +14,7 @@ import (
 	"memopt/memopt/step"
 	"memopt/memopt/training"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // Record is Run, and writes the time of every node to a file for UseProfile.
@@ -67,7 +68,7 @@ func (r *recorder) Run(run schedule.Run) (schedule.Trace, error) {
 // profile takes the median of each node over all launches and runs. The first run warms up caches, and is ignored
 // if there are others.
 func (r *recorder) profile(p *planner.Plan, s *schedule.Schedule) step.NodeTimes {
-	f := step.NodeTimes{Format: step.ProfileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
+	f := step.NodeTimes{Format: step.ProfileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planfile.Program(p.Graph)}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
 	}

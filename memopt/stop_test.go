@@ -13,7 +13,7 @@ import (
 	"memopt/internal/stop/stoptest"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/step"
-	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // counted is a context that ends when it was looked at so many times.
@@ -129,6 +129,6 @@ func makesPlan(m *step.Model) error {
 	if err != nil {
 		return err
 	}
-	_, err = stop.When(m.Ctx, func() (*planner.File, error) { return p.File(m.Path), nil })
+	_, err = stop.When(m.Ctx, func() (*planfile.File, error) { return planfile.Of(p, m.Path), nil })
 	return err
 }

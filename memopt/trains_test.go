@@ -12,6 +12,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt/step"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // fused is parameters into which an exporter has multiplied the batch norm behind
@@ -123,7 +124,7 @@ func TestTrainsAsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan := filepath.Join(dir, "plan.json")
-		if err := p.File(m.Path).Save(plan); err != nil {
+		if err := planfile.Of(p, m.Path).Save(plan); err != nil {
 			t.Fatal(err)
 		}
 		src, err := os.ReadFile(plan)

@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/step"
 	"memopt/memopt/training"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // TestExtraOfTwice: what scores cost a second time is extra cost beside the
@@ -220,7 +221,7 @@ func TestPlanChangesNothing(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		f := p.File(m.Path)
+		f := planfile.Of(p, m.Path)
 		f.PlanMS = 0
 		data, err := json.Marshal(f)
 		if err != nil {

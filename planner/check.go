@@ -166,7 +166,7 @@ func (f *facts) prices() (x priced, err error) {
 			units, times = units+x.of[i].moved, times+rate*x.of[i].moved
 		}
 	}
-	if f.r.pricing() != nil {
+	if f.r.Prices() != nil {
 		return f.timed(x, works), nil
 	}
 	for i, n := range f.g.Nodes {

@@ -64,8 +64,8 @@ func (m *model) time() {
 	}
 }
 
-// pricing is the profile that costs are nanoseconds of, or nil: costs of single nodes go first.
-func (r Request) pricing() *profile.Profile {
+// Prices is the profile that costs are nanoseconds of, or nil: costs of single nodes go first.
+func (r Request) Prices() *profile.Profile {
 	if len(r.Costs) > 0 {
 		return nil
 	}
@@ -139,9 +139,6 @@ func (r Request) timed() bool { return r.Profile != nil || len(r.Costs) > 0 }
 
 // Unit is what extra costs of the plan are.
 func (p *Plan) Unit() string { return Unit(p.Timed()) }
-
-// Unit is what extra costs of the plan in the file are.
-func (f *File) Unit() string { return Unit(f.Request.Measured || f.Request.Profile != nil) }
 
 // Unit is what extra costs are: time of a device, or compute, which is flops and bytes.
 func Unit(timed bool) string {

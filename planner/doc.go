@@ -31,8 +31,8 @@
 //     of that with the steps and places, and these are replayed on a picture of memory (memory.go). A device gets the
 //     very list that was checked.
 //
-// A Plan carries its evidence, can be saved and read (file.go, fileread.go, claims.go), drawn (picture.go), exported as
-// a graph or as an edit of the file that the graph was read from (planner/rewrite).
+// A Plan carries its evidence, can be saved and read (planner/planfile, restore.go), drawn (picture.go), exported as a graph or
+// as an edit of the file that the graph was read from (planner/rewrite).
 //
 // # The model
 //

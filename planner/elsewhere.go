@@ -65,7 +65,7 @@ func (r Request) checkElsewhere() error {
 		return fmt.Errorf("values cannot be moved to %q; there are %v", e.Place, profile.Places())
 	case e.Bytes < 0:
 		return fmt.Errorf("the %s has %d bytes", e.Place, e.Bytes)
-	case r.pricing() == nil:
+	case r.Prices() == nil:
 		return fmt.Errorf("what copies cost is time, and this plan counts flops and bytes: name a profile")
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"memopt/memopt/lab/corpus"
 	"memopt/planner"
+	"memopt/planner/planfile"
 	"memopt/planner/profile"
 )
 
@@ -82,10 +83,10 @@ func TestElsewhere(t *testing.T) {
 // rebound reads a plan's file and binds it.
 func rebound(t testing.TB, p *planner.Plan) {
 	path := filepath.Join(t.(interface{ TempDir() string }).TempDir(), "plan.json")
-	if err := p.File("").Save(path); err != nil {
+	if err := planfile.Of(p, "").Save(path); err != nil {
 		t.Fatal(err)
 	}
-	f, err := planner.ReadFile(path)
+	f, err := planfile.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}

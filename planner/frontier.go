@@ -49,7 +49,7 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 		return nil, err
 	}
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes(), Whole: s.m.memory(s.base)}
-	if r.pricing() != nil {
+	if r.Prices() != nil {
 		c.Time = int64(s.m.total)
 	}
 	c.Kept = c.point(s, "", s.base)

@@ -100,7 +100,7 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 			return nil, err
 		}
 	}
-	if m.profile = r.pricing(); m.profile != nil {
+	if m.profile = r.Prices(); m.profile != nil {
 		m.time()
 	}
 	if err := r.checkStates(g); err != nil {

@@ -16,6 +16,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // An odd drawing has what real models have now and then: values of no elements, scalars,
@@ -397,10 +398,10 @@ func TestOddGraphs(t *testing.T) {
 				t.Fatalf("the formula says %d at %v, the plan resized %+v, %v\n%s", peak, there, q, err, g)
 			}
 		}
-		if err := p.File("m.onnx").Save(path); err != nil {
+		if err := planfile.Of(p, "m.onnx").Save(path); err != nil {
 			t.Fatalf("%v\n%s", err, g)
 		}
-		file, err := planner.ReadFile(path)
+		file, err := planfile.Read(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -191,7 +191,7 @@ func (o *offers) requested(r Request) (chosen []cluster.Choice, warnings []strin
 	asked := cluster.Level(o.keys, r.Level)
 	if r.Compat != "" && r.Level > 0 {
 		for _, w := range r.Clusters {
-			warnings = append(warnings, fmt.Sprintf("%s%q is ignored: in ONNX Runtime a level asks for clusters itself", w.Where, configText(w)))
+			warnings = append(warnings, fmt.Sprintf("%s%q is ignored: in ONNX Runtime a level asks for clusters itself", w.Where, cluster.Text(w)))
 		}
 		return o.a.Choose(asked).Choices, warnings
 	}
@@ -214,11 +214,11 @@ func (o *offers) requested(r Request) (chosen []cluster.Choice, warnings []strin
 // asORT are remarks on what ONNX Runtime makes of a request, in silence: later are the requests behind it.
 func (o *offers) asORT(w cluster.Request, later []cluster.Request, matched int) []string {
 	say := func(format string, args ...any) []string { return []string{w.Where + fmt.Sprintf(format, args...)} }
-	text := configText(w)
+	text := cluster.Text(w)
 	wins := slices.IndexFunc(later, func(x cluster.Request) bool { return x.ID == w.ID })
 	switch {
 	case wins >= 0:
-		return say("%q is ignored: in ONNX Runtime %q, which comes later, takes its place", text, configText(later[wins]))
+		return say("%q is ignored: in ONNX Runtime %q, which comes later, takes its place", text, cluster.Text(later[wins]))
 	case w.Type == 0 && slices.Contains(o.a.Spellings(), w.ID):
 		return nil
 	case matched == 0:
@@ -239,7 +239,7 @@ func (o *offers) asORT(w cluster.Request, later []cluster.Request, matched int) 
 // of. Some values of the ID can be kept in less, which strategy 2 means too.
 func (o *offers) remarks(w cluster.Request, by []string, extracts int) (out []string) {
 	say := func(format string, args ...any) { out = append(out, w.Where+fmt.Sprintf(format, args...)) }
-	text := configText(w)
+	text := cluster.Text(w)
 	kinds := []int{w.Type}
 	if w.Type == 0 {
 		kinds = []int{cluster.Full, cluster.Compromise}

@@ -141,6 +141,11 @@ func (p *Plan) Room() (bytes int64, limited bool) {
 	return p.Request.room(p.m.fixedBytes(), p.Baseline.Arena)
 }
 
+// Limits is the request's budgets in bytes, of all the step holds and of the arena alone; 0 is no limit.
+func (p *Plan) Limits() (all, arena int64) {
+	return p.Request.Budget.of(p.m.fixedBytes() + p.Baseline.Arena), p.Request.ActivationBudget.of(p.Baseline.Arena)
+}
+
 // room is the arena bytes that budgets leave beside what is fixed, by the arena with everything kept; without a budget
 // more than any step takes.
 func (r Request) room(fixed, arena int64) (bytes int64, limited bool) {

@@ -18,6 +18,7 @@ import (
 	"memopt/kernels"
 	"memopt/planner"
 	"memopt/planner/pack"
+	"memopt/planner/planfile"
 	"memopt/planner/profile"
 )
 
@@ -182,10 +183,10 @@ func TestAnyhow(t *testing.T) {
 				twice++
 			}
 		}
-		if err := p.File("m.onnx").Save(path); err != nil {
+		if err := planfile.Of(p, "m.onnx").Save(path); err != nil {
 			t.Fatal(err)
 		}
-		f, err := planner.ReadFile(path)
+		f, err := planfile.Read(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +354,7 @@ func TestAllSets(t *testing.T) {
 
 // fileBytes is a plan's JSON without the time it took.
 func fileBytes(t *rapid.T, p *planner.Plan) []byte {
-	f := p.File("m.onnx")
+	f := planfile.Of(p, "m.onnx")
 	f.PlanMS = 0
 	data, err := json.MarshalIndent(f, "", " ")
 	if err != nil {
@@ -393,10 +394,10 @@ func TestPlanFile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, dims := randomGraph(t, 10), randomDims(t)
 		p := mustMake(t, g, planner.Request{Dims: dims, Level: rapid.IntRange(0, 1).Draw(t, "level"), Again: randomAgain(t, g, dims)})
-		if err := p.File("m.onnx").Save(path); err != nil {
+		if err := planfile.Of(p, "m.onnx").Save(path); err != nil {
 			t.Fatal(err)
 		}
-		f, err := planner.ReadFile(path)
+		f, err := planfile.Read(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,7 +432,7 @@ func TestPlanFile(t *testing.T) {
 // TestFileIsWhole: a file that cannot be written leaves nothing behind.
 func TestFileIsWhole(t *testing.T) {
 	dir := t.TempDir()
-	f := &planner.File{Format: planner.Format}
+	f := &planfile.File{Format: planfile.Format}
 	if err := f.Save(filepath.Join(dir, "none", "plan.json")); err == nil {
 		t.Error("saved into a folder that is not there")
 	}

@@ -13,6 +13,7 @@ import (
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
 	"memopt/planner/cluster"
+	"memopt/planner/planfile"
 	"memopt/planner/shrink"
 )
 
@@ -199,7 +200,7 @@ func TestNoTable(t *testing.T) {
 	if err := p.Tabulate(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want … %s …", err, want)
 	}
-	if w := p.File("mlp.onnx").Warnings; len(w) != 1 || !strings.Contains(w[0], want) {
+	if w := planfile.Of(p, "mlp.onnx").Warnings; len(w) != 1 || !strings.Contains(w[0], want) {
 		t.Errorf("warnings %q, want … %s …", w, want)
 	}
 }

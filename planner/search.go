@@ -136,7 +136,7 @@ func (s *Search) cannot(limit int64, best *candidate, hint string) error {
 	}
 	for _, n := range s.m.g.Nodes {
 		if n.Name == f.Node && !n.Op.View {
-			line := ParseLine(n.String())
+			line := graph.ParseLine(n.String())
 			e.FloorOp, e.FloorModule = line.Op, line.Module
 		}
 	}

@@ -115,7 +115,7 @@ func (m *model) streamed(r Request) *Streamed {
 		s.StayBytes += p.bytes
 	}
 	s.Ring = schedule.RingOf(align(s.Bytes))
-	if prices := r.pricing(); prices != nil && s.Bytes > 0 {
+	if prices := r.Prices(); prices != nil && s.Bytes > 0 {
 		c := prices.CopiesTo(s.Place)
 		pieces := float64((s.Bytes + max(s.Ring/schedule.RingParts, 1) - 1) / max(s.Ring/schedule.RingParts, 1))
 		s.CopyNS = int64(2*pieces*c.Delay + float64(s.Bytes)*(1/c.Out+1/c.In))

@@ -10,7 +10,7 @@ import (
 	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/report"
-	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 var diffCommand = &cli.Command{
@@ -90,7 +90,7 @@ func inBytes(x float64) string { return report.Bytes(int64(x)) }
 func percent(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }
 func counted(x float64) string { return fmt.Sprintf("%.0f", x) }
 
-func compareFiles(a, b *planner.File) diffFile {
+func compareFiles(a, b *planfile.File) diffFile {
 	d := diffFile{Format: "memopt.diff/1", Clusters: []clusterFile{}}
 	unit := a.Unit()
 	if other := b.Unit(); other != unit {
@@ -98,20 +98,20 @@ func compareFiles(a, b *planner.File) diffFile {
 	}
 	for _, f := range []struct {
 		name string
-		of   func(*planner.File) float64
+		of   func(*planfile.File) float64
 		unit func(float64) string
 	}{
-		{"budget", func(f *planner.File) float64 { return float64(f.Request.Budget) }, inLimit},
-		{"arena budget", func(f *planner.File) float64 { return float64(f.Request.ActivationBudget) }, inLimit},
-		{"everything kept", func(f *planner.File) float64 { return float64(f.Baseline.Peak) }, inBytes},
-		{"peak", func(f *planner.File) float64 { return float64(f.Result.Peak) }, inBytes},
-		{"arena", func(f *planner.File) float64 { return float64(f.Result.Arena) }, inBytes},
-		{"kept for backward", func(f *planner.File) float64 { return float64(f.Result.Stashed) }, inBytes},
-		{"total", func(f *planner.File) float64 { return float64(f.Memory.Total) }, inBytes},
-		{"floor", func(f *planner.File) float64 { return float64(f.Floor.Peak) }, inBytes},
-		{"extra " + unit, func(f *planner.File) float64 { return f.Result.Overhead }, percent},
-		{"its bound", func(f *planner.File) float64 { return f.Bound.Overhead }, percent},
-		{"nodes run again", func(f *planner.File) float64 { return float64(f.Result.Recomputed) }, counted},
+		{"budget", func(f *planfile.File) float64 { return float64(f.Request.Budget) }, inLimit},
+		{"arena budget", func(f *planfile.File) float64 { return float64(f.Request.ActivationBudget) }, inLimit},
+		{"everything kept", func(f *planfile.File) float64 { return float64(f.Baseline.Peak) }, inBytes},
+		{"peak", func(f *planfile.File) float64 { return float64(f.Result.Peak) }, inBytes},
+		{"arena", func(f *planfile.File) float64 { return float64(f.Result.Arena) }, inBytes},
+		{"kept for backward", func(f *planfile.File) float64 { return float64(f.Result.Stashed) }, inBytes},
+		{"total", func(f *planfile.File) float64 { return float64(f.Memory.Total) }, inBytes},
+		{"floor", func(f *planfile.File) float64 { return float64(f.Floor.Peak) }, inBytes},
+		{"extra " + unit, func(f *planfile.File) float64 { return f.Result.Overhead }, percent},
+		{"its bound", func(f *planfile.File) float64 { return f.Bound.Overhead }, percent},
+		{"nodes run again", func(f *planfile.File) float64 { return float64(f.Result.Recomputed) }, counted},
 	} {
 		if x, y := f.of(a), f.of(b); x != 0 || y != 0 {
 			d.Figures = append(d.Figures, figureFile{f.name, x, y, f.unit})
@@ -123,14 +123,14 @@ func compareFiles(a, b *planner.File) diffFile {
 	return d
 }
 
-func differentClusters(a, b *planner.File) []clusterFile {
+func differentClusters(a, b *planfile.File) []clusterFile {
 	out := []clusterFile{}
 	add := func(key string, freq, x, y int) {
 		if x != y && !slices.ContainsFunc(out, func(c clusterFile) bool { return c.Key == key }) {
 			out = append(out, clusterFile{key, freq, x, y})
 		}
 	}
-	applied := func(f *planner.File, key string) int {
+	applied := func(f *planfile.File, key string) int {
 		for _, c := range f.Clusters {
 			if c.Key == key {
 				return c.Applied

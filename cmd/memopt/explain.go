@@ -11,10 +11,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/graph"
 	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 var explainCommand = &cli.Command{
@@ -67,7 +69,7 @@ func explanation(ctx context.Context, path, node, html, command string) (answer,
 }
 
 // carried lists the settings of the plan's step.
-func carried(f *planner.File, path string) (out []report.Setting) {
+func carried(f *planfile.File, path string) (out []report.Setting) {
 	for name, value := range f.Settings {
 		out = append(out, report.Setting{Name: name, Value: value, Source: path})
 	}
@@ -75,7 +77,7 @@ func carried(f *planner.File, path string) (out []report.Setting) {
 	return out
 }
 
-func explainPlan(w io.Writer, f *planner.File) {
+func explainPlan(w io.Writer, f *planfile.File) {
 	rows := [][]string{
 		{"peak", fmt.Sprintf("%s at %s; %s with everything kept", report.Bytes(f.Result.Peak), f.Result.PeakNode, report.Bytes(f.Baseline.Peak))},
 		{"cost", fmt.Sprintf("%s of the step's %s, %d nodes run again", report.Extra(f.Result.Overhead, 2), f.Unit(), f.Result.Recomputed)},
@@ -107,7 +109,7 @@ func explainPlan(w io.Writer, f *planner.File) {
 
 // notTaken says why a cluster that would lower the peak is kept: no limit requires it, or other
 // clusters cost less per byte freed.
-func notTaken(f *planner.File, c planner.Cluster) string {
+func notTaken(f *planfile.File, c planner.Cluster) string {
 	limited := f.Request.Budget > 0 || f.Request.ActivationBudget > 0 || f.Request.MaxOverhead > 0
 	price := func(c planner.Cluster) float64 { return c.Cost / float64(max(c.PeakEffect, 1)) }
 	worst := -1.0
@@ -133,7 +135,7 @@ func notTaken(f *planner.File, c planner.Cluster) string {
 }
 
 // ledger lists clusters with their effect on the peak and their cost.
-func ledger(w io.Writer, f *planner.File, show func(planner.Cluster) bool) {
+func ledger(w io.Writer, f *planfile.File, show func(planner.Cluster) bool) {
 	rows := [][]string{{"", "peak", "cost", "bytes", "again", "cluster", ""}}
 	for _, c := range f.Clusters {
 		if !show(c) {
@@ -147,7 +149,7 @@ func ledger(w io.Writer, f *planner.File, show func(planner.Cluster) bool) {
 			effect, verdict = "–", "the peak would be higher: its inputs would be kept longer"
 		case c.PeakEffect == 0:
 			effect, verdict = "–", "it is not alive at the peak"
-			if slices.ContainsFunc(f.Model.Holds, func(h planner.FileHold) bool { return slices.Contains(c.Nodes, h.Maker) }) {
+			if slices.ContainsFunc(f.Model.Holds, func(h planfile.Hold) bool { return slices.Contains(c.Nodes, h.Maker) }) {
 				verdict += ", or the program holds it there"
 			}
 		case c.Applied == 0:
@@ -163,11 +165,11 @@ func ledger(w io.Writer, f *planner.File, show func(planner.Cluster) bool) {
 }
 
 // explainNode shows when a node runs, and its clusters.
-func explainNode(f *planner.File, name string) (answer, error) {
+func explainNode(f *planfile.File, name string) (answer, error) {
 	node := -1
 	var names []string
 	for i, line := range f.Program {
-		names = append(names, planner.ParseLine(line).Name)
+		names = append(names, graph.ParseLine(line).Name)
 		if names[i] == name {
 			node = i
 		}
@@ -194,7 +196,7 @@ func explainNode(f *planner.File, name string) (answer, error) {
 			}
 		}
 	}
-	held := []planner.FileHold{}
+	held := []planfile.Hold{}
 	for _, h := range f.Model.Holds {
 		if h.Maker == name {
 			held = append(held, h)
@@ -206,8 +208,8 @@ func explainNode(f *planner.File, name string) (answer, error) {
 
 // printNode prints when a node runs first and again, the clusters that it heads, and how long the
 // program holds its outputs.
-func printNode(w io.Writer, f *planner.File, node int, first, again []int, in []string, held []planner.FileHold) {
-	name := planner.ParseLine(f.Program[node]).Name
+func printNode(w io.Writer, f *planfile.File, node int, first, again []int, in []string, held []planfile.Hold) {
+	name := graph.ParseLine(f.Program[node]).Name
 	visible.Fprintf(w, "%s\n", f.Program[node])
 	switch {
 	case len(first) == 0:

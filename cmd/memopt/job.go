@@ -17,6 +17,7 @@ import (
 	"memopt/memopt/report"
 	"memopt/memopt/step"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // job is a request to plan a model, from the command line or a host of the service.
@@ -45,7 +46,7 @@ type planned struct {
 	job
 	model    *step.Model
 	plan     *planner.Plan
-	made     *planner.File // cache of file
+	made     *planfile.File // cache of file
 	warnings []string
 }
 
@@ -105,7 +106,7 @@ func (j job) make() (made *planned, err error) {
 }
 
 // file is the plan's file, made at the first call, as this may take as long as planning.
-func (p *planned) file() (_ *planner.File, err error) {
+func (p *planned) file() (_ *planfile.File, err error) {
 	if p.made == nil {
 		p.made, err = fileOf(p.model, p.plan)
 	}
@@ -113,9 +114,9 @@ func (p *planned) file() (_ *planner.File, err error) {
 }
 
 // fileOf is a plan's file; it contains the fingerprint of the model's graph.
-func fileOf(m *step.Model, p *planner.Plan) (f *planner.File, err error) {
+func fileOf(m *step.Model, p *planner.Plan) (f *planfile.File, err error) {
 	err = m.Guarded(func() error {
-		f = p.File(m.Path)
+		f = planfile.Of(p, m.Path)
 		return nil
 	})
 	return f, err
@@ -132,7 +133,7 @@ func (p *planned) write() (err error) {
 	for _, to := range p.to {
 		switch strings.TrimPrefix(to.name, "--") {
 		case "output", "save_to":
-			var file *planner.File
+			var file *planfile.File
 			if file, err = p.file(); err == nil {
 				err = asInput(file.Save(to.path))
 			}
@@ -214,7 +215,7 @@ func ownBytes(allocator string) string {
 }
 
 // json is the plan as JSON, with all warnings.
-func (p *planned) json() (*planner.File, error) {
+func (p *planned) json() (*planfile.File, error) {
 	file, err := p.file()
 	if err != nil {
 		return nil, err

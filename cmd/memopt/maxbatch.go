@@ -19,7 +19,7 @@ import (
 	"memopt/memopt/report"
 	"memopt/memopt/step"
 	"memopt/memopt/training"
-	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 var maxbatchCommand = &cli.Command{
@@ -201,7 +201,7 @@ type maxbatchFile struct {
 	Dims   map[string]int64 `json:"dims"`
 	MS     float64          `json:"ms"`
 	Ladder []rungFile       `json:"ladder"`
-	Plan   *planner.File    `json:"plan"`
+	Plan   *planfile.File   `json:"plan"`
 	// Measured is of the steps that --measure ran.
 	Measured *measuredFile `json:"measured,omitempty"`
 }
@@ -225,7 +225,7 @@ type rungFile struct {
 	Moved       int64    `json:"moved"` // bytes that the plan keeps elsewhere
 }
 
-func maxbatchJSON(dim string, ladder []step.Rung, file *planner.File) maxbatchFile {
+func maxbatchJSON(dim string, ladder []step.Rung, file *planfile.File) maxbatchFile {
 	f := maxbatchFile{Format: "memopt.maxbatch/1", Dim: dim, Plan: file}
 	for _, r := range ladder {
 		row := rungFile{Size: r.Size, Forms: []string{}}

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // FitPage is the content of the page of an answer whether a step fits.
@@ -53,7 +54,7 @@ func FitHTML(w io.Writer, p FitPage) error {
 		Notes                  []string
 	}{p.Title, p.Device, p.Verdict, p.Fits, held(p.Phases, p.Budget), held(p.Rungs, p.Budget), grid(p.Owners), grid(p.Ladder), nil, p.Notes}
 	if p.Picture != nil && len(p.Picture.Launches) > 0 {
-		f := &planner.File{}
+		f := &planfile.File{}
 		f.Baseline.Peak, f.Result.Peak, f.Floor.Peak = p.Peak, p.Peak, p.Floor
 		view.Timeline = timeline(f, p.Picture)
 	}

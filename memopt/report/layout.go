@@ -9,6 +9,7 @@ import (
 
 	"memopt/internal/visible"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // Size of the coordinate plane of plots; a page scales it to its own width.
@@ -172,7 +173,7 @@ func height(bytes int64, top float64) int {
 	return int(math.Round(float64(bytes) / top * planeHeight))
 }
 
-func timeline(f *planner.File, pic *planner.Picture) *timelineView {
+func timeline(f *planfile.File, pic *planner.Picture) *timelineView {
 	n := len(pic.Launches)
 	whole := f.Baseline.Peak
 	if f.Form != nil {
@@ -313,7 +314,7 @@ func ticks(top float64) (out []mark) {
 	return out
 }
 
-func arena(f *planner.File, pic *planner.Picture) *arenaView {
+func arena(f *planfile.File, pic *planner.Picture) *arenaView {
 	n := len(pic.Launches)
 	highest := max(f.Result.Arena, 1) // more if live ranges were not placed
 	for _, l := range pic.Lives {

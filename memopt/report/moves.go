@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/schedule"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // Offload says what a plan moves elsewhere and back, or why it moves nothing; "" if it was not allowed to. limited is whether there
@@ -52,7 +53,7 @@ func States(s *planner.Streamed) string {
 }
 
 // FileOffload is Offload of a plan's file.
-func FileOffload(f *planner.File) string {
+func FileOffload(f *planfile.File) string {
 	r := f.Request
 	return Offload(f.Moved, r.Budget > 0 || r.ActivationBudget > 0 || r.MaxOverhead > 0, f.Baseline.Peak, f.Result.Peak, f.Result.Overhead)
 }

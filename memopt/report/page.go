@@ -15,12 +15,13 @@ import (
 	"memopt/internal/loader"
 	"memopt/internal/visible"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // Page is the content of an HTML page: a plan's file and additional data.
 type Page struct {
 	Title    string
-	File     *planner.File
+	File     *planfile.File
 	Settings []Setting
 	Command  string           // that makes the page; "": not shown
 	Picture  *planner.Picture // nil: no drawings, as a plan file has no picture
@@ -135,7 +136,7 @@ const spelled = "spelled"
 // contains the paths, so that readers and tests can compare.
 type figures struct{ json gjson.Result }
 
-func document(f *planner.File) (figures, error) {
+func document(f *planfile.File) (figures, error) {
 	short := *f
 	short.Steps, short.Offsets, short.Program, short.Saved = nil, nil, nil, nil
 	short.Clusters = f.Clusters[:min(len(f.Clusters), maxPageRows)]

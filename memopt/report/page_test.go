@@ -19,6 +19,7 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/report"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // planned is a small step under a budget, with clusters on and off, and a name that contains
@@ -64,7 +65,7 @@ func pageOf(t *testing.T, p report.Page) string {
 
 func tiny(t *testing.T) report.Page {
 	p := planned(t, planner.Request{Budget: planner.Size{Bytes: 195000}})
-	return report.Page{Title: "tiny.onnx", File: p.File("tiny.onnx"), Picture: p.Picture(), Command: "memopt plan tiny.onnx --budget 195000",
+	return report.Page{Title: "tiny.onnx", File: planfile.Of(p, "tiny.onnx"), Picture: p.Picture(), Command: "memopt plan tiny.onnx --budget 195000",
 		Settings: []report.Setting{{Name: "budget", Value: "195000", Source: "--budget"}}}
 }
 
@@ -176,16 +177,16 @@ func TestPageHostile(t *testing.T) {
 func TestPageEdges(t *testing.T) {
 	const most = math.MaxInt64
 	for name, p := range map[string]report.Page{
-		"nothing": {File: &planner.File{}},
-		"empty":   {File: &planner.File{}, Picture: &planner.Picture{}, Trained: &report.Trained{}},
-		"one launch": {File: &planner.File{}, Picture: &planner.Picture{Launches: []planner.PictureLaunch{{Node: "a", Phase: "forward"}},
+		"nothing": {File: &planfile.File{}},
+		"empty":   {File: &planfile.File{}, Picture: &planner.Picture{}, Trained: &report.Trained{}},
+		"one launch": {File: &planfile.File{}, Picture: &planner.Picture{Launches: []planner.PictureLaunch{{Node: "a", Phase: "forward"}},
 			Lives: []planner.PictureLife{{Last: 1}}}, Trained: &report.Trained{Losses: []float64{1}}},
-		"huge": {File: &planner.File{FileFields: planner.FileFields{Result: planner.FileResult{Peak: most, Arena: most}, Baseline: planner.FileBaseline{Peak: most},
-			Memory: planner.Memory{Total: most, Weights: most}}, Request: planner.FileRequest{Budget: most}},
+		"huge": {File: &planfile.File{Fields: planfile.Fields{Result: planfile.Result{Peak: most, Arena: most}, Baseline: planfile.Baseline{Peak: most},
+			Memory: planner.Memory{Total: most, Weights: most}}, Request: planfile.Request{Budget: most}},
 			Picture: &planner.Picture{Launches: []planner.PictureLaunch{{Phase: "update", Live: most, Before: most}}, Lives: []planner.PictureLife{{Last: 1, Bytes: most}}},
 			Trained: &report.Trained{Losses: []float64{math.MaxFloat64, -math.MaxFloat64}}},
-		"flat loss": {File: &planner.File{}, Trained: &report.Trained{Losses: []float64{0, 0, 0}}},
-		"no loss":   {File: &planner.File{}, Trained: &report.Trained{Losses: []float64{math.NaN(), math.Inf(-1)}}},
+		"flat loss": {File: &planfile.File{}, Trained: &report.Trained{Losses: []float64{0, 0, 0}}},
+		"no loss":   {File: &planfile.File{}, Trained: &report.Trained{Losses: []float64{math.NaN(), math.Inf(-1)}}},
 	} {
 		text := pageOf(t, p)
 		if strings.Contains(text, "NaN%") || strings.Contains(text, "Inf%") || strings.Contains(text, "ZgotmplZ") || !strings.HasSuffix(text, "</html>\n") {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 //go:embed step.tmpl
@@ -78,7 +78,7 @@ func (t *timelineView) BeforeArea() string {
 }
 
 // kept labels the curve of everything kept, which is of the plan's form.
-func kept(f *planner.File) string {
+func kept(f *planfile.File) string {
 	if f.Form == nil {
 		return "everything kept: peak " + Bytes(f.Baseline.Peak)
 	}

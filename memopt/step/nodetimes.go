@@ -9,8 +9,8 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/whole"
 	"memopt/memopt/exit"
-	"memopt/planner"
 	"memopt/planner/forms"
+	"memopt/planner/planfile"
 	"memopt/planner/profile"
 )
 
@@ -134,7 +134,7 @@ func (f *NodeTimes) of(g *graph.Graph) error {
 	if f.Fingerprint == g.Fingerprint() {
 		return nil
 	}
-	lines := planner.Program(g)
+	lines := planfile.Program(g)
 	for i, line := range lines {
 		switch {
 		case i >= len(f.Program):

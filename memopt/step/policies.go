@@ -106,7 +106,7 @@ func PolicyNodes(g *graph.Graph) (all []*policy.Node) {
 		if n.Phase != graph.Forward || n.Op.View {
 			continue
 		}
-		line := planner.ParseLine(n.String())
+		line := graph.ParseLine(n.String())
 		x := policyNode(n.ID, line, n.Op.Class())
 		for _, v := range n.Outputs {
 			if v != nil {
@@ -126,7 +126,7 @@ func PolicyNodes(g *graph.Graph) (all []*policy.Node) {
 	return all
 }
 
-func policyNode(id int32, line planner.Line, class graph.KernelClass) *policy.Node {
+func policyNode(id int32, line graph.Line, class graph.KernelClass) *policy.Node {
 	n := &policy.Node{ID: id, Name: line.Name, Op: line.Op, Module: line.Module, Attention: class == graph.AttentionKernel, Product: class == graph.ProductKernel}
 	n.Heavy = n.Attention || n.Product || class == graph.ConvolutionKernel
 	return n

@@ -4,11 +4,12 @@ import (
 	"maps"
 
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // Read checks a saved plan against the step that settings ask for. Costs are relative to the step
 // with the settings beside, which the file names.
-func (s *Steps) Read(file *planner.File, ask Ask, beside map[string]string) (*planner.Plan, error) {
+func (s *Steps) Read(file *planfile.File, ask Ask, beside map[string]string) (*planner.Plan, error) {
 	f, err := s.Own(ask)
 	if err != nil {
 		return nil, err

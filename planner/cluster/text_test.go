@@ -1,4 +1,4 @@
-package planner
+package cluster_test
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 	"memopt/planner/cluster"
 )
 
-// TestConfigText: what a plan file says of requests is read back.
-func TestConfigText(t *testing.T) {
+// TestText: what a plan file says of requests is read back.
+func TestText(t *testing.T) {
 	want := []cluster.Request{
 		{ID: "BiasGelu+", Type: 1, Count: -1},
 		{ID: "Add+Gelu+", Type: 2, Count: 3},
@@ -18,7 +18,7 @@ func TestConfigText(t *testing.T) {
 		{ID: "Cast+", Type: 1, Count: 1},
 	}
 	for n := range len(want) + 1 {
-		got, err := parseConfig(configText(want[:n]...))
+		got, err := cluster.ParseText(cluster.Text(want[:n]...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func TestConfigText(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", "x:1", "x:y:1", "x:1:z", "x:1:{0-1", "x:1:{0,a}", "x:1:{0-}", "x:1:{}", ":", "x:1:1,y"} {
-		if got, err := parseConfig(bad); err == nil {
+		if got, err := cluster.ParseText(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package planner
+package planfile
 
 import (
 	"bytes"
@@ -8,29 +8,32 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
+
+	"memopt/planner"
 )
 
 // claims holds all that a file tells of its plan against the plan. Costs in times of a device can only be known again
 // from a profile of it.
-func (f *File) claims(p *Plan) error {
+func (f *File) claims(p *planner.Plan) error {
 	type claimed struct {
-		Model FileModel `json:"model"`
-		FileFields
+		Model Model `json:"model"`
+		Fields
 	}
-	says, err := plainly(claimed{f.Model, f.FileFields})
+	says, err := plainly(claimed{f.Model, f.Fields})
 	if err != nil {
 		return err
 	}
-	fields := p.fileFields()
+	fields := fieldsOf(p)
 	if f.Form == nil { // as in files of before there was one
 		fields.Form = nil
 	}
-	is, err := plainly(claimed{p.fileModel(f.Model.Path, f.Model.Fingerprint), fields})
+	is, err := plainly(claimed{modelOf(p, f.Model.Path, f.Model.Fingerprint), fields})
 	if err != nil {
 		return err
 	}
-	if f.Strategy != "" && !slices.ContainsFunc(strategies, func(s strategy) bool { return s.name == strategyNamed(f.Strategy) }) { // steps may be of no strategy
-		return fmt.Errorf("the file says that its strategy is %q; there are %s", f.Strategy, strategyNames())
+	if names, _ := planner.Strategies(); f.Strategy != "" && !slices.Contains(names, p.Strategy) { // steps may be of no strategy
+		return fmt.Errorf("the file says that its strategy is %q; there are %s", f.Strategy, strings.Join(names, ", "))
 	}
 	d := differing{costs: f.Request.Measured == (len(p.Request.Costs) > 0)}
 	if where, a, b := d.first("", says, is); where != "" {

@@ -1,4 +1,4 @@
-package planner
+package planfile
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 // maxFile bounds a plan file: a million launches fit.
 const maxFile = 1 << 30
 
-// ReadFile reads a plan file without a graph. A file that lacks what every plan has is refused, and so is one with a
+// Read reads a plan file without a graph. A file that lacks what every plan has is refused, and so is one with a
 // field that no plan has: a *FieldError.
-func ReadFile(path string) (*File, error) {
+func Read(path string) (*File, error) {
 	data, err := whole.Read(path, "a plan file", maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

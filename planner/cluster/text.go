@@ -1,15 +1,13 @@
-package planner
+package cluster
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"memopt/planner/cluster"
 )
 
-// configText is requests in ONNX Runtime's spelling, with layer sets in ours.
-func configText(requests ...cluster.Request) string {
+// Text is requests in ONNX Runtime's spelling, with layer sets in ours.
+func Text(requests ...Request) string {
 	var parts []string
 	for _, r := range requests {
 		count := fmt.Sprint(r.Count)
@@ -29,12 +27,12 @@ func configText(requests ...cluster.Request) string {
 	return strings.Join(parts, ",")
 }
 
-// parseConfig reads what configText wrote. The IDs of clusters hold no colon.
-func parseConfig(s string) (requests []cluster.Request, err error) {
+// ParseText reads what Text wrote. The IDs of clusters hold no colon.
+func ParseText(s string) (requests []Request, err error) {
 	for s != "" {
 		id, rest, _ := strings.Cut(s, ":")
 		strategy, rest, ok := strings.Cut(rest, ":")
-		r := cluster.Request{ID: id}
+		r := Request{ID: id}
 		if r.Type, err = strconv.Atoi(strategy); err != nil || !ok {
 			return nil, fmt.Errorf("the request %q is not ID:strategy:count", s)
 		}
@@ -51,7 +49,7 @@ func parseConfig(s string) (requests []cluster.Request, err error) {
 				if err1 != nil || err2 != nil || !ok {
 					return nil, fmt.Errorf("the request %q should name layers like {0-3,7}", s)
 				}
-				r.Places = append(r.Places, cluster.Places{First: from, Last: to})
+				r.Places = append(r.Places, Places{First: from, Last: to})
 			}
 			s = strings.TrimPrefix(rest, ",")
 		} else {

@@ -1,4 +1,4 @@
-package planner_test
+package planfile_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // TestReadFileRefuses spoils the JSON of a plan file in one way each.
@@ -75,7 +76,7 @@ func TestReadFileFields(t *testing.T) {
 			f := planJSON(t)
 			c.spoil(f)
 			_, err := readJSON(t, f)
-			var unknown *planner.FieldError
+			var unknown *planfile.FieldError
 			switch {
 			case c.want == "" && err != nil:
 				t.Error(err)
@@ -89,8 +90,8 @@ func TestReadFileFields(t *testing.T) {
 // planJSON is the JSON of a plan file.
 func planJSON(t *testing.T) (f map[string]any) {
 	t.Helper()
-	p, _ := checked(t)
-	data, err := json.Marshal(p.File("m.onnx"))
+	p := again(t)
+	data, err := json.Marshal(planfile.Of(p, "m.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func planJSON(t *testing.T) (f map[string]any) {
 }
 
 // readJSON writes JSON to a file and reads it as a plan's.
-func readJSON(t *testing.T, f any) (*planner.File, error) {
+func readJSON(t *testing.T, f any) (*planfile.File, error) {
 	t.Helper()
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -111,12 +112,12 @@ func readJSON(t *testing.T, f any) (*planner.File, error) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return planner.ReadFile(path)
+	return planfile.Read(path)
 }
 
 // TestFormerStrategy: requests and plan files may name the strategy optimize by its former name.
 func TestFormerStrategy(t *testing.T) {
-	p, _ := checked(t)
+	p := again(t)
 	r := p.Request
 	r.Strategy = "greedy"
 	q, err := planner.Make(p.Graph, r)
@@ -126,7 +127,7 @@ func TestFormerStrategy(t *testing.T) {
 	if q.Strategy != "optimize" || q.Arena != p.Arena {
 		t.Errorf("a plan by %q in %d bytes, want one by optimize in %d", q.Strategy, q.Arena, p.Arena)
 	}
-	f := p.File("m.onnx")
+	f := planfile.Of(p, "m.onnx")
 	f.Strategy = "greedy"
 	if q, err = f.Bind(p.Graph); err != nil || q.Strategy != "optimize" {
 		t.Errorf("a file with the former name: %v", err)

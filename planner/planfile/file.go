@@ -1,4 +1,9 @@
-package planner
+// Package planfile writes plans as JSON and reads them back.
+//
+// Of is a plan's file; Read reads one and refuses what no plan has. A file decides nothing by itself: Bind compares its program
+// with the graph it is to be for, restores the plan from the decisions in it (planner.Restore), which holds them against the
+// graph, and then holds all that the file tells of its plan against that plan (claims.go).
+package planfile
 
 import (
 	"context"
@@ -12,7 +17,8 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/visible"
 	"memopt/internal/whole"
-	"memopt/planner/pack"
+	"memopt/planner"
+	"memopt/planner/cluster"
 	"memopt/planner/profile"
 )
 
@@ -20,51 +26,51 @@ import (
 // one more is of the next version.
 const Format = "memopt.plan/1"
 
-// File is a plan as JSON. Sizes are bytes. Everything down to Warnings is for readers; Program and Steps are what Load
+// File is a plan as JSON. Sizes are bytes. Everything down to Warnings is for readers; Program and Steps are what Bind
 // replays.
 type File struct {
 	Format   string            `json:"format"`
-	Model    FileModel         `json:"model"`
+	Model    Model             `json:"model"`
 	Dims     map[string]int64  `json:"dims"`
-	Request  FileRequest       `json:"request"`
+	Request  Request           `json:"request"`
 	Settings map[string]string `json:"settings"` // what the graph was made with
 	// Beside is the settings that differ in the step that baseline and costs are compared with, where that is another
 	// form.
 	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`
-	Trains   *Trains           `json:"trains,omitempty"`
-	FileFields
-	PlanMS   float64  `json:"plan_ms"` // 0 in a saved file: those of one request are the same bytes
-	Warnings []string `json:"warnings"`
-	Steps    []Step   `json:"steps"`
-	Offsets  []int64  `json:"offsets"`
-	Moves    []Move   `json:"moves,omitempty"`
-	Program  []string `json:"program"`
+	Trains   *planner.Trains   `json:"trains,omitempty"`
+	Fields
+	PlanMS   float64        `json:"plan_ms"` // 0 in a saved file: those of one request are the same bytes
+	Warnings []string       `json:"warnings"`
+	Steps    []planner.Step `json:"steps"`
+	Offsets  []int64        `json:"offsets"`
+	Moves    []planner.Move `json:"moves,omitempty"`
+	Program  []string       `json:"program"`
 
 	ctx context.Context // ends writing it
 }
 
-// FileFields are the fields of a file that describe the plan. All but the bound follows from the steps, the places and the
+// Fields are the fields of a file that describe the plan. All but the bound follows from the steps, the places and the
 // graph alone, and is worked out again when a file is read.
-type FileFields struct {
-	Baseline FileBaseline   `json:"baseline"`
-	Form     *FileForm      `json:"form,omitempty"` // the form that was taken, where that is not the plain step
-	Result   FileResult     `json:"result"`
-	Floor    Floor          `json:"floor"`
-	Bound    Bound          `json:"bound"`
-	Memory   Memory         `json:"memory"`
-	Moved    *Moved         `json:"offload,omitempty"`
-	Streamed *Streamed      `json:"states,omitempty"`
-	Clusters []Cluster      `json:"clusters"`
-	Selected Selection      `json:"selection"`
-	Layers   []FileBoundary `json:"boundaries"`
-	Dominant []Holding      `json:"dominant"`
-	Formulas *Formulas      `json:"formulas,omitempty"`
-	Saved    []string       `json:"saved"` // values that pass from forward to backward
+type Fields struct {
+	Baseline Baseline          `json:"baseline"`
+	Form     *Form             `json:"form,omitempty"` // the form that was taken, where that is not the plain step
+	Result   Result            `json:"result"`
+	Floor    planner.Floor     `json:"floor"`
+	Bound    planner.Bound     `json:"bound"`
+	Memory   planner.Memory    `json:"memory"`
+	Moved    *planner.Moved    `json:"offload,omitempty"`
+	Streamed *planner.Streamed `json:"states,omitempty"`
+	Clusters []planner.Cluster `json:"clusters"`
+	Selected planner.Selection `json:"selection"`
+	Layers   []Boundary        `json:"boundaries"`
+	Dominant []planner.Holding `json:"dominant"`
+	Formulas *planner.Formulas `json:"formulas,omitempty"`
+	Saved    []string          `json:"saved"` // values that pass from forward to backward
 }
 
-// FileModel says which graph the plan is for.
-type FileModel struct {
+// Model says which graph the plan is for.
+type Model struct {
 	Path        string `json:"path"`
 	Fingerprint string `json:"fingerprint"`
 	Kind        string `json:"kind"`
@@ -72,18 +78,18 @@ type FileModel struct {
 	Forward     int    `json:"forward_nodes"` // the first of them
 	// Recorded is what a recorded step was recorded under, and Holds what its program held.
 	Recorded map[string]string `json:"recorded,omitempty"`
-	Holds    []FileHold        `json:"holds,omitempty"`
+	Holds    []Hold            `json:"holds,omitempty"`
 }
 
-// FileHold is a value that is held until a node has run.
-type FileHold struct {
+// Hold is a value that is held until a node has run.
+type Hold struct {
 	Value string `json:"value"`
 	Maker string `json:"maker"` // the node that makes it; "" if none does
 	Until string `json:"until"`
 }
 
-// FileRequest is what was asked.
-type FileRequest struct {
+// Request is what was asked.
+type Request struct {
 	Level            int     `json:"level"`
 	Config           string  `json:"config"`
 	Budget           int64   `json:"budget"`
@@ -96,15 +102,15 @@ type FileRequest struct {
 	// Profile is what costs are nanoseconds of; without it they are flops and bytes.
 	Profile *profile.Profile `json:"profile,omitempty"`
 	// Elsewhere is where values may be moved to.
-	Elsewhere *Elsewhere `json:"offload,omitempty"`
+	Elsewhere *planner.Elsewhere `json:"offload,omitempty"`
 	// States is where states of optimizers lie that stream in and out.
 	States string `json:"states,omitempty"`
 	// StatesStay is of how many parameters, the smallest, they stay in memory.
 	StatesStay int `json:"states_stay,omitempty"`
 }
 
-// FileBaseline is the step without recomputation.
-type FileBaseline struct {
+// Baseline is the step without recomputation.
+type Baseline struct {
 	Peak        int64  `json:"peak"`
 	PeakFormula string `json:"peak_formula"`
 	PeakNode    string `json:"peak_node"`
@@ -115,16 +121,16 @@ type FileBaseline struct {
 	Time int64 `json:"time_ns,omitempty"`
 }
 
-// FileForm is another form of the step than the plain one, with everything kept.
-type FileForm struct {
+// Form is another form of the step than the plain one, with everything kept.
+type Form struct {
 	Peak     int64   `json:"peak"`
 	Arena    int64   `json:"arena"`
 	Stashed  int64   `json:"stashed"`
 	Overhead float64 `json:"overhead"` // above the plain step
 }
 
-// FileResult is the step under the plan.
-type FileResult struct {
+// Result is the step under the plan.
+type Result struct {
 	Peak        int64   `json:"peak"`
 	PeakFormula string  `json:"peak_formula"`
 	PeakNode    string  `json:"peak_node"`
@@ -137,15 +143,14 @@ type FileResult struct {
 	Time        int64   `json:"time_ns,omitempty"` // by the profile
 }
 
-// FileBoundary is a place where a layer begins.
-type FileBoundary struct {
+// Boundary is a place where a layer begins.
+type Boundary struct {
 	Node string `json:"node"`
 	Kept string `json:"kept"` // what the layer before left
 }
 
-// File is the plan's JSON form. path is where the model came from. If there can be no plan table, a warning in the file
-// says why.
-func (p *Plan) File(path string) *File {
+// Of is a plan's file. path is where the model came from. If there can be no plan table, a warning in the file says why.
+func Of(p *planner.Plan, path string) *File {
 	begin := time.Now()
 	err := p.Tabulate()
 	warnings := append([]string{}, p.Warnings...)
@@ -153,23 +158,24 @@ func (p *Plan) File(path string) *File {
 		warnings = append(warnings, fmt.Sprintf("the plan table is missing: %v", err))
 	}
 	r := p.Request
-	base := p.m.fixedBytes() + p.Baseline.Arena
-	stop.Poll(p.m.ctx)
+	budget, activations := p.Limits()
+	stop.Poll(r.Context)
 	f := &File{
-		ctx:    p.m.ctx,
+		ctx:    r.Context,
 		Format: Format,
-		Model:  p.fileModel(path, p.Graph.Fingerprint()),
+		Model:  modelOf(p, path, p.Graph.Fingerprint()),
 		Dims:   r.Dims,
-		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0, Profile: r.pricing(), Elsewhere: r.Elsewhere, States: r.States, StatesStay: r.StatesStay},
-		Settings:   map[string]string{},
-		Trains:     p.Trains,
-		Strategy:   p.Strategy,
-		FileFields: p.fileFields(),
-		Warnings:   warnings,
-		Steps:      p.Steps,
-		Offsets:    p.Offsets,
-		Moves:      p.Moves,
+		Request: Request{Level: r.Level, Config: cluster.Text(r.Clusters...), Budget: budget, ActivationBudget: activations,
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0,
+			Profile: r.Prices(), Elsewhere: r.Elsewhere, States: r.States, StatesStay: r.StatesStay},
+		Settings: map[string]string{},
+		Trains:   p.Trains,
+		Strategy: p.Strategy,
+		Fields:   fieldsOf(p),
+		Warnings: warnings,
+		Steps:    p.Steps,
+		Offsets:  p.Offsets,
+		Moves:    p.Moves,
 	}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
@@ -178,20 +184,22 @@ func (p *Plan) File(path string) *File {
 	if len(p.Form.Beside) > 0 {
 		f.Beside = p.Form.Beside
 	}
-	f.Request.Config = configText(r.Clusters...)
-	stop.Poll(p.m.ctx)
+	stop.Poll(r.Context)
 	f.Program = Program(p.Graph)
 	f.PlanMS = float64((p.Took + time.Since(begin)).Microseconds()) / 1000
 	return f
 }
 
-func (p *Plan) fileModel(path, fingerprint string) FileModel {
-	kind := "training"
-	if len(p.Graph.Grads) == 0 {
+func modelOf(p *planner.Plan, path, fingerprint string) Model {
+	g, kind := p.Graph, "training"
+	if len(g.Grads) == 0 {
 		kind = "inference"
 	}
-	return FileModel{Path: path, Fingerprint: fingerprint, Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.m.forward,
-		Recorded: recorded(p.Graph), Holds: fileHolds(p.Graph)}
+	forward := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Phase != graph.Forward })
+	if forward < 0 {
+		forward = len(g.Nodes)
+	}
+	return Model{Path: path, Fingerprint: fingerprint, Kind: kind, Nodes: len(g.Nodes), Forward: forward, Recorded: recorded(g), Holds: holdsOf(g)}
 }
 
 func recorded(g *graph.Graph) map[string]string {
@@ -202,44 +210,44 @@ func recorded(g *graph.Graph) map[string]string {
 	return all
 }
 
-func fileHolds(g *graph.Graph) (all []FileHold) {
+func holdsOf(g *graph.Graph) (all []Hold) {
 	for _, h := range g.Holds {
 		maker := ""
 		if h.Value.Def != nil {
 			maker = h.Value.Def.Name
 		}
-		all = append(all, FileHold{h.Value.Name, maker, h.Until.Name})
+		all = append(all, Hold{h.Value.Name, maker, h.Until.Name})
 	}
 	return all
 }
 
-// fileFields are the plan's fields in its file, once there is a table.
-func (p *Plan) fileFields() FileFields {
+// fieldsOf are the plan's fields in its file, once there is a table.
+func fieldsOf(p *planner.Plan) Fields {
 	var cost, plain float64
-	if p.Request.pricing() != nil {
+	if p.Request.Prices() != nil {
 		cost, plain = p.Cost()
 	}
-	f := FileFields{
-		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops, int64(plain)},
-		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
+	f := Fields{
+		Baseline: Baseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops, int64(plain)},
+		Result: Result{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
 			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again, int64(cost)},
 		Floor:    p.Floor,
 		Bound:    p.Bound,
 		Memory:   p.Memory,
 		Moved:    p.Moved,
 		Streamed: p.Streamed(),
-		Clusters: append([]Cluster{}, p.Clusters...), // a file may be changed
-		Layers:   []FileBoundary{},
+		Clusters: append([]planner.Cluster{}, p.Clusters...), // a file may be changed
+		Layers:   []Boundary{},
 		Selected: p.Selection,
 		Saved:    p.Saved(),
 		Dominant: p.Dominant,
 	}
 	f.Formulas, _ = p.Formulas() // there are none where one is too large
-	if p.m.plain != nil {
-		f.Form = &FileForm{p.Whole.Peak, p.Whole.Arena, p.Whole.Stashed, p.FormOverhead()}
+	if plain := p.Request.Plain; plain != nil && plain != p.Graph {
+		f.Form = &Form{p.Whole.Peak, p.Whole.Arena, p.Whole.Stashed, p.FormOverhead()}
 	}
 	for i, node := range p.Boundaries {
-		f.Layers = append(f.Layers, FileBoundary{node, p.Kept[i]})
+		f.Layers = append(f.Layers, Boundary{node, p.Kept[i]})
 	}
 	return f
 }
@@ -260,7 +268,7 @@ func (f *File) RunAgain() []string {
 	for _, s := range f.Steps {
 		if s.Again && !met[s.Node] && s.Node >= 0 && int(s.Node) < len(f.Program) {
 			met[s.Node] = true
-			names = append(names, ParseLine(f.Program[s.Node]).Name)
+			names = append(names, graph.ParseLine(f.Program[s.Node]).Name)
 		}
 	}
 	return names
@@ -280,57 +288,39 @@ func (f *File) Save(path string) error {
 	return nil
 }
 
+// Unit is what extra costs of the plan in the file are.
+func (f *File) Unit() string { return planner.Unit(f.Request.Measured || f.Request.Profile != nil) }
+
 // Bind makes a Plan of a file and the graph it is for, and checks it. A plan for another graph is refused with the
 // first difference.
-func (f *File) Bind(g *graph.Graph) (*Plan, error) { return f.BindAs(g, Request{}) }
+func (f *File) Bind(g *graph.Graph) (*planner.Plan, error) { return f.BindAs(g, planner.Request{}) }
 
 // BindAs is Bind with what no file holds of a request: the outline of a graph whose program a file spells otherwise,
 // what could be kept in less, the plain step, and measured costs.
-func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
+func (f *File) BindAs(g *graph.Graph, r planner.Request) (*planner.Plan, error) {
 	if err := f.sameProgram(g); err != nil {
 		return nil, err
 	}
-	requests, err := parseConfig(f.Request.Config)
+	requests, err := cluster.ParseText(f.Request.Config)
 	if err != nil {
 		return nil, err
 	}
-	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
-	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
-	r.Profile, r.Elsewhere, r.States, r.StatesStay = f.Request.Profile, f.Request.Elsewhere, f.Request.States, f.Request.StatesStay
+	q := f.Request
+	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, q.Level, planner.Size{Bytes: q.Budget}, planner.Size{Bytes: q.ActivationBudget}
+	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = q.MaxOverhead, requests, q.Boundary, q.Compat, q.Lowered
+	r.Profile, r.Elsewhere, r.States, r.StatesStay = q.Profile, q.Elsewhere, q.States, q.StatesStay
 	if r.Profile != nil {
 		if err := r.Profile.Check(); err != nil {
 			return nil, fmt.Errorf("the plan's profile: %w", err)
 		}
 	}
-	x, err := Look(g, r)
+	d := planner.Decisions{Strategy: f.Strategy, Steps: f.Steps, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
+		Moves: f.Moves, Bound: f.Bound, Alone: -1}
+	if f.Moved != nil {
+		d.Alone = f.Moved.Alone
+	}
+	p, err := planner.Restore(g, r, d)
 	if err != nil {
-		return nil, err
-	}
-	p := x.begin().plan
-	p.Strategy, p.Steps, p.Offsets, p.Arena, p.Moves = strategyNamed(f.Strategy), slices.Clone(f.Steps), f.Offsets, f.Result.Arena, slices.Clone(f.Moves)
-	replayed, err := p.replay()
-	if err != nil {
-		return nil, err
-	}
-	c := &candidate{t: x.m.simulate(p.Steps), placed: pack.Solution{Offsets: f.Offsets, Height: p.Arena, Bound: f.Result.PackBound}}
-	if err := x.m.movedBy(c, f.Moves, r.Elsewhere); err != nil {
-		return nil, invalid("%w", err)
-	}
-	c.cost, _, _ = x.m.again(p.Steps)
-	c.cost += float64(c.wait)
-	if f.Moved != nil { // like the bound, what was found when the plan was made
-		p.Moved = &Moved{Alone: f.Moved.Alone}
-	}
-	p.adopt(c)
-	if err := x.turnOn(make([]bool, len(g.Nodes))); err != nil {
-		return nil, err
-	}
-	p.Warnings = nil // they were said when the plan was made
-	if p.Clusters, err = x.rows(); err != nil {
-		return nil, err
-	}
-	p.Bound = f.Bound
-	if err := replayed.agrees(p); err != nil {
 		return nil, err
 	}
 	return p, f.claims(p)
@@ -359,7 +349,7 @@ func (f *File) sameProgram(g *graph.Graph) error {
 	if len(f.Program) > len(lines) {
 		return fmt.Errorf("the plan is for another graph: it goes on with %s", clip(f.Program[len(lines)]))
 	}
-	if holds := fileHolds(g); !same && !slices.Equal(f.Model.Holds, holds) {
+	if holds := holdsOf(g); !same && !slices.Equal(f.Model.Holds, holds) {
 		return fmt.Errorf("the plan is for another recording: the nodes are the same, but what the program holds differs: %s", otherHold(f.Model.Holds, holds))
 	}
 	if !same {
@@ -372,7 +362,7 @@ func (f *File) sameProgram(g *graph.Graph) error {
 // space.
 func (f *File) sameConditions(g *graph.Graph, lines []string) error {
 	has := recorded(g)
-	if !slices.EqualFunc(f.Program, lines, func(a, b string) bool { return a == b || ParseLine(a).Name == ParseLine(b).Name }) {
+	if !slices.EqualFunc(f.Program, lines, func(a, b string) bool { return a == b || graph.ParseLine(a).Name == graph.ParseLine(b).Name }) {
 		return nil
 	}
 	said := func(of map[string]string, name string) string {
@@ -393,12 +383,12 @@ func (f *File) sameConditions(g *graph.Graph, lines []string) error {
 }
 
 // otherHold is the first difference of two lists of holds.
-func otherHold(plan, model []FileHold) string {
+func otherHold(plan, model []Hold) string {
 	i := 0
 	for i < min(len(plan), len(model)) && plan[i] == model[i] {
 		i++
 	}
-	said := func(of []FileHold) string {
+	said := func(of []Hold) string {
 		if i == len(of) {
 			return "nothing more"
 		}

@@ -1,4 +1,4 @@
-package planner_test
+package planfile_test
 
 import (
 	"os"
@@ -11,6 +11,7 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // TestFileZero: no figure in a plan file is -0, which other tools write back as 0; and
@@ -30,7 +31,7 @@ func TestFileZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "plan.json")
-	if err := p.File("bert.onnx").Save(path); err != nil {
+	if err := planfile.Of(p, "bert.onnx").Save(path); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
@@ -48,7 +49,7 @@ func TestFileZero(t *testing.T) {
 	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := planner.ReadFile(path)
+	f, err := planfile.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}

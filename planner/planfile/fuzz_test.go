@@ -1,4 +1,4 @@
-package planner_test
+package planfile_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 
 	"memopt/memopt/lab/zoo"
 	"memopt/planner"
+	"memopt/planner/planfile"
 )
 
 // FuzzFile: any bytes are a plan for the graph that passes Check, or an error.
@@ -17,13 +18,13 @@ func FuzzFile(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	file := p.File("m.onnx")
-	add := func(change func(f *planner.File)) {
+	file := planfile.Of(p, "m.onnx")
+	add := func(change func(f *planfile.File)) {
 		data, err := json.Marshal(file)
 		if err != nil {
 			f.Fatal(err)
 		}
-		var other planner.File
+		var other planfile.File
 		if err := json.Unmarshal(data, &other); err != nil {
 			f.Fatal(err)
 		}
@@ -33,27 +34,27 @@ func FuzzFile(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	add(func(*planner.File) {})
-	add(func(f *planner.File) { f.Dims["batch"] = 1 << 60 })
-	add(func(f *planner.File) { f.Dims["batch"] = -1 })
-	add(func(f *planner.File) { f.Dims = nil })
-	add(func(f *planner.File) { f.Steps[2].Node = 1 << 30 })
-	add(func(f *planner.File) { f.Steps = append(f.Steps, f.Steps...) })
-	add(func(f *planner.File) { f.Steps = f.Steps[1:] })
-	add(func(f *planner.File) { f.Offsets[1] = 1<<63 - 1 })
-	add(func(f *planner.File) { f.Offsets[1] = -64 })
-	add(func(f *planner.File) { f.Offsets = nil })
-	add(func(f *planner.File) { f.Result.Arena = 1<<63 - 1 })
-	add(func(f *planner.File) { f.Result.Peak++ })
-	add(func(f *planner.File) { f.Request.Config = "Relu+:1:-1,Nope+:9:-9" })
-	add(func(f *planner.File) { f.Program = f.Program[1:] })
+	add(func(*planfile.File) {})
+	add(func(f *planfile.File) { f.Dims["batch"] = 1 << 60 })
+	add(func(f *planfile.File) { f.Dims["batch"] = -1 })
+	add(func(f *planfile.File) { f.Dims = nil })
+	add(func(f *planfile.File) { f.Steps[2].Node = 1 << 30 })
+	add(func(f *planfile.File) { f.Steps = append(f.Steps, f.Steps...) })
+	add(func(f *planfile.File) { f.Steps = f.Steps[1:] })
+	add(func(f *planfile.File) { f.Offsets[1] = 1<<63 - 1 })
+	add(func(f *planfile.File) { f.Offsets[1] = -64 })
+	add(func(f *planfile.File) { f.Offsets = nil })
+	add(func(f *planfile.File) { f.Result.Arena = 1<<63 - 1 })
+	add(func(f *planfile.File) { f.Result.Peak++ })
+	add(func(f *planfile.File) { f.Request.Config = "Relu+:1:-1,Nope+:9:-9" })
+	add(func(f *planfile.File) { f.Program = f.Program[1:] })
 	f.Add([]byte("null"))
 	path := filepath.Join(f.TempDir(), "plan.json")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		read, err := planner.ReadFile(path)
+		read, err := planfile.Read(path)
 		if err != nil {
 			return
 		}
