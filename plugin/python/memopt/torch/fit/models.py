@@ -220,8 +220,9 @@ def _class(transformers: Any, given: Mapping[str, Any], config: Any, where: str)
             raise ValueError(f"{where}: \"architectures\" names {name!r}, which this transformers does not have")
         if "labels" in inspect.signature(found.forward).parameters:
             return found
-    autos = ["CausalLM", "Seq2SeqLM", "SpeechSeq2Seq", "MaskedLM", "ImageClassification", "AudioClassification", "SequenceClassification"]
-    for auto in autos:
+    both = ["Seq2SeqLM", "SpeechSeq2Seq"]
+    one = ["CausalLM", "MaskedLM", "ImageClassification", "AudioClassification", "SequenceClassification"]
+    for auto in [*both, *one] if getattr(config, "is_encoder_decoder", False) else [*one, *both]:  # a decoder alone is another model
         found = getattr(transformers, f"AutoModelFor{auto}", None)
         if found is not None and type(config) in found._model_mapping:
             return found

@@ -1,9 +1,11 @@
-"""Equal blocks of a module: three are recorded, proven equal, and repeated as often as the module has them.
+"""Equal blocks of a module: a few are recorded, proven equal, and repeated as often as the module has them.
 
 A list of blocks is equal by its classes, shapes and plain attributes, with a period (Gemma has five windows of attention and a
 whole one). That is a guess: what is recorded decides. The recording with three periods has a stretch of its forward pass, and one of
 its backward pass, that come twice: the same operators, bytes, work and modules, reading what lies as far before. And taking one period
-out of it gives the recording with two, node by node. If so, the graph with any number follows; if not, the whole module is recorded.
+out of it gives the recording with two, node by node. If so, the graph with any number follows. Where a block reads its input until its
+last operator, or a loop holds what the block before returned, the first and the last of three periods are unlike the others from one end to the other, and no stretch
+comes twice: then four are recorded. If none does there either, the whole module is recorded.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import contextlib
 import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +23,8 @@ from ..plan.form import Form, Node, Output, Place, difference
 from ..record.record import Recording
 
 _LEAST = 6  # periods that are worth two recordings of three and two
+_FEW = (3, 4)  # periods that are recorded: first so many, and where that is too few, more
+_CONSTANT = ".#"  # in the name of an input that is a module's own constant
 
 
 class Unequal(Exception):
@@ -35,6 +39,7 @@ class Run:
     first: int  # blocks before it
     period: int  # blocks after which they are the same again
     count: int  # periods
+    few: int = _FEW[0]  # of them that are recorded
 
     def shortened(self, blocks: Sequence[torch.nn.Module], periods: int) -> list[torch.nn.Module]:
         """The blocks with so many periods."""
@@ -94,11 +99,11 @@ class Repeated:
 
     form: Form  # with all blocks
     runs: list[Run]
-    few: Form  # with three periods of each run
+    few: Form  # with a few periods of each run
     places: list[_Places]
 
     def again(self, few: Form) -> Form | None:
-        """The program at other sizes, of three periods of each run there, if it is the same but for them."""
+        """The program at other sizes, of a few periods of each run there, if it is the same but for them."""
         if difference(self.few, few) is not None:
             return None
         try:
@@ -108,9 +113,26 @@ class Repeated:
 
 
 def few_of(model: torch.nn.Module, record: Callable[[], Recording], runs: Sequence[Run]) -> Form:
-    """The program of a step with three periods of each run."""
-    with shortened(model, runs, [3] * len(runs)):
-        return Form(record().graph)
+    """The program of a step with a few periods of each run."""
+    with shortened(model, runs, [run.few for run in runs]):
+        return _marked(record())
+
+
+def _marked(recording: Recording) -> Form:
+    """The program of a recording. A constant that a module makes for itself, and one operator reads, is named after that module: each block has its own."""
+    form = Form(recording.graph)
+    readers: dict[int, list[Node]] = {}
+    for node in form.nodes:
+        for r, k in node.reads:
+            if r < 0 and not form.inputs[k]["source"]:
+                readers.setdefault(k, []).append(node)
+    times: dict[str, int] = {}
+    for k, nodes in sorted(readers.items()):
+        module = nodes[0].fields.get("module")
+        if len(nodes) == 1 and module:
+            times[module] = times.get(module, 0) + 1
+            form.inputs[k] = {**form.inputs[k], "source": f"{module}{_CONSTANT}{times[module]}"}
+    return form
 
 
 def recorded_once(model: torch.nn.Module, record: Callable[[], Recording], runs: list[Run] | None = None, few: Form | None = None) -> Repeated:
@@ -121,12 +143,15 @@ def recorded_once(model: torch.nn.Module, record: Callable[[], Recording], runs:
         places: list[_Places] = []
         sound: list[Run] = []
         for i, run in enumerate(runs):
-            with shortened(model, runs, [2 if j == i else 3 for j in range(len(runs))]):
-                fewer = Form(record().graph)
+            with shortened(model, runs, [other.few - (j == i) for j, other in enumerate(runs)]):
+                fewer = _marked(record())
             try:
                 found = _Places.of(form, fewer, run)
-                proven(found.with_periods(form, 2), fewer)
+                proven(found.with_periods(form, run.few - 1), fewer)
             except Unequal:
+                more = next((n for n in _FEW if run.few < n < run.count - 1), None)
+                if more is not None:
+                    sound.append(replace(run, few=more))
                 continue
             places.append(found)
             sound.append(run)
@@ -139,12 +164,14 @@ def recorded_once(model: torch.nn.Module, record: Callable[[], Recording], runs:
 
 
 def _grown(form: Form, runs: Sequence[Run], places: Sequence[_Places]) -> Form:
-    """The program with all periods of its runs in place of three."""
+    """The program with all periods of its runs in place of a few."""
     places = list(places)
     for i, run in enumerate(runs):
         form = places[i].with_periods(form, run.count)
         for j in range(i + 1, len(runs)):
-            places[j] = places[j].moved(places[i], run.count - 3)
+            places[j] = places[j].moved(places[i], run.count - run.few)
+    form = copy.copy(form)
+    form.inputs = [{**n, "source": ""} if _CONSTANT in (n["source"] or "") else n for n in form.inputs]
     return form
 
 
@@ -167,7 +194,8 @@ def _canonical(form: Form) -> list[Any]:
         outputs = [(o.shape, o.dtype, o.held, form.bytes[i, j]) for j, o in enumerate(node.outputs)]
         nodes.append((node.fields, [where(r) for r in node.reads], outputs, form.work[i], form.flops[i]))
     grads = sorted((str(where((-1, i))), where(r)) for i, r in enumerate(form.results[form.forward_results :]) if r is not None)
-    return [*nodes, [where(r) for r in form.results[: form.forward_results]], grads]
+    inputs = sorted((n["kind"], n["source"] or "", form.bytes[-1, i]) for i, n in enumerate(form.inputs))
+    return [*nodes, [where(r) for r in form.results[: form.forward_results]], grads, inputs]
 
 
 @dataclass(frozen=True)
@@ -180,7 +208,7 @@ class _Same:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where a run stands in a program of three periods: [at, at + 2 size) of the nodes forward, [back, back + 2 less) backward."""
+    """Where a run stands in a program of a few periods: [at, at + 2 size) of the nodes forward, [back, back + 2 less) backward."""
 
     run: Run
     at: int
@@ -259,8 +287,9 @@ class _Places:
     # A program with other numbers of periods.
 
     def with_periods(self, form: Form, count: int) -> Form:
-        """The program with so many periods in place of three."""
-        more = count - 3
+        """The program with so many periods in place of a few."""
+        few = self.run.few
+        more = count - few
         at, size, back, less = self.at, self.size, self.back, self.less
         top, low = at + 2 * size, back + 2 * less  # behind the stretches
         forward, backward = more * size, more * (size + less)
@@ -278,7 +307,7 @@ class _Places:
             known = self.input(form, i)
             if known is None:
                 return input_of[i, 0]
-            return input_of[i, move if known[1] < 3 else more]
+            return input_of[i, move if known[1] < few else more]
 
         nodes: list[Node] = []
         flops: list[int] = []
@@ -339,7 +368,7 @@ class _Places:
         grown = copy.copy(form)
         grown.inputs, grown.nodes, grown.flops, grown.work, grown.bytes = inputs, nodes, flops, work, size_of
         grown.results = [(anchored(r[0], True, False), r[1]) if r is not None else None for r in form.results[: form.forward_results]]
-        grown.results += self._gradients(form, inputs, input_of, more, anchored, backward)
+        grown.results += self._gradients(form, inputs, input_of, more, anchored)
         _name(grown)
         return grown
 
@@ -355,7 +384,7 @@ class _Places:
                 inputs.append(node)
                 continue
             name, period = known
-            for move in (range(-period, 3 + more - period) if period < 3 else [more]):
+            for move in (range(-period, self.run.few + more - period) if period < self.run.few else [more]):
                 key = name, period + move
                 if key not in named:
                     m = re.match(re.escape(self.run.path) + r"\.(\d+)", node["source"])
@@ -367,22 +396,24 @@ class _Places:
             inputs[i] = {**node, "name": f"input_{i}"}
         return inputs, place
 
-    def _gradients(self, form: Form, inputs: list[dict[str, Any]], input_of: dict[tuple[int, int], int], more: int, anchored: Callable[[int, bool, bool], int], backward: int) -> list[Place | None]:
+    def _gradients(self, form: Form, inputs: list[dict[str, Any]], input_of: dict[tuple[int, int], int], more: int, anchored: Callable[[int, bool, bool], int]) -> list[Place | None]:
         grads: list[Place | None] = [None] * len(inputs)
-        given = form.results[form.forward_results :]
-        by_name = {known: r for i, r in enumerate(given) if (known := self.input(form, i)) is not None}
-        for i, r in enumerate(given):
+        for i, r in enumerate(form.results[form.forward_results :]):
             known = self.input(form, i)
-            if known is None or known[1] >= 3:
-                grads[input_of[i, 0 if known is None else more]] = (anchored(r[0], True, True), r[1]) if r is not None else None
+            if r is None:
                 continue
-            if known[1] != 0 or r is None:
-                continue
-            then = by_name.get((known[0], 1))
-            if then != (r[0] - self.less, r[1]):
-                raise Unequal(f"the gradient of {form.inputs[i]['source']} is not made a period before that of the next")
-            for move in range(3 + more):
-                grads[input_of[i, move]] = r[0] + backward - move * self.less, r[1]
+            if known is None or known[1] >= self.run.few:
+                grads[input_of[i, 0 if known is None else more]] = anchored(r[0], True, True), r[1]
+            elif r[0] < self.back:  # of the last periods
+                grads[input_of[i, more]] = anchored(r[0], True, True), r[1]
+            elif r[0] >= self.back + 2 * self.less:  # of the first ones
+                grads[input_of[i, 0]] = anchored(r[0], False, False), r[1]
+            elif r[0] < self.back + self.less:  # the other half of the stretch is a turn of this one
+                for turn in range(2 + more):
+                    at = input_of.get((i, more - turn))
+                    if at is None:
+                        raise Unequal(f"the gradient of {form.inputs[i]['source']} is made where those of other blocks are not")
+                    grads[at] = r[0] + more * self.size + turn * self.less, r[1]
         return grads
 
 
