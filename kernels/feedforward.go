@@ -7,20 +7,22 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
 )
 
 // FeedForward is products with weights and pointwise operators that treat each row of x0 by
 // itself, up to a last product: the hidden layer of a transformer's block, several times as wide
-// as what it reads. It is computed some rows at a time, so that no hidden value exists as a whole.
-// In exchange the gradient computes them again. It is bit-identical to the separate operators, and
-// replaces them only where the caller of Clean asks for it.
+// as what it reads, with the norm in front of it. It is computed some rows at a time, so that no
+// hidden value and no normalized row exists as a whole. In exchange the gradient computes them
+// again. It is bit-identical to the separate operators, and replaces them only where the caller of
+// Clean asks for it.
 var FeedForward = define(graph.Op{
 	Name:   "FeedForward",
 	Domain: own,
-	Doc:    "products and pointwise operators on rows x0, with weights x1, …; some rows at a time",
+	Doc:    "products and pointwise operators on rows x0, with weights x1, …, maybe behind a norm of them; some rows at a time: in about that many tiles, 0 is the most that keep the bits",
 	In:     "x0, weights...",
 	Out:    "y",
-	Attrs:  "steps strings",
+	Attrs:  "steps strings, tiles int=0",
 	Infer: func(n *graph.Node) {
 		n.Body = feedBody(n, n.Inputs, "")
 		y := n.Body.Nodes[len(n.Body.Nodes)-1].Outputs[0]
@@ -29,23 +31,42 @@ var FeedForward = define(graph.Op{
 		n.Set(0, y.Type, y.Shape)
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		norm, of := feedNorm(n.Body), []int(nil)
+		if norm != nil {
+			of = normInputs(norm)
+		}
 		var wanted []int64
 		for i, v := range n.Inputs {
-			if v.Rank() > 0 && v.Kind != graph.Const && v.Kind != graph.ModelBuffer {
+			if v.Rank() > 0 && v.Kind != graph.Const && v.Kind != graph.ModelBuffer && (i == 0 || !slices.Contains(of, i)) {
 				wanted = append(wanted, int64(i))
 			}
 		}
 		steps, _ := n.Attr("steps").([]string)
-		made := b.Ops(own+".FeedForwardGrad", graph.A{"steps": steps, "wanted": wanted}, len(wanted), slices.Concat(dy, n.Inputs)...)
+		made := b.Ops(own+".FeedForwardGrad", graph.A{"steps": steps, "wanted": wanted, "tiles": n.Int("tiles")}, len(wanted), slices.Concat(dy, n.Inputs)...)
 		dx := make([]*graph.Value, len(n.Inputs))
 		for k, i := range wanted {
 			dx[i] = made[k]
+		}
+		if norm != nil { // as a whole, in the place of the gradient that it reads: no sum of it is in parts
+			as := *norm
+			as.Inputs = make([]*graph.Value, len(of))
+			for k, i := range of {
+				if i >= 0 {
+					as.Inputs[k] = n.Inputs[i]
+				}
+			}
+			for k, d := range norm.Op.Grad(b, &as, []*graph.Value{dx[0]}) {
+				if k < len(of) && of[k] >= 0 {
+					dx[of[k]] = d
+				}
+			}
 		}
 		return dx
 	},
 	Eval:    func(c *graph.Call) { newFeed(c, 1).run(false) },
 	Fast:    func(c *graph.Call) { newFeed(c, 1).run(c.In[0].Type == graph.Float32) },
 	Scratch: func(n *graph.Node) graph.Dim { return feedScratch(n, 1) },
+	Lower:   func(l *graph.Lowering) { lowerFeed(l, 1) },
 	Fuse:    fuseFeedForward,
 	Flops:   bodyFlops,
 	Tests: graph.Tests{
@@ -60,16 +81,18 @@ var FeedForward = define(graph.Op{
 		`f32[7,4], f32[6,4], f32[6,4], f32[3,6], f32[3]; steps=["y0 = Gemm(x0, x1) transB=1", "y1 = com.microsoft.FusedMatMul(x0, x2) transB=1", "y2 = Sigmoid(y0)", "y3 = Mul(y0, y2)", "y4 = Mul(y3, y1)", "y5 = Gemm(y4, x3, x4) transB=1"]`,
 		`f32[300,2], f32[2,5], f32[5], f32[5,2]; steps=["y0 = MatMul(x0, x1)", "y1 = com.microsoft.BiasGelu(y0, x2)", "y2 = MatMul(y1, x3)"]`,
 		`f32[0,4], f32[4,6], f32[6,3]; steps=["y0 = MatMul(x0, x1)", "y1 = Relu(y0)", "y2 = MatMul(y1, x2)"]`,
+		`f32[300,4], f32[4], f32[4], f32[4,6], f32[6,3]; steps=["y0 = LayerNormalization(x0, x1, x2) axis=-1", "y1 = MatMul(y0, x3)", "y2 = Relu(y1)", "y3 = MatMul(y2, x4)"]`,
+		`f32[600,4], f32[4], f32[6,4], f32[6,4], f32[3,6]; steps=["y0 = RMSNormalization(x0, x1) axis=-1", "y1 = Gemm(y0, x2) transB=1", "y2 = Gemm(y0, x3) transB=1", "y3 = Sigmoid(y1)", "y4 = Mul(y3, y2)", "y5 = Gemm(y4, x4) transB=1"] tiles=2`,
 	},
 })
 
 var _ = define(graph.Op{
 	Name:   "FeedForwardGrad",
 	Domain: own,
-	Doc:    "the gradients of FeedForward for the inputs in wanted; computes the hidden values again",
+	Doc:    "the gradients of FeedForward for the inputs in wanted, that of a norm's result in the place of x0's; computes the hidden values again",
 	In:     "dy, x0, weights...",
 	Out:    "dX...",
-	Attrs:  "steps strings, wanted ints",
+	Attrs:  "steps strings, wanted ints, tiles int=0",
 	Infer: func(n *graph.Node) {
 		body := feedBody(n, n.Inputs[1:], fmt.Sprintf("dy %s%s = input\n", n.Inputs[0].Type, n.Inputs[0].Shape))
 		n.Body = body
@@ -86,6 +109,7 @@ var _ = define(graph.Op{
 	Eval:    func(c *graph.Call) { newFeed(c, 2).run(false) },
 	Fast:    func(c *graph.Call) { newFeed(c, 2).run(c.In[0].Type == graph.Float32) },
 	Scratch: func(n *graph.Node) graph.Dim { return feedScratch(n, 2) },
+	Lower:   func(l *graph.Lowering) { lowerFeed(l, 2) },
 	Flops:   bodyFlops,
 	Tests: graph.Tests{
 		Work: feedWork,
@@ -98,6 +122,8 @@ var _ = define(graph.Op{
 		`f32[7,3], f32[7,4], f32[6,4], f32[6,4], f32[3,6], f32[3]; steps=["y0 = Gemm(x0, x1) transB=1", "y1 = com.microsoft.FusedMatMul(x0, x2) transB=1", "y2 = Sigmoid(y0)", "y3 = Mul(y0, y2)", "y4 = Mul(y3, y1)", "y5 = Gemm(y4, x3, x4) transB=1"] wanted=[0,1,2,3,4] -> a, b, c, d, e`,
 		`f32[300,2], f32[300,2], f32[2,5], f32[5], f32[5,2]; steps=["y0 = MatMul(x0, x1)", "y1 = com.microsoft.BiasGelu(y0, x2)", "y2 = MatMul(y1, x3)"] wanted=[1,2] -> a, b`,
 		`f32[0,3], f32[0,4], f32[4,6], f32[6,3]; steps=["y0 = MatMul(x0, x1)", "y1 = Relu(y0)", "y2 = MatMul(y1, x2)"] wanted=[0,1,2] -> a, b, c`,
+		`f32[300,3], f32[300,4], f32[4], f32[4], f32[4,6], f32[6], f32[6,3]; steps=["y0 = LayerNormalization(x0, x1, x2) axis=-1", "y1 = Gemm(y0, x3, x4)", "y2 = Relu(y1)", "y3 = MatMul(y2, x5)"] wanted=[0,3,4,5] -> a, b, c, d`,
+		`f32[700,3], f32[700,4], f32[4], f32[6,4], f32[6], f32[6,4], f32[3,6]; steps=["y0 = RMSNormalization(x0, x1) axis=-1", "y1 = Gemm(y0, x2, x3) transB=1", "y2 = Gemm(y0, x4) transB=1", "y3 = Sigmoid(y1)", "y4 = Mul(y3, y2)", "y5 = Gemm(y4, x5) transB=1"] wanted=[0,2,3,4,5] tiles=2 -> a, b, c, d, e`,
 	},
 })
 
@@ -119,11 +145,14 @@ func feedBody(n *graph.Node, in []*graph.Value, before string) *graph.Graph {
 	if len(steps) == 0 || len(body.Nodes) != len(steps) {
 		n.Fail("each step must be a node with one output")
 	}
+	if t := n.Int("tiles"); t < 0 {
+		n.Fail("tiles is %d; it must be at least 1, or 0 for the most that keep the bits", t)
+	}
 	return body
 }
 
 // feedGradient appends the gradients of the body's last value, as autograd would, and keeps those
-// that are wanted as its outputs.
+// that are wanted as its outputs. They end at the norm that the rows go through first.
 func feedGradient(n *graph.Node, body *graph.Graph) {
 	forward := slices.Clone(body.Nodes)
 	y, dy := forward[len(forward)-1].Outputs[0], body.ByName("dy")
@@ -132,8 +161,13 @@ func feedGradient(n *graph.Node, body *graph.Graph) {
 	}
 	b := graph.NewBuilder(body)
 	sum := map[*graph.Value]*graph.Value{y: dy}
+	norm := feedNorm(body)
 	for _, s := range slices.Backward(forward) {
 		d := sum[s.Outputs[0]]
+		if s == norm {
+			sum[s.Inputs[0]] = d
+			continue
+		}
 		if d == nil || s.Op.Grad == nil {
 			n.Fail("step %s has no gradient", s)
 		}
@@ -165,7 +199,7 @@ func feedGradient(n *graph.Node, body *graph.Graph) {
 
 // checkFeed fails if some step cannot be computed rows at a time.
 func checkFeed(n *graph.Node, result *graph.Value) {
-	if _, err := kindsOf(n.Body); err != "" {
+	if _, _, err := kindsOf(n.Body); err != "" {
 		n.Fail("%s", err)
 	}
 	if result.Rank() == 0 {
@@ -228,6 +262,12 @@ func fuseFeedForward(m *graph.Match) []*graph.Value {
 	}
 	x := f.products[0].Inputs[0]
 	f.nodes = append(f.nodes, n)
+	rows := x
+	norm := f.norm(rows)
+	if norm != nil {
+		x = norm.Inputs[0]
+		f.nodes = append(f.nodes, norm)
+	}
 	slices.SortFunc(f.nodes, func(a, b *graph.Node) int { return int(a.ID) - int(b.ID) })
 	in := []*graph.Value{x}
 	f.names[x] = graph.ChainInput(0)
@@ -235,6 +275,9 @@ func fuseFeedForward(m *graph.Match) []*graph.Value {
 	for _, s := range f.nodes {
 		for _, v := range s.Inputs {
 			if v == nil || f.names[v] != "" {
+				if norm != nil && s != norm && v != nil && slices.Contains(norm.Inputs, v) {
+					return nil // a weight of the norm has a gradient from elsewhere, too
+				}
 				continue
 			}
 			if v.Type != graph.Float32 || !m.KeepsSums(v) {
@@ -244,8 +287,10 @@ func fuseFeedForward(m *graph.Match) []*graph.Value {
 			in = append(in, v)
 		}
 		made := fmt.Sprintf("y%d", len(steps))
+		if f.names[s.Outputs[0]] = made; s == norm {
+			s, f.names[rows] = rowsNormalized(s), made
+		}
 		steps = append(steps, made+" = "+s.Spelled(f.names))
-		f.names[s.Outputs[0]] = made
 	}
 	if x.Type != graph.Float32 || x.Rank() < 2 || !m.KeepsSums(x) {
 		return nil
@@ -262,6 +307,77 @@ type feedMatch struct {
 	*graph.Match
 	nodes, products []*graph.Node
 	names           map[*graph.Value]string
+}
+
+// norm is the norm that makes the rows x, maybe under another shape, if they are for the products alone.
+func (f *feedMatch) norm(x *graph.Value) *graph.Node {
+	read := func(v *graph.Value, by ...*graph.Node) bool { // by these alone
+		all := f.Readers(v)
+		return all != nil && !f.IsResult(v) && !slices.ContainsFunc(all, func(r *graph.Node) bool { return !slices.Contains(by, r) })
+	}
+	of := x
+	if n := x.Def; isOneOf(n, "Reshape") {
+		of = n.Inputs[0]
+		if !read(of, n) || of.Rank() < 2 || !of.Shape[of.Rank()-1].Equal(x.Shape[x.Rank()-1]) {
+			return nil
+		}
+	}
+	n := of.Def
+	if !isRowsNorm(n) || !read(x, f.products...) || f.Maker(of, n.Op.FullName()) == nil {
+		return nil
+	}
+	for _, v := range n.Inputs[1:] {
+		if v != nil && (!v.Kind.Stored() || v.Rank() != 1 || !v.Shape[0].Equal(x.Shape[x.Rank()-1])) {
+			return nil
+		}
+	}
+	f.Piece(of, n.Op.FullName())
+	if of != x {
+		f.Piece(x, "Reshape")
+	}
+	return n
+}
+
+// isRowsNorm reports whether a node normalizes each row along the last dim, and makes nothing else.
+func isRowsNorm(n *graph.Node) bool {
+	if !isOneOf(n, "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization") || slices.ContainsFunc(n.Outputs[1:], func(v *graph.Value) bool { return v != nil }) {
+		return false
+	}
+	rank := n.Inputs[0].Rank()
+	return rank > 0 && axisOf(n, n.Int("axis"), rank) == rank-1
+}
+
+// rowsNormalized is a norm along the last dim as one of rows.
+func rowsNormalized(n *graph.Node) *graph.Node {
+	as := *n
+	as.Outputs = n.Outputs[:1]
+	as.Attrs = slices.Clone(n.Attrs)
+	for i, a := range as.Attrs {
+		if a.Name == "axis" {
+			as.Attrs[i].Value = int64(-1)
+		}
+	}
+	return &as
+}
+
+// feedNorm is the norm that a body's rows go through first; nil if they do not.
+func feedNorm(body *graph.Graph) *graph.Node {
+	if n := body.Nodes[0]; isRowsNorm(n) && n.Inputs[0] == body.ByName(graph.ChainInput(0)) {
+		return n
+	}
+	return nil
+}
+
+// normInputs numbers the inputs of the body that its norm reads; −1 is one that is left out.
+func normInputs(norm *graph.Node) (of []int) {
+	for _, v := range norm.Inputs {
+		i := -1
+		if v != nil {
+			fmt.Sscanf(v.Name, "x%d", &i)
+		}
+		of = append(of, i)
+	}
+	return of
 }
 
 // hidden reports whether v is made of products of one value by pointwise operators.
@@ -320,9 +436,11 @@ const (
 	asIs                      // a view of one of these sums
 )
 
-// kindsOf tells each node's kind, or what is wrong with it. Rows are those of x0 and dy.
-func kindsOf(body *graph.Graph) (kinds []bodyKind, wrong string) {
-	isRows := rowValues(body)
+// kindsOf tells each node's kind and which values have rows, or what is wrong with a node. Rows are
+// those of x0 and dy.
+func kindsOf(body *graph.Graph) (kinds []bodyKind, isRows []bool, wrong string) {
+	isRows = rowValues(body)
+	norm := feedNorm(body)
 	for _, n := range body.Nodes {
 		in, y := func(i int) bool { return n.In(i) != nil && isRows[n.In(i).ID] }, n.Outputs[0]
 		kind, ok := ofRows, len(n.Outputs) == 1
@@ -338,6 +456,8 @@ func kindsOf(body *graph.Graph) (kinds []bodyKind, wrong string) {
 			kind, ok = sumOfRows, ok && in(0) && slices.Equal(reducedAxes(n), []int{0})
 		case isOneOf(n, "Reshape"):
 			kind, ok = asIs, ok && !in(0)
+		case n == norm:
+			ok = ok && !slices.ContainsFunc(body.Nodes[1:], func(s *graph.Node) bool { return slices.Contains(s.Inputs, norm.Inputs[0]) }) && !slices.ContainsFunc(norm.Inputs[1:], func(v *graph.Value) bool { return v != nil && v.Rank() != 1 })
 		default:
 			ok = ok && n.Op.Pointwise && y.Rank() == 2 && isRows[y.ID]
 		}
@@ -345,11 +465,11 @@ func kindsOf(body *graph.Graph) (kinds []bodyKind, wrong string) {
 			_, ok = y.Shape[1].Const()
 		}
 		if !ok {
-			return nil, fmt.Sprintf("step %s does not compute rows by themselves", n)
+			return nil, nil, fmt.Sprintf("step %s does not compute rows by themselves", n)
 		}
 		kinds = append(kinds, kind)
 	}
-	return kinds, ""
+	return kinds, isRows, ""
 }
 
 // rowValues tells which values of a body, by ID, have one row for each row of x0.
@@ -371,8 +491,7 @@ func rowValues(body *graph.Graph) []bool {
 
 // feedSlots places the hidden values of a body side by side, in floats of a row; a value takes the
 // place of a dead one that is as wide. Body outputs have none.
-func feedSlots(body *graph.Graph) (at []int, width int) {
-	isRows := rowValues(body)
+func feedSlots(body *graph.Graph, isRows []bool) (at []int, width int) {
 	last := make([]int, len(body.Values))
 	for i, n := range body.Nodes {
 		for _, v := range n.Inputs {
@@ -410,8 +529,22 @@ func widthOf(v *graph.Value) int {
 // feedScratch is the work space: two sums of doubles for each column that is summed, and the hidden
 // values of the rows that are computed at a time. x is the input x0.
 func feedScratch(n *graph.Node, x int) graph.Dim {
-	_, width := feedSlots(n.Body)
-	return n.Inputs[x-1].Shape[0].Min(graph.Num(f32.BlockK)).Mul(graph.Num(n.Inputs[x-1].Type.Size() * int64(width))).Add(graph.Num(int64(16 * columnFloats(n.Body))))
+	_, width := feedSlots(n.Body, rowValues(n.Body))
+	rows := n.Inputs[x-1].Shape[0]
+	most := graph.Num(f32.BlockK)
+	if tiles := n.Int("tiles"); tiles > 0 { // blocks of a tile
+		up := func(d graph.Dim, by int64) graph.Dim { return d.Add(graph.Num(by - 1)).FloorDiv(graph.Num(by)) }
+		most = up(up(rows, f32.BlockK), int64(tiles)).Mul(most)
+	}
+	return rows.Min(most).Mul(graph.Num(n.Inputs[x-1].Type.Size() * int64(width))).Add(graph.Num(int64(16 * columnFloats(n.Body))))
+}
+
+// tileBlocks is the number of blocks of rows in a tile: as few as the number of tiles asks for.
+func tileBlocks(n *graph.Node, rows int) int {
+	if tiles := n.Int("tiles"); tiles > 0 {
+		return max(1, index.CeilDiv(index.CeilDiv(rows, f32.BlockK), tiles))
+	}
+	return 1
 }
 
 // columnFloats is the number of columns that the body sums.

@@ -30,9 +30,9 @@ type columnSum struct {
 // newFeed begins a call whose input x0 has number x-1.
 func newFeed(c *graph.Call, x int) *feed {
 	body := c.Node.Body
-	f := &feed{call: c, body: body, isRows: rowValues(body), of: make([]*graph.Tensor, len(body.Values)), sums: map[*graph.Value]*columnSum{}, rows: c.In[x-1].Shape[0], dtype: c.In[0].Type}
-	f.kinds, _ = kindsOf(body)
-	f.at, f.width = feedSlots(body)
+	f := &feed{call: c, body: body, of: make([]*graph.Tensor, len(body.Values)), sums: map[*graph.Value]*columnSum{}, rows: c.In[x-1].Shape[0], dtype: c.In[0].Type}
+	f.kinds, f.isRows, _ = kindsOf(body)
+	f.at, f.width = feedSlots(body, f.isRows)
 	for i, in := range c.In[x-1:] {
 		if v := body.ByName(graph.ChainInput(i)); v != nil {
 			f.of[v.ID] = in
@@ -57,7 +57,7 @@ func newFeed(c *graph.Call, x int) *feed {
 func (f *feed) run(fast bool) {
 	chunk := f.rows
 	if fast {
-		chunk = f32.DepthOf(max(1, f.rows))
+		chunk = tileBlocks(f.call.Node, f.rows) * f32.DepthOf(max(1, f.rows))
 		sums := 2 * columnFloats(f.body)
 		f.hidden = f.call.Scratch[8*sums:][:4*min(chunk, f.rows)*f.width] // float32
 		f.begin(scratch64(f.call, sums))
@@ -149,8 +149,10 @@ func (f *feed) some(first, n, chunk int, fast bool) {
 				node.Op.Eval(&graph.Call{Node: node, In: []*graph.Tensor{a, b}, Out: []*graph.Tensor{z}, Parallel: f.call.Parallel})
 				continue
 			}
-			k, m := a.Shape[1], b.Shape[1]
-			f32.Multiply(f.call.Parallel, k, m, n, f32.Dense(a.F32(), 1, k, 1), f32.Dense(b.F32(), 1, m, 1), z.F32(), m, first > 0)
+			k, m, depth := a.Shape[1], b.Shape[1], f32.DepthOf(f.rows)
+			for from := 0; from < n; from += depth { // a product over all rows sums the same blocks
+				f32.Multiply(f.call.Parallel, k, m, min(depth, n-from), f32.Dense(a.F32()[from*k:], 1, k, 1), f32.Dense(b.F32()[from*m:], 1, m, 1), z.F32(), m, first+from > 0)
+			}
 		case sumOfRows:
 			f.column(f.sums[y], seen(node.Inputs[0]), first, n)
 		}

@@ -455,7 +455,11 @@ func lowerLinearLossGrad(l *graph.Lowering) {
 	}
 	c.slope = lower.Reads(0)
 	c.weigh()
-	sums := c.biasSums()
+	var sums *rowSums
+	if lower.Out(l, 2) != nil {
+		sums = newRowSums(l, c.classes, c.samples(), lower.Writes(2), c.end)
+		l.Scratch += sums.bytes()
+	}
 	c.chunks(func(z graph.Buffer) {
 		c.some(scoresGrad, c.first, c.rows, z, lower.Unwritten(z), lower.Unused(true))
 		if lower.Out(l, 0) != nil {
@@ -475,9 +479,13 @@ func lowerLinearLossGrad(l *graph.Lowering) {
 			}
 			p.Append(l)
 		}
-		sums.add(z)
+		if sums != nil {
+			sums.add(z, c.first, c.rows)
+		}
 	})
-	sums.finish()
+	if sums != nil {
+		sums.finish()
+	}
 }
 
 // loweredLinear lowers LinearCrossEntropy or its gradient: products, the passes of the loss
@@ -513,50 +521,6 @@ func (c *loweredLinear) part(in int) lower.Factor {
 	b := lower.Reads(in)
 	b.At = int64(4 * c.first * c.features)
 	return lower.Factor{Buffer: b, Outside: c.features, Along: 1}
-}
-
-// linearBias is the gradient of the bias: the scores' gradients summed over rows, in the
-// parts that ReduceSum would use; nil if it is not an output.
-type linearBias struct {
-	*loweredLinear
-	parts, each int // rows of a part
-	stride      int // between the sums of two parts
-	at          int64
-}
-
-func (c *loweredLinear) biasSums() *linearBias {
-	if lower.Out(c.l, 2) == nil {
-		return nil
-	}
-	b := &linearBias{loweredLinear: c, stride: index.CeilDiv(c.classes, 16) * 16, at: c.end}
-	b.parts, b.each = lower.ReduceParts(c.classes, c.samples(), true)
-	c.l.Scratch += b.bytes()
-	return b
-}
-
-func (b *linearBias) bytes() int64 { return int64(4 * b.parts * b.stride) }
-
-// add adds the chunk's rows to the sums of their parts.
-func (b *linearBias) add(z graph.Buffer) {
-	if b == nil {
-		return
-	}
-	for from := b.first; from < b.first+b.rows; {
-		part := from / b.each
-		to := min(b.first+b.rows, (part+1)*b.each)
-		n := to - from
-		rows := lower.Scratch(z.At+int64(4*(from-b.first)*b.classes), int64(4*n*b.classes), false)
-		sums := lower.Scratch(b.at+int64(4*part*b.stride), int64(4*b.classes), true)
-		lower.Reduction{GoesOn: from > part*b.each}.Dispatch(b.l, rows, sums, lower.OfRows(n, b.classes, b.classes), 0, b.classes, 0, 1, 0, 1)
-		from = to
-	}
-}
-
-func (b *linearBias) finish() {
-	if b == nil {
-		return
-	}
-	lower.Reduction{}.Dispatch(b.l, lower.Scratch(b.at, b.bytes(), false), lower.Writes(2), lower.OfRows(b.parts, b.classes, b.stride), 0, b.classes, 0, 1, 0, 1)
 }
 
 // scores is the number of scores of input x, whose weight is the next input.

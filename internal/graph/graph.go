@@ -305,6 +305,13 @@ func (n *Node) Attr(name string) any {
 	panic(fmt.Sprintf("graph: operator %s does not declare attribute %q", n.Op.Name, name))
 }
 
+// SetAttr sets an attribute that no shape depends on. Nodes that share attributes keep theirs.
+func (n *Node) SetAttr(name string, value any) {
+	attrs := slices.DeleteFunc(slices.Clone(n.Attrs), func(a Attr) bool { return a.Name == name })
+	at, _ := slices.BinarySearchFunc(attrs, name, func(a Attr, name string) int { return strings.Compare(a.Name, name) })
+	n.Attrs = slices.Insert(attrs, at, Attr{name, value})
+}
+
 // Has reports whether the attribute is set on the node itself.
 func (n *Node) Has(name string) bool {
 	return slices.ContainsFunc(n.Attrs, func(a Attr) bool { return a.Name == name })

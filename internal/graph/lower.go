@@ -212,7 +212,12 @@ func (l *Lowering) contents(v *Value) ([]int64, bool) {
 // With is a lowering of the same node with other operands, for example of another element
 // type. Its dispatches and scratch are its own.
 func (l *Lowering) With(in, out []*Operand) *Lowering {
-	return &Lowering{Node: l.Node, In: in, Out: out, Limits: l.Limits, binding: l.binding, picks: l.picks}
+	return l.Step(l.Node, in, out)
+}
+
+// Step is a lowering of a node of the node's body. Its dispatches and scratch are its own.
+func (l *Lowering) Step(n *Node, in, out []*Operand) *Lowering {
+	return &Lowering{Node: n, In: in, Out: out, Limits: l.Limits, binding: l.binding, picks: l.picks}
 }
 
 // Lower lowers a node, with shapes evaluated under b. If there are no kernels, Refused says why.

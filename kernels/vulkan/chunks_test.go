@@ -49,6 +49,60 @@ output cost`, c.rows, c.features, c.classes, c.form)
 	}
 }
 
+// TestFeedForwardKeepsBits: computing hidden layers, and the norm in front of them, tile by tile
+// changes no bit of the loss or of any gradient, in any number of tiles, also where sums over rows
+// are made of parts and where the device shows less of a buffer than a tile.
+func TestFeedForwardKeepsBits(t *testing.T) {
+	gpu := withoutAddresses(t, device(t))
+	for _, c := range []struct {
+		rows, width, hidden, tiles int
+		form                       string
+		limit                      int64
+	}{
+		{7, 5, 12, 0, "u = Gemm(h, w, b)\na = Gelu(u) approximate=\"tanh\"\nz = Gemm(a, v, c)", 0},
+		{300, 20, 33, 0, "m = LayerNormalization(h, e, c)\nu = MatMul(m, w)\na = com.microsoft.BiasGelu(u, b)\no = MatMul(a, v)\nz = Add(h, o)", 0},
+		{1300, 24, 40, 2, "m = RMSNormalization(h, e)\nu = MatMul(m, w)\ng = MatMul(m, w3)\ns = Sigmoid(u)\na = Mul(u, s)\nk = Mul(a, g)\no = MatMul(k, v)\nz = Add(h, o)", 0},
+		{9000, 6, 10, 3, "u = Gemm(h, w, b)\na = Relu(u)\nz = Gemm(a, v, c)", 0},
+		{700, 16, 64, 0, "u = Gemm(h, w, b)\na = Relu(u)\nz = Gemm(a, v, c)", 1 << 16},
+	} {
+		text := fmt.Sprintf(`x f32[%[1]d,%[2]d] = input
+g0 f32[%[2]d] = param
+w f32[%[2]d,%[3]d] = param
+w3 f32[%[2]d,%[3]d] = param
+v f32[%[3]d,%[2]d] = param
+b f32[%[3]d] = param
+c f32[%[2]d] = param
+e f32[%[2]d] = param
+h = Mul(x, g0)
+%[4]s
+squares = Mul(z, z)
+mean = ReduceMean(squares) keepdims=0
+output mean`, c.rows, c.width, c.hidden, c.form)
+		stepOf := func(fuse func(*graph.Op) bool, limit int64) map[string][]byte {
+			step, _ := lossStep(t, text, fuse)
+			in := false
+			for _, n := range step.Nodes {
+				if n.Op.Pieces == graph.FeedForwardInRows || n.Op.Name == "FeedForwardGrad" {
+					n.SetAttr("tiles", int64(c.tiles))
+					in = true
+				}
+			}
+			if in != fuse(kernels.FeedForward) {
+				t.Fatalf("in tiles: %v\n%s", in, step)
+			}
+			out, _ := stepBytes(t, gpu, step, planner.Request{Strategy: "keep-all"}, vulkan.Options{Range: limit})
+			return out
+		}
+		want := stepOf(kernels.Fusions, 0)
+		got := stepOf(func(op *graph.Op) bool { return kernels.Fusions(op) || op == kernels.FeedForward }, c.limit)
+		for name, x := range want {
+			if !bytes.Equal(got[name], x) {
+				t.Errorf("%d rows in %d tiles, %s: %s has other bits", c.rows, c.tiles, c.form, name)
+			}
+		}
+	}
+}
+
 // lossBytes are the loss and the gradients of a program, whose loss is one operator
 // if it may be.
 func lossBytes(t *testing.T, gpu *vk.Physical, text string, fuse func(*graph.Op) bool, limit int64) map[string][]byte {
