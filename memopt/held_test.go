@@ -21,6 +21,7 @@ import (
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/feed"
+	"memopt/memopt/held"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/step"
 	"memopt/memopt/training"
@@ -30,26 +31,26 @@ import (
 // host is somebody who has a step held open: bytes of its own for every tensor of a binding.
 type host struct {
 	t *testing.T
-	*Held
-	b *Binding
+	*held.Session
+	b *held.Binding
 }
 
 // hold opens a model and binds it to the shapes that it has under the settings' dims.
-func hold(t *testing.T, path string, c configs.Config, o HoldOptions) *host {
+func hold(t *testing.T, path string, c configs.Config, o held.Options) *host {
 	t.Helper()
-	h, err := Hold(t.Context(), path, c, o)
+	h, err := held.Open(t.Context(), path, c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close() })
-	x := &host{t: t, Held: h}
+	x := &host{t: t, Session: h}
 	x.bind(c.Dims)
 	return x
 }
 
 func (h *host) bind(dims map[string]int64) {
 	h.t.Helper()
-	var batch []Port
+	var batch []held.Port
 	binding, err := graph.Bind(dims)
 	if err != nil {
 		h.t.Fatal(err)
@@ -60,12 +61,12 @@ func (h *host) bind(dims map[string]int64) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		batch = append(batch, Port{Name: v.Name, Type: v.Type, Shape: shape})
+		batch = append(batch, held.Port{Name: v.Name, Type: v.Type, Shape: shape})
 	}
 	h.b, _, err = h.Bind(h.t.Context(), batch)
 	var budget *planner.BudgetError
 	if errors.As(err, &budget) && budget.Best > 0 {
-		h.m.Config.ActivationBudget = configs.Budget{Bytes: budget.Best}
+		h.Model().Config.ActivationBudget = configs.Budget{Bytes: budget.Best}
 		h.b, _, err = h.Bind(h.t.Context(), batch)
 	}
 	if err != nil {
@@ -74,9 +75,9 @@ func (h *host) bind(dims map[string]int64) {
 	var places [][]byte
 	for i := range h.b.Ports {
 		p := &h.b.Ports[i]
-		x := &graph.Tensor{Type: p.Type, Shape: p.Shape, Bytes: aligned(p.bytes())}
-		if p.Role.kept() {
-			if err := h.Sync([]Port{{Name: p.Name, Type: p.Type, Shape: p.Shape, Place: x.Bytes}}, false); err != nil {
+		x := &graph.Tensor{Type: p.Type, Shape: p.Shape, Bytes: aligned(p.Tensor().Len() * int(p.Type.Size()))}
+		if p.Role.Kept() {
+			if err := h.Sync([]held.Port{{Name: p.Name, Type: p.Type, Shape: p.Shape, Place: x.Bytes}}, false); err != nil {
 				h.t.Fatal(err)
 			}
 		}
@@ -96,30 +97,40 @@ func aligned(n int) []byte {
 	return b[:n:n]
 }
 
-func (h *host) port(role Role, name string) *graph.Tensor {
+func (h *host) port(role held.Role, name string) *graph.Tensor {
 	h.t.Helper()
 	for i := range h.b.Ports {
 		if p := &h.b.Ports[i]; p.Role == role && p.Name == name {
-			return p.tensor()
+			return p.Tensor()
 		}
 	}
 	h.t.Fatalf("no %s %q", role, name)
 	return nil
 }
 
+// schedule is that of the binding's plan.
+func (h *host) schedule() *schedule.Schedule {
+	h.t.Helper()
+	s, err := h.b.Plan.Schedule()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
 // feed gives the inputs a batch of a data file, or made-up numbers.
 func (h *host) feed(data *tensorfile.Set, seed uint64) {
 	h.t.Helper()
-	feed, err := feed.New(h.b.Plan.Graph, h.b.schedule.Binding, data, seed)
+	feed, err := feed.New(h.b.Plan.Graph, h.schedule().Binding, data, seed)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for name, x := range feed.Inputs(0) {
-		copy(h.port(RoleInput, name).Bytes, x.Bytes)
+		copy(h.port(held.RoleInput, name).Bytes, x.Bytes)
 	}
 }
 
-func (h *host) forward(r StepOf) Stepped {
+func (h *host) forward(r held.StepOf) held.Stepped {
 	h.t.Helper()
 	r.Binding = h.b.ID
 	s, err := h.Forward(h.t.Context(), r)
@@ -131,7 +142,7 @@ func (h *host) forward(r StepOf) Stepped {
 
 func (h *host) backward(run uint64) {
 	h.t.Helper()
-	if _, err := h.Backward(h.t.Context(), StepOf{Binding: h.b.ID, Run: run}); err != nil {
+	if _, err := h.Backward(h.t.Context(), held.StepOf{Binding: h.b.ID, Run: run}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -180,7 +191,7 @@ func TestBridgeHasTheBitsOfAStep(t *testing.T) {
 						}
 						defer data.Close()
 					}
-					h := hold(t, files[0], c, HoldOptions{Bridge: true}) // or under what comes near it
+					h := hold(t, files[0], c, held.Options{Bridge: true}) // or under what comes near it
 					h.feed(data, c.Seed)
 					c.ActivationBudget = configs.Budget{}
 					only, err := training.GradientModel(&step.Model{Path: files[0], Config: c})
@@ -193,11 +204,11 @@ func TestBridgeHasTheBitsOfAStep(t *testing.T) {
 					}
 					defer want.Close()
 					loss := h.Outputs()[0].Name
-					h.port(RoleSeed, loss).SetFloat(0, 1)
+					h.port(held.RoleSeed, loss).SetFloat(0, 1)
 					var changed []int32
 					var before [][]byte
 					for i, p := range h.b.Ports {
-						if p.Role == RoleBuffer {
+						if p.Role == held.RoleBuffer {
 							changed, before = append(changed, int32(i)), append(before, bytes.Clone(p.Place))
 						}
 					}
@@ -205,7 +216,7 @@ func TestBridgeHasTheBitsOfAStep(t *testing.T) {
 						for k, i := range changed {
 							copy(h.b.Ports[i].Place, before[k])
 						}
-						s := h.forward(StepOf{Seed: c.Seed, Changed: changed})
+						s := h.forward(held.StepOf{Seed: c.Seed, Changed: changed})
 						h.backward(s.Run)
 						compareHeld(t, h, want, loss)
 					}
@@ -227,15 +238,15 @@ func compareHeld(t *testing.T, h *host, want *tensorfile.Set, loss string) {
 			t.Errorf("%s has other bits: %v against %v", name, got.Float(0), x.Float(0))
 		}
 	}
-	same(h.port(RoleOutput, loss), "loss")
+	same(h.port(held.RoleOutput, loss), "loss")
 	n := 0
 	for _, p := range h.b.Ports {
 		switch p.Role {
-		case RoleGrad:
-			same(p.tensor(), "grad."+p.Name)
+		case held.RoleGrad:
+			same(p.Tensor(), "grad."+p.Name)
 			n++
-		case RoleBuffer:
-			same(p.tensor(), "after."+p.Name)
+		case held.RoleBuffer:
+			same(p.Tensor(), "after."+p.Name)
 		}
 	}
 	if n == 0 || n != len(h.Params()) {
@@ -265,8 +276,8 @@ func TestResidentTrainsAsTrain(t *testing.T) {
 			c := settingsFor(t, fields)
 			saved := filepath.Join(t.TempDir(), "saved.st")
 			want := trainAs(t, model, c, training.Options{Steps: 3, LR: 0.01, Seed: 3, Data: data, Save: saved})
-			h := hold(t, model, c, HoldOptions{})
-			feed, err := feed.New(h.b.Plan.Graph, h.b.schedule.Binding, set, 3)
+			h := hold(t, model, c, held.Options{})
+			feed, err := feed.New(h.b.Plan.Graph, h.schedule().Binding, set, 3)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -274,9 +285,9 @@ func TestResidentTrainsAsTrain(t *testing.T) {
 				loss := 0.0
 				for k := range 2 {
 					for name, x := range feed.Inputs(2*step + k) {
-						copy(h.port(RoleInput, name).Bytes, x.Bytes)
+						copy(h.port(held.RoleInput, name).Bytes, x.Bytes)
 					}
-					s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, Seed: 3, Step: uint64(2*step + k), LR: 0.01, Accumulate: k == 0})
+					s, err := h.Step(t.Context(), held.StepOf{Binding: h.b.ID, Seed: 3, Step: uint64(2*step + k), LR: 0.01, Accumulate: k == 0})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -293,7 +304,7 @@ func TestResidentTrainsAsTrain(t *testing.T) {
 			defer checkpoint.Close()
 			for name, x := range checkpoint.Tensors {
 				y := graph.NewTensor(x.Type, x.Shape...)
-				if err := h.Sync([]Port{{Name: name, Type: x.Type, Shape: x.Shape, Place: y.Bytes}}, false); err != nil {
+				if err := h.Sync([]held.Port{{Name: name, Type: x.Type, Shape: x.Shape, Place: y.Bytes}}, false); err != nil {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(x.Bytes, y.Bytes) {
@@ -325,34 +336,34 @@ func shapesShareWeights(t *testing.T, device string) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 32})
 	c := settingsFor(t, map[string]string{"optimizer": "momentum", "device": device})
 	c.Dims = nil
-	one, err := Hold(t.Context(), model, c, HoldOptions{})
+	one, err := held.Open(t.Context(), model, c, held.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer one.Close()
 	sizes := []int64{4, 2, 4, 3, 2, 4}
-	h := &host{t: t, Held: one}
+	h := &host{t: t, Session: one}
 	carried := map[string]*graph.Tensor{}
 	for i, batch := range sizes {
 		h.bind(map[string]int64{"batch": batch, "seq": 8})
 		h.feed(nil, uint64(i))
-		s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, Step: uint64(i), LR: 0.1})
+		s, err := h.Step(t.Context(), held.StepOf{Binding: h.b.ID, Step: uint64(i), LR: 0.1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := Hold(t.Context(), model, c, HoldOptions{})
+		other, err := held.Open(t.Context(), model, c, held.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := &host{t: t, Held: other}
+		o := &host{t: t, Session: other}
 		o.bind(map[string]int64{"batch": batch, "seq": 8})
 		for name, x := range carried {
-			if err := o.Sync([]Port{{Name: name, Type: x.Type, Shape: x.Shape, Place: x.Bytes}}, true); err != nil {
+			if err := o.Sync([]held.Port{{Name: name, Type: x.Type, Shape: x.Shape, Place: x.Bytes}}, true); err != nil {
 				t.Fatal(err)
 			}
 		}
 		o.feed(nil, uint64(i))
-		r, err := o.Step(t.Context(), StepOf{Binding: o.b.ID, Step: uint64(i), LR: 0.1})
+		r, err := o.Step(t.Context(), held.StepOf{Binding: o.b.ID, Step: uint64(i), LR: 0.1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,9 +371,9 @@ func shapesShareWeights(t *testing.T, device string) {
 			t.Errorf("step %d of %d has the loss %v, and in a session of its own %v", i, batch, s.Loss, r.Loss)
 		}
 		for _, p := range o.b.Ports {
-			if p.Role.kept() {
+			if p.Role.Kept() {
 				x := graph.NewTensor(p.Type, p.Shape...)
-				if err := o.Sync([]Port{{Name: p.Name, Type: p.Type, Shape: p.Shape, Place: x.Bytes}}, false); err != nil {
+				if err := o.Sync([]held.Port{{Name: p.Name, Type: p.Type, Shape: p.Shape, Place: x.Bytes}}, false); err != nil {
 					t.Fatal(err)
 				}
 				carried[p.Name] = x
@@ -376,10 +387,10 @@ func shapesShareWeights(t *testing.T, device string) {
 	for batch := range int64(20) {
 		h.bind(map[string]int64{"batch": batch + 1, "seq": 8})
 	}
-	if s := one.Stats(); s.Bindings != mostBindings {
+	if s := one.Stats(); s.Bindings != 16 {
 		t.Errorf("%d bindings are kept", s.Bindings)
 	}
-	if _, err := one.Step(t.Context(), StepOf{Binding: 2}); exit.Code(err) != exit.CodeCannot || !strings.Contains(err.Error(), "made room") {
+	if _, err := one.Step(t.Context(), held.StepOf{Binding: 2}); exit.Code(err) != exit.CodeCannot || !strings.Contains(err.Error(), "made room") {
 		t.Error(err)
 	}
 }
@@ -389,7 +400,7 @@ func TestPassesThatDoNotMatch(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16})
 	c := settingsFor(t, map[string]string{})
 	c.Dims = map[string]int64{"batch": 2}
-	h := hold(t, model, c, HoldOptions{Bridge: true})
+	h := hold(t, model, c, held.Options{Bridge: true})
 	h.feed(nil, 1)
 	refused := func(what string, code int, err error) {
 		t.Helper()
@@ -398,22 +409,22 @@ func TestPassesThatDoNotMatch(t *testing.T) {
 		}
 	}
 	back := func(run uint64) error {
-		_, err := h.Backward(t.Context(), StepOf{Binding: h.b.ID, Run: run})
+		_, err := h.Backward(t.Context(), held.StepOf{Binding: h.b.ID, Run: run})
 		return err
 	}
 	refused("no forward pass waits", exit.CodeCannot, back(1))
-	first := h.forward(StepOf{})
-	second := h.forward(StepOf{})
+	first := h.forward(held.StepOf{})
+	second := h.forward(held.StepOf{})
 	refused("came after it", exit.CodeCannot, back(first.Run))
 	h.backward(second.Run)
 	refused("no forward pass waits", exit.CodeCannot, back(second.Run))
-	_, err := h.Step(t.Context(), StepOf{Binding: h.b.ID})
+	_, err := h.Step(t.Context(), held.StepOf{Binding: h.b.ID})
 	refused("Forward and Backward", exit.CodeInput, err)
-	_, err = h.Forward(t.Context(), StepOf{Binding: 99})
+	_, err = h.Forward(t.Context(), held.StepOf{Binding: 99})
 	refused("no binding 99", exit.CodeInput, err)
-	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID, Changed: []int32{1 << 30}})
+	_, err = h.Forward(t.Context(), held.StepOf{Binding: h.b.ID, Changed: []int32{1 << 30}})
 	refused("has changed", exit.CodeInput, err)
-	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID, Changed: []int32{0}})
+	_, err = h.Forward(t.Context(), held.StepOf{Binding: h.b.ID, Changed: []int32{0}})
 	refused("read anew", exit.CodeInput, err)
 	refused("spans are given", exit.CodeInput, h.Place(h.b.ID, nil))
 	places := make([][]byte, len(h.b.Ports))
@@ -423,9 +434,9 @@ func TestPassesThatDoNotMatch(t *testing.T) {
 	if err := h.Place(h.b.ID, places); err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID})
+	_, err = h.Forward(t.Context(), held.StepOf{Binding: h.b.ID})
 	refused("has no span", exit.CodeInput, err)
-	for _, batch := range [][]Port{nil, {{Name: "other"}}, {{Name: "pixel_values", Type: graph.Int64}}, {{Name: "pixel_values", Type: graph.Float32, Shape: []int{2}}}} {
+	for _, batch := range [][]held.Port{nil, {{Name: "other"}}, {{Name: "pixel_values", Type: graph.Int64}}, {{Name: "pixel_values", Type: graph.Float32, Shape: []int{2}}}} {
 		_, _, err = h.Bind(t.Context(), batch)
 		refused("", exit.CodeInput, err)
 	}
@@ -435,17 +446,17 @@ func TestPassesThatDoNotMatch(t *testing.T) {
 func TestGivenUpForwardCounts(t *testing.T) {
 	var want [][]byte
 	for _, backward := range []bool{true, false} {
-		h := hold(t, filepath.Join("testdata", "models", "resnet8", "model.onnx"), configs.Default(), HoldOptions{Bridge: true})
+		h := hold(t, filepath.Join("testdata", "models", "resnet8", "model.onnx"), configs.Default(), held.Options{Bridge: true})
 		h.feed(nil, 1)
 		for range 3 {
-			if s := h.forward(StepOf{}); backward {
+			if s := h.forward(held.StepOf{}); backward {
 				h.backward(s.Run)
 			}
 		}
 		h.bind(nil) // whose spans have what the session keeps
 		var got [][]byte
 		for _, p := range h.b.Ports {
-			if p.Role == RoleBuffer {
+			if p.Role == held.RoleBuffer {
 				got = append(got, bytes.Clone(p.Place))
 			}
 		}
@@ -469,36 +480,36 @@ func TestModelsThatAreNoFiles(t *testing.T) {
 	_, numbers := numbersOf(t, path)
 	c := settingsFor(t, map[string]string{})
 	c.Dims = map[string]int64{"batch": 2}
-	loss := func(path string, o HoldOptions, then func()) float64 {
+	loss := func(path string, o held.Options, then func()) float64 {
 		t.Helper()
 		o.Bridge = true
-		held, err := Hold(t.Context(), path, c, o)
+		opened, err := held.Open(t.Context(), path, c, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer held.Close()
+		defer opened.Close()
 		then()
-		h := &host{t: t, Held: held}
+		h := &host{t: t, Session: opened}
 		h.bind(c.Dims)
 		h.feed(nil, 1)
-		h.forward(StepOf{})
-		return h.port(RoleOutput, "loss").Float(0)
+		h.forward(held.StepOf{})
+		return h.port(held.RoleOutput, "loss").Float(0)
 	}
 	nothing := func() {}
-	want := loss(path, HoldOptions{}, nothing)
-	if got := loss("model.onnx", HoldOptions{Bytes: raw}, func() { clear(raw) }); got != want {
+	want := loss(path, held.Options{}, nothing)
+	if got := loss("model.onnx", held.Options{Bytes: raw}, func() { clear(raw) }); got != want {
 		t.Errorf("from bytes the loss is %v, not %v", got, want)
 	}
 	given := map[string]*graph.Tensor{}
-	held, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true})
+	opened, err := held.Open(t.Context(), path, c, held.Options{Bridge: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range held.Params() {
+	for _, v := range opened.Params() {
 		shape, _ := (&graph.Binding{}).Shape(v.Shape)
 		given[v.Name] = &graph.Tensor{Type: v.Type, Shape: shape, Bytes: numbers[v.Name]}
 	}
-	held.Close()
+	opened.Close()
 	blank := filepath.Join(t.TempDir(), "blank.onnx")
 	if raw, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
@@ -514,24 +525,24 @@ func TestModelsThatAreNoFiles(t *testing.T) {
 	if err := os.WriteFile(blank, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := loss(blank, HoldOptions{}, nothing); got == want || len(given) == 0 {
+	if got := loss(blank, held.Options{}, nothing); got == want || len(given) == 0 {
 		t.Errorf("without %d of its parameters the model has the loss %v still", len(given), got)
 	}
-	if got := loss(blank, HoldOptions{Given: given}, func() { os.Remove(blank) }); got != want {
+	if got := loss(blank, held.Options{Given: given}, func() { os.Remove(blank) }); got != want {
 		t.Errorf("with parameters that are given the loss is %v, not %v", got, want)
 	}
-	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Given: map[string]*graph.Tensor{"other": graph.NewTensor(graph.Float32)}}); exit.Code(err) != exit.CodeInput {
+	if _, err := held.Open(t.Context(), path, c, held.Options{Bridge: true, Given: map[string]*graph.Tensor{"other": graph.NewTensor(graph.Float32)}}); exit.Code(err) != exit.CodeInput {
 		t.Error(err)
 	}
-	if held, err = Hold(t.Context(), path, c, HoldOptions{Bridge: true}); err != nil {
+	if opened, err = held.Open(t.Context(), path, c, held.Options{Bridge: true}); err != nil {
 		t.Fatal(err)
 	}
-	defer held.Close()
+	defer opened.Close()
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	x := Port{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}
-	if _, _, err := held.Bind(t.Context(), []Port{x, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), "was written to") {
+	x := held.Port{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}
+	if _, _, err := opened.Bind(t.Context(), []held.Port{x, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), "was written to") {
 		t.Error(err)
 	}
 }
@@ -541,31 +552,31 @@ func TestPlanningThatEnds(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "mlp", Width: 8, Inputs: 4, Classes: 3})
 	c := settingsFor(t, map[string]string{"activation_budget": "64"})
 	c.Dims = map[string]int64{}
-	held, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true})
+	opened, err := held.Open(t.Context(), model, c, held.Options{Bridge: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.Close()
-	batch := []Port{{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}
+	defer opened.Close()
+	batch := []held.Port{{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := held.Bind(ended, batch); !errors.Is(err, context.Canceled) {
+	if _, _, err := opened.Bind(ended, batch); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	var budget *planner.BudgetError
-	if _, _, err := held.Bind(t.Context(), batch); !errors.As(err, &budget) || exit.Code(err) != exit.CodeCannot {
+	if _, _, err := opened.Bind(t.Context(), batch); !errors.As(err, &budget) || exit.Code(err) != exit.CodeCannot {
 		t.Error(err)
 	}
-	held.m.Config.ActivationBudget = configs.Budget{}
-	h := &host{t: t, Held: held}
+	opened.Model().Config.ActivationBudget = configs.Budget{}
+	h := &host{t: t, Session: opened}
 	h.bind(map[string]int64{"batch": 2})
-	if _, err := held.Forward(ended, StepOf{Binding: h.b.ID}); !errors.Is(err, context.Canceled) || h.port(RoleOutput, "loss").Float(0) != 0 {
-		t.Errorf("a pass that was given up: %v, and it wrote %v", err, h.port(RoleOutput, "loss").Float(0))
+	if _, err := opened.Forward(ended, held.StepOf{Binding: h.b.ID}); !errors.Is(err, context.Canceled) || h.port(held.RoleOutput, "loss").Float(0) != 0 {
+		t.Errorf("a pass that was given up: %v, and it wrote %v", err, h.port(held.RoleOutput, "loss").Float(0))
 	}
-	if h.forward(StepOf{}); h.port(RoleOutput, "loss").Float(0) == 0 {
+	if h.forward(held.StepOf{}); h.port(held.RoleOutput, "loss").Float(0) == 0 {
 		t.Error("no loss")
 	}
-	if _, err := Hold(ended, model, c, HoldOptions{Bridge: true}); !errors.Is(err, context.Canceled) {
+	if _, err := held.Open(ended, model, c, held.Options{Bridge: true}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -575,39 +586,46 @@ func TestPlanningThatEnds(t *testing.T) {
 func TestTrainersFileInABridge(t *testing.T) {
 	path := filepath.Join("testdata", "ort", "mlp.onnx")
 	c := configs.Default()
-	held, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true})
+	opened, err := held.Open(t.Context(), path, c, held.Options{Bridge: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.Close()
-	h := &host{t: t, Held: held}
+	defer opened.Close()
+	h := &host{t: t, Session: opened}
 	dims := map[string]int64{}
-	for _, name := range held.m.Graph.Names() {
+	for _, name := range opened.Model().Graph.Names() {
 		dims[name] = 4
 	}
 	h.bind(dims)
 	h.feed(nil, 1)
 	var grads int
 	for _, p := range h.b.Ports {
-		if p.Role == RoleSeed {
-			p.tensor().SetFloat(0, 1)
+		if p.Role == held.RoleSeed {
+			p.Tensor().SetFloat(0, 1)
 		}
 	}
-	h.backward(h.forward(StepOf{}).Run)
-	d, err := devices.Open("cpu", h.b.schedule, devices.Opening{})
+	h.backward(h.forward(held.StepOf{}).Run)
+	d, err := devices.Open("cpu", h.schedule(), devices.Opening{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Run(schedule.Run{Inputs: h.b.inputs()}); err != nil {
+	in := map[string]*graph.Tensor{}
+	for _, p := range h.b.Ports {
+		if p.Role == held.RoleInput {
+			in[p.Name] = p.Tensor()
+		}
+	}
+	if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range h.b.Ports {
-		if p.Role != RoleGrad {
+		if p.Role != held.RoleGrad {
 			continue
 		}
 		grads++
-		x, err := d.Output(p.value)
+		k := slices.IndexFunc(h.b.Plan.Graph.Grads, func(g graph.Grad) bool { return g.Param.Name == p.Name })
+		x, err := d.Output(h.b.Plan.Graph.Grads[k].Grad.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -618,7 +636,7 @@ func TestTrainersFileInABridge(t *testing.T) {
 	if grads == 0 {
 		t.Error("no gradients")
 	}
-	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Results: []string{"loss"}}); exit.Code(err) != exit.CodeInput {
+	if _, err := held.Open(t.Context(), path, c, held.Options{Bridge: true, Results: []string{"loss"}}); exit.Code(err) != exit.CodeInput {
 		t.Error(err)
 	}
 }
@@ -633,26 +651,26 @@ func TestGradientsOfInputs(t *testing.T) {
 		if frozen != "" {
 			c.Frozen = []string{frozen}
 		}
-		h := hold(t, model, c, HoldOptions{Bridge: true, Inputs: []string{"x"}})
+		h := hold(t, model, c, held.Options{Bridge: true, Inputs: []string{"x"}})
 		h.feed(nil, 1)
-		h.port(RoleSeed, "loss").SetFloat(0, 1)
-		h.backward(h.forward(StepOf{}).Run)
+		h.port(held.RoleSeed, "loss").SetFloat(0, 1)
+		h.backward(h.forward(held.StepOf{}).Run)
 		grads := 0
 		for _, p := range h.b.Ports {
-			if p.Role == RoleGrad {
+			if p.Role == held.RoleGrad {
 				grads++
 			}
 		}
-		if x := h.port(RoleGrad, "x"); compare.Norm(x) == 0 || grads != len(h.Params())+1 || (frozen == "") != (len(h.Params()) > 0) || slices.Contains(h.Trains().Names, "x") {
+		if x := h.port(held.RoleGrad, "x"); compare.Norm(x) == 0 || grads != len(h.Params())+1 || (frozen == "") != (len(h.Params()) > 0) || slices.Contains(h.Trains().Names, "x") {
 			t.Errorf("%d gradients of %d parameters; that of x has the norm %v; trained: %v", grads, len(h.Params()), compare.Norm(x), h.Trains().Names)
 		}
 	}
 	c := settingsFor(t, map[string]string{})
 	for _, name := range []string{"labels", "loss", "fc1.weight", "other"} {
-		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Inputs: []string{name}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), name) {
+		if _, err := held.Open(t.Context(), model, c, held.Options{Bridge: true, Inputs: []string{name}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Results: []string{"loss", name}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), name) {
+		if _, err := held.Open(t.Context(), model, c, held.Options{Bridge: true, Results: []string{"loss", name}}); exit.Code(err) != exit.CodeInput || !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -663,11 +681,11 @@ func TestUpdatesThatAreLeftOut(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "mlp", Width: 8, Inputs: 4, Classes: 3})
 	c := settingsFor(t, map[string]string{"loss_scale": "auto", "optimizer": "sgd"})
 	c.Dims = map[string]int64{"batch": 2}
-	h := hold(t, model, c, HoldOptions{})
+	h := hold(t, model, c, held.Options{})
 	for _, x := range []float64{1, math.Inf(1), 1} {
 		h.feed(nil, 1)
-		h.port(RoleInput, "x").SetFloat(0, x)
-		s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, LR: 0.1})
+		h.port(held.RoleInput, "x").SetFloat(0, x)
+		s, err := h.Step(t.Context(), held.StepOf{Binding: h.b.ID, LR: 0.1})
 		if err != nil || s.Skipped != math.IsInf(x, 0) {
 			t.Errorf("with %v: skipped %v, %v", x, s.Skipped, err)
 		}

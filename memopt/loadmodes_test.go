@@ -7,6 +7,7 @@ import (
 
 	"memopt/internal/loader"
 	"memopt/memopt/forward"
+	"memopt/memopt/held"
 	"memopt/memopt/phases"
 	"memopt/memopt/session"
 	"memopt/memopt/training"
@@ -97,9 +98,9 @@ func TestHeldLoadMode(t *testing.T) {
 	for _, mode := range loader.Modes() {
 		model, _ := madeGPT(t, gpt)
 		c := settingsFor(t, map[string]string{"load_mode": mode, "device": "cpu"})
-		h := hold(t, model, c, HoldOptions{})
+		h := hold(t, model, c, held.Options{})
 		h.feed(nil, 1)
-		if _, err := h.Step(t.Context(), StepOf{Binding: h.b.ID}); err != nil {
+		if _, err := h.Step(t.Context(), held.StepOf{Binding: h.b.ID}); err != nil {
 			t.Fatal(err)
 		}
 		if l := h.Stats().Load; l == nil || l.Mode != loader.Mode(mode) || l.Promised != l.Measured || l.W == 0 {

@@ -13,6 +13,7 @@ import (
 	"memopt/internal/loader"
 	"memopt/memopt/exit"
 	"memopt/memopt/forward"
+	"memopt/memopt/held"
 	"memopt/memopt/lab/zoo"
 	"memopt/memopt/load"
 	"memopt/memopt/phases"
@@ -96,25 +97,25 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	step := func() (string, error) {
-		h, err := Hold(context.Background(), path, c, HoldOptions{})
+		h, err := held.Open(context.Background(), path, c, held.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer h.Close()
-		host := &host{t: t, Held: h}
+		host := &host{t: t, Session: h}
 		var losses []float64
 		var first error
 		for i := range 3 {
 			dims := map[string]int64{"batch": int64(2 + i), "seq": 16} // each has a plan of its own
 			host.bind(dims)
 			host.feed(nil, uint64(i))
-			s, err := h.Step(context.Background(), StepOf{Binding: host.b.ID, LR: 1e-3})
+			s, err := h.Step(context.Background(), held.StepOf{Binding: host.b.ID, LR: 1e-3})
 			if err != nil {
 				if first != nil {
 					return "", errors.Join(errors.New("the next request is refused"), err)
 				}
 				first = err
-				s, err = h.Step(context.Background(), StepOf{Binding: host.b.ID, LR: 1e-3})
+				s, err = h.Step(context.Background(), held.StepOf{Binding: host.b.ID, LR: 1e-3})
 				if err != nil {
 					return "", errors.Join(errors.New("the next request is refused"), err)
 				}

@@ -10,17 +10,17 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/onnx"
 	"memopt/internal/visible"
-	"memopt/memopt"
 	"memopt/memopt/devices"
+	"memopt/memopt/held"
 	"memopt/memopt/step"
 	"memopt/plugin"
 )
 
 // heldStep is a training session of a host.
 type heldStep struct {
-	*memopt.Held
+	*held.Session
 	job   job
-	texts map[*memopt.Binding]plugin.Bound // of the bindings that Held keeps
+	texts map[*held.Binding]plugin.Bound // of the bindings that the session keeps
 }
 
 // openTraining opens a model as `memopt train` does, with the same settings.
@@ -29,7 +29,7 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 	if err != nil {
 		return plugin.Opened{}, err
 	}
-	o := memopt.HoldOptions{Bridge: r.Mode == "bridge", Results: r.Outputs, Inputs: r.Grads}
+	o := held.Options{Bridge: r.Mode == "bridge", Results: r.Outputs, Inputs: r.Grads}
 	switch {
 	case r.Model != "" && r.Bytes != nil:
 		return plugin.Opened{}, asInput(fmt.Errorf("the model is given as the file %s and as bytes; give one", j.model))
@@ -41,7 +41,7 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 		return plugin.Opened{}, asInput(err)
 	}
 	j.busy("reading the model")
-	h, err := memopt.Hold(ctx, j.model, j.cfg, o)
+	h, err := held.Open(ctx, j.model, j.cfg, o)
 	if err != nil {
 		return plugin.Opened{}, refusedRequest(err)
 	}
@@ -49,7 +49,7 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 		warnings = append(warnings, idleInBridge(h.Model())...)
 	}
 	j.busy = func(string) func() { return func() {} }
-	t := &heldStep{Held: h, job: j, texts: map[*memopt.Binding]plugin.Bound{}}
+	t := &heldStep{Session: h, job: j, texts: map[*held.Binding]plugin.Bound{}}
 	out := plugin.Opened{Session: t, Device: j.cfg.Device, Warnings: warnings,
 		Inputs: valuesOf(h.Inputs()), Outputs: valuesOf(h.Outputs()), Params: valuesOf(h.Params()), Buffers: valuesOf(h.Buffers())}
 	if out.Device == "" || out.Device == "auto" {
@@ -82,9 +82,9 @@ func valuesOf(vs []*graph.Value) (out []plugin.Value) {
 }
 
 // portsOf converts tensors of a host.
-func portsOf(tensors []plugin.Tensor) (ports []memopt.Port, err error) {
+func portsOf(tensors []plugin.Tensor) (ports []held.Port, err error) {
 	for _, t := range tensors {
-		p := memopt.Port{Name: t.Name, Place: t.Bytes}
+		p := held.Port{Name: t.Name, Place: t.Bytes}
 		var known bool
 		if p.Type, known = graph.ParseDType(t.Type); !known {
 			return nil, asInput(fmt.Errorf("tensor %q has the unknown type %q", t.Name, t.Type))
@@ -114,7 +114,7 @@ func (t *heldStep) Bind(ctx context.Context, inputs []plugin.Tensor, progress pl
 	if progress != nil {
 		progress("planning", 0)
 	}
-	b, known, err := t.Held.Bind(ctx, batch)
+	b, known, err := t.Session.Bind(ctx, batch)
 	if err != nil {
 		return plugin.Bound{}, refusedRequest(err)
 	}
@@ -147,7 +147,7 @@ func (t *heldStep) Bind(ctx context.Context, inputs []plugin.Tensor, progress pl
 	}
 	t.texts[b] = out
 	for old := range t.texts {
-		if !t.Held.Has(old) {
+		if !t.Session.Has(old) {
 			delete(t.texts, old)
 		}
 	}
@@ -161,7 +161,7 @@ func (t *heldStep) Show(ctx context.Context, id uint64, r plugin.ShowRequest) (t
 		return "", nil, err
 	}
 	var shown strings.Builder
-	err = t.Held.With(ctx, id, func(b *memopt.Binding) error {
+	err = t.Session.With(ctx, id, func(b *held.Binding) error {
 		for _, s := range show {
 			if err := s.print(&shown, b.Model, b.Plan); err != nil {
 				return err
@@ -177,7 +177,7 @@ func (t *heldStep) Show(ctx context.Context, id uint64, r plugin.ShowRequest) (t
 }
 
 // save writes the graphs of a binding, without weights: a bridge's host owns these.
-func (t *heldStep) save(b *memopt.Binding, r plugin.ShowRequest) ([]string, error) {
+func (t *heldStep) save(b *held.Binding, r plugin.ShowRequest) ([]string, error) {
 	files := []destination{{"save_before", r.SaveBefore}, {"save_after", r.SaveAfter}}
 	for i, to := range files {
 		if to.path == "" {
@@ -201,30 +201,30 @@ func (t *heldStep) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, to
 	if err != nil {
 		return err
 	}
-	return t.Held.Sync(ports, toService)
+	return t.Session.Sync(ports, toService)
 }
 
 // Stats implements plugin.Session.
 func (t *heldStep) Stats(bool) (plugin.Answer, error) {
-	data, err := json.Marshal(t.Held.Stats())
+	data, err := json.Marshal(t.Session.Stats())
 	return plugin.Answer{JSON: visible.Text(string(data))}, err
 }
 
 // Forward implements plugin.Trainer.
 func (t *heldStep) Forward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
-	return replyTo(t.Held.Forward(ctx, memopt.StepOf(r)))
+	return replyTo(t.Session.Forward(ctx, held.StepOf(r)))
 }
 
 // Backward implements plugin.Trainer.
 func (t *heldStep) Backward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
-	return replyTo(t.Held.Backward(ctx, memopt.StepOf(r)))
+	return replyTo(t.Session.Backward(ctx, held.StepOf(r)))
 }
 
 // Step implements plugin.Trainer.
 func (t *heldStep) Step(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
-	return replyTo(t.Held.Step(ctx, memopt.StepOf(r)))
+	return replyTo(t.Session.Step(ctx, held.StepOf(r)))
 }
 
-func replyTo(s memopt.Stepped, err error) (plugin.StepReply, error) {
+func replyTo(s held.Stepped, err error) (plugin.StepReply, error) {
 	return plugin.StepReply{Run: s.Run, Seconds: s.Trace.Took.Seconds(), Peak: s.Trace.Arena, Loss: s.Loss, Skipped: s.Skipped}, refusedRequest(err)
 }

@@ -1,4 +1,6 @@
-package memopt
+// Package held keeps training steps open for hosts that provide each batch, one call a pass: the service's sessions.
+// Shapes have bindings, each with a plan, and take turns on one device.
+package held
 
 import (
 	"bytes"
@@ -20,10 +22,10 @@ import (
 	"memopt/planner/forms"
 )
 
-// Held is an open training step whose host provides each batch. In a bridge, the weights stay with the host: it
+// Session is an open training step whose host provides each batch. In a bridge, the weights stay with the host: it
 // provides them and the gradients of the results, and receives the gradients of the weights. Otherwise the step
 // keeps and updates its weights itself. Its methods must not be called concurrently.
-type Held struct {
+type Session struct {
 	m        *step.Model
 	ctx      call
 	bridge   bool
@@ -52,8 +54,8 @@ type run struct {
 	seed, step uint64
 }
 
-// HoldOptions says how to hold a step.
-type HoldOptions struct {
+// Options says how to hold a step.
+type Options struct {
 	Bridge bool
 	// Results names a bridge's outputs whose gradients the host provides; nil means all float outputs except
 	// running statistics.
@@ -67,10 +69,10 @@ type HoldOptions struct {
 	Given map[string]*graph.Tensor
 }
 
-// Hold reads a model and derives its step. The caller must Close it. Hold copies the contents of the options. The
-// model's files may be removed once Hold returns, but must not be written to.
-func Hold(ctx context.Context, path string, c configs.Config, o HoldOptions) (*Held, error) {
-	h := &Held{bridge: o.Bridge, stash: map[string]*graph.Tensor{}}
+// Open reads a model and derives its step. The caller must Close it. Open copies the contents of the options. The
+// model's files may be removed once Open returns, but must not be written to.
+func Open(ctx context.Context, path string, c configs.Config, o Options) (*Session, error) {
+	h := &Session{bridge: o.Bridge, stash: map[string]*graph.Tensor{}}
 	h.m = &step.Model{Path: path, Config: c, Ctx: &h.ctx, Held: true, Bytes: bytes.Clone(o.Bytes), Given: map[string]*graph.Tensor{}}
 	for name, x := range o.Given {
 		y := graph.NewTensor(x.Type, x.Shape...)
@@ -90,12 +92,12 @@ func Hold(ctx context.Context, path string, c configs.Config, o HoldOptions) (*H
 type call struct{ context.Context }
 
 // during makes ctx the context of work on the model until end is called.
-func (h *Held) during(ctx context.Context) (end func()) {
+func (h *Session) during(ctx context.Context) (end func()) {
 	h.ctx.Context = ctx
 	return func() { h.ctx.Context = context.Background() }
 }
 
-func (h *Held) open(o HoldOptions) (err error) {
+func (h *Session) open(o Options) (err error) {
 	m := h.m
 	defer m.Unchanged(&err)
 	defer weights.Guard(&err)()
@@ -128,7 +130,7 @@ func (h *Held) open(o HoldOptions) (err error) {
 }
 
 // openStep uses the training step of a trainer's file.
-func (h *Held) openStep(o HoldOptions) error {
+func (h *Session) openStep(o Options) error {
 	m := h.m
 	border := borderNode(m)
 	switch {
@@ -154,7 +156,7 @@ func borderOf(g *graph.Graph) *graph.Node {
 }
 
 // Close releases everything.
-func (h *Held) Close() error {
+func (h *Session) Close() error {
 	var err error
 	if h.device != nil {
 		err = h.device.Close()
@@ -166,10 +168,10 @@ func (h *Held) Close() error {
 }
 
 // Model is the step before planning.
-func (h *Held) Model() *step.Model { return h.m }
+func (h *Session) Model() *step.Model { return h.m }
 
 // Inputs are the inputs that the host provides for every run.
-func (h *Held) Inputs() []*graph.Value { return inputsOf(h.m.Graph) }
+func (h *Session) Inputs() []*graph.Value { return inputsOf(h.m.Graph) }
 
 func inputsOf(g *graph.Graph) []*graph.Value {
 	return slices.DeleteFunc(slices.Clone(g.Inputs), func(v *graph.Value) bool {
@@ -178,9 +180,9 @@ func inputsOf(g *graph.Graph) []*graph.Value {
 }
 
 // Outputs are the step's results.
-func (h *Held) Outputs() []*graph.Value { return h.outputsOf(h.m.Graph) }
+func (h *Session) Outputs() []*graph.Value { return h.outputsOf(h.m.Graph) }
 
-func (h *Held) outputsOf(g *graph.Graph) (all []*graph.Value) {
+func (h *Session) outputsOf(g *graph.Graph) (all []*graph.Value) {
 	from := g.Outputs
 	if h.bridge {
 		from = borderOf(g).Inputs
@@ -199,7 +201,7 @@ func (h *Held) outputsOf(g *graph.Graph) (all []*graph.Value) {
 }
 
 // Params are the trained parameters.
-func (h *Held) Params() []*graph.Value { return paramsOf(h.m.Graph) }
+func (h *Session) Params() []*graph.Value { return paramsOf(h.m.Graph) }
 
 func paramsOf(g *graph.Graph) (all []*graph.Value) {
 	for _, v := range g.Values {
@@ -211,7 +213,7 @@ func paramsOf(g *graph.Graph) (all []*graph.Value) {
 }
 
 // Buffers are the running statistics.
-func (h *Held) Buffers() []*graph.Value { return buffersOf(h.m.Graph) }
+func (h *Session) Buffers() []*graph.Value { return buffersOf(h.m.Graph) }
 
 func buffersOf(g *graph.Graph) (all []*graph.Value) {
 	for _, u := range g.Updates {
@@ -226,10 +228,10 @@ func buffersOf(g *graph.Graph) (all []*graph.Value) {
 func cannot(err error) error { return exit.Cannot(err) }
 
 // Trains lists what the step trains, as plans do.
-func (h *Held) Trains() *planner.Trains { return h.m.Trains() }
+func (h *Session) Trains() *planner.Trains { return h.m.Trains() }
 
-// HeldStats describes a session's memory and its steps so far.
-type HeldStats struct {
+// Stats describes a session's memory and its steps so far.
+type Stats struct {
 	Format   string `json:"format"`
 	Device   string `json:"device"` // "" before the first run
 	Bindings int    `json:"bindings"`
@@ -253,8 +255,8 @@ type HeldStats struct {
 }
 
 // Stats describes the session's memory and its steps so far.
-func (h *Held) Stats() HeldStats {
-	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped, Load: h.load}
+func (h *Session) Stats() Stats {
+	s := Stats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped, Load: h.load}
 	s.High.Arena, s.High.State, s.High.Staging = h.high[schedule.Arena], h.high[schedule.State], h.high[schedule.Staging]
 	if h.device != nil {
 		s.Device, s.Memory = h.device.Name(), devices.MemoryOf(h.device)

@@ -1,4 +1,4 @@
-package memopt
+package held
 
 import (
 	"context"
@@ -32,7 +32,8 @@ const (
 	RoleGrad   Role = "grad" // gradient, under the name of its parameter or input
 )
 
-func (r Role) kept() bool {
+// Kept reports whether the step keeps the tensor from run to run.
+func (r Role) Kept() bool {
 	return r == RoleParam || r == RoleBuffer || r == RoleFrozen || r == RoleState
 }
 
@@ -48,11 +49,12 @@ type Port struct {
 	seed  int    // for seeds: index among the border's outputs
 }
 
-func (p *Port) tensor() *graph.Tensor {
+// Tensor is the port's bytes with their type and shape.
+func (p *Port) Tensor() *graph.Tensor {
 	return &graph.Tensor{Type: p.Type, Shape: p.Shape, Bytes: p.Place}
 }
 
-func (p *Port) bytes() int { return p.tensor().Len() * int(p.Type.Size()) }
+func (p *Port) bytes() int { return p.Tensor().Len() * int(p.Type.Size()) }
 
 // Binding is the plan for the shapes of one batch, with the tensors that it reads and writes.
 type Binding struct {
@@ -68,7 +70,7 @@ type Binding struct {
 }
 
 // Bind finds the plan for a batch of the given shapes, or makes it; known says that it was found.
-func (h *Held) Bind(ctx context.Context, batch []Port) (b *Binding, known bool, err error) {
+func (h *Session) Bind(ctx context.Context, batch []Port) (b *Binding, known bool, err error) {
 	dims, err := h.sizes(batch)
 	if err != nil {
 		return nil, false, err
@@ -102,7 +104,7 @@ func (h *Held) Bind(ctx context.Context, batch []Port) (b *Binding, known bool, 
 }
 
 // sizes infers the dims from the shapes of a batch.
-func (h *Held) sizes(batch []Port) (map[string]int64, error) {
+func (h *Session) sizes(batch []Port) (map[string]int64, error) {
 	given := map[string]*Port{}
 	inputs := h.Inputs()
 	for i := range batch {
@@ -170,7 +172,7 @@ func described(vs []*graph.Value) string {
 }
 
 // plan makes a binding.
-func (h *Held) plan(dims map[string]int64) (*Binding, error) {
+func (h *Session) plan(dims map[string]int64) (*Binding, error) {
 	c := h.m.Config
 	c.Dims = dims
 	m, err := h.m.With(c)
@@ -190,7 +192,7 @@ func (h *Held) plan(dims map[string]int64) (*Binding, error) {
 }
 
 // list lists the tensors of a binding as its ports.
-func (h *Held) list(b *Binding) error {
+func (h *Session) list(b *Binding) error {
 	g := b.Plan.Graph
 	add := func(role Role, name string, v *graph.Value, seed int) error {
 		shape, err := b.schedule.Binding.Shape(v.Shape)
@@ -250,7 +252,7 @@ func (h *Held) list(b *Binding) error {
 }
 
 // binding finds a binding by ID, and marks it as the most recently used.
-func (h *Held) binding(id uint64) (*Binding, error) {
+func (h *Session) binding(id uint64) (*Binding, error) {
 	i := slices.IndexFunc(h.bindings, func(b *Binding) bool { return b.ID == id })
 	switch {
 	case h.broken != nil:
@@ -266,7 +268,7 @@ func (h *Held) binding(id uint64) (*Binding, error) {
 }
 
 // With calls f on a binding. ctx ends the work on its model.
-func (h *Held) With(ctx context.Context, id uint64, f func(*Binding) error) error {
+func (h *Session) With(ctx context.Context, id uint64, f func(*Binding) error) error {
 	b, err := h.binding(id)
 	if err != nil {
 		return err
@@ -276,7 +278,7 @@ func (h *Held) With(ctx context.Context, id uint64, f func(*Binding) error) erro
 }
 
 // Place sets the host's memory of a binding's tensors, in the order of its ports; nil means none.
-func (h *Held) Place(id uint64, places [][]byte) error {
+func (h *Session) Place(id uint64, places [][]byte) error {
 	b, err := h.binding(id)
 	if err != nil {
 		return err
@@ -294,7 +296,7 @@ func (h *Held) Place(id uint64, places [][]byte) error {
 		for i := range b.Ports {
 			p := &b.Ports[i]
 			if h.at == b && places[i] == nil && h.lends(p) { // the device may be reading the previous place
-				if err := h.device.SetState(p.value, p.tensor()); err != nil {
+				if err := h.device.SetState(p.value, p.Tensor()); err != nil {
 					return err
 				}
 			}
@@ -310,7 +312,7 @@ func (b *Binding) inputs() map[string]*graph.Tensor {
 	in := map[string]*graph.Tensor{}
 	for i := range b.Ports {
 		if p := &b.Ports[i]; p.Role == RoleInput {
-			in[p.value] = p.tensor()
+			in[p.value] = p.Tensor()
 		}
 	}
 	return in
@@ -327,11 +329,11 @@ func (b *Binding) seeds() (seeds []*graph.Tensor) {
 			seeds = append(seeds, nil)
 		}
 		if p.Place != nil {
-			seeds[p.seed] = p.tensor()
+			seeds[p.seed] = p.Tensor()
 		}
 	}
 	return seeds
 }
 
 // Has reports whether a binding is kept.
-func (h *Held) Has(b *Binding) bool { return slices.Contains(h.bindings, b) }
+func (h *Session) Has(b *Binding) bool { return slices.Contains(h.bindings, b) }

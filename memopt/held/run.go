@@ -1,4 +1,4 @@
-package memopt
+package held
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type Stepped struct {
 
 // Forward runs the forward pass of a bridge: it reads the inputs and the changed tensors from the host's memory,
 // and writes the results and the new running statistics there.
-func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
+func (h *Session) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if !h.bridge {
 		return s, exit.Input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
 	}
@@ -67,7 +67,7 @@ func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 
 // Backward runs the backward pass of the last forward pass: it reads the gradients of the results (zeros for those
 // without a place), and writes the gradients of the parameters.
-func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
+func (h *Session) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if !h.bridge {
 		return s, exit.Input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
 	}
@@ -100,7 +100,7 @@ func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
 }
 
 // Step runs a whole step on the weights that the session keeps. With Accumulate, it only accumulates gradients.
-func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
+func (h *Session) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 	if h.bridge {
 		return s, exit.Input(errors.New("the weights of a bridge are the host's: it has Forward and Backward, and Step is of sessions that keep them"))
 	}
@@ -170,7 +170,7 @@ func runError(err error) error {
 
 // guarded calls a function that uses the device. A panic leaves the device in an unknown state, and makes the
 // session unusable.
-func (h *Held) guarded(do func() error) error {
+func (h *Session) guarded(do func() error) error {
 	done := false
 	defer func() {
 		if !done {
@@ -183,7 +183,7 @@ func (h *Held) guarded(do func() error) error {
 }
 
 // ready checks the request for a run, and switches the device to the binding's plan.
-func (h *Held) ready(r StepOf) (*Binding, error) {
+func (h *Session) ready(r StepOf) (*Binding, error) {
 	b, err := h.binding(r.Binding)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (h *Held) ready(r StepOf) (*Binding, error) {
 		switch {
 		case i < 0 || int(i) >= len(b.Ports):
 			return nil, exit.Input(fmt.Errorf("tensor %d has changed, and the binding has %d", i, len(b.Ports)))
-		case !b.Ports[i].Role.kept():
+		case !b.Ports[i].Role.Kept():
 			return nil, exit.Input(fmt.Errorf("%s %q has changed, and is read anew for every run", b.Ports[i].Role, b.Ports[i].Name))
 		case b.Ports[i].Place == nil:
 			return nil, exit.Input(fmt.Errorf("%s %q has changed, and has no span", b.Ports[i].Role, b.Ports[i].Name))
@@ -208,11 +208,11 @@ func (h *Held) ready(r StepOf) (*Binding, error) {
 
 // bring copies changed tensors from the host to the device; in a bridge, all stored tensors if they were placed
 // anew or the device is new.
-func (h *Held) bring(b *Binding, changed []int32) error {
+func (h *Session) bring(b *Binding, changed []int32) error {
 	if b.fresh && h.bridge {
 		changed = nil
 		for i := range b.Ports {
-			if b.Ports[i].Role.kept() && b.Ports[i].Place != nil {
+			if b.Ports[i].Role.Kept() && b.Ports[i].Place != nil {
 				changed = append(changed, int32(i))
 			}
 		}
@@ -220,11 +220,11 @@ func (h *Held) bring(b *Binding, changed []int32) error {
 	for _, i := range changed {
 		p := &b.Ports[i]
 		if h.lends(p) {
-			if lender, is := h.device.(lender); is && lender.Lend(p.value, p.tensor()) {
+			if lender, is := h.device.(lender); is && lender.Lend(p.value, p.Tensor()) {
 				continue
 			}
 		}
-		if err := h.device.SetState(p.value, p.tensor()); err != nil {
+		if err := h.device.SetState(p.value, p.Tensor()); err != nil {
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (h *Held) bring(b *Binding, changed []int32) error {
 }
 
 // end completes a run whose forward pass was run: the states take their new values.
-func (h *Held) end() error {
+func (h *Session) end() error {
 	if h.run.id == 0 || h.device == nil {
 		return nil
 	}
@@ -243,14 +243,14 @@ func (h *Held) end() error {
 }
 
 // note updates the peaks of the three spaces.
-func (h *Held) note(t schedule.Trace) {
+func (h *Session) note(t schedule.Trace) {
 	for i, n := range [3]int64{schedule.Arena: t.Arena, schedule.State: t.State, schedule.Staging: t.Staging} {
 		h.high[i] = max(h.high[i], n)
 	}
 }
 
 // give copies the values of some roles to the host's memory.
-func (h *Held) give(b *Binding, roles ...Role) error {
+func (h *Session) give(b *Binding, roles ...Role) error {
 	for i := range b.Ports {
 		p := &b.Ports[i]
 		if p.Place == nil || !slices.Contains(roles, p.Role) {

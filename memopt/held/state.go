@@ -1,4 +1,4 @@
-package memopt
+package held
 
 import (
 	"errors"
@@ -23,16 +23,16 @@ type lender interface {
 
 // lends reports whether a step only reads a port's tensor, so that a device may read it from the host's memory. The
 // host does not change it between the passes of a bridge.
-func (h *Held) lends(p *Port) bool {
+func (h *Session) lends(p *Port) bool {
 	return h.bridge && p.Place != nil && (p.Role == RoleParam || p.Role == RoleFrozen)
 }
 
 // lent are the tensors that the device may read from the host's memory.
-func (h *Held) lent(b *Binding) map[string]*graph.Tensor {
+func (h *Session) lent(b *Binding) map[string]*graph.Tensor {
 	all := map[string]*graph.Tensor{}
 	for i := range b.Ports {
 		if p := &b.Ports[i]; h.lends(p) {
-			all[p.value] = p.tensor()
+			all[p.value] = p.Tensor()
 		}
 	}
 	return all
@@ -40,7 +40,7 @@ func (h *Held) lent(b *Binding) map[string]*graph.Tensor {
 
 // turn switches the device to a binding's plan. States stay where they are if both plans place them there;
 // otherwise they are copied.
-func (h *Held) turn(b *Binding) (err error) {
+func (h *Session) turn(b *Binding) (err error) {
 	if h.at == b {
 		return nil
 	}
@@ -88,17 +88,17 @@ func (h *Held) turn(b *Binding) (err error) {
 }
 
 // leave closes the device and stashes its states, except those that the host provides for the next binding.
-func (h *Held) leave(to *Binding) error {
+func (h *Session) leave(to *Binding) error {
 	if h.device == nil {
 		return nil
 	}
 	brought := map[string]bool{}
 	for _, p := range to.Ports {
-		brought[p.value] = h.bridge && p.Role.kept() && p.Place != nil
+		brought[p.value] = h.bridge && p.Role.Kept() && p.Place != nil
 	}
 	for i := range h.at.Ports {
 		p := &h.at.Ports[i]
-		if !p.Role.kept() || brought[p.value] {
+		if !p.Role.Kept() || brought[p.value] {
 			continue
 		}
 		x, err := h.device.State(p.value)
@@ -114,7 +114,7 @@ func (h *Held) leave(to *Binding) error {
 
 // Sync copies stored tensors, by name, to the session or to the host's memory. Copying to the session ends a
 // forward pass that waits for its backward pass.
-func (h *Held) Sync(tensors []Port, toService bool) error {
+func (h *Session) Sync(tensors []Port, toService bool) error {
 	if h.broken != nil {
 		return cannot(h.broken)
 	}
@@ -142,7 +142,7 @@ func (h *Held) Sync(tensors []Port, toService bool) error {
 }
 
 // kept finds the stored value of a tensor's name, and checks its type and shape.
-func (h *Held) kept(p *Port) (*graph.Value, error) {
+func (h *Session) kept(p *Port) (*graph.Value, error) {
 	g := h.m.Graph
 	if h.at != nil {
 		g = h.at.Plan.Graph
@@ -172,11 +172,11 @@ func (h *Held) kept(p *Port) (*graph.Value, error) {
 	return v, nil
 }
 
-func (h *Held) sync(p *Port, toService bool) (err error) {
+func (h *Session) sync(p *Port, toService bool) (err error) {
 	defer weights.Guard(&err)()
 	switch {
 	case toService && h.device != nil:
-		return h.device.SetState(p.value, p.tensor())
+		return h.device.SetState(p.value, p.Tensor())
 	case toService:
 		x := graph.NewTensor(p.Type, p.Shape...)
 		copy(x.Bytes, p.Place)
