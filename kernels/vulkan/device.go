@@ -88,7 +88,8 @@ type Device struct {
 
 	launches []launch
 	sets     []*vk.Sets
-	handles  []uint64 // of the sets
+	handles  []uint64       // of the sets; 0 where bindings are pushed
+	pushed   [][]vk.Binding // of all dispatches, in the place of sets
 	stages   stages
 	moves    moves
 	streamed int                           // pieces of updates whose states stream

@@ -15,6 +15,7 @@ const (
 	CooperativeMatrix = "cooperative-matrix"
 	BufferAddresses   = "buffer-addresses"
 	CopyQueues        = "copy-queues"
+	PushDescriptors   = "push-descriptors"
 )
 
 // Settings instead of a list of fast paths.
@@ -80,6 +81,22 @@ var fastPaths = []fastPath{
 		unwanted: func(p *vk.Physical) string {
 			if p.CopyQueues() == 0 {
 				return "it has no queue that only copies"
+			}
+			return ""
+		},
+	},
+	{
+		name: PushDescriptors,
+		does: "where a kernel's buffers are is recorded with it, and no descriptor sets are made",
+		lacks: func(p *vk.Physical) string {
+			if p.PushDescriptors == 0 {
+				return "no VK_KHR_push_descriptor"
+			}
+			return ""
+		},
+		unwanted: func(p *vk.Physical) string {
+			if p.Kind == vk.CPU {
+				return "CPU drivers take longer to push bindings than to bind sets"
 			}
 			return ""
 		},

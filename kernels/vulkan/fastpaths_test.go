@@ -1,13 +1,16 @@
 package vulkan_test
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
 	"testing"
 
+	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
+	"memopt/planner"
 )
 
 // pathChoice is what becomes of a path.
@@ -64,6 +67,17 @@ func TestFastPaths(t *testing.T) {
 			}
 		}
 	}
+	for _, c := range []struct {
+		device *vk.Physical
+		why    string // bindings are not pushed
+	}{
+		{&vk.Physical{Kind: vk.Discrete}, "the device has no VK_KHR_push_descriptor"}, {&vk.Physical{Kind: vk.Discrete, PushDescriptors: 32}, ""},
+		{&vk.Physical{Kind: vk.CPU, PushDescriptors: 32}, "CPU drivers take longer to push bindings than to bind sets"},
+	} {
+		if got := pathChoice(t, vulkan.PushDescriptors, []string{"auto"}, c.device); got.Why != c.why || got.Taken != (c.why == "") {
+			t.Errorf("%+v: %+v", c.device, got)
+		}
+	}
 	t.Setenv("MEMOPT_FAST_PATHS", "none")
 	if all, err := vulkan.FastPaths(nil, able); err != nil || slices.ContainsFunc(all, func(p vulkan.PathChoice) bool { return p.Taken }) {
 		t.Errorf("the environment says none: %+v, %v", all, err)
@@ -71,6 +85,23 @@ func TestFastPaths(t *testing.T) {
 	for _, bad := range []string{"fastest", "none,cooperative-matrix"} {
 		if _, err := vulkan.FastPaths(strings.Split(bad, ","), able); err == nil || !strings.Contains(err.Error(), "not \""+bad) {
 			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestPushedBindings: a step whose bindings are pushed has the bits of one with descriptor sets, also where memory is taken in
+// stages, and makes no sets.
+func TestPushedBindings(t *testing.T) {
+	gpu, o := pathDevice(t, vulkan.PushDescriptors)
+	step, _ := lossStep(t, "x f32[9,7] = param\nw f32[7,5] = param\nplaces i64[9] = input\nh = Gelu(x)\ns = MatMul(h, w)\ncost = SoftmaxCrossEntropyLoss(s, places)\noutput cost", kernels.Fusions)
+	for name, staged := range map[string]bool{"at once": false, "in stages": true} {
+		want, _ := stepBytes(t, gpu, step, planner.Request{Strategy: "recompute-all"}, vulkan.Options{FastPaths: []string{vulkan.FastPathsNone}, Staged: staged})
+		o.Staged = staged
+		got, _ := stepBytes(t, gpu, step, planner.Request{Strategy: "recompute-all"}, o)
+		for what, x := range want {
+			if !bytes.Equal(got[what], x) {
+				t.Errorf("%s: %s has other bits", name, what)
+			}
 		}
 	}
 }

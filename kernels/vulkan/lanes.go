@@ -1,6 +1,7 @@
 package vulkan
 
 import (
+	"cmp"
 	"slices"
 
 	"memopt/kernels/vulkan/vk"
@@ -15,8 +16,9 @@ type laned struct {
 	d       *Device
 	batches []vk.Batch
 	lanes   [vk.Lanes]struct {
-		n   int // of its batches
-		all []access
+		n    int      // of its batches
+		last []access // of some batches, groupsBack at most
+		old  access   // of all before, in one
 	}
 }
 
@@ -33,10 +35,14 @@ func (l *laned) add(lane vk.Lane, commands []vk.Command, h hazards) error {
 		if vk.Lane(m) == lane {
 			continue
 		}
-		for _, a := range slices.Backward(l.lanes[m].all) {
+		from := &l.lanes[m]
+		for i := len(from.last); i >= 0 && waits[m] == 0; i-- {
+			a := from.old
+			if i > 0 {
+				a = from.last[i-1]
+			}
 			if a.between(h.reads, h.writes) {
 				waits[m] = a.number
-				break
 			}
 		}
 	}
@@ -48,8 +54,28 @@ func (l *laned) add(lane vk.Lane, commands []vk.Command, h hazards) error {
 		}
 		l.batches, to.n = append(l.batches, vk.Batch{List: list, Lane: lane, Waits: waits}), to.n+1
 	}
-	to.all = append(to.all, access{to.n, h})
+	to.last = append(to.last, access{to.n, h})
+	if len(to.last) > groupsBack {
+		to.old.number = to.last[0].number
+		to.old.reads, to.old.writes = united(to.old.reads, to.last[0].reads), united(to.old.writes, to.last[0].writes)
+		to.last = slices.Delete(to.last, 0, 1)
+	}
 	return nil
+}
+
+// united is the bytes of both, in as few spans as they have.
+func united(a, b []span) (all []span) {
+	sorted := slices.SortedFunc(slices.Values(slices.Concat(a, b)), func(x, y span) int {
+		return cmp.Or(cmp.Compare(x.space, y.space), cmp.Compare(x.at, y.at))
+	})
+	for _, s := range sorted {
+		if n := len(all); n > 0 && all[n-1].space == s.space && s.at <= all[n-1].end {
+			all[n-1].end = max(all[n-1].end, s.end)
+		} else {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // work records work that runs in groups.

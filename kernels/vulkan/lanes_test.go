@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"memopt/internal/schedule"
 	"memopt/kernels/vulkan/vk"
@@ -35,15 +36,24 @@ func TestLanesInOrder(t *testing.T) {
 		}
 		return all
 	}
-	for range 50 {
+	for round := range 50 {
 		l := laned{d: &Device{gpu: c.gpu}}
 		var touches []hazards
-		for range 1 + rng.IntN(30) {
+		batches := 1 + rng.IntN(30)
+		if round%10 == 0 {
+			batches = 5 * groupsBack // so that those of long ago are in one
+		}
+		for range batches {
 			h := hazards{spans(), spans()}
 			if err := l.add(vk.Lane(rng.IntN(int(vk.Lanes))), []vk.Command{{Kind: vk.Barrier}}, h); err != nil {
 				t.Fatal(err)
 			}
 			touches = append(touches, h)
+		}
+		for _, lane := range l.lanes {
+			if most := 100 / 2; len(lane.last) > groupsBack || len(lane.old.reads) > 2*most || len(lane.old.writes) > 2*most {
+				t.Fatalf("%d batches are compared, and %d and %d spans of those before", len(lane.last), len(lane.old.reads), len(lane.old.writes))
+			}
 		}
 		// behind is, by batch, those that have ended when it begins.
 		behind := make([]map[int]bool, len(l.batches))
@@ -75,6 +85,16 @@ func TestLanesInOrder(t *testing.T) {
 			}
 			if waits := b.Waits != [vk.Lanes]int{}; waits && !meeting {
 				t.Fatalf("batch %d waits for nothing that it touches", i)
+			}
+		}
+		if round == 1 {
+			submit := func() {
+				if err := c.gpu.SubmitLanes(l.batches, time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if submit(); testing.AllocsPerRun(3, submit) != 0 {
+				t.Error("a submission makes garbage")
 			}
 		}
 		for _, b := range l.batches {

@@ -86,7 +86,7 @@ func (d *Device) prepare() error {
 		return err
 	}
 	if err == nil {
-		d.handles = make([]uint64, len(pipelines))
+		d.handles, d.pushed = make([]uint64, len(pipelines)), bindings
 		sets := make([]laterSet, len(pipelines))
 		for i, p := range pipelines {
 			sets[i] = laterSet{i, p, bindings[i]}
@@ -251,11 +251,12 @@ func (d *Device) nowhere(written bool) vk.Binding {
 
 // pipeline returns the pipeline of a kernel with a dispatch's constants, from a cache.
 func (d *Device) pipeline(x graph.Dispatch, bindings int) (*vk.Pipeline, error) {
-	key := fmt.Sprint(x.Kernel.Name, x.Spec, bindings, len(x.Push))
+	push := d.takes(PushDescriptors)
+	key := fmt.Sprint(x.Kernel.Name, x.Spec, bindings, len(x.Push), push)
 	if p := d.context.pipelines[key]; p != nil {
 		return p, nil
 	}
-	p, err := d.gpu.NewPipeline(x.Kernel.Code(), x.Spec, bindings, 4*len(x.Push))
+	p, err := d.gpu.NewPipeline(x.Kernel.Code(), x.Spec, bindings, 4*len(x.Push), push)
 	if err == nil {
 		d.context.pipelines[key] = p
 	}
@@ -506,6 +507,9 @@ func (d *Device) work(l *launch, dispatches []dispatch) (all []work) {
 	for i := range dispatches {
 		x := &dispatches[i]
 		c := vk.Command{Kind: vk.Dispatch, Pipeline: x.pipeline, Set: d.handles[x.set], Push: x.push()}
+		if x.pipeline.Pushed() {
+			c.Bindings = d.pushed[x.set]
+		}
 		for i, g := range x.Groups {
 			c.Groups[i] = uint32(g)
 		}

@@ -117,6 +117,9 @@ func (d *Device) newSets(all []laterSet) error {
 	var bindings [][]vk.Binding
 	var at []int
 	for _, s := range all {
+		if s.pipeline.Pushed() {
+			continue
+		}
 		if slices.ContainsFunc(s.bindings, func(b vk.Binding) bool { return d.waits(b.Block) }) {
 			d.stages.sets = append(d.stages.sets, s)
 			continue

@@ -142,6 +142,7 @@ type Physical struct {
 	Storage16, Float16 bool
 	Addresses          bool // bufferDeviceAddress
 	MemoryBudget       bool // VK_EXT_memory_budget
+	PushDescriptors    int  // how many bindings of a dispatch can be pushed (VK_KHR_push_descriptor)
 	// ImportAlignment is the required alignment of address and size of imported host memory (VK_EXT_external_memory_host);
 	// 0 if import is not supported.
 	ImportAlignment uint64
@@ -229,6 +230,7 @@ type Command struct {
 	Groups   [3]uint32 // Dispatch
 	Pipeline *Pipeline // Dispatch
 	Set      uint64    // Dispatch: of NewSets
+	Bindings []Binding // Dispatch: instead of a set, of a pipeline whose bindings are pushed
 	Push     []uint32  // Dispatch
 	From, To *Block    // Copy; Fill has To
 	FromAt   int64     // Copy

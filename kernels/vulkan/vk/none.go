@@ -73,7 +73,7 @@ func (*Device) Free(*Block) {}
 type Pipeline struct{}
 
 // NewPipeline compiles SPIR-V.
-func (*Device) NewPipeline([]byte, []uint32, int, int) (*Pipeline, error) { return nil, ErrNone }
+func (*Device) NewPipeline([]byte, []uint32, int, int, bool) (*Pipeline, error) { return nil, ErrNone }
 
 // KeepPipelines has the driver keep what it compiles.
 func (*Device) KeepPipelines([]byte) error { return ErrNone }
@@ -128,3 +128,6 @@ func (*Device) SubmitLanes([]Batch, time.Duration) error { return ErrNone }
 
 // Laned reports whether the device has lanes.
 func (*Device) Laned() bool { return false }
+
+// Pushed reports whether commands push the bindings of a pipeline.
+func (*Pipeline) Pushed() bool { return false }

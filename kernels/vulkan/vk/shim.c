@@ -126,6 +126,7 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 		if (!strcmp(names[i].extensionName, "VK_EXT_subgroup_size_control")) out->has_size_control = 1;
 		if (!strcmp(names[i].extensionName, "VK_KHR_cooperative_matrix")) out->has_matrices = 1;
 		if (!strcmp(names[i].extensionName, "VK_EXT_external_memory_host")) out->has_host_memory = 1;
+		if (!strcmp(names[i].extensionName, "VK_KHR_push_descriptor")) out->push_descriptors = 1;
 	}
 	free(names);
 	if (out->has_host_memory) {
@@ -133,6 +134,12 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 		VkPhysicalDeviceProperties2 again = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &host};
 		((PFN_vkGetPhysicalDeviceProperties2)instance_function(get, instance, "vkGetPhysicalDeviceProperties2"))(dev, &again);
 		out->import_alignment = host.minImportedHostPointerAlignment;
+	}
+	if (out->push_descriptors) {
+		VkPhysicalDevicePushDescriptorPropertiesKHR pushed = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR};
+		VkPhysicalDeviceProperties2 again = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &pushed};
+		((PFN_vkGetPhysicalDeviceProperties2)instance_function(get, instance, "vkGetPhysicalDeviceProperties2"))(dev, &again);
+		out->push_descriptors = pushed.maxPushDescriptors;
 	}
 	put_matrices(get, instance, dev, out);
 
@@ -225,6 +232,7 @@ struct mo_device {
 	int32_t transfer;
 	struct { VkQueue queue; VkSemaphore done; uint64_t count; } lanes[MO_LANES]; // none before mo_make_lanes
 	PFN_vkGetPhysicalDeviceMemoryProperties2 memory;
+	PFN_vkCmdPushDescriptorSetKHR push; // NULL where bindings cannot be pushed
 	PFN_vkGetMemoryHostPointerPropertiesEXT host_properties; // NULL where host memory cannot be imported
 #define FIELD(name) PFN_vk##name name;
 	FUNCTIONS(FIELD)
@@ -244,6 +252,7 @@ mo_device *mo_attach(void *get, void *instance, void *physical, void *device, co
 	if (!(d->name = (PFN_vk##name)of(d->dev, "vk" #name))) { free(d); return NULL; }
 	FUNCTIONS(LOAD)
 	d->host_properties = p->has_host_memory ? (PFN_vkGetMemoryHostPointerPropertiesEXT)of(d->dev, "vkGetMemoryHostPointerPropertiesEXT") : NULL;
+	d->push = p->push_descriptors ? (PFN_vkCmdPushDescriptorSetKHR)of(d->dev, "vkCmdPushDescriptorSetKHR") : NULL;
 	d->GetDeviceQueue(d->dev, d->family, 0, &d->queue);
 	VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
 	if (d->CreateFence(d->dev, &info, NULL, &d->fence) != VK_SUCCESS) { free(d); return NULL; }
@@ -310,7 +319,7 @@ int32_t mo_host_types(mo_device *d, void *host, uint32_t *types) {
 }
 
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,
-	uint32_t bindings, uint32_t push_bytes, mo_pipeline *out) {
+	uint32_t bindings, uint32_t push_bytes, uint32_t pushed, mo_pipeline *out) {
 	VkResult r;
 	VkShaderModule module = 0;
 	VkDescriptorSetLayout set_layout = 0;
@@ -325,7 +334,8 @@ int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, con
 	VkDescriptorSetLayoutBinding *b = calloc(bindings ? bindings : 1, sizeof *b);
 	for (uint32_t i = 0; i < bindings; i++)
 		b[i] = (VkDescriptorSetLayoutBinding){.binding = i, .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, .descriptorCount = 1, .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
-	VkDescriptorSetLayoutCreateInfo si = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = bindings, .pBindings = b};
+	VkDescriptorSetLayoutCreateInfo si = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+		.flags = pushed ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0, .bindingCount = bindings, .pBindings = b};
 	r = d->CreateDescriptorSetLayout(d->dev, &si, NULL, &set_layout);
 	free(b);
 	if (r != VK_SUCCESS) return r;
@@ -386,14 +396,16 @@ int32_t mo_make_sets(mo_device *d, const uint64_t *layouts, uint32_t n, uint32_t
 	return r;
 }
 
+static VkWriteDescriptorSet written(const mo_binding *b, VkDescriptorBufferInfo *info) {
+	*info = (VkDescriptorBufferInfo){.buffer = H(VkBuffer, b->buffer), .offset = b->at, .range = b->bytes};
+	return (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, .dstSet = H(VkDescriptorSet, b->set), .dstBinding = b->binding,
+		.descriptorCount = 1, .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, .pBufferInfo = info};
+}
+
 void mo_bind(mo_device *d, const mo_binding *b, uint32_t n) {
 	VkDescriptorBufferInfo *info = calloc(n ? n : 1, sizeof *info);
 	VkWriteDescriptorSet *w = calloc(n ? n : 1, sizeof *w);
-	for (uint32_t i = 0; i < n; i++) {
-		info[i] = (VkDescriptorBufferInfo){.buffer = H(VkBuffer, b[i].buffer), .offset = b[i].at, .range = b[i].bytes};
-		w[i] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, .dstSet = H(VkDescriptorSet, b[i].set), .dstBinding = b[i].binding,
-			.descriptorCount = 1, .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, .pBufferInfo = &info[i]};
-	}
+	for (uint32_t i = 0; i < n; i++) w[i] = written(&b[i], &info[i]);
 	d->UpdateDescriptorSets(d->dev, n, w, 0, NULL);
 	free(w);
 	free(info);
@@ -412,7 +424,7 @@ int32_t mo_make_pool(mo_device *d, uint32_t copies, uint64_t *pool) {
 
 void mo_free_pool(mo_device *d, uint64_t pool) { d->DestroyCommandPool(d->dev, H(VkCommandPool, pool), NULL); }
 
-int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries,
+int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, const mo_binding *bindings, uint64_t queries,
 	uint32_t copies, uint64_t *list) {
 	VkCommandBufferAllocateInfo ai = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = H(VkCommandPool, pool),
 		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 1};
@@ -437,7 +449,13 @@ int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, 
 			VkPipelineLayout layout = H(VkPipelineLayout, c->layout);
 			if (bound != c->pipeline) d->CmdBindPipeline(b, VK_PIPELINE_BIND_POINT_COMPUTE, H(VkPipeline, c->pipeline));
 			bound = c->pipeline;
-			d->CmdBindDescriptorSets(b, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, NULL);
+			if (set) d->CmdBindDescriptorSets(b, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, NULL);
+			else if (c->bindings) {
+				VkDescriptorBufferInfo info[MO_PUSHED];
+				VkWriteDescriptorSet w[MO_PUSHED];
+				for (uint32_t k = 0; k < c->bindings; k++) w[k] = written(&bindings[c->bind_at + k], &info[k]);
+				d->push(b, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, c->bindings, w);
+			}
 			if (c->push_bytes) d->CmdPushConstants(b, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, c->push_bytes, push + c->push_at);
 			d->CmdDispatch(b, c->groups[0], c->groups[1], c->groups[2]);
 			break;

@@ -23,6 +23,7 @@ typedef struct {
 	struct { uint64_t size; uint32_t flags; uint64_t budget, usage; } heap[16];
 	struct { uint32_t heap, flags; } memory[32];
 	uint32_t has_budget, has_size_control, has_host_memory;
+	uint32_t push_descriptors; // how many bindings a command may push; 0 without the extension
 	uint64_t import_alignment; // of a pointer to host memory and of its bytes, where has_host_memory
 	uint32_t has_matrices; // cooperative ones of a subgroup: float16 times float16 in float32
 	uint32_t shapes;
@@ -34,8 +35,9 @@ enum { MO_DISPATCH, MO_BARRIER, MO_COPY, MO_FILL, MO_TIME, MO_RESET };
 typedef struct {
 	uint32_t kind;
 	uint32_t groups[3];
-	uint64_t pipeline, layout, set;    // dispatch
+	uint64_t pipeline, layout, set;    // dispatch; the set is 0 where its bindings are pushed
 	uint32_t push_at, push_bytes;      // dispatch: bytes of the list's constants
+	uint32_t bind_at, bindings;        // dispatch: those of the list that are pushed
 	uint64_t from, to;                 // copy: buffers; fill: to
 	uint64_t from_at, to_at, bytes;    // copy and fill
 	uint32_t value;                    // fill: the word; time: the query; reset: how many queries
@@ -49,6 +51,9 @@ typedef struct {
 } mo_binding;
 
 typedef struct { uint64_t module, set_layout, layout, pipeline; } mo_pipeline;
+
+// The most bindings of a dispatch that are pushed.
+enum { MO_PUSHED = 32 };
 
 typedef struct mo_device mo_device;
 
@@ -71,7 +76,7 @@ void *mo_import(void *host, uint32_t addressed);
 int32_t mo_host_types(mo_device *d, void *host, uint32_t *types);
 
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,
-	uint32_t bindings, uint32_t push_bytes, mo_pipeline *out);
+	uint32_t bindings, uint32_t push_bytes, uint32_t pushed, mo_pipeline *out);
 int32_t mo_keep_pipelines(mo_device *d, const void *saved, uint64_t bytes);
 int32_t mo_kept_pipelines(mo_device *d, void *to, uint64_t *bytes);
 void mo_free_pipeline(mo_device *d, const mo_pipeline *p);
@@ -81,7 +86,7 @@ void mo_bind(mo_device *d, const mo_binding *b, uint32_t n);
 void mo_free_sets(mo_device *d, uint64_t pool);
 
 int32_t mo_make_pool(mo_device *d, uint32_t copies, uint64_t *pool);
-int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries,
+int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, const mo_binding *bindings, uint64_t queries,
 	uint32_t copies, uint64_t *list);
 void mo_free_list(mo_device *d, uint64_t pool, uint64_t list);
 void mo_free_pool(mo_device *d, uint64_t pool);

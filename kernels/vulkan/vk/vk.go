@@ -164,7 +164,8 @@ func describe(c *C.mo_physical) *Physical {
 		MaxAllocation: uint64(c.max_allocation), MaxAllocations: int(c.max_allocations), Alignment: uint64(c.storage_alignment),
 		Int64: c.int64 != 0, Int8: c.int8 != 0, Storage8: c.storage8 != 0, Storage16: c.storage16 != 0, Float16: c.float16 != 0, Addresses: c.addresses != 0,
 		MemoryBudget: c.has_budget != 0, ImportAlignment: uint64(c.import_alignment), timestampPeriod: float32(c.timestamp_period), timestampBits: uint32(c.timestamp_bits), family: int(c.family),
-		transfer: int(c.transfer), transferQueues: int(c.transfer_queues),
+		PushDescriptors: min(int(c.push_descriptors), C.MO_PUSHED),
+		transfer:        int(c.transfer), transferQueues: int(c.transfer_queues),
 	}
 	for k := range p.MaxGroups {
 		p.MaxGroups[k] = uint32(c.max_groups[k])
@@ -205,6 +206,7 @@ type Device struct {
 	live    int
 	usage   Usage
 	handles []C.uint64_t // of the lists being submitted
+	batches []C.mo_batch // being submitted
 }
 
 func (d *Device) fault(call string) int32 {
@@ -243,6 +245,9 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 	}
 	if c.has_host_memory != 0 {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_EXT_external_memory_host\x00")
+	}
+	if c.push_descriptors != 0 {
+		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_push_descriptor\x00")
 	}
 	if c.has_matrices != 0 {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_cooperative_matrix\x00", "VK_EXT_subgroup_size_control\x00")
@@ -519,21 +524,29 @@ func (d *Device) Free(b *Block) {
 type Pipeline struct {
 	c        C.mo_pipeline
 	bindings int
+	pushed   bool
 }
 
+// Pushed reports whether commands push the bindings of a pipeline: it takes no descriptor set.
+func (p *Pipeline) Pushed() bool { return p.pushed }
+
 // NewPipeline compiles SPIR-V with specialization constants 0, 1, …, for shaders with storage
-// buffers at bindings 0, 1, … of set 0.
-func (d *Device) NewPipeline(code []byte, spec []uint32, bindings, pushBytes int) (*Pipeline, error) {
+// buffers at bindings 0, 1, … of set 0. Where push is true and the device can, commands push the bindings.
+func (d *Device) NewPipeline(code []byte, spec []uint32, bindings, pushBytes int, push bool) (*Pipeline, error) {
 	// Vulkan requires word-aligned code.
 	words := make([]uint32, len(code)/4)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(code)), code)
-	p := &Pipeline{bindings: bindings}
+	p := &Pipeline{bindings: bindings, pushed: push && bindings <= d.Physical.PushDescriptors}
+	pushed := C.uint32_t(0)
+	if p.pushed {
+		pushed = 1
+	}
 	var special *C.uint32_t
 	if len(spec) > 0 {
 		special = (*C.uint32_t)(unsafe.Pointer(&spec[0]))
 	}
 	err := check("vkCreateComputePipelines", int32(C.mo_make_pipeline(d.c, (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(words))), C.uint64_t(len(code)),
-		special, C.uint32_t(len(spec)), C.uint32_t(bindings), C.uint32_t(pushBytes), &p.c)))
+		special, C.uint32_t(len(spec)), C.uint32_t(bindings), C.uint32_t(pushBytes), pushed, &p.c)))
 	d.live++
 	if err != nil {
 		d.FreePipeline(p)
@@ -593,14 +606,17 @@ func (d *Device) NewSets(pipelines []*Pipeline, bindings [][]Binding) (*Sets, er
 	all := make([]C.mo_binding, 0, n)
 	for i, bs := range bindings {
 		for k, b := range bs {
-			all = append(all, C.mo_binding{set: C.uint64_t(s.Handles[i]), buffer: C.uint64_t(b.Block.buffer), at: C.uint64_t(b.At),
-				bytes: C.uint64_t(b.Bytes), binding: C.uint32_t(k)})
+			all = append(all, bound(s.Handles[i], k, b))
 		}
 	}
 	if len(all) > 0 {
 		C.mo_bind(d.c, &all[0], C.uint32_t(len(all)))
 	}
 	return s, nil
+}
+
+func bound(set uint64, k int, b Binding) C.mo_binding {
+	return C.mo_binding{set: C.uint64_t(set), buffer: C.uint64_t(b.Block.buffer), at: C.uint64_t(b.At), bytes: C.uint64_t(b.Bytes), binding: C.uint32_t(k)}
 }
 
 // FreeSets frees descriptor sets.
@@ -634,6 +650,7 @@ func (d *Device) RecordFor(l Lane, commands []Command) (*List, error) {
 func (d *Device) record(commands []Command, q *Queries, lane Lane) (*List, error) {
 	cs := make([]C.mo_command, len(commands), len(commands)+1)
 	var push []uint32
+	var bindings []C.mo_binding
 	for i, c := range commands {
 		to := &cs[i]
 		to.kind, to.value, to.bytes = C.uint32_t(c.Kind), C.uint32_t(c.Value), C.uint64_t(c.Bytes)
@@ -649,6 +666,12 @@ func (d *Device) record(commands []Command, q *Queries, lane Lane) (*List, error
 		}
 		if c.Pipeline != nil {
 			to.pipeline, to.layout, to.set = c.Pipeline.c.pipeline, c.Pipeline.c.layout, C.uint64_t(c.Set)
+			if c.Pipeline.pushed {
+				to.bind_at, to.bindings = C.uint32_t(len(bindings)), C.uint32_t(len(c.Bindings))
+				for k, b := range c.Bindings {
+					bindings = append(bindings, bound(0, k, b))
+				}
+			}
 			to.push_at, to.push_bytes = C.uint32_t(4*len(push)), C.uint32_t(4*len(c.Push))
 			push = append(push, c.Push...)
 			for k, g := range c.Groups {
@@ -667,7 +690,7 @@ func (d *Device) record(commands []Command, q *Queries, lane Lane) (*List, error
 		l.pool, copies = d.copies, 1
 	}
 	err := check("recording commands", int32(C.mo_record(d.c, l.pool, unsafe.SliceData(cs), C.uint32_t(len(cs)),
-		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, copies, &l.handle)))
+		(*C.uint8_t)(unsafe.Pointer(&push[0])), unsafe.SliceData(bindings), queries, copies, &l.handle)))
 	if l.handle != 0 {
 		d.live++
 	}
@@ -769,13 +792,13 @@ func (d *Device) SubmitLanes(all []Batch, timeout time.Duration) error {
 	if r := d.fault("vkQueueSubmit"); r != 0 {
 		return check("running commands", r)
 	}
-	batches := make([]C.mo_batch, len(all))
-	for i, b := range all {
-		to := &batches[i]
-		to.list, to.lane = b.List.handle, C.uint32_t(b.Lane)
+	d.batches = d.batches[:0]
+	for _, b := range all {
+		to := C.mo_batch{list: b.List.handle, lane: C.uint32_t(b.Lane)}
 		for k, n := range b.Waits {
 			to.waits[k] = C.uint64_t(n)
 		}
+		d.batches = append(d.batches, to)
 	}
-	return check("running commands", int32(C.mo_submit_lanes(d.c, &batches[0], C.uint32_t(len(batches)), C.uint64_t(timeout))))
+	return check("running commands", int32(C.mo_submit_lanes(d.c, &d.batches[0], C.uint32_t(len(d.batches)), C.uint64_t(timeout))))
 }

@@ -81,7 +81,15 @@ func (b *Block) words(n int) []uint32 { return unsafe.Slice((*uint32)(b.Mapped()
 
 // TestLists: what is recorded once runs many times, with its constants.
 func TestLists(t *testing.T) {
+	t.Run("sets", func(t *testing.T) { lists(t, false) })
+	t.Run("pushed", func(t *testing.T) { lists(t, true) })
+}
+
+func lists(t *testing.T, push bool) {
 	_, d := open(t)
+	if push && d.Physical.PushDescriptors == 0 {
+		t.Skip("no VK_KHR_push_descriptor")
+	}
 	const n = 256
 	b, err := d.NewBlock(4*n, Host)
 	if err != nil {
@@ -92,25 +100,33 @@ func TestLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := d.NewPipeline(code, []uint32{64}, 1, 4)
+	p, err := d.NewPipeline(code, []uint32{64}, 1, 4, push)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.FreePipeline(p)
-	s, err := d.NewSets([]*Pipeline{p}, [][]Binding{{{b, 0, 4 * n}}})
-	if err != nil {
-		t.Fatal(err)
+	if p.Pushed() != push {
+		t.Fatalf("pushed: %v", p.Pushed())
 	}
-	defer d.FreeSets(s)
+	var set uint64
+	bindings := []Binding{{b, 0, 4 * n}}
+	if !push {
+		s, err := d.NewSets([]*Pipeline{p}, [][]Binding{bindings})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.FreeSets(s)
+		set, bindings = s.Handles[0], nil
+	}
 	q, err := d.NewQueries(2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.FreeQueries(q)
 	commands := []Command{
-		{Kind: Dispatch, Pipeline: p, Set: s.Handles[0], Push: []uint32{2}, Groups: [3]uint32{n / 64, 1, 1}},
+		{Kind: Dispatch, Pipeline: p, Set: set, Bindings: bindings, Push: []uint32{2}, Groups: [3]uint32{n / 64, 1, 1}},
 		{Kind: Barrier},
-		{Kind: Dispatch, Pipeline: p, Set: s.Handles[0], Push: []uint32{3}, Groups: [3]uint32{n / 64, 1, 1}},
+		{Kind: Dispatch, Pipeline: p, Set: set, Bindings: bindings, Push: []uint32{3}, Groups: [3]uint32{n / 64, 1, 1}},
 		{Kind: Barrier, Host: true},
 	}
 	if q != nil {
@@ -166,7 +182,7 @@ func TestCollector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := d.NewPipeline(bytes.Clone(code), []uint32{64}, 1, 4)
+		p, err := d.NewPipeline(bytes.Clone(code), []uint32{64}, 1, 4, false)
 		if err != nil {
 			t.Fatal(err)
 		}
