@@ -83,11 +83,6 @@ func open(m *step.Model) (opened *step.Model, err error) {
 
 // Run trains under a plan, and reports promised and measured memory.
 func Run(m *step.Model, p *planner.Plan, t training.Options) (*training.Result, error) {
-	return runThrough(m, p, t, func(d devices.Device) devices.Device { return d })
-}
-
-// runThrough is Run with the device wrapped by through.
-func runThrough(m *step.Model, p *planner.Plan, t training.Options, through func(devices.Device) devices.Device) (*training.Result, error) {
 	return stop.When(m.Ctx, func() (r *training.Result, err error) {
 		defer weights.Guard(&err)()
 		if err := training.Allowed(m, p, t); err != nil {
@@ -98,7 +93,7 @@ func runThrough(m *step.Model, p *planner.Plan, t training.Options, through func
 			return nil, err
 		}
 		defer l.End()
-		if r, err = training.Steps(m, l, through(l.Device), t); err != nil {
+		if r, err = training.Steps(m, l, t); err != nil {
 			return nil, m.WouldFit(p, l.Schedule, err)
 		}
 		return r, l.Measured(r, t)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +13,9 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/export"
 	"memopt/memopt/report"
+	"memopt/planner"
 )
 
 var exportCommand = &cli.Command{
@@ -24,7 +27,7 @@ var exportCommand = &cli.Command{
 		"memopt export gpt.plan.json --to pytorch > policy.json\n" +
 		"memopt export gpt.plan.json --to megatron",
 	Flags: common(
-		&cli.StringFlag{Name: "to", Usage: "`TOOL` " + strings.Join(memopt.Exports(), ", ")},
+		&cli.StringFlag{Name: "to", Usage: "`TOOL` " + strings.Join(export.Tools(), ", ")},
 		&cli.StringFlag{Name: "model", Usage: "`FILE` the plan's model, where it is not where the plan says; other trainers' policies are chosen on it"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write what the tool reads"},
 	),
@@ -34,12 +37,18 @@ var exportCommand = &cli.Command{
 			return err
 		}
 		if c.String("to") == "" {
-			return usage("memopt export needs --to, one of %s", strings.Join(memopt.Exports(), ", "))
+			return usage("memopt export needs --to, one of %s", strings.Join(export.Tools(), ", "))
 		}
 		if _, err := destinations(c, configs.Config{}, "output"); err != nil {
 			return err
 		}
-		e, err := memopt.ExportPlan(c.Context, c.Args().First(), c.String("model"), c.String("to"))
+		f, err := memopt.ReadPlan(c.Args().First())
+		if err != nil {
+			return err
+		}
+		e, err := export.Of(f, c.String("to"), func() (*planner.Plan, error) {
+			return memopt.LoadPlan(c.Context, c.Args().First(), cmp.Or(c.String("model"), f.Model.Path), configs.Config{})
+		})
 		if err != nil {
 			return err
 		}
@@ -83,10 +92,10 @@ var exportCommand = &cli.Command{
 }
 
 // exported prints the file for each tool that is not told a policy as its settings.
-var exported = map[string]func(io.Writer, memopt.Export) error{
-	"ort":     func(w io.Writer, e memopt.Export) error { return printJSON(w, e.Config) },
-	"pytorch": func(w io.Writer, e memopt.Export) error { return printJSON(w, e) },
-	"jax": func(w io.Writer, e memopt.Export) error {
+var exported = map[string]func(io.Writer, export.Plan) error{
+	"ort":     func(w io.Writer, e export.Plan) error { return printJSON(w, e.Config) },
+	"pytorch": func(w io.Writer, e export.Plan) error { return printJSON(w, e) },
+	"jax": func(w io.Writer, e export.Plan) error {
 		fmt.Fprintln(w, "import jax")
 		fmt.Fprintln(w, "\n# Values are named with jax.ad_checkpoint.checkpoint_name(x, NAME).")
 		fmt.Fprintln(w, "policy = jax.checkpoint_policies.save_only_these_names(")

@@ -127,7 +127,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	run := func(p *planner.Plan, t training.Options) (*training.Result, error) { return memopt.Run(model, p, t) }
 	if to := c.String("record"); to != "" {
 		run = func(p *planner.Plan, t training.Options) (*training.Result, error) {
-			return memopt.Record(model, p, t, to)
+			return training.Record(model, p, t, to, memopt.Run)
 		}
 	}
 	result, err := run(plan, training.Options{Steps: cfg.Steps, LR: cfg.LR, Warmup: cfg.Warmup, Seed: cfg.Seed, Data: c.String("data"),

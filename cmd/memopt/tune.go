@@ -12,6 +12,8 @@ import (
 	"memopt/internal/visible"
 	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/step"
+	"memopt/memopt/training"
 )
 
 var tuneCommand = &cli.Command{
@@ -26,7 +28,9 @@ var tuneCommand = &cli.Command{
 	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		s := newStatus(c)
 		s.show("measuring kernels")
-		t, err := memopt.Tune(c.Context, c.Args().First(), cfg)
+		t, err := training.Tune(cfg, func(cfg configs.Config) (*step.Model, error) {
+			return memopt.OpenContext(c.Context, c.Args().First(), cfg)
+		})
 		s.clear()
 		if err != nil {
 			return err
@@ -40,7 +44,7 @@ var tuneCommand = &cli.Command{
 	}),
 }
 
-func printTuned(w io.Writer, path string, t *memopt.TunedKernels) {
+func printTuned(w io.Writer, path string, t *training.TunedKernels) {
 	report.Text(w, 2, "%s on %s: %d kinds of kernels measured, %d known before, %d left\n", visible.Line(filepath.Base(path)), visible.Line(t.Device), len(t.Measured), t.Known, len(t.Left))
 	if len(t.Measured) > 0 {
 		rows := [][]string{{"kernel and size", "fastest", "time", "expected", "time"}}

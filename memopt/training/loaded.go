@@ -24,7 +24,7 @@ type Loaded struct {
 	watch    *machine.Watch
 }
 
-// load schedules a plan and opens a device for it. The caller must close the result.
+// Load schedules a plan and opens a device for it. The caller must close the result.
 func Load(m *step.Model, p *planner.Plan, open func(*schedule.Schedule) (devices.Device, error)) (l *Loaded, err error) {
 	l = &Loaded{plan: p}
 	if l.Schedule, l.chains, err = m.Schedule(p); err != nil {

@@ -53,6 +53,7 @@ type Options struct {
 
 	On     *vulkan.Context // an open device; nil opens one
 	Loaded *loader.Report
+	times  *recorder // gets the times of all launches; nil: nobody wants them
 }
 
 // Open opens the device that the steps run on.
@@ -119,9 +120,13 @@ func Allowed(m *step.Model, p *planner.Plan, t Options) error {
 	return CanWriteTrained(m, t.Output)
 }
 
-// train runs the steps. A step is one update; with micro-batches, it has several runs, whose losses are averaged.
-func Steps(m *step.Model, l *Loaded, d devices.Device, t Options) (r *Result, err error) {
-	p, s := l.plan, l.Schedule
+// Steps runs the steps. A step is one update; with micro-batches, it has several runs, whose losses are averaged.
+func Steps(m *step.Model, l *Loaded, t Options) (r *Result, err error) {
+	p, s, d := l.plan, l.Schedule, l.Device
+	if t.times != nil {
+		t.times.Device = d
+		d = t.times
+	}
 	r = &Result{Device: d.Name(), Plan: p}
 	for _, w := range devices.Warnings(d) {
 		r.warn(t, "%s", w)

@@ -1,4 +1,4 @@
-package memopt
+package training
 
 import (
 	"encoding/json"
@@ -12,17 +12,17 @@ import (
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/memopt/step"
-	"memopt/memopt/training"
 	"memopt/planner"
 	"memopt/planner/planfile"
 )
 
-// Record is Run, and writes the time of every node to a file for UseProfile.
-func Record(m *step.Model, p *planner.Plan, t training.Options, path string) (*training.Result, error) {
+// Record trains by run, and writes the time of every node to a file that plans are priced by.
+func Record(m *step.Model, p *planner.Plan, t Options, path string, run func(*step.Model, *planner.Plan, Options) (*Result, error)) (*Result, error) {
 	r := &recorder{}
 	alone := *m
 	alone.Config.FuseChains = "off" // times of chains do not divide among nodes
-	result, err := runThrough(&alone, p, t, func(d devices.Device) devices.Device { r.Device = d; return r })
+	t.times = r
+	result, err := run(&alone, p, t)
 	if err != nil {
 		return result, err
 	}

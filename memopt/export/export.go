@@ -1,8 +1,9 @@
-package memopt
+// Package export says a plan in the format of another tool: ONNX Runtime's configuration, names for policies of PyTorch and JAX,
+// and the settings of other trainers.
+package export
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 	"memopt/planner/planfile"
 )
 
-// Export is a plan in the format of another tool.
-type Export struct {
+// Plan is a plan in the format of another tool.
+type Plan struct {
 	Format string `json:"format"`
 	To     string `json:"to"`
 	// Env and Config are for ONNX Runtime: its environment variables, and the contents of the file that one of them
@@ -64,29 +65,24 @@ type ModulePolicy struct {
 // exports lists the tools that plans are exported to.
 var exports = []struct {
 	name string
-	of   func(*planfile.File, *Export)
+	of   func(*planfile.File, *Plan)
 }{
-	{"ort", exportORT},
-	{"pytorch", exportPyTorch},
-	{"jax", exportJAX},
+	{"ort", toORT},
+	{"pytorch", toPyTorch},
+	{"jax", toJAX},
 }
 
-// Exports lists the names that --to takes.
-func Exports() (names []string) {
+// Tools lists the names that --to takes.
+func Tools() (names []string) {
 	for _, e := range exports {
 		names = append(names, e.name)
 	}
 	return append(names, policy.Writes()...)
 }
 
-// ExportPlan converts the plan in a file for a tool. Policies of other trainers are chosen on the plan's model; "" is the one
-// that the file names.
-func ExportPlan(ctx context.Context, plan, model, to string) (Export, error) {
-	f, err := ReadPlan(plan)
-	if err != nil {
-		return Export{}, err
-	}
-	out := Export{Format: "memopt.export/1", To: to, Warnings: []string{}, Allocator: f.Model.Recorded[graph.Allocator],
+// Of converts the plan of a file for a tool. Policies of other trainers are chosen on the plan's model, which replay opens.
+func Of(f *planfile.File, to string, replay func() (*planner.Plan, error)) (Plan, error) {
+	out := Plan{Format: "memopt.export/1", To: to, Warnings: []string{}, Allocator: f.Model.Recorded[graph.Allocator],
 		Result: Takes{f.Result.Peak, f.Result.Overhead}, Baseline: Takes{f.Baseline.Peak, 0}}
 	for _, e := range exports {
 		if e.name == to {
@@ -95,17 +91,17 @@ func ExportPlan(ctx context.Context, plan, model, to string) (Export, error) {
 		}
 	}
 	if slices.Contains(policy.Writes(), to) {
-		return out, exportPolicy(ctx, plan, cmp.Or(model, f.Model.Path), &out)
+		return out, toPolicy(replay, &out)
 	}
-	hint := "there are " + strings.Join(Exports(), ", ")
-	if near, ok := configs.Nearest(to, Exports()); ok {
+	hint := "there are " + strings.Join(Tools(), ", ")
+	if near, ok := configs.Nearest(to, Tools()); ok {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return out, exit.Input(fmt.Errorf("plans are not exported to %q; %s", to, hint))
 }
 
-// exportORT writes ONNX Runtime's configuration. That can only request the first n occurrences of each cluster.
-func exportORT(f *planfile.File, out *Export) {
+// toORT writes ONNX Runtime's configuration. That can only request the first n occurrences of each cluster.
+func toORT(f *planfile.File, out *Plan) {
 	out.Config = []string{}
 	again := map[string]bool{}
 	for _, name := range f.RunAgain() {
@@ -156,9 +152,9 @@ func exportORT(f *planfile.File, out *Export) {
 // ortConfigName stands for the configuration file's path until it is written.
 const ortConfigName = "mem_opt.json"
 
-// exportPyTorch lists names for a policy by node, and summaries for policies by operator and for checkpoints around
+// toPyTorch lists names for a policy by node, and summaries for policies by operator and for checkpoints around
 // modules.
-func exportPyTorch(f *planfile.File, out *Export) {
+func toPyTorch(f *planfile.File, out *Plan) {
 	out.Save, out.Recompute = f.Saved, f.RunAgain()
 	again := map[string]bool{}
 	for _, name := range out.Recompute {
@@ -226,18 +222,18 @@ func exportPyTorch(f *planfile.File, out *Export) {
 	slices.SortFunc(out.Modules, func(a, b ModulePolicy) int { return strings.Compare(a.Module, b.Module) })
 }
 
-// exportJAX lists the arguments of save_only_these_names.
-func exportJAX(f *planfile.File, out *Export) {
+// toJAX lists the arguments of save_only_these_names.
+func toJAX(f *planfile.File, out *Plan) {
 	out.Save = f.Saved
 	if len(out.Save) == 0 {
 		out.Warnings = append(out.Warnings, "the plan keeps nothing from the forward pass, so the list is empty")
 	}
 }
 
-// exportPolicy writes the settings of another trainer that come nearest to a plan: within its peak at the least cost, as the
+// toPolicy writes the settings of another trainer that come nearest to a plan: within its peak at the least cost, as the
 // plan's own step has it.
-func exportPolicy(ctx context.Context, plan, model string, out *Export) error {
-	p, err := LoadPlan(ctx, plan, model, configs.Config{})
+func toPolicy(replay func() (*planner.Plan, error), out *Plan) error {
+	p, err := replay()
 	if err != nil {
 		return fmt.Errorf("settings of %s are priced on the plan's step: %w", out.To, err)
 	}

@@ -1,4 +1,4 @@
-package memopt
+package export
 
 import (
 	"slices"
@@ -20,8 +20,8 @@ func TestExportORTIsReadable(t *testing.T) {
 		{Key: "Gelu+:1:-1", Applied: 2, Freq: 2},
 		{Key: "Tile+:1:-1", Freq: 1},
 	}}}
-	var out Export
-	exportORT(f, &out)
+	var out Plan
+	toORT(f, &out)
 	if want := []string{"Cast+:1:3", "Gelu+:1:-1", "Reshape+:1:-1"}; !slices.Equal(out.Config, want) {
 		t.Errorf("entries %q, want %q", out.Config, want)
 	}

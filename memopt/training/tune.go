@@ -1,7 +1,6 @@
-package memopt
+package training
 
 import (
-	"context"
 	"fmt"
 
 	"memopt/configs"
@@ -9,6 +8,7 @@ import (
 	"memopt/kernels/vulkan"
 	"memopt/memopt/devices"
 	"memopt/memopt/exit"
+	"memopt/memopt/step"
 )
 
 // TunedKernels is what Tune measured.
@@ -18,9 +18,9 @@ type TunedKernels struct {
 	Warnings []string
 }
 
-// Tune plans a model and measures the variants of the kernels that its step would run with, on the settings'
+// Tune plans the model that open opens and measures the variants of the kernels that its step would run with, on the settings'
 // device, for the next run with --tune on.
-func Tune(ctx context.Context, path string, c configs.Config) (*TunedKernels, error) {
+func Tune(c configs.Config, open func(configs.Config) (*step.Model, error)) (*TunedKernels, error) {
 	kind, which, err := devices.Find(c.Device)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func Tune(ctx context.Context, path string, c configs.Config) (*TunedKernels, er
 	if err != nil {
 		return nil, err
 	}
-	m, err := OpenContext(ctx, path, c)
+	m, err := open(c)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func Tune(ctx context.Context, path string, c configs.Config) (*TunedKernels, er
 	if err != nil {
 		return nil, exit.Cannot(err)
 	}
-	return stop.When(ctx, func() (*TunedKernels, error) {
+	return stop.When(m.Ctx, func() (*TunedKernels, error) {
 		d, err := vulkan.Open(s, on, vulkan.Options{FastPaths: c.FastPaths, Tune: folder})
 		if err != nil {
 			return nil, err
