@@ -188,6 +188,25 @@ func TestStepFits(t *testing.T) {
 			t.Errorf("%s is never named, only %v", name, all)
 		}
 	}
+	// Room for the step, but not for copies of its weights while they are loaded.
+	wide := written(t, zoo.Spec{Family: "mlp", Layers: 2, Width: 2048, Inputs: 64, Classes: 10})
+	path, c.Dims, c.LoadMode = wide, map[string]int64{"batch": 4}, string(loader.Eager)
+	if p, err = train(c, 0); err != nil {
+		t.Fatal(err)
+	}
+	_, err = train(c, p.Memory.Total+slack)
+	var short *machine.MemoryError
+	if !errors.As(err, &short) || !slices.ContainsFunc(short.Short.Largest, func(o arena.Owned) bool { return o.Owner == "copies of weights for load_mode eager" }) {
+		t.Fatalf("eager: %v", err)
+	}
+	if len(short.Changes) == 0 || short.Changes[0].Set[0].Name != "load_mode" {
+		t.Fatalf("eager: %+v", short.Changes)
+	}
+	for _, change := range short.Changes {
+		if _, err := train(changed(t, c, change), p.Memory.Total+2*slack); err != nil {
+			t.Errorf("eager: %s: %v", change.Text, err)
+		}
+	}
 }
 
 // TestRuledOut: a budget that settings keep from being met names the settings.

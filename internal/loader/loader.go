@@ -94,6 +94,16 @@ type Sizes struct {
 // High is the most memory of device and host together.
 func (m Mode) High(s Sizes) int64 { return modes[m.row()].high(s) }
 
+// Beside is the most memory that a load takes beside weights and activations, before either is there in full. whole says
+// that the memory of all weights is taken when the load begins.
+func (m Mode) Beside(s Sizes, whole bool) int64 {
+	high := m.High(s)
+	if whole && m == Lazy && s.W > 0 {
+		high = max(high, 2*s.W+s.Largest)
+	}
+	return high - s.W - s.A
+}
+
 // Device is the most memory of the device.
 func (m Mode) Device(s Sizes) int64 { return modes[m.row()].device(s) }
 

@@ -147,8 +147,10 @@ func Open(name string, s *schedule.Schedule, o Opening) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := kind.fits(s); err != nil {
-		return nil, err
+	if !kind.Lowered { // else its driver checks
+		if err := stepFits(s, o.Load, o.Lent); err != nil {
+			return nil, err
+		}
 	}
 	return kind.open(s, which, o)
 }
@@ -157,12 +159,32 @@ func Open(name string, s *schedule.Schedule, o Opening) (Device, error) {
 // source.
 func StepBytes(s *schedule.Schedule) int64 { return s.Arena + s.State + 2*s.Staging }
 
-// stepFits refuses a schedule for which this process cannot get the memory.
-func stepFits(s *schedule.Schedule) error {
-	err := machine.Fits(StepBytes(s), "the step", "")
+// LoadBytes is the machine's memory that loading the weights of a schedule takes beside that, by the formula of the mode.
+func LoadBytes(s *schedule.Schedule, load *loader.Planned, lent map[string]*graph.Tensor) int64 {
+	if load == nil {
+		return 0
+	}
+	of := loader.Sizes{A: s.Arena + s.Staging}
+	for _, r := range s.Fixed {
+		if v := r.Value; v.Kind == graph.Input || v.Kind == graph.State && v.Data == nil || lent[v.Name] != nil {
+			continue
+		}
+		of.W += r.Bytes
+		of.Largest = max(of.Largest, r.Bytes)
+	}
+	return load.Mode.Beside(of, true)
+}
+
+// stepFits refuses a schedule for which this process cannot get the memory, or not that of loading its weights.
+func stepFits(s *schedule.Schedule, load *loader.Planned, lent map[string]*graph.Tensor) error {
+	beside := LoadBytes(s, load, lent)
+	err := machine.Fits(StepBytes(s)+beside, "the step", "")
 	if e := machine.AsMemoryError(err); e != nil {
 		held := e.Short.Reserved
-		e.Short = StepShort(s)
+		if e.Short = StepShort(s); beside > 0 {
+			e.Short.Requested += beside
+			e.Short.Largest = largestFirst(append(e.Short.Largest, arena.Owned{Owner: "copies of weights for load_mode " + string(load.Mode), Bytes: beside}))
+		}
 		e.Short.InUse, e.Short.Reserved, e.Short.Limit = held, held, e.Room+held
 		return e
 	}
@@ -172,16 +194,12 @@ func stepFits(s *schedule.Schedule) error {
 // StepShort is a schedule's memory by owner.
 func StepShort(s *schedule.Schedule) arena.OutOfMemory {
 	of := []arena.Owned{{Owner: "arena", Bytes: s.Arena}, {Owner: "parameters and states", Bytes: s.State}, {Owner: "inputs", Bytes: 2 * s.Staging}}
-	slices.SortStableFunc(of, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	return arena.OutOfMemory{Requested: StepBytes(s), For: "the step", Largest: of}
+	return arena.OutOfMemory{Requested: StepBytes(s), For: "the step", Largest: largestFirst(of)}
 }
 
-// fits refuses a schedule for which the machine has too little memory.
-func (k Kind) fits(s *schedule.Schedule) error {
-	if k.Lowered {
-		return nil // its driver checks
-	}
-	return stepFits(s)
+func largestFirst(of []arena.Owned) []arena.Owned {
+	slices.SortStableFunc(of, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return of
 }
 
 // OpenVulkan opens a Vulkan device, if the memory that its step takes outside of the device is there.
@@ -192,7 +210,7 @@ func OpenVulkan(s *schedule.Schedule, which string, o vulkan.Options) (Device, e
 	}
 	away := s.Far() + s.Elsewhere // in the host's memory
 	if p.Kind == vk.CPU {
-		if err := stepFits(s); err != nil {
+		if err := stepFits(s, o.Load, nil); err != nil {
 			return nil, err
 		}
 		away += StepBytes(s)
@@ -217,8 +235,7 @@ func FromVulkan(d *vulkan.Device, err error) (Device, error) {
 		for _, o := range short.Owners {
 			e.Short.Largest = append(e.Short.Largest, arena.Owned{Owner: o.Owner, Bytes: o.Granted})
 		}
-		slices.SortStableFunc(e.Short.Largest, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
-		e.Short.Largest = e.Short.Largest[:min(len(e.Short.Largest), 3)]
+		e.Short.Largest = largestFirst(e.Short.Largest)[:min(len(e.Short.Largest), 3)]
 		return nil, e
 	case errors.Is(err, vulkan.ErrHost):
 		return nil, exit.Cannot(fmt.Errorf("%w; host_budget limits what moves there", err))

@@ -3,11 +3,13 @@ package step
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"syscall"
 
 	"memopt/configs"
 	"memopt/internal/bytesize"
+	"memopt/internal/loader"
 	"memopt/internal/schedule"
 	"memopt/memopt/devices"
 	"memopt/memopt/fit"
@@ -31,14 +33,25 @@ func (m *Model) WouldFit(p *planner.Plan, s *schedule.Schedule, err error) error
 	}
 	f := m.Fitting(p.Request.Dims)
 	f.Config.Budget, f.Config.ActivationBudget = configs.Budget{}, configs.Budget{}
-	switch beside := devices.StepBytes(s) - p.Memory.Total; {
+	takes := func(m *Model, s *schedule.Schedule) int64 {
+		load, err := devices.Loads(m.Config)
+		if err != nil {
+			return math.MaxInt64
+		}
+		return devices.StepBytes(s) + devices.LoadBytes(s, load, nil)
+	}
+	f.holds = func(other *Model, q *planner.Plan) bool {
+		s, _, err := other.Schedule(q)
+		return e.Room < 0 || err == nil && takes(other, s) <= e.Room
+	}
+	all := takes(m, s)
+	if e.Room >= 0 && all > devices.StepBytes(s) {
+		f.Offer(fit.Change("load_mode", string(loader.Streamed)))
+	}
+	switch beside := all - p.Memory.Total; {
 	case e.Room < 0:
 		f.least()
 	case e.Room > beside:
-		f.holds = func(other *Model, q *planner.Plan) bool {
-			s, _, err := other.Schedule(q)
-			return err == nil && devices.StepBytes(s) <= e.Room
-		}
 		f.within(e.Room - beside)
 	}
 	f.Spell()
