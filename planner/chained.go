@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/planner/chains"
+	"memopt/planner/check"
 )
 
 // Chained is Schedule with pointwise launches put into chains.
@@ -26,7 +27,11 @@ func (p *Plan) Chained() (*schedule.Schedule, *chains.Chains, error) {
 		return nil, nil, err
 	}
 	s.Launches = launches
-	if s.Lives, err = p.checkChained(s); err != nil {
+	x, err := check.ReplayAs(p.decided(), s)
+	if err == nil {
+		s.Lives, err = x.Lives()
+	}
+	if err != nil {
 		panic(fmt.Sprintf("planner: its own chains are wrong: %v", err))
 	}
 	return s, report, nil

@@ -26,7 +26,7 @@ func TestCheckKnowsNoModel(t *testing.T) {
 		{"work space is left out", func(m *model) { clear(m.p.Work) }, "the plan is wrong"},
 		{"a node is dearer", func(m *model) { m.total -= m.p.Cost[3] }, "of the plain step more, not"},
 		{"a node takes more operations", func(m *model) { m.flopsSum-- }, "the plain step takes"},
-		{"weights are larger", func(m *model) { m.heights[0] -= 64 }, "weights and states take"},
+		{"weights are larger", func(m *model) { m.outside.State -= 64 }, "weights and states take"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			s := searchOf(t, spec)

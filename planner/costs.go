@@ -6,23 +6,24 @@ import (
 	"math"
 
 	"memopt/internal/graph"
+	"memopt/planner/operators"
 	"memopt/planner/profile"
 )
 
 // flops is a node's operations.
-func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].flops }
+func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].Flops }
 
 // plainCost is what a node costs by flops and bytes moved, on one scale: in quarters of the time of a byte that moves.
 func (m *model) plainCost(node int32) float64 {
 	p := m.prices[m.kind[node]]
-	return float64(p.flops)*m.flop + p.moved/4
+	return float64(p.Flops)*m.flop + p.Moved/4
 }
 
 // price evaluates what a node that is no view takes, once for those that are alike, and its work space.
 func (m *model) price(n *graph.Node) (scratch int64, err error) {
-	k := m.like.first(n)
+	k := m.like.First(n)
 	if k == n.ID {
-		p, err := work(n, m.binding, m.bytes)
+		p, err := operators.PriceOf(n, m.binding, m.bytes)
 		if err != nil {
 			return 0, err
 		}
@@ -31,7 +32,7 @@ func (m *model) price(n *graph.Node) (scratch int64, err error) {
 	if m.kind[n.ID] = m.kind[k]; k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
 		return m.p.Work[m.op[k]], nil
 	}
-	return workSpace(n, m.binding, m.lowered)
+	return operators.WorkSpace(n, m.binding, m.lowered)
 }
 
 // spaceFormula is work space as a formula; what kernels need is a number.
@@ -50,7 +51,7 @@ func (m *model) time() {
 	for _, id := range m.nodes {
 		k := m.kind[id]
 		if once[k] == (profile.Price{}) { // nothing is free
-			w := timed(m.g.Nodes[id], m.prices[k])
+			w := operators.Timed(m.g.Nodes[id], m.prices[k])
 			once[k], again[k] = m.profile.Price(w), m.profile.PriceAgain(w)
 		}
 		sum = sum.Plus(once[k])
@@ -126,7 +127,7 @@ func (p *Plan) PlainCosts() map[string]float64 {
 func (p *Plan) Work(node string) (w profile.Work) {
 	for _, id := range p.m.nodes {
 		if n := p.Graph.Nodes[id]; n.Name == node {
-			return timed(n, p.m.prices[p.m.kind[id]])
+			return operators.Timed(n, p.m.prices[p.m.kind[id]])
 		}
 	}
 	return w

@@ -12,7 +12,7 @@
 // Make plans, in this order; each is one file unless others are named:
 //
 //   - model.go binds the dims, and takes the names off the step: operators and values as planner/recompute has them, with
-//     their bytes, work space and prices (operators.go, costs.go), worked out once for those that are alike (alike.go).
+//     their bytes, work space and prices (costs.go), worked out once for those that are alike (planner/operators).
 //     replace.go says which may run again. A model does not change once it is priced.
 //   - look.go looks at a request: what everything kept takes, and what any plan costs at least.
 //   - search.go turns on what settings ask for by name, level or cluster (offers.go), and calls a strategy from its
@@ -26,10 +26,10 @@
 //     extracts.go) is more of the same simulation.
 //   - evidence.go has the floor, the bound and the gap of a plan; passes.go signs it: Plan.Search says which pass made
 //     the choice, which placed it, what each tried and took. Request.Without leaves passes out, to measure them.
-//   - check.go holds the plan against the graph. It shares nothing with the model but what a single operator says:
-//     facts.go works out bytes, work space and who reads what last from shapes and operators, schedule.go makes launches
-//     of that with the steps and places, and these are replayed on a picture of memory (memory.go). A device gets the
-//     very list that was checked.
+//   - checked.go holds the plan against the graph. That shares nothing with the model but what a single operator says:
+//     planner/launch works out bytes, work space and who reads what last from shapes and operators, and makes launches of
+//     that with the steps and places; planner/check replays these on a picture of memory, and holds all figures against
+//     what it finds. A device gets the very list that was checked.
 //
 // A Plan carries its evidence, can be saved and read (planner/planfile, restore.go), drawn (picture.go), exported as a graph or
 // as an edit of the file that the graph was read from (planner/rewrite).
@@ -67,8 +67,8 @@
 // # Other sizes, other questions
 //
 // Formulas says what a plan's decisions need at other sizes of the dims: the peak is the largest of a few formulas, each
-// of them from one size to another, as long as the same results may be written over the same inputs (formulas.go,
-// polynomial.go; dimcurve.go follows one dim). Frontier is the plans at every height, with what others would do on the
+// of them from one size to another, as long as the same results may be written over the same inputs (planner/formulas).
+// Frontier is the plans at every height, with what others would do on the
 // same axes; the points of long programs are sketches. Largest turns the question round and asks which size fits a
 // budget (largest.go, validsizes.go); Advise asks that for a budget that does not.
 //

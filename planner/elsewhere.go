@@ -7,69 +7,21 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
-	"memopt/internal/schedule"
 	"memopt/planner/limits"
+	"memopt/planner/outside"
 	"memopt/planner/pack"
-	"memopt/planner/profile"
 	"memopt/planner/recompute"
 )
 
-// Elsewhere is a place beside the arena to which values may be moved while nothing touches them.
-type Elsewhere struct {
-	Place string `json:"place"` // profile.Host or profile.Disk
-	Bytes int64  `json:"bytes"` // most that may lie there; 0 is no limit
-}
-
-// Move takes the bytes of a value elsewhere and back, beside launches of Plan.Steps; see recompute.Move for when.
-type Move struct {
-	Value string `json:"value"` // the one that lies there
-	Bytes int64  `json:"bytes"`
-	Out   int32  `json:"out"`
-	Gone  int32  `json:"gone"`
-	In    int32  `json:"in"`
-	Back  int32  `json:"back"`
-	Far   int64  `json:"far"` // its offset elsewhere
-}
-
-// Moved sums up what a plan moves.
-type Moved struct {
-	Place  string `json:"place"`
-	Budget int64  `json:"budget"`  // of that place; 0 is no limit
-	Values int    `json:"values"`  // moves
-	Bytes  int64  `json:"bytes"`   // that leave, and come back
-	Peak   int64  `json:"peak"`    // bytes of the place that are needed
-	CopyNS int64  `json:"copy_ns"` // what all copies take
-	WaitNS int64  `json:"wait_ns"` // what the step waits for them; the rest hides behind launches
-	// Alone is what the cheapest plan found costs without a move, as a share of the plain step; −1 if none was found.
-	Alone float64 `json:"overhead_alone"`
-}
+// Elsewhere is a place beside the arena, Move takes a value there and back, and Moved sums up what a plan moves.
+type (
+	Elsewhere = outside.Elsewhere
+	Move      = outside.Move
+	Moved     = outside.Moved
+)
 
 // far is the place as a program of numbers has it.
-func (m *model) far(e *Elsewhere) recompute.Far { return e.far(m.profile) }
-
-func (e *Elsewhere) far(p *profile.Profile) recompute.Far {
-	c := p.CopiesTo(e.Place)
-	f := recompute.Far{Bytes: e.Bytes, Out: recompute.Engine{Delay: int64(c.Delay), Rate: c.Out}, In: recompute.Engine{Delay: int64(c.Delay), Rate: c.In}}
-	if f.Bytes == 0 {
-		f.Bytes = mostShare
-	}
-	return f
-}
-
-// checkElsewhere says why values cannot be moved as a request asks for.
-func (r Request) checkElsewhere() error {
-	switch e := r.Elsewhere; {
-	case e == nil:
-		return nil
-	case !slices.Contains(profile.Places(), e.Place):
-		return fmt.Errorf("values cannot be moved to %q; there are %v", e.Place, profile.Places())
-	case e.Bytes < 0:
-		return fmt.Errorf("the %s has %d bytes", e.Place, e.Bytes)
-	case r.Prices() == nil:
-		return fmt.Errorf("what copies cost is time, and this plan counts flops and bytes: name a profile")
-	}
-	return nil
-}
+func (m *model) far(e *Elsewhere) recompute.Far { return e.Far(m.profile) }
 
 // ours reports whether those who run the step hold what a node makes, and can move it. What the backward nodes of a program
 // with its own allocator make is its own.
@@ -239,7 +191,7 @@ const byMoves = "moves"
 // elsewhere gives moves their places on the far side, and reports whether there is room.
 func (m *model) elsewhere(c *candidate, l *recompute.Line, chosen []recompute.Move, names []int32) bool {
 	problem := pack.Problem{Buffers: make([]pack.Buffer, len(chosen))}
-	if l.Far.Bytes < mostShare {
+	if l.Far.Bytes < outside.Unlimited {
 		problem.Capacity = l.Far.Bytes / alignment * alignment
 	}
 	for i, x := range chosen {
@@ -251,7 +203,7 @@ func (m *model) elsewhere(c *candidate, l *recompute.Line, chosen []recompute.Mo
 	}
 	c.away = make([]Move, len(chosen))
 	for i, x := range chosen {
-		c.away[i] = Move{m.g.Values[names[i]].Name, m.bytes[names[i]], x.Out, x.Gone, x.In, x.Back, placed.Offsets[i]}
+		c.away[i] = Move{Value: m.g.Values[names[i]].Name, Bytes: m.bytes[names[i]], Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back, Far: placed.Offsets[i]}
 	}
 	return true
 }
@@ -327,169 +279,6 @@ func (m *model) lifeOf(t *timeline, v, before int32) (life int32) {
 		}
 	}
 	return life
-}
-
-// movesBy is the moves of a plan by the launches of their events.
-type movesBy struct {
-	all                 []Move
-	out, gone, in, back map[int32][]int
-}
-
-func byLaunch(moves []Move) movesBy {
-	b := movesBy{moves, map[int32][]int{}, map[int32][]int{}, map[int32][]int{}, map[int32][]int{}}
-	for k, x := range moves {
-		b.gone[x.Gone] = append(b.gone[x.Gone], k)
-		b.out[x.Out], b.in[x.In], b.back[x.Back] = append(b.out[x.Out], k), append(b.in[x.In], k), append(b.back[x.Back], k)
-	}
-	return b
-}
-
-// moved has the launcher know what moves before a step.
-func (l *launcher) moved(step int) error {
-	if len(l.moves.all) == 0 {
-		return nil
-	}
-	at := int32(step)
-	for _, k := range l.moves.out[at] {
-		x := l.moves.all[k]
-		v := l.g.ByName(x.Value)
-		switch {
-		case v == nil || !l.arena(v) || l.place[v.ID] != v:
-			return fmt.Errorf("move %d is of %q, which has no place in the arena", k, x.Value)
-		case l.lasting[v.ID] || at <= l.held[v.ID]:
-			return fmt.Errorf("move %d takes %q away, which is held", k, x.Value)
-		case l.current[v.ID] < 0:
-			return fmt.Errorf("move %d takes %q away, which is not there", k, x.Value)
-		case x.Bytes != l.bytes[v.ID]:
-			return fmt.Errorf("move %d takes %d bytes of %q, which has %d", k, x.Bytes, x.Value, l.bytes[v.ID])
-		case !(x.Out <= x.Gone && x.Gone < x.In && x.In <= x.Back && int(x.Back) < len(l.steps)) || x.Far < 0:
-			return fmt.Errorf("move %d begins at %d, is gone at %d, comes at %d and is back at %d, which is out of order", k, x.Out, x.Gone, x.In, x.Back)
-		}
-		life := &l.lives[l.current[v.ID]]
-		life.Last = max(life.Last, x.Gone)
-		l.s.Moves[k] = schedule.Transfer{From: l.ref(v, schedule.Arena, life.Offset), Far: x.Far, Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back}
-		l.current[v.ID] = -1
-	}
-	for _, k := range l.moves.in[at] {
-		x := &l.s.Moves[k]
-		if x.From.Value == nil {
-			return fmt.Errorf("move %d comes back before it left", k)
-		}
-		life, err := l.begin(step, x.From.Bytes)
-		if err != nil {
-			return err
-		}
-		l.lives[life].Last = x.Back + 1
-		x.To = l.ref(x.From.Value, schedule.Arena, l.lives[life].Offset)
-		l.coming[k] = life
-	}
-	for _, k := range l.moves.back[at] {
-		v := l.s.Moves[k].To.Value
-		if v == nil {
-			return fmt.Errorf("move %d is back before it came", k)
-		}
-		l.current[v.ID] = l.coming[k]
-	}
-	return nil
-}
-
-// moved replays what moves before a launch on the picture of memory. What copies back fill has a tag of its own until
-// they have ended, which no launch may read or write over.
-func (c *checker) moved(i int) error {
-	if len(c.moves.all) == 0 {
-		return nil
-	}
-	if c.flying == nil {
-		c.flying = make([]*graph.Value, len(c.moves.all))
-	}
-	at := int32(i)
-	for _, k := range c.moves.out[at] {
-		x := &c.s.Moves[k]
-		if !c.holds(&x.From, x.From.Value) {
-			return fmt.Errorf("move %d: %s+%d does not hold %q", k, x.From.Space, x.From.Offset, x.From.Value.Name)
-		}
-		if cell := c.spaces[schedule.Arena].exact(x.From.Offset, x.From.Bytes); cell != nil {
-			cell.last = max(cell.last, x.Gone-1)
-		}
-		for j := range c.s.Moves {
-			y := &c.s.Moves[j]
-			if j != k && y.From.Value != nil && y.Out <= x.Out && x.Out <= y.Back && x.Far < y.Far+y.From.Bytes && y.Far < x.Far+x.From.Bytes {
-				return fmt.Errorf("moves %d and %d overlap elsewhere", k, j)
-			}
-		}
-		c.far = max(c.far, x.Far+x.From.Bytes)
-	}
-	for _, k := range c.moves.gone[at] {
-		if x := &c.s.Moves[k]; x.Out < at && !c.holds(&x.From, x.From.Value) {
-			return fmt.Errorf("move %d: %q was written over while it was copied", k, x.From.Value.Name)
-		}
-	}
-	for _, k := range c.moves.in[at] {
-		x := &c.s.Moves[k]
-		c.flying[k] = &graph.Value{Name: "the copy of " + x.To.Value.Name}
-		c.write(&x.To, c.flying[k])
-	}
-	for _, k := range c.moves.back[at] {
-		x := &c.s.Moves[k]
-		if x.To.Bytes == 0 {
-			continue
-		}
-		cell := c.spaces[schedule.Arena].exact(x.To.Offset, x.To.Bytes)
-		if cell == nil || cell.v != c.flying[k] {
-			return fmt.Errorf("move %d: the place that %q comes back to is used meanwhile", k, x.To.Value.Name)
-		}
-		cell.last = at
-		c.write(&x.To, x.To.Value)
-	}
-	return nil
-}
-
-// waits is what the step waits for copies, worked out of the steps and the moves alone, and holds what the plan says of
-// them against it.
-func (x *replayed) waits(p *Plan, all priced) (int64, error) {
-	e, s := p.Request.Elsewhere, p.Moved
-	if e == nil || s == nil {
-		if e != nil || s != nil || len(p.Moves) > 0 {
-			return 0, invalid("it moves values and says nothing of where, or the other way round")
-		}
-		return 0, nil
-	}
-	if err := p.Request.checkElsewhere(); err != nil {
-		return 0, invalid("%w", err)
-	}
-	l := &recompute.Line{Far: e.far(p.Request.Profile), Time: make([]int64, len(p.Steps)), Work: make([]int64, len(p.Steps))}
-	for i, st := range p.Steps {
-		if l.Time[i] = all.once[st.Node]; st.Again {
-			l.Time[i] = int64(all.of[st.Node].moved)
-		}
-	}
-	moves, out := make([]recompute.Move, len(p.Moves)), int64(0)
-	copying := int64(0)
-	for k, y := range p.Moves {
-		bytes := y.Bytes
-		if x.f.placed() {
-			bytes = align(bytes)
-		}
-		out += y.Bytes
-		copying += l.Far.Out.Time(bytes) + l.Far.In.Time(bytes)
-		moves[k] = recompute.Move{Span: int32(k), Out: y.Out, Gone: y.Gone, In: y.In, Back: y.Back}
-		l.Spans = append(l.Spans, recompute.Span{First: y.Out - 1, Last: y.Back + 1, Bytes: bytes, Idle: []recompute.Idle{{From: y.Out, To: y.Back}}})
-	}
-	far := l.Far.Bytes
-	l.Far.Bytes = math.MaxInt64 // the places are held against it
-	_, _, wait, err := recompute.CheckMoves(l, moves)
-	switch {
-	case err != nil:
-		return 0, invalid("%w", err)
-	case x.c.far > far:
-		return 0, invalid("moves need %d bytes of the %s, of %d", x.c.far, e.Place, far)
-	case s.Place != e.Place || s.Budget != e.Bytes || s.Values != len(moves) || s.Bytes != out || s.Peak != x.c.far || s.CopyNS != copying:
-		return 0, invalid("%d moves of %d bytes take %d of the %s and %d ns, not %d of %d taking %d of the %s and %d ns",
-			len(moves), out, x.c.far, e.Place, copying, s.Values, s.Bytes, s.Peak, s.Place, s.CopyNS)
-	case s.WaitNS != wait:
-		return 0, invalid("the step waits %d ns for copies, not %d", wait, s.WaitNS)
-	}
-	return wait, nil
 }
 
 // How plans with moves are looked for.
@@ -649,7 +438,7 @@ func (s *Search) lookAway(at int64, most float64) *candidate {
 			break
 		}
 		l := s.m.line(from.t, s.m.far(e))
-		if _, wait, ok := l.Within(s.m.aligned(limit), int64(min(best-from.cost, mostShare)), int64(dear)); ok && from.cost+float64(wait) < best {
+		if _, wait, ok := l.Within(s.m.aligned(limit), int64(min(best-from.cost, outside.Unlimited)), int64(dear)); ok && from.cost+float64(wait) < best {
 			best = from.cost + float64(wait)
 			tries = append(tries, try{from, best})
 		}

@@ -6,6 +6,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
+	"memopt/planner/check"
 	"memopt/planner/recompute"
 )
 
@@ -40,15 +41,11 @@ func (p *Plan) Stretches() []Stretch {
 
 // CheckSchedule is Check of a schedule that need not be the plan's own.
 func CheckSchedule(p *Plan, s *schedule.Schedule) error {
-	f, err := newFacts(p.Graph, p.bound())
+	x, err := check.ReplayAs(p.decided(), s)
 	if err != nil {
 		return err
 	}
-	c := p.checker(s)
-	if err := c.run(p.Graph, s.Each); err != nil {
-		return err
-	}
-	return (&replayed{f, s, c}).agrees(p)
+	return x.Agrees(p.claims())
 }
 
 // Lab simulates any set of nodes run again.
@@ -109,40 +106,6 @@ func (s *Search) planOf(steps []Step) *Plan {
 	return s.complete(c, c.placed.Height)
 }
 
-// PeakAt is the largest of the formulas under dims; ok is false where they do not hold.
-func (f *Formulas) PeakAt(dims map[string]int64) (peak int64, ok bool) {
-	v, ok := f.values(dims)
-	if !ok {
-		return 0, false
-	}
-	for _, list := range []struct {
-		of   []polynomial
-		zero bool
-	}{{f.same, true}, {f.differ, false}} {
-		for _, p := range list.of {
-			x, fits := p.at(v)
-			ok = ok && fits && (x == 0) == list.zero
-		}
-	}
-	if !ok {
-		return 0, false
-	}
-	return f.peakAt(v)
-}
-
-func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
-	b, err := graph.Bind(dims)
-	if err != nil || f.m.g.CheckBinding(b) != nil {
-		return nil, false
-	}
-	v, ok := f.terms.values(b)
-	if f.pinned {
-		own, fits := f.terms.values(f.m.binding)
-		ok = ok && fits && slices.Equal(v, own)
-	}
-	return v, ok
-}
-
 // Floor is the floor that plans of the graph show.
 func (l *Lab) Floor() Floor { return l.m.floor(nil) }
 
@@ -178,7 +141,7 @@ func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
 			}
 		}
 		if len(may) > 0 {
-			steps = slices.Insert(steps, at, Step{may[a[1]%len(may)], true})
+			steps = slices.Insert(steps, at, Step{Node: may[a[1]%len(may)], Again: true})
 		}
 	}
 	return (&Search{m: m, r: Request{Dims: dims}}).begin().planOf(steps)

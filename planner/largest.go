@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"memopt/internal/graph"
+	"memopt/planner/formulas"
 	"memopt/planner/limits"
+	"memopt/planner/outside"
 )
 
 // Largest is the largest size of one dim for which a plan within the request's budgets and limit of cost is found, and
@@ -71,7 +73,7 @@ type largest struct {
 // decisions are a plan's, with the formulas of their peak.
 type decisions struct {
 	steps []Step
-	f     *Formulas
+	f     *formulas.Formulas
 }
 
 func (l *largest) dims(size int64) map[string]int64 {
@@ -242,44 +244,37 @@ func (l *largest) reach(w decisions) int64 {
 		if err != nil {
 			return true
 		}
-		v, ok := w.f.terms.values(b)
-		if !ok {
+		peak, fits, _ := w.f.At(b)
+		if !fits {
 			return true
 		}
 		fixed, ok := l.fixed(b)
-		if !ok {
-			return true
-		}
-		peak, ok := w.f.peakAt(v)
 		room, _ := l.r.room(fixed, 0)
 		return !ok || peak > room
 	}))
 }
 
-// fixed is what lies outside the arena: each value begins at a multiple of the alignment.
+// fixed is what lies outside the arena, if that is a number.
 func (l *largest) fixed(b *graph.Binding) (sum int64, ok bool) {
-	var heights [2]int64
-	streams, streamed := streamedBy(l.g, l.r, b), int64(0)
+	var layout outside.Layout
+	streams, ok := outside.Streaming(l.g, b, l.r.States, l.r.StatesStay), true
 	err := graph.Try(func() {
 		for i, v := range l.g.Values {
 			if v.Kind == graph.Computed {
 				continue
 			}
-			h := &heights[0]
-			n, err := b.Eval(v.Bytes())
-			switch {
-			case v.Kind == graph.Input:
-				h = &heights[1]
-			case streams[i] && n > 0:
-				h = &streamed
+			bytes, err := b.Eval(v.Bytes())
+			if ok = err == nil && bytes <= mostBytes; !ok {
+				return
 			}
-			if *h = align(*h) + min(n, most); err != nil || *h > most {
-				*h = most
+			layout.Place(v, bytes, streams[i])
+			if ok = layout.Fixed() <= mostBytes && layout.Elsewhere <= mostBytes; !ok {
+				return
 			}
 		}
 	})
-	heights[0] = withRing(heights[0], streamed)
-	return heights[0] + heights[1], err == nil && max(heights[0], heights[1]) < most
+	layout.End()
+	return layout.Fixed(), ok && err == nil
 }
 
 // confirm is the largest size from above least to reach at which the way fits once it is placed, or least. Placing

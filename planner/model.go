@@ -8,6 +8,9 @@ import (
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
+	"memopt/planner/launch"
+	"memopt/planner/operators"
+	"memopt/planner/outside"
 	"memopt/planner/profile"
 	"memopt/planner/recompute"
 )
@@ -21,13 +24,13 @@ type model struct {
 	lowered bool            // for a device that runs kernels
 	log     *passLog        // what the passes of searches did
 
-	like           *alike
-	bytes          []int64  // by value
-	owner          []int32  // by value: whose storage its bytes are in
-	fixed, lasting []bool   // by owner: outside the arena; read after the last step
-	heights        [2]int64 // of the spaces outside the arena: state and staging
-	states         int64    // bytes of optimizer states
-	unit           int64    // bytes of lives count in whole units: of the alignment, or 1 if they have no places
+	like           *operators.Alike
+	bytes          []int64 // by value
+	owner          []int32 // by value: whose storage its bytes are in
+	fixed, lasting []bool  // by owner: outside the arena; read after the last step
+	outside        outside.Layout
+	senders        *outside.States // once it was asked which states can stream
+	unit           int64           // bytes of lives count in whole units: of the alignment, or 1 if they have no places
 
 	// p is the step without its names. Operators are the nodes that are no views, in the graph's order; values are the
 	// owners in the arena, in the order in which they are written.
@@ -41,7 +44,7 @@ type model struct {
 	forward int               // how many nodes stand before the first that is not forward
 
 	kind     []int32            // by node: the number of its price
-	prices   []price            // of nodes that are alike; the first is a view's
+	prices   []operators.Price  // of nodes that are alike; the first is a view's
 	profile  *profile.Profile   // prices are its nanoseconds; nil: flops and bytes
 	once     []int64            // by operator: nanoseconds of its first run, where there is a profile
 	rates    map[string]float64 // by node: what a unit of its plain cost costs, where that was measured
@@ -79,19 +82,19 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	}
 	values, nodes := len(g.Values), len(g.Nodes)
 	m := &model{
-		g: g, binding: b, ctx: r.Context, lowered: r.Lowered, log: log, like: newAlike(g), unit: alignment,
+		g: g, binding: b, ctx: r.Context, lowered: r.Lowered, log: log, like: operators.AlikeOf(g), unit: alignment,
 		bytes: make([]int64, values), owner: make([]int32, values), fixed: make([]bool, values), lasting: make([]bool, values),
 		op: make([]int32, nodes), number: slices.Repeat([]int32{-1}, values), forward: nodes,
-		kind: make([]int32, nodes), prices: make([]price, 1), rate: 1, flop: g.BytesPerFlop() / 4,
+		kind: make([]int32, nodes), prices: make([]operators.Price, 1), rate: 1, flop: g.BytesPerFlop() / 4,
 	}
-	if allocated(g) {
+	if launch.Allocated(g) {
 		m.unit = 1
 	}
 	m.p.Context = m.ctx
 	if err := m.values(); err != nil {
 		return nil, err
 	}
-	m.heights, m.states = m.outside(streamedBy(g, r, b))
+	m.outside = outside.Of(g, m.bytes, outside.Streaming(g, b, r.States, r.StatesStay))
 	if r.OutputsGiven {
 		m.give()
 	}
@@ -103,26 +106,26 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	if m.profile = r.Prices(); m.profile != nil {
 		m.time()
 	}
-	if err := r.checkStates(g); err != nil {
+	if err := outside.CheckStates(g, r.States); err != nil {
 		return nil, err
 	}
-	return m, r.checkElsewhere()
+	return m, r.Elsewhere.Check(r.Prices())
 }
 
 // values evaluates the bytes of all values, of which those that are not computed lie outside the arena.
 func (m *model) values() error {
 	sizes, room := map[uint64]int64{}, int64(mostBytes)
 	for i, v := range m.g.Values {
-		bytes, met := sizes[m.like.look[i]]
+		bytes, met := sizes[m.like.Look[i]]
 		if !met {
 			shape, err := m.binding.Shape(v.Shape)
 			if err == nil {
-				bytes, err = bytesOf(v, shape, m.binding)
+				bytes, err = operators.BytesOf(v, shape, m.binding)
 			}
 			if err != nil {
 				return fmt.Errorf("value %q: %w", v.Name, err)
 			}
-			sizes[m.like.look[i]] = bytes
+			sizes[m.like.Look[i]] = bytes
 		}
 		if room -= bytes; room < 0 {
 			return fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", v.Name, int64(mostBytes))
@@ -130,29 +133,6 @@ func (m *model) values() error {
 		m.owner[i], m.bytes[i], m.fixed[i] = int32(i), bytes, v.Kind != graph.Computed
 	}
 	return nil
-}
-
-// outside is the heights of what lies outside the arena, by which states stream, and the bytes of states among it.
-func (m *model) outside(streams []bool) (heights [2]int64, states int64) {
-	streamed := int64(0)
-	for i, v := range m.g.Values {
-		space, bytes := &heights[0], m.bytes[i]
-		switch v.Kind {
-		case graph.Computed:
-			continue
-		case graph.Input:
-			space = &heights[1]
-		case graph.State:
-			if streams[i] && bytes > 0 {
-				streamed = align(streamed) + bytes
-				continue
-			}
-			states += bytes
-		}
-		*space = align(*space) + bytes
-	}
-	heights[0] = withRing(heights[0], streamed)
-	return heights, states + schedule.RingOf(align(streamed))
 }
 
 // give takes the outputs out of the arena that fill the memory they lie in.
@@ -324,11 +304,6 @@ func (m *model) problem(unit int64, forced []bool) *recompute.Problem {
 		}
 	}
 	return &p
-}
-
-// allocated reports whether a graph runs under an allocator of its own, which decides where values lie.
-func allocated(g *graph.Graph) bool {
-	return slices.ContainsFunc(g.Recorded, func(r graph.Recorded) bool { return r.Name == graph.Allocator })
 }
 
 // unplaced reports whether lives get no places: the arena is then the bytes alive at once.

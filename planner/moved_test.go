@@ -87,7 +87,7 @@ func TestMoved(t *testing.T) {
 					t.Fatal(err)
 				}
 				last := len(g.Nodes) - 1
-				if got, want := int64(m.prices[m.kind[last]].moved), p.count(d[0], d[1], d[2]); got != want {
+				if got, want := int64(m.prices[m.kind[last]].Moved), p.count(d[0], d[1], d[2]); got != want {
 					t.Errorf("%v: %d bytes, counted %d", dims, got, want)
 				}
 			}

@@ -389,11 +389,11 @@ func TestOddGraphs(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, g)
 		}
-		if peak, ok := f.PeakAt(dims); !ok || peak != p.Result.Peak {
+		if peak, ok := peakAt(p, f, dims); !ok || peak != p.Result.Peak {
 			t.Fatalf("the formula says %d, %v, the plan %d\n%s", peak, ok, p.Result.Peak, g)
 		}
 		there := oddDims(t)
-		if peak, ok := f.PeakAt(there); ok {
+		if peak, ok := peakAt(p, f, there); ok {
 			if q, err := p.Resize(there); err != nil || peak != q.Result.Peak {
 				t.Fatalf("the formula says %d at %v, the plan resized %+v, %v\n%s", peak, there, q, err, g)
 			}

@@ -34,7 +34,7 @@ func UnderOffload(g *graph.Graph, r Request, o Offload) (f Offloaded, err error)
 	}
 	s, err := Look(g, r)
 	if err == nil {
-		err = r.checkElsewhere()
+		err = r.Elsewhere.Check(r.Prices())
 	}
 	if err == nil {
 		err = s.prepare()

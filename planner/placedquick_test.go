@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"memopt/memopt/lab/zoo"
+	"memopt/planner/outside"
 	"memopt/planner/recompute"
 )
 
@@ -13,9 +14,9 @@ func TestPlacedSoon(t *testing.T) {
 	s := searchOf(t, zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50})
 	v := s.newSolver()
 	top := s.base.placed.Height
-	limit := align(top * 7 / 10)
-	next, ok := v.r.Solve(align(top*6/10), recompute.Ask{})
-	above, is := v.r.Solve(align(top*8/10), recompute.Ask{})
+	limit := outside.Align(top * 7 / 10)
+	next, ok := v.r.Solve(outside.Align(top*6/10), recompute.Ask{})
+	above, is := v.r.Solve(outside.Align(top*8/10), recompute.Ask{})
 	if !ok || !is || above.Peak <= limit || next.Peak > limit {
 		t.Fatalf("peaks of %d and %d bytes are not on both sides of %d", above.Peak, next.Peak, limit)
 	}

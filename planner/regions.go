@@ -238,5 +238,5 @@ func (o *regionOrder) launch(op int32, again bool) {
 		}
 		o.instances++
 	}
-	o.steps = append(o.steps, Step{o.nodes[op], again})
+	o.steps = append(o.steps, Step{Node: o.nodes[op], Again: again})
 }

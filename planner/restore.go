@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/planner/check"
 	"memopt/planner/pack"
 )
 
@@ -28,13 +29,13 @@ func Restore(g *graph.Graph, r Request, d Decisions) (*Plan, error) {
 	}
 	p := x.begin().plan
 	p.Strategy, p.Steps, p.Offsets, p.Arena, p.Moves = strategyNamed(d.Strategy), slices.Clone(d.Steps), d.Offsets, d.Arena, slices.Clone(d.Moves)
-	replayed, err := p.replay()
+	replayed, err := check.Replay(p.decided())
 	if err != nil {
 		return nil, err
 	}
 	c := &candidate{t: x.m.simulate(p.Steps), placed: pack.Solution{Offsets: d.Offsets, Height: d.Arena, Bound: d.PackBound}}
 	if err := x.m.movedBy(c, d.Moves, r.Elsewhere); err != nil {
-		return nil, invalid("%w", err)
+		return nil, check.Error("%w", err)
 	}
 	c.cost, _, _ = x.m.again(p.Steps)
 	c.cost += float64(c.wait)
@@ -48,7 +49,7 @@ func Restore(g *graph.Graph, r Request, d Decisions) (*Plan, error) {
 		return nil, err
 	}
 	p.Bound = d.Bound
-	if err := replayed.agrees(p); err != nil {
+	if err := replayed.Agrees(p.claims()); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -5,13 +5,11 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/stop"
+	"memopt/planner/launch"
 )
 
 // Step is one launch: a node, for the first time or again.
-type Step struct {
-	Node  int32 `json:"node"`
-	Again bool  `json:"again,omitempty"`
-}
+type Step = launch.Step
 
 // timeline is the exact simulation of a list of steps.
 type timeline struct {
@@ -48,7 +46,7 @@ func (m *model) order(again []bool) []Step {
 			if by := m.maker[v]; again[m.nodes[by]] && !made[by] && !m.stays(v, ran) {
 				made[by] = true
 				remake(by)
-				steps = append(steps, Step{m.nodes[by], true})
+				steps = append(steps, Step{Node: m.nodes[by], Again: true})
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/planner/formulas"
 )
 
 // pointPlan is the plan of a point of a curve.
@@ -33,7 +34,7 @@ func (c *Curve) LargestAt(p Point, dim string, bytes int64) (size int64, known b
 	r := s.r
 	r.Budget = Size{Bytes: bytes}
 	err = graph.Try(func() {
-		var f *Formulas
+		var f *formulas.Formulas
 		if f, err = s.m.formulas(c.plans[i].plan.t); err == nil {
 			l := newLargest(s.m.g, r, dim)
 			size = l.under(decisions{steps, f})

@@ -349,7 +349,7 @@ func (v *solver) steps(launches []int32) []Step {
 	ran := make([]bool, len(v.m.nodes))
 	steps := make([]Step, len(launches))
 	for i, op := range launches {
-		steps[i] = Step{v.m.nodes[op], ran[op]}
+		steps[i] = Step{Node: v.m.nodes[op], Again: ran[op]}
 		ran[op] = true
 	}
 	return steps

@@ -161,7 +161,7 @@ func (m *model) formula(t *timeline, at int) string {
 		case l.scratch:
 			space = true
 		default:
-			k := m.like.look[l.owner]
+			k := m.like.Look[l.owner]
 			if count[k] == 0 {
 				first = append(first, l.owner)
 			}
@@ -171,7 +171,7 @@ func (m *model) formula(t *timeline, at int) string {
 	sum := graph.Num(0)
 	err := graph.Try(func() {
 		for _, o := range first {
-			sum = sum.Add(m.g.Values[o].Bytes().Mul(graph.Num(count[m.like.look[o]])))
+			sum = sum.Add(m.g.Values[o].Bytes().Mul(graph.Num(count[m.like.Look[o]])))
 		}
 		if space {
 			sum = sum.Add(m.spaceFormula(m.g.Nodes[t.steps[at].Node]))
@@ -196,7 +196,7 @@ func (m *model) stashedBy(t *timeline) (sum int64) {
 
 // memory splits what is held at the peak by owner class.
 func (m *model) memory(c *candidate) Memory {
-	mem := Memory{Weights: m.heights[0] - m.states, Optimizer: m.states, Staging: m.heights[1]}
+	mem := Memory{Weights: m.outside.State - m.outside.States, Optimizer: m.outside.States, Staging: m.outside.Staging}
 	isGrad := make([]bool, len(m.g.Values))
 	for _, d := range m.g.Grads {
 		isGrad[m.owner[d.Grad.ID]] = true
@@ -212,7 +212,7 @@ func (m *model) memory(c *candidate) Memory {
 }
 
 // fixedBytes is what lies outside the arena.
-func (m *model) fixedBytes() int64 { return m.heights[0] + m.heights[1] }
+func (m *model) fixedBytes() int64 { return m.outside.Fixed() }
 
 // Saved names the values whose bytes pass from the forward to the backward pass: what a framework that is given the
 // plan must save, by the name of the storage. Parameters, states and inputs are there anyway and not among them.

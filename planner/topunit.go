@@ -3,6 +3,7 @@ package planner
 import (
 	"slices"
 
+	"memopt/planner/outside"
 	"memopt/planner/pack"
 )
 
@@ -44,8 +45,8 @@ func (t *timeline) topLives(capacity int64) (topLives []int32) {
 	}
 	alive := make([]int64, len(t.steps)+1)
 	for _, l := range t.lives {
-		alive[l.first] += align(l.bytes)
-		alive[l.last] -= align(l.bytes)
+		alive[l.first] += outside.Align(l.bytes)
+		alive[l.last] -= outside.Align(l.bytes)
 	}
 	sumUp(alive)
 	next, end, best := 0, int32(0), int32(-1) // lives looked at; where the topLives ends; what reaches farthest behind
@@ -97,7 +98,7 @@ func (m *model) trimmed(c *candidate) *candidate {
 	if m.unplaced() {
 		return c
 	}
-	whole := align(c.placed.Height) - alignment
+	whole := outside.Align(c.placed.Height) - alignment
 	var parts []int64
 	for _, l := range c.t.lives {
 		if part := l.bytes % alignment; part == l.bytes && part > 0 && whole+part < c.placed.Height && !slices.Contains(parts, part) {

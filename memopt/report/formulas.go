@@ -7,19 +7,19 @@ import (
 	"strings"
 	"unicode"
 
-	"memopt/planner"
+	"memopt/planner/formulas"
 )
 
 // Formulas prints a plan's peak and cost as functions of the dims, and the sizes for which they
 // hold.
-func Formulas(w io.Writer, f *planner.Formulas) {
+func Formulas(w io.Writer, f *formulas.Formulas) {
 	fmt.Fprintln(w, "the peak is the largest of")
 	for _, p := range f.Peaks {
 		Text(w, 4, "  %s\n      at %s\n", p.Formula, p.Node)
 	}
 	rows := [][]string{{"flops", clip(f.Flops, 200)}, {"extra flops", clip(f.ExtraFlops, 200)}}
 	Table(w, "lt", rows)
-	switch named := func(p planner.PeakFormula) bool { return strings.ContainsFunc(p.Formula, unicode.IsLetter) }; {
+	switch named := func(p formulas.PeakFormula) bool { return strings.ContainsFunc(p.Formula, unicode.IsLetter) }; {
 	case len(f.Ranges) > 0:
 		fmt.Fprintln(w)
 		Ranges(w, f)
@@ -30,7 +30,7 @@ func Formulas(w io.Writer, f *planner.Formulas) {
 
 // Ranges prints the sizes of each dim, with the others as planned, for which a plan's decisions
 // hold, and the formula of its peak in each part of that range.
-func Ranges(w io.Writer, f *planner.Formulas) {
+func Ranges(w io.Writer, f *formulas.Formulas) {
 	for _, r := range f.Ranges {
 		Text(w, 2, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)
 		rows := [][]string{}

@@ -9,6 +9,7 @@ import (
 
 	"memopt/internal/visible"
 	"memopt/planner"
+	"memopt/planner/formulas"
 	"memopt/planner/planfile"
 )
 
@@ -33,7 +34,7 @@ type view struct {
 	Page
 	Saved               float64 // reduction of the peak by the plan, as a share
 	Rows                []planner.Cluster
-	Peaks               []planner.PeakFormula
+	Peaks               []formulas.PeakFormula
 	Owners              []share
 	DimNames            []string
 	Timeline            *timelineView

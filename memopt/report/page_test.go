@@ -19,6 +19,7 @@ import (
 	"memopt/kernels"
 	"memopt/memopt/report"
 	"memopt/planner"
+	"memopt/planner/formulas"
 	"memopt/planner/planfile"
 )
 
@@ -149,7 +150,7 @@ func TestPageHostile(t *testing.T) {
 	page.File.Dims = map[string]int64{name: 3, "b\x00": 4}
 	page.File.Result.PeakNode, page.File.Warnings, page.File.Clusters[0].Key, page.File.Clusters[0].Saving = name, []string{name}, name, name
 	page.File.Dominant[0].Value = name
-	page.File.Formulas.Peaks[0] = planner.PeakFormula{Formula: name, Node: name}
+	page.File.Formulas.Peaks[0] = formulas.PeakFormula{Formula: name, Node: name}
 	page.File.Formulas.Ranges[0].Dim, page.File.Formulas.Flops, page.File.Formulas.ExtraFlops = name, name, name
 	for i := range page.Picture.Launches {
 		page.Picture.Launches[i].Node = name
@@ -213,7 +214,7 @@ func TestPageLong(t *testing.T) {
 		page.File.Clusters = append(page.File.Clusters, planner.Cluster{Key: fmt.Sprintf("%s%d:1:-1", strings.Repeat("Gelu+", 100), i), Freq: 1, Saving: strings.Repeat("4*batch + ", 100)})
 	}
 	for range 100 {
-		page.File.Formulas.Peaks = append(page.File.Formulas.Peaks, planner.PeakFormula{Formula: strings.Repeat("4*batch + ", 5000), Node: "n"})
+		page.File.Formulas.Peaks = append(page.File.Formulas.Peaks, formulas.PeakFormula{Formula: strings.Repeat("4*batch + ", 5000), Node: "n"})
 	}
 	text := pageOf(t, page)
 	if len(text) > 2<<20 {

@@ -19,6 +19,7 @@ import (
 	"memopt/internal/whole"
 	"memopt/planner"
 	"memopt/planner/cluster"
+	"memopt/planner/formulas"
 	"memopt/planner/profile"
 )
 
@@ -53,20 +54,20 @@ type File struct {
 // Fields are the fields of a file that describe the plan. All but the bound follows from the steps, the places and the
 // graph alone, and is worked out again when a file is read.
 type Fields struct {
-	Baseline Baseline          `json:"baseline"`
-	Form     *Form             `json:"form,omitempty"` // the form that was taken, where that is not the plain step
-	Result   Result            `json:"result"`
-	Floor    planner.Floor     `json:"floor"`
-	Bound    planner.Bound     `json:"bound"`
-	Memory   planner.Memory    `json:"memory"`
-	Moved    *planner.Moved    `json:"offload,omitempty"`
-	Streamed *planner.Streamed `json:"states,omitempty"`
-	Clusters []planner.Cluster `json:"clusters"`
-	Selected planner.Selection `json:"selection"`
-	Layers   []Boundary        `json:"boundaries"`
-	Dominant []planner.Holding `json:"dominant"`
-	Formulas *planner.Formulas `json:"formulas,omitempty"`
-	Saved    []string          `json:"saved"` // values that pass from forward to backward
+	Baseline Baseline           `json:"baseline"`
+	Form     *Form              `json:"form,omitempty"` // the form that was taken, where that is not the plain step
+	Result   Result             `json:"result"`
+	Floor    planner.Floor      `json:"floor"`
+	Bound    planner.Bound      `json:"bound"`
+	Memory   planner.Memory     `json:"memory"`
+	Moved    *planner.Moved     `json:"offload,omitempty"`
+	Streamed *planner.Streamed  `json:"states,omitempty"`
+	Clusters []planner.Cluster  `json:"clusters"`
+	Selected planner.Selection  `json:"selection"`
+	Layers   []Boundary         `json:"boundaries"`
+	Dominant []planner.Holding  `json:"dominant"`
+	Formulas *formulas.Formulas `json:"formulas,omitempty"`
+	Saved    []string           `json:"saved"` // values that pass from forward to backward
 }
 
 // Model says which graph the plan is for.

@@ -1,225 +1,78 @@
-package planner
+// Package check holds plans against their graphs, by another route than the one that made them.
+//
+// The launches that the steps and the places of a plan come to (planner/launch) are replayed on a picture of memory in which
+// every byte range is tagged with the value that was last written there (memory.go): a read that finds another tag is a use
+// before computation, an overlap or a stale parameter, whatever caused it. Then all that a plan says of itself (claims.go) is
+// held against what the replay found, and against prices that are worked out again from the operators (prices.go). Nothing is
+// shared with the planner's model but what a single operator says (planner/operators) and the order of what lies outside the
+// arena (planner/outside).
+package check
 
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/internal/stop"
-	"memopt/planner/profile"
+	"memopt/planner/launch"
+	"memopt/planner/operators"
+	"memopt/planner/outside"
 )
 
-// Check holds a plan against its graph, by another route than the one that made it. Bytes, work space and prices are
-// worked out again from shapes and operators (facts). The launches that these, the steps and the places come to are
-// replayed on a picture of memory in which every byte range is tagged with the value that was last written there: a
-// read that finds another tag is a use before computation, an overlap or a stale parameter, whatever caused it. Peak,
-// arena, cost, what lies outside the arena and the request's limits are held against what the plan says of them.
-func Check(p *Plan) error {
-	x, err := p.replay()
-	if err == nil {
-		err = x.agrees(p)
-	}
-	return err
-}
-
-// invalid is the error of an invalid plan.
-func invalid(format string, args ...any) error {
+// Error is why a plan is invalid.
+func Error(format string, args ...any) error {
 	return fmt.Errorf("the plan is wrong: "+format, args...)
 }
 
-// replayed is a plan whose launches read what they should.
-type replayed struct {
-	f *facts
-	s *schedule.Schedule
-	c *checker
+// Replayed is a plan whose launches read what they should.
+type Replayed struct {
+	p     launch.Plan
+	s     *schedule.Schedule
+	c     *checker
+	bytes []int64 // by value
 }
 
-// replay works out the launches of a plan and replays them.
-func (p *Plan) replay() (*replayed, error) {
-	for i, s := range p.Steps {
-		if s.Node < 0 || int(s.Node) >= len(p.Graph.Nodes) || p.Graph.Nodes[s.Node].Op.View {
-			return nil, invalid("step %d names node %d, which cannot be launched", i, s.Node)
-		}
-	}
-	f, err := newFacts(p.Graph, p.bound())
+// Replay works out the launches of a plan and replays them.
+func Replay(p launch.Plan) (*Replayed, error) {
+	x, err := launch.Of(p)
 	if err != nil {
 		return nil, err
 	}
-	if !f.placed() && len(p.Offsets) > 0 {
-		return nil, invalid("its lives have no places, and it has %d", len(p.Offsets))
+	c := newChecker(p, x.Schedule)
+	if err := c.run(p.Graph, x.Each); err != nil {
+		return nil, Error("%w", err)
 	}
-	s, l := f.schedule(p)
-	c := p.checker(s)
-	if err := c.run(p.Graph, l.each); err != nil {
-		return nil, invalid("%w", err)
-	}
-	return &replayed{f, s, c}, nil
+	return &Replayed{p, x.Schedule, c, x.Bytes}, nil
 }
 
-// agrees: arena and peak are those of the launches, figures are those of the graph, and the request's limits are kept.
-func (x *replayed) agrees(p *Plan) error {
-	r, m, s, fixed := p.Request, p.Memory, x.s, x.s.State+x.s.Staging
-	switch peak, placed := x.c.peak(), x.f.placed(); {
-	case placed && x.c.height != s.Arena:
-		return invalid("the arena is %d bytes, but launches reach to %d", s.Arena, x.c.height)
-	case peak != p.Result.Peak:
-		return invalid("the peak is %d bytes, not %d", peak, p.Result.Peak)
-	case !placed && peak != s.Arena:
-		return invalid("the arena is %d bytes, but %d are alive at once", s.Arena, peak)
-	case m.Weights+m.Optimizer != s.State || m.Staging != s.Staging:
-		return invalid("weights and states take %d bytes and inputs %d, not %d and %d", s.State, s.Staging, m.Weights+m.Optimizer, m.Staging)
-	case m.Gradients+m.Activations != p.Arena || m.Total != fixed+p.Arena:
-		return invalid("the arena takes %d bytes and all of it %d, not %d and %d", p.Arena, fixed+p.Arena, m.Gradients+m.Activations, m.Total)
-	case p.Floor.Peak > p.Result.Peak:
-		return invalid("no plan is said to have a peak below %d bytes, and this one has one of %d", p.Floor.Peak, p.Result.Peak)
-	case p.PackBound < 0 || p.PackBound > p.Arena:
-		return invalid("the plan claims that no arena is below %d bytes, and has one of %d", p.PackBound, p.Arena)
-	}
-	if err := x.costs(p); err != nil {
-		return err
-	}
-	if room, limited := r.room(fixed, p.Baseline.Arena); limited && p.Arena > room {
-		return invalid("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
-	}
-	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
-		return invalid("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)
-	}
-	return nil
-}
-
-// costs: what a plan costs above the plain step.
-func (x *replayed) costs(p *Plan) error {
-	all, err := x.f.prices()
+// ReplayAs replays a schedule that may be another than the plan's own: one whose launches stand in chains.
+func ReplayAs(p launch.Plan, s *schedule.Schedule) (*Replayed, error) {
+	_, bytes, err := operators.Sizes(p.Graph, s.Binding)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	plain := all.sum
-	wait, err := x.waits(p, all)
-	if err != nil {
-		return err
+	c := newChecker(p, s)
+	c.lives = &[]schedule.Life{}
+	if err := c.run(p.Graph, s.Each); err != nil {
+		return nil, Error("%w", err)
 	}
-	if r := p.Request; r.Plain != nil && r.Plain != p.Graph {
-		other, err := newFacts(r.Plain, r)
-		if err != nil {
-			return err
-		}
-		of, err := other.prices()
-		if err != nil {
-			return err
-		}
-		plain = of.sum
-	}
-	extra, again := price{flops: all.sum.flops - plain.flops, moved: all.sum.moved - plain.moved}, 0
-	for _, s := range p.Steps {
-		if s.Again {
-			n := all.of[s.Node]
-			extra.flops, extra.moved, again = extra.flops+n.flops, extra.moved+n.moved, again+1
-		}
-	}
-	extra.moved += float64(wait)
-	r, b := p.Result, p.Baseline
-	switch overhead := share(extra.moved, plain.moved); {
-	case r.Again != again:
-		return invalid("%d launches run again, not %d", again, r.Again)
-	case b.Flops != plain.flops || r.ExtraFlops != extra.flops:
-		return invalid("the plain step takes %d operations and the plan %d more, not %d and %d", plain.flops, extra.flops, b.Flops, r.ExtraFlops)
-	case math.Abs(overhead-r.Overhead) > 1e-9*max(1, math.Abs(overhead)):
-		return invalid("the plan costs %g of the plain step more, not %g", overhead, r.Overhead)
-	}
-	return nil
+	return &Replayed{p, s, c, bytes}, nil
 }
 
-// priced is what nodes cost: operations, and in the place of bytes moved the whole cost.
-type priced struct {
-	of   []price
-	sum  price
-	once []int64 // nanoseconds of first runs, by a profile
+// Lives are the lives that are left of a schedule that was replayed: each range from the launch that writes it to the last that
+// reads it.
+func (x *Replayed) Lives() ([]schedule.Life, error) {
+	if x.c.height > x.s.Arena {
+		return nil, Error("the arena is %d bytes, but launches reach to %d", x.s.Arena, x.c.height)
+	}
+	x.c.peak() // what is alive to the end has ended, too
+	return *x.c.lives, nil
 }
 
-// prices works out what each node costs: operations and bytes moved by the balance of the device, or in proportion to
-// that what was measured of it. What was not measured has the rate of all that was. Nodes that are alike cost the same,
-// which tests do not take for granted.
-func (f *facts) prices() (x priced, err error) {
-	x.of = make([]price, len(f.g.Nodes))
-	works := make([]price, len(f.g.Nodes))
-	units, times := 0.0, 0.0
-	like := newAlike(f.g)
-	for i, n := range f.g.Nodes {
-		stop.Poll(f.r.Context)
-		if n.Op.View {
-			continue
-		}
-		if k := like.first(n); k != n.ID && !checking {
-			x.of[i], works[i] = x.of[k], works[k]
-		} else {
-			of, err := work(n, f.binding, f.bytes)
-			if err != nil {
-				return x, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
-			}
-			works[i] = of
-			x.of[i] = price{flops: of.flops, moved: float64(of.flops)*f.g.BytesPerFlop()/4 + of.moved/4}
-		}
-		if rate, known := f.r.Costs[n.Name]; known {
-			units, times = units+x.of[i].moved, times+rate*x.of[i].moved
-		}
-	}
-	if f.r.Prices() != nil {
-		return f.timed(x, works), nil
-	}
-	for i, n := range f.g.Nodes {
-		if units > 0 && times > 0 {
-			rate, known := f.r.Costs[n.Name]
-			if !known {
-				rate = times / units
-			}
-			x.of[i].moved *= rate
-		}
-		x.sum.flops, x.sum.moved = x.sum.flops+x.of[i].flops, x.sum.moved+x.of[i].moved
-	}
-	return x, nil
-}
-
-// timed puts nanoseconds in the place of costs, by the slower clock of the step. A node costs what its second run takes.
-func (f *facts) timed(x priced, works []price) priced {
-	var sum profile.Price
-	for i, n := range f.g.Nodes {
-		if x.sum.flops += x.of[i].flops; !n.Op.View {
-			sum = sum.Plus(f.r.Profile.Price(timed(n, works[i])))
-		}
-	}
-	clock := sum.Clock()
-	x.once = make([]int64, len(f.g.Nodes))
-	for i, n := range f.g.Nodes {
-		if !n.Op.View {
-			x.once[i] = clock(f.r.Profile.Price(timed(n, works[i])))
-			x.of[i].moved = float64(clock(f.r.Profile.PriceAgain(timed(n, works[i]))))
-		}
-	}
-	x.sum.moved = float64(clock(sum))
-	return x
-}
-
-// checkChained replays a schedule with chains, and gives the lives that are left: each range from the launch that
-// writes it to the last that reads it.
-func (p *Plan) checkChained(s *schedule.Schedule) (lives []schedule.Life, err error) {
-	c := p.checker(s)
-	c.lives = &lives
-	err = c.run(p.Graph, s.Each)
-	if err == nil && c.height > s.Arena {
-		err = fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
-	}
-	if err != nil {
-		return nil, invalid("%w", err)
-	}
-	c.peak() // what is alive to the end has ended, too
-	return lives, nil
-}
-
-func (p *Plan) checker(s *schedule.Schedule) *checker {
-	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1), moves: byLaunch(p.Moves)}
+func newChecker(p launch.Plan, s *schedule.Schedule) *checker {
+	return &checker{ctx: p.Context, s: s, change: make([]int64, len(p.Steps)+1), moves: outside.ByLaunch(p.Moves)}
 }
 
 type checker struct {
@@ -234,7 +87,7 @@ type checker struct {
 	held   map[*graph.Value]*first // values held outside the graph
 	ends   map[*graph.Node][]*graph.Value
 	behind bool // no border is to come
-	moves  movesBy
+	moves  outside.Launches
 	flying []*graph.Value // by move: what its copy back is tagged with
 	far    int64          // bytes elsewhere
 }
@@ -336,7 +189,7 @@ func (c *checker) launch(i int, l *schedule.Launch, ran []int32) error {
 	if err := c.apart(l); err != nil {
 		return where(err)
 	}
-	if err := streams(l); err != nil {
+	if err := streamed(l); err != nil {
 		return where(err)
 	}
 	if l.Scratch.Bytes > 0 {
@@ -472,8 +325,8 @@ func (c *checker) apart(l *schedule.Launch) error {
 		if w.Bytes == 0 {
 			continue
 		}
-		if w.Offset%alignment != 0 {
-			return fmt.Errorf("%s begins at %s+%d, which is no multiple of %d", name(i), w.Space, w.Offset, alignment)
+		if w.Offset%schedule.Aligned != 0 {
+			return fmt.Errorf("%s begins at %s+%d, which is no multiple of %d", name(i), w.Space, w.Offset, schedule.Aligned)
 		}
 		for j, o := range writes[:i] {
 			if w.Overlaps(o) {

@@ -1,4 +1,4 @@
-package planner
+package launch
 
 import (
 	"fmt"
@@ -6,20 +6,19 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/internal/stop"
+	"memopt/planner/operators"
 )
 
 // facts is what a graph comes to under a binding of its dims, worked out from its nodes, shapes and operators alone.
-// The list of launches is made of them, and Check holds plans against them: nothing here comes from the model
-// that plans are made on.
 type facts struct {
+	p       Plan
 	g       *graph.Graph
-	r       Request
 	binding *graph.Binding
 	bytes   []int64        // by value
 	shapes  [][]int        // by value
 	shows   []*graph.Value // by value: itself, or for a view what that is of
 	place   []*graph.Value // by value: whose bytes it lies in
-	given   []bool         // by place: the caller gives its memory (Request.OutputsGiven)
+	given   []bool         // by place: the caller gives its memory (Plan.OutputsGiven)
 	reads   [][]*graph.Value
 	writes  [][]*graph.Value // by node: places in the arena, each once
 	lasting []bool           // by place: read after the last step
@@ -32,28 +31,18 @@ func (f *facts) arena(place *graph.Value) bool {
 	return place.Kind == graph.Computed && !f.given[place.ID]
 }
 
-// placed reports whether lives get places: else the step runs under an allocator of its own.
-func (f *facts) placed() bool { return !allocated(f.g) }
-
-func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
-	f = &facts{g: g, r: r, bytes: make([]int64, len(g.Values)), shapes: make([][]int, len(g.Values)),
-		shows: make([]*graph.Value, len(g.Values)), place: make([]*graph.Value, len(g.Values)), given: make([]bool, len(g.Values)),
+func newFacts(p Plan) (f *facts, err error) {
+	g := p.Graph
+	f = &facts{p: p, g: g, shows: make([]*graph.Value, len(g.Values)), place: make([]*graph.Value, len(g.Values)), given: make([]bool, len(g.Values)),
 		reads: make([][]*graph.Value, len(g.Nodes)), writes: make([][]*graph.Value, len(g.Nodes)),
 		lasting: make([]bool, len(g.Values)), until: slices.Repeat([]int32{-1}, len(g.Values)), scratch: make([]int64, len(g.Nodes))}
-	if f.binding, err = graph.Bind(r.Dims); err != nil {
+	if f.binding, err = graph.Bind(p.Dims); err != nil {
 		return nil, err
 	}
-	var last *graph.Value // of many values the shape is one slice
+	if f.shapes, f.bytes, err = operators.Sizes(g, f.binding); err != nil {
+		return nil, err
+	}
 	for i, v := range g.Values {
-		if last != nil && len(v.Shape) > 0 && len(v.Shape) == len(last.Shape) && &v.Shape[0] == &last.Shape[0] {
-			f.shapes[i] = f.shapes[last.ID]
-		} else if f.shapes[i], err = f.binding.Shape(v.Shape); err != nil {
-			return nil, fmt.Errorf("value %q: %w", v.Name, err)
-		}
-		last = v
-		if f.bytes[i], err = bytesOf(v, f.shapes[i], f.binding); err != nil {
-			return nil, fmt.Errorf("value %q: %w", v.Name, err)
-		}
 		f.shows[i], f.place[i] = v, v
 	}
 	for _, n := range g.Nodes {
@@ -69,17 +58,17 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 		}
 	}
 	for _, v := range g.Outputs {
-		if p := f.place[v.ID]; r.OutputsGiven && p.Kind == graph.Computed && f.bytes[p.ID] == f.bytes[v.ID] {
-			f.given[p.ID] = true
+		if x := f.place[v.ID]; p.OutputsGiven && x.Kind == graph.Computed && f.bytes[x.ID] == f.bytes[v.ID] {
+			f.given[x.ID] = true
 		}
 	}
 	for i, n := range g.Nodes {
-		stop.Poll(r.Context)
+		stop.Poll(p.Context)
 		if n.Op.View {
 			continue
 		}
 		f.reads[i], f.writes[i] = f.touched(n.Inputs), f.touched(n.Outputs)
-		if f.scratch[i], err = workSpace(n, f.binding, r.Lowered); err != nil {
+		if f.scratch[i], err = operators.WorkSpace(n, f.binding, p.Lowered); err != nil {
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 		}
 	}
@@ -90,8 +79,8 @@ func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
 		f.lasting[f.place[u.New.ID].ID] = true
 	}
 	for _, h := range g.Holds {
-		p := f.place[h.Value.ID]
-		f.until[p.ID] = max(f.until[p.ID], h.Until.ID)
+		x := f.place[h.Value.ID].ID
+		f.until[x] = max(f.until[x], h.Until.ID)
 	}
 	return f, nil
 }

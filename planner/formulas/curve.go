@@ -1,4 +1,4 @@
-package planner
+package formulas
 
 import (
 	"slices"
@@ -137,7 +137,8 @@ func (l *line) around(c polynomial, zero bool, at, from, to int64) (int64, int64
 	return from, to
 }
 
-type stretchOf struct {
+// piece is sizes, both ends included, over which a curve is the largest.
+type piece struct {
 	from, to int64
 	of       int
 }
@@ -147,7 +148,7 @@ const mostSplits = 1 << 12
 
 // piecewise finds which of the curves is the largest where: halves are split until one is proven to be so over the
 // whole half. ok is false if that has no end.
-func (l *line) piecewise(curves []polynomial, from, to int64) (out []stretchOf, ok bool) {
+func (l *line) piecewise(curves []polynomial, from, to int64) (out []piece, ok bool) {
 	splits := 0
 	var split func(lo, hi int64)
 	split = func(lo, hi int64) {
@@ -175,7 +176,7 @@ func (l *line) piecewise(curves []polynomial, from, to int64) (out []stretchOf, 
 		case n > 0 && out[n-1].of == best:
 			out[n-1].to = hi
 		default:
-			out = append(out, stretchOf{lo, hi, best})
+			out = append(out, piece{lo, hi, best})
 		}
 	}
 	split(from, to)

@@ -1,4 +1,4 @@
-package planner
+package operators
 
 import (
 	"hash/maphash"
@@ -7,16 +7,17 @@ import (
 	"memopt/internal/graph"
 )
 
-// alike tells equal values and equal nodes of a graph, of which a program of repeated layers has few: what follows from
+// Alike tells equal values and equal nodes of a graph, of which a program of repeated layers has few: what follows from
 // them alone is worked out for the first of each. They are recognized by hashes of 64 bits under a seed of this process, so
 // that no file can make two that differ meet.
-type alike struct {
-	look   []uint64         // by value: a hash of its type, kind, shape and known contents
+type Alike struct {
+	Look   []uint64         // by value: a hash of its type, kind, shape and known contents
 	firsts map[uint64]int32 // the first node of each kind
 }
 
-func newAlike(g *graph.Graph) *alike {
-	a := &alike{look: make([]uint64, len(g.Values)), firsts: map[uint64]int32{}}
+// AlikeOf is the looks of a graph's values.
+func AlikeOf(g *graph.Graph) *Alike {
+	a := &Alike{Look: make([]uint64, len(g.Values)), firsts: map[uint64]int32{}}
 	begin := maphash.Comparable(hashSeed, 0)
 	for i, v := range g.Values {
 		h := mix(begin, uint64(v.Type)<<8|uint64(v.Kind))
@@ -33,7 +34,7 @@ func newAlike(g *graph.Graph) *alike {
 		if v.Ints != nil {
 			h = mix(h, 1)
 		}
-		a.look[i] = h
+		a.Look[i] = h
 	}
 	return a
 }
@@ -44,8 +45,8 @@ var hashSeed = maphash.MakeSeed()
 // mix takes x into a hash. It is keyed: of a fixed function, differences that cancel can be worked out.
 func mix(h, x uint64) uint64 { return maphash.Comparable(hashSeed, [2]uint64{h, x}) }
 
-// first is the first node that another is like: the same operator and attributes on values of the same looks.
-func (a *alike) first(n *graph.Node) int32 {
+// First is the first node that another is like: the same operator and attributes on values of the same looks.
+func (a *Alike) First(n *graph.Node) int32 {
 	h := maphash.Comparable(hashSeed, n.Op)
 	for _, x := range n.Attrs {
 		h = mix(h, maphash.String(hashSeed, x.Name))
@@ -70,7 +71,7 @@ func (a *alike) first(n *graph.Node) int32 {
 			if v == nil {
 				h = mix(h, 0)
 			} else {
-				h = mix(h, a.look[v.ID])
+				h = mix(h, a.Look[v.ID])
 			}
 		}
 	}
