@@ -10,6 +10,7 @@ import (
 	"memopt/planner/limits"
 	"memopt/planner/outside"
 	"memopt/planner/pack"
+	"memopt/planner/profile"
 	"memopt/planner/recompute"
 )
 
@@ -190,12 +191,15 @@ const byMoves = "moves"
 
 // elsewhere gives moves their places on the far side, and reports whether there is room.
 func (m *model) elsewhere(c *candidate, l *recompute.Line, chosen []recompute.Move, names []int32) bool {
-	problem := pack.Problem{Buffers: make([]pack.Buffer, len(chosen))}
+	problem, aligned := pack.Problem{Buffers: make([]pack.Buffer, len(chosen))}, int64(alignment)
+	if l.Far.One {
+		aligned = profile.Block
+	}
 	if l.Far.Bytes < outside.Unlimited {
-		problem.Capacity = l.Far.Bytes / alignment * alignment
+		problem.Capacity = l.Far.Bytes / aligned * aligned
 	}
 	for i, x := range chosen {
-		problem.Buffers[i] = pack.Buffer{First: x.Out, Last: x.Back + 1, Size: m.bytes[names[i]], Align: alignment}
+		problem.Buffers[i] = pack.Buffer{First: x.Out, Last: x.Back + 1, Size: m.bytes[names[i]], Align: aligned}
 	}
 	placed, err := m.pack(problem, pack.Effort{Looks: placingLooks, Context: m.ctx})
 	if err != nil || placed.Height > l.Far.Bytes {

@@ -16,6 +16,24 @@ func nameless(folder string) (*os.File, error) {
 	return file, err
 }
 
+// pastCache has reads and writes go past the system's cache, and reports whether the file system can.
+func pastCache(file *os.File) bool { return setDirect(file, true) == nil }
+
+// throughCache has them go through it.
+func throughCache(file *os.File) { _ = setDirect(file, false) }
+
+func setDirect(file *os.File, on bool) error {
+	flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	if flags &^= unix.O_DIRECT; on {
+		flags |= unix.O_DIRECT
+	}
+	_, err = unix.FcntlInt(file.Fd(), unix.F_SETFL, flags)
+	return err
+}
+
 // allocate takes the blocks of a file; file systems that do not know how take them as they are written. One with too few
 // is left alone: it would hand out all that it has before it says so, and others would find it full meanwhile.
 func allocate(file *os.File, bytes int64) error {

@@ -2,7 +2,8 @@
 // can open. The file has no name from the moment it is made, so the system removes it when
 // the process ends, in whatever way. Its blocks are taken from the disk at once, so that a
 // full disk is an error of Open and not of a step; and its pages do not stay in the
-// system's cache, or memory would only be counted elsewhere.
+// system's cache, or memory would only be counted elsewhere. File systems that can read
+// and write past the cache do: copies through it take the processors' time from operators.
 //
 //	f, err := spill.Open(folder, bytes)
 //	_, err = f.WriteAt(b, at)     // on the disk, and in no cache, when it returns
@@ -22,6 +23,7 @@ import (
 // File is a spill file. Its ranges may be read and written at the same time.
 type File struct {
 	file   *os.File
+	direct *direct // nil: through the cache
 	folder string
 	bytes  int64
 }
@@ -55,8 +57,16 @@ func Open(folder string, bytes int64) (*File, error) {
 	if f.file, err = nameless(folder); err != nil {
 		return fail(err)
 	}
-	if err := allocate(f.file, bytes); err != nil {
+	if err := allocate(f.file, whole(bytes)); err != nil {
 		return fail(err)
+	}
+	if bytes > 0 && pastCache(f.file) {
+		d := &direct{file: f.file}
+		if _, err := d.WriteAt(aligned(Block), 0); err == nil {
+			f.direct = d
+		} else {
+			throughCache(f.file) // blocks of this disk are larger
+		}
 	}
 	return f, nil
 }
@@ -72,6 +82,10 @@ func (f *File) InMemory() bool { return inMemory(f.file) }
 
 // WriteAt writes bytes to the disk.
 func (f *File) WriteAt(b []byte, at int64) (n int, err error) {
+	if f.direct != nil {
+		n, err = f.direct.WriteAt(b, at)
+		return n, f.failed(err)
+	}
 	if n, err = f.file.WriteAt(b, at); err == nil {
 		err = written(f.file, at, int64(len(b)))
 	}
@@ -80,6 +94,10 @@ func (f *File) WriteAt(b []byte, at int64) (n int, err error) {
 
 // ReadAt reads bytes that were written.
 func (f *File) ReadAt(b []byte, at int64) (n int, err error) {
+	if f.direct != nil {
+		n, err = f.direct.ReadAt(b, at)
+		return n, f.failed(err)
+	}
 	if n, err = f.file.ReadAt(b, at); err == nil {
 		dropped(f.file, at, int64(len(b)))
 	}

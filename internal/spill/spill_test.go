@@ -2,8 +2,11 @@ package spill_test
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"memopt/internal/spill"
@@ -47,5 +50,54 @@ func TestNoFolder(t *testing.T) {
 	}
 	if _, err := spill.Open(folder, 1<<20); err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Fatal(err)
+	}
+}
+
+// TestRanges: whatever ranges are written, at once by several, what is read is what was written last, past the cache and through it.
+func TestRanges(t *testing.T) {
+	const size = 3<<20 + 777
+	for _, through := range []bool{false, true} {
+		f, err := spill.Open(t.TempDir(), size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if through {
+			spill.ThroughCache(f)
+		}
+		want, random := make([]byte, size), rand.New(rand.NewPCG(1, 2))
+		for round := range 24 {
+			// Ranges that meet within blocks, written at once.
+			var cuts []int
+			for range 6 {
+				cuts = append(cuts, random.IntN(size))
+			}
+			slices.Sort(cuts)
+			var all sync.WaitGroup
+			for i := range len(cuts) - 1 {
+				b := want[cuts[i]:cuts[i+1]]
+				for k := range b {
+					b[k] = byte(random.Uint32())
+				}
+				all.Go(func() {
+					if n, err := f.WriteAt(b, int64(cuts[i])); n != len(b) || err != nil {
+						t.Error(n, err)
+					}
+				})
+			}
+			all.Wait()
+			at := random.IntN(size)
+			got := make([]byte, random.IntN(size-at+1))
+			if n, err := f.ReadAt(got, int64(at)); n != len(got) || err != nil || !bytes.Equal(got, want[at:at+len(got)]) && round > 0 {
+				t.Fatalf("through cache %v, round %d: %d bytes at %d: %d, %v", through, round, len(got), at, n, err)
+			}
+			if round == 0 { // what nobody wrote is nothing that is asked for
+				if _, err := f.WriteAt(want, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

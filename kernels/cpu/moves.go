@@ -18,14 +18,14 @@ type Far interface {
 	io.Closer
 }
 
-// moves obeys a schedule's moves. Each direction has a copier of its own; a launch waits for a copy that is late. See
-// recompute.Move for the order of events before a launch.
+// moves obeys a schedule's moves. One copier makes them in the order in which they are issued, as both directions share a disk;
+// a launch waits for a copy that is late. See recompute.Move for the order of events before a launch.
 type moves struct {
 	all                 []schedule.Transfer
 	out, gone, in, back [][]int32  // by launch: the moves of each event
 	empty               [][][]byte // by launch: ranges of the arena that nothing uses from here on until what left comes back
 	far                 Far
-	copiers             [2]*copier
+	copier              *copier
 	issued              [2][]*copying // by move: its copy out, and back, if it is not waited for
 	space               []byte
 	poisoned            bool // copies are made at the last moment, and what they fill is not to be read before
@@ -65,10 +65,10 @@ func (d *Device) openMoves(s *schedule.Schedule) error {
 		return fmt.Errorf("cpu: %w", err)
 	}
 	m.empties(s)
-	for e := range m.copiers {
+	for e := range m.issued {
 		m.issued[e] = make([]*copying, len(m.all))
-		m.copiers[e] = newCopier(len(m.all), m.poisoned, &m.trace.Waited)
 	}
+	m.copier = newCopier(2*len(m.all), m.poisoned, &m.trace.Waited)
 	d.moves = m
 	return nil
 }
@@ -89,9 +89,9 @@ func (m *moves) copyIn(x *schedule.Transfer) error {
 	return nil
 }
 
-// issue gives a copy to the copier of its direction.
+// issue gives a copy to the copier.
 func (m *moves) issue(e int, k int32) {
-	m.issued[e][k] = m.copiers[e].issue(func() error {
+	m.issued[e][k] = m.copier.issue(func() error {
 		if e == outward {
 			return m.copyOut(&m.all[k])
 		}
@@ -103,7 +103,7 @@ func (m *moves) issue(e int, k int32) {
 func (m *moves) wait(e int, k int32) error {
 	x := m.issued[e][k]
 	m.issued[e][k] = nil
-	return m.copiers[e].wait(x)
+	return m.copier.wait(x)
 }
 
 // before does what moves do before launch i; left is called when what left the arena is elsewhere.
@@ -149,9 +149,9 @@ func (m *moves) settle() {
 	if m == nil {
 		return
 	}
-	for e, c := range m.copiers {
-		_ = c.settle(m.issued[e])
-		clear(m.issued[e])
+	for _, issued := range m.issued {
+		_ = m.copier.settle(issued)
+		clear(issued)
 	}
 }
 
@@ -160,9 +160,7 @@ func (m *moves) close() error {
 		return nil
 	}
 	m.settle()
-	for _, c := range m.copiers {
-		c.close()
-	}
+	m.copier.close()
 	return m.far.Close()
 }
 

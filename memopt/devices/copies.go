@@ -2,11 +2,15 @@ package devices
 
 import (
 	"context"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"memopt/configs"
 	"memopt/internal/loader"
+	"memopt/internal/schedule"
 	"memopt/internal/spill"
 	"memopt/internal/stop"
 	"memopt/planner/profile"
@@ -18,7 +22,9 @@ const (
 	smallBytes   = 4 << 10
 	smallCopies  = 256
 	copyRuns     = 5
-	fastestBytes = 1000 // bytes a nanosecond, above any link: clocks have a grain
+	stepBytes    = 1 << 20  // of a copy between a step and a file
+	besideBytes  = 16 << 20 // that operators beside it go over
+	fastestBytes = 1000     // bytes a nanosecond, above any link: clocks have a grain
 )
 
 // measureCopies times copies from a device's memory to where its values can be moved, and back: the host's memory, or a file.
@@ -93,7 +99,8 @@ func toHost(ctx context.Context, d loader.Device) (map[string]profile.Copies, er
 	return map[string]profile.Copies{profile.Host: {Delay: delay, Out: rate(ns[2], ns[0]), In: rate(ns[3], ns[0])}}, nil
 }
 
-// toFile times copies to a file and back. A folder that is in memory or has no room tells nothing.
+// toFile times copies to a file and back as steps make them: one after the other, from memory as an arena has it, while operators keep all
+// processors busy. A folder that is in memory or has no room tells nothing.
 func toFile(ctx context.Context, folder string) (map[string]profile.Copies, error) {
 	f, err := spill.Open(folder, copiedBytes)
 	if err != nil {
@@ -103,22 +110,49 @@ func toFile(ctx context.Context, folder string) (map[string]profile.Copies, erro
 	if f.InMemory() {
 		return nil, nil
 	}
-	b := make([]byte, copiedBytes)
-	for i := range b {
-		b[i] = byte(i * 7)
+	memory := make([]byte, copiedBytes+schedule.Aligned)
+	for i := range memory {
+		memory[i] = byte(i * 7)
 	}
-	var ns [4]float64 // a small copy out and back, and a large one
+	b := memory[schedule.Aligned:] // where no block of a disk begins
+	defer operators()()
+	var ns [4]float64 // a small copy out and back, and many large ones
 	for i, x := range []struct {
-		bytes int64
-		copy  func([]byte, int64) (int, error)
-	}{{smallBytes, f.WriteAt}, {smallBytes, f.ReadAt}, {copiedBytes, f.WriteAt}, {copiedBytes, f.ReadAt}} {
+		all, each int64
+		copy      func([]byte, int64) (int, error)
+	}{{smallBytes, smallBytes, f.WriteAt}, {smallBytes, smallBytes, f.ReadAt}, {copiedBytes, stepBytes, f.WriteAt}, {copiedBytes, stepBytes, f.ReadAt}} {
 		ns[i], err = median(ctx, func() error {
-			_, err := x.copy(b[:x.bytes], 0)
-			return err
+			for at := int64(0); at < x.all; at += x.each {
+				if _, err := x.copy(b[at:at+x.each], at); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return map[string]profile.Copies{profile.Disk: {Delay: max(ns[0], ns[1]), Out: rate(ns[2], ns[0]), In: rate(ns[3], ns[1])}}, nil
+	const copies = copiedBytes / stepBytes
+	return map[string]profile.Copies{profile.Disk: {Delay: max(ns[0], ns[1]), Out: rate(ns[2], copies*ns[0]), In: rate(ns[3], copies*ns[1])}}, nil
+}
+
+// operators keeps all processors as busy as a step does, until it is called back.
+func operators() (end func()) {
+	var over atomic.Bool
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			x := make([]float32, besideBytes/4)
+			for !over.Load() {
+				for i := range x {
+					x[i] = x[i]/2 + 1
+				}
+			}
+		})
+	}
+	return func() {
+		over.Store(true)
+		all.Wait()
+	}
 }

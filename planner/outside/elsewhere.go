@@ -59,7 +59,7 @@ func (e *Elsewhere) Check(prices *profile.Profile) error {
 // Far is the place as a program of numbers has it.
 func (e *Elsewhere) Far(p *profile.Profile) recompute.Far {
 	c := p.CopiesTo(e.Place)
-	f := recompute.Far{Bytes: e.Bytes, Out: recompute.Engine{Delay: int64(c.Delay), Rate: c.Out}, In: recompute.Engine{Delay: int64(c.Delay), Rate: c.In}}
+	f := recompute.Far{Bytes: e.Bytes, Out: recompute.Engine{Delay: int64(c.Delay), Rate: c.Out}, In: recompute.Engine{Delay: int64(c.Delay), Rate: c.In}, One: e.Place == profile.Disk}
 	if f.Bytes == 0 {
 		f.Bytes = Unlimited
 	}

@@ -37,6 +37,9 @@ var links = map[string]Copies{
 	"apple-m4-max": {2000, 100, 100},
 }
 
+// Block is what offsets of copies to a disk are multiples of: within one it would have to be read first.
+const Block = 4096
+
 // disk is what a solid-state disk reaches for files that are not cached.
 var disk = Copies{100000, 1, 1.5}
 

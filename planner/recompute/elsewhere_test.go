@@ -10,7 +10,7 @@ import (
 // randomLine has spans that are touched at their ends and now and then between.
 func randomLine(rng *rand.Rand) *Line {
 	n := 4 + rng.IntN(40)
-	l := &Line{Far: Far{Bytes: int64(rng.IntN(2000)), Out: Engine{int64(rng.IntN(20)), 0.1 + rng.Float64()*9}, In: Engine{int64(rng.IntN(20)), 0.1 + rng.Float64()*9}}}
+	l := &Line{Far: Far{Bytes: int64(rng.IntN(2000)), Out: Engine{int64(rng.IntN(20)), 0.1 + rng.Float64()*9}, In: Engine{int64(rng.IntN(20)), 0.1 + rng.Float64()*9}, One: rng.IntN(3) == 0}}
 	for range n {
 		l.Time, l.Work = append(l.Time, int64(rng.IntN(50))), append(l.Work, int64(rng.IntN(30)))
 	}

@@ -10,10 +10,11 @@ import (
 type Far struct {
 	Bytes   int64  // that it may hold
 	Out, In Engine // of copies to it, and of copies back
+	One     bool   // they are one engine: a copy in either direction begins when the one issued before it has ended
 }
 
 // Engine copies bytes, one copy after another in the order in which they were issued, beside operators and the other
-// engine.
+// engine, if there is another.
 type Engine struct {
 	Delay int64   // ns before the first byte of a copy moves
 	Rate  float64 // bytes per ns
@@ -99,6 +100,7 @@ type clocks struct {
 	begun                   []int64 // by launch, when it begins if nothing waits; and the end
 	out, in                 []int64 // by span: what its copies take
 	outs, gones, ins, backs lists
+	one                     bool    // Far.One
 	busy                    []bool  // by launch: a list has moves
 	ended                   []int64 // by move: the end of its copy out, then of its copy back
 	change                  []int64 // by launch, for sums
@@ -106,7 +108,7 @@ type clocks struct {
 
 func newClocks(l *Line) *clocks {
 	n := len(l.Time)
-	c := &clocks{begun: make([]int64, n+1), out: make([]int64, len(l.Spans)), in: make([]int64, len(l.Spans)), busy: make([]bool, n+1), change: make([]int64, n+1)}
+	c := &clocks{begun: make([]int64, n+1), out: make([]int64, len(l.Spans)), in: make([]int64, len(l.Spans)), one: l.Far.One, busy: make([]bool, n+1), change: make([]int64, n+1)}
 	for i, t := range l.Time {
 		c.begun[i+1] = c.begun[i] + t
 	}
@@ -167,23 +169,27 @@ func (c *clocks) run(moves []Move) (wait int64) {
 		c.busy[x.Out], c.busy[x.Gone], c.busy[x.In], c.busy[x.Back] = true, true, true, true
 		first, last = min(first, x.Out), max(last, x.Back)
 	}
-	var outFree, inFree int64
+	var engines [2]int64 // when they have ended what was issued
+	out, in := &engines[0], &engines[1]
+	if c.one {
+		in = out
+	}
 	for i := first; i <= last; i++ {
 		if !c.busy[i] {
 			continue
 		}
 		now := c.begun[i] + wait
 		for k := c.outs.first[i]; k >= 0; k = c.outs.next[k] {
-			outFree = max(outFree, now) + c.out[moves[k].Span]
-			c.ended[k] = outFree
+			*out = max(*out, now) + c.out[moves[k].Span]
+			c.ended[k] = *out
 		}
 		before := now
 		for k := c.gones.first[i]; k >= 0; k = c.gones.next[k] {
 			now = max(now, c.ended[k])
 		}
 		for k := c.ins.first[i]; k >= 0; k = c.ins.next[k] {
-			inFree = max(inFree, now, c.ended[k]) + c.in[moves[k].Span]
-			c.ended[k] = inFree
+			*in = max(*in, now, c.ended[k]) + c.in[moves[k].Span]
+			c.ended[k] = *in
 		}
 		for k := c.backs.first[i]; k >= 0; k = c.backs.next[k] {
 			now = max(now, c.ended[k])
@@ -263,15 +269,22 @@ func (l *Line) longest(moves []Move) (wait int64) {
 	n := len(l.Time)
 	arrived, freed, begun := make([]int64, n+1), make([]int64, n+1), make([]int64, n+1) // by launch: before its waits, between them, behind them
 	outEnd, inEnd := make([]int64, len(moves)), make([]int64, len(moves))
-	queue := func(at func(Move) int32) []int {
-		order := make([]int, len(moves))
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(a, b int) int { return int(at(moves[a]) - at(moves[b])) })
-		return order
+	type copying struct {
+		move int
+		at   int32 // the launch before which it is issued
+		back bool
 	}
-	outs, ins := queue(func(x Move) int32 { return x.Out }), queue(func(x Move) int32 { return x.In })
+	queues := make([][]copying, 2)
+	for k, x := range moves {
+		queues[0] = append(queues[0], copying{k, x.Out, false})
+		queues[1] = append(queues[1], copying{k, x.In, true})
+	}
+	if l.Far.One {
+		queues = [][]copying{slices.Concat(queues...)}
+	}
+	for _, q := range queues { // before a launch those out come first
+		slices.SortStableFunc(q, func(a, b copying) int { return int(a.at - b.at) })
+	}
 	for changed := true; changed; {
 		changed = false
 		rise := func(t *int64, to int64) {
@@ -284,19 +297,21 @@ func (l *Line) longest(moves []Move) (wait int64) {
 			rise(&begun[i], freed[i])
 			rise(&arrived[i+1], begun[i]+l.Time[i])
 		}
-		last := int64(0)
-		for _, k := range outs {
-			x := moves[k]
-			rise(&outEnd[k], max(last, arrived[x.Out])+l.Far.Out.Time(l.Spans[x.Span].Bytes))
-			last = outEnd[k]
-			rise(&freed[x.Gone], outEnd[k])
-		}
-		last = 0
-		for _, k := range ins {
-			x := moves[k]
-			rise(&inEnd[k], max(last, freed[x.In], outEnd[k])+l.Far.In.Time(l.Spans[x.Span].Bytes))
-			last = inEnd[k]
-			rise(&begun[x.Back], inEnd[k])
+		for _, q := range queues {
+			last := int64(0)
+			for _, c := range q {
+				x := moves[c.move]
+				bytes := l.Spans[x.Span].Bytes
+				if !c.back {
+					rise(&outEnd[c.move], max(last, arrived[x.Out])+l.Far.Out.Time(bytes))
+					last = outEnd[c.move]
+					rise(&freed[x.Gone], last)
+					continue
+				}
+				rise(&inEnd[c.move], max(last, freed[x.In], outEnd[c.move])+l.Far.In.Time(bytes))
+				last = inEnd[c.move]
+				rise(&begun[x.Back], last)
+			}
 		}
 	}
 	sum := int64(0)

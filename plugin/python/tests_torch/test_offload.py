@@ -375,8 +375,7 @@ class TestOffload(Replayed):
             model(*batch(i)).backward()
             model.zero_grad()
         loss = model(*batch(4))
-        for future in list(engine._threads.values()):
-            future.submit(lambda: None).result()
+        engine._thread.submit(lambda: None).result()
         os.ftruncate(engine.file.fd, 0)
         with self.assertRaisesRegex(SpillError, "MEMOPT_SPILL_FOLDER|somebody cut it"):
             loss.backward()

@@ -93,14 +93,14 @@ class OnDevice:
 
 
 class DiskEngine:
-    """Between the memory of the processor and a spill file: a thread reads, and another writes."""
+    """Between the memory of the processor and a spill file: a thread makes the copies in the order in which they begin, as both directions share the disk."""
 
     block = BLOCK
     exact = True
 
     def __init__(self, folder: str | None = None) -> None:
         self.file = SpillFile(folder)
-        self._threads: dict[bool, ThreadPoolExecutor] = {}
+        self._thread: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
     def prepare(self, nbytes: int) -> None:
@@ -121,10 +121,10 @@ class DiskEngine:
         return torch.frombuffer(mmap.mmap(-1, max(1, whole(nbytes))), dtype=torch.uint8)[:nbytes]  # at the address of a page, as disks want it
 
     def leave(self, near: Tensor, place: Place, at: int = 0) -> Future[None]:
-        return self._begin(True, self.file.write, near, place, at)
+        return self._begin(self.file.write, near, place, at)
 
     def come(self, place: Place, near: Tensor, at: int = 0) -> Future[None]:
-        return self._begin(False, self.file.read, near, place, at)
+        return self._begin(self.file.read, near, place, at)
 
     def wait(self, copy: Future[None]) -> None:
         copy.result()
@@ -133,18 +133,18 @@ class DiskEngine:
         self._settle(place)
         return self.file.mapped(place.far + at, nbytes)
 
-    def _begin(self, out: bool, move: Callable[[Tensor, int], None], near: Tensor, place: Place, at: int) -> Future[None]:
+    def _begin(self, move: Callable[[Tensor, int], None], near: Tensor, place: Place, at: int) -> Future[None]:
         before = place.last
 
         def run() -> None:
             if before is not None:
-                before.result()
+                before.result()  # raises what went wrong with the bytes that are there
             move(near, place.far + at)
 
         with self._lock:
-            if out not in self._threads:
-                self._threads[out] = ThreadPoolExecutor(1, thread_name_prefix="memopt-spill")
-            place.last = self._threads[out].submit(run)
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="memopt-spill")
+            place.last = self._thread.submit(run)
         return place.last  # type: ignore[no-any-return]
 
     def _settle(self, place: Place) -> None:
