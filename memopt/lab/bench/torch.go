@@ -24,7 +24,7 @@ var torchModels = []struct {
 	large bool
 }{
 	{"tiny", false}, {"llama-6x64", false}, {"modules-300", false}, {"vit", false}, {"whisper", false}, {"clip", false}, {"llama", false}, {"gpt2", false}, {"qwen3", false}, {"bert", false},
-	{"t5", false}, {"convnext", false}, {"efficientnetv2", false}, {"mixtral", false}, {"unet", false}, {"resnet18", false}, {"resnet26", false}, {"gpt-48L", false},
+	{"t5", false}, {"convnext", false}, {"efficientnetv2", false}, {"mixtral", false}, {"unet", false}, {"resnet18", false}, {"resnet26", false}, {"gpt-moved", false}, {"gpt-48L", false},
 	{"resnet18-112", true}, {"bert-6L", true}, {"llama-8L", true}, {"gpt-6L", true}, {"loops", true},
 }
 

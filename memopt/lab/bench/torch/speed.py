@@ -39,6 +39,17 @@ def tiny() -> dict[str, Any]:
     return {"model": "tiny", "rows": [w.row for w in ways]}
 
 
+def moved() -> dict[str, Any]:
+    """A GPT some of whose values are on the disk between its passes, by either replay."""
+    torch.manual_seed(0)
+    bench = Bench(gpt(6, 128, 4, 128, 256, 4))
+    ways = [bench.eager(), *planned.ways(bench, "eager", (30,), lowest_too=False, offload="disk"), *planned.in_python(bench, (30,), offload="disk")]
+    for way in ways[1:]:
+        bench.measure(way)
+    bench.time(ways, 10, 12)
+    return {"model": "gpt-moved", "rows": [w.row for w in ways]}
+
+
 def deep() -> dict[str, Any]:
     """A GPT of 48 layers: its first step under optimize, which records, plans and sets up, beside a step in eager mode."""
     torch.manual_seed(0)
@@ -67,4 +78,4 @@ def _cpu() -> float:
     return sum(t.user + t.system for t in [own.cpu_times(), *(c.cpu_times() for c in own.children(recursive=True))])
 
 
-MODELS: dict[str, Callable[..., dict[str, Any]]] = {"tiny": tiny, "gpt-48L": deep, "loops": loops}
+MODELS: dict[str, Callable[..., dict[str, Any]]] = {"tiny": tiny, "gpt-moved": moved, "gpt-48L": deep, "loops": loops}
