@@ -76,7 +76,7 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 	if back {
 		operands = 2
 	}
-	if t, ok := lower.TeamOf(l, n*inner, 1, operands, inner%4 == 0); ok && atOnce >= n {
+	if t, ok := lower.TeamOf(l, "channels", channels, n*inner, 1, operands, inner%4 == 0); ok && atOnce >= n {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: t.Of(channelsHeld), Spec: t.Spec(lower.OneIf(back), by, wanted),
 			Push:    append(lower.Words(l, n, channels, inner/t.Wide), lower.Bits(l.Node.Float("epsilon")), lower.Bits(momentum)),

@@ -107,19 +107,20 @@ func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.
 		groups = lower.InLine(l, rows)
 	}
 	inner := index.Elems(c.shape[2:])
-	kernel, spec, classes := crossEntropyKernel, []uint32{uint32(l.Limits.Subgroup)}, c.shape[1]
-	switch t, ok := lower.TeamOf(l, classes, inner, 1, true); {
+	constants := []uint32{n, step, lower.OneIf(c.weights >= 0), lower.OneIf(ignores), reduction, lower.OneIf(logProb.Place == graph.PlaceOut), c.kept}
+	kernel, spec, classes := crossEntropyKernel, append([]uint32{uint32(l.Limits.Subgroup)}, constants...), c.shape[1]
+	switch t, ok := lower.TeamOf(l, "cross entropy", rows, classes, inner, 1, true); {
 	case !ok || n == weightsOfRows:
 	case n == lossOfAll || n == weightOfAll:
-		t.Wide, t.Held, t.Size = 1, 0, t.Local
-		kernel, spec = t.Of(crossEntropyHeld), t.Spec()
+		t = lower.Team{Local: t.Local, Size: t.Local, Lanes: t.Lanes, Wide: 1, Rest: true}
+		kernel, spec = t.Of(crossEntropyHeld), t.Spec(constants...)
 	default:
-		kernel, spec, groups, classes = t.Of(crossEntropyHeld), t.Spec(), t.Groups(l, rows), classes/t.Wide
+		kernel, spec, groups, classes = t.Of(crossEntropyHeld), t.Spec(constants...), t.Groups(l, rows), classes/t.Wide
 	}
 	push := append(lower.Words(l, c.samples(), classes, inner), uint32(int32(at)))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  kernel,
-		Spec:    append(spec, n, step, lower.OneIf(c.weights >= 0), lower.OneIf(ignores), reduction, lower.OneIf(logProb.Place == graph.PlaceOut), c.kept),
+		Spec:    spec,
 		Push:    append(push, lower.Words(l, first, rows)...),
 		Buffers: []graph.Buffer{to, scores, lower.Reads(c.labels), weights, lower.Scratch(0, c.work(), n <= weightOfAll), logProb, c.slope},
 		Groups:  groups,

@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"fmt"
+
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
 	"memopt/kernels/lower"
@@ -42,7 +44,7 @@ func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, 
 	if rule == rowSoftmaxGrad || rule == rowLogSoftmaxGrad {
 		operands = 2
 	}
-	if t, ok := lower.TeamOf(l, n, inner, operands, true); ok {
+	if t, ok := lower.TeamOf(l, fmt.Sprint("lines by rule ", rule), lines, n, inner, operands, true); ok {
 		byLines(l, lines, inner, []graph.Buffer{out, a, b}, row, func(lines int, buffers []graph.Buffer) {
 			l.Dispatches = append(l.Dispatches, graph.Dispatch{
 				Kernel: t.Of(rowHeld), Spec: t.Spec(rule), Push: lower.Words(l, lines, n/t.Wide, inner), Buffers: buffers, Groups: t.Groups(l, lines),
@@ -191,7 +193,7 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 		}
 		buffers = append(buffers, *b)
 	}
-	t, held := lower.TeamOf(l, r.width, 1, 1, r.run%4 == 0 || !r.spread())
+	t, held := lower.TeamOf(l, "norm", r.rows, r.width, 1, 1, r.run%4 == 0 || !r.spread())
 	dispatch := func(first, rows int, groups [3]int, buffers []graph.Buffer) {
 		if held && p.number == normRows {
 			l.Dispatches = append(l.Dispatches, graph.Dispatch{
@@ -279,13 +281,34 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	w.gradient(l, r, lower.Reads(w.x), mean)
 }
 
-// work is the work space of the gradient: statistics of rows, and column sums of parts.
-func (r loweredRows) work() int64 { return int64(4 * (2*r.rows + 2*normParts(r.rows)*r.width)) }
+// work is the work space of the gradient: statistics of rows, and column sums of parts, or of runs of each row.
+func (r loweredRows) work() int64 {
+	sums := normParts(r.rows) * r.width
+	if r.spread() {
+		sums = r.rows * r.each
+	}
+	return int64(4 * 2 * (r.rows + sums))
+}
 
 // gradient appends the passes of the gradient for the rows in x; mean is their mean if keptInv
 // is used.
 func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) {
 	if w.onePass(l, r, x, mean) {
+		return
+	}
+	none, results := lower.Unused(true), [2]graph.Buffer{lower.Unused(true), lower.Unused(true)}
+	scaled, biased := lower.Out(l, w.dscale) != nil, w.dbias >= 0 && lower.Out(l, w.dbias) != nil
+	if scaled {
+		results[0] = lower.Writes(w.dscale)
+	}
+	if biased {
+		results[1] = lower.Writes(w.dbias)
+	}
+	byRows, ok := w.rowBack(l, r, x, mean)
+	if ok && r.spread() {
+		if byRows.pass(backRows, lower.Writes(0), none, scaled, biased); scaled || biased {
+			byRows.pass(backSums, results[0], results[1], scaled, biased)
+		}
 		return
 	}
 	dx, dy, scale := lower.Writes(0), lower.Reads(w.dy), lower.Reads(w.scale)
@@ -298,16 +321,20 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 			p.keptMean = &mean
 		}
 	}
-	w.pass(l, r, p)
-	// sums is the last pass of the gradients of scale and bias.
-	sums := normPass{scaled: lower.Out(l, w.dscale) != nil, bias: w.dbias >= 0 && lower.Out(l, w.dbias) != nil}
-	if sums.scaled {
-		b := lower.Writes(w.dscale)
-		sums.y = &b
+	switch {
+	case ok && !scaled && !biased: // the pass that has dx makes its own
+	case ok && w.keptInv < 0:
+		byRows.pass(backStats, none, none, false, false)
+	default:
+		w.pass(l, r, p)
 	}
-	if sums.bias {
-		b := lower.Writes(w.dbias)
-		sums.dbias = &b
+	// sums is the last pass of the gradients of scale and bias.
+	sums := normPass{scaled: scaled, bias: biased}
+	if scaled {
+		sums.y = &results[0]
+	}
+	if biased {
+		sums.dbias = &results[1]
 	}
 	switch {
 	case !sums.scaled && !sums.bias:
@@ -324,7 +351,10 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 		sums.number, sums.groups, sums.work = normSums, columns, &use
 		w.pass(l, r, sums)
 	}
-	if lower.Out(l, 0) != nil {
+	switch {
+	case ok:
+		byRows.pass(backRows, dx, none, false, false)
+	case lower.Out(l, 0) != nil:
 		w.pass(l, r, normPass{number: normBack, y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
 	}
 }

@@ -229,7 +229,8 @@ func TestSubgroupsWhole(t *testing.T) {
 		case strings.Contains(text, "join("):
 			forms = nil
 			for _, team := range []uint32{1, 32, 256} {
-				forms = append(forms, map[uint32]uint32{0: 256, 1: team, 2: 0, 3: 32}, map[uint32]uint32{0: 256, 1: team, 2: 4, 3: 32})
+				forms = append(forms, map[uint32]uint32{0: 256, 1: team, 2: 4, 3: 32}, map[uint32]uint32{0: 256, 1: team, 2: 0, 3: 32, 12: 1},
+					map[uint32]uint32{0: 256, 1: team, 2: 4, 3: 32, 11: 100, 12: 1})
 			}
 		case strings.Contains(text, "ALONG"): // whether a subgroup or a lane owns a line
 			forms = []map[uint32]uint32{{1: 0}, {1: 1}}

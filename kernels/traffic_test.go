@@ -41,31 +41,19 @@ func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops in
 		}
 		return groups * 4 * wide * (rows + owned*each/2), groups * products * each * rows * wide
 	case channelsHeld[0], channelsHeld[1]:
-		for i, b := range d.Buffers {
-			if b.Place == graph.PlaceNone {
-				continue
-			}
-			bytes += l.Seen(b)
-			if held, back := d.Spec[2] > 0, d.Spec[4] > 0; !held && (i == 1 || i == 3 && back) {
-				bytes += l.Seen(b) // the sums, and then the elements
-			}
-		}
-		return bytes, 0
-	case rowHeld[0], rowHeld[1], normHeld[0], normHeld[1], crossEntropyHeld[0], crossEntropyHeld[1]:
-		rows, rule := d.Kernel == rowHeld[0] || d.Kernel == rowHeld[1], d.Spec[4]
-		loss := (d.Kernel == crossEntropyHeld[0] || d.Kernel == crossEntropyHeld[1]) && rule == lossOfRows
-		for i, b := range d.Buffers {
-			if b.Place == graph.PlaceNone || rows && i == 2 && rule != rowSoftmaxGrad && rule != rowLogSoftmaxGrad {
-				continue
-			}
-			bytes += l.Seen(b)
-			if held := d.Spec[2] > 0; !held && !loss && (i == 1 || rows && i == 2) {
-				bytes += l.Seen(b)
-			}
-		}
-		return bytes, 0
+		return readAgain(d, l, push(0)*push(2), map[int]bool{1: true, 3: d.Spec[4] > 0}, nil), 0
+	case rowHeld[0], rowHeld[1]:
+		rule := d.Spec[4]
+		both := rule == rowSoftmaxGrad || rule == rowLogSoftmaxGrad
+		return readAgain(d, l, push(1), map[int]bool{1: true, 2: both}, map[int]bool{2: !both}), 0
+	case normHeld[0], normHeld[1]:
+		return readAgain(d, l, push(1), map[int]bool{1: true}, nil), 0
+	case crossEntropyHeld[0], crossEntropyHeld[1]:
+		return readAgain(d, l, push(1), map[int]bool{1: d.Spec[4] == scoresGrad}, nil), 0
+	case normBackKernel[0], normBackKernel[1]:
+		return readAgain(d, l, push(1), map[int]bool{1: d.Spec[4] == backRows, 3: d.Spec[4] == backRows}, nil), 0
 	}
-	if d.Kernel == normGradKernel || d.Kernel == flashDots || d.Kernel == crossEntropyKernel || strings.HasPrefix(d.Kernel.Name, "reduce") {
+	if d.Kernel == normGradKernel || d.Kernel == normKernel && (d.Spec[1] == normColumns || d.Spec[1] == normSums) || d.Kernel == flashDots || d.Kernel == crossEntropyKernel || strings.HasPrefix(d.Kernel.Name, "reduce") {
 		for _, b := range d.Buffers {
 			if b.Place != graph.PlaceNone {
 				bytes += l.Seen(b)
@@ -75,6 +63,21 @@ func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops in
 	}
 	t.Fatalf("kernel %s is in no row", d.Kernel.Name)
 	return 0, 0
+}
+
+// readAgain is what a dispatch of teams loads and stores, of rows of n elements: some operands again as far as no team keeps them.
+func readAgain(d graph.Dispatch, l *graph.Lowering, n int64, twice, never map[int]bool) (bytes int64) {
+	const stored, rest = 11, 12
+	for i, b := range d.Buffers {
+		if b.Place == graph.PlaceNone || never[i] {
+			continue
+		}
+		bytes += l.Seen(b)
+		if d.Spec[rest] != 0 && twice[i] {
+			bytes += l.Seen(b) * (n - int64(d.Spec[2]*d.Spec[1]+d.Spec[stored])) / n
+		}
+	}
+	return bytes
 }
 
 // TestTraffic: the table of docs/vulkan.md is what the kernels' tiles and groups come to.
@@ -139,14 +142,17 @@ func TestTraffic(t *testing.T) {
 		x := fmt.Sprintf("x f32[32, %[1]d, %[2]d, %[2]d] = input\nd f32[32, %[1]d, %[2]d, %[2]d] = input\ns f32[%[1]d] = input\nb f32[%[1]d] = input\nm f32[%[1]d] = input\nv f32[%[1]d] = input\n", c.channels, c.size)
 		sizes := fmt.Sprintf("32 × %d × %d²", c.channels, c.size)
 		row("BatchNorm", sizes, x+"y, n, w = BatchNormalization(x, s, b, m, v) training_mode=1\noutput y\noutput n\noutput w\n", 0)
+		row("its gradient", sizes, x+"a, e, f = memopt.BatchNormalizationGrad(d, x, s) training_mode=1\noutput a\noutput e\noutput f\n", 0)
 		row("GroupNorm", sizes, fmt.Sprintf("x f32[32, 32, %d, %d] = input\ns f32[32, %[1]d, 1] = input\ny = LayerNormalization(x, s, s) axis=2\noutput y\n", c.channels/32, c.size*c.size), 0)
+		row("its gradient", sizes, fmt.Sprintf("x f32[32, 32, %[1]d, %[2]d] = input\nd f32[32, 32, %[1]d, %[2]d] = input\ns f32[32, %[1]d, 1] = input\n"+
+			"a, e, f = memopt.LayerNormalizationGrad(d, x, s, s) axis=2\noutput a\noutput e\noutput f\n", c.channels/32, c.size*c.size), 0)
 	}
 	for _, c := range []struct{ rows, width int }{{8192, 1024}, {32768, 64}} {
 		for axis, of := range []string{"of columns", "of rows"} {
 			row("sums "+of, fmt.Sprintf("%d × %d", c.rows, c.width), fmt.Sprintf("x f32[%d, %d] = input\na i64[1] = const {%d}\ny = ReduceSum(x, a) keepdims=0\noutput y\n", c.rows, c.width, axis), 0)
 		}
 	}
-	for _, c := range []struct{ rows, width int }{{1024, 1024}, {8192, 1024}, {4096, 8192}, {256, 50257}} {
+	for _, c := range []struct{ rows, width int }{{1024, 1024}, {8192, 1024}, {4096, 8192}, {2048, 16384}, {256, 50257}} {
 		sizes := fmt.Sprintf("%d × %d", c.rows, c.width)
 		x := fmt.Sprintf("x f32[%[1]d, %[2]d] = input\nd f32[%[1]d, %[2]d] = input\ns f32[%[2]d] = input\nb f32[%[2]d] = input\nlabels i64[%[1]d] = input\none f32[] = input\n", c.rows, c.width)
 		for _, o := range []struct{ op, text string }{

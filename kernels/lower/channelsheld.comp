@@ -1,6 +1,5 @@
 // Normalised channels of [N, C, inner], forward and backward, as batchnorm.comp has them in one pass, on devices whose
-// groups share fast memory: a team owns a channel. Each element is read once, where the team holds it; else the statistics are
-// of one reading, and so are the sums of a gradient.
+// groups share fast memory: a team owns a channel. Each element that the team keeps is read once, and the others twice.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -11,7 +10,7 @@ layout(constant_id = 5) const uint TRAINING = 0; // as batchnorm.comp's
 layout(constant_id = 6) const uint WANTED = 0;
 
 layout(push_constant) uniform Push {
-	uint n, channels, inner; // inner is of V
+	uint samples, channels, inner; // inner is of V
 	float epsilon, momentum;
 };
 
@@ -29,58 +28,55 @@ layout(binding = 3) readonly buffer DY { V dy[]; };
 
 uint place(uint i) { return (i / inner * channels + row) * inner + i % inner; }
 
+const uint CENTRED = 1;
+shared V storedToo[BACK != 0 && STORED != 0 ? STORED : 1]; // of dy
+#define ROW(i) x[place(i)]
+
 void main() {
 	if (!join(channels)) return;
-	uint count = n * inner;
-	float all = float(count * WIDE), m, v;
-	V of[SLOTS], flow[SLOTS];
-	if (HELD != 0) {
-		EACH(k, i, count) {
-			of[k] = V(0);
-			flow[k] = V(0);
-			if (i >= count) continue;
-			of[k] = x[place(i)];
-			if (BACK != 0) flow[k] = dy[place(i)];
-		}
-	}
-	if (TRAINING != 1) {
-		m = mean[row];
-		v = variance[row];
-	} else if (HELD != 0) {
-		V sum = V(0), spread = V(0);
-		EACH(k, i, count) sum += of[k];
-		m = added(within(sum)) / all;
-		EACH(k, i, count) {
-			if (i < count) spread += (of[k] - m) * (of[k] - m);
-		}
-		v = added(within(spread)) / all;
-	} else {
-		float known = 0, away = 0; // elements seen, and what their squares about m add up to
-		m = 0;
-		EACH(k, i, count) {
-			V some = x[place(i)];
-			float middle = within(some) / float(WIDE), step = middle - m, next = known + float(WIDE);
-			some -= middle;
-			m += step * (float(WIDE) / next);
-			away += within(some * some) + step * step * (known * float(WIDE) / next);
-			known = next;
-		}
-		float mine = m;
-		m = added(mine * known) / all;
-		v = added(away + (mine - m) * (mine - m) * known) / all;
-	}
-	float inv = TRAINING == 2 ? v : 1 / sqrt(v + epsilon), sum = 0, along = 0;
-	if (BACK != 0) {
+	uint n = samples * inner;
+	float all = float(n * WIDE), m = 0, v = 0, sum = 0, along = 0;
+	V held[SLOTS], heldToo[SLOTS];
+	if (BACK == 0) {
+		if (TRAINING == 1) STATISTICS(all, m, v)
+	} else if (REST != 0) {
+		// Products are with what elements differ from the first by, until their mean is known.
+		float known = 0, origin = TRAINING == 1 ? within(ROW(0)) / float(WIDE) : mean[row];
 		V sums = V(0), products = V(0);
-		EACH(k, i, count) {
-			if (i >= count) break;
-			V g = HELD != 0 ? flow[k] : dy[place(i)];
-			sums += g;
-			products += g * ((HELD != 0 ? of[k] : x[place(i)]) - m);
+#define TAKE(k, i) \
+		V e = ROW(i), g = dy[place(i)]; \
+		KEEP(held, stored, k, i, e) \
+		KEEP(heldToo, storedToo, k, i, g) \
+		if (TRAINING == 1) watch(e, known, m, v); \
+		sums += g; \
+		products += g * (e - origin);
+		EACH(TAKE)
+		if (TRAINING == 1) watched(all, known, m, v);
+		else m = origin;
+		sum = added(within(sums));
+		along = added(within(products)) - (m - origin) * sum;
+	} else {
+		if (TRAINING == 1) STATISTICS(all, m, v)
+		else m = mean[row];
+		V sums = V(0), products = V(0);
+#define FLOW(k, i) \
+		if (i < n) { \
+			if (TRAINING != 1) held[min(k, SLOTS - 1)] = ROW(i); \
+			V g = dy[place(i)]; \
+			heldToo[min(k, SLOTS - 1)] = g; \
+			sums += g; \
+			products += g * (held[min(k, SLOTS - 1)] - m); \
 		}
+		EACH(FLOW)
 		sum = added(within(sums));
 		along = added(within(products));
 	}
+	if (TRAINING == 1) v /= all;
+	else {
+		m = mean[row];
+		v = variance[row];
+	}
+	float inv = TRAINING == 2 ? v : 1 / sqrt(v + epsilon);
 	if (me == 0) {
 		if (BACK == 0) {
 			if ((WANTED & 1) != 0) first[row] = mean[row] * momentum + m * (1 - momentum);
@@ -98,10 +94,11 @@ void main() {
 		slope = -gain * along * inv * inv / all;
 		more = -gain * sum / all;
 	}
-	EACH(k, i, count) {
-		if (i >= count) break;
-		V d = (HELD != 0 ? of[k] : x[place(i)]) - m;
-		if (BACK == 0) y[place(i)] = d * gain + b;
-		else y[place(i)] = gain * (HELD != 0 ? flow[k] : dy[place(i)]) + slope * d + more;
+#define RESULT(k, i) \
+	if (i < n) { \
+		V e = BACK == 0 && TRAINING != 1 ? ROW(i) : BACK_FROM(held, stored, k, i, ROW(i)); \
+		if (BACK == 0) y[place(i)] = (e - m) * gain + b; \
+		else y[place(i)] = gain * BACK_FROM(heldToo, storedToo, k, i, dy[place(i)]) + slope * (e - m) + more; \
 	}
+	EACH(RESULT)
 }

@@ -1,5 +1,5 @@
 // The passes of crossentropy.comp over rows of scores, and its sums of all samples, on devices whose groups share
-// fast memory: each score is read once where a team holds its row, and for the loss always.
+// fast memory: each score that a team keeps is read once, the others twice, and for the loss once.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -14,7 +14,7 @@ layout(constant_id = 9) const uint LOG_PROB = 0;
 layout(constant_id = 10) const uint KEPT = 0;
 
 layout(push_constant) uniform Push {
-	uint samples, classes, inner; // classes are of V
+	uint samples, n, inner; // n classes, of V
 	int ignored;
 	uint first, rows;
 };
@@ -35,7 +35,7 @@ float pick(uint s, out int label) {
 		label = -1;
 		return 0;
 	}
-	if (label < 0 || label >= classes * WIDE) {
+	if (label < 0 || label >= n * WIDE) {
 		label = -1;
 		return uintBitsToFloat(0x7fc00000);
 	}
@@ -52,6 +52,8 @@ float add(uint from) {
 float lessAt(float v, uint i, int label, float g) { return int(i) == label ? v - g : v; }
 vec4 lessAt(vec4 v, uint i, int label, float g) { return mix(v, v - g, equal(ivec4(4 * i) + ivec4(0, 1, 2, 3), ivec4(label))); }
 
+#define ROW(i) x[at + i * inner]
+
 void main() {
 	if (PASS == 1 || PASS == 3) {
 		if (!join(1)) return;
@@ -64,42 +66,20 @@ void main() {
 		return;
 	}
 	if (!join(rows)) return;
-	uint at = row / inner * inner * classes + row % inner, s = first + row;
+	uint at = row / inner * inner * n + row % inner, s = first + row;
 	int label;
 	float w = pick(s, label), top = 0, sum = 1, g = 0;
 	if (PASS == 4) {
 		g = w * slope[REDUCTION == 2 ? s : 0];
 		if (REDUCTION == 0) g /= work[0];
 		if (label < 0 && w == 0) {
-			EACH(k, i, classes) {
-				if (i < classes) dx[at + i * inner] = V(0);
-			}
+#define NONE(k, i) if (i < n) dx[at + i * inner] = V(0);
+			EACH(NONE)
 			return;
 		}
 	}
-	V v[SLOTS];
-	if (HELD != 0) {
-		EACH(k, i, classes) {
-			v[k] = V(-INFINITE);
-			if (i < classes && KEPT != 2) v[k] = x[at + i * inner];
-		}
-	}
-	if (KEPT == 0) {
-		top = -INFINITE;
-		sum = 0;
-		if (HELD != 0) {
-			EACH(k, i, classes) top = max(top, most(v[k]));
-			top = greatest(top);
-			V terms = V(0);
-			EACH(k, i, classes) {
-				if (i < classes) terms += exp(v[k] - top);
-			}
-			sum = added(within(terms));
-		} else {
-			EACH(k, i, classes) expect(x[at + i * inner], top, sum);
-			expected(top, sum);
-		}
-	}
+	V held[SLOTS];
+	if (KEPT == 0) EXTENT
 	if (PASS == 0) {
 		float lse = KEPT == 0 ? top + log(sum) : 0;
 		if (me == 0) {
@@ -109,16 +89,17 @@ void main() {
 			work[samples + s] = w;
 		}
 		if (LOG_PROB == 0) return;
-		EACH(k, i, classes) {
-			if (i < classes) logProb[at + i * inner] = (HELD != 0 ? v[k] : x[at + i * inner]) - lse;
-		}
+#define LOG_OF(k, i) if (i < n) logProb[at + i * inner] = (KEPT == 0 ? BACK_FROM(held, stored, k, i, ROW(i)) : ROW(i)) - lse;
+		EACH(LOG_OF)
 		return;
 	}
 	float scale = g / sum;
-	EACH(k, i, classes) {
-		if (i >= classes) break;
-		V d = V(0);
-		if (KEPT != 2) d = exp((HELD != 0 ? v[k] : x[at + i * inner]) - top) * scale;
-		dx[at + i * inner] = lessAt(d, i, label, g);
+#define SLOPE(k, i) \
+	if (i < n) { \
+		V d = V(0); \
+		if (KEPT == 0) d = exp(BACK_FROM(held, stored, k, i, ROW(i)) - top) * scale; \
+		else if (KEPT == 1) d = exp(ROW(i) - top) * scale; \
+		dx[at + i * inner] = lessAt(d, i, label, g); \
 	}
+	EACH(SLOPE)
 }

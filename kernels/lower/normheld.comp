@@ -1,6 +1,5 @@
-// Normalised rows (PASS 0 of norm.comp) on devices whose groups share fast memory: each element is read once, where a
-// team holds its row, and else twice: the statistics of what an invocation has seen go on with each element, and
-// those of the invocations are joined.
+// Normalised rows (PASS 0 of norm.comp) on devices whose groups share fast memory: each element that a team keeps is read
+// once, and the others twice.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -29,59 +28,29 @@ layout(binding = 3) readonly buffer BiasV { V biasV[]; };
 
 uint affine(uint i) { return row % cycle * each + i * WIDE / run; }
 
+#define ROW(i) x[at + i]
+
 void main() {
 	if (!join(seen)) return;
 	uint at = row * n;
-	float count = float(n * WIDE), m = 0, s;
-	V v[SLOTS];
-	if (HELD != 0) {
-		V all = V(0), spread = V(0);
-		EACH(k, i, n) {
-			v[k] = V(0);
-			if (i < n) v[k] = x[at + i];
-			all += v[k];
-		}
-		if (CENTRED != 0) m = added(within(all)) / count;
-		EACH(k, i, n) {
-			v[k] -= m;
-			if (i < n) spread += v[k] * v[k];
-		}
-		s = added(within(spread));
-	} else {
-		float known = 0, away = 0; // elements seen, and what their squares about m add up to
-		EACH(k, i, n) {
-			V some = x[at + i];
-			if (CENTRED == 0) {
-				away += within(some * some);
-				continue;
-			}
-			float middle = within(some) / float(WIDE), step = middle - m, next = known + float(WIDE);
-			some -= middle;
-			m += step * (float(WIDE) / next);
-			away += within(some * some) + step * step * (known * float(WIDE) / next);
-			known = next;
-		}
-		if (CENTRED != 0) {
-			float mine = m;
-			m = added(mine * known) / count;
-			away += (mine - m) * (mine - m) * known;
-		}
-		s = added(away);
-	}
-	s = 1 / sqrt(s / count + epsilon);
+	float m, s; // the mean, and the sum of squares
+	V held[SLOTS];
+	STATISTICS(float(n * WIDE), m, s)
+	s = 1 / sqrt(s / float(n * WIDE) + epsilon);
 	if (me == 0) {
 		if ((STATS & 1) != 0) mean[first + row] = m;
 		if ((STATS & 2) != 0) inv[first + row] = s;
 	}
-	EACH(k, i, n) {
-		if (i >= n) break;
-		V d = (HELD != 0 ? v[k] : x[at + i] - m) * s;
-		if (SPREAD != 0) d *= scale[affine(i)];
-		else d *= scaleV[i];
-		if (BIAS != 0) {
-			if (SPREAD != 0) d += bias[affine(i)];
-			else d += biasV[i];
-		}
-		y[at + i] = d;
+#define RESULT(k, i) \
+	if (i < n) { \
+		V d = (BACK_FROM(held, stored, k, i, ROW(i)) - m) * s; \
+		if (SPREAD != 0) d *= scale[affine(i)]; \
+		else d *= scaleV[i]; \
+		if (BIAS != 0) { \
+			if (SPREAD != 0) d += bias[affine(i)]; \
+			else d += biasV[i]; \
+		} \
+		y[at + i] = d; \
 	}
+	EACH(RESULT)
 }

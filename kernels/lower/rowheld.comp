@@ -1,5 +1,5 @@
-// The lines of row.comp, on devices whose groups share fast memory: each element is read once, where a team
-// holds its line, and else twice. Lines that are inner apart have a team of one.
+// The lines of row.comp, on devices whose groups share fast memory: each element that a team keeps is read once, and the
+// others twice. Lines that are inner apart have a team of one.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -13,56 +13,46 @@ layout(binding = 0) buffer Y { V y[]; };
 layout(binding = 1) readonly buffer A { V a[]; }; // x or dy
 layout(binding = 2) readonly buffer B { V b[]; }; // y
 
+shared V storedToo[RULE == 2 || RULE == 3 ? STORED == 0 ? 1 : STORED : 1]; // of y
+
+#define ROW(i) a[at + i * inner]
+#define TOO(i) b[at + i * inner]
+
 void main() {
 	if (!join(lines)) return;
 	uint at = row / inner * inner * n + row % inner;
-	V v[SLOTS], w[SLOTS];
+	V held[SLOTS], heldToo[SLOTS];
 	if (RULE == 2 || RULE == 3) {
 		V terms = V(0);
-		EACH(k, i, n) {
-			V g = V(0), p = V(0);
-			if (i < n) {
-				g = a[at + i * inner];
-				p = b[at + i * inner];
-			}
-			terms += RULE == 2 ? g * p : g;
-			if (HELD != 0) {
-				v[k] = g;
-				w[k] = p;
-			}
-		}
+#define TAKE(k, i) \
+		V g = V(0), p = V(0); \
+		if (i < n) { \
+			g = ROW(i); \
+			p = TOO(i); \
+		} \
+		terms += RULE == 2 ? g * p : g; \
+		KEEP(held, stored, k, i, g) \
+		KEEP(heldToo, storedToo, k, i, p)
+		EACH(TAKE)
 		float sum = added(within(terms));
-		EACH(k, i, n) {
-			if (i >= n) break;
-			V g = HELD != 0 ? v[k] : a[at + i * inner], p = HELD != 0 ? w[k] : b[at + i * inner];
-			y[at + i * inner] = RULE == 2 ? p * (g - sum) : g - exp(p) * sum;
+#define GIVE(k, i) \
+		if (i < n) { \
+			V g = BACK_FROM(held, stored, k, i, ROW(i)), p = BACK_FROM(heldToo, storedToo, k, i, TOO(i)); \
+			y[at + i * inner] = RULE == 2 ? p * (g - sum) : g - exp(p) * sum; \
 		}
+		EACH(GIVE)
 		return;
 	}
-	float top = -INFINITE, sum = 0;
-	if (HELD != 0) {
-		EACH(k, i, n) {
-			v[k] = V(-INFINITE);
-			if (i < n) v[k] = a[at + i * inner];
-			top = max(top, most(v[k]));
-		}
-		top = greatest(top);
-		V terms = V(0);
-		EACH(k, i, n) {
-			if (i < n) terms += exp(v[k] - top);
-		}
-		sum = added(within(terms));
-	} else {
-		EACH(k, i, n) expect(a[at + i * inner], top, sum);
-		expected(top, sum);
-	}
+	float top, sum;
+	EXTENT
 	float scale = 1 / sum, shift = log(sum);
 	bool none = RULE == 4 && (isnan(sum) || isnan(top) || isinf(scale));
-	EACH(k, i, n) {
-		if (i >= n) break;
-		V x = HELD != 0 ? v[k] : a[at + i * inner];
-		if (none) y[at + i * inner] = V(0);
-		else if (RULE != 1) y[at + i * inner] = exp(x - top) * scale;
-		else y[at + i * inner] = x - top - shift;
+#define RESULT(k, i) \
+	if (i < n) { \
+		V x = BACK_FROM(held, stored, k, i, ROW(i)); \
+		if (none) y[at + i * inner] = V(0); \
+		else if (RULE != 1) y[at + i * inner] = exp(x - top) * scale; \
+		else y[at + i * inner] = x - top - shift; \
 	}
+	EACH(RESULT)
 }

@@ -79,8 +79,8 @@ func TestVariants(t *testing.T) {
 			t.Log(strings.Join(names, " "))
 			if groups == vulkan.GroupsShared {
 				for _, name := range names {
-					if strings.HasPrefix(name, "staged") || name == "alone" {
-						continue // TestFlashAttention has the ordinary one, and all have its bits
+					if !strings.HasPrefix(name, "tiled") {
+						continue // other tests have the ordinary one, and all have its bits
 					}
 					t.Run(name, func(t *testing.T) {
 						o := vulkan.Options{Groups: groups, Picker: preferring(name, seen)}
@@ -118,6 +118,11 @@ var variantSamples = []string{
 	flashGradText + "right=0 fill=-1e30 @a\noutput a\noutput b\noutput c\n",
 	flashGradText + "left=9 right=3 fill=-1e30 @a\noutput a\noutput b\noutput c\n",
 	convolutionText("memopt.ConvGradW", "3,40,30,31", "3,20,30,31", "{40, 20, 3, 3}"),
+	"x f32[70, 20] = input\nd f32[70, 20] = input\ny = Softmax(x)\nz = com.microsoft.SoftmaxGrad_13(d, y)\noutput y\noutput z\n",
+	"x f32[2, 40004] = input\nd f32[2, 40004] = input\ny = LogSoftmax(x)\nz = com.microsoft.LogSoftmaxGrad_13(d, y)\noutput y\noutput z\n",
+	"x f32[3, 40005] = input\ns f32[40005] = input\nl i64[3] = const {7,40004,0}\no f32[] = input\ny = RMSNormalization(x, s)\nz = memopt.SoftmaxCrossEntropyLossGrad(o, x, l)\nc, p = SoftmaxCrossEntropyLoss(x, l)\noutput y\noutput z\noutput p\n",
+	"x f32[2, 3, 200, 100] = input\nd f32[2, 3, 200, 100] = input\ns f32[3] = input\nm f32[3] = input\nv f32[3] = input\n" +
+		"y, n, w = BatchNormalization(x, s, s, m, v) training_mode=1\na, b, c = memopt.BatchNormalizationGrad(d, x, s) training_mode=1\noutput y\noutput a\noutput b\noutput c\n",
 }
 
 const flashGradText = "d f32[4, 70, 12] = input\nq f32[4, 70, 20] = input\nk f32[4, 70, 20] = input\nv f32[4, 70, 12] = input\ny f32[4, 70, 12] = input\nl f32[4, 70, 1] = input\n" +
