@@ -8,9 +8,9 @@ import (
 	"memopt/planner/recompute"
 )
 
-// TestPlacedSoon: a plan that does not fit at once gives way to the next one, if that costs
+// TestPlacedQuick: a plan that does not fit at once gives way to the next one, if that costs
 // about as much and bounds are near.
-func TestPlacedSoon(t *testing.T) {
+func TestPlacedQuick(t *testing.T) {
 	s := searchOf(t, zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50})
 	v := s.newSolver()
 	top := s.base.placed.Height

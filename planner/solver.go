@@ -64,12 +64,12 @@ var (
 
 // anyCosting finds whatever costs no more than most.
 func anyCosting(most float64) way {
-	return way{Ask: recompute.Ask{Effort: recompute.Soon, Most: most}}
+	return way{Ask: recompute.Ask{Effort: recompute.Quarter, Most: most}}
 }
 
 // rough reports whether the first plan that is placed will do, whatever others there are.
 func (w way) rough() bool {
-	return w.From == nil && (w.Effort == recompute.Sketch || w.Effort == recompute.Soon)
+	return w.From == nil && (w.Effort == recompute.Sketch || w.Effort == recompute.Quarter)
 }
 
 // solve is what recompute says of a limit. Limits ask again for one that cost too much.

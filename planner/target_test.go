@@ -12,9 +12,9 @@ import (
 	"memopt/planner"
 )
 
-// TestWorth: a plan that comes to what it is worth is found as ever, and where none is
-// looked for none would have come to that.
-func TestWorth(t *testing.T) {
+// TestTarget: a plan that meets its target is found as ever, and where none is looked for none
+// would have met it.
+func TestTarget(t *testing.T) {
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {
 		g, dims := randomGraph(t, 10), randomDims(t)
@@ -36,7 +36,7 @@ func TestWorth(t *testing.T) {
 		q, err := planner.Make(g, r)
 		if err == nil {
 			if !bytes.Equal(fileBytes(t, p), fileBytes(t, q)) {
-				t.Fatalf("another plan, as it was to come to %+v\n%s", r.Target, g)
+				t.Fatalf("another plan, with the target %+v\n%s", r.Target, g)
 			}
 			return
 		}
@@ -51,8 +51,8 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// TestWorthNearFloor: so it is where plans are of a ladder, and dear.
-func TestWorthNearFloor(t *testing.T) {
+// TestTargetNearFloor: so it is where plans are of a ladder, and dear.
+func TestTargetNearFloor(t *testing.T) {
 	g := step(t, zoo.Spec{Family: "gpt", Layers: 6, Width: 32, Heads: 2, Vocab: 50})
 	for _, percent := range []float64{21, 23.3, 25.7, 30.4} {
 		r := planner.Request{Dims: map[string]int64{"batch": 4, "seq": 24}, ActivationBudget: planner.Size{Percent: percent}}
@@ -69,7 +69,7 @@ func TestWorthNearFloor(t *testing.T) {
 			case share < 1 && (!errors.As(err, &be) || be.Best != 0):
 				t.Errorf("%v %%: %v, though no plan costs %v of what one was found to", percent, err, share)
 			case share >= 1 && err != nil:
-				t.Errorf("%v %%: %v, though one costs %v of what it is worth", percent, err, 1/share)
+				t.Errorf("%v %%: %v, though one costs %v of its target", percent, err, 1/share)
 			case share >= 1 && !slices.Equal(q.Steps, p.Steps):
 				t.Errorf("%v %%: another plan, as it was to come to %v of the first", percent, share)
 			}
@@ -77,9 +77,9 @@ func TestWorthNearFloor(t *testing.T) {
 	}
 }
 
-// TestWorthGlance: a form that is no lower is refused at a glance, and one that is, is
+// TestQuickReject: a form that is no lower is refused by one quick solve, and one that is, is
 // planned as ever.
-func TestWorthGlance(t *testing.T) {
+func TestQuickReject(t *testing.T) {
 	g := step(t, zoo.Spec{Family: "gpt", Layers: 6, Width: 32, Heads: 2, Vocab: 50})
 	r := planner.Request{Dims: map[string]int64{"batch": 4, "seq": 24}, MaxOverhead: 0.2}
 	p, err := planner.Make(g, r)

@@ -61,8 +61,6 @@ func init() { // not a literal, as the pass coarsen solves another problem by al
 		{name: "pair plans", doc: "forget some at the border and some behind a second place",
 			when: (*solving).open, run: (*solving).fromPairs},
 
-		{name: "stretches", doc: "raise the bound by chains of places", proof: refines,
-			when: (*solving).below, run: func(l *solving) { l.raise(l.s.stretches(l.e.at, l.limit)) }},
 		{name: "tails", doc: "raise the bound from the last place on by states of large values", proof: refines,
 			when: (*solving).below, run: (*solving).tails},
 		{name: "before", doc: "raise the bound by what runs before a tail", proof: refines,

@@ -97,11 +97,11 @@ const (
 
 // Launches that are simulated for a limit, by effort; each pass may take a part. More finds cheaper plans later.
 const (
-	mostWork   = 3 << 20
-	soonWork   = mostWork / 4
-	quickWork  = mostWork / 8
-	sketchWork = mostWork / 4
-	underWork  = sketchWork / 4 // where a plan is at hand
+	mostWork    = 3 << 20
+	quarterWork = mostWork / 4
+	quickWork   = mostWork / 8
+	sketchWork  = mostWork / 4
+	underWork   = sketchWork / 4 // where a plan is at hand
 )
 
 const (
@@ -117,8 +117,8 @@ const (
 	Full Effort = iota
 	// Quick is an eighth of the work if that leaves a wide gap, which more work would hardly close. Else it is Full.
 	Quick
-	// Soon is a quarter of the work. It is for asking whether there is a plan for a limit, and may miss one.
-	Soon
+	// Quarter is a quarter of the work, for asking whether there is a plan for a limit, and may miss one.
+	Quarter
 	// Sketch leaves out what takes long for little: bytes are not rounded, so the bound is lower, and the plan is
 	// improved for less long. Close to the floor it may find no plan where Full does. It is for curves of many limits.
 	Sketch
@@ -154,8 +154,8 @@ func (s *Solver) Solve(limit int64, ask Ask) (a Answer, ok bool) {
 		return s.solve(limit, ask, underWork)
 	case ask.Effort == Sketch:
 		return s.solve(limit, ask, sketchWork)
-	case ask.Effort == Soon:
-		return s.solve(limit, ask, soonWork)
+	case ask.Effort == Quarter:
+		return s.solve(limit, ask, quarterWork)
 	case ask.Effort == Quick && len(s.p.Cost) <= quickProgram:
 		a, ok = s.solve(limit, ask, quickWork)
 		if !ok {
