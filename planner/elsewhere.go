@@ -8,6 +8,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/planner/limits"
+	"memopt/planner/moving"
 	"memopt/planner/outside"
 	"memopt/planner/pack"
 	"memopt/planner/profile"
@@ -22,7 +23,7 @@ type (
 )
 
 // far is the place as a program of numbers has it.
-func (m *model) far(e *Elsewhere) recompute.Far { return e.Far(m.profile) }
+func (m *model) far(e *Elsewhere) moving.Far { return e.Far(m.profile) }
 
 // ours reports whether those who run the step hold what a node makes, and can move it. What the backward nodes of a program
 // with its own allocator make is its own.
@@ -31,17 +32,17 @@ func (m *model) ours(op int32) bool {
 }
 
 // line is a timeline as launches with times and spans that may be moved. Spans have the numbers of lives.
-func (m *model) line(t *timeline, far recompute.Far) *recompute.Line {
-	l := &recompute.Line{Far: far, Time: make([]int64, len(t.steps)), Work: make([]int64, len(t.steps)), Spans: make([]recompute.Span, len(t.lives))}
+func (m *model) line(t *timeline, far moving.Far) *moving.Line {
+	l := &moving.Line{Far: far, Time: make([]int64, len(t.steps)), Work: make([]int64, len(t.steps)), Spans: make([]moving.Span, len(t.lives))}
 	touched := make([]int32, len(t.lives)) // the last launch that did
 	stays := make([]bool, len(t.lives))
 	for i, x := range t.lives {
-		l.Spans[i] = recompute.Span{First: x.first, Last: x.last, Bytes: m.align(x.bytes)}
+		l.Spans[i] = moving.Span{First: x.first, Last: x.last, Bytes: m.align(x.bytes)}
 		touched[i] = x.first
 	}
 	touch := func(life, at int32) {
 		if s := &l.Spans[life]; !stays[life] && touched[life]+1 < at {
-			s.Idle = append(s.Idle, recompute.Idle{From: touched[life] + 1, To: at})
+			s.Idle = append(s.Idle, moving.Idle{From: touched[life] + 1, To: at})
 		}
 		touched[life] = at
 	}
@@ -77,7 +78,7 @@ func (m *model) line(t *timeline, far recompute.Far) *recompute.Line {
 		}
 		if x.scratch { // it is no span that can move
 			l.Work[x.first] += l.Spans[i].Bytes
-			l.Spans[i] = recompute.Span{First: x.first, Last: x.last}
+			l.Spans[i] = moving.Span{First: x.first, Last: x.last}
 		}
 	}
 	return l
@@ -85,7 +86,7 @@ func (m *model) line(t *timeline, far recompute.Far) *recompute.Line {
 
 // cut is a timeline with the lives that moves leave, in the order in which they begin: what a copy back fills begins
 // before what its launch makes. names is, by move, the value that leaves.
-func (m *model) cut(t *timeline, moves []recompute.Move) (after *timeline, names []int32) {
+func (m *model) cut(t *timeline, moves []moving.Move) (after *timeline, names []int32) {
 	made := make([]int32, 0, len(t.buffer)) // by instance: its launch
 	owner := make([]int32, 0, len(t.buffer))
 	for i, s := range t.steps {
@@ -190,7 +191,7 @@ func (m *model) without(c *candidate, room int64, e *Elsewhere) *candidate {
 const byMoves = "moves"
 
 // elsewhere gives moves their places on the far side, and reports whether there is room.
-func (m *model) elsewhere(c *candidate, l *recompute.Line, chosen []recompute.Move, names []int32) bool {
+func (m *model) elsewhere(c *candidate, l *moving.Line, chosen []moving.Move, names []int32) bool {
 	problem, aligned := pack.Problem{Buffers: make([]pack.Buffer, len(chosen))}, int64(alignment)
 	if l.Far.One {
 		aligned = profile.Block
@@ -247,7 +248,7 @@ func (m *model) movedBy(c *candidate, moves []Move, e *Elsewhere) error {
 		return fmt.Errorf("it moves values, and its request names no place for them")
 	}
 	l := m.line(c.t, m.far(e))
-	chosen := make([]recompute.Move, len(moves))
+	chosen := make([]moving.Move, len(moves))
 	for i, x := range moves {
 		v := m.g.ByName(x.Value)
 		if v == nil {
@@ -257,9 +258,9 @@ func (m *model) movedBy(c *candidate, moves []Move, e *Elsewhere) error {
 		if k < 0 {
 			return fmt.Errorf("it moves %q at step %d, where that is not there", x.Value, x.Out)
 		}
-		chosen[i] = recompute.Move{Span: k, Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back}
+		chosen[i] = moving.Move{Span: k, Out: x.Out, Gone: x.Gone, In: x.In, Back: x.Back}
 	}
-	if _, _, _, err := recompute.CheckMoves(l, chosen); err != nil {
+	if _, _, _, err := moving.Check(l, chosen); err != nil {
 		return err
 	}
 	c.t, _ = m.cut(c.t, chosen)
@@ -498,5 +499,6 @@ func (s *Search) least(limit int64) (cost float64, may bool) {
 			}
 		}
 	}
-	return v.r.BoundMoved(m.aligned(limit), s.begun, m.far(e), s.largest)
+	far := m.far(e)
+	return v.r.BoundMoved(m.aligned(limit), s.begun, recompute.Away{Bytes: far.Bytes, Out: far.Out.Best(s.largest), In: far.In.Best(s.largest)})
 }

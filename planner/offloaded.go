@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"memopt/internal/graph"
+	"memopt/planner/moving"
 	"memopt/planner/profile"
-	"memopt/planner/recompute"
 )
 
 // Offload is a trainer's own: what autograd saves is elsewhere between its last use in the forward pass and its first in the
@@ -50,13 +50,13 @@ func UnderOffload(g *graph.Graph, r Request, o Offload) (f Offloaded, err error)
 	if err != nil {
 		return f, err
 	}
-	var moved []recompute.Crossing
+	var moved []moving.Crossing
 	var idle []int64 // bytes of copies that free nothing
 	for _, k := range spans {
-		at := slices.IndexFunc(l.Spans[k].Idle, func(d recompute.Idle) bool { return d.From <= border && border <= d.To })
+		at := slices.IndexFunc(l.Spans[k].Idle, func(d moving.Idle) bool { return d.From <= border && border <= d.To })
 		if at >= 0 {
 			d := l.Spans[k].Idle[at]
-			moved = append(moved, recompute.Crossing{Span: k, Idle: d, At: min(border, d.To-1)})
+			moved = append(moved, moving.Crossing{Span: k, Idle: d, At: min(border, d.To-1)})
 			continue
 		}
 		idle = append(idle, m.align(c.t.lives[k].bytes))

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/planner/moving"
 	"memopt/planner/profile"
-	"memopt/planner/recompute"
 )
 
 // TestUnderOffload: what waits for each copy takes the time of all; copies beside operators take no longer, and the same values
@@ -101,18 +101,18 @@ func TestMovesAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := m.line(m.simulate(m.order(nil)), recompute.Far{Bytes: math.MaxInt64 / 4, Out: recompute.Engine{Delay: 10, Rate: 1}, In: recompute.Engine{Delay: 10, Rate: 1}})
-	var all []recompute.Crossing
+	l := m.line(m.simulate(m.order(nil)), moving.Far{Bytes: math.MaxInt64 / 4, Out: moving.Engine{Delay: 10, Rate: 1}, In: moving.Engine{Delay: 10, Rate: 1}})
+	var all []moving.Crossing
 	for k, s := range l.Spans {
 		for _, d := range s.Idle {
 			if s.Bytes > 0 {
-				all = append(all, recompute.Crossing{Span: int32(k), Idle: d, At: (d.From + d.To - 1) / 2})
+				all = append(all, moving.Crossing{Span: int32(k), Idle: d, At: (d.From + d.To - 1) / 2})
 			}
 		}
 	}
 	for _, waits := range []bool{true, false} {
 		moves := l.Moves(all, waits)
-		_, _, wait, err := recompute.CheckMoves(l, moves)
+		_, _, wait, err := moving.Check(l, moves)
 		if err != nil || len(moves) != len(all) || wait != l.Wait(moves) {
 			t.Errorf("%d moves of %d, which wait %d or %d: %v", len(moves), len(all), wait, l.Wait(moves), err)
 		}

@@ -5,9 +5,9 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/planner/launch"
+	"memopt/planner/moving"
 	"memopt/planner/operators"
 	"memopt/planner/outside"
-	"memopt/planner/recompute"
 )
 
 // Claims are what a plan says of itself, and the limits that it is to keep.
@@ -120,13 +120,13 @@ func (x *Replayed) waits(c Claims, all priced) (int64, error) {
 	if err := e.Check(c.Rates.Profile); err != nil {
 		return 0, Error("%w", err)
 	}
-	l := &recompute.Line{Far: e.Far(c.Rates.Profile), Time: make([]int64, len(p.Steps)), Work: make([]int64, len(p.Steps))}
+	l := &moving.Line{Far: e.Far(c.Rates.Profile), Time: make([]int64, len(p.Steps)), Work: make([]int64, len(p.Steps))}
 	for i, st := range p.Steps {
 		if l.Time[i] = all.once[st.Node]; st.Again {
 			l.Time[i] = int64(all.of[st.Node].Moved)
 		}
 	}
-	moves, out := make([]recompute.Move, len(p.Moves)), int64(0)
+	chosen, out := make([]moving.Move, len(p.Moves)), int64(0)
 	copying := int64(0)
 	for k, y := range p.Moves {
 		bytes := y.Bytes
@@ -135,20 +135,20 @@ func (x *Replayed) waits(c Claims, all priced) (int64, error) {
 		}
 		out += y.Bytes
 		copying += l.Far.Out.Time(bytes) + l.Far.In.Time(bytes)
-		moves[k] = recompute.Move{Span: int32(k), Out: y.Out, Gone: y.Gone, In: y.In, Back: y.Back}
-		l.Spans = append(l.Spans, recompute.Span{First: y.Out - 1, Last: y.Back + 1, Bytes: bytes, Idle: []recompute.Idle{{From: y.Out, To: y.Back}}})
+		chosen[k] = moving.Move{Span: int32(k), Out: y.Out, Gone: y.Gone, In: y.In, Back: y.Back}
+		l.Spans = append(l.Spans, moving.Span{First: y.Out - 1, Last: y.Back + 1, Bytes: bytes, Idle: []moving.Idle{{From: y.Out, To: y.Back}}})
 	}
 	far := l.Far.Bytes
 	l.Far.Bytes = math.MaxInt64 // the places are held against it
-	_, _, wait, err := recompute.CheckMoves(l, moves)
+	_, _, wait, err := moving.Check(l, chosen)
 	switch {
 	case err != nil:
 		return 0, Error("%w", err)
 	case x.c.far > far:
 		return 0, Error("moves need %d bytes of the %s, of %d", x.c.far, e.Place, far)
-	case s.Place != e.Place || s.Budget != e.Bytes || s.Values != len(moves) || s.Bytes != out || s.Peak != x.c.far || s.CopyNS != copying:
+	case s.Place != e.Place || s.Budget != e.Bytes || s.Values != len(chosen) || s.Bytes != out || s.Peak != x.c.far || s.CopyNS != copying:
 		return 0, Error("%d moves of %d bytes take %d of the %s and %d ns, not %d of %d taking %d of the %s and %d ns",
-			len(moves), out, x.c.far, e.Place, copying, s.Values, s.Bytes, s.Peak, s.Place, s.CopyNS)
+			len(chosen), out, x.c.far, e.Place, copying, s.Values, s.Bytes, s.Peak, s.Place, s.CopyNS)
 	case s.WaitNS != wait:
 		return 0, Error("the step waits %d ns for copies, not %d", wait, s.WaitNS)
 	}

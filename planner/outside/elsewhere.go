@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"memopt/planner/moving"
 	"memopt/planner/profile"
-	"memopt/planner/recompute"
 )
 
 // Elsewhere is a place beside the arena to which values may be moved while nothing touches them.
@@ -14,7 +14,7 @@ type Elsewhere struct {
 	Bytes int64  `json:"bytes"` // most that may lie there; 0 is no limit
 }
 
-// Move takes the bytes of a value elsewhere and back, beside launches of a plan's steps; see recompute.Move for when.
+// Move takes the bytes of a value elsewhere and back, beside launches of a plan's steps; see moving.Move for when.
 type Move struct {
 	Value string `json:"value"` // the one that lies there
 	Bytes int64  `json:"bytes"`
@@ -57,9 +57,9 @@ func (e *Elsewhere) Check(prices *profile.Profile) error {
 }
 
 // Far is the place as a program of numbers has it.
-func (e *Elsewhere) Far(p *profile.Profile) recompute.Far {
+func (e *Elsewhere) Far(p *profile.Profile) moving.Far {
 	c := p.CopiesTo(e.Place)
-	f := recompute.Far{Bytes: e.Bytes, Out: recompute.Engine{Delay: int64(c.Delay), Rate: c.Out}, In: recompute.Engine{Delay: int64(c.Delay), Rate: c.In}, One: e.Place == profile.Disk}
+	f := moving.Far{Bytes: e.Bytes, Out: moving.Engine{Delay: int64(c.Delay), Rate: c.Out}, In: moving.Engine{Delay: int64(c.Delay), Rate: c.In}, One: e.Place == profile.Disk}
 	if f.Bytes == 0 {
 		f.Bytes = Unlimited
 	}

@@ -71,7 +71,7 @@ type Problem struct {
 	// Forced values are dropped at the border by every plan. If there are any, other values without readers after the
 	// border are not dropped there by default; nil is none.
 	Forced []bool
-	// Away is, by value, that it may be moved elsewhere (see Line), where there is room for Far bytes. It lowers the
+	// Away is, by value, that it may be moved elsewhere, where there is room for Far bytes. It lowers the
 	// floor alone: which values are moved is chosen for a list of launches. nil is none.
 	Away []bool
 	Far  int64

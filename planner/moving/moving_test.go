@@ -1,4 +1,4 @@
-package recompute
+package moving
 
 import (
 	"math"
@@ -44,7 +44,7 @@ func TestWithin(t *testing.T) {
 		if !ok {
 			continue
 		}
-		near, far, checked, err := CheckMoves(l, moves)
+		near, far, checked, err := Check(l, moves)
 		if err != nil || near > limit || far > l.Far.Bytes || checked != wait {
 			t.Fatalf("%+v\n%+v: %d of %d bytes, %d of %d elsewhere, waits %d, not %d: %v", l, moves, near, limit, far, l.Far.Bytes, checked, wait, err)
 		}
@@ -78,12 +78,12 @@ func TestWaits(t *testing.T) {
 		if got := l.Wait([]Move{c.x}); got != c.wait {
 			t.Errorf("%+v waits %d, not %d", c.x, got, c.wait)
 		}
-		if _, _, got, err := CheckMoves(l, []Move{c.x}); err != nil || got != c.wait {
+		if _, _, got, err := Check(l, []Move{c.x}); err != nil || got != c.wait {
 			t.Errorf("%+v waits %d by the other route, not %d: %v", c.x, got, c.wait, err)
 		}
 	}
 	for _, x := range []Move{{0, 0, 2, 3, 3}, {0, 1, 2, 2, 3}, {0, 1, 2, 3, 4}, {1, 1, 2, 3, 3}} {
-		if _, _, _, err := CheckMoves(l, []Move{x}); err == nil {
+		if _, _, _, err := Check(l, []Move{x}); err == nil {
 			t.Errorf("%+v passes", x)
 		}
 	}

@@ -1,4 +1,11 @@
-package recompute
+// Package moving chooses what is moved elsewhere and back beside launches.
+//
+// A problem is a line: launches of which it is known how long each runs, and spans of bytes that have idle times, in which nothing
+// touches them. A move takes a span away during a part of an idle time. Copies run beside launches, on an engine for each way, and
+// what the launches wait for them is what moves cost. Within chooses moves after which few enough bytes are near (choose.go);
+// Moves gives moves that were chosen elsewhere their launches (crossing.go). Wait replays the clocks of launches and engines;
+// Check does so by another route.
+package moving
 
 import (
 	"fmt"
@@ -25,8 +32,8 @@ func (e Engine) Time(bytes int64) int64 {
 	return e.Delay + int64(min(math.Ceil(float64(bytes)/e.Rate), mostCopy))
 }
 
-// best is the most bytes per ns that copies of up to so many bytes reach.
-func (e Engine) best(bytes int64) float64 {
+// Best is the most bytes per ns that copies of up to so many bytes reach.
+func (e Engine) Best(bytes int64) float64 {
 	return float64(max(bytes, 1)) / float64(max(e.Time(bytes), 1))
 }
 
@@ -234,9 +241,9 @@ func (l *Line) far(moves []Move) (most int64) {
 	return most
 }
 
-// CheckMoves replays moves by another route than Wait: launches and copies are nodes of a graph of times, whose longest
+// Check replays moves by another route than Wait: launches and copies are nodes of a graph of times, whose longest
 // path is found by going over it until nothing changes. It returns the most bytes alive near and far, and the wait.
-func CheckMoves(l *Line, moves []Move) (near, far, wait int64, err error) {
+func Check(l *Line, moves []Move) (near, far, wait int64, err error) {
 	if err := l.valid(moves); err != nil {
 		return 0, 0, 0, err
 	}

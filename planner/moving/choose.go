@@ -1,4 +1,4 @@
-package recompute
+package moving
 
 import (
 	"cmp"
@@ -126,7 +126,7 @@ func (m *mover) needs(limit int64) (wait int64) {
 		idle[d.from] += d.bytes
 		idle[d.to] -= d.bytes
 	}
-	out, in := m.l.Far.Out.best(m.most), m.l.Far.In.best(m.most)
+	out, in := m.l.Far.Out.Best(m.most), m.l.Far.In.Best(m.most)
 	there := int64(0)
 	for i, bytes := range m.live {
 		if there += idle[i]; bytes <= limit {

@@ -1,4 +1,4 @@
-package recompute
+package moving
 
 // Crossing is a span that is elsewhere at launch At, which is in an idle time of it.
 type Crossing struct {
