@@ -185,9 +185,9 @@ func TestVulkanKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := strconv.Atoi(meta[training.StepsKey])
+	done, err := strconv.Atoi(meta["memopt.steps"])
 	if err != nil || done%every != 0 || done < every || done >= steps {
-		t.Fatalf("the checkpoint is of step %q", meta[training.StepsKey])
+		t.Fatalf("the checkpoint is of step %q", meta["memopt.steps"])
 	}
 	rest.Steps = steps - done
 	want, got := whole.run(t, nil), rest.run(t, nil)

@@ -105,7 +105,7 @@ func (m *Model) shippedProfile() *profile.Profile {
 
 // measuredProfile is the profile that was measured of the device, or nil.
 func (m *Model) measuredProfile() (*profile.Profile, error) {
-	path, err := ProfilePath(m.Config.Device)
+	path, err := profilePath(m.Config.Device)
 	if m.Recorded() {
 		path, err = trainerPath(m.Graph.Trainer)
 	}
@@ -132,8 +132,8 @@ func profileOf(name string) (*profile.Profile, error) {
 	return profile.For(name)
 }
 
-// ProfilePath is where the measured profile of a device is kept.
-func ProfilePath(device string) (string, error) {
+// profilePath is where the measured profile of a device is kept.
+func profilePath(device string) (string, error) {
 	kind, which, err := devices.Find(device)
 	if err != nil {
 		return "", err
@@ -170,7 +170,7 @@ func profileFile(parts ...string) (string, error) {
 
 // KeepProfile writes a measured profile where plans look for it.
 func KeepProfile(device string, p *profile.Profile) (path string, err error) {
-	if path, err = ProfilePath(device); err != nil {
+	if path, err = profilePath(device); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -117,7 +117,7 @@ func Allowed(m *step.Model, p *planner.Plan, t Options) error {
 	if t.Output == "" {
 		return nil
 	}
-	return CanWriteTrained(m, t.Output)
+	return canWriteTrained(m, t.Output)
 }
 
 // Steps runs the steps. A step is one update; with micro-batches, it has several runs, whose losses are averaged.
@@ -274,8 +274,8 @@ func diverged(t Options, i int) string {
 	return help
 }
 
-// StepsKey is the checkpoint's metadata entry for the steps that are done.
-const StepsKey = "memopt.steps"
+// stepsKey is the checkpoint's metadata entry for the steps that are done.
+const stepsKey = "memopt.steps"
 
 // mostSteps is more than any training takes; the count of its micro-batches still fits in 64 bits.
 const mostSteps = 1 << 48
@@ -290,7 +290,7 @@ func save(m *step.Model, g *graph.Graph, s *schedule.Schedule, d devices.Device,
 			}
 		}
 	}
-	return tensorfile.WriteSafetensors(path, set, map[string]string{StepsKey: strconv.Itoa(steps), "memopt.version": step.Version})
+	return tensorfile.WriteSafetensors(path, set, map[string]string{stepsKey: strconv.Itoa(steps), "memopt.version": step.Version})
 }
 
 // alsoCalled lists the other names in the model of a tied parameter.
@@ -342,11 +342,11 @@ func resume(m *step.Model, g *graph.Graph, d devices.Device, path string) (steps
 		}
 	}()
 	defer weights.Guard(&err)()
-	if _, ok := meta[StepsKey]; !ok {
-		return 0, nil, exit.Input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), StepsKey))
+	if _, ok := meta[stepsKey]; !ok {
+		return 0, nil, exit.Input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
 	}
-	if steps, err = strconv.Atoi(meta[StepsKey]); err != nil || steps < 0 || steps > mostSteps {
-		return 0, nil, exit.Input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), StepsKey, meta[StepsKey]))
+	if steps, err = strconv.Atoi(meta[stepsKey]); err != nil || steps < 0 || steps > mostSteps {
+		return 0, nil, exit.Input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
 	}
 	takes := map[string]bool{}
 	for _, v := range Kept(g) {

@@ -47,8 +47,8 @@ func changing(m *step.Model) (states []*graph.Value) {
 	return states
 }
 
-// CanWriteTrained says why the trained model cannot be written.
-func CanWriteTrained(m *step.Model, path string) error {
+// canWriteTrained says why the trained model cannot be written.
+func canWriteTrained(m *step.Model, path string) error {
 	switch {
 	case m.Source == nil:
 		return exit.Input(fmt.Errorf("%s is no ONNX model with weights, so none can be written with trained ones", filepath.Base(m.Path)))
