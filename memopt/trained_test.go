@@ -152,7 +152,7 @@ func TestTrainedSparesTheModel(t *testing.T) {
 	if got, err := os.ReadFile(path + ".data"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the weights of the model are others: %v", err)
 	}
-	m := opened(t, "testdata/ort/mlp.onnx", nil)
+	m := opened(t, "testdata/ort/mlp.onnx", map[string]string{"dims": "ids_dim0=2,x_dim1=2"})
 	p, err := m.Plan()
 	if err != nil {
 		t.Fatal(err)
