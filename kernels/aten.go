@@ -502,10 +502,10 @@ func lowerATenPoolGrad(l *graph.Lowering) {
 	lower.Fill(l, 0, 0)
 	dy, dx := l.In[0].Shape, l.Out[0].Shape
 	in, out := index.Elems(dx[2:]), index.Elems(dy[2:])
-	indexed{
-		steps: out, indexStep: 1, elementStep: 1, dims: []int{dx[0] * dx[1]}, indexAt: []int{out}, elementAt: []int{out}, dataAt: []int{in},
-		sizes: []int{in}, strides: []int{1},
-	}.append(l, indexedBring["add"], lower.Reads(0), 7)
+	lower.Indexed{
+		Steps: out, IndexStep: 1, ElementStep: 1, Dims: []int{dx[0] * dx[1]}, IndexAt: []int{out}, ElementAt: []int{out}, DataAt: []int{in},
+		Sizes: []int{in}, Strides: []int{1},
+	}.Append(l, lower.Bring["add"], lower.Reads(0), 7)
 }
 
 // lowerAdaptive lowers _adaptive_avg_pool2d, or with back its gradient.

@@ -416,11 +416,11 @@ func (r *loweredRowsOf) probable() graph.Buffer {
 	}
 	r.appendProduct(x, r.scale)
 	r.hide(s, r.fill)
-	rule := uint32(rowSoftmax)
+	rule := uint32(lower.RowSoftmax)
 	if r.safe {
-		rule = rowSafeSoftmax
+		rule = lower.RowSafeSoftmax
 	}
-	lowerLinesInto(r.l, s, rule, r.n*r.queries, r.keys, 1, lower.Unwritten(s), lower.Unused(false))
+	lower.LinesInto(r.l, s, rule, r.n*r.queries, r.keys, 1, lower.Unwritten(s), lower.Unused(false))
 	return lower.Unwritten(s)
 }
 
@@ -464,7 +464,7 @@ func lowerRowsGrad(l *graph.Lowering) {
 		ds := lower.Scratch(r.scores, r.scores, true)
 		dy := func(outside, along int) lower.Factor { return r.from(-1, r.queries, r.out, outside, along) }
 		r.product(r.queries, r.keys, r.out, dy(r.out, 1), r.from(2, r.keys, r.out, r.out, 1), ds, 1)
-		lowerLinesInto(l, ds, rowSoftmaxGrad, r.n*r.queries, r.keys, 1, lower.Unwritten(ds), p)
+		lower.LinesInto(l, ds, lower.RowSoftmaxGrad, r.n*r.queries, r.keys, 1, lower.Unwritten(ds), p)
 		r.hide(ds, 0)
 		ds = lower.Unwritten(ds)
 		byKey, byWidth := r.strideK()

@@ -73,7 +73,7 @@ var _ = define(graph.Op{
 	},
 	Eval:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).run(c) },
 	Fast:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).shared(c.Parallel, c.In[0]).run(c) },
-	Lower: lowerBatchNorm,
+	Lower: lower.BatchNorm,
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Outputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
@@ -421,5 +421,5 @@ func lowerBatchNormGrad(l *graph.Lowering) {
 		l.Refuse("there is no kernel for gradients of the batch's statistics")
 		return
 	}
-	lowerChannels(l, true, statisticsOf(l.Node), 1, lower.Reads(0))
+	lower.Channels(l, true, lower.StatisticsOf(l.Node), 1, lower.Reads(0))
 }

@@ -58,7 +58,7 @@ var _ = define(graph.Op{
 	},
 	Eval:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).run(c) },
 	Fast:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).shared(c.Parallel, c.In[0]).run(c) },
-	Lower: lowerBatchNorm,
+	Lower: lower.BatchNorm,
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Inputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
@@ -136,5 +136,5 @@ func (bn batchNorm) keptGrad(c *graph.Call) {
 }
 
 func lowerKeptBatchNormGrad(l *graph.Lowering) {
-	lowerChannels(l, true, keptStatistics, 1, lower.Reads(0))
+	lower.Channels(l, true, lower.KeptStatistics, 1, lower.Reads(0))
 }

@@ -311,14 +311,14 @@ func softmaxDropoutGrad(c *graph.Call, par func(n, grain int, f func(lo, hi int)
 // then the dropout.
 var lowerSoftmaxDropout = func() func(*graph.Lowering) {
 	softmax := biasSoftmaxInto()
-	drop := loweredDropout{ratio: 2, mode: -1, bias: -1, residual: -1, mask: -1, always: true}
+	drop := lower.Dropout{Ratio: 2, Mode: -1, Bias: -1, Residual: -1, Mask: -1, Always: true}
 	return func(l *graph.Lowering) {
 		place := 0
 		if lower.Out(l, 2) != nil {
 			place = 2
 		}
 		if softmax(l, place); l.Refused == "" {
-			drop.carry(l, lower.Rereads(place), lower.Writes(0))
+			drop.Carry(l, lower.Rereads(place), lower.Writes(0))
 		}
 	}
 }()
@@ -336,8 +336,8 @@ func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
 	shape := l.Out[0].Shape
 	axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
 	l.Scratch = int64(4 * index.Elems(shape))
-	loweredDropout{ratio: 3, mode: -1, bias: -1, residual: -1, mask: 2, always: true}.carry(l, lower.Reads(0), lower.Scratch(0, l.Scratch, true))
-	lowerLines(l, rowSoftmaxGrad, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, lower.Scratch(0, l.Scratch, false), lower.Reads(1))
+	lower.Dropout{Ratio: 3, Mode: -1, Bias: -1, Residual: -1, Mask: 2, Always: true}.Carry(l, lower.Reads(0), lower.Scratch(0, l.Scratch, true))
+	lower.Lines(l, lower.RowSoftmaxGrad, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, lower.Scratch(0, l.Scratch, false), lower.Reads(1))
 }
 
 // biasSoftmaxInto adds the bias into an output, then computes the softmax in place.
@@ -350,7 +350,7 @@ func biasSoftmaxInto() func(l *graph.Lowering, out int) {
 		shape := l.Out[out].Shape
 		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
 		if form.Lower(l, add, out, []int{0, 1}); l.Refused == "" {
-			lowerLinesInto(l, lower.Writes(out), rowSoftmax, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, lower.Rereads(out), lower.Unused(false))
+			lower.LinesInto(l, lower.Writes(out), lower.RowSoftmax, index.Elems(shape[:axis]), index.Elems(shape[axis:]), 1, lower.Rereads(out), lower.Unused(false))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = defineSumMask(sumMask{
@@ -131,7 +132,7 @@ func ratioOf(c *graph.Call, i int) float64 {
 
 func lowerMasked(bits bool) func(*graph.Lowering) {
 	if bits {
-		return readBits.lower
+		return lower.ReadBits.Lower
 	}
-	return readMask.lower
+	return lower.ReadMask.Lower
 }

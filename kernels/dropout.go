@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // Dropout's gradient draws the mask again instead of keeping it: the counter-based
@@ -36,7 +37,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      func(c *graph.Call) { dropout(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
-	Lower:     lowerDropout,
+	Lower:     lower.DrawnMask.Lower,
 	Flops:     perElement(16),
 	Tests:     graph.Tests{Work: eachOut(16)},
 	Fixed:     []int{1},
@@ -126,7 +127,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { dropout(c, f32.Serial) },
 	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
-	Lower:     lowerDropout,
+	Lower:     lower.DrawnMask.Lower,
 	Flops:     perElement(16),
 	Tests:     graph.Tests{Work: eachOut(16)},
 	Recompute: graph.Cheap,

@@ -6,6 +6,7 @@ import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
 	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 // chance decides which elements a dropout keeps, as Dropout itself does: element i is kept
@@ -126,7 +127,7 @@ func defineSumMask(d sumMask, samples ...string) *graph.Op {
 		Fuse:      d.fuse,
 		Eval:      func(c *graph.Call) { d.run(c, f32.Serial) },
 		Fast:      func(c *graph.Call) { d.run(c, c.Parallel) },
-		Lower:     loweredSumMaskForm[[2]bool{d.bits, d.biased}].lower,
+		Lower:     lower.DrawnForms[[2]bool{d.bits, d.biased}].Lower,
 		Flops:     perElement(18),
 		Tests:     graph.Tests{Work: eachOut(18)},
 		Recompute: graph.Cheap,

@@ -19,7 +19,7 @@ type loweredFeed struct {
 	of          map[*graph.Value]graph.Buffer
 	rows, chunk int
 	tall        int // rows that a hidden value has room for, so that the next one is aligned
-	sums        map[*graph.Value]*rowSums
+	sums        map[*graph.Value]*lower.RowSums
 }
 
 // lowerFeed lowers a node whose input x0 has number x-1.
@@ -30,7 +30,7 @@ func lowerFeed(l *graph.Lowering, x int) {
 			return
 		}
 	}
-	f := &loweredFeed{l: l, body: l.Node.Body, of: map[*graph.Value]graph.Buffer{}, sums: map[*graph.Value]*rowSums{}, rows: l.In[x-1].Shape[0]}
+	f := &loweredFeed{l: l, body: l.Node.Body, of: map[*graph.Value]graph.Buffer{}, sums: map[*graph.Value]*lower.RowSums{}, rows: l.In[x-1].Shape[0]}
 	if f.rows == 0 {
 		for i := range l.Out {
 			lower.Fill(l, i, 0)
@@ -46,9 +46,9 @@ func lowerFeed(l *graph.Lowering, x int) {
 	end := int64(4 * f.tall * width) // of the hidden values of a tile
 	for _, n := range f.body.Nodes {
 		if y := n.Outputs[0]; isOneOf(n, "ReduceSum") {
-			s := newRowSums(l, widthOf(n.Inputs[0]), f.rows, f.of[y], end)
+			s := lower.NewRowSums(l, widthOf(n.Inputs[0]), f.rows, f.of[y], end)
 			f.sums[y] = s
-			end += lower.Aligned(s.bytes())
+			end += lower.Aligned(s.Bytes())
 		}
 	}
 	l.Scratch = end
@@ -64,7 +64,7 @@ func lowerFeed(l *graph.Lowering, x int) {
 	}
 	for _, n := range f.body.Nodes {
 		if s := f.sums[n.Outputs[0]]; s != nil && l.Refused == "" {
-			s.finish()
+			s.Finish()
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (f *loweredFeed) tile(first, n int, end int64) {
 			f.product(node, first, n)
 		case sumOfRows:
 			x, _ := f.seen(node.Inputs[0], first, n)
-			f.sums[y].add(x, first, n)
+			f.sums[y].Add(x, first, n)
 		}
 		if f.l.Refused != "" {
 			return

@@ -103,5 +103,5 @@ func lowerFlattenAndUnpad(l *graph.Lowering) {
 func lowerPadAndUnflatten(l *graph.Lowering) {
 	lower.Fill(l, 0, 0)
 	y := l.Out[0].Shape
-	indexedRows(l, []int{l.In[1].Len(), 1}, []int{y[0] * y[1], index.Elems(y[2:])}, 0).append(l, indexedBring["none"], lower.Reads(0), 1)
+	lower.IndexedRows([]int{l.In[1].Len(), 1}, []int{y[0] * y[1], index.Elems(y[2:])}, 0).Append(l, lower.Bring["none"], lower.Reads(0), 1)
 }

@@ -133,7 +133,7 @@ func gatherElements(c *graph.Call, parallel func(n, grain int, f func(lo, hi int
 }
 
 func lowerGatherElements(l *graph.Lowering) {
-	indexedElements(l, l.In[1].Shape, l.In[0].Shape).append(l, indexedTake, lower.Reads(0), 1)
+	lower.IndexedElements(axisOf(l.Node, l.Node.Int("axis"), len(l.In[0].Shape)), l.In[1].Shape, l.In[0].Shape).Append(l, lower.Take, lower.Reads(0), 1)
 }
 
 func lowerGatherElementsGrad(l *graph.Lowering) {
@@ -142,5 +142,5 @@ func lowerGatherElementsGrad(l *graph.Lowering) {
 		return
 	}
 	lower.Fill(l, 0, 0)
-	indexedElements(l, l.In[2].Shape, l.Out[0].Shape).append(l, indexedBring["add"], lower.Reads(0), 2)
+	lower.IndexedElements(axisOf(l.Node, l.Node.Int("axis"), len(l.Out[0].Shape)), l.In[2].Shape, l.Out[0].Shape).Append(l, lower.Bring["add"], lower.Reads(0), 2)
 }

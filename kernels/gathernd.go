@@ -144,7 +144,7 @@ func gatherND(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 }
 
 func lowerGatherND(l *graph.Lowering) {
-	indexedRows(l, l.In[1].Shape, l.In[0].Shape, l.Node.Int("batch_dims")).append(l, indexedTake, lower.Reads(0), 1)
+	lower.IndexedRows(l.In[1].Shape, l.In[0].Shape, l.Node.Int("batch_dims")).Append(l, lower.Take, lower.Reads(0), 1)
 }
 
 func lowerGatherNDGrad(l *graph.Lowering) {
@@ -153,5 +153,5 @@ func lowerGatherNDGrad(l *graph.Lowering) {
 		return
 	}
 	lower.Fill(l, 0, 0)
-	indexedRows(l, l.In[1].Shape, l.Out[0].Shape, l.Node.Int("batch_dims")).append(l, indexedBring["add"], lower.Reads(2), 1)
+	lower.IndexedRows(l.In[1].Shape, l.Out[0].Shape, l.Node.Int("batch_dims")).Append(l, lower.Bring["add"], lower.Reads(2), 1)
 }

@@ -422,11 +422,11 @@ func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 		l.Refuse("the number of samples, features or classes is 0")
 		return nil
 	}
-	c.lossLowering = lossLowering{l: l, shape: []int{samples, c.classes}, labels: x + 2, weights: -1, logProb: lower.Unused(true), slope: lower.Unused(false)}
+	c.Loss = lower.Loss{L: l, Shape: []int{samples, c.classes}, Labels: x + 2, Weights: -1, LogProb: lower.Unused(true), Slope: lower.Unused(false)}
 	if c.chunk = index.CeilDiv(l.Node.Int("rows"), lower.ReduceBlock) * lower.ReduceBlock; c.chunk == 0 {
 		c.chunk = f32.BlockK
 	}
-	c.end = lower.Aligned(c.work()) + lower.Aligned(int64(4*min(c.chunk, samples)*c.classes))
+	c.end = lower.Aligned(c.Work()) + lower.Aligned(int64(4*min(c.chunk, samples)*c.classes))
 	l.Scratch = c.end
 	// The chunk that a plan reserves work space for may exceed the descriptor range.
 	c.chunk = min(c.chunk, int(l.Limits.Range/int64(4*c.classes))/lower.ReduceBlock*lower.ReduceBlock)
@@ -443,9 +443,9 @@ func lowerLinearLoss(l *graph.Lowering) {
 		return
 	}
 	c.chunks(func(z graph.Buffer) {
-		c.some(lossOfRows, c.first, c.rows, lower.Unused(true), lower.Unwritten(z), lower.Unused(true))
+		c.Some(lower.LossOfRows, c.first, c.rows, lower.Unused(true), lower.Unwritten(z), lower.Unused(true))
 	})
-	c.pass(lossOfAll)
+	c.Pass(lower.LossOfAll)
 }
 
 func lowerLinearLossGrad(l *graph.Lowering) {
@@ -453,15 +453,15 @@ func lowerLinearLossGrad(l *graph.Lowering) {
 	if c == nil {
 		return
 	}
-	c.slope = lower.Reads(0)
-	c.weigh()
-	var sums *rowSums
+	c.Slope = lower.Reads(0)
+	c.Weigh()
+	var sums *lower.RowSums
 	if lower.Out(l, 2) != nil {
-		sums = newRowSums(l, c.classes, c.samples(), lower.Writes(2), c.end)
-		l.Scratch += sums.bytes()
+		sums = lower.NewRowSums(l, c.classes, c.Samples(), lower.Writes(2), c.end)
+		l.Scratch += sums.Bytes()
 	}
 	c.chunks(func(z graph.Buffer) {
-		c.some(scoresGrad, c.first, c.rows, z, lower.Unwritten(z), lower.Unused(true))
+		c.Some(lower.ScoresGrad, c.first, c.rows, z, lower.Unwritten(z), lower.Unused(true))
 		if lower.Out(l, 0) != nil {
 			to := lower.Writes(0)
 			to.At = int64(4 * c.first * c.features)
@@ -480,11 +480,11 @@ func lowerLinearLossGrad(l *graph.Lowering) {
 			p.Append(l)
 		}
 		if sums != nil {
-			sums.add(z, c.first, c.rows)
+			sums.Add(z, c.first, c.rows)
 		}
 	})
 	if sums != nil {
-		sums.finish()
+		sums.Finish()
 	}
 }
 
@@ -493,7 +493,7 @@ func lowerLinearLossGrad(l *graph.Lowering) {
 // data for each sample. Sums over rows continue from chunk to chunk in the same order as over
 // all rows, so results are bit-identical to the separate operators.
 type loweredLinear struct {
-	lossLowering
+	lower.Loss
 	x, weight, bias    int // inputs; the bias may be missing
 	features, classes  int
 	toClass, toFeature int // strides of the weight
@@ -504,14 +504,14 @@ type loweredLinear struct {
 
 // chunks calls f for each chunk, with the buffer of its scores.
 func (c *loweredLinear) chunks(f func(z graph.Buffer)) {
-	for c.first = 0; c.first < c.samples() && c.l.Refused == ""; c.first += c.chunk {
-		c.rows = min(c.chunk, c.samples()-c.first)
-		z := lower.Scratch(lower.Aligned(c.work()), int64(4*c.rows*c.classes), true)
+	for c.first = 0; c.first < c.Samples() && c.L.Refused == ""; c.first += c.chunk {
+		c.rows = min(c.chunk, c.Samples()-c.first)
+		z := lower.Scratch(lower.Aligned(c.Work()), int64(4*c.rows*c.classes), true)
 		p := lower.ProductsOf(c.rows, c.classes, c.features, 1, c.part(c.x), lower.Factor{Buffer: lower.Reads(c.weight), Outside: c.toClass, Along: c.toFeature}, z, c.rows*c.classes)
-		if lower.In(c.l, c.bias) != nil {
+		if lower.In(c.L, c.bias) != nil {
 			p.C, p.Biased, p.Beta, p.Cj = lower.Reads(c.bias), true, 1, 1
 		}
-		p.Append(c.l)
+		p.Append(c.L)
 		f(z)
 	}
 }

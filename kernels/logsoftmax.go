@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -33,7 +34,7 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) { f32.LogSoftmax(y, x[0]) })
 	},
-	Lower:     lowerRow(rowLogSoftmax),
+	Lower:     lowerRow(lower.RowLogSoftmax),
 	Flops:     perElement(12),
 	Tests:     graph.Tests{Work: eachOut(12), NoScalars: true},
 	Recompute: graph.Cheap,
@@ -64,7 +65,7 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) { f32.LogSoftmaxSlope(dx, in[0], in[1]) })
 	},
-	Lower:     lowerRow(rowLogSoftmaxGrad),
+	Lower:     lowerRow(lower.RowLogSoftmaxGrad),
 	Flops:     perElement(12),
 	Tests:     graph.Tests{Work: eachOut(12)},
 	Recompute: graph.Cheap,

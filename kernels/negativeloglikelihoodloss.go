@@ -91,7 +91,7 @@ var _ = define(graph.Op{
 	},
 })
 
-func lowerLogLikelihood(l *graph.Lowering) { lowerLoss(l, 0, 1) }
+func lowerLogLikelihood(l *graph.Lowering) { lower.ForwardLoss(l, 0, 1) }
 
 // lowerLogLikelihoodGrad has only the shape of the scores.
 func lowerLogLikelihoodGrad(l *graph.Lowering) {
@@ -99,7 +99,7 @@ func lowerLogLikelihoodGrad(l *graph.Lowering) {
 		l.Refuse("dinput is empty or %s; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
-	c := newLossLowering(l, 1)
-	c.scores, c.shape, c.kept = lower.Unused(false), l.Out[0].Shape, 2
-	c.backward()
+	c := lower.NewLoss(l, 1)
+	c.Scores, c.Shape, c.Kept = lower.Unused(false), l.Out[0].Shape, 2
+	c.Backward()
 }

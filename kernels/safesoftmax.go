@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 // SafeSoftmax is PyTorch's _safe_softmax, which guards attention against fully masked rows.
@@ -51,7 +52,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
-	Lower:     lowerRow(rowSafeSoftmax),
+	Lower:     lowerRow(lower.RowSafeSoftmax),
 	Flops:     perElement(12),
 	Tests:     graph.Tests{Work: eachOut(12), NoScalars: true},
 	Recompute: graph.Cheap,

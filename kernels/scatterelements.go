@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -36,7 +37,10 @@ var _ = define(graph.Op{
 		copyFast(c, c.Out[0].Bytes, c.In[0].Bytes)
 		scatterElements(c, c.In[1], c.In[2], c.Node.Str("reduction"), c.Parallel)
 	},
-	Lower:     lowerScatterElements,
+	Lower: lower.Scatter(func(l *graph.Lowering) lower.Indexed {
+		data := l.Out[0].Shape
+		return lower.IndexedElements(axisOf(l.Node, l.Node.Int("axis"), len(data)), l.In[1].Shape, data)
+	}),
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
 	Tests:     graph.Tests{Places: graph.PlaceEach, Work: eachIn(2, 1)},
 	Recompute: graph.Cheap,

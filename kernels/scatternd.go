@@ -3,6 +3,7 @@ package kernels
 import (
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -32,7 +33,9 @@ var _ = define(graph.Op{
 		copyFast(c, c.Out[0].Bytes, c.In[0].Bytes)
 		scatterND(c, 0, c.Node.Str("reduction"), c.Parallel)
 	},
-	Lower:     lowerScatterND,
+	Lower: lower.Scatter(func(l *graph.Lowering) lower.Indexed {
+		return lower.IndexedRows(l.In[1].Shape, l.Out[0].Shape, 0)
+	}),
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
 	Tests:     graph.Tests{Places: graph.PlaceTuples, Work: eachIn(2, 1)},
 	Recompute: graph.Cheap,

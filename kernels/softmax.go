@@ -5,6 +5,8 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/index"
+	"memopt/kernels/lower"
 )
 
 var _ = define(graph.Op{
@@ -33,7 +35,7 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) { f32.Softmax(y, x[0]) })
 	},
-	Lower: lowerRow(rowSoftmax),
+	Lower: lowerRow(lower.RowSoftmax),
 	Flops: perElement(12),
 	Tests: graph.Tests{
 		Work:      eachOut(12),
@@ -71,7 +73,7 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) { f32.SoftmaxSlope(dx, in[0], in[1]) })
 	},
-	Lower:     lowerRow(rowSoftmaxGrad),
+	Lower:     lowerRow(lower.RowSoftmaxGrad),
 	Flops:     perElement(4),
 	Tests:     graph.Tests{Work: eachOut(4)},
 	Recompute: graph.Cheap,
@@ -101,4 +103,16 @@ func flatAxis(name string) *graph.Op {
 			return []*graph.Value{reshape(b, y, x.Shape)}
 		},
 	})
+}
+
+// lowerRow lowers a rule along attribute axis.
+func lowerRow(rule uint32) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		if !lower.OnlyF32(l) {
+			return
+		}
+		shape := l.Out[0].Shape
+		before, n, after := index.Around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
+		lower.Lines(l, rule, before*after, n, after, lower.Reads(0), lower.Reads(len(l.In)-1))
+	}
 }

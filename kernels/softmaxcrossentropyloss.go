@@ -294,15 +294,15 @@ var _ = define(graph.Op{
 	},
 })
 
-func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0, 0) }
+func lowerCrossEntropy(l *graph.Lowering) { lower.ForwardLoss(l, 0, 0) }
 
 func lowerCrossEntropyGrad(l *graph.Lowering) {
 	if lower.In(l, 4) != nil {
 		l.Refuse("there is no kernel for the gradient of log_prob")
 		return
 	}
-	if !onlyLoss(l, 1, 2) {
+	if !lower.OnlyLoss(l, 1, 2) {
 		return
 	}
-	newLossLowering(l, 1).backward()
+	lower.NewLoss(l, 1).Backward()
 }

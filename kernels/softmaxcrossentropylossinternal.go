@@ -238,25 +238,25 @@ func (l classLoss) fastKeptGrad(c *graph.Call, bias *graph.Tensor) {
 	})
 }
 
-func lowerInternalCrossEntropy(l *graph.Lowering) { lowerLoss(l, 3, 0) }
+func lowerInternalCrossEntropy(l *graph.Lowering) { lower.ForwardLoss(l, 3, 0) }
 
 // lowerKeptGrad is the gradient from log_prob.
 func lowerKeptGrad(l *graph.Lowering) {
-	if onlyLoss(l, 1, 2) {
-		c := newLossLowering(l, 1)
-		c.kept = 1
-		c.backward()
+	if lower.OnlyLoss(l, 1, 2) {
+		c := lower.NewLoss(l, 1)
+		c.Kept = 1
+		c.Backward()
 	}
 }
 
 // lowerInternalKeptGrad is lowerKeptGrad, and adds input bias in place.
 func lowerInternalKeptGrad(l *graph.Lowering) {
-	if !onlyLoss(l, 1, 2) {
+	if !lower.OnlyLoss(l, 1, 2) {
 		return
 	}
-	c := newLossLowering(l, 1)
-	c.ignore, c.kept = 4, 1
-	c.backward()
+	c := lower.NewLoss(l, 1)
+	c.Ignore, c.Kept = 4, 1
+	c.Backward()
 	if more := lower.In(l, 5); more != nil && l.Refused == "" {
 		like := &graph.Operand{Type: more.Type, Shape: l.Out[0].Shape}
 		activationForm.Append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{lower.Writes(0), lower.Rereads(0), lower.Reads(5)})

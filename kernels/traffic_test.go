@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
+	"memopt/kernels/lower"
 )
 
 // graphicsLimits are those of a large graphics processor.
@@ -40,20 +41,20 @@ func traffic(t *testing.T, d graph.Dispatch, l *graph.Lowering) (bytes, flops in
 			rows, products, owned = push(1), 4, 4
 		}
 		return groups * 4 * wide * (rows + owned*each/2), groups * products * each * rows * wide
-	case channelsHeld[0], channelsHeld[1]:
+	case lower.ChannelsHeld[0], lower.ChannelsHeld[1]:
 		return readAgain(d, l, push(0)*push(2), map[int]bool{1: true, 3: d.Spec[4] > 0}, nil), 0
-	case rowHeld[0], rowHeld[1]:
+	case lower.RowHeld[0], lower.RowHeld[1]:
 		rule := d.Spec[4]
-		both := rule == rowSoftmaxGrad || rule == rowLogSoftmaxGrad
+		both := rule == lower.RowSoftmaxGrad || rule == lower.RowLogSoftmaxGrad
 		return readAgain(d, l, push(1), map[int]bool{1: true, 2: both}, map[int]bool{2: !both}), 0
 	case normHeld[0], normHeld[1]:
 		return readAgain(d, l, push(1), map[int]bool{1: true}, nil), 0
-	case crossEntropyHeld[0], crossEntropyHeld[1]:
-		return readAgain(d, l, push(1), map[int]bool{1: d.Spec[4] == scoresGrad}, nil), 0
+	case lower.CrossEntropyHeld[0], lower.CrossEntropyHeld[1]:
+		return readAgain(d, l, push(1), map[int]bool{1: d.Spec[4] == lower.ScoresGrad}, nil), 0
 	case normBackKernel[0], normBackKernel[1]:
 		return readAgain(d, l, push(1), map[int]bool{1: d.Spec[4] == backRows, 3: d.Spec[4] == backRows}, nil), 0
 	}
-	if d.Kernel == normGradKernel || d.Kernel == normKernel && (d.Spec[1] == normColumns || d.Spec[1] == normSums) || d.Kernel == flashDots || d.Kernel == crossEntropyKernel || strings.HasPrefix(d.Kernel.Name, "reduce") {
+	if d.Kernel == normGradKernel || d.Kernel == normKernel && (d.Spec[1] == normColumns || d.Spec[1] == normSums) || d.Kernel == flashDots || d.Kernel == lower.CrossEntropyKernel || strings.HasPrefix(d.Kernel.Name, "reduce") {
 		for _, b := range d.Buffers {
 			if b.Place != graph.PlaceNone {
 				bytes += l.Seen(b)

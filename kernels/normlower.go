@@ -1,76 +1,10 @@
 package kernels
 
 import (
-	"fmt"
-
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
 	"memopt/kernels/lower"
 )
-
-var (
-	rowKernel  = lower.Halved(lower.Shader("row", "row.comp", "-DV=float"))
-	rowsByFour = lower.Halved(lower.Shader("row-wide", "row.comp", "-DV=vec4"))
-	rowHeld    = lower.TeamShader("row-held", "rowheld.comp")
-)
-
-// The rules of row.comp.
-const (
-	rowSoftmax, rowLogSoftmax, rowSoftmaxGrad, rowLogSoftmaxGrad, rowSafeSoftmax = 0, 1, 2, 3, 4
-)
-
-// lowerRow lowers a rule along attribute axis.
-func lowerRow(rule uint32) func(*graph.Lowering) {
-	return func(l *graph.Lowering) {
-		if !lower.OnlyF32(l) {
-			return
-		}
-		shape := l.Out[0].Shape
-		before, n, after := index.Around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
-		lowerLines(l, rule, before*after, n, after, lower.Reads(0), lower.Reads(len(l.In)-1))
-	}
-}
-
-func lowerLines(l *graph.Lowering, rule uint32, lines, n, inner int, a, b graph.Buffer) {
-	lowerLinesInto(l, lower.Writes(0), rule, lines, n, inner, a, b)
-}
-
-func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, inner int, a, b graph.Buffer) {
-	if lines*n == 0 || l.Refused != "" {
-		return
-	}
-	row := int64(4 * n)
-	operands := 1
-	if rule == rowSoftmaxGrad || rule == rowLogSoftmaxGrad {
-		operands = 2
-	}
-	if t, ok := lower.TeamOf(l, fmt.Sprint("lines by rule ", rule), lines, n, inner, operands, true); ok {
-		byLines(l, lines, inner, []graph.Buffer{out, a, b}, row, func(lines int, buffers []graph.Buffer) {
-			l.Dispatches = append(l.Dispatches, graph.Dispatch{
-				Kernel: t.Of(rowHeld), Spec: t.Spec(rule), Push: lower.Words(l, lines, n/t.Wide, inner), Buffers: buffers, Groups: t.Groups(l, lines),
-			})
-		})
-		return
-	}
-	kernel := rowKernel
-	if inner == 1 && n%4 == 0 {
-		kernel, n = rowsByFour, n/4
-	}
-	byLines(l, lines, inner, []graph.Buffer{out, a, b}, row, func(lines int, buffers []graph.Buffer) {
-		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: lower.Words(l, lines, n, inner), Buffers: buffers, Groups: lower.InLine(l, lines),
-		})
-	})
-}
-
-// byLines calls f for as many lines at a time as fit the descriptor range, if they are rows in memory.
-func byLines(l *graph.Lowering, lines, inner int, buffers []graph.Buffer, row int64, f func(lines int, buffers []graph.Buffer)) {
-	if inner > 1 {
-		f(lines, buffers)
-		return
-	}
-	lower.InPieces(l, lines, buffers, []int64{row, row, row}, f)
-}
 
 var (
 	normKernel = lower.Halved(lower.Shader("norm", "norm.comp"))

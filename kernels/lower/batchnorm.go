@@ -1,35 +1,36 @@
-package kernels
+package lower
 
 import (
 	"slices"
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/index"
-	"memopt/kernels/lower"
 )
 
 var (
-	batchNormKernel = lower.Halved(lower.Shader("batchnorm", "batchnorm.comp"))
-	channelsHeld    = lower.TeamShader("channels-held", "channelsheld.comp")
+	batchNormKernel = Halved(Shader("batchnorm", "batchnorm.comp"))
+	// ChannelsHeld has a workgroup for each channel, which reads its elements once.
+	ChannelsHeld = TeamShader("channels-held", "channelsheld.comp")
 )
 
 // The statistics that channels are normalized with: from the inputs, computed from the
 // batch, or the batch's as the forward pass saved them.
 const (
-	givenStatistics, batchStatistics, keptStatistics = 0, 1, 2
+	GivenStatistics, BatchStatistics, KeptStatistics = 0, 1, 2
 )
 
-func statisticsOf(n *graph.Node) uint32 {
+// StatisticsOf is which of them a node normalizes with.
+func StatisticsOf(n *graph.Node) uint32 {
 	if n.Int("training_mode") != 0 {
-		return batchStatistics
+		return BatchStatistics
 	}
-	return givenStatistics
+	return GivenStatistics
 }
 
-// lowerChannels lowers batch normalization, or with back its gradient.
-func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.Buffer) {
+// Channels lowers batch normalization, or with back its gradient.
+func Channels(l *graph.Lowering, back bool, by uint32, x int, addend graph.Buffer) {
 	shape := l.In[x].Shape
-	if !lower.OnlyF32(l) {
+	if !OnlyF32(l) {
 		return
 	}
 	if index.Elems(shape) == 0 || l.Out[0] == nil {
@@ -40,46 +41,46 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 	if len(shape) > 1 {
 		channels, inner = shape[1], index.Elems(shape[2:])
 	}
-	mean, variance, scale := lower.Unused(false), lower.Unused(false), lower.Reads(1)
+	mean, variance, scale := Unused(false), Unused(false), Reads(1)
 	momentum := 0.0
 	if back {
-		scale = lower.Reads(2)
+		scale = Reads(2)
 	} else {
 		momentum = l.Node.Float("momentum")
 	}
-	if !back || by != batchStatistics {
-		mean, variance = lower.Reads(3), lower.Reads(4)
+	if !back || by != BatchStatistics {
+		mean, variance = Reads(3), Reads(4)
 	}
-	outs, wanted := [4]graph.Buffer{lower.Unused(true), lower.Unused(true), lower.Unused(true), lower.Unused(true)}, uint32(0)
+	outs, wanted := [4]graph.Buffer{Unused(true), Unused(true), Unused(true), Unused(true)}, uint32(0)
 	for i := range outs {
-		if lower.Out(l, 1+i) != nil {
-			outs[i], wanted = lower.Writes(1+i), wanted|1<<i
+		if Out(l, 1+i) != nil {
+			outs[i], wanted = Writes(1+i), wanted|1<<i
 		}
 	}
 	sample := channels * inner
 	chunk := min(n, max(1, sumChunkBytes/4/sample))
 	var work graph.Buffer
-	if chunk < n && (back || by == batchStatistics) {
-		l.Scratch = lower.Aligned(int64(4 * passSums * channels))
-		work = lower.Scratch(0, l.Scratch, true)
+	if chunk < n && (back || by == BatchStatistics) {
+		l.Scratch = Aligned(int64(4 * passSums * channels))
+		work = Scratch(0, l.Scratch, true)
 	}
 	dispatch := func(pass uint32, n, from int, begun bool, buffers []graph.Buffer) {
-		push := append(lower.Words(l, n, channels, inner), lower.Bits(l.Node.Float("epsilon")), lower.Bits(momentum))
+		push := append(Words(l, n, channels, inner), Bits(l.Node.Float("epsilon")), Bits(momentum))
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: batchNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup), lower.OneIf(back), by, wanted, pass},
-			Push: append(push, append(lower.Words(l, shape[0], chunk, from), lower.OneIf(begun))...), Buffers: buffers, Groups: lower.InLine(l, channels),
+			Kernel: batchNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup), OneIf(back), by, wanted, pass},
+			Push: append(push, append(Words(l, shape[0], chunk, from), OneIf(begun))...), Buffers: buffers, Groups: InLine(l, channels),
 		})
 	}
-	buffers := []graph.Buffer{lower.Writes(0), lower.Reads(x), scale, addend, mean, variance, outs[0], outs[1], outs[2], outs[3]}
-	atOnce := lower.SamplesAtOnce(l, n, sample)
+	buffers := []graph.Buffer{Writes(0), Reads(x), scale, addend, mean, variance, outs[0], outs[1], outs[2], outs[3]}
+	atOnce := SamplesAtOnce(l, n, sample)
 	operands := 1
 	if back {
 		operands = 2
 	}
-	if t, ok := lower.TeamOf(l, "channels", channels, n*inner, 1, operands, inner%4 == 0); ok && atOnce >= n {
+	if t, ok := TeamOf(l, "channels", channels, n*inner, 1, operands, inner%4 == 0); ok && atOnce >= n {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: t.Of(channelsHeld), Spec: t.Spec(lower.OneIf(back), by, wanted),
-			Push:    append(lower.Words(l, n, channels, inner/t.Wide), lower.Bits(l.Node.Float("epsilon")), lower.Bits(momentum)),
+			Kernel: t.Of(ChannelsHeld), Spec: t.Spec(OneIf(back), by, wanted),
+			Push:    append(Words(l, n, channels, inner/t.Wide), Bits(l.Node.Float("epsilon")), Bits(momentum)),
 			Buffers: buffers, Groups: t.Groups(l, channels),
 		})
 		return
@@ -96,14 +97,14 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 			some, before := min(each, n-first), 0
 			seen := slices.Clone(buffers)
 			for _, i := range have {
-				seen[i], before = lower.SamplesOf(l, buffers[i], n, sample, first, some)
+				seen[i], before = SamplesOf(l, buffers[i], n, sample, first, some)
 			}
 			dispatch(pass, some, first*sample-before, first > 0, seen)
 		}
 	}
-	none := lower.Unused(true)
-	sums := []graph.Buffer{work, buffers[1], lower.Unused(false), lower.Unused(false), mean, variance, none, none, none, none}
-	if by == batchStatistics {
+	none := Unused(true)
+	sums := []graph.Buffer{work, buffers[1], Unused(false), Unused(false), mean, variance, none, none, none, none}
+	if by == BatchStatistics {
 		pieces(passSum, sums, 1)
 		pieces(passSquares, sums, 1)
 	}
@@ -119,7 +120,7 @@ func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.
 		pieces(passElements, elements, 0, 1)
 	}
 	if wanted != 0 {
-		dispatch(passResults, n, 0, true, append([]graph.Buffer{work, lower.Unused(false), lower.Unused(false), lower.Unused(false), mean, variance}, outs[:]...))
+		dispatch(passResults, n, 0, true, append([]graph.Buffer{work, Unused(false), Unused(false), Unused(false), mean, variance}, outs[:]...))
 	}
 }
 
@@ -136,6 +137,7 @@ const passSums = 4
 // the same bits on all devices.
 const sumChunkBytes = 8 << 20
 
-func lowerBatchNorm(l *graph.Lowering) {
-	lowerChannels(l, false, statisticsOf(l.Node), 0, lower.Reads(2))
+// BatchNorm lowers the forward pass.
+func BatchNorm(l *graph.Lowering) {
+	Channels(l, false, StatisticsOf(l.Node), 0, Reads(2))
 }
