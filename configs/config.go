@@ -36,7 +36,7 @@ type Config struct {
 	Optimize      string   // off, clean or fuse
 	Shrink        string   // on, off or auto: keep exact extracts instead of values
 	ChunkLoss     string   // on, off or auto: compute a loss of many classes some rows at a time
-	SequenceTiles string   // on, off or auto: compute feed-forward layers some rows at a time
+	SequenceTiles string   // on, off, auto or numbers of tiles: compute feed-forward layers some rows at a time
 	Flash         string   // on, rows, off or auto: attention in tiles, or some queries at a time
 	FuseChains    string   // on, off or auto: run elementwise chains as one launch
 	Lossy         string   // off, bf16, fp16 or fp8: type to keep activations in

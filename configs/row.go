@@ -53,6 +53,7 @@ const (
 	Sizes     Form = "sizes"     // numbers by name
 	Elsewhere Form = "elsewhere" // more settings: the path of a config file, its text, or cluster strings
 	Scale     Form = "scale"     // a number, or one of Words
+	Counts    Form = "counts"    // integers or on and off, one for each of something, or one of Words
 )
 
 // variable is an environment variable of ONNX Runtime.

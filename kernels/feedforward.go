@@ -76,6 +76,7 @@ var FeedForward = define(graph.Op{
 	Calls:      launches(4),
 	StepByStep: true,
 	Pieces:     graph.FeedForwardInRows,
+	Tiles:      feedTiles,
 	Samples: []string{
 		`f32[5,4], f32[4,6], f32[6], f32[6,3]; steps=["y0 = Gemm(x0, x1, x2)", "y1 = Relu(y0)", "y2 = MatMul(y1, x3)"]`,
 		`f32[7,4], f32[6,4], f32[6,4], f32[3,6], f32[3]; steps=["y0 = Gemm(x0, x1) transB=1", "y1 = com.microsoft.FusedMatMul(x0, x2) transB=1", "y2 = Sigmoid(y0)", "y3 = Mul(y0, y2)", "y4 = Mul(y3, y1)", "y5 = Gemm(y4, x3, x4) transB=1"]`,
@@ -531,12 +532,24 @@ func widthOf(v *graph.Value) int {
 func feedScratch(n *graph.Node, x int) graph.Dim {
 	_, width := feedSlots(n.Body, rowValues(n.Body))
 	rows := n.Inputs[x-1].Shape[0]
-	most := graph.Num(f32.BlockK)
-	if tiles := n.Int("tiles"); tiles > 0 { // blocks of a tile
-		up := func(d graph.Dim, by int64) graph.Dim { return d.Add(graph.Num(by - 1)).FloorDiv(graph.Num(by)) }
-		most = up(up(rows, f32.BlockK), int64(tiles)).Mul(most)
+	return rows.Min(blocksOf(n, rows).Mul(graph.Num(f32.BlockK))).Mul(graph.Num(n.Inputs[x-1].Type.Size() * int64(width))).Add(graph.Num(int64(16 * columnFloats(n.Body))))
+}
+
+// blocksOf is tileBlocks as a formula.
+func blocksOf(n *graph.Node, rows graph.Dim) graph.Dim {
+	if tiles := n.Int("tiles"); tiles > 0 {
+		return roundedUp(roundedUp(rows, graph.Num(f32.BlockK)), graph.Num(int64(tiles)))
 	}
-	return rows.Min(most).Mul(graph.Num(n.Inputs[x-1].Type.Size() * int64(width))).Add(graph.Num(int64(16 * columnFloats(n.Body))))
+	return graph.Num(1)
+}
+
+// roundedUp is the quotient of two dims, rounded up.
+func roundedUp(d, by graph.Dim) graph.Dim { return d.Add(by).Sub(graph.Num(1)).FloorDiv(by) }
+
+// feedTiles is in how many tiles the rows of x0 are computed.
+func feedTiles(n *graph.Node) graph.Dim {
+	rows := n.Inputs[0].Shape[0]
+	return roundedUp(roundedUp(rows, graph.Num(f32.BlockK)), blocksOf(n, rows))
 }
 
 // tileBlocks is the number of blocks of rows in a tile: as few as the number of tiles asks for.

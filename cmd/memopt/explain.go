@@ -84,6 +84,9 @@ func explainPlan(w io.Writer, f *planfile.File) {
 		{"bound", fmt.Sprintf("%s at least for this peak, so at most %.2f points could be saved", report.Extra(f.Bound.Overhead, 2), 100*f.Bound.Gap)},
 		{"floor", fmt.Sprintf("%s: no plan goes below what node %s needs", report.Bytes(f.Floor.Peak), f.Floor.Node)},
 	}
+	if text := report.Tiles(f.Tiles); text != "" {
+		rows = append(rows, []string{"rows", text})
+	}
 	if text := report.FileOffload(f); text != "" {
 		rows = append(rows, []string{"moves", text})
 	}

@@ -19,6 +19,7 @@ import (
 	"memopt/memopt/report"
 	"memopt/memopt/step"
 	"memopt/memopt/training"
+	"memopt/planner"
 	"memopt/planner/planfile"
 )
 
@@ -160,6 +161,10 @@ func printLadder(w io.Writer, m *step.Model, dim string, ladder []step.Rung) {
 		}
 		p := r.Plan
 		notes := slices.Clone(p.Form.Taken)
+		if tiles := p.Tiles(); len(tiles) > 0 {
+			most := slices.MaxFunc(tiles, func(a, b planner.Tiled) int { return cmp.Compare(a.Tiles, b.Tiles) })
+			notes = append(notes, fmt.Sprintf("%d layers in up to %d tiles", len(tiles), most.Tiles))
+		}
 		if len(p.Moves) > 0 {
 			notes = append(notes, fmt.Sprintf("%s moved to the %s", report.Bytes(p.Moved.Bytes), p.Moved.Place))
 		}
@@ -213,29 +218,30 @@ type measuredFile struct {
 }
 
 type rungFile struct {
-	MaxOverhead *float64 `json:"max_overhead"` // null for any
-	Size        int64    `json:"size"`         // 0: none fits
-	SearchEnded bool     `json:"search_ended"`
-	Total       int64    `json:"total"`
-	Arena       int64    `json:"arena"`
-	Peak        int64    `json:"peak"`
-	Overhead    float64  `json:"overhead"`
-	Again       int      `json:"recomputed_nodes"`
-	Forms       []string `json:"forms"` // that the planner took, by name
-	Moved       int64    `json:"moved"` // bytes that the plan keeps elsewhere
+	MaxOverhead *float64        `json:"max_overhead"` // null for any
+	Size        int64           `json:"size"`         // 0: none fits
+	SearchEnded bool            `json:"search_ended"`
+	Total       int64           `json:"total"`
+	Arena       int64           `json:"arena"`
+	Peak        int64           `json:"peak"`
+	Overhead    float64         `json:"overhead"`
+	Again       int             `json:"recomputed_nodes"`
+	Forms       []string        `json:"forms"` // that the planner took, by name
+	Tiles       []planner.Tiled `json:"tiles"`
+	Moved       int64           `json:"moved"` // bytes that the plan keeps elsewhere
 }
 
 func maxbatchJSON(dim string, ladder []step.Rung, file *planfile.File) maxbatchFile {
 	f := maxbatchFile{Format: "memopt.maxbatch/1", Dim: dim, Plan: file}
 	for _, r := range ladder {
-		row := rungFile{Size: r.Size, Forms: []string{}}
+		row := rungFile{Size: r.Size, Forms: []string{}, Tiles: []planner.Tiled{}}
 		if !math.IsInf(r.Most, 1) {
 			row.MaxOverhead = &r.Most
 		}
 		if p := r.Plan; p != nil {
 			row.SearchEnded, row.Total, row.Arena, row.Peak = p.SearchEnded, p.Memory.Total, p.Arena, p.Result.Peak
 			row.Overhead, row.Again = p.Result.Overhead, p.Result.Again
-			row.Forms = append(row.Forms, p.Form.Taken...)
+			row.Forms, row.Tiles = append(row.Forms, p.Form.Taken...), append(row.Tiles, p.Tiles()...)
 			if len(p.Moves) > 0 {
 				row.Moved = p.Moved.Bytes
 			}

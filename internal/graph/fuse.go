@@ -18,7 +18,7 @@ func fuse(g *Graph, o CleanOptions) map[string]int {
 			m.Node = n
 			for _, op := range rules {
 				m.pieces = m.pieces[:0]
-				if with := op.Fuse(m); with != nil && m.closed() {
+				if with := op.Fuse(m); with != nil && m.closed() && (o.Fused == nil || o.Fused(op, n)) {
 					return with
 				}
 			}

@@ -119,6 +119,8 @@ type Op struct {
 	// Pieces says that the operator computes a large intermediate value in pieces, so that it
 	// never exists as a whole.
 	Pieces Pieces
+	// Tiles is in how many tiles a node of a form in tiles is computed.
+	Tiles func(n *Node) Dim
 	// UsesRunning reports whether a node normalizes with its running statistics, as in
 	// evaluation; nil: no node does.
 	UsesRunning func(n *Node) bool

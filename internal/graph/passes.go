@@ -48,6 +48,8 @@ type CleanOptions struct {
 	// Fuse selects the operators that may replace patterns; nil fuses nothing, so that
 	// results keep their bits.
 	Fuse func(*Op) bool
+	// Fused decides whether an operator replaces the pattern that it matches at a node; nil: it does.
+	Fused func(*Op, *Node) bool
 	// Unfold says that there will be a backward pass: see Op.Unfold.
 	Unfold bool
 	// Cleaned says that the graph was cleaned before with other operators to fuse: Clean

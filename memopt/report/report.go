@@ -34,6 +34,9 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	if p.Whole != p.Baseline {
 		head = append(head, []string{"form", fmt.Sprintf("differs from the plain step: %s and %s %s with everything kept", Bytes(p.Whole.Peak), Extra(p.FormOverhead(), 2), p.Unit())})
 	}
+	if text := Tiles(p.Tiles()); text != "" {
+		head = append(head, []string{"rows", text})
+	}
 	for _, s := range settings {
 		if s.Name != "dims" {
 			head = append(head, []string{"setting", fmt.Sprintf("%s = %s (%s)", s.Name, s.Value, s.Source)})

@@ -24,11 +24,11 @@ func (m *Model) Derive(o autograd.Options) error {
 }
 
 func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes graph.Report, o autograd.Options) *forms.Steps {
-	return forms.Derive(m.Ctx, func(pieces []graph.Pieces) (forms.Forward, error) {
+	return forms.Derive(m.Ctx, func(pieces []graph.Pieces, tiles string) (forms.Forward, error) {
 		if len(pieces) == 0 {
 			return forms.Forward{Graph: forward, Passes: passes}, nil
 		}
-		return inPieces(forward, cleaned, passes, pieces), nil
+		return inPieces(forward, cleaned, passes, pieces, configs.Tiles(tiles)), nil
 	}, func(forward *graph.Graph) (*graph.Graph, error) {
 		g, err := autograd.TrainStep(forward, o)
 		if err != nil {
@@ -39,14 +39,46 @@ func (m *Model) derived(forward *graph.Graph, cleaned graph.CleanOptions, passes
 }
 
 // inPieces is a clean forward graph in which operators that compute in pieces replace the subgraphs that they
-// match. Everything else stays as it is without them, including scales folded into products.
-func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []graph.Pieces) forms.Forward {
+// match. Everything else stays as it is without them, including scales folded into products. Tiles are the numbers of
+// tiles of feed-forward layers, in their order: the last one goes for all further layers, 1 leaves one whole.
+func inPieces(g *graph.Graph, o graph.CleanOptions, done graph.Report, pieces []graph.Pieces, tiles []int) forms.Forward {
 	if o.Fuse == nil {
 		return forms.Forward{Graph: g, Passes: done}
 	}
 	g = g.Clone()
 	o.Fuse = func(op *graph.Op) bool { return slices.Contains(pieces, op.Pieces) }
+	asked := func(layer int) int {
+		if len(tiles) == 0 {
+			return 0
+		}
+		return tiles[min(layer, len(tiles)-1)]
+	}
+	met := map[string]int{} // layers by the names of their results
+	var taken []int
+	o.Fused = func(op *graph.Op, n *graph.Node) bool {
+		if op.Pieces != graph.FeedForwardInRows {
+			return true
+		}
+		name := n.Outputs[0].Name
+		if _, again := met[name]; !again {
+			met[name] = len(met)
+		}
+		if asked(met[name]) == 1 {
+			return false
+		}
+		taken = append(taken, met[name])
+		return true
+	}
 	done = done.Then(g.Clean(o))
+	for _, n := range g.Nodes {
+		if n.Op.Pieces != graph.FeedForwardInRows || len(taken) == 0 {
+			continue
+		}
+		if count := asked(taken[0]); count > 0 {
+			n.SetAttr("tiles", int64(count))
+		}
+		taken = taken[1:]
+	}
 	found := slices.DeleteFunc(slices.Clone(pieces), func(p graph.Pieces) bool {
 		return !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Pieces == p })
 	})

@@ -110,6 +110,11 @@ func (f *Form) best() (b best, err error) {
 			b.form, b.plan, b.wrong = next.Form, p, wrong
 		}
 	}
+	if b.wrong == nil {
+		if err := own.refine(&b); err != nil {
+			return b, err
+		}
+	}
 	if b.form != f {
 		b.plainly = without(plain, none, own.look)
 	}
@@ -273,15 +278,22 @@ func (f *Form) piecesText(p *planner.Plan, without string) string {
 
 // Does describes the pieces that the form computes and settings left to the planner.
 func (f *Form) Does() string {
-	return f.each("; ", func(r Row) string { return r.Doc })
+	return f.each("; ", func(r Row) string {
+		if said := r.said(f.ask.Settings[r.Setting]); said != r.Name {
+			return r.Doc + ": " + said
+		}
+		return r.Doc
+	})
 }
 
 // name names the form in points of a frontier.
-func (f *Form) name() string { return f.each(", ", func(r Row) string { return r.Name }) }
+func (f *Form) name() string {
+	return f.each(", ", func(r Row) string { return r.said(f.ask.Settings[r.Setting]) })
+}
 
 // With spells the settings that ask for the form.
 func (f *Form) With() string {
-	return f.each(" ", func(r Row) string { return f.ask.Say(r.Setting, r.Value) })
+	return f.each(" ", func(r Row) string { return f.ask.Say(r.Setting, f.ask.Settings[r.Setting]) })
 }
 
 // Without spells the settings that rule the form out.

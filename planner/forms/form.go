@@ -334,8 +334,9 @@ func (f *Form) describe(p *planner.Plan) {
 		d.Beside["shrink"] = off
 	}
 	for _, r := range f.taken {
-		d.Taken = append(d.Taken, r.Name)
-		d.Settings[r.Setting], d.Beside[r.Setting] = r.Value, off
+		value := f.ask.Settings[r.Setting]
+		d.Taken = append(d.Taken, r.said(value))
+		d.Settings[r.Setting], d.Beside[r.Setting] = value, off
 	}
 	if f.named {
 		d.Settings[f.ask.Clusters.Name] = f.ask.Clusters.Value

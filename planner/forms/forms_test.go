@@ -20,7 +20,7 @@ func stepsOf(t *testing.T, spec zoo.Spec) (s *Steps, derived *int) {
 	}
 	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
 	derived = new(int)
-	return Derive(t.Context(), func(pieces []graph.Pieces) (f Forward, err error) {
+	return Derive(t.Context(), func(pieces []graph.Pieces, _ string) (f Forward, err error) {
 		f.Graph = g.Clone()
 		f.Graph.Clean(graph.CleanOptions{Unfold: true, Fuse: func(op *graph.Op) bool { return slices.Contains(pieces, op.Pieces) }})
 		for _, p := range pieces {

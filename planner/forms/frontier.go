@@ -25,6 +25,8 @@ func (s *Steps) Frontier(ask Ask) (*planner.Curve, error) {
 	others := slices.Collect(own.others(ask))
 	if len(others) > 1 && len(own.Graph.Nodes) > longStep {
 		others = others[len(others)-1:] // all pieces
+	} else if part := own.inPart(); part != nil {
+		others = append(others, part)
 	}
 	forms := append([]*Form{own}, others...)
 	curves, errs := make([]*planner.Curve, len(forms)), make([]error, len(forms))

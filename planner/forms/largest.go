@@ -39,6 +39,23 @@ func (s *Steps) Largest(ask Ask, dim string) (*planner.Plan, error) {
 			best, p, wrong = other, q, nil
 		}
 	}
+	if t, ok := best.tiling(own); ok && wrong == nil && ask.MaxOverhead > 0 { // at any cost, all layers in tiles need least
+		_, err := around(t.whole(), t.layers, func(whole int) (bool, error) {
+			other, err := t.in(own, tiled(whole, 0))
+			if err != nil {
+				return false, nil
+			}
+			q, err := other.Largest(dim, p.Request.Dims[dim])
+			if err != nil || q == nil {
+				return false, nil
+			}
+			best, p = other, q
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	if wrong == nil {
 		if best != own {
 			p.Warnings = append(p.Warnings, best.Does()+", which allows more than "+best.Without())

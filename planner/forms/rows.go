@@ -1,7 +1,10 @@
 package forms
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"memopt/internal/graph"
 )
@@ -11,6 +14,9 @@ type Row struct {
 	Name           string // in tables, as of a frontier's points
 	Setting, Value string // the setting that asks for it, and its value; "" is any but off and auto
 	Doc            string // what it does to a step, as a main clause
+	// Tiles: values other than off and auto say for one layer after another in how many tiles it is
+	// computed: on is as many as keep the bits, off none; the last one goes for all further layers.
+	Tiles bool
 	// Pieces is the facet of the operators that compute the pieces; NoPieces: the choice is about
 	// storing less of values.
 	Pieces graph.Pieces
@@ -29,7 +35,7 @@ var Rows = []Row{
 	{Name: "attention in tiles", Setting: "flash_attention", Value: "on", Pieces: graph.AttentionInTiles,
 		Doc:    "attention is computed some queries and keys at a time",
 		Rounds: "the last digits are rounded differently"},
-	{Name: "feed-forward in rows", Setting: "sequence_tiles", Value: "on", Pieces: graph.FeedForwardInRows,
+	{Name: "feed-forward in rows", Setting: "sequence_tiles", Value: "on", Tiles: true, Pieces: graph.FeedForwardInRows,
 		Doc: "feed-forward layers are computed some rows at a time, and their hidden values are recomputed for the backward pass"},
 	{Name: "extracts", Setting: "shrink", Value: "on",
 		Doc: "exact extracts of some values are kept for the backward pass, which are smaller"},
@@ -54,6 +60,48 @@ func Settings() (names []string) {
 // mayTake reports whether settings leave a row to the planner.
 func (r Row) mayTake(settings map[string]string) bool {
 	return settings[r.Setting] == auto && r.Rounds == ""
+}
+
+// asks reports whether a value of the row's setting asks for it.
+func (r Row) asks(value string) bool {
+	if r.Tiles {
+		return value != off && value != auto && value != ""
+	}
+	return value == r.Value
+}
+
+// tiled is the value of a row's setting with the first layers whole, and the others in so many
+// tiles; 0 is as many as keep the bits.
+func tiled(whole, tiles int) string {
+	last := on
+	if tiles > 0 {
+		last = strconv.Itoa(tiles)
+	}
+	return strings.Repeat(off+",", whole) + last
+}
+
+// said is the row's name with a value of its setting.
+func (r Row) said(value string) string {
+	if !r.Tiles {
+		return r.Name
+	}
+	whole := strings.Count(value, off)
+	tiles := strings.TrimPrefix(value, strings.Repeat(off+",", whole))
+	name := r.Name
+	switch {
+	case strings.Contains(tiles, ","):
+		return fmt.Sprintf("%s (%s)", name, value)
+	case tiles != on:
+		name += fmt.Sprintf(" in %s tiles", tiles)
+	}
+	switch whole {
+	case 0:
+		return name
+	case 1:
+		return name + " but for the first layer"
+	default:
+		return fmt.Sprintf("%s but for the first %d layers", name, whole)
+	}
 }
 
 // Values of the settings in Rows.

@@ -12,9 +12,11 @@ import (
 // Steps is a training step in every combination of pieces, the first with none. Graphs are derived
 // when needed, and then kept; nothing else changes.
 type Steps struct {
-	ctx  context.Context
-	kind kind
-	list []*step
+	ctx   context.Context
+	kind  kind
+	forms func(rows []Row, tiles string) *step // makes a step
+	mu    sync.Mutex
+	list  []*step // those that were asked for
 }
 
 // kind says where a step comes from.
@@ -39,30 +41,26 @@ type Forward struct {
 	Passes graph.Report   // of the passes over it
 }
 
-// Derive lists the forms of a step: forward returns the forward graph with the given pieces, derive
-// appends the backward pass to it.
-func Derive(ctx context.Context, forward func(pieces []graph.Pieces) (Forward, error), derive func(forward *graph.Graph) (*graph.Graph, error)) *Steps {
+// Derive lists the forms of a step: forward returns the forward graph with the given pieces, those
+// that are in tiles by that value of their setting; derive appends the backward pass to it.
+func Derive(ctx context.Context, forward func(pieces []graph.Pieces, tiles string) (Forward, error), derive func(forward *graph.Graph) (*graph.Graph, error)) *Steps {
 	s := &Steps{ctx: ctx}
-	combinations := [][]Row{nil}
-	for _, r := range inPieces {
-		for _, c := range combinations {
-			if !slices.ContainsFunc(c, func(other Row) bool { return other.Setting == r.Setting }) {
-				combinations = append(combinations, append(slices.Clone(c), r))
-			}
-		}
-	}
-	for _, rows := range combinations {
+	s.forms = func(rows []Row, tiles string) *step {
 		var pieces []graph.Pieces
 		for _, r := range rows {
 			pieces = append(pieces, r.Pieces)
 		}
-		s.list = append(s.list, &step{rows: rows, read: func() (Forward, error) { return forward(pieces) }, derive: func(f Forward) (Derived, error) {
+		return &step{rows: rows, tiles: tiles, read: func() (Forward, error) { return forward(pieces, tiles) }, derive: func(f Forward) (Derived, error) {
 			if len(f.Pieces) < len(pieces) { // the graph lacks some of the pieces, so the step is the form without these
-				return s.of(slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !slices.Contains(f.Pieces, r.Pieces) })).get()
+				has := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !slices.Contains(f.Pieces, r.Pieces) })
+				if !slices.ContainsFunc(has, func(r Row) bool { return r.Tiles }) {
+					tiles = ""
+				}
+				return s.of(has, tiles).get()
 			}
 			g, err := derive(f.Graph)
 			return Derived{g, f.Passes}, err
-		}})
+		}}
 	}
 	return s
 }
@@ -87,6 +85,8 @@ func (s *Steps) Recorded() bool { return s.kind == recorded }
 // again when needed.
 func (s *Steps) Forget(settings map[string]string) {
 	own := s.of(asked(settings))
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, t := range s.list {
 		if t.derive != nil && t != own {
 			t.forget()
@@ -94,29 +94,39 @@ func (s *Steps) Forget(settings map[string]string) {
 	}
 }
 
-// of is the step with the pieces of rows.
-func (s *Steps) of(rows []Row) *step {
+// of is the step with the pieces of rows, those in tiles by that value of their setting.
+func (s *Steps) of(rows []Row, tiles string) *step {
 	if s.kind != derived {
 		return s.list[0]
 	}
-	return s.list[slices.IndexFunc(s.list, func(t *step) bool {
-		return slices.EqualFunc(t.rows, rows, func(a, b Row) bool { return a.Pieces == b.Pieces })
-	})]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.list, func(t *step) bool {
+		return t.tiles == tiles && slices.EqualFunc(t.rows, rows, func(a, b Row) bool { return a.Pieces == b.Pieces })
+	})
+	if i < 0 {
+		i, s.list = len(s.list), append(s.list, s.forms(rows, tiles))
+	}
+	return s.list[i]
 }
 
-// asked are the rows in pieces that settings turn on.
-func asked(settings map[string]string) (rows []Row) {
+// asked are the rows in pieces that settings turn on, and the value of the setting of those in tiles.
+func asked(settings map[string]string) (rows []Row, tiles string) {
 	for _, r := range inPieces {
-		if settings[r.Setting] == r.Value {
-			rows = append(rows, r)
+		if !r.asks(settings[r.Setting]) {
+			continue
+		}
+		if rows = append(rows, r); r.Tiles {
+			tiles = settings[r.Setting]
 		}
 	}
-	return rows
+	return rows, tiles
 }
 
 // step is a training step in one combination of pieces, with whole values.
 type step struct {
-	rows   []Row // its pieces
+	rows   []Row  // its pieces
+	tiles  string // the value of the setting of those in tiles
 	read   func() (Forward, error)
 	derive func(Forward) (Derived, error)
 

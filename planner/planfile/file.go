@@ -60,6 +60,7 @@ type Fields struct {
 	Floor    planner.Floor      `json:"floor"`
 	Bound    planner.Bound      `json:"bound"`
 	Memory   planner.Memory     `json:"memory"`
+	Tiles    []planner.Tiled    `json:"tiles,omitempty"` // layers that are computed in tiles of rows
 	Moved    *planner.Moved     `json:"offload,omitempty"`
 	Streamed *planner.Streamed  `json:"states,omitempty"`
 	Clusters []planner.Cluster  `json:"clusters"`
@@ -235,6 +236,7 @@ func fieldsOf(p *planner.Plan) Fields {
 		Floor:    p.Floor,
 		Bound:    p.Bound,
 		Memory:   p.Memory,
+		Tiles:    p.Tiles(),
 		Moved:    p.Moved,
 		Streamed: p.Streamed(),
 		Clusters: append([]planner.Cluster{}, p.Clusters...), // a file may be changed

@@ -104,6 +104,8 @@ func pythonType(r configs.Row) string {
 		return "Mapping[str, int]"
 	case configs.Elsewhere:
 		return "Path | Sequence[Any] | Mapping[str, Any]"
+	case configs.Counts:
+		return "bool | int | str"
 	case configs.Scale:
 		return "float | " + literal(r.Words)
 	}

@@ -58,8 +58,8 @@ class PlanSettings(TypedDict, total=False):
     """Compute the scores of a cross entropy some rows at a time, and recompute them for the backward pass instead of keeping them; the same bits. Auto: under a budget, if it helps. (default auto)"""
     flash_attention: bool | Literal["on", "off", "auto", "rows"] | None
     """Compute attention in pieces, and recompute them for the backward pass instead of keeping probabilities. Rows: some queries at a time, the same bits. On: tiles, less memory, the last digits are rounded differently. Auto: rows under a budget, if it helps. (default auto)"""
-    sequence_tiles: bool | Literal["on", "off", "auto"] | None
-    """Compute feed-forward layers some rows of the sequence at a time, and recompute their hidden values for the backward pass instead of keeping them; the same bits. Auto: under a budget, if it helps; maxseq takes that by default. (default off)"""
+    sequence_tiles: bool | int | str | None
+    """Compute feed-forward layers some rows of the sequence at a time, and recompute their hidden values for the backward pass instead of keeping them; the same bits. On: in as many tiles as sums of the same bits allow. N: in about N tiles. A list such as off,off,on or 2,8 is for one layer after another, its last entry for all further ones. Auto: under a budget, for as many layers as it helps; maxseq takes that by default. (default off)"""
     fuse_chains: bool | Literal["on", "off", "auto"] | None
     """Run chains of elementwise operators as one launch; the same bits. Auto: on devices that run kernels. (default auto)"""
     lossy: Literal["off", "bf16", "fp16", "fp8"] | None
@@ -339,10 +339,10 @@ SETTINGS = {
         "Compute attention in pieces, and recompute them for the backward pass instead of keeping probabilities. Rows: some queries at a time, the same bits. On: tiles, less memory, the last digits are rounded differently. Auto: rows under a budget, if it helps. (default auto)",
     ),
     "sequence_tiles": Setting(
-        "switch",
+        "counts",
         ("on", "off", "auto"),
         "Form of the step",
-        "Compute feed-forward layers some rows of the sequence at a time, and recompute their hidden values for the backward pass instead of keeping them; the same bits. Auto: under a budget, if it helps; maxseq takes that by default. (default off)",
+        "Compute feed-forward layers some rows of the sequence at a time, and recompute their hidden values for the backward pass instead of keeping them; the same bits. On: in as many tiles as sums of the same bits allow. N: in about N tiles. A list such as off,off,on or 2,8 is for one layer after another, its last entry for all further ones. Auto: under a budget, for as many layers as it helps; maxseq takes that by default. (default off)",
     ),
     "fuse_chains": Setting(
         "switch",

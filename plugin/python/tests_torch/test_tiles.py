@@ -94,14 +94,14 @@ class Tiles(unittest.TestCase):
                 sample = (torch.randint(0, 200, (2, 256)),) * 2
                 want = gradients(model, *sample)
                 taken = {}
-                for asked in (1, "auto", 4):
+                for asked in (1, 16, 4):
                     m = copy.deepcopy(model)
                     report = memopt.optimize(m, activation_budget="100%", sample=sample, loss_chunks="auto", sequence_tiles=asked)
                     self.close(gradients(m, *sample), want, 5e-6)
                     with self.assertRaises(memopt.BudgetError) as e:
                         memopt.optimize(m, activation_budget=1, sample=sample, loss_chunks="auto", sequence_tiles=asked)
                     taken[asked] = report.measured_peak, e.exception.best
-                for asked in ("auto", 4):
+                for asked in (16, 4):
                     self.assertLess(taken[asked][0], 0.67 * taken[1][0])
                     self.assertLess(taken[asked][1], 0.9 * taken[1][1])
 
@@ -208,7 +208,51 @@ class Tiles(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation.*sequence_tiles=1"):
             forward(x)
 
+    def test_layers(self):
+        """A list is for one layer after another; a layer with one tile is whole."""
+        model = nn.Sequential(*(Gated(F.gelu) for _ in range(4)))
+        x = torch.randn(4, 16, 32)
+        want = gradients(model, x, loss=square)
+        for asked, tiles_of_layers in (([1, 1, 4], [4, 4]), ([2, 1, 3, 1], [2, 3]), (5, [5] * 4), ([7], [7] * 4)):
+            found = tiles.Tiles(asked)
+            found.find(model, lambda: model(x), square)
+            self.assertEqual(found.layers, [(f"{i}.up",) for i in range(4)])
+            ran = mock.Mock(side_effect=torch.ops.memopt.feed_forward)
+            with mock.patch.object(torch.ops.memopt, "feed_forward", ran):
+                self.close(gradients(_Around(model, found), x, loss=square), {f"model.{n}": g for n, g in want.items()})
+            self.assertEqual([call.args[3] for call in ran.call_args_list], [-(-64 // n) for n in tiles_of_layers])
+        self.assertEqual(tiles.Tiles("auto").counts, (feed_forward.TILES,))
+        found.counts = (1, 1, 4)
+        self.assertEqual(found.said(), "of the feed-forward layers the first 2 of 4 are whole and the last 2 of 4 are computed in 4 tiles of rows")
+
+    def test_chosen(self):
+        """By a sample the numbers of tiles are chosen with the plan: none where all fits, and no step with given numbers within the same budget is cheaper."""
+        model = nn.Sequential(*(Gated(F.gelu, width=64) for _ in range(4)))
+        x = torch.randn(1, 2048, 64)
+        whole = memopt.optimize(copy.deepcopy(model), activation_budget="100%", sample=x, loss=square, sequence_tiles="auto")
+        self.assertEqual(whole.chosen, "")
+        self.assertEqual(whole.overhead, 0)
+        for share in (0.7, 0.45):
+            m = copy.deepcopy(model)
+            want = gradients(m, x, loss=square)
+            budget = int(share * whole.eager_peak)
+            report = memopt.optimize(m, activation_budget=budget, sample=x, loss=square, sequence_tiles="auto")
+            self.assertLessEqual(report.measured_peak, budget + 65536)
+            self.close(gradients(m, x, loss=square), want, 5e-6)
+            self.assertEqual(report.eager_peak, whole.eager_peak)
+            try:
+                plain = memopt.optimize(copy.deepcopy(model), activation_budget=budget, sample=x, loss=square).overhead
+            except memopt.BudgetError:
+                plain = float("inf")
+            self.assertLessEqual(report.overhead, plain + 1e-9)
+            if plain == float("inf"):
+                self.assertIn('sequence_tiles="auto"', report.chosen)
+                self.assertIn("tiles of rows", str(report))
+
     def test_arguments(self):
+        for wrong in ([], [0], [2, True], (1.5,)):
+            with self.assertRaisesRegex(ValueError, "sequence_tiles is .*a list with the number of each"):
+                memopt.optimize(Gated(F.gelu), sequence_tiles=wrong)
         for wrong in (0, -1, True, "many", 1.5):
             with self.assertRaisesRegex((TypeError, ValueError), "sequence_tiles is .*'auto'"):
                 memopt.optimize(Gated(F.gelu), sequence_tiles=wrong)
@@ -216,7 +260,7 @@ class Tiles(unittest.TestCase):
             memopt.optimize(Gated(F.gelu), activation_budget="60%", sequence_tiles=2, mode="compile")
 
     def test_rows(self):
-        self.assertEqual([feed_forward.tile_rows(n, None) for n in (1024, 1000, 5)], [64, 63, 1])
+        self.assertEqual([feed_forward.tile_rows(n, 16) for n in (1024, 1000, 5)], [64, 63, 1])
         self.assertEqual(feed_forward.tile_rows(1000, 3), 334)
 
 

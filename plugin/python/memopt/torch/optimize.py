@@ -47,7 +47,7 @@ def optimize(
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
     reserve: Size = "5%",
     loss_chunks: int | Literal["auto"] | None = None,
-    sequence_tiles: int | Literal["auto"] | None = None,
+    sequence_tiles: int | Literal["auto"] | Sequence[int] | None = None,
     strict: bool = False,
     optimizer_in_backward: bool = False,
     offload: Where | None = None,
@@ -75,9 +75,11 @@ def optimize(
     loss_chunks        the number of chunks of rows, or "auto", for the cross entropy of a torch.nn.Linear's scores, which are then never in
                        memory as a whole. The loss and gradients equal those of eager mode except for rounding. By default, "auto" where the
                        budget cannot be met otherwise, which the report says; 1 leaves the loss whole
-    sequence_tiles     the number of tiles of rows, or "auto", in which feed-forward layers are computed: linear layers, activations and the linear
+    sequence_tiles     the number of tiles of rows in which feed-forward layers are computed: linear layers, activations and the linear
                        layer that reads them, whose wide results are then never in memory as a whole, and are computed again for the backward
-                       pass. Results and gradients equal those of eager mode except for rounding
+                       pass; or a list with the number of each of these layers, 1 for one that stays whole. "auto": by a sample, those with
+                       which the step fits the budget in the least time, none where it fits as it is; without a sample 16. Results and
+                       gradients equal those of eager mode except for rounding
     optimizer_in_backward
                        the optimizer applies each parameter's gradient as soon as it is computed, and frees it: gradients of the whole model
                        never exist at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise

@@ -60,6 +60,7 @@ class Loop:
         self.told = Told(request.verbose)
         self.state = State(self.model)
         self.share = Share(self.model, request, self.state, self.told, smaller, self.loss)
+        self.share.tiles = self.tiles
         self.programs = Programs()
         self.without = Without(self.model)
         self.graphs: Graphs | None = None
@@ -83,7 +84,7 @@ class Loop:
         """The same for a copy of the module. One of several begins anew."""
         new = Loop([model], self.request, self.share.smaller)
         new.loss, new.tiles, new.last, new.told = self.loss, self.tiles, self.last, self.told.copy()
-        new.share.told, new.share.loss = new.told, new.loss
+        new.share.told, new.share.loss, new.share.tiles = new.told, new.loss, new.tiles
         if len(self.models) == 1:
             new.programs = self.programs.copy()
         return new

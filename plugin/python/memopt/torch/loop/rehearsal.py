@@ -9,14 +9,18 @@ from typing import Any
 
 import torch
 
+from ...errors import BudgetError
 from ..lower.inchunks import Undivided
+from ..lower.tiles import Tiles
 from ..native.run import step_of
 from ..plan.offloaded import own_offload
+from ..plan.plans import plan_of
 from ..plan.report import Rounding, StepReport
 from ..ranks.meeting import traps
 from ..record.measure import gradients, step_peak
 from ..record.record import Recording, record_call
 from ..replay.program import Program
+from ..step.given import share_of
 from ..step.sample import Sample, through
 from ..step.sizes import Shape
 from .holders import cautious
@@ -24,6 +28,7 @@ from .loop import Loop
 from .programs import Made
 from .timed import times_of
 
+_COUNTS = (2, 4, 8, 16, 32, 64)  # of tiles, that are tried
 _LEAST_NORM = 1e-3  # of the largest gradient's: one that is all but zero, as that of a bias in front of a batch norm, is compared with this
 
 
@@ -42,7 +47,7 @@ class Rehearsal:
         loop.state.look()
         for text in traps(self.model):
             loop.told.warn(text)
-        recording = self._record()
+        recording = self._record() if loop.tiles is None or not loop.tiles.open else self._tiled(loop.tiles)
         at = loop.sized(recording, self.shape)
         sample = Sample(self.args, self.kwargs) if not loop.state.units else None  # other ranks would have to come along
         try:
@@ -92,6 +97,62 @@ class Rehearsal:
         recording.begins = [type(begin)(self.of, begin.calls) for begin in recording.begins]
         loop.loss.check()
         return recording
+
+    def _tiled(self, tiles: Tiles) -> Recording:
+        """Records the step with its feed-forward layers whole, and then in more and more tiles while that costs less or nothing fits, and
+        with the first ones whole: at their backward pass little else is in memory. The numbers that cost least are taken."""
+        loop, share = self.loop, self.loop.share
+        tiles.open = False
+        if loop.state.units or torch.distributed.is_available() and torch.distributed.is_initialized():
+            return self._record()  # ranks would have to choose alike
+        asked, tiles.counts = tiles.counts, (1,)
+        whole = self._record()
+        limit = share.limit(share.fixed(whole), share.loss.eager(whole))
+        if limit is None:  # the lowest peak is asked for
+            tiles.counts = asked
+            return self._record()
+        plain = float(plan_of(whole).baseline.time_ns)
+        most = share_of("max_overhead", share.request.max_overhead) if share.request.max_overhead is not None else float("inf")
+
+        def cost(recording: Recording) -> tuple[float, float]:
+            """The time, infinite where nothing fits, and the bytes of the lowest plan."""
+            time = float(plan_of(recording).baseline.time_ns)
+            if recording.measured_peak <= limit and time <= (1 + most) * plain:
+                return time, 0.0
+            try:
+                found = (1 + plan_of(recording, activation_budget=max(1, limit)).result.overhead) * time
+            except BudgetError as e:
+                return float("inf"), float(e.best or recording.measured_peak)
+            return (found, 0.0) if found <= (1 + most) * plain * (1 + 1e-9) else (float("inf"), float(recording.measured_peak))
+
+        best, found = (cost(whole), (1,)), whole
+
+        def better(counts: tuple[int, ...]) -> bool:
+            nonlocal best, found
+            tiles.counts = counts
+            recording = self._record()
+            now = cost(recording), counts
+            if now < best:
+                best, found = now, recording
+            return found is recording
+
+        if best[0] > (plain, 0.0):
+            for k in _COUNTS:
+                if not better((k,)) and best[0][0] < float("inf"):
+                    break  # more tiles save no time
+            first, step = 0, len(tiles.layers) // 2 if best[1] != (1,) else 0
+            k = best[1][-1]
+            while step > 0 and step >= len(tiles.layers) // 4:
+                if better((*(1,) * (first + step), k)):
+                    first += step
+                step //= 2
+        tiles.counts = best[1]
+        tiles.times = whole.measured_peak / max(1, found.measured_peak)
+        if found is not whole:
+            tiles.slower = float(plan_of(found).baseline.time_ns) / max(1.0, plain)
+            tiles.chosen = f'{tiles.said()} (sequence_tiles="auto")'
+        share.forget()
+        return found
 
     def _error(self, lossy: Rounding, program: Program) -> None:
         """Notes by how much the gradients of a step differ from the exact ones."""

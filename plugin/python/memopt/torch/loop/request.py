@@ -31,7 +31,7 @@ class Request:
     states: States | None = None
     offload: Where | None = None
     host_budget: Size | None = None
-    sequence_tiles: int | Literal["auto"] | None = None
+    sequence_tiles: int | Literal["auto"] | Sequence[int] | None = None
     lossy: Lossy | None = None
 
     @property

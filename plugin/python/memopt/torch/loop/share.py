@@ -32,6 +32,7 @@ from ..replay.moves import compiled
 from ..replay.program import build
 from ..step.sample import Sample
 from ..step.tensors import local
+from ..lower.tiles import Tiles
 from .lengths import Lengths
 from .programs import Made
 from .request import Request
@@ -54,6 +55,7 @@ class Share:
         self.engine: Engine | None = None  # of what plans move elsewhere
         self.states: StatesElsewhere | None = None  # of which the first plan chooses those that leave
         self.sent: tuple[int, int, int] | None = None  # how many parameters' states left, their bytes, and those of all
+        self.tiles: Tiles | None = None
         self.met = False  # the ranks that train the module with this one, to plan
 
     def joined(self) -> bool:
@@ -103,7 +105,7 @@ class Share:
         recording.replay = "native" if library.expected() and not recording.units else "python"
         if self.states is not None and self.sent is None:
             self._choose_states(recording)
-        peak, eager, fixed = recording.measured_peak, self.loss.eager(recording), self.fixed(recording)
+        peak, eager, fixed = recording.measured_peak, self.eager(recording), self.fixed(recording)
         counted = fixed.bytes if r.budget is not None else 0
         limit, gradients = self.limit(fixed, eager), 0
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
@@ -158,7 +160,7 @@ class Share:
         assert self.states is not None
         sizes = sorted(self.states.sizes().items(), key=lambda item: -item[1])
         total = sum(n for _, n in sizes)
-        limit = self.limit(self.fixed(recording), self.loss.eager(recording))
+        limit = self.limit(self.fixed(recording), self.eager(recording))
         time = float(plan_of(recording).baseline.time_ns)
         out, back = rates("disk" if self.states.where == "disk" else "host", recording.graph["device"])
         best, least = sizes, float("inf")
@@ -199,7 +201,7 @@ class Share:
         if chosen is not None and chosen is not made.planned:
             r = made.report
             made.program, made.planned, made.turns = chosen.program, chosen, chosen.turns
-            made.report = self._said(self.lengths.pool(at, accumulating).report(at, chosen, r.fixed, r.counted, r.taken), self.loss.eager(made.recording), at)
+            made.report = self._said(self.lengths.pool(at, accumulating).report(at, chosen, r.fixed, r.counted, r.taken), self.eager(made.recording), at)
 
     def _low(self, recording: Recording, limit: int, lowest: int) -> None:
         """Tells of steps whose lowest plan is above the budget, of one program once."""
@@ -221,9 +223,16 @@ class Share:
             report.sent = what if n else "all optimizer states stay where they are"
         if self.request.states is None and movable(self.request.optimizer):
             report.states = state_bytes(self.request.optimizer).bytes
-        if self.loss.chosen:
-            report.chosen, report.eager_peak = CHOSEN, eager + report.counted
+        tiled = self.tiles.chosen if self.tiles is not None else ""
+        if self.loss.chosen or tiled:
+            report.chosen, report.eager_peak = "; ".join(([CHOSEN] if self.loss.chosen else []) + ([tiled] if tiled else [])), eager + report.counted
+        if self.tiles is not None and tiled:
+            report.overhead = (1 + report.overhead) * self.tiles.slower - 1
         return report
+
+    def eager(self, recording: Recording) -> int:
+        """The peak of a recorded step in eager mode, of which a percentage is a share."""
+        return int(self.loss.eager(recording) * (self.tiles.times if self.tiles is not None else 1.0))
 
     def failed(self, made: Made, e: RuntimeError) -> None:
         """Handles an error of a step that was made: if memory ran out, it says where, and what would fit."""

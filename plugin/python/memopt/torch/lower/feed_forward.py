@@ -189,6 +189,6 @@ class FeedForward(torch.autograd.Function):
         return dx if needs[0] else None, None, None, *(g if need else None for g, need in zip(grads, needs[3:], strict=True))
 
 
-def tile_rows(n: int, tiles: int | None) -> int:
-    """Rows of a tile. TILES is the same for every size: what the operator works in is then in proportion to the rows, as steps of other sizes are foreseen."""
-    return max(1, -(-n // (tiles or TILES)))
+def tile_rows(n: int, tiles: int) -> int:
+    """Rows of a tile. Their number is the same for every size: what the operator works in is then in proportion to the rows, as steps of other sizes are foreseen."""
+    return max(1, -(-n // tiles))

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from ..step.sample import Loss
 from ..step.tensors import Unmade
-from .feed_forward import LINEAR, RULES, FeedForward, Step, tile_rows
+from .feed_forward import LINEAR, RULES, TILES, FeedForward, Step, tile_rows
 from .lazy import CASTS, Unsuitable, called, computed, flat, shape_after, tried
 
 
@@ -101,7 +101,7 @@ class Rows(Unmade):
         if not all(w.dtype == x.dtype for w in weights):
             return None
         for entry in self.entries:
-            entry.used = True
+            entry.used, entry.layer = True, tuple(e.name for e in self.entries)
         y: Tensor = FeedForward.apply(x, json.dumps(steps), tile_rows(x.shape[0], self.entries[0].tiles), *weights)
         return y.reshape(*self.shape[:-1], out)
 
@@ -197,8 +197,9 @@ def _still(func: Any, name: str, args: Any, kwargs: Any) -> Any:
 class Entry:
     """A linear layer while a step runs."""
 
-    def __init__(self, module: nn.Module, name: str, tiles: int | None) -> None:
+    def __init__(self, module: nn.Module, name: str, tiles: int) -> None:
         self.module, self.name, self.tiles = module, name, tiles
+        self.layer: tuple[str, ...] = ()  # the names of those that a feed-forward layer begins with
         self.turned = not isinstance(module, nn.Linear)
         self.used = False  # by a linear layer
         self.made = False  # as a whole, for something else
@@ -228,17 +229,44 @@ def is_linear(m: nn.Module) -> bool:
     return kind.forward is nn.Linear.forward or kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
 
 
-def tiles_of(asked: int | str | None) -> Tiles | None:
+def tiles_of(asked: Asked) -> Tiles | None:
     """The argument sequence_tiles; one tile is none."""
     return None if asked is None or asked == 1 else Tiles(asked)
+
+
+Asked = int | str | Sequence[int] | None
 
 
 class Tiles:
     """Runs the forward pass of a model with its feed-forward layers in tiles."""
 
-    def __init__(self, tiles: int | str) -> None:
-        self.tiles = tiles if isinstance(tiles, int) else None
+    def __init__(self, asked: int | str | Sequence[int]) -> None:
+        self.counts: tuple[int, ...] = (TILES,) if isinstance(asked, str) else (asked,) if isinstance(asked, int) else tuple(asked)  # of one layer after another, the last for all further ones
+        self.open = asked == "auto"  # a sample may show which numbers cost least
         self.names: tuple[str, ...] | None = None  # of the layers that begin one, once they are known
+        self.layers: list[tuple[str, ...]] = []  # by feed-forward layers
+        self.times = self.slower = 1.0  # what the step with whole layers takes of memory, and this one of time, as a multiple of the other
+        self.chosen = ""  # what was chosen without having been asked for
+
+    def count(self, layer: int) -> int:
+        """The tiles of a layer."""
+        return self.counts[min(layer, len(self.counts) - 1)]
+
+    def said(self) -> str:
+        """Which layers are in how many tiles."""
+        n = len(self.layers)
+        runs: list[list[int]] = []
+        for i in range(n):
+            if runs and self.count(runs[-1][0]) == self.count(i):
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+        parts = []
+        for run in runs:
+            which = f"all {n}" if len(run) == n else f"the first {len(run)}" if run[0] == 0 else f"the last {len(run)}" if run[-1] == n - 1 else f"{run[0] + 1} to {run[-1] + 1}"
+            k = self.count(run[0])
+            parts.append(f"{which} of {n} are whole" if k == 1 else f"{which} of {n} are computed in {k} tiles of rows")
+        return f"of the feed-forward layers {' and '.join(parts)}".replace(f"all {n} of {n}", "all")
 
     def around(self, model: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Runs the forward pass with its feed-forward layers in tiles; the first call finds them."""
@@ -251,10 +279,10 @@ class Tiles:
                 self.find(model, functools.partial(forward, *args, **kwargs), None)
             entries = []
             try:
-                for name in self.names or ():
+                for layer, name in ((i, name) for i, names in enumerate(self.layers) for name in names):
                     m = model.get_submodule(name)
-                    if "forward" not in m.__dict__:
-                        entries.append(Entry(m, name, self.tiles))
+                    if "forward" not in m.__dict__ and self.count(layer) > 1:
+                        entries.append(Entry(m, name, self.count(layer)))
                         m.forward = entries[-1]  # type: ignore[method-assign, assignment]
                 return forward(*args, **kwargs)
             finally:
@@ -265,12 +293,13 @@ class Tiles:
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:
         """Finds the layers that feed-forward layers begin with, in a pass without gradients."""
-        entries, out = tried(model, forward, loss, is_linear, lambda m, name: Entry(m, name, self.tiles))
+        entries, out = tried(model, forward, loss, is_linear, lambda m, name: Entry(m, name, TILES))
         for t in flat(out):
             if isinstance(t, Rows):
                 for entry in t.entries:
                     entry.made = True
         self.names = tuple(e.name for e in entries if e.used and not e.made)
+        self.layers = list(dict.fromkeys(e.layer for e in entries if e.used and not e.made))
         if not self.names:
             raise Unsuitable(
                 "sequence_tiles: no linear layer of the model makes a wider result whose rows go through activations alone into another linear layer; leave sequence_tiles out"

@@ -115,6 +115,10 @@ def check_request(
             raise ValueError(f"host_budget is {host_budget!r}, a share of nothing: give bytes or a text like '8GB'")
     if loss is not None and not callable(loss):
         raise TypeError(f"loss is {loss!r}; give a function of the model's output that returns one number")
+    if isinstance(sequence_tiles, (list, tuple)):
+        if not sequence_tiles or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sequence_tiles):
+            raise ValueError(f"sequence_tiles is {sequence_tiles!r}; give 'auto', a number of tiles, or a list with the number of each feed-forward layer, 1 for one that stays whole")
+        sequence_tiles = None
     for name, pieces, what in (("loss_chunks", loss_chunks, "chunks the rows of the loss"), ("sequence_tiles", sequence_tiles, "tiles the rows of a feed-forward layer")):
         if pieces is not None and pieces != "auto" and (not isinstance(pieces, int) or isinstance(pieces, bool) or pieces < 1):
             raise (TypeError if not isinstance(pieces, (int, str)) else ValueError)(f"{name} is {pieces!r}; give 'auto' or how many {what} are split into")
