@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"memopt/planner/mixes"
 )
 
 // cases bounds by the set of large values that is present at the place that binds most. Where hardly anything fits
@@ -21,7 +23,7 @@ type cases struct {
 	place     int32
 	later     []later // in order; the last is the end of the program
 	asked     map[question]*knapsack
-	known     map[freed][]choice
+	known     map[freed][]mixes.Choice
 	work      int
 	there     bits128   // the current case
 	rerunOnce float64   // cost of what must be rerun in it, in units
@@ -69,7 +71,7 @@ const (
 
 // cases is the bound in units, at most target, and the sets of the cheapest cases. It is 0 if there are too many cases.
 func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least float64, kept []keep) {
-	c := &cases{s: s, x: x, place: at[0].c.at, asked: map[question]*knapsack{}, known: map[freed][]choice{}}
+	c := &cases{s: s, x: x, place: at[0].c.at, asked: map[question]*knapsack{}, known: map[freed][]mixes.Choice{}}
 	if c.addLater(at[1:]); len(c.later) == 1 {
 		return 0, nil
 	}
@@ -250,17 +252,17 @@ func (c *cases) bound(q question, ran bits128, target float64, exact bool) float
 			if !met {
 				n = len(y.kinds)
 				at[f] = n
-				y.kinds = append(y.kinds, kind{choices: c.choices(t, f)})
+				y.kinds = append(y.kinds, kind{mixed: c.choices(t, f)})
 			}
 			y.kinds[n].parts = append(y.kinds[n].parts, part)
 		}
 	}
-	c.work += len(t.values) + priceSteps*len(y.kinds)
+	c.work += len(t.values) + mixes.PriceSteps*len(y.kinds)
 	if y.within([2]int64{c.x.limit - t.first.fixed, 0}); !exact {
-		return y.bound
+		return y.mix.Bound
 	}
-	bound, _ := y.best(target, 0)
-	c.work += y.looks
+	bound, _ := y.mix.Best(target, 0)
+	c.work += y.mix.Looks
 	return bound
 }
 
@@ -292,7 +294,7 @@ func (c *cases) newCut(q question) *cut {
 }
 
 // choices is the choices of parts of which some operators cost nothing.
-func (c *cases) choices(t *knapsack, f freed) []choice {
+func (c *cases) choices(t *knapsack, f freed) []mixes.Choice {
 	all, known := c.known[f]
 	if !known {
 		x := f.k.bits
@@ -302,7 +304,8 @@ func (c *cases) choices(t *knapsack, f freed) []choice {
 				x.cost[j] = 0
 			}
 		}
-		all, _ = t.choices(&x)
+		ways, _ := t.choices(&x)
+		all = mixed(ways)
 		c.known[f] = all
 		c.work += len(f.k.choices) * len(x.cost)
 	}

@@ -5,21 +5,23 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+
+	"memopt/planner/mixes"
 )
 
 // kind is equal parts of a knapsack.
 type kind struct {
 	parts   [][]int32 // items
 	choices []choice
+	mixed   []mixes.Choice // what they take and cost
 	bits    bitPart
 }
 
 // choice is what to have of a part, as bits by its items.
 type choice struct {
-	bytes   [2]int64 // in grains
-	cost    int64    // in units
-	kept    [2]uint32
-	between uint32 // present between the places
+	mixes.Choice // bytes in grains, cost in units
+	kept         [2]uint32
+	between      uint32 // present between the places
 }
 
 // demands are the inputs of the maker of an item at either place, as items. What is needed after a place is present in
@@ -145,7 +147,7 @@ func (t *knapsack) choose(parts *Lists, asks []demands) (large []int32) {
 			}
 			at = len(t.kinds)
 			kinds[string(sign)] = at
-			t.kinds = append(t.kinds, kind{choices: choices, bits: bits})
+			t.kinds = append(t.kinds, kind{choices: choices, mixed: mixed(choices), bits: bits})
 		}
 		t.kinds[at].parts = append(t.kinds[at].parts, part)
 	}
@@ -332,20 +334,29 @@ func (t *knapsack) choices(x *bitPart) (all []choice, ok bool) {
 			return nil, false
 		}
 		for _, a := range ways {
-			all = append(all, choice{[2]int64{a.bytes, b.bytes}, a.cost + b.cost, [2]uint32{a.kept, b.kept}, a.kept | a.made | ^x.at[0]})
+			all = append(all, choice{mixes.Choice{Bytes: [2]int64{a.bytes, b.bytes}, Cost: a.cost + b.cost}, [2]uint32{a.kept, b.kept}, a.kept | a.made | ^x.at[0]})
 		}
 	}
 	slices.SortFunc(all, func(a, b choice) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.bytes[0], b.bytes[0]), cmp.Compare(a.bytes[1], b.bytes[1]),
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Bytes[0], b.Bytes[0]), cmp.Compare(a.Bytes[1], b.Bytes[1]),
 			cmp.Compare(a.kept[0], b.kept[0]), cmp.Compare(a.kept[1], b.kept[1]))
 	})
 	best := all[:0]
 	for _, c := range all {
-		if !slices.ContainsFunc(best, func(b choice) bool { return b.bytes[0] <= c.bytes[0] && b.bytes[1] <= c.bytes[1] }) {
+		if !slices.ContainsFunc(best, func(b choice) bool { return b.Bytes[0] <= c.Bytes[0] && b.Bytes[1] <= c.Bytes[1] }) {
 			best = append(best, c)
 		}
 	}
 	return best, true
+}
+
+// mixed is what choices take and cost.
+func mixed(all []choice) []mixes.Choice {
+	list := make([]mixes.Choice, len(all))
+	for i, c := range all {
+		list[i] = c.Choice
+	}
+	return list
 }
 
 // unbeatenOptions are the options that no other beats in bytes and cost.

@@ -34,7 +34,8 @@
 //   - cut.go, flow.go, fold.go: the minimum cut at one place at a price for bytes. Equal parts of the network, as
 //     repeated layers make, are in it once. bound.go finds the best price, and rounds bytes to grains, which closes the
 //     gap that equal layers leave.
-//   - knapsack.go, choices.go, mixes.go: the cheapest values to have at one place, or at two together, to the byte.
+//   - knapsack.go, choices.go (and planner/mixes): the cheapest values to have at one place, or at two together, to the
+//     byte. deal.go makes plans of them.
 //   - states.go, gates.go: a search from the end of the order over sets of up to 128 large values; for chains of layers its
 //     launches are optimal. before.go: what runs before what that search sees. cases.go: each set of those that fits where
 //     most binds.

@@ -264,7 +264,7 @@ func (s *Solver) Pairs(first, second int32, limit int64) (priced, packed, single
 		bound, _, _ := c.best(1, float64(limit-c.fixed), nil)
 		single = max(single, bound)
 	}
-	priced = t.bound * s.unit
+	priced = t.mix.Bound * s.unit
 	packed, plans := t.best(math.Inf(1), 0)
 	if first >= s.p.Border {
 		for _, p := range plans {
@@ -272,52 +272,6 @@ func (s *Solver) Pairs(first, second int32, limit int64) (priced, packed, single
 		}
 	}
 	return priced, packed * s.unit, single * s.unit, least, true
-}
-
-// Mixes compares what is found of some parts by few mixes with all ways to choose.
-func (s *Solver) Mixes(first, second int32, limit int64) error {
-	n := int32(len(s.p.Cost))
-	a, b := s.newCut(first, n), s.newCut(second, n)
-	t := s.newKnapsack(a, b)
-	if t == nil {
-		return nil
-	}
-	t.within([2]int64{limit - a.fixed, limit - b.fixed})
-	var all []*kind
-	ways := 1
-	for i := range t.kinds {
-		for range t.kinds[i].parts {
-			all = append(all, &t.kinds[i])
-			if ways *= len(t.kinds[i].choices); ways > 1<<14 {
-				return nil
-			}
-		}
-	}
-	least := math.Inf(1)
-	var choose func(at int, bytes [2]int64, cost int64)
-	choose = func(at int, bytes [2]int64, cost int64) {
-		if at == len(all) {
-			if bytes[0] <= t.room[0] && bytes[1] <= t.room[1] {
-				least = min(least, float64(cost))
-			}
-			return
-		}
-		for _, c := range all[at].choices {
-			choose(at+1, [2]int64{bytes[0] + c.bytes[0], bytes[1] + c.bytes[1]}, cost+c.cost)
-		}
-	}
-	choose(0, [2]int64{}, 0)
-	if t.bound > least*(1+1e-9)+1 {
-		return fmt.Errorf("%d and %d within %d: prices say %v, the best choice costs %v", first, second, limit, t.bound, least)
-	}
-	for _, reach := range []float64{1e-3 * units, 0.1 * units, 2 * units} {
-		want := min(least, t.bound+reach*(1+1e-9)+1)
-		said, _, _ := t.mix(reach, true)
-		if math.Abs(said-want) > 1e-9*units && !(math.IsInf(said, 1) && math.IsInf(want, 1)) {
-			return fmt.Errorf("%d and %d within %d, as far as %v: mixes say %v, the best choice costs %v", first, second, limit, reach, said, least)
-		}
-	}
-	return nil
 }
 
 // Walks is what a search does with the plan for a limit: walk

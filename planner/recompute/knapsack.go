@@ -3,6 +3,8 @@ package recompute
 import (
 	"cmp"
 	"slices"
+
+	"memopt/planner/mixes"
 )
 
 // A knapsack is the cheapest sets of values to have at one place of the order, to the byte, or at two together: for
@@ -12,19 +14,16 @@ import (
 //
 // The values fall into small parts that share nothing but the rooms; equal layers have equal parts (choices.go). Prices
 // on bytes bound the cost of all parts together (Lagrange). A dynamic program over choices that are not far from the
-// best at those prices raises the bound (mixes.go). What it chooses are plans to begin with: some values are dropped at
+// best at those prices raises the bound (planner/mixes). What it chooses are plans to begin with: some values are dropped at
 // the border, and some more after the second place. Plans of single places keep too much there, or drop too much at the
 // border.
 type knapsack struct {
 	s             *Solver
 	first, second *cut // second is nil for one place
 	grain         int64
-	room          [2]int64 // at either place, in grains
 	values        []item
 	kinds         []kind
-	price         [2]float64 // of a grain at either place
-	bound         float64    // in units, at the prices
-	looks         int        // mixes that were looked at
+	mix           mixes.Problem // of the kinds' choices: rooms in grains, costs in units
 }
 
 // item is a value that may be present or not at either place.
@@ -173,9 +172,27 @@ func (t *knapsack) secondValues() []int32 {
 
 // within sets the rooms, and finds the best prices.
 func (t *knapsack) within(room [2]int64) {
-	t.room = [2]int64{room[0] / t.grain, room[1] / t.grain}
-	t.bound, t.price = 0, [2]float64{}
-	t.setPrices()
+	t.mix = mixes.Problem{Room: [2]int64{room[0] / t.grain, room[1] / t.grain}, Single: t.second == nil, Whole: units, Context: t.s.p.Context}
+	for _, k := range t.kinds {
+		t.mix.Kinds = append(t.mix.Kinds, mixes.Kind{Choices: k.mixed, Times: len(k.parts)})
+	}
+	t.mix.SetPrices()
+}
+
+// best raises the bound up to a target, and returns plans of the cheapest mixes. It does not raise it far where it cannot exceed a
+// bound that is known.
+func (t *knapsack) best(target, known float64) (bound float64, plans []pricedStart) {
+	bound, cheapest := t.mix.Best(target, known)
+	price, ways := max(t.mix.Price[0], t.mix.Price[1])/float64(t.grain)*t.s.unit, dealings
+	if t.second == nil {
+		ways = setDealings
+	}
+	for _, m := range cheapest {
+		for _, w := range ways {
+			plans = append(plans, pricedStart{func() plan { return t.plan(m, w) }, price})
+		}
+	}
+	return bound, plans
 }
 
 // commonGrain is the largest size of which the sizes of almost all needed bytes are multiples.

@@ -21,9 +21,6 @@ func TestPairs(t *testing.T) {
 		for range 4 {
 			first := int32(r.IntN(len(p.Cost) - 1))
 			second := first + 1 + int32(r.IntN(len(p.Cost)-1-int(first)))
-			if err := s.Mixes(first, second, limit); err != nil {
-				t.Fatalf("program %d: %v", n, err)
-			}
 			byPrice, byMix, cut, least, ok := s.Pairs(first, second, limit)
 			if !ok {
 				continue

@@ -1,10 +1,47 @@
-package recompute
+// Package mixes chooses, for each of many parts, one of few ways, so that all together take no more bytes than there are in one room
+// or two, at least cost.
+//
+// Parts of one kind have the same choices. Prices on the bytes of each room bound the cost of all parts together (Lagrange); they
+// fall apart then, each with the choice that is best at the prices. A dynamic program over choices that are not far from the best
+// raises that bound: a mix is a choice for each of the parts so far, and no mix is kept that another beats in bytes and cost.
+package mixes
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
+
+	"memopt/internal/stop"
 )
+
+// Choice is a way for a part: what it takes of each room, and what it costs.
+type Choice struct {
+	Bytes [2]int64
+	Cost  int64
+}
+
+// Kind is equal parts.
+type Kind struct {
+	Choices []Choice
+	Times   int // how many parts there are
+}
+
+// Problem is parts that share rooms.
+type Problem struct {
+	Kinds   []Kind
+	Room    [2]int64
+	Single  bool    // there is one room, the first; choices take nothing of the other
+	Whole   float64 // a cost that makes those of choices comparable: that of all there is
+	Context context.Context
+
+	Price [2]float64 // of a byte in either room, with the best bound
+	Bound float64    // at these prices; infinite if the parts do not fit
+	Looks int        // mixes that were looked at
+}
+
+// A Mix is, by kind, the choices of all parts.
+type Mix [][]int32
 
 // mix is a choice for each of the parts so far.
 type mix struct {
@@ -34,30 +71,30 @@ type nearChoice struct {
 
 // More mixes and prices make bounds exact, and their plans better, in more time.
 const (
-	mostMixes   = 1 << 9  // that are told apart for plans
-	boundMixes  = 1 << 12 // … for the bound
-	mostMixing  = 1 << 18 // looked at in one search
-	setMixing   = 1 << 22 // … with one place
-	mixPlans    = 2       // mixes that plans are made of
-	setPlans    = 16      // … with one place
-	enoughPlans = 8       // … after which no wider search is made
-	priceSteps  = 30      // halvings of the search for a price
-	priceTries  = 22      // prices tried at the first place
+	mostMixes  = 1 << 9  // that are told apart for plans
+	boundMixes = 1 << 12 // … for the bound
+	mostMixing = 1 << 18 // looked at in one search
+	setMixing  = 1 << 22 // … with one place
+	mixPlans   = 2       // mixes that plans are made of
+	setPlans   = 16      // … with one place
+	enoughSets = 4       // … after which no wider search is made
+	PriceSteps = 30      // halvings of the search for a price
+	priceTries = 22      // prices tried at the first place
 )
 
 // mixReach and setReach, for one place, are how far above the bound mixes are searched for, as parts of the whole cost.
 var mixReach, setReach = []float64{0.0003, 0.002, 0.02}, []float64{0.0003, 0.002, 0.02, 0.2, 2}
 
 // priced is the cost of a choice with its bytes at prices.
-func (c *choice) priced(price [2]float64) float64 {
-	return float64(c.cost) + price[0]*float64(c.bytes[0]) + price[1]*float64(c.bytes[1])
+func (c *Choice) priced(price [2]float64) float64 {
+	return float64(c.Cost) + price[0]*float64(c.Bytes[0]) + price[1]*float64(c.Bytes[1])
 }
 
 // priced is the best choice at prices, and its cost with its bytes.
-func (k *kind) priced(price [2]float64) (best *choice, least float64) {
+func (k *Kind) priced(price [2]float64) (best *Choice, least float64) {
 	least = math.Inf(1)
-	for i := range k.choices {
-		x := &k.choices[i]
+	for i := range k.Choices {
+		x := &k.Choices[i]
 		if all := x.priced(price); all < least {
 			best, least = x, all
 		}
@@ -66,33 +103,33 @@ func (k *kind) priced(price [2]float64) (best *choice, least float64) {
 }
 
 // try is the bound at prices, and by how much the best choices exceed the rooms.
-func (t *knapsack) try(price [2]float64) (bound float64, over [2]int64) {
-	for b, room := range t.room {
+func (t *Problem) try(price [2]float64) (bound float64, over [2]int64) {
+	for b, room := range t.Room {
 		bound, over[b] = bound-price[b]*float64(room), -room
 	}
-	for i := range t.kinds {
-		k := &t.kinds[i]
+	for i := range t.Kinds {
+		k := &t.Kinds[i]
 		best, least := k.priced(price)
-		times := int64(len(k.parts))
+		times := int64(k.Times)
 		bound += least * float64(times)
 		for b := range over {
-			over[b] += best.bytes[b] * times
+			over[b] += best.Bytes[b] * times
 		}
 	}
-	if bound > t.bound {
-		t.bound, t.price = bound, price
+	if bound > t.Bound {
+		t.Bound, t.Price = bound, price
 	}
 	return bound, over
 }
 
 // raise finds the least price of a place at which the best choices fit its room.
-func (t *knapsack) raise(price [2]float64, place int, high float64) [2]float64 {
+func (t *Problem) raise(price [2]float64, place int, high float64) [2]float64 {
 	price[place] = 0
 	if _, over := t.try(price); over[place] <= 0 {
 		return price
 	}
 	low := 0.0
-	for range priceSteps {
+	for range PriceSteps {
 		price[place] = (low + high) / 2
 		if _, over := t.try(price); over[place] > 0 {
 			low = price[place]
@@ -125,30 +162,31 @@ func narrow(low, high float64, f func(float64) float64, times int, done func(i i
 	}
 }
 
-// setPrices finds the prices with the best bound. Neither is above the price that it has if the other place does not
+// SetPrices finds the prices with the best bound. Neither is above the price that it has if the other place does not
 // bind.
-func (t *knapsack) setPrices() {
-	for b, room := range t.room {
-		for _, k := range t.kinds {
-			fewest := slices.MinFunc(k.choices, func(x, y choice) int { return cmp.Compare(x.bytes[b], y.bytes[b]) })
-			room -= fewest.bytes[b] * int64(len(k.parts))
+func (t *Problem) SetPrices() {
+	t.Bound, t.Price = 0, [2]float64{}
+	for b, room := range t.Room {
+		for _, k := range t.Kinds {
+			fewest := slices.MinFunc(k.Choices, func(x, y Choice) int { return cmp.Compare(x.Bytes[b], y.Bytes[b]) })
+			room -= fewest.Bytes[b] * int64(k.Times)
 		}
 		if room < 0 {
-			t.bound = math.Inf(1)
+			t.Bound = math.Inf(1)
 			return
 		}
 	}
 	dearest := 0.0
-	for _, k := range t.kinds {
-		for _, c := range k.choices {
-			if b := max(c.bytes[0], c.bytes[1]); b > 0 {
-				dearest = max(dearest, units/float64(b))
+	for _, k := range t.Kinds {
+		for _, c := range k.Choices {
+			if b := max(c.Bytes[0], c.Bytes[1]); b > 0 {
+				dearest = max(dearest, t.Whole/float64(b))
 			}
 		}
 	}
 	var alone [2]float64
 	for place := range alone {
-		if place == 1 && t.second == nil {
+		if place == 1 && t.Single {
 			break
 		}
 		high := dearest
@@ -170,27 +208,28 @@ func (t *knapsack) setPrices() {
 	}
 }
 
-// best raises the bound up to a target, and returns plans of the cheapest mixes. It does not raise it far where it
-// cannot exceed a bound that is known.
-func (t *knapsack) best(target, known float64) (bound float64, plans []pricedStart) {
-	if t.bound >= target {
+// Best raises the bound up to a target, and returns the cheapest mixes. It does not raise it far where it cannot exceed a bound that
+// is known.
+func (t *Problem) Best(target, known float64) (bound float64, cheapest []Mix) {
+	if t.Bound >= target {
 		return target, nil
 	}
-	least, found := t.bound, math.Inf(1)
+	least, found := t.Bound, math.Inf(1)
 	reaches := mixReach
-	if t.second == nil {
+	if t.Single {
 		reaches = setReach
 	}
 	for _, part := range reaches {
-		reach := min(part*units, target-t.bound)
-		if least, found, plans = t.mix(reach, false); len(plans) >= enoughPlans || t.second != nil && !math.IsInf(found, 1) || t.bound+reach >= target {
+		reach := min(part*t.Whole, target-t.Bound)
+		least, found, cheapest = t.mix(reach, false)
+		if t.Single && len(cheapest) >= enoughSets || !t.Single && !math.IsInf(found, 1) || t.Bound+reach >= target {
 			break
 		}
 	}
-	if reach := min(found, target) - t.bound; least < t.bound+reach && t.bound+reach > known && !math.IsInf(reach, 1) {
+	if reach := min(found, target) - t.Bound; least < t.Bound+reach && t.Bound+reach > known && !math.IsInf(reach, 1) {
 		least, _, _ = t.mix(reach, true)
 	}
-	return min(max(t.bound, least), target), plans
+	return min(max(t.Bound, least), target), cheapest
 }
 
 // nearChoices is the choices of a kind that are close to the best at the prices.
@@ -200,61 +239,56 @@ type nearChoices struct {
 	best            float64  // cost of the best with its bytes
 }
 
-func (t *knapsack) near(k *kind, reach float64) (n nearChoices) {
-	_, n.best = k.priced(t.price)
-	for i, c := range k.choices {
-		far := c.priced(t.price) - n.best
+func (t *Problem) near(k *Kind, reach float64) (n nearChoices) {
+	_, n.best = k.priced(t.Price)
+	for i, c := range k.Choices {
+		far := c.priced(t.Price) - n.best
 		if far > reach {
 			continue
 		}
 		if len(n.which) == 0 {
-			n.fewest = c.bytes
+			n.fewest = c.Bytes
 		}
 		n.which = append(n.which, nearChoice{int32(i), max(far, 0)})
-		for b, bytes := range c.bytes {
+		for b, bytes := range c.Bytes {
 			n.fewest[b], n.fullest[b] = min(n.fewest[b], bytes), max(n.fullest[b], bytes)
 		}
 	}
 	return n
 }
 
-// mix finds the cheapest choices of all parts within both rooms and within reach of the bound. It returns a bound on
-// any choices, the cost of those found, and plans of them. If there are too many mixes, one that is no worse than
-// either of two replaces both, to bound; for plans, those farthest from the best are left out, and least is only valid
-// if none was.
-func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans []pricedStart) {
+// mix finds the cheapest choices of all parts within both rooms and within reach of the bound. It returns a bound on any choices, the
+// cost of those found, and the cheapest mixes. If there are too many mixes, one that is no worse than either of two replaces both, to
+// bound; else those farthest from the best are left out, and least is only valid if none was.
+func (t *Problem) mix(reach float64, bounds bool) (least, found float64, cheapest []Mix) {
 	x := mixer{t: t, reach: reach + reach*1e-9 + 1, bounds: bounds, exact: true}
 	last, ok := x.all()
-	t.looks += x.work
+	t.Looks += x.work
 	if found = math.Inf(1); !ok {
-		return t.bound, found, nil
+		return t.Bound, found, nil
 	}
 	slices.SortStableFunc(last, func(a, b mix) int { return cmp.Compare(a.cost, b.cost) })
 	if len(last) > 0 {
 		found = float64(last[0].cost)
 	}
 	if x.exact || bounds {
-		least = min(t.bound+x.reach, found)
+		least = min(t.Bound+x.reach, found)
 	}
 	if !bounds {
-		price := max(t.price[0], t.price[1]) / float64(t.grain) * t.s.unit
-		count, ways := mixPlans, dealings
-		if t.second == nil {
-			count, ways = setPlans, setDealings
+		count := mixPlans
+		if t.Single {
+			count = setPlans
 		}
 		for _, m := range last[:min(count, len(last))] {
-			chosen := t.chosen(x.steps, m.link)
-			for _, w := range ways {
-				plans = append(plans, pricedStart{func() plan { return t.plan(chosen, w) }, price})
-			}
+			cheapest = append(cheapest, t.chosen(x.steps, m.link))
 		}
 	}
-	return least, found, plans
+	return least, found, cheapest
 }
 
 // mixer extends mixes by one part after another.
 type mixer struct {
-	t               *knapsack
+	t               *Problem
 	reach           float64
 	bounds          bool      // for the bound, not for plans
 	fewest, fullest [2]int64  // bytes of the parts to come
@@ -268,32 +302,32 @@ type mixer struct {
 // all is the mixes of all parts. It reports false if there are too many to look at.
 func (x *mixer) all() (last []mix, ok bool) {
 	t := x.t
-	near, order := make([]nearChoices, len(t.kinds)), make([]int, len(t.kinds))
-	for i := range t.kinds {
-		order[i], near[i] = i, t.near(&t.kinds[i], x.reach)
-		x.await(&near[i], len(t.kinds[i].parts))
+	near, order := make([]nearChoices, len(t.Kinds)), make([]int, len(t.Kinds))
+	for i := range t.Kinds {
+		order[i], near[i] = i, t.near(&t.Kinds[i], x.reach)
+		x.await(&near[i], t.Kinds[i].Times)
 	}
 	// Kinds with many choices come first, while there are few mixes.
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b].which), len(near[a].which)) })
 	last = []mix{{}}
 	most := mostMixing
-	if t.second == nil {
+	if t.Single {
 		most = setMixing
 	}
 	var next []mix
 	for _, i := range order {
-		n, parts, times := &near[i], len(t.kinds[i].parts), 1
+		n, parts, times := &near[i], t.Kinds[i].Times, 1
 		if len(n.which) == 1 {
 			times = parts
 		}
 		for range parts / times {
-			t.s.p.poll()
+			stop.Poll(t.Context)
 			if x.work += len(last) * len(n.which); x.work > most {
 				return nil, false
 			}
 			x.await(n, -times)
 			x.sum += n.best * float64(times)
-			next = x.fewer(unbeaten(x.extended(next[:0], last, &t.kinds[i], n, times)))
+			next = x.fewer(unbeaten(x.extended(next[:0], last, &t.Kinds[i], n, times)))
 			if !x.bounds {
 				links := make([]link, len(next))
 				for at, m := range next {
@@ -317,34 +351,34 @@ func (x *mixer) await(n *nearChoices, times int) {
 
 // extended is mixes with a choice for so many more parts of a kind, by their bytes, as far as they fit and are within
 // reach. next is an empty buffer.
-func (x *mixer) extended(next, before []mix, k *kind, n *nearChoices, times int) []mix {
+func (x *mixer) extended(next, before []mix, k *Kind, n *nearChoices, times int) []mix {
 	t := x.t
 	var empty [2]int64 // bytes of the parts so far that leave no room unused if those to come are the fullest
 	for b := range empty {
-		empty[b] = t.room[b] - x.fullest[b]
+		empty[b] = t.Room[b] - x.fullest[b]
 	}
 	for _, c := range n.which {
-		choice := &k.choices[c.which]
+		choice := &k.Choices[c.which]
 		x.with = x.with[:0]
 		for m, y := range before {
 			y.link = link{int32(m), c.which}
-			y.cost += choice.cost * int64(times)
+			y.cost += choice.Cost * int64(times)
 			if y.far += c.far * float64(times); y.far > x.reach {
 				continue
 			}
 			for b := range y.bytes {
-				y.bytes[b] += choice.bytes[b] * int64(times)
+				y.bytes[b] += choice.Bytes[b] * int64(times)
 			}
-			if y.bytes[0]+x.fewest[0] > t.room[0] { // and so have the others
+			if y.bytes[0]+x.fewest[0] > t.Room[0] { // and so have the others
 				break
 			}
 			// Room that those to come cannot fill costs its price.
-			full := float64(y.cost) + t.price[0]*float64(max(y.bytes[0], empty[0])) + t.price[1]*float64(max(y.bytes[1], empty[1])) - x.sum
-			if y.bytes[1]+x.fewest[1] <= t.room[1] && full <= x.reach {
+			full := float64(y.cost) + t.Price[0]*float64(max(y.bytes[0], empty[0])) + t.Price[1]*float64(max(y.bytes[1], empty[1])) - x.sum
+			if y.bytes[1]+x.fewest[1] <= t.Room[1] && full <= x.reach {
 				x.with = append(x.with, y)
 			}
 		}
-		next, x.both = merged(x.both[:0], next, x.with, t.second == nil), next
+		next, x.both = merged(x.both[:0], next, x.with, t.Single), next
 	}
 	return next
 }
@@ -352,7 +386,7 @@ func (x *mixer) extended(next, before []mix, k *kind, n *nearChoices, times int)
 // fewer is the mixes, or fewer if there are too many.
 func (x *mixer) fewer(all []mix) []mix {
 	most := mostMixes
-	if x.t.second == nil {
+	if x.t.Single {
 		most = boundMixes
 	}
 	switch {
@@ -438,16 +472,9 @@ func halved(all []mix) []mix {
 	return all[:half]
 }
 
-// dealing is how a mix becomes a plan. Of equal parts, those made first get the choices with the fewest bytes, or those
-// made last (back). Values that are recomputed before the second place, but not demanded by their parts, are dropped
-// after it, or not (brief).
-type dealing struct{ back, brief bool }
-
-var dealings, setDealings = []dealing{{}, {brief: true}, {back: true}}, []dealing{{}, {back: true}}
-
 // chosen is, by kind, the choices of all parts in a mix after the last step.
-func (t *knapsack) chosen(steps []mixStep, mix link) [][]int32 {
-	chosen := make([][]int32, len(t.kinds))
+func (t *Problem) chosen(steps []mixStep, mix link) Mix {
+	chosen := make(Mix, len(t.Kinds))
 	for i := len(steps) - 1; i >= 0; i-- {
 		for range steps[i].times {
 			chosen[steps[i].kind] = append(chosen[steps[i].kind], mix.last)
@@ -457,43 +484,4 @@ func (t *knapsack) chosen(steps []mixStep, mix link) [][]int32 {
 		}
 	}
 	return chosen
-}
-
-// plan drops at the border what a mix does not keep at the first place, and after the second place what it does not
-// keep there.
-func (t *knapsack) plan(mix [][]int32, w dealing) plan {
-	kept := make([]bool, len(t.values))
-	lost, there := make([]bool, len(t.s.p.Bytes)), make([]bool, len(t.s.p.Bytes))
-	for i, k := range t.kinds {
-		chosen := slices.Clone(mix[i])
-		slices.SortFunc(chosen, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(k.choices[a].bytes[0], k.choices[b].bytes[0]), cmp.Compare(a, b))
-		})
-		if w.back {
-			slices.Reverse(chosen)
-		}
-		for n, part := range k.parts {
-			c := &k.choices[chosen[n]]
-			for j, v := range part {
-				x := t.values[v]
-				kept[v] = c.kept[0]>>j&1 == 1
-				lost[x.value] = x.at[1] && c.kept[1]>>j&1 == 0 && t.s.droppable(x.value)
-				there[x.value] = c.between>>j&1 == 1
-			}
-		}
-	}
-	p := t.s.keeping(t.first, func(i int) bool { return kept[i] })
-	if sim := t.s.sim; w.brief && sim.run(p, math.MaxInt64) {
-		for _, op := range sim.ops[sim.start[t.s.p.Border]:sim.start[t.second.at+1]] {
-			for _, v := range t.s.p.Outputs.Of(op) {
-				there[v] = true
-			}
-		}
-	}
-	for v, is := range lost {
-		if is && there[v] {
-			p.events = append(p.events, event{t.second.at + 1, int32(v)})
-		}
-	}
-	return p
 }
