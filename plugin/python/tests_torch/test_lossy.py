@@ -7,11 +7,13 @@ import json
 import unittest
 
 import torch
+from replays import replayed
 from test_offload import convolutions, gpt, llama, views
 
 import memopt
 from memopt.torch import report
 from memopt.torch.elsewhere.smaller import BLOCK, SmallerEngine, smaller
+from memopt.torch.record.measure import watched
 
 NEAR = {"bf16": 0.02, "fp16": 0.004, "fp8": 0.3}  # of a gradient's norm
 
@@ -34,7 +36,8 @@ class TestLossy(unittest.TestCase):
             model, batch = make()
             for sample in samples:
                 plain, ours = copy.deepcopy(model), copy.deepcopy(model)
-                with self.subTest(model=make.__name__, kind=kind, sample=sample):
+                native = make is not llama  # where rounding takes less than second runs in Python, and more than those in C++
+                with self.subTest(model=make.__name__, kind=kind, sample=sample), replayed(native) as ran:
                     memopt.optimize(ours, activation_budget=budget, lossy=kind, sample=batch(0) if sample else None, verbose=False)
                     worst = 0.0
                     for i in range(4):
@@ -43,11 +46,11 @@ class TestLossy(unittest.TestCase):
                         least = max(float(g.norm()) for g in exact.values()) / 1000  # a bias in front of a batch norm has none
                         worst = max(worst, *(float((rounded[n] - g).norm()) / max(float(g.norm()), least) for n, g in exact.items()))
                     found = report(ours)
+                    self.assertEqual(ran[-1], "native" if native else "python")
                     self.assertGreater(found.lossy.values, 0)
                     self.assertGreater(worst, 1e-6)
                     self.assertLess(worst, NEAR[kind])
-                    off = 0.002 if kind == "bf16" else 0.01  # fp8 is converted in pieces, whose work space is told for the largest
-                    self.assertLessEqual(abs(found.measured_peak - found.promised_peak), off * found.promised_peak + 4096)
+                    self.assertLessEqual(abs(found.measured_peak - found.promised_peak), 0.0002 * found.promised_peak + 512)
                     self.assertEqual({n: str(b) for n, b in plain.named_buffers()}, {n: str(b) for n, b in ours.named_buffers()})
                     if sample:
                         self.assertGreater(found.lossy.error, 0)
@@ -111,11 +114,15 @@ class TestLossy(unittest.TestCase):
                 place.dtype = dtype
                 with self.subTest(kind=kind, dtype=dtype, n=n):
                     sizes = smaller(kind, str(dtype).removeprefix("torch."), n)
-                    engine.leave(values.view(torch.uint8), place)
+                    with watched() as out:
+                        engine.leave(values.view(torch.uint8), place)
+                    self.assertEqual(out.peak, sizes.bytes + sizes.work)
                     far = place.far if isinstance(place.far, tuple) else (place.far,)
                     self.assertEqual(sum(t.nbytes for t in far), sizes.bytes)
                     back = engine.near(values.nbytes)
-                    engine.come(place, back)
+                    with watched() as home:
+                        engine.come(place, back)
+                    self.assertEqual(home.peak, sizes.work)
                     back = back.view(dtype)
                     self.assertIsNone(place.far)
                     self.assertTrue(torch.equal(back[:64], values[:64]))
@@ -134,7 +141,7 @@ class TestLossy(unittest.TestCase):
         for given, why in (
             ({"lossy": "int4"}, "there are 'bf16', 'fp16', 'fp8'"),
             ({"lossy": "bf16", "offload": "disk"}, "give one of both"),
-            ({"lossy": "bf16", "mode": "aot_eager"}, "lossy is for mode='eager'"),
+            ({"lossy": "bf16", "mode": "aot_eager"}, "lossy is for mode='eager': .* give no mode, or run the module under torch.autocast"),
         ):
             with self.subTest(**given), self.assertRaisesRegex((TypeError, ValueError), why):
                 memopt.optimize(model, "90%", **given)

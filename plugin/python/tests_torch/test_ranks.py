@@ -64,6 +64,16 @@ class Case(unittest.TestCase):
         return a, b
 
 
+def rounded(test, name, near):
+    a, b = test.both(name)
+    test.assertEqual((a["plan"], a["values"]), (b["plan"], b["values"]))
+    for found in (a, b):
+        test.assertGreater(found["values"], 0)
+        test.assertTrue(found["same_loss"])
+        test.assertTrue(0 < found["off"] < near, found)
+        test.assertLessEqual(abs(found["measured"] - found["promised"]), 0.001 * found["promised"] + 65536)
+
+
 class TestDDP(Case):
     def test_plans(self):
         for name in ("ddp", "ddp_wrapped_first", "ddp_static_graph", "ddp_bucket_view", "ddp_unused"):
@@ -99,6 +109,10 @@ class TestDDP(Case):
             self.assertTrue(found["same"])
             self.assertLessEqual(abs(found["measured"] - found["promised"]), 0.001 * found["promised"] + 65536)
 
+    def test_lossy(self):
+        """Values in fewer bits: ranks round the same ones, and gradients are near."""
+        rounded(self, "ddp_lossy", 0.3)
+
     def test_uneven(self):
         a, b = self.planned("ddp_uneven", 0.65)
         self.assertLess(a["promised"], b["promised"])
@@ -126,6 +140,9 @@ class TestFSDP(Case):
             with self.subTest(name):
                 a, b = self.planned(name, share)
                 self.assertEqual(a["plan"], b["plan"])
+
+    def test_lossy(self):
+        rounded(self, "fsdp_lossy", 0.03)
 
     def test_layers(self):
         """Units of single layers keep what passes between them: that is said."""

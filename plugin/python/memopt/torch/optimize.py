@@ -129,7 +129,8 @@ def optimize(
         from .compile.compiled import optimize_compiled
 
         if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or offload is not None or lossy is not None:
-            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'offload' if offload is not None else 'lossy'][0]} is for mode='eager': compiled graphs are not changed")
+            instead = "; give no mode, or run the module under torch.autocast, whose graphs save 16 bits" if lossy is not None else ""
+            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'offload' if offload is not None else 'lossy'][0]} is for mode='eager': compiled graphs are not changed{instead}")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
@@ -141,7 +142,7 @@ def optimize(
     if states == "auto" and (optimizer_in_backward or mode == "graph" or budget is None):
         raise TypeError("states='auto' has as many states leave as the budget needs: give budget=, in mode='eager' and without optimizer_in_backward, or states='disk' or 'host' for all")
     if lossy is not None:
-        refuse_lossy(lossy, offload, mode, models)
+        refuse_lossy(lossy, offload, mode)
     if host_budget is not None and offload is None:
         raise TypeError("host_budget limits what offload moves: give offload='disk' or 'host', too")
     away: Engine | None = engine_of(device_of(model), offload, "offload") if offload is not None else None
@@ -175,16 +176,14 @@ def optimize(
     return found
 
 
-def refuse_lossy(lossy: Any, offload: Any, mode: str, models: Sequence[torch.nn.Module]) -> None:
+def refuse_lossy(lossy: Any, offload: Any, mode: str) -> None:
     """Raises where values cannot be kept smaller."""
     if lossy not in KINDS:
         raise ValueError(f"lossy is {lossy!r}; there are {', '.join(map(repr, KINDS))}")
     if offload is not None:
         raise TypeError("lossy keeps values smaller and offload moves them: give one of both")
-    if mode == "graph" or any(units_of(m) for m in models):
-        raise TypeError("lossy is for mode='eager' and parameters that are whole")
-    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-        raise ValueError("lossy is for one process: ranks would have to round the same values")
+    if mode == "graph":
+        raise TypeError("lossy is for mode='eager', in which values are rounded between operators: without mode, the step is replayed by the native module, on ranks and under fully_shard, too")
 
 
 def restore(model: Models) -> None:

@@ -35,6 +35,12 @@ class Place:
         self.last: Any = None
         self.dtype: torch.dtype | None = None  # of its numbers, where they are rounded
 
+    def twin(self) -> Place:
+        """A place with the same bytes, of an engine whose places are not written twice."""
+        made = Place(self.nbytes, self.far)
+        made.dtype = self.dtype
+        return made
+
 
 class Engine(Protocol):
     """Copies in both directions. A copy begins behind what was computed, and behind the last copy of its place, and runs beside what

@@ -35,7 +35,7 @@ def smaller(kind: Lossy, dtype: str, numbers: int) -> Sizes | None:
         return Sizes(numbers * to.itemsize, 0)
     blocks = -(-numbers // BLOCK)
     piece = _piece(numbers)
-    return Sizes(numbers + blocks, piece * max(4, of.itemsize) + piece // BLOCK * 12)
+    return Sizes(numbers + blocks, piece * max(4, of.itemsize) + piece // BLOCK * 4)  # a piece in full, and the powers of its blocks
 
 
 def _piece(numbers: int) -> int:
@@ -87,7 +87,10 @@ def _fp8(numbers: Tensor) -> tuple[Tensor, Tensor]:
             rows = piece[:whole].view(-1, BLOCK)
             here = exponents[at // BLOCK : (at + whole) // BLOCK]
             here.copy_(_exponents(torch.maximum(rows.amax(1), rows.amin(1).neg_())))
-            codes[at : at + whole].view(-1, BLOCK).copy_(rows * torch.exp2(-here.float())[:, None])
+            powers = torch.exp2(-here.float())[:, None]
+            scaled = rows.to(torch.promote_types(rows.dtype, torch.float32), copy=True).mul_(powers)
+            codes[at : at + whole].view(-1, BLOCK).copy_(scaled)
+            del rows, here, powers, scaled  # before the next piece
         if whole < piece.numel():  # the last numbers are no whole block
             rest = piece[whole:]
             exponents[-1] = _exponents(rest.abs().amax())

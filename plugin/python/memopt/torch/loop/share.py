@@ -131,7 +131,7 @@ class Share:
         make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead, **away)
         try:
             if r.lossy is not None:
-                return self._smaller_values(recording, r.lossy, lambda of: plan_of_graph(of.graph, replay=of.replay, **make.keywords), (fixed.bytes, counted, taken), eager, audits)
+                return self._smaller_values(recording, r.lossy, lambda of: plan_of_graph(of.graph, replay=of.replay, **make.keywords), (fixed.bytes, counted, taken), eager, audits, together)
             found = together.plan(make) if together is not None else make()
         except BudgetError as e:
             if divides and self.loss.suffices(recording, e, limit):
@@ -181,9 +181,9 @@ class Share:
         self.sent = len(best), sum(n for _, n in best), total
         self.states.send([p for p, _ in best])
 
-    def _smaller_values(self, recording: Recording, kind: Lossy, make: Callable[[Recording], Report], figures: tuple[int, int, tuple[str, ...]], eager: int, audits: int) -> Made:
-        """The plan of a step whose values may be rounded for the backward pass."""
-        found = plan_smaller(recording, kind, make)
+    def _smaller_values(self, recording: Recording, kind: Lossy, make: Callable[[Recording], Report], figures: tuple[int, int, tuple[str, ...]], eager: int, audits: int, together: Meeting | None = None) -> Made:
+        """The plan of a step whose values may be rounded for the backward pass, on all ranks the same ones."""
+        found = plan_smaller(recording, kind, make) if together is None else together.plan(lambda: plan_smaller(recording, kind, make).packed()).of(recording, kind)
         assert self.engine is not None
         report = self._said(StepReport.of(found.rounded.whole if found.rounded is not None else recording, found.found, *figures), eager, None)
         report.overhead, report.eager_peak = found.overhead, eager + figures[1]

@@ -1,7 +1,7 @@
 """Values that are kept in a smaller type for the backward pass: a recorded step in which they are, and its plan as one of the step itself.
 
 Each value that the backward pass reads gets a node that rounds it, behind its last reader of the forward pass, and one that widens it before
-each reader of the backward pass. The planner keeps or repeats these like any other. What it keeps rounded is, in the step as it runs, a value that
+each reader of the backward pass, or for several that come one after the other. The planner keeps or repeats these like any other. What it keeps rounded is, in the step as it runs, a value that
 leaves to a smaller place and comes back (replay/moves.py). Results of the forward pass keep every bit.
 """
 
@@ -93,10 +93,12 @@ class Rounded:
         names = [n["name"] for n in self.graph["nodes"] if n["op"] not in ("input", "getitem")]
         out: list[dict[str, Any]] = []
         left: dict[Candidate, int] = {}  # since which step a value is smaller
+        turns: dict[Candidate, int] = {}  # in which order values are rounded
         again: set[Value] = set()
         exact: set[Candidate] = set()
         moves: list[dict[str, Any]] = []
-        waiting: list[Candidate] = []  # widened before the next step
+        waiting: list[tuple[Candidate, str]] = []  # widened before the next step, for readers up to one
+        wide: dict[Candidate, str] = {}
         by_value = {c.value: c for c in self.chosen}
         for step in steps:
             name = names[step["node"]]
@@ -105,7 +107,7 @@ class Rounded:
                 if step.get("again"):
                     left.pop(c, None)  # made as it is, for those that read it from here on
                 else:
-                    left[c] = len(out)
+                    left[c], turns[c] = len(out), len(turns)
                 continue
             if name in self.widens:
                 waiting.append(self.widens[name])
@@ -115,22 +117,26 @@ class Rounded:
                 exact.update(by_value[v] for v in op.inputs if v not in again and v in by_value and by_value[v] in left)
                 again.update(op.outputs)
             at = len(out)
-            for c in waiting:
-                if c in left:
-                    if left[c] < at:
-                        moves.append({"value": c.value.name, "bytes": c.value.bytes, "out": left[c], "gone": left[c], "in": at, "back": at, "far": 0})
-                    left[c] = at + 1
+            for c, _ in waiting:
+                if c in left and left[c] < at:
+                    moves.append({"value": c.value.name, "bytes": c.value.bytes, "out": left[c], "gone": left[c], "in": at, "back": at, "far": 0, "turn": turns[c]})
+            wide.update(waiting)
             waiting = []
+            for c in [c for c, last in wide.items() if last == op.name and not step.get("again")]:
+                del wide[c]
+                if c in left:
+                    left[c] = at + 1
             out.append({**step, "node": own[name]})
         return out, moves, exact
 
 
-def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[dict[str, Any], dict[str, Candidate], dict[str, Candidate]]:
-    """The joint graph with nodes that round and widen, which are of which value."""
+def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[dict[str, Any], dict[str, Candidate], dict[str, tuple[Candidate, str]]]:
+    """The joint graph with nodes that round and widen, which are of which value, and for readers up to which one."""
     rounds: dict[str, Candidate] = {}
-    widens: dict[str, Candidate] = {}
+    widens: dict[str, tuple[Candidate, str]] = {}
     behind: dict[str, list[Candidate]] = {}
     reads: dict[str, list[Candidate]] = {}
+    place = {name: i for i, name in enumerate(n["name"] for n in graph["nodes"] if n["op"] not in ("input", "getitem"))}
     for c in chosen:
         behind.setdefault(c.last.name, []).append(c)
         for op in c.readers:
@@ -156,15 +162,20 @@ def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[d
         pending.clear()
 
     kept: dict[Candidate, str] = {}
+    shown: dict[Candidate, tuple[str, str, int]] = {}  # widened: the node, what it makes, and the place of its last reader so far
     for node in graph["nodes"]:
         if node["op"] != "getitem":
             flush()
         if here := reads.get(node["name"]):
             instead = {}
             for c in here:
-                name = f"{c.value.name}.for.{node['name']}"
-                widens[name] = c
-                instead[c.value.name] = put(name, kept[c], c.value.bytes, c, True)
+                at = place[node["name"]]
+                if c not in shown or shown[c][2] != at - 1:
+                    name = f"{c.value.name}.for.{node['name']}"
+                    shown[c] = name, put(name, kept[c], c.value.bytes, c, True), at
+                name, made, _ = shown[c]
+                shown[c], widens[name] = (name, made, at), (c, node["name"])
+                instead[c.value.name] = made
             node = {**node, "inputs": [instead.get(name, name) for name in node["inputs"]]}
         nodes.append(node)
         pending += behind.get(node["name"], ())
@@ -186,9 +197,41 @@ class Smaller:
     def values(self) -> int:
         return len({m["value"] for m in self.moves})
 
+    def packed(self) -> Packed:
+        """It without the recording, for other ranks that have recorded the same."""
+        return Packed(self.found, [c.value.name for c in self.rounded.chosen] if self.rounded is not None else None, self.steps, self.moves, self.overhead)
+
+
+@dataclass
+class Packed:
+    """A plan as one rank tells it to another."""
+
+    found: Report
+    rounded: list[str] | None  # the names of values
+    steps: list[dict[str, Any]]
+    moves: list[dict[str, Any]]
+    overhead: float
+
+    def of(self, recording: Recording, kind: Lossy) -> Smaller:
+        """It as a plan of one's own recording."""
+        by_name = {c.value.name: c for c in candidates(recording, kind)}
+        rounded = Rounded(recording, [by_name[name] for name in self.rounded]) if self.rounded is not None else None
+        return Smaller(self.found, rounded, self.steps, self.moves, self.overhead)
+
 
 def plan_smaller(recording: Recording, kind: Lossy, make: Callable[[Recording], Report]) -> Smaller:
-    """The plan of a step whose values may be kept smaller: with as few of them as cost about as little as all. make plans a recording."""
+    """The plan of a step whose values may be kept smaller: with as few of them as cost about as little as all. make plans a recording.
+    It runs nothing where the parameters that it reads are sharded."""
+    while True:
+        found = _smaller(recording, kind, make)
+        misplaced = recording.windows.misplaced(recording.ops, found.steps)
+        if not misplaced:
+            return found
+        for op in misplaced:
+            recording.keep(op)
+
+
+def _smaller(recording: Recording, kind: Lossy, make: Callable[[Recording], Report]) -> Smaller:
     every = candidates(recording, kind)
     try:
         plain: Report | None = make(recording)

@@ -16,12 +16,11 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ...errors import BudgetError, MemoptError
-from ...report import Report
 from .units import Unit
 
 PATIENCE = timedelta(minutes=2)  # with ranks that do not come; a process group that waits less has its own
@@ -73,6 +72,9 @@ def traps(model: torch.nn.Module) -> Iterator[str]:
                 f"{len(wrapped)} modules are in checkpoint wrappers ({wrapped[0]} …): everything in them is made again, and what is between them is kept; "
                 "leave activation checkpointing out (of Accelerate's FSDP plugin: activation_checkpointing=False), the plan does its work with less"
             )
+
+
+Made = TypeVar("Made")
 
 
 class Meeting:
@@ -128,8 +130,8 @@ class Meeting:
         limits = [f[1] for f in found if f[1] is not None]
         return min(limits) if self.same and limits else limit
 
-    def plan(self, make: Callable[[], Report]) -> Report:
-        """The first rank's plan if all have recorded the same step, else each rank's own."""
+    def plan(self, make: Callable[[], Made]) -> Made:
+        """The first rank's plan, in whatever form, if all have recorded the same step, else each rank's own."""
         if self.alone or not self.same:
             return make()
         if self.rank == self.ranks[0]:
@@ -143,7 +145,7 @@ class Meeting:
         found = self._hear("plan", self.ranks[0])
         if isinstance(found, Exception):
             raise found
-        return found if isinstance(found, Report) else make()
+        return found if found is not None else make()  # type: ignore[no-any-return]
 
     def _say(self, what: str, value: Any) -> None:
         self.told.add(what)

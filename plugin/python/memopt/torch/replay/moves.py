@@ -32,6 +32,9 @@ class Move:
     back: int
     far: int
     dtype: torch.dtype | None = None  # of a value's numbers, where they are rounded
+    turn: int = 0  # among those that are rounded before one step
+    there: bool = False  # it came back before, and its place has kept its bytes
+    stays: bool = False  # its place keeps its bytes when it comes back
 
 
 @dataclass
@@ -62,15 +65,19 @@ def compiled(recording: Recording, steps: Sequence[Mapping[str, Any]], moves: Se
     """The moves of a plan, of which each is of a value that an operator of the forward pass makes."""
     named = {v.name: v for op in recording.ops if not op.backward for v in op.outputs if v.name}
     found = [
-        Move(v.number, int(m["bytes"]), int(m["out"]), int(m["gone"]), int(m["in"]), int(m["back"]), int(m["far"]), None if engine.exact else getattr(torch, v.dtype))
+        Move(v.number, int(m["bytes"]), int(m["out"]), int(m["gone"]), int(m["in"]), int(m["back"]), int(m["far"]), None if engine.exact else getattr(torch, v.dtype), m.get("turn", 0))
         for m in moves
         for v in [named[m["value"]]]
     ]
+    if not engine.exact:
+        found = [replace(m, there=any(o.number == m.number and o.out < m.out for o in found), stays=any(o.number == m.number and o.out > m.out for o in found)) for m in found]
     room = max((m.far + m.bytes for m in found), default=0)
     if any(m.far % engine.block or m.bytes % engine.block for m in found):
         found, room = _packed(found, engine.block)
     p = Moves(engine, found, device, room=room)
-    p.events = sorted((s, what, k) for k, m in enumerate(found) for what, s in enumerate((m.out, m.gone, m.comes, m.back)))
+    p.events = [(s, what, k) for k, m in enumerate(found) for what, s in enumerate((m.out, m.gone, m.comes, m.back))]
+    # Copies that are over when they return are made one by one, as the plan has them; of others, all that can be are under way at once.
+    p.events.sort(key=lambda e: (e[0], e[1], e[2]) if engine.exact else (e[0], e[1] >= IN, found[e[2]].turn if e[1] < IN else 0, e[2], e[1]))
     # A step of the plan that repeats an operator belongs to the next one that does not.
     calls: list[int] = [-1] * len(steps)  # by step: the call before which its events come, or −1 for those of a backward pass
     call = -1
@@ -119,6 +126,7 @@ class Moving:
         self.room: Place | None = None
         self.copies: dict[int, tuple[Any, torch.Tensor]] = {}  # by move: what to wait for, and the memory that it uses
         self.away: dict[int, tuple[int, Place]] = {}  # by value: its move, and where it is
+        self.kept: dict[int, Place] = {}  # by value that is here: where its bytes are, too
         self.began, self.waited = time.perf_counter_ns(), 0  # ns
 
     def __del__(self) -> None:
@@ -173,9 +181,14 @@ class Moving:
         if self.room is None:
             self.room = engine.place(self.moves.room)
         near = _bytes(storage, self.moves.device)
-        place = engine.part(self.room, m.far, near.nbytes)
-        place.dtype = m.dtype
-        self.copies[k] = engine.leave(near, place), near
+        place = self.kept.pop(m.number, None) if m.there else None
+        if place is None:
+            place = engine.part(self.room, m.far, near.nbytes)
+            place.dtype = m.dtype
+            copy = engine.leave(near, place)
+        else:
+            copy = None
+        self.copies[k] = copy, near
         self.away[m.number] = k, place
 
     def _gone(self, k: int, m: Move) -> None:
@@ -188,6 +201,8 @@ class Moving:
         if m.number in self.away and self.store.get(m.number) is None:
             _, place = self.away[m.number]
             near = _bytes(torch.UntypedStorage(place.nbytes, device=self.moves.device), self.moves.device)
+            if m.stays:
+                self.kept[m.number] = place.twin()
             self.copies[k] = self.moves.engine.come(place, near), near
 
     def _back(self, k: int, m: Move) -> None:
