@@ -1,12 +1,16 @@
 package memopt
 
 import (
+	"bytes"
 	"context"
 	"math"
+	"path/filepath"
 	"testing"
 
 	"memopt/configs"
 	"memopt/internal/graph"
+	"memopt/internal/onnx"
+	"memopt/kernels"
 	"memopt/memopt/exit"
 	"memopt/memopt/forward"
 	"memopt/memopt/lab/zoo"
@@ -137,6 +141,78 @@ func TestForwardStaysOnVulkan(t *testing.T) {
 	r, err := s.Run(context.Background(), in, nil, session.RunOptions{})
 	if err != nil || r.Outputs[0].Float(0) != float64(losses[3]) || r.CopiedOut != 4 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestForwardPartsOnVulkan: a run computes what its results need and no more, with the bits of a run of all results, and all
+// of them read the weights that are on the device once.
+func TestForwardPartsOnVulkan(t *testing.T) {
+	c := configs.Default()
+	c.Device = vulkanDevice(t)
+	g, err := graph.Parse(kernels.Library, `
+x f32[n, 64] = input
+w f32[64, 1024] = param
+v f32[1024, 64] = param
+h = MatMul(x, w)
+y = MatMul(h, v)
+z = Softmax(x)
+output z
+output y`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"w", "v"} {
+		x := graph.NewTensor(graph.Float32, 64*1024)
+		for i := range x.F32() {
+			x.F32()[i] = float32(i%13) - 6
+		}
+		g.ByName(name).Data = graph.Bytes(x.Bytes)
+	}
+	path := filepath.Join(t.TempDir(), "parts.onnx")
+	if err := onnx.Write(path, g); err != nil {
+		t.Fatal(err)
+	}
+	s, err := forward.Open(t.Context(), session.Model{Path: path}, c, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c.Dims = map[string]int64{"n": 128}
+	in, _, err := forward.InputsOf(s, nil, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(names ...string) (*session.Result, map[string][]byte) {
+		t.Helper()
+		var fetches []session.Fetch
+		for _, name := range names {
+			fetches = append(fetches, session.Fetch{Name: name})
+		}
+		r, err := s.Run(t.Context(), in, fetches, session.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string][]byte{}
+		for _, out := range r.Outputs {
+			got[out.Name] = bytes.Clone(out.Bytes)
+		}
+		return r, got
+	}
+	all, want := run("z", "y")
+	for _, name := range []string{"z", "y"} {
+		part, got := run(name)
+		if !bytes.Equal(got[name], want[name]) {
+			t.Errorf("%s has other bits alone", name)
+		}
+		if part.Promised != part.Measured || part.Promised.Weights != all.Promised.Weights {
+			t.Errorf("%s: promised %+v, measured %+v", name, part.Promised, part.Measured)
+		}
+		if less := part.Height < all.Height/4; less != (name == "z") {
+			t.Errorf("%s alone takes %d bytes, both %d", name, part.Height, all.Height)
+		}
+	}
+	if owners := s.Stats().Owners; owners["weights on the device"] != all.Promised.Weights {
+		t.Errorf("weights are there more than once: %v, %d of one plan", owners, all.Promised.Weights)
 	}
 }
 

@@ -28,7 +28,13 @@ func (g *Graph) FoldInts() {
 // Prune removes nodes that no result depends on, and values and optional outputs that nobody
 // reads, and makes IDs dense again. Inputs stay: they are the graph's signature. Holds that
 // refer to something removed go with it.
-func (g *Graph) Prune() {
+func (g *Graph) Prune() { g.prune(false) }
+
+// PruneNodes is Prune, but values with numbers of their own stay, also where nobody reads them: graphs that were pruned for
+// different results have the same.
+func (g *Graph) PruneNodes() { g.prune(true) }
+
+func (g *Graph) prune(keepStored bool) {
 	live := make([]bool, len(g.Values)) // by old ID
 	mark := func(v *Value) {
 		if v != nil {
@@ -40,6 +46,13 @@ func (g *Graph) Prune() {
 	}
 	for _, v := range g.Outputs {
 		mark(v)
+	}
+	if keepStored {
+		for _, v := range g.Values {
+			if v.Kind != Computed {
+				mark(v)
+			}
+		}
 	}
 	mark(g.Loss)
 	for _, u := range g.Updates {

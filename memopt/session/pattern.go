@@ -44,15 +44,9 @@ func (s *Session) mostPatterns() int {
 	return min(max(values/max(len(s.first.g.Values), 1), 4), 128)
 }
 
-// plan plans a program for sizes of dims and some results. Where memory is given to a run, nodes that only other results
-// need are left out, and results lie outside of the block; devices with memory of their own share the weights of all
-// patterns of a program, and with them their places, so that they run all of it.
+// plan plans a program for sizes of dims and some results. Where memory is given to a run, results lie outside of the block.
 func (s *Session) plan(ctx context.Context, p *program, dims map[string]int64, fetches []Fetch) (*pattern, error) {
-	g := p.g
-	if s.direct {
-		g = p.making(fetches)
-	}
-	plan, err := planner.Make(g, planner.Request{Dims: dims, Strategy: "keep-all", Lowered: s.options.Lowered, OutputsGiven: s.direct, Context: ctx})
+	plan, err := planner.Make(p.making(fetches), planner.Request{Dims: dims, Strategy: "keep-all", Lowered: s.options.Lowered, OutputsGiven: s.direct, Context: ctx})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +70,8 @@ func (s *Session) plan(ctx context.Context, p *program, dims map[string]int64, f
 	return t, nil
 }
 
-// making is the program's graph without what these results do not need.
+// making is the program's graph without the nodes that these results do not need. It has all weights: patterns that share
+// them have them at the same places.
 func (p *program) making(fetches []Fetch) *graph.Graph {
 	var names []string
 	for _, f := range fetches {
@@ -92,7 +87,7 @@ func (p *program) making(fetches []Fetch) *graph.Graph {
 	for _, name := range names {
 		g.Outputs = append(g.Outputs, g.ByName(name))
 	}
-	g.Prune()
+	g.PruneNodes()
 	return g
 }
 
