@@ -585,23 +585,35 @@ func (f loweredFlash) byMatrices(k flashKernel, matrices, columns int, own map[i
 	}
 	side := max(s[1], s[2])
 	wide, outs := index.CeilDiv(f.width, side)*side, index.CeilDiv(f.out, side)*side
-	local := 4 * l.Limits.Subgroup
-	if !lower.Fits(local, l.Limits.Invocations) || !lower.Fits(k.matrixBytes(s, wide, outs), l.Limits.SharedBytes) || k != flashForward && wide+outs > mostHeldWidths {
+	sizes, variants := map[string]int{}, []string{}
+	for _, n := range matrixSubgroups {
+		if lower.Fits(n*l.Limits.Subgroup, l.Limits.Invocations) && lower.Fits(k.matrixBytes(s, n, wide, outs), l.Limits.SharedBytes) && (n == matrixSubgroups[0] || n/2*s[0] < columns) {
+			name := fmt.Sprint("subgroups-", n)
+			sizes[name], variants = n, append(variants, name)
+		}
+	}
+	if !slices.Contains(variants, fmt.Sprint("subgroups-", matrixSubgroups[0])) || k != flashForward && wide+outs > mostHeldWidths {
 		return false
 	}
+	class := fmt.Sprintf("%s %d×%d×%d×%d", k.matrices.Name, lower.SizeClass(matrices), lower.SizeClass(columns), lower.SizeClass(f.width), lower.SizeClass(f.out))
+	subgroups := sizes[l.Pick(class, variants...)]
 	spec := append(lower.Words(l, wide, outs), lower.OneIf(f.bias != nil), lower.OneIf(f.left >= 0 || f.right >= 0), lower.OneIf(f.skips()), lower.OneIf(f.safe))
-	spec = append(append(spec, lower.Words(l, local, s[0], s[1], s[2])...), lower.OneIf(f.transK))
-	f.append(k.matrices, matrices*index.CeilDiv(columns, 4*s[0]), spec, own)
+	spec = append(append(spec, lower.Words(l, subgroups*l.Limits.Subgroup, s[0], s[1], s[2])...), lower.OneIf(f.transK), uint32(subgroups))
+	f.append(k.matrices, matrices*index.CeilDiv(columns, subgroups*s[0]), spec, own)
 	return true
 }
+
+// matrixSubgroups are the subgroups of a workgroup that multiplies matrices, variants with the same bits; the first is the expected best, and
+// a device without room for it takes the ordinary kernels.
+var matrixSubgroups = []int{4, 8, 2}
 
 // mostHeldWidths is how wide a line of both factors may be for a subgroup to hold its lines and sums of the backward pass in registers.
 const mostHeldWidths = 256
 
-// matrixBytes is the shared memory of a part by cooperative matrices of a shape, for heads of two widths.
-func (k flashKernel) matrixBytes(shape [3]int, wide, outs int) int {
+// matrixBytes is the shared memory of a part by cooperative matrices of a shape, of so many subgroups, for heads of two widths.
+func (k flashKernel) matrixBytes(shape [3]int, subgroups, wide, outs int) int {
 	const single, half, room = 4, 2, 8 // bytes of floats, and elements behind each line of halves
-	rows, step := 4*shape[0], 2*shape[1]
+	rows, step := subgroups*shape[0], 2*shape[1]
 	others, rounded := step*(wide+room+outs+room), rows*(step+room)
 	if k == flashForward {
 		return half*(rows*(wide+room)+others+rounded) + single*(rows*step+rows*outs+rows)

@@ -30,7 +30,7 @@ func (c *Convolution) Append(l *graph.Lowering, side uint32, out int, a, b graph
 		return
 	}
 	// Where subgroups work alone, float16 on matrix units takes the image's lines from work space.
-	_, gathers := gathersByMatrices(l, a, b)
+	gathers := gathersCooperate(l, a, b)
 	matrices := l.Limits.Matrix != [3]int{} && holdsFloat16(l, a, nil) && holdsFloat16(l, b, nil)
 	direct := l.Limits.Shared && (!matrices || gathers)
 	if direct && c.paysAsProducts() && c.appendImplicit(l, side, out, a, b, bias) {

@@ -1,5 +1,5 @@
 // The gradients of flash.comp, of factors that hold float16, by cooperative matrices: dQ (QUERIES), or dK and dV (KEYS).
-// Each of four subgroups has M lines of one side, whose factors and sums stay in its registers, and goes along the rows of the
+// Each subgroup has M lines of one side, whose factors and sums stay in its registers, and goes along the rows of the
 // other, which all bring to the group's memory together. Scores, slopes and sums are float32; the probabilities and slopes that
 // are multiplied once more are rounded to float16 before.
 #version 450
@@ -20,6 +20,7 @@ layout(constant_id = 8) const uint M = 8; // of a fragment: rows,
 layout(constant_id = 9) const uint N = 8; // columns
 layout(constant_id = 10) const uint K = 8; // and terms
 layout(constant_id = 11) const uint TRANS_K = 0;
+layout(constant_id = 12) const uint SUBGROUPS = 4; // of a group
 
 layout(binding = 0) buffer Y { float y[]; }; // dQ, dK
 layout(binding = 1) readonly buffer Q { float q[]; };
@@ -33,7 +34,7 @@ layout(binding = 8) buffer DV { float dv[]; };
 
 //flashscores.glsl
 
-const uint ROWS = 4 * M, STEP = 2 * N; // lines of a group, and rows of the other side at a time
+const uint ROWS = SUBGROUPS * M, STEP = 2 * N; // lines of a group, and rows of the other side at a time
 const uint LINE = WIDE + 8, LINE_V = OUTS + 8, LINE_P = STEP + 8; // out of each other's banks
 const uint OWN = ROWS * (LINE > LINE_V ? LINE : LINE_V), OTHER = STEP * (LINE + LINE_V);
 shared float16_t stage[OWN > OTHER ? OWN : OTHER], sloped[ROWS * LINE_P];

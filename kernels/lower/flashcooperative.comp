@@ -1,4 +1,4 @@
-// The forward pass of flash.comp, of factors that hold float16, by cooperative matrices: each of four subgroups has
+// The forward pass of flash.comp, of factors that hold float16, by cooperative matrices: each subgroup has
 // M queries, and they bring the rows of keys and values to the group's memory together. Scores and sums are float32; the
 // probabilities that multiply the values are rounded to float16, and add up before they are.
 #version 450
@@ -20,6 +20,7 @@ layout(constant_id = 8) const uint M = 8; // of a fragment: rows,
 layout(constant_id = 9) const uint N = 8; // columns
 layout(constant_id = 10) const uint K = 8; // and terms
 layout(constant_id = 11) const uint TRANS_K = 0;
+layout(constant_id = 12) const uint SUBGROUPS = 4; // of a group
 
 layout(binding = 0) buffer Y { float y[]; };
 layout(binding = 1) readonly buffer Q { float q[]; };
@@ -28,7 +29,7 @@ layout(binding = 3) readonly buffer V { float v[]; };
 layout(binding = 4) readonly buffer Bias { float bias[]; };
 layout(binding = 6) buffer Lse { float lse[]; };
 
-const uint ROWS = 4 * M, STEP = 2 * N; // queries of a group, and keys at a time
+const uint ROWS = SUBGROUPS * M, STEP = 2 * N; // queries of a group, and keys at a time
 const uint LINE = WIDE + 8, LINE_V = OUTS + 8, LINE_P = STEP + 8; // out of each other's banks
 shared float16_t ofQueries[ROWS * LINE], ofKeys[STEP * LINE], ofValues[STEP * LINE_V], probable[ROWS * LINE_P];
 shared float scores[ROWS * STEP], sums[ROWS * OUTS], down[ROWS];

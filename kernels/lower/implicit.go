@@ -136,8 +136,10 @@ func (c *Convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 	} else {
 		columns *= c.N
 	}
-	tile, matrices := gathersByMatrices(l, a, b)
-	if !matrices {
+	var tile productTile
+	if gathersCooperate(l, a, b) {
+		tile = gathersByMatrices(l, "convolution "+sideNames[side], widest.m, columns, widest.k, c.Group*split)
+	} else {
 		ok := false
 		if tile, ok = c.pickTile(l, widest, side, columns, split); !ok {
 			return false
@@ -163,6 +165,9 @@ func (c *Convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 	return true
 }
 
+// sideNames names the sides of a convolution in classes of kernels.
+var sideNames = [...]string{"y", "x", "w"}
+
 // pickTile picks the tile of a side's products; ok is false if the direct kernel is expected or known to be faster.
 func (c *Convolution) pickTile(l *graph.Lowering, widest implicit, side uint32, columns, split int) (tile productTile, ok bool) {
 	tiles := tilesFor(l, widest.m, columns, c.Group*split)
@@ -175,7 +180,7 @@ func (c *Convolution) pickTile(l *graph.Lowering, widest implicit, side uint32, 
 			variants = append(variants, directVariant)
 		}
 	}
-	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", [...]string{"y", "x", "w"}[side], SizeClass(widest.m), SizeClass(columns), SizeClass(widest.k), SizeClass(c.Group*split))
+	class := fmt.Sprintf("convolution %s %d×%d×%d×%d", sideNames[side], SizeClass(widest.m), SizeClass(columns), SizeClass(widest.k), SizeClass(c.Group*split))
 	name := l.Pick(class, variants...)
 	if name == directVariant {
 		return tile, false

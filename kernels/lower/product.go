@@ -202,7 +202,7 @@ func (g Products) dispatch(l *graph.Lowering) {
 	sa, sb := g.Sa, g.Sb
 	var tile productTile
 	if g.cooperates(l) {
-		tile = g.cooperativeTile(l)
+		tile = g.cooperativeTile(l, index.Elems(g.shape))
 	} else {
 		tile = productTileFor(l, g.M, g.N, g.K, index.Elems(g.shape), g.form())
 	}

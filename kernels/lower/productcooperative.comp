@@ -60,9 +60,8 @@ layout(binding = 4) readonly buffer Lines { uint lines[]; };
 layout(binding = 1) readonly buffer A4 { vec4 a4[]; };
 layout(binding = 2) readonly buffer B4 { vec4 b4[]; };
 
-// A side of the group has SIDE subgroups, and each of those EACH fragments.
+// A side of the group has SIDE subgroups, and each of those EACH fragments, which is a variant: sums are the same.
 #define SIDE 2
-#define EACH 2
 const uint ROWS = SIDE * EACH * M, COLUMNS = SIDE * EACH * N, SLAB = 2 * K;
 const uint EACH_A = FOURS_A != 0 ? 4 : 1, EACH_B = FOURS_B != 0 ? 4 : 1; // at a time
 // Room behind the lines keeps them out of each other's banks.

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"fmt"
 	"slices"
 
 	"memopt/internal/graph"
@@ -232,7 +233,12 @@ func (r Reduction) Dispatch(l *graph.Lowering, x, y graph.Buffer, s reducing, fi
 	push = append(append(push, reducedDims(l, s.stay, s.stayAt)...), reducedDims(l, s.gone, s.goneAt)...)
 	kernel, spec, tail := reduceKernel, []uint32{uint32(l.Limits.Subgroup)}, []uint32{OneIf(r.GoesOn)}
 	if width := s.together(l); width > 0 {
-		each, kernel, spec, tail = width, reduceTogether, []uint32{SmallTeam}, append(tail, uint32(width))
+		local := SmallTeam
+		if lines := SmallTeam / width; !s.along {
+			width = columnsOf(l, width, lines, results, min(s.part, index.Elems(s.gone)))
+			local = lines * width
+		}
+		each, kernel, spec, tail = width, reduceTogether, []uint32{uint32(local)}, append(tail, uint32(width))
 	}
 	groups, tops := InLine(l, index.CeilDiv(results-first, each)), Unused(false)
 	if r.tops != nil {
@@ -263,6 +269,19 @@ func (s reducing) together(l *graph.Lowering) int {
 		return 32
 	}
 	return 8
+}
+
+// columnsOf picks how many neighbouring results a workgroup reduces, each by a number of lines of invocations, on which alone
+// the order of sums depends.
+func columnsOf(l *graph.Lowering, expected, lines, results, terms int) int {
+	widths, variants := map[string]int{}, []string{}
+	for _, width := range []int{expected, 8, 16, 32, 64} {
+		name := fmt.Sprint("columns-", width)
+		if widths[name] == 0 && lines*width >= l.Limits.Subgroup && Fits(lines*width, l.Limits.Invocations) && lines*width <= largeTeam {
+			widths[name], variants = width, append(variants, name)
+		}
+	}
+	return widths[l.Pick(fmt.Sprintf("sums in %d lines %d×%d", lines, SizeClass(results), SizeClass(terms)), variants...)]
 }
 
 // InParts reduces parts of each input from number first on into consecutive work space, and

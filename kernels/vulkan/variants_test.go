@@ -24,6 +24,27 @@ func preferring(name string, seen map[string]bool) *graph.Picker {
 	}}
 }
 
+// variantBytes is the outputs of a program, with one variant where there is a choice.
+func variantBytes(t *testing.T, o vulkan.Options, text, name string, seen map[string]bool) (all []byte) {
+	o.Picker = preferring(name, seen)
+	d, in := openedWith(t, o, text)
+	defer d.Close()
+	for _, v := range in {
+		for i := range v.Len() {
+			v.SetFloat(i, math.Sin(float64(i)))
+		}
+	}
+	if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "output "); ok {
+			all = append(all, must(d.Output(name)).Bytes...)
+		}
+	}
+	return all
+}
+
 // TestVariants: every variant of a kernel gives the same bits, at sizes around and between its tiles, and they
 // are those of Eval.
 func TestVariants(t *testing.T) {
@@ -32,25 +53,7 @@ func TestVariants(t *testing.T) {
 		t.Run(groups, func(t *testing.T) {
 			seen := map[string]bool{}
 			for _, text := range variantSamples {
-				run := func(name string) []byte {
-					d, in := openedWith(t, vulkan.Options{Groups: groups, Picker: preferring(name, seen)}, text)
-					defer d.Close()
-					for _, v := range in {
-						for i := range v.Len() {
-							v.SetFloat(i, math.Sin(float64(i)))
-						}
-					}
-					if _, err := d.Run(schedule.Run{Inputs: in}); err != nil {
-						t.Fatal(err)
-					}
-					var all []byte
-					for line := range strings.Lines(text) {
-						if name, ok := strings.CutPrefix(strings.TrimSpace(line), "output "); ok {
-							all = append(all, must(d.Output(name)).Bytes...)
-						}
-					}
-					return all
-				}
+				run := func(name string) []byte { return variantBytes(t, vulkan.Options{Groups: groups}, text, name, seen) }
 				first := run("")
 				if again := run(""); !bytes.Equal(first, again) {
 					t.Errorf("%s: other bits the second time", text)
@@ -101,6 +104,42 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// TestCooperativeVariants: so do those of kernels with cooperative matrices.
+func TestCooperativeVariants(t *testing.T) {
+	_, o := pathDevice(t, vulkan.CooperativeMatrix)
+	half := func(text string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(text, "l f32[", "l F32["), "f32[", "f16[")
+	}
+	for _, groups := range []string{vulkan.GroupsAlone, vulkan.GroupsShared} {
+		seen, texts := map[string]bool{}, variantSamples[:9]
+		if groups == vulkan.GroupsAlone {
+			texts = variantSamples[:3] // convolutions are products there, and attention has no matrices
+		}
+		for _, text := range texts {
+			text = strings.ReplaceAll(half(text), "F32[", "f32[")
+			o.Groups = groups
+			here := map[string]bool{}
+			first := variantBytes(t, o, text, "", here)
+			for _, name := range []string{"matrices-1", "matrices-4", "subgroups-2", "subgroups-8"} {
+				if seen[name] = seen[name] || here[name]; !here[name] {
+					continue
+				}
+				if got := variantBytes(t, o, text, name, here); !bytes.Equal(got, first) {
+					t.Errorf("%s: variant %s has other bits", text, name)
+				}
+			}
+		}
+		for _, name := range []string{"matrices-1", "matrices-4"} {
+			if !seen[name] {
+				t.Errorf("%s: variant %s was not tried", groups, name)
+			}
+		}
+		if groups == vulkan.GroupsShared && !(seen["subgroups-2"] && seen["subgroups-8"]) {
+			t.Errorf("variants of attention were not tried: %v", seen)
+		}
+	}
+}
+
 // variantShapes are convolutions with odd sizes, strides, dilations, groups, and one and three axes.
 var variantShapes = []convolutionShapes{
 	{"2,17,11,13", "33,17,3,3", "2,33,6,7", "pads=[1, 1, 1, 1] strides=[2, 2]"},
@@ -118,6 +157,10 @@ var variantSamples = []string{
 	flashGradText + "right=0 fill=-1e30 @a\noutput a\noutput b\noutput c\n",
 	flashGradText + "left=9 right=3 fill=-1e30 @a\noutput a\noutput b\noutput c\n",
 	convolutionText("memopt.ConvGradW", "3,40,30,31", "3,20,30,31", "{40, 20, 3, 3}"),
+	"x f32[900, 210] = input\na i64[1] = const {0}\ny = ReduceSum(x, a) keepdims=0\noutput y\n",
+	"x f32[50, 20000] = input\na i64[1] = const {0}\ny = ReduceMax(x, a) keepdims=0\noutput y\n",
+	"x f32[9, 2, 3, 15] = input\nd f32[9, 2, 3, 15] = input\ns f32[2, 3, 1] = input\na, e, f = memopt.LayerNormalizationGrad(d, x, s, s) axis=2\noutput a\noutput e\noutput f\n",
+	"x f32[2, 20004] = input\nd f32[2, 20004] = input\ns f32[20004] = input\na, e = memopt.RMSNormalizationGrad(d, x, s)\noutput a\noutput e\n",
 	"x f32[70, 20] = input\nd f32[70, 20] = input\ny = Softmax(x)\nz = com.microsoft.SoftmaxGrad_13(d, y)\noutput y\noutput z\n",
 	"x f32[2, 40004] = input\nd f32[2, 40004] = input\ny = LogSoftmax(x)\nz = com.microsoft.LogSoftmaxGrad_13(d, y)\noutput y\noutput z\n",
 	"x f32[3, 40005] = input\ns f32[40005] = input\nl i64[3] = const {7,40004,0}\no f32[] = input\ny = RMSNormalization(x, s)\nz = memopt.SoftmaxCrossEntropyLossGrad(o, x, l)\nc, p = SoftmaxCrossEntropyLoss(x, l)\noutput y\noutput z\noutput p\n",
