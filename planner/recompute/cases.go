@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"memopt/planner/flow"
 	"memopt/planner/mixes"
 )
 
@@ -300,7 +301,7 @@ func (c *cases) choices(t *knapsack, f freed) []mixes.Choice {
 		x := f.k.bits
 		x.cost = slices.Clone(x.cost)
 		for j := range x.cost {
-			if f.free>>j&1 == 1 && x.cost[j] < endless {
+			if f.free>>j&1 == 1 && x.cost[j] < flow.Endless {
 				x.cost[j] = 0
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"memopt/planner/flow"
 	"memopt/planner/mixes"
 )
 
@@ -298,7 +299,7 @@ func (x *bitPart) ways(wanted uint32, place, most int) (all []option, ok bool) {
 		if !add(keep, wanted) {
 			return false
 		}
-		if x.cost[i] >= endless {
+		if x.cost[i] >= flow.Endless {
 			return true
 		}
 		w.made |= x.made[i]

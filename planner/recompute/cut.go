@@ -3,6 +3,8 @@ package recompute
 import (
 	"math"
 	"slices"
+
+	"memopt/planner/flow"
 )
 
 // A cut is the cheapest set of values to have at one place of the order, while its operator runs, at a price λ for
@@ -29,11 +31,11 @@ type cut struct {
 }
 
 const (
-	units     = 1 << 40       // of cost in the whole cost; more could not be told apart in sums of flows
-	forbidden = endless / 256 // a capacity that no cut passes if there is another
-	free      = -1            // the index of a value that is present for nothing
-	foldWork  = 32            // work to fold a value, in looks at an edge
-	edgeLooks = 6             // looks at each edge that a cut takes, about
+	units     = 1 << 40            // of cost in the whole cost; more could not be told apart in sums of flows
+	forbidden = flow.Endless / 256 // a capacity that no cut passes if there is another
+	free      = -1                 // the index of a value that is present for nothing
+	foldWork  = 32                 // work to fold a value, in looks at an edge
+	edgeLooks = 6                  // looks at each edge that a cut takes, about
 )
 
 // span is the first and the last operator of the order that make or read a value.
@@ -169,17 +171,17 @@ func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, b
 	if cold {
 		warm, before = c.empty, 0
 	}
-	copy(c.net.cap, warm)
+	copy(c.net.Cap, warm)
 	for k, v := range c.value {
 		switch w := weights[k]; {
 		case w <= light:
-			c.net.cap[v.keep] += (capacity(price, w) - capacity(before, w)) * v.by
+			c.net.Cap[v.keep] += (capacity(price, w) - capacity(before, w)) * v.by
 		case cold:
-			c.net.cap[v.keep] += forbidden * v.by
+			c.net.Cap[v.keep] += forbidden * v.by
 		}
 	}
-	c.net.flow()
-	reach := c.net.reach()
+	c.net.Flow()
+	reach := c.net.Reach()
 	x := set{kept: make([]bool, len(c.value)), walk: &walkResult{}}
 	value := 0.0
 	for k, v := range c.value {
@@ -294,7 +296,7 @@ func (e *envelope) heavy(kept []bool) bool {
 // at is the cut at a price: the smallest of its value, whatever flow it is found from. It counts as the same work
 // whether it was known or not, so that what is found for a limit does not depend on which were asked for before.
 func (e *envelope) at(c *cut, price float64, keep bool) answered {
-	c.spent += edgeLooks * int64(len(c.net.to))
+	c.spent += edgeLooks * int64(c.net.Edges())
 	for _, a := range e.answers {
 		if a.price == price {
 			return a
@@ -307,7 +309,7 @@ func (e *envelope) at(c *cut, price float64, keep bool) answered {
 	x, value := c.solve(price, e.weights, e.light, warm, before)
 	e.answers = append(e.answers, answered{price, value, x})
 	if keep {
-		e.warm, e.price = append(e.warm[:0], c.net.cap...), price
+		e.warm, e.price = append(e.warm[:0], c.net.Cap...), price
 	}
 	return e.answers[len(e.answers)-1]
 }

@@ -31,7 +31,7 @@
 //
 // Bounds:
 //
-//   - cut.go, flow.go, fold.go: the minimum cut at one place at a price for bytes. Equal parts of the network, as
+//   - cut.go, fold.go (and planner/flow): the minimum cut at one place at a price for bytes. Equal parts of the network, as
 //     repeated layers make, are in it once. bound.go finds the best price, and rounds bytes to grains, which closes the
 //     gap that equal layers leave.
 //   - knapsack.go, choices.go (and planner/mixes): the cheapest values to have at one place, or at two together, to the

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"memopt/planner/flow"
 )
 
 // Every plan that a pass makes is checked in tests.
@@ -53,33 +55,33 @@ func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 	for at := range n {
 		c := s.newCut(at, n)
 		x, value := c.solve(price, c.envelope(1, math.Inf(1)).weights, math.MaxInt64, nil, 0)
-		var net network
-		net.reset(2+len(c.values)+int(n), 2*len(c.values)+len(s.p.Inputs.items)+int(n))
+		var net flow.Network
+		net.Reset(s.p.Context, 2+len(c.values)+int(n), 2*len(c.values)+len(s.p.Inputs.items)+int(n))
 		asked := make([]bool, n)
 		vertex := func(op int32) int32 { return int32(2+len(c.values)) + op }
 		for i, v := range c.values {
 			op := s.sim.maker[v]
 			if int32(i) < c.needed {
-				net.edge(source, int32(2+i), endless)
+				net.Edge(flow.Source, int32(2+i), flow.Endless)
 			}
-			net.edge(int32(2+i), vertex(op), capacity(price, s.p.Bytes[v]))
+			net.Edge(int32(2+i), vertex(op), capacity(price, s.p.Bytes[v]))
 			if asked[op] {
 				continue
 			}
 			asked[op] = true
 			if !s.p.Again[op] {
-				net.edge(vertex(op), sink, endless)
+				net.Edge(vertex(op), flow.Sink, flow.Endless)
 				continue
 			}
-			net.edge(vertex(op), sink, int64(s.p.Cost[op]/s.unit))
+			net.Edge(vertex(op), flow.Sink, int64(s.p.Cost[op]/s.unit))
 			for _, in := range s.p.Inputs.Of(op) {
 				if s.index[in] > 0 {
-					net.edge(vertex(op), 1+s.index[in], endless)
+					net.Edge(vertex(op), 1+s.index[in], flow.Endless)
 				}
 			}
 		}
-		net.flow()
-		reach, plain, same := net.reach(), 0.0, true
+		net.Flow()
+		reach, plain, same := net.Reach(), 0.0, true
 		for i, v := range c.values {
 			kept := reach[2+i] && !reach[vertex(s.sim.maker[v])]
 			if same = same && kept == x.kept[c.foldedOf[i]]; kept {

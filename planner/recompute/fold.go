@@ -3,6 +3,8 @@ package recompute
 import (
 	"encoding/binary"
 	"slices"
+
+	"memopt/planner/flow"
 )
 
 // folding is the folded network of a cut.
@@ -17,7 +19,7 @@ import (
 // smallest of the cheapest cuts treats equal parts alike, so it is that of the whole network, to the unit. Plans in
 // which layers differ come from starts.go.
 type folding struct {
-	net      network
+	net      flow.Network
 	empty    []int64  // capacities without flow at price 0
 	foldedOf []int32  // by index in the cut's values: its folded value
 	value    []folded // with vertices from 2 on
@@ -147,7 +149,7 @@ func (f *folder) price(i int32) int64 { return f.s.price(f.s.sim.maker[f.c.value
 // price is the cost of a rerun of an operator in units, endless if it may run only once.
 func (s *Solver) price(op int32) int64 {
 	if !s.p.Again[op] {
-		return endless
+		return flow.Endless
 	}
 	return int64(s.p.Cost[op] / s.unit)
 }
@@ -190,13 +192,12 @@ func (f *folder) connect() {
 			edges += 1 + len(f.s.p.Inputs.Of(f.s.sim.maker[f.c.values[v.place]]))
 		}
 	}
-	f.net.ctx = f.s.p.Context
-	f.net.reset(2+len(f.value)+ops, edges)
+	f.net.Reset(f.s.p.Context, 2+len(f.value)+ops, edges)
 	f.ops = make([]foldedOp, 0, ops)
 	for k := range f.value {
 		v, vertex := &f.value[k], int32(2+k)
 		if v.needed {
-			f.net.edge(source, vertex, endless)
+			f.net.Edge(flow.Source, vertex, flow.Endless)
 		}
 		if first := f.first[v.place]; first != v.place {
 			v.maker = f.value[f.foldedOf[first]].maker
@@ -206,15 +207,15 @@ func (f *folder) connect() {
 			op := foldedOp{vertex: v.maker, times: v.times, price: price}
 			f.asks(v.place, func(in int32) {
 				op.asks = append(op.asks, f.foldedOf[in])
-				f.net.edge(v.maker, 2+f.foldedOf[in], endless)
+				f.net.Edge(v.maker, 2+f.foldedOf[in], flow.Endless)
 			})
 			f.ops = append(f.ops, op)
-			if price < endless {
+			if price < flow.Endless {
 				price *= v.by
 			}
-			f.net.edge(v.maker, sink, price)
+			f.net.Edge(v.maker, flow.Sink, price)
 		}
-		v.keep = f.net.edge(vertex, v.maker, 0)
+		v.keep = f.net.Edge(vertex, v.maker, 0)
 	}
-	f.empty = append(f.empty, f.net.cap...)
+	f.empty = append(f.empty, f.net.Cap...)
 }

@@ -1,4 +1,5 @@
-package recompute
+// Package flow finds the largest flow through a network, and the smallest of its minimum cuts.
+package flow
 
 import (
 	"context"
@@ -6,11 +7,11 @@ import (
 	"memopt/internal/stop"
 )
 
-// network is a flow network with whole capacities, in flat arrays: edge e and its reverse e^1 stand together. Its flow
+// Network is a flow network with whole capacities, in flat arrays: edge e and its reverse e^1 stand together. Its flow
 // is found by Dinic's algorithm.
-type network struct {
+type Network struct {
+	Cap    []int64 // by edge: residual capacity. More of it, or what was copied before, may be put there between flows
 	to     []int32
-	cap    []int64 // residual capacity
 	first  []int32 // by vertex: its first arc; one more at the end
 	arcs   []arc   // by vertex
 	level  []int32
@@ -24,25 +25,27 @@ type network struct {
 // arc is an edge at one of its vertices.
 type arc struct{ to, edge int32 }
 
-const source, sink = 0, 1
+// Source and Sink are the vertices that flow goes from and to.
+const Source, Sink = 0, 1
 
-// endless is above any sum of real capacities.
-const endless = int64(1) << 62
+// Endless is above any sum of real capacities.
+const Endless = int64(1) << 62
 
-// reset empties the network and makes room for vertices and edges.
-func (n *network) reset(vertices, edges int) {
-	*n = network{ctx: n.ctx, to: make([]int32, 0, 2*edges), cap: make([]int64, 0, 2*edges), first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
+// Reset empties the network and makes room for vertices and edges.
+func (n *Network) Reset(ctx context.Context, vertices, edges int) {
+	*n = Network{ctx: ctx, to: make([]int32, 0, 2*edges), Cap: make([]int64, 0, 2*edges), first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
 }
 
-func (n *network) edge(from, to int32, capacity int64) int32 {
+// Edge adds an edge, and gives its number.
+func (n *Network) Edge(from, to int32, capacity int64) int32 {
 	e := int32(len(n.to))
 	n.to = append(n.to, to, from)
-	n.cap = append(n.cap, capacity, 0)
+	n.Cap = append(n.Cap, capacity, 0)
 	return e
 }
 
 // seal lists the arcs of each vertex, the last edge first.
-func (n *network) seal() {
+func (n *Network) seal() {
 	clear(n.first)
 	for e := range n.to {
 		n.first[n.to[e^1]+1]++
@@ -59,8 +62,8 @@ func (n *network) seal() {
 	}
 }
 
-// flow augments the flow until it is the largest.
-func (n *network) flow() {
+// Flow augments the flow until it is the largest.
+func (n *Network) Flow() {
 	if len(n.arcs) != len(n.to) {
 		n.seal()
 	}
@@ -72,18 +75,18 @@ func (n *network) flow() {
 }
 
 // layers numbers the vertices by their distance from the source, and reports whether it reached the sink.
-func (n *network) layers() bool {
+func (n *Network) layers() bool {
 	for i := range n.level {
 		n.level[i] = -1
 	}
-	n.level[source] = 0
-	n.queue = append(n.queue[:0], source)
+	n.level[Source] = 0
+	n.queue = append(n.queue[:0], Source)
 	for i := 0; i < len(n.queue); i++ {
 		v := n.queue[i]
 		for _, a := range n.arcs[n.first[v]:n.first[v+1]] {
-			if n.level[a.to] < 0 && n.cap[a.edge] > 0 {
+			if n.level[a.to] < 0 && n.Cap[a.edge] > 0 {
 				n.level[a.to] = n.level[v] + 1
-				if a.to == sink {
+				if a.to == Sink {
 					return true
 				}
 				n.queue = append(n.queue, a.to)
@@ -94,21 +97,21 @@ func (n *network) layers() bool {
 }
 
 // block augments along shortest paths until there are none.
-func (n *network) block() {
+func (n *Network) block() {
 	n.path = n.path[:0]
-	v := int32(source)
+	v := int32(Source)
 	for {
-		if v == sink {
-			least := endless
+		if v == Sink {
+			least := Endless
 			for _, e := range n.path {
-				least = min(least, n.cap[e])
+				least = min(least, n.Cap[e])
 			}
 			cut := len(n.path)
 			for i := len(n.path) - 1; i >= 0; i-- {
 				e := n.path[i]
-				n.cap[e] -= least
-				n.cap[e^1] += least
-				if n.cap[e] == 0 {
+				n.Cap[e] -= least
+				n.Cap[e^1] += least
+				if n.Cap[e] == 0 {
 					cut = i
 				}
 			}
@@ -118,7 +121,7 @@ func (n *network) block() {
 		}
 		i, end, next := n.cursor[v], n.first[v+1], n.level[v]+1
 		for ; i < end; i++ {
-			if a := n.arcs[i]; n.level[a.to] == next && n.cap[a.edge] > 0 {
+			if a := n.arcs[i]; n.level[a.to] == next && n.Cap[a.edge] > 0 {
 				break
 			}
 		}
@@ -139,10 +142,13 @@ func (n *network) block() {
 	}
 }
 
-// reach marks the source's side of the minimum cut: what the last layers numbered.
-func (n *network) reach() []bool {
+// Reach marks the source's side of the minimum cut: what the last layers numbered.
+func (n *Network) Reach() []bool {
 	for v, level := range n.level {
 		n.seen[v] = level >= 0
 	}
 	return n.seen
 }
+
+// Edges is how many edges there are, with their reverses.
+func (n *Network) Edges() int { return len(n.to) }
