@@ -107,7 +107,7 @@ def texts(function: str, settings: Mapping[str, Any], rows: Mapping[str, Setting
 def _meant(name: str, rows: Mapping[str, Setting]) -> str:
     from difflib import get_close_matches
 
-    if rows is SETTINGS and name in ELSEWHERE:
+    if rows.keys() >= SETTINGS.keys() and name in ELSEWHERE:
         return f": {ELSEWHERE[name]}"
     near = get_close_matches(name, rows, 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -117,6 +117,20 @@ class Budget(Served):
         self.assertEqual(report.measured_peak, report.promised_peak)
         self.assertGreater(report.overhead, 0)
 
+    def test_how_weights_come(self):
+        """What loading takes is promised by the mode's formula beside what it took, and weights have the same bits."""
+        batches = texts(2)
+        torch.manual_seed(1)
+        want, _, streamed = self.steps(GPT(), batches)
+        torch.manual_seed(1)
+        got, _, report = self.steps(GPT(), batches, load_mode="eager")
+        self.assertEqual(got, want)
+        self.assertEqual((report.load["mode"], report.load["formula"]), ("eager", "2W + A + w"))
+        self.assertEqual(report.load["promised"], report.load["measured"])
+        self.assertGreater(report.load["promised"], 0)
+        self.assertIn("while loading (eager: 2W + A + w): promised", str(report))
+        self.assertNotIn("loading", str(streamed))
+
     def test_dropout_repeats_with_the_seed(self):
         served, _ = self.pair(ResNet(dropout=0.5))
         (x, y), *_ = pictures(1)

@@ -13,6 +13,7 @@ from torch.utils import _pytree
 
 from ..._arguments import Size
 from ..._plan import texts
+from ..._settings import LOAD_SETTINGS, SETTINGS
 from ..._visible import class_of
 from ...errors import BudgetError, MemoptError
 from ..step.given import parse
@@ -49,6 +50,10 @@ class _Forward:
             raise AttributeError("forward")
 
 
+# Those of plans, and how weights reach the device.
+_SETTINGS = SETTINGS | {name: LOAD_SETTINGS[name] for name in ("load_mode", "chunk")}
+
+
 class Module(torch.nn.Module):
     """A module whose forward and backward pass run in the memopt service, under a plan, on its device.
 
@@ -64,7 +69,8 @@ class Module(torch.nn.Module):
     fallback  if the service cannot run the step: "warn" says why once and runs the model itself, "raise"
               raises. A budget that cannot be met, and a service that ends during a step, always raise
     budget    all that the step may hold: "6GiB", or "60%" of what it holds with everything kept
-    settings  the others of memopt.plan: activation_budget, device, level, …; with mode "resident" also those of the optimizer
+    settings  the others of memopt.plan: activation_budget, device, level, …; how weights reach the device (load_mode, chunk); with mode
+              "resident" also those of the optimizer
 
     Parameters, buffers, state_dict, hooks and all other attributes are the model's, with its names. Only training runs
     in the service: eval() and no_grad() run the model itself.
@@ -100,7 +106,7 @@ class Module(torch.nn.Module):
         own = self.__dict__
         own["_model"], own["_loss"] = model, named(loss)
         own["_made_with"] = {"loss": loss, "mode": mode, "fallback": fallback, "lr": lr, **settings}
-        own["_settings"] = texts("Module", settings)
+        own["_settings"] = texts("Module", settings, _SETTINGS)
         own["_mode"], own["_fallback"], own["_lr"] = mode, fallback, lr
         own["_resident"] = Resident(int(own["_settings"].get("accumulate", 1))) if mode == "resident" else None
         own["_steps"] = _Steps(self)
@@ -346,6 +352,8 @@ class _Step:
 
     def _told(self, done: Stepped, begins: bool, ends: bool) -> None:
         self.report.add(done.seconds, done.peak, begins, ends)
+        if self.report.load is None:
+            self.report.load = self.session.loaded()
 
 
 class _Held:

@@ -24,6 +24,7 @@ class ServedReport:
     gap: float = 0.0  # of it, at most so much could be saved at this peak
     steps: int = 0
     seconds: float = 0.0  # of the last step, forward and backward
+    load: dict[str, Any] | None = None  # what loading the weights was promised to take, by the formula of load_mode, and took; None before the first step
 
     @classmethod
     def of(cls, device: str, plan: Report) -> ServedReport:
@@ -44,12 +45,15 @@ class ServedReport:
     def __str__(self) -> str:
         measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
         floor = f"; floor {show_bytes(self.floor)}, set by {line(self.floor_node)}" if self.floor else ""
+        load = ""
+        if self.load and self.load["mode"] != "streamed":  # which takes no more than the step
+            load = f"; while loading ({self.load['mode']}: {self.load['formula']}): promised {show_bytes(self.load['promised'])}, measured {show_bytes(self.load['measured'])}"
         return (
             f"memopt: promised {show_bytes(self.promised_peak)}{measured} on {self.device}, of {show_bytes(self.kept_peak)} with everything kept, "
-            f"for {self.overhead:+.1%} time{floor}; {self.steps} steps, the last in {self.seconds * 1000:.1f} ms"
+            f"for {self.overhead:+.1%} time{floor}; {self.steps} steps, the last in {self.seconds * 1000:.1f} ms{load}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. The whole plan is plan.to_dict()."""
-        names = ["device", "kept_peak", "promised_peak", "measured_peak", "floor", "floor_node", "overhead", "gap", "steps", "seconds"]
+        names = ["device", "kept_peak", "promised_peak", "measured_peak", "floor", "floor_node", "overhead", "gap", "steps", "seconds", "load"]
         return {"format": "memopt.torch.served/1", **{name: getattr(self, name) for name in names}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -206,6 +207,11 @@ class Session:
             raise MemoptError("the session has ended with its service", code="UNAVAILABLE")
         r = self._host.call(method, _messages.StepRequest(session=self._id, binding=binding.number, **fields), None)
         return Stepped(int(r.run), float(r.seconds), int(r.peak), float(r.loss))
+
+    def loaded(self) -> dict[str, Any] | None:
+        """What loading the weights was promised to take and took: memopt.sessionstats/1's load."""
+        told: dict[str, Any] = json.loads(self._host.call("Stats", _messages.SessionRequest(session=self._id), None).json)
+        return told.get("load")
 
     def sync(self, tensors: Mapping[str, torch.Tensor], to_service: bool) -> None:
         """Copies tensors of the service by name, to it or into given ones; in groups, to limit the arena."""
