@@ -14,6 +14,8 @@ from ..._arguments import Size
 from ..._visible import class_of
 from ...errors import BudgetError
 from ...report import Report, show_bytes
+from ..lower.feed_forward import MOST
+from ..lower.feed_forward import TILES as FIRST
 from ..lower.lazy import Unsuitable
 from ..lower.scores import Chunks, chunks_of
 from ..lower.tiles import Tiles, tiles_of
@@ -180,6 +182,11 @@ def _largest(
             if way.possible:
                 ways.append(way)
                 look(way)
+        tiled = ways[-1]
+        if TILES in tiled.names and max(found, key=lambda f: f[1], default=(None,))[0] is tiled:
+            for counts in tiled.others():
+                ways.append(tiled.also("", given, counts))
+                look(ways[-1])
     if not found:
         assert refused is not None
         raise refused
@@ -231,11 +238,16 @@ class _Way:
     def __init__(self, names: tuple[str, ...], run: _Runs, asked: _Asked) -> None:
         self.names, self.run, self.asked = names, run, asked
 
-    def also(self, name: str, given: tuple[Chunks | None, Tiles | None]) -> _Way:
-        """The step in this form and another."""
-        names = *self.names, name
+    def also(self, name: str, given: tuple[Chunks | None, Tiles | None], counts: Sequence[int] = (FIRST,)) -> _Way:
+        """The step in this form and another, with these numbers of tiles if it is in tiles."""
+        names = (*self.names, name) if name else self.names
         r, chunks, tiles = self.run, *given
-        return _Way(names, _Runs(r.model, r.make_sample, r.loss, Chunks("auto", asked=False) if CHUNKS in names else chunks, Tiles("auto") if TILES in names else tiles), self.asked)
+        return _Way(names, _Runs(r.model, r.make_sample, r.loss, Chunks("auto", asked=False) if CHUNKS in names else chunks, Tiles(counts) if TILES in names else tiles), self.asked)
+
+    def others(self) -> list[tuple[int, ...]]:
+        """Other numbers of tiles: more, which take less memory, and none for the first half of the layers, which takes less time."""
+        layers = len(self.run.tiles.layers) if self.run.tiles is not None else 0
+        return [(MOST,), *([(*(1,) * (layers // 2), FIRST)] if layers > 1 else [])]
 
     @functools.cached_property
     def search(self) -> _Search:
@@ -308,7 +320,8 @@ class _Way:
     def chosen(self, size: int) -> str:
         """What the step of a size that fits does for it."""
         made = self.search.made[size]
-        return ", ".join([*self.names, f"{made.result.recomputed_nodes} operators run again" if made is not None else "everything kept"])
+        names = [f"{name}: {self.run.tiles.said()}" if name == TILES and self.run.tiles is not None else name for name in self.names]
+        return ", ".join([*names, f"{made.result.recomputed_nodes} operators run again" if made is not None else "everything kept"])
 
 
 def recorded_step(model: torch.nn.Module, make_sample: Callable[[int], Any], size: int, loss: Callable[..., torch.Tensor] | None, loss_chunks: Any) -> Recording:

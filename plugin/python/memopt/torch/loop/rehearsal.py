@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...errors import BudgetError
+from ..lower.feed_forward import MOST
 from ..lower.inchunks import Undivided
 from ..lower.tiles import Tiles
 from ..native.run import step_of
@@ -28,7 +29,7 @@ from .loop import Loop
 from .programs import Made
 from .timed import times_of
 
-_COUNTS = (2, 4, 8, 16, 32, 64)  # of tiles, that are tried
+_COUNTS = (2, 4, 8, 16, 32, MOST)  # of tiles, that are tried
 _LEAST_NORM = 1e-3  # of the largest gradient's: one that is all but zero, as that of a bias in front of a batch norm, is compared with this
 
 
@@ -125,7 +126,8 @@ class Rehearsal:
                 return float("inf"), float(e.best or recording.measured_peak)
             return (found, 0.0) if found <= (1 + most) * plain * (1 + 1e-9) else (float("inf"), float(recording.measured_peak))
 
-        best, found = (cost(whole), (1,)), whole
+        best: tuple[tuple[float, float], tuple[int, ...]] = cost(whole), (1,)
+        found = whole
 
         def better(counts: tuple[int, ...]) -> bool:
             nonlocal best, found

@@ -16,6 +16,7 @@ from ..elsewhere.engine import Engine, rates
 from ..elsewhere.smaller import Lossy
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
 from ..lower.states import StatesElsewhere, movable
+from ..lower.tiles import Tiles
 from ..native.build import library
 from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth, state_bytes
 from ..plan.outofmemory import explain, is_of_memory, room
@@ -32,7 +33,6 @@ from ..replay.moves import compiled
 from ..replay.program import build
 from ..step.sample import Sample
 from ..step.tensors import local
-from ..lower.tiles import Tiles
 from .lengths import Lengths
 from .programs import Made
 from .request import Request

@@ -22,6 +22,7 @@ from torch.utils.flop_counter import register_flop_formula
 aten = torch.ops.aten
 
 TILES = 16  # with a hidden layer four times as wide as its input, a tile's values and their gradients have the bytes of the input
+MOST = 64  # that are tried
 
 Step = tuple[Any, ...]  # the name of a rule, the values that it reads, then its parameters; value 0 is the rows, value n + 1 that of step n
 
