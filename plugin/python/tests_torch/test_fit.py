@@ -99,6 +99,36 @@ class TestBlocks(InFolder):
         proven(found.form, Form(record().graph))
 
 
+    def test_own_numbers(self):
+        """What counts the blocks, and rates that rise from one to the next, make no block another one; whether there is a rate at all does."""
+
+        class Block(torch.nn.Module):
+            def __init__(self, place: int, rate: float):
+                super().__init__()
+                self.linear, self.place, self.rate = torch.nn.Linear(8, 8), place, rate
+
+        def runs(*blocks: Block):
+            return [(r.first, r.period, r.count) for r in runs_of(torch.nn.ModuleList(blocks))]
+
+        self.assertEqual(runs(*[Block(i, 0.1 * i) for i in range(8)]), [(1, 1, 7)])
+        self.assertEqual(runs(*[Block(i % 2, 0.0) for i in range(12)]), [(0, 2, 6)])
+        self.assertEqual(runs(*[Block(i * i, 0.0) for i in range(8)]), [])
+
+    def test_layers_left_out(self):
+        """Layers that a step may leave out by chance are all there."""
+        config = FARTHER["bart"][0]
+        found = memopt.fit(self.config({**config, "encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}), batch=2, seq=32, for_device="torch-core")
+        self.assertEqual(found.peak, memopt.fit(self.config(config), batch=2, seq=32, for_device="torch-core").peak)
+        self.assertTrue([n for n in found.notes if '"encoder_layerdrop" is 0.5' in n])
+        self.assertEqual(found.blocks, "one of 7 equal blocks of model.encoder.layers; one of 8 equal blocks of model.decoder.layers")
+
+    def test_token_by_token(self):
+        """A step of more operators than are recorded is refused, and the error says why."""
+        mamba = {"model_type": "mamba", "hidden_size": 16, "num_hidden_layers": 2, "vocab_size": 64, "state_size": 4, **_IDS}
+        with self.assertRaisesRegex(ValueError, "runs more than 60,000 operators, as modules do that go through a row token by token.*shorter seq"):
+            memopt.fit(self.config(mamba), batch=1, seq=4096, for_device="torch-core")
+
+
 class TestFit(InFolder):
     def test_as_measured(self):
         """The peak of forward and backward is that of a step which is run."""

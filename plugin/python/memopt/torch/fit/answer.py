@@ -65,6 +65,7 @@ class Answer:
     profile: str = ""
     links: str = ""  # between ranks, and what they carry
     sent: Sent | None = None  # in nanoseconds
+    update_ns: int = 0  # of a step's time, that its update takes
     worst: str = ""  # of a distribution of lengths
     verdicts: Verdicts | None = None  # on the switches of a trainer's config
     graph: dict[str, Any] = field(repr=False, default_factory=dict)  # the step of one rank, to plan
@@ -101,7 +102,7 @@ class Answer:
         """For JSON."""
         return {
             "format": FORMAT, "model": self.model, "request": self.request.to_dict(), "device": self.device, "profile": self.profile, "parameters": self.parameters, "trained": self.trained,
-            "fits": self.fits, "budget": self.budget, "peak": self.peak, "floor": self.floor, "binds": self.binds, "rank": self.rank, "communication": {f"{k}_ns": int(v) for k, v in vars(self.sent).items()} if self.sent is not None else None, "blocks": self.blocks, "worst": self.worst,
+            "fits": self.fits, "budget": self.budget, "peak": self.peak, "floor": self.floor, "binds": self.binds, "rank": self.rank, "communication": {f"{k}_ns": int(v) for k, v in vars(self.sent).items()} if self.sent is not None else None, "update_ns": self.update_ns, "blocks": self.blocks, "worst": self.worst,
             "phases": [{"phase": p.name, "total": p.total, "at": p.at, "bytes": dict(p.bytes)} for p in self.phases],
             "verdicts": self.verdicts.to_dict() if self.verdicts is not None else None, "ladder": [vars(r) for r in self.ladder], "offers": [vars(o) for o in self.offers], "notes": self.notes,
         }  # fmt: skip
@@ -115,6 +116,8 @@ class Answer:
             rows.append(("ranks", self.rank))
         if self.links:
             rows.append(("links", self.links))
+        if self.update_ns:
+            rows.append(("update", f"{show_time(self.update_ns)} of a step"))
         if self.worst:
             rows.append(("lengths", self.worst))
         if self.blocks:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
-from collections.abc import Iterable, Mapping
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +51,23 @@ def fit(model: str | Request, **given: Any) -> Answer:
 
 
 def answer_of(request: Request) -> Answer:
+    with _uncollected():
+        return _answer_of(request)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the search for cycles, of which recordings hardly have any: it would look through their millions of objects again and again."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def _answer_of(request: Request) -> Answer:
     optimizer_of(request.optimizer)
     device = device_of(request.for_device)
     budget = parse("budget", request.budget, device.memory or 0) if request.budget is not None else device.memory
@@ -137,6 +156,7 @@ class Fit:
         other = copy.copy(self)
         other.optimizer = optimizer_of(name)
         other.rank = self._rank_of(other.optimizer)
+        other.__dict__.pop("update_time", None)
         return other
 
     def phase(self, name: str, parts: Mapping[str, int], at: str = "") -> Phase:
@@ -203,7 +223,7 @@ class Fit:
         links, comm = self._links(time)
         return Answer(
             self.request, self.model.name, self.model.parameters or count(self.rank.all), count(p for p in self.rank.all if p.requires_grad) if not self.model.parameters else self.model.parameters, self._device(), self.budget, self.phases(), rungs,
-            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], graph=self.graph, beside=self.beside, alive=self.alive(), links=links, sent=comm,
+            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], update_ns=int(self.update_time), graph=self.graph, beside=self.beside, alive=self.alive(), links=links, sent=comm,
         )  # fmt: skip
 
     def _in_chunks(self, settings: dict[str, Any], time: int, plans: list[Rung]) -> list[Rung]:
@@ -241,12 +261,30 @@ class Fit:
         return chunks
 
     def step_time(self, time: float, overhead: float) -> float:
-        """The time of a whole step, one of whose passes takes so long without a plan, with what ranks wait for."""
+        """The time of a whole step, one of whose passes takes so long without a plan, with what ranks wait for and its update."""
         comm = self.sent(time)
+        rest = comm.waited + self.update_time
         if self.pipelined is None:
-            return time * (1 + overhead) * self.request.passes + comm.waited
+            return time * (1 + overhead) * self.request.passes + rest
         each = (comm.tensor + comm.experts) / (self.request.passes * self.pipelined.virtual)
-        return self.pipelined.time(time + each, overhead, comm.stages) + comm.waited - comm.tensor - comm.experts
+        return self.pipelined.time(time + each, overhead, comm.stages) + rest - comm.tensor - comm.experts
+
+    @functools.cached_property
+    def update_time(self) -> float:
+        """Of the optimizer, by the profile: operators that move the bytes of parameters, gradients and states."""
+        calls, moved = self.rank.updating
+        if not calls:
+            return 0.0
+
+        def one(name: str, op: str, size: int, inputs: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+            return {"name": name, "op": op, "inputs": list(inputs), "outputs": [{"shape": [size], "dtype": "uint8", "bytes": size}], "is_backward": False, **more}
+
+        nodes = [
+            one("held", "input", moved // 2, kind="data", source=""), one("first", "input", 1, kind="data", source=""), one("loss", "aten.neg.default", 1, ["first"], flops=0),
+            one("written", "aten.add.Tensor", moved // 2, ["held", "loss"], flops=0, calls=calls) | {"is_backward": True},
+        ]  # fmt: skip
+        graph = {**{k: v for k, v in self.graph.items() if k not in ("nodes", "outputs")}, "measured_peak": moved // 2, "num_fwd_outputs": 1, "outputs": ["loss", "written", None], "nodes": nodes}
+        return float(plan_of_graph(graph, for_device=profile_of(self.device)).baseline.time_ns)
 
     def sent(self, time: float) -> Sent:
         """What ranks send each other in a step, one of whose passes takes so long."""
@@ -360,5 +398,5 @@ class Fit:
         notes.append("resume reads the checkpoint's weights onto the device beside the model's; read onto the host they take nothing here")
         if self.request.ranks > 1:
             notes.append("the tokens a second are of one replica" + ("" if self.device.inside else f"; what ranks send each other takes no time here: the links of {self.device.name} are not known"))
-        return notes + self.unknown
+        return notes + self.model.notes + self.unknown
 

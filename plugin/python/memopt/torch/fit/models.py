@@ -39,6 +39,7 @@ class Model:
     config: Mapping[str, Any] = field(repr=False, default_factory=dict)
     dtype: torch.dtype = torch.float32
     parameters: int = 0  # of the whole model, where this is a rank's part of it
+    notes: list[str] = field(default_factory=list)  # what is not as the config says
 
 
 def model_of(request: Request) -> Model:
@@ -110,11 +111,14 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
         each.dtype = dtype  # which transformers heeds above the default
         if getattr(each, "use_cache", False):
             each.use_cache = False  # as trainers have it
-        if any(getattr(each, key, None) for key in ("num_local_experts", "num_experts", "n_routed_experts")):
-            each._experts_implementation = "grouped_mm"  # whose sizes do not depend on what tokens say
+    notes = _with_all_layers(config)
     if request.attention:
         config._attn_implementation = request.attention
     cls = _class(transformers, given, config, where)
+    if getattr(cls, "_can_set_experts_implementation", bool)():
+        for each in {id(config): config, id(text): text}.values():
+            if any(getattr(each, key, None) for key in ("num_local_experts", "num_experts", "n_routed_experts")):
+                each._experts_implementation = "grouped_mm"  # whose sizes do not depend on what tokens say
     with _making(dtype):
         try:
             module = cls._from_config(config) if hasattr(cls, "_from_config") else cls.from_config(config)
@@ -132,7 +136,19 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
     seq = request.seq or min(most or USUAL_SEQ, USUAL_SEQ)
     if has_seq and most is not None and seq > most and getattr(text, "rope_parameters", None) is None:
         raise ValueError(f"{where}: seq is {seq}, and the model has {most} positions: give at most --seq {most}")
-    return Model(name, module, inputs, seq if has_seq else 1, None, has_seq, most, given, dtype)
+    return Model(name, module, inputs, seq if has_seq else 1, None, has_seq, most, given, dtype, notes=notes)
+
+
+def _with_all_layers(config: Any) -> list[str]:
+    """Has no layer left out by chance, as some are in training: the step that has all of them takes the most."""
+    found = []
+    for key, value in list(vars(config).items()):
+        if key.endswith(("layerdrop", "layer_drop")) and value:
+            setattr(config, key, 0.0)
+            found.append(f"\"{key}\" is {value}: steps leave out layers by chance; this is a step with all of them")
+        elif hasattr(value, "model_type"):  # a config of a part
+            found += _with_all_layers(value)
+    return found
 
 
 def _check_experts(request: Request, module: torch.nn.Module, where: str, kind: str) -> None:
@@ -225,7 +241,8 @@ def _class(transformers: Any, given: Mapping[str, Any], config: Any, where: str)
     for auto in [*both, *one] if getattr(config, "is_encoder_decoder", False) else [*one, *both]:  # a decoder alone is another model
         found = getattr(transformers, f"AutoModelFor{auto}", None)
         if found is not None and type(config) in found._model_mapping:
-            return found
+            known = found._model_mapping[type(config)]
+            return known[0] if isinstance(known, (list, tuple)) else known
     raise ValueError(f"{where}: transformers has no model of {given['model_type']!r} that makes a loss of labels; give file.py:function")
 
 

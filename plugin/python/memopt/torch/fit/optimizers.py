@@ -19,6 +19,8 @@ class Optimizer:
     factored: bool = False  # a row and a column for each matrix instead
     whole: int = 0  # tensors of all parameters that an update of all at once makes
     single: int = 0  # of one parameter, that an update one by one makes
+    operators: int = 0  # of an update of one parameter
+    passes: int = 0  # over a parameter's bytes that these read or write
 
     def states(self, p: torch.Tensor) -> int:
         """Bytes that last."""
@@ -33,13 +35,23 @@ class Optimizer:
         sizes = [p.nbytes for p in parameters]
         return self.whole * sum(sizes) if foreach and self.whole else self.single * max(sizes, default=0)
 
+    def work(self, parameters: Sequence[torch.Tensor], foreach: bool) -> tuple[int, int]:
+        """The calls of an update, and the bytes that they move."""
+        calls = -(-len(parameters) // _TOGETHER) if foreach else len(parameters)
+        moved = self.passes * sum(p.nbytes for p in parameters)
+        if self.rounded:
+            moved += 2 * sum(self.states(p) for p in parameters)
+        return self.operators * calls, moved
 
+
+_TOGETHER = 32  # parameters that one kernel updates, about, where all are updated at once
 _LEAST_ROUNDED = 4096  # smaller parameters keep states in float32
 OPTIMIZERS = {
     o.name: o
     for o in (
-        Optimizer("adamw", 2, whole=1, single=2), Optimizer("adamw-fused", 2), Optimizer("adam", 2, whole=1, single=2), Optimizer("adamw8bit", rounded=2, single=0),
-        Optimizer("sgd"), Optimizer("momentum", 1), Optimizer("lion", 1, whole=1, single=1), Optimizer("adafactor", factored=True, single=2), Optimizer("none"),
+        Optimizer("adamw", 2, whole=1, single=2, operators=8, passes=20), Optimizer("adamw-fused", 2, operators=1, passes=7), Optimizer("adam", 2, whole=1, single=2, operators=7, passes=18),
+        Optimizer("adamw8bit", rounded=2, single=0, operators=1, passes=3), Optimizer("sgd", operators=1, passes=3), Optimizer("momentum", 1, operators=3, passes=8),
+        Optimizer("lion", 1, whole=1, single=1, operators=5, passes=13), Optimizer("adafactor", factored=True, single=2, operators=12, passes=16), Optimizer("none"),
     )
 }  # fmt: skip
 

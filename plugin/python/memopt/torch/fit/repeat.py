@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from ..plan.form import Form, Node, Output, Place, difference
+from ..record.fake import TooLong
 from ..record.record import Recording
 
 _LEAST = 6  # periods that are worth two recordings of three and two
@@ -53,7 +54,7 @@ def runs_of(model: torch.nn.Module) -> list[Run]:
     for path, module in model.named_modules():
         if not isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) or len(module) < _LEAST or any(path.startswith(r.path + ".") for r in found):
             continue
-        looks = [_look(block) for block in module]
+        looks = _looks(list(module))
         best: Run | None = None
         for period in range(1, len(looks) // _LEAST + 1):
             first = len(looks) - period
@@ -68,14 +69,24 @@ def runs_of(model: torch.nn.Module) -> list[Run]:
     return found
 
 
-def _look(block: torch.nn.Module) -> tuple[Any, ...]:
-    """What a block looks like: its classes, shapes and plain attributes, but for what counts the blocks."""
-    parts: list[Any] = []
-    for name, module in block.named_modules():
-        plain = [(k, v) for k, v in sorted(vars(module).items()) if isinstance(v, (int, float, bool, str)) and k not in ("layer_idx", "layer_id", "idx", "_version")]
-        tensors = [(k, tuple(t.shape), t.dtype, t.requires_grad) for table in (module._parameters, module._buffers) for k, t in table.items() if t is not None]
-        parts.append((name, type(module), tuple(plain), tuple(tensors)))
-    return tuple(parts)
+def _looks(blocks: Sequence[torch.nn.Module]) -> list[tuple[Any, ...]]:
+    """What blocks look like: their classes, shapes and plain attributes, but for what counts the blocks, and for how large a number with a point is: rates
+    of dropout rise from block to block."""
+    plain: list[dict[tuple[str, str], Any]] = []
+    parts: list[list[Any]] = []
+    for block in blocks:
+        plain.append({})
+        parts.append([])
+        for name, module in block.named_modules():
+            for k, v in vars(module).items():
+                if isinstance(v, (int, bool, str)) and k != "_version":
+                    plain[-1][name, k] = v
+                elif isinstance(v, float):
+                    plain[-1][name, k] = v == 0, v == 1
+            tensors = [(k, tuple(t.shape), t.dtype, t.requires_grad) for table in (module._parameters, module._buffers) for k, t in table.items() if t is not None]
+            parts[-1].append((name, type(module), tuple(tensors)))
+    counts = {key for key, n in plain[0].items() if type(n) is int and all(type(p.get(key)) is int and p[key] == n + i for i, p in enumerate(plain))}
+    return [(*part, *sorted((k, v) for k, v in p.items() if k not in counts)) for part, p in zip(parts, plain, strict=True)]
 
 
 @contextlib.contextmanager
@@ -139,7 +150,12 @@ def recorded_once(model: torch.nn.Module, record: Callable[[], Recording], runs:
     """The program of a step with all of its blocks, of which equal ones are recorded a few times; few is that of some runs, if it is known."""
     runs = runs_of(model) if runs is None else runs
     while runs:
-        form, few = few if few is not None else few_of(model, record, runs), None
+        try:
+            form, few = few if few is not None else few_of(model, record, runs), None
+        except ValueError as e:
+            if isinstance(e.__cause__, TooLong):
+                raise
+            break  # a module that does without none of its blocks
         places: list[_Places] = []
         sound: list[Run] = []
         for i, run in enumerate(runs):

@@ -18,7 +18,7 @@ from ..lower.cross_entropy import work_space
 from ..lower.scores import Chunks
 from ..plan.form import Form, difference
 from ..plan.timeline import Slots, of_plan, plain_steps
-from ..record.fake import fake_recording
+from ..record.fake import DependsOnValues, TooLong, fake_recording
 from ..record.floor import Step
 from ..record.record import Recording
 from .experts import among_ranks
@@ -28,6 +28,7 @@ from .repeat import Repeated, Run, few_of, recorded_once
 from .request import Request
 
 BY_ROWS = "memopt.cross_entropy_by_rows.default"  # the operator of a loss in chunks
+_MOST = 60_000  # operators of a recording: some ten seconds
 _CASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
@@ -58,8 +59,15 @@ class Steps:
     def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
         wrap = self.chunks.around if self.chunks is not None else None
         try:
-            return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, wrap)
-        except (ValueError, MemoptError):
+            return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, wrap, _MOST)
+        except TooLong as e:
+            raise ValueError(
+                f"{self.model.name}: a step of {type(self.model.module).__name__}, or of a few of its blocks, runs {e}, as modules do that go through a row token by token where they "
+                "have no kernel for it; what it takes is not found here. Give a shorter seq, or file.py:function with a module that has the kernel"
+            ) from e
+        except DependsOnValues as e:
+            raise ValueError(f"{self.model.name}: {e}, and memopt fit answers for what it saved") from e
+        except MemoptError:
             raise
         except Exception as e:  # of whatever class: it is the model's
             raise ValueError(f"{self.model.name}: a step of {type(self.model.module).__name__} cannot be run: {type(e).__name__}: {' '.join(str(e).split())[:400]}") from e

@@ -53,14 +53,26 @@ class _Counted(Events):
         return sorted(self._events), self._spans
 
 
+class TooLong(ValueError):
+    """A step has more operators than are recorded."""
+
+
+class DependsOnValues(ValueError):
+    """A step asks for values, which tensors without bytes do not have."""
+
+
 class _FakeRecorder(Recorder):
     """A recorder of tensors without bytes: nothing is run twice to see whether it repeats."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, most: int | None) -> None:
+        """most is the most operators that are recorded."""
         super().__init__(model)
         self.events = _Counted()
+        self.most = most
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.most is not None and len(self.calls) > self.most:
+            raise TooLong(f"more than {self.most:,} operators")
         # What a program asks of values is whether a mask is full, or a batch is one sequence a row: it takes the plain way.
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             return True
@@ -80,8 +92,10 @@ class _FakeRecorder(Recorder):
 def fake_recording(
     model: torch.nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any], loss: Loss | None, device: str | torch.device | None,
     around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext, wrap: Callable[[torch.nn.Module, Callable[..., Any]], Callable[..., Any]] | None = None,
+    most: int | None = None,
 ) -> Recording:
-    """A step of tensors without bytes. Its peak is that of the graph. Its forward pass, in what wrap puts around it, runs within around()."""
+    """A step of tensors without bytes. Its peak is that of the graph. Its forward pass, in what wrap puts around it, runs within around(). Raises TooLong
+    where it has more operators than most."""
     forward = own_forward(model) if wrap is None else wrap(model, own_forward(model))
     where = torch.device(device) if device is not None else next((p.device for p in model.parameters()), torch.device("cpu"))
     if where.type == "meta":
@@ -90,7 +104,7 @@ def fake_recording(
     try:
         with mode, training_mode(model), _faked(model, where), _untraced():
             args, named = _fake((batch, kwargs), where)
-            recorder = _FakeRecorder(model)
+            recorder = _FakeRecorder(model, most)
             try:
                 # The loss is within, as what runs between the passes is known by its allocations alone.
                 found = recorder.forward(functools.partial(_loss_of, functools.partial(forward, *args, **named), loss, around))
@@ -99,7 +113,7 @@ def fake_recording(
                 recorder.close()
             recording = recorded(recorder)
     except (DataDependentOutputException, DynamicOutputShapeException) as e:
-        raise ValueError(f"feasible: the step depends on values, which tensors without bytes do not have ({e}); memopt.record runs a real one") from e
+        raise DependsOnValues(f"the step depends on values, which tensors without bytes do not have ({e}); memopt.record runs a real one") from e
     recording.measured_peak = recording.graph["measured_peak"] = Step(recording.graph).peak()
     return recording
 
