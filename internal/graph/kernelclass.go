@@ -15,16 +15,17 @@ const (
 	GatherKernel // reads or writes rows at indices
 	CopyKernel   // moves elements and computes nothing
 	MathKernel   // pointwise, by exponentials, roots and their like
+	RandomKernel // draws random numbers
 )
 
-var kernelClasses = [...]string{"unstated", "pointwise", "reduction", "product", "convolution", "attention", "gather", "copy", "math"}
+var kernelClasses = [...]string{"unstated", "pointwise", "reduction", "product", "convolution", "attention", "gather", "copy", "math", "random"}
 
 // String is the class as profiles name it.
 func (k KernelClass) String() string { return kernelClasses[k] }
 
 // KernelClasses lists the classes.
 func KernelClasses() []KernelClass {
-	return []KernelClass{PointwiseKernel, ReductionKernel, ProductKernel, ConvolutionKernel, AttentionKernel, GatherKernel, CopyKernel, MathKernel}
+	return []KernelClass{PointwiseKernel, ReductionKernel, ProductKernel, ConvolutionKernel, AttentionKernel, GatherKernel, CopyKernel, MathKernel, RandomKernel}
 }
 
 // Class is the operator's class of kernel. Where it is not stated, other facets tell it.

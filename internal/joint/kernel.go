@@ -1,6 +1,7 @@
 package joint
 
 import (
+	"slices"
 	"strings"
 
 	"memopt/internal/graph"
@@ -21,9 +22,17 @@ var classes = []struct {
 	{graph.MathKernel, []string{"gelu", "silu", "elu", "exp", "log", "tanh", "sigmoid", "erf", "pow", "sqrt", "sin", "cos", "mish", "softplus"}},
 }
 
-// kernelOf is the class of an operator's kernel. heavy: it counts flops.
-func kernelOf(op string, heavy bool) graph.KernelClass {
+// draws are parts of the names of operators that draw random numbers.
+var draws = []string{"bernoulli", "dropout", "rand", "uniform", "normal_", "exponential_", "multinomial"}
+
+// kernelOf is the class of an operator's kernel. heavy: it counts flops; once: nothing makes its results a second time, as of memory that is
+// allocated and filled with random numbers, by operators that are recorded as one with it.
+func kernelOf(op string, heavy, once bool) graph.KernelClass {
 	name := strings.ToLower(op)
+	has := func(part string) bool { return strings.Contains(name, part) }
+	if once && has("empty") || !has("backward") && !has("attention") && slices.ContainsFunc(draws, has) {
+		return graph.RandomKernel
+	}
 	for _, k := range classes {
 		for _, part := range k.parts {
 			if strings.Contains(name, part) && (!heavy || k.class == graph.AttentionKernel || k.class == graph.ConvolutionKernel) {

@@ -27,7 +27,7 @@ func newLibrary(nodes []node) *library {
 // op is the operator of a node that is not a view.
 func (l *library) op(n *node) *graph.Op {
 	op := graph.Op{Flops: flopsOf,
-		Calls: func(n *graph.Node) int64 { return int64(n.Int("calls")) }, Kernel: kernelOf(n.Op, l.heavy[n.Op])}
+		Calls: func(n *graph.Node) int64 { return int64(n.Int("calls")) }, Kernel: kernelOf(n.Op, l.heavy[n.Op], n.onlyOnce())}
 	switch {
 	case n.onlyOnce():
 		op.Recompute = graph.Never

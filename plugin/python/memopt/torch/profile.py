@@ -145,6 +145,7 @@ def _traffic(on: torch.device) -> dict[str, list[_Probe]]:
         "math": [_Probe("math", 2 * size, lambda: torch.nn.functional.gelu(x)), _Probe("math", 2 * size, lambda: torch.nn.functional.silu(x))],
         "reduction": [_Probe("reduction", 2 * size, lambda: norm(x, (_WIDTH,), w, w)), _Probe("reduction", 2 * size, lambda: torch.softmax(x, -1)), _Probe("reduction", size, lambda: x.sum(0))],
         "gather": [_Probe("gather", 2 * size, lambda: x.index_select(0, rows))],
+        "random": [_Probe("random", 2 * size, lambda: torch.empty_like(x).bernoulli_(0.9))],
         "copy": [_Probe("copy", 2 * size, lambda: x.t().contiguous()), _Probe("copy", 2 * size, x.clone)],
     }
 
