@@ -124,6 +124,27 @@ class TestConfigs(InFolder):
         self.assertEqual(len(told["switches"]), len(rows))
         json.dumps(told)
 
+    def test_wrong_files(self):
+        """Whatever a file has in it: one error that names the file, and the key where there is one."""
+        wrong = {
+            "empty.yaml": ("", "empty.yaml: is empty"), "number.json": ("3", "number.json: has no keys"), "own.yaml": ("a: &x\n  b: *x\n", "own.yaml: a.b.b has more than 50 keys"),
+            "deep.json": ('{"a":' * 5000 + "1" + "}" * 5000, "deep.json: has more brackets"), "deep.yaml": ("[" * 3000, "deep.yaml: has more brackets"),
+            "many.yaml": (f"micro_batch_size: {10**22}\n", "many.yaml: micro_batch_size is 10{22}; it is a whole number from 1 to"),
+            "rows.yaml": ("micro_batch_size: [1, 2]\n", "rows.yaml: micro_batch_size is .1, 2."), "optimizer.yaml": ("optimizer: 5\n", "optimizer is 5; it is the name of an optimizer"),
+            "maybe.yaml": ("gradient_checkpointing: maybe\n", "gradient_checkpointing is 'maybe'; it is true, false"), "mode.toml": ("[activation_checkpoint]\nmode = 5\n", "activation_checkpoint.mode is 5"),
+            "tag.yaml": ("!!python/object/apply:os.system ['x']\n", "tag.yaml:1:1: is no YAML"),
+        }  # fmt: skip
+        for name, (text, error) in wrong.items():
+            with self.subTest(file=name), self.assertRaisesRegex(ValueError, error):
+                configured({"config": self.config(text, name)})
+        with self.assertRaisesRegex(ValueError, "is no text"):
+            path = self.config("", "bytes.yaml")
+            with open(path, "wb") as f:
+                f.write(bytes(range(256)))
+            configured({"config": path})
+        shared = self.config("a: &x\n  micro_batch_size: 2\nb: *x\nmicro_batch_size: 4\n", "shared.yaml")
+        self.assertEqual(configured({"config": shared})["batch"], 4)
+
     def test_moved(self):
         """An offload without checkpoints is in what the settings take, with the time that the step waits for its copies."""
         path = self.config("batch_size: 2\ntokenizer:\n  max_seq_len: 64\nenable_activation_checkpointing: false\nenable_activation_offloading: true\n", "torchtune.yaml")

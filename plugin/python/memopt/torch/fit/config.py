@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _MOST = 4 << 20  # bytes of a config
+_MOST_WHOLE = 1 << 40
+_DEPTH = 50  # keys within keys
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,15 @@ class Config:
 
     def wrong(self, key: str, expected: str) -> ValueError:
         """The error about a key."""
-        return ValueError(f"{self.path}: {key} is {self.keys[key]!r}; {expected}")
+        said = repr(self.keys[key])
+        return ValueError(f"{self.path}: {key} is {said if len(said) <= 80 else said[:80] + '…'}; {expected}")
 
     def whole(self, key: str) -> int:
         value = self.keys[key]
         if isinstance(value, str) and value.isascii() and value.isdigit():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self.wrong(key, "it is a whole number from 1 on")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _MOST_WHOLE:
+            raise self.wrong(key, f"it is a whole number from 1 to {_MOST_WHOLE - 1:,}")
         return value
 
     def on(self, key: str) -> bool:
@@ -55,19 +58,27 @@ def read(path: str) -> Config:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         raise ValueError(f"{path}: is no text ({e})") from None
-    tree = _toml(path, text) if path.endswith(".toml") else _json(path, text) if path.endswith(".json") or text.lstrip().startswith("{") else _yaml(path, text)
+    if not text.strip():
+        raise ValueError(f"{path}: is empty")
+    try:
+        tree = _toml(path, text) if path.endswith(".toml") else _json(path, text) if path.endswith(".json") or text.lstrip().startswith("{") else _yaml(path, text)
+    except RecursionError:
+        raise ValueError(f"{path}: has more brackets within brackets than can be read") from None
     if not isinstance(tree, Mapping) or not tree:
         raise ValueError(f"{path}: has no keys at its top, as a trainer's config has")
     keys: dict[str, Any] = {}
-    _flatten(tree, "", keys)
+    _flatten(path, tree, (), keys)
     return Config(path, keys)
 
 
-def _flatten(tree: Mapping[Any, Any], prefix: str, into: dict[str, Any]) -> None:
+def _flatten(path: str, tree: Mapping[Any, Any], above: tuple[str, ...], into: dict[str, Any]) -> None:
+    if len(above) > _DEPTH:  # as of an anchor that has itself in it
+        raise ValueError(f"{path}: {'.'.join(above[:3])} has more than {_DEPTH} keys within each other")
+    prefix = "".join(f"{key}." for key in above)
     for key, value in tree.items():
         if isinstance(value, Mapping):
             into[f"{prefix}{key}"] = value
-            _flatten(value, f"{prefix}{key}.", into)
+            _flatten(path, value, (*above, str(key)), into)
         else:
             into[f"{prefix}{key}"] = value
 

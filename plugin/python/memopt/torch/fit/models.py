@@ -74,6 +74,8 @@ def _read(path: str) -> dict[str, Any]:
         raise ValueError(f"{path}: is no text ({e}); give a config.json") from None
     except json.JSONDecodeError as e:
         raise ValueError(f"{path}:{e.lineno}:{e.colno}: is no JSON: {e.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: has more brackets within brackets than can be read; give a config.json") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path}: is no object of JSON, as a model's config is")
     return found

@@ -54,7 +54,9 @@ def _whole(kind: str) -> Callable[[Config, str], dict[str, Any]]:
 
 
 def _optimizer(c: Config, key: str) -> dict[str, Any]:
-    name = str(c.keys[key]).lower()
+    if not isinstance(c.keys[key], str):
+        raise c.wrong(key, "it is the name of an optimizer")
+    name = c.keys[key].lower()
     return next(({"optimizer": found} for pattern, found in _OPTIMIZERS if re.fullmatch(pattern, name)), {})
 
 
@@ -105,6 +107,16 @@ def _elsewhere(c: Config, key: str) -> dict[str, Any]:
     return {}
 
 
+_MODES = ("full", "selective", "memory_budget", "op", "offload", "offload_disk", "unsloth", "true", "false", "yes", "no", "on", "off")
+
+
+def _checkpoints(c: Config, key: str) -> dict[str, Any]:
+    value = c.keys[key]
+    if not isinstance(value, bool) and not (isinstance(value, str) and (value.lower() in _MODES or value.isdigit())):
+        raise c.wrong(key, "it is true, false, or a trainer's name of what is kept: " + ", ".join(_MODES[:7]))
+    return {}
+
+
 # (keys, kind, what a Request has of it). A key is a pattern of the dotted one.
 _ROWS: tuple[tuple[str, str, Callable[[Config, str], dict[str, Any]]], ...] = (
     (r"per_device_train_batch_size|micro_batch_size|train_micro_batch_size_per_gpu|batch_size|training\.(local_)?batch_size", "batch", _whole("batch")),
@@ -115,7 +127,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Config, str], dict[str, Any]]], ...] = (
     (r"bf16|bfloat16", "precision", _autocast("bfloat16")), (r"fp16|float16", "precision", _autocast("float16")),
     (r"mixed_precision", "precision", _typed("autocast")), (r"training\.mixed_precision_param", "precision", _typed("param_dtype")),
     (r"training\.mixed_precision_reduce", "precision", _typed("reduce_dtype")), (r"dtype|torch_dtype|training\.dtype", "precision", _typed("dtype")),
-    (r"(gradient|activation)_checkpointing|activation_checkpoint\.mode|enable_activation_checkpointing|ac_mode|fsdp_config\.(fsdp_)?activation_checkpointing", "checkpointing", _elsewhere),
+    (r"(gradient|activation)_checkpointing|activation_checkpoint\.mode|enable_activation_checkpointing|ac_mode|fsdp_config\.(fsdp_)?activation_checkpointing", "checkpointing", _checkpoints),
     (r"lora_r|model\.lora_rank", "lora", _whole("lora")),
     (r"num_processes", "ranks", _whole("ranks")), (r"parallelism\.data_parallel_shard_degree", "ranks", _whole(_REPLICAS)),
     (r"parallelism\.tensor_parallel_degree|tensor_parallel_size", "ranks", lambda c, key: {"tensor": c.whole(key)}),
