@@ -105,6 +105,12 @@ def worst(lengths: Mapping[int, int]) -> str:
     return f"{rows:,} rows of {min(lengths):,} to {max(lengths):,} tokens, half of them up to {half:,}; this is the worst batch, padded to {max(lengths):,}"
 
 
+def frontier(graph: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The plans of a step, from the one that costs nothing to the lowest, and what sets the floor."""
+    with as_file(graph) as path:
+        return ask(Frontier, path, settings, 600.0).to_dict()
+
+
 def count(parameters: Iterable[torch.Tensor]) -> int:
     return sum(p.numel() for p in parameters)
 
@@ -203,11 +209,10 @@ class Fit:
 
     def answer(self) -> Answer:
         settings = {"for_device": profile_of(self.device)}
-        with as_file(self.graph) as path:
-            curve = ask(Frontier, path, settings, 600.0)
+        curve = frontier(self.graph, settings)
         plan = plan_of_graph(self.graph, **settings)
         time = int(plan.baseline.time_ns)
-        points = curve.to_dict()["points"]
+        points = curve["points"]
         whole = self.as_it_is
         chosen: list[tuple[str, dict[str, Any] | None]] = [("as it is", None)]
         for name, limit in _RUNGS:
@@ -218,7 +223,7 @@ class Fit:
         if self.budget is not None and self.request.largest and self.stage is None:
             rungs = self._largest(rungs, [p["peak"] if p else None for _, p in chosen], settings)
         rungs += self._in_chunks(settings, time, rungs)
-        floor = curve.to_dict()["floor"]
+        floor = curve["floor"]
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
         links, comm = self._links(time)
         return Answer(
@@ -238,8 +243,7 @@ class Fit:
         except ValueError as e:
             self.unknown.append(f"a loss in chunks is not counted: {e}")
             return []
-        with as_file(other.graph) as path:
-            points = ask(Frontier, path, settings, 600.0).to_dict()["points"]
+        points = frontier(other.graph, settings)["points"]
         longer = int(plan_of_graph(other.graph, **settings).baseline.time_ns) / max(time, 1)  # than the step as it is
         rungs = [self._rung(CHUNKED, other.as_it_is, longer - 1, time)]
         fitting = [p for p in points if self.budget is not None and other.total(p["peak"]) <= self.budget]
@@ -333,8 +337,7 @@ class Fit:
             return rungs, f"{why}; {sizes}"
         form = self.steps.form(2, self.model.seq)
         graph = graph_of(without_gradients(form) if self.rank.sharded and self.request.accumulate == 1 else form)
-        with as_file(graph) as path:
-            points = ask(Frontier, path, settings, 600.0).to_dict()["points"]
+        points = frontier(graph, settings)["points"]
         most = dict(_RUNGS)
         found = []
         for r in rungs:

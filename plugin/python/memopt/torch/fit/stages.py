@@ -50,6 +50,13 @@ def stages(request: Request, graph: Mapping[str, Any]) -> list[Stage]:
     return ranks
 
 
+@functools.lru_cache(maxsize=8)
+def _turns(schedule: str, ranks: int, virtual: int, passes: int) -> tuple[list[list[Pass]], dict[Pass, int]]:
+    """The passes of each rank in order, and when what they read arrives: the same for all stages that are looked at."""
+    orders = [schedule_of(schedule).order(ranks, r, virtual, passes) for r in range(ranks)]
+    return orders, arrivals(orders)
+
+
 class Pipelined:
     """The passes of a rank's stages, from the line of one of them with both ends of the model."""
 
@@ -57,8 +64,8 @@ class Pipelined:
         self.request, self.stage, self.line = request, stage, line
         self.schedule: Schedule = schedule_of(request.schedule)
         self.virtual, self.last = virtual_of(request), request.pipeline * virtual_of(request) - 1
-        self.orders = [self.schedule.order(request.pipeline, r, self.virtual, request.passes) for r in range(request.pipeline)]
-        self.order, self.arrived = self.orders[stage.rank], arrivals(self.orders)
+        self.orders, self.arrived = _turns(request.schedule, request.pipeline, self.virtual, request.passes)
+        self.order = self.orders[stage.rank]
         self.split = Split(line)
         self.held = {s: self.split.held(s == 0, s == self.last) for s in stage.stages}
         self.peak, self.others, self.at = most(self.order, self.held, self.arrived, self.split.edge)
