@@ -20,6 +20,7 @@ var benchCommand = &cli.Command{
 	UsageText: "memopt bench cpu --quick\n" +
 		"memopt bench cpu --only matmul,mlp --python .venv/bin/python\n" +
 		"memopt bench torch --only gpt2 --quick\n" +
+		"memopt bench fit --only llama,bert\n" +
 		"memopt bench planner --without recompute/evict\n" +
 		"memopt bench vulkan --device vulkan:llvmpipe --only steps,budgets",
 	Description: benchList(),
@@ -65,7 +66,7 @@ var benchCommand = &cli.Command{
 type benchRun func(c *cli.Context, only []string, progress func(what string)) (text func(io.Writer), file func(bench.Head) any, err error)
 
 // benchKinds lists the benches that are not tables of cases.
-var benchKinds = map[string]benchRun{"planner": benchPlanner, "plugin": benchPlugin, "torch": benchTorch, "vulkan": benchVulkan}
+var benchKinds = map[string]benchRun{"fit": benchFit, "planner": benchPlanner, "plugin": benchPlugin, "torch": benchTorch, "vulkan": benchVulkan}
 
 // benchCases runs a table of cases.
 func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
@@ -93,7 +94,7 @@ func benchList() string {
 	for _, b := range bench.Benches {
 		s.WriteString("\n" + b.Name + ": " + b.Doc + "; groups " + strings.Join(b.Groups(), ", "))
 	}
-	s.WriteString("\nplanner: " + bench.PlannerDoc + "\nplugin: " + bench.PluginDoc + "\ntorch: " + bench.TorchDoc + "\nvulkan: " + bench.VulkanDoc)
+	s.WriteString("\nfit: " + bench.FittedDoc + "\nplanner: " + bench.PlannerDoc + "\nplugin: " + bench.PluginDoc + "\ntorch: " + bench.TorchDoc + "\nvulkan: " + bench.VulkanDoc)
 	return s.String()
 }
 
@@ -153,18 +154,40 @@ func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.
 
 // benchTorch runs PyTorch's bench.
 func benchTorch(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
+	o, err := torchOptions(c, only, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := bench.Torch(o)
+	if err != nil {
+		return nil, nil, asInput(err)
+	}
+	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
+}
+
+// benchFit runs the bench of steps on paper.
+func benchFit(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
+	o, err := torchOptions(c, only, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := bench.Fit(o)
+	if err != nil {
+		return nil, nil, asInput(err)
+	}
+	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
+}
+
+// torchOptions are those of benches that run PyTorch.
+func torchOptions(c *cli.Context, only []string, progress func(string)) (o bench.TorchOptions, err error) {
 	if c.IsSet("threads") {
-		return nil, nil, usage("bench torch has no --threads: steps run on one thread, whose CPU time counts")
+		return o, usage("bench %s has no --threads: steps run on one thread, whose CPU time counts", c.Args().First())
 	}
 	python := c.String("python")
 	if python == "" {
 		python = os.Getenv("MEMOPT_TORCH_PYTHON")
 	}
-	r, err := bench.Torch(bench.TorchOptions{Only: only, Quick: c.Bool("quick"), Python: benchPython(python), Progress: progress})
-	if err != nil {
-		return nil, nil, asInput(err)
-	}
-	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
+	return bench.TorchOptions{Only: only, Quick: c.Bool("quick"), Python: benchPython(python), Progress: progress}, nil
 }
 
 // benchPython is the interpreter of the flag, else of the environment, else the first on the path.

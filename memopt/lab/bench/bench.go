@@ -124,7 +124,7 @@ func Find(name string) (Bench, error) {
 		}
 		names = append(names, b.Name)
 	}
-	names = append(names, "planner", "plugin", "torch", "vulkan") // these are not tables of cases
+	names = append(names, "fit", "planner", "plugin", "torch", "vulkan") // these are not tables of cases
 	return Bench{}, fmt.Errorf("no bench is called %q; there are %s", name, strings.Join(names, ", "))
 }
 

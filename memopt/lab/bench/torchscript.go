@@ -44,9 +44,14 @@ func newTorchScript(python string) (*torchScript, error) {
 
 func (s *torchScript) close() { os.RemoveAll(s.folder) }
 
-// run runs one model, with this executable as the service.
+// run runs one model of run.py.
 func (s *torchScript) run(model string, quick bool, progress func(string)) (found TorchModel, err error) {
-	args := []string{filepath.Join(s.folder, "run.py"), model}
+	return found, s.answer(&found, progress, quick, "run.py", model)
+}
+
+// answer runs one of the scripts, with this executable as the service, and reads its result.
+func (s *torchScript) answer(result any, progress func(string), quick bool, file string, args ...string) error {
+	args = append([]string{filepath.Join(s.folder, file)}, args...)
 	if quick {
 		args = append(args, "--quick")
 	}
@@ -60,7 +65,7 @@ func (s *torchScript) run(model string, quick bool, progress func(string)) (foun
 	if os.Getenv("MEMOPT_PLUGIN_PATH") == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return found, err
+			return err
 		}
 		c.Env = append(c.Env, "MEMOPT_PLUGIN_PATH="+self)
 	}
@@ -68,10 +73,10 @@ func (s *torchScript) run(model string, quick bool, progress func(string)) (foun
 	c.Stderr = errs
 	out, err := c.StdoutPipe()
 	if err != nil {
-		return found, err
+		return err
 	}
 	if err := c.Start(); err != nil {
-		return found, err
+		return err
 	}
 	lines := bufio.NewReader(out)
 	done := false
@@ -82,30 +87,35 @@ func (s *torchScript) run(model string, quick bool, progress func(string)) (foun
 		}
 		var says struct {
 			Says, Absent, Version string
-			Result                *TorchModel
+			Result                json.RawMessage
 		}
 		if err := json.Unmarshal(line, &says); err != nil {
 			c.Process.Kill()
 			c.Wait()
-			return found, fmt.Errorf("it answered %q, which is not as expected: %w", strings.TrimSpace(string(line)), err)
+			return fmt.Errorf("it answered %q, which is not as expected: %w", strings.TrimSpace(string(line)), err)
 		}
 		switch {
 		case says.Absent != "":
 			c.Wait()
-			return found, &NoTorchError{s.python, says.Absent}
+			return &NoTorchError{s.python, says.Absent}
 		case says.Version != "":
 			s.version = says.Version
 		case says.Result != nil:
-			found, done = *says.Result, true
+			if err := json.Unmarshal(says.Result, result); err != nil {
+				c.Process.Kill()
+				c.Wait()
+				return fmt.Errorf("its result is not as expected: %w", err)
+			}
+			done = true
 		case progress != nil:
 			progress(says.Says)
 		}
 	}
 	if err := c.Wait(); err != nil || !done {
 		if last := errs.line(); last != "" {
-			return found, errors.New(last)
+			return errors.New(last)
 		}
-		return found, fmt.Errorf("it ended: %w", err)
+		return fmt.Errorf("it ended: %w", err)
 	}
-	return found, nil
+	return nil
 }
