@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/memopt/devices"
 	"memopt/memopt/lab/bench"
 	"memopt/memopt/step"
 )
@@ -30,6 +31,7 @@ var benchCommand = &cli.Command{
 		&cli.StringFlag{Name: "without", Usage: "`PASSES` planner: measure what these passes, or \"each\", contribute on the corpus; --only selects steps"},
 		&cli.BoolFlag{Name: "quick", Usage: "a few short rounds: rough figures in seconds"},
 		&cli.StringFlag{Name: "device", Usage: "`NAME` vulkan: vulkan:1 or vulkan:PART-OF-NAME (default the best)"},
+		&cli.BoolFlag{Name: "tune", Usage: "vulkan: choose kernels by measuring, and keep the choice for \"--tune on\" of other commands"},
 		&cli.IntFlag{Name: "threads", Usage: "`N` use N threads (default: measure 1 and all cores)"},
 		&cli.StringFlag{Name: "python", Usage: "`PATH` Python interpreter with the peers installed (default MEMOPT_PYTHON, else python3)"},
 	),
@@ -145,7 +147,11 @@ func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.
 	if c.IsSet("threads") {
 		return nil, nil, usage("bench vulkan has no --threads: LP_NUM_THREADS sets how many threads lavapipe has")
 	}
-	r, err := bench.Vulkan(bench.VulkanOptions{Device: which, Only: only, Quick: c.Bool("quick"), Python: benchPython(c.String("python")), Progress: progress})
+	folder, err := devices.TuneFolder(configs.Config{Tune: c.Bool("tune")})
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := bench.Vulkan(bench.VulkanOptions{Device: which, Only: only, Quick: c.Bool("quick"), Python: benchPython(c.String("python")), Tune: folder, Progress: progress})
 	if err != nil {
 		return nil, nil, asInput(err)
 	}

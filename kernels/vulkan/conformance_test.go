@@ -273,7 +273,7 @@ func conformWithin(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels
 		if x.over >= 0 {
 			name += fmt.Sprintf(" over input %d", x.over)
 		}
-		nearWithin(t, name, got[i], x.want, rounded)
+		near(t, name, got[i], x.want, rounded)
 		for o, y := range got[i] {
 			if y != nil && !bytes.Equal(y.Bytes, again[i][o].Bytes) {
 				t.Errorf("%s: output %d has other bits the second time", name, o)
@@ -312,12 +312,7 @@ func eval(t *testing.T, b *graph.Binding, c kernels.Case) []*graph.Tensor {
 // way, and sums that Eval rounds at each term may be rounded once.
 var tolerance = map[graph.DType]float64{graph.Float16: 1.0 / (1 << 9), graph.BFloat16: 1.0 / (1 << 6)}
 
-func near(t *testing.T, what string, got, want []*graph.Tensor) {
-	t.Helper()
-	nearWithin(t, what, got, want, roundedInSums)
-}
-
-func nearWithin(t *testing.T, what string, got, want []*graph.Tensor, rounded float64) {
+func near(t *testing.T, what string, got, want []*graph.Tensor, rounded float64) {
 	t.Helper()
 	for i := range want {
 		if want[i] == nil {

@@ -65,6 +65,9 @@
 // queues then (VK_SHARING_MODE_CONCURRENT), as each copy would have to hand its bytes over and back otherwise. A device with one
 // queue can be asked to use the path: batches and semaphores are the same, which is how it is tested.
 //
+// push-descriptors: where a kernel's buffers are is recorded with it (vkCmdPushDescriptorSetKHR), so that no descriptor sets are made. A
+// kernel with more bindings than the device pushes keeps its set. Lists are recorded once, so a submission is the same either way.
+//
 // Float16 arithmetic (shaderFloat16) is not a path: elementwise kernels of 16-bit floats are
 // bound by memory, and it would round after every operation. On lavapipe the sum of two takes
 // 0.65 to 0.85 of the time through float32, with the same bits, but a gate of a dozen operations

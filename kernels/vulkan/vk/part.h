@@ -1,6 +1,6 @@
 // The part of Vulkan-Headers 1.3.239 (vulkan_core.h) that shim.c uses, cut out
 // mechanically: declarations are as they were, enumerations have only the values
-// that are used; cooperative matrices and bfloat16, which are newer, are from 1.4.363. The
+// that are used; cooperative matrices, which are newer, are from 1.4.363. The
 // binding's own headers end at 1.1.88.
 /*
 ** Copyright 2015-2022 The Khronos Group Inc.
@@ -99,7 +99,6 @@ typedef enum VkStructureType {
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES = 1000211000,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES = 1000225002,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR = 1000080000,
-    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR = 1000141000,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR = 1000506000,
     VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR = 1000506001,
     VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO = 1000072000,
@@ -925,7 +924,6 @@ typedef struct VkPhysicalDeviceSubgroupSizeControlFeatures {
 typedef enum VkComponentTypeKHR {
     VK_COMPONENT_TYPE_FLOAT16_KHR = 0,
     VK_COMPONENT_TYPE_FLOAT32_KHR = 1,
-    VK_COMPONENT_TYPE_BFLOAT16_KHR = 1000141000,
     VK_COMPONENT_TYPE_MAX_ENUM_KHR = 0x7FFFFFFF
 } VkComponentTypeKHR;
 typedef enum VkScopeKHR {
@@ -980,13 +978,6 @@ typedef struct VkPhysicalDevicePushDescriptorPropertiesKHR {
     uint32_t           maxPushDescriptors;
 } VkPhysicalDevicePushDescriptorPropertiesKHR;
 typedef void (VKAPI_PTR *PFN_vkCmdPushDescriptorSetKHR)(VkCommandBuffer commandBuffer, VkPipelineBindPoint pipelineBindPoint, VkPipelineLayout layout, uint32_t set, uint32_t descriptorWriteCount, const VkWriteDescriptorSet* pDescriptorWrites);
-typedef struct VkPhysicalDeviceShaderBfloat16FeaturesKHR {
-    VkStructureType    sType;
-    void*              pNext;
-    VkBool32           shaderBFloat16Type;
-    VkBool32           shaderBFloat16DotProduct;
-    VkBool32           shaderBFloat16CooperativeMatrix;
-} VkPhysicalDeviceShaderBfloat16FeaturesKHR;
 typedef struct VkPhysicalDeviceExternalMemoryHostPropertiesEXT {
     VkStructureType    sType;
     void*              pNext;

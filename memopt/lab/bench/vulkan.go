@@ -22,6 +22,7 @@ type VulkanOptions struct {
 	Only     []string // groups; none: all
 	Quick    bool     // a few short rounds
 	Python   string   // interpreter with the peers installed
+	Tune     string   // folder of what was measured of kernels; "": a model of the device chooses
 	Progress func(what string)
 }
 
@@ -174,7 +175,7 @@ func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *schedule.S
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	d, err := vulkan.Open(s, b.gpu, vulkan.Options{})
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{Tune: b.o.Tune})
 	return p, s, d, err
 }
 
@@ -188,7 +189,7 @@ func (b *vulkanBench) ours(what string, j job, fastPaths ...string) (Side, error
 	if err != nil {
 		return nil, err
 	}
-	d, err := vulkan.Open(s, b.gpu, vulkan.Options{FastPaths: fastPaths})
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{FastPaths: fastPaths, Tune: b.o.Tune})
 	if err != nil {
 		return nil, err
 	}

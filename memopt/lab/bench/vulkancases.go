@@ -361,8 +361,17 @@ func vulkanSteps() []*vulkanCase {
 			rivals: []vulkanRival{ofPeer(torch("mlp", map[string]any{"batch": 64, "inputs": 784, "width": 512, "layers": 2, "classes": 10}), stepBars.mlp), onProcessor}},
 		{group: "steps", name: "block of width 128, 64 tokens, 2 heads, SGD", work: 1, unit: "step", byClock: true, job: blockStep,
 			rivals: []vulkanRival{ofPeer(torch("block", map[string]any{"seq": 64, "width": 128, "heads": 2, "hidden": 512}), stepBars.block), onProcessor}},
+		{group: "steps", name: "ResNet-18, 32 images of 64², SGD with momentum", work: 1, unit: "step", byClock: true, graphics: true, job: func() (job, error) {
+			return zooStep(zoo.Spec{Family: "resnet", Layers: 2, Width: 64, Channels: 3, Image: 64, Classes: 1000}, "momentum", map[string]int64{"batch": 32})
+		}, rivals: []vulkanRival{ofPeer(torch("resnet", map[string]any{"batch": 32, "channels": 3, "image": 64, "width": 64, "layers": 2, "classes": 1000}), Bar{}).reaching(stepGoal)}},
+		{group: "steps", name: "GPT of 6 layers of width 384, 8 × 256 tokens, AdamW", work: 1, unit: "step", byClock: true, graphics: true, job: func() (job, error) {
+			return zooStep(zoo.Spec{Family: "gpt", Layers: 6, Width: 384, Heads: 6, Hidden: 1536, Vocab: 8192, Positions: 256}, "adamw", map[string]int64{"batch": 8, "seq": 256})
+		}, rivals: []vulkanRival{ofPeer(torch("gpt", map[string]any{"batch": 8, "seq": 256, "layers": 6, "width": 384, "heads": 6, "hidden": 1536, "vocab": 8192}), Bar{}).reaching(stepGoal)}},
 	}
 }
+
+// stepGoal is the speed of large steps on a graphics processor, of PyTorch's in CUDA's eager mode.
+const stepGoal = 0.5
 
 func mlpStep() (job, error) {
 	return zooStep(zoo.Spec{Family: "mlp"}, "sgd", map[string]int64{"batch": 64})

@@ -30,7 +30,7 @@ from memopt.torch.plan.budget import fixed_bytes
 from memopt.torch.record.measure import digests, watched
 
 
-SHARES = (0.95, 0.85, 0.6)  # of plain PyTorch's peak
+SHARES = "0.95,0.85,0.6"  # of plain PyTorch's peak
 WARM = 9  # steps that are not timed: one is recorded, some are checked and measured, and one is captured
 
 
@@ -114,7 +114,8 @@ class ResNet(nn.Module):
 
 
 class Bench:
-    def __init__(self, device: str, small: bool, steps: int, out: str | None) -> None:
+    def __init__(self, device: str, small: bool, steps: int, out: str | None, shares: list[float]) -> None:
+        self.shares = shares
         self.device, self.small, self.steps, self.out = device, small, steps, out
         self.of = "llama"
         self.rows: list[dict[str, Any]] = []
@@ -197,8 +198,9 @@ class Bench:
             with open(self.out, "w", encoding="utf-8") as f:
                 f.write(text)
 
-    def all(self, knob: bool) -> None:
+    def all(self, knob: bool, modes: list[str], models: list[str]) -> None:
         bases = {}
+        self.inputs = {of: self.inputs[of] for of in models}
         for self.of in self.inputs:
             bases[self.of] = self.run("plain", None, lambda m, o: None), self.run("full recomputation", None, lambda m, o: setattr(m, "recompute", True))
 
@@ -210,14 +212,15 @@ class Bench:
 
         far = "host" if self.device == "cuda" else "disk"
         more: dict[str, dict[str, Any]] = {"offload": {"mode": "eager", "offload": far}, "states": {"mode": "eager", "states": far}}
-        for mode in ("eager", "graph", "offload", "states", "compile"):
+        for mode in modes:
             if mode == "compile" and self.device == "cpu":
                 continue  # its promises are of Inductor's order, and tests/test_compile.py has them
             for self.of in self.inputs:
                 plain, full = bases[self.of]
                 whole = plain.get("measured") or int(0.95 * torch.cuda.mem_get_info()[1])  # plain PyTorch does not fit: budgets from what the device has
-                for share in SHARES:
-                    asked = max(int(share * whole), full.get("measured") or 0)
+                for share in self.shares:
+                    # Below full recomputation is what moves elsewhere alone.
+                    asked = max(int(share * whole), 0 if mode in more else full.get("measured") or 0)
 
                     def budgeted(model: Any, optimizer: torch.optim.Optimizer, asked: int = asked, how: dict[str, Any] = more.get(mode, {"mode": mode})) -> None:
                         memopt.optimize(model, asked, optimizer=optimizer, **how)
@@ -243,6 +246,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="three layers of width 64")
     parser.add_argument("--steps", type=int, default=6, help="timed steps of each way")
+    parser.add_argument("--shares", default=SHARES, help="budgets, of plain PyTorch's peak")
+    parser.add_argument("--modes", default="eager,graph,offload,states,compile", help="ways of memopt")
+    parser.add_argument("--models", default="llama,resnet")
     parser.add_argument("--knob", action="store_true", help="also PyTorch's activation_memory_budget, under torch.compile")
     parser.add_argument("--out", help="a file for the rows, JSON; without it, standard output")
     given = parser.parse_args()
@@ -250,8 +256,8 @@ def main() -> None:
         from memopt.torch.graph.tape import ArenaPool
 
         sys.modules["memopt.torch.loop.graphs"].pool_of = lambda _: ArenaPool()  # type: ignore[attr-defined]
-    bench = Bench(given.device, given.small, given.steps, given.out)
-    bench.all(given.knob)
+    bench = Bench(given.device, given.small, given.steps, given.out, [float(s) for s in given.shares.split(",")])
+    bench.all(given.knob, given.modes.split(","), given.models.split(","))
     if not given.out:
         print(json.dumps(bench.rows, indent=1))
 
