@@ -92,7 +92,7 @@ var rows = slices.Concat(
 		row("offload", func(c *Config) *string { return &c.Offload }, choice(offloads, nil), "", pricing,
 			"Move values that the step does not need for a while to a file on disk, or to the memory of a GPU's host, and back, where that is cheaper than to compute them again; the same bits."),
 		row("host_budget", func(c *Config) *int64 { return &c.HostBudget }, bytes(), 0, pricing,
-			"Most bytes that offload may have there at a time; by default there is no limit."),
+			"Most bytes that offload and states may have there at a time; by default there is no limit."),
 		row("cost", func(c *Config) *string { return &c.Cost }, choice(costs, nil), "auto", pricing,
 			"What extra work counts in: time, in nanoseconds of a profile of the device (auto is the same), or flops and bytes."),
 		row("for_device", func(c *Config) *string { return &c.ForDevice }, name("the name of a device, or a profile's file"), "", priced,

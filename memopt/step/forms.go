@@ -112,7 +112,7 @@ const ClusterSetting = "config"
 
 // Ask is the planning request that the settings make, including the choice of forms.
 func (m *Model) Ask() forms.Ask {
-	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.Kept, StatesByBudget: m.Config.States == devices.StatesAuto, Measured: m.Profiled != "", Say: m.Config.Say}
+	a := forms.Ask{Request: m.request(), Settings: map[string]string{}, Given: map[string]string{}, Kept: m.Kept, StatesByBudget: m.Config.States == devices.StatesAuto, HostBudget: m.Config.HostBudget, Measured: m.Profiled != "", Say: m.Config.Say}
 	for _, name := range forms.Settings() {
 		a.Settings[name] = m.Config.Value(name)
 	}

@@ -19,8 +19,9 @@ func (m *Model) canOffload() error {
 		}
 	}
 	if c.Offload == "" {
-		if c.HostBudget > 0 {
-			return fmt.Errorf("%s limits what is moved elsewhere, and nothing is: %s moves values", c.Say("host_budget", fmt.Sprint(c.HostBudget)), c.Say("offload", profile.Disk))
+		if c.HostBudget > 0 && c.States == "" {
+			return fmt.Errorf("%s limits what is moved elsewhere, and nothing is: %s moves values, and %s optimizer states",
+				c.Say("host_budget", fmt.Sprint(c.HostBudget)), c.Say("offload", profile.Disk), c.Say("states", profile.Disk))
 		}
 		return nil
 	}

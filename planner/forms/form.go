@@ -26,6 +26,8 @@ type Ask struct {
 	Kept []string
 	// StatesByBudget has the planner choose of how many parameters the states lie at Request.States.
 	StatesByBudget bool
+	// HostBudget is the most bytes of states and of moved values elsewhere; 0 is no limit.
+	HostBudget int64
 	// Measured: costs are measured times of nodes, which are known for one form only.
 	Measured bool
 	// Say spells a setting as the user would write it.

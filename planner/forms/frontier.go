@@ -18,6 +18,10 @@ const trifling = 1000
 
 // Frontier is the curve of peak against extra cost over every form that a budgeted plan may take.
 func (s *Steps) Frontier(ask Ask) (*planner.Curve, error) {
+	ask, err := s.sent(ask)
+	if err != nil {
+		return nil, err
+	}
 	own, err := s.Own(ask)
 	if err != nil {
 		return nil, err

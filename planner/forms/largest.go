@@ -24,6 +24,19 @@ func (s *Steps) Largest(ask Ask, dim string) (*planner.Plan, error) {
 		}
 		return p, nil
 	}
+	if ask.States != "" && ask.HostBudget > 0 {
+		of := ask // states have one size at all sizes of a dim
+		of.Dims = maps.Clone(ask.Dims)
+		if of.Dims == nil {
+			of.Dims = map[string]int64{}
+		}
+		of.Dims[dim] = 1
+		within, err := s.sent(of)
+		if err != nil {
+			return nil, err
+		}
+		ask.StatesStay, ask.Elsewhere, ask.HostBudget = within.StatesStay, within.Elsewhere, 0
+	}
 	own, err := s.Own(ask)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package forms
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sort"
 
@@ -14,14 +15,18 @@ const stateShares, refinements = 6, 3
 
 // sent is the request with as many parameters' states elsewhere as its budget asks for, where that is left to the planner: none
 // where everything fits, else so many that the step and its copies take least. Shares of memory are those of the step with all
-// states in memory. Where no number of them is enough all leave, for the error to tell of the nearest miss.
+// states in memory. Where no number of them is enough all leave, for the error to tell of the nearest miss. A budget of the place
+// they leave for binds in any case: where it has no room for all, the largest leave, and moved values have what is left of it.
 func (s *Steps) sent(ask Ask) (Ask, error) {
-	if !ask.StatesByBudget {
+	if !ask.StatesByBudget && (ask.States == "" || ask.HostBudget == 0) {
 		return ask, nil
 	}
-	ask, err := s.InBytes(ask)
-	if err != nil {
-		return ask, err
+	byBudget := ask.StatesByBudget
+	if byBudget {
+		var err error
+		if ask, err = s.InBytes(ask); err != nil {
+			return ask, err
+		}
 	}
 	ask.StatesByBudget = false
 	own, err := s.Own(ask)
@@ -36,15 +41,31 @@ func (s *Steps) sent(ask Ask) (Ask, error) {
 	if err != nil {
 		return ask, err
 	}
+	all := look.Leavers()
+	n := all // that may leave
+	if ask.HostBudget > 0 {
+		n = sort.Search(all, func(k int) bool { x, _ := look.Leave(k + 1); return x.Bytes > ask.HostBudget })
+	}
+	with := func(parameters int) Ask {
+		a := ask
+		if a.StatesStay = all - parameters; a.Elsewhere != nil && a.HostBudget > 0 {
+			x, _ := look.Leave(parameters)
+			a.Elsewhere = &planner.Elsewhere{Place: a.Elsewhere.Place, Bytes: max(a.HostBudget-x.Bytes, 1)} // 0 would be no limit
+		}
+		a.HostBudget = 0 // it is kept to
+		return a
+	}
+	if !byBudget {
+		if n == 0 && all > 0 {
+			x, _ := look.Leave(1)
+			return ask, fmt.Errorf("%s has no room for states: the largest leave first, and those of one parameter take %d bytes on the %s: give %s or more",
+				ask.Say("host_budget", fmt.Sprint(ask.HostBudget)), x.Bytes, ask.States, ask.Say("host_budget", fmt.Sprint(x.Bytes)))
+		}
+		return with(n), nil
+	}
 	arena, err := look.Arena()
 	if err != nil {
 		return ask, err
-	}
-	n := look.Leavers()
-	with := func(parameters int) Ask {
-		a := ask
-		a.StatesStay = n - parameters
-		return a
 	}
 	limit := ask.Budget.Bytes
 	least := func(arena int64) int { // how many have to leave for so much arena

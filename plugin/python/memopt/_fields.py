@@ -135,6 +135,11 @@ class Memory(Section):
     total: int
 
 
+class Tiled(Section):
+    node: str
+    tiles: int
+
+
 class Moved(Section):
     place: str
     budget: int
@@ -256,6 +261,7 @@ class Plan(Section):
     floor: Floor
     bound: Bound
     memory: Memory
+    tiles: list[Tiled]
     offload: Moved
     states: Streamed
     clusters: list[Cluster]

@@ -33,7 +33,7 @@ class PlanSettings(TypedDict, total=False):
     offload: Literal["disk", "host"] | None
     """Move values that the step does not need for a while to a file on disk, or to the memory of a GPU's host, and back, where that is cheaper than to compute them again; the same bits."""
     host_budget: Size | None
-    """Most bytes that offload may have there at a time; by default there is no limit."""
+    """Most bytes that offload and states may have there at a time; by default there is no limit."""
     cost: Literal["auto", "time", "flops"] | None
     """What extra work counts in: time, in nanoseconds of a profile of the device (auto is the same), or flops and bytes. (default auto)"""
     for_device: str | None
@@ -264,7 +264,7 @@ SETTINGS = {
         "size",
         (),
         "Limits",
-        "Most bytes that offload may have there at a time; by default there is no limit.",
+        "Most bytes that offload and states may have there at a time; by default there is no limit.",
     ),
     "cost": Setting(
         "word",

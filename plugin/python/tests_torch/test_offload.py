@@ -428,7 +428,7 @@ class TestOffload(Replayed):
         for given, why in (
             ({"offload": "host"}, "give 'disk'"),
             ({"offload": "moon"}, "'host'.*'disk'"),
-            ({"host_budget": "1GB"}, "give offload="),
+            ({"host_budget": "1GB"}, "give offload=.*, or states"),
             ({"offload": "disk", "host_budget": "50%"}, "a share of nothing"),
             ({"offload": "disk", "mode": "aot_eager"}, "mode='eager'"),
         ):

@@ -372,6 +372,34 @@ class TestStates(unittest.TestCase):
                 self.step(pairs, 9)
                 self.same(pairs)
 
+    def test_room(self):
+        """A budget of the place that states leave for: those that fit leave, the largest first, the others are updated in memory, with the same bits; what would fit is said."""
+        for states, share in (("disk", "80%"), ("auto", "70%")):
+            models = [GPT(layers=2, width=128) for _ in range(2)]
+            models[1].load_state_dict(models[0].state_dict())
+            pairs = [(m, torch.optim.AdamW(m.parameters(), 1e-2)) for m in models]
+            tokens = torch.randint(0, 300, (4, 64))
+            with self.subTest(states=states):
+                memopt.optimize(models[1], share, optimizer=pairs[1][1], states=states, host_budget="1.1MiB", verbose=False)
+                for _ in range(4):
+                    self.step_of(pairs, tokens)
+                self.same(pairs)
+                found = report(models[1])
+                away = sum(v.numel() * v.element_size() for state in pairs[1][1].state.values() for v in state.values() if isinstance(v, Away))
+                self.assertTrue(0 < away <= 1.1 * 2**20)
+                self.assertLessEqual(abs((found.measured_peak or found.promised_peak) - found.promised_peak), 0.002 * found.promised_peak + 4096)
+                self.assertRegex(str(found), r"the states of \d+ of 28 parameters, .* are on the disk between updates")
+                self.assertEqual("as many as host_budget has room for" in str(found), states == "disk")
+                memopt.restore(models[1])
+        model = GPT(layers=2, width=128)
+        for given, why in (
+            ({"states": "disk", "host_budget": 100}, "the states of no parameter fit on the disk: the smallest take .*, and all "),
+            ({"states": "8bit", "host_budget": "1MiB"}, "host_budget limits what offload and states move"),
+            ({"states": "disk", "host_budget": "1MiB", "optimizer_in_backward": True}, "the states of all parameters leave, which take .*: give that, or leave one of both out"),
+        ):
+            with self.subTest(**given), self.assertRaisesRegex((TypeError, ValueError), why):
+                memopt.optimize(model, "80%", optimizer=torch.optim.AdamW(model.parameters()), **given)
+
     def test_chosen_by_the_budget(self):
         """As many leave as the budget needs: none where it is wide, and more where it is narrow; the promise is kept, with the same bits."""
         sent = []

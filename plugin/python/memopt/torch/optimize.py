@@ -28,7 +28,7 @@ from .plan.report import StepReport
 from .ranks.meeting import refuse_flattened
 from .ranks.units import release, units_of
 from .record.measure import device_of
-from .step.given import check_methods, check_module, check_request
+from .step.given import check_methods, check_module, check_request, parse
 from .step.sample import Loss, arguments, gradients_kept
 from .step.standin import StandIn, form_of, standing
 from .step.wrapped import inner_module
@@ -85,7 +85,8 @@ def optimize(
                        never exist at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
     offload            where values of the forward pass may be until the backward pass needs them: "disk", for a module on the processor, or "host",
                        for a CUDA device. The plan moves what costs less time so than to compute it again, and nothing else; the same bits
-    host_budget        the most bytes there, of offload
+    host_budget        the most bytes there, of offload and states together. Where it has no room for all states, those of as many parameters leave as
+                       fit, the largest first
     states             where the optimizer's states are between its steps: "disk", a file without a name in the folder MEMOPT_SPILL_FOLDER, or "host", for a
                        CUDA device. They come in as the update of their parameter comes, and go out behind it, and do not count in the budget.
                        The numbers are those of torch.optim: AdamW, Adam, SGD, Adagrad. "8bit" keeps them where they are, rounded to a code and a
@@ -143,8 +144,9 @@ def optimize(
         raise TypeError("states='auto' has as many states leave as the budget needs: give budget=, in mode='eager' and without optimizer_in_backward, or states='disk' or 'host' for all")
     if lossy is not None:
         refuse_lossy(lossy, offload, mode)
-    if host_budget is not None and offload is None:
-        raise TypeError("host_budget limits what offload moves: give offload='disk' or 'host', too")
+    if host_budget is not None and offload is None and states not in ("host", "disk", "auto"):
+        raise TypeError("host_budget limits what offload and states move: give offload='disk' or 'host', or states, too")
+    most = parse("host_budget", host_budget, 0) if host_budget is not None else None
     away: Engine | None = engine_of(device_of(model), offload, "offload") if offload is not None else None
     if lossy is not None:
         away = SmallerEngine(device_of(model), lossy)
@@ -153,9 +155,10 @@ def optimize(
     if mode == "graph":
         loop.graphs = Graphs(model, loop.told, budget is not None or activation_budget is not None)
     loop.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
-    loop.states = StatesElsewhere(optimizer, states, alone=optimizer_in_backward) if states is not None else None
+    loop.states = StatesElsewhere(optimizer, states, alone=optimizer_in_backward, most=most if states != "8bit" else None) if states is not None else None
     if states == "auto":
         loop.share.states = loop.states
+    loop.share.elsewhere = loop.states
     if loop.early is not None:
         loop.early.states = loop.states
     _plan_methods(loop, methods)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..._arguments import Size
 from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..elsewhere.engine import Engine, rates
@@ -31,6 +32,7 @@ from ..record.record import Recording
 from ..record.windows import crossing
 from ..replay.moves import compiled
 from ..replay.program import build
+from ..step.given import parse
 from ..step.sample import Sample
 from ..step.tensors import local
 from .lengths import Lengths
@@ -54,6 +56,7 @@ class Share:
         self.low: set[Any] = set()  # programs that were told of
         self.engine: Engine | None = None  # of what plans move elsewhere
         self.states: StatesElsewhere | None = None  # of which the first plan chooses those that leave
+        self.elsewhere: StatesElsewhere | None = None  # what is elsewhere of the optimizer's states, chosen or not
         self.sent: tuple[int, int, int] | None = None  # how many parameters' states left, their bytes, and those of all
         self.tiles: Tiles | None = None
         self.met = False  # the ranks that train the module with this one, to plan
@@ -127,7 +130,7 @@ class Share:
         lowest = False
         for text in crossing(recording.windows, recording.measured_peak):
             self.told.warn(text)
-        away: dict[str, Any] = {"offload": r.offload, "host_budget": r.host_budget} if r.offload is not None else {}
+        away: dict[str, Any] = {"offload": r.offload, "host_budget": self._room()} if r.offload is not None else {}
         make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead, **away)
         try:
             if r.lossy is not None:
@@ -155,6 +158,13 @@ class Share:
         plan = self.lengths.take(at, recording.accumulates, found, lowest)
         return Made(plan.program, report, recording, audits, at, plan, self.lengths.version, limit or 0, plan.turns)
 
+    def _room(self) -> Size | None:
+        """What states leave of the room elsewhere for moved values."""
+        most = self.request.host_budget
+        if most is None or self.elsewhere is None or not (taken := self.elsewhere.reserved):
+            return most
+        return max(1, parse("host_budget", most, 0) - taken)
+
     def _choose_states(self, recording: Recording) -> None:
         """Has the states of as many parameters elsewhere as make the step and its copies take least, the largest first."""
         assert self.states is not None
@@ -163,10 +173,12 @@ class Share:
         limit = self.limit(self.fixed(recording), self.eager(recording))
         time = float(plan_of(recording).baseline.time_ns)
         out, back = rates("disk" if self.states.where == "disk" else "host", recording.graph["device"])
-        best, least = sizes, float("inf")
+        of = dict(sizes)
+        able = [(p, of[p]) for p in self.states.within([p for p, _ in sizes])]  # for which there is room
+        best, least = able, float("inf")
         for share in _SHARES if limit is not None else ():
             leaving, left = [], 0
-            for p, n in sizes:
+            for p, n in able:
                 if left < share * total:
                     leaving.append((p, n))
                     left += n
@@ -221,6 +233,10 @@ class Share:
             n, nbytes, total = self.sent
             what = f"the states of {n} of {len(self.states.sizes())} parameters, {show_bytes(nbytes)} of {show_bytes(total)}, are on the {self.states.where} between updates"
             report.sent = what if n else "all optimizer states stay where they are"
+        elif self.elsewhere is not None and self.elsewhere.stays:
+            sizes = self.elsewhere.sizes()
+            gone = [n for p, n in sizes.items() if p not in self.elsewhere.stays]
+            report.sent = f"the states of {len(gone)} of {len(sizes)} parameters, {show_bytes(sum(gone))} of {show_bytes(sum(sizes.values()))}, are on the {self.elsewhere.where} between updates, as many as host_budget has room for"
         if self.request.states is None and movable(self.request.optimizer):
             report.states = state_bytes(self.request.optimizer).bytes
         tiled = self.tiles.chosen if self.tiles is not None else ""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..._visible import class_of
+from ...report import show_bytes
 from ..elsewhere.away import Away, in_memory_order, is_dense
 from ..elsewhere.engine import Engine, Place, States, engine_of
 from ..elsewhere.heap import blocks_returned
@@ -71,8 +72,9 @@ class StatesElsewhere:
     its numbers are the same to the bit, unless they are rounded on the way. What reads `optimizer.state` finds placeholders that load what is read; `state_dict()` has tensors.
     """
 
-    def __init__(self, optimizer: Any, where: States, engine: Engine | None = None, alone: bool = False) -> None:
-        """alone: parameters are updated one by one, as their gradients come. Where is "auto": all states stay, until send says which leave."""
+    def __init__(self, optimizer: Any, where: States, engine: Engine | None = None, alone: bool = False, most: int | None = None) -> None:
+        """alone: parameters are updated one by one, as their gradients come. Where is "auto": all states stay, until send says which leave.
+        most: bytes that may lie elsewhere; where that is too few for all, those leave that fit, the largest first."""
         found = list(inner_optimizers(optimizer))
         if not found:
             raise TypeError("states needs the optimizer: give optimizer=")
@@ -90,12 +92,15 @@ class StatesElsewhere:
         self.optimizers = found
         self.limit = min(_MOST, max(_LEAST, sum(p.nbytes for p in params) // 256))
         self.alone = alone
+        self.most = most
         self.order: dict[Tensor, Tensor] = {}  # by parameter that was updated by itself: the one after it in the last backward pass
         self.updated: list[Tensor] = []  # in this backward pass
         self.ahead: dict[Lot, Staged] = {}  # what comes in for the next one
         self.lots: dict[int, tuple[Any, list[Lot]]] = {}  # by optimizer, with what they were made for
         self.hidden: dict[int, list[dict[str, Any]]] = {}  # parameter groups of a step whose updates are done
         self.broken = ""
+        if most is not None and not self.stays:
+            self._fit(most, where)
         kept = [(slots(o, group), p) for o in found for group in o.param_groups for p in group["params"] if p.requires_grad]
         self.engine.prepare(sum(n * whole(p.nbytes) for n, p in kept if p not in self.stays))
         # Bytes that the states take on the device all the same.
@@ -123,6 +128,37 @@ class StatesElsewhere:
                     if isinstance(value, Away):
                         state[name] = value.load().clone()
         self.lots = {}
+
+    def _fit(self, most: int, where: str) -> None:
+        """Has the states of parameters stay for which there is no room."""
+        sizes = self.sizes()
+        leaving = set(self.within(sorted(sizes, key=lambda p: -sizes[p])))
+        self.stays = set(sizes) - leaving
+        if not self.stays:
+            return
+        whole_room, least = sum(self._far(p) for p in sizes), min(self._far(p) for p in sizes)
+        if self.alone:
+            raise ValueError(f"host_budget is {show_bytes(most)}, and with optimizer_in_backward=True the states of all parameters leave, which take {show_bytes(whole_room)} on the {where}: give that, or leave one of both out")
+        if not leaving:
+            raise ValueError(f"host_budget is {show_bytes(most)}, where the states of no parameter fit on the {where}: the smallest take {show_bytes(least)}, and all {show_bytes(whole_room)}")
+
+    def _far(self, p: Tensor) -> int:
+        """Bytes that the states of a parameter take elsewhere."""
+        return next((slots(o, group) * whole(p.nbytes) for o in self.optimizers for group in o.param_groups if any(q is p for q in group["params"])), 0)
+
+    def within(self, params: Sequence[Tensor]) -> list[Tensor]:
+        """Those of the parameters, in this order, for whose states there is room elsewhere."""
+        found, left = [], self.most
+        for p in params:
+            if left is None or (n := self._far(p)) <= left:
+                found.append(p)
+                left = left - n if left is not None else None
+        return found
+
+    @property
+    def reserved(self) -> int:
+        """The bytes elsewhere that are taken for states."""
+        return 0 if isinstance(self.engine, RoundedEngine) else sum(self._far(p) for p in self.sizes() if p not in self.stays)
 
     def sizes(self) -> dict[Tensor, int]:
         """The bytes of the states that each parameter has or will have, of those that could leave."""
