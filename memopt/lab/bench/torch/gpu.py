@@ -114,8 +114,8 @@ class ResNet(nn.Module):
 
 
 class Bench:
-    def __init__(self, device: str, small: bool, steps: int, out: str | None, shares: list[float]) -> None:
-        self.shares = shares
+    def __init__(self, device: str, small: bool, steps: int, out: str | None, shares: str) -> None:
+        self.shares, self.given = [float(s) for s in shares.split(",")], shares != SHARES
         self.device, self.small, self.steps, self.out = device, small, steps, out
         self.of = "llama"
         self.rows: list[dict[str, Any]] = []
@@ -219,8 +219,8 @@ class Bench:
                 plain, full = bases[self.of]
                 whole = plain.get("measured") or int(0.95 * torch.cuda.mem_get_info()[1])  # plain PyTorch does not fit: budgets from what the device has
                 for share in self.shares:
-                    # Below full recomputation is what moves elsewhere alone.
-                    asked = max(int(share * whole), 0 if mode in more else full.get("measured") or 0)
+                    # Below full recomputation comes what moves elsewhere alone, where budgets are given by hand.
+                    asked = max(int(share * whole), 0 if self.given and mode in more else full.get("measured") or 0)
 
                     def budgeted(model: Any, optimizer: torch.optim.Optimizer, asked: int = asked, how: dict[str, Any] = more.get(mode, {"mode": mode})) -> None:
                         memopt.optimize(model, asked, optimizer=optimizer, **how)
@@ -256,7 +256,7 @@ def main() -> None:
         from memopt.torch.graph.tape import ArenaPool
 
         sys.modules["memopt.torch.loop.graphs"].pool_of = lambda _: ArenaPool()  # type: ignore[attr-defined]
-    bench = Bench(given.device, given.small, given.steps, given.out, [float(s) for s in given.shares.split(",")])
+    bench = Bench(given.device, given.small, given.steps, given.out, given.shares)
     bench.all(given.knob, given.modes.split(","), given.models.split(","))
     if not given.out:
         print(json.dumps(bench.rows, indent=1))
