@@ -29,8 +29,10 @@ class Config:
         value = self.keys[key]
         if isinstance(value, str) and value.isascii() and value.isdigit():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _MOST_WHOLE:
-            raise self.wrong(key, f"it is a whole number from 1 to {_MOST_WHOLE - 1:,}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self.wrong(key, "it is a whole number from 1 on")
+        if value >= _MOST_WHOLE:
+            raise self.wrong(key, f"no step has more than {_MOST_WHOLE:,}")
         return value
 
     def on(self, key: str) -> bool:
