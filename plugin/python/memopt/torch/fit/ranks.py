@@ -70,7 +70,8 @@ class Rank:
             self.buckets = self.gradients  # of which they are reduced, beside themselves
         if self.shard == "zero1":
             self.states = max(self.states // self.replicas, max((optimizer.states(p) for p in trained), default=0))
-            self.updating = tuple(-(-n // self.replicas) for n in self.updating)
+            calls, moved = self.updating
+            self.updating = -(-calls // self.replicas), -(-moved // self.replicas)
 
     @property
     def sharded(self) -> bool:
