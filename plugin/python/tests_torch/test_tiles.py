@@ -32,6 +32,11 @@ def square(out):
     return out.square().mean()
 
 
+def saved(tensors):
+    """Notes what autograd saves."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: tensors.append(t) or t, lambda t: t)
+
+
 class Gated(nn.Module):
     """Shapes of feed-forward layers that trainers use; act is a function of the hidden layer."""
 
@@ -45,6 +50,54 @@ class Gated(nn.Module):
         h = self.act(self.up(x)) if self.gate is None else self.act(self.gate(x)) * self.up(x)
         return x + self.down(h)
 
+
+class Normed(nn.Module):
+    """A block with the norm in front."""
+
+    def __init__(self, norm, gate):
+        super().__init__()
+        self.norm, self.mlp = norm, Gated(F.silu, gate, bias=False)
+
+    def forward(self, x):
+        mlp, z = self.mlp, self.norm(x)
+        return x + mlp.down(mlp.act(mlp.up(z)) if mlp.gate is None else mlp.act(mlp.gate(z)) * mlp.up(z))
+
+
+class Written(nn.Module):
+    """A norm as models write it."""
+
+    def __init__(self, how, bias=False, width=32):
+        super().__init__()
+        self.how = how
+        self.weight = nn.Parameter(torch.ones(width))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x):
+        return self.how(self, x)
+
+
+def _llama(m, x):
+    dtype = x.dtype
+    x = x.to(torch.float32)
+    return m.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)).to(dtype)
+
+
+def _gemma(m, x):
+    z = x.float()
+    z = z * torch.rsqrt(z.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return (z * (1.0 + m.weight.float())).type_as(x)
+
+
+def _centered(m, x):
+    mean = x.mean(-1, keepdim=True)
+    return m.weight * ((x - mean) / torch.sqrt((x - mean).square().mean(dim=-1, keepdim=True) + 1e-5)) + m.bias
+
+
+NORMS = {
+    "layer norm": lambda: nn.LayerNorm(32), "no bias": lambda: nn.LayerNorm(32, bias=False), "rms norm": lambda: nn.RMSNorm(32), "llama": lambda: Written(_llama),
+    "gemma": lambda: Written(_gemma), "centered": lambda: Written(_centered, bias=True),
+}  # fmt: skip
 
 ACTIVATIONS = {
     "gelu": F.gelu, "tanh gelu": nn.GELU(approximate="tanh"), "silu": F.silu, "relu": nn.ReLU(), "squared relu": lambda x: F.relu(x) ** 2, "sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
@@ -148,8 +201,61 @@ class Tiles(unittest.TestCase):
         self.close(got, want)
         self.close({"x": d}, {"x": x.grad})
 
+    def test_norms(self):
+        """The norm in front of a layer is in its tiles, however it is written, and what only that read is not kept."""
+        x = torch.randn(4, 64, 32)
+        for name, norm in NORMS.items():
+            for gate in (False, True):
+                with self.subTest(name, gate=gate):
+                    model = Normed(norm(), gate)
+                    for w in model.norm.parameters():
+                        nn.init.normal_(w)
+                    found = self.found(model, x)
+                    self.assertEqual(found.layers, [("norm", "mlp.gate", "mlp.up") if gate else ("norm", "mlp.up")])
+                    given = x.clone().requires_grad_()
+                    kept, whole = [], []
+                    with saved(kept):
+                        y = found.around(model, model.forward)(given)
+                    square(y).backward()
+                    d, given.grad = given.grad, None
+                    got = {n: p.grad.clone() for n, p in model.named_parameters()} | {"x": d}
+                    model.zero_grad()
+                    with saved(whole):
+                        want = model(given)
+                    torch.testing.assert_close(y, want, rtol=1e-6, atol=1e-6)
+                    square(want).backward()
+                    self.close(got, {n: p.grad for n, p in model.named_parameters()} | {"x": given.grad}, 1e-5)
+                    rows = {t.untyped_storage().data_ptr() for t in kept if t.numel() >= x.numel()}
+                    self.assertEqual(rows, {given.untyped_storage().data_ptr()})
+                    self.assertGreater(len(whole), len(kept))
+
+    def test_shared_norm(self):
+        """A norm that attention reads, too, stays whole, and so does one whose result is returned."""
+
+        class Shared(Normed):
+            def forward(self, x):
+                z = self.norm(x)
+                return x + self.mlp.down(F.gelu(self.mlp.up(z))) + self.other(z)
+
+        for first in (True, False):
+            model = Shared(nn.LayerNorm(32), False)
+            model.other = nn.Linear(32, 32)
+            if first:
+                model.forward = lambda x, m=model: m.other(m.norm(x)) + Shared.forward(m, x)
+            x = torch.randn(4, 16, 32)
+            found = self.found(model, x)
+            self.assertEqual(found.layers, [("mlp.up",)])
+            self.close(gradients(_Around(model, found), x, loss=square), {f"model.{n}": g for n, g in gradients(model, x, loss=square).items()}, 1e-5)
+
+    def test_norm_inside(self):
+        """A norm of the hidden layer is of its rows."""
+        model, x = nn.Sequential(nn.Linear(32, 64), nn.LayerNorm(64), nn.Linear(64, 32)), torch.randn(4, 16, 32)
+        found = self.found(model, x)
+        self.assertEqual(found.names, ("0",))
+        self.close(gradients(_Around(model, found), x, loss=square), {f"model.{n}": g for n, g in gradients(model, x, loss=square).items()}, 1e-5)
+
     def test_families(self):
-        """Models of transformers, by what they compute: each block's feed-forward layer, and nothing else."""
+        """Models of transformers, by what they compute: each block's feed-forward layer, with the norm in front of it, and nothing else."""
         for name, layers in (("gpt2", 2), ("llama", 2), ("bert", 2), ("qwen3", 2), ("vit", 2), ("t5", 4)):
             with self.subTest(name):
                 torch.manual_seed(0)
@@ -161,7 +267,9 @@ class Tiles(unittest.TestCase):
                         m.p = 0.0
                 found = tiles.Tiles("auto")
                 found.find(model, lambda model=model, inputs=inputs: model(**inputs), loss)
-                self.assertGreaterEqual(len(found.names), layers, found.names)
+                self.assertGreaterEqual(len(found.layers), layers, found.names)
+                for layer in found.layers:
+                    self.assertEqual("norm" in layer[0] or "ln_" in layer[0], name != "bert", layer)  # whose norms stand behind sums
 
                 def step(forward, model=model, inputs=inputs, loss=loss):
                     model.zero_grad()
@@ -187,7 +295,7 @@ class Tiles(unittest.TestCase):
                 return self.down(h) + h.mean()
 
         x = torch.randn(4, 16, 32)
-        for model in (Looked(F.gelu), Gated(lambda h: h.softmax(-1)), nn.Sequential(nn.Linear(32, 64), nn.LayerNorm(64), nn.Linear(64, 32)), nn.Linear(32, 64)):
+        for model in (Looked(F.gelu), Gated(lambda h: h.softmax(-1)), nn.Sequential(nn.Linear(32, 64), nn.GroupNorm(1, 16), nn.Linear(64, 32)), nn.Linear(32, 64)):
             with self.assertRaisesRegex(ValueError, "leave sequence_tiles out"):
                 self.found(model, x)
             with self.assertRaisesRegex(ValueError, "leave sequence_tiles out"):

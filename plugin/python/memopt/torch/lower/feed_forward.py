@@ -1,8 +1,8 @@
 """Feed-forward layers in tiles of rows, without ever having the whole hidden layer in memory.
 
-Linear layers whose results are several times as wide as what they read, activations, and the linear layer that makes them narrow
-again treat each row of a sequence by itself. Here some rows go through all of them before the next ones do; for the
-backward pass only what the first layer reads is kept, and each tile is computed again.
+A norm, linear layers whose results are several times as wide as what they read, activations, and the linear layer that makes them
+narrow again treat each row of a sequence by itself. Here some rows go through all of them before the next ones do; for the
+backward pass only what the first of them reads is kept, and each tile is computed again.
 
 To the dispatcher this is one operator each way: a recorder sees its operands, its results and its peak memory.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.flop_counter import register_flop_formula
 
 aten = torch.ops.aten
@@ -24,47 +25,94 @@ aten = torch.ops.aten
 TILES = 16  # with a hidden layer four times as wide as its input, a tile's values and their gradients have the bytes of the input
 MOST = 64  # that are tried
 
-Step = tuple[Any, ...]  # the name of a rule, the values that it reads, then its parameters; value 0 is the rows, value n + 1 that of step n
+# The name of a rule, the values and the weights that it reads (−1: none), then its parameters. Value 0 is the rows, value n + 1 that of step n.
+Step = tuple[Any, ...]
 
 
 class Rule:
-    """A function of values with one row each: how it is computed, and its gradients from that of its result."""
+    """A function of values with one row each and of weights: how it is computed, and its gradients from that of its result."""
 
-    def __init__(self, reads: int, make: Callable[..., Tensor], gradients: Callable[..., Sequence[Tensor]]) -> None:
-        self.reads, self.make, self.gradients = reads, make, gradients
+    def __init__(self, reads: int, make: Callable[..., Tensor], gradients: Callable[..., Sequence[Tensor]], weights: int = 0) -> None:
+        self.reads, self.make, self.gradients, self.weights = reads, make, gradients, weights
+
+    def values(self, step: Step) -> tuple[int, ...]:
+        return step[1 : 1 + self.reads]
+
+    def operands(self, step: Step) -> tuple[int, ...]:
+        """The places of its weights."""
+        return step[1 + self.reads : 1 + self.reads + self.weights]
+
+    def apply(self, at: Mapping[int, Tensor], weights: Sequence[Tensor], step: Step, function: Callable[..., Any] | None = None, *before: Tensor) -> Any:
+        given = [at[v] for v in self.values(step)] + [weights[w] if w >= 0 else None for w in self.operands(step)]
+        return (function or self.make)(*before, *given, *step[1 + self.reads + self.weights :])
 
 
-# gradients(dy, y, *values, *parameters); PyTorch's own kernels, in the order in which autograd calls them.
+def _linear(x: Tensor, w: Tensor, b: Tensor | None, turned: bool) -> Tensor:
+    if x.ndim != 2 and not turned:
+        return F.linear(x, w, b)
+    rows = x.reshape(-1, x.shape[-1])
+    w = w if turned else w.t()
+    y = rows @ w if b is None else torch.addmm(b, rows, w)
+    return y.reshape(*x.shape[:-1], w.shape[1])
+
+
+def _as(g: Tensor, like: Tensor) -> Tensor:
+    """The gradient of a value that may have one column for all of the result's."""
+    return g.sum(-1, keepdim=True) if like.shape[-1] == 1 else g
+
+
+def _column(g: Tensor) -> Tensor:
+    """The sum over rows, of half precision in single."""
+    return g.sum(0, dtype=torch.promote_types(g.dtype, torch.float32))
+
+
+def _layer_norm_gradients(dy: Tensor, y: Tensor, x: Tensor, w: Tensor | None, b: Tensor | None, eps: float) -> Sequence[Tensor]:
+    width = [x.shape[-1]]
+    _, mean, rstd = aten.native_layer_norm(x, width, w, b, eps)
+    found: Sequence[Tensor] = aten.native_layer_norm_backward(dy, x, width, mean, rstd, w, b, [True, w is not None, b is not None])
+    return found
+
+
+def _rms_norm_gradients(dy: Tensor, y: Tensor, x: Tensor, w: Tensor | None, eps: float | None) -> Sequence[Tensor | None]:
+    exact = x.to(torch.promote_types(x.dtype, torch.float32))
+    r = torch.rsqrt(exact.square().mean(-1, keepdim=True) + (torch.finfo(x.dtype).eps if eps is None else eps))
+    n = exact * r
+    g = dy if w is None else dy * w
+    return (r * (g - n * (g * n).mean(-1, keepdim=True))).to(x.dtype), None if w is None else _column(dy * n)
+
+
+# gradients(dy, y, *values, *weights, *parameters); PyTorch's own kernels, in the order in which autograd calls them.
+LINEAR = "linear"  # of a weight and a bias; whether the weight is (in, out)
 RULES = {
+    LINEAR: Rule(1, _linear, lambda *_: (), weights=2),  # whose gradients are added to sums in place
     "gelu": Rule(1, lambda x, how: aten.gelu(x, approximate=how), lambda dy, y, x, how: (aten.gelu_backward(dy, x, approximate=how),)),
     "silu": Rule(1, aten.silu, lambda dy, y, x: (aten.silu_backward(dy, x),)),
     "relu": Rule(1, aten.relu, lambda dy, y, x: (aten.threshold_backward(dy, y, 0),)),
     "tanh": Rule(1, aten.tanh, lambda dy, y, x: (aten.tanh_backward(dy, y),)),
     "sigmoid": Rule(1, aten.sigmoid, lambda dy, y, x: (aten.sigmoid_backward(dy, y),)),
-    "mul": Rule(2, torch.mul, lambda dy, y, a, b: (dy * b, dy * a)),
-    "add": Rule(2, torch.add, lambda dy, y, a, b: (dy, dy)),
+    "mul": Rule(2, torch.mul, lambda dy, y, a, b: (_as(dy * b, a), _as(dy * a, b))),
+    "add": Rule(2, torch.add, lambda dy, y, a, b: (_as(dy, a), _as(dy, b))),
+    "sub": Rule(2, torch.sub, lambda dy, y, a, b: (_as(dy, a), _as(-dy, b))),
+    "div": Rule(2, torch.div, lambda dy, y, a, b: (_as(dy / b, a), _as(-dy * (y / b), b))),
     "times": Rule(1, torch.mul, lambda dy, y, x, c: (dy * c,)),
     "plus": Rule(1, torch.add, lambda dy, y, x, c: (dy,)),
     "pow": Rule(1, torch.pow, lambda dy, y, x, e: (dy * (e * x.pow(e - 1)),)),
+    "sqrt": Rule(1, torch.sqrt, lambda dy, y, x: (dy / (2 * y),)),
+    "rsqrt": Rule(1, torch.rsqrt, lambda dy, y, x: (-0.5 * dy * y.pow(3),)),
+    "mean": Rule(1, lambda x: x.mean(-1, keepdim=True), lambda dy, y, x: (dy.expand_as(x) / x.shape[-1],)),
+    "cast": Rule(1, lambda x, dtype: x.to(getattr(torch, dtype)), lambda dy, y, x, dtype: (dy.to(x.dtype),)),
+    "scale": Rule(1, torch.mul, lambda dy, y, x, w: (dy * w, _column(dy * x)), weights=1),
+    "shift": Rule(1, torch.add, lambda dy, y, x, w: (dy, _column(dy)), weights=1),
+    "layer_norm": Rule(1, lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, eps), _layer_norm_gradients, weights=2),
+    "rms_norm": Rule(1, lambda x, w, eps: F.rms_norm(x, x.shape[-1:], w, eps), _rms_norm_gradients, weights=1),
 }
-LINEAR = "linear"  # value, weight, bias or −1, whether the weight is (in, out)
-
-
-def values_of(step: Step) -> tuple[int, ...]:
-    return step[1:2] if step[0] == LINEAR else step[1 : 1 + RULES[step[0]].reads]
-
-
-def _linear(x: Tensor, w: Tensor, b: Tensor | None, turned: bool) -> Tensor:
-    if b is None:
-        return x @ w if turned else x @ w.t()
-    return torch.addmm(b, x, w if turned else w.t())
 
 
 @functools.lru_cache(256)
 def _parsed(program: str) -> tuple[list[Step], list[list[int]]]:
     """The steps, and the values that nothing reads behind each."""
     steps = [tuple(step) for step in json.loads(program)]
-    last = {v: i for i, step in enumerate(steps) for v in values_of(step)}
+    last = {v: i for i, step in enumerate(steps) for v in RULES[step[0]].values(step)}
     return steps, [[v for v, at in last.items() if at == i] for i in range(len(steps))]
 
 
@@ -72,12 +120,7 @@ def _run(steps: list[Step], dead: list[list[int]], x: Tensor, weights: Sequence[
     """The values of a tile: all, or the last alone."""
     at: dict[int, Tensor] = {0: x}
     for i, step in enumerate(steps):
-        name, n = step[0], len(values_of(step))
-        if name == LINEAR:
-            _, v, w, b, turned = step
-            at[i + 1] = _linear(at[v], weights[w], weights[b] if b >= 0 else None, turned)
-        else:
-            at[i + 1] = RULES[name].make(*(at[v] for v in step[1 : 1 + n]), *step[1 + n :])
+        at[i + 1] = RULES[step[0]].apply(at, weights, step)
         if not keep:
             for v in dead[i]:
                 del at[v]
@@ -128,10 +171,14 @@ def _tile(steps: list[Step], at: dict[int, Tensor], dy: Tensor, weights: Sequenc
                 sums[b] += g.sum(0, dtype=sums[b].dtype)
             found = {v: g @ (weights[w].t() if turned else weights[w])} if v or wanted[0] else {}
         else:
-            n = RULES[step[0]].reads
-            found = {}
-            for v, more in zip(step[1 : 1 + n], RULES[step[0]].gradients(g, y, *(at[v] for v in step[1 : 1 + n]), *step[1 + n :]), strict=True):
+            rule, found = RULES[step[0]], {}
+            gradients = rule.apply(at, weights, step, rule.gradients, g, y)
+            for v, more in zip(rule.values(step), gradients, strict=False):
                 found[v] = found[v] + more if v in found else more
+            for w, more in zip(rule.operands(step), gradients[rule.reads :], strict=True):
+                if w >= 0 and wanted[1 + w]:
+                    sums[w] += more
+            del gradients
         del y, g
         for v, more in found.items():
             d[v] = d[v] + more if v in d else more

@@ -1,20 +1,20 @@
 """Feed-forward layers in tiles of rows for unchanged models, recognized by what they compute.
 
-While a step runs, the linear layers that a feed-forward layer begins with return Rows: tensors without bytes that know how they are
-computed from what the layers read. Activations, products and sums of Rows are Rows, too. The linear layer that reads them makes the
-result in tiles (feed_forward.py). Whatever else looks at Rows gets them computed.
+While a step runs, the linear layers that a feed-forward layer begins with, and the norm in front of them, return Rows: tensors without
+bytes that know how they are computed from what the layers read. Activations, products, sums and means of Rows are Rows, too. The linear
+layer that reads them makes the result in tiles (feed_forward.py). Whatever else looks at Rows gets them computed.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..step.sample import Loss
 from ..step.tensors import Unmade
@@ -46,30 +46,36 @@ class Rows(Unmade):
                 raise RuntimeError(f"memopt: what {self.entries[0].name} reads was modified by an inplace operation before its result was used; sequence_tiles=1 computes it at once")
             for entry in self.entries:
                 entry.made = True
-            at: list[Tensor] = [self.x]
-            for step in self.steps:
-                at.append(_CALLS[step[0]](at, self.weights, step))
-            self.whole = at[-1].reshape(self.shape)
+            at = {0: self.x}
+            for i, step in enumerate(self.steps):
+                at[i + 1] = RULES[step[0]].apply(at, self.weights, step)
+            self.whole = at[len(self.steps)].reshape(self.shape)
         return self.whole
 
     def sources(self) -> list[Tensor]:
         return [self.x if self.whole is None else self.whole]
 
-    def then(self, step: Step) -> Rows:
-        return self._like((*self.steps, step), self.weights, self.entries, self.shape)
+    def then(self, rule: str, *parameters: Any, weights: Sequence[Tensor | None] = (), width: int | None = None, dtype: torch.dtype | None = None, entry: Entry | None = None) -> Rows:
+        """A function of it and of weights."""
+        places = itertools.count(len(self.weights))
+        step = (rule, len(self.steps), *(-1 if w is None else next(places) for w in weights), *parameters)
+        shape = self.shape if width is None else (*self.shape[:-1], width)
+        entries = self.entries if entry is None else (*self.entries, entry)
+        return self._like((*self.steps, step), (*self.weights, *(w for w in weights if w is not None)), entries, shape, dtype)
 
     def shaped(self, shape: Sequence[int]) -> Rows:
         """A view that leaves rows as they are."""
         return self._like(self.steps, self.weights, self.entries, shape)
 
-    def _like(self, steps: tuple[Step, ...], weights: tuple[Tensor, ...], entries: tuple[Entry, ...], shape: Sequence[int]) -> Rows:
-        made = Rows(self.x, steps, weights, entries, shape, self.dtype)
+    def _like(self, steps: tuple[Step, ...], weights: tuple[Tensor, ...], entries: tuple[Entry, ...], shape: Sequence[int], dtype: torch.dtype | None = None) -> Rows:
+        made = Rows(self.x, steps, weights, entries, shape, dtype or self.dtype)
         made.version = self.version
         return made
 
     def beside(self, other: Rows, rule: str) -> Rows | None:
         """A function of two values of the same rows."""
-        if other.x is not self.x or other.version != self.version or other.shape != self.shape or other.dtype != self.dtype:
+        width, narrow = max(self.shape[-1], other.shape[-1]), min(self.shape[-1], other.shape[-1])
+        if other.x is not self.x or other.version != self.version or other.shape[:-1] != self.shape[:-1] or other.dtype != self.dtype or narrow not in (1, width):
             return None
         steps, weights = list(self.steps), list(self.weights)
         places = [next((i for i, w in enumerate(weights) if w is v), None) for v in other.weights]
@@ -84,26 +90,35 @@ class Rows(Unmade):
                 steps.append(step)
             at.append(steps.index(step) + 1)
         entries = (*self.entries, *(e for e in other.entries if e not in self.entries))
-        return self._like((*steps, (rule, len(self.steps), at[-1])), tuple(weights), entries, self.shape)
+        return self._like((*steps, (rule, len(self.steps), at[-1])), tuple(weights), entries, (*self.shape[:-1], width))
 
     def ends(self, weight: Tensor, bias: Tensor | None, turned: bool) -> Tensor | None:
         """The result of the linear layer that reads it; None if it is to be computed as a whole."""
-        if self.whole is not None or self.x._version != self.version or weight.ndim != 2 or weight.shape[0 if turned else 1] != self.shape[-1] or type(weight) is Rows:
+        if not any(step[0] == LINEAR for step in self.steps):
+            return None  # a norm alone
+        made = self.widened(weight, bias, turned)
+        if made is None:
             return None
-        if torch.is_autocast_enabled(self.device.type) and any(step[0] == "pow" for step in self.steps):
-            return None  # which autocast computes in single precision
-        out = weight.shape[1 if turned else 0]
-        weights = [*self.weights, weight, *([bias] if bias is not None else [])]
-        steps = [*self.steps, (LINEAR, len(self.steps), len(self.weights), len(self.weights) + 1 if bias is not None else -1, turned)]
-        dtype = self.dtype
-        x, weights = self.x.to(dtype), [w.to(dtype) for w in weights]
-        x = x.reshape(-1, x.shape[-1])
-        if not all(w.dtype == x.dtype for w in weights):
+        x, weights = self.x, made.weights
+        if _autocast(self):
+            if any(step[0] == "pow" for step in self.steps):
+                return None  # which autocast computes in single precision
+            x, weights = x.to(self.dtype), tuple(w.to(self.dtype) for w in weights)
+        elif self.dtype != x.dtype:
             return None
         for entry in self.entries:
             entry.used, entry.layer = True, tuple(e.name for e in self.entries)
-        y: Tensor = FeedForward.apply(x, json.dumps(steps), tile_rows(x.shape[0], self.entries[0].tiles), *weights)
-        return y.reshape(*self.shape[:-1], out)
+        x = x.reshape(-1, x.shape[-1])
+        y: Tensor = FeedForward.apply(x, json.dumps(made.steps), tile_rows(x.shape[0], self.entries[0].tiles), *weights)
+        return y.reshape(made.shape)
+
+    def widened(self, weight: Tensor, bias: Tensor | None, turned: bool, entry: Entry | None = None) -> Rows | None:
+        """The linear layer of it, as Rows; None if it is to be computed as a whole."""
+        if self.whole is not None or self.x._version != self.version or weight.ndim != 2 or weight.shape[0 if turned else 1] != self.shape[-1] or type(weight) is Rows:
+            return None
+        if not _autocast(self) and any(w.dtype != self.dtype for w in (weight, bias) if w is not None):
+            return None
+        return self.then(LINEAR, turned, weights=(weight, bias), width=weight.shape[1 if turned else 0], entry=entry)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"Rows({list(self.shape)}, dtype={self.dtype}, of {', '.join(e.name for e in self.entries)})"
@@ -126,33 +141,21 @@ class Rows(Unmade):
 
 
 def _moved(step: Step, at: Sequence[int], places: Sequence[int | None]) -> Step:
-    if step[0] == LINEAR:
-        _, v, w, b, turned = step
-        return (LINEAR, at[v], places[w], places[b] if b >= 0 else -1, turned)
-    return (step[0], *(at[v] if i < RULES[step[0]].reads else v for i, v in enumerate(step[1:])))
+    rule = RULES[step[0]]
+    return (step[0], *(at[v] for v in rule.values(step)), *(places[w] if w >= 0 else -1 for w in rule.operands(step)), *step[1 + rule.reads + rule.weights :])
 
 
-# The functions that models call, of the values so far.
-_CALLS: dict[str, Callable[[list[Tensor], Sequence[Tensor], Step], Tensor]] = {
-    LINEAR: lambda at, weights, step: _whole_linear(at[step[1]], weights[step[2]], weights[step[3]] if step[3] >= 0 else None, step[4]),
-    "gelu": lambda at, _, step: F.gelu(at[step[1]], approximate=step[2]),
-    "silu": lambda at, _, step: F.silu(at[step[1]]),
-    "relu": lambda at, _, step: F.relu(at[step[1]]),
-    "tanh": lambda at, _, step: torch.tanh(at[step[1]]),
-    "sigmoid": lambda at, _, step: torch.sigmoid(at[step[1]]),
-    "mul": lambda at, _, step: at[step[1]] * at[step[2]],
-    "add": lambda at, _, step: at[step[1]] + at[step[2]],
-    "times": lambda at, _, step: at[step[1]] * step[2],
-    "plus": lambda at, _, step: at[step[1]] + step[2],
-    "pow": lambda at, _, step: at[step[1]].pow(step[2]),
-}
+def _autocast(x: Tensor) -> bool:
+    return torch.is_autocast_enabled(x.device.type)
 
 
-def _whole_linear(x: Tensor, w: Tensor, b: Tensor | None, turned: bool) -> Tensor:
-    if not turned:
-        return F.linear(x, w, b)
-    y = torch.addmm(b, x.reshape(-1, x.shape[-1]), w) if b is not None else x.reshape(-1, x.shape[-1]) @ w
-    return y.reshape(*x.shape[:-1], w.shape[1])
+# Functions of two values by the names that models call them by.
+_OF_TWO = {
+    "mul": "mul", "__mul__": "mul", "__rmul__": "mul", "multiply": "mul", "add": "add", "__add__": "add", "__radd__": "add",
+    "sub": "sub", "__sub__": "sub", "subtract": "sub", "div": "div", "__truediv__": "div", "divide": "div", "true_divide": "div",
+}  # fmt: skip
+_BY_NUMBER = {"mul": "times", "add": "plus"}
+_BY_WEIGHT = {"mul": "scale", "add": "shift"}  # of one number for each column
 
 
 def _still(func: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -164,24 +167,17 @@ def _still(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     if name == "linear" and isinstance(x, Rows) and 1 < len(given) <= 3 and not set(kwargs) - {"input", "weight", "bias"}:
         named = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
         return x.ends(named["weight"], named.get("bias"), False)
-    if name in ("mul", "__mul__", "__rmul__", "multiply", "add", "__add__", "__radd__") and len(args) == 2 and not kwargs:
-        rule = "mul" if "mul" in name else "add"
-        one, other = args
-        if isinstance(one, Rows) and isinstance(other, Rows):
-            return None if one.whole is not None or other.whole is not None else one.beside(other, rule)
-        rows, number = (one, other) if isinstance(one, Rows) else (other, one)
-        if rows.whole is None and isinstance(number, (int, float)) and not isinstance(number, bool):
-            return rows.then(("times" if rule == "mul" else "plus", len(rows.steps), float(number)))
-        return None
+    if name in _OF_TWO and len(args) == 2 and not kwargs:
+        return _of_two(_OF_TWO[name], *args)
     if not isinstance(x, Rows) or x.whole is not None:
         return None
-    rest, last = args[1:], len(x.steps)
+    rest, width = args[1:], x.shape[-1]
     if name == "gelu" and not rest:
-        return x.then(("gelu", last, kwargs.get("approximate", "none")))
+        return x.then("gelu", kwargs.get("approximate", "none"))
     if name in ("silu", "relu", "tanh", "sigmoid") and not rest and not kwargs.get("inplace"):
-        return x.then((name, last))
+        return x.then(name)
     if name in ("pow", "__pow__") and len(rest) == 1 and isinstance(rest[0], (int, float)) and not kwargs:
-        return x.then(("pow", last, float(rest[0])))
+        return x.then("pow", float(rest[0]))
     if name == "dropout":
         named = dict(zip(("p", "training", "inplace"), rest, strict=False)) | kwargs
         return x if named.get("p", 0.5) == 0 or not named.get("training", True) else None
@@ -189,36 +185,88 @@ def _still(func: Any, name: str, args: Any, kwargs: Any) -> Any:
         return x
     if name in ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"):
         shape = shape_after(x.shape, name, rest, kwargs)
-        return x.shaped(shape) if shape and shape[-1] == x.shape[-1] else None
-    dtype = CASTS.get(name) if not rest else rest[0] if name in ("to", "type") and len(rest) == 1 and isinstance(rest[0], torch.dtype) else None
-    return x if dtype is not None and dtype == x.dtype and not kwargs else None
+        return x.shaped(shape) if shape and shape[-1] == width else None
+    if name in ("layer_norm", "rms_norm"):
+        named = dict(zip(("normalized_shape", "weight", "bias", "eps") if name == "layer_norm" else ("normalized_shape", "weight", "eps"), rest, strict=False)) | kwargs
+        weights = [named.get(w) for w in ("weight", "bias")[: RULES[name].weights]]
+        if _autocast(x) or list(named["normalized_shape"]) != [width] or not all(w is None or _of_columns(w, x) for w in weights):
+            return None
+        return x.then(name, named.get("eps", 1e-5 if name == "layer_norm" else None), weights=weights)
+    dtype = rest[0].dtype if name == "type_as" and len(rest) == 1 else CASTS.get(name) if not rest else rest[0] if name in ("to", "type") and len(rest) == 1 else None
+    if isinstance(dtype, torch.dtype) and not kwargs:
+        return x if dtype == x.dtype else x.then("cast", str(dtype).removeprefix("torch."), dtype=dtype) if dtype.is_floating_point and not _autocast(x) else None
+    if _autocast(x):
+        return None
+    if name == "square" and not rest:
+        return x.then("pow", 2.0)
+    if name in ("sqrt", "rsqrt") and not rest:
+        return x.then(name)
+    if name == "mean":
+        named = dict(zip(("dim", "keepdim"), rest, strict=False)) | kwargs
+        last = named.pop("dim", None) in (-1, x.ndim - 1, [-1], (-1,), [x.ndim - 1], (x.ndim - 1,))
+        return x.then("mean", width=1) if last and named.pop("keepdim", False) is True and not named else None
+    return None
+
+
+def _of_two(rule: str, one: Any, other: Any) -> Rows | None:
+    if isinstance(one, Rows) and isinstance(other, Rows):
+        return None if one.whole is not None or other.whole is not None or rule not in _BY_NUMBER and _autocast(one) else one.beside(other, rule)
+    rows, by = (one, other) if isinstance(one, Rows) else (other, one)
+    if rows.whole is not None or rule not in _BY_NUMBER:
+        return None
+    if isinstance(by, (int, float)) and not isinstance(by, bool):
+        return rows.then(_BY_NUMBER[rule], float(by))
+    return rows.then(_BY_WEIGHT[rule], weights=(by,)) if isinstance(by, Tensor) and not _autocast(rows) and _of_columns(by, rows) else None
+
+
+def _of_columns(w: Any, x: Rows) -> bool:
+    """Whether w has one number for each column of x."""
+    return not isinstance(w, Unmade) and isinstance(w, Tensor) and tuple(w.shape) == (x.shape[-1],) and w.dtype == x.dtype
 
 
 class Entry:
-    """A linear layer while a step runs."""
+    """A layer that a feed-forward layer begins with, while a step runs."""
 
     def __init__(self, module: nn.Module, name: str, tiles: int) -> None:
         self.module, self.name, self.tiles = module, name, tiles
         self.layer: tuple[str, ...] = ()  # the names of those that a feed-forward layer begins with
-        self.turned = not isinstance(module, nn.Linear)
         self.used = False  # by a linear layer
         self.made = False  # as a whole, for something else
 
+    def begin(self, x: Any, dtype: torch.dtype | None = None) -> Rows | None:
+        """What the layer reads, as Rows; None if the layer is to be computed as a whole."""
+        if not isinstance(x, Tensor) or isinstance(x, Unmade) or x.ndim < 2 or x.numel() == 0:
+            return None
+        return Rows(x, (), (), (self,), x.shape, dtype or x.dtype)
+
+
+class Linear(Entry):
     def __call__(self, x: Any) -> Any:
         m: Any = self.module
+        w, turned = m.weight, not isinstance(m, nn.Linear)
+        out, features = (w.shape[1], w.shape[0]) if turned else w.shape
+        wider = out > features and type(w) in (Tensor, nn.Parameter)
+        found = None
         if isinstance(x, Rows):
-            found = x.ends(m.weight, m.bias, self.turned)
-            if found is not None:
-                return found
-            x = x.make()
-        w = m.weight
-        out, features = (w.shape[1], w.shape[0]) if self.turned else w.shape
-        if not isinstance(x, Tensor) or isinstance(x, Unmade) or type(w) not in (Tensor, nn.Parameter) or out <= features or x.shape[-1] != features or x.numel() == 0:
-            return _whole_linear(x, w, m.bias, self.turned)
-        device = x.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        weights = (w,) if m.bias is None else (w, m.bias)
-        return Rows(x, ((LINEAR, 0, 0, 1 if m.bias is not None else -1, self.turned),), weights, (self,), (*x.shape[:-1], out), dtype)
+            found = x.ends(w, m.bias, turned)
+            if found is None and wider and not _autocast(x) and not any(step[0] == LINEAR for step in x.steps):
+                found = x.widened(w, m.bias, turned, self)
+            if found is None:
+                x = x.make()
+        elif wider and isinstance(x, Tensor):
+            begun = self.begin(x, torch.get_autocast_dtype(x.device.type) if _autocast(x) else None)
+            found = begun.widened(w, m.bias, turned) if begun is not None else None
+        return RULES[LINEAR].make(x, w, m.bias, turned) if found is None else found
+
+
+class Norm(Entry):
+    """What a module with weights for columns alone makes of Rows, if that is Rows again."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        m: Any = self.module
+        begun = self.begin(args[0]) if len(args) == 1 and not kwargs and isinstance(args[0], Tensor) and args[0].is_floating_point() and not _autocast(args[0]) else None
+        y = type(m).forward(m, *((begun,) if begun is not None else args), **kwargs)
+        return y.make() if isinstance(y, Rows) and (y.shape != args[0].shape or y.dtype != args[0].dtype or not y.steps) else y
 
 
 def is_linear(m: nn.Module) -> bool:
@@ -227,6 +275,16 @@ def is_linear(m: nn.Module) -> bool:
         return False
     kind = type(m)
     return kind.forward is nn.Linear.forward or kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+
+
+def is_norm(m: nn.Module) -> bool:
+    """Whether a module might be a norm: it has weights for columns alone, and no modules."""
+    weights = list(m.parameters(recurse=False))
+    return "forward" not in m.__dict__ and bool(weights) and all(w.ndim == 1 for w in weights) and not any(True for _ in m.children()) and not any(True for _ in m.buffers())
+
+
+def entry_of(m: nn.Module, name: str, tiles: int) -> Linear | Norm:
+    return (Linear if is_linear(m) else Norm)(m, name, tiles)
 
 
 def tiles_of(asked: Asked) -> Tiles | None:
@@ -277,12 +335,12 @@ class Tiles:
                 return forward(*args, **kwargs)
             if self.names is None:
                 self.find(model, functools.partial(forward, *args, **kwargs), None)
-            entries = []
+            entries: list[Linear | Norm] = []
             try:
                 for layer, name in ((i, name) for i, names in enumerate(self.layers) for name in names):
                     m = model.get_submodule(name)
                     if "forward" not in m.__dict__ and self.count(layer) > 1:
-                        entries.append(Entry(m, name, self.count(layer)))
+                        entries.append(entry_of(m, name, self.count(layer)))
                         m.forward = entries[-1]  # type: ignore[method-assign, assignment]
                 return forward(*args, **kwargs)
             finally:
@@ -293,13 +351,15 @@ class Tiles:
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:
         """Finds the layers that feed-forward layers begin with, in a pass without gradients."""
-        entries, out = tried(model, forward, loss, is_linear, lambda m, name: Entry(m, name, TILES))
+        entries, out = tried(model, forward, loss, lambda m: is_linear(m) or is_norm(m), lambda m, name: entry_of(m, name, TILES))
         for t in flat(out):
             if isinstance(t, Rows):
                 for entry in t.entries:
                     entry.made = True
-        self.names = tuple(e.name for e in entries if e.used and not e.made)
-        self.layers = list(dict.fromkeys(e.layer for e in entries if e.used and not e.made))
+        stay = [e for e in entries if e.used and not e.made]
+        names = {e.name for e in stay}
+        self.layers = list(dict.fromkeys(tuple(name for name in e.layer if name in names) for e in stay if isinstance(e, Linear)))
+        self.names = tuple(e.name for e in stay if any(e.name in layer for layer in self.layers))
         if not self.names:
             raise Unsuitable(
                 "sequence_tiles: no linear layer of the model makes a wider result whose rows go through activations alone into another linear layer; leave sequence_tiles out"
