@@ -126,7 +126,7 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 		if (!strcmp(names[i].extensionName, "VK_EXT_subgroup_size_control")) out->has_size_control = 1;
 		if (!strcmp(names[i].extensionName, "VK_KHR_cooperative_matrix")) out->has_matrices = 1;
 		if (!strcmp(names[i].extensionName, "VK_EXT_external_memory_host")) out->has_host_memory = 1;
-		if (!strcmp(names[i].extensionName, "VK_KHR_push_descriptor")) out->push_descriptors = 1;
+		if (!strcmp(names[i].extensionName, "VK_KHR_push_descriptor")) out->has_push = 1;
 	}
 	free(names);
 	if (out->has_host_memory) {
@@ -135,11 +135,11 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 		((PFN_vkGetPhysicalDeviceProperties2)instance_function(get, instance, "vkGetPhysicalDeviceProperties2"))(dev, &again);
 		out->import_alignment = host.minImportedHostPointerAlignment;
 	}
-	if (out->push_descriptors) {
+	if (out->has_push) {
 		VkPhysicalDevicePushDescriptorPropertiesKHR pushed = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR};
 		VkPhysicalDeviceProperties2 again = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &pushed};
 		((PFN_vkGetPhysicalDeviceProperties2)instance_function(get, instance, "vkGetPhysicalDeviceProperties2"))(dev, &again);
-		out->push_descriptors = pushed.maxPushDescriptors;
+		out->most_pushed = pushed.maxPushDescriptors;
 	}
 	put_matrices(get, instance, dev, out);
 
@@ -252,7 +252,7 @@ mo_device *mo_attach(void *get, void *instance, void *physical, void *device, co
 	if (!(d->name = (PFN_vk##name)of(d->dev, "vk" #name))) { free(d); return NULL; }
 	FUNCTIONS(LOAD)
 	d->host_properties = p->has_host_memory ? (PFN_vkGetMemoryHostPointerPropertiesEXT)of(d->dev, "vkGetMemoryHostPointerPropertiesEXT") : NULL;
-	d->push = p->push_descriptors ? (PFN_vkCmdPushDescriptorSetKHR)of(d->dev, "vkCmdPushDescriptorSetKHR") : NULL;
+	d->push = p->has_push ? (PFN_vkCmdPushDescriptorSetKHR)of(d->dev, "vkCmdPushDescriptorSetKHR") : NULL;
 	d->GetDeviceQueue(d->dev, d->family, 0, &d->queue);
 	VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
 	if (d->CreateFence(d->dev, &info, NULL, &d->fence) != VK_SUCCESS) { free(d); return NULL; }

@@ -22,8 +22,8 @@ typedef struct {
 	uint32_t heaps, types;
 	struct { uint64_t size; uint32_t flags; uint64_t budget, usage; } heap[16];
 	struct { uint32_t heap, flags; } memory[32];
-	uint32_t has_budget, has_size_control, has_host_memory;
-	uint32_t push_descriptors; // how many bindings a command may push; 0 without the extension
+	uint32_t has_budget, has_size_control, has_host_memory, has_push;
+	uint32_t most_pushed; // how many bindings a command may push, where has_push
 	uint64_t import_alignment; // of a pointer to host memory and of its bytes, where has_host_memory
 	uint32_t has_matrices; // cooperative ones of a subgroup: float16 times float16 in float32
 	uint32_t shapes;

@@ -164,7 +164,7 @@ func describe(c *C.mo_physical) *Physical {
 		MaxAllocation: uint64(c.max_allocation), MaxAllocations: int(c.max_allocations), Alignment: uint64(c.storage_alignment),
 		Int64: c.int64 != 0, Int8: c.int8 != 0, Storage8: c.storage8 != 0, Storage16: c.storage16 != 0, Float16: c.float16 != 0, Addresses: c.addresses != 0,
 		MemoryBudget: c.has_budget != 0, ImportAlignment: uint64(c.import_alignment), timestampPeriod: float32(c.timestamp_period), timestampBits: uint32(c.timestamp_bits), family: int(c.family),
-		PushDescriptors: min(int(c.push_descriptors), C.MO_PUSHED),
+		PushDescriptors: min(int(c.most_pushed), C.MO_PUSHED),
 		transfer:        int(c.transfer), transferQueues: int(c.transfer_queues),
 	}
 	for k := range p.MaxGroups {
@@ -246,7 +246,7 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 	if c.has_host_memory != 0 {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_EXT_external_memory_host\x00")
 	}
-	if c.push_descriptors != 0 {
+	if c.has_push != 0 {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_push_descriptor\x00")
 	}
 	if c.has_matrices != 0 {
