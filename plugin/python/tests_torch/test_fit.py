@@ -235,7 +235,9 @@ class TestFit(InFolder):
             json.dumps({**LLAMA, "architectures": ["LlamaForEverything"]}): r"config\.json: .*LlamaForEverything", json.dumps({**LLAMA, "architectures": "LlamaForCausalLM"}): '"architectures" is .* a list',
             json.dumps({**LLAMA, "num_hidden_layers": -3}): r'config\.json: "num_hidden_layers" is -3; it is a whole number from 1 to 10,000', json.dumps({**LLAMA, "hidden_size": 10**30}): '"hidden_size" is 10{30};',
             json.dumps({**LLAMA, "num_hidden_layers": 10**7}): '"num_hidden_layers" is 10000000;', json.dumps({**LLAMA, "num_key_value_heads": 3}): '"num_key_value_heads", 3, does not divide',
-            json.dumps({**LLAMA, "hidden_act": "wow"}): "has 'wow', which",
+            json.dumps({**LLAMA, "hidden_act": "wow"}): "has 'wow', which", '{"model_type": "segformer"}': r'may be a SegformerForImageClassification or a SegformerForSemanticSegmentation.*"architectures": \["Segf',
+            '{"model_type": "siglip2"}': "Siglip2Model reads pictures of many shapes.*give file.py:function", '{"model_type": "bert", "architectures": ["BertForQuestionAnswering"]}': "names 'BertForQuestionAnswering', which makes no loss",
+            '{"model_type": "bert", "architectures": ["BertConfig"]}': "names 'BertConfig', which is no class of a model",
         }  # fmt: skip
         for text, error in wrong.items():
             with self.subTest(config=text), self.assertRaisesRegex(ValueError, error):
@@ -247,6 +249,24 @@ class TestFit(InFolder):
             memopt.fit("none.json")
         with self.assertRaisesRegex(ValueError, r"step.json.gz is no config.*memopt.frontier"):
             memopt.fit(self.config("", "step.json.gz"))
+
+    def test_pictures(self):
+        """What a config is of: pairs of pictures and texts, or a class for each point of a picture; without a class the usual one is taken, and said."""
+        half = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 2, "image_size": 64, "patch_size": 8, "vocab_size": 100, "max_position_embeddings": 16}
+        for kind, name in (("clip", "CLIPModel"), ("siglip", "SiglipModel")):
+            with self.subTest(kind):
+                path = self.config({"model_type": kind, "text_config": half, "vision_config": half})
+                found = memopt.fit(path, batch=3, for_device="torch-core", optimizer="sgd", largest=False)
+                self.assertTrue(any(f"this is a step of {name}" in n for n in found.notes))
+                model = model_of(Request(path, batch=3))
+                module = type(model.module)(model.module.config).train()
+                batch = {k: torch.zeros(v.shape, dtype=v.dtype) if isinstance(v, torch.Tensor) else v for k, v in model.inputs(3, 1)[1].items()}
+                held = sum(p.nbytes for p in module.parameters()) + sum(b.nbytes for b in module.buffers())
+                taken = held + memopt.record(module, **batch).measured_peak
+                self.assertLess(abs(next(p.total for p in found.phases if p.name == "later steps") / taken - 1), 0.01)
+        shapes = model_of(Request(self.config({"model_type": "segformer", "architectures": ["SegformerForSemanticSegmentation"]}))).inputs(2, 1)[1]
+        self.assertEqual(shapes["labels"].shape, (2, 224, 224))
+        self.assertEqual(type(model_of(Request(self.config({"model_type": "bert", "architectures": ["BertModel"], "num_hidden_layers": 1}))).module).__name__, "BertForMaskedLM")
 
     def test_function(self):
         """A file's function that returns a module and a batch."""

@@ -69,12 +69,28 @@ class TestConfigs(InFolder):
         found = configured({"model": "m", "config": paths, "batch": 1})
         self.assertEqual((found["batch"], found["seq"], found["shard"], found["dtype"]), (1, 64, "zero2", "bfloat16"))
 
+    def test_shards(self):
+        """FSDP's ways are words, a list of them, or accelerate's numbers."""
+        for text, shard in (
+            ("fsdp: full_shard auto_wrap", "fsdp2"), ("fsdp: [auto_wrap, shard_grad_op]", "zero2"), ("fsdp: true", None), ("fsdp: ''", None), ("fsdp: [no_shard]", "ddp"),
+            ("fsdp_config: {fsdp_sharding_strategy: 1}", "fsdp2"), ("fsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP}", "zero2"), ("zero_optimization: {stage: 1}", "zero1"),
+        ):  # fmt: skip
+            with self.subTest(text):
+                self.assertEqual(configured({"config": self.config(text, "shards.yaml")}).get("shard"), shard)
+
     def test_wrong(self):
         """One error that names the key and the file."""
         for name, text, says in (
             ("a.json", '{"per_device_train_batch_size": "four"}', "a.json: per_device_train_batch_size is 'four'; it is a whole number from 1 on"),
             ("b.json", '{"bf16": "perhaps"}', "b.json: bf16 is 'perhaps'; it is true or false"),
             ("c.json", '{"zero_optimization": {"stage": 4}}', "c.json: zero_optimization.stage is 4; there are stages 0, 1, 2 and 3"),
+            ("c.json", '{"zero_optimization": 3}', "c.json: zero_optimization is 3; it has keys of its own, as {\"stage\": 3}"),
+            ("c.json", '{"zero_optimization": {"stage": 3, "offload_param": "cpu"}}', "c.json: zero_optimization.offload_param is 'cpu'; it has keys of its own"),
+            ("c.json", '{"fsdp_config": "fsdp.json"}', "c.json: fsdp_config is 'fsdp.json'; it has keys of its own"),
+            ("c.json", '{"fsdp": 3}', "c.json: fsdp is 3; there are full_shard, "),
+            ("c.json", '{"fsdp": {"full_shard": true}}', "c.json: fsdp is {'full_shard': True}; it is true, or names as \"full_shard auto_wrap\""),
+            ("c.yaml", "fsdp: [full_shart, auto_wrap]\n", "c.yaml: fsdp is ['full_shart', 'auto_wrap']; there are full_shard, "),
+            ("c.yaml", "fsdp_config:\n  fsdp_sharding_strategy: ALL\n", "c.yaml: fsdp_config.fsdp_sharding_strategy is 'ALL'; there are full_shard, "),
             ("d.yaml", "dtype: int3\n", "d.yaml: dtype is 'int3'; there are "),
             ("e.yaml", "a: [1\n", "e.yaml:2:1: is no YAML"),
             ("f.json", "{\n 'a': 1}", "f.json:2:2: is no JSON"),

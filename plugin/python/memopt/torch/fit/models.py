@@ -117,6 +117,8 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
     if request.attention:
         config._attn_implementation = request.attention
     cls = _class(transformers, given, config, where)
+    if cls.__name__ not in (given.get("architectures") or ()):
+        notes.append(f"the config names no class with a loss: this is a step of {cls.__name__}; \"architectures\" says another")
     if getattr(cls, "_can_set_experts_implementation", bool)():
         for each in {id(config): config, id(text): text}.values():
             if any(getattr(each, key, None) for key in ("num_local_experts", "num_experts", "n_routed_experts")):
@@ -232,20 +234,51 @@ def _class(transformers: Any, given: Mapping[str, Any], config: Any, where: str)
     names = given.get("architectures") or ()
     if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"{where}: \"architectures\" is {names!r}; it is a list of classes of transformers")
+    named = []
     for name in names:
         found = getattr(transformers, name, None)
         if found is None:
             raise ValueError(f"{where}: \"architectures\" names {name!r}, which this transformers does not have")
-        if "labels" in inspect.signature(found.forward).parameters:
+        if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
+            raise ValueError(f"{where}: \"architectures\" names {name!r}, which is no class of a model")
+        if _has_loss(found):
             return found
+        named.append(found)
+    base = transformers.AutoModel._model_mapping
+    bases = _classes(base[type(config)]) if type(config) in base else ()
+    if bases and _of_pairs(bases[0]):  # its other classes leave out the half that reads words
+        return bases[0]
+    for cls in named:
+        if cls not in bases:  # which may have any head
+            raise ValueError(f"{where}: \"architectures\" names {cls.__name__!r}, which makes no loss of labels; name a class that does, or give file.py:function")
     both = ["Seq2SeqLM", "SpeechSeq2Seq"]
-    one = ["CausalLM", "MaskedLM", "ImageClassification", "AudioClassification", "SequenceClassification"]
+    words = ["CausalLM", "MaskedLM"] if getattr(config, "is_decoder", False) else ["MaskedLM", "CausalLM"]
+    one = [*words, "ImageClassification", "AudioClassification", "SequenceClassification"]
+    segments = transformers.AutoModelForSemanticSegmentation._model_mapping
     for auto in [*both, *one] if getattr(config, "is_encoder_decoder", False) else [*one, *both]:  # a decoder alone is another model
         found = getattr(transformers, f"AutoModelFor{auto}", None)
-        if found is not None and type(config) in found._model_mapping:
-            known = found._model_mapping[type(config)]
-            return known[0] if isinstance(known, (list, tuple)) else known
+        if found is None or type(config) not in found._model_mapping:
+            continue
+        known = _classes(found._model_mapping[type(config)])[0]
+        if auto == "ImageClassification" and type(config) in segments:
+            others = _classes(segments[type(config)])[0]
+            raise ValueError(f"{where}: a {given['model_type']} may be a {known.__name__} or a {others.__name__}, whose steps differ: say which, as in \"architectures\": [\"{known.__name__}\"]")
+        return known
     raise ValueError(f"{where}: transformers has no model of {given['model_type']!r} that makes a loss of labels; give file.py:function")
+
+
+def _classes(known: Any) -> tuple[Any, ...]:
+    """What a mapping of transformers has of a config."""
+    return tuple(known) if isinstance(known, (list, tuple)) else (known,)
+
+
+def _has_loss(cls: Any) -> bool:
+    return "labels" in inspect.signature(cls.forward).parameters or _of_pairs(cls)
+
+
+def _of_pairs(cls: Any) -> bool:
+    """Whether a class compares pictures with texts, and makes a loss of all pairs."""
+    return {"input_ids", "pixel_values", "return_loss"} <= set(inspect.signature(cls.forward).parameters)
 
 
 def _inputs(main: str, config: Any, text: Any, module: torch.nn.Module, where: str, dtype: torch.dtype) -> tuple[Callable[[int, int], tuple[tuple[Any, ...], dict[str, Any]]], bool]:
@@ -266,11 +299,24 @@ def _inputs(main: str, config: Any, text: Any, module: torch.nn.Module, where: s
     def sound(batch: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (), {"input_features": torch.empty(batch, config.num_mel_bins, 2 * config.max_source_positions, dtype=dtype, device=META), "labels": ids(batch, seq)}
 
-    def pictures(batch: int, _: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        size = getattr(config, "image_size", 224)
+    def picture(batch: int, of: Any) -> torch.Tensor:
+        size = getattr(of, "image_size", 224)
         sides = size if isinstance(size, (list, tuple)) else (size, size)
-        return (), {"pixel_values": torch.empty(batch, getattr(config, "num_channels", 3), *sides, dtype=dtype, device=META), "labels": ids(batch)}
+        return torch.empty(batch, getattr(of, "num_channels", 3), *sides, dtype=dtype, device=META)
 
+    def pictures(batch: int, _: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        pixels = picture(batch, config)
+        return (), {"pixel_values": pixels, "labels": ids(batch, *pixels.shape[2:]) if type(module).__name__.endswith("ForSemanticSegmentation") else ids(batch)}
+
+    length = getattr(text, "max_position_embeddings", 77)  # to which texts beside pictures are padded
+
+    def pairs(batch: int, _: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (), {"input_ids": ids(batch, length), "attention_mask": ids(batch, length), "pixel_values": picture(batch, config.vision_config), "return_loss": True}
+
+    if _of_pairs(type(module)):
+        if "spatial_shapes" in names or not hasattr(config, "vision_config"):
+            raise ValueError(f"{where}: a {type(module).__name__} reads pictures of many shapes, of which no batch is made here; give file.py:function, which returns the module and a batch")
+        return pairs, False
     if main == "input_ids" or "inputs_embeds" in names and main not in ("pixel_values", "input_features"):
         return tokens, True
     if main == "input_features" and hasattr(config, "num_mel_bins"):

@@ -88,12 +88,22 @@ def _zero(c: Config, key: str) -> dict[str, Any]:
     return stages[int(value)]
 
 
+_STRATEGIES = {"FULL_SHARD": "fsdp2", "HYBRID_SHARD": "fsdp2", "HYBRID_SHARD_ZERO2": "zero2", "SHARD_GRAD_OP": "zero2", "NO_SHARD": "ddp"}
+_NUMBERED = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}  # as accelerate counts them
+
+
 def _sharded(c: Config, key: str) -> dict[str, Any]:
-    said = str(c.keys[key]).upper()
-    for names, shard in ((("FULL_SHARD", "1", "HYBRID_SHARD", "4"), "fsdp2"), (("SHARD_GRAD_OP", "2"), "zero2"), (("NO_SHARD", "3"), "ddp")):
-        if any(said == n or n in said.split() for n in names):
-            return {"shard": shard}
-    return {}
+    value = c.keys[key]
+    if isinstance(value, bool) or str(value).lower() in ("true", "false"):
+        return {}
+    words = [str(w) for w in value] if isinstance(value, list) else re.split(r"[ ,]+", str(value).strip())
+    if key != "fsdp":
+        words = [_NUMBERED.get(w, w) for w in words]
+    others = ("AUTO_WRAP", "OFFLOAD") if key == "fsdp" else ()
+    if not all(w.upper() in _STRATEGIES or w.upper() in others for w in words):
+        known = ", ".join(w.lower() for w in (*_STRATEGIES, *others))
+        raise c.wrong(key, f"there are {known}" + (", and true" if key == "fsdp" else ""))
+    return next(({"shard": _STRATEGIES[w.upper()]} for w in words if w.upper() in _STRATEGIES), {})
 
 
 def _schedule(c: Config, key: str) -> dict[str, Any]:
@@ -149,10 +159,17 @@ _ROWS: tuple[tuple[str, str, Callable[[Config, str], dict[str, Any]]], ...] = (
 )
 _OFF = (None, False, "false", "none", "no", "null", "", 0, "False")
 
+# Keys whose values have keys of their own, each with what it may be.
+_GROUPS = {
+    "zero_optimization": '{"stage": 3}', "zero_optimization.offload_optimizer": '{"device": "cpu"}', "zero_optimization.offload_param": '{"device": "cpu"}', "deepspeed_config": '{"zero_stage": 3}',
+    "fsdp_config": '{"fsdp_version": 2}', "activation_checkpoint": '{"mode": "full"}', "liger_kernel_config": '{"fused_linear_cross_entropy": true}',
+}  # fmt: skip
+_OPTIONS = {"fsdp": "it is true, or names as \"full_shard auto_wrap\"; what has keys of its own is \"fsdp_config\""}  # keys whose values have none
+
 # Names that may matter to memory; what no row knows of them is told.
 _MATTERS = re.compile(
     r"checkpointing|recomput|remat|offload|batch|seq_?len|max_len|(^|[._])(bf16|fp16|fp8|tf32)|precision|dtype|8bit|4bit|quant|optim|shard|fsdp|zero_|accum|pack|liger|attention|attn|cache|chunk|tile|tiling|"
-    r"cross_entropy|lora|adapter|parallel|pipeline|buffer|bucket|compile|ema|expert"
+    r"cross_entropy|lora|adapter|parallel|pipeline|buffer|bucket|compile|ema|expert|^deepspeed$"
 )
 _INERT = re.compile(
     r"eval|predict|adam_(beta|epsilon)|optim(izer)?(\.(lr|weight_decay|betas?\d?|eps|fused|implementation|params\..*)|_args)|dataset(?!\.packed)|dataloader|_kwargs(\.|$)|save|hub|log|pin_memory|lora_(alpha|dropout|target|modules)|lr_|warmup|"
@@ -168,8 +185,14 @@ def switches_of(configs: Sequence[Config]) -> list[Switch]:
     for c in configs:
         axolotl = "base_model" in c.keys
         for key, value in c.keys.items():
+            if key in _GROUPS and not isinstance(value, dict) and value is not None:
+                raise c.wrong(key, f"it has keys of its own, as {_GROUPS[key]}")
             row = next((r for r in _ROWS if re.fullmatch(r[0], key)), None)
-            if row is None or isinstance(value, dict):
+            if row is None:
+                continue
+            if isinstance(value, dict):
+                if key in _OPTIONS and value:
+                    raise c.wrong(key, _OPTIONS[key])
                 continue
             kind, fields = row[1], row[2]
             if kind == "quantized" and key == "adapter" and str(value) != "qlora":
