@@ -95,9 +95,13 @@ func (r *Fitted) Text(w io.Writer) {
 	fmt.Fprintln(w, "that is timed before and behind it, times what the profile says of that product: a processor that serves others, too, is slower for both.")
 }
 
-// off is by how much a promise is off, in percent.
+// off is by how much a promise is off, in percent; what rounds to nothing has no sign.
 func off(promised, taken float64, digits int) string {
-	return fmt.Sprintf("%+.*f %%", digits, 100*(promised/max(taken, 1e-9)-1))
+	shown := fmt.Sprintf("%+.*f", digits, 100*(promised/max(taken, 1e-9)-1))
+	if strings.Trim(shown, "+-0.") == "" {
+		shown = shown[1:]
+	}
+	return shown + " %"
 }
 
 // FittedFile is what --format json prints.
