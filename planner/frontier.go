@@ -13,7 +13,9 @@ import (
 // would do.
 type Curve struct {
 	// Points go down: each has less peak and arena than the one before, and costs more. The first keeps everything.
+	// Where ByTotal is set, points differ in what lies outside the arena, and each has less in total than the one before.
 	Points     []Point
+	ByTotal    bool
 	References []Point
 	Floor      Floor
 	Fixed      int64 // bytes outside the arena in the plain form, which Total counts in
@@ -35,7 +37,10 @@ type Point struct {
 	Overhead           float64 // extra cost as a share of the plain step's
 	Again              int     // launches that run again
 	Moved              int64   // bytes that are moved elsewhere
-	Knee               bool    // the best trade: nearest to no cost and least memory
+	// Sent is what the states take that leave in this plan, whose copies Overhead has in it, as if nothing hid them; nil where
+	// none leave, or as many in all plans.
+	Sent *Streamed
+	Knee bool // the best trade: nearest to no cost and least memory
 }
 
 // Frontier is the curve of a graph. Budgets, limits of cost and strategies in the request do not shape it.
@@ -74,15 +79,29 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	s.references(c)
 	// What others would do is a plan too: where none that was solved for is better, it is on the curve.
 	c.Points = pareto(append(c.Points, c.References...))
-	c.Points[knee(c.Points)].Knee = true
+	c.mark()
 	return c, nil
+}
+
+// mark finds the knee.
+func (c *Curve) mark() {
+	for i := range c.Points {
+		c.Points[i].Knee = false
+	}
+	c.Points[knee(c.Points, c.Size)].Knee = true
+}
+
+// Size is the bytes in which points of the curve differ: of the arena, or all.
+func (c *Curve) Size(p Point) int64 {
+	if c.ByTotal {
+		return p.Total
+	}
+	return p.Arena
 }
 
 // Join puts the points of another form of the step on the curve. Forms within that form are named behind it.
 func (c *Curve) Join(other *Curve, form string) {
-	c.Points[knee(c.Points)].Knee = false
 	for _, p := range other.Points {
-		p.Knee = false
 		if p.Form != "" {
 			p.Form = ", " + p.Form
 		}
@@ -94,7 +113,42 @@ func (c *Curve) Join(other *Curve, form string) {
 		c.Floor = other.Floor
 	}
 	c.Points = pareto(c.Points)
-	c.Points[knee(c.Points)].Knee = true
+	c.mark()
+}
+
+// Send puts the points of a curve of the same step, with states elsewhere, on one with all states in memory: what they take there, and
+// how much less than those points tell the step has outside its arena.
+func (c *Curve) Send(other []Point, sent *Streamed, less int64) {
+	c.ByTotal = true
+	for _, p := range other {
+		p.Total -= less
+		p.Overhead += share(float64(sent.CopyNS), float64(c.Time))
+		p.Sent = sent
+		c.Points = append(c.Points, p)
+	}
+	c.Points = cheapest(c.Points)
+	c.mark()
+}
+
+// cheapest drops points that another is no worse than in total and cost, and orders the rest from the highest down. Of equals
+// that with the fewest bytes of states elsewhere stays.
+func cheapest(points []Point) (out []Point) {
+	sent := func(p Point) int64 {
+		if p.Sent == nil {
+			return 0
+		}
+		return p.Sent.Bytes
+	}
+	slices.SortStableFunc(points, func(a, b Point) int {
+		return cmp.Or(cmp.Compare(a.Total, b.Total), cmp.Compare(a.Overhead, b.Overhead), cmp.Compare(sent(a), sent(b)))
+	})
+	for _, p := range points {
+		if n := len(out); n == 0 || p.Overhead < out[n-1].Overhead {
+			out = append(out, p)
+		}
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // point is the point of a candidate, which the curve keeps.
@@ -130,11 +184,11 @@ func pareto(points []Point) (out []Point) {
 }
 
 // knee is the point nearest to the corner of no cost and least memory, both axes going from 0 to 1 over the curve.
-func knee(points []Point) int {
+func knee(points []Point, size func(Point) int64) int {
 	first, last := points[0], points[len(points)-1]
 	best, least := 0, math.Inf(1)
 	for i, p := range points {
-		x := float64(p.Arena-last.Arena) / math.Max(float64(first.Arena-last.Arena), 1)
+		x := float64(size(p)-size(last)) / math.Max(float64(size(first)-size(last)), 1)
 		y := (p.Overhead - first.Overhead) / math.Max(last.Overhead-first.Overhead, math.SmallestNonzeroFloat64)
 		if d := math.Hypot(x, y); d < least {
 			best, least = i, d

@@ -16,12 +16,12 @@ type pointPlan struct {
 
 // LargestAt is the largest size of a dim at which the decisions of a point of the curve fit in so many bytes for the whole step, and 0 if
 // there is none. Unlike Largest it looks for no other decisions, so that each size that it tries is only placed. It is not known of a
-// point that moves values elsewhere.
+// point that has values or states elsewhere.
 func (c *Curve) LargestAt(p Point, dim string, bytes int64) (size int64, known bool, err error) {
 	i := slices.IndexFunc(c.plans, func(q pointPlan) bool {
 		return q.Peak == p.Peak && q.Arena == p.Arena && q.Total == p.Total && q.Overhead == p.Overhead && q.Again == p.Again && q.Moved == p.Moved
 	})
-	if i < 0 || p.Moved > 0 {
+	if i < 0 || p.Moved > 0 || p.Sent != nil {
 		return 0, false, nil
 	}
 	s, steps := c.plans[i].search, c.plans[i].plan.t.steps

@@ -114,12 +114,14 @@ type pointFile struct {
 	Form     string  `json:"form,omitempty"`
 	Peak     int64   `json:"peak"`
 	Arena    int64   `json:"arena"`
-	Fixed    *int64  `json:"fixed,omitempty"` // if the form differs in constants
+	Fixed    *int64  `json:"fixed,omitempty"` // if the form differs in constants, or states leave
 	Total    int64   `json:"total"`
 	Overhead float64 `json:"overhead"`
 	Again    int     `json:"recomputed_nodes"`
 	Moved    int64   `json:"moved,omitempty"` // bytes that go elsewhere and back
-	Knee     bool    `json:"knee,omitempty"`
+	// States are those elsewhere where a budget would choose how many leave; their copies' time is in Overhead.
+	States *planner.Streamed `json:"states,omitempty"`
+	Knee   bool              `json:"knee,omitempty"`
 }
 
 func frontierJSON(c *planner.Curve, m *step.Model, took time.Duration) frontierFile {
@@ -140,7 +142,7 @@ func frontierJSON(c *planner.Curve, m *step.Model, took time.Duration) frontierF
 // pointJSON converts a point. fixed is the curve's bytes outside the arena; points of other forms
 // may differ.
 func pointJSON(p planner.Point, fixed int64) pointFile {
-	f := pointFile{Name: p.Name, Form: p.Form, Peak: p.Peak, Arena: p.Arena, Total: p.Total, Overhead: p.Overhead, Again: p.Again, Moved: p.Moved, Knee: p.Knee}
+	f := pointFile{Name: p.Name, Form: p.Form, Peak: p.Peak, Arena: p.Arena, Total: p.Total, Overhead: p.Overhead, Again: p.Again, Moved: p.Moved, States: p.Sent, Knee: p.Knee}
 	if own := p.Total - p.Arena; own != fixed {
 		f.Fixed = &own
 	}

@@ -29,6 +29,9 @@ func Frontier(w io.Writer, c *planner.Curve) {
 		if p.Moved > 0 {
 			notes = append(notes, Bytes(p.Moved)+" moved")
 		}
+		if p.Sent != nil {
+			notes = append(notes, fmt.Sprintf("%s of states on the %s", Bytes(p.Sent.Bytes), p.Sent.Place))
+		}
 		if p.Knee {
 			notes = append(notes, "the knee")
 		}
@@ -39,7 +42,18 @@ func Frontier(w io.Writer, c *planner.Curve) {
 	}
 	Table(w, "=rrrrrt", rows)
 	Text(w, 2, "\nproven minimum of the peak: %s, because of %s\n\n", Bytes(c.Floor.Peak), c.Floor.Node)
+	if c.ByTotal {
+		Text(w, 2, "%s\n\n", sent(c))
+	}
 	plot(w, c)
+}
+
+// sent says what the extra cost of a curve has in it of the states that leave.
+func sent(c *planner.Curve) string {
+	if c.Time == 0 {
+		return "the extra cost counts flops and bytes, in which copies of states have no price"
+	}
+	return "the extra time has in it what copies of states take, as if nothing hid them: they run beside the step as far as it is as long"
 }
 
 // marks are the references' symbols in a plot; the curve's points are *, its knee K, and points
@@ -54,18 +68,21 @@ const (
 	besideWidth = 12 // width of the labels on the left
 )
 
-// axes are the ranges of a plot: arena to the right, extra cost upwards. Points above 100 % extra
+// axes are the ranges of a plot: bytes to the right, of the arena or in total, extra cost upwards. Points above 100 % extra
 // are drawn at the upper edge, as plans near the floor may cost several steps and would flatten the
 // rest, unless all cost that much. The axis may begin below 0, as a form of the step may cost less
 // than the plain one.
-type axes struct{ left, right, bottom, top float64 }
+type axes struct {
+	left, right, bottom, top float64
+	size                     func(planner.Point) int64
+}
 
 func axesOf(c *planner.Curve) axes {
-	a := axes{left: math.Inf(1)}
+	a := axes{left: math.Inf(1), size: c.Size}
 	var most float64
 	for _, list := range [][]planner.Point{c.Points, c.References} {
 		for _, p := range list {
-			a.left, a.right, most = min(a.left, float64(p.Arena)), max(a.right, float64(p.Arena)), max(most, p.Overhead)
+			a.left, a.right, most = min(a.left, float64(c.Size(p))), max(a.right, float64(c.Size(p))), max(most, p.Overhead)
 			a.bottom = min(a.bottom, p.Overhead)
 			if p.Overhead <= 1 {
 				a.top = max(a.top, p.Overhead)
@@ -75,7 +92,7 @@ func axesOf(c *planner.Curve) axes {
 	if a.top <= 0 {
 		a.top = most
 	}
-	if floor := float64(c.Floor.Peak); floor < a.left {
+	if floor := float64(c.Floor.Peak); floor < a.left && !c.ByTotal {
 		a.left = floor
 	}
 	if a.right <= a.left {
@@ -89,7 +106,7 @@ func axesOf(c *planner.Curve) axes {
 
 // place is a point's position, both coordinates from 0 to 1, and whether it is above the plot.
 func (a axes) place(p planner.Point) (x, y float64, above bool) {
-	return (float64(p.Arena) - a.left) / (a.right - a.left), min(1, (p.Overhead-a.bottom)/(a.top-a.bottom)), p.Overhead > a.top
+	return (float64(a.size(p)) - a.left) / (a.right - a.left), min(1, (p.Overhead-a.bottom)/(a.top-a.bottom)), p.Overhead > a.top
 }
 
 func plot(w io.Writer, c *planner.Curve) {
@@ -144,7 +161,10 @@ func plot(w io.Writer, c *planner.Curve) {
 // FrontierSVG draws the curve as a self-contained file. Extra costs are of the unit.
 func FrontierSVG(w io.Writer, c *planner.Curve, title, unit string) error {
 	const width, height, margin = 760.0, 460.0, 70.0
-	a := axesOf(c)
+	a, across := axesOf(c), "arena"
+	if c.ByTotal {
+		across = "total"
+	}
 	at := func(p planner.Point) (left, down float64, above bool) {
 		x, y, above := a.place(p)
 		return margin + x*(width-2*margin), height - margin - y*(height-2*margin), above
@@ -161,7 +181,7 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title, unit string) error {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x, height-margin+18, Bytes(int64(a.left+share*(a.right-a.left))))
 		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end">%.1f %%</text>`+"\n", margin-8, y+4, 100*(a.bottom+share*(a.top-a.bottom)))
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">arena</text>`+"\n", width/2, height-margin+40)
+	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", width/2, height-margin+40, across)
 	fmt.Fprintf(&b, `<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">extra %s</text>`+"\n", height/2, height/2, unit)
 	// A curve of steps: a budget between two plans costs as much as the lower plan.
 	var path strings.Builder
@@ -177,22 +197,22 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title, unit string) error {
 	for _, p := range c.Points {
 		x, y, above := at(p)
 		if above {
-			fmt.Fprintf(&b, `<path d="M%.1f %.1fm-5 0l5 -8l5 8z" fill="#2060c0"><title>%s, %s</title></path><text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">%s</text>`+"\n", x, y, Bytes(p.Arena), Extra(p.Overhead, 2), x, y-12, Extra(p.Overhead, 0))
+			fmt.Fprintf(&b, `<path d="M%.1f %.1fm-5 0l5 -8l5 8z" fill="#2060c0"><title>%s, %s</title></path><text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">%s</text>`+"\n", x, y, Bytes(c.Size(p)), Extra(p.Overhead, 2), x, y-12, Extra(p.Overhead, 0))
 			continue
 		}
 		radius, colour := 2.5, "#2060c0"
 		if p.Knee {
 			radius, colour = 5, "#c02020"
 		}
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"><title>%s, %s</title></circle>`+"\n", x, y, radius, colour, Bytes(p.Arena), Extra(p.Overhead, 2))
+		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"><title>%s, %s</title></circle>`+"\n", x, y, radius, colour, Bytes(c.Size(p)), Extra(p.Overhead, 2))
 		if p.Knee {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s">knee: %s, %s</text>`+"\n", x+8, y-6, colour, Bytes(p.Arena), Extra(p.Overhead, 1))
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s">knee: %s, %s</text>`+"\n", x+8, y-6, colour, Bytes(c.Size(p)), Extra(p.Overhead, 1))
 		}
 	}
 	type label struct{ x, y float64 }
 	var labels []label
 	for i, p := range c.References {
-		same := func(q planner.Point) bool { return q.Arena == p.Arena && q.Overhead == p.Overhead }
+		same := func(q planner.Point) bool { return c.Size(q) == c.Size(p) && q.Overhead == p.Overhead }
 		if slices.ContainsFunc(c.References[:i], same) {
 			continue
 		}

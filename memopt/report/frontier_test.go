@@ -87,6 +87,27 @@ func TestFrontierBelow(t *testing.T) {
 	Frontier(io.Discard, &less)
 }
 
+// TestFrontierByTotal: where plans differ in what lies outside the arena, the plot is of all bytes, and says which states leave.
+func TestFrontierByTotal(t *testing.T) {
+	sent := *curve
+	sent.ByTotal, sent.Time = true, 1e6
+	sent.Points = append(slices.Clone(curve.Points), planner.Point{Peak: 1000, Arena: 1024, Total: 1500, Overhead: 0.22, Again: 9, Sent: &planner.Streamed{Place: "disk", Bytes: 700}})
+	var b strings.Builder
+	Frontier(&b, &sent)
+	for _, want := range []string{"+22.00 %          9  700 B of states on the disk\n", "the extra time has in it what copies of states take", "           1.46 KiB " + strings.Repeat(" ", 55) + "4.88 KiB\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	if err := FrontierSVG(&b, &sent, "model", "time"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), ">total</text>") || strings.Contains(b.String(), ">arena</text>") {
+		t.Errorf("the axis is not of all bytes in\n%s", b.String())
+	}
+}
+
 // TestFrontierSVG: the drawing is valid XML with any names.
 func TestFrontierSVG(t *testing.T) {
 	var b strings.Builder

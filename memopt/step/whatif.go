@@ -10,7 +10,6 @@ import (
 	"memopt/internal/stop"
 	"memopt/internal/weights"
 	"memopt/kernels"
-	"memopt/memopt/devices"
 	"memopt/memopt/exit"
 	"memopt/planner"
 )
@@ -24,9 +23,6 @@ func (m *Model) frontiers() (c *planner.Curve, err error) {
 	defer weights.Guard(&err)()
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
-	}
-	if c := m.Config; c.States == devices.StatesAuto {
-		return nil, exit.Input(fmt.Errorf("%s has as many states leave as a budget asks for, and a frontier is of all budgets: give %s for all to leave", c.Say("states", c.States), c.Say("states", devices.StatesAt(c))))
 	}
 	if c, err = m.Steps.Frontier(m.Ask()); err != nil {
 		return nil, exit.Classify(err)

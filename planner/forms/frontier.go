@@ -16,12 +16,48 @@ const longStep = 2048
 // trifling: extracts that save less than 1/trifling of the arena are not worth a second curve.
 const trifling = 1000
 
-// Frontier is the curve of peak against extra cost over every form that a budgeted plan may take.
+// Frontier is the curve of peak against extra cost over every form that a budgeted plan may take. Where a budget chooses how many
+// states leave, it is that of all memory, over a few numbers of them.
 func (s *Steps) Frontier(ask Ask) (*planner.Curve, error) {
+	if ask.StatesByBudget {
+		return s.sentFrontier(ask)
+	}
 	ask, err := s.sent(ask)
 	if err != nil {
 		return nil, err
 	}
+	return s.frontier(ask)
+}
+
+// sentFrontier joins the curves of a few numbers of parameters whose states leave. Plans of the arena are the same for all, unless what
+// the states leave of a place is what values may move to.
+func (s *Steps) sentFrontier(ask Ask) (*planner.Curve, error) {
+	l, err := s.leavers(ask)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.frontier(l.with(0))
+	if err != nil {
+		return nil, err
+	}
+	stay := slices.Clone(c.Points)
+	_, before := l.look.Leave(0)
+	for _, k := range l.shares(l.most)[1:] {
+		sent, fixed := l.look.Leave(k)
+		if l.ask.Elsewhere == nil || l.ask.HostBudget == 0 {
+			c.Send(stay, sent, before-fixed)
+			continue
+		}
+		other, err := s.frontier(l.with(k))
+		if err != nil {
+			return nil, err
+		}
+		c.Send(other.Points, sent, 0)
+	}
+	return c, nil
+}
+
+func (s *Steps) frontier(ask Ask) (*planner.Curve, error) {
 	own, err := s.Own(ask)
 	if err != nil {
 		return nil, err

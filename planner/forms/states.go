@@ -28,35 +28,14 @@ func (s *Steps) sent(ask Ask) (Ask, error) {
 			return ask, err
 		}
 	}
-	ask.StatesByBudget = false
-	own, err := s.Own(ask)
+	l, err := s.leavers(ask)
 	if err != nil {
 		return ask, err
 	}
-	g, r, err := own.at(own.on)
-	if err != nil {
-		return ask, err
-	}
-	look, err := planner.Look(g, r)
-	if err != nil {
-		return ask, err
-	}
-	all := look.Leavers()
-	n := all // that may leave
-	if ask.HostBudget > 0 {
-		n = sort.Search(all, func(k int) bool { x, _ := look.Leave(k + 1); return x.Bytes > ask.HostBudget })
-	}
-	with := func(parameters int) Ask {
-		a := ask
-		if a.StatesStay = all - parameters; a.Elsewhere != nil && a.HostBudget > 0 {
-			x, _ := look.Leave(parameters)
-			a.Elsewhere = &planner.Elsewhere{Place: a.Elsewhere.Place, Bytes: max(a.HostBudget-x.Bytes, 1)} // 0 would be no limit
-		}
-		a.HostBudget = 0 // it is kept to
-		return a
-	}
+	ask = l.ask
+	look, n, with := l.look, l.most, l.with
 	if !byBudget {
-		if n == 0 && all > 0 {
+		if n == 0 && l.all > 0 {
 			x, _ := look.Leave(1)
 			return ask, fmt.Errorf("%s has no room for states: the largest leave first, and those of one parameter take %d bytes on the %s: give %s or more",
 				ask.Say("host_budget", fmt.Sprint(ask.HostBudget)), x.Bytes, ask.States, ask.Say("host_budget", fmt.Sprint(x.Bytes)))
@@ -81,13 +60,7 @@ func (s *Steps) sent(ask Ask) (Ask, error) {
 		return with(0), nil
 	}
 	t := &sending{steps: s, with: with, look: look, best: -1}
-	numbers := []int{0, min(least(look.Floor()), most), most}
-	whole, _ := look.Leave(most)
-	for share := int64(1); share < stateShares; share++ {
-		numbers = append(numbers, sort.Search(most, func(k int) bool { x, _ := look.Leave(k); return x.Bytes >= whole.Bytes*share/stateShares }))
-	}
-	slices.Sort(numbers)
-	numbers = slices.Compact(numbers)
+	numbers := l.shares(most, min(least(look.Floor()), most))
 	before := 0
 	for i, k := range numbers {
 		if _, fixed := look.Leave(k); fixed > limit {
@@ -116,6 +89,59 @@ func (s *Steps) sent(ask Ask) (Ask, error) {
 		}
 	}
 	return with(t.best), nil
+}
+
+// leavers are the states that can leave in a request, those of the largest parameters first.
+type leavers struct {
+	ask  Ask // which leaves nothing to choose
+	look *planner.Search
+	all  int // parameters whose states can leave
+	most int // for which the place has room
+}
+
+func (s *Steps) leavers(ask Ask) (*leavers, error) {
+	ask.StatesByBudget = false
+	own, err := s.Own(ask)
+	if err != nil {
+		return nil, err
+	}
+	g, r, err := own.at(own.on)
+	if err != nil {
+		return nil, err
+	}
+	l := &leavers{ask: ask}
+	if l.look, err = planner.Look(g, r); err != nil {
+		return nil, err
+	}
+	l.all = l.look.Leavers()
+	l.most = l.all
+	if ask.HostBudget > 0 {
+		l.most = sort.Search(l.all, func(k int) bool { x, _ := l.look.Leave(k + 1); return x.Bytes > ask.HostBudget })
+	}
+	return l, nil
+}
+
+// with is the request with the states of so many parameters elsewhere.
+func (l *leavers) with(parameters int) Ask {
+	a := l.ask
+	if a.StatesStay = l.all - parameters; a.Elsewhere != nil && a.HostBudget > 0 {
+		x, _ := l.look.Leave(parameters)
+		a.Elsewhere = &planner.Elsewhere{Place: a.Elsewhere.Place, Bytes: max(a.HostBudget-x.Bytes, 1)} // 0 would be no limit
+	}
+	a.HostBudget = 0 // it is kept to
+	return a
+}
+
+// shares are the numbers of parameters whose states are worth a plan, of so many at most: none, all, some others, and those with
+// about the same bytes between one and the next.
+func (l *leavers) shares(most int, others ...int) []int {
+	numbers := append([]int{0, most}, others...)
+	whole, _ := l.look.Leave(most)
+	for share := int64(1); share < stateShares; share++ {
+		numbers = append(numbers, sort.Search(most, func(k int) bool { x, _ := l.look.Leave(k); return x.Bytes >= whole.Bytes*share/stateShares }))
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
 }
 
 // sending compares plans by how many parameters' states leave.

@@ -67,6 +67,63 @@ func TestStatesByBudget(t *testing.T) {
 	}
 }
 
+// TestFrontierOfStates: where a budget chooses how many states leave, the frontier goes down in total and up in time with its copies,
+// keeps all states where that is cheaper, ends below what is lowest with all in memory, and no plan of such a budget takes longer.
+func TestFrontierOfStates(t *testing.T) {
+	s, _ := stepsOf(t, zoo.Spec{Family: "mlp", Width: 256, Layers: 3})
+	prices, err := profile.For("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, moving := range []*planner.Elsewhere{nil, {Place: profile.Host}} {
+		ask := askOf(map[string]int64{"batch": 64}, 0)
+		ask.Profile = prices
+		stay, err := s.Frontier(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask.States, ask.StatesByBudget = profile.Host, true
+		if ask.Elsewhere = moving; moving != nil {
+			ask.HostBudget = 5 << 19
+		}
+		c, err := s.Frontier(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := map[int]bool{}
+		for i, p := range c.Points {
+			at := 0
+			if p.Sent != nil {
+				if at = p.Sent.Parameters; ask.HostBudget > 0 && p.Sent.Bytes > ask.HostBudget {
+					t.Errorf("%d bytes of states where %d may lie", p.Sent.Bytes, ask.HostBudget)
+				}
+			}
+			numbers[at] = true
+			if i > 0 && (p.Total >= c.Points[i-1].Total || p.Overhead <= c.Points[i-1].Overhead) {
+				t.Errorf("%d bytes at %v come after %d at %v", p.Total, p.Overhead, c.Points[i-1].Total, c.Points[i-1].Overhead)
+			}
+			if i%4 > 0 { // planning takes longest
+				continue
+			}
+			ask.Budget = planner.Size{Bytes: p.Total}
+			got, err := s.Best(ask)
+			if err != nil {
+				t.Errorf("%d bytes, %+v: %v", p.Total, p.Sent, err)
+				continue
+			}
+			if _, plain := got.Cost(); taken(got) > plain*(1+p.Overhead)*1.001 {
+				t.Errorf("a plan of %d bytes takes %v, and the frontier has %v", p.Total, taken(got), plain*(1+p.Overhead))
+			}
+		}
+		if ask.Budget = (planner.Size{}); len(numbers) < 3 || !numbers[0] || !c.ByTotal {
+			t.Errorf("the frontier has points with the states of %v parameters elsewhere", numbers)
+		}
+		if low, was := c.Points[len(c.Points)-1], stay.Points[len(stay.Points)-1]; low.Total >= was.Total || low.Sent == nil {
+			t.Errorf("the lowest has %d bytes, and %d with all states in memory", low.Total, was.Total)
+		}
+	}
+}
+
 // taken is what a step and its copies of states take.
 func taken(p *planner.Plan) float64 {
 	cost, _ := p.Cost()

@@ -51,6 +51,8 @@ class Point(Section):
     total: int
     overhead: float
     recomputed_nodes: int
+    moved: int  # bytes that go elsewhere and back; absent where none do
+    states: _fields.Streamed  # what is elsewhere with states="auto"; absent where all are in memory
     knee: bool
 
 
