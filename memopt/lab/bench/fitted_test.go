@@ -33,7 +33,7 @@ const fittedLines = `{"version": "2.15.0"}
 // TestFitted: rows of the script are read and shown with how far each promise is off; a row that failed says why, and others are there all the same.
 func TestFitted(t *testing.T) {
 	var said []string
-	r, err := Fit(TorchOptions{Quick: true, Only: []string{"llama"}, Python: fakeTorch(t, fittedLines), Progress: func(s string) { said = append(said, s) }})
+	r, err := Fit(TorchOptions{Quick: true, Only: []string{"llama"}, Python: fakeTorch(t, strings.ReplaceAll(fittedLines, "\n ", " ")), Progress: func(s string) { said = append(said, s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
