@@ -63,29 +63,46 @@ var probes = []probe{
 		return b.Transpose(name, in(graph.Float32, probeRows, probeWidth), 1, 0)
 	},
 		func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth["copy"] = w.Moved / ns }},
-	{"product", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.MatMul(name, in(graph.Float32, probeSide, probeSide), in(graph.Float32, probeSide, probeSide))
-	},
-		func(p *profile.Profile, ns float64, w profile.Work) {
-			p.Rates["product"] = map[string]float64{"": float64(w.Flops) / ns}
-		}},
-	{"convolution", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.Conv(name, in(graph.Float32, probeImages, probeChannels, probePlane, probePlane), in(graph.Float32, probeChannels, probeChannels, 3, 3), nodes.Window{Size: 3, Stride: 1, Pad: 1})
-	}, func(p *profile.Profile, ns float64, w profile.Work) {
-		p.Rates["convolution"] = map[string]float64{"": float64(w.Flops) / ns}
-	}},
-	{"attention", func(b nodes.Builder, name string, in operand) *graph.Value {
-		heads := func() *graph.Value { return in(graph.Float32, probeHeads, probeTokens, probeHead) }
+	{"product", product(graph.Float32), ratePerClass},
+	{"convolution", convolution(graph.Float32), ratePerClass},
+	{"attention", attention(graph.Float32), ratePerClass},
+	{"product of float16", product(graph.Float16), ratePerClass},
+}
+
+// probesOfKernels are measured behind the others, on devices that run kernels. The processor computes them by their references, at less
+// than a GFLOP/s.
+var probesOfKernels = []probe{
+	{"convolution of float16", convolution(graph.Float16), ratePerClass},
+	{"attention of float16", attention(graph.Float16), ratePerClass},
+}
+
+func product(t graph.DType) func(b nodes.Builder, name string, in operand) *graph.Value {
+	return func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.MatMul(name, in(t, probeSide, probeSide), in(t, probeSide, probeSide))
+	}
+}
+
+func convolution(t graph.DType) func(b nodes.Builder, name string, in operand) *graph.Value {
+	return func(b nodes.Builder, name string, in operand) *graph.Value {
+		return b.Conv(name, in(t, probeImages, probeChannels, probePlane, probePlane), in(t, probeChannels, probeChannels, 3, 3), nodes.Window{Size: 3, Stride: 1, Pad: 1})
+	}
+}
+
+func attention(t graph.DType) func(b nodes.Builder, name string, in operand) *graph.Value {
+	return func(b nodes.Builder, name string, in operand) *graph.Value {
+		heads := func() *graph.Value { return in(t, probeHeads, probeTokens, probeHead) }
 		return b.FlashAttention(name, heads(), heads(), heads(), 0.125)
-	}, func(p *profile.Profile, ns float64, w profile.Work) {
-		p.Rates["attention"] = map[string]float64{"": float64(w.Flops) / ns}
-	}},
-	{"product of float16", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.MatMul(name, in(graph.Float16, probeSide, probeSide), in(graph.Float16, probeSide, probeSide))
-	},
-		func(p *profile.Profile, ns float64, w profile.Work) {
-			p.Rates["product"][graph.Float16.String()] = float64(w.Flops) / ns
-		}},
+	}
+}
+
+// ratePerClass notes the operations per nanosecond of the operator's class and type. That of float32 comes first, and stands for every
+// type that has none.
+func ratePerClass(p *profile.Profile, ns float64, w profile.Work) {
+	class, of := w.Kernel.String(), w.Type.String()
+	if w.Type == graph.Float32 {
+		p.Rates[class], of = map[string]float64{}, ""
+	}
+	p.Rates[class][of] = float64(w.Flops) / ns
 }
 
 // probeRuns is how often probes run; the least time counts, as others' work only adds to it.
@@ -96,7 +113,11 @@ func Measure(ctx context.Context, c configs.Config, say func(string)) (*profile.
 	return stop.When(ctx, func() (*profile.Profile, error) {
 		device := c.Device
 		p := &profile.Profile{Format: profile.Format, Source: "measured", OneClock: !Lowered(device), Bandwidth: map[string]float64{}, Rates: map[string]map[string]float64{}}
-		for _, x := range probes {
+		all := probes
+		if Lowered(device) {
+			all = append(slices.Clone(all), probesOfKernels...)
+		}
+		for _, x := range all {
 			stop.Poll(ctx)
 			say(x.name)
 			ns, w, name, err := x.run(ctx, device)
