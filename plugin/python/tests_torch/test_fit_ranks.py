@@ -22,6 +22,8 @@ GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 19
 TWO = [
     *((config, batch, seq, {"shard": shard}) for config, batch, seq in ((LLAMA, 2, 32), (LLAMA, 2, 256), (GPT2, 4, 128)) for shard in ("fsdp2", "zero2", "ddp")),
     (LLAMA, 2, 256, {"shard": "fsdp2", "param_dtype": "bfloat16"}),
+    *((config, batch, seq, {"shard": "zero1", "optimizer": "adamw"}) for config, batch, seq in ((LLAMA, 2, 32), (LLAMA, 2, 256), (GPT2, 4, 128))),
+    *((LLAMA, 2, seq, {"tensor": 2}) for seq in (32, 256)),
     *((EIGHT, 2, seq, {"pipeline": 2, "microbatches": 4, "schedule": schedule}) for seq in (32, 256) for schedule in ("1f1b", "interleaved", "zb-h1", "zbv")),
 ]
 FOUR = [
@@ -41,7 +43,12 @@ def worker(rank: int, ranks: int, folder: str, port: str) -> None:
     found = []
     for i, (_, batch, seq, how) in enumerate(TWO if ranks == 2 else FOUR):
         path = os.path.join(folder, f"{i}.json")
-        found.append(sharded(path, ranks, batch, seq, **how) if "shard" in how else pipelined(path, rank, ranks, batch, seq, **how))
+        if "optimizer" in how:
+            found.append(updated(path, batch, seq))
+        elif "tensor" in how:
+            found.append(divided(path, ranks, batch, seq))
+        else:
+            found.append(sharded(path, ranks, batch, seq, **how) if "shard" in how else pipelined(path, rank, ranks, batch, seq, **how))
     with open(os.path.join(folder, f"rank{rank}"), "w") as f:
         json.dump(found, f)
     dist.destroy_process_group()
@@ -84,6 +91,85 @@ def sharded(path: str, ranks: int, batch: int, seq: int, shard: str, param_dtype
     for _ in range(1 if shard == "ddp" else 3):
         peaks.append(memopt.record(model, input_ids=ids, labels=ids).measured_peak)
         model.zero_grad()
+    return held + min(peaks)
+
+
+def updated(path: str, batch: int, seq: int) -> int:
+    """The peak of a step with its update, whose states are divided among the ranks (ZeRO 1)."""
+    import torch
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    from memopt.torch.record.measure import watched
+
+    model = torch.nn.parallel.DistributedDataParallel(made(path))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4)
+    ids = torch.ones(batch, seq, dtype=torch.long)
+
+    def step() -> None:
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()  # which makes the states
+    held = {id(t): t.nbytes for t in [*model.parameters(), *model.buffers()]}
+    held |= {id(t): t.nbytes for state in optimizer.optim.state.values() for t in state.values() if isinstance(t, torch.Tensor)}
+    with watched() as seen:  # the step in which DDP makes its buckets
+        step()
+    return sum(held.values()) + seen.peak
+
+
+def divided(path: str, ranks: int, batch: int, seq: int) -> int:
+    """The peak of one of several tensor-parallel ranks, with norms and residuals along the sequence, as torchtitan divides a Llama."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, loss_parallel, parallelize_module
+
+    from memopt.torch.record.measure import watched
+
+    whole = made(path)
+    where = torch.arange(seq)[None]
+
+    class Divided(torch.nn.Module):
+        """The model, whose positions are those of whole rows."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.layers, self.norm, self.head = whole.model.embed_tokens, whole.model.layers, whole.model.norm, whole.lm_head
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            h = self.embed(ids)
+            position = whole.model.rotary_emb(h, where)
+            for layer in self.layers:
+                h = layer(h, position_embeddings=position, attention_mask=None)
+            return self.head(self.norm(h))
+
+    gathered = PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate())
+    block = {
+        "input_layernorm": SequenceParallel(), "post_attention_layernorm": SequenceParallel(), "mlp": gathered,
+        "self_attn": PrepareModuleInput(input_kwarg_layouts={"hidden_states": Shard(1)}, desired_input_kwarg_layouts={"hidden_states": Replicate()}),
+        **{f"self_attn.{n}_proj": ColwiseParallel() for n in "qkv"}, "self_attn.o_proj": RowwiseParallel(output_layouts=Shard(1)),
+        "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel(output_layouts=Shard(1)),
+    }  # fmt: skip
+    plan = {"embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)), "norm": SequenceParallel(), "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False)}
+    model = parallelize_module(Divided(), init_device_mesh("cpu", (ranks,)), {**plan, **{f"layers.{i}.{name}": how for i in range(len(whole.model.layers)) for name, how in block.items()}})
+    ids = torch.ones(batch, seq, dtype=torch.long)
+
+    def step() -> None:
+        with loss_parallel():
+            logits = model(ids)
+            loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids.flatten())
+            del logits
+            loss.backward()
+        model.zero_grad()
+
+    step()
+    held = sum(p.to_local().nbytes for p in model.parameters()) + sum(b.nbytes for b in whole.model.rotary_emb.buffers())
+    peaks = []
+    for _ in range(3):
+        with watched() as seen:
+            step()
+        peaks.append(seen.peak)
     return held + min(peaks)
 
 
@@ -169,12 +255,13 @@ class TestRanks(unittest.TestCase):
                 with open(os.path.join(folder, f"rank{rank}")) as f:
                     by_rank.append(json.load(f))
             for i, (_, batch, seq, how) in enumerate(cases):
-                found = memopt.fit(os.path.join(folder, f"{i}.json"), batch=batch, seq=seq, ranks=ranks, optimizer="none", for_device="torch-core", largest=False, **how)
+                found = memopt.fit(os.path.join(folder, f"{i}.json"), batch=batch, seq=seq, ranks=ranks, for_device="torch-core", largest=False, **{"optimizer": "none", **how})
                 each = [measured[i] for measured in by_rank]
                 was = max(each)
                 paper = next(p.total for p in found.phases if p.name == "later steps")
                 with self.subTest(ranks=ranks, seq=seq, **how):
-                    most = 0.03 if how.get("schedule") == "zb-h1" and ranks == 4 else 0.02  # what its last rank has from others is not all known
+                    # What the last rank of zb-h1 has from others, and tensor-parallel ranks copy to move it, is not all known.
+                    most = 0.03 if how.get("schedule") == "zb-h1" and ranks == 4 else 0.04 if "tensor" in how else 0.02
                     self.assertLess(abs(paper / was - 1), most, f"{paper} on paper ({found.rank}), {was} measured, {paper / was - 1:+.2%}; {each}")
 
     def test_experts(self):
