@@ -358,13 +358,13 @@ class TestBackend(Case):
 
         def split(joint, steps, outputs):
             halves = whole(joint, steps, outputs)
-            last = max(i for i, (op, again) in enumerate(steps) if not again and not op.backward)
+            last = max(i for i, s in enumerate(steps) if not s.again and not s.op.backward)
             made, needed = set(), set()
-            for op, _ in steps[last + 1 :]:
-                needed.update(o for o in op.reads if o not in made and not o.name.startswith(("primals", "tangents")))
-                made.update(op.outputs)
+            for s in steps[last + 1 :]:
+                needed.update(o for o in s.op.reads if o not in made and not o.name.startswith(("primals", "tangents")))
+                made.update(s.op.outputs)
             kept = {n.name for n in partition.saved(halves[0], outputs) if n.op != "placeholder"}
-            seen.append((kept, {o.name for o in needed}, sum(again for _, again in steps)))
+            seen.append((kept, {o.name for o in needed}, sum(s.again for s in steps)))
             return halves
 
         with mock.patch.object(partition, "split", split):

@@ -126,12 +126,14 @@ def optimize(
         check_methods(models, methods)
     model = models[0]
     request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget, sequence_tiles, lossy)
+    if host_budget is not None and offload is None and states not in ("host", "disk", "auto"):
+        raise TypeError("host_budget limits what offload and states move: give offload='disk' or 'host', or states, too")
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
-        if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or offload is not None or lossy is not None:
+        if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or lossy is not None:
             instead = "; give no mode, or run the module under torch.autocast, whose graphs save 16 bits" if lossy is not None else ""
-            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'offload' if offload is not None else 'lossy'][0]} is for mode='eager': compiled graphs are not changed{instead}")
+            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'lossy'][0]} is for mode='eager': compiled graphs are not changed{instead}")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
@@ -139,13 +141,11 @@ def optimize(
     if mode == "graph" and (len(models) > 1 or units_of(model) or optimizer_in_backward):
         raise TypeError("mode='graph' captures the steps of one module whose parameters are whole, and updates outside of them: without optimizer_in_backward")
     if offload is not None and (mode == "graph" or units_of(model)):
-        raise TypeError("offload is for mode='eager' and parameters that are whole: a captured step has its copies no time to wait, and units of fully_shard move by themselves")
+        raise TypeError("offload is for steps that are not captured, and parameters that are whole: a captured step has its copies no time to wait, and units of fully_shard move by themselves")
     if states == "auto" and (optimizer_in_backward or mode == "graph" or budget is None):
         raise TypeError("states='auto' has as many states leave as the budget needs: give budget=, in mode='eager' and without optimizer_in_backward, or states='disk' or 'host' for all")
     if lossy is not None:
         refuse_lossy(lossy, offload, mode)
-    if host_budget is not None and offload is None and states not in ("host", "disk", "auto"):
-        raise TypeError("host_budget limits what offload and states move: give offload='disk' or 'host', or states, too")
     most = parse("host_budget", host_budget, 0) if host_budget is not None else None
     away: Engine | None = engine_of(device_of(model), offload, "offload") if offload is not None else None
     if lossy is not None:

@@ -23,9 +23,11 @@ from ...errors import BudgetError
 from ...report import Report, show_bytes
 from ..plan.budget import fixed_bytes, growth
 from ..plan.plans import plan_of_graph
+from ..replay.moves import BACK, GONE, IN, OUT
 from ..step.given import check_request
 from . import partition, workspace
 from .graph import Joint, Writer, alone, nbytes
+from .moved import Event
 
 Split = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 OPTIONS = ("budget", "activation_budget", "max_overhead", "optimizer", "reserve", "inductor")
@@ -120,11 +122,26 @@ def planned(w: Writer, document: dict[str, Any], **limits: Any) -> tuple[Report,
     """The plan of a step, and its part for each graph."""
     report = plan_of_graph(document, replay="compiled" if any(j.fused for j in w.joints) else "native", **limits)
     steps: list[partition.Steps] = [[] for _ in w.joints]
-    for step in report.to_dict()["steps"]:
-        which = w.ops[step["node"]]
+    plan = report.to_dict()
+    events = _events(w, plan.get("moves") or [])
+    for i, step in enumerate(plan["steps"]):
+        which, before = w.ops[step["node"]], events.pop(i, ())
         if which is not None:
-            steps[which[0]].append((which[1], bool(step.get("again"))))
+            steps[which[0]].append(partition.Step(which[1], bool(step.get("again")), before))
+        elif before:  # outside of the graph, between its passes: what leaves does so in the forward pass
+            steps[0][-1] = steps[0][-1]._replace(behind=steps[0][-1].behind + tuple(e for e in before if e.what in (OUT, GONE)))
+            events[i + 1] = tuple(e for e in before if e.what not in (OUT, GONE)) + events.get(i + 1, ())
     return report, steps
+
+
+def _events(w: Writer, moves: Sequence[Mapping[str, Any]]) -> dict[int, tuple[Event, ...]]:
+    """What comes before each step of a plan, of which the moves are of the values of one graph."""
+    value_of = {name: n.name for names in w.names for n, name in names.items()}
+    found: dict[int, list[Event]] = {}
+    for k, m in enumerate(moves):
+        for what, at in ((OUT, "out"), (GONE, "gone"), (IN, "in"), (BACK, "back")):
+            found.setdefault(int(m[at]), []).append(Event(what, value_of[m["value"]], k))
+    return {at: tuple(sorted(events, key=lambda e: e.what)) for at, events in found.items()}
 
 
 class _Session:

@@ -19,10 +19,11 @@ from torch._guards import TracingContext, tracing
 from ..._visible import lines
 from ...errors import BudgetError
 from ...report import Report, show_bytes
+from ..elsewhere.engine import engine_of
 from ..plan.budget import fixed_bytes, growth
 from ..plan.refused import refused
 from ..plan.report import StepReport, say
-from ..record.measure import Measured, ProfilerBusy, events_of, highest, profiled, step_peak
+from ..record.measure import Measured, ProfilerBusy, device_of, events_of, highest, profiled, step_peak
 from ..record.operators import draws
 from ..record.record import Recording
 from ..step.sample import NoLoss, scalar, scalars, state_kept
@@ -32,6 +33,7 @@ from . import partition
 from .around import SPAN, Ran, address, describe, pair
 from .backend import build, compiler_for, joint_of, planned
 from .graph import Joint, Writer
+from .moved import Far
 from .outside import Outside
 
 MOST_PLANS = 16  # one for each shape of the inputs
@@ -85,7 +87,7 @@ class _Graph:
         made: dict[Any, Callable[..., Any]] = {}
         self.versions = []
         for steps in plans:
-            key = None if steps is None else tuple((op.node.name, again) for op, again in steps)
+            key = None if steps is None else tuple((s.op.node.name, *s[1:]) for s in steps)
             if key not in made:
                 self.steps = steps
                 with tracing(self.context):
@@ -104,10 +106,10 @@ class _Graph:
             if joint.key != self.joint.key:
                 raise RuntimeError("memopt: PyTorch traces another graph when the module is compiled a second time, so no plan holds for it")
             same = {op.node.name: op for op in joint.ops}
-            steps = [(same[op.node.name], again) for op, again in self.steps]
+            steps = [s._replace(op=same[s.op.node.name]) for s in self.steps]
         elif self.joint is None:
             self.joint = joint
-        return partition.split(joint, steps, num_fwd_outputs)
+        return partition.split(joint, steps, num_fwd_outputs, self.step.far.key if self.step.far is not None else 0)
 
     def _watched(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Runs one half of the graph operator by operator, and notes the addresses of its inputs and results."""
@@ -145,8 +147,8 @@ class _Graph:
 class _Step:
     """A module's step for inputs of one shape: its graphs, and the plan that they are compiled for."""
 
-    def __init__(self, forward: Callable[..., Any], inductor: Mapping[str, Any] | None) -> None:
-        self.inductor = inductor
+    def __init__(self, forward: Callable[..., Any], inductor: Mapping[str, Any] | None, far: Far | None) -> None:
+        self.inductor, self.far = inductor, far
         self.graphs: list[_Graph] = []
         self.ran: list[Ran] = []
         self.open = True  # the first run makes graphs
@@ -197,6 +199,7 @@ class CompiledForward(StandIn):
         self.lock = threading.RLock()
         self.told: set[str] = set()
         self.losses: dict[Any, Outside] = {}  # by shapes of the inputs, where the loss is outside of the module
+        self.far = Far(engine_of(device_of(model), request.offload, "offload")) if request.offload is not None else None
         functools.update_wrapper(self, type(model).forward)
         self.__signature__ = inspect.signature(self.original)
 
@@ -290,7 +293,7 @@ class CompiledForward(StandIn):
     def _compiled(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], inductor: Mapping[str, Any] | None, eager: Measured, limit: int | None, fixed: int
     ) -> _Made:
-        step = _Step(self.original, inductor)
+        step = _Step(self.original, inductor, self.far)
         maker = _Maker(self, step, functools.partial(step.run, *args, **kwargs), replace(eager), limit, fixed)
         try:
             return _Made(step, maker.run(functools.partial(self.original, *args, **kwargs)))
@@ -403,16 +406,25 @@ class _Maker:
 
     def _search(self, w: Writer, document: dict[str, Any]) -> Report:
         """Plans for the limit; if more is measured, for less."""
-        limit = self.limit
+        limit, request = self.limit, self.forward.request
+        away: dict[str, Any] = {}
+        if request.offload is not None and len(self.calls) > 1:
+            self.forward._tell(f"offload moves values of one graph, and dynamo compiled {len(self.calls)} for this step: nothing moves; mode='eager' plans the step as a whole")
+        elif request.offload is not None and any(j.symbolic for j in w.joints):
+            self.forward._tell("offload moves values whose sizes are known, and those of this graph depend on data: nothing moves")
+        elif request.offload is not None:
+            away = {"offload": request.offload, "host_budget": request.host_budget}
         for _ in range(MOST_TRIES):
             last = False
             try:
-                found, steps = planned(w, document, activation_budget=limit, max_overhead=self.forward.request.max_overhead)
+                found, steps = planned(w, document, activation_budget=limit, max_overhead=self.forward.request.max_overhead, **away)
             except BudgetError as e:  # Inductor may hold less than its graph says
                 if e.best <= 0 or self.step.inductor is None and limit == self.limit:
                     raise
                 last = True
-                found, steps = planned(w, document, activation_budget=e.best)
+                found, steps = planned(w, document, activation_budget=e.best, **away)
+            if self.forward.far is not None:  # a disk that is full is found here, and not in a step
+                self.forward.far.engine.prepare(max((m["far"] + m["bytes"] for m in found.to_dict().get("moves") or []), default=0))
             self._compile(steps)
             over = self._measure() - (self.limit or self.measured.peak)
             if over <= 0:

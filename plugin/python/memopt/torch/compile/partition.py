@@ -6,60 +6,73 @@ import copy
 import inspect
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 from torch._functorch import partitioners
 from torch._prims import rng_prims
 
+from ..replay.moves import BACK
 from .graph import _SYMBOLS, Joint, Op, random_state, statistics
+from .moved import Event, Moving
 
-Steps = list[tuple[Op, bool]]  # operators in the plan's order, and whether each runs again
+
+class Step(NamedTuple):
+    """An operator, whether it runs again, and what moves elsewhere or back before and behind it."""
+
+    op: Op
+    again: bool
+    before: tuple[Event, ...] = ()
+    behind: tuple[Event, ...] = ()
+
+
+Steps = list[Step]  # in the plan's order
 
 
 def in_order(joint: Joint) -> Steps:
     """Everything runs once."""
-    return [(op, False) for op in joint.ops]
+    return [Step(op, False) for op in joint.ops]
 
 
-def split(joint: Joint, steps: Steps, forward_outputs: int) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """The forward and the backward graph in which the steps run."""
-    ordered = _Ordered(joint, _whole(joint, steps))
+def split(joint: Joint, steps: Steps, forward_outputs: int, far: int = 0) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """The forward and the backward graph in which the steps run. far: where values move."""
+    ordered = _Ordered(joint, _whole(joint, steps), far)
     return ordered.split(forward_outputs)
 
 
 def _whole(joint: Joint, steps: Steps) -> Steps:
     """Adds unread operators that the plan leaves out, but which draw random numbers or write."""
-    planned = {op for op, again in steps if not again}
+    planned = {s.op for s in steps if not s.again}
     missing = [op for op in joint.ops if op not in planned and op.once]
     order = {op: i for i, op in enumerate(joint.ops)}
     for op in missing:
-        at = next((i for i, (other, again) in enumerate(steps) if not again and order[other] > order[op]), len(steps))
-        steps = [*steps[:at], (op, False), *steps[at:]]
+        at = next((i for i, s in enumerate(steps) if not s.again and order[s.op] > order[op]), len(steps))
+        steps = [*steps[:at], Step(op, False), *steps[at:]]
     return steps
 
 
 class _Ordered:
     """A joint graph in another order, in which operators may stand several times."""
 
-    def __init__(self, joint: Joint, steps: Steps) -> None:
+    def __init__(self, joint: Joint, steps: Steps, far: int) -> None:
         self.joint = joint
         self.graph = fx.Graph()
+        self.moving, self.named = Moving(self.graph, far), {n.name: n for n in joint.nodes}
         self.made: dict[fx.Node, fx.Node] = {}  # what stands for a node now
         self.shows: dict[fx.Node, list[fx.Node]] = {}  # operands of what was made as a view, when it was made
         self.behind = False  # the boundary
         # Operators that draw random numbers: each saves what it drew from, as the plan counts it, if any runs again.
-        self.drawing = {op.node for op, _ in steps if op.state} if any(again and op.state for op, again in steps) else set()
+        self.drawing = {s.op.node for s in steps if s.op.state} if any(s.again and s.op.state for s in steps) else set()
         self.states: dict[fx.Node, fx.Node] = {}
         self.forward: set[fx.Node] = set()
         for n in joint.nodes:
             if n.op in ("placeholder", "get_attr"):
                 self.made[n] = self._copy(n)
-        last = max((i for i, (op, again) in enumerate(steps) if not again and not op.backward), default=-1)
+        last = max((i for i, s in enumerate(steps) if not s.again and not s.op.backward), default=-1)
         results = [n for n in joint.results if isinstance(n, fx.Node)]
-        for op, again in steps[: last + 1]:
-            self._run(op, again)
+        for step in steps[: last + 1]:
+            self._run(step)
         found = {n: self._value(n) for n in results}
         for n in joint.nodes:  # sizes, so that no tensor is kept for the sake of its own
             if isinstance(n.meta.get("val"), _SYMBOLS) and n not in joint.backward and n.op == "call_function":
@@ -67,8 +80,8 @@ class _Ordered:
         self.forward = set(self.graph.nodes)
         self.behind = True
         self.made = {n: m for n, m in self.made.items() if n not in self.shows or isinstance(n.meta.get("val"), _SYMBOLS)}
-        for op, again in steps[last + 1 :]:
-            self._run(op, again)
+        for step in steps[last + 1 :]:
+            self._run(step)
         outputs = [found[n] if isinstance(n, fx.Node) else n for n in joint.results]
         gradients = [self._value(n) if isinstance(n, fx.Node) else n for n in joint.gradients]
         out = self.graph.output((*outputs, *gradients))
@@ -87,7 +100,10 @@ class _Ordered:
         if self.behind:
             new.meta["partitioner_tag"] = "is_backward"
 
-    def _run(self, op: Op, again: bool) -> None:
+    def _run(self, step: Step) -> None:
+        op, again = step.op, step.again
+        for event in step.before:
+            self._move(event)
         for n in op.nodes:
             self.made[n] = self._draw(n, again) if n in self.drawing else self._copy(n)
             if again and (moved := statistics(n)):
@@ -95,6 +111,16 @@ class _Ordered:
         for n in op.outputs:
             if n is not op.node:
                 self.made[n] = self._copy(n)
+        for event in step.behind:
+            self._move(event)
+
+    def _move(self, event: Event) -> None:
+        n = self.named[event.value]
+        new = self.moving.write(event, self.made[n])
+        if self.behind:
+            new.meta["partitioner_tag"] = "is_backward"
+        if event.what == BACK:
+            self.made[n] = new
 
     def _draw(self, n: fx.Node, again: bool) -> fx.Node:
         """An operator that draws random numbers: first from the state of now, which is kept, then from that."""

@@ -180,7 +180,7 @@ class Moving:
         engine = self.moves.engine
         if self.room is None:
             self.room = engine.place(self.moves.room)
-        near = _bytes(storage, self.moves.device)
+        near = storage_bytes(storage, self.moves.device)
         place = self.kept.pop(m.number, None) if m.there else None
         if place is None:
             place = engine.part(self.room, m.far, near.nbytes)
@@ -200,7 +200,7 @@ class Moving:
     def _in(self, k: int, m: Move) -> None:
         if m.number in self.away and self.store.get(m.number) is None:
             _, place = self.away[m.number]
-            near = _bytes(torch.UntypedStorage(place.nbytes, device=self.moves.device), self.moves.device)
+            near = storage_bytes(torch.UntypedStorage(place.nbytes, device=self.moves.device), self.moves.device)
             if m.stays:
                 self.kept[m.number] = place.twin()
             self.copies[k] = self.moves.engine.come(place, near), near
@@ -216,6 +216,6 @@ class Moving:
                 raise RuntimeError(f"memopt: a value of {m.bytes:,} B came back with other bits than it left with: what it was moved to is not to be trusted")
 
 
-def _bytes(storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
+def storage_bytes(storage: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
     """A storage as a tensor of bytes."""
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)  # type: ignore[call-overload,no-any-return]
