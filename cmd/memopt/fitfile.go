@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/internal/fitwords"
 	"memopt/internal/visible"
 	"memopt/memopt/report"
 	"memopt/memopt/step"
@@ -172,7 +172,7 @@ func (j job) fits(budget configs.Budget, optimizer string) (*fitFile, error) {
 	if dims == nil {
 		dims = map[string]int64{}
 	}
-	f := &fitFile{Format: "memopt.fit/1", Model: model.Path, Dims: dims, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit(), curve: curve}
+	f := &fitFile{Format: fitwords.Format, Model: model.Path, Dims: dims, Binds: curve.Floor.Node, Notes: []string{}, unit: model.Unit(), curve: curve}
 	if err := f.on(model, budget); err != nil {
 		return nil, err
 	}
@@ -265,9 +265,9 @@ func (f *fitFile) phases(m planner.Memory, states, after int64) {
 		}
 		f.Phases = append(f.Phases, passes)
 	}
-	f.Phases = append(f.Phases, f.phase("load", map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer}))
-	step("first step", 0)
-	step("later steps", states)
+	f.Phases = append(f.Phases, f.phase(fitwords.Load, map[string]int64{"weights": m.Weights, "optimizer states": m.Optimizer}))
+	step(fitwords.FirstStep, 0)
+	step(fitwords.LaterSteps, states)
 }
 
 // phase is a phase with the context and the allocator's slack.
@@ -285,22 +285,15 @@ func (f *fitFile) phase(name string, bytes map[string]int64) fitPhase {
 // ladder has the lowest plan at each limit of cost that is below the one before; takes is the device's bytes where a plan takes some.
 // time is that of the step as it is, 0 if it is not known.
 func (f *fitFile) ladder(curve *planner.Curve, takes func(int64) int64, time float64) {
-	f.Ladder = []fitRung{f.rung("as it is", f.Peak, curve.Kept, time)}
-	for _, most := range append(slices.Clone(step.CostLimits), math.Inf(1)) {
-		name := "plan within " + report.Extra(most, 0)
-		switch {
-		case most == 0:
-			name = "plan at no cost"
-		case math.IsInf(most, 1):
-			name = "lowest plan"
-		}
+	f.Ladder = []fitRung{f.rung(fitwords.AsItIs, f.Peak, curve.Kept, time)}
+	for _, of := range fitwords.Rungs() {
 		best := f.Ladder[len(f.Ladder)-1]
 		for _, p := range curve.Points {
-			if total := takes(p.Total); p.Overhead <= most+1e-9 && total < best.Total {
-				best = f.rung(name, total, p, time)
+			if total := takes(p.Total); p.Overhead <= of.Most+1e-9 && total < best.Total {
+				best = f.rung(of.Name, total, p, time)
 			}
 		}
-		if best.Name == name {
+		if best.Name == of.Name {
 			f.Ladder = append(f.Ladder, best)
 		}
 	}
@@ -353,7 +346,7 @@ func (f *fitFile) largest(m *step.Model, curve *planner.Curve, states, after int
 func (f *fitFile) judge() {
 	size := report.Bytes
 	if f.Fits = f.Budget == nil; f.Fits {
-		f.Verdict = fmt.Sprintf("takes %s; give a budget to see whether that fits", size(f.Peak))
+		f.Verdict = fitwords.Fill(fitwords.NoBudget, "peak", size(f.Peak))
 		return
 	}
 	for i, r := range f.Ladder { // the first is the cheapest
@@ -361,13 +354,14 @@ func (f *fitFile) judge() {
 			continue
 		}
 		f.Fits = true
-		f.Verdict = fmt.Sprintf("fits %s under a plan: %s for %s %s; as it is %s", size(*f.Budget), size(r.Total), report.Extra(r.Overhead, 1), f.unit, size(f.Peak))
+		text := fitwords.Under
 		if i == 0 {
-			f.Verdict = fmt.Sprintf("fits %s as it is: %s", size(*f.Budget), size(r.Total))
+			text = fitwords.Whole
 		}
+		f.Verdict = fitwords.Fill(text, "budget", size(*f.Budget), "how", fitwords.UnderPlan, "total", size(r.Total), "extra", report.Extra(r.Overhead, 1), "unit", f.unit, "peak", size(f.Peak))
 		return
 	}
-	f.Verdict = fmt.Sprintf("does not fit %s: %s as it is, and no plan goes below %s, set by %s", size(*f.Budget), size(f.Peak), size(f.Floor), f.Binds)
+	f.Verdict = fitwords.Fill(fitwords.Beyond, "budget", size(*f.Budget), "peak", size(f.Peak), "floor", size(f.Floor), "binds", f.Binds)
 }
 
 // owners is the table of what is held in which phase.
@@ -378,7 +372,7 @@ func (f *fitFile) owners() [][]string {
 		}
 		return report.Bytes(n)
 	}
-	head, total := []string{""}, []string{"total"}
+	head, total := []string{""}, []string{fitwords.Total}
 	for _, p := range f.Phases {
 		head, total = append(head, p.Phase), append(total, size(p.Total))
 	}
@@ -397,13 +391,13 @@ func (f *fitFile) owners() [][]string {
 
 // rungs is the table of the ladder.
 func (f *fitFile) rungs() [][]string {
-	head := []string{"", "takes", f.unit, "a step"}
+	head := []string{"", fitwords.Takes, f.unit, fitwords.AStep}
 	batches, seqs := f.Ladder[0].Batch != nil, f.Ladder[0].Seq != nil
 	if batches {
-		head = append(head, "largest batch")
+		head = append(head, fitwords.LargestBatch)
 	}
 	if seqs {
-		head = append(head, "longest row")
+		head = append(head, fitwords.LongestRow)
 	}
 	rows := [][]string{append(head, "")}
 	for _, r := range f.Ladder {
@@ -412,7 +406,7 @@ func (f *fitFile) rungs() [][]string {
 			time = report.Nanoseconds(float64(r.Time))
 		}
 		if r.Fits != nil {
-			fits = map[bool]string{true: "fits", false: "does not fit"}[*r.Fits]
+			fits = map[bool]string{true: fitwords.Fits, false: fitwords.FitsNot}[*r.Fits]
 		}
 		row := []string{r.Name, report.Bytes(r.Total), report.Extra(r.Overhead, 1), time}
 		if batches {
@@ -465,7 +459,7 @@ func sizeText(n *int64) string {
 	case n == nil:
 		return "–"
 	case *n == 0:
-		return "none"
+		return fitwords.None
 	}
 	return report.Thousands(*n)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 
+	"memopt/internal/fitwords"
 	"memopt/planner"
 	"memopt/planner/planfile"
 )
@@ -51,8 +52,8 @@ func FitHTML(w io.Writer, p FitPage) error {
 		Phases, Rungs          heldView
 		Owners, Ladder         gridView
 		Timeline               *timelineView
-		Notes                  []string
-	}{p.Title, p.Device, p.Verdict, p.Fits, held(p.Phases, p.Budget), held(p.Rungs, p.Budget), grid(p.Owners), grid(p.Ladder), nil, p.Notes}
+		Notes, Heads           []string
+	}{p.Title, p.Device, p.Verdict, p.Fits, held(p.Phases, p.Budget), held(p.Rungs, p.Budget), grid(p.Owners), grid(p.Ladder), nil, p.Notes, []string{fitwords.HeadPhases, fitwords.HeadLadder, fitwords.HeadTimeline}}
 	if p.Picture != nil && len(p.Picture.Launches) > 0 {
 		f := &planfile.File{}
 		f.Baseline.Peak, f.Result.Peak, f.Floor.Peak = p.Peak, p.Peak, p.Floor

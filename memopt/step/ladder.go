@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"memopt/internal/fitwords"
 	"memopt/planner"
 )
 
@@ -16,10 +17,7 @@ type Rung struct {
 	Model *Model
 }
 
-// CostLimits are the limits of extra cost that a ladder shows.
-var CostLimits = []float64{0, 0.05, 0.1, 0.3}
-
-// Ladder finds the largest size of a dim at each of CostLimits below the settings' own limit, and finally at that
+// Ladder finds the largest size of a dim at each of fitwords.Limits below the settings' own limit, and finally at that
 // limit, or at any cost if there is none. It fails if even the last rung has no size.
 func (m *Model) Ladder(dim string) ([]Rung, error) {
 	last := math.Inf(1)
@@ -27,7 +25,7 @@ func (m *Model) Ladder(dim string) ([]Rung, error) {
 		last = m.Config.MaxOverhead
 	}
 	var all []Rung
-	for _, most := range CostLimits {
+	for _, most := range fitwords.Limits {
 		if most < last && (most > 0 || last > math.SmallestNonzeroFloat64) {
 			all = append(all, Rung{Most: most})
 		}

@@ -43,6 +43,7 @@ func main() {
 	check(os.WriteFile(keywords, []byte(settingsSource()), 0o644))
 	check(os.WriteFile(fields, []byte(fieldsSource()), 0o644))
 	check(os.WriteFile(rooms, []byte(roomsSource()), 0o644))
+	check(os.WriteFile(words, []byte(wordsSource()), 0o644))
 }
 
 // messages generates what depends on the .proto file.

@@ -13,8 +13,8 @@ import torch
 import transformers
 
 import memopt
+from memopt._fitwords import CHUNKED
 from memopt.torch.ask.questions import recorded
-from memopt.torch.fit.answer import CHUNKED
 from memopt.torch.fit.models import model_of
 from memopt.torch.fit.repeat import proven, recorded_once, runs_of
 from memopt.torch.fit.request import Request

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from ..._arguments import Size
+from ..._fitwords import CHUNKED as CHUNKS
+from ..._fitwords import LIMITS
 from ..._visible import class_of
 from ...errors import BudgetError
 from ...report import Report, show_bytes
@@ -34,9 +36,8 @@ from ..step.wrapped import inner_module
 from .table import table
 
 MOST_RECORDINGS = 7
-LIMITS = (0.0, 0.05, 0.10, 0.30)  # of extra time, on a ladder
 _SETTINGS = ("activation_budget", "max_overhead", "loss", "optimizer", "reserve", "loss_chunks", "sequence_tiles", "most", "ladder")
-CHUNKS, TILES = "loss in chunks", "feed-forward layers in tiles"
+TILES = "feed-forward layers in tiles"
 _MOST_PROOFS = 4  # plans that are asked for only to learn what no plan goes below
 
 

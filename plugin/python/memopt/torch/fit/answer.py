@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from ... import _fitwords as words
 from ..._visible import line
 from ..._whole import write
 from ...report import show_bytes
@@ -16,9 +17,7 @@ from .page import bars, document, grid, section, text, timeline
 from .request import Request
 from .verdict import Verdicts
 
-FORMAT = "memopt.fit/1"
 WIDTH = 100
-CHUNKED = "loss in chunks"  # the rungs behind those of plans alone begin so
 
 
 @dataclass(frozen=True)
@@ -87,21 +86,22 @@ class Answer:
     @property
     def verdict(self) -> str:
         if self.budget is None:
-            return f"takes {show_bytes(self.peak)}; give a budget to see whether that fits"
+            return words.NO_BUDGET.format(peak=show_bytes(self.peak))
+        sizes = {"budget": show_bytes(self.budget), "peak": show_bytes(self.peak)}
         if self.peak <= self.budget:
-            return f"fits {show_bytes(self.budget)} as it is: {show_bytes(self.peak)}"
+            return words.WHOLE.format(**sizes)
         best = next((r for r in self.ladder if r.fits), None)  # of plans alone first: they leave every bit as it is
         if best is not None:
-            how = "under a plan" if not best.name.startswith(CHUNKED) else "with its loss in chunks" + (" and a plan" if best.name != CHUNKED else "")
-            return f"fits {show_bytes(self.budget)} {how}: {show_bytes(best.total)} for {best.overhead:+.1%} time; as it is {show_bytes(self.peak)}"
-        lower = min((r.total for r in self.ladder if r.name.startswith(CHUNKED)), default=self.floor)
+            how = words.UNDER_PLAN if not best.name.startswith(words.CHUNKED) else "with its loss in chunks" + (" and a plan" if best.name != words.CHUNKED else "")
+            return words.UNDER.format(how=how, total=show_bytes(best.total), extra=f"{best.overhead:+.1%}", unit="time", **sizes)
+        lower = min((r.total for r in self.ladder if r.name.startswith(words.CHUNKED)), default=self.floor)
         chunked = f"; with its loss in chunks it takes {show_bytes(lower)}" if lower < self.floor else ""
-        return f"does not fit {show_bytes(self.budget)}: {show_bytes(self.peak)} as it is, and no plan goes below {show_bytes(self.floor)}, set by {self.binds}{chunked}"
+        return words.BEYOND.format(floor=show_bytes(self.floor), binds=self.binds, **sizes) + chunked
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "format": FORMAT, "model": self.model, "request": self.request.to_dict(), "device": self.device, "profile": self.profile, "parameters": self.parameters, "trained": self.trained,
+            "format": words.FORMAT, "model": self.model, "request": self.request.to_dict(), "device": self.device, "profile": self.profile, "parameters": self.parameters, "trained": self.trained,
             "fits": self.fits, "budget": self.budget, "peak": self.peak, "floor": self.floor, "binds": self.binds, "rank": self.rank, "communication": {f"{k}_ns": int(v) for k, v in vars(self.sent).items()} if self.sent is not None else None, "update_ns": self.update_ns, "blocks": self.blocks, "worst": self.worst,
             "phases": [{"phase": p.name, "total": p.total, "at": p.at, "bytes": dict(p.bytes)} for p in self.phases],
             "verdicts": self.verdicts.to_dict() if self.verdicts is not None else None, "ladder": [vars(r) for r in self.ladder], "offers": [vars(o) for o in self.offers], "notes": self.notes,
@@ -130,27 +130,27 @@ class Answer:
         names = [owner for owner in OWNERS if any(p.bytes.get(owner) for p in self.phases)]
         rows = [["", *(p.name for p in self.phases)]]
         rows += [[owner, *(_short(p.bytes.get(owner, 0)) for p in self.phases)] for owner in names]
-        return [*rows, ["total", *(_short(p.total) for p in self.phases)]]
+        return [*rows, [words.TOTAL, *(_short(p.total) for p in self.phases)]]
 
     def rungs(self) -> list[list[str]]:
         sizes = any(r.batch is not None for r in self.ladder), any(r.seq is not None for r in self.ladder)
         timed = any(r.time_ns for r in self.ladder)
-        head = ["", "takes", "time", *(["a step", "tokens/s" if self.request.seq and self.request.seq > 1 else "rows/s"] if timed else []), *(["largest batch"] if sizes[0] else []), *(["longest row"] if sizes[1] else []), ""]
+        head = ["", words.TAKES, "time", *([words.A_STEP, "tokens/s" if self.request.seq and self.request.seq > 1 else "rows/s"] if timed else []), *([words.LARGEST_BATCH] if sizes[0] else []), *([words.LONGEST_ROW] if sizes[1] else []), ""]
         rows = [head]
         for r in self.ladder:
             rows.append([
                 r.name, _short(r.total), f"{r.overhead:+.1%}", *([show_time(r.time_ns), f"{r.tokens_per_s:,.0f}"] if timed else []),
-                *([_size(r.batch)] if sizes[0] else []), *([_size(r.seq)] if sizes[1] else []), "" if r.fits is None else "fits" if r.fits else "does not fit",
+                *([_size(r.batch)] if sizes[0] else []), *([_size(r.seq)] if sizes[1] else []), "" if r.fits is None else words.FITS if r.fits else words.FITS_NOT,
             ])  # fmt: skip
         return rows
 
     def html(self) -> str:
         """A page that needs nothing beside it."""
         parts = [grid([*self.head()], head=False)]
-        parts.append(section("Who holds the memory in which phase", bars([(p.name, p.bytes) for p in self.phases], self.budget), grid(self.owners(), total=True)))
-        parts.append(section("What would fit", bars([(r.name, {"everything": r.total}) for r in self.ladder], self.budget, ["everything"]), grid(self.rungs())))
+        parts.append(section(words.HEAD_PHASES, bars([(p.name, p.bytes) for p in self.phases], self.budget), grid(self.owners(), total=True)))
+        parts.append(section(words.HEAD_LADDER, bars([(r.name, {"everything": r.total}) for r in self.ladder], self.budget, ["everything"]), grid(self.rungs())))
         if self.alive is not None and len(self.alive.total):
-            parts.append(section("Memory over the step, as it is", timeline(self.alive, self.budget)))
+            parts.append(section(words.HEAD_TIMELINE, timeline(self.alive, self.budget)))
         if self.offers:
             parts.append(section("Also", grid([["change", "takes", ""], *([o.change, _short(o.total) if o.total is not None else "", o.note] for o in self.offers)])))
         if self.verdicts is not None:
@@ -193,6 +193,6 @@ def show_time(ns: float) -> str:
 
 
 def _size(n: int | None) -> str:
-    return "" if n is None else f"{n:,}" if n else "none"
+    return "" if n is None else f"{n:,}" if n else words.NONE
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy
 import torch
 
+from ..._fitwords import AS_IT_IS, CHUNKED, FIRST_STEP, LATER_STEPS, LOAD, LOWEST_PLAN, RUNGS
 from ..._questions import Frontier, ask
-from ..ask.largest import LIMITS
 from ..lower.scores import Chunks
 from ..plan.plans import plan_of_graph
 from ..record.floor import binding
 from ..record.record import as_file
 from ..step.given import parse
 from .account import ACTIVATIONS, CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Line, Phase, forward_alone, line_of
-from .answer import CHUNKED, Answer, Offer, Rung, show_time
+from .answer import Answer, Offer, Rung, show_time
 from .devices import Device, device_of, profile_of
 from .links import GOOD, Sent, sent
 from .models import Model, model_of
@@ -33,8 +33,6 @@ from .stages import Pipelined, Split, Stage, stages, virtual_of
 from .steps import Sizes, Steps, graph_of, without_gradients
 from .switches import configured
 from .verdict import Judge
-
-_RUNGS = (("plan at no cost", LIMITS[0]), *((f"plan within {most:+.0%}".replace("%", " %"), most) for most in LIMITS[1:]), ("lowest plan", float("inf")))
 
 
 def fit(model: str | Request, **given: Any) -> Answer:
@@ -179,9 +177,9 @@ class Fit:
         if rank.buckets or rank.sharded:
             forward[GATHERED] = int(self.line.rows[GATHERED][: self.line.step.first_backward].max(initial=0))
         return [
-            self.phase("load", {WEIGHTS: rank.weights}),
-            self._step("first step", at, parts, 0),
-            self._step("later steps", at, parts, rank.states),
+            self.phase(LOAD, {WEIGHTS: rank.weights}),
+            self._step(FIRST_STEP, at, parts, 0),
+            self._step(LATER_STEPS, at, parts, rank.states),
             self.phase("evaluation", {**later, **forward}, evaluation.place(where)),
             self.phase("checkpoint", {**later, GATHERED: rank.buckets}),
             self.phase("resume", {**later, COPY: rank.weights}),
@@ -205,7 +203,7 @@ class Fit:
     @property
     def as_it_is(self) -> int:
         """The bytes of the device without a plan."""
-        return next(p.total for p in self.phases() if p.name == "later steps")
+        return next(p.total for p in self.phases() if p.name == LATER_STEPS)
 
     def answer(self) -> Answer:
         settings = {"for_device": profile_of(self.device)}
@@ -214,8 +212,8 @@ class Fit:
         time = int(plan.baseline.time_ns)
         points = curve["points"]
         whole = self.as_it_is
-        chosen: list[tuple[str, dict[str, Any] | None]] = [("as it is", None)]
-        for name, limit in _RUNGS:
+        chosen: list[tuple[str, dict[str, Any] | None]] = [(AS_IT_IS, None)]
+        for name, limit in RUNGS:
             point = min((p for p in points if p["overhead"] <= limit + 1e-9), key=lambda p: (self.total(p["peak"]), p["overhead"]), default=None)
             if point is not None and self.total(point["peak"]) < whole and all(point is not p for _, p in chosen):
                 chosen.append((name, point))
@@ -249,7 +247,7 @@ class Fit:
         fitting = [p for p in points if self.budget is not None and other.total(p["peak"]) <= self.budget]
         best = min(fitting, key=lambda p: p["overhead"]) if fitting else min(points, key=lambda p: (other.total(p["peak"]), p["overhead"]))
         if other.total(best["peak"]) < other.as_it_is:
-            rungs.append(self._rung(f"{CHUNKED}, {'plan that fits' if fitting else 'lowest plan'}", other.total(best["peak"]), longer * (1 + best["overhead"]) - 1, time))
+            rungs.append(self._rung(f"{CHUNKED}, {'plan that fits' if fitting else LOWEST_PLAN}", other.total(best["peak"]), longer * (1 + best["overhead"]) - 1, time))
         return [r for r in rungs if not any(o.total <= r.total and o.overhead <= r.overhead for o in plans)]
 
     def _rung(self, name: str, total: int, overhead: float, time: int) -> Rung:
@@ -338,7 +336,7 @@ class Fit:
         form = self.steps.form(2, self.model.seq)
         graph = graph_of(without_gradients(form) if self.rank.sharded and self.request.accumulate == 1 else form)
         points = frontier(graph, settings)["points"]
-        most = dict(_RUNGS)
+        most = dict(RUNGS)
         found = []
         for r in rungs:
             point = min((p for p in points if p["overhead"] <= most[r.name] + 1e-9), key=lambda p: (p["peak"], p["overhead"]), default=None) if r.name in most else None

@@ -6,9 +6,9 @@ import json
 import sys
 from typing import Any
 
+from ..._fitwords import FORMAT
 from ..._visible import line
 from ...errors import MemoptError
-from .answer import FORMAT
 from .presets import PRESETS
 from .request import Request
 from .switches import configured
