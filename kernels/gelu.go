@@ -5,6 +5,7 @@ import (
 
 	"memopt/internal/graph"
 	"memopt/kernels/internal/f32"
+	"memopt/kernels/internal/gelu"
 	"memopt/kernels/lower"
 )
 
@@ -28,14 +29,14 @@ var geluForms = map[string]geluForm{
 		y: func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(geluInner(x))) },
 		dy: func(x float64) float64 {
 			t := math.Tanh(geluInner(x))
-			return 0.5*(1+t) + 0.5*x*(1-t*t)*f32.GeluScale*(1+3*f32.GeluCubic*x*x)
+			return 0.5*(1+t) + 0.5*x*(1-t*t)*gelu.Scale*(1+3*gelu.Cubic*x*x)
 		},
 		row:      f32.GeluTanh,
 		slopeRow: f32.GeluTanhSlope,
 	},
 }
 
-func geluInner(x float64) float64 { return f32.GeluScale * (x + f32.GeluCubic*x*x*x) }
+func geluInner(x float64) float64 { return gelu.Scale * (x + gelu.Cubic*x*x*x) }
 
 func geluInfer(n *graph.Node) {
 	sameTypes(n)
@@ -124,7 +125,7 @@ func (p pieces) onePlusTanh(v, x *graph.Value) bool {
 		return false
 	}
 	c, fs := p.factors(n.Inputs[0])
-	if !closeTo(x, c, f32.GeluScale) {
+	if !closeTo(x, c, gelu.Scale) {
 		return false
 	}
 	if len(fs) == 2 {
@@ -161,7 +162,7 @@ func (p pieces) isCubic(v, x *graph.Value, power int) bool {
 			return false
 		}
 	}
-	return len(fs) == power && closeTo(x, c, f32.GeluCubic)
+	return len(fs) == power && closeTo(x, c, gelu.Cubic)
 }
 
 var _ = define(graph.Op{

@@ -1,6 +1,10 @@
 package f32
 
-import "math"
+import (
+	"math"
+
+	"memopt/kernels/internal/gelu"
+)
 
 // Transcendental functions over rows, each as a vector loop and, for machines without vectors,
 // in terms of Exp. The relative error is below 2·10⁻⁶ (absolute error for functions that cross 0
@@ -271,7 +275,7 @@ func GeluTanhSlope(dx, dy, x []float32) {
 		geluTanhInner(e, x)
 		for i, v := range x {
 			s := 1 / (1 + e[i])
-			dx[i] = dy[i] * (s + v*s*(1-s)*(2*GeluScale*(1+3*GeluCubic*v*v)))
+			dx[i] = dy[i] * (s + v*s*(1-s)*(2*gelu.Scale*(1+3*gelu.Cubic*v*v)))
 		}
 	})
 }
@@ -279,13 +283,7 @@ func GeluTanhSlope(dx, dy, x []float32) {
 // geluTanhInner is e^(−2u).
 func geluTanhInner(e, x []float32) {
 	for i, v := range x {
-		e[i] = -2 * GeluScale * (v + GeluCubic*v*v*v)
+		e[i] = -2 * gelu.Scale * (v + gelu.Cubic*v*v*v)
 	}
 	Exp(e, e)
 }
-
-// The constants of Gelu's approximation: u = GeluScale·(x + GeluCubic·x³).
-const (
-	GeluScale = 0.7978845608028654 // √(2/π)
-	GeluCubic = 0.044715
-)

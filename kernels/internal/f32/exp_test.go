@@ -4,13 +4,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"memopt/kernels/internal/gelu"
 )
 
 // TestFunctions holds the row functions to math's.
 func TestFunctions(t *testing.T) { atEveryLevel(t, testFunctions) }
 
 func testFunctions(t *testing.T) {
-	inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + GeluCubic*x*x*x) }
+	inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + gelu.Cubic*x*x*x) }
 	for _, f := range []struct {
 		name  string
 		row   func(y, x []float32)

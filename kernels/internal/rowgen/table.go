@@ -1,6 +1,10 @@
 package main
 
-import "math"
+import (
+	"math"
+
+	"memopt/kernels/internal/gelu"
+)
 
 // loop is a row of the table: a kernel's name, its doc comment, and its computation for one element.
 type loop struct {
@@ -31,7 +35,7 @@ var loops = []loop{
 	{"geluTanhSlope", "dx = dy·(s + x·s·(1 − s)·(2u)′), s = sigmoid(2u)", func(k *kernel) {
 		dy, x := k.in(0), k.in(1)
 		s := k.inverse(k.add(k.exp(k.geluInner(x)), k.num(1)))
-		slope := k.poly(k.mul(x, x), 2*geluScale*3*geluCubic, 2*geluScale)
+		slope := k.poly(k.mul(x, x), 2*gelu.Scale*3*gelu.Cubic, 2*gelu.Scale)
 		k.out(0, k.mul(dy, k.fma(k.mul(k.mul(x, slope), s), k.fnma(s, k.num(1), k.num(1)), s)))
 	}},
 	{"swish", "y = x·sigmoid(alpha·x)", func(k *kernel) {
@@ -190,12 +194,7 @@ func (k *kernel) normal(x *value) (phi, e *value) {
 	return k.less(k.num(0), x, k.fnma(q, k.num(1), k.num(1)), q), e
 }
 
-const (
-	geluScale = 0.7978845608028654 // √(2/π)
-	geluCubic = 0.044715
-)
-
 // geluInner is −2u.
 func (k *kernel) geluInner(x *value) *value {
-	return k.mul(k.poly(k.mul(x, x), -2*geluScale*geluCubic, -2*geluScale), x)
+	return k.mul(k.poly(k.mul(x, x), -2*gelu.Scale*gelu.Cubic, -2*gelu.Scale), x)
 }
