@@ -16,6 +16,7 @@ import memopt
 from memopt._fitwords import CHUNKED
 from memopt.torch.ask.questions import recorded
 from memopt.torch.fit.models import model_of
+from memopt.torch.fit.optimizers import OPTIMIZERS
 from memopt.torch.fit.repeat import proven, recorded_once, runs_of
 from memopt.torch.fit.request import Request
 from memopt.torch.fit.steps import Steps, graph_of
@@ -267,6 +268,23 @@ class TestFit(InFolder):
         shapes = model_of(Request(self.config({"model_type": "segformer", "architectures": ["SegformerForSemanticSegmentation"]}))).inputs(2, 1)[1]
         self.assertEqual(shapes["labels"].shape, (2, 224, 224))
         self.assertEqual(type(model_of(Request(self.config({"model_type": "bert", "architectures": ["BertModel"], "num_hidden_layers": 1}))).module).__name__, "BertForMaskedLM")
+
+    def test_update(self):
+        """An update takes what its sums and its roots move, each at the profile's rate, and one that is divided takes its share."""
+        path = self.config(LLAMA)
+        took = {name: memopt.fit(path, batch=1, seq=32, optimizer=name, for_device="torch-core", largest=False).update_ns for name in ("none", "sgd", "adamw-fused", "adamw")}
+        self.assertEqual(took["none"], 0)
+        self.assertEqual(sorted(took, key=took.__getitem__), ["none", "sgd", "adamw-fused", "adamw"])
+        rates = {name: 100.0 for name in ("", "math", "reduction", "gather", "random", "copy")}
+        profile = {"format": "memopt.device/1", "name": "cpu", "source": "made up", "one_clock": True, "launch_ns": 0, "host_ns": 0, "again_ns": 0, "flops_per_ns": {"": {"": 100.0}}}
+        parameters = sum(p.nbytes for p in model_of(Request(path)).module.parameters())
+        for math in (100.0, 20.0):
+            made = self.config({**profile, "bytes_per_ns": {**rates, "math": math}}, f"profile{math:.0f}.json")
+            found = memopt.fit(path, batch=1, seq=32, optimizer="adamw", for_device=made, largest=False).update_ns
+            self.assertAlmostEqual(found / (parameters * (18 / 100 + 2 / math)), 1, delta=0.01)
+        work = OPTIMIZERS["adamw"].work([torch.empty(10, 10)] * 3, foreach=False)
+        self.assertEqual(work, (24, 18 * 1200, 2 * 1200))
+        self.assertEqual(work.shared(5), (5, 4320, 480))
 
     def test_function(self):
         """A file's function that returns a module and a batch."""

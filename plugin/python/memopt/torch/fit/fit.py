@@ -274,18 +274,21 @@ class Fit:
     @functools.cached_property
     def update_time(self) -> float:
         """Of the optimizer, by the profile: operators that move the bytes of parameters, gradients and states."""
-        calls, moved = self.rank.updating
-        if not calls:
+        work = self.rank.updating
+        if not work.calls:
             return 0.0
 
         def one(name: str, op: str, size: int, inputs: Sequence[str] = (), **more: Any) -> dict[str, Any]:
             return {"name": name, "op": op, "inputs": list(inputs), "outputs": [{"shape": [size], "dtype": "uint8", "bytes": size}], "is_backward": False, **more}
 
+        half = work.moved // 2  # is read, and as much written
         nodes = [
-            one("held", "input", moved // 2, kind="data", source=""), one("first", "input", 1, kind="data", source=""), one("loss", "aten.neg.default", 1, ["first"], flops=0),
-            one("written", "aten.add.Tensor", moved // 2, ["held", "loss"], flops=0, calls=calls) | {"is_backward": True},
+            one("held", "input", half, kind="data", source=""), one("squares", "input", max(work.rooted // 2, 1), kind="data", source=""), one("first", "input", 1, kind="data", source=""),
+            one("loss", "aten.neg.default", 1, ["first"], flops=0),
+            one("roots", "aten.sqrt.default", max(work.rooted // 2, 1), ["squares"], flops=0) | {"is_backward": True},
+            one("written", "aten.add.Tensor", half, ["held", "loss"], flops=0, calls=work.calls) | {"is_backward": True},
         ]  # fmt: skip
-        graph = {**{k: v for k, v in self.graph.items() if k not in ("nodes", "outputs")}, "measured_peak": moved // 2, "num_fwd_outputs": 1, "outputs": ["loss", "written", None], "nodes": nodes}
+        graph = {**{k: v for k, v in self.graph.items() if k not in ("nodes", "outputs")}, "measured_peak": half + work.rooted // 2, "num_fwd_outputs": 1, "outputs": ["loss", "written", "roots", None], "nodes": nodes}
         return float(plan_of_graph(graph, for_device=profile_of(self.device)).baseline.time_ns)
 
     def sent(self, time: float) -> Sent:

@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import torch
+
+
+class Work(NamedTuple):
+    """The work of an update."""
+
+    calls: int
+    moved: int  # bytes that sums and products read and write
+    rooted: int  # and roots
+
+    def shared(self, ranks: int) -> Work:
+        """Of one of so many ranks that divide it, the one that has most."""
+        return Work(*(-(-n // ranks) for n in self))
 
 
 @dataclass(frozen=True)
@@ -21,6 +34,7 @@ class Optimizer:
     single: int = 0  # of one parameter, that an update one by one makes
     operators: int = 0  # of an update of one parameter
     passes: int = 0  # over a parameter's bytes that these read or write
+    roots: int = 0  # of these, that take roots as they do: on a processor they take longer than sums
 
     def states(self, p: torch.Tensor) -> int:
         """Bytes that last."""
@@ -35,13 +49,14 @@ class Optimizer:
         sizes = [p.nbytes for p in parameters]
         return self.whole * sum(sizes) if foreach and self.whole else self.single * max(sizes, default=0)
 
-    def work(self, parameters: Sequence[torch.Tensor], foreach: bool) -> tuple[int, int]:
-        """The calls of an update, and the bytes that they move."""
+    def work(self, parameters: Sequence[torch.Tensor], foreach: bool) -> Work:
+        """What an update runs and moves."""
         calls = -(-len(parameters) // _TOGETHER) if foreach else len(parameters)
-        moved = self.passes * sum(p.nbytes for p in parameters)
+        size = sum(p.nbytes for p in parameters)
+        moved = (self.passes - self.roots) * size
         if self.rounded:
             moved += 2 * sum(self.states(p) for p in parameters)
-        return self.operators * calls, moved
+        return Work(self.operators * calls, moved, self.roots * size)
 
 
 _TOGETHER = 32  # parameters that one kernel updates, about, where all are updated at once
@@ -49,9 +64,9 @@ _LEAST_ROUNDED = 4096  # smaller parameters keep states in float32
 OPTIMIZERS = {
     o.name: o
     for o in (
-        Optimizer("adamw", 2, whole=1, single=2, operators=8, passes=20), Optimizer("adamw-fused", 2, operators=1, passes=7), Optimizer("adam", 2, whole=1, single=2, operators=7, passes=18),
+        Optimizer("adamw", 2, whole=1, single=2, operators=8, passes=20, roots=2), Optimizer("adamw-fused", 2, operators=1, passes=7), Optimizer("adam", 2, whole=1, single=2, operators=7, passes=18, roots=2),
         Optimizer("adamw8bit", rounded=2, single=0, operators=1, passes=3), Optimizer("sgd", operators=1, passes=3), Optimizer("momentum", 1, operators=3, passes=8),
-        Optimizer("lion", 1, whole=1, single=1, operators=5, passes=13), Optimizer("adafactor", factored=True, single=2, operators=12, passes=16), Optimizer("none"),
+        Optimizer("lion", 1, whole=1, single=1, operators=5, passes=13), Optimizer("adafactor", factored=True, single=2, operators=12, passes=16, roots=2), Optimizer("none"),
     )
 }  # fmt: skip
 

@@ -64,14 +64,13 @@ class Rank:
         self.between = sum(p.numel() * (self.reducing or p.dtype).itemsize for p in trained) if self.sharded and request.pipeline > 1 else self.gradients
         self.states = sum(optimizer.states(p) for p in parts)
         self.update = optimizer.update(parts, foreach)
-        self.updating = optimizer.work(parts, foreach)  # calls, and bytes moved
+        self.updating = optimizer.work(parts, foreach)
         self.buckets = 0
         if self.shard in ("ddp", "zero1"):
             self.buckets = self.gradients  # of which they are reduced, beside themselves
         if self.shard == "zero1":
             self.states = max(self.states // self.replicas, max((optimizer.states(p) for p in trained), default=0))
-            calls, moved = self.updating
-            self.updating = -(-calls // self.replicas), -(-moved // self.replicas)
+            self.updating = self.updating.shared(self.replicas)
 
     @property
     def sharded(self) -> bool:
