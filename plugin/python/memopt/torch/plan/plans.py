@@ -58,8 +58,18 @@ def _digest(graph: bytes, settings: dict[str, Any]) -> str:
     stat = os.stat(binary)
     # Settings also come from the environment and from files of config.
     rest = {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))}
-    known = json.dumps([binary, stat.st_size, stat.st_mtime_ns, settings, rest, os.getcwd(), _profiles()], sort_keys=True, default=str)
+    given = [_text(str(name)) for name in (settings.get("for_device"), rest.get("MEMOPT_FOR_DEVICE")) if name]
+    known = json.dumps([binary, stat.st_size, stat.st_mtime_ns, settings, rest, os.getcwd(), _profiles(), given], sort_keys=True, default=str)
     return hashlib.blake2b(graph + b"\0" + known.encode(), digest_size=16).hexdigest()
+
+
+def _text(path: str) -> str:
+    """What a profile's file says, that may be measured anew; nothing for the name of a device."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.read(1 << 20)
+    except (OSError, ValueError):
+        return ""
 
 
 def _profiles() -> list[tuple[str, int]]:
