@@ -82,6 +82,7 @@ class Rung(Section):
     overhead: float
     recomputed_nodes: int
     forms: list[str]  # of the step that the planner took
+    tiles: list[_fields.Tiled]  # of its layers
     moved: int  # bytes that the plan keeps elsewhere
 
 
@@ -99,6 +100,7 @@ class Largest(Answer):
     overhead: float
     recomputed_nodes: int
     forms: list[str]
+    tiles: list[_fields.Tiled]
     moved: int
     dims: Mapping[str, int]
     ms: float
