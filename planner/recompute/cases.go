@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"memopt/planner/flow"
+	"memopt/planner/internal/numbers"
 	"memopt/planner/mixes"
 )
 
@@ -26,17 +27,17 @@ type cases struct {
 	asked     map[question]*knapsack
 	known     map[freed][]mixes.Choice
 	work      int
-	there     bits128   // the current case
-	rerunOnce float64   // cost of what must be rerun in it, in units
-	again     bits128   // … and the values that makes
-	by        []bits128 // by later place: those of them made by then
-	heaviest  []int32   // by later place: the operator with the largest need that is rerun before it first, −1
+	there     numbers.Set128   // the current case
+	rerunOnce float64          // cost of what must be rerun in it, in units
+	again     numbers.Set128   // … and the values that makes
+	by        []numbers.Set128 // by later place: those of them made by then
+	heaviest  []int32          // by later place: the operator with the largest need that is rerun before it first, −1
 }
 
 // later is a place after the one that binds most.
 type later struct {
 	bounded
-	want bits128 // what is read up to it, from the later place before on
+	want numbers.Set128 // what is read up to it, from the later place before on
 }
 
 // question is what to have at a later place, or while an operator is rerun before it, of what is read up to another
@@ -59,7 +60,7 @@ type caseBound struct {
 	looks int
 }
 
-func (a caseBound) before(b caseBound) bool {
+func (a caseBound) Before(b caseBound) bool {
 	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(a.which, b.which)) < 0
 }
 
@@ -76,25 +77,25 @@ func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least floa
 	if c.addLater(at[1:]); len(c.later) == 1 {
 		return 0, nil
 	}
-	needs, others := x.ins[c.place].or(x.outs[c.place]), bits128{}
+	needs, others := x.ins[c.place].Or(x.outs[c.place]), numbers.Set128{}
 	for v, b := range x.number {
 		if b >= 0 && s.p.mustKeep(int32(v), s.sim.maker[v], c.place) {
-			needs = needs.with(b)
+			needs = needs.With(b)
 		}
 	}
 	for b, op := range x.maker {
-		if b := int32(b); op < c.place && !needs.has(b) {
-			others = others.with(b)
+		if b := int32(b); op < c.place && !needs.Has(b) {
+			others = others.With(b)
 		}
 	}
 	sets, ok := x.fullest(others, c.place+1, at[0].room, mostCases/len(s.p.Cost))
 	if !ok {
 		return 0, nil
 	}
-	var queue heap[caseBound]
+	var queue numbers.Heap[caseBound]
 	for i, set := range sets {
-		c.enter(set.or(needs))
-		queue.push(caseBound{c.rerunOnce, int32(i), 0})
+		c.enter(set.Or(needs))
+		queue.Push(caseBound{c.rerunOnce, int32(i), 0})
 	}
 	for least = target; len(queue) > 0; {
 		s.p.poll()
@@ -102,13 +103,13 @@ func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least floa
 		if least = top.least; least >= target || c.work > mostCased || top.looks == len(c.later)+1 {
 			break
 		}
-		queue.pop()
-		c.enter(sets[top.which].or(needs))
+		queue.Pop()
+		c.enter(sets[top.which].Or(needs))
 		top.least = max(top.least, c.rerunOnce+c.look(top.looks, target-c.rerunOnce))
 		top.looks++
-		queue.push(top)
+		queue.Push(top)
 	}
-	for ; len(queue) > 0 && len(kept) < likely; queue.pop() {
+	for ; len(queue) > 0 && len(kept) < likely; queue.Pop() {
 		kept = append(kept, c.kept(sets[queue[0].which]))
 	}
 	s.cutWork += int64(c.work)
@@ -116,9 +117,9 @@ func (s *Solver) cases(x *stateSearch, at []bounded, target float64) (least floa
 }
 
 // kept is what evictors keep in a case up to the place: of the values with a number, the one made last.
-func (c *cases) kept(set bits128) keep {
+func (c *cases) kept(set numbers.Set128) keep {
 	all := make(keep, len(c.s.p.Bytes))
-	for b := range set.each {
+	for b := range set.Each {
 		last := int32(-1)
 		for v, op := range c.s.sim.maker {
 			if c.x.number[v] == b && op < c.place && (last < 0 || op > c.s.sim.maker[last]) {
@@ -142,19 +143,19 @@ func (c *cases) addLater(at []bounded) {
 	op := c.place + 1
 	for i := range c.later {
 		for l := &c.later[i]; op <= l.c.at; op++ {
-			l.want = l.want.or(c.x.ins[op])
+			l.want = l.want.Or(c.x.ins[op])
 		}
 	}
 }
 
 // enter makes a case the current one.
-func (c *cases) enter(there bits128) {
+func (c *cases) enter(there numbers.Set128) {
 	x, cost := c.x, 0.0
-	c.there, c.by, c.heaviest, x.reran = there, c.by[:0], c.heaviest[:0], bits128{}
+	c.there, c.by, c.heaviest, x.reran = there, c.by[:0], c.heaviest[:0], numbers.Set128{}
 	for _, l := range c.later {
 		before, most := x.reran, int32(-1)
 		cost += x.rerunCost(l.want, c.state())
-		for b := range x.reran.minus(before).each {
+		for b := range x.reran.Minus(before).Each {
 			if op := x.remakes[b].op; most < 0 || cmp.Or(cmp.Compare(x.need(op), x.need(most)), cmp.Compare(op, most)) > 0 {
 				most = op
 			}
@@ -170,11 +171,11 @@ func (c *cases) state() searchState {
 
 // need is the bytes that it takes to rerun an operator.
 func (x *stateSearch) need(op int32) (bytes int64) {
-	for b := range x.ins[op].or(x.outs[op]).each {
+	for b := range x.ins[op].Or(x.outs[op]).Each {
 		bytes += x.bytes[b]
 	}
-	if len(x.s.p.Over.Of(op)) > 0 && !x.outs[op].empty() {
-		bytes -= x.bytes[x.outs[op].lowest()]
+	if len(x.s.p.Over.Of(op)) > 0 && !x.outs[op].Empty() {
+		bytes -= x.bytes[x.outs[op].Lowest()]
 	}
 	return x.rerunBytes[op] + bytes
 }
@@ -223,15 +224,15 @@ func (c *cases) behindTwice(from, until int, target float64, exact bool) float64
 	x, op := c.x, c.heaviest[from]
 	least := c.bound(question{from, until, -1}, c.by[from], target, exact)
 	if op >= 0 {
-		x.reran = bits128{}
+		x.reran = numbers.Set128{}
 		x.rerunCost(x.ins[op], c.state())
-		least = max(least, c.bound(question{from, until, op}, x.reran.or(x.outs[op]), target, exact))
+		least = max(least, c.bound(question{from, until, op}, x.reran.Or(x.outs[op]), target, exact))
 	}
 	return least
 }
 
 // bound answers a question, where some of what must be rerun was before.
-func (c *cases) bound(q question, ran bits128, target float64, exact bool) float64 {
+func (c *cases) bound(q question, ran numbers.Set128, target float64, exact bool) float64 {
 	t, known := c.asked[q]
 	if !known {
 		t = c.s.newKnapsack(c.newCut(q), nil)
@@ -245,7 +246,7 @@ func (c *cases) bound(q question, ran bits128, target float64, exact bool) float
 		for _, part := range t.kinds[i].parts {
 			f := freed{k: &t.kinds[i]}
 			for j, v := range part {
-				if made := c.x.outs[c.s.sim.maker[t.values[v].value]]; !made.and(c.again.minus(ran)).empty() {
+				if made := c.x.outs[c.s.sim.maker[t.values[v].value]]; !made.And(c.again.Minus(ran)).Empty() {
 					f.free |= 1 << j
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/planner/flow"
+	"memopt/planner/internal/numbers"
 	"memopt/planner/mixes"
 )
 
@@ -84,17 +85,17 @@ func (t *knapsack) divide(known []int32) bool {
 	}
 	var parts Lists
 	for {
-		up, asked := newForest(n), make([]int32, n)
+		up, asked := numbers.NewForest(n), make([]int32, n)
 		for i := range int32(n) {
-			up.join(i, same[t.s.sim.maker[t.values[i].value]]-1)
+			up.Join(i, same[t.s.sim.maker[t.values[i].value]]-1)
 			for in := range asks[i].all {
-				up.join(i, in)
+				up.Join(i, in)
 				asked[in]++
 			}
 		}
 		parts.rebuild(n, func(put func(list, item int32)) {
 			for i := range int32(n) {
-				put(up.top(i), i)
+				put(up.Top(i), i)
 			}
 		})
 		large := t.choose(&parts, asks)

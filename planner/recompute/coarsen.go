@@ -1,6 +1,10 @@
 package recompute
 
-import "slices"
+import (
+	"slices"
+
+	"memopt/planner/internal/numbers"
+)
 
 // coarse is the program without cheap operators. A value that a cheap operator makes of one other, as a norm or an
 // activation does of a product, passes: it is not in the coarse program, its readers read the other value instead, and
@@ -45,7 +49,7 @@ func (s *Solver) coarsePlan(limit, work int64) []func() plan {
 // solver if it is hardly shorter, or if values are forced.
 func (s *Solver) newCoarse() *coarse {
 	p, n := s.p, len(s.p.Bytes)
-	l := &coarse{s: s, of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
+	l := &coarse{s: s, of: numbers.Below(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
 	family, small := s.families(), s.smallAlive()
 	made := make([]bool, n)
 	q := &Problem{Bytes: p.Bytes, Held: p.Held, Context: p.Context}
@@ -138,7 +142,7 @@ func (s *Solver) standing(of []int32, op int32) (ins []int32) {
 
 // families is, by value, the bytes of what could pass for it and is read by the backward pass.
 func (s *Solver) families() []int64 {
-	bytes, of := make([]int64, len(s.p.Bytes)), each(len(s.p.Bytes))
+	bytes, of := make([]int64, len(s.p.Bytes)), numbers.Below(len(s.p.Bytes))
 	for op := range s.p.Border {
 		ins := s.standing(of, op)
 		if !s.cheap(op) || len(ins) != 1 {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"memopt/planner/internal/numbers"
 )
 
 // evictor is online eviction, as in dynamic tensor rematerialization. It runs the order once within a limit of bytes;
@@ -18,8 +20,8 @@ type evictor struct {
 	*dependencies
 
 	values   []evictable // by value
-	resident bitset      // droppable values in memory
-	stale    bitset      // resident values whose next use or cost is out of date
+	resident numbers.Set // droppable values in memory
+	stale    numbers.Set // resident values whose next use or cost is out of date
 	unneeded []int32     // values found to have no next use
 	sum      int64       // bytes of the resident values
 	fixed    int64       // bytes of values that no plan drops, and work space, at the current place
@@ -123,7 +125,7 @@ type score struct{ cost, bytes, distance, dependents float64 }
 func (s *Solver) newEvictor(limit int64, by score, kept keep) *evictor {
 	n := len(s.p.Bytes)
 	e := &evictor{s: s, limit: limit, score: by, dependencies: s.dependencies(), p: plan{gone: make([]bool, n)},
-		values: make([]evictable, n), resident: newBitset(n), stale: newBitset(n), reruns: s.sim.mostLaunches}
+		values: make([]evictable, n), resident: numbers.New(n), stale: numbers.New(n), reruns: s.sim.mostLaunches}
 	copy(e.p.gone, s.p.Forced)
 	for v := range e.values {
 		e.values[v].staleUse, e.values[v].staleCost = true, true
@@ -215,10 +217,10 @@ func (e *evictor) launch(op int32, first bool) bool {
 		x.touched = e.place
 		if e.s.droppable(v) && !x.resident {
 			x.resident = true
-			e.resident.add(v)
+			e.resident.Add(v)
 			e.sum += prob.Bytes[v]
 			if x.staleUse || x.staleCost {
-				e.stale.add(v)
+				e.stale.Add(v)
 			} else {
 				e.fresh(v)
 			}
@@ -244,7 +246,7 @@ func (e *evictor) overwrites(op int32) bool {
 // evict drops the value with the lowest score. It reports false if none may go.
 func (e *evictor) evict() bool {
 	best, least := int32(-1), math.Inf(1)
-	for v := range e.resident.each {
+	for v := range e.resident.Each {
 		x := &e.values[v]
 		if x.pins > 0 || e.mustKeep(v) {
 			continue
@@ -296,8 +298,8 @@ func (e *evictor) dropUnneeded() {
 // drop drops a value right after the last place that touched it.
 func (e *evictor) drop(v int32) {
 	e.values[v].resident = false
-	e.resident.remove(v)
-	e.stale.remove(v)
+	e.resident.Remove(v)
+	e.stale.Remove(v)
 	e.sum -= e.s.p.Bytes[v]
 	e.toggled(v)
 	at := max(e.values[v].touched+1, e.s.p.until(v))
@@ -325,7 +327,7 @@ func (e *evictor) expireUse(v int32) {
 		return
 	}
 	if x.staleUse = true; x.resident {
-		e.stale.add(v)
+		e.stale.Add(v)
 		return
 	}
 	d := &e.edges[v]
@@ -343,7 +345,7 @@ func (e *evictor) expireCosts(v int32) {
 			continue
 		}
 		if x.staleCost = true; x.resident {
-			e.stale.add(u)
+			e.stale.Add(u)
 		} else {
 			e.expireCosts(u)
 		}

@@ -3,6 +3,8 @@ package recompute
 import (
 	"math"
 	"slices"
+
+	"memopt/planner/internal/numbers"
 )
 
 // exactStates is how many states a program may have that is solved exactly:
@@ -26,7 +28,7 @@ type exact struct {
 	best    []float64
 	from    []int32 // by state: the state before
 	did     []int32 // by state: the operator that led to it, −1 if something was forgotten
-	queue   heap[state]
+	queue   numbers.Heap[state]
 }
 
 // small reports whether a program can be solved exactly.
@@ -86,7 +88,7 @@ func (s *Solver) solveExactly(limit int64) (launches []int32, extra float64, ok 
 	x.reach(0, 0, -1, -1)
 	for len(x.queue) > 0 {
 		p.poll()
-		top := x.queue.pop()
+		top := x.queue.Pop()
 		if top.cost > x.best[top.at] {
 			continue
 		}
@@ -179,7 +181,7 @@ func (x *exact) launch(op, set, at int32, cost float64, first bool, place int32)
 func (x *exact) reach(at int32, cost float64, from, did int32) {
 	if cost < x.best[at] {
 		x.best[at], x.from[at], x.did[at] = cost, from, did
-		x.queue.push(state{cost, at})
+		x.queue.Push(state{cost, at})
 	}
 }
 
@@ -189,4 +191,4 @@ type state struct {
 	at   int32
 }
 
-func (a state) before(b state) bool { return a.cost < b.cost || a.cost == b.cost && a.at > b.at }
+func (a state) Before(b state) bool { return a.cost < b.cost || a.cost == b.cost && a.at > b.at }

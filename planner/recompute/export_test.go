@@ -229,7 +229,7 @@ func (s *Solver) Evictors(limit int64) error {
 			copy(fresh.stale, e.resident)
 			fresh.refresh()
 			for v := range int32(n) {
-				if x, y := e.values[v], fresh.values[v]; e.resident.has(v) && (x.nextUse != y.nextUse || x.dependents != y.dependents || x.rerun != y.rerun || x.score != y.score) {
+				if x, y := e.values[v], fresh.values[v]; e.resident.Has(v) && (x.nextUse != y.nextUse || x.dependents != y.dependents || x.rerun != y.rerun || x.score != y.score) {
 					return fmt.Errorf("place %d: value %d is used next at %d, has %v dependents, costs %v and scores %v; worked out anew %d, %v, %v, %v",
 						op, v, x.nextUse, x.dependents, x.rerun, x.score, y.nextUse, y.dependents, y.rerun, y.score)
 				}
@@ -353,7 +353,7 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 			if by.start[op] != to.start[op] {
 				return 0, 0, fmt.Errorf("place %d begins at %d by stretches, at %d by places: %v", op, by.start[op], to.start[op], p)
 			}
-			if s.sim.mustLook.has(op) {
+			if s.sim.mustLook.Has(op) {
 				looked++
 			} else {
 				stretched++

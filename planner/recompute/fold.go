@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"memopt/planner/flow"
+	"memopt/planner/internal/numbers"
 )
 
 // folding is the folded network of a cut.
@@ -157,18 +158,18 @@ func (s *Solver) price(op int32) int64 {
 // parts lists the values, by index, that makers and their inputs join.
 func (f *folder) parts() (parts Lists) {
 	n := int32(len(f.c.values))
-	up := newForest(int(n))
+	up := numbers.NewForest(int(n))
 	for i := range n {
-		up.join(i, f.first[i])
+		up.Join(i, f.first[i])
 		f.asks(i, func(in int32) {
 			if !f.common(in) {
-				up.join(i, in)
+				up.Join(i, in)
 			}
 		})
 	}
 	number, count := make([]int32, n), int32(0) // of parts, in the order of their first values
 	for i := range n {
-		if t := up.top(i); t != i {
+		if t := up.Top(i); t != i {
 			number[i] = number[t]
 			continue
 		}

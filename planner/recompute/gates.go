@@ -3,6 +3,8 @@ package recompute
 import (
 	"cmp"
 	"slices"
+
+	"memopt/planner/internal/numbers"
 )
 
 // gate is a place after the border at which few sets of large values fit beside what its operator needs as it first
@@ -18,7 +20,7 @@ type gate struct {
 
 // gateSet is a set that may be present while the operator of a gate runs, and a bound on the cost from there on.
 type gateSet struct {
-	there bits128
+	there numbers.Set128
 	least float64
 }
 
@@ -32,29 +34,29 @@ const (
 // findGates finds the places where fewer sets fit than at the places next to them.
 func (x *stateSearch) findGates(most int) {
 	border := x.s.p.Border
-	sets := func(op int32) []bits128 {
+	sets := func(op int32) []numbers.Set128 {
 		if op < border || int(op) >= len(x.ins) {
 			return nil
 		}
 		return x.setsAt(op)
 	}
-	fewer := func(sets, than []bits128) bool { return sets != nil && (than == nil || len(sets) < len(than)) }
+	fewer := func(sets, than []numbers.Set128) bool { return sets != nil && (than == nil || len(sets) < len(than)) }
 	op := int32(len(x.ins)) - 1
-	var behind []bits128
+	var behind []numbers.Set128
 	for here := sets(op); op >= border && x.work < most; op-- {
 		before := sets(op - 1)
 		x.neededToGate[op] = x.ins[op]
 		if fewer(here, before) && !fewer(behind, here) {
 			x.gates = append(x.gates, x.newGate(op, here))
 		} else {
-			x.neededToGate[op] = x.neededToGate[op].or(x.neededToGate[op+1])
+			x.neededToGate[op] = x.neededToGate[op].Or(x.neededToGate[op+1])
 		}
 		behind, here = here, before
 	}
 }
 
 // newGate is a gate before those known.
-func (x *stateSearch) newGate(at int32, sets []bits128) gate {
+func (x *stateSearch) newGate(at int32, sets []numbers.Set128) gate {
 	p := gate{at: at, least: x.most}
 	for _, set := range sets {
 		if least := x.costByGate(searchState{stateKey: stateKey{set, at + 1}}); least < x.most {
@@ -68,13 +70,13 @@ func (x *stateSearch) newGate(at int32, sets []bits128) gate {
 
 // setsAt lists the sets that may be present as an operator first runs, with its outputs. It lists none where nothing
 // need be dropped, or too many fit.
-func (x *stateSearch) setsAt(op int32) (sets []bits128) {
+func (x *stateSearch) setsAt(op int32) (sets []numbers.Set128) {
 	p := x.s.p
 	if x.s.plain[op] <= x.limit {
 		return nil
 	}
-	must, room := x.ins[op].or(x.outs[op]), x.limit-x.firstBytes[op]
-	for b := range must.each {
+	must, room := x.ins[op].Or(x.outs[op]), x.limit-x.firstBytes[op]
+	for b := range must.Each {
 		room -= x.bytes[b]
 	}
 	if x.over(op) {
@@ -85,19 +87,19 @@ func (x *stateSearch) setsAt(op int32) (sets []bits128) {
 	}
 	var more []int32
 	for b, maker := range x.maker {
-		if b := int32(b); maker < op && x.lastNeed[b] >= op && x.bytes[b] <= room && !must.has(b) {
+		if b := int32(b); maker < op && x.lastNeed[b] >= op && x.bytes[b] <= room && !must.Has(b) {
 			more = append(more, b)
 		}
 	}
 	if x.many(more, room) {
 		return nil
 	}
-	var choose func(from int, set bits128, room int64)
-	choose = func(from int, set bits128, room int64) {
+	var choose func(from int, set numbers.Set128, room int64)
+	choose = func(from int, set numbers.Set128, room int64) {
 		sets = append(sets, set)
 		for i := from; i < len(more) && len(sets) <= mostHeld; i++ {
 			if b := more[i]; x.bytes[b] <= room {
-				choose(i+1, set.with(b), room-x.bytes[b])
+				choose(i+1, set.With(b), room-x.bytes[b])
 			}
 		}
 	}
@@ -135,18 +137,18 @@ func (x *stateSearch) costByGate(st searchState) (least float64) {
 	for next >= 0 && x.gates[next].at < st.place {
 		next--
 	}
-	x.reran = bits128{}
+	x.reran = numbers.Set128{}
 	again := x.rerunCost(x.neededToGate[st.place], st)
 	if next < 0 {
 		return again
 	}
 	least = x.most
-	st.there = st.there.or(x.reran) // for all sets
+	st.there = st.there.Or(x.reran) // for all sets
 	for _, h := range x.gates[next].sets {
 		if again+h.least >= least {
 			break
 		}
-		x.reran = bits128{}
+		x.reran = numbers.Set128{}
 		x.work++
 		least = min(least, again+x.rerunCost(h.there, st)+h.least)
 	}
@@ -156,12 +158,12 @@ func (x *stateSearch) costByGate(st searchState) (least float64) {
 // fromGate is fromPlace for the sets of a gate.
 func (x *stateSearch) fromGate(p gate) (least float64, end int32, all bool) {
 	x.states, x.queue, x.known = x.states[:0], x.queue[:0], map[stateKey]int32{}
-	made := x.outs[p.at].minus(x.ins[p.at])
+	made := x.outs[p.at].Minus(x.ins[p.at])
 	for i, h := range p.sets {
-		st := searchState{stateKey{h.there.minus(made), p.at}, 0, -1, -1}
+		st := searchState{stateKey{h.there.Minus(made), p.at}, 0, -1, -1}
 		x.known[st.stateKey] = int32(i)
 		x.states = append(x.states, st)
-		x.queue.push(queued{h.least, 0, p.at, int32(i)})
+		x.queue.Push(queued{h.least, 0, p.at, int32(i)})
 	}
 	return x.search(x.work + mostFromGate)
 }

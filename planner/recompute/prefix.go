@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+
+	"memopt/planner/internal/numbers"
 )
 
 // A cut that keeps something of some of many equal layers or steps does not say of which; but that decides how long
@@ -85,15 +87,15 @@ type prefix struct {
 	s          *Solver
 	c          *cut
 	less, more set
-	price      float64 // of a byte, between the sets
-	order      []int32 // indices of the cut's values, in the order in which they are made
-	kept       []bool  // by index
-	there      bitset  // values that are kept
-	ran        bitset  // operators that rerunCost counted
+	price      float64     // of a byte, between the sets
+	order      []int32     // indices of the cut's values, in the order in which they are made
+	kept       []bool      // by index
+	there      numbers.Set // values that are kept
+	ran        numbers.Set // operators that rerunCost counted
 }
 
 func (s *Solver) newPrefix(c *cut, less, more set) *prefix {
-	l := &prefix{s: s, c: c, less: less, more: more, order: each(len(c.values)), kept: make([]bool, len(c.values)), there: newBitset(len(s.p.Bytes)), ran: newBitset(len(s.p.Cost))}
+	l := &prefix{s: s, c: c, less: less, more: more, order: numbers.Below(len(c.values)), kept: make([]bool, len(c.values)), there: numbers.New(len(s.p.Bytes)), ran: numbers.New(len(s.p.Cost))}
 	l.price = (less.cost - more.cost) * s.unit / float64(c.bytes(more)-c.bytes(less))
 	slices.SortStableFunc(l.order, func(i, j int32) int { return cmp.Compare(s.sim.maker[c.values[i]], s.sim.maker[c.values[j]]) })
 	return l
@@ -142,7 +144,7 @@ func (l *prefix) forget(parts, through []int32) (sum int64) {
 			}
 		}
 		if l.kept[i] {
-			l.there.add(v)
+			l.there.Add(v)
 			sum += s.p.Bytes[v]
 		}
 	}
@@ -152,13 +154,13 @@ func (l *prefix) forget(parts, through []int32) (sum int64) {
 // again is the cost to recompute a value from what is kept.
 func (l *prefix) again(v int32) (cost float64) {
 	m := l.s.sim.maker[v]
-	if l.ran.has(m) {
+	if l.ran.Has(m) {
 		return 0
 	}
-	l.ran.add(m)
+	l.ran.Add(m)
 	cost = l.s.p.Cost[m]
 	for _, u := range l.s.p.Inputs.Of(m) {
-		if l.s.droppable(u) && !l.there.has(u) {
+		if l.s.droppable(u) && !l.there.Has(u) {
 			cost += l.again(u)
 		}
 	}

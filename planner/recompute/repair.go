@@ -19,7 +19,7 @@ type candidate struct {
 }
 
 // before puts the highest gain first.
-func (a candidate) before(b candidate) bool {
+func (a candidate) Before(b candidate) bool {
 	return a.gain > b.gain || a.gain == b.gain && a.instance < b.instance
 }
 
@@ -83,7 +83,7 @@ func (x *search) repair(p *plan, most float64) bool {
 		var best change
 		bestGain := 0.0
 		for len(x.candidates) > 0 {
-			c := x.candidates.pop()
+			c := x.candidates.Pop()
 			if bestGain > 0 && bestGain >= c.gain || x.ended() {
 				break
 			}
@@ -136,6 +136,6 @@ func (x *search) listCandidates(p *plan) {
 		} else if _, known := p.search(c.event); known {
 			continue
 		}
-		x.candidates.push(c)
+		x.candidates.Push(c)
 	}
 }

@@ -3,6 +3,8 @@ package recompute
 import (
 	"math"
 	"slices"
+
+	"memopt/planner/internal/numbers"
 )
 
 // search improves plans for one limit by exact simulation. Its moves:
@@ -28,14 +30,14 @@ type search struct {
 	enough float64 // a plan of this cost need not be improved
 	most   float64 // nor one of this, which the caller accepts
 
-	gain       []float64       // by value: bytes over the limit saved for each unit of cost when dropping it was measured last
-	candidates heap[candidate] // what may be dropped at the peak and was not measured yet
-	touched    []int32         // by value: the last place that touched it before the peak, or reran its maker
-	changed    plan            // a buffer: what tried simulates
-	events     []event         // a buffer
-	triedAt    int             // the count of walks of sim when a change was tried last
-	restored   int             // the simulator's count of walks when it had walked the plan that is being restored
-	begunWith  []plan          // by followAll
+	gain       []float64               // by value: bytes over the limit saved for each unit of cost when dropping it was measured last
+	candidates numbers.Heap[candidate] // what may be dropped at the peak and was not measured yet
+	touched    []int32                 // by value: the last place that touched it before the peak, or reran its maker
+	changed    plan                    // a buffer: what tried simulates
+	events     []event                 // a buffer
+	triedAt    int                     // the count of walks of sim when a change was tried last
+	restored   int                     // the simulator's count of walks when it had walked the plan that is being restored
+	begunWith  []plan                  // by followAll
 }
 
 // patience is how many walks of the whole program a stage may take beyond its work while there is no plan at all.

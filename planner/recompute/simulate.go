@@ -3,6 +3,8 @@ package recompute
 import (
 	"cmp"
 	"slices"
+
+	"memopt/planner/internal/numbers"
 )
 
 // chunk is how many launches share one top.
@@ -81,7 +83,7 @@ type simulator struct {
 	noInstances []int32     // by value: −1
 	live        []int64     // by launch: bytes alive
 	tops        []int64     // by chunk of launches: the most bytes alive
-	mustLook    bitset      // places that read a dropped value
+	mustLook    numbers.Set // places that read a dropped value
 	lastBefore  []int32     // by event: the place after the last that reads its value before the event
 	merged      []event     // events with those of lateDrops
 	complete    bool        // the last walk was not given up
@@ -187,7 +189,7 @@ func newSimulator(p *Problem) *simulator {
 		s.firstOutput[op+1], s.firstOverlay[op+1] = int32(len(s.outputs)), int32(len(s.mayOverlay))
 	}
 	slices.SortFunc(s.lateDrops, event.compare)
-	s.start, s.mustLook = make([]int32, ops+2), newBitset(ops+1)
+	s.start, s.mustLook = make([]int32, ops+2), numbers.New(ops+1)
 	ops, values = ops+ops/2, values+values/2
 	s.ops, s.firstMade, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
 	s.ranges, s.overlaid = make([]liveRange, values), make([]overlay, len(s.mayOverlay)+len(s.mayOverlay)/2)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"memopt/planner/internal/numbers"
 )
 
 // stateSearch bounds the cost of all launches from a place on, by a search over states. Cuts see single places, where
@@ -22,27 +24,27 @@ type stateSearch struct {
 	small int64   // a value is large if it has more bytes
 	most  float64 // states that cost as much are not looked at
 
-	number       []int32   // by value: its number if it is large, −1 otherwise
-	bytes        []int64   // by number
-	maker        []int32   // by number
-	remakes      []remake  // by number
-	ins          []bits128 // by operator: large values
-	outs         []bits128
-	through      []bool      // by operator: its input has the number of its output
-	makers       []int32     // operators that may be rerun and make large values
-	lastNeed     []int32     // by number: the last operator that reads it, or a value that may be rerun from it
-	firstBytes   []int64     // by operator: bytes of other values while it first runs
-	restBytes    []int64     // by place: bytes of other values during reruns
-	rerunBytes   []int64     // by operator: bytes of its other values while it is rerun
-	bounds       []tailBound // of places, the last ones first
-	needed       []bits128   // by place: what is read from it up to the next with a bound
-	gates        []gate      // the last ones first
-	neededToGate []bits128   // by place: what is read from it up to the next gate
+	number       []int32          // by value: its number if it is large, −1 otherwise
+	bytes        []int64          // by number
+	maker        []int32          // by number
+	remakes      []remake         // by number
+	ins          []numbers.Set128 // by operator: large values
+	outs         []numbers.Set128
+	through      []bool           // by operator: its input has the number of its output
+	makers       []int32          // operators that may be rerun and make large values
+	lastNeed     []int32          // by number: the last operator that reads it, or a value that may be rerun from it
+	firstBytes   []int64          // by operator: bytes of other values while it first runs
+	restBytes    []int64          // by place: bytes of other values during reruns
+	rerunBytes   []int64          // by operator: bytes of its other values while it is rerun
+	bounds       []tailBound      // of places, the last ones first
+	needed       []numbers.Set128 // by place: what is read from it up to the next with a bound
+	gates        []gate           // the last ones first
+	neededToGate []numbers.Set128 // by place: what is read from it up to the next gate
 
 	states []searchState
 	known  map[stateKey]int32
-	queue  heap[queued]
-	reran  bits128 // what rerunCost counted since this was emptied
+	queue  numbers.Heap[queued]
+	reran  numbers.Set128 // what rerunCost counted since this was emptied
 	work   int
 }
 
@@ -55,7 +57,7 @@ const (
 type remake struct {
 	op        int32
 	cost      float64
-	ins, outs bits128
+	ins, outs numbers.Set128
 }
 
 // tailBound is a place, and a bound on the cost of reruns after its operator.
@@ -66,7 +68,7 @@ type tailBound struct {
 
 // stateKey tells states apart.
 type stateKey struct {
-	there bits128
+	there numbers.Set128
 	place int32 // of the next first run
 }
 
@@ -85,15 +87,15 @@ type queued struct {
 }
 
 // before puts the least bound first, and of equal ones the state that is furthest.
-func (a queued) before(b queued) bool {
+func (a queued) Before(b queued) bool {
 	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(b.place, a.place), cmp.Compare(b.cost, a.cost), cmp.Compare(b.state, a.state)) < 0
 }
 
 func (s *Solver) newStateSearch(limit int64, most float64) *stateSearch {
 	p := s.p
 	n := len(p.Cost)
-	x := &stateSearch{s: s, limit: limit, most: most, small: limit / smallPart, number: make([]int32, len(p.Bytes)), ins: make([]bits128, n), outs: make([]bits128, n),
-		firstBytes: make([]int64, n), restBytes: s.unforgettable(), rerunBytes: make([]int64, n), through: make([]bool, n), needed: make([]bits128, n+1), neededToGate: make([]bits128, n+1)}
+	x := &stateSearch{s: s, limit: limit, most: most, small: limit / smallPart, number: make([]int32, len(p.Bytes)), ins: make([]numbers.Set128, n), outs: make([]numbers.Set128, n),
+		firstBytes: make([]int64, n), restBytes: s.unforgettable(), rerunBytes: make([]int64, n), through: make([]bool, n), needed: make([]numbers.Set128, n+1), neededToGate: make([]numbers.Set128, n+1)}
 	x.choose()
 	for op := int32(n) - 1; op >= 0; op-- {
 		x.tabulate(op)
@@ -128,7 +130,7 @@ func (x *stateSearch) choose() {
 	slices.SortStableFunc(all, func(a, b int32) int { return cmp.Compare(p.Bytes[into[b]], p.Bytes[into[a]]) })
 	for _, v := range all {
 		w := into[v]
-		if x.number[w] < 0 && len(x.bytes) < maxBits && p.Bytes[w] > x.small {
+		if x.number[w] < 0 && len(x.bytes) < numbers.Set128Limit && p.Bytes[w] > x.small {
 			x.number[w] = int32(len(x.bytes))
 			x.bytes = append(x.bytes, p.Bytes[w])
 			x.maker = append(x.maker, s.sim.maker[w])
@@ -147,7 +149,7 @@ func (x *stateSearch) tabulate(op int32) {
 	last, other := int32(-1), p.Work[op]
 	for _, v := range p.Outputs.Of(op) {
 		if b := x.number[v]; b >= 0 {
-			x.outs[op] = x.outs[op].with(b)
+			x.outs[op] = x.outs[op].With(b)
 			last = max(last, x.lastNeed[b])
 		} else {
 			other += p.Bytes[v]
@@ -155,7 +157,7 @@ func (x *stateSearch) tabulate(op int32) {
 	}
 	for _, v := range p.Inputs.Of(op) {
 		if b := x.number[v]; b >= 0 {
-			x.ins[op] = x.ins[op].with(b)
+			x.ins[op] = x.ins[op].With(b)
 			if p.Again[op] {
 				x.lastNeed[b] = max(x.lastNeed[b], last)
 			}
@@ -164,7 +166,7 @@ func (x *stateSearch) tabulate(op int32) {
 		}
 	}
 	x.firstBytes[op], x.rerunBytes[op] = x.restBytes[op]+other, other
-	if p.Again[op] && !x.outs[op].empty() && !x.through[op] {
+	if p.Again[op] && !x.outs[op].Empty() && !x.through[op] {
 		x.makers = append(x.makers, op)
 	}
 	first, again := false, false // the output may lie over an input that has no number
@@ -260,10 +262,10 @@ func (x *stateSearch) fromPlace(place int32) (least float64, end int32, all bool
 // listed; if not, all values are present.
 func (x *stateSearch) enter(place int32) (listed bool) {
 	x.states, x.queue, x.known = x.states[:0], x.queue[:0], map[stateKey]int32{}
-	var there bits128
+	var there numbers.Set128
 	for b, op := range x.maker {
 		if op < place {
-			there = there.with(int32(b))
+			there = there.With(int32(b))
 		}
 	}
 	if listed = x.reachFullest(there, place); !listed {
@@ -282,7 +284,7 @@ func (x *stateSearch) listNeeded(place int32) {
 			c++
 		}
 		if c == bounded {
-			x.needed[op] = x.needed[op].or(x.needed[op+1])
+			x.needed[op] = x.needed[op].Or(x.needed[op+1])
 		}
 	}
 }
@@ -291,7 +293,7 @@ func (x *stateSearch) listNeeded(place int32) {
 func (x *stateSearch) search(until int) (least float64, end int32, all bool) {
 	for len(x.queue) > 0 {
 		x.s.p.poll()
-		top := x.queue.pop()
+		top := x.queue.Pop()
 		st := x.states[top.state]
 		if int(st.place) == len(x.ins) {
 			return top.least, top.state, true
@@ -307,7 +309,7 @@ func (x *stateSearch) search(until int) (least float64, end int32, all bool) {
 }
 
 // reachFullest queues the sets that fullest lists for a place.
-func (x *stateSearch) reachFullest(from bits128, place int32) bool {
+func (x *stateSearch) reachFullest(from numbers.Set128, place int32) bool {
 	sets, ok := x.fullest(from, place, x.limit-x.restBytes[place], mostBegun)
 	for _, set := range sets {
 		x.reach(searchState{stateKey{set, place}, 0, -1, -1})
@@ -317,10 +319,10 @@ func (x *stateSearch) reachFullest(from bits128, place int32) bool {
 
 // fullest lists the sets of values needed from a place on that fit a room and leave no room for another. It lists none
 // if that takes too many looks.
-func (x *stateSearch) fullest(from bits128, place int32, room int64, most int) (sets []bits128, ok bool) {
+func (x *stateSearch) fullest(from numbers.Set128, place int32, room int64, most int) (sets []numbers.Set128, ok bool) {
 	var order []int32
 	behind := []int64{0} // bytes of so many at the end of order
-	for b := range from.each {
+	for b := range from.Each {
 		if x.lastNeed[b] >= place {
 			order = append(order, b)
 		}
@@ -329,8 +331,8 @@ func (x *stateSearch) fullest(from bits128, place int32, room int64, most int) (
 		behind = append(behind, behind[len(behind)-1]+x.bytes[b])
 	}
 	looks := 0
-	var choose func(i int, set bits128, room, least int64) bool
-	choose = func(i int, set bits128, room, least int64) bool {
+	var choose func(i int, set numbers.Set128, room, least int64) bool
+	choose = func(i int, set numbers.Set128, room, least int64) bool {
 		if looks++; looks > most {
 			return false
 		}
@@ -342,9 +344,9 @@ func (x *stateSearch) fullest(from bits128, place int32, room int64, most int) (
 			return true
 		}
 		b := order[i]
-		return (x.bytes[b] > room || choose(i+1, set.with(b), room-x.bytes[b], least)) && choose(i+1, set, room, min(least, x.bytes[b]))
+		return (x.bytes[b] > room || choose(i+1, set.With(b), room-x.bytes[b], least)) && choose(i+1, set, room, min(least, x.bytes[b]))
 	}
-	if !choose(0, bits128{}, room, math.MaxInt64) {
+	if !choose(0, numbers.Set128{}, room, math.MaxInt64) {
 		return nil, false
 	}
 	return sets, true
@@ -355,18 +357,18 @@ func (x *stateSearch) fullest(from bits128, place int32, room int64, most int) (
 func (x *stateSearch) expand(i int32) {
 	st, fits := x.states[i], true
 	for _, op := range x.makers {
-		if op < st.place && !x.outs[op].minus(st.there).empty() && x.ins[op].minus(st.there).empty() {
+		if op < st.place && !x.outs[op].Minus(st.there).Empty() && x.ins[op].Minus(st.there).Empty() {
 			fits = x.run(i, op) && fits
 		}
 	}
-	if x.ins[st.place].minus(st.there).empty() {
+	if x.ins[st.place].Minus(st.there).Empty() {
 		fits = x.run(i, st.place) && fits
 	}
 	if fits {
 		return
 	}
-	for b := range st.there.each {
-		x.reach(searchState{stateKey{st.there.without(b), st.place}, st.cost, i, -1})
+	for b := range st.there.Each {
+		x.reach(searchState{stateKey{st.there.Without(b), st.place}, st.cost, i, -1})
 	}
 }
 
@@ -381,7 +383,7 @@ func (x *stateSearch) run(i, op int32) bool {
 	}
 	for _, v := range p.Over.Of(op) {
 		if b := x.number[v]; b >= 0 && !x.through[op] && bytes-p.Bytes[p.Outputs.Of(op)[0]] <= x.limit {
-			x.reach(searchState{stateKey{next.there.without(b), next.place}, next.cost, i, op})
+			x.reach(searchState{stateKey{next.there.Without(b), next.place}, next.cost, i, op})
 		}
 	}
 	return false
@@ -389,8 +391,8 @@ func (x *stateSearch) run(i, op int32) bool {
 
 // launch is the state after an operator runs next, and the bytes alive meanwhile.
 func (x *stateSearch) launch(st searchState, op int32) (next searchState, bytes int64) {
-	next = searchState{stateKey{st.there.or(x.outs[op]), st.place}, st.cost, -1, op}
-	for b := range next.there.each {
+	next = searchState{stateKey{st.there.Or(x.outs[op]), st.place}, st.cost, -1, op}
+	for b := range next.there.Each {
 		bytes += x.bytes[b]
 	}
 	if op == st.place {
@@ -408,9 +410,9 @@ func (x *stateSearch) over(op int32) bool {
 
 // reach queues a state if this is the cheapest way to it so far.
 func (x *stateSearch) reach(st searchState) {
-	for b := range st.there.each {
+	for b := range st.there.Each {
 		if x.lastNeed[b] < st.place {
-			st.there = st.there.without(b)
+			st.there = st.there.Without(b)
 		}
 	}
 	i, known := x.known[st.stateKey]
@@ -428,12 +430,12 @@ func (x *stateSearch) reach(st searchState) {
 		x.known[st.stateKey] = i
 		x.states = append(x.states, st)
 	}
-	x.queue.push(queued{least, st.cost, st.place, i})
+	x.queue.Push(queued{least, st.cost, st.place, i})
 }
 
 // lowerBound is a lower bound on the cost of all launches through a state.
 func (x *stateSearch) lowerBound(st searchState) (least float64) {
-	x.reran = bits128{}
+	x.reran = numbers.Set128{}
 	x.work += stateWork
 	again := st.cost
 	least = again
@@ -456,17 +458,17 @@ const stateWork = 8
 
 // rerunCost is the cost of what must be rerun in a state for some values to be present, beyond what is in reran, which
 // it adds to.
-func (x *stateSearch) rerunCost(want bits128, st searchState) (cost float64) {
+func (x *stateSearch) rerunCost(want numbers.Set128, st searchState) (cost float64) {
 	made, ran := x.reran, 0
-	for todo := want.minus(st.there.or(made)); !todo.empty(); {
-		m := &x.remakes[todo.lowest()]
-		if todo = todo.rest(); m.op >= st.place {
+	for todo := want.Minus(st.there.Or(made)); !todo.Empty(); {
+		m := &x.remakes[todo.Lowest()]
+		if todo = todo.Rest(); m.op >= st.place {
 			continue
 		}
-		made = made.or(m.outs)
+		made = made.Or(m.outs)
 		ran++
 		cost += m.cost
-		todo = todo.or(m.ins.minus(st.there)).minus(made)
+		todo = todo.Or(m.ins.Minus(st.there)).Minus(made)
 	}
 	x.reran = made
 	x.work += ran
@@ -501,7 +503,7 @@ func (x *stateSearch) launches(end, from int32) route {
 			run(st.ran)
 		}
 		for v, b := range x.number {
-			if b >= 0 && !st.there.has(b) && st.place >= p.until(int32(v)) {
+			if b >= 0 && !st.there.Has(b) && st.place >= p.until(int32(v)) {
 				present[v] = false
 			}
 		}

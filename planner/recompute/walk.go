@@ -8,7 +8,7 @@ func (s *simulator) walk(p *plan, from int32) bool {
 	events := s.eventsOf(p)
 	for _, e := range events {
 		lastBefore, nextAfter := s.neighbours(e.value, e.at)
-		s.mustLook.add(nextAfter)
+		s.mustLook.Add(nextAfter)
 		s.lastBefore = append(s.lastBefore, lastBefore)
 	}
 	dropped := 0 // events
@@ -33,7 +33,7 @@ func (s *simulator) walk(p *plan, from int32) bool {
 		if op < border {
 			nextAfter = border
 		}
-		nextAfter = s.mustLook.next(op+1, nextAfter)
+		nextAfter = s.mustLook.Next(op+1, nextAfter)
 		s.runStretch(op, nextAfter)
 		s.start[op] = int32(begin)
 		if op = nextAfter; s.launches > s.mostLaunches {
@@ -49,7 +49,7 @@ func (s *simulator) crossBorder(gone []bool) {
 	for _, x := range s.crossings {
 		if gone[x.value] {
 			s.drop(x.value, x.lastBefore)
-			s.mustLook.add(x.next)
+			s.mustLook.Add(x.next)
 		}
 	}
 }
