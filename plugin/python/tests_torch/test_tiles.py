@@ -1,4 +1,4 @@
-"""Feed-forward layers in tiles of rows: which are found, what they compute, and what that lowers."""
+"""Feed-forward layers and attention in tiles of rows: which are found, what they compute, and what that lowers."""
 
 from __future__ import annotations
 
@@ -97,6 +97,36 @@ def _centered(m, x):
 NORMS = {
     "layer norm": lambda: nn.LayerNorm(32), "no bias": lambda: nn.LayerNorm(32, bias=False), "rms norm": lambda: nn.RMSNorm(32), "llama": lambda: Written(_llama),
     "gemma": lambda: Written(_gemma), "centered": lambda: Written(_centered, bias=True),
+}  # fmt: skip
+
+class Attends(nn.Module):
+    """Attention as models write it: how makes probabilities of scores."""
+
+    def __init__(self, how, width=32, heads=2):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=b) for b in (True, False, True, True))  # the gradient of a bias of keys is noise
+        self.how, self.heads = how, heads
+        self.bias = nn.Parameter(torch.randn(heads, 1, 48))
+
+    def split(self, y):
+        return y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def probabilities(self, x):
+        return self.how(self, torch.matmul(self.split(self.q(x)), self.split(self.k(x)).transpose(-1, -2)))
+
+    def forward(self, x):
+        y = torch.matmul(self.probabilities(x), self.split(self.v(x)))
+        return x + self.out(y.transpose(1, 2).flatten(-2))
+
+
+def _causal(s):
+    return torch.ones(s.shape[-2:], dtype=torch.bool).triu(1)
+
+
+SCORES = {
+    "plain": lambda m, s: F.softmax(s / 4, dim=-1), "causal": lambda m, s: (s * 0.25).masked_fill(_causal(s), float("-inf")).softmax(-1),
+    "added": lambda m, s: F.softmax(s * 0.25 + torch.zeros(1, 1, *s.shape[-2:]).masked_fill(_causal(s), -1e9), dim=-1, dtype=torch.float32).to(s.dtype),
+    "trained": lambda m, s: torch.softmax(s + m.bias, -1), "half": lambda m, s: F.softmax(s * 0.25, dim=-1, dtype=torch.float32).type_as(m.bias),
 }  # fmt: skip
 
 ACTIVATIONS = {
@@ -278,6 +308,91 @@ class Tiles(unittest.TestCase):
                     return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
                 self.close(step(found.around(model, model.forward)), step(model), 1e-4)
+
+    def test_attention(self):
+        """Attention that writes its probabilities out is computed some queries at a time, whatever it does to scores, and keeps none of them."""
+        x = torch.randn(2, 48, 32)
+        for name, how in SCORES.items():
+            with self.subTest(name):
+                model = Attends(how)
+                want = gradients(model, x, loss=square)
+                found = self.found(model, x)
+                self.assertEqual(list(found.attentions), [0])
+                forward, kept = found.around(model, model.forward), []
+                ran = mock.Mock(side_effect=torch.ops.memopt.attention_backward)
+                with mock.patch.object(torch.ops.memopt, "attention_backward", ran):
+                    with saved(kept):
+                        y = forward(x)
+                    torch.testing.assert_close(y, model(x), rtol=1e-5, atol=1e-6)
+                    model.zero_grad()
+                    square(y).backward()
+                self.assertEqual(ran.call_count, 1)
+                self.assertFalse([t.shape for t in kept if t.shape[-2:] == (48, 48) and t.numel() > 48 * 48 and t.requires_grad])
+                self.close({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, want, 1e-5)
+
+    def test_attention_of_families(self):
+        for name in ("gpt2", "llama", "bert", "t5", "vit"):
+            with self.subTest(name):
+                torch.manual_seed(0)
+                model, inputs, loss = build(name)
+                loss = loss or (lambda out: out.loss)
+                model.set_attn_implementation("eager")
+                model.eval().train()
+                for m in model.modules():
+                    for p in ("p", "dropout", "dropout_prob", "attention_dropout"):
+                        if isinstance(getattr(m, p, None), float):
+                            setattr(m, p, 0.0)
+                found = tiles.Tiles(3)
+                found.find(model, lambda model=model, inputs=inputs: model(**inputs), loss)
+                self.assertGreaterEqual(len(found.attentions), 2)
+
+                def step(forward, model=model, inputs=inputs, loss=loss):
+                    model.zero_grad()
+                    loss(forward(**inputs)).backward()
+                    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+                ran = mock.Mock(side_effect=torch.ops.memopt.attention)
+                with mock.patch.object(torch.ops.memopt, "attention", ran):
+                    got = step(found.around(model, model.forward))
+                self.assertEqual(ran.call_count, len(found.attentions))
+                self.close(got, step(model), 1e-4)
+
+    def test_attention_left_alone(self):
+        """Probabilities that are looked at or dropped from, and a softmax of something else, stay whole."""
+        x = torch.randn(2, 48, 32)
+        for how in (lambda m, s: F.dropout(F.softmax(s, -1), 0.5), lambda m, s: F.softmax(s, -2), lambda m, s: s.relu()):
+            with self.assertRaisesRegex(ValueError, "no attention writes its probabilities out; leave sequence_tiles out"):
+                self.found(Attends(how), x)
+
+        class Looked(Attends):
+            def forward(self, x):
+                p = self.probabilities(x)
+                return self.out(p @ self.v(x)) + p.mean()
+
+        with self.assertRaisesRegex(ValueError, "leave sequence_tiles out"):
+            self.found(Looked(SCORES["plain"]), x)
+
+    def test_attention_planned(self):
+        """The peak of a step in tiles is below that with whole probabilities, and plans of it keep their promise and its bits."""
+        model = nn.Sequential(*(Attends(SCORES["causal"], width=32) for _ in range(3)))
+        x = torch.randn(1, 512, 32)
+        whole = memopt.optimize(copy.deepcopy(model), activation_budget="100%", sample=x, loss=square)
+        m = copy.deepcopy(model)
+        tiled = memopt.optimize(m, activation_budget="100%", sample=x, loss=square, sequence_tiles=8)
+        self.assertLess(tiled.measured_peak, 0.5 * whole.measured_peak)
+        want = gradients(m, x, loss=square)
+        m = copy.deepcopy(model)
+        report = memopt.optimize(m, activation_budget=int(0.8 * tiled.measured_peak), sample=x, loss=square, sequence_tiles=8)
+        self.assertLessEqual(report.measured_peak, 0.8 * tiled.measured_peak + 65536)
+        for _ in range(3):
+            got = gradients(m, x, loss=square)
+            self.assertTrue(all(torch.equal(got[n], g) for n, g in want.items()))
+
+    def test_attention_half_precision(self):
+        model, x = Attends(SCORES["half"]).bfloat16(), torch.randn(2, 48, 32, dtype=torch.bfloat16)
+        found = self.found(model, x)
+        self.assertEqual(list(found.attentions), [0])
+        self.close(gradients(_Around(model, found), x, loss=square), {f"model.{n}": g for n, g in gradients(model, x, loss=square).items()}, 0.03)
 
     def test_encoder_layer(self):
         model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 128, dropout=0.0, batch_first=True), 2)

@@ -75,8 +75,9 @@ def optimize(
     loss_chunks        the number of chunks of rows, or "auto", for the cross entropy of a torch.nn.Linear's scores, which are then never in
                        memory as a whole. The loss and gradients equal those of eager mode except for rounding. By default, "auto" where the
                        budget cannot be met otherwise, which the report says; 1 leaves the loss whole
-    sequence_tiles     the number of tiles of rows in which feed-forward layers are computed: linear layers, activations and the linear
-                       layer that reads them, whose wide results are then never in memory as a whole, and are computed again for the backward
+    sequence_tiles     the number of tiles of rows in which feed-forward layers are computed, and attention that the model writes out: a norm,
+                       linear layers, activations and the linear layer that reads them, or scores, a softmax and their product with values.
+                       Their wide results are then never in memory as a whole, and are computed again for the backward
                        pass; or a list with the number of each of these layers, 1 for one that stays whole. "auto": by a sample, those with
                        which the step fits the budget in the least time, none where it fits as it is; without a sample 16. Results and
                        gradients equal those of eager mode except for rounding

@@ -117,7 +117,7 @@ def max_batch(model: torch.nn.Module, make_sample: Callable[[int], Any], budget:
 
 def max_seq(model: torch.nn.Module, make_sample: Callable[[int], Any], budget: Size | None = None, **given: Any) -> Largest:
     """The longest sequence whose step fits; make_sample(n) makes inputs of n tokens a row. Bytes are quadratic in n. Where loss_chunks is
-    not given, the loss is in chunks of rows if that lengthens the sequence, and so are feed-forward layers, without sequence_tiles."""
+    not given, the loss is in chunks of rows if that lengthens the sequence, and so are feed-forward layers and attention that is written out, without sequence_tiles."""
     check_settings("memopt.max_seq", given, _SETTINGS)
     if given.get("most") is None:
         given["most"] = getattr(getattr(model, "config", None), "max_position_embeddings", None)
@@ -247,7 +247,7 @@ class _Way:
 
     def others(self) -> list[tuple[int, ...]]:
         """Other numbers of tiles: more, which take less memory, and none for the first half of the layers, which takes less time."""
-        layers = len(self.run.tiles.layers) if self.run.tiles is not None else 0
+        layers = self.run.tiles.depth if self.run.tiles is not None else 0
         return [(MOST,), *([(*(1,) * (layers // 2), FIRST)] if layers > 1 else [])]
 
     @functools.cached_property

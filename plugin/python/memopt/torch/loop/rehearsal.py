@@ -142,9 +142,9 @@ class Rehearsal:
             for k in _COUNTS:
                 if not better((k,)) and best[0][0] < float("inf"):
                     break  # more tiles save no time
-            first, step = 0, len(tiles.layers) // 2 if best[1] != (1,) else 0
+            first, step = 0, tiles.depth // 2 if best[1] != (1,) else 0
             k = best[1][-1]
-            while step > 0 and step >= len(tiles.layers) // 4:
+            while step > 0 and step >= tiles.depth // 4:
                 if better((*(1,) * (first + step), k)):
                     first += step
                 step //= 2

@@ -7,6 +7,7 @@ layer that reads them makes the result in tiles (feed_forward.py). Whatever else
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -20,6 +21,7 @@ from ..step.sample import Loss
 from ..step.tensors import Unmade
 from .feed_forward import LINEAR, RULES, TILES, FeedForward, Step, tile_rows
 from .lazy import CASTS, Unsuitable, called, computed, flat, shape_after, tried
+from .probabilities import Probabilities, Site, Watching
 
 
 class Rows(Unmade):
@@ -303,8 +305,14 @@ class Tiles:
         self.open = asked == "auto"  # a sample may show which numbers cost least
         self.names: tuple[str, ...] | None = None  # of the layers that begin one, once they are known
         self.layers: list[tuple[str, ...]] = []  # by feed-forward layers
+        self.attentions: Sequence[int] = ()  # by attention that writes its probabilities out: the product that it begins with, of those of a pass
         self.times = self.slower = 1.0  # what the step with whole layers takes of memory, and this one of time, as a multiple of the other
         self.chosen = ""  # what was chosen without having been asked for
+
+    @property
+    def depth(self) -> int:
+        """The layers of the one kind or the other."""
+        return max(len(self.layers), len(self.attentions))
 
     def count(self, layer: int) -> int:
         """The tiles of a layer."""
@@ -312,7 +320,7 @@ class Tiles:
 
     def said(self) -> str:
         """Which layers are in how many tiles."""
-        n = len(self.layers)
+        n = self.depth
         runs: list[list[int]] = []
         for i in range(n):
             if runs and self.count(runs[-1][0]) == self.count(i):
@@ -324,7 +332,8 @@ class Tiles:
             which = f"all {n}" if len(run) == n else f"the first {len(run)}" if run[0] == 0 else f"the last {len(run)}" if run[-1] == n - 1 else f"{run[0] + 1} to {run[-1] + 1}"
             k = self.count(run[0])
             parts.append(f"{which} of {n} are whole" if k == 1 else f"{which} of {n} are computed in {k} tiles of rows")
-        return f"of the feed-forward layers {' and '.join(parts)}".replace(f"all {n} of {n}", "all")
+        of = [what for what, found in (("the feed-forward layers", self.layers), ("attention", self.attentions)) if found]
+        return f"of {' and of '.join(of)} {' and '.join(parts)}".replace(f"all {n} of {n}", "all")
 
     def around(self, model: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Runs the forward pass with its feed-forward layers in tiles; the first call finds them."""
@@ -342,7 +351,9 @@ class Tiles:
                     if "forward" not in m.__dict__ and self.count(layer) > 1:
                         entries.append(entry_of(m, name, self.count(layer)))
                         m.forward = entries[-1]  # type: ignore[method-assign, assignment]
-                return forward(*args, **kwargs)
+                sites = {product: Site(self.count(i)) for i, product in enumerate(self.attentions) if self.count(i) > 1}
+                with Watching(sites) if sites else contextlib.nullcontext():
+                    return forward(*args, **kwargs)
             finally:
                 for entry in entries:
                     del entry.module.__dict__["forward"]
@@ -351,16 +362,21 @@ class Tiles:
 
     def find(self, model: nn.Module, forward: Callable[[], Any], loss: Loss | None) -> None:
         """Finds the layers that feed-forward layers begin with, in a pass without gradients."""
-        entries, out = tried(model, forward, loss, lambda m: is_linear(m) or is_norm(m), lambda m, name: entry_of(m, name, TILES))
+        with Watching(None) as watching:
+            entries, out = tried(model, forward, loss, lambda m: is_linear(m) or is_norm(m), lambda m, name: entry_of(m, name, TILES))
         for t in flat(out):
             if isinstance(t, Rows):
                 for entry in t.entries:
                     entry.made = True
+            elif isinstance(t, Probabilities):
+                t.site.made = True
+        self.attentions = watching.kept()
         stay = [e for e in entries if e.used and not e.made]
         names = {e.name for e in stay}
         self.layers = list(dict.fromkeys(tuple(name for name in e.layer if name in names) for e in stay if isinstance(e, Linear)))
         self.names = tuple(e.name for e in stay if any(e.name in layer for layer in self.layers))
-        if not self.names:
+        if not self.names and not self.attentions:
             raise Unsuitable(
-                "sequence_tiles: no linear layer of the model makes a wider result whose rows go through activations alone into another linear layer; leave sequence_tiles out"
+                "sequence_tiles: no linear layer of the model makes a wider result whose rows go through activations alone into another linear layer, and no attention writes its "
+                "probabilities out; leave sequence_tiles out"
             )
