@@ -422,7 +422,7 @@ func (s *Search) lookAway(at int64, most float64) *candidate {
 	}
 	var tries []try
 	e, limit := s.plan.Request.Elsewhere, s.awayLimit(at)
-	best, dear := most, s.m.total
+	best, dear := most, float64(outside.Unlimited)
 	if early, may := s.solver.Early(s.plainLimit(at)); may {
 		dear = min(dear, awayWorse*early+awayMore*s.m.total)
 	}

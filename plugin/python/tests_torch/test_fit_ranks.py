@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -43,6 +44,7 @@ def worker(rank: int, ranks: int, folder: str, port: str) -> None:
     found = []
     for i, (_, batch, seq, how) in enumerate(TWO if ranks == 2 else FOUR):
         path = os.path.join(folder, f"{i}.json")
+        gc.collect()  # what the case before has left would be freed in this one's step, and count as less memory
         if "optimizer" in how:
             found.append(updated(path, batch, seq))
         elif "tensor" in how:
