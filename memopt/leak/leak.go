@@ -3,7 +3,8 @@
 // What something grows by in a cycle is the median slope between all pairs of cycles
 // (Theil and Sen's line): a few cycles in which a collector or an allocator happens to
 // hold more do not tilt it. The first quarter of the cycles is left out, in which pools
-// and caches fill. Growth is called one if it is above what the thing varies by.
+// and caches fill. Growth is called one if it is above what the thing varies by, also without its largest step: a pool
+// that fills late is none.
 package leak
 
 import (
@@ -41,7 +42,7 @@ func Find(all []Series) (found []Growth) {
 		g := Growth{Series: s}
 		settled := s.Sizes[len(s.Sizes)/4:]
 		g.PerCycle = slope(settled)
-		rise := g.PerCycle * float64(len(settled)-1)
+		rise := min(g.PerCycle, slope(withoutStep(settled))) * float64(len(settled)-1)
 		least := leastCount * float64(len(settled)-1)
 		if s.Bytes {
 			least = leastBytes
@@ -51,6 +52,21 @@ func Find(all []Series) (found []Growth) {
 		found = append(found, g)
 	}
 	return found
+}
+
+// withoutStep is the sizes without the largest step up between two of them.
+func withoutStep(sizes []int64) []int64 {
+	at, most := 0, int64(0)
+	for i := 1; i < len(sizes); i++ {
+		if step := sizes[i] - sizes[i-1]; step > most {
+			at, most = i, step
+		}
+	}
+	rest := slices.Clone(sizes)
+	for i := at; i < len(rest); i++ {
+		rest[i] -= most
+	}
+	return rest
 }
 
 // slope is the median of the slopes between all pairs.

@@ -21,6 +21,7 @@ func TestFind(t *testing.T) {
 		{"varies without growing", true, func(int) int64 { return 5*mib + r.Int64N(mib) }, false, -1},
 		{"leaks under noise", true, func(i int) int64 { return int64(i)*mib/4 + r.Int64N(mib/4) }, true, -1},
 		{"now and then more", true, func(i int) int64 { return 5*mib + int64(i%5/4)*8*mib }, false, 0},
+		{"fills a pool late", true, func(i int) int64 { return int64(4+i/12*2) * mib }, false, -1},
 		{"shrinks", true, func(i int) int64 { return 50*mib - int64(i)*mib }, false, -mib},
 		{"a descriptor a cycle", false, func(i int) int64 { return 7 + int64(i) }, true, 1},
 		{"one goroutine that stays", false, func(i int) int64 { return 3 + int64(min(i, 1)) }, false, 0},
