@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -140,19 +139,21 @@ func toFile(ctx context.Context, folder string) (map[string]profile.Copies, erro
 // operators keeps all processors as busy as a step does, until it is called back.
 func operators() (end func()) {
 	var over atomic.Bool
-	var all sync.WaitGroup
+	var waits []func()
 	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
+		waits = append(waits, stop.Go(func() {
 			x := make([]float32, besideBytes/4)
 			for !over.Load() {
 				for i := range x {
 					x[i] = x[i]/2 + 1
 				}
 			}
-		})
+		}))
 	}
 	return func() {
 		over.Store(true)
-		all.Wait()
+		for _, wait := range waits {
+			wait()
+		}
 	}
 }
