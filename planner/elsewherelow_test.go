@@ -52,3 +52,37 @@ func TestElsewhereRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestElsewhereSlow: a budget that only moves can meet has a plan however slow the copies are, which says what it waits for.
+func TestElsewhereSlow(t *testing.T) {
+	prices, err := profile.For("xeon-core")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := searchOf(t, zoo.Spec{Family: "mlp", Layers: 3, Width: 64}).m.g
+	for _, rate := range []float64{1, 0.01, 0.0001} {
+		prices.Copies = map[string]profile.Copies{profile.Disk: {Delay: 1000 / rate, Out: rate, In: rate}}
+		look := func(e *Elsewhere) *Search {
+			s, err := Look(g, Request{Dims: map[string]int64{"batch": 512}, Profile: prices, Elsewhere: e})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		disk := &Elsewhere{Place: profile.Disk}
+		plain, low := look(nil).m.floor(nil).Peak, look(disk).m.floor(disk).Peak
+		if low >= plain {
+			t.Fatalf("moves do not lower the floor of %d bytes", plain)
+		}
+		s, err := Look(g, Request{Dims: map[string]int64{"batch": 512}, Profile: prices, ActivationBudget: Size{Bytes: plain - alignment}, Elsewhere: disk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.Plan(Target{})
+		if err != nil {
+			t.Errorf("at %g bytes a nanosecond: %v", rate, err)
+		} else if p.Arena >= plain || len(p.Moves) == 0 {
+			t.Errorf("at %g bytes a nanosecond: an arena of %d bytes with %d moves, for less than %d", rate, p.Arena, len(p.Moves), plain)
+		}
+	}
+}
