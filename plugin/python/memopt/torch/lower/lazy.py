@@ -11,6 +11,34 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..ranks.units import unit_modules
 from ..step.sample import Loss, state_kept
+from ..step.tensors import Unmade
+
+
+class Lazy(Unmade):
+    """A tensor without bytes that is computed for whatever needs them."""
+
+    def make(self) -> Tensor:
+        """The value as a whole."""
+        raise NotImplementedError
+
+    @classmethod
+    def after(cls, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """What a function of such tensors makes without computing them; None if it needs them."""
+        raise NotImplementedError
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name, plain = called(func)
+        if plain:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        found = cls.after(func, name, args, kwargs)
+        return found if found is not None else func(*computed(args, cls), **computed(kwargs, cls))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*computed(args, cls), **computed(kwargs, cls))
 
 
 class Unsuitable(ValueError):

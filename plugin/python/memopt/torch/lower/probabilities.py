@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from ..step.tensors import Unmade
 from .attention import RULES, Attention, Step, given
 from .feed_forward import tile_rows
-from .lazy import CASTS, called, computed
+from .lazy import CASTS, Lazy
 
 _PRODUCTS = ("matmul", "__matmul__", "bmm")
 
@@ -32,7 +32,7 @@ class Site:
         self.made = False  # as a whole, for something else
 
 
-class Probabilities(Unmade):
+class Probabilities(Lazy):
     """Scores of queries and keys, and what becomes of them, not computed yet."""
 
     q: Tensor
@@ -92,20 +92,8 @@ class Probabilities(Unmade):
         return f"Probabilities({list(self.shape)}, dtype={self.dtype})"
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name, plain = called(func)
-        if plain:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        found = _still(name, args, kwargs)
-        if found is not None:
-            return found
-        return func(*computed(args, Probabilities), **computed(kwargs, Probabilities))
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*computed(args, Probabilities), **computed(kwargs, Probabilities))
+    def after(cls, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        return _still(name, args, kwargs)
 
 
 def _is_mask(mask: Any, x: Probabilities) -> bool:

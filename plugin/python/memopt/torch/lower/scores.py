@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..step.sample import Loss
-from ..step.tensors import Unmade
 from .cross_entropy import chunk_rows, chunked_cross_entropy
-from .lazy import CASTS, Unsuitable, called, computed, flat, shape_after, tried
+from .lazy import CASTS, Lazy, Unsuitable, flat, shape_after, tried
 
 
-class Scores(Unmade):
+class Scores(Lazy):
     """linear(hidden, weight, bias), not computed yet."""
 
     hidden: Tensor
@@ -76,12 +75,7 @@ class Scores(Unmade):
         return f"Scores({list(self.shape)}, dtype={self.dtype}, of {self.layer.name})"
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name, plain = called(func)
-        if plain:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
+    def after(cls, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         x = args[0] if args else kwargs.get("input")
         if isinstance(x, Scores):
             if func is F.cross_entropy:
@@ -99,7 +93,7 @@ class Scores(Unmade):
                     f"loss_chunks: the scores of {layer.name} are read by {name or func} before the loss; only torch.nn.functional.cross_entropy "
                     f"of the scores themselves, or of views of them, can be made in chunks; {_INSTEAD}"
                 )
-        return func(*computed(args, Scores), **computed(kwargs, Scores))
+        return None
 
     def _still(self, name: str, args: Any, kwargs: Any) -> Scores | None:
         """Scores again, if this is a view of them or another type."""

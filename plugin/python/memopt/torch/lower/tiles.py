@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from ..step.sample import Loss
 from ..step.tensors import Unmade
 from .feed_forward import LINEAR, RULES, TILES, FeedForward, Step, tile_rows
-from .lazy import CASTS, Unsuitable, called, computed, flat, shape_after, tried
+from .lazy import CASTS, Lazy, Unsuitable, flat, shape_after, tried
 from .probabilities import Probabilities, Site, Watching
 
 
-class Rows(Unmade):
+class Rows(Lazy):
     """A value with one row for each row of x, not computed yet."""
 
     x: Tensor
@@ -126,20 +126,8 @@ class Rows(Unmade):
         return f"Rows({list(self.shape)}, dtype={self.dtype}, of {', '.join(e.name for e in self.entries)})"
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name, plain = called(func)
-        if plain:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        found = _still(func, name, args, kwargs)
-        if found is not None:
-            return found
-        return func(*computed(args, Rows), **computed(kwargs, Rows))
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*computed(args, Rows), **computed(kwargs, Rows))
+    def after(cls, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        return _still(name, args, kwargs)
 
 
 def _moved(step: Step, at: Sequence[int], places: Sequence[int | None]) -> Step:
@@ -160,7 +148,7 @@ _BY_NUMBER = {"mul": "times", "add": "plus"}
 _BY_WEIGHT = {"mul": "scale", "add": "shift"}  # of one number for each column
 
 
-def _still(func: Any, name: str, args: Any, kwargs: Any) -> Any:
+def _still(name: str, args: Any, kwargs: Any) -> Any:
     """What a function of Rows makes without computing them; None if it needs them."""
     if name == "addmm" and len(args) == 3 and not kwargs and isinstance(args[1], Rows) and args[1].ndim == 2:
         return args[1].ends(args[2], args[0], True)
