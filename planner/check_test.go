@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,30 +15,11 @@ import (
 // checked is a plan with all that Check looks at: a node that runs again, a
 // result in place, an early update, a copy at the end, work space, a view.
 func checked(t *testing.T) (*planner.Plan, *schedule.Schedule) {
-	g, err := graph.Parse(kernels.Library, `
-x f32[batch, 16] = input
-lr f32[] = input
-step i64[] = input
-w f32[16] = param
-m f32[batch, 16] = state
-h = Tanh(x)
-y = Mul(h, w)
-z = Neg(y)
-flat i64[1] = const {-1}
-v = Reshape(z, flat)
-s = ReduceMean(v) keepdims=0
-backward:
-d = Mul(h, s)
-dx, dw = memopt.LayerNormalizationGrad(d, h, w)
-update:
-w2 = memopt.SGD(w, dw, lr, _, step)
-backward:
-e = Sub(dx, h)
-output e
-output s
-update w = w2
-update m = d
-`)
+	text, err := os.ReadFile("testdata/checked.graph")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graph.Parse(kernels.Library, string(text))
 	if err != nil {
 		t.Fatal(err)
 	}

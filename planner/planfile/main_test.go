@@ -1,6 +1,7 @@
 package planfile_test
 
 import (
+	"os"
 	"testing"
 
 	"memopt/autograd"
@@ -26,30 +27,11 @@ func step(t testing.TB, s zoo.Spec) *graph.Graph {
 // again is a plan of few launches, of which one runs again.
 func again(t *testing.T) *planner.Plan {
 	t.Helper()
-	g, err := graph.Parse(kernels.Library, `
-x f32[batch, 16] = input
-lr f32[] = input
-step i64[] = input
-w f32[16] = param
-m f32[batch, 16] = state
-h = Tanh(x)
-y = Mul(h, w)
-z = Neg(y)
-flat i64[1] = const {-1}
-v = Reshape(z, flat)
-s = ReduceMean(v) keepdims=0
-backward:
-d = Mul(h, s)
-dx, dw = memopt.LayerNormalizationGrad(d, h, w)
-update:
-w2 = memopt.SGD(w, dw, lr, _, step)
-backward:
-e = Sub(dx, h)
-output e
-output s
-update w = w2
-update m = d
-`)
+	text, err := os.ReadFile("../testdata/checked.graph")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graph.Parse(kernels.Library, string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
