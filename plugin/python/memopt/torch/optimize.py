@@ -134,7 +134,7 @@ def optimize(
 
         if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or lossy is not None:
             instead = "; give no mode, or run the module under torch.autocast, whose graphs save 16 bits" if lossy is not None else ""
-            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'lossy'][0]} is for mode='eager': compiled graphs are not changed{instead}")
+            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'lossy'][0]} is for mode='eager': compiled graphs keep the module's operators{instead}")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):

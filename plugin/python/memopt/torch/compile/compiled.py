@@ -42,7 +42,7 @@ _HOPELESS = 0.6  # of the peak with everything kept: Inductor by itself does not
 _MOST_GRAPHS = 64  # of one piece of code
 _STEP = "memopt compiled step"
 _CUDA_GRAPHS = "triton.cudagraphs"
-_EAGER_ONLY = ("loss_chunks", "optimizer_in_backward")  # not offered: compiled graphs are not changed
+_EAGER_ONLY = ("loss_chunks", "optimizer_in_backward")  # not offered: compiled graphs keep the operators of the module
 
 
 @dataclass
