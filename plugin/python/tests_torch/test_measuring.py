@@ -9,6 +9,7 @@ from models import families
 from test_optimize import Case, step
 
 import memopt
+from memopt.torch.record.measure import highest
 
 
 class TestMeasuring(Case):
@@ -29,6 +30,14 @@ class TestMeasuring(Case):
         self.assertLessEqual(report.measured_peak, report.promised_peak + 0.001 * report.promised_peak + 64 * 1024)
         self.assertFalse(torch.autograd._profiler_enabled())
         self.assertIn("measured", str(report))
+
+    def test_blocks_from_before(self):
+        """A block from before a step counts neither while it lives nor when it is freed: an allocator may or may not know its size."""
+        within = [(1, 0xA, 100), (2, 0xB, 30), (3, 0xA, -100), (4, 0xA, 60)]
+        self.assertEqual(highest(within, (0, 9)), 130)
+        self.assertEqual(highest([(1, 0xC, -500), *within], (0, 9)), 130)
+        self.assertEqual(highest([(0, 0xC, 500), *within], (1, 9)), 130)
+        self.assertEqual(highest(within, (3, 9)), 60)
 
     def test_no_backward(self):
         """A forward pass without a backward pass measures nothing; the next does."""

@@ -116,12 +116,19 @@ def device_of(model: torch.nn.Module) -> torch.device:
 
 
 def highest(events: list[tuple[int, int, int]], span: tuple[int, int]) -> int:
-    """The most bytes that were allocated within a span and not yet freed."""
+    """The most bytes that were allocated within a span and not yet freed. Blocks from before it do not count when they are
+    freed: the allocator knows the size of some of them alone, by what an earlier profile saw at their address."""
     live = peak = 0
-    for at, _, size in events:
-        if span[0] <= at <= span[1]:
+    held: dict[int, int] = {}
+    for at, address, size in events:
+        if not span[0] <= at <= span[1]:
+            continue
+        if size > 0:
+            held[address] = size
             live += size
             peak = max(peak, live)
+        else:
+            live -= held.pop(address, 0)
     return peak
 
 
