@@ -2,6 +2,8 @@ package configs
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -66,6 +68,15 @@ func (c Config) Name(setting string) string { return c.face.Name(setting) }
 
 // Say spells a setting with a value for the user who gave the config.
 func (c Config) Say(setting, value string) string { return c.face.Say(setting, value) }
+
+// Unsized says which dims of a model need sizes, if any do: those of names that have none among dims.
+func (c Config) Unsized(names []string, dims map[string]int64) string {
+	missing := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return dims[n] != 0 })
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the model's dims %s need sizes; say %s", strings.Join(missing, ", "), c.Say("dims", strings.Join(missing, "=N,")+"=N"))
+}
 
 // Together joins the spellings of several settings for the user who gave the config.
 func (c Config) Together(said []string) string { return c.face.Together(said) }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -318,6 +319,9 @@ func (t *loading) open() (err error) {
 	}
 	if t.graph.HasBackward() {
 		return exit.Input(fmt.Errorf("%s has a backward pass; only forward models are loaded", filepath.Base(t.path)))
+	}
+	if msg := t.config.Unsized(t.graph.Names(), t.config.Dims); msg != "" {
+		return exit.Input(errors.New(msg))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"memopt/internal/stop"
@@ -69,11 +68,10 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 
 // sized reports the model's dims that have no size.
 func (m *Model) sized(dims map[string]int64) error {
-	missing := slices.DeleteFunc(m.Graph.Names(), func(n string) bool { return dims[n] != 0 })
-	if len(missing) == 0 {
+	msg := m.Config.Unsized(m.Graph.Names(), dims)
+	if msg == "" {
 		return nil
 	}
-	msg := fmt.Sprintf("the model's dims %s need sizes; say %s", strings.Join(missing, ", "), m.Config.Say("dims", strings.Join(missing, "=N,")+"=N"))
 	for _, stray := range m.strayDims() {
 		msg += "; " + stray
 	}
