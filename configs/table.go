@@ -12,7 +12,7 @@ var (
 	optimizes  = []string{"off", "clean", "fuse"}
 	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
 	devices    = []string{"auto", "cpu", "vulkan"}
-	fastPaths  = []string{"cooperative-matrix", "buffer-addresses", "copy-queues", "push-descriptors"}
+	fastPaths  = []string{"cooperative-matrix", "cooperative-bfloat16", "buffer-addresses", "copy-queues", "push-descriptors"}
 	compats    = []string{"1.19"}
 	lossies    = []string{"off", "bf16", "fp16", "fp8"}
 	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}

@@ -25,14 +25,34 @@ func loweredTwice(t *testing.T, domain, name, sample string, b *graph.Binding, l
 	return plain, l
 }
 
-// TestCooperates: where a device multiplies matrices of float16 at once, products of
-// two float16 are computed so, whatever their sizes are, and no others.
+// TestCooperates: where a device multiplies matrices of float16 or bfloat16 at once, products of
+// two of these are computed so, whatever their sizes are, and no others.
 func TestCooperates(t *testing.T) {
 	limits := graph.PlanLimits
-	limits.Matrix = [3]int{16, 16, 16}
+	limits.Matrices.Float16 = [3]int{16, 16, 16}
+	both := limits
+	both.Matrices.BFloat16 = [3]int{16, 8, 16}
 	b, err := graph.Bind(nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, sample string
+		want         bool
+	}{
+		{"MatMul", "bf16[70,40], bf16[40,50]", true}, {"Gemm", "bf16[7,9], bf16[8,9], bf16[8]; transB=1 beta=0.5", true}, {"Conv", "bf16[2,16,23,23], bf16[32,16,3,3]", true},
+		{"MatMul", "f16[70,40], f16[40,50]", true}, {"MatMul", "f32[70,40], f32[40,50]", false},
+	} {
+		_, l := loweredTwice(t, "", c.name, c.sample, b, both)
+		found, of := 0, strings.HasPrefix(c.sample, "bf16")
+		for _, d := range l.Dispatches {
+			if strings.HasPrefix(d.Kernel.Name, "product-cooperative") && strings.HasSuffix(d.Kernel.Name, "-bfloat16") == of {
+				found++
+			}
+		}
+		if c.want != (found > 0) {
+			t.Errorf("%s %s on a device with both: %d products by cooperative matrices of its type", c.name, c.sample, found)
+		}
 	}
 	for _, c := range []struct {
 		name, sample string
@@ -66,7 +86,7 @@ func TestCooperates(t *testing.T) {
 // all sides, and attention of float16 takes them, without more work space than plans have.
 func TestCooperativeGathers(t *testing.T) {
 	limits := graph.Limits{Subgroup: 32, Range: 1<<32 - 1, Groups: [3]int{1<<31 - 1, 65535, 65535}, Int64: true, Shared: true, Invocations: 1024, SharedBytes: 48 << 10}
-	limits.Matrix = [3]int{16, 16, 16}
+	limits.Matrices.Float16 = [3]int{16, 16, 16}
 	b, err := graph.Bind(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -520,12 +520,15 @@ func (p pieces) plainProduct(n *graph.Node, free bool) bool {
 }
 
 // flashKernel is a part of flash.comp, its form that loads floats in pairs, and what does the same by cooperative matrices.
-type flashKernel struct{ singles, paired, staged, matrices *graph.Kernel }
+type flashKernel struct {
+	singles, paired, staged *graph.Kernel
+	matrices                lower.MatrixKernel
+}
 
 var (
-	flashForward = newFlashKernel("forward", lower.Halved(lower.Shader("flash-cooperative", "flashcooperative.comp")))
-	flashQueries = newFlashKernel("queries", lower.Halved(lower.Shader("flash-queries-cooperative", "flashbackcooperative.comp", "-DQUERIES")))
-	flashKeys    = newFlashKernel("keys", lower.Halved(lower.Shader("flash-keys-cooperative", "flashbackcooperative.comp", "-DKEYS")))
+	flashForward = newFlashKernel("forward", lower.MatrixShader("flash-cooperative", "flashcooperative.comp"))
+	flashQueries = newFlashKernel("queries", lower.MatrixShader("flash-queries-cooperative", "flashbackcooperative.comp", "-DQUERIES"))
+	flashKeys    = newFlashKernel("keys", lower.MatrixShader("flash-keys-cooperative", "flashbackcooperative.comp", "-DKEYS"))
 	flashDots    = lower.Halved(lower.Shader("flash-dots", "flash.comp", "-DDOTS"))
 )
 
@@ -572,17 +575,18 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 }
 
 // byMatrices appends a part by cooperative matrices, where a device has them and groups share memory, and Q, K, V and dY
-// are float16; it reports whether it did. The choice depends on types and widths alone.
+// are of a 16-bit type that it multiplies so; it reports whether it did. The choice depends on types and widths alone.
 func (f loweredFlash) byMatrices(k flashKernel, matrices, columns int, own map[int]graph.Buffer) bool {
-	l, s := f.l, f.l.Limits.Matrix
-	if !l.Limits.Shared || s == [3]int{} || 2*s[1]%s[2] != 0 || s[0] > l.Limits.Subgroup {
+	l, factors := f.l, []graph.Buffer{}
+	for i := range f.at + 3 { // dY comes before Q
+		factors = append(factors, lower.Reads(i))
+	}
+	of, ok := lower.MatrixType(l, factors...)
+	s := l.Limits.Matrices.Of(of)
+	if !ok || !l.Limits.Shared || 2*s[1]%s[2] != 0 || s[0] > l.Limits.Subgroup {
 		return false
 	}
-	for i := range f.at + 3 { // dY comes before Q
-		if !lower.HoldsFloat16(l, lower.Reads(i)) {
-			return false
-		}
-	}
+	kernel := k.matrices.Of(of)
 	side := max(s[1], s[2])
 	wide, outs := index.CeilDiv(f.width, side)*side, index.CeilDiv(f.out, side)*side
 	sizes, variants := map[string]int{}, []string{}
@@ -595,11 +599,11 @@ func (f loweredFlash) byMatrices(k flashKernel, matrices, columns int, own map[i
 	if !slices.Contains(variants, fmt.Sprint("subgroups-", matrixSubgroups[0])) || k != flashForward && wide+outs > mostHeldWidths {
 		return false
 	}
-	class := fmt.Sprintf("%s %d×%d×%d×%d", k.matrices.Name, lower.SizeClass(matrices), lower.SizeClass(columns), lower.SizeClass(f.width), lower.SizeClass(f.out))
+	class := fmt.Sprintf("%s %d×%d×%d×%d", kernel.Name, lower.SizeClass(matrices), lower.SizeClass(columns), lower.SizeClass(f.width), lower.SizeClass(f.out))
 	subgroups := sizes[l.Pick(class, variants...)]
 	spec := append(lower.Words(l, wide, outs), lower.OneIf(f.bias != nil), lower.OneIf(f.left >= 0 || f.right >= 0), lower.OneIf(f.skips()), lower.OneIf(f.safe))
 	spec = append(append(spec, lower.Words(l, subgroups*l.Limits.Subgroup, s[0], s[1], s[2])...), lower.OneIf(f.transK), uint32(subgroups))
-	f.append(k.matrices, matrices*index.CeilDiv(columns, subgroups*s[0]), spec, own)
+	f.append(kernel, matrices*index.CeilDiv(columns, subgroups*s[0]), spec, own)
 	return true
 }
 
@@ -682,7 +686,7 @@ func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, ow
 	}
 }
 
-func newFlashKernel(part string, matrices *graph.Kernel) flashKernel {
+func newFlashKernel(part string, matrices lower.MatrixKernel) flashKernel {
 	name, defines := "flash-"+part, []string{"-D" + strings.ToUpper(part), fmt.Sprintf("-DROWS=%d", flashRows)}
 	singles := lower.Halved(lower.Shader(name, "flash.comp", defines...))
 	staged := lower.Halved(lower.Shader(name+"-staged", "flash.comp", append(slices.Clip(defines), "-DSTAGED")...))

@@ -84,12 +84,25 @@ type Limits struct {
 	Shared    bool   // shared memory is fast enough to be worth a barrier
 	Addressed bool   // kernels may access buffers by address
 	Far       bool   // kernels that need more than Range of a buffer use addresses
-	// Matrix is the shape M, N, K of cooperative float16 matrix products with float32
-	// accumulators; zeros if they are not to be used.
-	Matrix [3]int
+	// Matrices are the cooperative matrices with float32 accumulators that are to be used.
+	Matrices Matrices
 	// Invocations and SharedBytes are what a workgroup may have; 0 is no limit.
 	Invocations, SharedBytes int
 	Picker                   *Picker // decides between variants; nil takes the expected best
+}
+
+// Matrices are shapes M, N, K of cooperative matrix products, by the type of the factors; zeros if there are none.
+type Matrices struct{ Float16, BFloat16 [3]int }
+
+// Of is the shape for factors of a type; zeros if there is none.
+func (m Matrices) Of(t DType) [3]int {
+	switch t {
+	case Float16:
+		return m.Float16
+	case BFloat16:
+		return m.BFloat16
+	}
+	return [3]int{}
 }
 
 // PlanLimits are the limits for planning. Nothing is refused because of a device, so that a

@@ -29,9 +29,9 @@ func (c *Convolution) Append(l *graph.Lowering, side uint32, out int, a, b graph
 		c.appendDepthwise(l, side, out, a, b, bias)
 		return
 	}
-	// Where subgroups work alone, float16 on matrix units takes the image's lines from work space.
-	gathers := gathersCooperate(l, a, b)
-	matrices := l.Limits.Matrix != [3]int{} && holdsFloat16(l, a, nil) && holdsFloat16(l, b, nil)
+	// Where subgroups work alone, matrix units take the image's lines from work space.
+	_, gathers := gathersCooperate(l, a, b)
+	_, matrices := MatrixType(l, a, b)
 	direct := l.Limits.Shared && (!matrices || gathers)
 	if direct && c.paysAsProducts() && c.appendImplicit(l, side, out, a, b, bias) {
 		return

@@ -3,15 +3,48 @@ package lower
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"memopt/internal/graph"
+	"memopt/kernels/internal/spirv"
 )
 
-// Float16 matrix products, and convolutions as products or gathered, with VK_KHR_cooperative_matrix.
-// Both factors must be float16 in the graph, even if the lowering converts them to float32
+// Products of 16-bit matrices, and convolutions as products or gathered, with VK_KHR_cooperative_matrix.
+// Both factors must be of one 16-bit type in the graph, even if the lowering converts them to float32
 // first: then products of two elements are exact in float32, and only the order of the sums
 // is the device's. Float32 factors never use it. The choice depends on operand types alone,
 // not on sizes, so a row has the same bits in any batch.
+
+// MatrixKernel is a kernel with cooperative matrices, by the type of their elements.
+type MatrixKernel struct{ float16, bfloat16 *graph.Kernel }
+
+// MatrixShader declares one, with a half form: a shader for matrices of float16. The kernel for bfloat16 is made by editing what it compiles
+// to (spirv.BFloat16).
+func MatrixShader(name, file string, args ...string) MatrixKernel {
+	retyped := func(k *graph.Kernel) *graph.Kernel {
+		made := &graph.Kernel{Name: k.Name + "-bfloat16", Code: sync.OnceValue(func() []byte { return spirv.BFloat16(k.Code()) })}
+		bfloat16Kernels = append(bfloat16Kernels, made)
+		return made
+	}
+	k := Halved(Shader(name, file, args...))
+	form := halfForms[k]
+	matrices := MatrixKernel{k, retyped(k)}
+	halfForms[matrices.bfloat16] = &halfForm{retyped(form.kernel), form.floats}
+	return matrices
+}
+
+var bfloat16Kernels []*graph.Kernel
+
+// BFloat16Kernels lists the kernels with cooperative matrices of bfloat16.
+func BFloat16Kernels() []*graph.Kernel { return bfloat16Kernels }
+
+// Of is the kernel for factors of a type.
+func (k MatrixKernel) Of(t graph.DType) *graph.Kernel {
+	if t == graph.BFloat16 {
+		return k.bfloat16
+	}
+	return k.float16
+}
 
 // A workgroup has cooperativeSide² subgroups, each with some matrices by as many: variants with the same bits, the expected best first.
 const cooperativeSide = 2
@@ -19,15 +52,15 @@ const cooperativeSide = 2
 type cooperativeVariant struct {
 	name              string
 	each              int
-	products, gathers *graph.Kernel
+	products, gathers MatrixKernel
 }
 
 var cooperativeVariants = []cooperativeVariant{newCooperative(2), newCooperative(4), newCooperative(1)}
 
 func newCooperative(each int) cooperativeVariant {
 	name, define := fmt.Sprint("matrices-", each), fmt.Sprint("-DEACH=", each)
-	return cooperativeVariant{name, each, Halved(Shader("product-cooperative-"+fmt.Sprint(each), "productcooperative.comp", define)),
-		Halved(Shader("convolution-cooperative-"+fmt.Sprint(each), "productcooperative.comp", define, "-DCONV"))}
+	return cooperativeVariant{name, each, MatrixShader("product-cooperative-"+fmt.Sprint(each), "productcooperative.comp", define),
+		MatrixShader("convolution-cooperative-"+fmt.Sprint(each), "productcooperative.comp", define, "-DCONV")}
 }
 
 // bytes is the shared memory of a variant's workgroup, for matrices of a shape.
@@ -37,9 +70,13 @@ func (v cooperativeVariant) bytes(s [3]int) int {
 	return half*(side*s[0]*(slab+room)+slab*(side*s[1]+room)) + single*cooperativeSide*cooperativeSide*s[0]*s[1]
 }
 
-// pickCooperative picks a variant for a product of m × k with k × n, some times; those whose tile is mostly empty are not tried.
-func pickCooperative(l *graph.Lowering, form string, m, n, k, times int, fits func(cooperativeVariant) bool) cooperativeVariant {
-	s, all, names := l.Limits.Matrix, []cooperativeVariant{}, []string{}
+// pickCooperative picks a variant for a product of m × k with k × n, some times, by matrices of a type; those whose tile is mostly
+// empty are not tried.
+func pickCooperative(l *graph.Lowering, of graph.DType, form string, m, n, k, times int, fits func(cooperativeVariant) bool) cooperativeVariant {
+	s, all, names := l.Limits.Matrices.Of(of), []cooperativeVariant{}, []string{}
+	if of != graph.Float16 {
+		form += fmt.Sprint(" of ", of)
+	}
 	for i, v := range cooperativeVariants {
 		tile := cooperativeSide * v.each
 		if i == 0 || Fits(v.bytes(s), l.Limits.SharedBytes) && fits(v) && (v.each < 2 || 2*m > tile*s[0] && 2*n > tile*s[1]) {
@@ -50,55 +87,66 @@ func pickCooperative(l *graph.Lowering, form string, m, n, k, times int, fits fu
 	return all[slices.Index(names, name)]
 }
 
-// cooperates reports whether a product uses cooperative matrices.
-func (g Products) cooperates(l *graph.Lowering) bool {
-	return l.Limits.Matrix != [3]int{} && holdsFloat16(l, g.A, g.ofA) && holdsFloat16(l, g.B, g.ofB)
-}
-
-// holdsFloat16 reports whether a buffer, or the one it is a copy of, is a float16 input of
-// the node.
-func holdsFloat16(l *graph.Lowering, b graph.Buffer, of *graph.Buffer) bool {
-	if of != nil {
-		b = *of
+// cooperates reports whether a product uses cooperative matrices, and the type of its factors.
+func (g Products) cooperates(l *graph.Lowering) (graph.DType, bool) {
+	original := func(b graph.Buffer, of *graph.Buffer) graph.Buffer {
+		if of != nil {
+			return *of
+		}
+		return b
 	}
-	return b.Place == graph.PlaceIn && l.Node.In(b.Index).Type == graph.Float16
+	return MatrixType(l, original(g.A, g.ofA), original(g.B, g.ofB))
 }
 
-// HoldsFloat16 reports whether a buffer is a float16 input of the node.
-func HoldsFloat16(l *graph.Lowering, b graph.Buffer) bool { return holdsFloat16(l, b, nil) }
+// MatrixType is the type of buffers that are all inputs of the node of one type that the device multiplies in cooperative matrices;
+// ok is false if they are not.
+func MatrixType(l *graph.Lowering, buffers ...graph.Buffer) (of graph.DType, ok bool) {
+	for i, b := range buffers {
+		if b.Place != graph.PlaceIn {
+			return of, false
+		}
+		t := l.Node.In(b.Index).Type
+		if i > 0 && t != of {
+			return of, false
+		}
+		of = t
+	}
+	return of, l.Limits.Matrices.Of(of) != [3]int{}
+}
 
-// cooperativeTile is the tile of a workgroup; batch is how many products there are.
-func (g Products) cooperativeTile(l *graph.Lowering, batch int) productTile {
-	s := l.Limits.Matrix
-	v := pickCooperative(l, "product", g.M, g.N, g.K, batch, func(cooperativeVariant) bool { return true })
+// cooperativeTile is the tile of a workgroup, for factors of a type; batch is how many products there are.
+func (g Products) cooperativeTile(l *graph.Lowering, of graph.DType, batch int) productTile {
+	s := l.Limits.Matrices.Of(of)
+	v := pickCooperative(l, of, "product", g.M, g.N, g.K, batch, func(cooperativeVariant) bool { return true })
 	side := cooperativeSide * v.each
 	spec := Words(l, cooperativeSide*cooperativeSide*l.Limits.Subgroup, s[0], s[1], s[2])
 	return productTile{
-		shared: true, rows: side * s[0], columns: side * s[1], singles: v.products, paired: v.products,
+		shared: true, rows: side * s[0], columns: side * s[1], singles: v.products.Of(of), paired: v.products.Of(of),
 		spec: append(spec, OneIf(g.foursA()), OneIf(g.foursB())),
 	}
 }
 
-// gathersByMatrices is the tile of a convolution's side between two float16 tensors, on devices whose workgroups share fast
+// gathersByMatrices is the tile of a convolution's side between two tensors of a 16-bit type, on devices whose workgroups share fast
 // memory.
-func gathersByMatrices(l *graph.Lowering, form string, m, n, k, times int) productTile {
-	s := l.Limits.Matrix
-	v := pickCooperative(l, form, m, n, k, times, func(v cooperativeVariant) bool { return v.dividesSlabs(l) })
+func gathersByMatrices(l *graph.Lowering, of graph.DType, form string, m, n, k, times int) productTile {
+	s := l.Limits.Matrices.Of(of)
+	v := pickCooperative(l, of, form, m, n, k, times, func(v cooperativeVariant) bool { return v.dividesSlabs(l, s) })
 	side := cooperativeSide * v.each
 	local := cooperativeSide * cooperativeSide * l.Limits.Subgroup
-	return productTile{shared: true, rows: side * s[0], columns: side * s[1], slab: 2 * s[2], gathers: v.gathers, spec: Words(l, local, s[0], s[1], s[2])}
+	return productTile{shared: true, rows: side * s[0], columns: side * s[1], slab: 2 * s[2], gathers: v.gathers.Of(of), spec: Words(l, local, s[0], s[1], s[2])}
 }
 
 // dividesSlabs reports whether the invocations of a group divide what it gathers at once.
-func (v cooperativeVariant) dividesSlabs(l *graph.Lowering) bool {
-	s, local := l.Limits.Matrix, cooperativeSide*cooperativeSide*l.Limits.Subgroup
+func (v cooperativeVariant) dividesSlabs(l *graph.Lowering, s [3]int) bool {
+	local := cooperativeSide * cooperativeSide * l.Limits.Subgroup
 	return local%(2*s[2]) == 0 && local%(cooperativeSide*v.each*s[1]) == 0
 }
 
-// gathersCooperate reports whether a side of a convolution gathers its image for matrices: between two float16 tensors, on devices
-// whose workgroups share fast memory.
-func gathersCooperate(l *graph.Lowering, a, b graph.Buffer) bool {
-	return l.Limits.Shared && l.Limits.Matrix != [3]int{} && holdsFloat16(l, a, nil) && holdsFloat16(l, b, nil) && cooperativeVariants[0].dividesSlabs(l)
+// gathersCooperate reports whether a side of a convolution gathers its image for matrices, and of what type: between two tensors
+// of a 16-bit type, on devices whose workgroups share fast memory.
+func gathersCooperate(l *graph.Lowering, a, b graph.Buffer) (graph.DType, bool) {
+	of, ok := MatrixType(l, a, b)
+	return of, ok && l.Limits.Shared && cooperativeVariants[0].dividesSlabs(l, l.Limits.Matrices.Of(of))
 }
 
 // foursA reports whether A can be loaded in vectors of four, foursB whether B can.

@@ -137,8 +137,8 @@ func (c *Convolution) appendImplicit(l *graph.Lowering, side uint32, out int, a,
 		columns *= c.N
 	}
 	var tile productTile
-	if gathersCooperate(l, a, b) {
-		tile = gathersByMatrices(l, "convolution "+sideNames[side], widest.m, columns, widest.k, c.Group*split)
+	if of, ok := gathersCooperate(l, a, b); ok {
+		tile = gathersByMatrices(l, of, "convolution "+sideNames[side], widest.m, columns, widest.k, c.Group*split)
 	} else {
 		ok := false
 		if tile, ok = c.pickTile(l, widest, side, columns, split); !ok {

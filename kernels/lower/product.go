@@ -201,8 +201,8 @@ func (g Products) dispatch(l *graph.Lowering) {
 	}
 	sa, sb := g.Sa, g.Sb
 	var tile productTile
-	if g.cooperates(l) {
-		tile = g.cooperativeTile(l, index.Elems(g.shape))
+	if of, ok := g.cooperates(l); ok {
+		tile = g.cooperativeTile(l, of, index.Elems(g.shape))
 	} else {
 		tile = productTileFor(l, g.M, g.N, g.K, index.Elems(g.shape), g.form())
 	}
@@ -392,7 +392,7 @@ func (g Products) Whole(l *graph.Lowering) {
 	toB := Scratch(Aligned(toA.At+toA.Bytes), int64(4*roomB), true)
 	l.Scratch = max(l.Scratch, toB.At+toB.Bytes)
 	toA.Bytes, toB.Bytes = int64(4*slots*sizeA), int64(4*slots*sizeB)
-	if l.Limits.Shared || !l.Limits.Int64 || g.cooperates(l) {
+	if _, cooperates := g.cooperates(l); cooperates || l.Limits.Shared || !l.Limits.Int64 {
 		g.dispatch(l)
 		return
 	}

@@ -2,15 +2,19 @@ package vulkan_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"memopt/internal/graph"
 	"memopt/internal/schedule"
 	"memopt/kernels"
+	"memopt/kernels/lower"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/planner"
@@ -30,35 +34,101 @@ func pathDevice(t *testing.T, path string) (*vk.Physical, vulkan.Options) {
 	return gpu, o
 }
 
-// TestCooperativeProducts: products of float16 by cooperative matrices do what Eval
+// matrixKind is a type that cooperative matrices hold, and the path for it.
+type matrixKind struct {
+	path, of string
+	t        graph.DType
+	rounding float64 // of what multiplies a second time
+}
+
+// ofMatrices runs a test of cooperative matrices for each type that they may hold. Where a device has those of float16 only, the kernels for
+// bfloat16 are given these: all but the elements' range and rounding is the same, and tests have numbers that fit both.
+func ofMatrices(t *testing.T, test func(t *testing.T, k matrixKind, gpu *vk.Physical, o vulkan.Options)) {
+	for _, k := range []matrixKind{{vulkan.CooperativeMatrix, "f16", graph.Float16, 1.0 / (1 << 9)}, {vulkan.CooperativeBFloat16, "bf16", graph.BFloat16, 1.0 / (1 << 6)}} {
+		t.Run(k.of, func(t *testing.T) {
+			gpu, ran := device(t), func() int { return 1 }
+			if k.t == graph.BFloat16 && len(gpu.BFloat16Matrices) == 0 && len(gpu.Matrices) > 0 {
+				p := *gpu
+				p.BFloat16Matrices, gpu = p.Matrices, &p
+				ran = asFloat16(t)
+			}
+			if c := pathChoice(t, k.path, []string{k.path}, gpu); !c.Taken {
+				if strings.Contains(os.Getenv("MEMOPT_FAST_PATHS"), vulkan.CooperativeMatrix) {
+					t.Fatal(c.Why)
+				}
+				t.Skip(c.Why)
+			}
+			if test(t, k, gpu, vulkan.Options{FastPaths: []string{k.path}}); ran() == 0 {
+				t.Error("no kernel for bfloat16 ran")
+			}
+		})
+	}
+}
+
+// asFloat16 has the kernels for bfloat16 say that their elements are float16, for the length of a test. It returns how many were used so far.
+func asFloat16(t *testing.T) func() int {
+	used := 0
+	const header, opExtension, opCapability, opTypeFloat = 5, 10, 17, 22
+	const float16, bfloat16, bfloat16Matrices = 9, 5116, 5118 // capabilities
+	for _, k := range lower.BFloat16Kernels() {
+		right := k.Code
+		t.Cleanup(func() { k.Code = right })
+		k.Code = sync.OnceValue(func() []byte {
+			used++
+			code := right()
+			out := slices.Clone(code[:4*header])
+			for at := 4 * header; at < len(code); {
+				word := func(i int) uint32 { return binary.LittleEndian.Uint32(code[at+4*i:]) }
+				in := slices.Clone(code[at : at+int(4*(word(0)>>16))])
+				switch op := word(0) & 0xffff; {
+				case op == opCapability && word(1) == bfloat16:
+					binary.LittleEndian.PutUint32(in[4:], float16)
+				case op == opCapability && word(1) == bfloat16Matrices, op == opExtension && bytes.HasPrefix(in[4:], []byte("SPV_KHR_bfloat16\x00")):
+					in = nil
+				case op == opTypeFloat && word(2) == 16:
+					binary.LittleEndian.PutUint32(in, 3<<16|opTypeFloat)
+					in = in[:12]
+				}
+				out, at = append(out, in...), at+int(4*(word(0)>>16))
+			}
+			return out
+		})
+	}
+	return func() int { return used }
+}
+
+// TestCooperativeProducts: products of 16-bit floats by cooperative matrices do what Eval
 // does in all transposes, at sizes around a tile's, alone and in batches.
 func TestCooperativeProducts(t *testing.T) {
-	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
-	op, cases := productCases(t, "f16", [][3]int{{3, 17, 37}, {13, 33, 19}, {66, 2, 40}, {26, 70, 34}, {32, 64, 16}, {36, 20, 44}, {1, 1, 1}})
-	conform(t, gpu, op, cases, o)
-	gemm := kernels.Library.Find("", "Gemm", 0)
-	conform(t, gpu, gemm, kernels.HalfCases(gemm, graph.Float16), o)
+	ofMatrices(t, func(t *testing.T, k matrixKind, gpu *vk.Physical, o vulkan.Options) {
+		op, cases := productCases(t, k.of, [][3]int{{3, 17, 37}, {13, 33, 19}, {66, 2, 40}, {26, 70, 34}, {32, 64, 16}, {36, 20, 44}, {1, 1, 1}})
+		conform(t, gpu, op, cases, o)
+		gemm := kernels.Library.Find("", "Gemm", 0)
+		conform(t, gpu, gemm, kernels.HalfCases(gemm, k.t), o)
+	})
 }
 
 // TestCooperativeConvolutions: so do convolutions that are products.
 func TestCooperativeConvolutions(t *testing.T) {
-	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
-	for name, texts := range convolutionSamples() {
-		t.Run(name, func(t *testing.T) {
-			op := convolutionOp(name, texts[:3])
-			conform(t, gpu, op, kernels.HalfCases(op, graph.Float16), o)
-		})
-	}
-	o.Groups = vulkan.GroupsShared // which gathers images while it multiplies
-	for name, texts := range convolutionSides(append(variantShapes[:2:2], convolutionShapes{"5,16,20,20", "24,16,3,3", "5,24,20,20", "pads=[1, 1, 1, 1]"})) {
-		t.Run(name+" gathered", func(t *testing.T) {
-			op := convolutionOp(name, texts)
-			cases := kernels.HalfCases(op, graph.Float16)
-			conform(t, gpu, op, cases, o)
-			o.Range = 16 << 10 // some samples at a time
-			conform(t, gpu, op, cases[2:], o)
-		})
-	}
+	ofMatrices(t, func(t *testing.T, k matrixKind, gpu *vk.Physical, o vulkan.Options) {
+		for name, texts := range convolutionSamples() {
+			t.Run(name, func(t *testing.T) {
+				op := convolutionOp(name, texts[:3])
+				conform(t, gpu, op, kernels.HalfCases(op, k.t), o)
+			})
+		}
+		o.Groups = vulkan.GroupsShared // which gathers images while it multiplies
+		for name, texts := range convolutionSides(append(variantShapes[:2:2], convolutionShapes{"5,16,20,20", "24,16,3,3", "5,24,20,20", "pads=[1, 1, 1, 1]"})) {
+			t.Run(name+" gathered", func(t *testing.T) {
+				op := convolutionOp(name, texts)
+				cases := kernels.HalfCases(op, k.t)
+				conform(t, gpu, op, cases, o)
+				o := o
+				o.Range = 16 << 10 // some samples at a time
+				conform(t, gpu, op, cases[2:], o)
+			})
+		}
+	})
 }
 
 // runProduct is the product of what fill gives by name and place.
@@ -187,16 +257,21 @@ output cost`
 	}
 }
 
-// TestCooperativeAttention: attention of float16 by cooperative matrices does what Eval does, with and without biases, windows,
+// TestCooperativeAttention: attention of 16-bit floats by cooperative matrices does what Eval does, with and without biases, windows,
 // keys that several heads share, transposed keys, and sizes around a tile's; so do its gradients, which take its logarithms.
 func TestCooperativeAttention(t *testing.T) {
-	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
-	o.Groups = vulkan.GroupsShared
+	ofMatrices(t, func(t *testing.T, k matrixKind, gpu *vk.Physical, o vulkan.Options) {
+		o.Groups = vulkan.GroupsShared
+		attentionByMatrices(t, k, gpu, o)
+	})
+}
+
+func attentionByMatrices(t *testing.T, kind matrixKind, gpu *vk.Physical, o vulkan.Options) {
 	b := must(graph.Bind(nil))
 	op, back := *kernels.Library.Find("memopt", "FlashAttention", 0), *kernels.Library.Find("memopt", "FlashAttentionGrad", 0)
 	op.Samples = append(op.Samples[:len(op.Samples):len(op.Samples)],
 		"f32[2,70,20], f32[2,45,20], f32[2,45,12]; scale=0.3", "f32[2,3,33,16], f32[2,1,40,16], f32[2,1,40,24]; scale=0.25 right=0 fill=-1e30", "f32[4,70,8], f32[4,70,8], f32[4,70,8]; left=9 right=3 fill=-1e30")
-	cases := kernels.HalfCases(&op, graph.Float16)
+	cases := kernels.HalfCases(&op, kind.t)
 	conform(t, gpu, &op, cases, o)
 	back.Samples = nil
 	var forward []kernels.Case
@@ -208,10 +283,10 @@ func TestCooperativeAttention(t *testing.T) {
 		_, attrs, _ := strings.Cut(c.Text, ";")
 		shapes, bias := "", ""
 		for _, s := range [][]int{y, q.Shape, k.Shape, v.Shape, y} {
-			shapes += "f16" + strings.ReplaceAll(fmt.Sprint(s), " ", ",") + ", "
+			shapes += kind.of + strings.ReplaceAll(fmt.Sprint(s), " ", ",") + ", "
 		}
 		if len(c.In) > 3 && c.In[3] != nil {
-			bias = ", f16" + strings.ReplaceAll(fmt.Sprint(c.In[3].Shape), " ", ",")
+			bias = ", " + kind.of + strings.ReplaceAll(fmt.Sprint(c.In[3].Shape), " ", ",")
 		}
 		shapes += "f32" + strings.ReplaceAll(fmt.Sprint(append(append([]int{}, q.Shape[:len(q.Shape)-1]...), 1)), " ", ",")
 		back.Samples, forward = append(back.Samples, shapes+bias+"; "+strings.TrimSpace(attrs)), append(forward, c)
@@ -224,6 +299,6 @@ func TestCooperativeAttention(t *testing.T) {
 		}
 		copy(backs[i].In[4:6], eval(t, b, c))
 	}
-	// What multiplies a second time is rounded to float16 before; a path may be off by as much where it is verified.
-	conformWithin(t, gpu, &back, backs, o, 1.0/(1<<9))
+	// What multiplies a second time is rounded to 16 bits before; a path may be off by as much where it is verified.
+	conformWithin(t, gpu, &back, backs, o, kind.rounding)
 }

@@ -55,6 +55,9 @@
 // drivers are known to announce it but give wrong products: so one launch is run both ways before
 // the first step (prove.go), and if the results differ the path is not used, with a warning.
 //
+// cooperative-bfloat16: the same for bfloat16, by kernels made from those for float16 (spirv.BFloat16). It is a path of its own, as a
+// driver may have either type, and may get one wrong.
+//
 // buffer-addresses: matrix products access their buffers by address instead of by descriptor, with
 // the same bits (kernels/addressed.go). On lavapipe 25.0.7 that takes 0.65–1 of the time if a
 // strip of the second factor stays in the L1 cache or its lines are contiguous along the sums,

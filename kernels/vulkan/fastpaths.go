@@ -12,10 +12,11 @@ import (
 
 // The names of fast paths in settings.
 const (
-	CooperativeMatrix = "cooperative-matrix"
-	BufferAddresses   = "buffer-addresses"
-	CopyQueues        = "copy-queues"
-	PushDescriptors   = "push-descriptors"
+	CooperativeMatrix   = "cooperative-matrix"
+	CooperativeBFloat16 = "cooperative-bfloat16"
+	BufferAddresses     = "buffer-addresses"
+	CopyQueues          = "copy-queues"
+	PushDescriptors     = "push-descriptors"
 )
 
 // Settings instead of a list of fast paths.
@@ -39,17 +40,15 @@ type fastPath struct {
 // fastPaths lists all fast paths. Code that implements one asks Device.takes.
 var fastPaths = []fastPath{
 	{
-		name: CooperativeMatrix,
-		does: "float16 matrix products, convolutions and attention with cooperative matrices, accumulated in float32",
-		lacks: func(p *vk.Physical) string {
-			switch {
-			case matrixOf(p) == [3]int{}:
-				return "no VK_KHR_cooperative_matrix for float16 with float32 accumulators"
-			case matrixSubgroups*p.Subgroup > p.MaxInvocations:
-				return fmt.Sprintf("no workgroups of %d subgroups of %d", matrixSubgroups, p.Subgroup)
-			}
-			return ""
-		},
+		name:     CooperativeMatrix,
+		does:     "float16 matrix products, convolutions and attention with cooperative matrices, accumulated in float32",
+		lacks:    func(p *vk.Physical) string { return float16Matrices.lacks(p, bfloat16Matrices) },
+		unwanted: onlyHardware,
+	},
+	{
+		name:     CooperativeBFloat16,
+		does:     "bfloat16 matrix products, convolutions and attention with cooperative matrices, accumulated in float32",
+		lacks:    func(p *vk.Physical) string { return bfloat16Matrices.lacks(p, float16Matrices) },
 		unwanted: onlyHardware,
 	},
 	{
@@ -106,11 +105,51 @@ var fastPaths = []fastPath{
 // matrixSubgroups is the number of subgroups of a workgroup with cooperative matrices.
 const matrixSubgroups = 4
 
-// matrixOf is the shape of cooperative matrices to use: the largest with sides up to 16, so that
-// kernels need no more shared memory than every device has.
-func matrixOf(p *vk.Physical) (best [3]int) {
-	for _, s := range p.Matrices {
-		if max(s[0], s[1], s[2]) <= 16 && s[0]*s[1]*s[2] > best[0]*best[1]*best[2] {
+// matrixKind is a type of elements that a device may multiply in cooperative matrices.
+type matrixKind struct {
+	word, extensions string
+	shapes           func(*vk.Physical) [][3]int
+}
+
+var (
+	float16Matrices  = matrixKind{"float16", "VK_KHR_cooperative_matrix", func(p *vk.Physical) [][3]int { return p.Matrices }}
+	bfloat16Matrices = matrixKind{"bfloat16", "VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16", func(p *vk.Physical) [][3]int { return p.BFloat16Matrices }}
+)
+
+// lacks says what a device lacks for products of the kind, and what it has: of other shapes, or of another kind.
+func (k matrixKind) lacks(p *vk.Physical, other matrixKind) string {
+	shapes, others := k.shapes(p), other.shapes(p)
+	switch {
+	case matrixOf(shapes) == [3]int{}:
+		has := ""
+		if len(shapes) > 0 {
+			has = fmt.Sprintf("; it has %s, and kernels take sides up to %d", shapesText(shapes), mostMatrixSide)
+		} else if len(others) > 0 {
+			has = fmt.Sprintf("; it has %s for %s", shapesText(others), other.word)
+		}
+		return fmt.Sprintf("no %s for %s with float32 accumulators%s", k.extensions, k.word, has)
+	case matrixSubgroups*p.Subgroup > p.MaxInvocations:
+		return fmt.Sprintf("no workgroups of %d subgroups of %d", matrixSubgroups, p.Subgroup)
+	}
+	return ""
+}
+
+// shapesText lists shapes of cooperative matrices.
+func shapesText(shapes [][3]int) string {
+	var all []string
+	for _, s := range shapes {
+		all = append(all, fmt.Sprintf("%d×%d×%d", s[0], s[1], s[2]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// mostMatrixSide bounds the sides of cooperative matrices, so that kernels need no more shared memory than every device has.
+const mostMatrixSide = 16
+
+// matrixOf is the shape of cooperative matrices to use, the largest; zeros if there is none.
+func matrixOf(shapes [][3]int) (best [3]int) {
+	for _, s := range shapes {
+		if max(s[0], s[1], s[2]) <= mostMatrixSide && s[0]*s[1]*s[2] > best[0]*best[1]*best[2] {
 			best = s
 		}
 	}

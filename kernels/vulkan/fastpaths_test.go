@@ -27,6 +27,25 @@ func pathChoice(t *testing.T, path string, asked []string, p *vk.Physical) vulka
 // decide together, and a word that is no path is an error.
 func TestFastPaths(t *testing.T) {
 	t.Setenv("MEMOPT_FAST_PATHS", "")
+	narrow := &vk.Physical{Name: "narrow", Kind: vk.Discrete, MaxInvocations: 1024, Subgroup: 32, Matrices: [][3]int{{16, 16, 16}, {16, 8, 16}}}
+	wide := &vk.Physical{Name: "wide", Kind: vk.Discrete, MaxInvocations: 1024, Subgroup: 32, BFloat16Matrices: [][3]int{{32, 32, 16}}}
+	both := &vk.Physical{Name: "both", Kind: vk.Discrete, MaxInvocations: 1024, Subgroup: 32, BFloat16Matrices: [][3]int{{16, 16, 16}}}
+	const lacks = "the device has no VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16 for bfloat16 with float32 accumulators"
+	for _, c := range []struct {
+		device *vk.Physical
+		why    string // those of bfloat16 are not taken
+	}{
+		{narrow, lacks + "; it has 16×16×16, 16×8×16 for float16"},
+		{wide, lacks + "; it has 32×32×16, and kernels take sides up to 16"},
+		{both, ""},
+		{&vk.Physical{Kind: vk.Discrete}, lacks},
+	} {
+		for _, asked := range [][]string{{"auto"}, {vulkan.CooperativeBFloat16}} {
+			if got := pathChoice(t, vulkan.CooperativeBFloat16, asked, c.device); got.Why != c.why || got.Taken != (c.why == "") {
+				t.Errorf("%s, %q: %+v", c.device.Name, asked, got)
+			}
+		}
+	}
 	bare, able := &vk.Physical{Name: "bare", Kind: vk.Discrete}, &vk.Physical{Name: "able", Kind: vk.Discrete, Matrices: [][3]int{{16, 16, 16}}}
 	imitating := &vk.Physical{Name: "imitating", Kind: vk.CPU, Matrices: [][3]int{{8, 8, 8}}}
 	for _, c := range []struct {

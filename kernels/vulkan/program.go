@@ -35,7 +35,10 @@ func (d *Device) limits() graph.Limits {
 	l := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses), Far: d.gpu.Addressed,
 		Invocations: p.MaxInvocations, SharedBytes: p.SharedBytes, Picker: d.options.Picker}
 	if d.takes(CooperativeMatrix) {
-		l.Matrix = matrixOf(p)
+		l.Matrices.Float16 = matrixOf(p.Matrices)
+	}
+	if d.takes(CooperativeBFloat16) {
+		l.Matrices.BFloat16 = matrixOf(p.BFloat16Matrices)
 	}
 	for i, g := range p.MaxGroups {
 		l.Groups[i] = int(min(g, 1<<30))

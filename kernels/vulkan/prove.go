@@ -13,8 +13,11 @@ import (
 // products. So when a schedule is opened, one launch is run with the path and without it, on
 // separate devices with generated inputs, and the results must agree.
 
-// provedPaths are the paths to verify. Kernels that they change have float16 inputs.
-var provedPaths = []string{CooperativeMatrix}
+// provedPaths are the paths to verify, and the type that inputs of kernels have that they change.
+var provedPaths = []struct {
+	path string
+	of   graph.DType
+}{{CooperativeMatrix, graph.Float16}, {CooperativeBFloat16, graph.BFloat16}}
 
 // proofBytes bounds the operands of the launch to verify with: the first launch within it, or else
 // the smallest one.
@@ -23,15 +26,16 @@ const proofBytes = 1 << 20
 // prove verifies the fast paths in use. A path that fails is not used, or is an error if it was
 // named in the request.
 func (d *Device) prove() error {
-	for _, path := range provedPaths {
+	for _, p := range provedPaths {
+		path := p.path
 		if !d.takes(path) || d.options.proving {
 			continue
 		}
-		l, err := d.changedBy(path)
+		l, err := d.changedBy(path, p.of)
 		if err != nil || l.Node == nil {
 			return err
 		}
-		off, err := d.partsBy(path, l)
+		off, err := d.partsBy(path, p.of, l)
 		if err != nil {
 			return fmt.Errorf("verifying fast path %s: %w", path, err)
 		}
@@ -48,9 +52,9 @@ func (d *Device) prove() error {
 	return nil
 }
 
-// changedBy returns a launch that has other dispatches with a path than without; its node is nil if
+// changedBy returns a launch with inputs of a type that has other dispatches with a path than without; its node is nil if
 // there is none.
-func (d *Device) changedBy(path string) (best schedule.Launch, err error) {
+func (d *Device) changedBy(path string, of graph.DType) (best schedule.Launch, err error) {
 	with := d.limits()
 	d.paths[path] = false
 	without := d.limits()
@@ -61,7 +65,7 @@ func (d *Device) changedBy(path string) (best schedule.Launch, err error) {
 		for _, r := range slices.Concat(l.In, l.Out) {
 			bytes += r.Bytes
 		}
-		seen := slices.ContainsFunc(l.In, func(r schedule.Ref) bool { return r.Value != nil && r.Value.Type == graph.Float16 })
+		seen := slices.ContainsFunc(l.In, func(r schedule.Ref) bool { return r.Value != nil && r.Value.Type == of })
 		if !seen || l.Node == nil || l.Parts != nil || l.Node.Op.Overwrites != nil || bytes >= least {
 			continue
 		}
@@ -84,9 +88,9 @@ func (d *Device) changedBy(path string) (best schedule.Launch, err error) {
 	return best, nil
 }
 
-// partsBy describes where the results of a launch with a path differ from those without; "" if they
+// partsBy describes where the results of a launch with a path for factors of a type differ from those without; "" if they
 // agree.
-func (d *Device) partsBy(path string, l schedule.Launch) (string, error) {
+func (d *Device) partsBy(path string, of graph.DType, l schedule.Launch) (string, error) {
 	s, in := alone(d.schedule.Binding, l)
 	var sides [2][]*graph.Tensor
 	for i, paths := range [][]string{{path}, {FastPathsNone}} {
@@ -109,7 +113,7 @@ func (d *Device) partsBy(path string, l schedule.Launch) (string, error) {
 		}
 	}
 	for i, y := range sides[0] {
-		if off := offBy(y, sides[1][i]); off != "" {
+		if off := offBy(y, sides[1][i], of); off != "" {
 			return off, nil
 		}
 	}
@@ -153,17 +157,20 @@ func alone(b *graph.Binding, l schedule.Launch) (*schedule.Schedule, map[string]
 	return s, in
 }
 
-// offBy describes the first element that differs by more than 2⁻⁹ (two units in the last place of
-// float16) relative to its magnitude plus the root mean square; "" if none does.
-func offBy(got, want *graph.Tensor) string {
-	const half = 1.0 / (1 << 9)
+// offBy describes the first element that differs by more than two units in the last place of a 16-bit type,
+// relative to its magnitude plus the root mean square; "" if none does.
+func offBy(got, want *graph.Tensor, of graph.DType) string {
+	most := 1.0 / (1 << 9)
+	if of == graph.BFloat16 {
+		most = 1.0 / (1 << 6)
+	}
 	size := 0.0
 	for i := range want.Len() {
 		size += want.Float(i) * want.Float(i)
 	}
 	size = math.Sqrt(size / float64(max(1, want.Len())))
 	for i := range want.Len() {
-		if x, y := got.Float(i), want.Float(i); x != y && !(math.Abs(x-y) <= half*(math.Abs(y)+size)) {
+		if x, y := got.Float(i), want.Float(i); x != y && !(math.Abs(x-y) <= most*(math.Abs(y)+size)) {
 			return fmt.Sprintf("%v instead of %v at element %d", x, y, i)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func lying(t *testing.T) {
 	const opFAdd, opFMul, header = 129, 133, 5
 	limits := graph.PlanLimits
-	limits.Matrix = [3]int{8, 8, 8}
+	limits.Matrices.Float16 = [3]int{8, 8, 8}
 	l := lowered(t, "", "MatMul", "f16[2,2], f16[2,2]", limits)
 	k := l.Dispatches[0].Kernel
 	right := k.Code

@@ -6,6 +6,7 @@
 //	module.go        Read, Edit: writes functions that call others, at run time, and removes
 //	                 unused functions (for chains of pointwise operators)
 //	address.go       Addressed: buffers by device address instead of bindings
+//	bfloat16.go      BFloat16: cooperative matrices of bfloat16 in place of float16
 //	exact.go         Exact: forbids drivers to contract floating-point operations
 //	subgroup.go      Subgroups: finds subgroup operations in non-uniform control flow
 //	halves.go        Halves: rewrites a shader's text for buffers of 16-bit floats

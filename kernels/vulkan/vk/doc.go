@@ -146,11 +146,11 @@ type Physical struct {
 	// ImportAlignment is the required alignment of address and size of imported host memory (VK_EXT_external_memory_host);
 	// 0 if import is not supported.
 	ImportAlignment uint64
-	// Matrices are the shapes (M, N, K) of cooperative matrices of float16 with float32
-	// accumulators (VK_KHR_cooperative_matrix).
-	Matrices [][3]int
-	Heaps    []Heap
-	Types    []MemoryType
+	// Matrices and BFloat16Matrices are the shapes (M, N, K) of cooperative matrices of float16 and of bfloat16 with float32
+	// accumulators (VK_KHR_cooperative_matrix, VK_KHR_shader_bfloat16).
+	Matrices, BFloat16Matrices [][3]int
+	Heaps                      []Heap
+	Types                      []MemoryType
 
 	timestampPeriod float32
 	timestampBits   uint32

@@ -33,19 +33,30 @@ static void put_memory(const VkPhysicalDeviceMemoryProperties2 *m, const VkPhysi
 	}
 }
 
-// put_matrices notes the shapes of cooperative matrices that multiply float16 and
-// sum in float32, subgroup by subgroup. Kernels with them want whole subgroups of
+// put_shape notes the shape of cooperative matrices that multiply elements of a type and sum in float32, subgroup by subgroup.
+static void put_shape(const VkCooperativeMatrixPropertiesKHR *p, VkComponentTypeKHR of, mo_shape *shapes, uint32_t *n) {
+	if (p->AType != of || p->BType != of || p->CType != VK_COMPONENT_TYPE_FLOAT32_KHR || p->ResultType != VK_COMPONENT_TYPE_FLOAT32_KHR ||
+		p->scope != VK_SCOPE_SUBGROUP_KHR || p->saturatingAccumulation || *n == 16) return;
+	shapes[(*n)++] = (mo_shape){p->MSize, p->NSize, p->KSize};
+}
+
+// put_matrices notes the shapes of cooperative matrices of float16 and bfloat16, as
+// far as shaders can have these. Kernels with them want whole subgroups of
 // the size that the device says, and atomics that all of it sees.
 static void put_matrices(void *get, void *instance, VkPhysicalDevice dev, mo_physical *out) {
 	PFN_vkVoidFunction found = out->has_matrices && out->has_size_control ? instance_function(get, instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") : NULL;
-	out->has_matrices = 0;
+	uint32_t has_bfloat16 = out->has_bfloat16;
+	out->has_matrices = out->has_bfloat16 = 0;
 	if (!found) return;
 	VkPhysicalDeviceVulkanMemoryModelFeatures model = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES};
 	VkPhysicalDeviceSubgroupSizeControlFeatures sizes = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, .pNext = &model};
 	VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .pNext = &sizes};
-	VkPhysicalDeviceFeatures2 f2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &matrices};
+	VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR, .pNext = &matrices};
+	VkPhysicalDeviceFeatures2 f2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = has_bfloat16 ? (void *)&bfloat16 : &matrices};
 	((PFN_vkGetPhysicalDeviceFeatures2)instance_function(get, instance, "vkGetPhysicalDeviceFeatures2"))(dev, &f2);
-	out->has_matrices = matrices.cooperativeMatrix && model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope && sizes.computeFullSubgroups && out->float16;
+	int usable = matrices.cooperativeMatrix && model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope && sizes.computeFullSubgroups;
+	out->has_bfloat16 = usable && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix;
+	out->has_matrices = usable && (out->float16 || out->has_bfloat16);
 	if (!out->has_matrices) return;
 	PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR properties = (PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)found;
 	uint32_t n = 0;
@@ -53,13 +64,9 @@ static void put_matrices(void *get, void *instance, VkPhysicalDevice dev, mo_phy
 	VkCooperativeMatrixPropertiesKHR *all = calloc(n ? n : 1, sizeof *all);
 	for (uint32_t i = 0; i < n; i++) all[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
 	properties(dev, &n, all);
-	for (uint32_t i = 0; i < n && out->shapes < 16; i++) {
-		const VkCooperativeMatrixPropertiesKHR *p = &all[i];
-		if (p->AType != VK_COMPONENT_TYPE_FLOAT16_KHR || p->BType != VK_COMPONENT_TYPE_FLOAT16_KHR || p->CType != VK_COMPONENT_TYPE_FLOAT32_KHR ||
-			p->ResultType != VK_COMPONENT_TYPE_FLOAT32_KHR || p->scope != VK_SCOPE_SUBGROUP_KHR || p->saturatingAccumulation) continue;
-		out->shape[out->shapes].m = p->MSize;
-		out->shape[out->shapes].n = p->NSize;
-		out->shape[out->shapes++].k = p->KSize;
+	for (uint32_t i = 0; i < n; i++) {
+		if (out->float16) put_shape(&all[i], VK_COMPONENT_TYPE_FLOAT16_KHR, out->shape, &out->shapes);
+		if (out->has_bfloat16) put_shape(&all[i], VK_COMPONENT_TYPE_BFLOAT16_KHR, out->bfloat16_shape, &out->bfloat16_shapes);
 	}
 	free(all);
 }
@@ -125,6 +132,7 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 		if (!strcmp(names[i].extensionName, "VK_EXT_memory_budget")) out->has_budget = 1;
 		if (!strcmp(names[i].extensionName, "VK_EXT_subgroup_size_control")) out->has_size_control = 1;
 		if (!strcmp(names[i].extensionName, "VK_KHR_cooperative_matrix")) out->has_matrices = 1;
+		if (!strcmp(names[i].extensionName, "VK_KHR_shader_bfloat16")) out->has_bfloat16 = 1;
 		if (!strcmp(names[i].extensionName, "VK_EXT_external_memory_host")) out->has_host_memory = 1;
 		if (!strcmp(names[i].extensionName, "VK_KHR_push_descriptor")) out->has_push = 1;
 	}
@@ -178,6 +186,7 @@ void *mo_features(const mo_physical *p) {
 		VkPhysicalDeviceVulkanMemoryModelFeatures model;
 		VkPhysicalDeviceSubgroupSizeControlFeatures sizes;
 		VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices;
+		VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16;
 	} *c = calloc(1, sizeof *c);
 	c->f2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
 	c->f2.pNext = &c->addresses;
@@ -207,6 +216,11 @@ void *mo_features(const mo_physical *p) {
 		c->sizes.computeFullSubgroups = VK_TRUE;
 		c->matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
 		c->matrices.cooperativeMatrix = VK_TRUE;
+	}
+	if (p->has_bfloat16) {
+		c->matrices.pNext = &c->bfloat16;
+		c->bfloat16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
+		c->bfloat16.shaderBFloat16Type = c->bfloat16.shaderBFloat16CooperativeMatrix = VK_TRUE;
 	}
 	return c;
 }

@@ -4,6 +4,8 @@
 #define MEMOPT_VULKAN_SHIM_H
 #include <stdint.h>
 
+typedef struct { uint32_t m, n, k; } mo_shape;
+
 // What a physical device is and can do.
 typedef struct {
 	char name[256], driver[256], driver_info[256];
@@ -25,9 +27,10 @@ typedef struct {
 	uint32_t has_budget, has_size_control, has_host_memory, has_push;
 	uint32_t most_pushed; // how many bindings a command may push, where has_push
 	uint64_t import_alignment; // of a pointer to host memory and of its bytes, where has_host_memory
-	uint32_t has_matrices; // cooperative ones of a subgroup: float16 times float16 in float32
-	uint32_t shapes;
-	struct { uint32_t m, n, k; } shape[16];
+	// Cooperative matrices of a subgroup whose products are summed in float32: what they can hold, and their shapes.
+	uint32_t has_matrices, has_bfloat16;
+	uint32_t shapes, bfloat16_shapes;
+	mo_shape shape[16], bfloat16_shape[16];
 } mo_physical;
 
 // A command of a list. Fields that a kind does not name are zero.

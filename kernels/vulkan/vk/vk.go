@@ -170,14 +170,19 @@ func describe(c *C.mo_physical) *Physical {
 	for k := range p.MaxGroups {
 		p.MaxGroups[k] = uint32(c.max_groups[k])
 	}
-	for _, m := range c.shape[:c.shapes] {
-		p.Matrices = append(p.Matrices, [3]int{int(m.m), int(m.n), int(m.k)})
-	}
+	p.Matrices, p.BFloat16Matrices = shapesOf(c.shape[:c.shapes]), shapesOf(c.bfloat16_shape[:c.bfloat16_shapes])
 	p.Heaps = heapsOf(c)
 	for _, t := range c.memory[:c.types] {
 		p.Types = append(p.Types, MemoryType{uint32(t.heap), uint32(t.flags)})
 	}
 	return p
+}
+
+func shapesOf(all []C.mo_shape) (shapes [][3]int) {
+	for _, m := range all {
+		shapes = append(shapes, [3]int{int(m.m), int(m.n), int(m.k)})
+	}
+	return shapes
 }
 
 func heapsOf(c *C.mo_physical) (all []Heap) {
@@ -251,6 +256,9 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 	}
 	if c.has_matrices != 0 {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_cooperative_matrix\x00", "VK_EXT_subgroup_size_control\x00")
+	}
+	if c.has_bfloat16 != 0 {
+		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_shader_bfloat16\x00")
 	}
 	info.EnabledExtensionCount = uint32(len(info.PpEnabledExtensionNames))
 	var device vulkan.Device

@@ -688,7 +688,7 @@ LOAD_SETTINGS = {
     ),
     "fast_paths": Setting(
         "names",
-        ("auto", "none", "cooperative-matrix", "buffer-addresses", "copy-queues", "push-descriptors"),
+        ("auto", "none", "cooperative-matrix", "cooperative-bfloat16", "buffer-addresses", "copy-queues", "push-descriptors"),
         "Run",
         "Fast paths of a Vulkan device to use, as listed by memopt devices. Some sum in another order; a recomputed value still has the same bits as the first. (default auto)",
     ),
