@@ -148,6 +148,24 @@ class TestOffload(Replayed):
                     self.assertEqual({n: str(b) for n, b in plain.named_buffers()}, {n: str(b) for n, b in ours.named_buffers()})
                     memopt.restore(ours)
 
+    def test_gone_before_what_nobody_hears_of(self):
+        """A loss outside of the module, and nodes that saved nothing, allocate where a plan has a value gone."""
+        torch.manual_seed(0)
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4)])
+        seen = {}
+        model[1].register_forward_hook(lambda module, given, out: seen.update(out=out))
+        plain, x = copy.deepcopy(model), torch.randn(256, 64)
+        memopt.optimize(model, activation_budget="60%", offload="disk", verbose=False)
+        for _ in range(6):
+            for m in (plain, model):
+                m.zero_grad()
+                (m(x).square().mean() + seen["out"].abs().mean()).backward()
+        for a, b in zip(plain.parameters(), model.parameters(), strict=True):
+            self.assertTrue(torch.equal(a.grad, b.grad))
+        found = report(model)
+        self.assertGreater(found.plan.to_dict()["offload"]["values"], 0)
+        self.assertLessEqual(found.measured_peak, found.promised_peak)
+
     def test_disk(self):
         """By the profile of a disk, which is slow, and by nobody's help; which replay runs it is said."""
         model, batch = gpt()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -75,7 +76,8 @@ def compiled(recording: Recording, steps: Sequence[Mapping[str, Any]], moves: Se
     if any(m.far % engine.block or m.bytes % engine.block for m in found):
         found, room = _packed(found, engine.block)
     p = Moves(engine, found, device, room=room)
-    p.events = [(s, what, k) for k, m in enumerate(found) for what, s in enumerate((m.out, m.gone, m.comes, m.back))]
+    heard, used = _heard(recording, steps), _used(recording, steps, p.numbers)
+    p.events = [(s, what, k) for k, m in enumerate(found) for what, s in enumerate((*_in_time(m, used[m.number], heard), m.comes, m.back))]
     # Copies that are over when they return are made one by one, as the plan has them; of others, all that can be are under way at once.
     p.events.sort(key=lambda e: (e[0], e[1], e[2]) if engine.exact else (e[0], e[1] >= IN, found[e[2]].turn if e[1] < IN else 0, e[2], e[1]))
     # A step of the plan that repeats an operator belongs to the next one that does not.
@@ -90,6 +92,40 @@ def compiled(recording: Recording, steps: Sequence[Mapping[str, Any]], moves: Se
         if calls[s] >= 0:
             p.calls[calls[s]] = max(s, p.calls.get(calls[s], -1))
     return p
+
+
+def _heard(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The plan's steps of which a replay hears before they run, in order: operators of forward passes, and backward nodes that ask for what was saved."""
+    asks = {op for save in recording.saves for op in save.used}
+    return [s for s, step in enumerate(steps) if not step.get("again") and ((op := recording.ops[step["node"]]) in asks or not op.backward and op.calls)]
+
+
+def _used(recording: Recording, steps: Sequence[Mapping[str, Any]], numbers: Set[int]) -> dict[int, list[int]]:
+    """By value: the steps that make it or ask a replay for it, in order. Operators of a forward pass have what they read."""
+    asked: dict[Any, set[int]] = {}
+    for save in recording.saves:
+        for op in save.used:
+            asked.setdefault(op, set()).add(save.value.number)
+    found: dict[int, list[int]] = {number: [] for number in numbers}
+    for s, step in enumerate(steps):
+        op = recording.ops[step["node"]]
+        touched = {v.number for v in op.outputs} | ({v.number for v in op.inputs} if step.get("again") else asked.get(op, set()))
+        for number in touched & numbers:
+            found[number].append(s)
+    return found
+
+
+def _in_time(m: Move, used: Sequence[int], heard: Sequence[int]) -> tuple[int, int]:
+    """The steps before which a value leaves and is gone. Of a loss outside of the module, and of nodes that saved nothing, a replay hears
+    only behind them, when they have taken the memory that the value was to free: it is gone at the last step before them that is heard of."""
+
+    def before(step: int, least: int) -> int:
+        at = bisect.bisect_right(heard, step) - 1
+        last = bisect.bisect_left(used, step) - 1
+        return heard[at] if at >= 0 and heard[at] >= least and heard[at] > used[last] else step
+
+    out = before(m.out, 0)
+    return out, before(m.gone, out)
 
 
 def _packed(moves: Sequence[Move], block: int) -> tuple[list[Move], int]:
