@@ -33,6 +33,7 @@ class Device:
 
 
 _PROCESSORS = ("torch-core", "xeon-core", "cpu")
+PROCESSOR = Device(_PROCESSORS[0])
 
 
 def device_of(name: str | None) -> Device:

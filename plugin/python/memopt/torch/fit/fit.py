@@ -85,7 +85,7 @@ def fit_of(request: Request, device: Device, budget: int | None) -> Fit:
     one = made  # stage, of a pipeline's rank that has several
     if request.pipeline > 1 and (several := virtual_of(request)) > 1:
         one = model_of(replace(request, pipeline=request.pipeline * several, ranks=request.tensor * request.pipeline * several, shard=None, schedule="gpipe", virtual=None, microbatches=None, expert=1, imbalance=1.0))
-    steps = Steps(one, request)
+    steps = Steps(one, request, device=device)
     graph = steps.graph(request.batch, made.seq)
     if request.pipeline == 1:
         return Fit(request, made, steps, device, budget, graph)
@@ -235,7 +235,7 @@ class Fit:
         loss = self.line.step.loss()
         if self.stage is not None or self.request.tensor > 1 or loss is None or not self.line.step.cross_entropy(loss[0]):
             return []
-        steps = Steps(self.model, self.request, self._chunks(loss[1]["source"]), self.device.processor)
+        steps = Steps(self.model, self.request, self._chunks(loss[1]["source"]), self.device)
         try:
             other = Fit(self.request, self.model, steps, self.device, self.budget, steps.graph(self.request.batch, self.model.seq))
         except ValueError as e:

@@ -21,7 +21,9 @@ from ..plan.timeline import Slots, of_plan, plain_steps
 from ..record.fake import DependsOnValues, TooLong, fake_recording
 from ..record.floor import Step
 from ..record.record import Recording
+from .devices import PROCESSOR, Device
 from .experts import among_ranks
+from .kernels import kernels_of
 from .models import Model
 from .ranks import along_sequence
 from .repeat import Repeated, Run, few_of, recorded_once
@@ -35,9 +37,9 @@ _CASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch
 class Steps:
     """The programs of a model's step."""
 
-    def __init__(self, model: Model, request: Request, chunks: Chunks | None = None, processor: bool = False) -> None:
-        """chunks: the loss is computed in chunks of rows; processor: on one that is no graphics processor."""
-        self.model, self.request, self.chunks, self.processor = model, request, chunks, processor
+    def __init__(self, model: Model, request: Request, chunks: Chunks | None = None, device: Device = PROCESSOR) -> None:
+        """chunks: the loss is computed in chunks of rows."""
+        self.model, self.request, self.chunks, self.device = model, request, chunks, device
         self.found = chunks is not None and chunks.name is not None  # the layer whose scores the loss reads
         self.known: list[Repeated] = []  # programs
         self.forms: dict[tuple[int, int], Form] = {}
@@ -59,7 +61,8 @@ class Steps:
     def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
         wrap = self.chunks.around if self.chunks is not None else None
         try:
-            return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, wrap, _MOST)
+            with kernels_of(self.device):
+                return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, wrap, _MOST)
         except TooLong as e:
             raise ValueError(
                 f"{self.model.name}: a step of {type(self.model.module).__name__}, or of a few of its blocks, runs {e}, as modules do that go through a row token by token where they "
@@ -117,7 +120,7 @@ class Steps:
         dtype = weight.dtype if self.request.autocast is None else _CASTS[self.request.autocast]
         for i, node in enumerate(form.nodes):
             if node.fields["op"] == BY_ROWS:
-                found.work[i] += work_space(node.outputs[0].shape[0], weight, dtype, self.processor)
+                found.work[i] += work_space(node.outputs[0].shape[0], weight, dtype, self.device.processor)
         return found
 
     @property

@@ -1,0 +1,155 @@
+"""What PyTorch runs on a graphics processor where it runs something else on a processor, by which steps are recorded.
+
+Most operators are the same on both, and so is what autograd keeps of them. Some choose by device: attention takes a kernel that keeps a
+number for each query where a processor, which has none with dropout, keeps the matrix of probabilities; dropout keeps a mask of bytes in
+place of factors in the input's type. Functions of Python are watched, and those operators are called by their own names. Without bytes their
+results are as large as on such a device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from .devices import Device
+
+_HALF = (torch.bfloat16, torch.float16)
+_WIDEST = 256  # heads of flash attention
+_WIDE = {"4090": 192, "5090": 192}  # on devices whose kernel takes no wider ones in training
+_OFTEN = 8  # numbers that heads of flash attention are padded to, of 16 bits
+_ROWS = 16  # numbers that rows of a mask are padded to
+_PRODUCTS = ("apple-m4-max",)  # devices that have no kernel of attention for training, and none of dropout
+_CALLED = {"scaled_dot_product_attention", "dropout"}  # by other functions
+_BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+
+
+def kernels_of(device: Device) -> AbstractContextManager[Any]:
+    """What has operators run as on a device."""
+    return contextlib.nullcontext() if device.processor else Graphics(device.name.lower())
+
+
+class Graphics(TorchFunctionMode):
+    """Has what runs within run as on a graphics processor."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        if name in _PRODUCTS:
+            self.ours: dict[Any, Callable[..., Any]] = {functional.scaled_dot_product_attention: _by_products}
+            return
+        attention = functools.partial(_attention, widest=_WIDE.get(name, _WIDEST))
+        self.ours = {functional.scaled_dot_product_attention: attention, functional.dropout: _dropout, torch.dropout: _dropout}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        ours = self.ours.get(func)
+        if ours is not None:
+            return ours(*args, **kwargs)
+        inside = _bodies(func)
+        if inside is None:
+            return func(*args, **kwargs)
+        with self:
+            return inside(*args, **kwargs)
+
+
+_known: dict[Any, Callable[..., Any] | None] = {}
+
+
+def _bodies(func: Any) -> Callable[..., Any] | None:
+    """A function as it is within, where it calls those that are watched, or runs blocks again: it would ask the mode for itself once more."""
+    if func not in _known:
+        inside = None
+        if isinstance(func, types.FunctionType) and (func in _BACKWARD or func.__module__ == functional.__name__ and set(func.__code__.co_names) & _CALLED):
+            asks = {name: _never for name in func.__globals__ if name.startswith("has_torch_function")}
+            inside = types.FunctionType(func.__code__, {**func.__globals__, **asks}, func.__name__, func.__defaults__, func.__closure__)
+            inside.__kwdefaults__ = func.__kwdefaults__
+        _known[func] = inside
+    return _known[func]
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *, widest: int = _WIDEST,
+) -> torch.Tensor:  # fmt: skip
+    """scaled_dot_product_attention by the kernel that a graphics processor of compute capability 8.0 or more has for it: flash attention, one with
+    little memory, or products."""
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value, attn_mask = (_cast(t, torch.get_autocast_dtype("cpu")) for t in (query, key, value, attn_mask))  # type: ignore[assignment]
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.where(attn_mask.logical_not(), -math.inf, torch.scalar_tensor(0.0, dtype=query.dtype, device=query.device))
+    if not (query.ndim == key.ndim == value.ndim == 4 and _fused(query, key, value, enable_gqa)):
+        return _products(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    width = query.shape[-1]
+    if attn_mask is None and query.dtype in _HALF and width == value.shape[-1] and width <= widest and not (is_causal and query.shape[-2] != key.shape[-2]):
+        q, k, v = (functional.pad(t, (0, -width % _OFTEN)) if width % _OFTEN else t for t in (query, key, value))
+        found = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale or width**-0.5)[0]
+        return found[..., :width] if width % _OFTEN else found
+    often = 8 if query.dtype in _HALF else 4
+    if width % often or value.shape[-1] % often:
+        return _products(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if attn_mask is not None:
+        if attn_mask.shape[-1] % _ROWS:  # it is copied to one whose rows begin where the kernel reads
+            attn_mask = functional.pad(attn_mask, (0, -attn_mask.shape[-1] % _ROWS))[..., : attn_mask.shape[-1]]
+        attn_mask = attn_mask.expand(*query.shape[:-1], key.shape[-2])
+    if key.shape[1] != query.shape[1]:
+        key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
+    keeps = any(t.requires_grad for t in (query, key, value))
+    found = torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, keeps, dropout_p, is_causal, scale=scale)[0]
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+def _fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, grouped: bool) -> bool:
+    """Whether a kernel that does not keep probabilities takes these."""
+    heads = {t.shape[1] for t in (key, value)}
+    groups = heads == {query.shape[1]} or grouped and len(heads) == 1 and query.shape[1] % key.shape[1] == 0
+    same = len({t.shape[0] for t in (query, key, value)}) == 1 and query.shape[-1] == key.shape[-1] and query.dtype == key.dtype == value.dtype
+    return groups and same and query.dtype in (*_HALF, torch.float32) and 0 not in query.shape + key.shape and all(t.stride(-1) == 1 for t in (query, key, value))
+
+
+def _by_products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, **more: Any) -> torch.Tensor:
+    found: torch.Tensor = torch.ops.aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, None, **more)[0]
+    return found
+
+
+def _products(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, dropout: float, causal: bool, scale: float | None, grouped: bool,
+) -> torch.Tensor:  # fmt: skip
+    """Attention where no kernel does all of it: in numbers of 32 bits, with a matrix of probabilities."""
+    if not dropout:
+        return _by_products(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
+    kind = query.dtype
+    query, key, value = (t.float() if kind in _HALF else t for t in (query, key, value))
+    root = (scale or query.shape[-1] ** -0.5) ** 0.5
+    if causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+        mask = torch.where(mask.logical_not(), -math.inf, torch.scalar_tensor(0.0, dtype=query.dtype, device=query.device))
+    if grouped:
+        key, value = (t.repeat_interleave(query.shape[-3] // t.shape[-3], -3) for t in (key, value))
+    scores = (query * root) @ (key.transpose(-2, -1) * root)
+    if mask is not None:
+        scores = scores + mask
+    return (torch.native_dropout(torch._safe_softmax(scores, -1), dropout, True)[0] @ value).to(kind)
+
+
+def _cast(t: torch.Tensor | None, to: torch.dtype) -> torch.Tensor | None:
+    return t.to(to) if t is not None and t.is_floating_point() and t.dtype != to else t
+
+
+def _dropout(input: torch.Tensor, p: float = 0.5, train: bool = True, inplace: bool = False, *, training: bool | None = None) -> torch.Tensor:
+    """Dropout, which keeps a mask of bytes."""
+    train = train if training is None else training
+    if inplace:
+        return torch.dropout_(input, p, train)
+    return torch.native_dropout(input, p, True)[0] if 0 < p < 1 and train and input.numel() else torch.dropout(input, p, train)

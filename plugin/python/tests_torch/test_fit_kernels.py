@@ -1,0 +1,129 @@
+"""Steps on paper for graphics processors: what their kernels keep, where a processor's keep something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import unittest
+
+import torch
+from torch.nn import functional
+
+from memopt.torch.fit.devices import device_of
+from memopt.torch.fit.kernels import kernels_of
+from memopt.torch.fit.models import model_of
+from memopt.torch.fit.request import Request
+from memopt.torch.fit.steps import Steps
+from memopt.torch.record.fake import fake_recording
+
+BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4, "vocab_size": 512}
+GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 64, "n_layer": 8, "n_head": 4, "n_positions": 256, "vocab_size": 512, "bos_token_id": 0, "eos_token_id": 0}
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, width: int, dropout: float, masked: bool, groups: int = 4):
+        super().__init__()
+        self.dropout, self.masked = dropout, masked
+        self.of = torch.nn.ModuleList([torch.nn.Linear(32, heads * width) for heads in (4, groups, groups)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (made(x).unflatten(-1, (heads, -1)).transpose(1, 2) for made, heads in zip(self.of, (4, *[self.of[1].out_features * 4 // self.of[0].out_features] * 2), strict=True))
+        mask = torch.ones(x.shape[0], 1, x.shape[1], x.shape[1], dtype=torch.bool) if self.masked else None
+        return functional.scaled_dot_product_attention(q, k, v, mask, self.dropout, not self.masked, enable_gqa=q.shape[1] != k.shape[1]).float().sum()
+
+
+class Whole(torch.nn.Module):
+    """Attention within a function that calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.MultiheadAttention(32, 4, 0.1, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, x, x, need_weights=False)[0].float().sum()
+
+
+def recorded(model: torch.nn.Module, dtype: torch.dtype, device: str):
+    with kernels_of(device_of(device)):
+        return fake_recording(model.to(dtype), (torch.empty(2, 100, 32, dtype=dtype, device="meta"),), {}, None, "cpu")
+
+
+def saves(recording) -> dict[str, int]:
+    """What the forward pass leaves, by shape and type of its values."""
+    nodes = {n["name"]: n for n in recording.graph["nodes"]}
+    read = {name for n in nodes.values() if n.get("is_backward") for name in n["inputs"]}
+    found: dict[str, int] = {}
+    for n in nodes.values():
+        if n["op"] != "input" and not n["is_backward"] and n["name"] in read:
+            for o in n["outputs"]:
+                key = f"{o['dtype']}{o['shape']}"
+                found[key] = found.get(key, 0) + 1
+    return found
+
+
+class TestKernels(unittest.TestCase):
+    def test_attention(self):
+        """The kernel is the one that PyTorch takes on that device, and what it keeps is a number for each query."""
+        half, single = torch.bfloat16, torch.float32
+        flash, efficient, products = "flash_attention.default", "efficient_attention.default", "softmax"
+        for dtype, width, dropout, masked, groups, device, kernel in (
+            (half, 16, 0.1, False, 4, "h100", flash),
+            (half, 16, 0.0, False, 4, "h100", flash),
+            (half, 16, 0.1, False, 2, "a100", flash),
+            (half, 12, 0.1, False, 4, "h100", flash),  # in heads of 16
+            (half, 16, 0.1, True, 4, "h100", efficient),
+            (single, 16, 0.1, False, 4, "h100", efficient),
+            (single, 16, 0.1, True, 4, "h100", efficient),
+            (half, 256, 0.1, False, 4, "h100", flash),
+            (half, 256, 0.1, False, 4, "4090", efficient),
+            (half, 512, 0.1, False, 4, "h100", efficient),
+            (single, 18, 0.1, False, 4, "h100", products),
+            (half, 16, 0.1, False, 4, "apple-m4-max", products),
+            (half, 16, 0.1, False, 4, "torch-core", products),
+            (half, 16, 0.0, False, 4, "torch-core", "flash_attention_for_cpu.default"),
+        ):  # fmt: skip
+            with self.subTest(dtype=dtype, width=width, dropout=dropout, masked=masked, groups=groups, device=device):
+                found = recorded(Attention(width, dropout, masked, groups), dtype, device)
+                taken = [n["op"] for n in found.graph["nodes"] if not n.get("is_backward") and any(w in n["op"] for w in ("attention", "softmax"))]
+                self.assertEqual(len(taken), 1, taken)
+                self.assertIn(kernel, taken[0])
+                kept = saves(found)
+                rows = 128 if kernel == efficient else 100
+                if kernel in (flash, efficient):
+                    self.assertEqual(kept.get(f"float32[2, 4, {rows}]"), 1, kept)
+                    square = {k: n for k, n in kept.items() if "100, 100" in k or "112]" in k}
+                    self.assertEqual(sum(square.values()), int(masked), kept)  # the mask, one for all heads
+
+    def test_within(self):
+        """Attention that a function of PyTorch calls is that of the device, too."""
+        found = recorded(Whole(), torch.bfloat16, "h100")
+        self.assertTrue(any("flash_attention.default" in n["op"] for n in found.graph["nodes"]))
+        with self.assertRaises(StopIteration):
+            next(n for n in recorded(Whole(), torch.bfloat16, "cpu").graph["nodes"] if "flash" in n["op"])
+
+    def test_families(self):
+        """Dropout of attention's probabilities costs nothing on a graphics processor, and that of blocks a byte for each number."""
+        with tempfile.TemporaryDirectory() as folder:
+            for config, attention, others in ((BERT, "attention_probs_dropout_prob", ("hidden_dropout_prob",)), (GPT2, "attn_pdrop", ("resid_pdrop", "embd_pdrop"))):
+                for given in ({"dtype": "bfloat16"}, {"dtype": "float32", "checkpointing": True}):
+                    with self.subTest(model=config["model_type"], **given):
+
+                        def bytes_of(device: str, config: dict = config, given: dict = given, **fields: float) -> int:
+                            request = Request(os.path.join(folder, "config.json"), batch=2, seq=128, for_device=device, **given)
+                            with open(request.model, "w") as f:
+                                json.dump({**config, **fields}, f)
+                            return Steps(model_of(request), request, device=device_of(device)).graph(2, 128)["measured_peak"]
+
+                        none = {attention: 0.0, **dict.fromkeys(others, 0.0)}
+                        plain = bytes_of("h100", **none)
+                        self.assertEqual(bytes_of("h100", **{**none, attention: 0.1}), plain)
+                        self.assertGreater(bytes_of("cpu", **{**none, attention: 0.1}), bytes_of("cpu", **none))
+                        masks = bytes_of("h100", **{attention: 0.0}) - plain
+                        factors = bytes_of("cpu", **{attention: 0.0}) - bytes_of("cpu", **none)
+                        self.assertGreater(masks, 0)
+                        self.assertLess(masks, factors)
+
+
+if __name__ == "__main__":
+    unittest.main()
