@@ -356,8 +356,8 @@ class TestBackend(Case):
         seen = []
         whole = partition.split
 
-        def split(joint, steps, outputs):
-            halves = whole(joint, steps, outputs)
+        def split(joint, steps, outputs, far):
+            halves = whole(joint, steps, outputs, far)
             last = max(i for i, s in enumerate(steps) if not s.again and not s.op.backward)
             made, needed = set(), set()
             for s in steps[last + 1 :]:

@@ -17,7 +17,7 @@ import torch
 from .._arguments import Size
 from .ask.smaller import smaller_batch
 from .elsewhere.engine import Engine, States, Where, engine_of
-from .elsewhere.smaller import KINDS, Lossy, SmallerEngine
+from .elsewhere.smaller import Lossy, SmallerEngine, check_kind
 from .loop.graphs import Graphs
 from .loop.loop import Loop
 from .loop.rehearsal import Rehearsal
@@ -129,12 +129,13 @@ def optimize(
     request = Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward, states, offload, host_budget, sequence_tiles, lossy)
     if host_budget is not None and offload is None and states not in ("host", "disk", "auto"):
         raise TypeError("host_budget limits what offload and states move: give offload='disk' or 'host', or states, too")
+    if lossy is not None:
+        _check_lossy(lossy, offload, mode)
     if form != "eager":
         from .compile.compiled import optimize_compiled
 
-        if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None or lossy is not None:
-            instead = "; give no mode, or run the module under torch.autocast, whose graphs save 16 bits" if lossy is not None else ""
-            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states' if states is not None else 'lossy'][0]} is for mode='eager': compiled graphs keep the module's operators{instead}")
+        if loss_chunks not in (None, 1) or sequence_tiles not in (None, 1) or optimizer_in_backward or states is not None:
+            raise TypeError(f"{[*request.taken, *(('sequence_tiles',) if sequence_tiles not in (None, 1) else ()), 'states'][0]} is for mode='eager': compiled graphs keep the module's operators")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         with gradients_kept(arguments(sample) if sample is not None else ()):
@@ -145,8 +146,6 @@ def optimize(
         raise TypeError("offload is for steps that are not captured, and parameters that are whole: a captured step has its copies no time to wait, and units of fully_shard move by themselves")
     if states == "auto" and (optimizer_in_backward or mode == "graph" or budget is None):
         raise TypeError("states='auto' has as many states leave as the budget needs: give budget=, in mode='eager' and without optimizer_in_backward, or states='disk' or 'host' for all")
-    if lossy is not None:
-        refuse_lossy(lossy, offload, mode)
     most = parse("host_budget", host_budget, 0) if host_budget is not None else None
     away: Engine | None = engine_of(device_of(model), offload, "offload") if offload is not None else None
     if lossy is not None:
@@ -180,14 +179,13 @@ def optimize(
     return found
 
 
-def refuse_lossy(lossy: Any, offload: Any, mode: str) -> None:
+def _check_lossy(lossy: Any, offload: Any, mode: str) -> None:
     """Raises where values cannot be kept smaller."""
-    if lossy not in KINDS:
-        raise ValueError(f"lossy is {lossy!r}; there are {', '.join(map(repr, KINDS))}")
+    check_kind(lossy)
     if offload is not None:
         raise TypeError("lossy keeps values smaller and offload moves them: give one of both")
     if mode == "graph":
-        raise TypeError("lossy is for mode='eager', in which values are rounded between operators: without mode, the step is replayed by the native module, on ranks and under fully_shard, too")
+        raise TypeError("lossy is for steps whose operators run between rounding: give no mode, or mode='compile'")
 
 
 def restore(model: Models) -> None:

@@ -13,7 +13,7 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -21,16 +21,19 @@ from torch import fx
 from ..._visible import lines
 from ...errors import BudgetError
 from ...report import Report, show_bytes
+from ..elsewhere.smaller import Lossy, check_kind
 from ..plan.budget import fixed_bytes, growth
 from ..plan.plans import plan_of_graph
+from ..plan.smaller import Smaller, smallest
 from ..replay.moves import BACK, GONE, IN, OUT
 from ..step.given import check_request
 from . import partition, workspace
 from .graph import Joint, Writer, alone, nbytes
 from .moved import Event
+from .smaller import candidates
 
 Split = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
-OPTIONS = ("budget", "activation_budget", "max_overhead", "optimizer", "reserve", "inductor")
+OPTIONS = ("budget", "activation_budget", "max_overhead", "optimizer", "reserve", "lossy", "inductor")
 
 
 def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
@@ -42,6 +45,7 @@ def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mappin
     max_overhead       extra time allowed, instead of a budget
     optimizer          an optimizer whose states count in the budget
     reserve            memory that "auto" leaves free
+    lossy              "bf16", "fp16" or "fp8": values may be kept in that type for the backward pass, so that gradients are not exact
     inductor           False runs the graphs operator by operator. By default Inductor is used if it has a compiler
 
     Each graph's memory is planned with its results alive and their gradients computed immediately. What runs outside of
@@ -56,7 +60,9 @@ def memopt(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mappin
     for name in given:
         if name.replace("-", "_") not in known:
             raise TypeError(f"backend 'memopt' has no option {name!r}; there are {', '.join(OPTIONS)}, and with Inductor those of Inductor")
-    check_request(**{name: value for name, value in request.items() if name != "inductor"})
+    check_request(**{name: value for name, value in request.items() if name != "lossy"})
+    if request.get("lossy") is not None:
+        check_kind(request["lossy"])
     if mode not in (None, "default"):
         given = {**torch._inductor.list_mode_options(mode), **given}
     session = _sessions.setdefault(id(options), _Session(options, request)) if options is not None else _Session(options, request)
@@ -118,30 +124,52 @@ def joint_of(gm: fx.GraphModule, forward_outputs: int, static: Sequence[int] | N
     return joint
 
 
-def planned(w: Writer, document: dict[str, Any], **limits: Any) -> tuple[Report, list[partition.Steps]]:
-    """The plan of a step, and its part for each graph."""
-    report = plan_of_graph(document, replay="compiled" if any(j.fused for j in w.joints) else "native", **limits)
-    steps: list[partition.Steps] = [[] for _ in w.joints]
+class Planned(NamedTuple):
+    """The plan of a step, its part for each graph, and what it keeps smaller, where values may be."""
+
+    report: Report
+    steps: list[partition.Steps]
+    smaller: Smaller | None = None
+
+
+def planned(w: Writer, document: dict[str, Any], lossy: Lossy | None = None, **limits: Any) -> Planned:
+    """The plan of a step."""
+    replay = "compiled" if any(j.fused for j in w.joints) else "native"
+    if lossy is not None:
+        found = smallest(document, candidates(w, document, lossy), replay, **limits)
+        return Planned(found.found, _parts(w, found.steps, found.moves), found)
+    report = plan_of_graph(document, replay=replay, **limits)
     plan = report.to_dict()
-    events = _events(w, plan.get("moves") or [])
-    for i, step in enumerate(plan["steps"]):
-        which, before = w.ops[step["node"]], events.pop(i, ())
-        if which is not None:
-            steps[which[0]].append(partition.Step(which[1], bool(step.get("again")), before))
-        elif before:  # outside of the graph, between its passes: what leaves does so in the forward pass
-            steps[0][-1] = steps[0][-1]._replace(behind=steps[0][-1].behind + tuple(e for e in before if e.what in (OUT, GONE)))
-            events[i + 1] = tuple(e for e in before if e.what not in (OUT, GONE)) + events.get(i + 1, ())
-    return report, steps
+    return Planned(report, _parts(w, plan["steps"], plan.get("moves") or []))
 
 
-def _events(w: Writer, moves: Sequence[Mapping[str, Any]]) -> dict[int, tuple[Event, ...]]:
-    """What comes before each step of a plan, of which the moves are of the values of one graph."""
-    value_of = {name: n.name for names in w.names for n, name in names.items()}
-    found: dict[int, list[Event]] = {}
+def _parts(w: Writer, steps: Sequence[Mapping[str, Any]], moves: Sequence[Mapping[str, Any]]) -> list[partition.Steps]:
+    """The steps of each graph. Where another graph runs, or what is outside of them, what leaves does so behind the step before, and what comes back waits for the next one."""
+    parts: list[partition.Steps] = [[] for _ in w.joints]
+    events = _events(w, moves)
+    late: list[tuple[Event, ...]] = [()] * len(parts)
+    for i, step in enumerate(steps):
+        which = w.ops[step["node"]]
+        for graph, part in enumerate(parts):
+            now = late[graph] + events[graph].get(i, ())
+            if which is not None and which[0] == graph:
+                late[graph] = ()
+                part.append(partition.Step(which[1], bool(step.get("again")), now))
+            elif now:
+                late[graph] = tuple(e for e in now if e.what not in (OUT, GONE))
+                part[-1] = part[-1]._replace(behind=part[-1].behind + tuple(e for e in now if e.what in (OUT, GONE)))
+    return parts
+
+
+def _events(w: Writer, moves: Sequence[Mapping[str, Any]]) -> list[dict[int, tuple[Event, ...]]]:
+    """What comes before each step of a plan to values of each graph."""
+    value_of = {name: (graph, n.name) for graph, names in enumerate(w.names) for n, name in names.items() if n.op != "placeholder"}
+    found: list[dict[int, list[Event]]] = [{} for _ in w.joints]
     for k, m in enumerate(moves):
+        graph, value = value_of[m["value"]]
         for what, at in ((OUT, "out"), (GONE, "gone"), (IN, "in"), (BACK, "back")):
-            found.setdefault(int(m[at]), []).append(Event(what, value_of[m["value"]], k))
-    return {at: tuple(sorted(events, key=lambda e: e.what)) for at, events in found.items()}
+            found[graph].setdefault(int(m[at]), []).append(Event(what, value, k))
+    return [{at: tuple(sorted(events, key=lambda e: e.what)) for at, events in of.items()} for of in found]
 
 
 class _Session:
@@ -167,9 +195,9 @@ class _Session:
         w, document = alone(joint, "compiled")
         frame, times = _frame()
         others = sum(size for f, size in self.held.items() if f != frame)
-        peak = planned(w, document, activation_budget="100%")[0].baseline.peak
+        peak = planned(w, document, activation_budget="100%").report.baseline.peak
         limit, counted = self._limit(peak, inputs)
-        overhead = self.request.get("max_overhead")
+        overhead, lossy = self.request.get("max_overhead"), self.request.get("lossy")
         if limit is not None:
             limit -= others
         if joint.symbolic:
@@ -177,7 +205,8 @@ class _Session:
         steps = partition.in_order(joint)
         if limit is None or limit < peak:
             try:
-                report, (steps,) = planned(w, document, activation_budget=max(1, limit) if limit is not None else None, max_overhead=overhead)
+                found = planned(w, document, lossy, activation_budget=max(1, limit) if limit is not None else None, max_overhead=overhead)
+                report, steps = found.report, found.steps[0]
             except BudgetError as e:
                 text = e.message
                 if others:
@@ -189,7 +218,7 @@ class _Session:
                     text += f". The budget counts {show_bytes(counted)} of parameters and optimizer states, too"
                 raise e.counting(others + counted, text) from None
             logging.getLogger("memopt").info("graph %s: planned %s of %s, %+.1f%% time", frame, show_bytes(report.result.peak), show_bytes(peak), 100 * report.result.overhead)
-        forward, backward = partition.split(joint, steps, num_fwd_outputs)
+        forward, backward = partition.split(joint, steps, num_fwd_outputs, lossy or 0)
         kept = [n.meta.get("val") for n in partition.saved(forward, num_fwd_outputs) if n.op != "placeholder"]
         self.held[frame] = sum(nbytes(value) for value in kept if isinstance(value, torch.Tensor))
         return forward, backward

@@ -18,11 +18,12 @@ from torch._guards import TracingContext, tracing
 
 from ..._visible import lines
 from ...errors import BudgetError
-from ...report import Report, show_bytes
+from ...report import show_bytes
 from ..elsewhere.engine import engine_of
+from ..elsewhere.smaller import Lossy
 from ..plan.budget import fixed_bytes, growth
 from ..plan.refused import refused
-from ..plan.report import StepReport, say
+from ..plan.report import Rounding, StepReport, say
 from ..record.measure import Measured, ProfilerBusy, device_of, events_of, highest, profiled, step_peak
 from ..record.operators import draws
 from ..record.record import Recording
@@ -31,7 +32,7 @@ from ..step.standin import StandIn
 from ..step.tensors import tensors
 from . import partition
 from .around import SPAN, Ran, address, describe, pair
-from .backend import build, compiler_for, joint_of, planned
+from .backend import Planned, build, compiler_for, joint_of, planned
 from .graph import Joint, Writer
 from .moved import Far
 from .outside import Outside
@@ -109,7 +110,7 @@ class _Graph:
             steps = [s._replace(op=same[s.op.node.name]) for s in self.steps]
         elif self.joint is None:
             self.joint = joint
-        return partition.split(joint, steps, num_fwd_outputs, self.step.far.key if self.step.far is not None else 0)
+        return partition.split(joint, steps, num_fwd_outputs, self.step.far)
 
     def _watched(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Runs one half of the graph operator by operator, and notes the addresses of its inputs and results."""
@@ -147,7 +148,7 @@ class _Graph:
 class _Step:
     """A module's step for inputs of one shape: its graphs, and the plan that they are compiled for."""
 
-    def __init__(self, forward: Callable[..., Any], inductor: Mapping[str, Any] | None, far: Far | None) -> None:
+    def __init__(self, forward: Callable[..., Any], inductor: Mapping[str, Any] | None, far: int | Lossy) -> None:
         self.inductor, self.far = inductor, far
         self.graphs: list[_Graph] = []
         self.ran: list[Ran] = []
@@ -293,7 +294,7 @@ class CompiledForward(StandIn):
     def _compiled(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], inductor: Mapping[str, Any] | None, eager: Measured, limit: int | None, fixed: int
     ) -> _Made:
-        step = _Step(self.original, inductor, self.far)
+        step = _Step(self.original, inductor, self.far.key if self.far is not None else self.request.lossy or 0)
         maker = _Maker(self, step, functools.partial(step.run, *args, **kwargs), replace(eager), limit, fixed)
         try:
             return _Made(step, maker.run(functools.partial(self.original, *args, **kwargs)))
@@ -344,9 +345,13 @@ class _Maker:
         recording = Recording(document, self.eager.peak, [], [], [])
         counted = self.fixed if self.forward.request.budget is not None else 0
 
-        def report(found: Report | None) -> CompileReport:
-            made = cast(CompileReport, CompileReport.of(recording, found, self.fixed, counted, _EAGER_ONLY))
-            made.form, made.graphs, made.difference = form, len(graphs), self._difference()
+        def report(found: Planned | None) -> CompileReport:
+            rest = self.fixed, counted, _EAGER_ONLY
+            if found is not None and found.smaller is not None:
+                made = cast(CompileReport, CompileReport.of_smaller(recording, self.forward.request.lossy, found.smaller, *rest))
+            else:
+                made = cast(CompileReport, CompileReport.of(recording, found.report if found is not None else None, *rest))
+            made.form, made.graphs, made.difference = form, len(graphs), self._difference(made.lossy)
             made.measured(self.measured.peak, "the sample")
             if found is None or self.step.inductor is not None:  # which runs things in an order that only the compiled step knows
                 made.promised_peak = made.measured_peak or 0
@@ -404,10 +409,14 @@ class _Maker:
         w, document = describe([g.joint for g in self.calls if g.joint is not None], ran, events, spans, whole, type(self.model).__name__)
         return w, document, highest(events, whole)
 
-    def _search(self, w: Writer, document: dict[str, Any]) -> Report:
+    def _search(self, w: Writer, document: dict[str, Any]) -> Planned:
         """Plans for the limit; if more is measured, for less."""
         limit, request = self.limit, self.forward.request
         away: dict[str, Any] = {}
+        if request.lossy is not None:
+            away = {"lossy": request.lossy}
+            if any(j.symbolic for j in w.joints):
+                self.forward._tell("lossy rounds values whose sizes are known, and some of this step's depend on data: those stay as they are")
         if request.offload is not None and len(self.calls) > 1:
             self.forward._tell(f"offload moves values of one graph, and dynamo compiled {len(self.calls)} for this step: nothing moves; mode='eager' plans the step as a whole")
         elif request.offload is not None and any(j.symbolic for j in w.joints):
@@ -417,29 +426,29 @@ class _Maker:
         for _ in range(MOST_TRIES):
             last = False
             try:
-                found, steps = planned(w, document, activation_budget=limit, max_overhead=self.forward.request.max_overhead, **away)
+                found = planned(w, document, activation_budget=limit, max_overhead=self.forward.request.max_overhead, **away)
             except BudgetError as e:  # Inductor may hold less than its graph says
                 if e.best <= 0 or self.step.inductor is None and limit == self.limit:
                     raise
                 last = True
-                found, steps = planned(w, document, activation_budget=e.best, **away)
+                found = planned(w, document, activation_budget=e.best, **away)
             if self.forward.far is not None:  # a disk that is full is found here, and not in a step
-                self.forward.far.engine.prepare(max((m["far"] + m["bytes"] for m in found.to_dict().get("moves") or []), default=0))
-            self._compile(steps)
+                self.forward.far.engine.prepare(max((m["far"] + m["bytes"] for m in found.report.to_dict().get("moves") or []), default=0))
+            self._compile(found.steps)
             over = self._measure() - (self.limit or self.measured.peak)
             if over <= 0:
                 return found
             if last or limit is None:
                 break
-            limit = found.result.peak - over
+            limit = found.report.result.peak - over
         raise BudgetError(
             f"budget cannot be met: {show_bytes(self.limit or 0)} are left for the step, the lowest compiled step found takes {show_bytes(self.measured.peak)} "
             f"({show_bytes(self.eager.peak)} in eager mode)",
             want=self.limit or 0, best=self.measured.peak, fixed=self.fixed,
         )  # fmt: skip
 
-    def _difference(self) -> float:
-        """The difference from the step without a plan, relative to the largest gradient."""
+    def _difference(self, rounding: Rounding | None) -> float:
+        """The difference from the step without a plan, relative to the largest gradient. Where values were rounded on request, it is told and not judged."""
         if all(self.measured.digests.get(name) == d for name, d in self.eager.digests.items()):
             return 0.0
         made = self._made(self.call)
@@ -452,6 +461,10 @@ class _Maker:
             if not off <= worst:
                 worst, where = off, name
         values = [n.meta.get("val") for g in self.step.planned if g.joint is not None for n in g.joint.nodes]  # in autocast, of fewer bits than gradients
+        if rounding is not None and rounding.values:
+            exact, rounded = ({n.removeprefix("the gradient of "): t.double() for n, t in of.items() if n != "the loss"} for of in (self.reference, made))
+            rounding.compare((float(self.reference["the loss"]), float(made["the loss"])), exact, rounded)
+            return worst
         widest = max(torch.finfo(t.dtype).eps for t in values if isinstance(t, torch.Tensor) and t.is_floating_point())
         if not worst <= widest**0.5:
             raise RuntimeError(

@@ -139,8 +139,8 @@ class Moving:
         self.tickets: dict[int, fx.Node] = {}  # by move
         self.ticket: Tensor | None = None  # without its bytes
 
-    def write(self, event: Event, now: fx.Node) -> fx.Node:
-        """The ticket, or the value that is back. now: the node that stands for the value."""
+    def write(self, event: Event, now: fx.Node) -> fx.Node | None:
+        """The value that is back, where that is the event. now: the node that stands for the value."""
         value, call = now.meta["val"], torch.ops.memopt
         if event.what == OUT:
             made = self.graph.call_function(call.leave.default, (now, self.far))
@@ -152,10 +152,10 @@ class Moving:
             made = self.graph.call_function(call.back.default, (self.tickets[event.move], list(value.shape), list(value.stride()), value.dtype, value.device))
         if event.what == BACK:
             made.meta["val"] = value
-        else:
-            self.tickets[event.move] = made
-            made.meta["val"] = self._like(value)
-        return made
+            return made
+        self.tickets[event.move] = made
+        made.meta["val"] = self._like(value)
+        return None
 
     def _like(self, value: Tensor) -> Tensor:
         if self.ticket is None:

@@ -13,9 +13,10 @@ from torch import fx
 from torch._functorch import partitioners
 from torch._prims import rng_prims
 
-from ..replay.moves import BACK
+from ..elsewhere.smaller import Lossy
 from .graph import _SYMBOLS, Joint, Op, random_state, statistics
 from .moved import Event, Moving
+from .smaller import Narrowing
 
 
 class Step(NamedTuple):
@@ -35,8 +36,8 @@ def in_order(joint: Joint) -> Steps:
     return [Step(op, False) for op in joint.ops]
 
 
-def split(joint: Joint, steps: Steps, forward_outputs: int, far: int = 0) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """The forward and the backward graph in which the steps run. far: where values move."""
+def split(joint: Joint, steps: Steps, forward_outputs: int, far: int | Lossy = 0) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """The forward and the backward graph in which the steps run. far: where values move, or as what they are kept."""
     ordered = _Ordered(joint, _whole(joint, steps), far)
     return ordered.split(forward_outputs)
 
@@ -55,13 +56,13 @@ def _whole(joint: Joint, steps: Steps) -> Steps:
 class _Ordered:
     """A joint graph in another order, in which operators may stand several times."""
 
-    def __init__(self, joint: Joint, steps: Steps, far: int) -> None:
+    def __init__(self, joint: Joint, steps: Steps, far: int | Lossy) -> None:
         self.joint = joint
         self.graph = fx.Graph()
-        self.moving, self.named = Moving(self.graph, far), {n.name: n for n in joint.nodes}
+        self.moving: Moving | Narrowing = Narrowing(self.graph, far) if isinstance(far, str) else Moving(self.graph, far)
+        self.named = {n.name: n for n in joint.nodes}
         self.made: dict[fx.Node, fx.Node] = {}  # what stands for a node now
         self.shows: dict[fx.Node, list[fx.Node]] = {}  # operands of what was made as a view, when it was made
-        self.behind = False  # the boundary
         # Operators that draw random numbers: each saves what it drew from, as the plan counts it, if any runs again.
         self.drawing = {s.op.node for s in steps if s.op.state} if any(s.again and s.op.state for s in steps) else set()
         self.states: dict[fx.Node, fx.Node] = {}
@@ -78,15 +79,16 @@ class _Ordered:
             if isinstance(n.meta.get("val"), _SYMBOLS) and n not in joint.backward and n.op == "call_function":
                 self._value(n)
         self.forward = set(self.graph.nodes)
-        self.behind = True
         self.made = {n: m for n, m in self.made.items() if n not in self.shows or isinstance(n.meta.get("val"), _SYMBOLS)}
         for step in steps[last + 1 :]:
             self._run(step)
         outputs = [found[n] if isinstance(n, fx.Node) else n for n in joint.results]
         gradients = [self._value(n) if isinstance(n, fx.Node) else n for n in joint.gradients]
+        behind = [n for n in self.graph.nodes if n not in self.forward]
+        for n in behind:
+            n.meta["partitioner_tag"] = "is_backward"
         out = self.graph.output((*outputs, *gradients))
-        behind = [m for n in self.graph.nodes if n not in self.forward and n is not out for m in n.all_input_nodes]
-        self.crossing = dict.fromkeys(m for m in [*behind, *(g for g in gradients if isinstance(g, fx.Node))] if m in self.forward)
+        self.crossing = dict.fromkeys(m for m in [*(m for n in behind for m in n.all_input_nodes), *(g for g in gradients if isinstance(g, fx.Node))] if m in self.forward)
         out.meta = joint.output.meta
 
     def _copy(self, n: fx.Node) -> fx.Node:
@@ -97,13 +99,10 @@ class _Ordered:
     def _describe(self, new: fx.Node, n: fx.Node) -> None:
         new.meta = copy.copy(n.meta)
         new.meta.pop("recompute", None)
-        if self.behind:
-            new.meta["partitioner_tag"] = "is_backward"
 
     def _run(self, step: Step) -> None:
         op, again = step.op, step.again
-        for event in step.before:
-            self._move(event)
+        self._move(step.before)
         for n in op.nodes:
             self.made[n] = self._draw(n, again) if n in self.drawing else self._copy(n)
             if again and (moved := statistics(n)):
@@ -111,16 +110,14 @@ class _Ordered:
         for n in op.outputs:
             if n is not op.node:
                 self.made[n] = self._copy(n)
-        for event in step.behind:
-            self._move(event)
+        self._move(step.behind)
 
-    def _move(self, event: Event) -> None:
-        n = self.named[event.value]
-        new = self.moving.write(event, self.made[n])
-        if self.behind:
-            new.meta["partitioner_tag"] = "is_backward"
-        if event.what == BACK:
-            self.made[n] = new
+    def _move(self, events: Sequence[Event]) -> None:
+        for event in events:
+            n = self.named[event.value]
+            back = self.moving.write(event, self.made[n])
+            if back is not None:
+                self.made[n] = back
 
     def _draw(self, n: fx.Node, again: bool) -> fx.Node:
         """An operator that draws random numbers: first from the state of now, which is kept, then from that."""
@@ -145,7 +142,6 @@ class _Ordered:
             with self.graph.inserting_before(new):
                 zeros = self.graph.call_function(torch.ops.aten.full.default, (list(value.shape), 0), {"dtype": value.dtype, "device": value.device, "pin_memory": False})
             zeros.meta["val"] = value
-            zeros.meta["partitioner_tag"] = "is_backward"
             new.update_arg(i, zeros)
 
     def _value(self, n: fx.Node) -> fx.Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,13 @@ LEAST = 1024  # numbers from which on a value is worth rounding
 BLOCK = 32  # numbers of fp8 under one power of two
 _PIECES = 16  # in which fp8 is converted, as its steps between need memory
 _TOP = 8  # the exponent of the largest power of two in float8_e4m3fn
-_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}
+
+
+def check_kind(lossy: Any) -> None:
+    """Raises for a type that values are not kept in."""
+    if lossy not in KINDS:
+        raise ValueError(f"lossy is {lossy!r}; there are {', '.join(map(repr, KINDS))}")
 
 
 class Sizes(NamedTuple):
@@ -28,7 +34,7 @@ class Sizes(NamedTuple):
 def smaller(kind: Lossy, dtype: str, numbers: int) -> Sizes | None:
     """What so many numbers of a type take as another; None if they are not kept so."""
     of = getattr(torch, dtype, None)
-    to = _TYPES[kind]
+    to = TYPES[kind]
     if not isinstance(of, torch.dtype) or not of.is_floating_point or of.itemsize <= to.itemsize or numbers < LEAST:
         return None
     if kind != "fp8":
@@ -61,14 +67,14 @@ class SmallerEngine(OnDevice):
     def leave(self, near: Tensor, place: Place, at: int = 0) -> None:
         assert place.dtype is not None
         numbers = near.view(place.dtype)
-        place.far = _fp8(numbers) if self.kind == "fp8" else numbers.to(_TYPES[self.kind])
+        place.far = fp8(numbers) if self.kind == "fp8" else numbers.to(TYPES[self.kind])
 
     def come(self, place: Place, near: Tensor, at: int = 0) -> None:
         assert place.dtype is not None
         numbers, far, place.far = near.view(place.dtype), place.far, None
         if self.kind == "fp8":
             codes, exponents = far
-            _of_fp8(codes, exponents, numbers)
+            of_fp8(codes, exponents, numbers)
         else:
             numbers.copy_(far)
 
@@ -76,7 +82,7 @@ class SmallerEngine(OnDevice):
         raise NotImplementedError("rounded values are looked at by nobody")
 
 
-def _fp8(numbers: Tensor) -> tuple[Tensor, Tensor]:
+def fp8(numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Codes, and the exponent of each block's power of two."""
     n = numbers.numel()
     codes = torch.empty(n, dtype=torch.float8_e4m3fn, device=numbers.device)
@@ -103,7 +109,7 @@ def _exponents(largest: Tensor) -> Tensor:
     return (torch.frexp(largest.float()).exponent - _TOP).clamp_(-126, 126)
 
 
-def _of_fp8(codes: Tensor, exponents: Tensor, into: Tensor) -> None:
+def of_fp8(codes: Tensor, exponents: Tensor, into: Tensor) -> None:
     n = codes.numel()
     for at in range(0, n, size := _piece(n)):
         piece = codes[at : at + size]

@@ -30,7 +30,6 @@ from .programs import Made
 from .timed import times_of
 
 _COUNTS = (2, 4, 8, 16, 32, MOST)  # of tiles, that are tried
-_LEAST_NORM = 1e-3  # of the largest gradient's: one that is all but zero, as that of a bias in front of a batch norm, is compared with this
 
 
 class Rehearsal:
@@ -164,9 +163,7 @@ class Rehearsal:
 
         loss, exact = gradients(self.model, lambda: self._call(lambda forward: forward()), self.loop.request.loss)
         rounded_loss, rounded = gradients(self.model, lambda: self._call(planned), self.loop.request.loss)
-        lossy.loss_error = abs(rounded_loss - loss) / max(abs(loss), 1e-30)
-        least = max((float(g.norm()) for g in exact.values()), default=0.0) * _LEAST_NORM or 1.0
-        lossy.worst, lossy.error = max(((name, float((rounded[name] - g).norm()) / max(float(g.norm()), least)) for name, g in exact.items()), key=lambda found: found[1])
+        lossy.compare((loss, rounded_loss), exact, rounded)
 
     def _check(self, made: Made, program: Program) -> bool:
         """Runs the step once under the plan, and checks for the bits of eager mode and the promised bytes. False if an operator must be kept from now on."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from ..._arguments import Size
 from ...errors import BudgetError
-from ...report import Report, show_bytes
+from ...report import show_bytes
 from ..elsewhere.engine import Engine, rates
 from ..elsewhere.smaller import Lossy
 from ..lower.inchunks import CHOSEN, InChunks, Undivided
@@ -21,9 +21,9 @@ from ..lower.tiles import Tiles
 from ..native.build import library
 from ..plan.budget import Fixed, fixed_bytes, free_bytes, growth, state_bytes
 from ..plan.outofmemory import explain, is_of_memory, room
-from ..plan.plans import plan_of, plan_of_graph
+from ..plan.plans import plan_of
 from ..plan.refused import Smaller, refused
-from ..plan.report import Rounding, StepReport
+from ..plan.report import StepReport
 from ..plan.sized import At
 from ..plan.smaller import plan_smaller
 from ..ranks.meeting import Meeting, bucket_bytes, data_parallel, meeting
@@ -134,7 +134,7 @@ class Share:
         make = functools.partial(plan_of, recording, activation_budget=max(1, limit) if limit is not None else None, max_overhead=r.max_overhead, **away)
         try:
             if r.lossy is not None:
-                return self._smaller_values(recording, r.lossy, lambda of: plan_of_graph(of.graph, replay=of.replay, **make.keywords), (fixed.bytes, counted, taken), eager, audits, together)
+                return self._smaller_values(recording, r.lossy, make.keywords, (fixed.bytes, counted, taken), eager, audits, together)
             found = together.plan(make) if together is not None else make()
         except BudgetError as e:
             if divides and self.loss.suffices(recording, e, limit):
@@ -145,7 +145,7 @@ class Share:
             best = e.best
             self._low(recording, limit or 0, best)
             if r.lossy is not None:
-                return self._smaller_values(recording, r.lossy, lambda of: plan_of_graph(of.graph, replay=of.replay, activation_budget=best), (fixed.bytes, counted, taken), eager, audits)
+                return self._smaller_values(recording, r.lossy, {"activation_budget": best}, (fixed.bytes, counted, taken), eager, audits)
             found, lowest = plan_of(recording, activation_budget=e.best, **away), True
         report = self._said(StepReport.of(recording, found, fixed.bytes, counted, taken), eager, at)
         if at is None:
@@ -193,13 +193,13 @@ class Share:
         self.sent = len(best), sum(n for _, n in best), total
         self.states.send([p for p, _ in best])
 
-    def _smaller_values(self, recording: Recording, kind: Lossy, make: Callable[[Recording], Report], figures: tuple[int, int, tuple[str, ...]], eager: int, audits: int, together: Meeting | None = None) -> Made:
+    def _smaller_values(self, recording: Recording, kind: Lossy, settings: Mapping[str, Any], figures: tuple[int, int, tuple[str, ...]], eager: int, audits: int, together: Meeting | None = None) -> Made:
         """The plan of a step whose values may be rounded for the backward pass, on all ranks the same ones."""
-        found = plan_smaller(recording, kind, make) if together is None else together.plan(lambda: plan_smaller(recording, kind, make).packed()).of(recording, kind)
+        make = functools.partial(plan_smaller, recording, kind, **settings)
+        found = make() if together is None else together.plan(make)
         assert self.engine is not None
-        report = self._said(StepReport.of(found.rounded.whole if found.rounded is not None else recording, found.found, *figures), eager, None)
-        report.overhead, report.eager_peak = found.overhead, eager + figures[1]
-        report.lossy = Rounding(kind, found.values, sum(v for v in {m["value"]: m["bytes"] for m in found.moves}.values()))
+        report = self._said(StepReport.of_smaller(recording, kind, found, *figures), eager, None)
+        report.eager_peak = eager + figures[1]
         moves = compiled(recording, found.steps, found.moves, self.engine, device_of(self.model)) if found.moves else None
         return Made(build(recording, found.steps, moves=moves), report, recording, audits)
 

@@ -7,8 +7,8 @@ import html
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,11 +17,13 @@ from ... import _scratch
 from ..._plan import plan as plan_file
 from ..._visible import line, lines
 from ...report import Report, show_bytes
+from ..elsewhere.smaller import Lossy
 from ..record.floor import Binding, binding
 from ..record.record import Recording, as_file
 from .offloaded import OwnOffload
-from .smaller import would_save
+from .smaller import Rounded, Smaller, would_save
 
+_LEAST_NORM = 1e-3  # of the largest gradient's: one that is all but zero, as that of a bias in front of a batch norm, is compared with this
 _QUARTER = 1.25
 _WORTH_ROUNDING = 0.05  # of the step's bytes
 _WORTH_SAYING = 0.01  # of a step's time
@@ -39,6 +41,12 @@ class Rounding:
     worst: str = ""  # of the gradients of the sample's step, the one that differs most from the exact one
     error: float = 0.0  # by so much of its norm
     loss_error: float = 0.0
+
+    def compare(self, loss: tuple[float, float], exact: Mapping[str, torch.Tensor], rounded: Mapping[str, torch.Tensor]) -> None:
+        """Notes by how much the loss and the gradients of a step differ from the exact ones, which come first."""
+        self.loss_error = abs(loss[1] - loss[0]) / max(abs(loss[0]), 1e-30)
+        least = max((float(g.norm()) for g in exact.values()), default=0.0) * _LEAST_NORM or 1.0
+        self.worst, self.error = max(((name, float((rounded[name] - g).norm()) / max(float(g.norm()), least)) for name, g in exact.items()), key=lambda found: found[1])
 
     def __str__(self) -> str:
         if not self.values:
@@ -79,6 +87,14 @@ class StepReport:
     lossy: Rounding | None = None  # what is rounded, where it may be
     own_offload: OwnOffload | None = None  # by hooks of the module itself, where the sample told
     reserved: int | None = None  # of captured steps: the bytes of their pool, which it holds between steps
+
+    @classmethod
+    def of_smaller(cls, recording: Recording, kind: Lossy, found: Smaller, fixed: int, counted: int, taken: tuple[str, ...] = ()) -> StepReport:
+        """The report of a plan that may keep values smaller."""
+        whole = replace(recording, graph=Rounded(recording.graph, found.chosen).graph) if found.chosen is not None else recording
+        made = cls.of(whole, found.found, fixed, counted, taken)
+        made.overhead, made.lossy = found.overhead, Rounding(kind, found.values, found.bytes)
+        return made
 
     @classmethod
     def of(cls, recording: Recording, found: Report | None, fixed: int, counted: int, taken: tuple[str, ...] = ()) -> StepReport:

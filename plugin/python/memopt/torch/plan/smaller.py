@@ -1,4 +1,4 @@
-"""Values that are kept in a smaller type for the backward pass: a recorded step in which they are, and its plan as one of the step itself.
+"""Values that are kept in a smaller type for the backward pass: a joint graph in which they are, and its plan as one of the graph itself.
 
 Each value that the backward pass reads gets a node that rounds it, behind its last reader of the forward pass, and one that widens it before
 each reader of the backward pass, or for several that come one after the other. The planner keeps or repeats these like any other. What it keeps rounded is, in the step as it runs, a value that
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from ..elsewhere.smaller import Lossy, Sizes, smaller
 from ..record.floor import Step
 from ..record.operators import Op, Value
 from ..record.record import Recording
-from .plans import plan_of
+from .plans import plan_of_graph
 
 _COPY = "aten._to_copy.default"
 _CLOSE = 0.002  # of a step's time: fewer values are rounded if that costs no more
@@ -28,18 +28,20 @@ _SHARES = (0.125, 0.25, 0.5)  # of the bytes that may be saved, until a plan is 
 _TRIES = 8  # plans without values that they turn out to need as they are
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Candidate:
     """A value that may be kept smaller."""
 
-    value: Value
+    value: str  # its name
+    bytes: int
     sizes: Sizes
-    last: Op  # of the forward pass that reads it, or behind which Python lets go of it
-    readers: tuple[Op, ...]  # of the backward pass
+    last: str  # the operator of the forward pass that reads it last, or behind which Python lets go of it
+    module: str
+    readers: tuple[str, ...]  # operators of the backward pass
 
     @property
     def saves(self) -> int:
-        return self.value.bytes - self.sizes.bytes
+        return self.bytes - self.sizes.bytes
 
 
 def candidates(recording: Recording, kind: Lossy) -> list[Candidate]:
@@ -67,7 +69,8 @@ def candidates(recording: Recording, kind: Lossy) -> list[Candidate]:
         before = [op for op in readers[v] if not op.backward]
         if any(place[op] >= border for op in before):
             continue  # a later forward pass reads it, which keeps its bits
-        found.append(Candidate(v, sizes, max([maker, *before, *([v.held] if v.held is not None else [])], key=place.__getitem__), tuple(dict.fromkeys(behind))))
+        last = max([maker, *before, *([v.held] if v.held is not None else [])], key=place.__getitem__)
+        found.append(Candidate(v.name, v.bytes, sizes, last.name, last.module, tuple(dict.fromkeys(op.name for op in behind))))
     return sorted(found, key=lambda c: -c.saves)
 
 
@@ -76,25 +79,24 @@ def _size(dtype: str) -> int:
 
 
 class Rounded:
-    """A recorded step with some values rounded."""
+    """A joint graph with some values rounded."""
 
-    def __init__(self, recording: Recording, chosen: Sequence[Candidate]) -> None:
-        self.recording, self.chosen = recording, list(chosen)
-        self.graph, self.rounds, self.widens = _rewritten(recording.graph, self.chosen)
-
-    @property
-    def whole(self) -> Recording:
-        """It as a recording, for reports."""
-        return replace(self.recording, graph=self.graph)
+    def __init__(self, plain: Mapping[str, Any], chosen: Sequence[Candidate]) -> None:
+        self.plain, self.chosen = plain, chosen
+        self.graph, self.rounds, self.widens = _rewritten(plain, chosen)
 
     def translated(self, steps: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], set[Candidate]]:
-        """A plan's steps as those of the recorded step, its moves, and values that it needs as they are behind where they are rounded."""
-        own = {name: i for i, name in enumerate(op.name for op in self.recording.ops)}
-        names = [n["name"] for n in self.graph["nodes"] if n["op"] not in ("input", "getitem")]
+        """A plan's steps as those of the plain graph, its moves, and values that it needs as they are behind where they are rounded."""
+        own = {name: (i, node) for i, (name, node) in enumerate(operators(self.plain).items())}
+        names = list(operators(self.graph))
+        makes: dict[str, list[str]] = {name: [name] for name in own}
+        for node in self.plain["nodes"]:
+            if node["op"] == "getitem":
+                makes[node["alias_of"]].append(node["name"])
         out: list[dict[str, Any]] = []
         left: dict[Candidate, int] = {}  # since which step a value is smaller
         turns: dict[Candidate, int] = {}  # in which order values are rounded
-        again: set[Value] = set()
+        again: set[str] = set()
         exact: set[Candidate] = set()
         moves: list[dict[str, Any]] = []
         waiting: list[tuple[Candidate, str]] = []  # widened before the next step, for readers up to one
@@ -112,22 +114,27 @@ class Rounded:
             if name in self.widens:
                 waiting.append(self.widens[name])
                 continue
-            op = self.recording.ops[own[name]]
+            number, node = own[name]
             if step.get("again"):
-                exact.update(by_value[v] for v in op.inputs if v not in again and v in by_value and by_value[v] in left)
-                again.update(op.outputs)
+                exact.update(by_value[v] for v in node["inputs"] if v not in again and v in by_value and by_value[v] in left)
+                again.update(makes[name])
             at = len(out)
             for c, _ in waiting:
                 if c in left and left[c] < at:
-                    moves.append({"value": c.value.name, "bytes": c.value.bytes, "out": left[c], "gone": left[c], "in": at, "back": at, "far": 0, "turn": turns[c]})
+                    moves.append({"value": c.value, "bytes": c.bytes, "out": left[c], "gone": left[c], "in": at, "back": at, "far": 0, "turn": turns[c]})
             wide.update(waiting)
             waiting = []
-            for c in [c for c, last in wide.items() if last == op.name and not step.get("again")]:
+            for c in [c for c, last in wide.items() if last == name and not step.get("again")]:
                 del wide[c]
                 if c in left:
                     left[c] = at + 1
-            out.append({**step, "node": own[name]})
+            out.append({**step, "node": number})
         return out, moves, exact
+
+
+def operators(graph: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The nodes that plans have as steps, in order."""
+    return {n["name"]: n for n in graph["nodes"] if n["op"] not in ("input", "getitem")}
 
 
 def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[dict[str, Any], dict[str, Candidate], dict[str, tuple[Candidate, str]]]:
@@ -136,18 +143,18 @@ def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[d
     widens: dict[str, tuple[Candidate, str]] = {}
     behind: dict[str, list[Candidate]] = {}
     reads: dict[str, list[Candidate]] = {}
-    place = {name: i for i, name in enumerate(n["name"] for n in graph["nodes"] if n["op"] not in ("input", "getitem"))}
+    place = {name: i for i, name in enumerate(operators(graph))}
     for c in chosen:
-        behind.setdefault(c.last.name, []).append(c)
-        for op in c.readers:
-            reads.setdefault(op.name, []).append(c)
+        behind.setdefault(c.last, []).append(c)
+        for name in c.readers:
+            reads.setdefault(name, []).append(c)
     nodes: list[dict[str, Any]] = []
     pending: list[Candidate] = []
 
     def put(name: str, reads: str, nbytes: int, c: Candidate, backward: bool) -> str:
         """A node that converts, and the name of what it makes."""
         outputs = [{"shape": [n], "dtype": "uint8", "bytes": n} for n in (nbytes, c.sizes.work) if n]
-        node = {"name": name, "op": _COPY, "inputs": [reads], "outputs": outputs, "flops": 0, "is_backward": backward, "module": c.last.module}
+        node = {"name": name, "op": _COPY, "inputs": [reads], "outputs": outputs, "flops": 0, "is_backward": backward, "module": c.module}
         nodes.append(node)
         if len(outputs) == 1:
             return name
@@ -156,9 +163,9 @@ def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[d
 
     def flush() -> None:
         for c in pending:
-            name = c.value.name + ".smaller"
+            name = c.value + ".smaller"
             rounds[name] = c
-            kept[c] = put(name, c.value.name, c.sizes.bytes, c, False)
+            kept[c] = put(name, c.value, c.sizes.bytes, c, False)
         pending.clear()
 
     kept: dict[Candidate, str] = {}
@@ -171,11 +178,11 @@ def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[d
             for c in here:
                 at = place[node["name"]]
                 if c not in shown or shown[c][2] != at - 1:
-                    name = f"{c.value.name}.for.{node['name']}"
-                    shown[c] = name, put(name, kept[c], c.value.bytes, c, True), at
+                    name = f"{c.value}.for.{node['name']}"
+                    shown[c] = name, put(name, kept[c], c.bytes, c, True), at
                 name, made, _ = shown[c]
                 shown[c], widens[name] = (name, made, at), (c, node["name"])
-                instead[c.value.name] = made
+                instead[c.value] = made
             node = {**node, "inputs": [instead.get(name, name) for name in node["inputs"]]}
         nodes.append(node)
         pending += behind.get(node["name"], ())
@@ -185,45 +192,28 @@ def _rewritten(graph: Mapping[str, Any], chosen: Sequence[Candidate]) -> tuple[d
 
 @dataclass
 class Smaller:
-    """A plan with values kept smaller, as one of the step as it was recorded."""
+    """A plan with values kept smaller, as one of the step as it was recorded. Ranks that have recorded the same tell it to each other."""
 
     found: Report
-    rounded: Rounded | None  # None: nothing needs to be
+    chosen: list[Candidate] | None  # None: nothing needs to be smaller
     steps: list[dict[str, Any]]
     moves: list[dict[str, Any]]
-    overhead: float = 0.0  # above the recorded step, with what rounding takes
+    overhead: float  # above the recorded step, with what rounding takes
 
     @property
     def values(self) -> int:
         return len({m["value"] for m in self.moves})
 
-    def packed(self) -> Packed:
-        """It without the recording, for other ranks that have recorded the same."""
-        return Packed(self.found, [c.value.name for c in self.rounded.chosen] if self.rounded is not None else None, self.steps, self.moves, self.overhead)
+    @property
+    def bytes(self) -> int:
+        """Of these values, as they were."""
+        return sum({m["value"]: m["bytes"] for m in self.moves}.values())
 
 
-@dataclass
-class Packed:
-    """A plan as one rank tells it to another."""
-
-    found: Report
-    rounded: list[str] | None  # the names of values
-    steps: list[dict[str, Any]]
-    moves: list[dict[str, Any]]
-    overhead: float
-
-    def of(self, recording: Recording, kind: Lossy) -> Smaller:
-        """It as a plan of one's own recording."""
-        by_name = {c.value.name: c for c in candidates(recording, kind)}
-        rounded = Rounded(recording, [by_name[name] for name in self.rounded]) if self.rounded is not None else None
-        return Smaller(self.found, rounded, self.steps, self.moves, self.overhead)
-
-
-def plan_smaller(recording: Recording, kind: Lossy, make: Callable[[Recording], Report]) -> Smaller:
-    """The plan of a step whose values may be kept smaller: with as few of them as cost about as little as all. make plans a recording.
-    It runs nothing where the parameters that it reads are sharded."""
+def plan_smaller(recording: Recording, kind: Lossy, **settings: Any) -> Smaller:
+    """The plan of a recorded step whose values may be kept smaller. It runs nothing where the parameters that it reads are sharded."""
     while True:
-        found = _smaller(recording, kind, make)
+        found = smallest(recording.graph, candidates(recording, kind), recording.replay, **settings)
         misplaced = recording.windows.misplaced(recording.ops, found.steps)
         if not misplaced:
             return found
@@ -231,23 +221,27 @@ def plan_smaller(recording: Recording, kind: Lossy, make: Callable[[Recording], 
             recording.keep(op)
 
 
-def _smaller(recording: Recording, kind: Lossy, make: Callable[[Recording], Report]) -> Smaller:
-    every = candidates(recording, kind)
+def smallest(graph: dict[str, Any], every: Sequence[Candidate], replay: str, **settings: Any) -> Smaller:
+    """The plan of a joint graph with as few of these values rounded as cost about as little as all."""
+
+    def make(of: dict[str, Any]) -> Report:
+        return plan_of_graph(of, replay=replay, **settings)
+
     try:
-        plain: Report | None = make(recording)
+        plain: Report | None = make(graph)
     except BudgetError:
         if not every:
             raise
         plain = None
     if plain is not None and (not every or plain.result.overhead <= _CLOSE):
         return _exact(plain)
-    base = float((plain if plain is not None else plan_of(recording)).baseline.time_ns)
-    best = _planned(recording, every, make, base)
+    base = float((plain if plain is not None else plan_of_graph(graph, replay=replay)).baseline.time_ns)
+    best = _planned(graph, every, make, base)
     if plain is not None and plain.result.overhead <= best.overhead + _CLOSE:
         return _exact(plain)
     for share in _SHARES:
         try:
-            some = _planned(recording, _first(every, share), make, base)
+            some = _planned(graph, _first(every, share), make, base)
         except BudgetError:
             continue
         if some.overhead <= best.overhead + _CLOSE:
@@ -270,20 +264,20 @@ def _first(every: Sequence[Candidate], share: float) -> list[Candidate]:
     return found
 
 
-def _planned(recording: Recording, chosen: Sequence[Candidate], make: Callable[[Recording], Report], base: float) -> Smaller:
+def _planned(graph: dict[str, Any], chosen: Sequence[Candidate], make: Callable[[dict[str, Any]], Report], base: float) -> Smaller:
     """The plan with these rounded; base: what the recorded step takes, in nanoseconds."""
     without: set[Candidate] = set()
     for _ in range(_TRIES):
-        rounded = Rounded(recording, [c for c in chosen if c not in without])
-        found = make(rounded.whole)
+        rounded = Rounded(graph, [c for c in chosen if c not in without])
+        found = make(rounded.graph)
         steps, moves, exact = rounded.translated(found.to_dict()["steps"])
         if not exact:
-            return Smaller(found, rounded, steps, moves, found.baseline.time_ns * (1 + found.result.overhead) / base - 1)
+            return Smaller(found, list(rounded.chosen), steps, moves, found.baseline.time_ns * (1 + found.result.overhead) / base - 1)
         without |= exact
-    return _exact(make(recording))
+    return _exact(make(graph))
 
 
 def would_save(recording: Recording, kind: Lossy) -> int:
     """Bytes of the peak with everything kept, if all values that may be were kept smaller."""
     chosen = candidates(recording, kind)
-    return Step(recording.graph).peak() - Step(Rounded(recording, chosen).graph).peak() if chosen else 0
+    return Step(recording.graph).peak() - Step(Rounded(recording.graph, chosen).graph).peak() if chosen else 0
