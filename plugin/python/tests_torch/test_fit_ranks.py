@@ -19,17 +19,20 @@ LLAMA = {
 }  # fmt: skip
 EIGHT = {**LLAMA, "num_hidden_layers": 8}
 GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 192, "n_layer": 7, "n_head": 4, "n_positions": 256, "vocab_size": 768, "bos_token_id": 0, "eos_token_id": 0}
+MIXTRAL = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "intermediate_size": 344, "num_local_experts": 4, "num_experts_per_tok": 2}
 # (config, batch, seq, what divides it)
 TWO = [
     *((config, batch, seq, {"shard": shard}) for config, batch, seq in ((LLAMA, 2, 32), (LLAMA, 2, 256), (GPT2, 4, 128)) for shard in ("fsdp2", "zero2", "ddp")),
     (LLAMA, 2, 256, {"shard": "fsdp2", "param_dtype": "bfloat16"}),
     *((config, batch, seq, {"shard": "zero1", "optimizer": "adamw"}) for config, batch, seq in ((LLAMA, 2, 32), (LLAMA, 2, 256), (GPT2, 4, 128))),
     *((LLAMA, 2, seq, {"tensor": 2}) for seq in (32, 256)),
+    *((MIXTRAL, 2, seq, {"expert": 2, "imbalance": busy}) for seq, busy in ((32, 1.0), (256, 1.0), (256, 1.5))),
     *((EIGHT, 2, seq, {"pipeline": 2, "microbatches": 4, "schedule": schedule}) for seq in (32, 256) for schedule in ("1f1b", "interleaved", "zb-h1", "zbv")),
 ]
 FOUR = [
     *((EIGHT, 2, 256, {"pipeline": 4, "microbatches": 8, "schedule": schedule}) for schedule in ("1f1b", "interleaved", "zb-h1", "zbv")),
     (LLAMA, 2, 256, {"shard": "fsdp2"}),
+    *((MIXTRAL, 2, 256, {"expert": expert, "imbalance": busy}) for expert, busy in ((2, 1.0), (2, 1.5), (4, 1.5))),
 ]
 
 
@@ -49,6 +52,8 @@ def worker(rank: int, ranks: int, folder: str, port: str) -> None:
             found.append(updated(path, batch, seq))
         elif "tensor" in how:
             found.append(divided(path, ranks, batch, seq))
+        elif "expert" in how:
+            found.append(spread(path, ranks, batch, seq, **how))
         else:
             found.append(sharded(path, ranks, batch, seq, **how) if "shard" in how else pipelined(path, rank, ranks, batch, seq, **how))
     with open(os.path.join(folder, f"rank{rank}"), "w") as f:
@@ -175,6 +180,76 @@ def divided(path: str, ranks: int, batch: int, seq: int) -> int:
     return held + min(peaks)
 
 
+def spread(path: str, ranks: int, batch: int, seq: int, expert: int, imbalance: float) -> int:
+    """The peak of one of several ranks that have some of the experts each, as torchtitan divides them: FSDP2 divides a block among all ranks, and
+    its experts among those that have the same. The first rank's are chosen imbalance times as often as the average."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from memopt.torch.record.measure import watched
+
+    model = made(path)
+    count, each = model.config.num_local_experts, model.config.num_experts_per_tok
+    mesh, everyone = init_device_mesh("cpu", (ranks // expert, expert), mesh_dim_names=("same", "expert")), init_device_mesh("cpu", (ranks,))
+    mine, group = mesh.get_local_rank("expert"), mesh["expert"].get_group()
+    pairs, local = torch.arange(batch * seq * each), count // expert
+    busy = round(len(pairs) * imbalance / expert)
+    chosen = torch.where(pairs < busy, pairs % local, local + pairs % (count - local)).view(each, -1).T.contiguous()
+    for layer in model.model.layers:
+        experts, gate = layer.mlp.experts, layer.mlp.gate
+        for name in ("gate_up_proj", "down_proj"):
+            setattr(experts, name, torch.nn.Parameter(getattr(experts, name).detach().chunk(expert)[mine].clone()))
+        experts.forward = lambda x, index, weights, experts=experts: routed(experts, x, index, weights, group, expert, count)
+        gate.forward = lambda x, was=gate.forward: (*was(x)[:2], chosen)
+        fully_shard(experts, mesh=mesh["same"])
+        fully_shard(layer, mesh=everyone)
+    fully_shard(model, mesh=everyone)
+    ids = torch.ones(batch, seq, dtype=torch.long)
+
+    def step() -> None:
+        model(input_ids=ids, labels=ids).loss.backward()
+        model.zero_grad()
+
+    step()
+    held = sum(p.to_local().untyped_storage().nbytes() for p in model.parameters()) + sum(b.nbytes for b in model.buffers())
+    peaks = []
+    for _ in range(3):
+        with watched() as seen:
+            step()
+        peaks.append(seen.peak)
+    return held + min(peaks)
+
+
+def routed(experts, x, index, weights, group, ranks: int, count: int):
+    """A block's experts, whose rows go to the ranks that have them, and come back."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed._functional_collectives import all_to_all_single_autograd
+    from transformers.integrations.moe import _grouped_linear
+
+    tokens, each, local = x.size(0), index.size(-1), count // ranks
+    chosen, order = torch.sort(index.reshape(-1))
+    leave = torch.histc(chosen.float(), bins=count, min=0, max=count - 1).long()
+    come = torch.empty_like(leave)
+    dist.all_to_all_single(come, leave, group=group)  # how many, from each rank for each expert here
+    to, of = leave.view(ranks, -1).sum(1).tolist(), come.view(ranks, -1).sum(1).tolist()
+    rows = all_to_all_single_autograd(x[order // each], of, to, group)
+    by_expert = torch.arange(local).repeat(ranks).repeat_interleave(come).argsort(stable=True)
+    offsets = come.view(ranks, -1).sum(0).cumsum(0, dtype=torch.int32)
+    rows = rows[by_expert]
+    found = _grouped_linear(rows, experts.gate_up_proj, offsets)
+    del rows
+    found = _grouped_linear(experts._apply_gate(found), experts.down_proj, offsets)
+    back = torch.empty_like(by_expert)
+    back[by_expert] = torch.arange(by_expert.numel())
+    found = all_to_all_single_autograd(found[back], to, of, group)
+    found = found * weights.reshape(-1)[order].unsqueeze(-1)
+    back = torch.empty_like(order)
+    back[order] = torch.arange(order.numel())
+    return found[back].view(tokens, each, -1).sum(dim=1)
+
+
 def pipelined(path: str, rank: int, ranks: int, batch: int, seq: int, pipeline: int, microbatches: int, schedule: str) -> int:
     """The peak of one rank that runs PyTorch's schedule."""
     import torch
@@ -271,7 +346,7 @@ class TestRanks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.json")
             with open(path, "w") as f:
-                json.dump({**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}, f)
+                json.dump(MIXTRAL, f)
             given = {"batch": 2, "seq": 128, "ranks": 4, "for_device": "h100", "largest": False}
 
             def of(**more: object) -> dict:

@@ -95,6 +95,7 @@ class Rank:
         for path, child in module.named_modules():
             if isinstance(child, (torch.nn.ModuleList, torch.nn.Sequential)) and not any(path.startswith(p + ".") for p in paths):
                 paths += [f"{path}.{name}" if path else name for name, _ in child.named_children()]
+        paths += dict.fromkeys(name.rpartition(".")[0] for name, p in named.items() if id(p) in self.experts)  # which other ranks gather than the block's
         of: dict[str, list[torch.Tensor]] = {path: [] for path in [*paths, ""]}
         for name, p in named.items():
             of[next((path for path in self._above(name) if path in of), "")].append(p)
@@ -112,6 +113,8 @@ class Rank:
         shard, cast = sum(part.nbytes for _, part in parts), sum(part.numel() * p.itemsize for p, part in parts)
         gathered = sum(self._ranks(p) * part.numel() * p.itemsize for p, part in parts)
         reduced = sum(self._ranks(p) * part.numel() * (self.reducing or p.dtype).itemsize for p, part in trained)
+        if all(self._ranks(p) == 1 for p in parameters):
+            cast = gathered = 0  # nobody has another part: they are copied to where they are read
         return Unit(path, sum(p.nbytes for p in parameters), shard, cast, gathered, sum(part.nbytes for _, part in trained), reduced)
 
     def moves(self) -> Moves:
@@ -174,9 +177,10 @@ class Rank:
                     following = backward[k + 1][1]
                     hold(gathered, whole[following], begin, backward[k + 1][0][0])
                     hold(gathered, whole[following] if self.transport else self.units[following].cast, begin, begin + 1)
-            if not at_end:
-                hold(gathered, self.units[u].reduced, end, backward[k + 1][0][1] if k + 1 < len(backward) else n)
-                hold(gradients, self.units[u].trained_shard, end, n)
+        reduced = sorted((end, u) for (_, end), u in backward) if not at_end else []
+        for k, (end, u) in enumerate(reduced):  # experts before the block that they are in
+            hold(gathered, self.units[u].reduced, end, reduced[k + 1][0] if k + 1 < len(reduced) else n)
+            hold(gradients, self.units[u].trained_shard, end, n)
         if self.shard == "zero2":
             hold(gathered, sum(self.units[u].bytes for u in place.values() if u != root and u not in spans[0]), 0, n)  # of the rank's other stages
         reduce_at = {u: span[1] for span, u in backward}
