@@ -10,6 +10,7 @@ import unittest
 import torch
 from torch.nn import functional
 
+from memopt.torch.fit.account import ACTIVATIONS, line_of
 from memopt.torch.fit.devices import device_of
 from memopt.torch.fit.kernels import kernels_of
 from memopt.torch.fit.models import model_of
@@ -123,6 +124,25 @@ class TestKernels(unittest.TestCase):
                         factors = bytes_of("cpu", **{attention: 0.0}) - bytes_of("cpu", **none)
                         self.assertGreater(masks, 0)
                         self.assertLess(masks, factors)
+
+    def test_published(self):
+        """A block of GPT keeps as much as the formula says that was published for Megatron-LM, masks of dropout included."""
+        width, heads, seq, batch = 256, 4, 256, 2
+        config = {**GPT2, "n_embd": width, "activation_function": "gelu_pytorch_tanh"}
+        square = heads * seq / width
+        with tempfile.TemporaryDirectory() as folder:
+            for attention, dropout, formula in ((None, 0.1, 34), ("eager", 0.1, 34 + 5 * square), (None, 0.0, 32), ("eager", 0.0, 32 + 2 * square)):
+                with self.subTest(attention=attention, dropout=dropout):
+                    kept = []
+                    for layers in (7, 8):
+                        request = Request(os.path.join(folder, "config.json"), batch=batch, seq=seq, dtype="bfloat16", attention=attention)
+                        with open(request.model, "w") as f:
+                            json.dump({**config, "n_layer": layers, **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)}, f)
+                        line = line_of(Steps(model_of(request), request, device=device_of("h100")).graph(batch, seq))
+                        kept.append(int(line.rows[ACTIVATIONS][line.step.first_backward - 1]))
+                    a_block = (kept[1] - kept[0]) / (seq * batch * width)
+                    self.assertGreaterEqual(a_block, formula)
+                    self.assertLess(a_block, formula + 2 * 4 * 4 / width + 4 * heads / width + 0.01)  # of two norms, and of flash attention
 
 
 if __name__ == "__main__":
