@@ -121,6 +121,11 @@ def show_bytes(n: float) -> str:
     return f"{n:.2f} TiB"
 
 
+def show_share(share: float, digits: int = 1, sign: bool = True) -> str:
+    """0.05 → '+5.0 %', as the command writes it."""
+    return f"{100 * share:{'+' if sign else ''}.{digits}f} %"
+
+
 def enough(n: int) -> str:
     """The shortest text of a size that is no less: 15,899,362 → '15.2 MiB'."""
     if n < 1024:

@@ -170,7 +170,7 @@ class TestConfigs(InFolder):
         self.assertEqual(found.total, own.total)
         self.assertEqual((row.buys, row.buys > 0), (plain.total - own.total, True))
         self.assertGreater(row.costs, 0)
-        self.assertRegex(row.text, r"buys .* for \+.*% time \(.* there and back in each pass, of whose .* ms the step waits for ")
+        self.assertRegex(row.text, r"buys .* for \+.* % time \(.* there and back in each pass, of whose .* ms the step waits for ")
         self.assertIn("a plan of the same bytes costs ", found.same)
 
     def test_raises(self):

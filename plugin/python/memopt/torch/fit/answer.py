@@ -9,7 +9,7 @@ from typing import Any
 from ... import _fitwords as words
 from ..._visible import line
 from ..._whole import write
-from ...report import show_bytes
+from ...report import show_bytes, show_share
 from ..ask.table import table
 from .account import OWNERS, Line, Phase
 from .links import Sent
@@ -93,7 +93,7 @@ class Answer:
         best = next((r for r in self.ladder if r.fits), None)  # of plans alone first: they leave every bit as it is
         if best is not None:
             how = words.UNDER_PLAN if not best.name.startswith(words.CHUNKED) else "with its loss in chunks" + (" and a plan" if best.name != words.CHUNKED else "")
-            return words.UNDER.format(how=how, total=show_bytes(best.total), extra=f"{best.overhead:+.1%}", unit="time", **sizes)
+            return words.UNDER.format(how=how, total=show_bytes(best.total), extra=show_share(best.overhead), unit="time", **sizes)
         lower = min((r.total for r in self.ladder if r.name.startswith(words.CHUNKED)), default=self.floor)
         chunked = f"; with its loss in chunks it takes {show_bytes(lower)}" if lower < self.floor else ""
         return words.BEYOND.format(floor=show_bytes(self.floor), binds=self.binds, **sizes) + chunked
@@ -139,7 +139,7 @@ class Answer:
         rows = [head]
         for r in self.ladder:
             rows.append([
-                r.name, _short(r.total), f"{r.overhead:+.1%}", *([show_time(r.time_ns), f"{r.tokens_per_s:,.0f}"] if timed else []),
+                r.name, _short(r.total), show_share(r.overhead), *([show_time(r.time_ns), f"{r.tokens_per_s:,.0f}"] if timed else []),
                 *([_size(r.batch)] if sizes[0] else []), *([_size(r.seq)] if sizes[1] else []), "" if r.fits is None else words.FITS if r.fits else words.FITS_NOT,
             ])  # fmt: skip
         return rows

@@ -15,6 +15,7 @@ import torch
 
 from ..._fitwords import AS_IT_IS, CHUNKED, FIRST_STEP, LATER_STEPS, LOAD, LOWEST_PLAN, RUNGS
 from ..._questions import Frontier, ask
+from ...report import show_share
 from ..lower.scores import Chunks
 from ..plan.plans import plan_of_graph
 from ..record.floor import binding
@@ -390,7 +391,7 @@ class Fit:
             return "", None
         named = {"gathers": comm.gathers, "reductions": comm.reductions, "of tensor-parallel ranks": comm.tensor, "of experts": comm.experts, "a message between stages": comm.stages}
         parts = ", ".join(f"{name} {show_time(ns)}" for name, ns in named.items() if ns)
-        return f"{self.device.inside:.0f} GB/s in a node of {self.device.node}, {self.device.between:g} to others, {GOOD:.0%} of it used: {parts}; a step waits for {show_time(comm.waited)}", comm
+        return f"{self.device.inside:.0f} GB/s in a node of {self.device.node}, {self.device.between:g} to others, {show_share(GOOD, 0, False)} of it used: {parts}; a step waits for {show_time(comm.waited)}", comm
 
     def _blocks(self) -> str:
         return "; ".join(f"{r.period if r.period > 1 else 'one'} of {r.count * r.period} equal blocks of {r.path}" for r in self.steps.runs)
@@ -398,7 +399,7 @@ class Fit:
     def _notes(self) -> list[str]:
         notes = ["work space of kernels is what tensors show: what libraries allocate inside one call is in the slack"] if self.device.slack else []
         if self.device.context:
-            notes.append(f"the context ({self.device.context / 2**30:.1f} GiB) and the allocator's slack ({self.device.slack:.0%} of what a step allocates) are assumed, not measured")
+            notes.append(f"the context ({self.device.context / 2**30:.1f} GiB) and the allocator's slack ({show_share(self.device.slack, 0, False)} of what a step allocates) are assumed, not measured")
         notes.append("resume reads the checkpoint's weights onto the device beside the model's; read onto the host they take nothing here")
         if self.request.ranks > 1:
             notes.append("the tokens a second are of one replica" + ("" if self.device.inside else f"; what ranks send each other takes no time here: the links of {self.device.name} are not known"))

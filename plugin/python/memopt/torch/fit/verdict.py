@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..._visible import line
-from ...report import show_bytes
+from ...report import show_bytes, show_share
 from ..ask.table import table
 from ..plan.plans import plan_of_graph
 from ..plan.policies import priced
@@ -48,7 +48,7 @@ class Verdicts:
 
     def lines(self) -> list[str]:
         fits = "" if self.fits is None else ", which fits" if self.fits else ", which does not fit"
-        head = [f"your settings take {show_bytes(self.total)} for {self.overhead:+.1%} time{fits}{'; ' + self.same if self.same else ''}", ""]
+        head = [f"your settings take {show_bytes(self.total)} for {show_share(self.overhead)} time{fits}{'; ' + self.same if self.same else ''}", ""]
         rows = table([["your switch", "verdict"], *([line(r.switch), line(r.text)] for r in self.rows)])
         more = ["", *(f"not modelled, and may matter: {line(u)}" for u in self.unknown)] if self.unknown else []
         return [*head, *rows, *more]
@@ -110,7 +110,7 @@ class Judge:
             told = self.priced(self.fit(self.request), alone=False)
             fit, parts = self.fit(self.request), []
             if told["same_bytes"]:
-                parts.append(f"a plan of the same bytes costs {told['same_bytes']['overhead']:+.1%}")
+                parts.append(f"a plan of the same bytes costs {show_share(told['same_bytes']['overhead'])}")
             if told["same_time"]:
                 parts.append(f"one of the same time needs {show_bytes(fit.total(told['same_time']['peak']))}")
             found.same = "; ".join(parts)
@@ -153,7 +153,7 @@ class Judge:
             if not (moved := told["moved"]):
                 return Verdict(s.text, "buys nothing here: checkpoints leave nothing of layers that could be moved", 0)
             late = 2 * moved / self.device.link / (own.time * r.batch)
-            return Verdict(s.text, f"is in what checkpoints buy: {show_bytes(moved)} of layers' inputs there and back in each pass, up to {late:+.0%} time at {self.device.link:.0f} GB/s where copies are late")
+            return Verdict(s.text, f"is in what checkpoints buy: {show_bytes(moved)} of layers' inputs there and back in each pass, up to {show_share(late, 0)} time at {self.device.link:.0f} GB/s where copies are late")
         elif s.kind == "fused loss":
             return self._fused(s, own)
         elif s.kind == "kernels":
@@ -181,11 +181,11 @@ class Judge:
         buys, costs = without.total - own.total, own.time / without.time - 1 if without.time else 0.0
         said = f" ({note})" if note else ""
         if abs(buys) < NOTHING * without.total:
-            text = "buys nothing here" + (f", and costs {costs:+.1%} time" if costs > 0.0005 else "")
+            text = "buys nothing here" + (f", and costs {show_share(costs)} time" if costs > 0.0005 else "")
         elif buys < 0:
-            text = f"raises the peak by {show_bytes(-buys)}, for {costs:+.1%} time"
+            text = f"raises the peak by {show_bytes(-buys)}, for {show_share(costs)} time"
         else:
-            text = f"buys {show_bytes(buys)} for {costs:+.1%} time"
+            text = f"buys {show_bytes(buys)} for {show_share(costs)} time"
         return Verdict(s.text, text + said, buys, costs)
 
     def _moved(self, s: Switch, size: int, own: _Taken, what: str, passes: int) -> Verdict:
@@ -195,7 +195,7 @@ class Judge:
         step = own.time * self.request.batch * self.request.accumulate
         late = passes * size / self.device.link / step
         left = max(own.total - size, fit.with_optimizer("none").total(0))
-        return Verdict(s.text, f"buys {show_bytes(own.total - left)} for up to {late:+.0%} time ({show_bytes(size)} of {what} there and back in each update, at {self.device.link:.0f} GB/s)", own.total - left, late)
+        return Verdict(s.text, f"buys {show_bytes(own.total - left)} for up to {show_share(late, 0)} time ({show_bytes(size)} of {what} there and back in each update, at {self.device.link:.0f} GB/s)", own.total - left, late)
 
     def _fused(self, s: Switch, own: _Taken) -> Verdict:
         """Scores that are never whole: the step's peak without what only the loss holds."""
