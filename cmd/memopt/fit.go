@@ -24,7 +24,7 @@ var fitFields = []cli.Flag{
 	&cli.StringFlag{Name: "batch", Usage: "`N` rows of a step on one rank (default 1)"},
 	&cli.StringFlag{Name: "seq", Usage: "`N` tokens a row (default what the model takes, 2048 at most)"},
 	&cli.StringFlag{Name: "lengths", Usage: "`FILE` of rows' tokens, one a line, or tokens and rows: the worst batch is the step"},
-	&cli.StringFlag{Name: "dtype", Usage: "`TYPE` of parameters: float32, bfloat16, float16 (default the config's)"},
+	&cli.StringFlag{Name: "dtype", Usage: "`TYPE` of parameters: float32, bfloat16, float16, float64 (default the config's)"},
 	&cli.StringFlag{Name: "autocast", Usage: "`TYPE` a step calculates in, where it is another"},
 	&cli.StringFlag{Name: "param-dtype", Usage: "`TYPE` of the parameters that FSDP2 gathers (default that of the shards)"},
 	&cli.StringFlag{Name: "reduce-dtype", Usage: "`TYPE` in which FSDP2 reduces gradients, with --param-dtype (default float32)"},
@@ -155,6 +155,7 @@ func inPython(c *cli.Context, python string, asked map[string]any) error {
 	err = command.Run()
 	done()
 	said := strings.TrimSpace(notes.String())
+	last := ours(said)
 	var ended *exec.ExitError
 	switch {
 	case err == nil:
@@ -164,18 +165,28 @@ func inPython(c *cli.Context, python string, asked map[string]any) error {
 		return &cannotFit{fmt.Sprintf("memopt fit needs the Python package memopt with PyTorch, and %s does not have it: %s", path, fitInstall)}
 	case strings.Contains(said, "need PyTorch"):
 		return &cannotFit{fmt.Sprintf("memopt fit needs PyTorch, and %s does not have it: %s", path, fitInstall)}
-	case ended.ExitCode() != exit.CodeCannot && ended.ExitCode() != exit.CodeInput || out.Len() == 0 && !strings.HasPrefix(said, "memopt: "):
+	case ended.ExitCode() != exit.CodeCannot && ended.ExitCode() != exit.CodeInput || last == "":
 		return &cannotFit{fmt.Sprintf("%s -m memopt fit-model failed: %s", path, lastLine(said))}
 	}
 	visible.Fprintf(c.App.Writer, "%s", visible.Lines(out.String()))
 	if err == nil {
 		return nil
 	}
-	said = strings.TrimPrefix(lastLine(said), "memopt: ")
 	if ended.ExitCode() == exit.CodeInput {
-		return usage("%s", said)
+		return usage("%s", last)
 	}
-	return &cannotFit{said}
+	return &cannotFit{last}
+}
+
+// ours is the last line that memopt said, among those of a model's own code and of libraries, or "".
+func ours(said string) string {
+	lines := strings.Split(said, "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if text, ok := strings.CutPrefix(lines[i], "memopt: "); ok {
+			return text
+		}
+	}
+	return ""
 }
 
 const fitInstall = "pip install 'memopt[torch]' transformers, or name another with --python or MEMOPT_PYTHON"

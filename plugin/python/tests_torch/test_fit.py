@@ -295,6 +295,52 @@ class TestFit(InFolder):
         with self.assertRaisesRegex(ValueError, "has no function 'made'"):
             memopt.fit(f"{path}:made")
 
+    def test_function_of_its_own_batch(self):
+        """A function that takes no sizes: of whatever batch it makes, and whatever the module makes of it."""
+        path = self.config(
+            "import dataclasses\nfrom typing import Any, NamedTuple\nimport torch\nfrom torch import nn\nfrom transformers import BatchEncoding\n"
+            "class Named(NamedTuple):\n    x: Any\n    name: str\n"
+            "@dataclasses.dataclass\nclass Fields:\n    x: Any\n    name: str\n"
+            "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(8, 8)\n"
+            "    def forward(self, x, labels=None):\n        print('the model says something')\n        x = getattr(x, 'x', x)\n        return self.l(x).square().mean(), x\n"
+            "x = lambda: torch.zeros(4, 8)\n"
+            "def tensor(): return Net(), x()\n"
+            "def named(): return Net(), (Named(x(), 'a'),)\n"
+            "def fields(): return Net(), (Fields(x(), 'a'),)\n"
+            "def encoded(): return Net(), BatchEncoding({'x': x(), 'labels': x()})\n"
+            "def within(): return Net(), (BatchEncoding({'x': x()}),)\n"
+            "def double(): return Net().double(), x().double()\n"
+            "def loader(): return Net(), iter([x()])\n"
+            "def nothing(): return Net(), None\n"
+            "def alone(): return Net()\n"
+            "def more(size): return Net(), x()\n"
+            "def fails():\n    raise RuntimeError('there is no data')\n"
+            "def many(): return Net(), x(), lambda out: out[1]\n"
+            "def frozen(): return Net().requires_grad_(False), x()\n", "own.py",
+        )  # fmt: skip
+        peaks = {name: memopt.fit(f"{path}:{name}", for_device="torch-core").to_dict() for name in ("tensor", "named", "fields", "encoded", "within", "double")}
+        self.assertEqual(len({found["peak"] for name, found in peaks.items() if name != "double"}), 1, peaks)
+        self.assertEqual(peaks["double"]["request"]["dtype"], "float64")
+        self.assertEqual(peaks["double"]["peak"], 2 * peaks["tensor"]["peak"])
+        answer = memopt.fit(f"{path}:tensor", budget="1GiB", for_device="torch-core")
+        self.assertIn("the batch that the function makes", str(answer))
+        self.assertIn("the largest batch is not known: own.py:tensor takes no argument batch", str(answer))
+        for name, said in {
+            "loader": "returns list_iterator as its batch; give one batch", "nothing": "returns no batch", "alone": "returns Net; it is to return the module and its batch", "more": "needs size, which nobody gives here",
+            "fails": r"own.py:\d+: fails fails: RuntimeError: there is no data", "many": r"the loss is a tensor of shape \(4, 8\), not one number; return a loss as the third thing", "frozen": "depends on no parameter that requires a gradient",
+        }.items():  # fmt: skip
+            with self.subTest(name=name), self.assertRaisesRegex(ValueError, said):
+                memopt.fit(f"{path}:{name}")
+        for sizes in ({"batch": 4}, {"seq": 64}):
+            with self.assertRaisesRegex(ValueError, f"takes no argument {next(iter(sizes))}, which is"):
+                memopt.fit(f"{path}:tensor", **sizes)
+        binary = os.environ["MEMOPT_PLUGIN_PATH"]
+        done = subprocess.run([binary, "fit", f"{path}:tensor", "--format", "json"], env={**os.environ, "MEMOPT_PYTHON": sys.executable}, capture_output=True, text=True)
+        self.assertEqual(json.loads(done.stdout)["model"], "own.py:tensor")  # whatever the model prints
+        path = self.config("import sys, atexit\natexit.register(lambda: print('goodbye', file=sys.stderr))\nimport nowhere\n", "noisy.py")
+        done = subprocess.run([binary, "fit", f"{path}:make"], env={**os.environ, "MEMOPT_PYTHON": sys.executable}, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (2, f"memopt: {path}:3: cannot be loaded: ModuleNotFoundError: No module named 'nowhere'\n"))
+
     def test_command(self):
         """The command starts Python, and its exit code is the answer's."""
         binary = os.environ["MEMOPT_PLUGIN_PATH"]

@@ -65,6 +65,7 @@ class Answer:
     links: str = ""  # between ranks, and what they carry
     sent: Sent | None = None  # in nanoseconds
     update_ns: int = 0  # of a step's time, that its update takes
+    sized: bool = True  # of a batch that is known; else of the one that a function makes
     worst: str = ""  # of a distribution of lengths
     verdicts: Verdicts | None = None  # on the switches of a trainer's config
     graph: dict[str, Any] = field(repr=False, default_factory=dict)  # the step of one rank, to plan
@@ -109,7 +110,7 @@ class Answer:
 
     def head(self) -> list[tuple[str, str]]:
         r = self.request
-        step = f"batch {r.batch}" + (f" of {r.seq:,} tokens" if r.seq and r.seq > 1 else "") + (f", {r.accumulate} passes a step" if r.accumulate > 1 else "")
+        step = (f"batch {r.batch}" if self.sized else "the batch that the function makes") + (f" of {r.seq:,} tokens" if r.seq and r.seq > 1 else "") + (f", {r.accumulate} passes a step" if r.accumulate > 1 else "")
         rows = [("model", f"{self.model}: {_count(self.parameters)} parameters, {_count(self.trained)} of them trained" if self.trained != self.parameters else f"{self.model}: {_count(self.parameters)} parameters")]
         rows.append(("step", f"{step}, {r.dtype or ''}{f' under autocast to {r.autocast}' if r.autocast else ''}{f', gathered in {r.param_dtype} and reduced in {r.reduce_dtype}' if r.param_dtype else ''}, {r.optimizer}"))
         if r.ranks > 1:
@@ -135,7 +136,7 @@ class Answer:
     def rungs(self) -> list[list[str]]:
         sizes = any(r.batch is not None for r in self.ladder), any(r.seq is not None for r in self.ladder)
         timed = any(r.time_ns for r in self.ladder)
-        head = ["", words.TAKES, "time", *([words.A_STEP, "tokens/s" if self.request.seq and self.request.seq > 1 else "rows/s"] if timed else []), *([words.LARGEST_BATCH] if sizes[0] else []), *([words.LONGEST_ROW] if sizes[1] else []), ""]
+        head = ["", words.TAKES, "time", *([words.A_STEP, self._rate()] if timed else []), *([words.LARGEST_BATCH] if sizes[0] else []), *([words.LONGEST_ROW] if sizes[1] else []), ""]
         rows = [head]
         for r in self.ladder:
             rows.append([
@@ -143,6 +144,10 @@ class Answer:
                 *([_size(r.batch)] if sizes[0] else []), *([_size(r.seq)] if sizes[1] else []), "" if r.fits is None else words.FITS if r.fits else words.FITS_NOT,
             ])  # fmt: skip
         return rows
+
+    def _rate(self) -> str:
+        """What a step does so many of a second."""
+        return "steps/s" if not self.sized else "tokens/s" if self.request.seq and self.request.seq > 1 else "rows/s"
 
     def html(self) -> str:
         """A page that needs nothing beside it."""

@@ -227,7 +227,7 @@ class Fit:
         links, comm = self._links(time)
         return Answer(
             self.request, self.model.name, self.model.parameters or count(self.rank.all), count(p for p in self.rank.all if p.requires_grad) if not self.model.parameters else self.model.parameters, self._device(), self.budget, self.phases(), rungs,
-            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], update_ns=int(self.update_time), graph=self.graph, beside=self.beside, alive=self.alive(), links=links, sent=comm,
+            self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], update_ns=int(self.update_time), graph=self.graph, beside=self.beside, alive=self.alive(), links=links, sent=comm, sized=self.model.has_batch,
         )  # fmt: skip
 
     def _in_chunks(self, settings: dict[str, Any], time: int, plans: list[Rung]) -> list[Rung]:
@@ -319,7 +319,9 @@ class Fit:
         if self.total(0) > self.budget:
             limit = 0  # the update alone does not fit
         plans = [plan_of_graph(self.graph, activation_budget=p, **settings).to_dict()["steps"] if p is not None else None for p in peaks]
-        for dim in ["batch", *(["seq"] if self.model.has_seq else [])]:
+        if not self.model.has_batch:
+            self.unknown.append(f"the largest batch is not known: {self.model.name} takes no argument batch")
+        for dim in [*(["batch"] if self.model.has_batch else []), *(["seq"] if self.model.has_seq else [])]:
             sizes: Sizes | str | None = self.steps.sizes(dim, self.request.batch, self.model.seq, not self.rank.sharded)
             if isinstance(sizes, str) and dim == "batch" and self.request.batch == 1 and limit:
                 rungs, sizes = self._more_rows(rungs, limit, settings, sizes)

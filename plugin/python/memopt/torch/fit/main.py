@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import Any
@@ -22,11 +23,19 @@ def main(arguments: list[str]) -> int:
         print("memopt: fit-model is what memopt fit starts; its request is JSON on standard input", file=sys.stderr)
         return WRONG
     asked: dict[str, Any] = json.load(sys.stdin)
+    with contextlib.redirect_stdout(sys.stderr):  # what a model's own code prints is no part of the answer
+        code, text = _answered(asked)
+    if text:
+        print(text)
+    return code
+
+
+def _answered(asked: dict[str, Any]) -> tuple[int, str]:
+    """The exit code, and what is printed."""
     as_json = asked.get("format") == "json"
     try:
         if asked.get("list"):
-            print(json.dumps({"format": f"{FORMAT}/presets", "presets": {k: {"is": v[0], "config": v[1]} for k, v in PRESETS.items()}}, indent=1) if as_json else presets())
-            return DONE
+            return DONE, json.dumps({"format": f"{FORMAT}/presets", "presets": {k: {"is": v[0], "config": v[1]} for k, v in PRESETS.items()}}, indent=1) if as_json else presets()
         from .fit import answer_of
 
         answer = answer_of(request_of(asked["request"]))
@@ -34,14 +43,13 @@ def main(arguments: list[str]) -> int:
             answer.save_html(asked["html"])
     except (ValueError, TypeError, OSError) as e:
         print(f"memopt: {line(' '.join(str(e).split()))}", file=sys.stderr)
-        return WRONG
+        return WRONG, ""
     except MemoptError as e:
         print(f"memopt: {line(str(e))}", file=sys.stderr)
-        return CANNOT
-    print(json.dumps(answer.to_dict(), indent=1, ensure_ascii=False) if as_json else answer)
+        return CANNOT, ""
     if not answer:
         print(f"memopt: {answer.verdict}", file=sys.stderr)
-    return DONE if answer else CANNOT
+    return DONE if answer else CANNOT, json.dumps(answer.to_dict(), indent=1, ensure_ascii=False) if as_json else str(answer)
 
 
 def request_of(given: dict[str, Any]) -> Request:

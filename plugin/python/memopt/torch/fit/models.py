@@ -9,20 +9,22 @@ import json
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from ..step.sample import Loss
+from ..._visible import class_of
+from ..step.sample import Loss, arguments
 from .experts import count_of
 from .presets import PRESETS
 from .request import ALONE, Request
 
 META = torch.device("meta")
 USUAL_SEQ = 2048  # tokens a row, where nothing says how many
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Model:
     inputs: Callable[[int, int], tuple[tuple[Any, ...], dict[str, Any]]] = field(repr=False)  # of a batch and a length
     seq: int = 1  # tokens a row, as it is asked
     loss: Loss | None = None
+    has_batch: bool = True  # it can be had of any batch
     has_seq: bool = True  # rows have lengths
     most_seq: int | None = None  # that it takes
     config: Mapping[str, Any] = field(repr=False, default_factory=dict)
@@ -140,7 +143,7 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
     seq = request.seq or min(most or USUAL_SEQ, USUAL_SEQ)
     if has_seq and most is not None and seq > most and getattr(text, "rope_parameters", None) is None:
         raise ValueError(f"{where}: seq is {seq}, and the model has {most} positions: give at most --seq {most}")
-    return Model(name, module, inputs, seq if has_seq else 1, None, has_seq, most, given, dtype, notes=notes)
+    return Model(name, module, inputs, seq if has_seq else 1, None, has_seq=has_seq, most_seq=most, config=given, dtype=dtype, notes=notes)
 
 
 def _with_all_layers(config: Any) -> list[str]:
@@ -351,7 +354,10 @@ def _diffusers(request: Request, given: dict[str, Any], where: str, name: str, d
         time = torch.empty(batch, dtype=torch.long, device=META)
         return (sample, time, torch.empty(batch, 77, width, dtype=dtype, device=META)), {"return_dict": False}
 
-    return Model(name, module, inputs, 1, lambda out: out[0].float().square().mean(), False, None, given, dtype)
+    return Model(name, module, inputs, 1, lambda out: out[0].float().square().mean(), has_seq=False, config=given, dtype=dtype)
+
+
+_GIVEN = ("batch", "seq")  # arguments of a file's function
 
 
 def _from_file(request: Request, path: str, function: str) -> Model:
@@ -363,47 +369,82 @@ def _from_file(request: Request, path: str, function: str) -> Model:
     loaded = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(where)))
     sys.modules[spec.name] = loaded
+    first = (request.batch, request.seq or USUAL_SEQ)
     try:
-        spec.loader.exec_module(loaded)
+        try:
+            spec.loader.exec_module(loaded)
+        except (Exception, SystemExit) as e:  # of whatever class: it is the file's
+            raise _of_file(e, path, where, "cannot be loaded") from e
         make = getattr(loaded, function, None)
         if not callable(make):
             raise ValueError(f"{path} has no function {function!r}")
-        takes = inspect.signature(make).parameters
-        sizes = {k: v for k, v in (("batch", request.batch), ("seq", request.seq or USUAL_SEQ)) if k in takes}
+        takes = [k for k in _GIVEN if k in _parameters(make)]
+        needs = [k for k, p in _parameters(make).items() if k not in _GIVEN and p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        if needs:
+            raise ValueError(f"{path}:{function} needs {', '.join(needs)}, which nobody gives here: it may take batch and seq, and others have defaults")
+        for name, given in (("batch", request.batch != 1), ("seq", request.seq is not None)):
+            if given and name not in takes:
+                raise ValueError(f"{path}:{function} takes no argument {name}, which is {getattr(request, name)}: give it one, or make the batch of that size in it")
         dtype = DTYPES[request.made] if request.made else torch.get_default_dtype()
 
-        def made(**sizes: int) -> Any:
-            with torch.device("meta"):
-                found = make(**sizes)
-            if not isinstance(found, tuple) or len(found) < 2 or not isinstance(found[0], torch.nn.Module):
-                raise ValueError(f"{path}:{function} returns {type(found).__name__}; it is to return the module and its batch, and a loss of the module's output if that has none")
+        def made(batch: int, seq: int) -> Any:
+            sizes = {k: v for k, v in zip(_GIVEN, (batch, seq), strict=True) if k in takes}
+            try:
+                with torch.device("meta"):
+                    found = make(**sizes)
+            except (Exception, SystemExit) as e:
+                raise _of_file(e, path, where, f"{function} fails") from e
+            if not isinstance(found, tuple) or len(found) not in (2, 3) or not isinstance(found[0], torch.nn.Module):
+                what = f"a tuple of {', '.join(class_of(x) for x in found)}" if isinstance(found, tuple) else class_of(found)
+                raise ValueError(f"{path}:{function} returns {what}; it is to return the module and its batch, and a loss of the module's output if that has none")
+            if len(found) == 3 and not callable(found[2]):
+                raise ValueError(f"{path}:{function} returns {class_of(found[2])} as its loss; it is a function of the module's output")
+            _check_batch(found[1], f"{path}:{function}")
             return found
 
         with _making(dtype):
-            module, batch, *loss = made(**sizes)
+            module, batch, *loss = made(*first)
     finally:
         sys.path.pop(0)
     if request.made:
         module.to(dtype)
+    else:
+        dtype = next((p.dtype for p in module.parameters() if p.dtype in DTYPES.values()), dtype)
     if request.checkpointing:
         if not hasattr(module, "gradient_checkpointing_enable"):
             raise ValueError(f"{path}:{function} returns a {type(module).__name__}, which has no gradient checkpointing to switch on: do so in the function")
         module.gradient_checkpointing_enable()
     if request.lora:
         module = _adapted(module, request.lora, dtype)
-    first = (request.batch, request.seq or USUAL_SEQ)
 
     def inputs(n: int, seq: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        found = batch
-        if (n, seq) != first:
-            if "batch" not in takes and n != first[0] or "seq" not in takes and seq != first[1]:
-                raise ValueError(f"{path}:{function} takes no batch and seq, so that its batch is the only one that is known")
-            found = made(**{k: v for k, v in (("batch", n), ("seq", seq)) if k in takes})[1]
-        if isinstance(found, Mapping):
-            return (), dict(found)
-        return tuple(found) if isinstance(found, (tuple, list)) else (found,), {}
+        asked = n, seq if "seq" in takes else first[1]
+        return arguments(batch if asked == first else made(*asked)[1])
 
-    return Model(f"{os.path.basename(path)}:{function}", module, inputs, sizes.get("seq", 1), loss[0] if loss else None, "seq" in takes, None, {}, dtype)
+    return Model(f"{os.path.basename(path)}:{function}", module, inputs, first[1] if "seq" in takes else 1, loss[0] if loss else None, "batch" in takes, "seq" in takes, dtype=dtype)
+
+
+def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(make).parameters
+    except (TypeError, ValueError):  # of a class of C's
+        return {}
+
+
+def _of_file(e: BaseException, path: str, where: str, what: str) -> ValueError:
+    """An error of a user's file, with its line."""
+    at = [(e.filename, e.lineno)] if isinstance(e, SyntaxError) else [(f.filename, f.lineno) for f in reversed(traceback.extract_tb(e.__traceback__))]
+    line = next((n for name, n in at if name and os.path.abspath(name) == os.path.abspath(where)), None)
+    said = " ".join(str(e).split())[:400]
+    return ValueError(f"{path}{f':{line}' if line else ''}: {what}: {type(e).__name__}{f': {said}' if said else ''}")
+
+
+def _check_batch(batch: Any, where: str) -> None:
+    """A batch is what one call of the module is given."""
+    if isinstance(batch, Iterator) or isinstance(batch, torch.utils.data.DataLoader):
+        raise ValueError(f"{where} returns {class_of(batch)} as its batch; give one batch of it, as next(iter(…)) does")
+    if batch is None:
+        raise ValueError(f"{where} returns no batch; it is a tensor, a tuple of what the module is given, or a dict of its arguments by name")
 
 
 def _adapted(module: torch.nn.Module, rank: int, dtype: torch.dtype) -> torch.nn.Module:

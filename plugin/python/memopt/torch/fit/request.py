@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 SHARDS = ("ddp", "zero1", "zero2", "fsdp2")
-DTYPES = ("float32", "bfloat16", "float16")
-_SHORT = {"fp32": "float32", "f32": "float32", "bf16": "bfloat16", "fp16": "float16", "f16": "float16", "half": "float16", "float": "float32"}
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+_SHORT = {"fp32": "float32", "f32": "float32", "bf16": "bfloat16", "fp16": "float16", "f16": "float16", "half": "float16", "float": "float32", "fp64": "float64", "f64": "float64", "double": "float64"}
 
 ALONE: dict[str, Any] = {"tensor": 1, "pipeline": 1, "ranks": 1, "expert": 1, "imbalance": 1.0}  # fields of a request for the model of one rank
 
@@ -57,8 +57,9 @@ class Request:
             if value is not None:
                 plain = str(value).removeprefix("torch.").lower()
                 plain = _SHORT.get(plain, plain)
-                if plain not in DTYPES:
-                    raise ValueError(f"{name} is {value!r}; there are {', '.join(DTYPES)}")
+                there = DTYPES if name == "dtype" else DTYPES[:3]
+                if plain not in there:
+                    raise ValueError(f"{name} is {value!r}; there are {', '.join(there)}")
                 object.__setattr__(self, name, plain)
         if isinstance(self.lengths, str):
             object.__setattr__(self, "lengths", _read_lengths(self.lengths))

@@ -21,6 +21,7 @@ from ..plan.timeline import Slots, of_plan, plain_steps
 from ..record.fake import DependsOnValues, TooLong, fake_recording
 from ..record.floor import Step
 from ..record.record import Recording
+from ..step.sample import NoLoss
 from .devices import PROCESSOR, Device
 from .experts import among_ranks
 from .kernels import kernels_of
@@ -70,6 +71,8 @@ class Steps:
             ) from e
         except DependsOnValues as e:
             raise ValueError(f"{self.model.name}: {e}, and memopt fit answers for what it saved") from e
+        except NoLoss as e:
+            raise ValueError(f"{self.model.name}: {e.what}; return a loss as the third thing, a function of the module's output that returns one number") from e
         except MemoptError:
             raise
         except Exception as e:  # of whatever class: it is the model's

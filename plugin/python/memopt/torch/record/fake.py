@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -163,8 +165,18 @@ def _faked(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
 def _fake(x: Any, device: torch.device) -> Any:
     if isinstance(x, torch.Tensor):
         return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device).requires_grad_(x.requires_grad)
+    if isinstance(x, tuple) and hasattr(x, "_fields"):  # a named one
+        return type(x)(*(_fake(y, device) for y in x))
     if isinstance(x, (list, tuple)):
         return type(x)(_fake(y, device) for y in x)
-    if isinstance(x, dict):
-        return {k: _fake(v, device) for k, v in x.items()}
+    if isinstance(x, MutableMapping):  # of whatever class: models ask for attributes of some
+        made = copy.copy(x)
+        for k, v in x.items():
+            made[k] = _fake(v, device)
+        return made
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        made = copy.copy(x)
+        for f in dataclasses.fields(x):
+            object.__setattr__(made, f.name, _fake(getattr(x, f.name), device))
+        return made
     return x

@@ -43,6 +43,10 @@ def inputs_of(batch: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[An
 class NoLoss(TypeError):
     """What a model returns is no loss."""
 
+    def __init__(self, what: str, give: str = "give loss=, a function of the model's output that returns one number") -> None:
+        super().__init__(f"{what}; {give}")
+        self.what = what
+
 
 def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
     """The loss of a model's output."""
@@ -54,11 +58,13 @@ def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
         found = out.loss
     elif isinstance(out, dict) and isinstance(out.get("loss"), torch.Tensor):
         found = out["loss"]
+    elif isinstance(out, (tuple, list)) and out and isinstance(out[0], torch.Tensor) and out[0].numel() == 1 and out[0].is_floating_point():
+        found = out[0]  # as transformers' tuples have it
     else:
-        raise NoLoss(f"the model returns {class_of(out)}, which has no loss; give loss=, a function of it that returns one number")
+        raise NoLoss(f"the model returns {class_of(out)}, which has no loss")
     if not isinstance(found, torch.Tensor) or found.numel() != 1:
         what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else class_of(found)
-        raise NoLoss(f"the loss is {what}, not one number; give loss=, a function of the model's output that returns one")
+        raise NoLoss(f"the loss is {what}, not one number")
     if not found.requires_grad:
         raise ValueError("the loss depends on no parameter that requires a gradient")
     return found
