@@ -77,14 +77,7 @@ var _ = define(graph.Op{
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Outputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
-	Tests: graph.Tests{
-		Work: counted(func(c sampled) int64 {
-			if c.Node.Int("training_mode") == 0 {
-				return 2 * c.in(0) // multiply, add
-			}
-			return 6 * c.in(0) // and the mean, differences, squares and their sum
-		}),
-	},
+	Tests:       graph.Tests{Work: batchNormWork},
 	Recompute:   graph.Cheap,
 	InPlace:     []int{0},
 	Running:     []graph.Running{{In: 3, Out: 1}, {In: 4, Out: 2, Sample: sampleVariance}},
@@ -101,6 +94,13 @@ var _ = define(graph.Op{
 		"f32[0,3,4], f32[3], f32[3], f32[3], f32[3]>0 -> y",
 		"f32[2,3,0], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1",
 	},
+})
+
+var batchNormWork = counted(func(c sampled) int64 {
+	if c.Node.Int("training_mode") == 0 {
+		return 2 * c.in(0) // multiply, add
+	}
+	return 6 * c.in(0) // and the mean, differences, squares and their sum
 })
 
 // sampleVariance converts the next running variance from ONNX's definition to PyTorch's,

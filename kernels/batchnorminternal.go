@@ -62,14 +62,7 @@ var _ = define(graph.Op{
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Inputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
-	Tests: graph.Tests{
-		Work: counted(func(c sampled) int64 {
-			if c.Node.Int("training_mode") == 0 {
-				return 2 * c.in(0) // multiply, add
-			}
-			return 6 * c.in(0) // and the mean, differences, squares and their sum
-		}),
-	},
+	Tests:     graph.Tests{Work: batchNormWork},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/internal/graph"
 
-var _ = define(graph.Op{
+var _ = defineView(graph.Op{
 	Name:  "Flatten",
 	Doc:   "reshapes to a matrix: dims before axis × dims from axis on",
 	In:    "input",
@@ -17,14 +17,7 @@ var _ = define(graph.Op{
 		n.Set(0, x.Type, graph.Shape{x.Shape[:axis].Elems(), x.Shape[axis:].Elems()})
 		n.SetInts(0, x.Ints)
 	},
-	Grad:      viewGrad,
-	Simplify:  viewOfView,
-	Whole:     sameNumbers(0),
-	Eval:      copyBytes,
-	Flops:     noFlops,
-	Tests:     graph.Tests{Work: noWork},
-	Recompute: graph.Cheap,
-	View:      true,
+	Simplify: viewOfView,
 	Samples: []string{
 		"f32[2,3,4]",
 		"f32[2,3,4]; axis=0",

@@ -6,7 +6,7 @@ import (
 	"memopt/internal/graph"
 )
 
-var _ = define(graph.Op{
+var _ = defineView(graph.Op{
 	Name:  "Reshape",
 	Doc:   "the same elements in another shape",
 	In:    "data, shape",
@@ -47,14 +47,7 @@ var _ = define(graph.Op{
 			n.SetInts(0, x.Ints)
 		}
 	},
-	Grad:      viewGrad,
-	Simplify:  viewOfView,
-	Whole:     sameNumbers(0),
-	Eval:      copyBytes,
-	Flops:     noFlops,
-	Tests:     graph.Tests{Work: noWork},
-	Recompute: graph.Cheap,
-	View:      true,
+	Simplify: viewOfView,
 	Samples: []string{
 		"f32[2,6], i64{3,4}",
 		"f32[2,6], i64{0,-1}",
@@ -63,6 +56,16 @@ var _ = define(graph.Op{
 		"f32[0,3], i64{3,0}; allowzero=1",
 	},
 })
+
+// defineView defines an operator whose result is its first input's bytes. Its gradient is a Reshape unless it has another.
+func defineView(op graph.Op) *graph.Op {
+	op.View, op.Eval, op.Flops, op.Recompute = true, copyBytes, noFlops, graph.Cheap
+	op.Whole, op.Tests.Work = sameNumbers(0), noWork
+	if op.Grad == nil {
+		op.Grad = viewGrad
+	}
+	return define(op)
+}
 
 // viewOfView merges a view of a view into one Reshape, or none if the shape is the original.
 func viewOfView(b *graph.Builder, n *graph.Node) []*graph.Value {

@@ -8,7 +8,7 @@ import (
 
 // Squeeze without axes removes every dim that is the constant 1. A symbolic dim that may be 1
 // stays: the graph must be valid for all sizes.
-var _ = define(graph.Op{
+var _ = defineView(graph.Op{
 	Name:   "Squeeze",
 	Since:  13,
 	Doc:    "the same elements without dims of 1",
@@ -38,14 +38,7 @@ var _ = define(graph.Op{
 		n.Set(0, x.Type, out)
 		n.SetInts(0, x.Ints)
 	},
-	Grad:      viewGrad,
-	Simplify:  viewOfView,
-	Whole:     sameNumbers(0),
-	Eval:      copyBytes,
-	Flops:     noFlops,
-	Tests:     graph.Tests{Work: noWork},
-	Recompute: graph.Cheap,
-	View:      true,
+	Simplify: viewOfView,
 	Samples: []string{
 		"f32[1,2,1]",
 		"f32[1,2,1], i64{-1}",

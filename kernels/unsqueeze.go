@@ -6,7 +6,7 @@ import (
 	"memopt/internal/graph"
 )
 
-var _ = define(graph.Op{
+var _ = defineView(graph.Op{
 	Name:  "Unsqueeze",
 	Since: 13,
 	Doc:   "inserts dims of 1; axes count in the result",
@@ -23,15 +23,8 @@ var _ = define(graph.Op{
 		n.Set(0, x.Type, out)
 		n.SetInts(0, x.Ints)
 	},
-	Ragged:    func(b *graph.Builder, n *graph.Node) []*graph.Value { return raggedAxes(b, n, 1) },
-	Grad:      viewGrad,
-	Simplify:  viewOfView,
-	Whole:     sameNumbers(0),
-	Eval:      copyBytes,
-	Flops:     noFlops,
-	Tests:     graph.Tests{Work: noWork},
-	Recompute: graph.Cheap,
-	View:      true,
+	Ragged:   func(b *graph.Builder, n *graph.Node) []*graph.Value { return raggedAxes(b, n, 1) },
+	Simplify: viewOfView,
 	Samples: []string{
 		"f32[2,3], i64{0}",
 		"f32[2,3], i64{-1}",

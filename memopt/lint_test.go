@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/lab/bench":           {"memopt/autograd", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/whole", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/lab/corpus", "memopt/memopt/lab/zoo", "memopt/memopt/report", "memopt/planner", "memopt/planner/pack", "memopt/planner/profile", "memopt/plugin/host", "memopt/plugin/pb"},
 	"memopt/memopt/lab/corpus":          {"memopt/autograd", "memopt/internal/graph", "memopt/internal/joint", "memopt/kernels", "memopt/memopt/lab/zoo", "memopt/planner/pack"},
 	"memopt/memopt/lab/verify":          {"memopt/internal/graph", "memopt/internal/onnx", "memopt/internal/schedule", "memopt/internal/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
-	"memopt/memopt/lab/zoo":             {"memopt/internal/graph", "memopt/kernels/nodes"},
+	"memopt/memopt/lab/zoo":             {"memopt/autograd", "memopt/internal/graph", "memopt/kernels/nodes"},
 	"memopt/memopt/leak":                {"memopt/internal/arena", "memopt/internal/weights", "memopt/memopt/machine"},
 	"memopt/memopt/load":                {"memopt/configs", "memopt/internal/bytesize", "memopt/internal/graph", "memopt/internal/joint", "memopt/internal/loader", "memopt/internal/onnx", "memopt/internal/stop", "memopt/internal/weights", "memopt/kernels", "memopt/memopt/devices", "memopt/memopt/exit", "memopt/memopt/fit", "memopt/memopt/forward", "memopt/memopt/machine", "memopt/planner"},
 	"memopt/memopt/machine":             {"memopt/configs", "memopt/internal/arena", "memopt/memopt/exit", "memopt/planner"},

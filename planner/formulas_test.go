@@ -16,11 +16,8 @@ import (
 // step is a small model's training step.
 func step(t testing.TB, s zoo.Spec) *graph.Graph {
 	t.Helper()
-	g, err := zoo.New(s, kernels.Library)
+	g, err := zoo.Step(s, kernels.Library, autograd.Options{Optimizer: "adamw"})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
 		t.Fatal(err)
 	}
 	return g

@@ -94,10 +94,7 @@ func TestNearTheFloor(t *testing.T) {
 // searchOf is the search for a plan of a small model's step.
 func searchOf(t *testing.T, spec zoo.Spec) *Search {
 	t.Helper()
-	g, err := zoo.New(spec, kernels.Library)
-	if err == nil {
-		g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
-	}
+	g, err := zoo.Step(spec, kernels.Library, autograd.Options{Optimizer: "adamw"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package planner_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"memopt/autograd"
 	"memopt/internal/graph"
 	"memopt/kernels"
 	"memopt/planner"
@@ -282,22 +280,7 @@ func oddStep(t *rapid.T, most int) *graph.Graph {
 	for range rapid.IntRange(0, 3).Draw(t, "outputs") {
 		d.g.Outputs = append(d.g.Outputs, d.pick())
 	}
-	opt := autograd.Options{
-		Loss:      loss.Name,
-		KeepGrads: rapid.Bool().Draw(t, "keep"),
-		Optimizer: rapid.SampledFrom([]string{"", "sgd", "adamw", "lamb", "adagrad", "momentum"}).Draw(t, "optimizer"),
-	}
-	if opt.Optimizer != "" && rapid.Bool().Draw(t, "clip") {
-		opt.ClipNorm = 0.5
-	}
-	if rapid.Bool().Draw(t, "micro") {
-		opt.MicroBatches = 2
-	}
-	step, err := autograd.TrainStep(d.g, opt)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, d.g)
-	}
-	return step
+	return d.step(loss, "", "sgd", "adamw", "lamb", "adagrad", "momentum")
 }
 
 func oddGraph(t *rapid.T, most int) *graph.Graph {
@@ -408,16 +391,7 @@ func TestOddGraphs(t *testing.T) {
 		if q, err := file.BindAs(g, planner.Request{Costs: r.Costs}); err != nil || !slices.Equal(p.Steps, q.Steps) {
 			t.Fatalf("%v, of %+v\n%s", err, r, g)
 		}
-		whole, err := p.Rewrite()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, g)
-		}
-		want := numbers(t, g, dims)
-		for i, got := range numbers(t, whole, dims) {
-			if !bytes.Equal(got, want[i]) {
-				t.Fatalf("other bits:\n%s\n%s", g, whole)
-			}
-		}
+		sameRewritten(t, p, g, dims)
 	})
 	if plans == 0 {
 		t.Error("no graph has a plan")

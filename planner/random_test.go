@@ -145,20 +145,25 @@ func randomStep(t *rapid.T, most int) *graph.Graph {
 			d.g.Outputs = append(d.g.Outputs, v)
 		}
 	}
+	return d.step(loss, "", "sgd", "adamw")
+}
+
+// step is a training step of the graph, by one of some optimizers.
+func (d *drawing) step(loss *graph.Value, optimizers ...string) *graph.Graph {
 	opt := autograd.Options{
 		Loss:      loss.Name,
-		KeepGrads: rapid.Bool().Draw(t, "keep"),
-		Optimizer: rapid.SampledFrom([]string{"", "sgd", "adamw"}).Draw(t, "optimizer"),
+		KeepGrads: rapid.Bool().Draw(d.t, "keep"),
+		Optimizer: rapid.SampledFrom(optimizers).Draw(d.t, "optimizer"),
 	}
-	if opt.Optimizer != "" && rapid.Bool().Draw(t, "clip") {
+	if opt.Optimizer != "" && rapid.Bool().Draw(d.t, "clip") {
 		opt.ClipNorm = 0.5
 	}
-	if rapid.Bool().Draw(t, "micro") {
+	if rapid.Bool().Draw(d.t, "micro") {
 		opt.MicroBatches = 2
 	}
 	step, err := autograd.TrainStep(d.g, opt)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, d.g)
+		d.t.Fatalf("%v\n%s", err, d.g)
 	}
 	return step
 }

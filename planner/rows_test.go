@@ -183,11 +183,8 @@ func ranAgain(p *planner.Plan) (names []string) {
 // TestNoTable: a plan whose outline cannot be analysed has no table, and says
 // why.
 func TestNoTable(t *testing.T) {
-	g, err := zoo.New(zoo.Spec{Family: "mlp", Layers: 2}, kernels.Library)
+	g, err := zoo.Step(zoo.Spec{Family: "mlp", Layers: 2}, kernels.Library, autograd.Options{Optimizer: "sgd"})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"}); err != nil {
 		t.Fatal(err)
 	}
 	outline := cluster.Of(g)

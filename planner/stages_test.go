@@ -18,11 +18,8 @@ func TestSegments(t *testing.T) {
 		for _, o := range []autograd.Options{{}, {Optimizer: "adam"}, {Optimizer: "adamw", ClipNorm: 1}, {Optimizer: "sgd", MicroBatches: 3},
 			{Optimizer: "adam", MicroBatches: 2, LossScale: autograd.LossScale{Initial: 8, Window: 4}}} {
 			t.Run(fmt.Sprintf("%s/%+v", spec.Family, o), func(t *testing.T) {
-				g, err := zoo.New(spec, kernels.Library)
+				g, err := zoo.Step(spec, kernels.Library, o)
 				if err != nil {
-					t.Fatal(err)
-				}
-				if g, err = autograd.TrainStep(g, o); err != nil {
 					t.Fatal(err)
 				}
 				p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 2, "seq": 16}})

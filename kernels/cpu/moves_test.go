@@ -152,11 +152,7 @@ func TestMovesPassByPass(t *testing.T) {
 
 // deepStep is a step that is wide and deep enough for moves, with its plan.
 func deepStep(t testing.TB) *planner.Plan {
-	g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: 3, Width: 32, Heads: 2, Vocab: 50}, kernels.Library)
-	if err != nil {
-		t.Fatal(err)
-	}
-	step, err := autograd.TrainStep(g, autograd.Options{KeepGrads: true})
+	step, err := zoo.Step(zoo.Spec{Family: "gpt", Layers: 3, Width: 32, Heads: 2, Vocab: 50}, kernels.Library, autograd.Options{KeepGrads: true})
 	if err != nil {
 		t.Fatal(err)
 	}

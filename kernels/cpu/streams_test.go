@@ -51,11 +51,7 @@ func TestStreamsSameBits(t *testing.T) {
 
 // stateful is a plan of a step whose states are many pieces, with and without them elsewhere.
 func stateful(t testing.TB, optimizer, states string) *planner.Plan {
-	g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: 2, Width: 64, Heads: 2, Vocab: 100}, kernels.Library)
-	if err != nil {
-		t.Fatal(err)
-	}
-	step, err := autograd.TrainStep(g, autograd.Options{Optimizer: optimizer, ClipNorm: 1, MicroBatches: 2})
+	step, err := zoo.Step(zoo.Spec{Family: "gpt", Layers: 2, Width: 64, Heads: 2, Vocab: 100}, kernels.Library, autograd.Options{Optimizer: optimizer, ClipNorm: 1, MicroBatches: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,11 +23,7 @@ func TestJoined(t *testing.T) {
 		launches  int // that are joined
 		runs      int
 	}{{"adamw", 1, 7, 1}, {"adamw", 0, 6, 3}, {"adam", 1, 7, 1}, {"sgd", 1, 7, 1}, {"momentum", 1, 7, 1}, {"adagrad", 1, 7, 1}} {
-		g, err := zoo.New(zoo.Spec{Family: "mlp", Inputs: 131, Width: 77, Layers: 3, Classes: 5}, kernels.Library)
-		if err != nil {
-			t.Fatal(err)
-		}
-		step, err := autograd.TrainStep(g, autograd.Options{Optimizer: c.optimizer, ClipNorm: c.clip})
+		step, err := zoo.Step(zoo.Spec{Family: "mlp", Inputs: 131, Width: 77, Layers: 3, Classes: 5}, kernels.Library, autograd.Options{Optimizer: c.optimizer, ClipNorm: c.clip})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,11 +32,7 @@ func movedRequest(t testing.TB, dims map[string]int64, rate float64) planner.Req
 
 // stepOf is a training step of a small model, with its dims.
 func stepOf(t testing.TB, spec zoo.Spec, batch int64, o autograd.Options) (*graph.Graph, map[string]int64) {
-	g, err := zoo.New(spec, kernels.Library)
-	if err != nil {
-		t.Fatal(err)
-	}
-	step, err := autograd.TrainStep(g, o)
+	step, err := zoo.Step(spec, kernels.Library, o)
 	if err != nil {
 		t.Fatal(err)
 	}

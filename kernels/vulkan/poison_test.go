@@ -89,11 +89,7 @@ func TestPoisonLeavesOutputs(t *testing.T) {
 // trainStep is the schedule of a training step that computes all again.
 func trainStep(t *testing.T, spec zoo.Spec) *schedule.Schedule {
 	t.Helper()
-	g, err := zoo.New(spec, kernels.Library)
-	if err != nil {
-		t.Fatal(err)
-	}
-	step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "adamw", ClipNorm: 1})
+	step, err := zoo.Step(spec, kernels.Library, autograd.Options{Optimizer: "adamw", ClipNorm: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

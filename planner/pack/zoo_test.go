@@ -14,11 +14,7 @@ import (
 func TestZoo(t *testing.T) {
 	plans := 0
 	for _, family := range []string{"gpt", "bert", "llama", "resnet", "mlp"} {
-		g, err := zoo.New(zoo.Spec{Family: family}, kernels.Library)
-		if err != nil {
-			t.Fatal(err)
-		}
-		step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+		step, err := zoo.Step(zoo.Spec{Family: family}, kernels.Library, autograd.Options{Optimizer: "adamw"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,11 +14,8 @@ import (
 // step is the training step of a small model.
 func step(t testing.TB, s zoo.Spec) *graph.Graph {
 	t.Helper()
-	g, err := zoo.New(s, kernels.Library)
+	g, err := zoo.Step(s, kernels.Library, autograd.Options{Optimizer: "adamw"})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
 		t.Fatal(err)
 	}
 	return g

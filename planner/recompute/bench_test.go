@@ -19,11 +19,8 @@ type named struct {
 
 func steps(t testing.TB) (all []named) {
 	family := func(s zoo.Spec, dims map[string]int64) {
-		g, err := zoo.New(s, kernels.Library)
+		g, err := zoo.Step(s, kernels.Library, autograd.Options{Optimizer: "adamw"})
 		if err != nil {
-			t.Fatal(err)
-		}
-		if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, named{fmt.Sprintf("%s-%dL", s.Family, s.Layers), problemOf(t, g, dims)})

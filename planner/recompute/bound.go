@@ -94,12 +94,6 @@ type bounded struct {
 	fine  []set // … with rounded bytes
 }
 
-// bounds are a bound in units, and whether there may be a plan.
-type bounds struct {
-	least float64
-	ok    bool
-}
-
 // evidence is what is proven for a limit, and the plans found on the way.
 type evidence struct {
 	least float64   // the bound, in units
@@ -120,7 +114,7 @@ func (s *Solver) bound(limit int64) evidence {
 		return e
 	}
 	e := s.prove(limit, roundings)
-	s.proven[limit], s.early[limit] = e, bounds{e.least, e.ok}
+	s.proven[limit], s.early[limit] = e, e
 	return e
 }
 
@@ -277,10 +271,4 @@ func (c *cut) sizes() (sizes []int64, bytes map[int64]int64) {
 	}
 	slices.SortFunc(sizes, func(a, b int64) int { return cmp.Or(cmp.Compare(bytes[b], bytes[a]), cmp.Compare(b, a)) })
 	return sizes, bytes
-}
-
-// refute notes that there is no plan within a limit.
-func (s *Solver) refute(limit int64) (none evidence) {
-	s.proven[limit] = none
-	return none
 }

@@ -27,7 +27,7 @@ type cases struct {
 	asked     map[question]*knapsack
 	known     map[freed][]mixes.Choice
 	work      int
-	there     numbers.Set128   // the current case
+	now       searchState      // of the current case, behind the place
 	rerunOnce float64          // cost of what must be rerun in it, in units
 	again     numbers.Set128   // … and the values that makes
 	by        []numbers.Set128 // by later place: those of them made by then
@@ -151,10 +151,10 @@ func (c *cases) addLater(at []bounded) {
 // enter makes a case the current one.
 func (c *cases) enter(there numbers.Set128) {
 	x, cost := c.x, 0.0
-	c.there, c.by, c.heaviest, x.reran = there, c.by[:0], c.heaviest[:0], numbers.Set128{}
+	c.now, c.by, c.heaviest, x.reran = searchState{stateKey: stateKey{there, c.place + 1}}, c.by[:0], c.heaviest[:0], numbers.Set128{}
 	for _, l := range c.later {
 		before, most := x.reran, int32(-1)
-		cost += x.rerunCost(l.want, c.state())
+		cost += x.rerunCost(l.want, c.now)
 		for b := range x.reran.Minus(before).Each {
 			if op := x.remakes[b].op; most < 0 || cmp.Or(cmp.Compare(x.need(op), x.need(most)), cmp.Compare(op, most)) > 0 {
 				most = op
@@ -163,10 +163,6 @@ func (c *cases) enter(there numbers.Set128) {
 		c.by, c.heaviest = append(c.by, x.reran), append(c.heaviest, most)
 	}
 	c.rerunOnce, c.again = cost/c.s.unit, x.reran
-}
-
-func (c *cases) state() searchState {
-	return searchState{stateKey: stateKey{c.there, c.place + 1}}
 }
 
 // need is the bytes that it takes to rerun an operator.
@@ -225,7 +221,7 @@ func (c *cases) behindTwice(from, until int, target float64, exact bool) float64
 	least := c.bound(question{from, until, -1}, c.by[from], target, exact)
 	if op >= 0 {
 		x.reran = numbers.Set128{}
-		x.rerunCost(x.ins[op], c.state())
+		x.rerunCost(x.ins[op], c.now)
 		least = max(least, c.bound(question{from, until, op}, x.reran.Or(x.outs[op]), target, exact))
 	}
 	return least

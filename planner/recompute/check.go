@@ -1,6 +1,9 @@
 package recompute
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Check replays launches by another route than the solver's: from the end, with the set of values that are still
 // needed. It returns the peak and the extra cost.
@@ -74,11 +77,8 @@ func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) 
 				held -= p.Bytes[v]
 			}
 		}
-		for _, v := range p.Over.Of(op) {
-			if !wanted[v] {
-				after -= p.Bytes[outs[0]] // it lies over v, which counts
-				break
-			}
+		if slices.ContainsFunc(p.Over.Of(op), func(v int32) bool { return !wanted[v] }) {
+			after -= p.Bytes[outs[0]] // it lies over what counts
 		}
 		for _, v := range p.Inputs.Of(op) {
 			if !wanted[v] {

@@ -93,11 +93,7 @@ func (t *knapsack) divide(known []int32) bool {
 				asked[in]++
 			}
 		}
-		parts.rebuild(n, func(put func(list, item int32)) {
-			for i := range int32(n) {
-				put(up.Top(i), i)
-			}
-		})
+		parts.join(up)
 		large := t.choose(&parts, asks)
 		if len(large) == 0 {
 			return true

@@ -233,7 +233,11 @@ func (c *cut) envelope(grain int64, room float64) *envelope {
 	for k, v := range c.value {
 		weights[k] = v.bytes / grain
 	}
-	e := c.weighed(weights, r.light)
+	e := &envelope{weights: weights, light: r.light, all: set{kept: make([]bool, len(c.value)), walk: &walkResult{}}}
+	for k, v := range c.value {
+		e.all.kept[k] = v.needed
+	}
+	e.all.weight = e.weigh(c, e.all.kept)
 	c.envelopes[r] = e
 	return e
 }
@@ -261,16 +265,6 @@ func (c *cut) boundSoFar(limit int64) (bound float64) {
 		}
 	}
 	return bound
-}
-
-// weighed is a new envelope.
-func (c *cut) weighed(weights []int64, light int64) *envelope {
-	e := &envelope{weights: weights, light: light, all: set{kept: make([]bool, len(c.value)), walk: &walkResult{}}}
-	for k, v := range c.value {
-		e.all.kept[k] = v.needed
-	}
-	e.all.weight = e.weigh(c, e.all.kept)
-	return e
 }
 
 // weigh is the weight of a set.
@@ -318,10 +312,7 @@ func (e *envelope) at(c *cut, price float64, keep bool) answered {
 // room in grains. It returns the bound in units and the sets met, those closest to the room last; ok is false if no set
 // fits. It begins between those of some sets that are closest to the room, if there are any on both sides.
 func (c *cut) best(grain int64, room float64, from []set) (bound float64, sets []set, ok bool) {
-	return c.envelope(grain, room).best(c, room, from)
-}
-
-func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets []set, ok bool) {
+	e := c.envelope(grain, room)
 	high := e.all
 	if high.weight <= room {
 		return 0, nil, true

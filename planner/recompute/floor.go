@@ -1,5 +1,7 @@
 package recompute
 
+import "slices"
+
 // Floor is the peak that no plan goes below, and the operator that sets it.
 type Floor struct {
 	Peak int64
@@ -43,10 +45,7 @@ func FloorOf(p *Problem) Floor {
 				need += p.Bytes[v]
 			}
 		}
-		over := false
-		for _, v := range p.Over.Of(op) {
-			over = over || !held(v, op)
-		}
+		over := slices.ContainsFunc(p.Over.Of(op), func(v int32) bool { return !held(v, op) })
 		for i, v := range p.Outputs.Of(op) {
 			if i > 0 || !over {
 				need += p.Bytes[v]

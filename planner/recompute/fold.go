@@ -74,6 +74,9 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 	parts := f.parts()
 	for k := range int32(parts.Len()) {
 		part := parts.Of(k)
+		if len(part) == 0 {
+			continue
+		}
 		for j, i := range part {
 			local[i] = int32(j)
 		}
@@ -93,7 +96,7 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 			if first[i] != i {
 				continue
 			}
-			sign = binary.AppendUvarint(sign, uint64(f.price(i)))
+			sign = binary.AppendUvarint(sign, uint64(f.s.price(f.s.sim.maker[f.c.values[i]])))
 			f.asks(i, func(in int32) {
 				if f.common(in) {
 					alone = false
@@ -144,9 +147,6 @@ func (f *folder) asks(i int32, each func(in int32)) {
 	}
 }
 
-// price is the cost of a rerun of the maker of a value.
-func (f *folder) price(i int32) int64 { return f.s.price(f.s.sim.maker[f.c.values[i]]) }
-
 // price is the cost of a rerun of an operator in units, endless if it may run only once.
 func (s *Solver) price(op int32) int64 {
 	if !s.p.Again[op] {
@@ -155,7 +155,7 @@ func (s *Solver) price(op int32) int64 {
 	return int64(s.p.Cost[op] / s.unit)
 }
 
-// parts lists the values, by index, that makers and their inputs join.
+// parts lists the values, by index, that makers and their inputs join, in the order of their first ones.
 func (f *folder) parts() (parts Lists) {
 	n := int32(len(f.c.values))
 	up := numbers.NewForest(int(n))
@@ -167,20 +167,7 @@ func (f *folder) parts() (parts Lists) {
 			}
 		})
 	}
-	number, count := make([]int32, n), int32(0) // of parts, in the order of their first values
-	for i := range n {
-		if t := up.Top(i); t != i {
-			number[i] = number[t]
-			continue
-		}
-		number[i] = count
-		count++
-	}
-	parts.rebuild(int(count), func(put func(list, item int32)) {
-		for i, k := range number {
-			put(k, int32(i))
-		}
-	})
+	parts.join(up)
 	return parts
 }
 
@@ -204,7 +191,7 @@ func (f *folder) connect() {
 			v.maker = f.value[f.foldedOf[first]].maker
 		} else {
 			v.maker = int32(2 + len(f.value) + len(f.ops))
-			price := f.price(v.place)
+			price := f.s.price(f.s.sim.maker[f.c.values[v.place]])
 			op := foldedOp{vertex: v.maker, times: v.times, price: price}
 			f.asks(v.place, func(in int32) {
 				op.asks = append(op.asks, f.foldedOf[in])

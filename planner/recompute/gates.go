@@ -79,7 +79,7 @@ func (x *stateSearch) setsAt(op int32) (sets []numbers.Set128) {
 	for b := range must.Each {
 		room -= x.bytes[b]
 	}
-	if x.over(op) {
+	if !x.through[op] && slices.ContainsFunc(p.Over.Of(op), func(v int32) bool { return x.number[v] >= 0 }) { // over a large value
 		room += p.Bytes[p.Outputs.Of(op)[0]]
 	}
 	if room < 0 {

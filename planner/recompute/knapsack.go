@@ -148,7 +148,11 @@ func (s *Solver) newKnapsack(first, second *cut) *knapsack {
 		t.values = append(t.values, item{value: v, at: [2]bool{true, false}, reads: [2]bool{reads, false}})
 		known[v] = int32(i) + 1
 	}
-	for i, v := range t.secondValues() {
+	var behind []int32
+	if second != nil {
+		behind = second.values
+	}
+	for i, v := range behind {
 		if known[v] == 0 { // at the first place it is present for nothing
 			t.values = append(t.values, item{value: v})
 			known[v] = int32(len(t.values))
@@ -160,14 +164,6 @@ func (s *Solver) newKnapsack(first, second *cut) *knapsack {
 		return nil
 	}
 	return t
-}
-
-// secondValues are the values of the second place, if there is one.
-func (t *knapsack) secondValues() []int32 {
-	if t.second == nil {
-		return nil
-	}
-	return t.second.values
 }
 
 // within sets the rooms, and finds the best prices.
@@ -225,7 +221,7 @@ type pricedStart struct {
 func (x *search) followPairs(pairs [2][]pricedStart) {
 	x.stage(max(followed, float64(followWalks*len(x.s.p.Cost))/float64(x.work)))
 	for _, starts := range pairs {
-		x.improveEach(x.promising(starts), &followNear)
+		x.improve(x.promising(starts), &followNear)
 	}
 }
 

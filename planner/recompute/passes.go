@@ -149,7 +149,9 @@ func (l *solving) drive() {
 			p.run(l)
 		}
 		for _, row := range p.improve {
-			l.x.improve(row.starts(l), row.by, l.share(row.sketch, row.share))
+			starts := row.starts(l)
+			l.x.stage(l.share(row.sketch, row.share))
+			l.x.improve(starts, row.by)
 		}
 		t := Try{Pass: p.name, Cost: l.cost(), Bound: l.e.least * s.unit}
 		if t.Took = t.Cost < cost; t.Took {
@@ -175,7 +177,7 @@ func (l *solving) enter(next proof) {
 	if l.proof != plans && l.eligible {
 		l.e.tried = max(l.e.tried, l.proof)
 		if math.IsInf(l.e.least, 1) {
-			l.e, l.finished = l.s.refute(l.limit), true
+			l.e, l.s.proven[l.limit], l.finished = evidence{}, evidence{}, true // there is no plan
 			return
 		}
 		l.s.proven[l.limit] = l.e

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"memopt/internal/stop"
+	"memopt/planner/internal/numbers"
 )
 
 // Lists is many lists of numbers in one array.
@@ -40,6 +41,15 @@ func (l *Lists) rebuild(n int, each func(put func(list, item int32))) {
 	each(func(list, item int32) {
 		l.items[cursor[list]] = item
 		cursor[list]++
+	})
+}
+
+// join makes lists of the sets of a forest, each at its smallest number, in order; the lists of other numbers are empty.
+func (l *Lists) join(up numbers.Forest) {
+	l.rebuild(len(up), func(put func(list, item int32)) {
+		for i := range int32(len(up)) {
+			put(up.Top(i), i)
+		}
 	})
 }
 

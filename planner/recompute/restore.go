@@ -12,10 +12,6 @@ type drop struct {
 	cost float64
 }
 
-// blockOf is how many drops of a plan are undone at once: one, but for plans with very many events, where each walk
-// takes long.
-func blockOf(events int) int { return max(1, events/16) }
-
 // restore undoes drops as far as the plan stays within the limit, the most expensive first, until no more fits. It
 // returns the cost.
 func (x *search) restore(p *plan) float64 {
@@ -36,7 +32,7 @@ func (x *search) restoreList(p *plan, list []drop, extra float64) float64 {
 	if len(list) == 1 {
 		return x.restoreOne(p, list[0].change, extra)
 	}
-	if len(list) <= blockOf(len(p.events)) {
+	if len(list) <= len(p.events)/16 { // so many events that each walk takes long
 		q := *p
 		x.events = append(x.events[:0], p.events...)
 		q.events = x.events

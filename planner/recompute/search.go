@@ -101,13 +101,8 @@ var (
 
 func anyCost(*search) float64 { return math.Inf(1) }
 
-// improve improves plans by a method, in a stage with a share of the work.
-func (x *search) improve(starts []func() plan, m *method, share float64) {
-	x.stage(share)
-	x.improveEach(starts, m)
-}
-
-func (x *search) improveEach(starts []func() plan, m *method) {
+// improve improves plans by a method.
+func (x *search) improve(starts []func() plan, m *method) {
 	for _, start := range starts {
 		if x.done() {
 			return

@@ -39,7 +39,7 @@ type Solver struct {
 	cuts         map[int32]*cut
 	pairs        map[[2]*cut]*knapsack
 	proven       map[int64]evidence // by limit
-	early        map[int64]bounds   // by limit: what was proven first
+	early        map[int64]evidence // by limit: what was proven first
 	coarser      *coarse            // once it was made
 	isCoarse     bool               // this is the solver of a coarse program
 	off          map[string]bool    // passes and hints that are left out
@@ -56,7 +56,7 @@ func New(p *Problem) (*Solver, error) {
 		return nil, err
 	}
 	p = p.inOrder()
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*knapsack{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, index: make([]int32, len(p.Bytes)), firstOf: make([]int32, len(p.Cost))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*knapsack{}, proven: map[int64]evidence{}, early: map[int64]evidence{}, index: make([]int32, len(p.Bytes)), firstOf: make([]int32, len(p.Cost))}
 	for _, c := range p.Cost {
 		s.total += c
 	}

@@ -268,8 +268,12 @@ func (x *stateSearch) enter(place int32) (listed bool) {
 			there = there.With(int32(b))
 		}
 	}
-	if listed = x.reachFullest(there, place); !listed {
-		x.reach(searchState{stateKey{there, place}, 0, -1, -1})
+	sets, listed := x.fullest(there, place, x.limit-x.restBytes[place], mostBegun)
+	if !listed {
+		sets = []numbers.Set128{there}
+	}
+	for _, set := range sets {
+		x.reach(searchState{stateKey{set, place}, 0, -1, -1})
 	}
 	return listed
 }
@@ -306,15 +310,6 @@ func (x *stateSearch) search(until int) (least float64, end int32, all bool) {
 		}
 	}
 	return x.most, -1, true
-}
-
-// reachFullest queues the sets that fullest lists for a place.
-func (x *stateSearch) reachFullest(from numbers.Set128, place int32) bool {
-	sets, ok := x.fullest(from, place, x.limit-x.restBytes[place], mostBegun)
-	for _, set := range sets {
-		x.reach(searchState{stateKey{set, place}, 0, -1, -1})
-	}
-	return ok
 }
 
 // fullest lists the sets of values needed from a place on that fit a room and leave no room for another. It lists none
@@ -401,11 +396,6 @@ func (x *stateSearch) launch(st searchState, op int32) (next searchState, bytes 
 	}
 	next.cost += x.s.p.Cost[op]
 	return next, bytes + x.restBytes[st.place] + x.rerunBytes[op]
-}
-
-// over reports whether an operator may write over a large value.
-func (x *stateSearch) over(op int32) bool {
-	return !x.through[op] && slices.ContainsFunc(x.s.p.Over.Of(op), func(v int32) bool { return x.number[v] >= 0 })
 }
 
 // reach queues a state if this is the cheapest way to it so far.

@@ -69,7 +69,7 @@ func (s *simulator) runStretch(from, to int32) {
 		s.moreLaunches()
 	}
 	for i+len(outputs) > len(s.ranges) {
-		s.moreInstances()
+		s.ranges = grow(s.ranges)
 	}
 	ops, firstMade, place, start, outOf := s.ops[k:][:n], s.firstMade[k:][:n], s.place[k:][:n], s.start[from:][:n], s.firstOutput[from:][:n]
 	launch, makes := int32(k)-from, int32(i)-s.firstOutput[from] // from numbers of the plain program to those of the walk
@@ -88,7 +88,7 @@ func (s *simulator) runStretch(from, to int32) {
 	}
 	if may := s.mayOverlay[s.firstOverlay[from]:s.firstOverlay[to]]; len(may) > 0 {
 		for s.overlays+len(may) > len(s.overlaid) {
-			s.moreOver()
+			s.overlaid = grow(s.overlaid)
 		}
 		overlaid := s.overlaid[s.overlays:][:len(may)]
 		for j, x := range may {
@@ -102,10 +102,6 @@ func (s *simulator) runStretch(from, to int32) {
 func (s *simulator) moreLaunches() {
 	s.ops, s.firstMade, s.place = grow(s.ops), grow(s.firstMade), grow(s.place)
 }
-
-func (s *simulator) moreOver() { s.overlaid = grow(s.overlaid) }
-
-func (s *simulator) moreInstances() { s.ranges = grow(s.ranges) }
 
 // rerun runs an operator at a place after its missing inputs. It is the operator's first run if the place is its own.
 func (s *simulator) rerun(op, place int32) {
@@ -130,14 +126,14 @@ func (s *simulator) rerun(op, place int32) {
 	s.launches = k + 1
 	for j := w.overlays; j < w.outputs; j++ {
 		if s.overlays == len(s.overlaid) {
-			s.moreOver()
+			s.overlaid = grow(s.overlaid)
 		}
 		s.overlaid[s.overlays] = overlay{int32(k), current[slotValues[j]], s.p.Bytes[slotValues[w.outputs]]}
 		s.overlays++
 	}
 	for j := w.outputs; j < w.end; j++ {
 		if i == len(s.ranges) {
-			s.moreInstances()
+			s.ranges = grow(s.ranges)
 		}
 		v, until := slotValues[j], int32(0)
 		if s.replaces(v, int32(i), place) {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"memopt/internal/graph"
-	"memopt/kernels"
 	"memopt/planner/shrink"
 )
 
@@ -41,29 +40,6 @@ e = Exp(k)
 l = ReduceMean(e) keepdims=0
 output l
 `
-
-func filled(t *testing.T, text string) *graph.Graph {
-	t.Helper()
-	g, err := graph.Parse(kernels.Library, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range g.Values {
-		if v.Kind == graph.Param {
-			n := 1
-			for _, d := range v.Shape {
-				size, _ := d.Const()
-				n *= int(size)
-			}
-			x := graph.NewTensor(v.Type, n)
-			for i := range n {
-				x.SetFloat(i, float64(i*37%11-5)/17)
-			}
-			v.Data = graph.Bytes(x.Bytes)
-		}
-	}
-	return g
-}
 
 func TestLossy(t *testing.T) {
 	g := step(t, filled(t, views))

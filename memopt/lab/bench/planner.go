@@ -159,11 +159,7 @@ func (b *plannerBench) says(format string, args ...any) {
 
 // trainingStep is a zoo model's whole step.
 func trainingStep(s zoo.Spec) (*graph.Graph, error) {
-	g, err := zoo.New(s, kernels.Library)
-	if err != nil {
-		return nil, err
-	}
-	return autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+	return zoo.Step(s, kernels.Library, autograd.Options{Optimizer: "adamw"})
 }
 
 // upstream is a request for ONNX Runtime 1.19's level, including its layers.

@@ -35,11 +35,7 @@ func (s Step) Graph() (*graph.Graph, error) {
 	if s.spec.Family == "" {
 		return Recorded(s.Name)
 	}
-	g, err := zoo.New(s.spec, kernels.Library)
-	if err != nil {
-		return nil, err
-	}
-	return autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+	return zoo.Step(s.spec, kernels.Library, autograd.Options{Optimizer: "adamw"})
 }
 
 //go:embed steps/*.json.gz placings/*.csv.gz

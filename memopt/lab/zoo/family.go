@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"memopt/autograd"
 	"memopt/internal/graph"
 	"memopt/kernels/nodes"
 )
@@ -47,6 +48,15 @@ func find(name string) (Family, error) {
 		known = append(known, f.Name)
 	}
 	return Family{}, fmt.Errorf("no family is called %q; there are %s", name, strings.Join(known, ", "))
+}
+
+// Step builds the training step of a model.
+func Step(spec Spec, lib *graph.Library, o autograd.Options) (*graph.Graph, error) {
+	g, err := New(spec, lib)
+	if err != nil {
+		return nil, err
+	}
+	return autograd.TrainStep(g, o)
 }
 
 // New builds the forward graph of a model, with its loss.
