@@ -10,12 +10,15 @@ import unittest
 import torch
 from torch.nn import functional
 
+import memopt
 from memopt.torch.fit.account import ACTIVATIONS, line_of
 from memopt.torch.fit.devices import device_of
 from memopt.torch.fit.kernels import kernels_of
 from memopt.torch.fit.models import model_of
 from memopt.torch.fit.request import Request
+from memopt.torch.fit.scans import KERNELS, modules_of
 from memopt.torch.fit.steps import Steps
+from memopt.torch.plan.form import Form
 from memopt.torch.record.fake import fake_recording
 
 BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4, "vocab_size": 512}
@@ -46,7 +49,7 @@ class Whole(torch.nn.Module):
 
 
 def recorded(model: torch.nn.Module, dtype: torch.dtype, device: str):
-    with kernels_of(device_of(device)):
+    with kernels_of(device_of(device), model):
         return fake_recording(model.to(dtype), (torch.empty(2, 100, 32, dtype=dtype, device="meta"),), {}, None, "cpu")
 
 
@@ -61,6 +64,18 @@ def saves(recording) -> dict[str, int]:
                 key = f"{o['dtype']}{o['shape']}"
                 found[key] = found.get(key, 0) + 1
     return found
+
+
+def functions_of(model: torch.nn.Module) -> list[object]:
+    """What a model's modules have for the kernels."""
+    return [getattr(module, name, None) for module in modules_of(model) for name in KERNELS]
+
+
+def kept_by_kernel(form: Form, kernel: str, where: str) -> int:
+    """What the backward node of a kernel reads, of values that its own module makes in the second block."""
+    made = next(i for i, n in enumerate(form.nodes) if n.fields["op"] == kernel and f".1.{where}" in n.fields["module"])
+    node = max((n for n in form.nodes if n.fields["is_backward"] and made in {r[0] for r in n.reads}), key=lambda n: len(n.reads))
+    return sum(form.bytes[r] for r in node.reads if r[0] >= 0 and not form.nodes[r[0]].fields["is_backward"])
 
 
 class TestKernels(unittest.TestCase):
@@ -124,6 +139,41 @@ class TestKernels(unittest.TestCase):
                         factors = bytes_of("cpu", **{attention: 0.0}) - bytes_of("cpu", **none)
                         self.assertGreater(masks, 0)
                         self.assertLess(masks, factors)
+
+    def test_scans(self):
+        """Rows of thousands of tokens are gone through by kernels, and what those keep is what mamba-ssm and RWKV's kernel save."""
+        batch, seq, width = 2, 4096, 64
+        ids = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, "hidden_size": width, "vocab_size": 512}
+        inner, states, rank = 2 * width, 16, 4
+        rows = batch * seq
+        mamba = 2 * (2 * inner * rows + (rank + 2 * states) * rows + 2 * states * rows + inner * rows) + 4 * batch * inner * 2 * 2 * states
+        mamba += 4 * (inner * states + inner + inner)  # A, D and the steps' bias in single precision
+        wkv = 2 * 3 * width * rows + 4 * width
+        with tempfile.TemporaryDirectory() as folder:
+            for config, where, kernel, size in (
+                ({"model_type": "mamba", "num_hidden_layers": 6, "state_size": states, "time_step_rank": rank, **ids}, "mixer", "memopt.selective_scan.default", mamba),
+                ({"model_type": "falcon_mamba", "num_hidden_layers": 6, "state_size": states, "time_step_rank": rank, **ids}, "mixer", "memopt.selective_scan.default", mamba),
+                ({"model_type": "rwkv", "num_hidden_layers": 7, "context_length": seq, **ids}, "attention", "memopt.wkv.default", wkv),
+                ({
+                    "model_type": "zamba", "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 4, "attention_hidden_size": 2 * width, "intermediate_size": 128, **ids,
+                }, "", "memopt.selective_scan.default", 0),
+            ):  # fmt: skip
+                with self.subTest(model=config["model_type"]):
+                    request = Request(os.path.join(folder, "config.json"), batch=batch, seq=seq, dtype="bfloat16", for_device="h100")
+                    with open(request.model, "w") as f:
+                        json.dump(config, f)
+                    model = model_of(request)
+                    before = functions_of(model.module)
+                    form = Steps(model, request, device=device_of("h100")).form(batch, seq)
+                    self.assertTrue(any(n.fields["op"] == kernel for n in form.nodes))
+                    self.assertEqual(before, functions_of(model.module))
+                    if size:
+                        self.assertEqual(size, kept_by_kernel(form, kernel, where))
+                    if config["model_type"] == "mamba":
+                        found = memopt.fit(request, largest=False)
+                        self.assertIn("rows are gone through by the kernels of mamba-ssm and causal-conv1d", str(found))
+                        with self.assertRaisesRegex(ValueError, "more than 60,000 operators.*for_device of a graphics processor, where the kernels of mamba-ssm"):
+                            memopt.fit(request, for_device="torch-core")
 
     def test_published(self):
         """A block of GPT keeps as much as the formula says that was published for Megatron-LM, masks of dropout included."""

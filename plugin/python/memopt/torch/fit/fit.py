@@ -24,12 +24,14 @@ from ..step.given import parse
 from .account import ACTIVATIONS, CONTEXT, COPY, GATHERED, GRADIENTS, OF_STEP, SLACK, STATES, UPDATE, WEIGHTS, Line, Phase, forward_alone, line_of
 from .answer import Answer, Offer, Rung, show_time
 from .devices import Device, device_of, profile_of
+from .kernels import has_scans
 from .links import GOOD, Sent, sent
 from .models import Model, model_of
 from .optimizers import Optimizer, optimizer_of
 from .pipeline import FORWARD
 from .ranks import Rank
 from .request import Request
+from .scans import needs
 from .stages import Pipelined, Split, Stage, stages, virtual_of
 from .steps import Sizes, Steps, graph_of, without_gradients
 from .switches import configured
@@ -402,6 +404,8 @@ class Fit:
         notes = ["work space of kernels is what tensors show: what libraries allocate inside one call is in the slack"] if self.device.slack else []
         if self.device.context:
             notes.append(f"the context ({self.device.context / 2**30:.1f} GiB) and the allocator's slack ({show_share(self.device.slack, 0, False)} of what a step allocates) are assumed, not measured")
+        if (package := needs(self.model.module)) and has_scans(self.device):
+            notes.append(f"rows are gone through by {package}, as on a device that has them: without them it goes token by token, which takes far more of memory and time")
         notes.append("resume reads the checkpoint's weights onto the device beside the model's; read onto the host they take nothing here")
         if self.request.ranks > 1:
             notes.append("the tokens a second are of one replica" + ("" if self.device.inside else f"; what ranks send each other takes no time here: the links of {self.device.name} are not known"))

@@ -12,8 +12,7 @@ import contextlib
 import functools
 import math
 import types
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from .devices import Device
+from .scans import with_kernels
 
 _HALF = (torch.bfloat16, torch.float16)
 _WIDEST = 256  # heads of flash attention
@@ -32,9 +32,20 @@ _CALLED = {"scaled_dot_product_attention", "dropout"}  # by other functions
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 
 
-def kernels_of(device: Device) -> AbstractContextManager[Any]:
-    """What has operators run as on a device."""
-    return contextlib.nullcontext() if device.processor else Graphics(device.name.lower())
+@contextlib.contextmanager
+def kernels_of(device: Device, model: torch.nn.Module) -> Iterator[None]:
+    """Has the operators of a model run as on a device."""
+    with contextlib.ExitStack() as stack:
+        if not device.processor:
+            if has_scans(device):
+                stack.enter_context(with_kernels(model))
+            stack.enter_context(Graphics(device.name.lower()))
+        yield
+
+
+def has_scans(device: Device) -> bool:
+    """Whether packages have kernels for a device, of modules that else go through a row token by token."""
+    return not device.processor and device.name.lower() not in _PRODUCTS
 
 
 class Graphics(TorchFunctionMode):

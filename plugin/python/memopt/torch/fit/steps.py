@@ -29,6 +29,7 @@ from .models import Model
 from .ranks import along_sequence
 from .repeat import Repeated, Run, few_of, recorded_once
 from .request import Request
+from .scans import needs
 
 BY_ROWS = "memopt.cross_entropy_by_rows.default"  # the operator of a loss in chunks
 _MOST = 60_000  # operators of a recording: some ten seconds
@@ -62,12 +63,12 @@ class Steps:
     def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
         wrap = self.chunks.around if self.chunks is not None else None
         try:
-            with kernels_of(self.device):
+            with kernels_of(self.device, self.model.module):
                 return fake_recording(self.model.module, args, kwargs, self.model.loss, "cpu", self._around, wrap, _MOST)
         except TooLong as e:
             raise ValueError(
                 f"{self.model.name}: a step of {type(self.model.module).__name__}, or of a few of its blocks, runs {e}, as modules do that go through a row token by token where they "
-                "have no kernel for it; what it takes is not found here. Give a shorter seq, or file.py:function with a module that has the kernel"
+                f"have no kernel for it; what it takes is not found here. Give a shorter seq, {f'for_device of a graphics processor, where {package} are counted' if (package := needs(self.model.module)) else 'or file.py:function with a module that has the kernel'}"
             ) from e
         except DependsOnValues as e:
             raise ValueError(f"{self.model.name}: {e}, and memopt fit answers for what it saved") from e
