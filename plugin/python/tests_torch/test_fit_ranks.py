@@ -173,7 +173,7 @@ def divided(path: str, ranks: int, batch: int, seq: int) -> int:
     step()
     held = sum(p.to_local().nbytes for p in model.parameters()) + sum(b.nbytes for b in whole.model.rotary_emb.buffers())
     peaks = []
-    for _ in range(3):
+    for _ in range(5):
         with watched() as seen:
             step()
         peaks.append(seen.peak)
@@ -337,8 +337,8 @@ class TestRanks(unittest.TestCase):
                 was = max(each)
                 paper = next(p.total for p in found.phases if p.name == "later steps")
                 with self.subTest(ranks=ranks, seq=seq, **how):
-                    # What the last rank of zb-h1 has from others, and tensor-parallel ranks copy to move it, is not all known.
-                    most = 0.03 if how.get("schedule") == "zb-h1" and ranks == 4 else 0.04 if "tensor" in how else 0.02
+                    # What the last rank of zb-h1 has from others is not all known.
+                    most = 0.03 if how.get("schedule") == "zb-h1" and ranks == 4 else 0.02
                     self.assertLess(abs(paper / was - 1), most, f"{paper} on paper ({found.rank}), {was} measured, {paper / was - 1:+.2%}; {each}")
 
     def test_experts(self):

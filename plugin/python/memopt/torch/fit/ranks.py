@@ -7,13 +7,14 @@ copied into one buffer, which lives until the next unit's is, and reduced to a s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy
 import torch
 
-from ..plan.form import Form
+from ..plan.form import Form, Node, Place
 from .account import GATHERED, GRADIENTS, Line
 from .experts import is_expert, part_of
 from .links import Moves
@@ -22,6 +23,7 @@ from .optimizers import Optimizer
 from .request import Request
 
 _BUCKET = 25 << 20  # bytes that DDP reduces at a time
+_NEAR = 8  # nodes between a product and what reads its sum
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class Rank:
         parts = [self._part(p) for p in trained] if self.sharded else trained
         self.weights = buffers + (sum(u.shard for u in self.units) if self.sharded else sum(p.nbytes for p in self.all))
         self.gradients = sum(p.nbytes for p in parts)
+        if request.tensor > 1 and not self.sharded:  # those of embeddings are of all words
+            words = {id(m.weight) for m in module.modules() if isinstance(m, torch.nn.Embedding)}
+            self.gradients += (request.tensor - 1) * sum(p.nbytes for p in trained if id(p) in words)
         # Between passes of a pipeline's microbatches FSDP2 adds gradients up whole, in the type in which it reduces them then.
         self.between = sum(p.numel() * (self.reducing or p.dtype).itemsize for p in trained) if self.sharded and request.pipeline > 1 else self.gradients
         self.states = sum(optimizer.states(p) for p in parts)
@@ -206,12 +211,53 @@ def along_sequence(form: Form, tensor: int, batch: int, seq: int) -> None:
     # A backward node may run a whole block again, whose input is gathered within: what it reads of the forward pass stays divided.
     whole = {r for node in readers for r in node.reads if not node.fields["is_backward"] or r[0] >= backward}
     gradients = {r for r in form.results[form.forward_results :] if r is not None}
+    outside = {i for i, node in enumerate(form.nodes) if not _divides(node)}
     for i, node in enumerate(form.nodes):
-        module = str(node.fields.get("module", ""))
-        last = module.rpartition(".")[2]
-        if not ("norm" in last or "embed" in last or last.isdigit()):
+        if i in outside:
             continue
-        for k, o in enumerate(node.outputs):
-            if (i, k) not in whole and (i, k) not in gradients and o.shape[:2] == [batch, seq]:
-                form.bytes[i, k] = -(-form.bytes[i, k] // tensor)
         form.work[i] = -(-form.work[i] // tensor)
+        scattered = max((form.bytes[r] for r in node.reads if r[0] in outside and not _divided(form, r, batch, seq)), default=0)
+        for k, o in enumerate(node.outputs):
+            if (i, k) in gradients or o.shape[:2] != [batch, seq]:
+                continue
+            if (i, k) in whole:  # what others have comes in their order, beside that of rows
+                form.work[i] += form.bytes[i, k] + -(-form.bytes[i, k] // tensor)
+            else:
+                form.bytes[i, k] = -(-form.bytes[i, k] // tensor)
+        if node.fields["is_backward"]:
+            form.work[i] += scattered  # it goes to others in their order
+    for i in outside:
+        node = form.nodes[i]
+        if matrices & set(node.reads) and not node.fields["is_backward"] and any((i, 0) in form.nodes[j].reads and _divides(form.nodes[j]) for j in range(i + 1, min(i + _NEAR, len(form.nodes)))):
+            form.work[i] += form.bytes[i, 0] + -(-form.bytes[i, 0] // tensor)  # in the order of ranks, and this one's part of the sum
+
+
+def _divides(node: Node) -> bool:
+    """Whether a node is of a module that lies along the sequence."""
+    last = str(node.fields.get("module", "")).rpartition(".")[2]
+    return "norm" in last or "embed" in last or last.isdigit()
+
+
+def _divided(form: Form, at: Place, batch: int, seq: int) -> bool:
+    """Whether a value is none of all rows and tokens, so that nothing is to be scattered."""
+    shape = form.nodes[at[0]].outputs[at[1]].shape
+    return shape[:2] != [batch, seq] and shape[:1] != [batch * seq]
+
+
+def by_words(form: Form, tensor: int) -> None:
+    """What tensor-parallel ranks that divide the words hold beside their part: the gradient of an embedding is made of all words, from all rows and
+    tokens, and stays so; and the loss of divided scores has their powers beside its gradient."""
+    for i, node in enumerate(form.nodes):
+        if not node.fields["is_backward"]:
+            continue
+        op = node.fields["op"]
+        if "EmbeddingBackward" in op:
+            for k in range(len(node.outputs)):
+                form.bytes[i, k] *= tensor
+            for r in node.reads:
+                if r[0] >= 0:
+                    o = form.nodes[r[0]].outputs[r[1]]
+                    every = math.prod(o.shape) * getattr(torch, o.dtype).itemsize
+                    form.work[i] += every if o.dtype.startswith(("float", "bfloat")) and form.bytes[r] < every else 0
+        elif "LogSoftmaxBackward" in op:
+            form.work[i] += form.bytes[i, 0]

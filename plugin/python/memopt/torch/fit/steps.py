@@ -26,7 +26,7 @@ from .devices import PROCESSOR, Device
 from .experts import among_ranks
 from .kernels import kernels_of
 from .models import Model
-from .ranks import along_sequence
+from .ranks import along_sequence, by_words
 from .repeat import Repeated, Run, few_of, recorded_once
 from .request import Request
 from .scans import needs
@@ -93,6 +93,8 @@ class Steps:
             found.bytes, found.work, found.flops = dict(found.bytes), list(found.work), list(found.flops)
             if self.request.tensor > 1 and self.request.sequence_parallel:
                 along_sequence(found, self.request.tensor, batch, seq)
+            if self.request.tensor > 1:
+                by_words(found, self.request.tensor)
             if self.request.expert > 1:
                 among_ranks(found, self.request.expert, self.request.imbalance)
             if self.chunks is not None:

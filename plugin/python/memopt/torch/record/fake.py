@@ -176,8 +176,8 @@ def _fake(x: Any, device: torch.device) -> Any:
             made[k] = _fake(v, device)
         return made
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
-        made = copy.copy(x)
+        like = copy.copy(x)
         for f in dataclasses.fields(x):
-            object.__setattr__(made, f.name, _fake(getattr(x, f.name), device))
-        return made
+            object.__setattr__(like, f.name, _fake(getattr(x, f.name), device))
+        return like
     return x
