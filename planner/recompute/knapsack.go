@@ -148,17 +148,15 @@ func (s *Solver) newKnapsack(first, second *cut) *knapsack {
 		t.values = append(t.values, item{value: v, at: [2]bool{true, false}, reads: [2]bool{reads, false}})
 		known[v] = int32(i) + 1
 	}
-	var behind []int32
 	if second != nil {
-		behind = second.values
-	}
-	for i, v := range behind {
-		if known[v] == 0 { // at the first place it is present for nothing
-			t.values = append(t.values, item{value: v})
-			known[v] = int32(len(t.values))
+		for i, v := range second.values {
+			if known[v] == 0 { // at the first place it is present for nothing
+				t.values = append(t.values, item{value: v})
+				known[v] = int32(len(t.values))
+			}
+			x := &t.values[known[v]-1]
+			x.at[1], x.reads[1] = true, int32(i) < second.needed
 		}
-		x := &t.values[known[v]-1]
-		x.at[1], x.reads[1] = true, int32(i) < second.needed
 	}
 	if !t.divide(known) {
 		return nil

@@ -3,6 +3,8 @@ package recompute
 import (
 	"math"
 	"slices"
+
+	"memopt/planner/internal/numbers"
 )
 
 // Answer is the launches of a plan, with its evidence.
@@ -47,6 +49,7 @@ type Solver struct {
 	firstOf      []int32            // by operator, while a cut is built: the first value that it makes, likewise
 	marked       []int32            // values with an index
 	folded       []folded           // a buffer of folding
+	sets         []numbers.Set128   // a buffer of fullest
 	cutWork      int64              // work of the cuts
 }
 

@@ -312,8 +312,8 @@ func (x *stateSearch) search(until int) (least float64, end int32, all bool) {
 	return x.most, -1, true
 }
 
-// fullest lists the sets of values needed from a place on that fit a room and leave no room for another. It lists none
-// if that takes too many looks.
+// fullest lists the sets of values needed from a place on that fit a room and leave no room for another, up to the next call. It
+// reports false if that takes too many looks.
 func (x *stateSearch) fullest(from numbers.Set128, place int32, room int64, most int) (sets []numbers.Set128, ok bool) {
 	var order []int32
 	behind := []int64{0} // bytes of so many at the end of order
@@ -326,6 +326,7 @@ func (x *stateSearch) fullest(from numbers.Set128, place int32, room int64, most
 		behind = append(behind, behind[len(behind)-1]+x.bytes[b])
 	}
 	looks := 0
+	sets = x.s.sets[:0]
 	var choose func(i int, set numbers.Set128, room, least int64) bool
 	choose = func(i int, set numbers.Set128, room, least int64) bool {
 		if looks++; looks > most {
@@ -341,10 +342,9 @@ func (x *stateSearch) fullest(from numbers.Set128, place int32, room int64, most
 		b := order[i]
 		return (x.bytes[b] > room || choose(i+1, set.With(b), room-x.bytes[b], least)) && choose(i+1, set, room, min(least, x.bytes[b]))
 	}
-	if !choose(0, numbers.Set128{}, room, math.MaxInt64) {
-		return nil, false
-	}
-	return sets, true
+	ok = choose(0, numbers.Set128{}, room, math.MaxInt64)
+	x.s.sets = sets
+	return sets, ok
 }
 
 // expand queues the states after a state. A value is dropped only where some launch does not fit: those that fit may as
