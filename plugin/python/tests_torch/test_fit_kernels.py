@@ -13,7 +13,7 @@ from torch.nn import functional
 import memopt
 from memopt.torch.fit.account import ACTIVATIONS, line_of
 from memopt.torch.fit.devices import device_of
-from memopt.torch.fit.kernels import kernels_of
+from memopt.torch.fit.kernels import kernels_of, work_within
 from memopt.torch.fit.models import model_of
 from memopt.torch.fit.request import Request
 from memopt.torch.fit.scans import KERNELS, modules_of
@@ -139,6 +139,15 @@ class TestKernels(unittest.TestCase):
                         factors = bytes_of("cpu", **{attention: 0.0}) - bytes_of("cpu", **none)
                         self.assertGreater(masks, 0)
                         self.assertLess(masks, factors)
+
+    def test_work(self):
+        """Flash attention's backward pass works in the gradient of queries in 32 bits, and in gradients of keys and values for each head."""
+        found = Form(recorded(Attention(16, 0.1, False, 2), torch.bfloat16, "h100").graph)
+        at = next(i for i, n in enumerate(found.nodes) if "FlashAttentionBackward" in n.fields["op"])
+        before = found.work[at]
+        work_within(found)
+        self.assertEqual(found.work[at] - before, 2 * 4 * 100 * (16 * 4 + 4 + 2 * 16 * 2))
+        self.assertEqual(sum(found.work), sum(Form(recorded(Attention(16, 0.1, False, 2), torch.bfloat16, "h100").graph).work) + found.work[at] - before)
 
     def test_scans(self):
         """Rows of thousands of tokens are gone through by kernels, and what those keep is what mamba-ssm and RWKV's kernel save."""

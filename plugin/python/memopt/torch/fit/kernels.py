@@ -19,9 +19,11 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from ..plan.form import Form
 from .devices import Device
 from .scans import with_kernels
 
+_FLASH_BACKWARD = "autograd.ScaledDotProductFlashAttentionBackward0"
 _HALF = (torch.bfloat16, torch.float16)
 _WIDEST = 256  # heads of flash attention
 _WIDE = {"4090": 192, "5090": 192}  # on devices whose kernel takes no wider ones in training
@@ -41,6 +43,18 @@ def kernels_of(device: Device, model: torch.nn.Module) -> Iterator[None]:
                 stack.enter_context(with_kernels(model))
             stack.enter_context(Graphics(device.name.lower()))
         yield
+
+
+def work_within(form: Form) -> None:
+    """Adds what flash attention's backward pass works in to a program: the gradient of queries in 32 bits, a number for each of them, and the
+    gradients of keys and values for each head where heads share them."""
+    for i, node in enumerate(form.nodes):
+        if node.fields["op"] != _FLASH_BACKWARD or len(node.outputs) < 3:
+            continue
+        queries, keys, values = (o.shape for o in node.outputs[:3])
+        form.work[i] += 4 * (math.prod(queries) + math.prod(queries[:-1]))
+        if queries[1] != keys[1]:
+            form.work[i] += sum(math.prod(shape) // shape[1] * queries[1] for shape in (keys, values)) * getattr(torch, node.outputs[0].dtype).itemsize
 
 
 def has_scans(device: Device) -> bool:

@@ -24,7 +24,7 @@ from ..record.record import Recording
 from ..step.sample import NoLoss
 from .devices import PROCESSOR, Device
 from .experts import among_ranks
-from .kernels import kernels_of
+from .kernels import kernels_of, work_within
 from .models import Model
 from .ranks import along_sequence, by_words
 from .repeat import Repeated, Run, few_of, recorded_once
@@ -91,6 +91,8 @@ class Steps:
             found = self._at(batch, seq)
             found = copy.copy(found)
             found.bytes, found.work, found.flops = dict(found.bytes), list(found.work), list(found.flops)
+            if not self.device.processor:
+                work_within(found)
             if self.request.tensor > 1 and self.request.sequence_parallel:
                 along_sequence(found, self.request.tensor, batch, seq)
             if self.request.tensor > 1:
