@@ -158,10 +158,12 @@ class TestKernels(unittest.TestCase):
         mamba = 2 * (2 * inner * rows + (rank + 2 * states) * rows + 2 * states * rows + inner * rows) + 4 * batch * inner * 2 * 2 * states
         mamba += 4 * (inner * states + inner + inner)  # A, D and the steps' bias in single precision
         wkv = 2 * 3 * width * rows + 4 * width
+        chunks = 2 * rows * (2 * inner + 2 * states + 8) + 2 * inner * rows + 4 * rows + 4 * 8  # with a deviation for each row, and A
         with tempfile.TemporaryDirectory() as folder:
             for config, where, kernel, size in (
                 ({"model_type": "mamba", "num_hidden_layers": 6, "state_size": states, "time_step_rank": rank, **ids}, "mixer", "memopt.selective_scan.default", mamba),
                 ({"model_type": "falcon_mamba", "num_hidden_layers": 6, "state_size": states, "time_step_rank": rank, **ids}, "mixer", "memopt.selective_scan.default", mamba),
+                ({"model_type": "mamba2", "num_hidden_layers": 6, "state_size": states, "num_heads": 8, "head_dim": 16, "n_groups": 1, **ids}, "mixer", "memopt.chunk_scan.default", chunks),
                 ({"model_type": "rwkv", "num_hidden_layers": 7, "context_length": seq, **ids}, "attention", "memopt.wkv.default", wkv),
                 ({
                     "model_type": "zamba", "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 4, "attention_hidden_size": 2 * width, "intermediate_size": 128, **ids,

@@ -405,7 +405,7 @@ class Fit:
         if self.device.context:
             notes.append(f"the context ({self.device.context / 2**30:.1f} GiB) and the allocator's slack ({show_share(self.device.slack, 0, False)} of what a step allocates) are assumed, not measured")
         if (package := needs(self.model.module)) and has_scans(self.device):
-            notes.append(f"rows are gone through by {package}, as on a device that has them: without them it goes token by token, which takes far more of memory and time")
+            notes.append(f"rows are gone through by {package}, as where they are installed: without them PyTorch goes through rows itself, which takes far more memory and time")
         notes.append("resume reads the checkpoint's weights onto the device beside the model's; read onto the host they take nothing here")
         if self.request.ranks > 1:
             notes.append("the tokens a second are of one replica" + ("" if self.device.inside else f"; what ranks send each other takes no time here: the links of {self.device.name} are not known"))

@@ -1,4 +1,4 @@
-"""Modules that go through a row token by token, as the kernels do that they have on graphics processors.
+"""Modules that go through a row token by token or chunk by chunk, as the kernels do that they have on graphics processors.
 
 transformers calls a function that a package stands for, where it is installed (mamba-ssm and causal-conv1d, or a kernel that it builds itself
 for RWKV), and else goes through the row in Python. On paper the package's kernel runs in the function's place: an operator without values,
@@ -23,6 +23,10 @@ _ops.define("causal_conv(Tensor x, Tensor weight) -> Tensor")
 _ops.define("causal_conv_backward(Tensor dy, Tensor x, Tensor weight, bool whole) -> (Tensor, Tensor, Tensor)")
 _ops.define("selective_scan(Tensor u, Tensor delta, Tensor a, Tensor b, Tensor c, Tensor? z) -> (Tensor, Tensor, Tensor)")
 _ops.define("selective_scan_backward(Tensor dy, Tensor u, Tensor delta, Tensor a, Tensor b, Tensor c, Tensor? z, Tensor states, bool whole) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+_ops.define("chunk_scan(Tensor xbc, Tensor dt, int heads, int width, int states, int chunk, int groups) -> (Tensor, Tensor, Tensor, Tensor)")
+_ops.define("chunk_scan_backward(Tensor dy, Tensor xbc, Tensor dt, int heads, int width, int states, int chunk, int groups) -> (Tensor, Tensor, Tensor)")
+_ops.define("gated_norm(Tensor y, Tensor z, int groups) -> (Tensor, Tensor)")
+_ops.define("gated_norm_backward(Tensor dy, Tensor y, Tensor z, Tensor deviation) -> (Tensor, Tensor)")
 _ops.define("wkv(Tensor decay, Tensor first, Tensor key, Tensor value) -> Tensor")
 _ops.define("wkv_backward(Tensor dy, Tensor decay, Tensor first, Tensor key, Tensor value, Tensor y) -> (Tensor, Tensor, Tensor, Tensor)")
 
@@ -49,7 +53,28 @@ def _unscanned(dy: Tensor, u: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Te
     return _like(u), _like(delta), _like(a), _like(b, torch.float32), _like(c, torch.float32), _like(u) if z is not None or not whole else _none(u)
 
 
+def _chunked(xbc: Tensor, dt: Tensor, heads: int, width: int, states: int, chunk: int, groups: int) -> tuple[Tensor, ...]:
+    """The result, the sums of steps within chunks and the steps, the states of chunks, and what is worked in."""
+    batch, seq = dt.shape[:2]
+    of_chunks = -(-batch * seq * heads * width * states // chunk)
+    work = max(of_chunks, batch * seq * groups * chunk)
+    return (
+        xbc.new_empty(batch, seq, heads * width), xbc.new_empty(2, batch, heads, seq, dtype=torch.float32), xbc.new_empty(of_chunks), xbc.new_empty(work, dtype=torch.float32),
+    )  # fmt: skip
+
+
+def _unchunked(dy: Tensor, xbc: Tensor, dt: Tensor, heads: int, width: int, states: int, chunk: int, groups: int) -> tuple[Tensor, ...]:
+    """Gradients of A and of the steps' bias, and what is worked in: states and their gradients in 32 bits, and products within chunks."""
+    batch, seq = dt.shape[:2]
+    of_chunks, products = -(-batch * seq * heads * width * states // chunk), batch * seq * groups * chunk
+    work = 3 * of_chunks + products + 4 * batch * heads * seq
+    return dy.new_empty(heads, dtype=torch.float32), dy.new_empty(heads, dtype=torch.float32), dy.new_empty(work, dtype=torch.float32)
+
+
 for _name, _made in {
+    "chunk_scan": _chunked, "chunk_scan_backward": _unchunked,
+    "gated_norm": lambda y, z, groups: (_like(y), y.new_empty(y.shape[0] * y.shape[1] * groups, dtype=torch.float32)),
+    "gated_norm_backward": lambda dy, y, z, deviation: (_like(y), y.new_empty(y.shape[-1])),
     "causal_conv": lambda x, weight: _like(x), "causal_conv_backward": _convolved, "selective_scan": _scanned, "selective_scan_backward": _unscanned,
     "wkv": lambda decay, first, key, value: _like(key), "wkv_backward": lambda dy, decay, first, key, value, y: (_like(decay, key.dtype), _like(first), _like(key), _like(value)),
 }.items():  # fmt: skip
@@ -158,6 +183,49 @@ def _back(gradient: Tensor) -> Tensor:
     return gradient.squeeze(1).transpose(1, 2).reshape(-1, gradient.shape[2])
 
 
+class _Chunks(torch.autograd.Function):
+    """All of a Mamba 2 layer but its first product, by mamba-ssm: the convolution, the states and the norm's result are made again in the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, zxbcdt: Tensor, conv: Tensor, conv_bias: Tensor | None, dt_bias: Tensor, a: Tensor, d: Tensor, norm: Tensor | None, out_proj: Tensor, out_bias: Tensor | None, chunk: int, width: int, groups: int,
+    ) -> Any:  # fmt: skip
+        heads = d.shape[0]
+        states = (conv.shape[0] - heads * width) // groups // 2
+        z, xbc, dt = _parts(zxbcdt, conv, heads, width)
+        convolved = _run.causal_conv(xbc.transpose(1, 2), conv)
+        y, _steps, _states, work = _run.chunk_scan(convolved, dt, heads, width, states, chunk, groups)
+        del work
+        gated, deviation = _run.gated_norm(y, z, groups)
+        ctx.save_for_backward(zxbcdt, conv, conv_bias, dt_bias, a, d, norm, out_proj, y, deviation)
+        ctx.sizes, ctx.biased = (heads, width, states, chunk, groups), out_bias is not None
+        return torch.nn.functional.linear(gated, out_proj, out_bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        zxbcdt, conv, conv_bias, dt_bias, a, d, norm, out_proj, y, deviation = ctx.saved_tensors
+        dout, (heads, width) = grads[0], ctx.sizes[:2]
+        gated = torch.empty_like(y)
+        z, xbc, dt = _parts(zxbcdt, conv, heads, width)
+        convolved = _run.causal_conv(xbc.transpose(1, 2), conv)
+        dzxbcdt, dxbc = torch.empty_like(zxbcdt), torch.empty_like(xbc)
+        dy = dout @ out_proj
+        dy, dnorm = _run.gated_norm_backward(dy, y, z, deviation)
+        da, ddt_bias, work = _run.chunk_scan_backward(dy, convolved, dt, *ctx.sizes)
+        del work
+        dout_proj = dout.flatten(0, 1).t() @ gated.flatten(0, 1)
+        _, dconv, dconv_bias = _run.causal_conv_backward(dxbc.transpose(1, 2), xbc.transpose(1, 2), conv, False)
+        return (
+            dzxbcdt, dconv.to(conv.dtype), dconv_bias.to(conv_bias.dtype) if conv_bias is not None else None, ddt_bias.to(dt_bias.dtype), da.to(a.dtype), _like(d), dnorm if norm is not None else None, dout_proj,
+            dout.sum((0, 1)) if ctx.biased else None, None, None, None,
+        )  # fmt: skip
+
+
+def _parts(zxbcdt: Tensor, conv: Tensor, heads: int, width: int) -> Any:
+    """The gate, what is convolved, and the steps."""
+    return zxbcdt[..., -heads - conv.shape[0] - heads * width :].split([heads * width, conv.shape[0], heads], dim=-1)
+
+
 class _Wkv(torch.autograd.Function):
     """The linear attention of RWKV's own kernel."""
 
@@ -201,25 +269,36 @@ def _inner(
     return _Inner.apply(xz, conv1d_weight.flatten(1), conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight, out_proj_bias, A, D, delta_bias, int(dt_rms_weight is not None))
 
 
+def _chunks(
+    zxbcdt: Tensor, conv1d_weight: Tensor, conv1d_bias: Tensor | None, dt_bias: Tensor, A: Tensor, D: Tensor, chunk_size: int, rmsnorm_weight: Tensor | None = None, outproj_weight: Tensor | None = None,
+    outproj_bias: Tensor | None = None, headdim: int | None = None, ngroups: int = 1, return_final_states: bool = False, **_: Any,
+) -> Any:  # fmt: skip
+    if outproj_weight is None or headdim is None or return_final_states:
+        return None  # as PyTorch runs it
+    if torch.is_autocast_enabled("cpu"):
+        outproj_weight = outproj_weight.to(torch.get_autocast_dtype("cpu"))
+    return _Chunks.apply(zxbcdt, conv1d_weight.flatten(1), conv1d_bias, dt_bias, A, D, rmsnorm_weight, outproj_weight, outproj_bias, chunk_size, headdim, ngroups)
+
+
 def _linear_attention(time_decay: Tensor, time_first: Tensor, key: Tensor, value: Tensor, state: Any = None, return_state: bool = False) -> Any:
     return _Wkv.apply(time_decay, time_first, key, value), state
 
 
 _MAMBA = "the kernels of mamba-ssm and causal-conv1d"
 KERNELS: dict[str, tuple[Callable[..., Any], str]] = {
-    "mamba_inner_fn": (_inner, _MAMBA), "mamba_selective_scan": (_scan, _MAMBA), "causal_conv1d_fn": (_conv, _MAMBA), "rwkv_linear_attention": (_linear_attention, "the kernels that transformers builds for RWKV"),
+    "mamba_inner_fn": (_inner, _MAMBA), "mamba_selective_scan": (_scan, _MAMBA), "causal_conv1d_fn": (_conv, _MAMBA), "mamba2_split_conv1d_scan_combined": (_chunks, _MAMBA), "rwkv_linear_attention": (_linear_attention, "the kernels that transformers builds for RWKV"),
 }  # fmt: skip
-_BY_TOKEN = ("mamba_selective_scan", "rwkv_linear_attention")  # that go through a row in Python where they have no kernel
+_SCANS = ("mamba_selective_scan", "mamba2_split_conv1d_scan_combined", "rwkv_linear_attention")  # that go through a row in Python where they have no kernel
 
 
 def modules_of(model: torch.nn.Module) -> list[Any]:
-    """The Python modules whose functions a model calls token by token."""
+    """The Python modules whose functions go through a model's rows."""
     found = {type(m).__module__ for m in model.modules()}
-    return [module for name in sorted(found) if (module := sys.modules.get(name)) is not None and any(hasattr(module, by_token) for by_token in _BY_TOKEN)]
+    return [module for name in sorted(found) if (module := sys.modules.get(name)) is not None and any(hasattr(module, scan) for scan in _SCANS)]
 
 
 def needs(model: torch.nn.Module) -> str:
-    """What has the kernels of a model that would else go token by token; empty if it has none."""
+    """What has the kernels that go through a model's rows; empty if it has none."""
     return next((package for module in modules_of(model) for name, (_, package) in KERNELS.items() if hasattr(module, name)), "")
 
 
