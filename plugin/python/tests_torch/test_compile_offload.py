@@ -106,6 +106,36 @@ class CompileOffload(unittest.TestCase):
         for got, w in zip(self.gradients(model), want, strict=True):
             torch.testing.assert_close(got, w)
 
+    def test_within_another(self):
+        """Inductor writes what is concatenated into one buffer: a value that lies behind another in it comes back with its own bytes."""
+        if compiler_for([self.x]) is not None:
+            self.skipTest("Inductor has no compiler here")
+
+        class Joined(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.dim = dim
+                self.wide, self.back = (nn.ModuleList(nn.Linear(*size) for _ in range(3)) for size in ((128, 256), (256 * (1 + dim), 128)))
+
+            def forward(self, x):
+                sums = 0
+                for wide, back in zip(self.wide, self.back, strict=True):
+                    h = wide(x).tanh()
+                    y = torch.cat([h * 1.5, h], self.dim)
+                    x = back(y)[: len(x)].sin()
+                    sums = sums + y.square().mean()
+                return sums + x.square().mean()
+
+        for dim in (0, 1):
+            torch._dynamo.reset()
+            model = Joined(dim)
+            want = self.gradients(model)
+            report = self.planned(model, mode="compile", activation_budget="55%")
+            self.assertEqual(report.form, "inductor")
+            self.assertRegex(report.moved, "go to the disk and back")
+            for got, w in zip(self.gradients(model), want, strict=True):
+                torch.testing.assert_close(got, w)
+
     def test_given_up(self):
         """A step without its backward pass, and one whose results are kept for later, leave nothing behind."""
         model = Blocks()

@@ -89,10 +89,15 @@ def _taken(ticket: Tensor) -> _Trip:
     return _trips.pop(int(ticket))
 
 
+def in_memory_order(value: Tensor) -> Tensor:
+    """A value's numbers, in one dimension. It may lie within another buffer, where Inductor writes what is concatenated."""
+    return value.permute(sorted(range(value.dim()), key=value.stride, reverse=True)).reshape(-1)
+
+
 @torch.library.custom_op("memopt::leave", mutates_args=())  # type: ignore[untyped-decorator]
 def _leave(value: Tensor, far: int) -> Tensor:
     engine = _fars[far].engine
-    near = storage_bytes(value.untyped_storage(), value.device)
+    near = in_memory_order(value).view(torch.uint8)
     place = engine.place(near.nbytes)
     return _ticket(_Trip(engine, place, engine.leave(near, place), near))
 

@@ -16,13 +16,12 @@ from ..elsewhere.smaller import TYPES, Lossy, fp8, of_fp8, smaller
 from ..plan.smaller import Candidate, operators
 from ..replay.moves import BACK, OUT
 from .graph import Writer, hint
-from .moved import Event
+from .moved import Event, in_memory_order
 
 
 @torch.library.custom_op("memopt::round_fp8", mutates_args=())  # type: ignore[untyped-decorator]
 def _round(value: Tensor) -> tuple[Tensor, Tensor]:
-    in_memory = sorted(range(value.dim()), key=value.stride, reverse=True)
-    return fp8(value.permute(in_memory).reshape(-1))
+    return fp8(in_memory_order(value))
 
 
 @torch.library.custom_op("memopt::widen_fp8", mutates_args=())  # type: ignore[untyped-decorator]
