@@ -21,7 +21,7 @@ const normGradFours = 8
 // onePass appends the gradient as one pass over the rows and one over the sums of parts, and reports whether it did.
 func (w loweredNorm) onePass(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) bool {
 	t, ok := lower.PlainTeam(l, r.width, 1, 1, true)
-	parts := normParts(r.rows)
+	parts := r.parts()
 	if !ok || !r.wide() || t.Rest || t.Held > normGradFours || t.Local > lower.SmallTeam || max(int64(4*r.rows*r.width), r.work()) > l.Limits.Range ||
 		!lower.Fits(2*16*t.Held*t.Lanes+8*t.Local/t.Lanes, l.Limits.SharedBytes) ||
 		max(parts, index.CeilDiv(r.width, t.Lanes)) > l.Limits.Groups[0] {
@@ -57,7 +57,7 @@ func (w loweredNorm) onePass(l *graph.Lowering, r loweredRows, x, mean graph.Buf
 
 // The passes of normback.comp.
 const (
-	backRows, backSums, backStats = 0, 1, 2
+	backRows, backSums, backStats, backDots = 0, 1, 2, 3
 )
 
 // rowBack is the gradient by normback.comp.
@@ -99,6 +99,9 @@ func (b rowBack) pass(number uint32, y, dbias graph.Buffer, scaled, biased bool)
 		t.Stored = 0 // nothing comes back to them
 		buffers[2], buffers[3] = none, none
 	default:
+		if number == backDots {
+			t.Stored = 0 // nothing comes back to them
+		}
 		if scaled = scaled || biased; kept {
 			if buffers[7] = lower.Reads(w.keptInv); w.centred {
 				buffers[6] = b.mean
@@ -109,7 +112,7 @@ func (b rowBack) pass(number uint32, y, dbias graph.Buffer, scaled, biased bool)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  t.Of(normBackKernel),
 		Spec:    t.Spec(number, lower.OneIf(w.centred), lower.OneIf(kept), lower.OneIf(r.spread()), lower.OneIf(scaled), lower.OneIf(biased)),
-		Push:    append(push, lower.Words(l, r.cycle, r.each, r.run)...),
+		Push:    append(push, lower.Words(l, r.cycle, r.each, r.run, 2*r.rows+2*r.parts()*r.width)...),
 		Buffers: buffers, Groups: groups,
 	})
 }

@@ -40,7 +40,11 @@ type loweredNorm struct {
 type loweredRows struct {
 	rowNorm
 	cycle, each, run int
+	fewer            int // parts of column sums than normParts, whose work space has something else
 }
+
+// parts is the number of parts of column sums.
+func (r loweredRows) parts() int { return normParts(r.rows) - r.fewer }
 
 func (r loweredRows) spread() bool { return r.cycle != 1 || r.run != 1 }
 
@@ -61,7 +65,7 @@ func (r rowNorm) affine(shape []int) (way loweredRows, ok bool) {
 				fits = fits && (n == 1 || st[d] == want)
 			}
 			if fits {
-				return loweredRows{r, index.Elems(r.shape[from:r.axis]), index.Elems(r.shape[r.axis:to]), index.Elems(r.shape[to:])}, true
+				return loweredRows{r, index.Elems(r.shape[from:r.axis]), index.Elems(r.shape[r.axis:to]), index.Elems(r.shape[to:]), 0}, true
 			}
 		}
 	}
@@ -79,7 +83,7 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 		}
 	}
 	rows := newRowNorm(l.Node, l.In[w.x].Shape, w.centred)
-	r = loweredRows{rows, 1, rows.width, 1}
+	r = loweredRows{rows, 1, rows.width, 1, 0}
 	if rows.rows*rows.width == 0 {
 		return r, false
 	}
@@ -112,7 +116,7 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 // not work row by row set groups.
 type normPass struct {
 	number                                                         uint32
-	bias, scaled                                                   bool
+	bias, scaled, back                                             bool
 	stats                                                          uint32
 	groups                                                         [3]int
 	y, x, scale, addend, mean, inv, work, dbias, keptMean, keptInv *graph.Buffer
@@ -138,8 +142,8 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 			return
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, lower.OneIf(w.centred), lower.OneIf(p.bias), lower.OneIf(p.scaled), p.stats, lower.OneIf(r.spread()), lower.OneIf(r.wide()), uint32(columnFours(l))},
-			Push:    append(append(lower.Words(l, r.rows, r.width, normParts(r.rows)), lower.Bits(r.eps)), lower.Words(l, first, rows, r.cycle, r.each, r.run)...),
+			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, lower.OneIf(w.centred), lower.OneIf(p.bias), lower.OneIf(p.scaled), p.stats, lower.OneIf(r.spread()), lower.OneIf(r.wide()), uint32(columnFours(l)), lower.OneIf(p.back)},
+			Push:    append(append(lower.Words(l, r.rows, r.width, r.parts()), lower.Bits(r.eps)), lower.Words(l, first, rows, r.cycle, r.each, r.run)...),
 			Buffers: buffers, Groups: groups,
 		})
 	}
@@ -153,7 +157,7 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 	case normRows:
 		rowed = []int{0, 1}
 	case normColumns:
-		unit = index.CeilDiv(r.rows, normParts(r.rows))
+		unit = index.CeilDiv(r.rows, r.parts())
 	}
 	bytes := make([]int64, len(buffers))
 	for _, i := range rowed {
@@ -247,6 +251,14 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 	}
 	dx, dy, scale := lower.Writes(0), lower.Reads(w.dy), lower.Reads(w.scale)
 	fill, use := lower.Scratch(0, r.work(), true), lower.Scratch(0, r.work(), false)
+	columnsBack := false
+	if ok && (scaled || biased) {
+		// What the pass over columns needs of each row for dx takes the place of some of its parts.
+		if fewer := index.CeilDiv(r.rows, r.width); 2*fewer <= r.parts() {
+			r.fewer, columnsBack = fewer, true
+			byRows.r = r
+		}
+	}
 	p := normPass{number: normStats, x: &x, work: &fill}
 	if w.keptInv >= 0 {
 		b := lower.Reads(w.keptInv)
@@ -257,6 +269,8 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 	}
 	switch {
 	case ok && !scaled && !biased: // the pass that has dx makes its own
+	case columnsBack:
+		byRows.pass(backDots, none, none, false, false)
 	case ok && w.keptInv < 0:
 		byRows.pass(backStats, none, none, false, false)
 	default:
@@ -281,11 +295,16 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 		if r.wide() {
 			groups = lower.InLine(l, index.CeilDiv(r.width/4, l.Limits.Subgroup*columnFours(l)))
 		}
-		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
+		columnSums := normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill}
+		if columnsBack {
+			columnSums.back, columnSums.y, columnSums.scale = true, &dx, &scale
+		}
+		w.pass(l, r, columnSums)
 		sums.number, sums.groups, sums.work = normSums, columns, &use
 		w.pass(l, r, sums)
 	}
 	switch {
+	case columnsBack:
 	case ok:
 		byRows.pass(backRows, dx, none, false, false)
 	case lower.Out(l, 0) != nil:

@@ -366,7 +366,7 @@ func lowerSkip(s skip) func(*graph.Lowering) {
 		last := len(shape) - 1
 		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: index.Elems(shape[:last]), width: shape[last]}
 		if l.Refused == "" && r.rows*r.width > 0 {
-			w.rowsOf(l, loweredRows{r, 1, r.width, 1}, lower.Rereads(to))
+			w.rowsOf(l, loweredRows{r, 1, r.width, 1, 0}, lower.Rereads(to))
 		}
 	}
 }

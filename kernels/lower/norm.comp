@@ -7,7 +7,7 @@
 //
 // PASS 0: y, and the statistics if wanted. PASS 1: the statistics of a row to
 // work. PASS 2: a lane owns a column and sums dy·(x − mean)·inv and dy over a part
-// of the rows, to work behind the statistics, or to the results if there is one part.
+// of the rows, to work behind the statistics; with DOTS dx, too, as those of each row are behind the sums of parts (normback.comp).
 // PASS 3: the sums of the parts. PASS 4: dx, which may lie over dy or x. PASS 5:
 // what 2 and 3 are, with SPREAD: a subgroup owns an element of the scale.
 #version 450
@@ -24,6 +24,7 @@ layout(constant_id = 5) const uint STATS = 0; // PASS 0: bit 0 mean, bit 1 inv a
 layout(constant_id = 6) const uint SPREAD = 0;
 layout(constant_id = 7) const uint WIDE = 0;
 layout(constant_id = 8) const uint FOURS = 1; // WIDE in PASS 2: a lane's
+layout(constant_id = 9) const uint DOTS = 0;  // PASS 2: dx is wanted
 
 layout(push_constant) uniform Push {
 	uint rows, width, parts;
@@ -63,7 +64,7 @@ void main() {
 				d[k] = s[k] = vec4(0);
 				columns[k] = min(begin + k * LOCAL, fours - 1);
 			}
-			uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.z + first / each;
+			uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.z + first / each, dots = 2 * rows + 2 * parts * width;
 			uint to = min((part + 1) * each, rows);
 			for (uint r = part * each; r < to; r += 32) {
 				vec4 d32[FOURS], s32[FOURS];
@@ -71,10 +72,12 @@ void main() {
 				for (uint row = r; row < min(r + 32, to); row++) {
 					uint at = (row - first) * fours;
 					float m = work[2 * row], inv = work[2 * row + 1];
+					float less = DOTS != 0 ? work[dots + 2 * row] : 0, along = DOTS != 0 ? work[dots + 2 * row + 1] : 0;
 					for (uint k = 0; k < FOURS; k++) {
-						vec4 g = bias4[at + columns[k]];
-						s32[k] += g * ((x4[at + columns[k]] - m) * inv);
+						vec4 g = bias4[at + columns[k]], v = x4[at + columns[k]] - m;
+						s32[k] += g * (v * inv);
 						d32[k] += g;
+						if (DOTS != 0 && begin + k * LOCAL < fours) y4[at + columns[k]] = inv * (g * scale4[columns[k]] - less - v * along);
 					}
 				}
 				for (uint k = 0; k < FOURS; k++) {
@@ -101,15 +104,16 @@ void main() {
 		if (column >= width) return;
 		float d = 0, s = 0;
 		if (PASS == 2) {
-			uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.z + first / each;
+			uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.z + first / each, dots = 2 * rows + 2 * parts * width;
 			uint to = min((part + 1) * each, rows);
 			for (uint r = part * each; r < to; r += 32) {
 				float d32 = 0, s32 = 0;
 				for (uint k = r; k < min(r + 32, to); k++) {
 					uint at = (k - first) * width + column;
-					float g = bias[at];
-					s32 += g * ((x[at] - work[2 * k]) * work[2 * k + 1]);
+					float g = bias[at], v = x[at] - work[2 * k], inv = work[2 * k + 1];
+					s32 += g * (v * inv);
 					d32 += g;
+					if (DOTS != 0) y[at] = inv * (g * scale[column] - work[dots + 2 * k] - v * work[dots + 2 * k + 1]);
 				}
 				s += s32;
 				d += d32;

@@ -2,7 +2,8 @@
 // them, and for those whose scale is spread over runs of elements, as channels of a group have it. A team owns a row and keeps
 // of x and dy what it can. PASS 0: dx, and of each channel of the row (SPREAD) what dy and dy·(x − origin) add up to, behind the mean less the origin and
 // 1/√(variance + ε) of each row. PASS 1: an invocation owns an element of the scale and adds up those. PASS 2: the mean and 1/√(variance + ε) of each row
-// alone, for the sums of columns, which must be made before dx may lie over dy or x.
+// alone, for the sums of columns, which must be made before dx may lie over dy or x. PASS 3: those, and at dots what each row needs for dx besides, for the
+// pass over columns to make dx, too (norm.comp).
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -19,6 +20,7 @@ layout(push_constant) uniform Push {
 	uint rows, n; // their length is of V
 	float epsilon;
 	uint cycle, each, run; // with SPREAD: rows of scale, their length, elements that share one
+	uint dots;
 };
 
 layout(binding = 0) buffer Y { V y[]; }; // dx
@@ -140,6 +142,15 @@ void main() {
 	}
 	along = (along - (m - origin) * less) * inv / count * inv;
 	less = CENTRED != 0 ? less / count : 0;
+	if (PASS == 3) {
+		if (me == 0) {
+			work[2 * row] = m;
+			work[2 * row + 1] = inv;
+			work[dots + 2 * row] = less;
+			work[dots + 2 * row + 1] = along;
+		}
+		return;
+	}
 #define RESULT(k, i) \
 	if (i < n) { \
 		V e = REST == 0 ? held[min(k, SLOTS - 1)] : STORED != 0 && i < STORED ? stored[i] : ROW(i); \
