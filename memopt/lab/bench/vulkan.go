@@ -21,6 +21,7 @@ type VulkanOptions struct {
 	Device   string   // a number or a part of a name; "": the best
 	Only     []string // groups; none: all
 	Quick    bool     // a few short rounds
+	Rehearse bool     // the cases of graphics processors alone, small and on any device: a trial of what runs the bench
 	Python   string   // interpreter with the peers installed
 	Tune     string   // folder of what was measured of kernels; "": a model of the device chooses
 	Progress func(what string)
@@ -105,7 +106,11 @@ func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 		b.length = rounds{count: 3, least: 10 * time.Millisecond}
 	}
 	defer b.close()
-	for _, c := range vulkanCases {
+	cases := vulkanCases
+	if o.Rehearse {
+		cases = slices.DeleteFunc(vulkanCasesOf(smallSizes), func(c *vulkanCase) bool { return !c.graphics })
+	}
+	for _, c := range cases {
 		if b.wants(c.group) && (!c.graphics || !b.software()) && b.offers(c.path) {
 			if err := b.kernel(c); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", c.group, c.name, err)
@@ -162,7 +167,7 @@ func (b *vulkanBench) close() {
 
 // software reports whether the device runs on the processor, so that this process's clock measures
 // its work.
-func (b *vulkanBench) software() bool { return b.gpu.Kind == vk.CPU }
+func (b *vulkanBench) software() bool { return b.gpu.Kind == vk.CPU && !b.o.Rehearse }
 
 // open prepares the device for a job under a plan, launch by launch.
 func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *schedule.Schedule, *vulkan.Device, error) {

@@ -129,6 +129,39 @@ func TestVulkanBench(t *testing.T) {
 	}
 }
 
+// TestVulkanRehearsal: a rehearsal has the cases of graphics processors, small, on any device, and none else; their names tell them apart from those.
+func TestVulkanRehearsal(t *testing.T) {
+	large, small := 0, vulkanCasesOf(smallSizes)
+	for i, c := range vulkanCases {
+		if c.graphics != small[i].graphics || c.group != small[i].group {
+			t.Fatalf("case %d is %s, and %s in a rehearsal", i, c.name, small[i].name)
+		}
+		if !c.graphics {
+			continue
+		}
+		large++
+		if c.name == small[i].name || c.work < small[i].work || c.work > 1 && c.work < 100*small[i].work {
+			t.Errorf("%s is %s in a rehearsal", c.name, small[i].name)
+		}
+	}
+	if large < 10 {
+		t.Errorf("only %d cases of graphics processors", large)
+	}
+	testDevice(t)
+	r, err := Vulkan(VulkanOptions{Device: os.Getenv("MEMOPT_TEST_VULKAN"), Only: []string{"attention"}, Quick: true, Rehearse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Kernels.Rows) < 4 {
+		t.Errorf("%d rows", len(r.Kernels.Rows))
+	}
+	for _, row := range r.Kernels.Rows {
+		if row.Here.Wall <= 0 || row.Here.CPU != 0 || !strings.Contains(row.Case.Name, "of 48 tokens") {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
 // TestVulkanRequests: groups are checked, and a missing device is a request that cannot be met.
 func TestVulkanRequests(t *testing.T) {
 	if _, err := Vulkan(VulkanOptions{Only: []string{"matmull"}}); err == nil || !strings.Contains(err.Error(), strings.Join(VulkanGroups(), ", ")) {

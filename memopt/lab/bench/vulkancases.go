@@ -43,12 +43,33 @@ func (c *vulkanCase) paths() []string {
 	return []string{c.path}
 }
 
-var vulkanCases = func() (cases []*vulkanCase) {
-	for _, table := range []func() []*vulkanCase{vulkanProducts, vulkanConvolutions, vulkanAttention, vulkanRows, vulkanChains, vulkanPaths, vulkanSteps} {
-		cases = append(cases, table()...)
+var vulkanCases = vulkanCasesOf(graphicsSizes)
+
+func vulkanCasesOf(s caseSizes) (cases []*vulkanCase) {
+	for _, table := range []func(caseSizes) []*vulkanCase{vulkanProducts, vulkanConvolutions, vulkanAttention, vulkanRows, vulkanChains, vulkanPaths, vulkanSteps} {
+		cases = append(cases, table(s)...)
 	}
 	return cases
-}()
+}
+
+// caseSizes are the sizes of the cases of graphics processors.
+type caseSizes struct {
+	product, beside     int // of a matrix, and of the one that others stand beside
+	images, image, wide int // of convolutions: how many, their side, and channels
+	heads, tokens       int
+	resnet              resnetSizes
+	gpt                 gptSizes
+}
+
+type resnetSizes struct{ images, side, width int }
+
+type gptSizes struct{ layers, width, heads, batch, tokens, vocab int }
+
+// graphicsSizes keep a graphics processor busy; smallSizes are for trials on any device.
+var (
+	graphicsSizes = caseSizes{product: 4096, beside: 2048, images: 32, image: 56, wide: 64, heads: 96, tokens: 1024, resnet: resnetSizes{32, 64, 64}, gpt: gptSizes{6, 384, 6, 8, 256, 8192}}
+	smallSizes    = caseSizes{product: 96, beside: 128, images: 3, image: 8, wide: 16, heads: 3, tokens: 48, resnet: resnetSizes{2, 16, 8}, gpt: gptSizes{1, 32, 2, 2, 16, 64}}
+)
 
 // ofPeer is a case of a Python script. If the device is a GPU, PyTorch uses one, too.
 func ofPeer(r Rival, bar Bar) vulkanRival {
@@ -70,7 +91,7 @@ var openBLAS = Bar{Speed: 0.19}
 
 // vulkanProducts are C = op(A)·op(B) of square matrices. Odd sizes are compared with a size whose
 // rows are aligned.
-func vulkanProducts() (cases []*vulkanCase) {
+func vulkanProducts(sizes caseSizes) (cases []*vulkanCase) {
 	for _, n := range []int{512, 1024, 333, 1001} {
 		for _, trans := range []string{"NN", "NT", "TN"} {
 			open := map[string]any{"open": "product", "m": n, "n": n, "k": n, "trans": trans}
@@ -82,10 +103,13 @@ func vulkanProducts() (cases []*vulkanCase) {
 				job: written(productText(n, trans)), rivals: rivals})
 		}
 	}
-	const large = 4096
-	return append(cases, &vulkanCase{group: "matmul", name: fmt.Sprint(large, " NN"), work: 2 * large * large * large, unit: "FLOP", bytes: 3 * 4 * large * large, graphics: true,
+	large := sizes.product
+	return append(cases, &vulkanCase{group: "matmul", name: fmt.Sprint(large, " NN"), work: productWork(large), unit: "FLOP", bytes: 3 * 4 * float64(large*large), graphics: true,
 		job: written(productText(large, "NN")), rivals: []vulkanRival{asProduct(Bar{}), byShader(Bar{})}})
 }
+
+// productWork is the operations of a product of square matrices.
+func productWork(n int) float64 { return 2 * math.Pow(float64(n), 3) }
 
 func productText(n int, trans string) string {
 	text := fmt.Sprintf("a f32[%[1]d,%[1]d] = param\nb f32[%[1]d,%[1]d] = param\nc = Gemm(a, b)", n)
@@ -103,7 +127,10 @@ func asProduct(bar Bar) vulkanRival {
 	return vulkanRival{"product", bar, Bar{}, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 		n := 512
 		if !b.software() {
-			n = 2048
+			n = graphicsSizes.beside
+		}
+		if b.o.Rehearse {
+			n = smallSizes.beside
 		}
 		s, err := b.baseline("product", func() (Side, error) {
 			j, err := written(productText(n, "NN"))()
@@ -112,7 +139,7 @@ func asProduct(bar Bar) vulkanRival {
 			}
 			return b.ours("the product that others stand beside", j)
 		})
-		return share{s, c.work / (2 * math.Pow(float64(n), 3))}, err
+		return share{s, c.work / productWork(n)}, err
 	}}
 }
 
@@ -157,10 +184,10 @@ var byCommand = vulkanRival{name: "vkCmdCopyBuffer", side: func(b *vulkanBench, 
 }}
 
 // vulkanConvolutions are layers of residual nets, and their gradients.
-func vulkanConvolutions() (cases []*vulkanCase) {
+func vulkanConvolutions(sizes caseSizes) (cases []*vulkanCase) {
 	for _, c := range []struct{ batch, in, side, out, kernel, stride, group int }{
-		{32, 64, 56, 64, 3, 1, 1},
-		{32, 256, 14, 256, 3, 1, 1},
+		{sizes.images, sizes.wide, sizes.image, sizes.wide, 3, 1, 1},
+		{sizes.images, 4 * sizes.wide, sizes.image / 4, 4 * sizes.wide, 3, 1, 1},
 		{8, 64, 28, 64, 3, 1, 1},
 		{8, 64, 28, 128, 3, 2, 1},
 		{8, 256, 14, 256, 1, 1, 1},
@@ -196,10 +223,10 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 				continue // gradients of images are not needed
 			}
 			rivals := []vulkanRival{asProduct(bar), byShader(Bar{}), onProcessor}
-			if c.batch == 32 {
+			if c.batch == sizes.images {
 				rivals = []vulkanRival{asProduct(Bar{}).reaching(0.6), byShader(Bar{})}
 			}
-			cases = append(cases, &vulkanCase{group: "conv", name: side.name + size, graphics: c.batch == 32,
+			cases = append(cases, &vulkanCase{group: "conv", name: side.name + size, graphics: c.batch == sizes.images,
 				work: 2 * float64(c.batch*c.out*c.in/c.group*c.kernel*c.kernel*places*places), unit: "FLOP", bytes: bytes,
 				job: written(values + side.text + attrs), rivals: rivals})
 		}
@@ -209,8 +236,8 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 
 // vulkanAttention is attention of eight heads, forward and with gradients, as separate operators,
 // in rows and in tiles; also causal, whose work is counted as if all keys were read.
-func vulkanAttention() []*vulkanCase {
-	return append(attentionOf(8, 256, false), attentionOf(96, 1024, true)...)
+func vulkanAttention(sizes caseSizes) []*vulkanCase {
+	return append(attentionOf(8, 256, false), attentionOf(sizes.heads, sizes.tokens, true)...)
 }
 
 func attentionOf(heads, tokens int, graphics bool) (cases []*vulkanCase) {
@@ -245,7 +272,7 @@ func attentionOf(heads, tokens int, graphics bool) (cases []*vulkanCase) {
 }
 
 // vulkanRows are operators that mainly read and write, like the CPU's, and losses and optimizers.
-func vulkanRows() (cases []*vulkanCase) {
+func vulkanRows(caseSizes) (cases []*vulkanCase) {
 	const wide, narrow, channels = 4 * lines * width, 4 * width, 256
 	beside := byShader(Bar{Speed: 0.5}).reaching(0.8)
 	cases = append(cases, &vulkanCase{group: "rows", name: "copy shader", work: 2 * copiedBytes, unit: "B", bytes: 2 * copiedBytes, job: copyJob, rivals: []vulkanRival{byCommand}})
@@ -289,7 +316,7 @@ var oneByOne = vulkanRival{name: "one by one", side: func(b *vulkanBench, c *vul
 }}
 
 // vulkanChains are successive elementwise operators, fused into one launch.
-func vulkanChains() (cases []*vulkanCase) {
+func vulkanChains(caseSizes) (cases []*vulkanCase) {
 	const wide = 4 * lines * width
 	shorter := oneByOne
 	shorter.bar = Bar{Time: 0.8}
@@ -316,7 +343,7 @@ func vulkanChains() (cases []*vulkanCase) {
 var stepBars = struct{ mlp, block Bar }{Bar{Time: 15 / 1.44}, Bar{Time: 15 / 0.97}}
 
 // vulkanPaths are launches with a fast path, against the same without.
-func vulkanPaths() (cases []*vulkanCase) {
+func vulkanPaths(sizes caseSizes) (cases []*vulkanCase) {
 	without := vulkanRival{name: "without fast paths", side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
 		j, err := c.job()
 		if err != nil {
@@ -325,23 +352,28 @@ func vulkanPaths() (cases []*vulkanCase) {
 		return b.ours(c.group+" "+c.name, j, vulkan.FastPathsNone)
 	}}
 	with := func(c *vulkanCase, rivals ...vulkanRival) {
-		c.group, c.unit, c.path, c.rivals = "paths", "FLOP", vulkan.CooperativeMatrix, append([]vulkanRival{without}, rivals...)
+		if c.path == "" {
+			c.path = vulkan.CooperativeMatrix
+		}
+		c.group, c.unit, c.rivals = "paths", "FLOP", append([]vulkanRival{without}, rivals...)
 		cases = append(cases, c)
 	}
-	const large = 4096
-	with(&vulkanCase{name: "float16 4096 NN by cooperative matrices", work: 2 * large * large * large, graphics: true, job: written(strings.ReplaceAll(productText(large, "NN"), "f32", "f16"))},
-		asProduct(Bar{}).reaching(3))
-	for _, c := range []struct{ batch, channels, side int }{{2, 32, 14}, {32, 256, 14}} {
+	large := sizes.product
+	for _, of := range []struct{ word, short, path string }{{"float16", "f16", vulkan.CooperativeMatrix}, {"bfloat16", "bf16", vulkan.CooperativeBFloat16}} {
+		with(&vulkanCase{name: fmt.Sprintf("%s %d NN by cooperative matrices", of.word, large), path: of.path, work: productWork(large), graphics: true,
+			job: written(strings.ReplaceAll(productText(large, "NN"), "f32", of.short))}, asProduct(Bar{}).reaching(3))
+	}
+	for _, c := range []struct{ batch, channels, side int }{{2, 32, 14}, {sizes.images, 4 * sizes.wide, sizes.image / 4}} {
 		work := 2 * float64(c.batch*c.side*c.side) * float64(c.channels*c.channels*9)
 		x, w := fmt.Sprintf("%d, %d, %d, %d", c.batch, c.channels, c.side, c.side), fmt.Sprintf("%[1]d, %[1]d, 3, 3", c.channels)
 		for _, side := range []struct{ name, text string }{{"forward", "z = Conv(x, w)"}, {"gradient of x", "z = memopt.ConvGradX(x, w, xs)"}, {"gradient of w", "z = memopt.ConvGradW(x, x, ws)"}} {
 			text := fmt.Sprintf("x f16[%[1]s] = param\nw f16[%[2]s] = param\nxs i64[4] = const {%[1]s}\nws i64[4] = const {%[2]s}\n%[3]s pads=[1, 1, 1, 1]\noutput z", x, w, side.text)
-			with(&vulkanCase{name: fmt.Sprintf("float16 convolution, %s, %d × %d channels of %d² by cooperative matrices", side.name, c.batch, c.channels, c.side), work: work, graphics: c.batch == 32, job: written(text)})
+			with(&vulkanCase{name: fmt.Sprintf("float16 convolution, %s, %d × %d channels of %d² by cooperative matrices", side.name, c.batch, c.channels, c.side), work: work, graphics: c.batch == sizes.images, job: written(text)})
 		}
 	}
-	for _, c := range []struct{ heads, tokens int }{{2, 64}, {96, 1024}} {
+	for _, c := range []struct{ heads, tokens int }{{2, 64}, {sizes.heads, sizes.tokens}} {
 		operand := fmt.Sprintf(" f16[%d,%d,64] = param\n", c.heads, c.tokens)
-		with(&vulkanCase{name: fmt.Sprintf("float16 attention, %d heads of %d tokens by 64, by cooperative matrices", c.heads, c.tokens), work: 4 * float64(c.heads*c.tokens*c.tokens) * 64, graphics: c.heads == 96,
+		with(&vulkanCase{name: fmt.Sprintf("float16 attention, %d heads of %d tokens by 64, by cooperative matrices", c.heads, c.tokens), work: 4 * float64(c.heads*c.tokens*c.tokens) * 64, graphics: c.heads == sizes.heads,
 			job: written("q" + operand + "k" + operand + "v" + operand + "y, lse = memopt.FlashAttention(q, k, v) scale=0.125\noutput y")})
 	}
 	for _, n := range []int{512, 333} {
@@ -355,18 +387,20 @@ func vulkanPaths() (cases []*vulkanCase) {
 }
 
 // vulkanSteps are whole training steps.
-func vulkanSteps() []*vulkanCase {
+func vulkanSteps(sizes caseSizes) []*vulkanCase {
+	net, gpt := sizes.resnet, sizes.gpt
 	return []*vulkanCase{
 		{group: "steps", name: "MLP 784-512-512-10, batch 64, SGD", work: 1, unit: "step", byClock: true, job: mlpStep,
 			rivals: []vulkanRival{ofPeer(torch("mlp", map[string]any{"batch": 64, "inputs": 784, "width": 512, "layers": 2, "classes": 10}), stepBars.mlp), onProcessor}},
 		{group: "steps", name: "block of width 128, 64 tokens, 2 heads, SGD", work: 1, unit: "step", byClock: true, job: blockStep,
 			rivals: []vulkanRival{ofPeer(torch("block", map[string]any{"seq": 64, "width": 128, "heads": 2, "hidden": 512}), stepBars.block), onProcessor}},
-		{group: "steps", name: "ResNet-18, 32 images of 64², SGD with momentum", work: 1, unit: "step", byClock: true, graphics: true, job: func() (job, error) {
-			return zooStep(zoo.Spec{Family: "resnet", Layers: 2, Width: 64, Channels: 3, Image: 64, Classes: 1000}, "momentum", map[string]int64{"batch": 32})
-		}, rivals: []vulkanRival{ofPeer(torch("resnet", map[string]any{"batch": 32, "channels": 3, "image": 64, "width": 64, "layers": 2, "classes": 1000}), Bar{}).reaching(stepGoal)}},
-		{group: "steps", name: "GPT of 6 layers of width 384, 8 × 256 tokens, AdamW", work: 1, unit: "step", byClock: true, graphics: true, job: func() (job, error) {
-			return zooStep(zoo.Spec{Family: "gpt", Layers: 6, Width: 384, Heads: 6, Hidden: 1536, Vocab: 8192, Positions: 256}, "adamw", map[string]int64{"batch": 8, "seq": 256})
-		}, rivals: []vulkanRival{ofPeer(torch("gpt", map[string]any{"batch": 8, "seq": 256, "layers": 6, "width": 384, "heads": 6, "hidden": 1536, "vocab": 8192}), Bar{}).reaching(stepGoal)}},
+		{group: "steps", name: fmt.Sprintf("ResNet-18, %d images of %d², SGD with momentum", net.images, net.side), work: 1, unit: "step", byClock: true, graphics: true, job: func() (job, error) {
+			return zooStep(zoo.Spec{Family: "resnet", Layers: 2, Width: net.width, Channels: 3, Image: net.side, Classes: 1000}, "momentum", map[string]int64{"batch": int64(net.images)})
+		}, rivals: []vulkanRival{ofPeer(torch("resnet", map[string]any{"batch": net.images, "channels": 3, "image": net.side, "width": net.width, "layers": 2, "classes": 1000}), Bar{}).reaching(stepGoal)}},
+		{group: "steps", name: fmt.Sprintf("GPT of %d layers of width %d, %d × %d tokens, AdamW", gpt.layers, gpt.width, gpt.batch, gpt.tokens), work: 1, unit: "step", byClock: true, graphics: true, job: func() (job, error) {
+			return zooStep(zoo.Spec{Family: "gpt", Layers: gpt.layers, Width: gpt.width, Heads: gpt.heads, Hidden: 4 * gpt.width, Vocab: gpt.vocab, Positions: gpt.tokens}, "adamw",
+				map[string]int64{"batch": int64(gpt.batch), "seq": int64(gpt.tokens)})
+		}, rivals: []vulkanRival{ofPeer(torch("gpt", map[string]any{"batch": gpt.batch, "seq": gpt.tokens, "layers": gpt.layers, "width": gpt.width, "heads": gpt.heads, "hidden": 4 * gpt.width, "vocab": gpt.vocab}), Bar{}).reaching(stepGoal)}},
 	}
 }
 
