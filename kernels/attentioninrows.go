@@ -113,7 +113,7 @@ var _ = define(graph.Op{
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(1, 3, 2) })},
 	Recompute: graph.Heavy,
-	Kernel:    graph.AttentionKernel,
+	Kernel:    graph.AttentionBackwardKernel,
 	Calls:     launches(16),
 	Inside:    func(n *graph.Node) graph.Dim { return scoreBytes(n, 1).Mul(graph.Num(11)) },
 	Samples: []string{

@@ -219,7 +219,7 @@ var _ = define(graph.Op{
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
 	Tests:     graph.Tests{Work: counted(func(c sampled) int64 { return c.attends(1, 3, 2) })},
 	Recompute: graph.Heavy,
-	Kernel:    graph.AttentionKernel,
+	Kernel:    graph.AttentionBackwardKernel,
 	Calls:     launches(16),
 	Samples: []string{
 		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6], f32[2,3,6], f32[2,3,1]; scale=0.5",

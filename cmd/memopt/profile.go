@@ -129,5 +129,8 @@ func rate(perNS float64) string {
 	if perNS >= 1000 {
 		return fmt.Sprintf("%.1f TFLOP/s", perNS/1000)
 	}
+	if perNS < 1 {
+		return fmt.Sprintf("%.1f MFLOP/s", perNS*1000)
+	}
 	return fmt.Sprintf("%.1f GFLOP/s", perNS)
 }

@@ -16,16 +16,25 @@ const (
 	CopyKernel   // moves elements and computes nothing
 	MathKernel   // pointwise, by exponentials, roots and their like
 	RandomKernel // draws random numbers
+	AttentionBackwardKernel
 )
 
-var kernelClasses = [...]string{"unstated", "pointwise", "reduction", "product", "convolution", "attention", "gather", "copy", "math", "random"}
+var kernelClasses = [...]string{"unstated", "pointwise", "reduction", "product", "convolution", "attention", "gather", "copy", "math", "random", "attention-backward"}
 
 // String is the class as profiles name it.
 func (k KernelClass) String() string { return kernelClasses[k] }
 
 // KernelClasses lists the classes.
 func KernelClasses() []KernelClass {
-	return []KernelClass{PointwiseKernel, ReductionKernel, ProductKernel, ConvolutionKernel, AttentionKernel, GatherKernel, CopyKernel, MathKernel, RandomKernel}
+	return []KernelClass{PointwiseKernel, ReductionKernel, ProductKernel, ConvolutionKernel, AttentionKernel, GatherKernel, CopyKernel, MathKernel, RandomKernel, AttentionBackwardKernel}
+}
+
+// Like is the class whose speed stands for that of k where k's is not known; k itself if it is nobody's.
+func (k KernelClass) Like() KernelClass {
+	if k == AttentionBackwardKernel {
+		return AttentionKernel
+	}
+	return k
 }
 
 // Class is the operator's class of kernel. Where it is not stated, other facets tell it.

@@ -173,6 +173,11 @@ func (b Builder) Softmax(name string, x *graph.Value, axis int) *graph.Value {
 	return b.one(name, "Softmax", []graph.Attr{number("axis", axis)}, x)
 }
 
+// FlashAttentionGrads are the gradients of FlashAttention by q, k and v, for that of y; lse is the other thing that it makes.
+func (b Builder) FlashAttentionGrads(name string, dy, q, k, v, y, lse *graph.Value, scale float64) []*graph.Value {
+	return b.node([]string{name, name + " of k", name + " of v"}, "memopt.FlashAttentionGrad", []graph.Attr{{Name: "scale", Value: scale}}, dy, q, k, v, y, lse)
+}
+
 // FlashAttention is the softmax of scale·q·kᵀ times v, of matrices [batch, rows, width], by tiles.
 func (b Builder) FlashAttention(name string, q, k, v *graph.Value, scale float64) *graph.Value {
 	return b.node([]string{name, name + " lse"}, "memopt.FlashAttention", []graph.Attr{{Name: "scale", Value: scale}}, q, k, v)[0]

@@ -19,7 +19,7 @@ import (
 // probe is an operator whose time tells one figure of a device.
 type probe struct {
 	name  string
-	build func(b nodes.Builder, name string, in operand) *graph.Value
+	build func(b nodes.Builder, name string, in operand) []*graph.Value
 	// tells notes the figure, from the time of the operator and what it does.
 	tells func(p *profile.Profile, ns float64, w profile.Work)
 }
@@ -40,58 +40,78 @@ const (
 
 // probes lists what is measured. Each figure leaves out the time of a launch, which the first measures.
 var probes = []probe{
-	{"launch", func(b nodes.Builder, name string, in operand) *graph.Value { return b.Neg(name, in(graph.Float32, 16)) },
+	{"launch", func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.Neg(name, in(graph.Float32, 16)))
+	},
 		func(p *profile.Profile, ns float64, _ profile.Work) { p.Launch = ns }},
-	{"pointwise", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.Add(name, in(graph.Float32, probeRows, probeWidth), in(graph.Float32, probeRows, probeWidth))
+	{"pointwise", func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.Add(name, in(graph.Float32, probeRows, probeWidth), in(graph.Float32, probeRows, probeWidth)))
 	},
 		func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth[""] = w.Moved / ns }},
-	{"arithmetic", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.Gelu(name, in(graph.Float32, probeRows, probeWidth), "none")
+	{"arithmetic", func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.Gelu(name, in(graph.Float32, probeRows, probeWidth), "none"))
 	},
 		func(p *profile.Profile, ns float64, w profile.Work) {
 			p.Rates[""] = map[string]float64{"": float64(w.Flops) / ns}
 		}},
-	{"reduction", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.LayerNorm(name, in(graph.Float32, probeRows, probeWidth), in(graph.Float32, probeWidth), in(graph.Float32, probeWidth), 1e-5)
+	{"reduction", func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.LayerNorm(name, in(graph.Float32, probeRows, probeWidth), in(graph.Float32, probeWidth), in(graph.Float32, probeWidth), 1e-5))
 	}, func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth["reduction"] = w.Moved / ns }},
-	{"gather", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.Gather(name, in(graph.Float32, probeRows, probeWidth), in(graph.Int64, probeRows))
+	{"gather", func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.Gather(name, in(graph.Float32, probeRows, probeWidth), in(graph.Int64, probeRows)))
 	},
 		func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth["gather"] = w.Moved / ns }},
-	{"copy", func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.Transpose(name, in(graph.Float32, probeRows, probeWidth), 1, 0)
+	{"copy", func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.Transpose(name, in(graph.Float32, probeRows, probeWidth), 1, 0))
 	},
 		func(p *profile.Profile, ns float64, w profile.Work) { p.Bandwidth["copy"] = w.Moved / ns }},
 	{"product", product(graph.Float32), ratePerClass},
-	{"convolution", convolution(graph.Float32), ratePerClass},
-	{"attention", attention(graph.Float32), ratePerClass},
+	{"convolution", convolution(graph.Float32, probeImages, probePlane), ratePerClass},
+	{"attention", attention(graph.Float32, probeHeads, probeTokens), ratePerClass},
+	{"attention backward", attentionBackward(graph.Float32, probeHeads, probeTokens), ratePerClass},
 	{"product of float16", product(graph.Float16), ratePerClass},
 }
 
-// probesOfKernels are measured behind the others, on devices that run kernels. The processor computes them by their references, at less
-// than a GFLOP/s.
-var probesOfKernels = []probe{
-	{"convolution of float16", convolution(graph.Float16), ratePerClass},
-	{"attention of float16", attention(graph.Float16), ratePerClass},
-}
+// probesOfKernels are measured behind the others on devices that run kernels, probesOfReferences on the processor, which computes them by
+// their references, at less than a GFLOP/s whatever their sizes.
+var (
+	probesOfKernels    = halves(probeImages, probePlane, probeHeads, probeTokens)
+	probesOfReferences = halves(1, probePlane/4, 2, probeTokens/8)
+)
 
-func product(t graph.DType) func(b nodes.Builder, name string, in operand) *graph.Value {
-	return func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.MatMul(name, in(t, probeSide, probeSide), in(t, probeSide, probeSide))
+func halves(images, plane, heads, tokens int) []probe {
+	return []probe{
+		{"convolution of float16", convolution(graph.Float16, images, plane), ratePerClass},
+		{"attention of float16", attention(graph.Float16, heads, tokens), ratePerClass},
+		{"attention backward of float16", attentionBackward(graph.Float16, heads, tokens), ratePerClass},
 	}
 }
 
-func convolution(t graph.DType) func(b nodes.Builder, name string, in operand) *graph.Value {
-	return func(b nodes.Builder, name string, in operand) *graph.Value {
-		return b.Conv(name, in(t, probeImages, probeChannels, probePlane, probePlane), in(t, probeChannels, probeChannels, 3, 3), nodes.Window{Size: 3, Stride: 1, Pad: 1})
+func one(v *graph.Value) []*graph.Value { return []*graph.Value{v} }
+
+func product(t graph.DType) func(b nodes.Builder, name string, in operand) []*graph.Value {
+	return func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.MatMul(name, in(t, probeSide, probeSide), in(t, probeSide, probeSide)))
 	}
 }
 
-func attention(t graph.DType) func(b nodes.Builder, name string, in operand) *graph.Value {
-	return func(b nodes.Builder, name string, in operand) *graph.Value {
-		heads := func() *graph.Value { return in(t, probeHeads, probeTokens, probeHead) }
-		return b.FlashAttention(name, heads(), heads(), heads(), 0.125)
+func convolution(t graph.DType, images, plane int) func(b nodes.Builder, name string, in operand) []*graph.Value {
+	return func(b nodes.Builder, name string, in operand) []*graph.Value {
+		return one(b.Conv(name, in(t, images, probeChannels, plane, plane), in(t, probeChannels, probeChannels, 3, 3), nodes.Window{Size: 3, Stride: 1, Pad: 1}))
+	}
+}
+
+func attention(t graph.DType, heads, tokens int) func(b nodes.Builder, name string, in operand) []*graph.Value {
+	return func(b nodes.Builder, name string, in operand) []*graph.Value {
+		rows := func() *graph.Value { return in(t, heads, tokens, probeHead) }
+		return one(b.FlashAttention(name, rows(), rows(), rows(), 0.125))
+	}
+}
+
+func attentionBackward(t graph.DType, heads, tokens int) func(b nodes.Builder, name string, in operand) []*graph.Value {
+	return func(b nodes.Builder, name string, in operand) []*graph.Value {
+		rows := func() *graph.Value { return in(t, heads, tokens, probeHead) }
+		return b.FlashAttentionGrads(name, rows(), rows(), rows(), rows(), rows(), in(graph.Float32, heads, tokens, 1), 0.125)
 	}
 }
 
@@ -113,9 +133,9 @@ func Measure(ctx context.Context, c configs.Config, say func(string)) (*profile.
 	return stop.When(ctx, func() (*profile.Profile, error) {
 		device := c.Device
 		p := &profile.Profile{Format: profile.Format, Source: "measured", OneClock: !Lowered(device), Bandwidth: map[string]float64{}, Rates: map[string]map[string]float64{}}
-		all := probes
+		all := slices.Concat(probes, probesOfReferences)
 		if Lowered(device) {
-			all = append(slices.Clone(all), probesOfKernels...)
+			all = slices.Concat(probes, probesOfKernels)
 		}
 		for _, x := range all {
 			stop.Poll(ctx)
@@ -178,7 +198,7 @@ func (x probe) graph() (*graph.Graph, map[string]*graph.Tensor, error) {
 	b := nodes.New(kernels.Library, "probe")
 	inputs := map[string]*graph.Tensor{}
 	err := graph.Try(func() {
-		out := x.build(b, x.name, func(t graph.DType, dims ...int) *graph.Value {
+		outs := x.build(b, x.name, func(t graph.DType, dims ...int) *graph.Value {
 			shape := make(graph.Shape, len(dims))
 			for i, n := range dims {
 				shape[i] = graph.Num(int64(n))
@@ -191,7 +211,7 @@ func (x probe) graph() (*graph.Graph, map[string]*graph.Tensor, error) {
 			inputs[name] = numbers(t, dims)
 			return v
 		})
-		b.Graph.Outputs = append(b.Graph.Outputs, out)
+		b.Graph.Outputs = append(b.Graph.Outputs, outs...)
 	})
 	return b.Graph, inputs, err
 }

@@ -131,7 +131,7 @@ func (p *Profile) price(w Work, host float64) Price {
 
 // work is the longer of arithmetic and memory traffic.
 func (p *Profile) work(w Work) float64 {
-	moved := w.Moved / of(p.Bandwidth, w.Kernel.String())
+	moved := w.Moved / of(p.Bandwidth, known(p.Bandwidth, w.Kernel))
 	if w.Flops == 0 {
 		return moved
 	}
@@ -153,11 +153,17 @@ func whole64(ns float64) int64 { return int64(min(max(math.Round(ns), 1), most))
 
 // rate is the operations per nanosecond of an operator's class and type.
 func (p *Profile) rate(w Work) float64 {
-	types, known := p.Rates[w.Kernel.String()]
-	if !known {
-		types = p.Rates[""]
+	return of(p.Rates[known(p.Rates, w.Kernel)], w.Type.String())
+}
+
+// known is the name under which a table has a class, or one like it; "" if it has neither.
+func known[T any](table map[string]T, k graph.KernelClass) string {
+	for _, k := range []graph.KernelClass{k, k.Like()} {
+		if _, has := table[k.String()]; has {
+			return k.String()
+		}
 	}
-	return of(types, w.Type.String())
+	return ""
 }
 
 // of is a table's entry of a name, or that of all others.
