@@ -417,10 +417,8 @@ class _Maker:
             away = {"lossy": request.lossy}
             if any(j.symbolic for j in w.joints):
                 self.forward._tell("lossy rounds values whose sizes are known, and some of this step's depend on data: those stay as they are")
-        if request.offload is not None and len(self.calls) > 1:
-            self.forward._tell(f"offload moves values of one graph, and dynamo compiled {len(self.calls)} for this step: nothing moves; mode='eager' plans the step as a whole")
-        elif request.offload is not None and any(j.symbolic for j in w.joints):
-            self.forward._tell("offload moves values whose sizes are known, and those of this graph depend on data: nothing moves")
+        if request.offload is not None and any(j.symbolic for j in w.joints):
+            self.forward._tell("offload moves values whose sizes are known, and some of this step's depend on data: nothing moves")
         elif request.offload is not None:
             away = {"offload": request.offload, "host_budget": request.host_budget}
         for _ in range(MOST_TRIES):
