@@ -236,7 +236,7 @@ class TestFit(InFolder):
             json.dumps({**LLAMA, "architectures": ["LlamaForEverything"]}): r"config\.json: .*LlamaForEverything", json.dumps({**LLAMA, "architectures": "LlamaForCausalLM"}): '"architectures" is .* a list',
             json.dumps({**LLAMA, "num_hidden_layers": -3}): r'config\.json: "num_hidden_layers" is -3; it is a whole number from 1 to 10,000', json.dumps({**LLAMA, "hidden_size": 10**30}): '"hidden_size" is 10{30};',
             json.dumps({**LLAMA, "num_hidden_layers": 10**7}): '"num_hidden_layers" is 10000000;', json.dumps({**LLAMA, "num_key_value_heads": 3}): '"num_key_value_heads", 3, does not divide',
-            json.dumps({**LLAMA, "hidden_act": "wow"}): "has 'wow', which", '{"model_type": "segformer"}': r'may be a SegformerForImageClassification or a SegformerForSemanticSegmentation.*"architectures": \["Segf',
+            json.dumps({**LLAMA, "hidden_act": "wow"}): "'wow', which", '{"model_type": "segformer"}': r'may be a SegformerForImageClassification or a SegformerForSemanticSegmentation.*"architectures": \["Segf',
             '{"model_type": "siglip2"}': "Siglip2Model reads pictures of many shapes.*give file.py:function", '{"model_type": "bert", "architectures": ["BertForQuestionAnswering"]}': "names 'BertForQuestionAnswering', which makes no loss",
             '{"model_type": "bert", "architectures": ["BertConfig"]}': "names 'BertConfig', which is no class of a model",
         }  # fmt: skip
@@ -294,6 +294,52 @@ class TestFit(InFolder):
         self.assertEqual(found.model, "own.py:make")
         with self.assertRaisesRegex(ValueError, "has no function 'made'"):
             memopt.fit(f"{path}:made")
+
+    def test_diffusers(self):
+        """Configs as diffusers saves them: what a class reads beside its picture is made by its config."""
+        unet = {"_class_name": "UNet2DConditionModel", "sample_size": 16, "block_out_channels": [16, 32], "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "cross_attention_dim": 16, "layers_per_block": 1, "attention_head_dim": 8, "norm_num_groups": 8}
+        plain = {"_class_name": "UNet2DModel", "sample_size": 16, "block_out_channels": [16, 32], "down_block_types": ["DownBlock2D", "AttnDownBlock2D"], "up_block_types": ["AttnUpBlock2D", "UpBlock2D"], "norm_num_groups": 8, "layers_per_block": 1}
+        coder = {"_class_name": "AutoencoderKL", "sample_size": 32, "block_out_channels": [16, 32], "down_block_types": ["DownEncoderBlock2D"] * 2, "up_block_types": ["UpDecoderBlock2D"] * 2, "norm_num_groups": 8}
+        joint = {"num_layers": 1, "num_attention_heads": 2, "attention_head_dim": 16, "joint_attention_dim": 32, "pooled_projection_dim": 16}
+        for config in (
+            unet, {**unet, "sample_size": [16, 32]}, {**unet, "class_embed_type": "projection", "projection_class_embeddings_input_dim": 16}, {**unet, "num_class_embeds": 10},
+            {**unet, "addition_embed_type": "text_time", "addition_time_embed_dim": 8, "projection_class_embeddings_input_dim": 64}, plain, {**plain, "num_class_embeds": 10}, coder,
+            {"_class_name": "DiTTransformer2DModel", "sample_size": 16, "num_layers": 1, "num_attention_heads": 2, "attention_head_dim": 16},
+            {"_class_name": "PixArtTransformer2DModel", "sample_size": 16, "num_layers": 1, "num_attention_heads": 2, "attention_head_dim": 16, "cross_attention_dim": 32, "caption_channels": 16},
+            {"_class_name": "SD3Transformer2DModel", "sample_size": 16, "caption_projection_dim": 32, "pos_embed_max_size": 16, **joint},
+            {"_class_name": "FluxTransformer2DModel", "num_single_layers": 1, "axes_dims_rope": [4, 6, 6], "guidance_embeds": True, "in_channels": 16, **joint},
+        ):  # fmt: skip
+            with self.subTest(config=config):
+                found = memopt.fit(self.config(config), for_device="torch-core", optimizer="sgd", largest=False)
+                self.assertGreater(next(p for p in found.phases if p.name == "first step").bytes["activations"], 0)
+        for config, said in (
+            ({**unet, "sample_size": "x"}, "\"sample_size\" is 'x'; it is a picture's side"), ({**unet, "addition_embed_type": "image", "encoder_hid_dim": 16}, "\"addition_embed_type\" is 'image', of which no batch is made"),
+            ({**unet, "addition_embed_type": "text_time", "addition_time_embed_dim": 8, "projection_class_embeddings_input_dim": 48}, "is 48, and six numbers take 48 of it"), ({"_class_name": "StableDiffusionPipeline"}, "no batch is made here; there are UNet2DConditionModel"),
+        ):  # fmt: skip
+            with self.subTest(config=config), self.assertRaisesRegex(ValueError, said):
+                memopt.fit(self.config(config))
+
+    def test_what_a_config_says_beside_sizes(self):
+        small = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 64}
+        found = memopt.fit(self.config({**small, "torch_dtype": "bfloat16", "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "llama-tiny.json"), seq=16, largest=False)
+        self.assertIn('"quantization_config" (bitsandbytes) is not modelled: weights are counted whole, in bfloat16', str(found))
+        self.assertEqual(found.model, "llama-tiny")
+        for config, said in (({"hidden_act": "nope"}, "\"hidden_act\" is 'nope', which this transformers"), ({"rope_scaling": {"type": "wrong"}}, "\"rope_scaling.type\" is 'wrong'")):
+            with self.assertRaisesRegex(ValueError, said):
+                memopt.fit(self.config({**small, **config}))
+
+    def test_lengths_that_cannot_be_read(self):
+        odd = self.config("", "odd.txt")
+        with open(odd, "wb") as f:
+            f.write(b"128\n\xff")
+        for path, said in (("nowhere.txt", "lengths nowhere.txt: No such file"), (os.path.dirname(__file__), "lengths .*: Is a directory"), (odd, "lengths .*odd.txt: is no text")):
+            with self.subTest(path=path), self.assertRaisesRegex(ValueError, said):
+                memopt.fit("llama-1b", lengths=path)
+
+    def test_sizes_beyond_all_steps(self):
+        for size, said in (({"batch": 10**9}, "a step of batch 1,000,000,000 and 2,048 tokens a row has .* that a plan can weigh"), ({"seq": 10**9}, "of batch 1 and 1,000,000,000 tokens a row has .* flops"), ({"batch": 1 << 41}, "batch is 2,199,023,255,552; no step has more")):
+            with self.assertRaisesRegex(ValueError, said):
+                memopt.fit("llama-1b", largest=False, **size)
 
     def test_function_of_its_own_batch(self):
         """A function that takes no sizes: of whatever batch it makes, and whatever the module makes of it."""

@@ -15,6 +15,7 @@ import torch
 
 from ..._fitwords import AS_IT_IS, CHUNKED, FIRST_STEP, LATER_STEPS, LOAD, LOWEST_PLAN, RUNGS
 from ..._questions import Frontier, ask
+from ...errors import BudgetError
 from ...report import show_share
 from ..lower.scores import Chunks
 from ..plan.plans import plan_of_graph
@@ -110,6 +111,17 @@ def frontier(graph: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The plans of a step, from the one that costs nothing to the lowest, and what sets the floor."""
     with as_file(graph) as path:
         return ask(Frontier, path, settings, 600.0).to_dict()
+
+
+def steps_at(graph: dict[str, Any], point: Mapping[str, Any], settings: dict[str, Any]) -> list[Mapping[str, Any]]:
+    """The steps of the plan of a frontier's point, by its arena, in which values may need more room than their bytes. A curve has plans next to
+    the floor that no budget finds; the lowest one that a budget finds stands for them."""
+    try:
+        found = plan_of_graph(graph, activation_budget=point["arena"], **settings)
+    except BudgetError as e:
+        found = plan_of_graph(graph, activation_budget=e.best, **settings)
+    steps: list[Mapping[str, Any]] = found.to_dict()["steps"]
+    return steps
 
 
 def count(parameters: Iterable[torch.Tensor]) -> int:
@@ -222,7 +234,7 @@ class Fit:
                 chosen.append((name, point))
         rungs = [self._rung(name, self.total(p["peak"]) if p else whole, p["overhead"] if p else 0.0, time) for name, p in chosen]
         if self.budget is not None and self.request.largest and self.stage is None:
-            rungs = self._largest(rungs, [p["peak"] if p else None for _, p in chosen], settings)
+            rungs = self._largest(rungs, [p for _, p in chosen], settings)
         rungs += self._in_chunks(settings, time, rungs)
         floor = curve["floor"]
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
@@ -314,13 +326,13 @@ class Fit:
         split = self.pipelined.split if self.pipelined is not None else Split(self.line)
         return split.shares[FORWARD, True]
 
-    def _largest(self, rungs: list[Rung], peaks: list[int | None], settings: dict[str, Any]) -> list[Rung]:
+    def _largest(self, rungs: list[Rung], chosen: list[dict[str, Any] | None], settings: dict[str, Any]) -> list[Rung]:
         """The rungs with the largest batch and row under their plans."""
         assert self.budget is not None
         limit = int((self.budget - self.beside - (self.held + self.reserve) * self.device.slack) / (1 + self.device.slack))
         if self.total(0) > self.budget:
             limit = 0  # the update alone does not fit
-        plans = [plan_of_graph(self.graph, activation_budget=p, **settings).to_dict()["steps"] if p is not None else None for p in peaks]
+        plans = [steps_at(self.graph, p, settings) if p is not None else None for p in chosen]
         if not self.model.has_batch:
             self.unknown.append(f"the largest batch is not known: {self.model.name} takes no argument batch")
         for dim in [*(["batch"] if self.model.has_batch else []), *(["seq"] if self.model.has_seq else [])]:
@@ -348,7 +360,7 @@ class Fit:
         found = []
         for r in rungs:
             point = min((p for p in points if p["overhead"] <= most[r.name] + 1e-9), key=lambda p: (p["peak"], p["overhead"]), default=None) if r.name in most else None
-            steps = plan_of_graph(graph, activation_budget=point["peak"], **settings).to_dict()["steps"] if point is not None else None
+            steps = steps_at(graph, point, settings) if point is not None else None
             n = sizes.largest(steps, limit)
             found.append(replace(r, batch=n if n > 1 else int(r.total <= (self.budget or 0))))
         return found, None

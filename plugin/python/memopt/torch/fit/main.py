@@ -46,7 +46,7 @@ def _answered(asked: dict[str, Any]) -> tuple[int, str]:
         return WRONG, ""
     except MemoptError as e:
         print(f"memopt: {line(str(e))}", file=sys.stderr)
-        return CANNOT, ""
+        return WRONG if e.code == "INVALID_ARGUMENT" else CANNOT, ""
     if not answer:
         print(f"memopt: {answer.verdict}", file=sys.stderr)
     return DONE if answer else CANNOT, json.dumps(answer.to_dict(), indent=1, ensure_ascii=False) if as_json else str(answer)

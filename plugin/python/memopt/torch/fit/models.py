@@ -18,6 +18,7 @@ import torch
 
 from ..._visible import class_of
 from ..step.sample import Loss, arguments
+from .denoisers import KNOWN, inputs_of
 from .experts import count_of
 from .presets import PRESETS
 from .request import ALONE, Request
@@ -66,7 +67,8 @@ def model_of(request: Request) -> Model:
         raise ValueError(f"{name}: say which function makes the module and its batch, as in {name}:make")
     if where.lower().endswith((".onnx", ".gz")):
         raise ValueError(f"{name} is no config: memopt fit answers for ONNX files and recorded steps on the command line, and memopt.frontier from Python")
-    return _from_config(request, _read(where), where, os.path.basename(os.path.dirname(os.path.abspath(where))) or name)
+    folder, file = os.path.split(os.path.abspath(where))
+    return _from_config(request, _read(where), where, os.path.basename(folder) or name if file == "config.json" else os.path.splitext(file)[0])
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -110,13 +112,17 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
         with _quiet():
             config = transformers.AutoConfig.for_model(kind, **{k: v for k, v in given.items() if k not in ("model_type", "dtype", "torch_dtype")}, dtype=str(dtype).removeprefix("torch."))
     except Exception as e:  # of whatever class: it is the file's
-        raise ValueError(f"{where}: {_said(e, kind)}") from None
+        raise ValueError(f"{where}: {_said(e, kind, given)}") from None
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     for each in {id(config): config, id(text): text}.values():
         each.dtype = dtype  # which transformers heeds above the default
         if getattr(each, "use_cache", False):
             each.use_cache = False  # as trainers have it
     notes = _with_all_layers(config)
+    quantized = given.get("quantization_config")
+    if quantized:
+        how = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
+        notes.append(f"\"quantization_config\"{f' ({how})' if isinstance(how, str) else ''} is not modelled: weights are counted whole, in {str(dtype).removeprefix('torch.')}")
     if request.attention:
         config._attn_implementation = request.attention
     cls = _class(transformers, given, config, where)
@@ -130,7 +136,7 @@ def _from_config(request: Request, given: Mapping[str, Any], where: str, name: s
         try:
             module = cls._from_config(config) if hasattr(cls, "_from_config") else cls.from_config(config)
         except Exception as e:
-            raise ValueError(f"{where}: {cls.__name__} cannot be made of it: {_said(e, kind)}") from None
+            raise ValueError(f"{where}: {cls.__name__} cannot be made of it: {_said(e, kind, given)}") from None
     module.train()
     if request.checkpointing:
         module.gradient_checkpointing_enable()
@@ -197,7 +203,7 @@ def _dtype(request: Request, given: Mapping[str, Any], where: str) -> torch.dtyp
     return DTYPES[said]
 
 
-def _said(e: Exception, kind: str) -> str:
+def _said(e: Exception, kind: str, given: Mapping[str, Any]) -> str:
     text = " ".join(str(e).split())
     if isinstance(e, KeyError) and text == repr(kind) or "Unrecognized model identifier" in text or "is not a valid model" in text:
         from difflib import get_close_matches
@@ -207,8 +213,18 @@ def _said(e: Exception, kind: str) -> str:
         near = get_close_matches(kind, CONFIG_MAPPING_NAMES, 3)
         return f"\"model_type\" is {kind!r}, which this transformers does not know" + (f"; near it are {', '.join(near)}" if near else "")
     if isinstance(e, KeyError):
-        return f"it has {text[:400]}, which this transformers does not know"
+        key = next(_with_value(given, e.args[0] if e.args else None), None)
+        return f"\"{key}\" is {text[:400]}, which this transformers does not know" if key else f"it has no {text[:400]}"
     return text[:400]
+
+
+def _with_value(given: Mapping[str, Any], value: Any) -> Iterator[str]:
+    """The keys that have a value, those within others dotted."""
+    for key, found in given.items():
+        if isinstance(found, Mapping):
+            yield from (f"{key}.{inner}" for inner in _with_value(found, value))
+        elif found == value and type(found) is type(value):
+            yield key
 
 
 _SIZES = re.compile(r"(.*_)?(hidden_size|intermediate_size|vocab_size|head_dim|d_model|d_ff|d_kv|n_embd)|(n|num)_(.*_)?(layers?|heads?|experts|positions)|(encoder|decoder)_(layers|attention_heads|ffn_dim)|max_position_embeddings")
@@ -337,8 +353,9 @@ def _diffusers(request: Request, given: dict[str, Any], where: str, name: str, d
     cls = getattr(diffusers, str(given["_class_name"]), None)
     if cls is None:
         raise ValueError(f"{where}: \"_class_name\" is {given['_class_name']!r}, which this diffusers does not have")
-    if given["_class_name"] != "UNet2DConditionModel":
-        raise ValueError(f"{where}: of a {given['_class_name']} no batch is made here; give file.py:function, which returns the module and a batch")
+    kind = str(given["_class_name"])
+    if kind not in KNOWN:
+        raise ValueError(f"{where}: of {kind!r} no batch is made here; there are {', '.join(KNOWN)}; for others give file.py:function, which returns the module and a batch")
     with _making(dtype):
         try:
             module = cls.from_config({k: v for k, v in given.items() if k != "dtype"})
@@ -347,13 +364,8 @@ def _diffusers(request: Request, given: dict[str, Any], where: str, name: str, d
     module.train()
     if request.checkpointing:
         module.enable_gradient_checkpointing()
-    side, channels, width = module.config.sample_size, module.config.in_channels, module.config.cross_attention_dim
-
-    def inputs(batch: int, _: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        sample = torch.empty(batch, channels, side, side, dtype=dtype, device=META)
-        time = torch.empty(batch, dtype=torch.long, device=META)
-        return (sample, time, torch.empty(batch, 77, width, dtype=dtype, device=META)), {"return_dict": False}
-
+    inputs = inputs_of(kind, module.config, dtype, where)
+    assert inputs is not None
     return Model(name, module, inputs, 1, lambda out: out[0].float().square().mean(), has_seq=False, config=given, dtype=dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -10,6 +11,7 @@ SHARDS = ("ddp", "zero1", "zero2", "fsdp2")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 _SHORT = {"fp32": "float32", "f32": "float32", "bf16": "bfloat16", "fp16": "float16", "f16": "float16", "half": "float16", "float": "float32", "fp64": "float64", "f64": "float64", "double": "float64"}
 
+_MOST = 1 << 40
 ALONE: dict[str, Any] = {"tensor": 1, "pipeline": 1, "ranks": 1, "expert": 1, "imbalance": 1.0}  # fields of a request for the model of one rank
 
 
@@ -113,21 +115,29 @@ def _default(f: Any) -> Any:
 
 
 def _whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 40:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} is {value!r}; give a whole number from {least} on")
+    if value >= _MOST:
+        raise ValueError(f"{name} is {value:,}; no step has more than {_MOST:,}")
 
 
 def _read_lengths(path: str) -> dict[int, int]:
     """A file of lengths, one a line, with how many rows have it behind it if that is not one."""
     found: dict[int, int] = {}
-    with open(path, encoding="utf-8") as f:
-        for i, text in enumerate(f, 1):
-            words = text.replace(",", " ").split()
-            if not words:
-                continue
-            if len(words) > 2 or not all(w.isascii() and w.isdigit() and int(w) for w in words):
-                raise ValueError(f"{path}:{i}: {text.strip()[:40]!r} is no length; a line has a row's tokens, and how many rows have as many")
-            found[int(words[0])] = found.get(int(words[0]), 0) + (int(words[1]) if len(words) == 2 else 1)
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8-sig") as f:
+            lines = f.readlines()
+    except OSError as e:
+        raise ValueError(f"lengths {path}: {e.strerror or e}") from None
+    except UnicodeDecodeError as e:
+        raise ValueError(f"lengths {path}: is no text ({e})") from None
+    for i, text in enumerate(lines, 1):
+        words = text.replace(",", " ").split()
+        if not words:
+            continue
+        if len(words) > 2 or not all(w.isascii() and w.isdigit() and int(w) for w in words):
+            raise ValueError(f"{path}:{i}: {text.strip()[:40]!r} is no length; a line has a row's tokens, and how many rows have as many")
+        found[int(words[0])] = found.get(int(words[0]), 0) + (int(words[1]) if len(words) == 2 else 1)
     if not found:
         raise ValueError(f"{path} has no lengths")
     return found

@@ -33,6 +33,7 @@ from .scans import needs
 
 BY_ROWS = "memopt.cross_entropy_by_rows.default"  # the operator of a loss in chunks
 _MOST = 60_000  # operators of a recording: some ten seconds
+_MOST_FLOPS, _MOST_BYTES = 1 << 60, 1 << 58  # of a step, and of one value, that the planner counts
 _CASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
@@ -137,7 +138,12 @@ class Steps:
 
     def graph(self, batch: int, seq: int) -> dict[str, Any]:
         """The joint graph at a size."""
-        return graph_of(self.form(batch, seq))
+        found = graph_of(self.form(batch, seq))
+        flops, most = sum(node.get("flops", 0) for node in found["nodes"]), max(o["bytes"] for node in found["nodes"] for o in node["outputs"])
+        if flops > _MOST_FLOPS or most > _MOST_BYTES:
+            what = f"{flops:.0e} flops, of {_MOST_FLOPS:.0e}" if flops > _MOST_FLOPS else f"{most:.0e} bytes of one value, of {_MOST_BYTES:.0e}"
+            raise ValueError(f"{self.model.name}: a step of batch {batch:,}" + (f" and {seq:,} tokens a row" if self.model.has_seq else "") + f" has {what} that a plan can weigh: give smaller ones")
+        return found
 
     def sizes(self, dim: str, batch: int, seq: int, held: bool) -> Sizes | str:
         """The program at any batch or any length, the other as it is; or why it is not known. held: it keeps gradients."""
