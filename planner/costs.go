@@ -47,21 +47,26 @@ func (m *model) spaceFormula(n *graph.Node) graph.Dim {
 // what a second run takes into the cost of each operator. The step's slower clock counts.
 func (m *model) time() {
 	var sum profile.Price
-	once, again := make([]profile.Price, len(m.prices)), make([]profile.Price, len(m.prices))
-	for _, id := range m.nodes {
+	once, again := make([]profile.Price, len(m.nodes)), make([]profile.Price, len(m.nodes))
+	met := make([]int32, len(m.prices)) // by price: the first operator that has it, above 0
+	each, touches := m.profile.OneByOne(), operators.TouchesFor(m.profile, m.g, m.bytes)
+	for op, id := range m.nodes {
 		k := m.kind[id]
-		if once[k] == (profile.Price{}) { // nothing is free
+		if first := met[k]; first > 0 && !each {
+			once[op], again[op] = once[first-1], again[first-1]
+		} else {
 			w := operators.Timed(m.g.Nodes[id], m.prices[k])
-			once[k], again[k] = m.profile.Price(w), m.profile.PriceAgain(w)
+			w.Touches = touches.Of(id)
+			met[k], once[op], again[op] = int32(op+1), m.profile.Price(w), m.profile.PriceAgain(w)
 		}
-		sum = sum.Plus(once[k])
+		sum = sum.Plus(once[op])
 	}
 	clock := sum.Clock()
 	m.total = float64(clock(sum))
 	m.once = make([]int64, len(m.nodes))
-	for op, id := range m.nodes {
-		m.p.Cost[op] = float64(clock(again[m.kind[id]]))
-		m.once[op] = clock(once[m.kind[id]])
+	for op := range m.nodes {
+		m.p.Cost[op] = float64(clock(again[op]))
+		m.once[op] = clock(once[op])
 	}
 }
 

@@ -109,6 +109,9 @@ func printProfile(w io.Writer, p *profile.Profile) {
 	for _, replay := range slices.Sorted(maps.Keys(p.Replays)) {
 		second(" ("+replay+")", p.Replays[replay])
 	}
+	if p.Passes != nil {
+		rows = append(rows, []string{"of its passes", fmt.Sprintf("%.2f µs forward, %.2f µs backward", p.Passes.Forward/1000, p.Passes.Backward/1000)})
+	}
 	for _, class := range slices.Sorted(maps.Keys(p.Bandwidth)) {
 		rows = append(rows, []string{strings.TrimSpace(class + " bandwidth"), fmt.Sprintf("%.1f GB/s", p.Bandwidth[class])})
 	}
@@ -116,6 +119,25 @@ func printProfile(w io.Writer, p *profile.Profile) {
 		for _, t := range slices.Sorted(maps.Keys(p.Rates[class])) {
 			rows = append(rows, []string{strings.TrimSpace(class + " arithmetic " + t), rate(p.Rates[class][t])})
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Typed)) {
+		for _, class := range slices.Sorted(maps.Keys(p.Typed[name])) {
+			rows = append(rows, []string{strings.TrimSpace(class + " bandwidth " + name), fmt.Sprintf("%.1f GB/s", p.Typed[name][class])})
+		}
+	}
+	for _, all := range []struct {
+		pass  string
+		rates map[string]map[string]profile.Arithmetic
+	}{{"", p.Arithmetic}, {"gradients of ", p.BackwardArithmetic}} {
+		for _, class := range slices.Sorted(maps.Keys(all.rates)) {
+			for _, t := range slices.Sorted(maps.Keys(all.rates[class])) {
+				x := all.rates[class][t]
+				rows = append(rows, []string{strings.TrimSpace(all.pass + class + " by size " + t), fmt.Sprintf("%s, and %.1f GB/s", rate(x.Flops), x.Bytes)})
+			}
+		}
+	}
+	for _, f := range p.Far {
+		rows = append(rows, []string{"beyond " + strings.TrimSpace(report.Bytes(f.Beyond)), fmt.Sprintf("%.1f GB/s beside", f.Rate)})
 	}
 	for _, place := range slices.Sorted(maps.Keys(p.Copies)) {
 		x := p.Copies[place]

@@ -31,20 +31,22 @@ type Model struct {
 	// Profiled is the device whose measured times are the costs of plans; "" if costs are flops and bytes.
 	Profiled string
 	// Priced is the profile whose nanoseconds are the costs of plans; nil if costs are flops and bytes.
-	Priced   *profile.Profile
-	Bytes    []byte                              // the model itself, if not a file; Path is then its name and folder
-	Given    map[string]*graph.Tensor            // initializers that replace the file's
-	Held     bool                                // Held open: its files may be removed after reading; see unchanged
-	Ctx      context.Context                     // ends all work on the model
-	Phases   *phases.Record                      // records the phases of reading; nil records none
-	again    func(autograd.Options) *forms.Steps // derives the step anew; nil if the file contains it
-	Source   *onnx.Source                        // nil if the file has no weights
-	initials []initial                           // the file's float initializers
-	selected autograd.Selection                  // the initializers that the settings select for training
-	Samples  map[string]string                   // extra outputs for comparisons, by running statistic
-	Loss     string                              // name of the loss; "" means the only scalar output
-	cleaned  graph.CleanOptions                  // options of the passes that ran on the forward graph
-	Steps    *forms.Steps                        // the step in every form that it may take
-	Kept     []string                            // values to store in fewer bytes; nil lets the settings decide
-	Costs    map[string]float64                  // seconds per unit of plain cost, by node
+	Priced *profile.Profile
+	// pricedAgain is the same where PyTorch's own checkpoints run modules again, or nil: as Priced has it.
+	pricedAgain *profile.Profile
+	Bytes       []byte                              // the model itself, if not a file; Path is then its name and folder
+	Given       map[string]*graph.Tensor            // initializers that replace the file's
+	Held        bool                                // Held open: its files may be removed after reading; see unchanged
+	Ctx         context.Context                     // ends all work on the model
+	Phases      *phases.Record                      // records the phases of reading; nil records none
+	again       func(autograd.Options) *forms.Steps // derives the step anew; nil if the file contains it
+	Source      *onnx.Source                        // nil if the file has no weights
+	initials    []initial                           // the file's float initializers
+	selected    autograd.Selection                  // the initializers that the settings select for training
+	Samples     map[string]string                   // extra outputs for comparisons, by running statistic
+	Loss        string                              // name of the loss; "" means the only scalar output
+	cleaned     graph.CleanOptions                  // options of the passes that ran on the forward graph
+	Steps       *forms.Steps                        // the step in every form that it may take
+	Kept        []string                            // values to store in fewer bytes; nil lets the settings decide
+	Costs       map[string]float64                  // seconds per unit of plain cost, by node
 }

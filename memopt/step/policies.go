@@ -55,6 +55,9 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	c = &Compared{From: p.From, Says: p.Says, Lost: p.Lost, Regions: len(regions), Unit: m.Unit()}
 	r := m.request()
 	r.Budget, r.ActivationBudget, r.MaxOverhead = planner.Size{}, planner.Size{}, 0
+	if m.Priced != nil && m.pricedAgain != nil { // a policy's regions are run again by the trainer
+		r.Profile = m.pricedAgain
+	}
 	if c.Policy, err = planner.UnderRegions(own.Graph, r, regions); err != nil {
 		return nil, exit.Classify(err)
 	}

@@ -61,8 +61,11 @@ func (m *Model) Price() error {
 // priceBy prices plans by a profile. Devices of ours are handed whole steps, so that no program launches operators one by one; a
 // trainer replays a recorded step as the setting says.
 func (m *Model) priceBy(p *profile.Profile) {
-	if m.Priced = p.By(profile.Captured); m.Recorded() {
+	if m.Priced, m.pricedAgain = p.By(profile.Captured), nil; m.Recorded() {
 		m.Priced = p.By(m.Config.Replay)
+		if _, known := p.Replays[profile.Checkpoint]; known {
+			m.pricedAgain = p.By(profile.Checkpoint)
+		}
 	}
 }
 

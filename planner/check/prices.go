@@ -54,7 +54,7 @@ func (r Rates) prices(g *graph.Graph, b *graph.Binding, bytes []int64) (x priced
 		}
 	}
 	if r.Profile != nil {
-		return r.timed(g, x, works), nil
+		return r.timed(g, bytes, x, works), nil
 	}
 	for i, n := range g.Nodes {
 		if units > 0 && times > 0 {
@@ -70,19 +70,24 @@ func (r Rates) prices(g *graph.Graph, b *graph.Binding, bytes []int64) (x priced
 }
 
 // timed puts nanoseconds in the place of costs, by the slower clock of the step. A node costs what its second run takes.
-func (r Rates) timed(g *graph.Graph, x priced, works []operators.Price) priced {
+func (r Rates) timed(g *graph.Graph, bytes []int64, x priced, works []operators.Price) priced {
 	var sum profile.Price
+	once, again := make([]profile.Price, len(g.Nodes)), make([]profile.Price, len(g.Nodes))
+	touches := operators.TouchesFor(r.Profile, g, bytes)
 	for i, n := range g.Nodes {
 		if x.sum.Flops += x.of[i].Flops; !n.Op.View {
-			sum = sum.Plus(r.Profile.Price(operators.Timed(n, works[i])))
+			w := operators.Timed(n, works[i])
+			w.Touches = touches.Of(n.ID)
+			once[i], again[i] = r.Profile.Price(w), r.Profile.PriceAgain(w)
+			sum = sum.Plus(once[i])
 		}
 	}
 	clock := sum.Clock()
 	x.once = make([]int64, len(g.Nodes))
 	for i, n := range g.Nodes {
 		if !n.Op.View {
-			x.once[i] = clock(r.Profile.Price(operators.Timed(n, works[i])))
-			x.of[i].Moved = float64(clock(r.Profile.PriceAgain(operators.Timed(n, works[i]))))
+			x.once[i] = clock(once[i])
+			x.of[i].Moved = float64(clock(again[i]))
 		}
 	}
 	x.sum.Moved = float64(clock(sum))

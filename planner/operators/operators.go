@@ -117,7 +117,7 @@ func stepsOf(n *graph.Node, b *graph.Binding) (steps []profile.Work, err error) 
 
 // Timed is what a profile is asked the price of.
 func Timed(n *graph.Node, p Price) profile.Work {
-	w := profile.Work{Kernel: n.Op.Class(), Type: typeOf(n), Calls: 1, Flops: p.Flops, Moved: p.Moved + p.Inside, Makes: int64(len(n.Outputs)), Steps: p.Steps}
+	w := profile.Work{Kernel: n.Op.Class(), Type: typeOf(n), Calls: 1, Flops: p.Flops, Moved: p.Moved + p.Inside, Makes: int64(len(n.Outputs)), Steps: p.Steps, Backward: n.Phase != graph.Forward}
 	if n.Op.Calls != nil {
 		w.Calls = n.Op.Calls(n)
 	}

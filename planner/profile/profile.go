@@ -8,6 +8,10 @@
 // beside the device's: a step takes as long as the slower one; Clock chooses it for a whole step, and operators are priced
 // by it. Where the program runs on the device itself, a processor, the two add up.
 //
+// Of a processor more is measured: what a call takes of the program in each pass (Passes), what operands take beside arithmetic, forward
+// and backward (Arithmetic), how slowly other types move (Typed), and what it takes to fetch memory that caches no longer have (Far). Profiles that
+// have none of it price without.
+//
 // A second run takes other host time than a first one: a trainer's own operators pass its modules and its autograd, while
 // what runs again is called by whoever replays the plan, in C++ or in Python.
 //
@@ -50,6 +54,15 @@ type Profile struct {
 	// not named.
 	Bandwidth map[string]float64            `json:"bytes_per_ns"`
 	Rates     map[string]map[string]float64 `json:"flops_per_ns"`
+	// Passes has Host of the forward pass and of backward nodes apart.
+	Passes *Passes `json:"passes,omitempty"`
+	// Arithmetic and BackwardArithmetic, of backward nodes, take the place of Rates for the classes and types that they have. Typed is
+	// Bandwidth by type.
+	Arithmetic         map[string]map[string]Arithmetic `json:"arithmetic,omitempty"`
+	BackwardArithmetic map[string]map[string]Arithmetic `json:"backward_arithmetic,omitempty"`
+	Typed              map[string]map[string]float64    `json:"bytes_per_ns_of,omitempty"`
+	// Far is what it takes beside to read or write bytes that caches no longer have, from near to far.
+	Far []Far `json:"far,omitempty"`
 	// Copies is what copies to other places and back take, where that was measured; CopiesTo knows what is usual.
 	Copies map[string]Copies `json:"copies,omitempty"`
 }
@@ -61,8 +74,33 @@ type Second struct {
 	Dropped float64 `json:"dropped_ns,omitempty"`
 }
 
+// Passes are host times of a call in each pass. In the forward pass modules call operators, and views come with them, which are
+// no calls; backward nodes are run by autograd.
+type Passes struct {
+	Forward  float64 `json:"forward_ns"`
+	Backward float64 `json:"backward_ns"`
+}
+
+// Arithmetic is what operations take, and beside it what operands do: rows are packed, converted, and begin and end, which counts where there is
+// little arithmetic for a byte.
+type Arithmetic struct {
+	Flops float64 `json:"flops_per_ns"`
+	Bytes float64 `json:"bytes_per_ns"`
+}
+
+// Far is at how many bytes in a nanosecond memory comes, beside the time of an operator, that was last touched so many other bytes ago.
+type Far struct {
+	Beyond int64   `json:"beyond"`
+	Rate   float64 `json:"bytes_per_ns"`
+}
+
+// Touch is memory that an operator reads or writes, and how many bytes of other memory were touched since it was last, with its own.
+type Touch struct{ Bytes, Since int64 }
+
 // Who may replay a plan.
 const (
+	Checkpoint = "checkpoint" // no plan: PyTorch's own checkpoints run modules again
+
 	Native   = "native"   // in C++, operator by operator
 	Python   = "python"   // in Python, operator by operator
 	Compiled = "compiled" // as part of compiled graphs
@@ -78,7 +116,7 @@ func (p *Profile) By(replay string) *Profile {
 	by := *p
 	by.Second, by.Replay, by.Replays = second, replay, nil
 	if replay == Captured || replay == Compiled {
-		by.Host = second.Again // nor does a first run need a program
+		by.Host, by.Passes = second.Again, nil // nor does a first run need a program
 	}
 	return &by
 }
@@ -91,6 +129,9 @@ type Work struct {
 	Flops  int64
 	Moved  float64 // bytes
 	Makes  int64   // tensors
+	// Backward says that it is a backward node's, and Touches is the memory that it touches; they count where profiles ask for them.
+	Backward bool
+	Touches  []Touch
 	// Steps are what the parts of an operator take that run one after another; their times add up. Empty: it is one kernel's work.
 	Steps []Work
 }
@@ -103,7 +144,18 @@ const most = 1 << 50
 
 // Price is what a first run of an operator takes.
 func (p *Profile) Price(w Work) Price {
-	return p.price(w, p.Host)
+	host := p.Host
+	if p.Passes != nil {
+		if host = p.Passes.Forward; w.Backward {
+			host = p.Passes.Backward
+		}
+	}
+	return p.price(w, host)
+}
+
+// OneByOne reports whether nodes that are alike may have several prices: by their pass, or by what was touched before them.
+func (p *Profile) OneByOne() bool {
+	return p.Passes != nil || p.BackwardArithmetic != nil || p.Far != nil
 }
 
 // PriceAgain is what a second run of an operator takes.
@@ -121,7 +173,7 @@ func (p *Profile) price(w Work, host float64) Price {
 			work += p.work(s)
 		}
 	}
-	device := calls*p.Launch + work
+	device := calls*p.Launch + work + p.late(w.Touches)
 	host *= calls
 	if p.OneClock {
 		return Price{whole64(device + host), 0}
@@ -131,11 +183,36 @@ func (p *Profile) price(w Work, host float64) Price {
 
 // work is the longer of arithmetic and memory traffic.
 func (p *Profile) work(w Work) float64 {
-	moved := w.Moved / of(p.Bandwidth, known(p.Bandwidth, w.Kernel))
+	table := p.Bandwidth
+	if typed, has := p.Typed[w.Type.String()]; has {
+		table = typed
+	}
+	bandwidth, _ := of(table, known(table, w.Kernel))
+	moved := w.Moved / bandwidth
 	if w.Flops == 0 {
 		return moved
 	}
+	all := p.Arithmetic
+	if w.Backward {
+		all = p.BackwardArithmetic
+	}
+	if a, has := of(all[known(all, w.Kernel)], w.Type.String()); has {
+		return float64(w.Flops)/a.Flops + w.Moved/a.Bytes
+	}
 	return max(moved, float64(w.Flops)/p.rate(w))
+}
+
+// late is what it takes to fetch memory that is far.
+func (p *Profile) late(touches []Touch) (ns float64) {
+	for _, t := range touches {
+		for _, f := range slices.Backward(p.Far) {
+			if t.Since > f.Beyond {
+				ns += float64(t.Bytes) / f.Rate
+				break
+			}
+		}
+	}
+	return ns
 }
 
 // Clock tells which clock a step takes its time by, from the sums of the prices of its operators.
@@ -153,7 +230,8 @@ func whole64(ns float64) int64 { return int64(min(max(math.Round(ns), 1), most))
 
 // rate is the operations per nanosecond of an operator's class and type.
 func (p *Profile) rate(w Work) float64 {
-	return of(p.Rates[known(p.Rates, w.Kernel)], w.Type.String())
+	rate, _ := of(p.Rates[known(p.Rates, w.Kernel)], w.Type.String())
+	return rate
 }
 
 // known is the name under which a table has a class, or one like it; "" if it has neither.
@@ -167,11 +245,11 @@ func known[T any](table map[string]T, k graph.KernelClass) string {
 }
 
 // of is a table's entry of a name, or that of all others.
-func of(table map[string]float64, name string) float64 {
-	if n, known := table[name]; known {
-		return n
+func of[T any](table map[string]T, name string) (entry T, has bool) {
+	if entry, has = table[name]; !has {
+		entry, has = table[""]
 	}
-	return table[""]
+	return entry, has
 }
 
 // mostFile bounds the file of a profile.
@@ -216,6 +294,9 @@ func (p *Profile) Check() error {
 	for replay, second := range p.Replays {
 		times["again_ns of "+replay], times["dropped_ns of "+replay] = second.Again, second.Dropped
 	}
+	if p.Passes != nil {
+		times["passes.forward_ns"], times["passes.backward_ns"] = p.Passes.Forward, p.Passes.Backward
+	}
 	for _, name := range slices.Sorted(maps.Keys(times)) {
 		if ns := times[name]; !(ns >= 0 && ns <= fastest) {
 			return fmt.Errorf("%s is %v, not a number of nanoseconds from 0 to a second", name, ns)
@@ -227,12 +308,41 @@ func (p *Profile) Check() error {
 	if _, all := p.Rates[""]; !all {
 		return fmt.Errorf(`flops_per_ns has no entry "", for classes that it does not name`)
 	}
-	for _, class := range slices.Sorted(maps.Keys(p.Rates)) {
-		if class != "" && !slices.Contains(classNames(), class) {
-			return fmt.Errorf("flops_per_ns: there is no class of kernels %q; there are %s", class, strings.Join(classNames(), ", "))
+	tables := map[string]map[string]map[string]float64{"flops_per_ns": p.Rates}
+	for what, of := range map[string]map[string]map[string]Arithmetic{"arithmetic": p.Arithmetic, "backward_arithmetic": p.BackwardArithmetic} {
+		flops, bytes := map[string]map[string]float64{}, map[string]map[string]float64{}
+		for class, types := range of {
+			flops[class], bytes[class] = map[string]float64{}, map[string]float64{}
+			for name, a := range types {
+				flops[class][name], bytes[class][name] = a.Flops, a.Bytes
+			}
 		}
-		if err := complete(fmt.Sprintf("flops_per_ns.%q", class), p.Rates[class], nil); err != nil {
+		tables[what+".flops_per_ns"], tables[what+".bytes_per_ns"] = flops, bytes
+	}
+	for _, what := range slices.Sorted(maps.Keys(tables)) {
+		for _, class := range slices.Sorted(maps.Keys(tables[what])) {
+			if class != "" && !slices.Contains(classNames(), class) {
+				return fmt.Errorf("%s: there is no class of kernels %q; there are %s", what, class, strings.Join(classNames(), ", "))
+			}
+			if err := complete(fmt.Sprintf("%s.%q", what, class), tables[what][class], nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Typed)) {
+		if _, typed := graph.ParseDType(name); !typed {
+			return fmt.Errorf("bytes_per_ns_of: there is no type %q", name)
+		}
+		if err := complete(fmt.Sprintf("bytes_per_ns_of.%q", name), p.Typed[name], classNames()); err != nil {
 			return err
+		}
+	}
+	for i, f := range p.Far {
+		if f.Beyond < 0 || i > 0 && f.Beyond <= p.Far[i-1].Beyond {
+			return fmt.Errorf("far[%d].beyond is %d: it is a number of bytes, and each is above the one before it", i, f.Beyond)
+		}
+		if !(f.Rate > 0 && f.Rate <= fastest) {
+			return fmt.Errorf("far[%d].bytes_per_ns is %v, not a rate above 0", i, f.Rate)
 		}
 	}
 	return p.checkCopies()

@@ -56,6 +56,64 @@ func TestPrice(t *testing.T) {
 	}
 }
 
+// measured is a profile that has what is measured of a processor beside.
+const measured = `{"format": "memopt.device/1", "name": "cpu", "source": "test", "one_clock": true, "launch_ns": 100, "host_ns": 1000, "again_ns": 500,
+ "replays": {"native": {"again_ns": 500}, "checkpoint": {"again_ns": 9000}, "graph": {"again_ns": 0}},
+ "passes": {"forward_ns": 2000, "backward_ns": 300}, "bytes_per_ns": {"": 10, "math": 5}, "bytes_per_ns_of": {"bf16": {"": 4}},
+ "flops_per_ns": {"": {"": 100}}, "arithmetic": {"product": {"": {"flops_per_ns": 200, "bytes_per_ns": 20}}},
+ "backward_arithmetic": {"product": {"": {"flops_per_ns": 50, "bytes_per_ns": 10}, "bf16": {"flops_per_ns": 400, "bytes_per_ns": 5}}},
+ "far": [{"beyond": 1000, "bytes_per_ns": 50}, {"beyond": 100000, "bytes_per_ns": 2}]}`
+
+// TestMeasured: passes, gradients, types and far memory have times of their own where a profile has them.
+func TestMeasured(t *testing.T) {
+	p, err := Parse([]byte(measured))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		w    Work
+		want int64
+	}{
+		{"forward", Work{Moved: 1000}, 100 + 2000 + 100},
+		{"backward", Work{Moved: 1000, Backward: true, Calls: 2}, 200 + 600 + 100},
+		{"bfloat16", Work{Moved: 1000, Type: graph.BFloat16}, 100 + 2000 + 250},
+		{"a class that the type does not name", Work{Kernel: graph.MathKernel, Moved: 1000, Type: graph.BFloat16}, 100 + 2000 + 250},
+		{"a product", Work{Kernel: graph.ProductKernel, Flops: 20000, Moved: 400}, 100 + 2000 + 100 + 20},
+		{"its gradients", Work{Kernel: graph.ProductKernel, Flops: 20000, Moved: 400, Backward: true}, 100 + 300 + 400 + 40},
+		{"its gradients in bfloat16", Work{Kernel: graph.ProductKernel, Type: graph.BFloat16, Flops: 20000, Moved: 400, Backward: true}, 100 + 300 + 50 + 80},
+		{"attention, of which nothing is said", Work{Kernel: graph.AttentionKernel, Flops: 20000, Moved: 400}, 100 + 2000 + 200},
+		{"near memory", Work{Moved: 1000, Touches: []Touch{{500, 1000}}}, 100 + 2000 + 100},
+		{"farther", Work{Moved: 1000, Touches: []Touch{{500, 1001}, {100, 100001}}}, 100 + 2000 + 100 + 10 + 50},
+	} {
+		if got := p.Price(c.w); got != (Price{c.want, 0}) {
+			t.Errorf("%s takes %+v, not %d", c.name, got, c.want)
+		}
+	}
+	for replay, want := range map[string]int64{Native: 600, Checkpoint: 9100, Captured: 100} {
+		if got := p.By(replay).PriceAgain(Work{}); got.Device != want {
+			t.Errorf("again by %s takes %d, not %d", replay, got.Device, want)
+		}
+	}
+	if got := p.By(Captured).Price(Work{}); got.Device != 100 {
+		t.Errorf("a captured operator takes %d", got.Device)
+	}
+	for old, spoiled := range map[string]string{
+		`"beyond": 100000`:                      `"beyond": 1000`,
+		`"bytes_per_ns": 50}`:                   `"bytes_per_ns": 0}`,
+		`"bytes_per_ns_of": {"bf16"`:            `"bytes_per_ns_of": {"bf17"`,
+		`"arithmetic": {"product"`:              `"arithmetic": {"products"`,
+		`{"flops_per_ns": 200`:                  `{"flops_per_ns": -1`,
+		`"forward_ns": 2000`:                    `"forward_ns": -1`,
+		`"bytes_per_ns_of": {"bf16": {"": 4}}`:  `"bytes_per_ns_of": {"bf16": {"math": 4}}`,
+		`{"": {"flops_per_ns": 50, "bytes_per_`: `{"f32": {"flops_per_ns": 50, "bytes_per_`,
+	} {
+		if _, err := Parse([]byte(strings.Replace(measured, old, spoiled, 1))); err == nil {
+			t.Errorf("a profile with %s is read", spoiled)
+		}
+	}
+}
+
 func TestSpoiled(t *testing.T) {
 	p, _ := For("h100")
 	text := string(p.JSON())
