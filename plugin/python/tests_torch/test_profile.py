@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import torch
 from models import GPT
 
 import memopt
+from memopt.torch.profile import _apart
 
 BINARY = os.environ["MEMOPT_PLUGIN_PATH"]
 
@@ -41,6 +43,12 @@ class TestProfile(unittest.TestCase):
             self.assertTrue(found["driver"].startswith(f"PyTorch {torch.__version__}, {threads} thread"), found["driver"])
             self.assertTrue(found["source"].startswith("measured "))
             self.assertNotEqual(found["flops_per_ns"]["attention"], found["flops_per_ns"]["product"])
+            self.assertGreater(found["passes"]["forward_ns"], found["passes"]["backward_ns"])  # modules call operators of the one only
+            self.assertLess(found["bytes_per_ns_of"]["bf16"][""], 2 * found["bytes_per_ns"][""])
+            for pass_ in ("arithmetic", "backward_arithmetic"):
+                self.assertEqual(set(found[pass_]), {"product", "attention", "convolution"})
+            far = found["far"]
+            self.assertTrue(far and all(a["beyond"] < b["beyond"] and a["bytes_per_ns"] > b["bytes_per_ns"] for a, b in itertools.pairwise(far)), far)
             self.assertEqual(self.plan(step, env, "--profile", "shipped")["request"]["profile"], before)
             python = self.plan(step, env, "--replay", "python")["request"]["profile"]
             self.assertGreater(python["again_ns"], found["again_ns"])
@@ -54,6 +62,14 @@ class TestProfile(unittest.TestCase):
             promised = made["baseline"]["time_ns"]
             self.assertGreater(3 * min(times), promised)
             self.assertGreater(3 * promised, min(times))
+
+    def test_apart(self):
+        """Times that operations and operands give are taken apart again; what is slower the larger it is, beyond its operations, has no bytes beside."""
+        points = [(f, b, f / 100 + b / 20) for f, b in ((1e6, 1e5), (8e6, 4e5), (64e6, 16e5))]
+        found = _apart(points)
+        self.assertAlmostEqual(found["flops_per_ns"] / 100, 1, 6)
+        self.assertAlmostEqual(found["bytes_per_ns"] / 20, 1, 6)
+        self.assertGreater(_apart([(f, b, f / 100 * (f / 1e6) ** 0.1) for f, b, _ in points])["bytes_per_ns"], 1e5)
 
     def test_refused(self):
         done = subprocess.run([sys.executable, "-m", "memopt", "profile-torch", "--device", "meta"], capture_output=True, text=True, check=False)

@@ -68,8 +68,9 @@ def promised(config: str, trainer: str, profile: str) -> tuple[int, float]:
 
 
 def taken(config: str, how: dict[str, Any], profile: str, least: float) -> tuple[int, float]:
-    """The same of steps that run, in CPU time of one thread. A processor is slower while it serves others, too: each step is timed beside a product
-    whose time the profile tells, and the median of their ratios counts."""
+    """The same of steps that run, in CPU time of one thread. A processor is slower while it serves others, too, and steps more than products, as they
+    share its memory: each step is timed between two products whose time the profile tells, and the median ratio counts of the quarter of steps whose
+    products were quickest."""
     import torch
 
     from memopt.torch.fit.models import model_of
@@ -110,13 +111,14 @@ def taken(config: str, how: dict[str, Any], profile: str, least: float) -> tuple
         run()
         return time.process_time_ns() - began
 
-    ratios: list[float] = []
+    steps: list[tuple[int, float]] = []  # the time of both products, and the ratio
     spent = 0
-    while spent < least * 1e9 or len(ratios) < 5:
+    while spent < least * 1e9 or len(steps) < 12:
         before, took, after = clock(lambda: a @ a), clock(step), clock(lambda: a @ a)
-        ratios.append(2 * took / (before + after))
+        steps.append((before + after, 2 * took / (before + after)))
         spent += took
-    return sum(held.values()) + seen.peak, statistics.median(ratios) * 2 * _SIDE**3 / rate / 1e6
+    quiet = [ratio for _, ratio in sorted(steps)[: max(3, len(steps) // 4)]]
+    return sum(held.values()) + seen.peak, statistics.median(quiet) * 2 * _SIDE**3 / rate / 1e6
 
 
 def measured(name: str, profile: str, quick: bool) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import json
 import math
 import os
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from .._caches import cache
 from .._whole import write
@@ -45,7 +48,9 @@ def measure(device: str | torch.device = "cpu", say: Callable[[str], None] = lam
         say("launches")
         launch = _launch(clock, on)
         say("bandwidth")
-        bandwidth = {kernel: _harmonic([probe.work / max(clock.least(probe.run) - launch, 1.0) for probe in probes]) for kernel, probes in _traffic(on).items()}
+        bandwidth = _bandwidth(clock, on, torch.float32, launch)
+        typed = _typed(clock, on, launch) if on.type == "cpu" else {}
+        far = _far(clock) if on.type == "cpu" else []
         rates: dict[str, dict[str, float]] = {"product": {}, "convolution": {}, "attention": {}}
         for name, dtype in (("", torch.float32), ("bf16", torch.bfloat16), ("f16", torch.float16)):
             say(f"products, convolutions and attention in {dtype}".replace("torch.", ""))
@@ -56,8 +61,13 @@ def measure(device: str | torch.device = "cpu", say: Callable[[str], None] = lam
                     if not name:
                         raise
     rates[""] = {"": rates["product"][""]}
+    arithmetic: dict[str, Any] = {}
+    if on.type == "cpu":
+        say("small operators, and gradients")
+        arithmetic = _by_size(clock)
     say("operators of modules, and what runs again")
     host, again, dropped = _hosts(clock, on, launch)
+    passes, checkpointed = _passes(clock, launch) if on.type == "cpu" else (None, None)
     share = host / _USUAL_HOST
     replays = {
         "native": {"again_ns": again, "dropped_ns": dropped},
@@ -65,9 +75,13 @@ def measure(device: str | torch.device = "cpu", say: Callable[[str], None] = lam
         "compiled": {"again_ns": 300 * share},
         "graph": {"again_ns": 0.0},
     }
+    if checkpointed is not None:
+        replays["checkpoint"] = {"again_ns": checkpointed}
+    beside = {"passes": passes, **arithmetic, "bytes_per_ns_of": typed, "far": far}
     return _rounded({
         "format": FORMAT, "name": named["device"], "driver": named["driver"], "source": f"measured {time.strftime('%Y-%m-%d')}", "one_clock": on.type == "cpu",
         "launch_ns": launch, "host_ns": host, "again_ns": again, "dropped_ns": dropped, "replays": replays, "bytes_per_ns": bandwidth, "flops_per_ns": rates,
+        **{name: told for name, told in beside.items() if told},
     })  # fmt: skip
 
 
@@ -133,21 +147,63 @@ def _launch(clock: _Clock, on: torch.device) -> float:
     return clock.least(graph.replay) / launches
 
 
-def _traffic(on: torch.device) -> dict[str, list[_Probe]]:
+_ROWS = {"cpu": 64, "cuda": 65536}  # 256 KiB, which stay in a processor's nearest caches, or what fills a graphics processor
+
+
+def _bandwidth(clock: _Clock, on: torch.device, dtype: torch.dtype, launch: float) -> dict[str, float]:
+    """Bytes per nanosecond by class of kernel."""
+    return {kernel: _harmonic([probe.work / max(clock.least(probe.run) - launch, 1.0) for probe in probes]) for kernel, probes in _traffic(on, dtype).items()}
+
+
+def _typed(clock: _Clock, on: torch.device, launch: float) -> dict[str, dict[str, float]]:
+    """The same of other types, which processors convert."""
+    found = {}
+    for name, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16)):
+        with contextlib.suppress(RuntimeError):  # not of this type here: those of others count
+            found[name] = _bandwidth(clock, on, dtype, launch)
+    return found
+
+
+def _traffic(on: torch.device, dtype: torch.dtype = torch.float32) -> dict[str, list[_Probe]]:
     """Operators that move bytes, by class: results are new tensors, as in a step."""
-    count = 2048 if on.type == "cpu" else 65536  # 8 MiB, as activations of small models have, or what fills a graphics processor
-    x, w = torch.rand(count, _WIDTH, device=on), torch.ones(_WIDTH, device=on)
+    count = _ROWS[on.type]
+    x, y, w = torch.rand(count, _WIDTH, device=on).to(dtype), torch.rand(count, _WIDTH, device=on).to(dtype), torch.ones(_WIDTH, device=on, dtype=dtype)
     rows = torch.randperm(count, device=on)
     size = float(x.nbytes)
     norm = torch.nn.functional.layer_norm
+    other = torch.bfloat16 if dtype == torch.float32 else torch.float32
     return {
-        "": [_Probe("", 3 * size, lambda: x + x), _Probe("", 3 * size, lambda: x * x)],
-        "math": [_Probe("math", 2 * size, lambda: torch.nn.functional.gelu(x)), _Probe("math", 2 * size, lambda: torch.nn.functional.silu(x))],
+        "": [_Probe("", 3 * size, lambda: x + y), _Probe("", 3 * size, lambda: x * y)],
+        "math": [_Probe("math", 2 * size, lambda: torch.nn.functional.gelu(x)), _Probe("math", 2 * size, lambda: torch.nn.functional.silu(x)), _Probe("math", 2 * size, lambda: torch.sqrt(x))],
         "reduction": [_Probe("reduction", 2 * size, lambda: norm(x, (_WIDTH,), w, w)), _Probe("reduction", 2 * size, lambda: torch.softmax(x, -1)), _Probe("reduction", size, lambda: x.sum(0))],
         "gather": [_Probe("gather", 2 * size, lambda: x.index_select(0, rows))],
         "random": [_Probe("random", 2 * size, lambda: torch.empty_like(x).bernoulli_(0.9))],
-        "copy": [_Probe("copy", 2 * size, lambda: x.t().contiguous()), _Probe("copy", 2 * size, x.clone)],
+        "copy": [_Probe("copy", 2 * size, lambda: x.t().contiguous()), _Probe("copy", 2 * size, x.clone), _Probe("copy", size + size * other.itemsize / dtype.itemsize, lambda: x.to(other))],
     }
+
+
+def _far(clock: _Clock) -> list[dict[str, float]]:
+    """What bytes take beside that were touched long before, by how many others were touched since: two tensors are added up behind a walk over others."""
+    x, y, z = (torch.rand(128, _WIDTH) for _ in range(3))  # half a MiB each: fetching ahead takes a while to begin
+    size, now = 3.0 * x.nbytes, clock.now
+
+    def behind(others: torch.Tensor) -> float:
+        took = []
+        for _ in range(15):
+            others.mul_(0.5)
+            begin = now()
+            torch.add(x, y, out=z)
+            took.append(now() - begin)
+        return float(min(took))
+
+    near = behind(torch.ones(16))
+    found: list[dict[str, float]] = []
+    least = 0.05 * near / size
+    for shift in range(20, 28):  # 1 to 128 MiB
+        late = (behind(torch.ones(1 << (shift - 2))) - near) / size
+        if late > max(1.1 / found[-1]["bytes_per_ns"] if found else 0.0, least):
+            found.append({"beyond": 1 << shift, "bytes_per_ns": 1.0 / late})
+    return found
 
 
 def _arithmetic(on: torch.device, dtype: torch.dtype) -> list[_Probe]:
@@ -163,6 +219,144 @@ def _arithmetic(on: torch.device, dtype: torch.dtype) -> list[_Probe]:
         _Probe("attention", 4.0 * batch * heads * length * length * width, lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q)),
         _Probe("convolution", 2.0 * images * channels * channels * 9 * plane * plane, lambda: torch.nn.functional.conv2d(image, kernel, padding=1)),
     ]
+
+
+def _by_size(clock: _Clock) -> dict[str, Any]:
+    """What operations and operands of each class and type take, forward and backward: from small operators and large ones, which have more and less
+    operands for an operation. The first of each tells what a call takes that does nothing, which passes have."""
+    def product(side: int, dtype: torch.dtype) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor], float]:
+        return torch.matmul, [torch.rand(side, side).to(dtype) for _ in range(2)], 2.0 * side**3
+
+    def attention(length: int, dtype: torch.dtype) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor], float]:
+        return torch.nn.functional.scaled_dot_product_attention, [torch.rand(2, 4, length, 64).to(dtype) for _ in range(3)], 4.0 * 8 * length * length * 64
+
+    def convolution(plane: int, dtype: torch.dtype) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor], float]:
+        def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.conv2d(x, w, padding=1)
+
+        return run, [torch.rand(4, 64, plane, plane).to(dtype), torch.rand(64, 64, 3, 3).to(dtype)], 2.0 * 4 * 64 * 64 * 9 * plane * plane
+
+    found: dict[str, Any] = {"arithmetic": {}, "backward_arithmetic": {}}
+    gradients = {"product": 2.0, "attention": 2.5, "convolution": 2.0}  # operations for one of the forward pass
+    for kind, make, sizes in (("product", product, (8, 256, 512, 1024)), ("attention", attention, (8, 128, 256, 512)), ("convolution", convolution, (1, 14, 28, 56))):
+        for name, dtype in (("", torch.float32), ("bf16", torch.bfloat16), ("f16", torch.float16)):
+            points: dict[str, list[tuple[float, float, float]]] = {"arithmetic": [], "backward_arithmetic": []}
+            try:
+                for size in sizes:
+                    run, given, work = make(size, dtype)
+                    with torch.enable_grad():
+                        operands = [t.requires_grad_() for t in given]
+                        made = run(*operands)
+                        grad = torch.rand_like(made)
+                        back = clock.least(functools.partial(torch.autograd.grad, made, operands, grad, retain_graph=True))
+                    read = float(sum(t.nbytes for t in given))
+                    points["arithmetic"].append((work, read + made.nbytes, clock.least(functools.partial(run, *given))))
+                    points["backward_arithmetic"].append((gradients[kind] * work, 2 * read + (2 if kind == "attention" else 1) * made.nbytes, back))
+            except RuntimeError:  # not of this type here
+                if not name:
+                    raise
+                continue
+            for which, (nothing, *taken) in points.items():
+                found[which].setdefault(kind, {})[name] = _apart([(f, b, max(t - nothing[2], 1.0)) for f, b, t in taken])
+    return found
+
+
+def _apart(points: list[tuple[float, float, float]]) -> dict[str, float]:
+    """The rates of operations and of bytes that are nearest, in proportion, to the times of operators: operations, bytes, time."""
+    rows = [(f / t, b / t) for f, b, t in points]
+    ff, fb, bb = sum(f * f for f, _ in rows), sum(f * b for f, b in rows), sum(b * b for _, b in rows)
+    f, b = sum(f for f, _ in rows), sum(b for _, b in rows)
+    flop, byte = (f * bb - b * fb) / (ff * bb - fb * fb), (b * ff - f * fb) / (ff * bb - fb * fb)
+    if byte <= 0:  # operands take nothing beside
+        flop, byte = f / ff, 1e-6
+    elif flop <= 0:  # they take all
+        flop, byte = 1e-6, b / bb
+    return {"flops_per_ns": 1 / flop, "bytes_per_ns": 1 / byte}
+
+
+class _Norm(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+class _Block(torch.nn.Module):
+    """A block as models have it, so small that only host time counts: norms by hand, positions by turning, attention, a feed-forward layer with a gate."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.first, self.second = _Norm(width), _Norm(width)
+        self.q, self.k, self.v, self.o, self.gate, self.up, self.down = (torch.nn.Linear(width, width, bias=False) for _ in range(7))
+        self.act = torch.nn.SiLU()
+        self.between: Callable[[], Any] = lambda: None  # what runs behind products
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        def product(layer: torch.nn.Module, t: torch.Tensor) -> torch.Tensor:
+            made = layer(t)
+            self.between()
+            assert isinstance(made, torch.Tensor)
+            return made
+
+        def heads(t: torch.Tensor) -> torch.Tensor:
+            return t.view(*t.shape[:-1], 2, -1).transpose(1, 2)
+
+        def turned(t: torch.Tensor) -> torch.Tensor:
+            half = t.shape[-1] // 2
+            return t * cos + torch.cat((-t[..., half:], t[..., :half]), -1) * sin
+
+        h = self.first(x)
+        q, k, v = heads(product(self.q, h)), heads(product(self.k, h)), heads(product(self.v, h))
+        h = torch.nn.functional.scaled_dot_product_attention(turned(q), turned(k), v)
+        x = x + product(self.o, h.transpose(1, 2).reshape(x.shape))
+        h = self.second(x)
+        return x + product(self.down, self.act(product(self.gate, h)) * product(self.up, h))
+
+
+class _Blocks(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.checkpointed = torch.nn.ModuleList(_Block() for _ in range(8)), False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        turns = torch.rand(x.shape[1], 8)
+        for block in self.blocks:
+            x = checkpoint(block, x, turns, turns, use_reentrant=False) if self.checkpointed else block(x, turns, turns)
+        return x.square().mean()
+
+
+def _passes(clock: _Clock, launch: float) -> tuple[dict[str, float], float]:
+    """Host time of a call of the forward pass, with its share of modules and views, and of a backward node; and of a call that PyTorch's checkpoint runs again.
+    In a step the program comes from far, as kernels have swept the caches nearest to the processor: so they do here, behind each product."""
+    model, x = _Blocks(), torch.rand(2, 4, 16)
+    swept = torch.ones(1 << 19)  # 2 MiB
+
+    def sweep() -> None:
+        with torch.no_grad():
+            swept.mul_(1.0)
+
+    def forward() -> torch.Tensor:
+        with torch.enable_grad():
+            return model(x)
+
+    def step() -> None:
+        forward().backward()
+        model.zero_grad(set_to_none=True)
+
+    with torch.enable_grad():
+        nodes = [n for n in record(model, x).graph["nodes"] if n["op"] not in ("input", "getitem") and not n.get("alias_of") and "view" not in n.get("flags", ())]
+    calls = [sum(int(n.get("calls", 1)) for n in nodes if n["is_backward"] is backward) for backward in (False, True)]
+    for block in model.blocks:
+        assert isinstance(block, _Block)
+        block.between = sweep
+    sweeps = 7 * len(model.blocks) * clock.least(sweep)
+    first, whole = clock.least(forward, enough=2e7), clock.least(step, enough=2e7)
+    model.checkpointed = True
+    again = clock.least(step, enough=2e7)
+    passes = {"forward_ns": max((first - sweeps) / calls[0] - launch, 100.0), "backward_ns": max((whole - first) / calls[1] - launch, 0.0)}
+    return passes, max((again - whole - sweeps) / calls[0] - launch, 100.0)
 
 
 class _Small(torch.nn.Module):
@@ -220,6 +414,8 @@ def _rounded(x: Any) -> Any:
     """Numbers with four digits: more are noise."""
     if isinstance(x, dict):
         return {k: _rounded(v) for k, v in x.items()}
+    if isinstance(x, list):
+        return [_rounded(v) for v in x]
     return float(f"{x:.4g}") if isinstance(x, float) else x
 
 

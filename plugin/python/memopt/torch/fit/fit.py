@@ -38,6 +38,8 @@ from .steps import Sizes, Steps, graph_of, without_gradients
 from .switches import configured
 from .verdict import Judge
 
+_FEW = 8  # parameters whose update stands for all
+
 
 def fit(model: str | Request, **given: Any) -> Answer:
     """Whether a training step of a model fits a device, and what it costs. Nothing of it is allocated.
@@ -288,23 +290,28 @@ class Fit:
 
     @functools.cached_property
     def update_time(self) -> float:
-        """Of the optimizer, by the profile: operators that move the bytes of parameters, gradients and states."""
+        """Of the optimizer, by the profile: its operators run parameter by parameter, or once over all. A few of them are priced, each of the average size."""
         work = self.rank.updating
-        if not work.calls:
+        if not work.parameters or not work.program:
             return 0.0
+        few = min(work.parameters, _FEW)
+        size = max(work.size // work.parameters, 1)
+        sizes = {"p": size, "g": size, "m": size, "v": size, "t": size, "r": work.rounded // work.parameters}
 
-        def one(name: str, op: str, size: int, inputs: Sequence[str] = (), **more: Any) -> dict[str, Any]:
-            return {"name": name, "op": op, "inputs": list(inputs), "outputs": [{"shape": [size], "dtype": "uint8", "bytes": size}], "is_backward": False, **more}
+        def one(name: str, op: str, inputs: Sequence[str], **more: Any) -> dict[str, Any]:
+            return {"name": name, "op": op, "inputs": list(inputs), "outputs": [{"shape": [1], "dtype": "uint8", "bytes": 1}], "is_backward": True, **more}
 
-        half = work.moved // 2  # is read, and as much written
-        nodes = [
-            one("held", "input", half, kind="data", source=""), one("squares", "input", max(work.rooted // 2, 1), kind="data", source=""), one("first", "input", 1, kind="data", source=""),
-            one("loss", "aten.neg.default", 1, ["first"], flops=0),
-            one("roots", "aten.sqrt.default", max(work.rooted // 2, 1), ["squares"], flops=0) | {"is_backward": True},
-            one("written", "aten.add.Tensor", half, ["held", "loss"], flops=0, calls=work.calls) | {"is_backward": True},
-        ]  # fmt: skip
-        graph = {**{k: v for k, v in self.graph.items() if k not in ("nodes", "outputs")}, "measured_peak": half + work.rooted // 2, "num_fwd_outputs": 1, "outputs": ["loss", "written", "roots", None], "nodes": nodes}
-        return float(plan_of_graph(graph, for_device=profile_of(self.device)).baseline.time_ns)
+        given = [f"{c}{i}" for i in range(few) for c in "pgmvr" if sizes[c]] + ["t0"]  # t of one parameter is where that of the last one was
+        nodes = [{"name": n, "op": "input", "inputs": [], "outputs": [{"shape": [sizes[n[0]]], "dtype": "uint8", "bytes": sizes[n[0]]}], "is_backward": False, "kind": "data", "source": ""} for n in given]
+        nodes.append(one("loss", "aten.neg.default", ["t0"], flops=0) | {"is_backward": False})
+        for i in range(few):
+            for k, letters in enumerate(work.program):
+                op = "aten.sqrt.default" if letters.startswith("√") else "aten.add.Tensor"
+                reads = ["t0" if c == "t" else f"{c}{i}" for c in letters.removeprefix("√")]  # what is written is read, too: it lies in the same place
+                reads += [f"r{i}"] * 2 if k == 0 and sizes["r"] else []
+                nodes.append(one(f"run{i}_{k}", op, reads or ["loss"], flops=0, calls=work.calls))
+        graph = {**{k: v for k, v in self.graph.items() if k not in ("nodes", "outputs")}, "measured_peak": few, "num_fwd_outputs": 1, "outputs": ["loss", *(n["name"] for n in nodes if n["is_backward"]), None], "nodes": nodes}
+        return float(plan_of_graph(graph, for_device=profile_of(self.device)).baseline.time_ns) * work.parameters / few
 
     def sent(self, time: float) -> Sent:
         """What ranks send each other in a step, one of whose passes takes so long."""

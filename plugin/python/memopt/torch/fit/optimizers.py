@@ -13,13 +13,18 @@ import torch
 class Work(NamedTuple):
     """The work of an update."""
 
-    calls: int
-    moved: int  # bytes that sums and products read and write
-    rooted: int  # and roots
+    program: tuple[str, ...]  # of so many parameters, one after another
+    parameters: int
+    size: int  # bytes of all
+    calls: int  # of an operator, for each of them
+    rounded: int = 0  # bytes of states in 8 bits that are read and written beside
 
     def shared(self, ranks: int) -> Work:
         """Of one of so many ranks that divide it, the one that has most."""
-        return Work(*(-(-n // ranks) for n in self))
+        def part(n: int) -> int:
+            return -(-n // ranks)
+
+        return self._replace(parameters=part(self.parameters), size=part(self.size), rounded=part(self.rounded))
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,9 @@ class Optimizer:
     factored: bool = False  # a row and a column for each matrix instead
     whole: int = 0  # tensors of all parameters that an update of all at once makes
     single: int = 0  # of one parameter, that an update one by one makes
-    operators: int = 0  # of an update of one parameter
-    passes: int = 0  # over a parameter's bytes that these read or write
-    roots: int = 0  # of these, that take roots as they do: on a processor they take longer than sums
+    # The operators of an update of one parameter: what each reads, of p, its gradient g, the states m and v and a tensor t beside, and last what it
+    # writes; "" are smaller ones, as of rows and columns. √ takes roots, which on a processor take longer than sums.
+    program: tuple[str, ...] = ()
 
     def states(self, p: torch.Tensor) -> int:
         """Bytes that last."""
@@ -51,22 +56,23 @@ class Optimizer:
 
     def work(self, parameters: Sequence[torch.Tensor], foreach: bool) -> Work:
         """What an update runs and moves."""
-        calls = -(-len(parameters) // _TOGETHER) if foreach else len(parameters)
-        size = sum(p.nbytes for p in parameters)
-        moved = (self.passes - self.roots) * size
-        if self.rounded:
-            moved += 2 * sum(self.states(p) for p in parameters)
-        return Work(self.operators * calls, moved, self.roots * size)
+        size, count = sum(p.nbytes for p in parameters), len(parameters)
+        rounded = sum(self.states(p) for p in parameters) if self.rounded else 0
+        if foreach:
+            return Work(self.program, min(count, 1), size, -(-count // _TOGETHER), rounded)
+        return Work(self.program, count, size, 1, rounded)
 
 
 _TOGETHER = 32  # parameters that one kernel updates, about, where all are updated at once
 _LEAST_ROUNDED = 4096  # smaller parameters keep states in float32
+_ADAM = ("mgm", "vv", "vgv", "√vt", "tt", "tt", "pmtp")
 OPTIMIZERS = {
     o.name: o
     for o in (
-        Optimizer("adamw", 2, whole=1, single=2, operators=8, passes=20, roots=2), Optimizer("adamw-fused", 2, operators=1, passes=7), Optimizer("adam", 2, whole=1, single=2, operators=7, passes=18, roots=2),
-        Optimizer("adamw8bit", rounded=2, single=0, operators=1, passes=3), Optimizer("sgd", operators=1, passes=3), Optimizer("momentum", 1, operators=3, passes=8),
-        Optimizer("lion", 1, whole=1, single=1, operators=5, passes=13), Optimizer("adafactor", factored=True, single=2, operators=12, passes=16, roots=2), Optimizer("none"),
+        Optimizer("adamw", 2, whole=1, single=2, program=("pp", *_ADAM)), Optimizer("adamw-fused", 2, program=("pgmvpmv",)), Optimizer("adam", 2, whole=1, single=2, program=_ADAM),
+        Optimizer("adamw8bit", rounded=2, single=0, program=("pgp",)), Optimizer("sgd", program=("pgp",)), Optimizer("momentum", 1, program=("mm", "mgm", "pmp")),
+        Optimizer("lion", 1, whole=1, single=1, program=("pp", "mgt", "tt", "ptp", "mgm")),
+        Optimizer("adafactor", factored=True, single=2, program=("gt", "", "", "", "", "", "√tt", "tt", "tt", "tt", "gtt", "ptp")), Optimizer("none"),
     )
 }  # fmt: skip
 
