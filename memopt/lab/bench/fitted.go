@@ -91,8 +91,8 @@ func (r *Fitted) Text(w io.Writer) {
 		}
 	}
 	report.Table(w, "=llrrrr", rows)
-	fmt.Fprintf(w, "PyTorch %s on one thread; bytes are those of a later step, with weights, states and update. The time of a step is the median of its ratios to a product\n", r.PyTorch)
-	fmt.Fprintln(w, "that is timed before and behind it, times what the profile says of that product: a processor that serves others, too, is slower for both.")
+	fmt.Fprintf(w, "PyTorch %s on one thread; bytes are those of a later step, with weights, states and update. The time of a step is the least that was seen, divided by the least\n", r.PyTorch)
+	fmt.Fprintln(w, "of a product beside it, times what the profile says of that product: what others of the machine do only adds to both.")
 }
 
 // off is by how much a promise is off, in percent; what rounds to nothing has no sign.

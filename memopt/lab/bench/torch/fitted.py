@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -68,9 +67,8 @@ def promised(config: str, trainer: str, profile: str) -> tuple[int, float]:
 
 
 def taken(config: str, how: dict[str, Any], profile: str, least: float) -> tuple[int, float]:
-    """The same of steps that run, in CPU time of one thread. A processor is slower while it serves others, too, and steps more than products, as they
-    share its memory: each step is timed between two products whose time the profile tells, and the median ratio counts of the quarter of steps whose
-    products were quickest."""
+    """The same of steps that run, in CPU time of one thread: the least, as the profile has the least of each operator, and others' work only adds to it. A
+    processor has other clocks at other times: the least of a product beside, whose time the profile tells, is what a step is measured in."""
     import torch
 
     from memopt.torch.fit.models import model_of
@@ -111,14 +109,11 @@ def taken(config: str, how: dict[str, Any], profile: str, least: float) -> tuple
         run()
         return time.process_time_ns() - began
 
-    steps: list[tuple[int, float]] = []  # the time of both products, and the ratio
-    spent = 0
-    while spent < least * 1e9 or len(steps) < 12:
-        before, took, after = clock(lambda: a @ a), clock(step), clock(lambda: a @ a)
-        steps.append((before + after, 2 * took / (before + after)))
-        spent += took
-    quiet = [ratio for _, ratio in sorted(steps)[: max(3, len(steps) // 4)]]
-    return sum(held.values()) + seen.peak, statistics.median(quiet) * 2 * _SIDE**3 / rate / 1e6
+    steps, products = [clock(step)], [clock(lambda: a @ a)]
+    while sum(steps) < least * 1e9 or len(steps) < 12:
+        steps.append(clock(step))
+        products += [clock(lambda: a @ a) for _ in range(2)]
+    return sum(held.values()) + seen.peak, min(steps) / min(products) * 2 * _SIDE**3 / rate / 1e6
 
 
 def measured(name: str, profile: str, quick: bool) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from .record.record import record
 FORMAT = "memopt.device/1"
 _ROUNDS = 7
 _WIDTH, _SIDE = 1024, 1024
+_SLOW = 1e8  # of an operator that is not measured any larger
 
 
 class _Probe(NamedTuple):
@@ -243,14 +244,18 @@ def _by_size(clock: _Clock) -> dict[str, Any]:
             points: dict[str, list[tuple[float, float, float]]] = {"arithmetic": [], "backward_arithmetic": []}
             try:
                 for size in sizes:
+                    so_far = sum(t for taken in points.values() for *_, t in taken[-1:])
+                    if len(points["arithmetic"]) > 1 and so_far > _SLOW:
+                        break  # of a type that is computed by other means; small operators tell enough
+                    rounds = 3 if so_far > _SLOW else 2 * _ROUNDS
                     run, given, work = make(size, dtype)
                     with torch.enable_grad():
                         operands = [t.requires_grad_() for t in given]
                         made = run(*operands)
                         grad = torch.rand_like(made)
-                        back = clock.least(functools.partial(torch.autograd.grad, made, operands, grad, retain_graph=True))
+                        back = clock.least(functools.partial(torch.autograd.grad, made, operands, grad, retain_graph=True), rounds)
                     read = float(sum(t.nbytes for t in given))
-                    points["arithmetic"].append((work, read + made.nbytes, clock.least(functools.partial(run, *given))))
+                    points["arithmetic"].append((work, read + made.nbytes, clock.least(functools.partial(run, *given), rounds)))
                     points["backward_arithmetic"].append((gradients[kind] * work, 2 * read + (2 if kind == "attention" else 1) * made.nbytes, back))
             except RuntimeError:  # not of this type here
                 if not name:
@@ -266,7 +271,8 @@ def _apart(points: list[tuple[float, float, float]]) -> dict[str, float]:
     rows = [(f / t, b / t) for f, b, t in points]
     ff, fb, bb = sum(f * f for f, _ in rows), sum(f * b for f, b in rows), sum(b * b for _, b in rows)
     f, b = sum(f for f, _ in rows), sum(b for _, b in rows)
-    flop, byte = (f * bb - b * fb) / (ff * bb - fb * fb), (b * ff - f * fb) / (ff * bb - fb * fb)
+    apart = ff * bb - fb * fb  # 0: of one operator
+    flop, byte = ((f * bb - b * fb) / apart, (b * ff - f * fb) / apart) if len(rows) > 1 else (0.0, 0.0)
     if byte <= 0:  # operands take nothing beside
         flop, byte = f / ff, 1e-6
     elif flop <= 0:  # they take all
