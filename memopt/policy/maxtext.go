@@ -63,7 +63,7 @@ func readMaxText(s *settings, p *Policy) error {
 		p.Lost = append(p.Lost, "what is kept is moved to the host: it is priced as kept on the device")
 	}
 	if name == "custom" {
-		moved := []string{}
+		moved, named := []string{}, len(kept)
 		for _, t := range slices.Sorted(maps.Keys(maxtextTensors)) {
 			where, err := s.choice(t, "remat", "remat", "device", "offload")
 			if err != nil {
@@ -76,6 +76,7 @@ func readMaxText(s *settings, p *Policy) error {
 				moved = append(moved, t)
 			}
 		}
+		p.call("remat_policy custom:", kept[named:], isTensor)
 		if len(moved) > 0 {
 			p.Lost = append(p.Lost, strings.Join(moved, ", ")+" is moved to the host: it is priced as kept on the device")
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"memopt/planner"
@@ -12,6 +13,8 @@ type Policy struct {
 	From string   // the format
 	Says string   // the settings that count, on one line
 	Lost []string // what the settings say beyond that, which is not priced
+
+	names []name // of parts of a model
 
 	// Layers are the repeated blocks of the model that are checkpointed: those whose number it takes. Nil is none.
 	Layers func(i int, module string) bool
@@ -33,6 +36,29 @@ type Policy struct {
 	Again []string
 	// Offload is what moves without a checkpoint. Nil is nothing.
 	Offload *planner.Offload
+}
+
+// name is what settings call a part of a model, and whether a node is of it.
+type name struct {
+	text string
+	of   func(n *Node) bool
+}
+
+// call notes names that settings have for parts of the model.
+func (p *Policy) call(setting string, names []string, of func(name string, n *Node) bool) {
+	for _, text := range names {
+		p.names = append(p.names, name{fmt.Sprintf("%s %s", setting, text), func(n *Node) bool { return of(text, n) }})
+	}
+}
+
+// Unmet are the names that are of no node of a step, as of one that is misspelled, each told.
+func (p *Policy) Unmet(nodes []*Node) (told []string) {
+	for _, x := range p.names {
+		if !slices.ContainsFunc(nodes, x.of) {
+			told = append(told, x.text+" names nothing in this step")
+		}
+	}
+	return told
 }
 
 // keeps says whether a region keeps the results of a node.

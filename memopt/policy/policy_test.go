@@ -100,6 +100,30 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// TestUnmet: names that are of no node are told, of each kind of settings that has names.
+func TestUnmet(t *testing.T) {
+	for _, c := range []struct{ file, text, want string }{
+		{"marks.py", "CHECKPOINT = [\"model.layers.*\", \"model.leyers.*\"]\nSAVE = [\"model.layers.*.mlp\", \"model.layers.*.mpl\"]\n", "CHECKPOINT model.leyers.* names nothing in this step; SAVE model.layers.*.mpl names nothing in this step"},
+		{"titan.toml", "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = \"op\"\nper_op_sac_force_recompute_mm_shapes_by_fqns = [\"k_proj\", \"wk\"]\n", "per_op_sac_force_recompute_mm_shapes_by_fqns wk names nothing in this step"},
+		{"graph.toml", "[compile]\nmemory_policy = \"full\"\nfull_recompute_save_ops = \"q_proj::aten.mm.default | q_proj::aten.bmm.default\"\n", "full_recompute_save_ops q_proj::aten.bmm.default names nothing in this step"},
+		{"maxtext.yaml", "remat_policy: custom\nquery_proj: device\nmla_kv: device\n", "remat_policy custom: mla_kv names nothing in this step"},
+		{"jax.py", "policy = jax.checkpoint_policies.save_only_these_names(\n    \"q0\",\n    \"q9\",\n)\n", "save_only_these_names q9 names nothing in this step"},
+		{"titan.toml", "[activation_checkpoint]\nmode = \"selective\"\n", ""},
+	} {
+		path := filepath.Join(t.TempDir(), c.file)
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(p.Unmet(threeLayers()), "; "); got != c.want {
+			t.Errorf("%s tells %q, not %q", c.file, got, c.want)
+		}
+	}
+}
+
 // TestWrites: what is written is read as itself.
 func TestWrites(t *testing.T) {
 	if got := Writes(); !slices.Contains(got, "megatron") || slices.Contains(got, "jax") {

@@ -39,6 +39,9 @@ func readRemat(s *settings, p *Policy) error {
 	p.Layers = func(_ int, module string) bool {
 		return slices.ContainsFunc(checkpoint, func(m string) bool { return isWithin(module, m) })
 	}
+	within := func(pattern string, n *Node) bool { return isWithin(n.Module, pattern) }
+	p.call("CHECKPOINT", checkpoint, within)
+	p.call("SAVE", save, within)
 	p.From, p.Says = "torch_remat", fmt.Sprintf("CHECKPOINT %s; SAVE %s", strings.Join(checkpoint, ", "), cmp.Or(strings.Join(save, ", "), "nothing"))
 	return nil
 }
@@ -107,6 +110,7 @@ func readJAX(s *settings, p *Policy) error {
 	list := jaxNames.FindStringSubmatch(uncommented(s.text))[1]
 	names := strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(", \n\t\"'", c) })
 	p.All, p.Says = true, fmt.Sprintf("%d names kept", len(names))
+	p.call("save_only_these_names", names, func(name string, n *Node) bool { return slices.Contains(n.Outputs, name) })
 	p.Keep = func() keeps {
 		return func(n *Node) bool {
 			return slices.ContainsFunc(n.Outputs, func(o string) bool { return slices.Contains(names, o) })

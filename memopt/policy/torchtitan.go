@@ -28,6 +28,7 @@ func readTorchtitan(s *settings, p *Policy) error {
 	for _, k := range []string{"per_op_sac_force_recompute_mm_shapes_by_fqns", "force_recompute_mm_shapes_by_fqns"} {
 		if s.has(key + k) {
 			forced = s.list(key + k)
+			p.call(k, forced, func(name string, n *Node) bool { return strings.Contains(n.Module, name) })
 		}
 	}
 	early, err := s.on(key + "early_stop")
@@ -112,6 +113,9 @@ func readMemoryPolicy(s *settings, p *Policy, prefix string) error {
 		}
 		p.Says = fmt.Sprintf("full, %d selectors kept", len(picks))
 		p.Keep = keepSelected(picks)
+		for _, x := range picks {
+			p.call("full_recompute_save_ops", []string{x.module + "::" + x.op}, func(_ string, n *Node) bool { return x.takes(n) })
+		}
 	}
 	return nil
 }

@@ -48,11 +48,12 @@ func (m *Model) against(path string, alone bool) (c *Compared, err error) {
 	if err != nil {
 		return nil, err
 	}
-	regions, err := p.Regions(PolicyNodes(own.Graph))
+	nodes := PolicyNodes(own.Graph)
+	regions, err := p.Regions(nodes)
 	if err != nil {
 		return nil, exit.Input(fmt.Errorf("%s: %w", path, err))
 	}
-	c = &Compared{From: p.From, Says: p.Says, Lost: p.Lost, Regions: len(regions), Unit: m.Unit()}
+	c = &Compared{From: p.From, Says: p.Says, Lost: append(p.Lost, p.Unmet(nodes)...), Regions: len(regions), Unit: m.Unit()}
 	r := m.request()
 	r.Budget, r.ActivationBudget, r.MaxOverhead = planner.Size{}, planner.Size{}, 0
 	if m.Priced != nil && m.pricedAgain != nil { // a policy's regions are run again by the trainer
