@@ -13,7 +13,7 @@ from torch.nn import functional
 import memopt
 from memopt.torch.fit.account import ACTIVATIONS, line_of
 from memopt.torch.fit.devices import device_of
-from memopt.torch.fit.kernels import kernels_of, work_within
+from memopt.torch.fit.kernels import IN_FULL, kernels_of, work_within
 from memopt.torch.fit.models import model_of
 from memopt.torch.fit.request import Request
 from memopt.torch.fit.scans import KERNELS, modules_of
@@ -78,6 +78,25 @@ def kept_by_kernel(form: Form, kernel: str, where: str) -> int:
     return sum(form.bytes[r] for r in node.reads if r[0] >= 0 and not form.nodes[r[0]].fields["is_backward"])
 
 
+class Mixed(torch.nn.Module):
+    """Operators that autocast has in 32 bits on a graphics processor, of a result in 16."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind, self.linear, self.norm, self.root = kind, torch.nn.Linear(32, 32), torch.nn.LayerNorm(32), torch.nn.RMSNorm(32)
+        self.made: torch.dtype | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        ways = {
+            "pow": lambda: torch.pow(y, 3), "operator": lambda: y**3, "over": lambda: 1 / y, "softmax": lambda: y.softmax(-1), "function": lambda: functional.softmax(y, dim=-1), "norm": lambda: self.norm(y), "root": lambda: self.root(y),
+            "loss": lambda: functional.cross_entropy(y.flatten(0, 1), torch.zeros(y.shape[0] * y.shape[1], dtype=torch.long)), "sum": lambda: y.sum(-1), "gelu": lambda: functional.gelu(y), "relu": lambda: y.relu(),
+        }  # fmt: skip
+        found = ways[self.kind]()
+        self.made = found.dtype
+        return found.float().sum()
+
+
 class TestKernels(unittest.TestCase):
     def test_attention(self):
         """The kernel is the one that PyTorch takes on that device, and what it keeps is a number for each query."""
@@ -117,6 +136,32 @@ class TestKernels(unittest.TestCase):
         self.assertTrue(any("flash_attention.default" in n["op"] for n in found.graph["nodes"]))
         with self.assertRaises(StopIteration):
             next(n for n in recorded(Whole(), torch.bfloat16, "cpu").graph["nodes"] if "flash" in n["op"])
+
+    def test_autocast(self):
+        """Under autocast operators are in 32 bits that are so on a graphics processor."""
+        for kind, cpu, h100 in (
+            *((kind, torch.bfloat16, torch.float32) for kind in ("pow", "operator", "over", "softmax", "function", "norm", "root", "sum")),
+            ("loss", torch.float32, torch.float32), ("gelu", torch.bfloat16, torch.bfloat16), ("relu", torch.bfloat16, torch.bfloat16),
+        ):  # fmt: skip
+            for device, dtype in (("cpu", cpu), ("h100", h100)):
+                with self.subTest(kind=kind, device=device):
+                    model = Mixed(kind)
+                    with kernels_of(device_of(device), model):
+                        found = fake_recording(model, (torch.empty(2, 100, 32, device="meta"),), {}, None, "cpu", lambda: torch.autocast("cpu", torch.bfloat16))
+                    self.assertEqual(model.made, dtype)
+                    if kind == "root" and device == "h100":
+                        self.assertTrue(any(n["op"] == "memopt.rms_norm.default" for n in found.graph["nodes"]))
+
+    def test_autocast_known(self):
+        """What PyTorch registers for autocast on graphics processors alone is known here."""
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        names = [n for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::")]
+        alone = {n.removeprefix("aten::").split(".")[0] for n in names if has(n, "AutocastCUDA") and not has(n, "AutocastCPU")}
+        # In 16 bits, of the widest type, or of what a processor has by another name.
+        others = {"addmv", "addr", "mv", "chain_matmul", "einsum", "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "index_put", "scatter_add", "tensordot", "vdot"}
+        rest = {n for n in alone - IN_FULL - others if not any(part in n for part in ("conv", "rnn", "gru", "lstm", "multi_dot", "attention"))}
+        self.assertEqual({n for n in rest if "upsample" not in n and "norm" not in n}, set())
+        self.assertLessEqual({"interpolate", "norm", "vector_norm", "matrix_norm"}, IN_FULL)
 
     def test_families(self):
         """Dropout of attention's probabilities costs nothing on a graphics processor, and that of blocks a byte for each number."""

@@ -2,7 +2,7 @@
 
 Most operators are the same on both, and so is what autograd keeps of them. Some choose by device: attention takes a kernel that keeps a
 number for each query where a processor, which has none with dropout, keeps the matrix of probabilities; dropout keeps a mask of bytes in
-place of factors in the input's type. Functions of Python are watched, and those operators are called by their own names. Without bytes their
+place of factors in the input's type; the root mean square norm is one operator; and under autocast more of them calculate in 32 bits. Functions of Python are watched, and those operators are called by their own names. Without bytes their
 results are as large as on such a device.
 """
 
@@ -30,6 +30,12 @@ _WIDE = {"4090": 192, "5090": 192}  # on devices whose kernel takes no wider one
 _OFTEN = 8  # numbers that heads of flash attention are padded to, of 16 bits
 _ROWS = 16  # numbers that rows of a mask are padded to
 _PRODUCTS = ("apple-m4-max",)  # devices that have no kernel of attention for training, and none of dropout
+# What autocast has in 32 bits on graphics processors: results of the first, inputs of all others.
+_TO_FULL = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
+IN_FULL = _TO_FULL | {
+    "cross_entropy", "layer_norm", "native_layer_norm", "group_norm", "rms_norm", "pow", "__pow__", "__rpow__", "__ipow__", "square", "rsqrt", "reciprocal", "__rdiv__", "__rtruediv__", "exp", "expm1", "log", "log10", "log1p", "log2", "logsumexp",
+    "softplus", "acos", "asin", "cosh", "sinh", "tan", "erfinv", "norm", "vector_norm", "matrix_norm", "dist", "pdist", "renorm", "cosine_similarity", "interpolate",
+}  # fmt: skip
 _CALLED = {"scaled_dot_product_attention", "dropout"}  # by other functions
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 
@@ -67,14 +73,18 @@ class Graphics(TorchFunctionMode):
 
     def __init__(self, name: str = "") -> None:
         super().__init__()
+        self.in_full = False  # whether autocast has the operators in 32 bits that it has on these devices
         if name in _PRODUCTS:
             self.ours: dict[Any, Callable[..., Any]] = {functional.scaled_dot_product_attention: _by_products}
             return
         attention = functools.partial(_attention, widest=_WIDE.get(name, _WIDEST))
-        self.ours = {functional.scaled_dot_product_attention: attention, functional.dropout: _dropout, torch.dropout: _dropout}
+        self.ours = {functional.scaled_dot_product_attention: attention, functional.dropout: _dropout, torch.dropout: _dropout, functional.rms_norm: _rms_norm, torch.rms_norm: _rms_norm}
+        self.in_full = True
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.in_full and getattr(func, "__name__", "") in IN_FULL and torch.is_autocast_enabled("cpu"):
+            return self._in_full(func, args, kwargs)
         ours = self.ours.get(func)
         if ours is not None:
             return ours(*args, **kwargs)
@@ -83,6 +93,18 @@ class Graphics(TorchFunctionMode):
             return func(*args, **kwargs)
         with self:
             return inside(*args, **kwargs)
+
+
+    def _in_full(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What autocast has in 32 bits: of inputs in 32 bits, or to such a result."""
+        with torch.autocast("cpu", enabled=False):
+            if func.__name__ in _TO_FULL:
+                given = kwargs.get("dtype") or next((a for a in args if isinstance(a, torch.dtype)), None)
+                wider = given is None and _is_half(args[0] if args else kwargs.get("input"))
+                return func(*args, **{**kwargs, "dtype": torch.float32} if wider else kwargs)
+            args = [a.float() if _is_half(a) else a for a in args]
+            kwargs = {k: v.float() if _is_half(v) else v for k, v in kwargs.items()}
+            return self.ours.get(func, func)(*args, **kwargs)
 
 
 _known: dict[Any, Callable[..., Any] | None] = {}
@@ -170,6 +192,41 @@ def _products(
 
 def _cast(t: torch.Tensor | None, to: torch.dtype) -> torch.Tensor | None:
     return t.to(to) if t is not None and t.is_floating_point() and t.dtype != to else t
+
+
+def _is_half(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.dtype in _HALF
+
+
+def _rms_norm(input: torch.Tensor, normalized_shape: Any, weight: torch.Tensor | None = None, eps: float | None = None) -> torch.Tensor:
+    """The norm, which keeps its input and a number for each row."""
+    if weight is not None and weight.dtype != input.dtype or input.dtype not in (*_HALF, torch.float32):
+        return torch.rms_norm(input, normalized_shape, weight, eps)
+    found: torch.Tensor = _Norm.apply(input, weight, len(normalized_shape))  # type: ignore[no-untyped-call]
+    return found
+
+
+_ops = torch.library.Library("memopt", "FRAGMENT")
+_ops.define("rms_norm(Tensor x, Tensor? weight, int dims) -> (Tensor, Tensor)")
+_ops.define("rms_norm_backward(Tensor dy, Tensor x, Tensor? weight, Tensor deviation) -> (Tensor, Tensor)")
+_ops.impl("rms_norm", lambda x, weight, dims: (torch.empty_like(x), x.new_empty((*x.shape[: x.ndim - dims], *[1] * dims), dtype=torch.float32)), "Meta")
+_ops.impl("rms_norm_backward", lambda dy, x, weight, deviation: (torch.empty_like(x), torch.empty_like(weight) if weight is not None else x.new_empty(0)), "Meta")
+
+
+class _Norm(torch.autograd.Function):
+    """The root mean square norm in one operator."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, dims: int) -> Any:
+        y, deviation = torch.ops.memopt.rms_norm(x, weight, dims)
+        ctx.save_for_backward(x, weight, deviation)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *dy: Any) -> Any:
+        x, weight, deviation = ctx.saved_tensors
+        dx, dw = torch.ops.memopt.rms_norm_backward(dy[0], x, weight, deviation)
+        return dx, dw if weight is not None else None, None
 
 
 def _dropout(input: torch.Tensor, p: float = 0.5, train: bool = True, inplace: bool = False, *, training: bool | None = None) -> torch.Tensor:
