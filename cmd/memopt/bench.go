@@ -31,6 +31,7 @@ var benchCommand = &cli.Command{
 		&cli.StringFlag{Name: "without", Usage: "`PASSES` planner: measure what these passes, or \"each\", contribute on the corpus; --only selects steps"},
 		&cli.BoolFlag{Name: "quick", Usage: "a few short rounds: rough figures in seconds"},
 		&cli.StringFlag{Name: "device", Usage: "`NAME` vulkan: vulkan:1 or vulkan:PART-OF-NAME (default the best)"},
+		&cli.DurationFlag{Name: "within", Usage: "`TIME` vulkan: begin no case later than this, such as 30s, and show those that were measured"},
 		&cli.BoolFlag{Name: "rehearse", Usage: "vulkan: try the cases of graphics processors, small, on any device; their figures mean nothing"},
 		&cli.BoolFlag{Name: "tune", Usage: "vulkan: choose kernels by measuring, and keep the choice for \"--tune on\" of other commands"},
 		&cli.IntFlag{Name: "threads", Usage: "`N` use N threads (default: measure 1 and all cores)"},
@@ -152,7 +153,7 @@ func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := bench.Vulkan(bench.VulkanOptions{Device: which, Only: only, Quick: c.Bool("quick"), Rehearse: c.Bool("rehearse"), Python: benchPython(c.String("python")), Tune: folder, Progress: progress})
+	r, err := bench.Vulkan(bench.VulkanOptions{Device: which, Only: only, Quick: c.Bool("quick"), Within: c.Duration("within"), Rehearse: c.Bool("rehearse"), Python: benchPython(c.String("python")), Tune: folder, Progress: progress})
 	if err != nil {
 		return nil, nil, asInput(err)
 	}

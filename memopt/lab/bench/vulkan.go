@@ -18,12 +18,13 @@ const VulkanDoc = "kernels, training steps, launches and plans under budgets on 
 
 // VulkanOptions select what is measured, and on which device.
 type VulkanOptions struct {
-	Device   string   // a number or a part of a name; "": the best
-	Only     []string // groups; none: all
-	Quick    bool     // a few short rounds
-	Rehearse bool     // the cases of graphics processors alone, small and on any device: a trial of what runs the bench
-	Python   string   // interpreter with the peers installed
-	Tune     string   // folder of what was measured of kernels; "": a model of the device chooses
+	Device   string        // a number or a part of a name; "": the best
+	Only     []string      // groups; none: all
+	Quick    bool          // a few short rounds
+	Within   time.Duration // no case begins later than that; 0: no limit
+	Rehearse bool          // the cases of graphics processors alone, small and on any device: a trial of what runs the bench
+	Python   string        // interpreter with the peers installed
+	Tune     string        // folder of what was measured of kernels; "": a model of the device chooses
 	Progress func(what string)
 }
 
@@ -110,19 +111,30 @@ func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 	if o.Rehearse {
 		cases = slices.DeleteFunc(vulkanCasesOf(smallSizes), func(c *vulkanCase) bool { return !c.graphics })
 	}
+	begin, late := time.Now(), 0
+	isLate := func() bool {
+		if o.Within == 0 || time.Since(begin) <= o.Within {
+			return false
+		}
+		late++
+		return true
+	}
 	for _, c := range cases {
-		if b.wants(c.group) && (!c.graphics || !b.software()) && b.offers(c.path) {
+		if b.wants(c.group) && (!c.graphics || !b.software()) && b.offers(c.path) && !isLate() {
 			if err := b.kernel(c); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", c.group, c.name, err)
 			}
 		}
 	}
 	for _, g := range vulkanGroups {
-		if b.wants(g.name) {
+		if b.wants(g.name) && !isLate() {
 			if err := g.run(b); err != nil {
 				return nil, fmt.Errorf("%s: %w", g.name, err)
 			}
 		}
+	}
+	if late > 0 {
+		b.note(fmt.Sprintf("%d cases are not measured, which would have begun after more than %v", late, o.Within))
 	}
 	b.report.Kernels.Peers, b.report.Kernels.Missing, b.report.Kernels.Unset = b.peers.found, b.peers.missing, unset()
 	return b.report, nil

@@ -150,6 +150,18 @@ func TestVulkanRehearsal(t *testing.T) {
 	}
 }
 
+// TestVulkanWithin: what would begin too late is counted, and what was measured is shown.
+func TestVulkanWithin(t *testing.T) {
+	testDevice(t)
+	r, err := Vulkan(VulkanOptions{Device: os.Getenv("MEMOPT_TEST_VULKAN"), Only: []string{"conv", "launches"}, Within: time.Nanosecond, Rehearse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "7 cases are not measured, which would have begun after more than 1ns"; len(r.Kernels.Rows) > 0 || !slices.Contains(r.Notes, want) {
+		t.Errorf("%d rows, notes %q", len(r.Kernels.Rows), r.Notes)
+	}
+}
+
 // TestVulkanRequests: groups are checked, and a missing device is a request that cannot be met.
 func TestVulkanRequests(t *testing.T) {
 	if _, err := Vulkan(VulkanOptions{Only: []string{"matmull"}}); err == nil || !strings.Contains(err.Error(), strings.Join(VulkanGroups(), ", ")) {
