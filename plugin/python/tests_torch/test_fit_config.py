@@ -84,6 +84,8 @@ class TestConfigs(InFolder):
             ("a.json", '{"per_device_train_batch_size": "four"}', "a.json: per_device_train_batch_size is 'four'; it is a whole number from 1 on"),
             ("b.json", '{"bf16": "perhaps"}', "b.json: bf16 is 'perhaps'; it is true or false"),
             ("c.json", '{"zero_optimization": {"stage": 4}}', "c.json: zero_optimization.stage is 4; there are stages 0, 1, 2 and 3"),
+            ("a.json", '{"gradient_accumulation_steps": 0}', "a.json: gradient_accumulation_steps is 0; it is a whole number from 1 on"), ("a.yaml", "num_processes: 0", "a.yaml: num_processes is 0; it is"),
+            ("a.json", '{"fp16": true, "bf16": true}', "a.json: bf16 is True; fp16 is, too"), ("t.toml", "training = 3", "t.toml: training is 3; it has keys of its own"),
             ("c.json", '{"zero_optimization": 3}', "c.json: zero_optimization is 3; it has keys of its own, as {\"stage\": 3}"),
             ("c.json", '{"zero_optimization": {"stage": 3, "offload_param": "cpu"}}', "c.json: zero_optimization.offload_param is 'cpu'; it has keys of its own"),
             ("c.json", '{"fsdp_config": "fsdp.json"}', "c.json: fsdp_config is 'fsdp.json'; it has keys of its own"),
@@ -112,6 +114,11 @@ class TestConfigs(InFolder):
         model, path = self.config(LLAMA), self.config('{"gradient_checkpointing": true, "gradient_checkpointing_kwargs": {"every_n_layers": "two"}}', "k.json")
         with self.assertRaisesRegex(ValueError, "k.json: gradient_checkpointing_kwargs.every_n_layers is two; it is a whole number"):
             memopt.fit(model, config=path, batch=1, seq=32, for_device="torch-core")
+
+    def test_keys_without_a_value(self):
+        """A key that is there without a value is as one that is not there."""
+        found = configured({"config": self.config("base_model: x\nmicro_batch_size: 2\nsequence_len:\nlora_r: ~\ngradient_accumulation_steps: null\nfp16:\nbf16: auto\n", "axolotl.yaml")})
+        self.assertEqual({k: v for k, v in found.items() if k != "config"}, {"batch": 2, "dtype": "bfloat16"})
 
     def test_verdicts(self):
         """What each switch buys is the difference of two steps on paper, and checkpoints are priced as a step with them is recorded."""

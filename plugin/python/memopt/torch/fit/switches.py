@@ -157,12 +157,13 @@ _ROWS: tuple[tuple[str, str, Callable[[Config, str], dict[str, Any]]], ...] = (
     (r"torch_compile|compile|compile\.enable|training\.compile", "compile", _elsewhere),
     (r"load_in_(4|8)bit|quantization|quantize\.\w+|adapter", "quantized", _elsewhere),
 )
+_COUNTS = ("accumulate", "ranks")  # kinds of which there is one at least
 _OFF = (None, False, "false", "none", "no", "null", "", 0, "False")
 
 # Keys whose values have keys of their own, each with what it may be.
 _GROUPS = {
     "zero_optimization": '{"stage": 3}', "zero_optimization.offload_optimizer": '{"device": "cpu"}', "zero_optimization.offload_param": '{"device": "cpu"}', "deepspeed_config": '{"zero_stage": 3}',
-    "fsdp_config": '{"fsdp_version": 2}', "activation_checkpoint": '{"mode": "full"}', "liger_kernel_config": '{"fused_linear_cross_entropy": true}',
+    "training": '{"seq_len": 4096}', "parallelism": '{"tensor_parallel_degree": 2}', "fsdp_config": '{"fsdp_version": 2}', "activation_checkpoint": '{"mode": "full"}', "liger_kernel_config": '{"fused_linear_cross_entropy": true}',
 }  # fmt: skip
 _OPTIONS = {"fsdp": "it is true, or names as \"full_shard auto_wrap\"; what has keys of its own is \"fsdp_config\""}  # keys whose values have none
 
@@ -197,7 +198,7 @@ def switches_of(configs: Sequence[Config]) -> list[Switch]:
             kind, fields = row[1], row[2]
             if kind == "quantized" and key == "adapter" and str(value) != "qlora":
                 continue
-            if value in _OFF and kind not in SIZES and not key.endswith("stage"):
+            if value is None or value in _OFF and kind not in SIZES and not key.endswith("stage") and (kind not in _COUNTS or str(value) != "0"):
                 continue
             if value == "auto" and kind in (*SIZES, "accumulate"):
                 continue  # DeepSpeed's, of TrainingArguments
@@ -206,6 +207,9 @@ def switches_of(configs: Sequence[Config]) -> list[Switch]:
             if axolotl and key in ("bf16", "fp16", "bfloat16", "float16"):
                 fields = _weights("bfloat16" if key.startswith("b") else "float16")
             made = Switch(kind, key, value, c.path, fields(c, key))
+            other = next((s for s in found.values() if s.path == c.path and {s.key, key} == {"bf16", "fp16"} and s.fields and made.fields), None)
+            if other is not None:
+                raise c.wrong(key, f"{other.key} is, too, and a step calculates in one type")
             found[kind, key if kind not in SIZES else ""] = made
     return list(found.values())
 
