@@ -100,6 +100,16 @@ class TestOthers(Case):
                 for function, args in ((memopt.frontier, (self.x,)), (memopt.explain, (self.x,)), (memopt.max_batch, (lambda n: n, "1GB")), (memopt.max_seq, (lambda n: n, "1GB"))):
                     self.raises(TypeError, f"takes a torch.nn.Module.*{words}", function, model, *args)
 
+    def test_not_to_be_trained(self):
+        """Modules whose steps cannot be planned, and an optimizer of another one, are refused before anything runs."""
+        other = torch.optim.SGD(nn.Linear(3, 3).parameters())
+        self.raises(ValueError, "none of the module's parameters", memopt.optimize, self.model, "1GB", optimizer=other)
+        memopt.optimize(self.model, "1GB", optimizer=[other, torch.optim.SGD(self.model.parameters())], verbose=False)  # as of a loss with parameters
+        memopt.restore(self.model)
+        self.raises(TypeError, "compiled by torch.jit", memopt.optimize, torch.jit.script(nn.Sequential(nn.Linear(3, 3))), "1GB")
+        self.raises(ValueError, "lazy parameters", memopt.optimize, nn.Sequential(nn.LazyLinear(3)), "1GB", sample=self.x)
+        self.raises(ValueError, "meta device", memopt.optimize, nn.Linear(3, 3, device="meta"), "1GB", sample=self.x)
+
     def test_served(self):
         self.raises(TypeError, "memopt.Module.*budget", memopt.optimize, memopt.Module(self.model), "1GB")
 

@@ -28,7 +28,7 @@ from .plan.report import StepReport
 from .ranks.meeting import refuse_flattened
 from .ranks.units import release, units_of
 from .record.measure import device_of
-from .step.given import check_methods, check_module, check_request, parse
+from .step.given import check_methods, check_module, check_request, check_trained, parse
 from .step.sample import Loss, arguments, gradients_kept
 from .step.standin import StandIn, form_of, standing
 from .step.wrapped import inner_module
@@ -117,6 +117,7 @@ def optimize(
         budget = "auto"
     models = _modules("optimize", model, planned=False)
     check_request(budget=budget, activation_budget=activation_budget, max_overhead=max_overhead, loss=loss, optimizer=optimizer, reserve=reserve, loss_chunks=loss_chunks, sequence_tiles=sequence_tiles, host_budget=host_budget)
+    check_trained(models, optimizer, sample is not None)
     form = next((form for m in models if (form := form_of(m, mode)) != "eager"), "eager")
     for m in models:
         refuse_flattened(m)

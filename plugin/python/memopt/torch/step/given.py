@@ -83,6 +83,23 @@ def check_module(function: str, model: Any, planned: bool = True) -> None:
     raise TypeError(f"memopt.{function} takes a torch.nn.Module, not {what}: {instead}")
 
 
+def check_trained(models: Sequence[torch.nn.Module], optimizer: Any, now: bool) -> None:
+    """Raises for modules whose steps cannot be planned as they are, and for an optimizer of another module. now: a step is run at once."""
+    parameters = [p for m in models for p in m.parameters()]
+    for m in models:
+        if isinstance(m, torch.jit.ScriptModule):
+            raise TypeError(f"memopt.optimize plans what Python runs, and {class_of(m)} is compiled by torch.jit: give the module that it was made of")
+    if now and any(isinstance(p, torch.nn.UninitializedParameter) for p in parameters):
+        raise ValueError("the module has lazy parameters, whose shapes are not known yet: run a forward pass first")
+    if now and any(p.is_meta for p in parameters):
+        raise ValueError("the module has parameters on the meta device, and no step of it can run: move it with to_empty(device=…) and load its weights; memopt.feasible and memopt.fit answer for such a module")
+    optimizers = [o for o in (optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]) if o is not None]
+    theirs = {id(p) for o in optimizers for group in getattr(o, "param_groups", ()) for p in group["params"]}
+    # Others' optimizers may have copies of parameters in a place of their own.
+    if theirs and parameters and all(type(o).__module__.startswith("torch.optim.") for o in optimizers) and theirs.isdisjoint(map(id, parameters)):
+        raise ValueError("the optimizer has none of the module's parameters: give the one that trains this module")
+
+
 def check_methods(models: Sequence[torch.nn.Module], methods: Any) -> None:
     """Raises for names of methods that no module has."""
     if isinstance(methods, str) or not all(isinstance(name, str) for name in methods):
