@@ -58,7 +58,7 @@ class _Batch:
 def _sides(name: str, config: Any, where: str) -> tuple[int, int]:
     size = getattr(config, "sample_size", None)
     size = _SIDE.get(name) if size is None else size
-    sides = size if isinstance(size, (list, tuple)) and len(size) == 2 else (size, size)
+    sides: list[Any] = list(size) if isinstance(size, (list, tuple)) and len(size) == 2 else [size, size]
     if any(isinstance(s, bool) or not isinstance(s, int) or not 0 < s <= _MOST_SIDE for s in sides):
         raise ValueError(f"{where}: \"sample_size\" is {size!r}; it is a picture's side, or its height and width, up to {_MOST_SIDE:,}")
     return sides[0], sides[1]
