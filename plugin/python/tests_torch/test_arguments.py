@@ -64,6 +64,7 @@ class TestSizes(Case):
             self.raises(ValueError, words, MemoptCallback, size)
             self.raises(ValueError, words, memopt.Module, self.model, "mean", size)
         self.raises(ValueError, "does not bind", memopt.max_batch, self.model, inputs, "60%", loss=square)
+        self.raises(ValueError, "batch 1 and 2 have the same sizes", memopt.max_batch, self.model, lambda n: self.x, "1GB", loss=square)
         with self.assertRaisesRegex(Exception, "budget is 'abc'; give bytes"):
             torch.compile(self.model, backend="memopt", options={"budget": "abc", "inductor": False})(self.x)
         torch._dynamo.reset()

@@ -444,6 +444,9 @@ def _recordings(run: _Runs, degree: int, first: Sequence[int], most: int, room: 
         upper = recording.measured_peak * (size**degree) // (before**degree)
         if (sizes.peak(size) if sizes.enough else upper) > room:
             break
+    if len(sizes.sizes) > 1 and len({tuple(o["bytes"] for n in r.graph["nodes"] for o in n["outputs"]) for r in sizes.recordings.values()}) == 1:
+        few = " and ".join(map(str, sizes.sizes[:2]))
+        raise ValueError(f"make_sample's steps of {what} {few} have the same sizes throughout; give a function whose inputs have the {what} that it is asked for")
     return sizes
 
 
