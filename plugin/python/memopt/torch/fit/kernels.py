@@ -94,7 +94,6 @@ class Graphics(TorchFunctionMode):
         with self:
             return inside(*args, **kwargs)
 
-
     def _in_full(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What autocast has in 32 bits: of inputs in 32 bits, or to such a result."""
         with torch.autocast("cpu", enabled=False):
