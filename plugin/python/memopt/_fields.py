@@ -29,6 +29,21 @@ class Second(Section):
     dropped_ns: float
 
 
+class Passes(Section):
+    forward_ns: float
+    backward_ns: float
+
+
+class Arithmetic(Section):
+    flops_per_ns: float
+    bytes_per_ns: float
+
+
+class Far(Section):
+    beyond: int
+    bytes_per_ns: float
+
+
 class Copies(Section):
     delay_ns: float
     out_bytes_per_ns: float
@@ -49,6 +64,11 @@ class Profile(Section):
     replay: str
     bytes_per_ns: Mapping[str, float]
     flops_per_ns: Mapping[str, Mapping[str, float]]
+    passes: Passes
+    arithmetic: Mapping[str, Mapping[str, Arithmetic]]
+    backward_arithmetic: Mapping[str, Mapping[str, Arithmetic]]
+    bytes_per_ns_of: Mapping[str, Mapping[str, float]]
+    far: list[Far]
     copies: Mapping[str, Copies]
 
 
