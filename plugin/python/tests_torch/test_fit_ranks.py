@@ -356,7 +356,9 @@ class TestRanks(unittest.TestCase):
             self.assertEqual(divided["weights"], whole["weights"])  # shards of all ranks, or of those with the same experts
             self.assertLess(divided["gathered"], 0.5 * whole["gathered"])
             self.assertGreater(busy["activations"], divided["activations"])
-            self.assertGreater(memopt.fit(path, **given, expert=4).sent.experts, 0)
+            found = memopt.fit(path, **given, expert=4)
+            self.assertGreater(found.sent.experts, 0)
+            self.assertEqual((found.parameters, found.trained), (memopt.fit(path, **given).parameters,) * 2)  # of all ranks
             with self.assertRaisesRegex(ValueError, "expert=8 divides a layer's experts, of which a mixtral has 4"):
                 memopt.fit(path, **{**given, "ranks": 8}, expert=8)
             with self.assertRaisesRegex(ValueError, "expert is 3, and there are 4 data-parallel ranks"):

@@ -241,8 +241,9 @@ class Fit:
         floor = curve["floor"]
         binds = binding(self.graph, floor["peak"], floor["node"], self.beside)
         links, comm = self._links(time)
+        own = list(self.model.module.parameters())
         return Answer(
-            self.request, self.model.name, self.model.parameters or count(self.rank.all), count(p for p in self.rank.all if p.requires_grad) if not self.model.parameters else self.model.parameters, self._device(), self.budget, self.phases(), rungs,
+            self.request, self.model.name, self.model.parameters or count(own), self.model.parameters or count(p for p in own if p.requires_grad), self._device(), self.budget, self.phases(), rungs,
             self.total(floor["peak"]), str(binds), self._offers(binds), self._notes(), self._blocks(), self._ranks(), profile=settings["for_device"], update_ns=int(self.update_time), graph=self.graph, beside=self.beside, alive=self.alive(), links=links, sent=comm, sized=self.model.has_batch,
         )  # fmt: skip
 
