@@ -171,7 +171,7 @@ class TestEarly(unittest.TestCase):
             self.plan(None)
         with self.assertRaisesRegex(ValueError, "LBFGS"):
             self.plan(torch.optim.LBFGS(self.model.parameters()))
-        with self.assertRaisesRegex(ValueError, "no parameter of the model"):
+        with self.assertRaisesRegex(ValueError, "none of the module's parameters"):
             self.plan(torch.optim.SGD(nn.Linear(2, 2).parameters(), 1))
 
     def test_frozen(self):
