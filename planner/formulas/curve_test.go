@@ -19,27 +19,32 @@ func formula(rng *rand.Rand) string {
 	return strings.Join(all, " + ")
 }
 
+// someRows are random formulas and their rows, each of which is its formula.
+func someRows(t *testing.T, rng *rand.Rand, terms *terms, n int) (dims []graph.Dim, rows []polynomial) {
+	t.Helper()
+	for range n {
+		d, err := graph.ParseDim(formula(rng))
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := terms.of(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !terms.dim(row).Equal(d) {
+			t.Fatalf("the row of %s is %s", d, terms.dim(row))
+		}
+		dims, rows = append(dims, d), append(rows, row)
+	}
+	return dims, rows
+}
+
 // TestRows: a row is its formula at all sizes, sums of rows are sums of formulas, and a row that is below another is so everywhere.
 func TestRows(t *testing.T) {
 	rng, below := rand.New(rand.NewPCG(1, 2)), 0
 	for range 300 {
 		terms := newTerms()
-		var dims []graph.Dim
-		var rows []polynomial
-		for range 3 {
-			d, err := graph.ParseDim(formula(rng))
-			if err != nil {
-				t.Fatal(err)
-			}
-			row, err := terms.of(d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !terms.dim(row).Equal(d) {
-				t.Fatalf("the row of %s is %s", d, terms.dim(row))
-			}
-			dims, rows = append(dims, d), append(rows, row)
-		}
+		dims, rows := someRows(t, rng, terms, 3)
 		sum := slices.Clone(rows[0]).plus(rows[1], 3)
 		less := terms.below(rows[0], rows[2])
 		if less {
@@ -83,19 +88,7 @@ func TestCurves(t *testing.T) {
 	rng, curves, zeros, several := rand.New(rand.NewPCG(3, 4)), 0, 0, 0
 	for range 400 {
 		terms := newTerms()
-		var dims []graph.Dim
-		var rows []polynomial
-		for range 1 + rng.IntN(4) {
-			d, err := graph.ParseDim(formula(rng))
-			if err != nil {
-				t.Fatal(err)
-			}
-			row, err := terms.of(d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			dims, rows = append(dims, d), append(rows, row)
-		}
+		dims, rows := someRows(t, rng, terms, 1+rng.IntN(4))
 		seq, at := 1+rng.Int64N(30), 1+rng.Int64N(to)
 		given, err := graph.Bind(map[string]int64{"batch": at, "seq": seq})
 		if err != nil {

@@ -49,7 +49,10 @@ class _Batch:
 
     def width(self, key: str) -> int:
         """A width that the config has."""
-        value = getattr(self.config, key, None)
+        return self.whole(key, getattr(self.config, key, None))
+
+    def whole(self, key: str, value: Any) -> int:
+        """The value of a key, which is a width."""
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{self.where}: \"{key}\" is {value!r}; it is a whole number from 1 on")
         return value
@@ -87,9 +90,7 @@ def _unet(b: _Batch) -> Sample:
         width = width[0] if width else None
     if c.encoder_hid_dim_type == "text_proj" or c.encoder_hid_dim and c.encoder_hid_dim_type is None:
         width = c.encoder_hid_dim
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-        raise ValueError(f"{b.where}: \"cross_attention_dim\" is {width!r}; it is a whole number from 1 on")
-    return Sample((b.picture(), b.numbers(), b.text(width)), named)
+    return Sample((b.picture(), b.numbers(), b.text(b.whole("cross_attention_dim", width))), named)
 
 
 def _unconditional(b: _Batch) -> Sample:
