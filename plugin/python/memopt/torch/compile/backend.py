@@ -144,7 +144,7 @@ def planned(w: Writer, document: dict[str, Any], lossy: Lossy | None = None, **l
 
 
 def _parts(w: Writer, steps: Sequence[Mapping[str, Any]], moves: Sequence[Mapping[str, Any]]) -> list[partition.Steps]:
-    """The steps of each graph. Where another graph runs, or what is outside of them, what leaves does so behind the step before, and what comes back waits for the next one."""
+    """The steps of each graph. Of events that the plan has while something else runs, values leave after the graph's last step before, and come back before its next one."""
     parts: list[partition.Steps] = [[] for _ in w.joints]
     events = _events(w, moves)
     late: list[tuple[Event, ...]] = [()] * len(parts)
